@@ -1,0 +1,1 @@
+//! Function ordering inside the linker.

@@ -1,0 +1,8 @@
+//! Reading ELF: headers, tables, unwind entries. Nothing here writes.
+
+pub mod eh_frame;
+pub mod file;
+pub mod note;
+pub mod section;
+pub mod segment;
+pub mod symbol;

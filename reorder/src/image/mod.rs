@@ -1,0 +1,8 @@
+//! Understanding the binary; read only.
+//!
+//! In: the file's bytes. Out: headers, functions, references, pins. Guarantee: nothing that this module reports
+//! as movable is referenced by anything that is not listed.
+
+pub mod elf;
+pub mod functions;
+pub mod refusal;

@@ -1,0 +1,79 @@
+//! Why an image or a function is not moved: the closed lists that SUPPORT.md explains.
+
+use std::fmt;
+
+use serde::Serialize;
+
+use crate::address::Address;
+
+/// A global obligation that failed; the whole image is left untouched.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+pub enum RefusalCode {
+    /// Not a little-endian ELF64 program or shared object for x86-64.
+    R1,
+    /// Linked at a fixed address without the means to find every absolute address.
+    R2,
+    /// Text relocations, or a segment both writable and executable.
+    R3,
+    /// No section headers to find functions by.
+    R4,
+    /// Too little of the text belongs to known functions.
+    R5,
+    /// Too much text cannot be decoded.
+    R6,
+    /// A language runtime that keeps code addresses in private tables.
+    R7,
+    /// Unwind data in an unknown encoding.
+    R8,
+    /// A section whose code addresses cannot be rewritten.
+    R9,
+    /// Debug information without a chosen policy.
+    R10,
+    /// Static relocations that contradict the code.
+    R11,
+    /// An address field that cannot reach its target after the move.
+    R12,
+    /// A layout that does not fit.
+    R13,
+    /// A signature covers the file.
+    R14,
+    /// The output failed verification.
+    R16,
+}
+
+/// A refusal: the code, the exact reason, the place, and the cure.
+#[derive(Clone, Debug, Serialize)]
+pub struct Refusal {
+    /// Which obligation failed.
+    pub code: RefusalCode,
+    /// One sentence naming the object and what was found.
+    pub reason: String,
+    /// Where in the image, if the reason has a place.
+    pub address: Option<Address>,
+    /// What the user can do about it.
+    pub cure: String,
+}
+
+impl Refusal {
+    /// A refusal of the whole image.
+    pub fn new(code: RefusalCode, reason: impl Into<String>, cure: impl Into<String>) -> Self {
+        Self { code, reason: reason.into(), address: None, cure: cure.into() }
+    }
+
+    /// Names the place.
+    #[must_use]
+    pub fn at(mut self, address: Address) -> Self {
+        self.address = Some(address);
+        self
+    }
+}
+
+impl fmt::Display for Refusal {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "refused ({:?}): {}", self.code, self.reason)?;
+        if let Some(address) = self.address {
+            write!(formatter, " at {address}")?;
+        }
+        Ok(())
+    }
+}

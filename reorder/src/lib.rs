@@ -1,0 +1,11 @@
+//! Relocates the functions of a finished program so that its start touches few pages.
+//!
+//! The modules stand in the order of the data: a trace says which functions run first, a problem and a layout
+//! come out of `layout-algos`, the image is rewritten or an order file is written, and the result is verified,
+//! simulated and measured. `ARCHITECTURE.md` draws the pipeline.
+
+pub mod address;
+pub mod error;
+pub mod exit_status;
+
+pub mod image;
