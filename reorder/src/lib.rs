@@ -9,3 +9,7 @@ pub mod error;
 pub mod exit_status;
 
 pub mod image;
+
+pub mod report;
+
+pub mod cli;

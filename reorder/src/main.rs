@@ -1,1 +1,7 @@
-fn main() {}
+//! The `reorder` command: parse, call, exit status.
+
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    reorder::cli::run(std::env::args_os()).into()
+}

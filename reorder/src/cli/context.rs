@@ -1,0 +1,56 @@
+//! What a command needs besides its own arguments: where results go and how to talk.
+
+use std::io::{ErrorKind as IoErrorKind, Write};
+use std::path::Path;
+
+use crate::cli::shared_args::{Format, SharedArguments};
+use crate::cli::talk::Talk;
+use crate::cli::timings;
+use crate::error::{Error, Result};
+use crate::report::{self, Report};
+
+/// The surroundings of one command.
+#[derive(Debug)]
+pub struct Context {
+    /// Form of the results.
+    pub format: Format,
+    /// Messages and progress on stderr.
+    pub talk: Talk,
+}
+
+impl Context {
+    /// Sets up threads, timings and talk as asked.
+    ///
+    /// # Errors
+    /// When the threads cannot be started.
+    pub fn new(shared: &SharedArguments) -> Result<Self> {
+        rayon::ThreadPoolBuilder::new().num_threads(shared.threads).build_global().map_err(|error| {
+            Error::usage(format!("cannot start {} threads: {error}", shared.threads))
+                .with_hint("give fewer with --threads N")
+        })?;
+        timings::install(shared);
+        Ok(Self { format: shared.format, talk: Talk::new(shared) })
+    }
+
+    /// Writes `report` to stdout in the asked form.
+    ///
+    /// # Errors
+    /// When stdout cannot be written, except that nobody reads it any more.
+    pub fn print(&self, report: &impl Report) -> Result<()> {
+        self.print_bytes(report::render(report, self.format)?.as_bytes())
+    }
+
+    /// Writes raw data, such as an order file, to stdout.
+    ///
+    /// # Errors
+    /// When stdout cannot be written, except that nobody reads it any more.
+    pub fn print_bytes(&self, bytes: &[u8]) -> Result<()> {
+        let mut stdout = std::io::stdout().lock();
+        match stdout.write_all(bytes).and_then(|()| stdout.flush()) {
+            Err(error) if error.kind() != IoErrorKind::BrokenPipe => {
+                Err(Error::io(Path::new("stdout"), error))
+            }
+            _ => Ok(()),
+        }
+    }
+}

@@ -1,0 +1,79 @@
+//! `reorder man`: man pages from the one command-line definition.
+
+use std::path::PathBuf;
+
+use clap::Args;
+
+use crate::cli::context::Context;
+use crate::error::{Error, Result};
+use crate::exit_status::ExitStatus;
+
+const EXAMPLES: &str = "\
+Examples:
+  reorder man | man -l -
+  reorder man -o ~/.local/share/man/man1";
+
+/// Print the manual page, or write one page per command
+#[derive(Args, Debug)]
+#[command(before_long_help = EXAMPLES)]
+pub struct ManArguments {
+    /// Write reorder.1 and a page per command into this directory
+    #[arg(long, short, value_name = "DIR")]
+    output: Option<PathBuf>,
+}
+
+/// Prints or writes the pages.
+///
+/// # Errors
+/// When stdout or the directory cannot be written.
+pub fn run(arguments: &ManArguments, context: &Context) -> Result<ExitStatus> {
+    // `build` gives the subcommands the shared flags and their full names, such as `reorder-record`.
+    let mut definition = super::definition();
+    definition.build();
+    match &arguments.output {
+        None => context.print_bytes(&page(&definition)?)?,
+        Some(directory) => {
+            std::fs::create_dir_all(directory).map_err(|error| Error::io(directory, error))?;
+            for (name, page) in pages(&definition)? {
+                let path = directory.join(format!("{name}.1"));
+                std::fs::write(&path, page).map_err(|error| Error::io(&path, error))?;
+            }
+        }
+    }
+    Ok(ExitStatus::Success)
+}
+
+fn page(definition: &clap::Command) -> Result<Vec<u8>> {
+    let mut page = Vec::new();
+    clap_mangen::Man::new(definition.clone())
+        .render(&mut page)
+        .map_err(|error| Error::usage(format!("cannot render the manual: {error}")))?;
+    Ok(page)
+}
+
+/// A page for `definition` and one for each command below it, by page name.
+fn pages(definition: &clap::Command) -> Result<Vec<(String, Vec<u8>)>> {
+    let name = definition.get_display_name().unwrap_or(definition.get_name());
+    let mut pages = vec![(name.to_owned(), page(definition)?)];
+    for command in definition.get_subcommands().filter(|command| command.get_name() != "help") {
+        pages.extend(self::pages(command)?);
+    }
+    Ok(pages)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_command_has_a_page_that_shows_its_flags() {
+        let mut definition = crate::cli::definition();
+        definition.build();
+        let pages = pages(&definition).expect("pages render");
+        // `help` has no page, the program itself has one.
+        assert_eq!(pages.len(), definition.get_subcommands().count());
+        let (_, manual) = pages.iter().find(|(name, _)| name == "reorder-man").expect("a page for man");
+        let manual = String::from_utf8_lossy(manual);
+        assert!(manual.contains("\\-\\-output") && manual.contains("\\-\\-format"), "{manual}");
+    }
+}

@@ -1,0 +1,127 @@
+//! The command line: arguments become a call into the library, results become a report.
+//!
+//! Guarantees: stdout carries the asked data and nothing else, stderr carries the talk, the exit status has three
+//! meanings (see [`ExitStatus`]), and a reader who closes the pipe early is not an error.
+//!
+//! To add a command: write `cli/NAME.rs` with an arguments struct (its doc comment is the help) and
+//! `pub fn run(arguments: &…, context: &Context) -> Result<ExitStatus>`, then add one `pub mod` line and one row of
+//! the table below.
+
+pub mod context;
+pub mod shared_args;
+pub mod talk;
+pub mod timings;
+
+pub mod completions;
+pub mod man;
+
+use std::ffi::OsString;
+
+use clap::{CommandFactory, Parser, Subcommand};
+
+use crate::cli::context::Context;
+use crate::cli::shared_args::SharedArguments;
+use crate::error::{Error, ErrorKind};
+use crate::exit_status::ExitStatus;
+
+/// One row a command, in the order of the data: variant, arguments, entry point.
+macro_rules! commands {
+    ($($variant:ident($arguments:path) => $run:path,)*) => {
+        #[derive(Debug, Subcommand)]
+        enum Command {
+            $($variant($arguments),)*
+        }
+
+        impl Command {
+            fn run(&self, context: &Context) -> crate::error::Result<ExitStatus> {
+                match self {
+                    $(Self::$variant(arguments) => $run(arguments, context),)*
+                }
+            }
+        }
+    };
+}
+
+commands! {
+    Completions(completions::CompletionsArguments) => completions::run,
+    Man(man::ManArguments) => man::run,
+}
+
+const EXAMPLES: &str = "\
+Examples:
+  reorder optimize /usr/bin/git -o git.fast --run status --run 'log --oneline'
+  reorder record -o traces -- ./program --first-screen
+  reorder apply ./program -t traces/*.trace -o program.fast
+  reorder measure ./program program.fast -- --first-screen";
+
+/// Relocates the functions of a finished program so that its start touches few pages
+#[derive(Debug, Parser)]
+#[command(name = "reorder", version, before_long_help = EXAMPLES, max_term_width = 110)]
+struct Arguments {
+    #[command(flatten)]
+    shared: SharedArguments,
+    #[command(subcommand)]
+    command: Command,
+}
+
+/// The whole command-line definition; help, completions and man pages all come from it.
+pub fn definition() -> clap::Command {
+    Arguments::command()
+}
+
+/// Runs the command that `arguments` (program name first) ask for.
+pub fn run(arguments: impl IntoIterator<Item = OsString>) -> ExitStatus {
+    let arguments = match Arguments::try_parse_from(arguments) {
+        Ok(arguments) => arguments,
+        Err(error) => return explain_usage(&error),
+    };
+    let context = match Context::new(&arguments.shared) {
+        Ok(context) => context,
+        Err(error) => {
+            talk::Talk::new(&arguments.shared).error(&error);
+            return exit_status_of(&error);
+        }
+    };
+    arguments.command.run(&context).unwrap_or_else(|error| {
+        context.talk.error(&error);
+        exit_status_of(&error)
+    })
+}
+
+/// Prints clap's own message: help and version are data on stdout, mistakes are talk on stderr.
+fn explain_usage(error: &clap::Error) -> ExitStatus {
+    // A closed pipe while printing help leaves nothing to report and nobody to report it to.
+    let _ = error.print();
+    if error.use_stderr() { ExitStatus::Error } else { ExitStatus::Success }
+}
+
+/// A failed proof is a finding about the images; everything else means that the command could not run.
+fn exit_status_of(error: &Error) -> ExitStatus {
+    match error.kind {
+        ErrorKind::Verification => ExitStatus::Finding,
+        _ => ExitStatus::Error,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_definition_is_consistent() {
+        definition().debug_assert();
+    }
+
+    #[test]
+    fn every_command_explains_itself() {
+        for command in definition().get_subcommands() {
+            assert!(command.get_about().is_some(), "{} has no one-line help", command.get_name());
+        }
+    }
+
+    #[test]
+    fn a_usage_mistake_is_exit_status_two() {
+        let mistake = ["reorder", "no-such-command"].map(OsString::from);
+        assert_eq!(run(mistake), ExitStatus::Error);
+    }
+}

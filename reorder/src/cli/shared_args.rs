@@ -1,0 +1,76 @@
+//! Flags that every command takes, spelled the same everywhere.
+
+use std::io::IsTerminal;
+
+use clap::{Args, ValueEnum};
+
+/// How results are written to stdout.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Format {
+    /// For people.
+    Text,
+    /// One JSON object for programs.
+    Json,
+}
+
+/// When talk on stderr is coloured.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum ColorChoice {
+    /// On a terminal, unless `NO_COLOR` is set.
+    Auto,
+    /// Always.
+    Always,
+    /// Never.
+    Never,
+}
+
+/// The flags that every command takes.
+#[derive(Args, Clone, Debug)]
+pub struct SharedArguments {
+    /// Form of the results on stdout
+    #[arg(
+        long,
+        global = true,
+        value_enum,
+        value_name = "FORM",
+        default_value = "text",
+        help_heading = "Shared options"
+    )]
+    pub format: Format,
+    /// Say nothing but results and errors
+    #[arg(long, short, global = true, conflicts_with = "verbose", help_heading = "Shared options")]
+    pub quiet: bool,
+    /// Say more; twice for details
+    #[arg(long, short, global = true, action = clap::ArgAction::Count, help_heading = "Shared options")]
+    pub verbose: u8,
+    /// Colour the messages; NO_COLOR is obeyed
+    #[arg(
+        long,
+        global = true,
+        value_enum,
+        value_name = "WHEN",
+        default_value = "auto",
+        help_heading = "Shared options"
+    )]
+    pub color: ColorChoice,
+    /// Threads to work with; 0 takes all processors. Results do not depend on it
+    #[arg(long, global = true, value_name = "N", default_value_t = 0, help_heading = "Shared options")]
+    pub threads: usize,
+    /// Tell how long each phase took
+    #[arg(long, global = true, help_heading = "Shared options")]
+    pub timings: bool,
+}
+
+impl SharedArguments {
+    /// Whether stderr gets colours: an explicit choice wins over `NO_COLOR`, which wins over the terminal.
+    pub fn colors_talk(&self) -> bool {
+        match self.color {
+            ColorChoice::Always => true,
+            ColorChoice::Never => false,
+            ColorChoice::Auto => {
+                std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty())
+                    && std::io::stderr().is_terminal()
+            }
+        }
+    }
+}

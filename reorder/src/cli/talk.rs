@@ -1,0 +1,133 @@
+//! Messages and progress on stderr: bars on a terminal, one line a phase elsewhere, nothing when quiet.
+
+use std::io::{IsTerminal, Write};
+use std::time::{Duration, Instant};
+
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+
+use crate::cli::shared_args::SharedArguments;
+use crate::error::Error;
+
+/// Speaks to the user; cheap to pass by reference.
+#[derive(Debug)]
+pub struct Talk {
+    quiet: bool,
+    verbosity: u8,
+    colors: bool,
+    terminal: bool,
+}
+
+#[derive(Clone, Copy)]
+enum Color {
+    Red = 31,
+    Green = 32,
+    Yellow = 33,
+    Cyan = 36,
+}
+
+impl Talk {
+    /// Talk as the shared flags ask for.
+    pub fn new(shared: &SharedArguments) -> Self {
+        Self {
+            quiet: shared.quiet,
+            verbosity: shared.verbose,
+            colors: shared.colors_talk(),
+            terminal: std::io::stderr().is_terminal(),
+        }
+    }
+
+    /// A failure and what to do next; also said when quiet.
+    pub fn error(&self, error: &Error) {
+        self.say(Some(("error", Color::Red)), &error.to_string());
+        if let Some(hint) = &error.hint {
+            self.say(Some(("hint", Color::Cyan)), hint);
+        }
+    }
+
+    /// Something that needs attention: the cause, and the next step if there is one.
+    pub fn warning(&self, cause: &str, hint: Option<&str>) {
+        if self.quiet {
+            return;
+        }
+        self.say(Some(("warning", Color::Yellow)), cause);
+        if let Some(hint) = hint {
+            self.say(Some(("hint", Color::Cyan)), hint);
+        }
+    }
+
+    /// A fact worth knowing.
+    pub fn note(&self, fact: &str) {
+        if !self.quiet {
+            self.say(None, fact);
+        }
+    }
+
+    /// A fact for those who asked for more with `-v`.
+    pub fn detail(&self, fact: &str) {
+        if self.verbosity > 0 && !self.quiet {
+            self.say(None, fact);
+        }
+    }
+
+    /// Starts a phase of `steps` steps (0: unknown); it ends when the value is dropped or finished.
+    pub fn phase(&self, name: &'static str, steps: u64) -> Phase<'_> {
+        let bar = if self.quiet || !self.terminal {
+            ProgressBar::hidden()
+        } else if steps == 0 {
+            let bar = ProgressBar::with_draw_target(None, ProgressDrawTarget::stderr());
+            bar.enable_steady_tick(Duration::from_millis(100));
+            bar.set_message(name);
+            bar
+        } else {
+            let bar = ProgressBar::with_draw_target(Some(steps), ProgressDrawTarget::stderr());
+            if let Ok(style) = ProgressStyle::with_template("{msg:>9} [{bar:30}] {pos}/{len}") {
+                bar.set_style(style);
+            }
+            bar.set_message(name);
+            bar
+        };
+        Phase { talk: self, name, bar, started: Instant::now() }
+    }
+
+    fn say(&self, label: Option<(&str, Color)>, message: &str) {
+        let mut stderr = std::io::stderr().lock();
+        // A closed stderr leaves nobody to tell; the exit status still speaks.
+        let _ = match label {
+            Some((word, color)) => writeln!(stderr, "{} {message}", self.paint(&format!("{word}:"), color)),
+            None => writeln!(stderr, "{message}"),
+        };
+    }
+
+    fn paint(&self, text: &str, color: Color) -> String {
+        if self.colors { format!("\x1b[1;{}m{text}\x1b[0m", color as u8) } else { text.to_owned() }
+    }
+}
+
+/// A running phase.
+#[derive(Debug)]
+pub struct Phase<'talk> {
+    talk: &'talk Talk,
+    name: &'static str,
+    bar: ProgressBar,
+    started: Instant,
+}
+
+impl Phase<'_> {
+    /// One step is done.
+    pub fn step(&self) {
+        self.bar.inc(1);
+    }
+
+    /// Ends the phase with its outcome in a few words, such as `1132 functions in 3 runs`.
+    pub fn finish(self, outcome: &str) {
+        self.bar.finish_and_clear();
+        let name = self.talk.paint(&format!("{:>9}", self.name), Color::Green);
+        self.talk.note(&format!("{name} {outcome} ({:.2} s)", self.started.elapsed().as_secs_f64()));
+    }
+}
+
+impl Drop for Phase<'_> {
+    fn drop(&mut self) {
+        self.bar.finish_and_clear();
+    }
+}

@@ -1,0 +1,26 @@
+//! `--timings` and `-vv`: the pipeline's own spans and events, told on stderr.
+//!
+//! Phases open `tracing` spans named as in ARCHITECTURE; without these flags nobody listens and they cost nothing.
+
+use tracing_subscriber::fmt::format::FmtSpan;
+
+use crate::cli::shared_args::SharedArguments;
+
+/// Starts listening, if asked to.
+pub fn install(shared: &SharedArguments) {
+    if !shared.timings && shared.verbose < 2 {
+        return;
+    }
+    let level = if shared.verbose >= 2 { tracing::Level::DEBUG } else { tracing::Level::INFO };
+    let spans = if shared.timings { FmtSpan::CLOSE } else { FmtSpan::NONE };
+    let subscriber = tracing_subscriber::fmt()
+        .with_writer(std::io::stderr)
+        .with_ansi(shared.colors_talk())
+        .with_max_level(level)
+        .with_span_events(spans)
+        .with_target(false)
+        .without_time()
+        .finish();
+    // A second subscriber in one process (a caller of the library has its own) keeps the first.
+    let _ = tracing::subscriber::set_global_default(subscriber);
+}
