@@ -1,1 +1,11 @@
-//! Shared helpers of the end-to-end tests.
+//! Shared helpers of the end-to-end tests: real compilers, real linkers, real programs.
+//!
+//! | module | what it is for |
+//! |---|---|
+//! | `process` | runs one program with a time limit and keeps what it said |
+//! | `workspace` | builds and finds the `reorder` command under test |
+//! | `fixture` | reads the directives at the top of a fixture's source |
+
+pub mod fixture;
+pub mod process;
+pub mod workspace;

@@ -1,0 +1,138 @@
+//! Runs one program with a time limit.
+//!
+//! Takes a [`Command`]; gives what it printed and how it ended. The output goes through files instead of pipes, so
+//! that a grandchild which keeps a descriptor open cannot hold the caller.
+
+use std::io::{Read, Seek, SeekFrom};
+use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::time::{Duration, Instant};
+use std::{fmt, fs, io, thread};
+
+use nix::sys::signal::{Signal, killpg};
+use nix::unistd::Pid;
+
+/// More output than this is not compared: it is a runaway program.
+const OUTPUT_LIMIT: u64 = 64 << 20;
+
+/// How a program ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ending {
+    /// It exited with this status.
+    Exited(i32),
+    /// A signal ended it.
+    Signalled(i32),
+    /// It was still running at the time limit and was killed.
+    TimedOut,
+}
+
+/// Everything a caller can observe of one run.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Outcome {
+    /// How it ended.
+    pub ending: Ending,
+    /// Its standard output.
+    pub stdout: Vec<u8>,
+    /// Its standard error.
+    pub stderr: Vec<u8>,
+}
+
+impl Outcome {
+    /// Whether the program exited with status 0.
+    pub fn success(&self) -> bool {
+        self.ending == Ending::Exited(0)
+    }
+
+    /// Standard output as text.
+    pub fn stdout_text(&self) -> String {
+        String::from_utf8_lossy(&self.stdout).into_owned()
+    }
+
+    /// Standard error as text.
+    pub fn stderr_text(&self) -> String {
+        String::from_utf8_lossy(&self.stderr).into_owned()
+    }
+}
+
+impl fmt::Display for Outcome {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(formatter, "{:?}", self.ending)?;
+        for (name, text) in [("stdout", self.stdout_text()), ("stderr", self.stderr_text())] {
+            for line in text.lines() {
+                writeln!(formatter, "  {name}: {line}")?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Runs `command` without standard input and waits for at most `limit`.
+///
+/// The program gets a process group of its own; what is left of the group is killed when the program has ended.
+///
+/// # Errors
+/// The program cannot be started or its output cannot be read.
+pub fn run(command: &mut Command, limit: Duration) -> io::Result<Outcome> {
+    let mut stdout = tempfile::tempfile()?;
+    let mut stderr = tempfile::tempfile()?;
+    let mut child = command
+        .stdin(Stdio::null())
+        .stdout(stdout.try_clone()?)
+        .stderr(stderr.try_clone()?)
+        .process_group(0)
+        .spawn()?;
+    let status = wait(&mut child, limit)?;
+    kill_group(&child);
+    let ending = match status {
+        None => {
+            child.wait()?;
+            Ending::TimedOut
+        }
+        Some(status) => match (status.code(), status.signal()) {
+            (Some(code), _) => Ending::Exited(code),
+            (None, signal) => Ending::Signalled(signal.unwrap_or(0)),
+        },
+    };
+    Ok(Outcome { ending, stdout: contents(&mut stdout)?, stderr: contents(&mut stderr)? })
+}
+
+/// Runs `line` by the shell; gives its standard output.
+///
+/// # Errors
+/// A sentence with the line and all it printed when it does not exit with 0.
+pub fn shell(line: &str, limit: Duration) -> Result<String, String> {
+    let outcome = run(Command::new("bash").args(["-o", "pipefail", "-c", line]), limit)
+        .map_err(|error| format!("bash: {error}"))?;
+    if outcome.success() { Ok(outcome.stdout_text()) } else { Err(format!("{line}\n{outcome}")) }
+}
+
+/// The exit status, or nothing when `limit` passed first.
+fn wait(child: &mut Child, limit: Duration) -> io::Result<Option<ExitStatus>> {
+    let start = Instant::now();
+    // Most programs end within milliseconds; later polls may be rarer.
+    let mut pause = Duration::from_micros(500);
+    loop {
+        if let Some(status) = child.try_wait()? {
+            return Ok(Some(status));
+        }
+        if start.elapsed() > limit {
+            return Ok(None);
+        }
+        thread::sleep(pause);
+        pause = (pause * 2).min(Duration::from_millis(20));
+    }
+}
+
+fn kill_group(child: &Child) {
+    if let Ok(id) = i32::try_from(child.id()) {
+        // An empty group is the normal case: the program ended and left nobody behind.
+        let _ = killpg(Pid::from_raw(id), Signal::SIGKILL);
+    }
+}
+
+fn contents(file: &mut fs::File) -> io::Result<Vec<u8>> {
+    file.seek(SeekFrom::Start(0))?;
+    let mut bytes = Vec::new();
+    file.take(OUTPUT_LIMIT).read_to_end(&mut bytes)?;
+    Ok(bytes)
+}

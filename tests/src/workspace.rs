@@ -1,0 +1,51 @@
+//! Finds what the tests run: the `reorder` command built from this workspace.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::OnceLock;
+
+/// The command under test, built once per test program in the profile of that program.
+///
+/// Cargo gives the path of a binary only to tests of the package that owns it, hence the nested build; it does
+/// nothing when `cargo test --workspace` has built the command already.
+///
+/// # Panics
+/// When the command does not build: no test could mean anything then.
+pub fn reorder_path() -> &'static Path {
+    static PATH: OnceLock<PathBuf> = OnceLock::new();
+    PATH.get_or_init(|| {
+        let profile_directory = profile_directory();
+        let profile = match profile_directory.file_name().and_then(|name| name.to_str()) {
+            Some("debug") | None => "dev",
+            Some(name) => name,
+        };
+        let target_directory = profile_directory.parent().expect("the profile is a directory of the target");
+        let status = Command::new(env!("CARGO"))
+            .args(["build", "--quiet", "--package", "reorder", "--bin", "reorder", "--profile", profile])
+            .arg("--target-dir")
+            .arg(target_directory)
+            .current_dir(root())
+            .status()
+            .expect("cargo runs");
+        assert!(status.success(), "the command under test does not build");
+        profile_directory.join("reorder")
+    })
+}
+
+/// A new invocation of the command under test.
+pub fn reorder() -> Command {
+    Command::new(reorder_path())
+}
+
+/// The root of the workspace.
+pub fn root() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("the crate lies in the workspace")
+}
+
+/// `target/debug` or `target/release`: two levels above a test program, one above a binary.
+fn profile_directory() -> PathBuf {
+    let executable = std::env::current_exe().expect("the path of this program");
+    let directory = executable.parent().expect("a program lies in a directory");
+    let directory = if directory.ends_with("deps") { directory.parent().unwrap_or(directory) } else { directory };
+    directory.to_path_buf()
+}
