@@ -10,6 +10,8 @@ pub mod exit_status;
 
 pub mod image;
 
+pub mod trace;
+
 pub mod report;
 
 pub mod cli;

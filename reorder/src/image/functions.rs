@@ -79,7 +79,12 @@ impl<'data> FunctionTable<'data> {
             }
             let Some(end) = symbol.value.0.checked_add(symbol.size).map(Address) else { continue };
             if symbol.size > 0 && inside(symbol.value, end) {
-                functions.push(Function { start: symbol.value, end, has_unwind_entry: false, has_symbol: true });
+                functions.push(Function {
+                    start: symbol.value,
+                    end,
+                    has_unwind_entry: false,
+                    has_symbol: true,
+                });
             }
             if !symbol.name.is_empty() && inside(symbol.value, symbol.value.plus(1)) {
                 names.push((symbol.value, symbol.name));

@@ -63,7 +63,10 @@ pub fn frame_entries(file: &ElfFile<'_>) -> Result<Vec<FrameEntry>> {
             continue;
         }
         if length >= 0xffff_fff0 {
-            return Err(Error::malformed(file_position, "an unwind entry in the 64-bit form, which no linker writes"));
+            return Err(Error::malformed(
+                file_position,
+                "an unwind entry in the 64-bit form, which no linker writes",
+            ));
         }
         let next = position + 4 + length;
         if next > contents.len() || length < 4 {
@@ -82,7 +85,9 @@ pub fn frame_entries(file: &ElfFile<'_>) -> Result<Vec<FrameEntry>> {
                         Ok(parsed)
                     })
                 })
-                .map_err(|error| Error::malformed(file_position, format!("a broken unwind entry: {error}")))?;
+                .map_err(|error| {
+                    Error::malformed(file_position, format!("a broken unwind entry: {error}"))
+                })?;
             let encoding = entry.cie().fde_address_encoding().unwrap_or(DW_EH_PE_omit);
             if encoding != FIELD_RELATIVE_FOUR_BYTES {
                 return Err(Refusal::new(

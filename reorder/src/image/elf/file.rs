@@ -135,7 +135,10 @@ impl<'data> ElfFile<'data> {
             self.sections.iter().filter(|section| section.is_loaded() && section.size > 0).collect();
         for section in &loaded {
             if section.address.0.checked_add(section.size).is_none() {
-                return Err(Error::malformed(section.header_offset.0, "a section runs past the address space"));
+                return Err(Error::malformed(
+                    section.header_offset.0,
+                    "a section runs past the address space",
+                ));
             }
             if section.has_bytes() && self.offset_of(section.address, section.size) != Some(section.offset) {
                 return Err(Error::malformed(
@@ -203,7 +206,10 @@ fn parse_segments(bytes: &[u8], offset: u64, header: &FileHeader64<LittleEndian>
     let endian = LittleEndian;
     let count = usize::from(header.e_phnum.get(endian));
     if count == 0 {
-        return Err(not_supported("the image has no program headers", "give a linked program or shared object"));
+        return Err(not_supported(
+            "the image has no program headers",
+            "give a linked program or shared object",
+        ));
     }
     let entries: &[ProgramHeader64<LittleEndian>] =
         table(bytes, offset, count, header.e_phentsize.get(endian), "program header")?;
@@ -223,7 +229,8 @@ fn parse_sections<'data>(
         0 => usize::try_from(first[0].sh_size.get(endian)).unwrap_or(usize::MAX),
         count => usize::from(count),
     };
-    let entries: &[SectionHeader64<LittleEndian>] = table(bytes, offset, count, entry_size, "section header")?;
+    let entries: &[SectionHeader64<LittleEndian>] =
+        table(bytes, offset, count, entry_size, "section header")?;
     let names_index = match header.e_shstrndx.get(endian) {
         object::elf::SHN_XINDEX => first[0].sh_link.get(endian) as usize,
         index => usize::from(index.0),
@@ -233,7 +240,8 @@ fn parse_sections<'data>(
         let size = usize::try_from(entry.sh_size.get(endian)).ok()?;
         bytes.get(start..start.checked_add(size)?)
     });
-    let names = names.ok_or_else(|| Error::malformed(offset, "the section name table lies outside the file"))?;
+    let names =
+        names.ok_or_else(|| Error::malformed(offset, "the section name table lies outside the file"))?;
     entries
         .iter()
         .enumerate()

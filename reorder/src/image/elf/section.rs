@@ -49,10 +49,9 @@ impl<'data> Section<'data> {
     ) -> Result<Self> {
         let endian = LittleEndian;
         let name_start = entry.sh_name.get(endian) as usize;
-        let name = names
-            .get(name_start..)
-            .and_then(|rest| rest.split(|&byte| byte == 0).next())
-            .ok_or_else(|| Error::malformed(header_offset.0, "a section's name lies outside the name table"))?;
+        let name = names.get(name_start..).and_then(|rest| rest.split(|&byte| byte == 0).next()).ok_or_else(
+            || Error::malformed(header_offset.0, "a section's name lies outside the name table"),
+        )?;
         let section = Self {
             index,
             header_offset,

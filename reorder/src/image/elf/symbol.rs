@@ -79,12 +79,14 @@ impl<'data> SymbolTable<'data> {
     /// # Errors
     /// As [`SymbolTable::parse`].
     pub fn parse_section(file: &ElfFile<'data>, index: SectionIndex) -> Result<Self> {
-        let section =
-            file.section_at(index).ok_or_else(|| Error::malformed(0, "a symbol table index is out of range"))?;
+        let section = file
+            .section_at(index)
+            .ok_or_else(|| Error::malformed(0, "a symbol table index is out of range"))?;
         let entries = pod::slice_from_all_bytes(file.section_bytes(section)).map_err(|()| {
             Error::malformed(section.offset.0, format!("{} holds a broken entry", section.display_name()))
         })?;
-        let names = file.section_at(SectionIndex(section.link)).map_or(&[][..], |names| file.section_bytes(names));
+        let names =
+            file.section_at(SectionIndex(section.link)).map_or(&[][..], |names| file.section_bytes(names));
         Ok(Self { entries, names, offset: section.offset })
     }
 

@@ -1,0 +1,152 @@
+//! Events find their functions in a real image: the running test itself.
+
+use std::path::{Path, PathBuf};
+
+use super::{Event, ImageIdentity, Location, Trace, read_bytes, read_files, resolve, root_name};
+use crate::address::Address;
+use crate::image::elf::file::ElfFile;
+use crate::image::functions::{FunctionIndex, FunctionTable};
+
+/// Calls `check` with the functions and the identity of this test program.
+fn with_own_image(check: impl FnOnce(&FunctionTable<'_>, &ImageIdentity)) {
+    let path = std::env::current_exe().unwrap();
+    let bytes = std::fs::read(&path).unwrap();
+    let file = ElfFile::parse(&bytes).unwrap();
+    check(&FunctionTable::collect(&file).unwrap(), &ImageIdentity::of(&path, &file));
+}
+
+/// The first functions that have a start and a name of their own.
+fn distinct(functions: &FunctionTable<'_>, count: usize) -> Vec<(FunctionIndex, Event)> {
+    functions
+        .iter()
+        .filter(|(index, function)| functions.starting_at(function.start) == Some(*index))
+        .filter_map(|(index, function)| {
+            let name = functions.names_at(function.start).next()?;
+            let event = Event {
+                name: Some(name.to_vec()),
+                size: Some(function.size()),
+                ..Event::at(Location::Image(function.start))
+            };
+            (functions.names().iter().filter(|(_, other)| *other == name).count() == 1)
+                .then_some((index, event))
+        })
+        .take(count)
+        .collect()
+}
+
+fn trace(image: ImageIdentity, events: Vec<Event>) -> Trace {
+    Trace { image, weight: 2, events, ..Trace::default() }
+}
+
+#[test]
+fn addresses_decide_in_the_same_build_and_repetitions_vanish() {
+    with_own_image(|functions, identity| {
+        let known = distinct(functions, 3);
+        let mut events: Vec<Event> = known.iter().rev().map(|(_, event)| event.clone()).collect();
+        events.iter_mut().for_each(|event| event.name = None);
+        events.push(events[0].clone());
+        events.push(Event::at(Location::Image(Address(1))));
+        let resolved = resolve(&[trace(identity.clone(), events)], functions, identity).unwrap();
+        let expected: Vec<_> = known.iter().rev().map(|(index, _)| *index).collect();
+        assert_eq!(resolved.traces[0].functions, expected);
+        assert_eq!(resolved.traces[0].weight, 2);
+        assert_eq!((resolved.coverage.by_address, resolved.coverage.unknown), (4, 1));
+        assert_eq!(resolved.coverage.examples, ["0x1"]);
+    });
+}
+
+#[test]
+fn names_decide_between_builds() {
+    with_own_image(|functions, identity| {
+        let known = distinct(functions, 2);
+        let other_build = ImageIdentity { build_id: Some(vec![1, 2, 3]), ..identity.clone() };
+        let mut events: Vec<Event> = known.iter().map(|(_, event)| event.clone()).collect();
+        // A stale address that would find the wrong function if it were believed.
+        events[0].location = events[1].location.clone();
+        events[1].name.as_mut().unwrap().extend(b".llvm.77");
+        let resolved = resolve(&[trace(other_build.clone(), events.clone())], functions, identity).unwrap();
+        assert_eq!(resolved.traces[0].functions, [known[0].0, known[1].0]);
+        assert_eq!((resolved.coverage.by_name, resolved.coverage.by_root_name), (1, 1));
+
+        events.iter_mut().for_each(|event| event.name = None);
+        let error = resolve(&[trace(other_build, events)], functions, identity).unwrap_err();
+        assert!(error.hint.unwrap().starts_with("record again: reorder record"), "{}", error.message);
+    });
+}
+
+#[test]
+fn traces_of_other_images_are_left_out_and_told() {
+    with_own_image(|functions, identity| {
+        let known = distinct(functions, 1);
+        let events = vec![known[0].1.clone()];
+        let stranger =
+            ImageIdentity { path: Some(PathBuf::from("/usr/bin/stranger")), build_id: Some(vec![1, 2, 3]) };
+        let traces = [trace(stranger.clone(), events.clone()), trace(identity.clone(), events.clone())];
+        let resolved = resolve(&traces, functions, identity).unwrap();
+        assert_eq!(resolved.coverage.other_images, ["/usr/bin/stranger run 0"]);
+        assert_eq!(resolved.traces.len(), 1);
+        let error = resolve(&traces[..1], functions, identity).unwrap_err();
+        assert!(error.message.contains("other images"), "{}", error.message);
+    });
+}
+
+#[test]
+fn a_size_that_changed_makes_an_address_stale() {
+    with_own_image(|functions, identity| {
+        let mut event = distinct(functions, 1).remove(0).1;
+        event.size = event.size.map(|size| size + 1);
+        event.name = None;
+        let error = resolve(&[trace(identity.clone(), vec![event])], functions, identity).unwrap_err();
+        assert!(error.message.starts_with("none of 1 events"), "{}", error.message);
+    });
+}
+
+#[test]
+fn lists_hold_names_addresses_and_lines_of_nm() {
+    let text = b"# a comment\nmain\nmain+0x12\n0x1040\n0000000000001060 T helper\n1080 20 t sized\n\n";
+    let events = read_bytes(text, Path::new("list")).unwrap().remove(0).events;
+    let expected = [
+        Event::at(Location::Name(b"main".to_vec())),
+        Event::at(Location::Name(b"main".to_vec())),
+        Event::at(Location::Image(Address(0x1040))),
+        Event { name: Some(b"helper".to_vec()), ..Event::at(Location::Image(Address(0x1060))) },
+        Event {
+            name: Some(b"sized".to_vec()),
+            size: Some(0x20),
+            ..Event::at(Location::Image(Address(0x1080)))
+        },
+    ];
+    assert_eq!(events, expected);
+    let error = read_bytes(b"main\nno such thing\n", Path::new("list")).unwrap_err();
+    assert_eq!((error.offset, error.file.as_deref()), (Some(5), Some(Path::new("list"))));
+}
+
+#[test]
+fn directories_stand_for_their_traces_in_order() {
+    let directory = tempfile::tempdir().unwrap();
+    for (name, symbol) in [("b.trace", "second"), ("a.trace", "first"), ("notes", "not a trace at all")] {
+        std::fs::write(directory.path().join(name), symbol).unwrap();
+    }
+    let traces = read_files(&[directory.path().to_path_buf()]).unwrap();
+    let symbols: Vec<_> = traces.iter().map(|trace| trace.events[0].symbol().unwrap()).collect();
+    assert_eq!(symbols, [&b"first"[..], b"second"]);
+    std::fs::write(directory.path().join("a.trace"), [0x81, b'r', b'f', 0]).unwrap();
+    assert!(
+        read_files(&[directory.path().to_path_buf()]).unwrap_err().message.contains("unknown trace format")
+    );
+}
+
+#[test]
+fn roots_lose_only_what_a_build_adds() {
+    for (name, root) in [
+        ("helper.llvm.8123", "helper"),
+        ("helper.__uniq.12.llvm.5", "helper"),
+        ("helper.lto_priv.0", "helper"),
+        ("helper.cold", "helper.cold"),
+        ("helper.part.0", "helper.part.0"),
+        (".llvm.5", ".llvm.5"),
+        ("helper.llvm.", "helper.llvm."),
+    ] {
+        assert_eq!(root_name(name.as_bytes()), root.as_bytes());
+    }
+}

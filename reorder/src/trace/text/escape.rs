@@ -1,0 +1,46 @@
+//! Arbitrary bytes as one word of text, and back.
+
+/// `bytes` without white space, control characters or invalid UTF-8.
+pub(super) fn escape(bytes: &[u8], into: &mut String) {
+    if bytes == b"-" {
+        into.push_str(r"\x2d");
+        return;
+    }
+    for chunk in bytes.utf8_chunks() {
+        for character in chunk.valid().chars() {
+            if character == '\\' || character.is_whitespace() || character.is_control() {
+                let mut buffer = [0; 4];
+                character.encode_utf8(&mut buffer).bytes().for_each(|byte| push_byte(byte, into));
+            } else {
+                into.push(character);
+            }
+        }
+        chunk.invalid().iter().for_each(|&byte| push_byte(byte, into));
+    }
+}
+
+fn push_byte(byte: u8, into: &mut String) {
+    into.push_str(r"\x");
+    for digit in [byte >> 4, byte & 15] {
+        into.push(char::from_digit(digit.into(), 16).unwrap_or('0'));
+    }
+}
+
+/// What [`escape`] was given; nothing for a backslash that starts no escape.
+pub(super) fn unescape(word: &[u8]) -> Option<Vec<u8>> {
+    let mut bytes = Vec::with_capacity(word.len());
+    let mut rest = word;
+    while let Some((&first, after)) = rest.split_first() {
+        if first != b'\\' {
+            bytes.push(first);
+            rest = after;
+            continue;
+        }
+        let (escape, after) = after.split_at_checked(3)?;
+        let [b'x', high, low] = *escape else { return None };
+        let digit = |digit: u8| char::from(digit).to_digit(16);
+        bytes.push((digit(high)? * 16 + digit(low)?) as u8);
+        rest = after;
+    }
+    Some(bytes)
+}

@@ -1,0 +1,40 @@
+//! The recorded-trace format: lines of text for people, `grep` and `diff`.
+//!
+//! ```text
+//! # reorder trace 1
+//! # image: /usr/bin/example
+//! # build-id: 5c0ffee5
+//! # run: 1
+//! # process: 4711
+//! # weight: 1
+//! # program: /usr/bin/example
+//! # argument: --help
+//! # columns: nanoseconds address size name
+//! 51230    0x1040    37    _start
+//! 88731    0x11a0    205    -
+//! ```
+//!
+//! * The first line names the format and its version; the same line starts a further trace, so files may be
+//!   concatenated.
+//! * Headers are `# key: value` and stand before the events. `argument` repeats, in order. Unknown keys are ignored.
+//! * An event is one line of four columns between tabs or spaces, in order of first execution: nanoseconds since
+//!   the program was executed, address as stated in the image (hexadecimal), size in bytes, name. `-` stands for
+//!   what is not known; an address or a name must be there.
+//! * White space, control characters, `\` and bytes that are not UTF-8 are written `\xNN` in names and header
+//!   values, and so is a name that is nothing but `-`.
+
+mod escape;
+mod read;
+mod write;
+
+pub use read::read;
+pub use write::write;
+
+/// What every recorded trace starts with; the version follows.
+pub const FIRST_WORDS: &str = "# reorder trace ";
+
+/// The version written, and the only one read.
+pub const VERSION: u32 = 1;
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,107 @@
+//! Text to [`Trace`].
+
+use std::ffi::OsString;
+use std::os::unix::ffi::OsStringExt as _;
+use std::path::PathBuf;
+
+use super::escape::unescape;
+use super::{FIRST_WORDS, VERSION};
+use crate::address::Address;
+use crate::error::{Error, Result};
+use crate::trace::{Event, Location, Trace};
+
+/// All traces of one file, in file order.
+///
+/// # Errors
+/// Another version, or a line that is neither a header nor an event; with its number and offset.
+pub fn read(bytes: &[u8]) -> Result<Vec<Trace>> {
+    let mut traces: Vec<Trace> = Vec::new();
+    let mut offset = 0u64;
+    for (number, line) in bytes.split(|&byte| byte == b'\n').enumerate() {
+        let broken = |what: &str| Error::malformed(offset, format!("line {}: {what}", number + 1));
+        if let Some(version) = line.strip_prefix(FIRST_WORDS.as_bytes()) {
+            if decimal(version) != Some(u64::from(VERSION)) {
+                return Err(broken("a recorded trace of an unknown version")
+                    .with_hint("read it with the `reorder` that recorded it, or record again"));
+            }
+            traces.push(Trace { weight: 1, ..Trace::default() });
+        } else if let Some(trace) = traces.last_mut() {
+            match line.strip_prefix(b"#") {
+                Some(header) if trace.events.is_empty() => {
+                    read_header(header, trace).ok_or_else(|| broken("a header with an unreadable value"))?;
+                }
+                Some(_) => {}
+                None if line.trim_ascii().is_empty() => {}
+                None => {
+                    trace.events.push(read_event(line).ok_or_else(|| {
+                        broken("not an event; expected nanoseconds, address, size and name")
+                    })?)
+                }
+            }
+        } else {
+            return Err(broken("not a recorded trace"));
+        }
+        offset += line.len() as u64 + 1;
+    }
+    Ok(traces)
+}
+
+/// Nothing when a known key has an unreadable value.
+fn read_header(header: &[u8], trace: &mut Trace) -> Option<()> {
+    let Some(colon) = header.iter().position(|&byte| byte == b':') else { return Some(()) };
+    let (key, value) = (header[..colon].trim_ascii(), header[colon + 1..].trim_ascii());
+    match key {
+        b"image" => trace.image.path = Some(PathBuf::from(OsString::from_vec(unescape(value)?))),
+        b"build-id" => trace.image.build_id = Some(hexadecimal_bytes(value)?),
+        b"run" => trace.run = decimal(value)?.try_into().ok()?,
+        b"process" => trace.process = Some(decimal(value)?.try_into().ok()?),
+        b"weight" => trace.weight = decimal(value)?,
+        b"program" => trace.command = vec![unescape(value)?],
+        b"argument" => trace.command.push(unescape(value)?),
+        _ => {}
+    }
+    Some(())
+}
+
+fn read_event(line: &[u8]) -> Option<Event> {
+    let mut columns = line.split(u8::is_ascii_whitespace).filter(|column| !column.is_empty());
+    let nanoseconds = optional(columns.next()?, decimal)?;
+    let address = optional(columns.next()?, hexadecimal)?;
+    let size = optional(columns.next()?, decimal)?;
+    let name = optional(columns.next()?, unescape)?;
+    if columns.next().is_some() {
+        return None;
+    }
+    let (location, name) = match (address, name) {
+        (Some(address), name) => (Location::Image(Address(address)), name),
+        (None, Some(name)) => (Location::Name(name), None),
+        (None, None) => return None,
+    };
+    Some(Event { location, name, size, nanoseconds, count: None })
+}
+
+/// `-` is known to be unknown; anything else must be readable.
+fn optional<T>(column: &[u8], read: impl Fn(&[u8]) -> Option<T>) -> Option<Option<T>> {
+    if column == b"-" { Some(None) } else { read(column).map(Some) }
+}
+
+fn decimal(word: &[u8]) -> Option<u64> {
+    let word = std::str::from_utf8(word.trim_ascii()).ok()?;
+    // `parse` would accept a sign.
+    if word.starts_with('+') { None } else { word.parse().ok() }
+}
+
+/// `0x` and up to sixteen digits.
+fn hexadecimal(word: &[u8]) -> Option<u64> {
+    let digits = std::str::from_utf8(word.strip_prefix(b"0x")?).ok()?;
+    if digits.starts_with('+') { None } else { u64::from_str_radix(digits, 16).ok() }
+}
+
+fn hexadecimal_bytes(word: &[u8]) -> Option<Vec<u8>> {
+    let (pairs, rest) = word.as_chunks::<2>();
+    if !rest.is_empty() || pairs.is_empty() {
+        return None;
+    }
+    let digit = |digit: u8| char::from(digit).to_digit(16);
+    pairs.iter().map(|&[high, low]| Some((digit(high)? * 16 + digit(low)?) as u8)).collect()
+}

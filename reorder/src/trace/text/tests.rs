@@ -1,0 +1,78 @@
+//! What is written is read back; what is broken is told with its place and never panics.
+
+use std::path::PathBuf;
+
+use proptest::prelude::*;
+
+use super::{read, write};
+use crate::address::Address;
+use crate::trace::{Event, ImageIdentity, Location, Trace};
+
+fn event() -> impl Strategy<Value = Event> {
+    let bytes = || proptest::collection::vec(any::<u8>(), 1..12);
+    let location = prop_oneof![
+        any::<u64>().prop_map(|address| Location::Image(Address(address))),
+        bytes().prop_map(Location::Name)
+    ];
+    (location, proptest::option::of(bytes()), any::<Option<u64>>(), any::<Option<u64>>()).prop_map(
+        |(location, name, size, nanoseconds)| {
+            let name = if matches!(location, Location::Name(_)) { None } else { name };
+            Event { location, name, size, nanoseconds, count: None }
+        },
+    )
+}
+
+fn trace() -> impl Strategy<Value = Trace> {
+    let word = || proptest::collection::vec(any::<u8>(), 1..12);
+    (
+        any::<Option<u32>>(),
+        any::<u64>(),
+        proptest::option::of(word()),
+        proptest::collection::vec(word(), 0..4),
+        proptest::collection::vec(event(), 0..20),
+    )
+        .prop_map(|(process, weight, build_id, command, events)| Trace {
+            image: ImageIdentity { path: Some(PathBuf::from("/a b/\n\u{e9}\\x")), build_id },
+            run: 3,
+            process,
+            command,
+            weight,
+            events,
+            source: None,
+        })
+}
+
+proptest! {
+    #[test]
+    fn written_traces_read_back(first in trace(), second in trace()) {
+        let text = write(&first).unwrap() + &write(&second).unwrap();
+        prop_assert_eq!(read(text.as_bytes()).unwrap(), vec![first, second]);
+    }
+
+    #[test]
+    fn damaged_traces_never_panic(trace in trace(), at in any::<prop::sample::Index>(), byte in any::<u8>()) {
+        let mut bytes = write(&trace).unwrap().into_bytes();
+        let at = at.index(bytes.len());
+        bytes[at] = byte;
+        // A damaged byte may well give another valid trace; it must give an answer with its place.
+        for input in [&bytes[..], &bytes[..at]] {
+            if let Err(error) = read(input) {
+                prop_assert!(error.offset.is_some_and(|offset| offset <= input.len() as u64));
+            }
+        }
+    }
+}
+
+#[test]
+fn errors_name_line_and_offset() {
+    let text = "# reorder trace 1\n# run: 1\n5\t0x10\t3\tmain\n5 nonsense\n";
+    let error = read(text.as_bytes()).unwrap_err();
+    assert_eq!(error.offset, Some(41));
+    assert!(error.message.starts_with("line 4:"), "{}", error.message);
+}
+
+#[test]
+fn other_versions_are_told_apart() {
+    let error = read(b"# reorder trace 2\n").unwrap_err();
+    assert!(error.message.contains("version"), "{}", error.message);
+}
