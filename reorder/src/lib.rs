@@ -12,6 +12,8 @@ pub mod image;
 
 pub mod trace;
 
+pub mod write;
+
 pub mod report;
 
 pub mod cli;

@@ -1,0 +1,76 @@
+//! Owner, mode and extended attributes of one open file, given to another.
+//!
+//! The order matters: changing the owner clears set-id bits and `security.capability`, so the owner comes first,
+//! then the mode, then the attributes (an access-control list among them refines the mode).
+
+use std::ffi::{CStr, CString};
+use std::fs::{File, Metadata, Permissions};
+use std::io::{Error, Result};
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::{MetadataExt, PermissionsExt, fchown};
+
+use super::Warning;
+
+/// Attributes that sign or measure the file's contents: keeping them would make a wrong claim.
+const SIGNATURES: [&CStr; 2] = [c"security.ima", c"security.evm"];
+
+/// Set-user-id and set-group-id.
+const SET_ID_BITS: u32 = 0o6000;
+
+/// Makes `to` look like `from`; what cannot be kept becomes a warning.
+///
+/// # Errors
+/// When the mode cannot be set: a program that cannot be executed is no replacement.
+pub(super) fn copy(from: &File, metadata: &Metadata, to: &File, warnings: &mut Vec<Warning>) -> Result<()> {
+    let mut mode = metadata.mode() & 0o7777;
+    if let Err(error) = fchown(to, Some(metadata.uid()), Some(metadata.gid())) {
+        // Without the owner, set-id bits would hand out somebody else's rights.
+        mode &= !SET_ID_BITS;
+        warnings.push(Warning::OwnerNotKept { reason: error.to_string() });
+    }
+    to.set_permissions(Permissions::from_mode(mode))?;
+    for name in names(from).unwrap_or_default() {
+        let readable = name.to_string_lossy().into_owned();
+        if SIGNATURES.contains(&name.as_c_str()) {
+            warnings.push(Warning::SignatureDropped { name: readable });
+        } else if let Err(error) = value(from, &name).and_then(|value| set(to, &name, &value)) {
+            warnings.push(Warning::AttributeNotKept { name: readable, reason: error.to_string() });
+        }
+    }
+    Ok(())
+}
+
+fn names(file: &File) -> Result<Vec<CString>> {
+    let list = read_bounded(|buffer| {
+        // SAFETY: the pointer and the length describe one writable slice, and the descriptor is open.
+        unsafe { libc::flistxattr(file.as_raw_fd(), buffer.as_mut_ptr().cast(), buffer.len()) }
+    })?;
+    let names = list.split(|byte| *byte == 0).filter(|name| !name.is_empty());
+    Ok(names.filter_map(|name| CString::new(name).ok()).collect())
+}
+
+fn value(file: &File, name: &CStr) -> Result<Vec<u8>> {
+    read_bounded(|buffer| {
+        // SAFETY: the pointer and the length describe one writable slice, the name ends in a null byte, and the
+        // descriptor is open.
+        unsafe { libc::fgetxattr(file.as_raw_fd(), name.as_ptr(), buffer.as_mut_ptr().cast(), buffer.len()) }
+    })
+}
+
+fn set(file: &File, name: &CStr, value: &[u8]) -> Result<()> {
+    // SAFETY: the pointer and the length describe one readable slice, the name ends in a null byte, and the
+    // descriptor is open.
+    let outcome =
+        unsafe { libc::fsetxattr(file.as_raw_fd(), name.as_ptr(), value.as_ptr().cast(), value.len(), 0) };
+    if outcome == 0 { Ok(()) } else { Err(Error::last_os_error()) }
+}
+
+/// Linux limits both a name list and a value to 64 KiB.
+const MAX_ATTRIBUTE_BYTES: usize = 1 << 16;
+
+fn read_bounded(read: impl FnOnce(&mut [u8]) -> isize) -> Result<Vec<u8>> {
+    let mut buffer = vec![0; MAX_ATTRIBUTE_BYTES];
+    let length = usize::try_from(read(&mut buffer)).map_err(|_| Error::last_os_error())?;
+    buffer.truncate(length);
+    Ok(buffer)
+}
