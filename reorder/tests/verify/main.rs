@@ -1,0 +1,4 @@
+//! The verifier against real pairs of images: two links of one program, and broken variants of them.
+
+mod recover;
+mod relinked;
