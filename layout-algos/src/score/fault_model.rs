@@ -1,0 +1,70 @@
+//! How memory answers the first touch of a page.
+
+use std::collections::HashSet;
+
+use super::{FaultCurve, Span};
+
+/// A model of demand paging. Sizes are in bytes and powers of two; nothing is evicted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum FaultModel {
+    /// Each page faults once: cold files with read-ahead switched off; processors with larger pages.
+    Pages {
+        /// Bytes per page.
+        size: u64,
+    },
+    /// The file is in memory, and a fault maps the aligned block around the page: a warm start on Linux, whose
+    /// `fault_around_bytes` is 64 KiB. The load bias is taken to be a multiple of the block.
+    FaultAround {
+        /// Bytes per aligned block.
+        block: u64,
+    },
+    /// The file is not in memory, and a fault reads a window that begins half its length before the page: a
+    /// cold start on Linux, whose window is the device's `read_ahead_kb`, mostly 128 KiB. Further adaptations of
+    /// the kernel (giving up after many misses) are not modelled.
+    ReadAround {
+        /// Bytes per page.
+        page: u64,
+        /// Bytes per window.
+        window: u64,
+    },
+}
+
+impl FaultModel {
+    /// The most bytes that one fault can make present.
+    #[must_use]
+    pub fn bytes_per_fault(self) -> u64 {
+        match self {
+            Self::Pages { size } => size,
+            Self::FaultAround { block } => block,
+            Self::ReadAround { page, window } => window.max(page),
+        }
+    }
+
+    /// Faults of a start that runs the functions at `spans` one after the other, beginning with nothing mapped.
+    ///
+    /// Time and memory are in proportion to the pages touched.
+    #[must_use]
+    pub fn faults(self, spans: impl IntoIterator<Item = Span>) -> FaultCurve {
+        let mut present = HashSet::new();
+        let mut faults = 0;
+        let after_each = spans.into_iter().map(|span| {
+            match self {
+                Self::Pages { size } | Self::FaultAround { block: size } => {
+                    faults += span.pages(size.max(1)).filter(|page| present.insert(page.0)).count() as u64;
+                }
+                Self::ReadAround { page: page_size, window } => {
+                    let window_pages = (window / page_size.max(1)).max(1);
+                    for page in span.pages(page_size.max(1)) {
+                        if !present.contains(&page.0) {
+                            faults += 1;
+                            let first = page.0.saturating_sub(window_pages / 2);
+                            present.extend(first..first.saturating_add(window_pages));
+                        }
+                    }
+                }
+            }
+            faults
+        });
+        FaultCurve::new(after_each.collect())
+    }
+}

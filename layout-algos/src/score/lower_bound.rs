@@ -1,0 +1,24 @@
+//! What no layout of whole functions can beat.
+
+use super::{FaultModel, Span};
+
+/// Bytes inside at least one of `spans`.
+#[must_use]
+pub fn touched_bytes(spans: &[Span]) -> u64 {
+    let mut spans = spans.to_vec();
+    spans.sort_unstable();
+    let mut covered_until = 0;
+    let mut bytes = 0;
+    for span in spans {
+        bytes += span.end.saturating_sub(span.start.max(covered_until));
+        covered_until = covered_until.max(span.end);
+    }
+    bytes
+}
+
+/// Fewest faults of a start that touches these bytes: each fault makes at most so many of them present. Holds
+/// for each start alone; several starts with one layout may all have to stay above it.
+#[must_use]
+pub fn lower_bound(touched_bytes: u64, model: FaultModel) -> u64 {
+    touched_bytes.div_ceil(model.bytes_per_fault().max(1))
+}

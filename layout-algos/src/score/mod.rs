@@ -1,0 +1,16 @@
+//! What a layout costs: page faults of recorded starts under models of memory, and bounds no layout can beat.
+//!
+//! The touch model is the same everywhere: a function that runs touches every page of its range. Pages are
+//! numbered by the true addresses, so alignment, padding and pinned neighbours count as they are.
+
+mod fault_curve;
+mod fault_model;
+mod lower_bound;
+mod span;
+#[cfg(test)]
+mod tests;
+
+pub use fault_curve::FaultCurve;
+pub use fault_model::FaultModel;
+pub use lower_bound::{lower_bound, touched_bytes};
+pub use span::{Span, packed};

@@ -1,0 +1,52 @@
+//! The traces, one after the other.
+//!
+//! The functions of the heaviest trace in the order they ran, then what the next trace adds, and so on. Optimal
+//! for a single trace; with several, the functions that only a later trace needs stand apart from the ones it
+//! shares with earlier traces.
+
+use super::Orderer;
+use crate::order::FunctionOrder;
+use crate::problem::{LayoutProblem, Trace};
+
+/// Orders functions by the first trace that has them, heaviest trace first, then by time in that trace.
+#[derive(Clone, Copy, Debug)]
+pub struct FirstSeen;
+
+impl Orderer for FirstSeen {
+    fn order(&self, problem: &LayoutProblem) -> FunctionOrder {
+        let mut traces: Vec<&Trace> = problem.traces().iter().collect();
+        traces.sort_by_key(|trace| std::cmp::Reverse(trace.weight));
+        let seen = traces.into_iter().flat_map(|trace| trace.functions.iter().copied());
+        FunctionOrder::with_rest(seen, problem.function_count() as u32)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ids::FunctionId;
+
+    fn trace(weight: u64, functions: &[u32]) -> Trace {
+        Trace { weight, functions: functions.iter().map(|&index| FunctionId(index)).collect() }
+    }
+
+    fn first_seen(traces: Vec<Trace>) -> Vec<u32> {
+        let problem = LayoutProblem::new(vec![16; 6], traces).unwrap();
+        FirstSeen.order(&problem).iter().map(|function| function.0).collect()
+    }
+
+    #[test]
+    fn traces_are_concatenated_without_repetition() {
+        assert_eq!(first_seen(vec![trace(1, &[5, 2]), trace(1, &[2, 4, 5, 0])]), [5, 2, 4, 0, 1, 3]);
+    }
+
+    #[test]
+    fn the_heaviest_trace_comes_first() {
+        assert_eq!(first_seen(vec![trace(1, &[5]), trace(3, &[4, 5]), trace(3, &[3])]), [4, 5, 3, 0, 1, 2]);
+    }
+
+    #[test]
+    fn without_traces_nothing_moves() {
+        assert_eq!(first_seen(vec![]), [0, 1, 2, 3, 4, 5]);
+    }
+}

@@ -1,0 +1,23 @@
+//! Strategies that turn a problem into an order.
+//!
+//! Every strategy puts the functions of the traces first and keeps the link order of all others behind them,
+//! except [`Shuffle`], which moves everything.
+
+mod balanced_partitioning;
+mod first_seen;
+mod link_order;
+mod shuffle;
+
+pub use balanced_partitioning::BalancedPartitioning;
+pub use first_seen::FirstSeen;
+pub use link_order::LinkOrder;
+pub use shuffle::Shuffle;
+
+use crate::order::FunctionOrder;
+use crate::problem::LayoutProblem;
+
+/// A way to order functions.
+pub trait Orderer {
+    /// An order of all functions of `problem`; depends on nothing but `self` and `problem`.
+    fn order(&self, problem: &LayoutProblem) -> FunctionOrder;
+}
