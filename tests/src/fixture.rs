@@ -190,8 +190,9 @@ fn variant(
             "expect" => variant.expectation = expectation(&value)?,
             "apply" => variant.apply.extend(words()),
             "pinned" => {
-                let (name, because) =
-                    value.split_once(" because ").ok_or_else(|| format!("pinned without because: {value}"))?;
+                let (name, because) = value
+                    .split_once(" because ")
+                    .ok_or_else(|| format!("pinned without because: {value}"))?;
                 variant.pinned.push(ExpectedPin { name: name.to_owned(), because: because.to_owned() });
             }
             "movable" => variant.movable.extend(words()),
@@ -230,7 +231,9 @@ fn directives(text: &str) -> Result<Vec<Directive>, String> {
     for line in text.lines().map_while(|line| line.strip_prefix("//")) {
         let Some((head, value)) = line.trim_start().split_once(':') else { continue };
         let (key, filter) = match head.split_once('[') {
-            Some((key, rest)) => (key, rest.strip_suffix(']').ok_or_else(|| format!("unclosed [ in `{head}`"))?),
+            Some((key, rest)) => {
+                (key, rest.strip_suffix(']').ok_or_else(|| format!("unclosed [ in `{head}`"))?)
+            }
             None => (head, ""),
         };
         let word = key.split(' ').next().unwrap_or_default();

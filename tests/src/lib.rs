@@ -5,7 +5,11 @@
 //! | `process` | runs one program with a time limit and keeps what it said |
 //! | `workspace` | builds and finds the `reorder` command under test |
 //! | `fixture` | reads the directives at the top of a fixture's source |
+//! | `inspection` | what `reorder inspect` says about functions: movable, pinned, glued |
+//! | `fixture_run` | builds, runs, relocates and compares one variant of a fixture |
 
 pub mod fixture;
+pub mod fixture_run;
+pub mod inspection;
 pub mod process;
 pub mod workspace;

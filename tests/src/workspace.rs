@@ -46,6 +46,7 @@ pub fn root() -> &'static Path {
 fn profile_directory() -> PathBuf {
     let executable = std::env::current_exe().expect("the path of this program");
     let directory = executable.parent().expect("a program lies in a directory");
-    let directory = if directory.ends_with("deps") { directory.parent().unwrap_or(directory) } else { directory };
+    let directory =
+        if directory.ends_with("deps") { directory.parent().unwrap_or(directory) } else { directory };
     directory.to_path_buf()
 }

@@ -1,0 +1,265 @@
+//! Checks one variant of a fixture against everything that relocation promises.
+//!
+//! In: a [`Variant`]. Out: nothing, or the first broken promise as text. The image is built and run; then, for
+//! three random permutations and one real order (the reverse of the link order), relocated and run again. Besides:
+//! the empty order gives the input back byte by byte, restoring undoes a permutation, the number of threads does not
+//! matter, and the stripped image behaves the same.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
+
+use crate::fixture::{Expectation, Stripped, Variant};
+use crate::inspection::Inspection;
+use crate::process::{self, Ending, Outcome};
+use crate::workspace::reorder;
+
+/// Fixtures end within milliseconds; a longer run hangs.
+const RUN_LIMIT: Duration = Duration::from_secs(60);
+/// Compilers share the machine with other tests.
+const BUILD_LIMIT: Duration = Duration::from_secs(300);
+
+/// Builds `variant` in a scratch directory and checks it.
+///
+/// # Errors
+/// What failed, with the command line and its output.
+pub fn check(variant: &Variant) -> Result<(), String> {
+    let scratch = tempfile::tempdir().map_err(|error| error.to_string())?;
+    let directory = Scratch::new(scratch.path(), variant)?;
+    process::shell(&directory.resolve(&variant.build, &directory.old), BUILD_LIMIT)?;
+    for line in &variant.prepare {
+        process::shell(&directory.resolve(line, &directory.old), BUILD_LIMIT)?;
+    }
+    let before = directory.run_all(&directory.old)?;
+    directory.check_original(&before)?;
+    match &variant.expectation {
+        Expectation::Refused(code) => directory.check_refusal(&directory.old, code)?,
+        Expectation::Untouched => directory.check_untouched()?,
+        Expectation::Moved => {
+            directory.check_inspection()?;
+            directory.check_permutations(&before)?;
+            directory.check_laws()?;
+        }
+    }
+    directory.check_stripped(&before)
+}
+
+/// Where the original and the relocated image of one variant lie: under the same name in two directories, so that
+/// a program that prints its own name prints the same.
+struct Scratch<'variant> {
+    variant: &'variant Variant,
+    directory: PathBuf,
+    old: PathBuf,
+    new: PathBuf,
+}
+
+impl<'variant> Scratch<'variant> {
+    fn new(directory: &Path, variant: &'variant Variant) -> Result<Self, String> {
+        let place = |name: &str| -> Result<PathBuf, String> {
+            let folder = directory.join(name);
+            fs::create_dir(&folder).map_err(|error| error.to_string())?;
+            Ok(folder.join("image"))
+        };
+        Ok(Self { variant, directory: directory.to_path_buf(), old: place("old")?, new: place("new")? })
+    }
+
+    /// Replaces the placeholders of `line`; `image` is the one that runs.
+    fn resolve(&self, line: &str, image: &Path) -> String {
+        let text = |path: &Path| path.to_string_lossy().into_owned();
+        line.replace("{source}", &text(&self.variant.source))
+            .replace("{fixture}", &text(&self.variant.fixture))
+            .replace("{directory}", &text(&self.directory))
+            .replace("{output}", &text(&self.old))
+            .replace("{old}", &text(&self.old))
+            .replace("{new}", &text(&self.new))
+            .replace("{image}", &text(image))
+    }
+
+    fn run_all(&self, image: &Path) -> Result<Vec<Outcome>, String> {
+        self.variant
+            .runs
+            .iter()
+            .map(|line| {
+                let line = self.resolve(line, image);
+                process::run(Command::new("bash").args(["-c", &format!("exec {line}")]), RUN_LIMIT)
+                    .map_err(|error| format!("{line}: {error}"))
+            })
+            .collect()
+    }
+
+    /// The original must do what the fixture says, or the comparison would mean nothing.
+    fn check_original(&self, outcomes: &[Outcome]) -> Result<(), String> {
+        for outcome in outcomes {
+            if outcome.ending != Ending::Exited(self.variant.exit) {
+                return Err(format!("the original should exit with {}: {outcome}", self.variant.exit));
+            }
+        }
+        let printed: String = outcomes.iter().map(Outcome::stdout_text).collect();
+        match &self.variant.stdout {
+            Some(expected) if *expected != printed => {
+                Err(format!("the original should print\n{expected}but printed\n{printed}"))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn apply(&self, input: &Path, output: &Path, arguments: &[&str]) -> Result<Outcome, String> {
+        let _ = fs::remove_file(output);
+        let mut command = reorder();
+        command.arg("apply").arg(input).args(arguments).args(&self.variant.apply).arg("-o").arg(output);
+        process::run(&mut command, RUN_LIMIT).map_err(|error| error.to_string())
+    }
+
+    /// `apply` that must succeed and keep the size.
+    fn relocate(&self, input: &Path, output: &Path, arguments: &[&str]) -> Result<(), String> {
+        let outcome = self.apply(input, output, arguments)?;
+        if !outcome.success() {
+            return Err(format!("apply {arguments:?}: {outcome}"));
+        }
+        if read(input)?.len() != read(output)?.len() {
+            return Err(format!("apply {arguments:?} changed the size"));
+        }
+        Ok(())
+    }
+
+    fn check_refusal(&self, image: &Path, code: &str) -> Result<(), String> {
+        let outcome = self.apply(image, &self.new, &["--strategy", "random", "--seed", "1"])?;
+        let says_why = outcome.stderr_text().contains(&format!("({code})"));
+        if outcome.ending != Ending::Exited(2) || !says_why {
+            return Err(format!("should be refused with {code}: {outcome}"));
+        }
+        if self.new.exists() {
+            return Err("a refused image left an output".to_owned());
+        }
+        Ok(())
+    }
+
+    fn check_untouched(&self) -> Result<(), String> {
+        self.relocate(&self.old, &self.new, &["--strategy", "random", "--seed", "1"])?;
+        same_bytes(&self.old, &self.new, "an image without functions")
+    }
+
+    fn check_inspection(&self) -> Result<(), String> {
+        let inspection = Inspection::of(&self.old)?;
+        for expected in &self.variant.pinned {
+            match &inspection.function(&expected.name)?.pinned {
+                Some(reason) if reason.contains(&expected.because) => {}
+                other => {
+                    return Err(format!(
+                        "{} should be pinned because of `{}`, but: {other:?}",
+                        expected.name, expected.because
+                    ));
+                }
+            }
+        }
+        for name in &self.variant.movable {
+            if let Some(reason) = &inspection.function(name)?.pinned {
+                return Err(format!("{name} should be movable, but: {reason}"));
+            }
+        }
+        for group in &self.variant.glued {
+            let units: Result<Vec<u64>, String> =
+                group.iter().map(|name| Ok(inspection.function(name)?.unit)).collect();
+            if units?.windows(2).any(|pair| pair[0] != pair[1]) {
+                return Err(format!("{group:?} should move as one"));
+            }
+        }
+        Ok(())
+    }
+
+    /// Three random permutations and the reverse of the link order.
+    fn check_permutations(&self, before: &[Outcome]) -> Result<(), String> {
+        let order = self.directory.join("reversed.order");
+        let reversed =
+            process::shell(&format!("nm -n '{}' | awk '{{print $NF}}' | tac", self.old.display()), RUN_LIMIT);
+        // A fixture may be stripped by its recipe.
+        fs::write(&order, reversed.unwrap_or_default()).map_err(|error| error.to_string())?;
+        let order = order.to_string_lossy();
+        for arguments in [
+            ["--strategy", "random", "--seed", "1"].as_slice(),
+            &["--strategy", "random", "--seed", "2"],
+            &["--strategy", "random", "--seed", "3"],
+            &["--order", &order],
+        ] {
+            self.relocate(&self.old, &self.new, arguments)?;
+            if arguments[0] == "--strategy" && read(&self.old)? == read(&self.new)? {
+                return Err(format!("apply {arguments:?} moved nothing"));
+            }
+            self.compare(before, &self.new, &format!("{arguments:?}"))?;
+            for line in &self.variant.checks {
+                process::shell(&self.resolve(line, &self.new), BUILD_LIMIT)
+                    .map_err(|message| format!("after {arguments:?}: {message}"))?;
+            }
+        }
+        Ok(())
+    }
+
+    fn compare(&self, before: &[Outcome], image: &Path, what: &str) -> Result<(), String> {
+        let after = self.run_all(image)?;
+        match before.iter().zip(&after).find(|(before, after)| before != after) {
+            Some((before, after)) => Err(format!("after {what}:\nbefore: {before}after: {after}")),
+            None => Ok(()),
+        }
+    }
+
+    /// The laws of relocation as an operation on files.
+    fn check_laws(&self) -> Result<(), String> {
+        let path = |name: &str| self.directory.join(name);
+        let (identity, map, back) = (path("identity"), path("seven.map"), path("back"));
+        let empty = path("empty.order");
+        fs::write(&empty, "").map_err(|error| error.to_string())?;
+        // Dropping debug information changes bytes on purpose; the laws hold for what is left.
+        let base = if self.variant.apply.is_empty() { self.old.clone() } else { identity.clone() };
+        self.relocate(&self.old, &identity, &["--order", &empty.to_string_lossy()])?;
+        if base == self.old {
+            same_bytes(&self.old, &identity, "the order of the image itself")?;
+        }
+        let seven = ["--strategy", "random", "--seed", "7"];
+        let (one, many) = (path("one"), path("many"));
+        let map_text = map.to_string_lossy();
+        self.relocate(&base, &one, &[&seven[..], &["--threads", "1", "--map", &map_text]].concat())?;
+        self.relocate(&base, &many, &[&seven[..], &["--threads", "16"]].concat())?;
+        same_bytes(&one, &many, "1 and 16 threads")?;
+        self.relocate(&one, &back, &["--restore", &map_text])?;
+        same_bytes(&base, &back, "restoring a permutation")
+    }
+
+    fn check_stripped(&self, before: &[Outcome]) -> Result<(), String> {
+        let folder = self.directory.join("stripped");
+        fs::create_dir(&folder).map_err(|error| error.to_string())?;
+        let stripped = folder.join("image");
+        let strip = || {
+            let line = format!("strip '{}' -o '{}'", self.old.display(), stripped.display());
+            process::shell(&line, BUILD_LIMIT)
+        };
+        match &self.variant.stripped {
+            Stripped::Skip => Ok(()),
+            _ if self.variant.expectation == Expectation::Untouched => Ok(()),
+            Stripped::Refused(code) => {
+                strip()?;
+                self.check_refusal(&stripped, code)
+            }
+            // Stripping cures what debug information forbids.
+            Stripped::Same => {
+                strip()?;
+                self.relocate(&stripped, &self.new, &["--strategy", "random", "--seed", "4"])?;
+                self.compare(before, &self.new, "stripping and seed 4")
+            }
+        }
+    }
+}
+
+fn read(path: &Path) -> Result<Vec<u8>, String> {
+    fs::read(path).map_err(|error| format!("{}: {error}", path.display()))
+}
+
+fn same_bytes(left: &Path, right: &Path, what: &str) -> Result<(), String> {
+    let (old, new) = (read(left)?, read(right)?);
+    if old == new {
+        return Ok(());
+    }
+    let first = old.iter().zip(&new).position(|(old, new)| old != new).unwrap_or(old.len().min(new.len()));
+    let count = old.iter().zip(&new).filter(|(old, new)| old != new).count();
+    Err(format!("{what}: {count} bytes differ, the first at offset {first:#x}"))
+}
