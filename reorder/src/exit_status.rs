@@ -2,7 +2,7 @@
 
 use std::process::ExitCode;
 
-/// The three outcomes every command has.
+/// The three outcomes every command has, and a fourth for commands that run a program on its user's behalf.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ExitStatus {
     /// Fine: 0.
@@ -11,6 +11,8 @@ pub enum ExitStatus {
     Finding,
     /// The command could not run (usage, files, an image that is refused): 2.
     Error,
+    /// What the program that was run told, or 128 and its signal.
+    Program(u8),
 }
 
 impl From<ExitStatus> for ExitCode {
@@ -19,6 +21,7 @@ impl From<ExitStatus> for ExitCode {
             ExitStatus::Success => Self::SUCCESS,
             ExitStatus::Finding => Self::from(1),
             ExitStatus::Error => Self::from(2),
+            ExitStatus::Program(status) => Self::from(status),
         }
     }
 }

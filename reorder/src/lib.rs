@@ -12,6 +12,8 @@ pub mod image;
 
 pub mod trace;
 
+pub mod record;
+
 pub mod verify;
 
 pub mod write;

@@ -14,6 +14,7 @@ pub mod timings;
 
 pub mod completions;
 pub mod man;
+pub mod record;
 
 use std::ffi::OsString;
 
@@ -43,6 +44,7 @@ macro_rules! commands {
 }
 
 commands! {
+    Record(record::RecordArguments) => record::run,
     Completions(completions::CompletionsArguments) => completions::run,
     Man(man::ManArguments) => man::run,
 }

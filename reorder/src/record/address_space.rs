@@ -1,0 +1,109 @@
+//! One address space with breakpoints, shared by all threads and `vfork` children that run in it.
+
+use std::cell::RefCell;
+use std::io;
+use std::path::Path;
+use std::rc::Rc;
+
+use nix::unistd::Pid;
+
+use super::arm::{ArmedRange, arm};
+use super::image::TracedImage;
+use super::memory::{Mapping, ProcessMemory};
+use super::recording::Recording;
+use crate::address::Address;
+use crate::error::{Error, Result};
+
+/// Memory, the breakpoints in it, and the record that its hits belong to.
+#[derive(Debug)]
+pub(super) struct AddressSpace {
+    memory: ProcessMemory,
+    armed: Vec<ArmedRange>,
+    /// Libraries to be traced that are not mapped yet; positions among the session's images.
+    pub(super) missing: Vec<usize>,
+    /// Shared with forked processes.
+    pub(super) recording: Rc<RefCell<Recording>>,
+}
+
+/// A function start that carries or carried a breakpoint.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Hit {
+    /// Where in memory.
+    pub(super) address: u64,
+    /// Which image.
+    pub(super) image: usize,
+    /// Which of its starts.
+    pub(super) start: usize,
+}
+
+impl AddressSpace {
+    /// The space that `task` has after it executed a program, without breakpoints.
+    pub(super) fn new(task: Pid, missing: Vec<usize>, recording: Rc<RefCell<Recording>>) -> Result<Self> {
+        Ok(Self { memory: open(task)?, armed: Vec::new(), missing, recording })
+    }
+
+    /// The copy that the forked process `child` has: the breakpoints were copied with the memory.
+    pub(super) fn forked(&self, child: Pid) -> Result<Self> {
+        Ok(Self {
+            memory: open(child)?,
+            armed: self.armed.clone(),
+            missing: self.missing.clone(),
+            recording: Rc::clone(&self.recording),
+        })
+    }
+
+    /// Plants the breakpoints of `image` in `mapping`; tells how many bytes of code that concerned.
+    pub(super) fn arm(&mut self, index: usize, image: &TracedImage, mapping: &Mapping) -> Result<u64> {
+        let armed = arm(&self.memory, image, index, mapping)?;
+        if armed.is_empty() {
+            return Ok(0);
+        }
+        self.missing.retain(|missing| *missing != index);
+        self.recording.borrow_mut().add_image(index, image);
+        let bytes = armed.iter().map(|range| range.memory.end - range.memory.start).sum();
+        self.armed.extend(armed);
+        Ok(bytes)
+    }
+
+    /// The function start at `address`, if one of ours is there.
+    pub(super) fn start_at(&self, images: &[TracedImage], address: u64) -> Option<Hit> {
+        let range = self.armed.iter().find(|range| range.memory.contains(&address))?;
+        let start = images[range.image].start_at(Address(address.wrapping_sub(range.bias)))?;
+        Some(Hit { address, image: range.image, start })
+    }
+
+    /// Puts back the byte under a breakpoint.
+    ///
+    /// Doing so twice is harmless, and needed: a child forked by one thread while another one's hit was being
+    /// served has a copy of the breakpoint that its parent has no more.
+    pub(super) fn disarm(&self, images: &[TracedImage], hit: Hit) -> io::Result<()> {
+        self.memory.write(hit.address, &[images[hit.image].starts[hit.start].original])
+    }
+
+    /// Puts back all bytes, for a process that is to go on untraced.
+    pub(super) fn disarm_all(&self, images: &[TracedImage]) -> io::Result<()> {
+        for range in &self.armed {
+            let image = &images[range.image];
+            let address = |memory: u64| Address(memory.wrapping_sub(range.bias));
+            let first = image.starts.partition_point(|start| start.address < address(range.memory.start));
+            let inside = image.starts[first..].iter();
+            for start in inside.take_while(|start| start.address < address(range.memory.end)) {
+                self.memory.write(start.address.0.wrapping_add(range.bias), &[start.original])?;
+            }
+        }
+        Ok(())
+    }
+
+    /// The eight bytes at `address`.
+    pub(super) fn word(&self, address: u64) -> Option<u64> {
+        self.memory.word(address)
+    }
+}
+
+fn open(task: Pid) -> Result<ProcessMemory> {
+    ProcessMemory::open(task).map_err(|error| {
+        Error::io(Path::new(&format!("/proc/{task}/mem")), error).with_hint(
+            "recording needs /proc and the right to trace the program; run it as the program's user",
+        )
+    })
+}

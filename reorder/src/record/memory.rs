@@ -1,0 +1,104 @@
+//! The memory and the mappings of a traced process.
+
+use std::ffi::OsString;
+use std::fs::{self, File, OpenOptions};
+use std::io;
+use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
+use std::os::unix::fs::FileExt as _;
+use std::path::{Path, PathBuf};
+
+use nix::unistd::Pid;
+
+/// One address space, open for reading and writing whatever the protection of its pages.
+///
+/// Writing gives the process a private copy of the page, as a debugger's breakpoint does; the file is never
+/// touched.
+#[derive(Debug)]
+pub(super) struct ProcessMemory {
+    file: File,
+}
+
+impl ProcessMemory {
+    /// Opens the memory that `task` has now; after it executes another program this still is the old memory.
+    pub(super) fn open(task: Pid) -> io::Result<Self> {
+        let file = OpenOptions::new().read(true).write(true).open(format!("/proc/{task}/mem"))?;
+        Ok(Self { file })
+    }
+
+    /// Fills `bytes` from `address` on.
+    pub(super) fn read(&self, address: u64, bytes: &mut [u8]) -> io::Result<()> {
+        self.file.read_exact_at(bytes, address)
+    }
+
+    /// Writes `bytes` from `address` on.
+    pub(super) fn write(&self, address: u64, bytes: &[u8]) -> io::Result<()> {
+        self.file.write_all_at(bytes, address)
+    }
+
+    /// The eight bytes at `address`, if they are mapped.
+    pub(super) fn word(&self, address: u64) -> Option<u64> {
+        let mut bytes = [0; 8];
+        self.read(address, &mut bytes).ok().map(|()| u64::from_le_bytes(bytes))
+    }
+}
+
+/// One executable file mapping.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Mapping {
+    /// First byte in memory.
+    pub(super) start: u64,
+    /// Bytes.
+    pub(super) length: u64,
+    /// First byte in the file.
+    pub(super) offset: u64,
+    /// The file, as the process sees it.
+    pub(super) path: PathBuf,
+}
+
+/// The executable file mappings of `task`, in address order.
+pub(super) fn executable_mappings(task: Pid) -> io::Result<Vec<Mapping>> {
+    let text = fs::read(format!("/proc/{task}/maps"))?;
+    Ok(text.split(|&byte| byte == b'\n').filter_map(executable_mapping).collect())
+}
+
+/// `start-end permissions offset device inode path`; nothing for memory that is not a file's code.
+fn executable_mapping(line: &[u8]) -> Option<Mapping> {
+    let mut columns = line.splitn(6, |&byte| byte == b' ');
+    let (start, end) = std::str::from_utf8(columns.next()?).ok()?.split_once('-')?;
+    let permissions = columns.next()?;
+    let offset = std::str::from_utf8(columns.next()?).ok()?;
+    let path = columns.nth(2)?.trim_ascii_start();
+    if permissions.get(2) != Some(&b'x') || !path.starts_with(b"/") {
+        return None;
+    }
+    let number = |digits| u64::from_str_radix(digits, 16).ok();
+    let start = number(start)?;
+    Some(Mapping {
+        start,
+        length: number(end)?.checked_sub(start)?,
+        offset: number(offset)?,
+        path: PathBuf::from(OsString::from_vec(path.to_vec())),
+    })
+}
+
+/// The program file that `task` executes.
+pub(super) fn executed_file(task: Pid) -> io::Result<PathBuf> {
+    fs::read_link(format!("/proc/{task}/exe"))
+}
+
+/// The file behind one of `task`'s descriptors.
+pub(super) fn descriptor_file(task: Pid, descriptor: i32) -> io::Result<PathBuf> {
+    fs::read_link(format!("/proc/{task}/fd/{descriptor}"))
+}
+
+/// `path` as `task` sees it, spelled so that this process can open it.
+pub(super) fn seen_by(task: Pid, path: &Path) -> PathBuf {
+    let mut spelled = OsString::from(format!("/proc/{task}/root"));
+    spelled.push(path.as_os_str());
+    PathBuf::from(spelled)
+}
+
+/// Whether the kernel marks the file as removed.
+pub(super) fn is_deleted(path: &Path) -> bool {
+    path.as_os_str().as_bytes().ends_with(b" (deleted)")
+}

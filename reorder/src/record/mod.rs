@@ -1,0 +1,110 @@
+//! The recorder: first-execution order of an unmodified program, by one-shot breakpoints.
+//!
+//! In: a program and its arguments. Out: one [`Trace`] for each run, each `exec` and each traced image. Every proven
+//! function start gets a breakpoint before the dynamic loader runs; the first thread that arrives removes it. A
+//! function costs one stop when it is first executed and nothing afterwards.
+//!
+//! What a program can notice: its own code in memory holds breakpoints where it has not been yet, and a
+//! blocked or ignored SIGTRAP is unblocked and loses its handler when a breakpoint is hit, as under any debugger.
+
+mod address_space;
+mod arch_x86_64;
+mod arm;
+mod image;
+mod interrupts;
+mod launch;
+mod memory;
+mod output;
+mod recording;
+mod session;
+mod statistics;
+mod system;
+
+use std::ffi::OsString;
+use std::os::unix::ffi::OsStrExt as _;
+use std::path::PathBuf;
+use std::thread;
+
+use crate::error::Result;
+use crate::trace::Trace;
+
+use image::TracedImage;
+pub use interrupts::leave_interrupts_to_program;
+pub use output::{next_run, write_traces};
+use session::Session;
+pub use statistics::Statistics;
+pub use system::Ending;
+
+/// What to record.
+#[derive(Clone, Debug, Default)]
+pub struct RecordRequest {
+    /// A path, or a name to be found in `PATH`.
+    pub program: OsString,
+    /// Its arguments.
+    pub arguments: Vec<OsString>,
+    /// Further images to trace: libraries, or programs that the program executes.
+    pub images: Vec<PathBuf>,
+    /// How often to run it; at least once.
+    pub runs: u32,
+    /// The number of the first run.
+    pub first_run: u32,
+    /// Connect the program's standard input, output and error to `/dev/null`.
+    pub discard_output: bool,
+}
+
+/// What was recorded.
+#[derive(Debug)]
+pub struct RecordOutcome {
+    /// In order of run, `exec` and image; traces without events are left out.
+    pub traces: Vec<RecordedTrace>,
+    /// How the program ended: the last failure of all runs, if there was one.
+    pub ending: Ending,
+    /// What it cost.
+    pub statistics: Statistics,
+}
+
+/// A trace and its place among the others.
+#[derive(Clone, Debug)]
+pub struct RecordedTrace {
+    /// The image's file name.
+    pub image_name: String,
+    /// Which `exec` of the run, from 1.
+    pub program: u32,
+    /// The trace.
+    pub trace: Trace,
+}
+
+/// Runs and records the program.
+///
+/// # Errors
+/// Images that cannot be read, programs that cannot be started, and systems that forbid tracing.
+pub fn record(request: &RecordRequest) -> Result<RecordOutcome> {
+    // The thread's end kills all tracees, and its waiting cannot take away other threads' children.
+    thread::scope(|scope| {
+        scope.spawn(|| record_runs(request)).join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+    })
+}
+
+fn record_runs(request: &RecordRequest) -> Result<RecordOutcome> {
+    let mut images = request.images.iter().map(|path| TracedImage::read(path)).collect::<Result<Vec<_>>>()?;
+    let command: Vec<Vec<u8>> = std::iter::once(&request.program)
+        .chain(&request.arguments)
+        .map(|word| word.as_bytes().to_vec())
+        .collect();
+    let mut statistics = Statistics::default();
+    let mut traces = Vec::new();
+    let mut ending = Ending::Exited(0);
+    for run in (request.first_run..).take(request.runs.max(1) as usize) {
+        let launched = launch::launch(&request.program, &request.arguments, request.discard_output)?;
+        let outcome = Session::new(launched, &mut images, &mut statistics).follow()?;
+        if outcome.ending != Ending::Exited(0) {
+            ending = outcome.ending;
+        }
+        for (program, recording) in (1..).zip(outcome.recordings) {
+            traces.extend(recording.into_traces(run, &images, &command).into_iter().map(|(index, trace)| {
+                RecordedTrace { image_name: images[index].file_name(), program, trace }
+            }));
+        }
+    }
+    Ok(RecordOutcome { traces, ending, statistics })
+}

@@ -1,0 +1,47 @@
+//! What recording cost.
+
+use std::time::Duration;
+
+use serde::Serialize;
+
+/// Figures over all runs.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Statistics {
+    /// Functions executed for the first time.
+    pub first_executions: u64,
+    /// Bytes of code in which breakpoints were planted.
+    pub armed_bytes: u64,
+    /// Time to plant them.
+    pub arming_nanoseconds: u64,
+    /// Time that the recorder held the program at each first execution, in order of occurrence.
+    #[serde(skip)]
+    stops: Vec<u32>,
+}
+
+impl Statistics {
+    pub(super) fn first_execution(&mut self, held: Duration) {
+        self.first_executions += 1;
+        self.stops.push(u32::try_from(held.as_nanos()).unwrap_or(u32::MAX));
+    }
+
+    pub(super) fn armed(&mut self, bytes: u64, time: Duration) {
+        self.armed_bytes += bytes;
+        self.arming_nanoseconds += time.as_nanos() as u64;
+    }
+
+    /// Half of the first executions held the program for no longer than this; the two switches between program
+    /// and recorder come on top.
+    pub fn median_stop_nanoseconds(&self) -> u64 {
+        let mut stops = self.stops.clone();
+        stops.sort_unstable();
+        stops.get(stops.len() / 2).copied().unwrap_or(0).into()
+    }
+
+    /// Milliseconds to plant the breakpoints of a megabyte of code.
+    pub fn arming_milliseconds_per_megabyte(&self) -> f64 {
+        if self.armed_bytes == 0 {
+            return 0.0;
+        }
+        self.arming_nanoseconds as f64 / self.armed_bytes as f64
+    }
+}

@@ -1,0 +1,132 @@
+//! The system calls of tracing that `nix` cannot express.
+//!
+//! `nix` knows signals 1 to 31 only, but programs stop and continue with real-time signals too (thread
+//! cancellation uses them), so waiting and continuing go to the system with plain numbers. This is the only file of
+//! the recorder with `unsafe`, apart from the launch of the program.
+
+use std::io;
+
+use nix::unistd::Pid;
+
+/// What a wait reported about one task.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Report {
+    /// It ended.
+    Ended(Ending),
+    /// It stopped and waits to be resumed.
+    Stopped(Stop),
+}
+
+/// How a process ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ending {
+    /// By itself, with this status.
+    Exited(i32),
+    /// By this signal.
+    Killed(i32),
+}
+
+impl Ending {
+    /// What a shell reports: the exit status, or 128 and the signal's number.
+    pub fn shell_status(self) -> u8 {
+        match self {
+            Self::Exited(status) => status as u8,
+            Self::Killed(signal) => 128u8.wrapping_add(signal as u8),
+        }
+    }
+}
+
+/// Why a traced task stopped.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Stop {
+    /// At one of the `PTRACE_EVENT_*` that were asked for.
+    Event(i32),
+    /// Entering or leaving a system call.
+    SystemCall,
+    /// A stopping signal has stopped the whole process, and it is to stay so.
+    Group,
+    /// It was attached or interrupted, or its group stop ended.
+    Attached,
+    /// This signal is about to be delivered.
+    Signal(i32),
+}
+
+/// Set in the stop signal of system calls by `PTRACE_O_TRACESYSGOOD`.
+const SYSTEM_CALL_BIT: i32 = 0x80;
+
+/// Waits for any child or tracee of the calling thread, and of no other thread; nothing when none is left.
+pub(super) fn wait() -> io::Result<Option<(Pid, Report)>> {
+    loop {
+        let mut status = 0;
+        // SAFETY: `status` is a live integer of the type that the call writes.
+        let task = unsafe { libc::waitpid(-1, &raw mut status, libc::__WALL | libc::__WNOTHREAD) };
+        if task >= 0 {
+            return Ok(Some((Pid::from_raw(task), decode(status))));
+        }
+        let error = io::Error::last_os_error();
+        match error.raw_os_error() {
+            Some(libc::ECHILD) => return Ok(None),
+            Some(libc::EINTR) => {}
+            _ => return Err(error),
+        }
+    }
+}
+
+fn decode(status: i32) -> Report {
+    if libc::WIFEXITED(status) {
+        return Report::Ended(Ending::Exited(libc::WEXITSTATUS(status)));
+    }
+    if libc::WIFSIGNALED(status) {
+        return Report::Ended(Ending::Killed(libc::WTERMSIG(status)));
+    }
+    let signal = libc::WSTOPSIG(status);
+    Report::Stopped(match status >> 16 {
+        0 if signal == libc::SIGTRAP | SYSTEM_CALL_BIT => Stop::SystemCall,
+        0 => Stop::Signal(signal),
+        libc::PTRACE_EVENT_STOP if signal == libc::SIGTRAP => Stop::Attached,
+        libc::PTRACE_EVENT_STOP => Stop::Group,
+        event => Stop::Event(event),
+    })
+}
+
+/// How a stopped task goes on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Resume {
+    /// Until the next event.
+    Freely,
+    /// Until the next event or system call.
+    ToSystemCall,
+    /// Stays stopped, but notices the end of its group stop.
+    Listening,
+}
+
+/// Lets a stopped `task` go on, with `signal` delivered unless it is zero.
+///
+/// A task that was killed meanwhile is no error: the next wait reports its end.
+pub(super) fn resume(task: Pid, how: Resume, signal: i32) -> io::Result<()> {
+    let request = match how {
+        Resume::Freely => libc::PTRACE_CONT,
+        Resume::ToSystemCall => libc::PTRACE_SYSCALL,
+        Resume::Listening => libc::PTRACE_LISTEN,
+    };
+    request_with_signal(task, request, signal)
+}
+
+/// Ends the tracing of a stopped `task`, with `signal` delivered unless it is zero.
+pub(super) fn detach(task: Pid, signal: i32) -> io::Result<()> {
+    request_with_signal(task, libc::PTRACE_DETACH, signal)
+}
+
+fn request_with_signal(task: Pid, request: libc::c_uint, signal: i32) -> io::Result<()> {
+    // SAFETY: these requests read no memory of the caller: the address is ignored and the data is the signal's number.
+    let result = unsafe {
+        libc::ptrace(request, task.as_raw(), std::ptr::null_mut::<libc::c_void>(), libc::c_long::from(signal))
+    };
+    match result {
+        -1 => match io::Error::last_os_error() {
+            error if error.raw_os_error() == Some(libc::ESRCH) => Ok(()),
+            error => Err(error),
+        },
+        _ => Ok(()),
+    }
+}
