@@ -18,6 +18,8 @@ pub mod verify;
 
 pub mod write;
 
+pub mod measure;
+
 pub mod report;
 
 pub mod cli;

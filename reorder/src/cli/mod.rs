@@ -14,6 +14,7 @@ pub mod timings;
 
 pub mod completions;
 pub mod man;
+pub mod measure;
 pub mod record;
 
 use std::ffi::OsString;
@@ -45,6 +46,7 @@ macro_rules! commands {
 
 commands! {
     Record(record::RecordArguments) => record::run,
+    Measure(measure::MeasureArguments) => measure::run,
     Completions(completions::CompletionsArguments) => completions::run,
     Man(man::ManArguments) => man::run,
 }
