@@ -14,6 +14,12 @@ pub mod trace;
 
 pub mod record;
 
+pub mod layout;
+
+pub mod order_file;
+
+pub mod simulate;
+
 pub mod verify;
 
 pub mod write;

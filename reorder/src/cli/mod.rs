@@ -12,6 +12,11 @@ pub mod shared_args;
 pub mod talk;
 pub mod timings;
 
+pub mod traces_input;
+
+pub mod order;
+pub mod simulate;
+
 pub mod completions;
 pub mod man;
 pub mod measure;
@@ -46,6 +51,8 @@ macro_rules! commands {
 
 commands! {
     Record(record::RecordArguments) => record::run,
+    Order(order::OrderArguments) => order::run,
+    Simulate(simulate::SimulateArguments) => simulate::run,
     Measure(measure::MeasureArguments) => measure::run,
     Completions(completions::CompletionsArguments) => completions::run,
     Man(man::ManArguments) => man::run,

@@ -23,6 +23,7 @@ use crate::address::{Address, RuntimeAddress};
 use crate::image::elf::file::ElfFile;
 
 pub use name_index::root_name;
+pub(crate) use name_index::{Found, NameIndex};
 pub use read_files::{read_bytes, read_files};
 pub use resolve::{Coverage, ResolvedTrace, ResolvedTraces, resolve};
 

@@ -7,7 +7,7 @@ use crate::image::functions::{FunctionIndex, FunctionTable};
 
 /// What a name stands for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Found {
+pub(crate) enum Found {
     /// This function has exactly this name.
     Exact(FunctionIndex),
     /// This function alone has a name with the same root.
@@ -22,14 +22,14 @@ pub(super) enum Found {
 type SortedNames<'data> = Vec<(&'data [u8], FunctionIndex)>;
 
 /// Function names of one image in two orders.
-pub(super) struct NameIndex<'data> {
+pub(crate) struct NameIndex<'data> {
     exact: SortedNames<'data>,
     roots: SortedNames<'data>,
 }
 
 impl<'data> NameIndex<'data> {
     /// Indexes all names that stand at a function's start.
-    pub(super) fn new(functions: &FunctionTable<'data>) -> Self {
+    pub(crate) fn new(functions: &FunctionTable<'data>) -> Self {
         let mut exact: SortedNames<'data> = functions
             .names()
             .iter()
@@ -45,7 +45,7 @@ impl<'data> NameIndex<'data> {
     }
 
     /// What `name` stands for here.
-    pub(super) fn find(&self, name: &[u8]) -> Found {
+    pub(crate) fn find(&self, name: &[u8]) -> Found {
         match unique(&self.exact, name) {
             Found::Nowhere => match unique(&self.roots, root_name(name)) {
                 Found::Exact(function) => Found::ByRoot(function),

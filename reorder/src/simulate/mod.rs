@@ -1,0 +1,116 @@
+//! Traces and images to page faults: what recorded starts cost in each layout, and what none can beat.
+//!
+//! Takes an image's functions, the traces, and where the functions are in a second image; gives [`Simulation`].
+//! Nothing is run. A function that runs is taken to touch all of its pages; pages are those of the true addresses.
+
+mod curve;
+mod report;
+#[cfg(test)]
+mod tests;
+
+use layout_algos::score::{FaultCurve, FaultModel, Span, lower_bound, touched_bytes};
+
+pub use curve::CurvePoint;
+pub use report::{Faults, Simulation, TraceFaults};
+
+use crate::image::functions::FunctionTable;
+use crate::trace::{ResolvedTrace, ResolvedTraces};
+use crate::verify::AddressMoves;
+
+/// The models that are reported, with their names.
+pub const MODELS: [(&str, FaultModel); 4] = [
+    ("4 KiB pages", FaultModel::Pages { size: 4 << 10 }),
+    ("16 KiB pages", FaultModel::Pages { size: 16 << 10 }),
+    ("64 KiB fault-around", FaultModel::FaultAround { block: 64 << 10 }),
+    ("128 KiB read-around", FaultModel::ReadAround { page: 4 << 10, window: 128 << 10 }),
+];
+
+/// What the two images are called in the report.
+#[derive(Clone, Debug)]
+pub struct ImageNames {
+    /// The image that the traces belong to.
+    pub old: String,
+    /// The relocated one.
+    pub new: Option<String>,
+}
+
+/// Simulates all traces in the old image and, when `moves` says where its functions went, in the new one.
+///
+/// Trace `weight`s count in the totals: a trace of weight 3 counts like three equal ones.
+#[must_use]
+pub fn simulate(
+    names: ImageNames,
+    functions: &FunctionTable<'_>,
+    traces: &ResolvedTraces,
+    moves: Option<&AddressMoves>,
+) -> Simulation {
+    let traces: Vec<TraceFaults> =
+        traces.traces.iter().map(|trace| simulate_trace(functions, trace, moves)).collect();
+    let totals = MODELS.iter().enumerate().map(|(index, &(name, _))| total(name, index, &traces)).collect();
+    Simulation { image: names.old, new_image: names.new, totals, traces }
+}
+
+fn simulate_trace(
+    functions: &FunctionTable<'_>,
+    trace: &ResolvedTrace,
+    moves: Option<&AddressMoves>,
+) -> TraceFaults {
+    let old_spans: Vec<Span> = trace
+        .functions
+        .iter()
+        .map(|&index| {
+            let function = functions.get(index);
+            Span { start: function.start.0, end: function.end.0 }
+        })
+        .collect();
+    let new_spans: Option<Vec<Span>> = moves.map(|moves| {
+        let moved = |&index| {
+            let function = functions.get(index);
+            let start = moves.map(function.start).0;
+            Span { start, end: start.saturating_add(function.size()) }
+        };
+        trace.functions.iter().map(moved).collect()
+    });
+    let bytes = touched_bytes(&old_spans);
+    let models = MODELS.map(|(name, model)| {
+        let old = model.faults(old_spans.iter().copied());
+        let new = new_spans.as_ref().map(|spans| model.faults(spans.iter().copied()));
+        Faults {
+            model: name,
+            lower_bound_faults: lower_bound(bytes, model),
+            faults: old.total(),
+            new_faults: new.as_ref().map(FaultCurve::total),
+            fewer_percent: new.as_ref().and_then(|new| report::fewer_percent(old.total(), new.total())),
+            curve: curve::points(&old, new.as_ref(), &trace.nanoseconds),
+        }
+    });
+    TraceFaults {
+        trace: trace.label.clone(),
+        weight: trace.weight,
+        functions: trace.functions.len() as u64,
+        touched_bytes: bytes,
+        models: models.into(),
+    }
+}
+
+/// Sums up model number `index` over all traces.
+fn total(name: &'static str, index: usize, traces: &[TraceFaults]) -> Faults {
+    let sum = |value: &dyn Fn(&Faults) -> u64| {
+        traces
+            .iter()
+            .map(|trace| value(&trace.models[index]).saturating_mul(trace.weight))
+            .fold(0, u64::saturating_add)
+    };
+    let is_compared =
+        traces.iter().all(|trace| trace.models[index].new_faults.is_some()) && !traces.is_empty();
+    let faults = sum(&|model| model.faults);
+    let new_faults = is_compared.then(|| sum(&|model| model.new_faults.unwrap_or(0)));
+    Faults {
+        model: name,
+        lower_bound_faults: sum(&|model| model.lower_bound_faults),
+        faults,
+        new_faults,
+        fewer_percent: new_faults.and_then(|new| report::fewer_percent(faults, new)),
+        curve: curve::sum(traces.iter().map(|trace| (trace.weight, trace.models[index].curve.as_slice()))),
+    }
+}
