@@ -1,1 +1,170 @@
+//! Order files against a real linker, real symbol tables and arbitrary bytes.
 
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use proptest::prelude::*;
+use proptest::strategy::Strategy as _;
+
+use super::lld::{OrderFile, Origin, Unnamed, write};
+use super::read::{ListedOrder, read};
+use crate::image::elf::file::ElfFile;
+use crate::image::functions::{FunctionIndex, FunctionTable};
+use crate::layout::{Layout, Strategy, lay_out};
+
+fn with_image<T>(path: &Path, check: impl FnOnce(&ElfFile<'_>, &FunctionTable<'_>) -> T) -> T {
+    let bytes = std::fs::read(path).expect("the image is readable");
+    let file = ElfFile::parse(&bytes).expect("an ELF image");
+    let functions = FunctionTable::collect(&file).expect("well-formed tables");
+    check(&file, &functions)
+}
+
+fn tool(command: &mut Command) {
+    let output = command.output().expect("the tool starts");
+    assert!(output.status.success(), "{command:?}: {}", String::from_utf8_lossy(&output.stderr));
+}
+
+/// A program of two files that have local functions of the same names, beside `step_0` to `step_29`.
+fn build(directory: &Path, linker_flags: &[&str]) -> PathBuf {
+    let numbered = |line: fn(u32) -> String| (0..30).map(line).collect::<String>();
+    let attribute = "__attribute__((noinline))";
+    let steps =
+        numbered(|n| format!("__attribute__((noinline)) int step_{n}(int x) {{ return x * {n} + 7; }}\n"));
+    let calls = numbered(|n| format!("x += step_{n}(x);"));
+    let first = format!(
+        "{steps}{attribute} static int helper(int x) {{ return x + 1; }}\nint other(int);\n\
+         int main(int x) {{ {calls} return helper(x) + other(x); }}\n"
+    );
+    let second = format!(
+        "{attribute} static int helper(int x) {{ return x - 3; }}\nint other(int x) {{ return helper(x); }}\n"
+    );
+    std::fs::write(directory.join("first.c"), first).expect("writable");
+    std::fs::write(directory.join("second.c"), second).expect("writable");
+    let program = directory.join("program");
+    tool(
+        Command::new("cc")
+            .current_dir(directory)
+            .args(["-O1", "-fno-ipa-icf", "-ffunction-sections", "first.c", "second.c", "-o", "program"])
+            .args(linker_flags),
+    );
+    program
+}
+
+/// lld as the Rust toolchain brings it.
+fn lld_flag() -> String {
+    let sysroot = Command::new("rustc").args(["--print", "sysroot"]).output().expect("rustc starts").stdout;
+    let sysroot = PathBuf::from(String::from_utf8(sysroot).expect("a path").trim());
+    let directory = sysroot.join("lib/rustlib/x86_64-unknown-linux-gnu/bin/gcc-ld");
+    assert!(directory.join("ld.lld").exists(), "the Rust toolchain has no lld in {}", directory.display());
+    format!("-B{}", directory.display())
+}
+
+fn ordered(path: &Path, strategy: Strategy, unnamed: Unnamed) -> (Layout, OrderFile, ListedOrder) {
+    with_image(path, |file, functions| {
+        let layout = lay_out(functions, &[], strategy, 3).expect("a layout");
+        let order = write(functions, &layout, &Origin::new(file, strategy, 3, None), unnamed);
+        let listed = read(&order.bytes, functions);
+        (layout, order, listed)
+    })
+}
+
+#[test]
+fn lld_lays_functions_out_as_listed() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let lld = lld_flag();
+    let program = build(directory.path(), &["-fuse-ld=lld", &lld]);
+    let (_, order, _) = ordered(&program, Strategy::Random, Unnamed::Omit);
+    let file = directory.path().join("order.txt");
+    std::fs::write(&file, &order.bytes).expect("writable");
+    let flag = format!("-Wl,--symbol-ordering-file={}", file.display());
+    let program = build(directory.path(), &["-fuse-ld=lld", &lld, &flag, "-Wl,--no-warn-symbol-ordering"]);
+    let text = String::from_utf8(order.bytes).expect("plain names");
+    let wanted: Vec<&str> = text.lines().filter(|line| line.starts_with("step_")).collect();
+    let got: Vec<String> = with_image(&program, |_, functions| {
+        functions
+            .iter()
+            .map(|(index, _)| functions.display_name(index))
+            .filter(|name| name.starts_with("step_"))
+            .collect()
+    });
+    assert_eq!(got, wanted);
+    assert_eq!(got.len(), 30);
+    assert!(!got.is_sorted_by_key(|name| name[5..].parse::<u32>().ok()), "the seed must change something");
+}
+
+#[test]
+fn local_functions_are_found_by_file() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let program = build(directory.path(), &[]);
+    with_image(&program, |_, functions| {
+        let list =
+            "# two of one name\nsecond.c:helper\nhelper\nsrc/first.c:helper\nsecond.c;helper\nmain.llvm.77\n";
+        let listed = read(list.as_bytes(), functions);
+        let [second, first, main] = listed.functions[..] else { panic!("{listed:?}") };
+        let names = [second, first, main].map(|index| functions.display_name(index));
+        assert_eq!(names, ["helper", "helper", "main"]);
+        assert!(functions.get(first).start < functions.get(second).start, "first.c is linked first");
+        let coverage = listed.coverage;
+        assert_eq!((coverage.lines, coverage.by_file_and_name, coverage.by_root_name), (5, 3, 1));
+        assert_eq!((coverage.ambiguous, coverage.duplicate, coverage.unknown), (1, 1, 0));
+        assert_eq!(coverage.examples, ["helper"]);
+    });
+}
+
+#[test]
+fn unique_names_are_read_back_in_order() {
+    let own = std::env::current_exe().expect("this test");
+    let (layout, order, listed) = ordered(&own, Strategy::Random, Unnamed::WriteAddress);
+    assert_eq!(order.summary.chosen, layout.order.len());
+    assert_eq!(order.summary.named + order.summary.unnamed, order.summary.chosen);
+    assert!(order.summary.named > 1000, "this program has symbols: {:?}", order.summary);
+    assert_eq!(listed.coverage.unknown, 0, "{:?}", listed.coverage);
+    // What is read stands in the written order; only names that several functions have get lost.
+    let mut written = layout.order.iter();
+    assert!(listed.functions.iter().all(|function| written.any(|other| other == function)));
+    assert!(listed.functions.len() + order.summary.ambiguous >= order.summary.named);
+}
+
+#[test]
+fn stripped_functions_are_listed_by_address() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let program = build(directory.path(), &["-s"]);
+    let (layout, order, _) = ordered(&program, Strategy::Random, Unnamed::Omit);
+    assert!(order.summary.unnamed >= 30, "{:?}", order.summary);
+    assert!(order.bytes.split(|&byte| byte == b'\n').all(|line| line.is_empty() || line.starts_with(b"#")));
+    let (_, _, listed) = ordered(&program, Strategy::Random, Unnamed::WriteAddress);
+    assert_eq!(listed.functions, layout.order);
+    assert_eq!(listed.coverage.by_address, layout.order.len());
+}
+
+#[test]
+fn unlisted_functions_follow_in_their_old_order() {
+    let listed = [4, 1, 4].map(FunctionIndex);
+    let layout = Layout::of_listed(&listed, 6).expect("few functions");
+    assert_eq!(layout.order, [4, 1, 0, 2, 3, 5].map(FunctionIndex));
+    assert_eq!(layout.chosen, 2);
+}
+
+#[test]
+fn arbitrary_bytes_are_counted_and_never_fatal() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let program = build(directory.path(), &[]);
+    with_image(&program, |_, functions| {
+        let start = functions.iter().next().map(|(_, function)| function.start).expect("functions");
+        let line = prop_oneof![
+            prop::collection::vec(any::<u8>(), 0..40),
+            "(0x|function@0x|function@|first\\.c:|:|;|#)?[0-9a-fx+]{0,20}".prop_map(String::into_bytes),
+            "(first|second)\\.c[:;](helper|main|step_[0-9])(\\.llvm\\.[0-9]+)?".prop_map(String::into_bytes),
+            Just(start.to_string().into_bytes()),
+        ];
+        proptest!(ProptestConfig::with_cases(256), |(lines in prop::collection::vec(line, 0..40))| {
+            let listed = read(&lines.join(&b'\n'), functions);
+            let coverage = &listed.coverage;
+            prop_assert_eq!(coverage.found() + coverage.ambiguous + coverage.unknown, coverage.lines);
+            prop_assert_eq!(coverage.found(), listed.functions.len() + coverage.duplicate);
+            let layout = Layout::of_listed(&listed.functions, functions.len()).expect("few functions");
+            prop_assert_eq!(layout.chosen, listed.functions.len());
+            prop_assert_eq!(&layout.order[..layout.chosen], &listed.functions[..]);
+        });
+    });
+}
