@@ -21,6 +21,7 @@ pub mod completions;
 pub mod man;
 pub mod measure;
 pub mod record;
+pub mod verify;
 
 use std::ffi::OsString;
 
@@ -52,6 +53,7 @@ macro_rules! commands {
 commands! {
     Record(record::RecordArguments) => record::run,
     Order(order::OrderArguments) => order::run,
+    Verify(verify::VerifyArguments) => verify::run,
     Simulate(simulate::SimulateArguments) => simulate::run,
     Measure(measure::MeasureArguments) => measure::run,
     Completions(completions::CompletionsArguments) => completions::run,

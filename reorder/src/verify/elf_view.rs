@@ -8,6 +8,7 @@
 
 use goblin::container::{Container, Ctx, Endian};
 use goblin::elf::header::{EI_CLASS, EI_DATA, ELFCLASS64, ELFDATA2LSB, EM_X86_64, ET_DYN, ET_EXEC};
+use goblin::elf::program_header::PT_LOAD;
 use goblin::elf::section_header::{SHF_ALLOC, SHF_EXECINSTR, SHT_NOBITS, SHT_NULL};
 use goblin::elf::{Elf, Header, ProgramHeader, SectionHeader};
 
@@ -22,7 +23,7 @@ fn context() -> Ctx {
 /// Size of one section header in a 64-bit image.
 pub(super) const SECTION_HEADER_SIZE: u64 = 64;
 /// Size of one program header in a 64-bit image.
-pub(super) const PROGRAM_HEADER_SIZE: u64 = 56;
+const PROGRAM_HEADER_SIZE: u64 = 56;
 
 /// One section, with its bytes.
 #[derive(Clone, Copy, Debug)]
@@ -83,6 +84,8 @@ pub(super) struct ElfView<'data> {
     pub(super) segments: Vec<ProgramHeader>,
     /// Sections in header order, so that `sh_link` and `sh_info` are positions in it.
     pub(super) sections: Vec<SectionView<'data>>,
+    /// Loaded segments in address order.
+    mapped: Vec<ProgramHeader>,
     /// Loaded sections with bytes, as (address, position in `sections`), sorted.
     loaded: Vec<(u64, usize)>,
 }
@@ -126,7 +129,10 @@ impl<'data> ElfView<'data> {
             .map(|(index, section)| (section.address, index))
             .collect();
         loaded.sort_unstable();
-        Ok(Self { bytes, header, segments, sections, loaded })
+        let mut mapped: Vec<ProgramHeader> =
+            segments.iter().filter(|segment| segment.p_type == PT_LOAD).cloned().collect();
+        mapped.sort_by_key(|segment| segment.p_vaddr);
+        Ok(Self { bytes, header, segments, sections, mapped, loaded })
     }
 
     /// The first section of this name.
@@ -160,14 +166,20 @@ impl<'data> ElfView<'data> {
         Some(section.offset + (address - section.address))
     }
 
-    /// Size of the section header table in bytes.
-    pub(super) fn section_headers_size(&self) -> u64 {
-        self.sections.len() as u64 * SECTION_HEADER_SIZE
+    /// The file position of `size` bytes that the loader maps at `address`.
+    pub(super) fn mapped_offset(&self, address: u64, size: u64) -> Option<u64> {
+        let after = self.mapped.partition_point(|segment| segment.p_vaddr <= address);
+        let segment = self.mapped.get(after.checked_sub(1)?)?;
+        let within = address - segment.p_vaddr;
+        let fits = within.checked_add(size)? <= segment.p_filesz;
+        let offset = segment.p_offset.checked_add(within)?;
+        (fits && range(self.bytes, offset, size).is_some()).then_some(offset)
     }
 
-    /// Size of the program header table in bytes.
-    pub(super) fn program_headers_size(&self) -> u64 {
-        self.segments.len() as u64 * PROGRAM_HEADER_SIZE
+    /// The first segment of type `kind`, as (file position, bytes).
+    pub(super) fn segment(&self, kind: u32) -> Option<(u64, &'data [u8])> {
+        let segment = self.segments.iter().find(|segment| segment.p_type == kind)?;
+        Some((segment.p_offset, range(self.bytes, segment.p_offset, segment.p_filesz)?))
     }
 }
 
@@ -186,6 +198,7 @@ fn read_sections<'data>(
         .and_then(|section| range(bytes, section.sh_offset, section.sh_size))
         .unwrap_or_default();
     let mut sections = Vec::with_capacity(headers.len());
+    let mut total = 0u64;
     for (index, section) in headers.iter().enumerate() {
         let has_bytes = !matches!(section.sh_type, SHT_NOBITS | SHT_NULL);
         let contents = if has_bytes {
@@ -203,6 +216,11 @@ fn read_sections<'data>(
                 header.e_shoff.saturating_add(index as u64 * SECTION_HEADER_SIZE),
                 format!("section {index} runs past the address space"),
             ));
+        }
+        // Checks walk each section once: sections that share bytes over and over would make that unbounded.
+        total = total.saturating_add(contents.len() as u64);
+        if total > 2 * bytes.len() as u64 {
+            return Err(Error::malformed(header.e_shoff, "sections overlap each other in the file"));
         }
         let name = names.get(section.sh_name..).unwrap_or_default();
         let name_end = name.iter().position(|&byte| byte == 0).unwrap_or(0);

@@ -1,12 +1,177 @@
 //! Proves that one image is another with its functions moved, without trusting whoever moved them.
 //!
+//! ```text
+//! old bytes ─┐                    ┌─> each check: findings + claims (bytes it answers for)
+//!            ├─> recover: moves ──┤
+//! new bytes ─┘                    └─> unchanged: all other bytes are the same, or table words that followed
+//! ```
+//!
 //! Nothing here uses the readers, the analysis or the relocator of this crate: what they misunderstand must not
-//! be misunderstood again by their judge.
+//! be misunderstood again by their judge. Memory: the two files plus small tables per function; nothing is kept
+//! per instruction.
 
 mod bytes;
+mod dropped_debug;
 mod elf_view;
+mod fields;
+mod functions;
+mod gaps;
+mod jump_tables;
+mod kept_relocations;
+mod notes;
+mod pair;
+mod pointers;
 pub mod recover;
+pub mod report;
+mod symbol_values;
 mod symbol_walk;
+mod unchanged;
+mod unwind_tables;
 mod unwind_walk;
 
+use goblin::elf::header::ET_EXEC;
+
 pub use recover::{AddressMoves, Move, recover_moves};
+pub use report::{Check, CheckSummary, Difference, VerifyReport};
+
+use elf_view::ElfView;
+use jump_tables::{TableEvidence, TableExplainer};
+use pair::{ImagePair, Ledger};
+use report::Findings;
+use unchanged::Claims;
+
+use crate::error::{Error, ErrorKind, Result};
+
+/// How much a report says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct VerifyOptions {
+    /// Differences listed in full; all are counted.
+    pub listed_differences: usize,
+}
+
+impl Default for VerifyOptions {
+    fn default() -> Self {
+        Self { listed_differences: 20 }
+    }
+}
+
+/// Checks that the file `new` is the file `old` with functions moved and every reference adjusted.
+///
+/// A new image that cannot be read, or whose functions do not correspond, is a finding in the report.
+///
+/// # Errors
+/// The *old* file is not an image that can be read.
+pub fn verify(old: &[u8], new: &[u8], options: VerifyOptions) -> Result<VerifyReport> {
+    let mut findings = Findings::new(options.listed_differences);
+    let old = ElfView::parse(old)?;
+    // An old image that does not correspond to itself is malformed: that must not be blamed on the new one.
+    recover::moves_between(&old, &old)?;
+    let outcome = comparable(&old, new).and_then(|new| {
+        let moves = recover::moves_between(&old, &new)?;
+        compare(ImagePair { old: &old, new: &new, moves: &moves }, &mut findings)
+    });
+    if let Err(error) = outcome {
+        findings.differs(correspondence(&error));
+    }
+    Ok(findings.finish())
+}
+
+/// Reads the new image, whose shape must be that of the old one.
+fn comparable<'data>(old: &ElfView<'_>, new: &'data [u8]) -> Result<ElfView<'data>> {
+    if old.bytes.len() != new.len() {
+        return Err(Error::verification(format!(
+            "the file had {} bytes and has {}",
+            old.bytes.len(),
+            new.len()
+        )));
+    }
+    let new = ElfView::parse(new)?;
+    if old.sections.len() != new.sections.len() || old.segments.len() != new.segments.len() {
+        return Err(Error::verification("the numbers of sections or segments differ"));
+    }
+    Ok(new)
+}
+
+fn correspondence(error: &Error) -> Difference {
+    let expected = match error.kind {
+        ErrorKind::Verification => "the functions of the old image",
+        _ => "an image that can be read",
+    };
+    Difference::new(Check::Correspondence, error.offset, "the new image", expected, error.to_string())
+}
+
+/// Runs all checks over two images whose functions correspond.
+fn compare(pair: ImagePair<'_>, findings: &mut Findings) -> Result<()> {
+    findings.functions(pair.moves.len(), pair.moves.moved());
+    findings.checked(Check::Correspondence, "functions", pair.moves.len());
+    if pair.old.header.e_type == ET_EXEC && pair.moves.moved() > 0 {
+        return Err(Error::verification("a program at a fixed address may hold addresses anywhere"));
+    }
+    let mut claims = Claims::default();
+    let mut ledger = Ledger { findings, claims: &mut claims };
+    dropped_debug::accept_dropped_debug(pair, &mut ledger);
+    unwind_tables::check_unwind_entries(pair, &mut ledger)?;
+    unwind_tables::check_search_table(pair, &mut ledger);
+    let evidence = check_code(pair, &mut ledger);
+    pointers::check_loader_pointers(pair, &mut ledger);
+    symbol_values::check_symbols(pair, &mut ledger);
+    jump_tables::check_dispatched_words(pair, &evidence, &mut ledger);
+    kept_relocations::check_kept_relocations(pair, &mut ledger);
+    notes::check_notes(pair, &mut ledger);
+    check_the_rest(pair, &evidence, claims, findings);
+    Ok(())
+}
+
+/// Functions in both directions, and everything between them; code sections are answered for completely.
+fn check_code(pair: ImagePair<'_>, ledger: &mut Ledger<'_>) -> TableEvidence {
+    let mut outcome = functions::compare_functions(pair.old, pair.new, pair.moves);
+    ledger.findings.checked(Check::Functions, "instructions", outcome.instructions);
+    ledger.findings.checked(Check::Functions, "address fields", outcome.fields);
+    ledger.findings.checked(Check::Reverse, "functions", pair.moves.len() - outcome.opaque);
+    if outcome.opaque > 0 {
+        ledger
+            .findings
+            .remark(format!("{} functions could not be decoded; they are unchanged", outcome.opaque));
+    }
+    for difference in outcome.differences {
+        ledger.findings.differs(difference);
+    }
+    let gap_references = gaps::check_gaps(pair.old, pair.new, pair.moves, ledger.findings);
+    outcome.references.extend(gap_references);
+    for section in pair.old.code_sections() {
+        ledger.claims.add(section.offset, section.bytes.len() as u64);
+    }
+    TableEvidence::new(outcome.tables, outcome.references)
+}
+
+/// Every byte that no check answered for.
+fn check_the_rest(pair: ImagePair<'_>, evidence: &TableEvidence, claims: Claims, findings: &mut Findings) {
+    let mut explainer = TableExplainer::new(pair, evidence);
+    let (old, new) = (pair.old.bytes, pair.new.bytes);
+    let compared = claims.compare_rest(old, new, |run| {
+        let Some(position) = explainer.unexplained(&run) else { return };
+        if !findings.lists_more() {
+            findings.differs_silently();
+        } else {
+            let place = describe(pair.old, position as u64);
+            let (expected, found) = (old[position].into(), new[position].into());
+            findings.differs(Difference::number(Check::Unchanged, position as u64, &place, expected, found));
+        }
+    });
+    findings.checked(Check::Unchanged, "bytes", compared);
+}
+
+/// Where a file position lies, for people.
+fn describe(image: &ElfView<'_>, position: u64) -> String {
+    let section = image
+        .sections
+        .iter()
+        .find(|section| (section.offset..section.offset + section.bytes.len() as u64).contains(&position));
+    match section {
+        Some(section) => {
+            let name = String::from_utf8_lossy(section.name);
+            format!("a byte of {name} at {:#x}", section.address.wrapping_add(position - section.offset))
+        }
+        None => "a byte of the headers or between sections".to_owned(),
+    }
+}

@@ -116,6 +116,10 @@ fn read_common(bytes: &[u8], position: usize, address: u64) -> Option<Common> {
     let augmentation_start = cursor;
     while *record.get(cursor)? != 0 {
         cursor += 1;
+        // Real augmentations have at most six letters; the bound keeps re-reading parents cheap.
+        if cursor - augmentation_start > 16 {
+            return None;
+        }
     }
     let augmentation = &record[augmentation_start..cursor];
     cursor += 1;

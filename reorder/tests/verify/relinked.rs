@@ -3,6 +3,7 @@
 //! All functions are aligned to 16 bytes and a fixed one closes the list, so the sizes of all sections agree, as
 //! they do after relocating in place. Unwind entries and symbols keep the order of the one object file.
 
+use std::ops::Range;
 use std::path::Path;
 use std::process::Command;
 
@@ -20,6 +21,8 @@ pub(crate) struct Relinked {
     pub(crate) new: Vec<u8>,
     /// (name, address in `old`, address in `new`) of the functions that were ordered.
     pub(crate) symbols: Vec<(String, u64, u64)>,
+    /// Addresses in `new` of start code that no function symbol of known size or unwind entry covers.
+    pub(crate) start_code: Range<u64>,
 }
 
 impl Relinked {
@@ -38,9 +41,11 @@ impl Relinked {
         let new = link(directory.path(), &object, "new", &NEW_ORDER, options);
         let symbols = OLD_ORDER
             .iter()
-            .map(|name| ((*name).to_owned(), old.address_of(name), new.address_of(name)))
+            .filter_map(|name| Some(((*name).to_owned(), old.find(name)?, new.find(name)?)))
             .collect();
-        Self { old: old.bytes, new: new.bytes, symbols }
+        let start_code =
+            new.find("deregister_tm_clones").unwrap_or_default()..new.find("frame_dummy").unwrap_or_default();
+        Self { old: old.bytes, new: new.bytes, symbols, start_code }
     }
 }
 
@@ -50,18 +55,16 @@ struct Linked {
 }
 
 impl Linked {
-    fn address_of(&self, name: &str) -> u64 {
-        let line = self
-            .names
-            .lines()
-            .find(|line| line.split(' ').next_back() == Some(name))
-            .unwrap_or_else(|| panic!("{name} is missing"));
-        u64::from_str_radix(&line[..16], 16).expect("nm prints an address")
+    fn find(&self, name: &str) -> Option<u64> {
+        let line = self.names.lines().find(|line| line.split(' ').next_back() == Some(name))?;
+        Some(u64::from_str_radix(&line[..16], 16).expect("nm prints an address"))
     }
 }
 
 fn link(directory: &Path, object: &Path, name: &str, order: &[&str], options: &[&str]) -> Linked {
-    let default = run(Command::new("ld.bfd").arg("--verbose"));
+    let is_own_kind = options.iter().any(|option| matches!(*option, "-shared" | "-static-pie"));
+    let kind = if options.contains(&"-shared") { "-shared" } else { "-pie" };
+    let default = run(Command::new("ld.bfd").arg(kind).arg("--verbose"));
     let script =
         default.split("==================================================").nth(1).expect("a script");
     let sections: String =
@@ -73,7 +76,8 @@ fn link(directory: &Path, object: &Path, name: &str, order: &[&str], options: &[
     std::fs::write(&script_file, script).expect("the script is written");
     let program = directory.join(name);
     run(Command::new("gcc")
-        .args(["-fuse-ld=bfd", "-Wl,--build-id=sha1", "-pie"])
+        .args(["-fuse-ld=bfd", "-Wl,--build-id=sha1"])
+        .args((!is_own_kind).then_some("-pie"))
         .args(options)
         .arg(format!("-Wl,-T,{}", script_file.display()))
         .arg(object)

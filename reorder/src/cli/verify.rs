@@ -1,0 +1,86 @@
+//! `reorder verify`: the proof that one image is another with its functions moved.
+
+use std::fs::File;
+use std::path::{Path, PathBuf};
+
+use clap::Args;
+use memmap2::Mmap;
+
+use crate::cli::context::Context;
+use crate::error::{Error, Result};
+use crate::exit_status::ExitStatus;
+use crate::report::Report;
+use crate::report::table::{Table, grouped};
+use crate::verify::{VerifyOptions, VerifyReport, verify};
+
+const EXAMPLES: &str = "\
+Examples:
+  reorder verify /usr/bin/git git.fast
+  reorder verify old.so new.so --format json";
+
+/// Prove that NEW is OLD with its functions moved and nothing else changed
+///
+/// Exit status: 0 proven, 1 not proven, 2 the files could not be read.
+#[derive(Args, Debug)]
+#[command(before_long_help = EXAMPLES)]
+pub struct VerifyArguments {
+    /// The image before its functions were moved
+    old: PathBuf,
+    /// The image that claims to be the same
+    new: PathBuf,
+    /// List at most this many differences; all are counted
+    #[arg(long, value_name = "N", default_value_t = VerifyOptions::default().listed_differences)]
+    differences: usize,
+}
+
+/// Verifies and reports.
+///
+/// # Errors
+/// When a file cannot be read or the old one is not an image.
+pub fn run(arguments: &VerifyArguments, context: &Context) -> Result<ExitStatus> {
+    let (old, new) = (map(&arguments.old)?, map(&arguments.new)?);
+    let options = VerifyOptions { listed_differences: arguments.differences };
+    let report = verify(&old, &new, options).map_err(|error| error.in_file(&arguments.old))?;
+    context.print(&report)?;
+    Ok(if report.is_proven() { ExitStatus::Success } else { ExitStatus::Finding })
+}
+
+fn map(path: &Path) -> Result<Mmap> {
+    let file = File::open(path).map_err(|error| Error::io(path, error))?;
+    // SAFETY: the mapping is private and read-only, and only read through checked slices. Another process that
+    // truncates the file meanwhile makes reads fail with SIGBUS, which ends the program and corrupts nothing.
+    unsafe { Mmap::map(&file) }.map_err(|error| Error::io(path, error))
+}
+
+impl Report for VerifyReport {
+    const COMMAND: &'static str = "verify";
+
+    fn text(&self) -> String {
+        let mut table = Table::new(["check", "count", ""]);
+        for summary in &self.checks {
+            table.row([summary.check.title().to_owned(), grouped(summary.count), summary.unit.to_owned()]);
+        }
+        let mut text = table.render();
+        for remark in &self.remarks {
+            text.push_str(&format!("note: {remark}\n"));
+        }
+        for difference in &self.differences {
+            let offset =
+                difference.offset.map_or_else(String::new, |offset| format!(" (file offset {offset})"));
+            text.push_str(&format!(
+                "differs: {}{offset}: expected {}, found {}\n",
+                difference.place, difference.expected, difference.found
+            ));
+        }
+        let listed = self.differences.len() as u64;
+        if self.difference_count > listed {
+            text.push_str(&format!("and {} more\n", grouped(self.difference_count - listed)));
+        }
+        let (functions, moved) = (grouped(self.functions), grouped(self.moved));
+        text.push_str(&match self.is_proven() {
+            true => format!("proven: {moved} of {functions} functions moved, nothing else changed\n"),
+            false => format!("not proven: {} differences\n", grouped(self.difference_count)),
+        });
+        text
+    }
+}

@@ -1,0 +1,260 @@
+//! Everything in code sections that is not a function: run-time start code, stubs, padding.
+//!
+//! Code outside of functions never moves, so it must be untouched and must not refer to anything that moved. All
+//! other bytes between the new functions are either what they were or filler that traps or does nothing.
+
+use std::ops::Range;
+
+use iced_x86::{Decoder, DecoderOptions, FlowControl, Instruction, Mnemonic};
+
+use super::elf_view::{ElfView, SectionView};
+use super::fields::{Addressing, addressing};
+use super::recover::AddressMoves;
+use super::report::{Check, Difference, Findings};
+use crate::address::{Address, NewAddress};
+
+/// Checks the gaps of all code sections; gives the data addresses that gap code refers to.
+pub(super) fn check_gaps(
+    old: &ElfView<'_>,
+    new: &ElfView<'_>,
+    moves: &AddressMoves,
+    findings: &mut Findings,
+) -> Vec<u64> {
+    let mut references = Vec::new();
+    let (mut instructions, mut padding, mut opaque) = (0usize, 0usize, 0usize);
+    for section in old.code_sections() {
+        let Some(new_section) = new.code_at(section.address, section.end()) else { continue };
+        let old_functions = moves.iter().map(|range| range.old_start.0..range.old_end().0);
+        let mut fixed = Vec::new();
+        for gap in complement(section.address..section.end(), old_functions) {
+            let Some(bytes) = section.at(gap.start, gap.end - gap.start) else { continue };
+            let code = code_of_gap(bytes);
+            if code.is_empty() {
+                continue;
+            }
+            let code = gap.start + code.start as u64..gap.start + code.end as u64;
+            let seen = check_references(section, &code, moves, &mut references, findings);
+            instructions += seen.instructions;
+            opaque += seen.opaque_bytes;
+            fixed.push(code);
+        }
+        check_fixed(section, new_section, &fixed, moves, findings);
+        padding += check_padding(section, new_section, &fixed, moves, findings);
+    }
+    references.sort_unstable();
+    references.dedup();
+    findings.checked(Check::Gaps, "instructions", instructions);
+    findings.checked(Check::Padding, "bytes", padding);
+    if opaque > 0 {
+        findings.remark(format!(
+            "{opaque} bytes of code outside of functions could not be decoded; they are unchanged"
+        ));
+    }
+    references
+}
+
+/// Bytes at the start of `bytes` that do nothing or trap: what linkers and assemblers put between functions.
+pub(super) fn padding_length(bytes: &[u8]) -> usize {
+    if bytes.iter().all(|&byte| byte == 0) {
+        return bytes.len();
+    }
+    let mut decoder = Decoder::new(64, bytes, DecoderOptions::NONE);
+    let mut instruction = Instruction::default();
+    let mut length = 0;
+    while decoder.can_decode() {
+        decoder.decode_out(&mut instruction);
+        if !is_padding(&instruction) {
+            break;
+        }
+        length = decoder.position();
+    }
+    length
+}
+
+fn is_padding(instruction: &Instruction) -> bool {
+    matches!(instruction.mnemonic(), Mnemonic::Nop | Mnemonic::Int3)
+}
+
+/// The part of a gap that may be executed or read: all but leading padding and padding behind the last jump away.
+fn code_of_gap(bytes: &[u8]) -> Range<usize> {
+    let start = padding_length(bytes);
+    let mut decoder = Decoder::new(64, &bytes[start..], DecoderOptions::NONE);
+    let mut instruction = Instruction::default();
+    let mut end = start;
+    let mut continues = false;
+    while decoder.can_decode() {
+        decoder.decode_out(&mut instruction);
+        if instruction.is_invalid() {
+            return start..bytes.len();
+        }
+        if !is_padding(&instruction) {
+            end = start + decoder.position();
+            continues = !matches!(
+                instruction.flow_control(),
+                FlowControl::UnconditionalBranch
+                    | FlowControl::IndirectBranch
+                    | FlowControl::Return
+                    | FlowControl::Exception
+            );
+        }
+    }
+    // Zeros behind a jump away decode as an addition; they only count as code, which is the strict reading.
+    start..if continues { bytes.len() } else { end }
+}
+
+struct GapCode {
+    instructions: usize,
+    opaque_bytes: usize,
+}
+
+/// Whatever gap code refers to must be where it was: its fields are never rewritten.
+fn check_references(
+    section: &SectionView<'_>,
+    code: &Range<u64>,
+    moves: &AddressMoves,
+    references: &mut Vec<u64>,
+    findings: &mut Findings,
+) -> GapCode {
+    let bytes = section.at(code.start, code.end - code.start).unwrap_or_default();
+    let mut decoder = Decoder::with_ip(64, bytes, code.start, DecoderOptions::NONE);
+    let mut instruction = Instruction::default();
+    let mut seen = GapCode { instructions: 0, opaque_bytes: 0 };
+    while decoder.can_decode() {
+        let position = decoder.position();
+        decoder.decode_out(&mut instruction);
+        if instruction.is_invalid() {
+            seen.opaque_bytes += bytes.len() - position;
+            break;
+        }
+        seen.instructions += 1;
+        let Addressing::Field(field) = addressing(&decoder, &instruction) else { continue };
+        if moves.containing(Address(field.target)).is_some_and(|range| range.is_moved()) {
+            findings.differs(Difference::new(
+                Check::Gaps,
+                Some(section.offset + (instruction.ip() - section.address)),
+                format!("code outside of functions at {}", Address(instruction.ip())),
+                format!("its target {} where it was", Address(field.target)),
+                format!("moved to {}", moves.map(Address(field.target))),
+            ));
+        }
+        if !field.is_branch {
+            references.push(field.target);
+        }
+    }
+    seen
+}
+
+/// Gap code keeps its bytes and its place to itself.
+fn check_fixed(
+    old: &SectionView<'_>,
+    new: &SectionView<'_>,
+    fixed: &[Range<u64>],
+    moves: &AddressMoves,
+    findings: &mut Findings,
+) {
+    for code in fixed {
+        let size = code.end - code.start;
+        let (before, after) =
+            (old.at(code.start, size).unwrap_or_default(), new.at(code.start, size).unwrap_or_default());
+        if let Some(at) = before.iter().zip(after).position(|(before, after)| before != after) {
+            let address = code.start + at as u64;
+            let place = format!("code outside of functions at {}", Address(address));
+            let offset = new.offset + (address - new.address);
+            findings.differs(Difference::number(
+                Check::Gaps,
+                offset,
+                &place,
+                before[at].into(),
+                after[at].into(),
+            ));
+        }
+        let overlapping = moves
+            .containing_new(NewAddress(code.start))
+            .or_else(|| moves.containing_new(NewAddress(code.end - 1)));
+        if let Some(range) = overlapping {
+            findings.differs(Difference::new(
+                Check::Gaps,
+                None,
+                format!("code outside of functions at {}", Address(code.start)),
+                "no function in its place",
+                range.to_string(),
+            ));
+        }
+    }
+}
+
+/// Bytes between new functions, without gap code: as before, or filler. Gives the number of bytes.
+fn check_padding(
+    old: &SectionView<'_>,
+    new: &SectionView<'_>,
+    fixed: &[Range<u64>],
+    moves: &AddressMoves,
+    findings: &mut Findings,
+) -> usize {
+    let mut total = 0;
+    let mut taken: Vec<Range<u64>> = moves
+        .iter_by_new_start()
+        .map(|range| range.new_start.0..range.new_end().0)
+        .chain(fixed.iter().cloned())
+        .collect();
+    taken.sort_unstable_by_key(|range| range.start);
+    for free in complement(new.address..new.end(), taken.into_iter()) {
+        let size = free.end - free.start;
+        total += size as usize;
+        let (Some(before), Some(after)) = (old.at(free.start, size), new.at(free.start, size)) else {
+            continue;
+        };
+        if let Some(at) = first_foreign_byte(before, after) {
+            let address = free.start + at as u64;
+            findings.differs(Difference::new(
+                Check::Padding,
+                Some(new.offset + (address - new.address)),
+                format!("padding at {}", NewAddress(address)),
+                format!("{:#04x} or filler", before[at]),
+                format!("{:#04x}", after[at]),
+            ));
+        }
+    }
+    total
+}
+
+/// The first byte of a hole that is neither as before nor part of an instruction that does nothing or traps.
+fn first_foreign_byte(before: &[u8], after: &[u8]) -> Option<usize> {
+    if before == after {
+        return None;
+    }
+    let mut position = 0;
+    while position < after.len() {
+        let filler = padding_instruction_length(&after[position..]);
+        if filler > 0 {
+            position += filler;
+        } else if before[position] == after[position] {
+            position += 1;
+        } else {
+            return Some(position);
+        }
+    }
+    None
+}
+
+fn padding_instruction_length(bytes: &[u8]) -> usize {
+    let mut decoder = Decoder::new(64, bytes, DecoderOptions::NONE);
+    let instruction = decoder.decode();
+    if is_padding(&instruction) { instruction.len() } else { 0 }
+}
+
+/// The parts of `whole` outside of `parts`, which are sorted and disjoint.
+fn complement(whole: Range<u64>, parts: impl Iterator<Item = Range<u64>>) -> Vec<Range<u64>> {
+    let mut rest = Vec::new();
+    let mut position = whole.start;
+    for part in parts.skip_while(|part| part.end <= whole.start).take_while(|part| part.start < whole.end) {
+        if part.start > position {
+            rest.push(position..part.start);
+        }
+        position = position.max(part.end);
+    }
+    if position < whole.end {
+        rest.push(position..whole.end);
+    }
+    rest
+}

@@ -1,0 +1,176 @@
+//! Relocations that the linker kept in the file (`--emit-relocs`): they must describe the new image as well, or
+//! badly, as they described the old one.
+//!
+//! Places in code follow the map; type and symbol stay. An entry whose value was in the bytes of the old image must
+//! have its value in the bytes of the new one; that fixes the addend without knowing where an instruction ends.
+//! Entries that were stale already (relaxed code, discarded input) may stay as they are.
+
+use goblin::elf::reloc::{
+    R_X86_64_32, R_X86_64_32S, R_X86_64_64, R_X86_64_PC32, R_X86_64_PC64, R_X86_64_PLT32,
+};
+use goblin::elf::section_header::SHT_RELA;
+
+use super::bytes::{range, u32_at, u64_at};
+use super::elf_view::{ElfView, SectionView};
+use super::pair::{ImagePair, Ledger};
+use super::pointers::RELA_SIZE;
+use super::report::{Check, Difference};
+use super::symbol_walk::symbol_at;
+use crate::address::Address;
+
+/// One entry of a table.
+#[derive(Clone, Copy)]
+struct Kept {
+    place: u64,
+    information: u64,
+    addend: u64,
+}
+
+/// How a relocation's value is stored.
+#[derive(Clone, Copy)]
+struct Form {
+    width: usize,
+    is_relative: bool,
+}
+
+fn form(information: u64) -> Option<Form> {
+    match information as u32 {
+        R_X86_64_64 => Some(Form { width: 8, is_relative: false }),
+        R_X86_64_32 | R_X86_64_32S => Some(Form { width: 4, is_relative: false }),
+        R_X86_64_PC32 | R_X86_64_PLT32 => Some(Form { width: 4, is_relative: true }),
+        R_X86_64_PC64 => Some(Form { width: 8, is_relative: true }),
+        _ => None,
+    }
+}
+
+/// Checks all tables that are not loaded.
+pub(super) fn check_kept_relocations(pair: ImagePair<'_>, ledger: &mut Ledger<'_>) {
+    let mut count = 0;
+    for (old, new) in pair.old.sections.iter().zip(&pair.new.sections) {
+        if old.kind == SHT_RELA && !old.is_loaded() && !new.bytes.is_empty() {
+            count += check_table(pair, old, new, ledger);
+        }
+    }
+    ledger.findings.checked(Check::StaticRelocations, "relocations", count);
+}
+
+fn entry_at(section: &SectionView<'_>, index: usize) -> Option<Kept> {
+    let at = index.checked_mul(RELA_SIZE)?;
+    Some(Kept {
+        place: u64_at(section.bytes, at)?,
+        information: u64_at(section.bytes, at + 8)?,
+        addend: u64_at(section.bytes, at + 16)?,
+    })
+}
+
+fn check_table(
+    pair: ImagePair<'_>,
+    old: &SectionView<'_>,
+    new: &SectionView<'_>,
+    ledger: &mut Ledger<'_>,
+) -> usize {
+    let (Some(old_target), Some(new_target)) =
+        (pair.old.sections.get(old.info as usize), pair.new.sections.get(new.info as usize))
+    else {
+        return 0;
+    };
+    let places_follow = old_target.is_code();
+    let mut index = 0;
+    while let (Some(before), Some(after)) = (entry_at(old, index), entry_at(new, index)) {
+        let offset = old.offset + (index * RELA_SIZE) as u64;
+        index += 1;
+        let place = if places_follow { pair.mapped(before.place) } else { before.place };
+        if before.place != after.place {
+            ledger.claims.add(offset, 8);
+        }
+        ledger.findings.expect(
+            Check::StaticRelocations,
+            offset,
+            "the place of a kept relocation",
+            place,
+            after.place,
+        );
+        if before.addend != after.addend {
+            ledger.claims.add(offset + 16, 8);
+        }
+        let symbols = |image: &ElfView<'_>| {
+            let section = image.sections.get(old.link as usize)?;
+            symbol_at(section, (before.information >> 32) as usize).map(|symbol| symbol.value)
+        };
+        let values = symbols(pair.old).zip(symbols(pair.new));
+        let is_exact = form(before.information).zip(values).and_then(|(form, (old_symbol, new_symbol))| {
+            let old_error = misfit(pair.old, old_target, &before, form, old_symbol)?;
+            (old_error == 0).then(|| misfit(pair.new, new_target, &after, form, new_symbol))
+        });
+        match is_exact {
+            Some(Some(0)) => claim_relative_word(pair, old_target, &before, ledger),
+            Some(_) => {
+                let name = format!("the addend of the kept relocation for {}", Address(after.place));
+                ledger.findings.differs(Difference::new(
+                    Check::StaticRelocations,
+                    Some(offset + 16),
+                    name,
+                    "the value in the bytes of the new image",
+                    format!("{:#x}", after.addend),
+                ));
+            }
+            None if before.addend == after.addend => {}
+            None => check_stale_addend(pair, &before, &after, values, offset, ledger),
+        }
+    }
+    index
+}
+
+/// What the bytes say minus what the relocation says, in the width of the field; `None` without bytes.
+fn misfit(
+    image: &ElfView<'_>,
+    target: &SectionView<'_>,
+    entry: &Kept,
+    form: Form,
+    symbol: u64,
+) -> Option<u64> {
+    let within = entry.place.checked_sub(target.address)?;
+    let bytes = range(image.bytes, target.offset.checked_add(within)?, form.width as u64)?;
+    range(target.bytes, within, form.width as u64)?;
+    let value = symbol.wrapping_add(entry.addend);
+    let value = if form.is_relative { value.wrapping_sub(entry.place) } else { value };
+    match form.width {
+        8 => Some(u64_at(bytes, 0)?.wrapping_sub(value)),
+        _ => Some(u64::from(u32_at(bytes, 0)?.wrapping_sub(value as u32))),
+    }
+}
+
+/// A relative distance in data that the kept relocation describes in both images follows its target.
+fn claim_relative_word(pair: ImagePair<'_>, target: &SectionView<'_>, entry: &Kept, ledger: &mut Ledger<'_>) {
+    let Some(form) = form(entry.information) else { return };
+    if target.is_code() || !target.is_loaded() || !form.is_relative {
+        return;
+    }
+    let offset = target.offset + (entry.place - target.address);
+    let size = form.width as u64;
+    if range(pair.old.bytes, offset, size) != range(pair.new.bytes, offset, size) {
+        ledger.claims.add(offset, size);
+    }
+}
+
+/// A stale entry that changed must at least still name the byte that it named.
+fn check_stale_addend(
+    pair: ImagePair<'_>,
+    before: &Kept,
+    after: &Kept,
+    values: Option<(u64, u64)>,
+    offset: u64,
+    ledger: &mut Ledger<'_>,
+) {
+    let is_followed = values.is_some_and(|(old_symbol, new_symbol)| {
+        // A relative addend is short of its target by what is left of the instruction: 4 to 8 bytes.
+        [0u64, 4, 5, 6, 8].iter().any(|bias| {
+            let target = old_symbol.wrapping_add(before.addend).wrapping_add(*bias);
+            pair.mapped(target) == new_symbol.wrapping_add(after.addend).wrapping_add(*bias)
+        })
+    });
+    if !is_followed {
+        let name = format!("the addend of a stale kept relocation for {}", Address(after.place));
+        ledger.findings.expect(Check::StaticRelocations, offset + 16, &name, before.addend, after.addend);
+    }
+}

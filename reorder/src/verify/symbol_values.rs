@@ -1,0 +1,65 @@
+//! Symbol tables: the same symbols, with the values of code following the map.
+
+use goblin::elf::section_header::{SHT_DYNSYM, SHT_SYMTAB};
+use goblin::elf::sym::{STT_FUNC, STT_GNU_IFUNC, STT_SECTION, STT_TLS};
+
+use super::elf_view::SectionView;
+use super::pair::{ImagePair, Ledger};
+use super::report::Check;
+use super::symbol_walk::{SYMBOL_SIZE, SymbolView, VALUE_FIELD, symbol_at};
+use crate::address::Address;
+
+/// Checks `.symtab` and `.dynsym`.
+pub(super) fn check_symbols(pair: ImagePair<'_>, ledger: &mut Ledger<'_>) {
+    let mut count = 0;
+    for (old, new) in pair.old.sections.iter().zip(&pair.new.sections) {
+        if matches!(old.kind, SHT_SYMTAB | SHT_DYNSYM) {
+            count += check_table(pair, old, new, ledger);
+        }
+    }
+    ledger.findings.checked(Check::Symbols, "symbols", count);
+}
+
+fn check_table(
+    pair: ImagePair<'_>,
+    old: &SectionView<'_>,
+    new: &SectionView<'_>,
+    ledger: &mut Ledger<'_>,
+) -> usize {
+    let mut index = 0;
+    while let (Some(before), Some(after)) = (symbol_at(old, index), symbol_at(new, index)) {
+        let place = old.offset + (index * SYMBOL_SIZE + VALUE_FIELD) as u64;
+        // All other fields are left to the byte comparison.
+        if before.value != after.value {
+            ledger.claims.add(place, 8);
+        }
+        if !is_accepted(pair, &before, after.value) {
+            let name = format!("the value of symbol {index} of {}", String::from_utf8_lossy(old.name));
+            ledger.findings.expect(Check::Symbols, place, &name, expected_value(pair, &before), after.value);
+        }
+        index += 1;
+    }
+    index
+}
+
+fn expected_value(pair: ImagePair<'_>, symbol: &SymbolView) -> u64 {
+    let stands_for_code = symbol.is_defined() && !matches!(symbol.kind, STT_SECTION | STT_TLS);
+    if stands_for_code { pair.mapped(symbol.value) } else { symbol.value }
+}
+
+/// Labels without extent may mark the end of a function, or a bound of their section that does not move.
+fn is_accepted(pair: ImagePair<'_>, symbol: &SymbolView, found: u64) -> bool {
+    if found == expected_value(pair, symbol) {
+        return true;
+    }
+    let is_label = symbol.is_defined()
+        && symbol.size == 0
+        && !matches!(symbol.kind, STT_SECTION | STT_TLS | STT_FUNC | STT_GNU_IFUNC);
+    let marks_end =
+        || pair.moves.ending_at(Address(symbol.value)).is_some_and(|range| range.new_end().0 == found);
+    let marks_bound = || {
+        found == symbol.value
+            && pair.old.code_sections().any(|section| section.address == found || section.end() == found)
+    };
+    is_label && (marks_end() || marks_bound())
+}
