@@ -18,6 +18,7 @@ pub mod order;
 pub mod simulate;
 
 pub mod completions;
+pub mod doctor;
 pub mod man;
 pub mod measure;
 pub mod record;
@@ -56,6 +57,7 @@ commands! {
     Verify(verify::VerifyArguments) => verify::run,
     Simulate(simulate::SimulateArguments) => simulate::run,
     Measure(measure::MeasureArguments) => measure::run,
+    Doctor(doctor::DoctorArguments) => doctor::run,
     Completions(completions::CompletionsArguments) => completions::run,
     Man(man::ManArguments) => man::run,
 }

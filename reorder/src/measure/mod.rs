@@ -93,6 +93,45 @@ pub fn compare(request: &MeasureRequest, progress: &dyn Fn()) -> Result<MeasureR
     Ok(report::conclude(request, &programs, &old, &new))
 }
 
+/// What this machine lets a measurement do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Abilities {
+    /// Programs can be traced.
+    pub trace: bool,
+    /// Touched pages can be counted.
+    pub count_touched_pages: bool,
+}
+
+/// Finds out by running this very program.
+///
+/// # Errors
+/// When it cannot be run.
+pub fn abilities() -> Result<Abilities> {
+    let program = std::env::current_exe().map_err(|error| Error::io(Path::new("/proc/self/exe"), error))?;
+    let file = ProgramFile::open(&program)?;
+    let outcome = run::run(&Launch {
+        program: &file,
+        name: program.as_os_str(),
+        arguments: &[OsString::from("--version")],
+        watch: Watch::TouchedPages,
+        time_limit: Duration::from_secs(10),
+    })?;
+    Ok(Abilities {
+        trace: outcome.mapped_text_pages.is_some(),
+        count_touched_pages: outcome.touched_text_pages.is_some(),
+    })
+}
+
+/// Whether a program in `directory` can be made cold, found out with a copy of this very program.
+///
+/// # Errors
+/// When nothing can be written there.
+pub fn can_start_cold(directory: &Path) -> Result<bool> {
+    let program = std::env::current_exe().map_err(|error| Error::io(Path::new("/proc/self/exe"), error))?;
+    let copies = tempfile::tempdir_in(directory).map_err(|error| Error::io(directory, error))?;
+    staging::copy(&program, copies.path(), "cold")?.try_evict()
+}
+
 /// One start as the system does it.
 fn natural_run(
     request: &MeasureRequest,

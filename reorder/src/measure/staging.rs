@@ -87,7 +87,7 @@ fn private_directory(new: &Path) -> Result<TempDir> {
 }
 
 /// Copies keep their file name, which programs look at, in a directory of their own.
-fn copy(program: &Path, directory: &Path, side: &str) -> Result<ProgramFile> {
+pub(super) fn copy(program: &Path, directory: &Path, side: &str) -> Result<ProgramFile> {
     let directory = directory.join(side);
     std::fs::create_dir(&directory).map_err(|error| Error::io(&directory, error))?;
     let name = program.file_name().ok_or_else(|| Error::usage("not a file").in_file(program))?;
