@@ -7,7 +7,7 @@ use std::rc::Rc;
 
 use nix::unistd::Pid;
 
-use super::arm::{ArmedRange, arm};
+use super::arm::{ArmedRange, arm, disarm};
 use super::image::TracedImage;
 use super::memory::{Mapping, ProcessMemory};
 use super::recording::Recording;
@@ -19,6 +19,7 @@ use crate::error::{Error, Result};
 pub(super) struct AddressSpace {
     memory: ProcessMemory,
     armed: Vec<ArmedRange>,
+    disarmed: bool,
     /// Libraries to be traced that are not mapped yet; positions among the session's images.
     pub(super) missing: Vec<usize>,
     /// Shared with forked processes.
@@ -39,7 +40,7 @@ pub(super) struct Hit {
 impl AddressSpace {
     /// The space that `task` has after it executed a program, without breakpoints.
     pub(super) fn new(task: Pid, missing: Vec<usize>, recording: Rc<RefCell<Recording>>) -> Result<Self> {
-        Ok(Self { memory: open(task)?, armed: Vec::new(), missing, recording })
+        Ok(Self { memory: open(task)?, armed: Vec::new(), disarmed: false, missing, recording })
     }
 
     /// The copy that the forked process `child` has: the breakpoints were copied with the memory.
@@ -47,6 +48,7 @@ impl AddressSpace {
         Ok(Self {
             memory: open(child)?,
             armed: self.armed.clone(),
+            disarmed: false,
             missing: self.missing.clone(),
             recording: Rc::clone(&self.recording),
         })
@@ -80,15 +82,13 @@ impl AddressSpace {
         self.memory.write(hit.address, &[images[hit.image].starts[hit.start].original])
     }
 
-    /// Puts back all bytes, for a process that is to go on untraced.
-    pub(super) fn disarm_all(&self, images: &[TracedImage]) -> io::Result<()> {
-        for range in &self.armed {
-            let image = &images[range.image];
-            let address = |memory: u64| Address(memory.wrapping_sub(range.bias));
-            let first = image.starts.partition_point(|start| start.address < address(range.memory.start));
-            let inside = image.starts[first..].iter();
-            for start in inside.take_while(|start| start.address < address(range.memory.end)) {
-                self.memory.write(start.address.0.wrapping_add(range.bias), &[start.original])?;
+    /// Puts back all bytes, once, for a process that is to go on untraced.
+    ///
+    /// Breakpoints that were hit before and are reported later are still recognised.
+    pub(super) fn disarm_all(&mut self, images: &[TracedImage]) -> io::Result<()> {
+        if !std::mem::replace(&mut self.disarmed, true) {
+            for range in &self.armed {
+                disarm(&self.memory, &images[range.image], range)?;
             }
         }
         Ok(())

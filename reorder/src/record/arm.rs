@@ -1,12 +1,13 @@
 //! Plants the breakpoints of one mapped segment in one batch.
 //!
 //! The pages that hold function starts are read, compared with the file, patched in a copy and written back, in
-//! large pieces: two system calls per megabyte instead of two per function.
+//! large pieces: two system calls per quarter of a megabyte instead of two per function.
 
+use std::io;
 use std::ops::Range;
 
 use super::arch_x86_64::BREAKPOINT;
-use super::image::{CodeSegment, TracedImage};
+use super::image::{CodeSegment, FunctionStart, TracedImage};
 use super::memory::{Mapping, ProcessMemory};
 use crate::address::Address;
 use crate::error::{Error, Result};
@@ -22,8 +23,8 @@ pub(super) struct ArmedRange {
     pub(super) image: usize,
 }
 
-/// Pages are read and written in pieces of at most this size, so that copies stay in the cache.
-const LARGEST_PIECE: u64 = 1 << 20;
+/// Pages are read and written in pieces of at most this size, so that the copies stay in the cache.
+const LARGEST_PIECE: u64 = 256 << 10;
 const PAGE: u64 = 4096;
 
 /// Plants a breakpoint at every function start of `image` that `mapping` maps.
@@ -37,20 +38,52 @@ pub(super) fn arm(
     mapping: &Mapping,
 ) -> Result<Vec<ArmedRange>> {
     let mut armed = Vec::new();
+    let mut buffer = Vec::new();
     for segment in &image.segments {
         let Some(range) = mapped_part(segment, mapping) else { continue };
         let bias = mapping.start.wrapping_sub(mapping.offset).wrapping_add(segment.offset);
         let bias = bias.wrapping_sub(segment.address.0);
-        for piece in pieces(image, &range) {
-            plant(memory, image, segment, bias, piece)?;
+        for piece in pieces(&image.starts, &range) {
+            let place = piece.start.0.wrapping_add(bias);
+            let within = |address: Address| address.distance_from(segment.address) as usize;
+            let expected = &segment.bytes[within(piece.start)..within(piece.end)];
+            buffer.resize(expected.len(), 0);
+            memory.read(place, &mut buffer).map_err(|error| refused(image, error))?;
+            if buffer != expected {
+                return Err(differs(image, &piece, &buffer, expected));
+            }
+            for start in starts_in(&image.starts, &piece) {
+                buffer[start.address.distance_from(piece.start) as usize] = BREAKPOINT;
+            }
+            memory.write(place, &buffer).map_err(|error| refused(image, error))?;
         }
-        armed.push(ArmedRange {
-            memory: range.start.0.wrapping_add(bias)..range.end.0.wrapping_add(bias),
-            bias,
-            image: index,
-        });
+        let in_memory = |address: Address| address.0.wrapping_add(bias);
+        armed.push(ArmedRange { memory: in_memory(range.start)..in_memory(range.end), bias, image: index });
     }
     Ok(armed)
+}
+
+/// Takes back every breakpoint of `armed` that is still there.
+///
+/// # Errors
+/// When the memory is gone.
+pub(super) fn disarm(memory: &ProcessMemory, image: &TracedImage, armed: &ArmedRange) -> io::Result<()> {
+    let in_image = |address: u64| Address(address.wrapping_sub(armed.bias));
+    let range = in_image(armed.memory.start)..in_image(armed.memory.end);
+    let mut buffer = Vec::new();
+    for piece in pieces(&image.starts, &range) {
+        let place = piece.start.0.wrapping_add(armed.bias);
+        buffer.resize(piece.end.distance_from(piece.start) as usize, 0);
+        memory.read(place, &mut buffer)?;
+        for start in starts_in(&image.starts, &piece) {
+            let byte = &mut buffer[start.address.distance_from(piece.start) as usize];
+            if *byte == BREAKPOINT {
+                *byte = start.original;
+            }
+        }
+        memory.write(place, &buffer)?;
+    }
+    Ok(())
 }
 
 /// The addresses of `segment` that `mapping` holds.
@@ -63,13 +96,19 @@ fn mapped_part(segment: &CodeSegment, mapping: &Mapping) -> Option<Range<Address
     (first < end).then(|| address(first)..address(end))
 }
 
-/// Ranges of whole pages that together hold every start in `range`, none of it twice, without long gaps.
-fn pieces(image: &TracedImage, range: &Range<Address>) -> Vec<Range<Address>> {
-    let first = image.starts.partition_point(|start| start.address < range.start);
+fn starts_in<'starts>(starts: &'starts [FunctionStart], range: &Range<Address>) -> &'starts [FunctionStart] {
+    let first = starts.partition_point(|start| start.address < range.start);
+    let after = starts.partition_point(|start| start.address < range.end);
+    &starts[first..after]
+}
+
+/// Ranges of whole pages, cut off at the ends of `range`, that together hold every start in it and no page without
+/// one.
+fn pieces(starts: &[FunctionStart], range: &Range<Address>) -> Vec<Range<Address>> {
     let mut pieces: Vec<Range<Address>> = Vec::new();
-    for start in image.starts[first..].iter().take_while(|start| start.address < range.end) {
-        let page = start.address.0 & !(PAGE - 1);
-        let wanted = Address(page).max(range.start)..Address(page + PAGE).min(range.end);
+    for start in starts_in(starts, range) {
+        let page = Address(start.address.0 & !(PAGE - 1));
+        let wanted = page.max(range.start)..page.plus(PAGE).min(range.end);
         match pieces.last_mut() {
             Some(piece) if wanted.start < piece.end => {}
             Some(piece)
@@ -83,36 +122,16 @@ fn pieces(image: &TracedImage, range: &Range<Address>) -> Vec<Range<Address>> {
     pieces
 }
 
-fn plant(
-    memory: &ProcessMemory,
-    image: &TracedImage,
-    segment: &CodeSegment,
-    bias: u64,
-    piece: Range<Address>,
-) -> Result<()> {
-    let place = piece.start.0.wrapping_add(bias);
-    let within = |address: Address| address.distance_from(segment.address) as usize;
-    let expected = &segment.bytes[within(piece.start)..within(piece.end)];
-    let mut bytes = vec![0; expected.len()];
-    let file = image.identity.path.as_deref().unwrap_or(std::path::Path::new("image"));
-    let refused = |error| {
-        Error::io(file, error).with_hint(
-            "the system does not let the recorder change the program's memory; run it as the same user, outside of a \
-             sandbox",
-        )
-    };
-    memory.read(place, &mut bytes).map_err(refused)?;
-    if let Some(difference) = (0..bytes.len()).find(|&at| bytes[at] != expected[at]) {
-        return Err(Error::usage(format!(
-            "the memory at {} differs from the file",
-            piece.start.plus(difference as u64)
-        ))
-        .in_file(file)
-        .with_hint("the file was replaced or the program changes its own code; it cannot be traced"));
-    }
-    let first = image.starts.partition_point(|start| start.address < piece.start);
-    for start in image.starts[first..].iter().take_while(|start| start.address < piece.end) {
-        bytes[start.address.distance_from(piece.start) as usize] = BREAKPOINT;
-    }
-    memory.write(place, &bytes).map_err(refused)
+fn refused(image: &TracedImage, error: io::Error) -> Error {
+    Error::io(image.path(), error).with_hint(
+        "the system does not let the recorder change the program's memory; run it as the same user, outside of a \
+         sandbox",
+    )
+}
+
+fn differs(image: &TracedImage, piece: &Range<Address>, memory: &[u8], file: &[u8]) -> Error {
+    let same = memory.iter().zip(file).take_while(|(memory, file)| memory == file).count();
+    Error::usage(format!("the memory at {} differs from the file", piece.start.plus(same as u64)))
+        .in_file(image.path())
+        .with_hint("the file was replaced, or the program changes its own code and cannot be traced")
 }

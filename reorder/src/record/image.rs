@@ -104,6 +104,11 @@ impl TracedImage {
         self.starts.binary_search_by_key(&address, |start| start.address).ok()
     }
 
+    /// Where it was read from.
+    pub(super) fn path(&self) -> &Path {
+        &self.path
+    }
+
     /// Name for files made from this image.
     pub(super) fn file_name(&self) -> String {
         self.path.file_name().map_or_else(|| "image".to_owned(), |name| name.to_string_lossy().into_owned())

@@ -4,7 +4,7 @@
 //! the system kills what is still traced instead of leaving it with breakpoints.
 
 use std::cell::RefCell;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::path::Path;
 use std::rc::Rc;
 use std::time::Instant;
@@ -21,7 +21,7 @@ use super::memory::{self, Mapping};
 use super::recording::Recording;
 use super::statistics::Statistics;
 use super::system::{self, Ending, Report, Resume, Stop};
-use crate::error::{Error, Result};
+use crate::error::{Error, ErrorKind, Result};
 
 /// What one run gave.
 pub(super) struct RunOutcome {
@@ -48,7 +48,9 @@ pub(super) struct Session<'images> {
     tasks: BTreeMap<Pid, Task>,
     recordings: Vec<Rc<RefCell<Recording>>>,
     /// Every library that was asked for.
-    libraries: BTreeSet<usize>,
+    libraries: Vec<usize>,
+    /// The program has ended; what outlives it goes on untraced.
+    releasing: bool,
 }
 
 impl<'images> Session<'images> {
@@ -61,10 +63,19 @@ impl<'images> Session<'images> {
         let libraries = (0..images.len()).filter(|&index| images[index].is_library).collect();
         let root = launched.process;
         let tasks = BTreeMap::from([(root, Task { space: None, waits: false })]);
-        Self { images, statistics, root, launched: Some(launched), tasks, recordings: Vec::new(), libraries }
+        Self {
+            images,
+            statistics,
+            root,
+            launched: Some(launched),
+            tasks,
+            recordings: Vec::new(),
+            libraries,
+            releasing: false,
+        }
     }
 
-    /// Serves stops until the program and all its descendants have ended.
+    /// Serves stops until the program has ended and all its descendants have ended or were let go.
     ///
     /// # Errors
     /// Images that cannot be traced and refusals of the system; what still runs is then killed.
@@ -76,9 +87,14 @@ impl<'images> Session<'images> {
                     self.tasks.remove(&task);
                     if task == self.root {
                         ending = Some(how);
+                        self.begin_release();
                     }
                 }
-                Report::Stopped(stop) => self.serve(task, stop)?,
+                Report::Stopped(stop) => {
+                    let served =
+                        if self.releasing { self.release(task, stop) } else { self.serve(task, stop) };
+                    unless_killed(task, served)?;
+                }
             }
         }
         if let Some(launched) = self.launched {
@@ -90,24 +106,64 @@ impl<'images> Session<'images> {
         Ok(RunOutcome { recordings: recordings.collect(), ending })
     }
 
-    fn serve(&mut self, task: Pid, stop: Stop) -> Result<()> {
-        let served = match stop {
-            Stop::Signal(libc::SIGTRAP) => self.trap(task),
+    fn serve(&mut self, task: Pid, stop: Stop) -> Served {
+        match stop {
+            Stop::Signal(libc::SIGTRAP) => {
+                let signal = self.trap(task)?;
+                self.resume(task, signal)
+            }
             Stop::Signal(signal) => self.resume(task, signal),
             Stop::Group => system::resume(task, Resume::Listening, 0).map_err(Failure::from),
             Stop::Attached => self.attached(task),
             Stop::SystemCall => self.system_call(task),
             Stop::Event(libc::PTRACE_EVENT_EXEC) => self.executed(task),
-            Stop::Event(
-                event @ (libc::PTRACE_EVENT_FORK | libc::PTRACE_EVENT_VFORK | libc::PTRACE_EVENT_CLONE),
-            ) => self.made_child(task, event),
-            Stop::Event(_) => self.resume(task, 0),
-        };
-        match served {
-            // Killed in the middle: its end is reported next.
-            Err(Failure::Gone) | Ok(()) => Ok(()),
-            Err(Failure::Other(error)) => Err(error),
+            Stop::Event(event) => {
+                if is_birth(event)
+                    && let Some(child) = self.made_child(task, event)?
+                {
+                    self.resume(child, 0)?;
+                }
+                self.resume(task, 0)
+            }
         }
+    }
+
+    /// Makes all that is left stop, to be let go.
+    fn begin_release(&mut self) {
+        self.releasing = true;
+        for &task in self.tasks.keys() {
+            // It may have ended by itself, which will be reported.
+            let _ = ptrace::interrupt(task);
+        }
+    }
+
+    /// Lets a stopped task go on untraced.
+    fn release(&mut self, task: Pid, stop: Stop) -> Served {
+        let signal = match stop {
+            Stop::Signal(libc::SIGTRAP) => self.trap(task)?,
+            Stop::Signal(signal) => signal,
+            Stop::Attached if self.is_newborn(task) => return Ok(()),
+            Stop::Event(libc::PTRACE_EVENT_EXEC) => {
+                // New memory, without breakpoints.
+                self.tasks.remove(&task);
+                0
+            }
+            Stop::Event(event) if is_birth(event) => {
+                if let Some(child) = self.made_child(task, event)? {
+                    self.let_go(child, 0)?;
+                }
+                0
+            }
+            _ => 0,
+        };
+        self.let_go(task, signal)
+    }
+
+    fn let_go(&mut self, task: Pid, signal: i32) -> Served {
+        if let Some(Task { space: Some(space), .. }) = self.tasks.remove(&task) {
+            space.borrow_mut().disarm_all(self.images)?;
+        }
+        Ok(system::detach(task, signal)?)
     }
 
     fn space(&self, task: Pid) -> Option<&Rc<RefCell<AddressSpace>>> {
@@ -120,37 +176,42 @@ impl<'images> Session<'images> {
         Ok(system::resume(task, how, signal)?)
     }
 
-    /// A breakpoint of ours, or somebody else's signal.
-    fn trap(&mut self, task: Pid) -> Served {
+    /// Takes away the breakpoint that `task` has hit; gives the signal to deliver if it was none of ours.
+    fn trap(&mut self, task: Pid) -> Served<i32> {
         let arrived = Instant::now();
-        let is_breakpoint = ptrace::getsiginfo(task)?.si_code == libc::SI_KERNEL;
         let address = arch::program_counter(task)?.wrapping_sub(1);
-        let space = self.space(task).filter(|_| is_breakpoint);
-        let hit = space.and_then(|space| space.borrow().start_at(self.images, address));
-        let (Some(space), Some(hit)) = (space, hit) else { return self.resume(task, libc::SIGTRAP) };
+        let hit = self.space(task).and_then(|space| {
+            let hit = space.borrow().start_at(self.images, address)?;
+            Some((Rc::clone(space), hit))
+        });
+        let Some((space, hit)) = hit else { return Ok(libc::SIGTRAP) };
         let space = space.borrow();
         let is_first = space.recording.borrow_mut().hit(hit.image, hit.start);
+        // Nothing can stand behind a function's first byte before the function was entered. Later it can, if that
+        // byte is an instruction: then only the signal's origin tells a breakpoint from a signal that was sent.
+        if !is_first && ptrace::getsiginfo(task)?.si_code != libc::SI_KERNEL {
+            return Ok(libc::SIGTRAP);
+        }
         space.disarm(self.images, hit)?;
         arch::set_program_counter(task, address)?;
-        drop(space);
-        self.resume(task, 0)?;
         if is_first {
             self.statistics.first_execution(arrived.elapsed());
         }
-        Ok(())
+        Ok(0)
     }
 
     /// A task begins its life, or a group stop ended.
     fn attached(&mut self, task: Pid) -> Served {
-        let known = self.tasks.entry(task).or_insert(Task { space: None, waits: true });
-        if known.space.is_none() && task != self.root {
-            known.waits = true;
-            return Ok(());
-        }
-        self.resume(task, 0)
+        if self.is_newborn(task) { Ok(()) } else { self.resume(task, 0) }
     }
 
-    fn made_child(&mut self, parent: Pid, event: i32) -> Served {
+    /// Whether `task` must wait until its parent's stop tells what memory it has.
+    fn is_newborn(&mut self, task: Pid) -> bool {
+        self.tasks.entry(task).or_insert(Task { space: None, waits: true }).waits
+    }
+
+    /// Gives the child of `parent` its address space; gives the child if it has stopped already and waits.
+    fn made_child(&mut self, parent: Pid, event: i32) -> Served<Option<Pid>> {
         let child = Pid::from_raw(ptrace::getevent(parent)? as libc::pid_t);
         let space = match self.space(parent) {
             None => None,
@@ -159,21 +220,17 @@ impl<'images> Session<'images> {
                 if told.unwrap_or(event != libc::PTRACE_EVENT_FORK) {
                     Some(Rc::clone(space))
                 } else {
-                    let forked = space.borrow().forked(child);
-                    match forked {
+                    match space.borrow().forked(child) {
                         Ok(forked) => Some(Rc::new(RefCell::new(forked))),
                         // A child that was killed before its first instruction has no memory to open.
-                        Err(_) if !Path::new(&format!("/proc/{child}/mem")).exists() => None,
+                        Err(error) if names_no_process(&error) => None,
                         Err(error) => return Err(Failure::Other(error)),
                     }
                 }
             }
         };
         let waits = self.tasks.insert(child, Task { space, waits: false }).is_some_and(|known| known.waits);
-        if waits {
-            self.resume(child, 0)?;
-        }
-        self.resume(parent, 0)
+        Ok(waits.then_some(child))
     }
 
     fn executed(&mut self, task: Pid) -> Served {
@@ -185,8 +242,7 @@ impl<'images> Session<'images> {
             self.add_program(task)?;
         }
         let recording = Rc::new(RefCell::new(Recording::new(task)));
-        let missing = self.libraries.iter().copied().collect();
-        let mut space = AddressSpace::new(task, missing, Rc::clone(&recording))?;
+        let mut space = AddressSpace::new(task, self.libraries.clone(), Rc::clone(&recording))?;
         let begun = Instant::now();
         let mut bytes = 0;
         for mapping in memory::executable_mappings(task)? {
@@ -236,7 +292,31 @@ impl<'images> Session<'images> {
     }
 }
 
-type Served = std::result::Result<(), Failure>;
+type Served<T = ()> = std::result::Result<T, Failure>;
+
+/// A task that was killed in the middle of being served is no failure: its end is reported next.
+fn unless_killed(task: Pid, served: Served) -> Result<()> {
+    match served {
+        Ok(()) | Err(Failure::Gone) => Ok(()),
+        Err(Failure::Other(_)) if is_gone(task) => Ok(()),
+        Err(Failure::Other(error)) => Err(error),
+    }
+}
+
+/// Whether a task that had stopped was killed meanwhile.
+fn is_gone(task: Pid) -> bool {
+    arch::program_counter(task) == Err(Errno::ESRCH)
+}
+
+/// Whether the system says that a process does not exist any more.
+fn names_no_process(error: &Error) -> bool {
+    let ErrorKind::Io(source) = &error.kind else { return false };
+    matches!(source.raw_os_error(), Some(libc::ESRCH | libc::ENOENT))
+}
+
+fn is_birth(event: i32) -> bool {
+    matches!(event, libc::PTRACE_EVENT_FORK | libc::PTRACE_EVENT_VFORK | libc::PTRACE_EVENT_CLONE)
+}
 
 /// Why a stop was not served.
 enum Failure {
