@@ -6,7 +6,7 @@
 
 use std::ops::Range;
 
-use super::bytes::{displacement_at, range};
+use super::bytes::displacement_at;
 use super::functions::TableUse;
 use super::pair::{ImagePair, Ledger};
 use super::report::{Check, Difference};
@@ -136,14 +136,16 @@ impl<'a> TableExplainer<'a> {
         };
         // Every word from the base on must point into a function: a table has no holes.
         while checked_to <= place {
-            let word = word_at(self.pair, base, checked_to)?;
-            if !self.pair.is_target(word.target, word.found) || !self.points_into_function(word.target) {
+            if !self.points_into_function(word_at(self.pair, base, checked_to)?.target) {
                 return None;
             }
             checked_to += WORD;
         }
         self.known = Some(base..checked_to);
-        range(self.pair.old.bytes, section.offset + (place - section.address), WORD)?;
+        let word = word_at(self.pair, base, place)?;
+        if !self.pair.is_target(word.target, word.found) {
+            return None;
+        }
         usize::try_from(section.offset + (place - section.address) + WORD).ok()
     }
 

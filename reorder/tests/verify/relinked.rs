@@ -7,6 +7,8 @@ use std::ops::Range;
 use std::path::Path;
 use std::process::Command;
 
+const PROGRAM: &str = include_str!("program.c");
+
 /// The functions in the order of the first link; the second link uses [`NEW_ORDER`].
 const OLD_ORDER: [&str; 9] =
     ["triple", "fivefold", "pick", "interpret", "compare", "sorted", "hand_over", "checked", "prepare"];
@@ -28,8 +30,14 @@ pub(crate) struct Relinked {
 impl Relinked {
     /// Compiles and links twice with these additional compiler options.
     pub(crate) fn build(options: &[&str]) -> Self {
+        Self::build_with(options, "")
+    }
+
+    /// [`Self::build`] with `addition` at the end of the source.
+    pub(crate) fn build_with(options: &[&str], addition: &str) -> Self {
         let directory = tempfile::tempdir().expect("a temporary directory");
-        let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/verify/program.c");
+        let source = directory.path().join("program.c");
+        std::fs::write(&source, format!("{PROGRAM}\n{addition}\n")).expect("the source is written");
         let object = directory.path().join("program.o");
         run(Command::new("gcc")
             .args(["-O2", "-fPIC", "-ffunction-sections", "-falign-functions=16", "-c"])
