@@ -40,7 +40,9 @@ fn the_exit_status_says_proven_finding_or_could_not_run() {
     assert_eq!(report["difference_count"], 1, "{report}");
     assert_eq!(report["differences"][0]["check"], "loader-pointers", "{report}");
 
-    for (old, new) in [(&directory.path().join("absent"), &new), (&Path::new("/etc/passwd").to_path_buf(), &new)] {
+    for (old, new) in
+        [(&directory.path().join("absent"), &new), (&Path::new("/etc/passwd").to_path_buf(), &new)]
+    {
         let failed = verify(old, new, "text");
         assert_eq!(failed.status.code(), Some(2), "{failed:?}");
         assert!(failed.stdout.is_empty() && !failed.stderr.is_empty(), "{failed:?}");

@@ -33,3 +33,13 @@ pub(crate) fn sections(bytes: &[u8]) -> Vec<Section> {
         })
         .collect()
 }
+
+/// The section of this name.
+pub(crate) fn section<'a>(sections: &'a [Section], name: &str) -> &'a Section {
+    sections.iter().find(|section| section.name == name).unwrap_or_else(|| panic!("{name} is missing"))
+}
+
+/// Adds to one byte, wrapping.
+pub(crate) fn add(bytes: &mut [u8], offset: usize, amount: u8) {
+    bytes[offset] = bytes[offset].wrapping_add(amount);
+}

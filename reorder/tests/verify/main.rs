@@ -1,7 +1,10 @@
-//! The verifier against real pairs of images: two links of one program, and broken variants of them.
+//! The verifier against real pairs of images: links of one program in two orders, and broken variants of them.
 
 mod command;
 mod layout;
 mod mutation;
+mod pairs;
+mod proof;
 mod recover;
 mod relinked;
+mod sorted_rust;

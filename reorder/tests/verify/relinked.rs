@@ -95,7 +95,8 @@ fn link(directory: &Path, object: &Path, name: &str, order: &[&str], options: &[
     Linked { bytes: std::fs::read(&program).expect("the program is there"), names }
 }
 
-fn run(command: &mut Command) -> String {
+/// What a tool prints; it has to succeed.
+pub(crate) fn run(command: &mut Command) -> String {
     let output = command.output().unwrap_or_else(|error| panic!("{command:?}: {error}"));
     assert!(output.status.success(), "{command:?}: {}", String::from_utf8_lossy(&output.stderr));
     String::from_utf8_lossy(&output.stdout).into_owned()

@@ -1,0 +1,174 @@
+//! Pairs that a linker made: proven as they are, reported when one kind of reference did not follow.
+
+use crate::layout::{add, header_field, section, sections};
+use crate::proof::{assert_proven, count, report};
+use crate::relinked::Relinked;
+use reorder::address::Address;
+use reorder::verify::{Check, recover_moves};
+
+#[test]
+fn an_installed_program_is_itself() {
+    for program in ["/bin/bash", "/usr/bin/perl", "/lib/x86_64-linux-gnu/libc.so.6"] {
+        let bytes = std::fs::read(program).expect("it is part of the base system");
+        let report = assert_proven(&bytes, &bytes);
+        assert_eq!(report.moved, 0, "{program}");
+        assert!(count(&report, Check::Functions) > 10_000, "{program}: {:?}", report.checks);
+    }
+}
+
+#[test]
+fn two_links_of_one_program_are_proven_in_both_directions() {
+    for options in [
+        &[][..],
+        &["-O0"],
+        &["-Os"],
+        &["-fcf-protection=none"],
+        &["-s"],
+        &["-shared", "-Wl,-Bsymbolic"],
+        &["-static-pie"],
+        &["-Wl,-z,pack-relative-relocs"],
+    ] {
+        let pair = Relinked::build(options);
+        let report = assert_proven(&pair.old, &pair.new);
+        assert!(report.moved >= 5, "{options:?}: only {} moved", report.moved);
+        assert_proven(&pair.new, &pair.old);
+    }
+}
+
+#[test]
+fn every_kind_of_reference_is_counted() {
+    let pair = Relinked::build(&["-O2"]);
+    let report = assert_proven(&pair.old, &pair.new);
+    for check in [
+        Check::Functions,
+        Check::Reverse,
+        Check::UnwindEntries,
+        Check::UnwindSearchTable,
+        Check::LoaderPointers,
+        Check::Symbols,
+        Check::JumpTables,
+        Check::Gaps,
+        Check::Padding,
+        Check::Notes,
+        Check::Unchanged,
+    ] {
+        assert!(count(&report, check) > 0, "{check:?} looked at nothing: {:?}", report.checks);
+    }
+}
+
+#[test]
+fn kept_relocations_describe_the_new_image_or_are_reported() {
+    let mut pair = Relinked::build(&["-Wl,--emit-relocs"]);
+    keep_relocations_in_old_order(&mut pair);
+    let report_of_pair = assert_proven(&pair.old, &pair.new);
+    assert!(count(&report_of_pair, Check::StaticRelocations) > 50, "{:?}", report_of_pair.checks);
+    let sections = sections(&pair.new);
+    for (name, field) in
+        [(".rela.text", 0), (".rela.text", 16), (".rela.rodata", 16), (".rela.data.rel.ro", 16)]
+    {
+        let table = section(&sections, name);
+        for entry in (table.offset..table.offset + table.size).step_by(24) {
+            let mut new = pair.new.clone();
+            add(&mut new, entry + field, 1);
+            let report = report(&pair.old, &new);
+            let is_seen = report.differences.iter().any(|found| found.check == Check::StaticRelocations);
+            assert!(is_seen, "{name}, entry at {entry:#x}, field {field}: {:#?}", report.differences);
+        }
+    }
+}
+
+/// Linkers sort these tables by place; relocating in place keeps their order.
+fn keep_relocations_in_old_order(pair: &mut Relinked) {
+    let moves = recover_moves(&pair.old, &pair.new).expect("the pair corresponds");
+    let sections = sections(&pair.new);
+    let table = section(&sections, ".rela.text");
+    let entries = |image: &[u8]| -> Vec<(u64, Vec<u8>)> {
+        image[table.offset..table.offset + table.size]
+            .chunks(24)
+            .map(|entry| (header_field(entry, 0) as u64, entry.to_vec()))
+            .collect()
+    };
+    let mut linked = entries(&pair.new);
+    for (index, (place, _)) in entries(&pair.old).into_iter().enumerate() {
+        let followed = moves.map(Address(place)).0;
+        let at =
+            linked.iter().position(|(place, _)| *place == followed).expect("an entry for the same place");
+        let (_, entry) = linked.remove(at);
+        let offset = table.offset + index * 24;
+        pair.new[offset..offset + 24].copy_from_slice(&entry);
+    }
+}
+
+#[test]
+fn a_table_word_that_stayed_behind_is_reported() {
+    let pair = Relinked::build(&[]);
+    let sections = sections(&pair.new);
+    let constants = section(&sections, ".rodata");
+    let range = constants.offset..constants.offset + constants.size;
+    let words: Vec<usize> =
+        range.step_by(4).filter(|&at| pair.old[at..at + 4] != pair.new[at..at + 4]).collect();
+    assert!(words.len() >= 7, "the switch has seven cases, {} words changed", words.len());
+    for at in words {
+        let mut new = pair.new.clone();
+        new[at..at + 4].copy_from_slice(&pair.old[at..at + 4]);
+        let report = report(&pair.old, &new);
+        let checks: Vec<Check> = report.differences.iter().map(|found| found.check).collect();
+        assert_eq!(checks, [Check::JumpTables], "{:#?}", report.differences);
+    }
+}
+
+#[test]
+fn dropped_debug_data_is_accepted_only_when_it_is_gone() {
+    let old = Relinked::build(&["-g"]).old;
+    let mut new = old.clone();
+    let headers = header_field(&old, 0x28);
+    let all = sections(&old);
+    for (index, section) in all.iter().enumerate().filter(|(_, section)| section.name.starts_with(".debug_"))
+    {
+        new[section.offset..section.offset + section.size].fill(0);
+        new[headers + index * 64 + 32..][..8].fill(0);
+    }
+    let proven = assert_proven(&old, &new);
+    assert!(proven.remarks.iter().any(|remark| remark.contains("dropped")), "{:?}", proven.remarks);
+    let information = section(&all, ".debug_info");
+    add(&mut new, information.offset + information.size / 2, 1);
+    assert_eq!(report(&old, &new).differences[0].check, Check::Unchanged);
+}
+
+#[test]
+fn code_that_control_runs_into_must_stay_behind_it() {
+    let split = "__asm__(\".section .text.fivefold,\\\"ax\\\"\\n .subsection 1\\n .globl runner\\n .type runner,@function\\nrunner:\\n\"
+                \" .cfi_startproc\\n lea 1(%rdi),%eax\\n .cfi_endproc\\n .size runner,.-runner\\n .text\");";
+    let pair = Relinked::build_with(&[], split);
+    let report = report(&pair.old, &pair.new);
+    let is_seen = report.differences.iter().any(|found| found.place.contains("the end of"));
+    assert!(is_seen, "{:#?}", report.differences);
+}
+
+#[test]
+fn code_outside_of_functions_must_not_refer_to_what_moved() {
+    let stub = "__asm__(\".section .text.last,\\\"ax\\\"\\nstub:\\n call triple\\n ret\\n .text\");";
+    let pair = Relinked::build_with(&[], stub);
+    let report = report(&pair.old, &pair.new);
+    let is_seen = report.differences.iter().any(|found| {
+        found.check == Check::Gaps
+            && found.place.contains("outside of functions")
+            && found.found.contains("moved")
+    });
+    assert!(is_seen, "{:#?}", report.differences);
+}
+
+#[test]
+fn probes_follow_the_code_they_watch() {
+    let probe = "__asm__(\".section .text.triple,\\\"ax\\\"\\n\"
+                 \" .pushsection .note.stapsdt,\\\"\\\",\\\"note\\\"\\n .balign 4\\n .4byte 8,9f-8f,3\\n .asciz \\\"stapsdt\\\"\\n\"
+                 \"8: .8byte triple+4,0,0\\n .asciz \\\"p\\\",\\\"n\\\",\\\"\\\"\\n9: .balign 4\\n .popsection\\n .text\");";
+    let pair = Relinked::build_with(&[], probe);
+    assert_proven(&pair.old, &pair.new);
+    let sections = sections(&pair.new);
+    let note = section(&sections, ".note.stapsdt");
+    assert_ne!(pair.old[note.offset..][..note.size], pair.new[note.offset..][..note.size], "the probe moved");
+    let mut stale = pair.new.clone();
+    stale[note.offset..][..note.size].copy_from_slice(&pair.old[note.offset..][..note.size]);
+    assert_eq!(report(&pair.old, &stale).differences[0].check, Check::Notes);
+}
