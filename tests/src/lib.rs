@@ -6,10 +6,14 @@
 //! | `workspace` | builds and finds the `reorder` command under test |
 //! | `fixture` | reads the directives at the top of a fixture's source |
 //! | `inspection` | what `reorder inspect` says about functions: movable, pinned, glued |
+//! | `distribution` | permutes installed programs and compares what they print |
+//! | `mutation` | damages ELF images reproducibly |
 //! | `fixture_run` | builds, runs, relocates and compares one variant of a fixture |
 
+pub mod distribution;
 pub mod fixture;
 pub mod fixture_run;
 pub mod inspection;
+pub mod mutation;
 pub mod process;
 pub mod workspace;

@@ -1,0 +1,139 @@
+//! Permutes every installed program and tells how many behave the same.
+//!
+//! Arguments: `[--at-least N] [--limit N] [--seed N] [--table FILE] [DIRECTORY…]`. Writes one line per program to the
+//! table and a summary to stdout. Exit status 1 when a program differs, `reorder` fails, or fewer than N were permuted.
+
+#![allow(clippy::print_stdout, clippy::print_stderr, reason = "a script's summary is its output")]
+
+use std::collections::BTreeMap;
+use std::fmt::Write;
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::{env, fs};
+
+use end_to_end::distribution::{Examination, Verdict, examine, programs, reason_to_skip};
+use end_to_end::workspace;
+use rayon::iter::{IntoParallelRefIterator, ParallelIterator};
+
+struct Options {
+    at_least: usize,
+    limit: usize,
+    seed: u64,
+    table: PathBuf,
+    roots: Vec<PathBuf>,
+}
+
+fn main() -> ExitCode {
+    let options = match options(env::args().skip(1)) {
+        Ok(options) => options,
+        Err(message) => {
+            eprintln!("distribution: {message}");
+            return ExitCode::from(2);
+        }
+    };
+    workspace::reorder_path();
+    let all = programs(&options.roots);
+    let (skipped, mut chosen): (Vec<_>, Vec<_>) =
+        all.into_iter().partition(|program| reason_to_skip(program).is_some());
+    chosen.truncate(options.limit);
+    let examined: Vec<std::io::Result<Examination>> =
+        chosen.par_iter().map(|program| examine(program, options.seed)).collect();
+    let examinations: Vec<Examination> = match examined.into_iter().collect() {
+        Ok(examinations) => examinations,
+        Err(error) => {
+            eprintln!("distribution: {error}");
+            return ExitCode::from(2);
+        }
+    };
+    if let Err(error) = fs::write(&options.table, table(&skipped, &examinations)) {
+        eprintln!("distribution: {}: {error}", options.table.display());
+        return ExitCode::from(2);
+    }
+    summary(&skipped, &examinations, &options)
+}
+
+fn options(mut arguments: impl Iterator<Item = String>) -> Result<Options, String> {
+    let mut options = Options {
+        at_least: 400,
+        limit: usize::MAX,
+        seed: 1,
+        table: PathBuf::from("target/distribution.tsv"),
+        roots: Vec::new(),
+    };
+    while let Some(argument) = arguments.next() {
+        let mut value = || arguments.next().ok_or_else(|| format!("{argument} needs a value"));
+        let number = |text: String| text.parse::<usize>().map_err(|_| format!("not a number: {text}"));
+        match argument.as_str() {
+            "--at-least" => options.at_least = number(value()?)?,
+            "--limit" => options.limit = number(value()?)?,
+            "--seed" => options.seed = number(value()?)? as u64,
+            "--table" => options.table = PathBuf::from(value()?),
+            flag if flag.starts_with('-') => return Err(format!("unknown option {flag}")),
+            directory => options.roots.push(PathBuf::from(directory)),
+        }
+    }
+    if options.roots.is_empty() {
+        options.roots = ["/usr/bin", "/usr/sbin", "/usr/lib", "/usr/libexec"].map(PathBuf::from).into();
+    }
+    Ok(options)
+}
+
+fn table(skipped: &[PathBuf], examinations: &[Examination]) -> String {
+    let mut text = String::from("program\tverdict\tfunctions\tmovable\tmoved\tdetail\n");
+    for program in skipped {
+        let reason = reason_to_skip(program).unwrap_or_default();
+        // Writing to a string cannot fail.
+        let _ = writeln!(text, "{}\tskipped\t0\t0\t0\t{reason}", program.display());
+    }
+    for examination in examinations {
+        let (verdict, detail) = match &examination.verdict {
+            Verdict::Same => ("same", ""),
+            Verdict::Varies(detail) => ("varies", detail.as_str()),
+            Verdict::Refused(code) => ("refused", code.as_str()),
+            Verdict::Different(detail) => ("different", detail.as_str()),
+            Verdict::Failed(detail) => ("failed", detail.as_str()),
+        };
+        let _ = writeln!(
+            text,
+            "{}\t{verdict}\t{}\t{}\t{}\t{}",
+            examination.program.display(),
+            examination.functions,
+            examination.movable,
+            examination.moved,
+            detail.replace('\n', "\\n").replace('\t', " ")
+        );
+    }
+    text
+}
+
+fn summary(skipped: &[PathBuf], examinations: &[Examination], options: &Options) -> ExitCode {
+    let mut refused: BTreeMap<&str, usize> = BTreeMap::new();
+    let (mut same, mut varies, mut wrong) = (0, 0, 0);
+    for examination in examinations {
+        match &examination.verdict {
+            Verdict::Same => same += 1,
+            Verdict::Varies(_) => varies += 1,
+            Verdict::Refused(code) => *refused.entry(code).or_default() += 1,
+            Verdict::Different(detail) | Verdict::Failed(detail) => {
+                wrong += 1;
+                println!("{}: {detail}", examination.program.display());
+            }
+        }
+    }
+    let sum = |value: fn(&Examination) -> u64| examinations.iter().map(value).sum::<u64>();
+    let functions = sum(|examination| examination.functions);
+    let percent = |part: u64| if functions == 0 { 0.0 } else { 100.0 * part as f64 / functions as f64 };
+    let (movable, moved) = (sum(|examination| examination.movable), sum(|examination| examination.moved));
+    println!(
+        "{} programs permuted: {same} same, {varies} vary by themselves, {wrong} wrong; {refused:?} refused, {} skipped",
+        same + varies + wrong,
+        skipped.len()
+    );
+    println!(
+        "{functions} functions: {movable} movable ({:.2} %), {moved} moved ({:.2} %); table in {}",
+        percent(movable),
+        percent(moved),
+        options.table.display()
+    );
+    if wrong > 0 || same + varies < options.at_least { ExitCode::FAILURE } else { ExitCode::SUCCESS }
+}

@@ -1,0 +1,306 @@
+//! Randomly permutes programs that somebody else built, and compares what they print.
+//!
+//! In: the path of an installed program. Out: a [`Verdict`]. The program is copied to a scratch directory, asked for
+//! `--version`, `--help` and `-h`, replaced at the same path by a copy whose movable functions are all permuted, and
+//! asked again: same path, same environment, same working directory, so every difference counts. A program that
+//! already differs between two runs of the original is not compared by its text but by how it ends.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
+
+use object::LittleEndian;
+use object::elf::{ET_DYN, FileHeader64, PT_INTERP};
+use object::read::elf::{FileHeader, ProgramHeader};
+use serde_json::Value;
+
+use crate::process::{self, Ending, Outcome};
+use crate::workspace;
+
+/// The three questions that nearly every program answers without doing anything.
+pub const QUESTIONS: [&str; 3] = ["--version", "--help", "-h"];
+/// Servers and interactive programs ignore the questions and are stopped.
+const RUN_LIMIT: Duration = Duration::from_secs(10);
+const APPLY_LIMIT: Duration = Duration::from_secs(600);
+/// How often an original is asked again before a difference is blamed on the permutation.
+const REPEATS: usize = 8;
+
+/// Never run, whatever the option, with the reason.
+const SKIPPED: [(&str, &[&str]); 4] = [
+    (
+        "stops or restarts the machine",
+        &[
+            "init",
+            "telinit",
+            "halt",
+            "poweroff",
+            "reboot",
+            "shutdown",
+            "runlevel",
+            "ctrlaltdel",
+            "kexec",
+            "rtcwake",
+            "killall5",
+            "fstab-decode",
+            "switch_root",
+            "pivot_root",
+        ],
+    ),
+    (
+        "changes disks or file systems",
+        &[
+            "mkswap",
+            "swapon",
+            "swapoff",
+            "wipefs",
+            "blkdiscard",
+            "dd",
+            "hdparm",
+            "sfdisk",
+            "losetup",
+            "mount",
+            "umount",
+            "fstrim",
+            "addpart",
+            "delpart",
+            "resizepart",
+            "partx",
+            "badblocks",
+            "debugfs",
+        ],
+    ),
+    (
+        "changes the system's state",
+        &[
+            "ldconfig",
+            "modprobe",
+            "insmod",
+            "rmmod",
+            "depmod",
+            "kmod",
+            "hwclock",
+            "sulogin",
+            "agetty",
+            "getty",
+            "login",
+            "su",
+            "newgrp",
+            "sg",
+            "unix_chkpwd",
+            "pam_timestamp_check",
+        ],
+    ),
+    (
+        "speaks to the terminal or to other users",
+        &["wall", "write", "mesg", "setterm", "script", "reset", "tset"],
+    ),
+];
+const SKIPPED_PREFIXES: [(&str, &str); 3] = [
+    ("mkfs", "changes disks or file systems"),
+    ("mke2fs", "changes disks or file systems"),
+    ("fsck", "changes disks or file systems"),
+];
+/// Helpers of the service manager act without being asked.
+const SKIPPED_DIRECTORIES: [(&str, &str); 1] = [("/usr/lib/systemd", "changes the system's state")];
+
+/// What became of one program.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// All answers are the same.
+    Same,
+    /// The original's answers vary by themselves; it ended the same way.
+    Varies(String),
+    /// `reorder` refused the image with this code.
+    Refused(String),
+    /// The permuted program differs: the question and both answers.
+    Different(String),
+    /// `reorder` itself failed.
+    Failed(String),
+}
+
+/// One program's result.
+#[derive(Clone, Debug)]
+pub struct Examination {
+    /// The installed program.
+    pub program: PathBuf,
+    /// What became of it.
+    pub verdict: Verdict,
+    /// Functions in the image.
+    pub functions: u64,
+    /// Functions that may move.
+    pub movable: u64,
+    /// Functions that lie elsewhere afterwards.
+    pub moved: u64,
+}
+
+/// Why `program` must not be run, if so.
+pub fn reason_to_skip(program: &Path) -> Option<&'static str> {
+    let name = program.file_name()?.to_str()?;
+    let by_name = SKIPPED.iter().find(|(_, names)| names.contains(&name)).map(|(reason, _)| *reason);
+    let by_prefix =
+        SKIPPED_PREFIXES.iter().find(|(prefix, _)| name.starts_with(prefix)).map(|(_, reason)| *reason);
+    let by_directory =
+        SKIPPED_DIRECTORIES.iter().find(|(folder, _)| program.starts_with(folder)).map(|(_, reason)| *reason);
+    by_name.or(by_prefix).or(by_directory)
+}
+
+/// All position-independent programs below `roots`, each file once, sorted by path.
+pub fn programs(roots: &[PathBuf]) -> Vec<PathBuf> {
+    let mut found = BTreeSet::new();
+    let mut seen = BTreeSet::new();
+    let mut pending: Vec<PathBuf> = roots.to_vec();
+    while let Some(directory) = pending.pop() {
+        for entry in fs::read_dir(&directory).into_iter().flatten().flatten() {
+            let path = entry.path();
+            let Ok(metadata) = fs::symlink_metadata(&path) else { continue };
+            if metadata.is_dir() {
+                pending.push(path);
+            } else if metadata.is_file()
+                && metadata.permissions().mode() & 0o111 != 0
+                && is_program(&path)
+                && seen.insert((metadata.dev(), metadata.ino()))
+            {
+                found.insert(path);
+            }
+        }
+    }
+    found.into_iter().collect()
+}
+
+/// Whether the file is a position-independent program with an interpreter.
+fn is_program(path: &Path) -> bool {
+    let Ok(bytes) = fs::read(path) else { return false };
+    let Ok(header) = FileHeader64::<LittleEndian>::parse(&*bytes) else { return false };
+    let Ok(endian) = header.endian() else { return false };
+    let Ok(segments) = header.program_headers(endian, &*bytes) else { return false };
+    header.e_type(endian) == ET_DYN && segments.iter().any(|segment| segment.p_type(endian) == PT_INTERP)
+}
+
+/// Permutes one program with `seed` and compares its answers.
+///
+/// # Errors
+/// The scratch directory cannot be used.
+pub fn examine(program: &Path, seed: u64) -> std::io::Result<Examination> {
+    let scratch = tempfile::tempdir()?;
+    let stage = Stage::new(scratch.path(), program)?;
+    let mut examination = Examination {
+        program: program.to_path_buf(),
+        verdict: Verdict::Same,
+        functions: 0,
+        movable: 0,
+        moved: 0,
+    };
+    let permuted = scratch.path().join("permuted");
+    let mut command = workspace::reorder();
+    command.args(["apply", "--format", "json", "--strategy", "random", "--seed", &seed.to_string()]);
+    command.arg(&stage.image).arg("-o").arg(&permuted);
+    let outcome = process::run(&mut command, APPLY_LIMIT)?;
+    if !outcome.success() {
+        examination.verdict = refusal(&outcome);
+        return Ok(examination);
+    }
+    let report: Value = serde_json::from_slice(&outcome.stdout).unwrap_or_default();
+    let count = |key: &str| report[key].as_u64().unwrap_or(0);
+    examination.functions = count("functions");
+    examination.movable = count("movable_functions");
+    examination.moved = count("moved_functions");
+
+    let mut originals = Vec::new();
+    for question in QUESTIONS {
+        originals.push([stage.ask(question)?, stage.ask(question)?]);
+    }
+    let original = scratch.path().join("original");
+    fs::rename(&stage.image, &original)?;
+    fs::rename(&permuted, &stage.image)?;
+    let mut answers = Vec::new();
+    for question in QUESTIONS {
+        answers.push(stage.ask(question)?);
+    }
+    fs::rename(&original, &stage.image)?;
+    for ((question, before), after) in QUESTIONS.iter().zip(&originals).zip(&answers) {
+        match stage.compare(question, before, after)? {
+            Verdict::Same => {}
+            Verdict::Varies(what) => examination.verdict = Verdict::Varies(what),
+            verdict => {
+                examination.verdict = verdict;
+                break;
+            }
+        }
+    }
+    Ok(examination)
+}
+
+/// The refusal's code, or the whole failure.
+fn refusal(outcome: &Outcome) -> Verdict {
+    let text = outcome.stderr_text();
+    let code = text.split_once("refused (").and_then(|(_, rest)| rest.split_once(')')).map(|(code, _)| code);
+    match code {
+        Some(code) if outcome.ending == Ending::Exited(2) => Verdict::Refused(code.to_owned()),
+        _ => Verdict::Failed(outcome.to_string()),
+    }
+}
+
+/// A place to run one program, with nothing else in it.
+struct Stage {
+    image: PathBuf,
+    home: PathBuf,
+}
+
+impl Stage {
+    fn new(scratch: &Path, program: &Path) -> std::io::Result<Self> {
+        let (bin, home) = (scratch.join("bin"), scratch.join("home"));
+        fs::create_dir(&bin)?;
+        fs::create_dir(&home)?;
+        // Programs that look for libraries and data beside themselves find their own.
+        for neighbour in ["lib", "share", "libexec", "conf"] {
+            if let Some(prefix) = program.parent().and_then(Path::parent) {
+                symlink(prefix.join(neighbour), scratch.join(neighbour))?;
+            }
+        }
+        let image = bin.join(program.file_name().unwrap_or_default());
+        fs::copy(program, &image)?;
+        // A plain mode: neither the original nor the permuted copy runs with privileges of its own.
+        fs::set_permissions(&image, fs::Permissions::from_mode(0o755))?;
+        Ok(Self { image, home })
+    }
+
+    fn ask(&self, question: &str) -> std::io::Result<Outcome> {
+        let mut command = Command::new(&self.image);
+        command
+            .arg(question)
+            .env_clear()
+            .env("PATH", "/usr/bin:/bin:/usr/sbin:/sbin")
+            .env("HOME", &self.home)
+            .env("TMPDIR", &self.home)
+            .env("LC_ALL", "C")
+            .env("TERM", "dumb")
+            .env("COLUMNS", "80")
+            .current_dir(&self.home);
+        process::run(&mut command, RUN_LIMIT)
+    }
+
+    /// Compares the answers of two runs of the original with that of the permuted program.
+    fn compare(&self, question: &str, before: &[Outcome; 2], after: &Outcome) -> std::io::Result<Verdict> {
+        let [first, second] = before;
+        if first == after || second == after {
+            return Ok(Verdict::Same);
+        }
+        let varies = |what: &str| Verdict::Varies(format!("{question}: {what}"));
+        if first != second && first.ending == after.ending {
+            return Ok(varies("two runs of the original differ"));
+        }
+        for _ in 0..REPEATS {
+            let again = self.ask(question)?;
+            if again == *after {
+                return Ok(Verdict::Same);
+            }
+            if again != *first && again.ending == after.ending {
+                return Ok(varies("repeated runs of the original differ"));
+            }
+        }
+        Ok(Verdict::Different(format!("{question}:\nbefore: {first}after: {after}")))
+    }
+}

@@ -1,0 +1,97 @@
+//! A sample of Debian's own programs: every movable function permuted, answers compared.
+//!
+//! The whole distribution is run by `scripts/bulk/distribution`.
+
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use end_to_end::distribution::{Verdict, examine};
+use end_to_end::workspace;
+use libtest_mimic::{Arguments, Failed, Trial};
+
+/// Fewer than these present would make the sample meaningless.
+const AT_LEAST: usize = 40;
+
+/// From small to large, by many maintainers: shells, editors of text, archives, package tools, compilers, linkers,
+/// debuggers. All come with Debian's base or with the tools that the tests install.
+const PROGRAMS: [&str; 52] = [
+    "/usr/bin/bash",
+    "/usr/bin/dash",
+    "/usr/bin/ls",
+    "/usr/bin/cp",
+    "/usr/bin/sort",
+    "/usr/bin/date",
+    "/usr/bin/stat",
+    "/usr/bin/od",
+    "/usr/bin/tr",
+    "/usr/bin/expr",
+    "/usr/bin/factor",
+    "/usr/bin/sha256sum",
+    "/usr/bin/tar",
+    "/usr/bin/gzip",
+    "/usr/bin/sed",
+    "/usr/bin/grep",
+    "/usr/bin/find",
+    "/usr/bin/xargs",
+    "/usr/bin/mawk",
+    "/usr/bin/perl",
+    "/usr/bin/git",
+    "/usr/bin/diff",
+    "/usr/bin/cmp",
+    "/usr/bin/dpkg",
+    "/usr/bin/dpkg-deb",
+    "/usr/bin/dpkg-query",
+    "/usr/bin/apt-get",
+    "/usr/bin/apt-cache",
+    "/usr/bin/gpgv",
+    "/usr/bin/findmnt",
+    "/usr/bin/lsblk",
+    "/usr/bin/cal",
+    "/usr/bin/column",
+    "/usr/bin/hexdump",
+    "/usr/bin/x86_64-linux-gnu-gcc-12",
+    "/usr/bin/x86_64-linux-gnu-cpp-12",
+    "/usr/bin/x86_64-linux-gnu-as",
+    "/usr/bin/x86_64-linux-gnu-ld.bfd",
+    "/usr/bin/x86_64-linux-gnu-ld.gold",
+    "/usr/bin/x86_64-linux-gnu-objdump",
+    "/usr/bin/x86_64-linux-gnu-readelf",
+    "/usr/bin/x86_64-linux-gnu-nm",
+    "/usr/bin/x86_64-linux-gnu-strip",
+    "/usr/bin/gdb",
+    "/usr/bin/sqlite3",
+    "/usr/bin/mold",
+    "/usr/bin/patchelf",
+    "/usr/bin/file",
+    "/usr/bin/eu-readelf",
+    "/usr/bin/getfacl",
+    "/usr/bin/setfattr",
+    "/usr/lib/llvm-22/bin/llvm-readobj",
+];
+
+fn main() -> ExitCode {
+    let arguments = Arguments::from_args();
+    if !arguments.list {
+        workspace::reorder_path();
+    }
+    let present: Vec<PathBuf> =
+        PROGRAMS.iter().map(PathBuf::from).filter(|program| program.exists()).collect();
+    let enough = present.len() >= AT_LEAST;
+    let mut trials: Vec<Trial> = present
+        .into_iter()
+        .map(|program| Trial::test(program.display().to_string(), move || check(&program)))
+        .collect();
+    trials.push(Trial::test("enough programs are installed", move || {
+        if enough { Ok(()) } else { Err("run scripts/install-tools".into()) }
+    }));
+    libtest_mimic::run(&arguments, trials).exit_code()
+}
+
+fn check(program: &Path) -> Result<(), Failed> {
+    let examination = examine(program, 1)?;
+    match examination.verdict {
+        Verdict::Same | Verdict::Varies(_) if examination.moved == 0 => Err("no function moved".into()),
+        Verdict::Same | Verdict::Varies(_) => Ok(()),
+        verdict => Err(format!("{verdict:?}").into()),
+    }
+}
