@@ -7,7 +7,7 @@
 
 use std::collections::BTreeSet;
 use std::fs;
-use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
@@ -18,6 +18,7 @@ use object::read::elf::{FileHeader, ProgramHeader};
 use serde_json::Value;
 
 use crate::process::{self, Ending, Outcome};
+use crate::stage::Stage;
 use crate::workspace;
 
 /// The three questions that nearly every program answers without doing anything.
@@ -210,18 +211,16 @@ pub fn examine(program: &Path, seed: u64) -> std::io::Result<Examination> {
 
     let mut originals = Vec::new();
     for question in QUESTIONS {
-        originals.push([stage.ask(question)?, stage.ask(question)?]);
+        originals.push([ask(&stage, question)?, ask(&stage, question)?]);
     }
-    let original = scratch.path().join("original");
-    fs::rename(&stage.image, &original)?;
-    fs::rename(&permuted, &stage.image)?;
+    stage.play(&permuted)?;
     let mut answers = Vec::new();
     for question in QUESTIONS {
-        answers.push(stage.ask(question)?);
+        answers.push(ask(&stage, question)?);
     }
-    fs::rename(&original, &stage.image)?;
+    stage.play_original()?;
     for ((question, before), after) in QUESTIONS.iter().zip(&originals).zip(&answers) {
-        match stage.compare(question, before, after)? {
+        match compare(&stage, question, before, after)? {
             Verdict::Same => {}
             Verdict::Varies(what) => examination.verdict = Verdict::Varies(what),
             verdict => {
@@ -243,64 +242,35 @@ fn refusal(outcome: &Outcome) -> Verdict {
     }
 }
 
-/// A place to run one program, with nothing else in it.
-struct Stage {
-    image: PathBuf,
-    home: PathBuf,
+fn ask(stage: &Stage, question: &str) -> std::io::Result<Outcome> {
+    let mut command = Command::new(&stage.image);
+    stage.set(&mut command);
+    process::run(command.arg(question), RUN_LIMIT)
 }
 
-impl Stage {
-    fn new(scratch: &Path, program: &Path) -> std::io::Result<Self> {
-        let (bin, home) = (scratch.join("bin"), scratch.join("home"));
-        fs::create_dir(&bin)?;
-        fs::create_dir(&home)?;
-        // Programs that look for libraries and data beside themselves find their own.
-        for neighbour in ["lib", "share", "libexec", "conf"] {
-            if let Some(prefix) = program.parent().and_then(Path::parent) {
-                symlink(prefix.join(neighbour), scratch.join(neighbour))?;
-            }
-        }
-        let image = bin.join(program.file_name().unwrap_or_default());
-        fs::copy(program, &image)?;
-        // A plain mode: neither the original nor the permuted copy runs with privileges of its own.
-        fs::set_permissions(&image, fs::Permissions::from_mode(0o755))?;
-        Ok(Self { image, home })
+/// Compares the answers of two runs of the original with that of the permuted program.
+fn compare(
+    stage: &Stage,
+    question: &str,
+    before: &[Outcome; 2],
+    after: &Outcome,
+) -> std::io::Result<Verdict> {
+    let [first, second] = before;
+    if first == after || second == after {
+        return Ok(Verdict::Same);
     }
-
-    fn ask(&self, question: &str) -> std::io::Result<Outcome> {
-        let mut command = Command::new(&self.image);
-        command
-            .arg(question)
-            .env_clear()
-            .env("PATH", "/usr/bin:/bin:/usr/sbin:/sbin")
-            .env("HOME", &self.home)
-            .env("TMPDIR", &self.home)
-            .env("LC_ALL", "C")
-            .env("TERM", "dumb")
-            .env("COLUMNS", "80")
-            .current_dir(&self.home);
-        process::run(&mut command, RUN_LIMIT)
+    let varies = |what: &str| Verdict::Varies(format!("{question}: {what}"));
+    if first != second && first.ending == after.ending {
+        return Ok(varies("two runs of the original differ"));
     }
-
-    /// Compares the answers of two runs of the original with that of the permuted program.
-    fn compare(&self, question: &str, before: &[Outcome; 2], after: &Outcome) -> std::io::Result<Verdict> {
-        let [first, second] = before;
-        if first == after || second == after {
+    for _ in 0..REPEATS {
+        let again = ask(stage, question)?;
+        if again == *after {
             return Ok(Verdict::Same);
         }
-        let varies = |what: &str| Verdict::Varies(format!("{question}: {what}"));
-        if first != second && first.ending == after.ending {
-            return Ok(varies("two runs of the original differ"));
+        if again != *first && again.ending == after.ending {
+            return Ok(varies("repeated runs of the original differ"));
         }
-        for _ in 0..REPEATS {
-            let again = self.ask(question)?;
-            if again == *after {
-                return Ok(Verdict::Same);
-            }
-            if again != *first && again.ending == after.ending {
-                return Ok(varies("repeated runs of the original differ"));
-            }
-        }
-        Ok(Verdict::Different(format!("{question}:\nbefore: {first}after: {after}")))
     }
+    Ok(Verdict::Different(format!("{question}:\nbefore: {first}after: {after}")))
 }

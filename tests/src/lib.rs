@@ -7,6 +7,8 @@
 //! | `fixture` | reads the directives at the top of a fixture's source |
 //! | `inspection` | what `reorder inspect` says about functions: movable, pinned, glued |
 //! | `distribution` | permutes installed programs and compares what they print |
+//! | `stage` | a scratch place for an installed program and its permuted copy |
+//! | `invocations` | lists of invocations of real programs |
 //! | `mutation` | damages ELF images reproducibly |
 //! | `fixture_run` | builds, runs, relocates and compares one variant of a fixture |
 
@@ -14,6 +16,8 @@ pub mod distribution;
 pub mod fixture;
 pub mod fixture_run;
 pub mod inspection;
+pub mod invocations;
 pub mod mutation;
 pub mod process;
+pub mod stage;
 pub mod workspace;

@@ -1,0 +1,78 @@
+//! A scratch place where an installed program runs, first as it is, then as a permuted copy at the same path.
+//!
+//! Same path, same environment, same working directory: whatever differs afterwards differs because of the copy.
+
+use std::os::unix::fs::{PermissionsExt, symlink};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::{fs, io};
+
+/// One program's scratch place; nothing else lies in it.
+#[derive(Clone, Debug)]
+pub struct Stage {
+    /// Where the program lies while it runs.
+    pub image: PathBuf,
+    /// Its home and working directory.
+    pub home: PathBuf,
+    original: PathBuf,
+}
+
+impl Stage {
+    /// Copies `program` into the empty directory `scratch`.
+    ///
+    /// # Errors
+    /// The program or the directory cannot be used.
+    pub fn new(scratch: &Path, program: &Path) -> io::Result<Self> {
+        let (bin, home) = (scratch.join("bin"), scratch.join("home"));
+        fs::create_dir(&bin)?;
+        fs::create_dir(&home)?;
+        // Programs that look for libraries and data beside themselves find their own.
+        for neighbour in ["lib", "share", "libexec", "conf"] {
+            if let Some(prefix) = program.parent().and_then(Path::parent) {
+                symlink(prefix.join(neighbour), scratch.join(neighbour))?;
+            }
+        }
+        let stage = Self {
+            image: bin.join(program.file_name().unwrap_or_default()),
+            home,
+            original: scratch.join("original"),
+        };
+        fs::copy(program, &stage.original)?;
+        // A plain mode: neither the original nor the permuted copy runs with privileges of its own.
+        fs::set_permissions(&stage.original, fs::Permissions::from_mode(0o755))?;
+        stage.play_original()?;
+        Ok(stage)
+    }
+
+    /// Puts the original at the path that runs.
+    ///
+    /// # Errors
+    /// The copy fails.
+    pub fn play_original(&self) -> io::Result<()> {
+        self.play(&self.original)
+    }
+
+    /// Puts a copy of `image` at the path that runs; a still running earlier one keeps its own file.
+    ///
+    /// # Errors
+    /// The copy fails.
+    pub fn play(&self, image: &Path) -> io::Result<()> {
+        let beside = self.image.with_extension("next");
+        fs::copy(image, &beside)?;
+        fs::rename(&beside, &self.image)
+    }
+
+    /// Gives `command` the same surroundings every time.
+    pub fn set(&self, command: &mut Command) {
+        command
+            .env_clear()
+            .env("PATH", "/usr/bin:/bin:/usr/sbin:/sbin")
+            .env("HOME", &self.home)
+            .env("TMPDIR", &self.home)
+            .env("LC_ALL", "C.UTF-8")
+            .env("TERM", "dumb")
+            .env("COLUMNS", "80")
+            .env("PROGRAM", &self.image)
+            .current_dir(&self.home);
+    }
+}
