@@ -1,0 +1,93 @@
+//! Permuted libraries under programs that are not: the C library, the C++ library, the compiler's library.
+
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on should say so where it stands")]
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
+
+use end_to_end::process::{self, Outcome};
+use end_to_end::workspace;
+
+const APPLY_LIMIT: Duration = Duration::from_secs(900);
+const RUN_LIMIT: Duration = Duration::from_secs(300);
+const LIBRARIES: &str = "/usr/lib/x86_64-linux-gnu";
+
+/// Permutes `names` into a new directory.
+fn permuted(directory: &Path, names: &[&str], seed: u64) -> PathBuf {
+    let folder = directory.join(format!("seed{seed}"));
+    fs::create_dir(&folder).unwrap();
+    for name in names {
+        let library = Path::new(LIBRARIES).join(name);
+        let mut command = workspace::reorder();
+        command.arg("apply").arg(&library).args(["--strategy", "random", "--seed", &seed.to_string(), "-o"]);
+        let outcome = process::run(command.arg(folder.join(name)), APPLY_LIMIT).unwrap();
+        assert!(outcome.success(), "{name}: {outcome}");
+        let (old, new) = (fs::read(&library).unwrap(), fs::read(folder.join(name)).unwrap());
+        assert!(old.len() == new.len() && old != new, "{name} did not move");
+    }
+    folder
+}
+
+/// Runs `line` with the libraries of `folder`, or with the system's.
+fn run(folder: Option<&Path>, directory: &Path, line: &str) -> Outcome {
+    let mut command = Command::new("/usr/bin/bash");
+    command
+        .args(["-c", line])
+        .current_dir(directory)
+        .env_clear()
+        .env("PATH", "/usr/bin:/bin")
+        .env("LC_ALL", "C.UTF-8");
+    // The shell itself runs on the permuted libraries as well, like everything it starts.
+    if let Some(folder) = folder {
+        command.env("LD_LIBRARY_PATH", folder);
+    }
+    process::run(&mut command, RUN_LIMIT).unwrap()
+}
+
+#[test]
+fn programs_run_on_permuted_c_and_cpp_libraries() {
+    let scratch = tempfile::tempdir().unwrap();
+    let names = ["libc.so.6", "libm.so.6", "libstdc++.so.6", "libgcc_s.so.1"];
+    let lines = [
+        "for i in 1 2 3; do echo $((i * i)); done | sort -rn",
+        "printf '%s\\n' b a c | sort | sed 's/b/x/' | tr a-z A-Z | md5sum",
+        "git init -q repo && cd repo && git -c user.name=a -c user.email=b commit -q --allow-empty -m one \
+         --date=2020-01-01T00:00:00Z && git log --format=%s && git status --short && cd .. && rm -rf repo",
+        "sqlite3 :memory: \"with recursive n(i) as (select 1 union all select i + 1 from n where i < 500) \
+         select sum(i * i), avg(i), group_concat(i % 7, '') from n\"",
+        "perl -e 'my %h = map { $_ => $_ * 2 } 1..50; print join(\",\", map { \"$_=$h{$_}\" } sort keys %h), \"\\n\"'",
+        "awk 'BEGIN { printf \"%.6f %.6f %.6f\\n\", sin(1), exp(2), log(10) }'",
+        "echo 'throw' | cat - /dev/null; no_such_command; exit 3",
+        "printf 'int main(void) { return 0; }' | gcc -O2 -S -x c - -o - | md5sum",
+        "printf '#include <map>\\n#include <string>\\nint f(std::map<std::string, int> &m) { return m[\"a\"]; }' \
+         | g++ -O1 -S -x c++ - -o - | md5sum",
+        "ldd /usr/bin/true > /dev/null; sleep 0.01 & wait; echo waited",
+    ];
+    let before: Vec<Outcome> = lines.iter().map(|line| run(None, scratch.path(), line)).collect();
+    for seed in [1, 2] {
+        let folder = permuted(scratch.path(), &names, seed);
+        let used = run(Some(&folder), scratch.path(), "ldd /usr/bin/git").stdout_text();
+        assert!(used.contains(&*folder.join("libc.so.6").to_string_lossy()), "{used}");
+        for (line, before) in lines.iter().zip(&before) {
+            assert_eq!(&run(Some(&folder), scratch.path(), line), before, "seed {seed}: {line}");
+        }
+    }
+}
+
+#[test]
+fn a_compiler_on_its_permuted_library_writes_the_same_object() {
+    let scratch = tempfile::tempdir().unwrap();
+    let folder = permuted(scratch.path(), &["libLLVM.so.22.1"], 1);
+    let source = workspace::root().join("tests/fixtures/exceptions/main.cpp");
+    let compile = |folder: Option<&Path>, object: &str| {
+        let line = format!("clang++-22 -O2 -c '{}' -o {object}", source.display());
+        let outcome = run(folder, scratch.path(), &line);
+        assert!(outcome.success(), "{outcome}");
+        fs::read(scratch.path().join(object)).unwrap()
+    };
+    let used = run(Some(&folder), scratch.path(), "ldd /usr/bin/clang-22").stdout_text();
+    assert!(used.contains(&*folder.to_string_lossy()), "{used}");
+    assert_eq!(compile(None, "before.o"), compile(Some(&folder), "after.o"));
+}

@@ -1,0 +1,148 @@
+//! Order files as people have them: unknown, duplicate, mangled, suffixed and ambiguous names, and functions that stay.
+
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on should say so where it stands")]
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use end_to_end::process::{self, Outcome, shell};
+use end_to_end::workspace;
+use tempfile::TempDir;
+
+const LIMIT: Duration = Duration::from_secs(120);
+
+/// Two files with a local function of the same name each, a mangled name, and a clone with a suffix.
+const FIRST: &str = "\
+__attribute__((noinline)) static int helper(int n) { return n * 3 + 1; }\n\
+__attribute__((noinline)) int alpha(int n) { return helper(n) + 1; }\n\
+__attribute__((noinline)) int beta(int n) { return helper(n) + 2; }\n\
+__attribute__((noinline)) int gamma_(int n) { return helper(n) + 3; }\n\
+__attribute__((noinline)) int _ZN5space8functionEi(int n) { return n + 9; }\n\
+__attribute__((noinline)) int suffixed(int n) __asm__(\"suffixed.llvm.123456\");\n\
+int suffixed(int n) { return n + 8; }\n";
+const SECOND: &str = "\
+#include <stdio.h>\n\
+int alpha(int), beta(int), gamma_(int), _ZN5space8functionEi(int);\n\
+int suffixed(int) __asm__(\"suffixed.llvm.123456\");\n\
+__attribute__((noinline)) static int helper(int n) { return n * 5 + 2; }\n\
+int main(int count, char **arguments) { (void)arguments;\n\
+printf(\"%d %d %d %d %d %d\\n\", alpha(count), beta(count), gamma_(count), helper(count),\n\
+_ZN5space8functionEi(count), suffixed(count)); return 0; }\n";
+const OUTPUT: &str = "5 6 7 7 10 9\n";
+
+struct Case {
+    directory: TempDir,
+    image: PathBuf,
+}
+
+impl Case {
+    fn new() -> Self {
+        let directory = tempfile::tempdir().unwrap();
+        let image = directory.path().join("image");
+        fs::write(directory.path().join("first.c"), FIRST).unwrap();
+        fs::write(directory.path().join("second.c"), SECOND).unwrap();
+        let line =
+            format!("cd '{}' && gcc -O1 -fPIE -pie first.c second.c -o image", directory.path().display());
+        shell(&line, LIMIT).unwrap();
+        Self { directory, image }
+    }
+
+    /// Applies `order` to the image; gives the output's path and what was said.
+    fn apply(&self, image: &Path, order: &str) -> (PathBuf, Outcome) {
+        let (file, output) = (self.directory.path().join("order"), self.directory.path().join("output"));
+        fs::write(&file, order).unwrap();
+        let mut command = workspace::reorder();
+        command.arg("apply").arg(image).arg("--order").arg(&file).arg("-o").arg(&output);
+        let outcome = process::run(&mut command, LIMIT).unwrap();
+        assert!(outcome.success(), "{outcome}");
+        (output, outcome)
+    }
+
+    /// The names of code in order of their addresses, local names as often as they occur.
+    fn names_by_address(&self, image: &Path) -> Vec<String> {
+        let listing = shell(&format!("nm -n '{}'", image.display()), LIMIT).unwrap();
+        listing
+            .lines()
+            .filter_map(|line| line.split_once(" T ").or_else(|| line.split_once(" t ")))
+            .map(|(_, name)| name.to_owned())
+            .collect()
+    }
+}
+
+fn positions(names: &[String], wanted: &[&str]) -> Vec<usize> {
+    wanted.iter().map(|name| names.iter().position(|candidate| candidate == name).unwrap()).collect()
+}
+
+fn assert_works(image: &Path) {
+    assert_eq!(shell(&image.to_string_lossy(), LIMIT).unwrap(), OUTPUT);
+}
+
+#[test]
+fn named_functions_lie_in_the_order_of_the_file() {
+    let case = Case::new();
+    assert_works(&case.image);
+    let wanted = ["gamma_", "main", "alpha", "beta"];
+    let (output, _) = case.apply(&case.image, &wanted.join("\n"));
+    assert_works(&output);
+    let found = positions(&case.names_by_address(&output), &wanted);
+    assert!(found.is_sorted(), "{found:?}");
+}
+
+#[test]
+fn unknown_and_duplicate_names_are_told_and_change_nothing() {
+    let case = Case::new();
+    let (clean, _) = case.apply(&case.image, "beta\nalpha\n");
+    let expected = fs::read(clean).unwrap();
+    let (output, outcome) = case.apply(&case.image, "# comment\nbeta\nno_such_function\nalpha\nbeta\n\n");
+    assert_eq!(fs::read(&output).unwrap(), expected);
+    assert!(outcome.stderr_text().contains("no_such_function"), "{outcome}");
+    assert_works(&output);
+}
+
+#[test]
+fn mangled_and_suffixed_names_are_found() {
+    let case = Case::new();
+    let (output, _) = case.apply(&case.image, "suffixed.llvm.123456\n_ZN5space8functionEi\nmain\n");
+    let names = case.names_by_address(&output);
+    assert!(positions(&names, &["suffixed.llvm.123456", "_ZN5space8functionEi", "main"]).is_sorted());
+    // The suffix changes with every build, so that a name without it, or with another, means the same function.
+    let (other, _) = case.apply(&case.image, "suffixed.llvm.99\n_ZN5space8functionEi\nmain\n");
+    assert_eq!(fs::read(&other).unwrap(), fs::read(&output).unwrap());
+    assert_works(&output);
+}
+
+#[test]
+fn a_local_name_can_be_limited_to_its_file() {
+    let case = Case::new();
+    let before = shell(&format!("nm '{}' | grep ' t helper'", case.image.display()), LIMIT).unwrap();
+    assert_eq!(before.lines().count(), 2, "two local functions of one name: {before}");
+    let (output, _) = case.apply(&case.image, "second.c:helper\nmain\nfirst.c:helper\nalpha\n");
+    let names = case.names_by_address(&output);
+    let helpers: Vec<usize> = (0..names.len()).filter(|&index| names[index] == "helper").collect();
+    let [main, alpha] = positions(&names, &["main", "alpha"])[..] else { unreachable!() };
+    assert!(helpers[0] < main && main < helpers[1] && helpers[1] < alpha, "{names:?}");
+    assert_works(&output);
+}
+
+#[test]
+fn an_order_of_all_functions_with_pinned_ones_among_them_is_kept_as_far_as_possible() {
+    let case = Case::new();
+    let all: Vec<String> = case.names_by_address(&case.image).into_iter().rev().collect();
+    let (output, _) = case.apply(&case.image, &all.join("\n"));
+    assert_works(&output);
+    let found = positions(&case.names_by_address(&output), &["main", "gamma_", "beta", "alpha"]);
+    assert!(found.is_sorted(), "{found:?}");
+}
+
+#[test]
+fn when_all_hot_functions_are_pinned_the_output_is_the_input_and_the_reason_is_told() {
+    let case = Case::new();
+    let image = case.directory.path().join("shared_table");
+    let source = workspace::root().join("tests/fixtures/shared_table/main.S");
+    shell(&format!("gcc -fPIE -pie '{}' -o '{}'", source.display(), image.display()), LIMIT).unwrap();
+    let (output, outcome) = case.apply(&image, "user_two\nuser_one\n");
+    assert_eq!(fs::read(&output).unwrap(), fs::read(&image).unwrap());
+    let said = outcome.stderr_text() + &outcome.stdout_text();
+    assert!(said.contains("user_one") && said.contains("user_two"), "{said}");
+}
