@@ -3,6 +3,10 @@
 //! In: the file's bytes. Out: headers, functions, references, pins. Guarantee: nothing that this module reports
 //! as movable is referenced by anything that is not listed.
 
+pub mod analysis;
+pub mod boundaries;
+pub mod code;
+pub mod decode;
 pub mod elf;
 pub mod functions;
 pub mod refusal;

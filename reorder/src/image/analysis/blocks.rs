@@ -1,0 +1,196 @@
+//! Every byte of every arena belongs to exactly one block or one gap.
+//!
+//! Takes the function table; gives [`Partition`]. A block is a maximal run of overlapping function ranges. A gap
+//! is what lies between: padding, code that nobody describes, or bytes that are no code.
+
+use iced_x86::{Decoder, DecoderOptions, Instruction};
+
+use crate::address::Address;
+use crate::image::analysis::pointers::CodePointer;
+use crate::image::code::CodeSpace;
+use crate::image::decode::padding::padding_length;
+use crate::image::functions::FunctionTable;
+
+/// Position in [`Partition::blocks`], hence in address order.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct BlockIndex(pub u32);
+
+/// Overlapping functions, or one function.
+#[derive(Clone, Debug)]
+pub struct Block {
+    /// First byte.
+    pub start: Address,
+    /// One past the last byte.
+    pub end: Address,
+    /// Start of each function inside, ascending.
+    pub function_starts: Vec<Address>,
+    /// A new start must equal the old one modulo this power of two.
+    pub modulus: u64,
+    /// Position of the arena in the code space.
+    pub arena: u32,
+}
+
+/// What a gap holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum GapContent {
+    /// Proven filler: free space.
+    Padding,
+    /// Instructions without a function: never moved, never written.
+    Code,
+    /// Bytes that do not decode: never moved, never written, may refer to anything.
+    Opaque,
+}
+
+/// Bytes between blocks.
+#[derive(Clone, Copy, Debug)]
+pub struct Gap {
+    /// First byte.
+    pub start: Address,
+    /// One past the last byte.
+    pub end: Address,
+    /// What it holds.
+    pub content: GapContent,
+}
+
+/// All blocks and gaps, each sorted by address.
+#[derive(Clone, Debug)]
+pub struct Partition {
+    /// The blocks.
+    pub blocks: Vec<Block>,
+    /// The gaps.
+    pub gaps: Vec<Gap>,
+}
+
+/// Starts keep their alignment up to this: what compilers give functions. More is kept only where code reads
+/// aligned constants inside a function.
+const ORDINARY_ALIGNMENT: u64 = 16;
+
+impl Partition {
+    /// Splits all arenas.
+    pub fn new(code: &CodeSpace<'_>, functions: &FunctionTable<'_>, pointers: &[CodePointer]) -> Self {
+        let mut partition = Self { blocks: Vec::with_capacity(functions.len()), gaps: Vec::new() };
+        let mut remaining = functions.iter().map(|(_, function)| function).peekable();
+        for (index, arena) in code.arenas.iter().enumerate() {
+            let mut position = arena.start;
+            while let Some(function) = remaining.next_if(|function| function.start < arena.end) {
+                match partition.blocks.last_mut() {
+                    Some(block) if block.arena == index as u32 && function.start < block.end => {
+                        block.end = block.end.max(function.end);
+                        block.modulus = block.modulus.max(alignment(function.start));
+                        if block.function_starts.last() != Some(&function.start) {
+                            block.function_starts.push(function.start);
+                        }
+                        position = block.end;
+                        continue;
+                    }
+                    _ => {}
+                }
+                let start = partition.push_gap(code, pointers, position, function.start, true);
+                partition.blocks.push(Block {
+                    start,
+                    end: function.end,
+                    function_starts: vec![function.start],
+                    modulus: alignment(function.start),
+                    arena: index as u32,
+                });
+                position = function.end;
+            }
+            partition.push_gap(code, pointers, position, arena.end, false);
+        }
+        partition
+    }
+
+    /// The block containing `address`.
+    pub fn block_containing(&self, address: Address) -> Option<BlockIndex> {
+        let after = self.blocks.partition_point(|block| block.start <= address);
+        let index = after.checked_sub(1)?;
+        (address < self.blocks[index].end).then_some(BlockIndex(index as u32))
+    }
+
+    /// The gap containing `address`.
+    pub fn gap_containing(&self, address: Address) -> Option<usize> {
+        let index = self.gaps.partition_point(|gap| gap.start <= address).checked_sub(1)?;
+        (address < self.gaps[index].end).then_some(index)
+    }
+
+    /// The block with this index.
+    pub fn block(&self, index: BlockIndex) -> &Block {
+        &self.blocks[index.0 as usize]
+    }
+
+    /// Adds the gap before a block (or before the arena's end); returns where the block then starts.
+    fn push_gap(
+        &mut self,
+        code: &CodeSpace<'_>,
+        pointers: &[CodePointer],
+        start: Address,
+        end: Address,
+        before_block: bool,
+    ) -> Address {
+        if start >= end {
+            return end;
+        }
+        let bytes = code.bytes(start..end);
+        let filler = padding_length(bytes);
+        let block_start = if before_block { prefix_start(bytes, filler, pointers, start, end) } else { end };
+        if start < block_start {
+            let length = block_start.distance_from(start) as usize;
+            let content = if filler >= length {
+                GapContent::Padding
+            } else if decodes(&bytes[..length]) {
+                GapContent::Code
+            } else {
+                GapContent::Opaque
+            };
+            self.gaps.push(Gap { start, end: block_start, content });
+        }
+        block_start
+    }
+}
+
+impl Block {
+    /// Whether a function starts at `address`, or the block itself does.
+    pub fn is_entry(&self, address: Address) -> bool {
+        address == self.start || self.function_starts.binary_search(&address).is_ok()
+    }
+
+    /// Size in bytes.
+    pub fn size(&self) -> u64 {
+        self.end.distance_from(self.start)
+    }
+}
+
+/// Where the bytes before an entry begin that belong to it: patchable no-operations that a pointer names, or a
+/// type hash (`mov eax, imm32`) that callers read in front of the function.
+fn prefix_start(
+    bytes: &[u8],
+    filler: usize,
+    pointers: &[CodePointer],
+    start: Address,
+    end: Address,
+) -> Address {
+    const TYPE_HASH_LENGTH: usize = 5;
+    const MOV_EAX_IMMEDIATE: u8 = 0xb8;
+    if filler == bytes.len() {
+        let first = pointers.partition_point(|pointer| pointer.target < start);
+        return pointers.get(first).map_or(end, |pointer| pointer.target.min(end));
+    }
+    let is_type_hash = filler + TYPE_HASH_LENGTH == bytes.len() && bytes[filler] == MOV_EAX_IMMEDIATE;
+    if is_type_hash { start.plus(filler as u64) } else { end }
+}
+
+fn decodes(bytes: &[u8]) -> bool {
+    let mut decoder = Decoder::new(64, bytes, DecoderOptions::NONE);
+    let mut instruction = Instruction::default();
+    while decoder.can_decode() {
+        decoder.decode_out(&mut instruction);
+        if instruction.is_invalid() {
+            return false;
+        }
+    }
+    true
+}
+
+fn alignment(start: Address) -> u64 {
+    (1u64 << start.0.trailing_zeros().min(63)).min(ORDINARY_ALIGNMENT)
+}

@@ -1,0 +1,291 @@
+//! Explains jumps through a register by following the register's definitions backwards.
+//!
+//! Takes one block's instructions; gives for each such jump either "a pointer" (loaded, popped, returned, passed
+//! in or demangled: whoever made it used a listed reference) or "a table" (the sum of a base and a loaded
+//! distance) with the base addresses found. Everything else is unknown and pins the block.
+
+use std::collections::BTreeSet;
+
+use iced_x86::{
+    Code, ConditionCode, FlowControl, Instruction, InstructionInfoFactory, Mnemonic, OpAccess, OpKind, Register,
+};
+
+use crate::address::Address;
+use crate::image::code::CodeSpace;
+
+/// What a jump through a register does.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Dispatch {
+    /// Goes to an address that was a listed reference.
+    Pointer,
+    /// Goes to base + loaded distance; the bases found, and the bound of the nearest comparison before it.
+    Table {
+        /// Addresses that the base register may hold; empty when it could not be followed.
+        bases: BTreeSet<Address>,
+        /// Number of entries that the nearest comparison lets through.
+        bound: Option<u64>,
+    },
+    /// Not explained.
+    Unknown,
+}
+
+/// A block's instructions with their predecessors.
+pub struct BlockFlow {
+    instructions: Vec<Instruction>,
+    /// (target position, branch position) of the branches inside the block, sorted.
+    branches: Vec<(usize, usize)>,
+    /// Positions of the jumps through a register.
+    register_jumps: Vec<usize>,
+}
+
+/// Steps that one search may take; a block with longer chains is pinned, never searched without end.
+const SEARCH_LIMIT: usize = 20_000;
+/// How far back the comparison that bounds a table is looked for.
+const BOUND_WINDOW: usize = 64;
+
+/// Sources of the value in a register.
+#[derive(Default)]
+struct Sources {
+    pointer: bool,
+    unknown: bool,
+    /// Addresses formed by `lea reg, [rip + …]` outside the text.
+    bases: BTreeSet<Address>,
+    /// A four-byte distance loaded from memory, sign-extended.
+    loaded_distance: bool,
+    /// Sums, as (position, left register, right register).
+    sums: Vec<(usize, Register, Register)>,
+}
+
+impl BlockFlow {
+    /// Indexes the branches of `instructions`, which are one block in address order.
+    pub fn new(instructions: Vec<Instruction>) -> Self {
+        let mut branches: Vec<(usize, usize)> = instructions
+            .iter()
+            .enumerate()
+            .filter(|(_, instruction)| instruction.op0_kind() == OpKind::NearBranch64)
+            .filter(|(_, instruction)| instruction.flow_control() != FlowControl::Call)
+            .filter_map(|(position, instruction)| {
+                let target = instruction.near_branch_target();
+                instructions.binary_search_by_key(&target, Instruction::ip).ok().map(|found| (found, position))
+            })
+            .collect();
+        branches.sort_unstable();
+        let register_jumps = (0..instructions.len())
+            .filter(|&position| {
+                let instruction = &instructions[position];
+                instruction.code() == Code::Jmp_rm64 && instruction.op0_kind() == OpKind::Register
+            })
+            .collect();
+        Self { instructions, branches, register_jumps }
+    }
+
+    /// Explains every jump through a register: (address of the jump, explanation).
+    pub fn dispatches(
+        &self,
+        code: &CodeSpace<'_>,
+        factory: &mut InstructionInfoFactory,
+    ) -> Vec<(Address, Dispatch)> {
+        self.register_jumps
+            .iter()
+            .map(|&position| {
+                let instruction = &self.instructions[position];
+                let dispatch = self.explain(code, position, instruction.op0_register(), factory);
+                (Address(instruction.ip()), dispatch)
+            })
+            .collect()
+    }
+
+    fn explain(
+        &self,
+        code: &CodeSpace<'_>,
+        position: usize,
+        register: Register,
+        factory: &mut InstructionInfoFactory,
+    ) -> Dispatch {
+        let sources = self.sources(position, register, factory);
+        if sources.unknown || sources.loaded_distance {
+            return Dispatch::Unknown;
+        }
+        if sources.bases.iter().any(|&base| code.arena_of(base).is_none()) {
+            return Dispatch::Unknown;
+        }
+        if sources.sums.is_empty() {
+            let explained = sources.pointer || !sources.bases.is_empty();
+            return if explained { Dispatch::Pointer } else { Dispatch::Unknown };
+        }
+        let mut bases = BTreeSet::new();
+        for (sum, left, right) in sources.sums {
+            let left = self.sources(sum, left, factory);
+            let right = self.sources(sum, right, factory);
+            let (base, distance) = if left.loaded_distance { (right, left) } else { (left, right) };
+            if !distance.loaded_distance || distance.unknown || !distance.sums.is_empty() {
+                return Dispatch::Unknown;
+            }
+            bases.extend(base.bases);
+        }
+        Dispatch::Table { bases, bound: self.bound_before(position) }
+    }
+
+    /// All definitions of `register` that reach the instruction at `position`.
+    fn sources(&self, position: usize, register: Register, factory: &mut InstructionInfoFactory) -> Sources {
+        let mut sources = Sources::default();
+        let mut visited = BTreeSet::new();
+        let mut pending = vec![(position, register.full_register())];
+        while let Some((position, register)) = pending.pop() {
+            if !visited.insert((position, register)) {
+                continue;
+            }
+            if visited.len() > SEARCH_LIMIT {
+                sources.unknown = true;
+                return sources;
+            }
+            let mut has_predecessor = false;
+            let falls_in = position > 0 && continues(&self.instructions[position - 1]);
+            let first = self.branches.partition_point(|(target, _)| *target < position);
+            let jumps = self.branches[first..].iter().take_while(|(target, _)| *target == position);
+            let before = falls_in.then(|| position - 1).into_iter().chain(jumps.map(|(_, source)| *source));
+            for predecessor in before {
+                has_predecessor = true;
+                self.step(predecessor, register, factory, &mut sources, &mut pending);
+            }
+            if position == 0 {
+                // The caller's value: an argument, hence made from a listed reference elsewhere.
+                sources.pointer = true;
+            } else if !has_predecessor {
+                // Only reached through a jump table (or as a landing pad, which keeps the registers that
+                // survive calls): the value is what it was at some dispatch.
+                pending.extend(self.register_jumps.iter().map(|&jump| (jump, register)));
+            }
+        }
+        sources
+    }
+
+    fn step(
+        &self,
+        position: usize,
+        register: Register,
+        factory: &mut InstructionInfoFactory,
+        sources: &mut Sources,
+        pending: &mut Vec<(usize, Register)>,
+    ) {
+        let instruction = &self.instructions[position];
+        if matches!(instruction.flow_control(), FlowControl::Call | FlowControl::IndirectCall) {
+            match register {
+                Register::RAX => sources.pointer = true,
+                Register::RCX | Register::RDX | Register::RSI | Register::RDI => sources.unknown = true,
+                Register::R8 | Register::R9 | Register::R10 | Register::R11 => sources.unknown = true,
+                _ => pending.push((position, register)),
+            }
+            return;
+        }
+        if !writes(instruction, register, factory) {
+            pending.push((position, register));
+            return;
+        }
+        let is_register = |operand: u32| instruction.op_kind(operand) == OpKind::Register;
+        let second = || instruction.op_register(1).full_register();
+        match instruction.mnemonic() {
+            Mnemonic::Pop => sources.pointer = true,
+            Mnemonic::Mov if instruction.code() == Code::Mov_r64_rm64 || instruction.code() == Code::Mov_rm64_r64 => {
+                if is_register(1) {
+                    pending.push((position, second()));
+                } else {
+                    sources.pointer = true;
+                }
+            }
+            Mnemonic::Movsxd if !is_register(1) => sources.loaded_distance = true,
+            // The distance was loaded as 32 bits first: follow that load.
+            Mnemonic::Movsxd => self.follow_narrow(position, second(), factory, sources),
+            Mnemonic::Cdqe => self.follow_narrow(position, Register::RAX, factory, sources),
+            Mnemonic::Lea if instruction.is_ip_rel_memory_operand() => {
+                sources.bases.insert(Address(instruction.ip_rel_memory_address()));
+            }
+            Mnemonic::Lea
+                if instruction.memory_index() != Register::None
+                    && instruction.memory_index_scale() == 1
+                    && instruction.memory_displacement64() == 0 =>
+            {
+                let (left, right) = (instruction.memory_base(), instruction.memory_index());
+                sources.sums.push((position, left.full_register(), right.full_register()));
+            }
+            Mnemonic::Add if is_register(1) && instruction.op0_register().is_gpr64() => {
+                sources.sums.push((position, register, second()));
+            }
+            // glibc stores some pointers rotated and mixed with a per-thread secret.
+            Mnemonic::Xor if instruction.segment_prefix() == Register::FS => sources.pointer = true,
+            _ if instruction.condition_code() != ConditionCode::None && instruction.op_count() == 2 => {
+                pending.push((position, register));
+                if is_register(1) {
+                    pending.push((position, second()));
+                } else {
+                    sources.pointer = true;
+                }
+            }
+            _ => sources.unknown = true,
+        }
+    }
+
+    /// Whether the 32-bit value in `register` before `position` is a load from memory.
+    fn follow_narrow(
+        &self,
+        position: usize,
+        register: Register,
+        factory: &mut InstructionInfoFactory,
+        sources: &mut Sources,
+    ) {
+        for instruction in self.instructions[..position].iter().rev().take(BOUND_WINDOW) {
+            if writes(instruction, register, factory) {
+                let is_load = instruction.mnemonic() == Mnemonic::Mov && instruction.op1_kind() == OpKind::Memory;
+                sources.loaded_distance |= is_load;
+                sources.unknown |= !is_load;
+                return;
+            }
+        }
+        sources.unknown = true;
+    }
+
+    /// Entries that the nearest unsigned comparison or mask before `position` lets through.
+    fn bound_before(&self, position: usize) -> Option<u64> {
+        let window = &self.instructions[position.saturating_sub(BOUND_WINDOW)..position];
+        for (index, instruction) in window.iter().enumerate().rev() {
+            let immediate = || instruction.try_immediate(1).ok();
+            match instruction.mnemonic() {
+                Mnemonic::Cmp => {
+                    let branch = window[index + 1..].iter().take(3).find_map(|next| match next.mnemonic() {
+                        Mnemonic::Ja | Mnemonic::Jbe => Some(1),
+                        Mnemonic::Jae | Mnemonic::Jb => Some(0),
+                        _ => None,
+                    });
+                    if let (Some(limit), Some(extra)) = (immediate(), branch) {
+                        return limit.checked_add(extra);
+                    }
+                }
+                Mnemonic::And => {
+                    if let Some(mask) = immediate().filter(|mask| (mask + 1).is_power_of_two() && *mask < 1 << 16) {
+                        return Some(mask + 1);
+                    }
+                }
+                _ => {}
+            }
+        }
+        None
+    }
+}
+
+/// Control can go from `instruction` to the next one.
+fn continues(instruction: &Instruction) -> bool {
+    !matches!(
+        instruction.flow_control(),
+        FlowControl::UnconditionalBranch | FlowControl::IndirectBranch | FlowControl::Return | FlowControl::Exception
+    )
+}
+
+fn writes(instruction: &Instruction, register: Register, factory: &mut InstructionInfoFactory) -> bool {
+    factory.info(instruction).used_registers().iter().any(|used| {
+        used.register().full_register() == register
+            && matches!(
+                used.access(),
+                OpAccess::Write | OpAccess::CondWrite | OpAccess::ReadWrite | OpAccess::ReadCondWrite
+            )
+    })
+}

@@ -1,0 +1,241 @@
+//! From headers to units: everything that must be known before a function may move.
+//!
+//! In: a parsed image and its functions. Out: [`Analysis`]. Guarantee: a unit without a pin is referred to only
+//! through fields, tables and pointers that are listed here.
+
+pub mod blocks;
+mod dispatch;
+mod gap_references;
+mod jump_tables;
+mod obligations;
+pub mod pins;
+pub mod pointers;
+mod references;
+mod relative_pointers;
+mod stub_arrays;
+pub mod units;
+
+use rayon::prelude::*;
+
+use crate::address::Address;
+use crate::error::Result;
+use crate::image::boundaries::Boundaries;
+use crate::image::code::CodeSpace;
+use crate::image::decode::x86_64::{DecodedBlock, Field, decode_block};
+use crate::image::elf::dynamic::{DynamicEntry, dynamic_entries};
+use crate::image::elf::file::ElfFile;
+use crate::image::elf::relocation::{LoaderAction, LoaderRelocation, loader_relocations};
+use crate::image::functions::FunctionTable;
+use blocks::{BlockIndex, Partition};
+pub use jump_tables::JumpTable;
+use jump_tables::{TableContext, find_tables};
+use pins::{Pin, PinReason};
+use pointers::{CodePointer, code_pointers};
+use references::Finding;
+use units::{FreeInterval, Unit, build_units};
+
+/// All that is known about an image's code.
+pub struct Analysis<'data> {
+    /// Executable ranges.
+    pub code: CodeSpace<'data>,
+    /// `.dynamic`.
+    pub dynamic: Vec<DynamicEntry>,
+    /// Blocks and gaps.
+    pub partition: Partition,
+    /// What moves as one, in address order.
+    pub units: Vec<Unit>,
+    /// Where movable units may go.
+    pub free: Vec<FreeInterval>,
+    /// Proven jump tables, by base.
+    pub tables: Vec<JumpTable>,
+    /// Code addresses in data, by target.
+    pub pointers: Vec<CodePointer>,
+    fields: Vec<Field>,
+    field_ranges: Vec<u32>,
+}
+
+impl<'data> Analysis<'data> {
+    /// Analyses `file`.
+    ///
+    /// # Errors
+    /// The first global obligation that fails, as a refusal; malformed tables.
+    pub fn new(file: &ElfFile<'data>, functions: &FunctionTable<'data>) -> Result<Self> {
+        let dynamic = dynamic_entries(file)?;
+        obligations::check_image(file, &dynamic)?;
+        let code = CodeSpace::collect(file)?;
+        let relocations = loader_relocations(file, &dynamic)?;
+        let pointers = code_pointers(file, &code, &relocations)?;
+        let partition = Partition::new(&code, functions, &pointers);
+        let boundaries = Boundaries::new(code.span());
+        let mut decoded = decode_blocks(&code, &partition, &boundaries);
+        let opaque = opaque_bytes(&partition, &decoded);
+        obligations::check_coverage(&code, &partition, opaque)?;
+
+        let mut findings = check_references(&code, &partition, &boundaries, &mut decoded);
+        for pointer in &pointers {
+            references::check_pointer(&code, &partition, &boundaries, pointer, &mut findings);
+        }
+        let mut data_references = Vec::new();
+        for gap in &partition.gaps {
+            gap_references::check_gap(&code, &partition, gap, &mut findings, &mut data_references);
+        }
+        for section in &code.fixed {
+            gap_references::check_fixed_code(&code, &partition, section.clone(), &mut findings, &mut data_references);
+        }
+        check_exception_tables(file, functions, &partition, &mut findings);
+        stub_arrays::check_stub_arrays(&code, &partition, &mut findings);
+
+        let candidates = collect_data_references(&mut decoded, &relocations, &mut data_references);
+        let loader_places = sorted(relocations.iter().map(|relocation| relocation.place).collect());
+        let related = related_blocks(&findings);
+        let context = TableContext {
+            file,
+            code: &code,
+            partition: &partition,
+            boundaries: &boundaries,
+            data_references: &data_references,
+            loader_places: &loader_places,
+            related: &related,
+        };
+        let tables = find_tables(&context, &decoded, &mut findings);
+        relative_pointers::check_relative_pointers(file, &code, &partition, &tables, &candidates, &mut findings);
+        let (units, free) = build_units(&code, &partition, &mut findings);
+        let (fields, field_ranges) = flatten_fields(decoded);
+        Ok(Self { code, dynamic, partition, units, free, tables, pointers, fields, field_ranges })
+    }
+
+    /// The address fields of a unit that leave their block.
+    pub fn fields(&self, unit: &Unit) -> &[Field] {
+        let first = self.field_ranges[unit.blocks.start as usize] as usize;
+        let last = self.field_ranges[unit.blocks.end as usize] as usize;
+        &self.fields[first..last]
+    }
+}
+
+fn decode_blocks(code: &CodeSpace<'_>, partition: &Partition, boundaries: &Boundaries) -> Vec<DecodedBlock> {
+    partition
+        .blocks
+        .par_iter()
+        .with_min_len(64)
+        .map(|block| decode_block(code, block.start..block.end, boundaries))
+        .collect()
+}
+
+fn opaque_bytes(partition: &Partition, decoded: &[DecodedBlock]) -> u64 {
+    let blocks = partition.blocks.iter().zip(decoded);
+    blocks.filter(|(_, decoded)| decoded.invalid_at.is_some()).map(|(block, _)| block.size()).sum()
+}
+
+fn check_references(
+    code: &CodeSpace<'_>,
+    partition: &Partition,
+    boundaries: &Boundaries,
+    decoded: &mut [DecodedBlock],
+) -> Vec<Finding> {
+    let mut findings: Vec<Finding> = decoded
+        .par_iter_mut()
+        .enumerate()
+        .with_min_len(64)
+        .flat_map_iter(|(index, decoded)| {
+            let index = BlockIndex(index as u32);
+            let mut findings = Vec::new();
+            if let Some(evidence) = decoded.invalid_at {
+                decoded.fields.clear();
+                findings.push(Finding::Distrust(index, Pin { reason: PinReason::NotDecodable, evidence }));
+            } else {
+                references::check_fields(code, partition, boundaries, index, decoded, &mut findings);
+            }
+            findings
+        })
+        .collect();
+    // A block that is not trusted is never written, so whatever it may refer to must stay as well.
+    let distrusted: Vec<BlockIndex> = findings
+        .iter()
+        .filter_map(|finding| match finding {
+            Finding::Distrust(block, _) => Some(*block),
+            _ => None,
+        })
+        .collect();
+    for index in distrusted {
+        let block = partition.block(index);
+        gap_references::check_opaque(code, partition, block.start, block.end, &mut findings);
+        decoded[index.0 as usize].fields.clear();
+    }
+    findings
+}
+
+/// Landing pads are distances from the function's start unless the table names another base.
+fn check_exception_tables(
+    file: &ElfFile<'_>,
+    functions: &FunctionTable<'_>,
+    partition: &Partition,
+    findings: &mut Vec<Finding>,
+) {
+    const NO_BASE: u8 = 0xff;
+    for entry in &functions.frame_entries {
+        let Some(table) = entry.exception_table else { continue };
+        let has_own_base = file.bytes_at(table, 1).is_none_or(|header| header[0] != NO_BASE);
+        if has_own_base {
+            if let Some(block) = partition.block_containing(entry.start) {
+                let pin = Pin { reason: PinReason::LandingPadBase, evidence: table };
+                findings.push(Finding::Pin(block, pin));
+            }
+        }
+    }
+}
+
+/// Moves all data addresses into one sorted list; gives the addresses that `lea` forms, sorted.
+fn collect_data_references(
+    decoded: &mut [DecodedBlock],
+    relocations: &[LoaderRelocation],
+    data_references: &mut Vec<Address>,
+) -> Vec<Address> {
+    let mut candidates = Vec::new();
+    for block in decoded.iter_mut() {
+        data_references.append(&mut block.data_references);
+        candidates.extend_from_slice(&block.table_candidates);
+        if !block.has_register_jump {
+            block.table_candidates = Vec::new();
+        }
+    }
+    for relocation in relocations {
+        if let LoaderAction::Relative(target) = relocation.action {
+            data_references.push(target);
+        }
+    }
+    *data_references = sorted(std::mem::take(data_references));
+    sorted(candidates)
+}
+
+fn sorted(mut addresses: Vec<Address>) -> Vec<Address> {
+    addresses.sort_unstable();
+    addresses.dedup();
+    addresses.shrink_to_fit();
+    addresses
+}
+
+fn related_blocks(findings: &[Finding]) -> Vec<(BlockIndex, BlockIndex)> {
+    let mut related: Vec<_> = findings
+        .iter()
+        .filter_map(|finding| match finding {
+            Finding::Related(first, second) => Some([(*first, *second), (*second, *first)]),
+            _ => None,
+        })
+        .flatten()
+        .collect();
+    related.sort_unstable();
+    related.dedup();
+    related
+}
+
+fn flatten_fields(decoded: Vec<DecodedBlock>) -> (Vec<Field>, Vec<u32>) {
+    let total = decoded.iter().map(|block| block.fields.len()).sum();
+    let mut fields = Vec::with_capacity(total);
+    let mut ranges = Vec::with_capacity(decoded.len() + 1);
+    for block in decoded {
+        ranges.push(fields.len() as u32);
+        fields.extend(block.fields);
+    }
+    ranges.push(fields.len() as u32);
+    (fields, ranges)
+}

@@ -1,0 +1,164 @@
+//! What must hold for the image as a whole before anything in it may move.
+
+use crate::address::Address;
+use crate::image::analysis::blocks::{GapContent, Partition};
+use crate::image::code::CodeSpace;
+use crate::image::elf::dynamic::DynamicEntry;
+use crate::image::elf::file::ElfFile;
+use crate::image::refusal::{Refusal, RefusalCode};
+
+const DT_TEXTREL: i64 = 22;
+const DT_FLAGS: i64 = 30;
+const DF_TEXTREL: u64 = 4;
+
+/// Sections that hold code addresses in a form of their own, with what writes them.
+const UNKNOWN_FORMATS: [(&str, &str); 14] = [
+    (".llvm_bb_addr_map", "clang -fbasic-block-address-map"),
+    (".pseudo_probe", "clang -fpseudo-probe-for-profiling"),
+    (".llvm_stackmaps", "LLVM stack maps"),
+    (".llvm_faultmaps", "LLVM fault maps"),
+    (".llvm_jump_table_info", "clang -emit-jump-table-info"),
+    (".stack_sizes", "clang -fstack-size-section"),
+    (".sframe", "the assembler's --gsframe"),
+    (".kcfi_traps", "clang -fsanitize=kcfi"),
+    ("xray_instr_map", "clang -fxray-instrument"),
+    (".orc_unwind", "a kernel build"),
+    ("__ex_table", "a kernel build"),
+    ("__jump_table", "a kernel build"),
+    (".altinstructions", "a kernel build"),
+    (".modinfo", "a kernel build"),
+];
+
+/// Refuses what is known before any code is decoded: R2, R3, R7, R9.
+///
+/// # Errors
+/// The refusal.
+pub fn check_image(file: &ElfFile<'_>, dynamic: &[DynamicEntry]) -> Result<(), Refusal> {
+    let has_text_relocations = dynamic.iter().any(|entry| {
+        entry.tag == DT_TEXTREL || entry.tag == DT_FLAGS && entry.value & DF_TEXTREL != 0
+    });
+    if has_text_relocations {
+        return Err(Refusal::new(
+            RefusalCode::R3,
+            "the image has text relocations (DT_TEXTREL): the loader patches its code",
+            "rebuild all objects as position-independent code (-fPIC, -fPIE)",
+        ));
+    }
+    for segment in file.segments.iter().filter(|segment| segment.is_load()) {
+        let holds_entry = file.entry.distance_from(segment.address) < segment.memory_size;
+        if segment.is_executable() && segment.is_writable() {
+            return Err(Refusal::new(
+                RefusalCode::R3,
+                "a segment is both writable and executable, so code may change at run time",
+                "link with separate segments; unpack the program first if it is packed",
+            )
+            .at(segment.address));
+        }
+        if holds_entry && file.entry != Address(0) && segment.is_writable() {
+            return Err(Refusal::new(
+                RefusalCode::R7,
+                "the program starts in a writable segment, as packed programs do",
+                "unpack it first (for UPX: upx -d)",
+            )
+            .at(file.entry));
+        }
+    }
+    check_runtimes(file)?;
+    for (name, origin) in UNKNOWN_FORMATS {
+        if let Some(section) = file.section(name.as_bytes()) {
+            return Err(Refusal::new(
+                RefusalCode::R9,
+                format!("section {name} (from {origin}) stores code addresses that are not rewritten yet"),
+                format!("rebuild without it, or remove it if nothing reads it: objcopy --remove-section={name} IN OUT"),
+            )
+            .at(section.address));
+        }
+    }
+    Ok(())
+}
+
+fn check_runtimes(file: &ElfFile<'_>) -> Result<(), Refusal> {
+    let refuse = |runtime: &str, address: Address| {
+        Refusal::new(
+            RefusalCode::R7,
+            format!("this is a {runtime} program, whose run-time keeps code addresses in tables of its own"),
+            "use the order options of its own compiler, if it has any",
+        )
+        .at(address)
+    };
+    for section in &file.sections {
+        let runtime = match section.name {
+            b".gopclntab" | b".data.rel.ro.gopclntab" | b".note.go.buildid" => "Go",
+            b".dotnet_eh_table" | b"__managedcode" | b"__modules" => ".NET",
+            b".svm_heap" => "GraalVM native image",
+            name if name.starts_with(b"swift5_") || name.starts_with(b".swift5_") => "Swift",
+            _ => continue,
+        };
+        return Err(refuse(runtime, section.address));
+    }
+    // Names of environment variables that only these run-times read; they survive stripping.
+    for (needle, runtime) in [(&b"OCAMLRUNPARAM\0"[..], "OCaml"), (&b"GHCRTS\0"[..], "Haskell (GHC)")] {
+        for section in file.sections.iter().filter(|section| {
+            section.is_loaded() && !section.is_executable() && section.has_bytes() && section.name.starts_with(b".rodata")
+        }) {
+            if let Some(position) = find(file.section_bytes(section), needle) {
+                return Err(refuse(runtime, section.address.plus(position as u64)));
+            }
+        }
+    }
+    Ok(())
+}
+
+fn find(haystack: &[u8], needle: &[u8]) -> Option<usize> {
+    let first = *needle.first()?;
+    let mut position = 0;
+    while let Some(found) = haystack[position..].iter().position(|&byte| byte == first) {
+        position += found;
+        if haystack[position..].starts_with(needle) {
+            return Some(position);
+        }
+        position += 1;
+    }
+    None
+}
+
+/// Uncovered code that every program carries: the C run-time's own start-up code and a few stubs.
+const TOLERATED_BYTES: u64 = 4096;
+
+/// Refuses images of which too little is known: R5, R6.
+///
+/// # Errors
+/// The refusal.
+pub fn check_coverage(code: &CodeSpace<'_>, partition: &Partition, opaque_blocks: u64) -> Result<(), Refusal> {
+    let total: u64 = code.arenas.iter().map(|arena| arena.end.distance_from(arena.start)).sum();
+    let gap_bytes = |content: GapContent| -> u64 {
+        let gaps = partition.gaps.iter().filter(|gap| gap.content == content);
+        gaps.map(|gap| gap.end.distance_from(gap.start)).sum()
+    };
+    let opaque = gap_bytes(GapContent::Opaque) + opaque_blocks;
+    let uncovered = gap_bytes(GapContent::Code) + gap_bytes(GapContent::Opaque);
+    let largest = partition
+        .gaps
+        .iter()
+        .filter(|gap| gap.content != GapContent::Padding)
+        .max_by_key(|gap| (gap.end.distance_from(gap.start), gap.start));
+    let place = largest.map_or(Address(0), |gap| gap.start);
+    let percent = |part: u64| part as f64 * 100.0 / total.max(1) as f64;
+    if uncovered > TOLERATED_BYTES && uncovered > total / 10 {
+        return Err(Refusal::new(
+            RefusalCode::R5,
+            format!("{:.1} % of the code belongs to no known function", percent(uncovered)),
+            "keep unwind tables (do not build with -fno-asynchronous-unwind-tables) or give an unstripped image",
+        )
+        .at(place));
+    }
+    if opaque > TOLERATED_BYTES && opaque > total / 100 {
+        return Err(Refusal::new(
+            RefusalCode::R6,
+            format!("{:.1} % of the code cannot be decoded", percent(opaque)),
+            "data between functions must move to .rodata; nothing can be done for a finished image",
+        )
+        .at(place));
+    }
+    Ok(())
+}

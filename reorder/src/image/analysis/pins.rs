@@ -1,0 +1,80 @@
+//! Why a block stays where it is.
+
+use std::fmt;
+
+use serde::Serialize;
+
+use crate::address::Address;
+
+/// The obligation that failed for a block.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum PinReason {
+    /// Some bytes are no instructions, so references from here cannot be listed.
+    NotDecodable,
+    /// A branch lands inside an instruction.
+    BranchInsideInstruction,
+    /// A branch of this block leads out of the image's code.
+    BranchOutsideCode,
+    /// Other code forms an address inside the block.
+    InsideAddressed,
+    /// Other code reads or writes bytes of the block.
+    ReadAsData,
+    /// A pointer in data refers to a place inside that is no instruction, or to the block's end.
+    PointerInside,
+    /// A jump through a register whose targets cannot be listed.
+    UnresolvedJump,
+    /// A jump table whose end cannot be proven.
+    UnprovenTable,
+    /// A jump table used by two units.
+    SharedTable,
+    /// Data holds the distance to the block in a form that no dispatch explains.
+    RelativePointer,
+    /// Code that belongs to no function refers to the block.
+    GapReference,
+    /// Bytes that cannot be decoded may refer to the block.
+    OpaqueReference,
+    /// Code without a known function runs into or is glued to the block.
+    GluedToGap,
+    /// Landing pads with a base of their own.
+    LandingPadBase,
+    /// One of an array of jump stubs, whose order and spacing have a meaning.
+    StubArray,
+    /// In an image at a fixed address: a constant that may be the address of this block.
+    AbsoluteAddress,
+    /// Nothing free was large enough in the new layout.
+    NoRoom,
+}
+
+impl fmt::Display for PinReason {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(match self {
+            Self::NotDecodable => "some bytes are not instructions",
+            Self::BranchInsideInstruction => "a branch lands inside an instruction",
+            Self::BranchOutsideCode => "a branch leads out of the image's code",
+            Self::InsideAddressed => "other code takes an address inside",
+            Self::ReadAsData => "other code reads it as data",
+            Self::PointerInside => "a pointer refers to its inside or end",
+            Self::UnresolvedJump => "a computed jump has unknown targets",
+            Self::UnprovenTable => "a jump table's end is not proven",
+            Self::SharedTable => "its jump table is shared with another function",
+            Self::RelativePointer => "data holds a relative pointer to it",
+            Self::GapReference => "code outside every function refers to it",
+            Self::OpaqueReference => "undecodable bytes may refer to it",
+            Self::GluedToGap => "code outside every function runs into it",
+            Self::LandingPadBase => "its landing pads have a base of their own",
+            Self::StubArray => "it is one of an array of jump stubs",
+            Self::AbsoluteAddress => "a constant may be its absolute address",
+            Self::NoRoom => "no free place was large enough",
+        })
+    }
+}
+
+/// A reason with the place that shows it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+pub struct Pin {
+    /// Which obligation failed.
+    pub reason: PinReason,
+    /// The instruction, data word or byte that shows it.
+    pub evidence: Address,
+}

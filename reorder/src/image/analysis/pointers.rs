@@ -1,0 +1,61 @@
+//! Words in data that hold code addresses, as the loader's relocations name them.
+
+use crate::address::{Address, FileOffset};
+use crate::image::code::{CodeSpace, Region};
+use crate::image::elf::file::ElfFile;
+use crate::image::elf::relocation::{LoaderAction, LoaderRelocation};
+use crate::image::refusal::{Refusal, RefusalCode};
+
+/// One word with the address of code in an arena.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CodePointer {
+    /// The code address.
+    pub target: Address,
+    /// The word in memory.
+    pub place: Address,
+    /// Where the relocation entry stores the address, if it does.
+    pub addend_field: Option<FileOffset>,
+    /// Where the word itself stores the address, if it does.
+    pub place_field: Option<FileOffset>,
+}
+
+/// All pointers into arenas, sorted by target, then place.
+///
+/// # Errors
+/// Refuses (R3) relocations whose place lies in code.
+pub fn code_pointers(
+    file: &ElfFile<'_>,
+    code: &CodeSpace<'_>,
+    relocations: &[LoaderRelocation],
+) -> Result<Vec<CodePointer>, Refusal> {
+    let mut pointers = Vec::new();
+    for relocation in relocations {
+        if matches!(code.region(relocation.place), Region::Arena | Region::FixedCode) {
+            return Err(Refusal::new(
+                RefusalCode::R3,
+                "the loader writes into the code (text relocations)",
+                "rebuild all objects as position-independent code (-fPIC, -fPIE)",
+            )
+            .at(relocation.place));
+        }
+        let (LoaderAction::Relative(target) | LoaderAction::ResolveIndirect(target)) = relocation.action else {
+            continue;
+        };
+        if code.arena_of(target).is_none() {
+            continue;
+        }
+        // Some linkers store the address in the word as well; a stale copy would mislead tools that read it.
+        let place_field = file.offset_of(relocation.place, 8).filter(|offset| {
+            let start = offset.0 as usize;
+            file.bytes[start..start + 8] == target.0.to_le_bytes()
+        });
+        pointers.push(CodePointer {
+            target,
+            place: relocation.place,
+            addend_field: relocation.addend_field,
+            place_field,
+        });
+    }
+    pointers.sort_unstable_by_key(|pointer| (pointer.target, pointer.place, pointer.addend_field));
+    Ok(pointers)
+}

@@ -1,0 +1,105 @@
+//! Data words that hold a distance to a function: invisible to the loader, hence pins.
+//!
+//! Compilers write them for relative virtual tables and some run-times; hand-written code does too. Two scans:
+//! words relative to themselves in all data, and words relative to an address that code forms.
+
+use rayon::prelude::*;
+
+use crate::address::Address;
+use crate::image::analysis::blocks::{BlockIndex, Partition};
+use crate::image::analysis::jump_tables::JumpTable;
+use crate::image::analysis::pins::{Pin, PinReason};
+use crate::image::analysis::references::Finding;
+use crate::image::code::CodeSpace;
+use crate::image::elf::file::ElfFile;
+use crate::image::elf::section::Section;
+
+/// Entries of a table of relative pointers that may be empty before the scan gives up.
+const MISSES: u32 = 16;
+/// No table of relative pointers was seen with more.
+const LONGEST_TABLE: u32 = 1 << 16;
+
+/// Pins for all words relative to themselves or to one of `candidates`.
+pub fn check_relative_pointers(
+    file: &ElfFile<'_>,
+    code: &CodeSpace<'_>,
+    partition: &Partition,
+    tables: &[JumpTable],
+    candidates: &[Address],
+    findings: &mut Vec<Finding>,
+) {
+    let sections: Vec<&Section<'_>> = file.sections.iter().filter(|section| may_hold_words(section)).collect();
+    let in_table = |place: Address| {
+        let after = tables.partition_point(|table| table.base <= place);
+        after > 0 && place < tables[after - 1].end()
+    };
+    let mut pin = |block: BlockIndex, evidence: Address| {
+        findings.push(Finding::Pin(block, Pin { reason: PinReason::RelativePointer, evidence }));
+    };
+    for section in &sections {
+        let start = section.address.plus(section.address.0.wrapping_neg() % 4);
+        let skipped = start.distance_from(section.address) as usize;
+        let bytes = file.section_bytes(section).get(skipped..).unwrap_or(&[]);
+        let hits: Vec<(Address, BlockIndex)> = bytes
+            .par_chunks(1 << 16)
+            .enumerate()
+            .flat_map_iter(|(chunk, bytes)| {
+                let start = start.plus((chunk << 16) as u64);
+                bytes.chunks_exact(4).enumerate().filter_map(move |(index, word)| {
+                    let place = start.plus(4 * index as u64);
+                    entry_at(code, partition, place, place, word).map(|block| (place, block))
+                })
+            })
+            .collect();
+        for (place, block) in hits {
+            if !in_table(place) {
+                pin(block, place);
+            }
+        }
+    }
+    for &base in candidates {
+        let Some(section) = sections.iter().find(|section| section.contains(base)) else { continue };
+        let after = tables.partition_point(|table| table.base < base);
+        if tables.get(after).is_some_and(|table| table.base == base) {
+            continue;
+        }
+        let bytes = &file.section_bytes(section)[base.distance_from(section.address) as usize..];
+        let mut misses = 0;
+        for (index, word) in bytes.chunks_exact(4).take(LONGEST_TABLE as usize).enumerate() {
+            let place = base.plus(4 * index as u64);
+            match entry_at(code, partition, base, place, word) {
+                Some(block) if !in_table(place) => pin(block, place),
+                Some(_) => {}
+                None => misses += 1,
+            }
+            if misses > MISSES {
+                break;
+            }
+        }
+    }
+}
+
+/// The block that starts, or has a function that starts, at `base` plus the distance in `word`.
+fn entry_at(
+    code: &CodeSpace<'_>,
+    partition: &Partition,
+    base: Address,
+    place: Address,
+    word: &[u8],
+) -> Option<BlockIndex> {
+    let distance = i64::from(i32::from_le_bytes(word.try_into().ok()?));
+    let target = base.plus(distance as u64);
+    code.arena_of(target)?;
+    let index = partition.block_containing(target)?;
+    (place != target && partition.block(index).is_entry(target)).then_some(index)
+}
+
+/// Loaded data whose format is not known word by word.
+fn may_hold_words(section: &Section<'_>) -> bool {
+    const KNOWN: [&[u8]; 3] = [b".eh_frame", b".eh_frame_hdr", b".gnu.hash"];
+    section.is_loaded()
+        && !section.is_executable()
+        && section.kind == object::elf::SHT_PROGBITS.0
+        && section.has_bytes()
+        && !KNOWN.contains(&section.name)
+}

@@ -1,0 +1,187 @@
+//! Units: what moves as one, what stays, and the free space between.
+//!
+//! Takes the findings; gives units in address order, each a contiguous range, and the free intervals. Guarantees
+//! that no movable unit holds bytes of a gap that is not proven padding.
+
+use crate::address::Address;
+use crate::image::analysis::blocks::{BlockIndex, GapContent, Partition};
+use crate::image::analysis::pins::{Pin, PinReason};
+use crate::image::analysis::references::Finding;
+use crate::image::code::CodeSpace;
+
+/// Position in the list of units, hence in address order.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct UnitIndex(pub u32);
+
+/// Blocks that keep their distances.
+#[derive(Clone, Debug)]
+pub struct Unit {
+    /// First byte.
+    pub start: Address,
+    /// One past the last byte.
+    pub end: Address,
+    /// The blocks, as a range of indices.
+    pub blocks: std::ops::Range<u32>,
+    /// A new start must equal the old one modulo this power of two.
+    pub modulus: u64,
+    /// Position of the arena in the code space.
+    pub arena: u32,
+    /// Why it stays, if it does.
+    pub pin: Option<Pin>,
+    /// Its fields may be rewritten when their targets move. False when decoding it is not to be trusted.
+    pub is_trusted: bool,
+}
+
+impl Unit {
+    /// Size in bytes.
+    pub fn size(&self) -> u64 {
+        self.end.distance_from(self.start)
+    }
+}
+
+/// Free bytes of one arena: what movable units and padding occupy.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FreeInterval {
+    /// Position of the arena in the code space.
+    pub arena: u32,
+    /// First byte.
+    pub start: Address,
+    /// One past the last byte.
+    pub end: Address,
+}
+
+/// What the findings say of each block and gap.
+struct Combined {
+    pins: Vec<Option<Pin>>,
+    trusted: Vec<bool>,
+    kept_gaps: Vec<bool>,
+    /// For each block: the last block that it is glued to, or itself.
+    glued_to: Vec<u32>,
+}
+
+/// Blocks to keep apart whose fields refer to a distrusted block's targets are handled by the caller; here every
+/// finding is applied once, in sorted order, so that the reason reported never depends on threads.
+fn combine(partition: &Partition, findings: &mut Vec<Finding>) -> Combined {
+    findings.sort_unstable();
+    findings.dedup();
+    let count = partition.blocks.len();
+    let mut combined = Combined {
+        pins: vec![None; count],
+        trusted: vec![true; count],
+        kept_gaps: vec![false; partition.gaps.len()],
+        glued_to: (0..count as u32).collect(),
+    };
+    for finding in findings.iter() {
+        match *finding {
+            Finding::Glue(first, second) => {
+                let (low, high) = (first.min(second), first.max(second));
+                let glued_to = &mut combined.glued_to[low.0 as usize];
+                *glued_to = (*glued_to).max(high.0);
+            }
+            Finding::Pin(block, pin) => {
+                combined.pins[block.0 as usize].get_or_insert(pin);
+            }
+            Finding::Distrust(block, pin) => {
+                combined.pins[block.0 as usize].get_or_insert(pin);
+                combined.trusted[block.0 as usize] = false;
+            }
+            Finding::KeepGap(gap) => combined.kept_gaps[gap] = true,
+            Finding::Related(..) => {}
+        }
+    }
+    combined
+}
+
+/// Builds the units and the free intervals.
+pub fn build_units(
+    code: &CodeSpace<'_>,
+    partition: &Partition,
+    findings: &mut Vec<Finding>,
+) -> (Vec<Unit>, Vec<FreeInterval>) {
+    let combined = combine(partition, findings);
+    let mut units: Vec<Unit> = Vec::with_capacity(partition.blocks.len());
+    let mut reach = 0;
+    for (index, block) in partition.blocks.iter().enumerate() {
+        let pin = combined.pins[index];
+        let trusted = combined.trusted[index];
+        if index > 0 && reach >= index as u32 {
+            if let Some(unit) = units.last_mut().filter(|unit| unit.arena == block.arena) {
+                let between = between_blocks(partition, &combined, unit.end, block.start);
+                unit.pin = unit.pin.or(pin).or(between);
+                unit.end = block.end;
+                unit.blocks.end += 1;
+                unit.modulus = unit.modulus.max(block.modulus);
+                unit.is_trusted &= trusted;
+                reach = reach.max(combined.glued_to[index]);
+                continue;
+            }
+        }
+        reach = combined.glued_to[index];
+        units.push(Unit {
+            start: block.start,
+            end: block.end,
+            blocks: index as u32..index as u32 + 1,
+            modulus: block.modulus,
+            arena: block.arena,
+            pin,
+            is_trusted: trusted,
+        });
+    }
+    let free = free_intervals(code, partition, &combined, &units);
+    (units, free)
+}
+
+/// A pin if glueing over `start..end` would carry bytes along that must stay.
+fn between_blocks(partition: &Partition, combined: &Combined, start: Address, end: Address) -> Option<Pin> {
+    if start >= end {
+        return None;
+    }
+    let gap = partition.gap_containing(start)?;
+    let is_free = partition.gaps[gap].content == GapContent::Padding && !combined.kept_gaps[gap];
+    (!is_free).then_some(Pin { reason: PinReason::GluedToGap, evidence: start })
+}
+
+fn free_intervals(
+    code: &CodeSpace<'_>,
+    partition: &Partition,
+    combined: &Combined,
+    units: &[Unit],
+) -> Vec<FreeInterval> {
+    let pinned = units.iter().filter(|unit| unit.pin.is_some()).map(|unit| (unit.start, unit.end));
+    let used = partition
+        .gaps
+        .iter()
+        .enumerate()
+        .filter(|(index, gap)| gap.content != GapContent::Padding || combined.kept_gaps[*index])
+        .map(|(_, gap)| (gap.start, gap.end));
+    let mut obstacles: Vec<(Address, Address)> = pinned.chain(used).collect();
+    obstacles.sort_unstable();
+    let mut intervals = Vec::new();
+    let mut remaining = obstacles.into_iter().peekable();
+    for (index, arena) in code.arenas.iter().enumerate() {
+        let mut push = |start: Address, end: Address| {
+            if start < end {
+                intervals.push(FreeInterval { arena: index as u32, start, end });
+            }
+        };
+        let mut position = arena.start;
+        while let Some((start, end)) = remaining.next_if(|(start, _)| *start < arena.end) {
+            push(position, start);
+            position = position.max(end);
+        }
+        push(position, arena.end);
+    }
+    intervals
+}
+
+/// The unit that contains `address`.
+pub fn unit_containing(units: &[Unit], address: Address) -> Option<UnitIndex> {
+    let index = units.partition_point(|unit| unit.start <= address).checked_sub(1)?;
+    (address < units[index].end).then_some(UnitIndex(index as u32))
+}
+
+/// The unit that holds a block.
+pub fn unit_of_block(units: &[Unit], block: BlockIndex) -> Option<UnitIndex> {
+    let index = units.partition_point(|unit| unit.blocks.start <= block.0).checked_sub(1)?;
+    units[index].blocks.contains(&block.0).then_some(UnitIndex(index as u32))
+}

@@ -1,0 +1,61 @@
+//! Recognising the filler that assemblers and linkers put between functions.
+
+use iced_x86::{Code, Decoder, DecoderOptions, Mnemonic};
+
+/// Length of the filler at the start of `bytes`: `int3`, zero bytes and no-operations of any length.
+///
+/// Zero bytes count because linkers fill with them; as instructions they would be stores that nobody reaches.
+pub fn padding_length(bytes: &[u8]) -> usize {
+    let mut position = 0;
+    while position < bytes.len() {
+        match bytes[position] {
+            0xcc | 0x00 | 0x90 => position += 1,
+            _ => {
+                let mut decoder = Decoder::new(64, &bytes[position..], DecoderOptions::NONE);
+                let instruction = decoder.decode();
+                if !is_no_operation(&instruction) {
+                    break;
+                }
+                position += instruction.len();
+            }
+        }
+    }
+    position
+}
+
+/// An instruction that does nothing and that only padding uses: `nop` in all its forms, `xchg ax,ax`.
+pub fn is_no_operation(instruction: &iced_x86::Instruction) -> bool {
+    match instruction.mnemonic() {
+        Mnemonic::Nop => true,
+        Mnemonic::Xchg => {
+            matches!(instruction.code(), Code::Xchg_r16_AX | Code::Xchg_r64_RAX)
+                && instruction.op0_register() == instruction.op1_register()
+        }
+        _ => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::padding_length;
+
+    #[test]
+    fn assembler_and_linker_fillers_are_padding_to_the_last_byte() {
+        for filler in [
+            &[0xcc; 5][..],
+            &[0x66, 0x90],
+            &[0x0f, 0x1f, 0x40, 0x00],
+            &[0x66, 0x2e, 0x0f, 0x1f, 0x84, 0, 0, 0, 0, 0],
+            &[0x66, 0x66, 0x2e, 0x0f, 0x1f, 0x84, 0, 0, 0, 0, 0],
+            &[0; 9],
+        ] {
+            assert_eq!(padding_length(filler), filler.len(), "{filler:x?}");
+        }
+    }
+
+    #[test]
+    fn code_ends_the_padding() {
+        assert_eq!(padding_length(&[0x90, 0xc3, 0x90]), 1);
+        assert_eq!(padding_length(&[0xb8, 1, 2, 3, 4]), 0);
+    }
+}

@@ -1,0 +1,207 @@
+//! One pass over a block of x86-64 code.
+//!
+//! Takes the block's bytes and address; gives the address fields that leave the block, what the last
+//! instruction does, and which data the block addresses. Marks every instruction boundary.
+//! Source: AMD64 Architecture Programmer's Manual, volume 3, "Instruction Encoding".
+
+use std::ops::Range;
+
+use iced_x86::{Code, Decoder, DecoderOptions, FlowControl, Instruction, Mnemonic, OpKind};
+
+use crate::address::Address;
+use crate::image::boundaries::Boundaries;
+use crate::image::code::{CodeOffset, CodeSpace};
+use crate::image::decode::padding::is_no_operation;
+
+/// How a field's instruction uses the address.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FieldKind {
+    /// `jmp`, `jcc`, `xbegin` with four bytes of displacement.
+    Jump,
+    /// `call` with four bytes of displacement.
+    Call,
+    /// A branch with one byte of displacement: it cannot reach far, so it glues.
+    ShortJump,
+    /// `lea`: the address itself is the result.
+    AddressOf,
+    /// A load, store, or jump or call through memory.
+    Memory,
+}
+
+/// An address stored relative to the end of its instruction.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Field {
+    /// The displacement's first byte.
+    pub place: CodeOffset,
+    /// Bytes from there to the end of the instruction.
+    pub to_end: u8,
+    /// How the address is used.
+    pub kind: FieldKind,
+}
+
+impl Field {
+    /// Width of the displacement in bytes.
+    pub fn width(&self) -> usize {
+        if self.kind == FieldKind::ShortJump { 1 } else { 4 }
+    }
+
+    /// The address that the field holds in the input image.
+    pub fn target(&self, code: &CodeSpace<'_>) -> Address {
+        let place = code.address(self.place);
+        let bytes = code.bytes(place..place.plus(self.width() as u64));
+        let displacement = match bytes {
+            [byte] => i64::from(*byte as i8),
+            _ => bytes.try_into().map_or(0, |four| i64::from(i32::from_le_bytes(four))),
+        };
+        place.plus(u64::from(self.to_end)).plus(displacement as u64)
+    }
+}
+
+/// What one pass over a block found.
+#[derive(Clone, Debug, Default)]
+pub struct DecodedBlock {
+    /// Fields whose target lies outside the block's bytes; the byte behind its end counts as outside.
+    pub fields: Vec<Field>,
+    /// Non-executable addresses that `lea` forms: possible tables.
+    pub table_candidates: Vec<Address>,
+    /// Non-executable addresses that any operand forms: what ends a table.
+    pub data_references: Vec<Address>,
+    /// Displacements and immediates that, in an image at a fixed address, could be code addresses.
+    pub absolute_candidates: Vec<Address>,
+    /// A jump through a register: its target must be explained.
+    pub has_register_jump: bool,
+    /// Reads or writes its own bytes as data.
+    pub has_inner_data: bool,
+    /// Control runs past the last instruction.
+    pub falls_through: bool,
+    /// Address of the first bytes that are no instruction; everything else is then meaningless.
+    pub invalid_at: Option<Address>,
+}
+
+/// Decodes `range`, whose bytes lie in one executable section.
+pub fn decode_block(code: &CodeSpace<'_>, range: Range<Address>, boundaries: &Boundaries) -> DecodedBlock {
+    let bytes = code.bytes(range.clone());
+    let mut decoder = Decoder::with_ip(64, bytes, range.start.0, DecoderOptions::NONE);
+    let mut instruction = Instruction::default();
+    let mut block = DecodedBlock { falls_through: true, ..DecodedBlock::default() };
+    while decoder.can_decode() {
+        decoder.decode_out(&mut instruction);
+        let address = Address(instruction.ip());
+        if instruction.is_invalid() {
+            block.invalid_at = Some(address);
+            return block;
+        }
+        boundaries.mark(code.offset(address));
+        if is_no_operation(&instruction) || instruction.mnemonic() == Mnemonic::Int3 {
+            continue;
+        }
+        block.falls_through = !ends_control(&instruction);
+        if instruction.code() == Code::Jmp_rm64 && instruction.op0_kind() == OpKind::Register {
+            block.has_register_jump = true;
+        }
+        if !collect_field(code, &range, &decoder, &instruction, &mut block) {
+            block.invalid_at = Some(address);
+            return block;
+        }
+    }
+    block
+}
+
+/// A call as the last instruction of a function never returns, or the compiler would have put more behind it.
+fn ends_control(instruction: &Instruction) -> bool {
+    match instruction.flow_control() {
+        FlowControl::UnconditionalBranch
+        | FlowControl::IndirectBranch
+        | FlowControl::Return
+        | FlowControl::Call
+        | FlowControl::IndirectCall
+        | FlowControl::Exception => true,
+        FlowControl::Interrupt => instruction.mnemonic() == Mnemonic::Int3,
+        _ => instruction.mnemonic() == Mnemonic::Hlt,
+    }
+}
+
+/// Records the instruction's address field. False when the instruction cannot be one that a compiler wrote.
+fn collect_field(
+    code: &CodeSpace<'_>,
+    range: &Range<Address>,
+    decoder: &Decoder<'_>,
+    instruction: &Instruction,
+    block: &mut DecodedBlock,
+) -> bool {
+    let (kind, target, offset, width);
+    match instruction.op0_kind() {
+        OpKind::NearBranch64 => {
+            let constants = decoder.get_constant_offsets(instruction);
+            (target, offset, width) =
+                (Address(instruction.near_branch_target()), constants.immediate_offset(), constants.immediate_size());
+            kind = match (width, instruction.flow_control()) {
+                (1, _) => FieldKind::ShortJump,
+                (_, FlowControl::Call) => FieldKind::Call,
+                _ => FieldKind::Jump,
+            };
+        }
+        OpKind::NearBranch16 | OpKind::NearBranch32 | OpKind::FarBranch16 | OpKind::FarBranch32 => return false,
+        _ if instruction.is_ip_rel_memory_operand() => {
+            if instruction.memory_base() != iced_x86::Register::RIP {
+                return false;
+            }
+            let constants = decoder.get_constant_offsets(instruction);
+            (target, offset, width) = (
+                Address(instruction.ip_rel_memory_address()),
+                constants.displacement_offset(),
+                constants.displacement_size(),
+            );
+            kind = if instruction.mnemonic() == Mnemonic::Lea { FieldKind::AddressOf } else { FieldKind::Memory };
+            if code.arena_of(target).is_none() {
+                block.data_references.push(target);
+                if kind == FieldKind::AddressOf {
+                    block.table_candidates.push(target);
+                }
+            }
+        }
+        _ => {
+            collect_absolute_candidates(code, decoder, instruction, block);
+            return true;
+        }
+    }
+    collect_absolute_candidates(code, decoder, instruction, block);
+    if width != 4 && kind != FieldKind::ShortJump {
+        return false;
+    }
+    if range.contains(&target) {
+        block.has_inner_data |= kind == FieldKind::Memory;
+        return true;
+    }
+    let place = Address(instruction.ip()).plus(offset as u64);
+    let to_end = (instruction.len() - offset) as u8;
+    block.fields.push(Field { place: code.offset(place), to_end, kind });
+    true
+}
+
+fn collect_absolute_candidates(
+    code: &CodeSpace<'_>,
+    decoder: &Decoder<'_>,
+    instruction: &Instruction,
+    block: &mut DecodedBlock,
+) {
+    if !code.is_fixed_address {
+        return;
+    }
+    let constants = decoder.get_constant_offsets(instruction);
+    if constants.displacement_size() >= 4 && !instruction.is_ip_rel_memory_operand() {
+        let value = Address(instruction.memory_displacement64());
+        if code.arena_of(value).is_some() {
+            block.absolute_candidates.push(value);
+        }
+    }
+    if constants.immediate_size() >= 4 && instruction.op0_kind() != OpKind::NearBranch64 {
+        for operand in 0..instruction.op_count() {
+            if let Ok(value) = instruction.try_immediate(operand) {
+                if code.arena_of(Address(value)).is_some() {
+                    block.absolute_candidates.push(Address(value));
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,149 @@
+//! The loader's relocations: in a position-independent image, the complete list of absolute addresses.
+//!
+//! Takes the loaded relocation sections; gives one [`LoaderRelocation`] per place. Guarantees that the sections
+//! cover what `.dynamic` tells the loader to process.
+//! Source: System V ABI AMD64, "Relocation Types"; the generic ABI's `SHT_RELR`.
+
+use object::LittleEndian;
+use object::elf::{FileHeader64, Rela64, Relr64};
+use object::pod;
+use object::read::elf::RelrIterator;
+
+use crate::address::{Address, FileOffset};
+use crate::error::{Error, Result};
+use crate::image::elf::dynamic::DynamicEntry;
+use crate::image::elf::file::ElfFile;
+use crate::image::elf::section::Section;
+use crate::image::refusal::{Refusal, RefusalCode};
+
+/// What the loader does at a place.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LoaderAction {
+    /// Stores the load bias plus this address.
+    Relative(Address),
+    /// Calls the resolver at this address and stores its result.
+    ResolveIndirect(Address),
+    /// Looks a symbol up, or does something that involves no address of this image.
+    Symbolic,
+}
+
+/// One place that the loader writes.
+#[derive(Clone, Copy, Debug)]
+pub struct LoaderRelocation {
+    /// The place.
+    pub place: Address,
+    /// What is written there.
+    pub action: LoaderAction,
+    /// Where the entry stores its addend; none for the packed form, whose addend is the place's contents.
+    pub addend_field: Option<FileOffset>,
+}
+
+const R_X86_64_RELATIVE: u32 = object::elf::R_X86_64_RELATIVE.0;
+const R_X86_64_IRELATIVE: u32 = object::elf::R_X86_64_IRELATIVE.0;
+/// PC-relative types: the loader would compute them from the place's run-time address.
+const PC_RELATIVE_TYPES: [u32; 6] = [2, 4, 9, 13, 15, 24];
+
+/// All loader relocations in file order.
+///
+/// # Errors
+/// Refuses (R9) packed forms without a codec and PC-relative entries; reports malformed tables.
+pub fn loader_relocations(file: &ElfFile<'_>, dynamic: &[DynamicEntry]) -> Result<Vec<LoaderRelocation>> {
+    let mut relocations = Vec::new();
+    let mut covered = Vec::new();
+    for section in file.sections.iter().filter(|section| section.is_loaded() && section.has_bytes()) {
+        match section.kind {
+            kind if kind == object::elf::SHT_RELA.0 => explicit(file, section, &mut relocations)?,
+            kind if kind == object::elf::SHT_RELR.0 => packed(file, section, &mut relocations)?,
+            kind if kind == object::elf::SHT_REL.0
+                || kind == object::elf::SHT_ANDROID_RELA.0
+                || kind == object::elf::SHT_CREL.0 =>
+            {
+                return Err(Refusal::new(
+                    RefusalCode::R9,
+                    format!("loader relocations in the unsupported form of section {}", section.display_name()),
+                    "relink without packed Android or compact relocations",
+                )
+                .at(section.address)
+                .into());
+            }
+            _ => continue,
+        }
+        covered.push((section.address, section.end()));
+    }
+    check_coverage(dynamic, covered)?;
+    Ok(relocations)
+}
+
+fn explicit(file: &ElfFile<'_>, section: &Section<'_>, relocations: &mut Vec<LoaderRelocation>) -> Result<()> {
+    let entries = pod::slice_from_all_bytes::<Rela64<LittleEndian>>(file.section_bytes(section))
+        .map_err(|()| broken(section))?;
+    relocations.reserve(entries.len());
+    for (index, entry) in entries.iter().enumerate() {
+        let position = section.offset.plus((index * size_of::<Rela64<LittleEndian>>()) as u64);
+        let addend = Address(entry.r_addend.get(LittleEndian) as u64);
+        let kind = entry.r_info.get(LittleEndian) as u32;
+        let place = Address(entry.r_offset.get(LittleEndian));
+        let action = match kind {
+            R_X86_64_RELATIVE => LoaderAction::Relative(addend),
+            R_X86_64_IRELATIVE => LoaderAction::ResolveIndirect(addend),
+            kind if PC_RELATIVE_TYPES.contains(&kind) => {
+                return Err(Refusal::new(
+                    RefusalCode::R9,
+                    format!("a loader relocation of PC-relative type {kind}"),
+                    "relink the program as position-independent code (-fPIC, -fPIE)",
+                )
+                .at(place)
+                .into());
+            }
+            _ => LoaderAction::Symbolic,
+        };
+        relocations.push(LoaderRelocation { place, action, addend_field: Some(position.plus(16)) });
+    }
+    Ok(())
+}
+
+fn packed(file: &ElfFile<'_>, section: &Section<'_>, relocations: &mut Vec<LoaderRelocation>) -> Result<()> {
+    let words = pod::slice_from_all_bytes::<Relr64<LittleEndian>>(file.section_bytes(section))
+        .map_err(|()| broken(section))?;
+    for place in RelrIterator::<FileHeader64<LittleEndian>>::new(LittleEndian, words) {
+        let place = Address(place);
+        let value = file
+            .bytes_at(place, 8)
+            .and_then(|bytes| bytes.try_into().ok())
+            .map(u64::from_le_bytes)
+            .ok_or_else(|| Error::malformed(section.offset.0, format!("a packed relocation at {place} has no place")))?;
+        let action = LoaderAction::Relative(Address(value));
+        relocations.push(LoaderRelocation { place, action, addend_field: None });
+    }
+    Ok(())
+}
+
+fn broken(section: &Section<'_>) -> Error {
+    Error::malformed(section.offset.0, format!("{} is not a whole number of entries", section.display_name()))
+}
+
+/// The loader believes `.dynamic`, we read sections: a table outside every section would go unseen.
+fn check_coverage(dynamic: &[DynamicEntry], mut covered: Vec<(Address, Address)>) -> Result<()> {
+    covered.sort_unstable();
+    let mut merged: Vec<(Address, Address)> = Vec::new();
+    for range in covered {
+        match merged.last_mut() {
+            Some(last) if range.0 <= last.1.plus(7) => last.1 = last.1.max(range.1),
+            _ => merged.push(range),
+        }
+    }
+    let value = |tag: i64| dynamic.iter().find(|entry| entry.tag == tag).map(|entry| entry.value);
+    for (table, size) in [(7, 8), (23, 2), (36, 35)] {
+        let (Some(start), Some(size)) = (value(table), value(size)) else { continue };
+        let Some(end) = start.checked_add(size) else {
+            return Err(Error::malformed(0, "a loader table runs past the address space"));
+        };
+        if size > 0 && !merged.iter().any(|range| range.0.0 <= start && end <= range.1.0) {
+            return Err(Error::malformed(
+                0,
+                format!("the loader's relocation table at {start:#x} lies outside every relocation section"),
+            ));
+        }
+    }
+    Ok(())
+}
