@@ -9,6 +9,7 @@ pub mod error;
 pub mod exit_status;
 
 pub mod image;
+pub mod relocate;
 
 pub mod trace;
 

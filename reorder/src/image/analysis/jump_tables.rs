@@ -37,15 +37,16 @@ impl JumpTable {
     pub fn end(&self) -> Address {
         self.base.plus(4 * u64::from(self.entries))
     }
-}
 
-/// What an entry leads to.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum EntryTarget {
-    /// An instruction.
-    Inside(Address),
-    /// The owner's end.
-    OwnerEnd,
+    /// What the entries lead to, in order.
+    pub fn targets<'data>(&self, file: &ElfFile<'data>) -> impl Iterator<Item = Address> + use<'data> {
+        let base = self.base;
+        let bytes = file.bytes_at(base, 4 * u64::from(self.entries)).unwrap_or(&[]);
+        bytes.chunks_exact(4).map(move |word| {
+            let distance = i64::from(i32::from_le_bytes([word[0], word[1], word[2], word[3]]));
+            base.plus(distance as u64)
+        })
+    }
 }
 
 /// Everything that bounds tables.
@@ -145,7 +146,7 @@ fn tables_of_block(
                 }
                 for base in found {
                     let entries = extent(context, index, block, base);
-                    if entries == 0 || bound.is_some_and(|bound| found_one(bound, entries)) {
+                    if entries == 0 || bound.is_some_and(|bound| bound > u64::from(entries)) {
                         pin(PinReason::UnprovenTable, jump);
                     }
                     bases.insert(base);
@@ -164,12 +165,13 @@ fn tables_of_block(
             (entries > 0).then_some(JumpTable { base, entries, owner: index })
         })
         .collect();
+    // The parts of a function whose tables are not proven may be targets of the entries that were missed.
+    if let Some(Finding::Pin(_, pin)) = findings.first().copied() {
+        let first = context.related.partition_point(|(block, _)| *block < index);
+        let parts = context.related[first..].iter().take_while(|(block, _)| *block == index);
+        findings.extend(parts.map(|(_, part)| Finding::Pin(*part, pin)));
+    }
     (tables, findings)
-}
-
-/// A comparison that admits more entries than the table was proven to have.
-fn found_one(bound: u64, entries: u32) -> bool {
-    bound > u64::from(entries)
 }
 
 /// Number of consecutive entries at `base` that lead into the owner.
@@ -192,7 +194,7 @@ fn extent(context: &TableContext<'_, '_>, index: BlockIndex, block: &Block, base
         }
         let distance = i64::from(i32::from_le_bytes([word[0], word[1], word[2], word[3]]));
         let target = base.plus(distance as u64);
-        if entry_target(context, index, block, target).is_none() {
+        if !is_entry_target(context, index, block, target) {
             break;
         }
         count += 1;
@@ -200,20 +202,17 @@ fn extent(context: &TableContext<'_, '_>, index: BlockIndex, block: &Block, base
     count
 }
 
-/// What an entry with this target leads to, if the owner may dispatch there.
-fn entry_target(
-    context: &TableContext<'_, '_>,
-    index: BlockIndex,
-    block: &Block,
-    target: Address,
-) -> Option<EntryTarget> {
+/// Whether the owner may dispatch to `target`.
+fn is_entry_target(context: &TableContext<'_, '_>, index: BlockIndex, block: &Block, target: Address) -> bool {
     if target == block.end && end_is_own(context.partition, block) {
-        return Some(EntryTarget::OwnerEnd);
+        return true;
     }
-    context.code.arena_of(target)?;
-    let other = context.partition.block_containing(target)?;
-    let known = other == index || context.related.binary_search(&(index, other)).is_ok();
-    (known && is_boundary(context.code, context.boundaries, target)).then_some(EntryTarget::Inside(target))
+    if context.code.arena_of(target).is_none() {
+        return false;
+    }
+    let Some(other) = context.partition.block_containing(target) else { return false };
+    let is_known = other == index || context.related.binary_search(&(index, other)).is_ok();
+    is_known && is_boundary(context.code, context.boundaries, target)
 }
 
 /// The byte behind the block is padding or outside, so nothing else starts there.

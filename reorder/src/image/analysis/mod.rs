@@ -4,15 +4,15 @@
 //! through fields, tables and pointers that are listed here.
 
 pub mod blocks;
-mod dispatch;
-mod gap_references;
-mod jump_tables;
-mod obligations;
+pub mod dispatch;
+pub mod gap_references;
+pub mod jump_tables;
+pub mod obligations;
 pub mod pins;
 pub mod pointers;
-mod references;
-mod relative_pointers;
-mod stub_arrays;
+pub mod references;
+pub mod relative_pointers;
+pub mod stub_arrays;
 pub mod units;
 
 use rayon::prelude::*;
@@ -27,8 +27,7 @@ use crate::image::elf::file::ElfFile;
 use crate::image::elf::relocation::{LoaderAction, LoaderRelocation, loader_relocations};
 use crate::image::functions::FunctionTable;
 use blocks::{BlockIndex, Partition};
-pub use jump_tables::JumpTable;
-use jump_tables::{TableContext, find_tables};
+use jump_tables::{JumpTable, TableContext, find_tables};
 use pins::{Pin, PinReason};
 use pointers::{CodePointer, code_pointers};
 use references::Finding;
@@ -52,6 +51,7 @@ pub struct Analysis<'data> {
     pub pointers: Vec<CodePointer>,
     fields: Vec<Field>,
     field_ranges: Vec<u32>,
+    refers_to_own_end: Vec<bool>,
 }
 
 impl<'data> Analysis<'data> {
@@ -99,9 +99,23 @@ impl<'data> Analysis<'data> {
         };
         let tables = find_tables(&context, &decoded, &mut findings);
         relative_pointers::check_relative_pointers(file, &code, &partition, &tables, &candidates, &mut findings);
+        for address in entry_points(file, &dynamic) {
+            references::check_data_target(&code, &partition, &boundaries, address, address, &mut findings);
+        }
         let (units, free) = build_units(&code, &partition, &mut findings);
+        let mut refers_to_own_end: Vec<bool> = decoded.iter().map(|block| block.refers_to_own_end).collect();
+        for table in &tables {
+            let end = partition.block(table.owner).end;
+            refers_to_own_end[table.owner.0 as usize] |= table.targets(file).any(|target| target == end);
+        }
         let (fields, field_ranges) = flatten_fields(decoded);
-        Ok(Self { code, dynamic, partition, units, free, tables, pointers, fields, field_ranges })
+        Ok(Self { code, dynamic, partition, units, free, tables, pointers, fields, field_ranges, refers_to_own_end })
+    }
+
+    /// Whether code or a table of the unit refers to the byte behind it, so that nothing else may start there.
+    pub fn refers_to_own_end(&self, unit: &Unit) -> bool {
+        let last = unit.blocks.end as usize - 1;
+        self.refers_to_own_end[last]
     }
 
     /// The address fields of a unit that leave their block.
@@ -111,6 +125,17 @@ impl<'data> Analysis<'data> {
         &self.fields[first..last]
     }
 }
+
+/// Code addresses that the headers hold: the entry point, DT_INIT and DT_FINI.
+fn entry_points(file: &ElfFile<'_>, dynamic: &[DynamicEntry]) -> Vec<Address> {
+    let functions = dynamic.iter().filter(|entry| matches!(entry.tag, DT_INIT | DT_FINI));
+    functions.map(|entry| Address(entry.value)).chain([file.entry]).collect()
+}
+
+/// Address of the initialisation function.
+pub const DT_INIT: i64 = 12;
+/// Address of the termination function.
+pub const DT_FINI: i64 = 13;
 
 fn decode_blocks(code: &CodeSpace<'_>, partition: &Partition, boundaries: &Boundaries) -> Vec<DecodedBlock> {
     partition

@@ -47,8 +47,12 @@ pub fn check_fields(
     findings: &mut Vec<Finding>,
 ) {
     let mut fields = std::mem::take(&mut decoded.fields);
-    fields.retain(|field| {
-        matches!(check_field(code, partition, boundaries, index, field, findings), Verdict::Keep)
+    fields.retain(|field| match check_field(code, partition, boundaries, index, field, findings) {
+        Verdict::Keep => true,
+        Verdict::OwnEnd => {
+            decoded.refers_to_own_end = true;
+            false
+        }
     });
     fields.shrink_to_fit();
     decoded.fields = fields;
@@ -84,7 +88,7 @@ fn check_field(
     match code.region(target) {
         Region::Arena => {}
         Region::FixedCode => {
-            if field.kind == FieldKind::ShortJump {
+            if field.kind == FieldKind::ShortJump || target == block.end && field.kind == FieldKind::Jump {
                 findings.push(Finding::Pin(index, pin(PinReason::GluedToGap)));
             }
             return Verdict::Keep;

@@ -62,6 +62,8 @@ impl Field {
 pub struct DecodedBlock {
     /// Fields whose target lies outside the block's bytes; the byte behind its end counts as outside.
     pub fields: Vec<Field>,
+    /// A branch leads to the byte behind the block, where the compiler sends what cannot happen.
+    pub refers_to_own_end: bool,
     /// Non-executable addresses that `lea` forms: possible tables.
     pub table_candidates: Vec<Address>,
     /// Non-executable addresses that any operand forms: what ends a table.

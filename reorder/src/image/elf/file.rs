@@ -147,6 +147,15 @@ impl<'data> ElfFile<'data> {
                 ));
             }
         }
+        let mut stored: Vec<(u64, u64)> = loaded
+            .iter()
+            .filter(|section| section.has_bytes())
+            .map(|section| (section.offset.0, section.offset.0 + section.size))
+            .collect();
+        stored.sort_unstable();
+        if let Some(pair) = stored.windows(2).find(|pair| pair[0].1 > pair[1].0) {
+            return Err(Error::malformed(pair[1].0, "two loaded sections share bytes of the file"));
+        }
         // TLS templates without contents take no addresses: what follows them may start where they do.
         loaded.retain(|section| !section.is_thread_local() || section.has_bytes());
         loaded.sort_by_key(|section| section.address);

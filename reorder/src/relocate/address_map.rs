@@ -1,0 +1,69 @@
+//! Where every address of the input image is in the output image.
+
+use crate::address::{Address, NewAddress};
+use crate::error::{Error, Result};
+
+/// A range that moves rigidly.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Move {
+    /// First byte in the input image.
+    pub old: Address,
+    /// First byte in the output image.
+    pub new: NewAddress,
+    /// Bytes.
+    pub size: u64,
+}
+
+impl Move {
+    /// What is added to an address in the range; wraps for moves to lower addresses.
+    pub fn delta(&self) -> u64 {
+        self.new.0.wrapping_sub(self.old.0)
+    }
+}
+
+/// A piecewise translation: ranges that move, the identity elsewhere.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct AddressMap {
+    moves: Vec<Move>,
+}
+
+impl AddressMap {
+    /// A map of disjoint ranges; those that stay are left out.
+    ///
+    /// # Errors
+    /// Ranges that overlap, in the old or the new image.
+    pub fn new(moves: impl IntoIterator<Item = Move>) -> Result<Self> {
+        let mut moves: Vec<Move> =
+            moves.into_iter().filter(|range| range.old.0 != range.new.0 && range.size > 0).collect();
+        let overlap = |starts: &[(u64, u64)]| starts.windows(2).any(|pair| pair[0].0 + pair[0].1 > pair[1].0);
+        let mut new: Vec<(u64, u64)> = moves.iter().map(|range| (range.new.0, range.size)).collect();
+        new.sort_unstable();
+        moves.sort_unstable_by_key(|range| range.old);
+        let old: Vec<(u64, u64)> = moves.iter().map(|range| (range.old.0, range.size)).collect();
+        if overlap(&new) || overlap(&old) {
+            return Err(Error::usage("two moved ranges overlap"));
+        }
+        Ok(Self { moves })
+    }
+
+    /// Where `address` is in the output image.
+    pub fn map(&self, address: Address) -> NewAddress {
+        let after = self.moves.partition_point(|range| range.old <= address);
+        match self.moves[..after].last() {
+            Some(range) if address.distance_from(range.old) < range.size => {
+                NewAddress(address.0.wrapping_add(range.delta()))
+            }
+            _ => NewAddress(address.0),
+        }
+    }
+
+    /// The moved ranges by old address.
+    pub fn moves(&self) -> &[Move] {
+        &self.moves
+    }
+
+    /// Whether nothing moves.
+    pub fn is_identity(&self) -> bool {
+        self.moves.is_empty()
+    }
+}

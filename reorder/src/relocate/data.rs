@@ -1,0 +1,101 @@
+//! Code addresses outside the code: pointers, jump tables, symbols, the entry point, probe notes.
+
+use crate::address::{Address, FileOffset, NewAddress};
+use crate::image::analysis::{Analysis, DT_FINI, DT_INIT};
+use crate::image::elf::file::{ENTRY_FIELD, ElfFile};
+use crate::image::elf::note::notes;
+use crate::image::elf::symbol::SymbolTable;
+use crate::image::functions::FunctionTable;
+use crate::relocate::address_map::AddressMap;
+use crate::relocate::ledger::Ledger;
+
+/// Rewrites everything that holds a code address as a plain word or a table distance.
+pub fn move_data(
+    file: &ElfFile<'_>,
+    functions: &FunctionTable<'_>,
+    analysis: &Analysis<'_>,
+    map: &AddressMap,
+    output: &mut [u8],
+    ledger: &mut Ledger,
+) {
+    let mut word = |field: FileOffset, value: NewAddress| {
+        ledger.write(output, field.0 as usize, &value.0.to_le_bytes());
+    };
+    for pointer in &analysis.pointers {
+        let target = map.map(pointer.target);
+        pointer.addend_field.into_iter().chain(pointer.place_field).for_each(|field| word(field, target));
+    }
+    for table in [&functions.symbols, &functions.dynamic_symbols] {
+        for (field, value) in moving_symbols(file, analysis, table) {
+            word(field, map.map(value));
+        }
+    }
+    for entry in analysis.dynamic.iter().filter(|entry| matches!(entry.tag, DT_INIT | DT_FINI)) {
+        word(entry.value_field, map.map(Address(entry.value)));
+    }
+    word(ENTRY_FIELD, map.map(file.entry));
+    for (field, address) in probe_addresses(file) {
+        word(field, map.map(address));
+    }
+    move_tables(file, analysis, map, output, ledger);
+}
+
+/// Symbols whose value is an address in an arena: (field, value).
+fn moving_symbols<'a>(
+    file: &'a ElfFile<'_>,
+    analysis: &'a Analysis<'_>,
+    table: &'a SymbolTable<'_>,
+) -> impl Iterator<Item = (FileOffset, Address)> + 'a {
+    table
+        .iter()
+        .filter(|symbol| !symbol.is_section() && !symbol.is_thread_local())
+        .filter(|symbol| {
+            symbol
+                .defining_section()
+                .and_then(|index| file.section_at(index))
+                .is_some_and(|section| section.is_executable() && section.is_loaded())
+        })
+        .filter(|symbol| analysis.code.arena_of(symbol.value).is_some())
+        .map(|symbol| (symbol.value_field, symbol.value))
+}
+
+/// Program counters of SystemTap probes: (field, address).
+///
+/// Source: the SystemTap "UserSpaceProbeImplementation" description, note type 3: program counter, base,
+/// semaphore, then three strings.
+fn probe_addresses<'a>(file: &'a ElfFile<'_>) -> impl Iterator<Item = (FileOffset, Address)> + 'a {
+    const NT_STAPSDT: u32 = 3;
+    file.sections
+        .iter()
+        .filter(|section| section.kind == object::elf::SHT_NOTE.0)
+        .flat_map(|section| {
+            let start = section.offset.0 as usize;
+            notes(file.bytes, start..start + section.size as usize)
+        })
+        .filter(|note| note.owner == b"stapsdt" && note.kind == NT_STAPSDT)
+        .filter_map(|note| {
+            let bytes = file.bytes.get(note.description.clone())?.first_chunk::<8>()?;
+            Some((FileOffset(note.description.start as u64), Address(u64::from_le_bytes(*bytes))))
+        })
+}
+
+/// An entry moves by what its target moves; the owner's end moves with the owner.
+fn move_tables(
+    file: &ElfFile<'_>,
+    analysis: &Analysis<'_>,
+    map: &AddressMap,
+    output: &mut [u8],
+    ledger: &mut Ledger,
+) {
+    for table in &analysis.tables {
+        let owner = analysis.partition.block(table.owner);
+        let owner_delta = map.map(owner.start).0.wrapping_sub(owner.start.0);
+        let Some(start) = file.offset_of(table.base, 4 * u64::from(table.entries)) else { continue };
+        for (index, target) in table.targets(file).enumerate() {
+            let new = if target == owner.end { target.0.wrapping_add(owner_delta) } else { map.map(target).0 };
+            // In range: the code spans less than 2 GiB and the old distance fitted.
+            let distance = new.wrapping_sub(table.base.0) as u32;
+            ledger.write(output, start.0 as usize + 4 * index, &distance.to_le_bytes());
+        }
+    }
+}

@@ -1,0 +1,64 @@
+//! Order → new addresses → patched bytes.
+//!
+//! In: image, analysis, wanted order. Out: the new image's bytes and the address map. Guarantee: the bytes differ
+//! from the input only where the ledger lists a write. Whether the result is right is for `verify` to say.
+
+pub mod address_map;
+pub mod code;
+pub mod data;
+pub mod debug;
+pub mod identity;
+pub mod ledger;
+pub mod plan;
+pub mod static_relocations;
+pub mod unwind;
+
+use crate::error::{Error, Result};
+use crate::image::analysis::Analysis;
+use crate::image::elf::file::ElfFile;
+use crate::image::functions::FunctionTable;
+use crate::image::refusal::{Refusal, RefusalCode};
+use address_map::AddressMap;
+use debug::DebugPolicy;
+use ledger::Ledger;
+
+/// What the user decides.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct RelocateOptions {
+    /// What happens to debug information.
+    pub debug: Option<DebugPolicy>,
+    /// Keep the build-id although the layout differs.
+    pub keep_build_id: bool,
+}
+
+/// Writes the image that `map` describes.
+///
+/// # Errors
+/// Refusals R8, R10, R11, R12; malformed tables.
+pub fn relocate(
+    file: &ElfFile<'_>,
+    functions: &FunctionTable<'_>,
+    analysis: &Analysis<'_>,
+    map: &AddressMap,
+    options: RelocateOptions,
+) -> Result<Vec<u8>> {
+    debug::check_policy(file, options.debug)?;
+    let mut output = file.bytes.to_vec();
+    let mut ledger = Ledger::default();
+    code::move_code(analysis, map, file.bytes, &mut output, &mut ledger)?;
+    data::move_data(file, functions, analysis, map, &mut output, &mut ledger);
+    unwind::move_unwind_entries(file, &functions.frame_entries, map, &mut output, &mut ledger)?;
+    // After all code and data, whose new contents decide the addends.
+    static_relocations::move_static_relocations(file, analysis, map, &mut output, &mut ledger)?;
+    identity::change_identity(file, functions, map, options.keep_build_id, &mut output, &mut ledger);
+    debug::apply_policy(file, options.debug, &mut output, &mut ledger);
+    if let Some(position) = ledger.first_unlisted_difference(file.bytes, &output) {
+        let refusal = Refusal::new(
+            RefusalCode::R16,
+            format!("an unlisted write at file offset {position:#x}"),
+            "report this image; the input was left untouched",
+        );
+        return Err(Error::from(refusal));
+    }
+    Ok(output)
+}

@@ -1,0 +1,73 @@
+//! A wanted order of functions → new addresses of units.
+
+use layout_algos::placement::{Interval, MovableUnit, place};
+
+use crate::address::{Address, NewAddress};
+use crate::error::Result;
+use crate::image::analysis::Analysis;
+use crate::image::analysis::units::{Unit, UnitIndex, unit_containing};
+use crate::image::functions::{FunctionIndex, FunctionTable};
+use crate::relocate::address_map::{AddressMap, Move};
+
+/// Where everything goes.
+#[derive(Clone, Debug)]
+pub struct Plan {
+    /// The address map.
+    pub map: AddressMap,
+    /// Movable units that had to stay because nothing free was large enough.
+    pub without_room: Vec<UnitIndex>,
+}
+
+/// Places the units of `order` first, in that order, and all others behind in their old order; each arena by
+/// itself.
+///
+/// # Errors
+/// A placement that overlaps, which would be a defect of the placement.
+pub fn plan(analysis: &Analysis<'_>, functions: &FunctionTable<'_>, order: &[FunctionIndex]) -> Result<Plan> {
+    let wanted = unit_order(analysis, functions, order);
+    let mut moves = Vec::new();
+    let mut without_room = Vec::new();
+    for arena in 0..analysis.code.arenas.len() as u32 {
+        let is_here = |index: UnitIndex| analysis.units[index.0 as usize].arena == arena;
+        let members: Vec<UnitIndex> = (0..analysis.units.len() as u32)
+            .map(UnitIndex)
+            .filter(|&index| is_here(index) && analysis.units[index.0 as usize].pin.is_none())
+            .collect();
+        let position_of = |index: UnitIndex| members.binary_search(&index).ok();
+        let order: Vec<usize> = wanted.iter().filter_map(|&index| position_of(index)).collect();
+        let movable: Vec<MovableUnit> = members.iter().map(|&index| movable_unit(analysis, index)).collect();
+        let free: Vec<Interval> = analysis
+            .free
+            .iter()
+            .filter(|interval| interval.arena == arena)
+            .map(|interval| Interval { start: interval.start.0, end: interval.end.0 })
+            .collect();
+        let placement = place(&movable, &order, &free);
+        for (&index, &start) in members.iter().zip(&placement.starts) {
+            let unit = &analysis.units[index.0 as usize];
+            moves.push(Move { old: unit.start, new: NewAddress(start), size: unit.size() });
+        }
+        without_room.extend(placement.pinned.iter().map(|&position| members[position]));
+    }
+    Ok(Plan { map: AddressMap::new(moves)?, without_room })
+}
+
+/// A unit that refers to its own end keeps one byte of padding there, so that the end never becomes the start of
+/// something else.
+fn movable_unit(analysis: &Analysis<'_>, index: UnitIndex) -> MovableUnit {
+    let unit: &Unit = &analysis.units[index.0 as usize];
+    let has_room = analysis.units.get(index.0 as usize + 1).is_none_or(|next| next.start > unit.end);
+    let guard = u64::from(has_room && analysis.refers_to_own_end(unit));
+    MovableUnit { start: unit.start.0, size: unit.size() + guard, modulus: unit.modulus }
+}
+
+/// Every unit once: those of `order` first, the rest by address.
+fn unit_order(analysis: &Analysis<'_>, functions: &FunctionTable<'_>, order: &[FunctionIndex]) -> Vec<UnitIndex> {
+    let mut is_placed = vec![false; analysis.units.len()];
+    let named = order.iter().filter_map(|&function| {
+        let start: Address = functions.get(function).start;
+        unit_containing(&analysis.units, start)
+    });
+    let rest = (0..analysis.units.len() as u32).map(UnitIndex);
+    named.chain(rest).filter(|index| !std::mem::replace(&mut is_placed[index.0 as usize], true)).collect()
+}
