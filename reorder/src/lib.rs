@@ -11,6 +11,8 @@ pub mod exit_status;
 pub mod image;
 pub mod relocate;
 
+pub mod apply;
+
 pub mod trace;
 
 pub mod record;

@@ -9,4 +9,5 @@ pub mod code;
 pub mod decode;
 pub mod elf;
 pub mod functions;
+pub mod mapped;
 pub mod refusal;

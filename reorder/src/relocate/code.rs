@@ -5,7 +5,6 @@ use rayon::prelude::*;
 use crate::address::Address;
 use crate::image::analysis::Analysis;
 use crate::image::analysis::blocks::GapContent;
-use crate::image::analysis::units::Unit;
 use crate::image::decode::x86_64::Field;
 use crate::image::refusal::{Refusal, RefusalCode};
 use crate::relocate::address_map::AddressMap;
@@ -25,12 +24,7 @@ pub fn move_code(
     output: &mut [u8],
     ledger: &mut Ledger,
 ) -> Result<(), Refusal> {
-    let mut placed: Vec<PlacedUnit<'_>> = analysis
-        .units
-        .iter()
-        .filter(|unit| unit.is_trusted)
-        .map(|unit| PlacedUnit { unit, delta: map.map(unit.start).0.wrapping_sub(unit.start.0) })
-        .collect();
+    let mut placed = placed_ranges(analysis, map);
     placed.sort_by_key(|placed| analysis.code.file_offset(placed.new_start()));
     let mut targets = Vec::with_capacity(placed.len());
     let mut rest = &mut *output;
@@ -38,7 +32,7 @@ pub fn move_code(
     for placed in placed {
         let start = analysis.code.file_offset(placed.new_start()).0 as usize;
         let (_, after) = std::mem::take(&mut rest).split_at_mut(start - position);
-        let (bytes, after) = after.split_at_mut(placed.unit.size() as usize);
+        let (bytes, after) = after.split_at_mut(placed.size() as usize);
         position = start + bytes.len();
         rest = after;
         targets.push((placed, start, bytes));
@@ -47,10 +41,10 @@ pub fn move_code(
         .into_par_iter()
         .with_min_len(64)
         .map(|(placed, start, bytes)| {
-            let old = analysis.code.file_offset(placed.unit.start).0 as usize;
+            let old = analysis.code.file_offset(placed.start).0 as usize;
             bytes.copy_from_slice(&input[old..old + bytes.len()]);
             let mut is_changed = placed.delta != 0;
-            for field in analysis.fields(placed.unit) {
+            for field in placed.fields {
                 is_changed |= rewrite_field(analysis, map, &placed, field, bytes)?;
             }
             Ok(is_changed.then(|| start..start + bytes.len()))
@@ -61,35 +55,60 @@ pub fn move_code(
     Ok(())
 }
 
-struct PlacedUnit<'analysis> {
-    unit: &'analysis Unit,
+/// Bytes that move by one distance.
+struct PlacedRange<'analysis> {
+    start: Address,
+    end: Address,
     delta: u64,
+    fields: &'analysis [Field],
 }
 
-impl PlacedUnit<'_> {
+impl PlacedRange<'_> {
     fn new_start(&self) -> Address {
-        self.unit.start.plus(self.delta)
+        self.start.plus(self.delta)
     }
+
+    fn size(&self) -> u64 {
+        self.end.distance_from(self.start)
+    }
+}
+
+/// Every trusted unit, whole where its blocks move together. On the way back to an earlier layout two units may
+/// look glued that never were; their blocks are then placed one by one.
+fn placed_ranges<'analysis>(analysis: &'analysis Analysis<'_>, map: &AddressMap) -> Vec<PlacedRange<'analysis>> {
+    let delta = |address: Address| map.map(address).0.wrapping_sub(address.0);
+    let mut placed = Vec::with_capacity(analysis.units.len());
+    for unit in analysis.units.iter().filter(|unit| unit.is_trusted) {
+        let blocks = unit.blocks.clone().map(|index| &analysis.partition.blocks[index as usize]);
+        if blocks.clone().all(|block| delta(block.start) == delta(unit.start)) {
+            let fields = analysis.fields(unit.blocks.clone());
+            placed.push(PlacedRange { start: unit.start, end: unit.end, delta: delta(unit.start), fields });
+            continue;
+        }
+        for (index, block) in unit.blocks.clone().zip(blocks) {
+            let fields = analysis.fields(index..index + 1);
+            placed.push(PlacedRange { start: block.start, end: block.end, delta: delta(block.start), fields });
+        }
+    }
+    placed
 }
 
 /// Stores the field's new distance; true when it differs.
 fn rewrite_field(
     analysis: &Analysis<'_>,
     map: &AddressMap,
-    placed: &PlacedUnit<'_>,
+    placed: &PlacedRange<'_>,
     field: &Field,
     bytes: &mut [u8],
 ) -> Result<bool, Refusal> {
     let target = field.target(&analysis.code);
-    let unit = placed.unit;
-    let moves_along = unit.start <= target && target < unit.end;
-    let target_delta =
-        if moves_along { placed.delta } else { map.map(target).0.wrapping_sub(target.0) };
+    let moves_along = placed.start <= target && target < placed.end;
+    let target_delta = if moves_along { placed.delta } else { map.map(target).0.wrapping_sub(target.0) };
     if target_delta == placed.delta {
         return Ok(false);
     }
     let place = analysis.code.address(field.place);
-    let offset = place.distance_from(unit.start) as usize;
+    let offset = place.distance_from(placed.start) as usize;
     let stored = &mut bytes[offset..offset + field.width()];
     let unreachable = || {
         Refusal::new(
@@ -108,16 +127,10 @@ fn rewrite_field(
 
 /// Fills the free bytes that no unit took. A hole that was there before, with the same bounds, keeps its bytes.
 fn fill_holes(analysis: &Analysis<'_>, map: &AddressMap, output: &mut [u8], ledger: &mut Ledger) {
-    let mut ranges: Vec<(u64, u64)> = analysis
-        .units
-        .iter()
-        .filter(|unit| unit.pin.is_none())
-        .map(|unit| (map.map(unit.start).0, unit.size()))
-        .collect();
-    ranges.sort_unstable();
-    let mut ranges = ranges.into_iter().peekable();
-    let mut fill = |start: u64, end: u64| {
-        let (start, end) = (Address(start), Address(end));
+    let mut taken: Vec<(Address, Address)> =
+        placed_ranges(analysis, map).iter().map(|placed| (placed.new_start(), placed.new_start().plus(placed.size()))).collect();
+    taken.sort_unstable();
+    let mut fill = |start: Address, end: Address| {
         let was_hole = analysis.partition.gap_containing(start).is_some_and(|gap| {
             let gap = &analysis.partition.gaps[gap];
             gap.start == start && gap.end == end && gap.content == GapContent::Padding
@@ -129,12 +142,13 @@ fn fill_holes(analysis: &Analysis<'_>, map: &AddressMap, output: &mut [u8], ledg
             ledger.record(range);
         }
     };
+    let mut taken = taken.into_iter().peekable();
     for interval in &analysis.free {
-        let mut position = interval.start.0;
-        while let Some((start, size)) = ranges.next_if(|(start, _)| *start < interval.end.0) {
-            fill(position, start);
-            position = start + size;
+        let mut position = interval.start;
+        while let Some((start, end)) = taken.next_if(|(start, _)| *start < interval.end) {
+            fill(position, start.min(interval.end));
+            position = position.max(end);
         }
-        fill(position, interval.end.0);
+        fill(position, interval.end);
     }
 }

@@ -8,6 +8,7 @@ pub mod code;
 pub mod data;
 pub mod debug;
 pub mod identity;
+pub mod layout_map;
 pub mod ledger;
 pub mod plan;
 pub mod static_relocations;

@@ -3,8 +3,9 @@
 use layout_algos::placement::{Interval, MovableUnit, place};
 
 use crate::address::{Address, NewAddress};
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::image::analysis::Analysis;
+use crate::image::analysis::blocks::GapContent;
 use crate::image::analysis::units::{Unit, UnitIndex, unit_containing};
 use crate::image::functions::{FunctionIndex, FunctionTable};
 use crate::relocate::address_map::{AddressMap, Move};
@@ -70,4 +71,37 @@ fn unit_order(analysis: &Analysis<'_>, functions: &FunctionTable<'_>, order: &[F
     });
     let rest = (0..analysis.units.len() as u32).map(UnitIndex);
     named.chain(rest).filter(|index| !std::mem::replace(&mut is_placed[index.0 as usize], true)).collect()
+}
+
+/// Takes a given map as the plan, if it keeps functions whole, apart and inside the code.
+///
+/// Pins are not asked: an image that was relocated before may look different to the analysis (a word that happens
+/// to be a distance to a function), and what a map leads to is compared with the digest that it names.
+///
+/// # Errors
+/// The first block that the map tears apart or puts where something else is.
+pub fn plan_from_map(analysis: &Analysis<'_>, map: AddressMap) -> Result<Plan> {
+    let wrong = |message: String| {
+        Error::usage(message).with_hint("give the map that `reorder apply --map` wrote together with this image")
+    };
+    let mut placed: Vec<(u64, u64)> = Vec::with_capacity(analysis.partition.blocks.len());
+    for block in &analysis.partition.blocks {
+        let new_start = map.map(block.start).0;
+        if map.map(Address(block.end.0 - 1)).0 != new_start.wrapping_add(block.size() - 1) {
+            return Err(wrong(format!("the map tears the function at {} apart", block.start)));
+        }
+        let arena = &analysis.code.arenas[block.arena as usize];
+        let end = new_start.checked_add(block.size());
+        if new_start < arena.start.0 || end.is_none_or(|end| end > arena.end.0) {
+            return Err(wrong(format!("the map moves the function at {} out of its section", block.start)));
+        }
+        placed.push((new_start, block.size()));
+    }
+    let gaps = analysis.partition.gaps.iter().filter(|gap| gap.content != GapContent::Padding);
+    placed.extend(gaps.map(|gap| (gap.start.0, gap.end.distance_from(gap.start))));
+    placed.sort_unstable();
+    if let Some(pair) = placed.windows(2).find(|pair| pair[0].0 + pair[0].1 > pair[1].0) {
+        return Err(wrong(format!("the map puts two functions at {:#x}", pair[1].0)));
+    }
+    Ok(Plan { map, without_room: Vec::new() })
 }

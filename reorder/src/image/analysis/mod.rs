@@ -15,6 +15,8 @@ pub mod relative_pointers;
 pub mod stub_arrays;
 pub mod units;
 
+use std::ops::Range;
+
 use rayon::prelude::*;
 
 use crate::address::Address;
@@ -118,10 +120,10 @@ impl<'data> Analysis<'data> {
         self.refers_to_own_end[last]
     }
 
-    /// The address fields of a unit that leave their block.
-    pub fn fields(&self, unit: &Unit) -> &[Field] {
-        let first = self.field_ranges[unit.blocks.start as usize] as usize;
-        let last = self.field_ranges[unit.blocks.end as usize] as usize;
+    /// The address fields of a range of blocks that leave their block.
+    pub fn fields(&self, blocks: Range<u32>) -> &[Field] {
+        let first = self.field_ranges[blocks.start as usize] as usize;
+        let last = self.field_ranges[blocks.end as usize] as usize;
         &self.fields[first..last]
     }
 }

@@ -1,0 +1,218 @@
+//! One image in, one proven image out: analysis → plan → relocation → verification, in memory.
+//!
+//! Guarantee: what is returned has passed `verify`, and applying its map to it gives back the input.
+
+use serde::Serialize;
+
+use crate::address::Address;
+use crate::error::{Error, ErrorKind, Result};
+use crate::image::analysis::Analysis;
+use crate::image::analysis::pins::{Pin, PinReason};
+use crate::image::analysis::units::unit_containing;
+use crate::image::elf::file::ElfFile;
+use crate::image::functions::{FunctionIndex, FunctionTable};
+use crate::image::refusal::{Refusal, RefusalCode};
+use crate::relocate::address_map::{AddressMap, Move};
+use crate::relocate::layout_map::{LayoutMap, Side, digest, hexadecimal};
+use crate::relocate::plan::{Plan, plan, plan_from_map};
+use crate::relocate::{RelocateOptions, relocate};
+
+/// Where the functions shall go.
+#[derive(Clone, Copy, Debug)]
+pub enum Arrangement<'request> {
+    /// These first, in this order; the rest behind, as it is.
+    Order(&'request [FunctionIndex]),
+    /// Exactly where a map says, forwards or back.
+    Map(&'request LayoutMap),
+}
+
+/// The result of [`apply`].
+#[derive(Clone, Debug)]
+pub struct Applied {
+    /// The new image.
+    pub bytes: Vec<u8>,
+    /// Where everything went.
+    pub map: AddressMap,
+    /// Figures and pins.
+    pub summary: ApplySummary,
+}
+
+/// What moved and what did not.
+#[derive(Clone, Debug, Serialize)]
+pub struct ApplySummary {
+    /// Functions of the image.
+    pub functions: usize,
+    /// Functions at a new address.
+    pub functions_moved: usize,
+    /// Functions that could have moved.
+    pub functions_movable: usize,
+    /// Functions that had to stay, with the obligation that failed.
+    pub pinned: Vec<PinnedFunction>,
+}
+
+/// A function that stays.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct PinnedFunction {
+    /// First name, or its address.
+    pub name: String,
+    /// Where it is.
+    pub address: Address,
+    /// Its size.
+    pub size_bytes: u64,
+    /// The obligation that failed.
+    pub reason: PinReason,
+    /// The place that shows it.
+    pub evidence: Address,
+}
+
+/// Relocates the functions of `image`, then proves the result.
+///
+/// # Errors
+/// Refusals (R1…R16), malformed input, a map of another image.
+pub fn apply(
+    file: &ElfFile<'_>,
+    functions: &FunctionTable<'_>,
+    analysis: &Analysis<'_>,
+    arrangement: Arrangement<'_>,
+    options: RelocateOptions,
+) -> Result<Applied> {
+    let (plan, side) = match arrangement {
+        Arrangement::Order(order) => (plan(analysis, functions, order)?, None),
+        Arrangement::Map(map) => {
+            let side = map.side_of(file.bytes)?;
+            (plan_from_map(analysis, map.address_map(side)?)?, Some((map, side)))
+        }
+    };
+    let mut bytes = {
+        let _phase = tracing::info_span!("relocate").entered();
+        relocate(file, functions, analysis, &plan.map, options)?
+    };
+    if let Some((map, Side::New)) = side {
+        restore_padding(file, map, &mut bytes);
+    }
+    {
+        let _phase = tracing::info_span!("verify").entered();
+        prove(file.bytes, &bytes)?;
+    }
+    if let Some((map, side)) = side {
+        let expected = if side == Side::New { &map.old_digest } else { &map.new_digest };
+        if digest(&bytes) != *expected {
+            return Err(Error::usage("the map does not lead to the image that it describes")
+                .with_hint("use the same options as when the map was written (--debug, --keep-build-id)"));
+        }
+    }
+    let summary = summarise(functions, analysis, &plan);
+    Ok(Applied { bytes, map: plan.map, summary })
+}
+
+/// The output must pass the independent verifier, or it never leaves the memory.
+fn prove(old: &[u8], new: &[u8]) -> Result<()> {
+    let failed = |message: String| {
+        Error::from(Refusal::new(
+            RefusalCode::R16,
+            format!("the result did not pass verification: {message}"),
+            "nothing was written; please report this image",
+        ))
+    };
+    match crate::verify::recover_moves(old, new) {
+        Ok(_) => Ok(()),
+        Err(Error { kind: ErrorKind::Verification, message, .. }) => Err(failed(message)),
+        Err(error) => Err(failed(error.to_string())),
+    }
+}
+
+/// What moved, and why the rest did not.
+pub fn summarise(functions: &FunctionTable<'_>, analysis: &Analysis<'_>, plan: &Plan) -> ApplySummary {
+    let without_room = |address: Address| {
+        let unit = unit_containing(&analysis.units, address)?;
+        let evidence = analysis.units[unit.0 as usize].start;
+        plan.without_room.contains(&unit).then_some(Pin { reason: PinReason::NoRoom, evidence })
+    };
+    let mut summary =
+        ApplySummary { functions: functions.len(), functions_moved: 0, functions_movable: 0, pinned: Vec::new() };
+    for (index, function) in functions.iter() {
+        let unit = unit_containing(&analysis.units, function.start);
+        let pin = unit.and_then(|unit| analysis.units[unit.0 as usize].pin);
+        if plan.map.map(function.start).0 != function.start.0 {
+            summary.functions_moved += 1;
+        }
+        summary.functions_movable += usize::from(pin.is_none());
+        if let Some(pin) = pin.or_else(|| without_room(function.start)) {
+            summary.pinned.push(PinnedFunction {
+                name: functions.display_name(index),
+                address: function.start,
+                size_bytes: function.size(),
+                reason: pin.reason,
+                evidence: pin.evidence,
+            });
+        }
+    }
+    summary
+}
+
+/// The map between `input` and its relocated form, proven to lead back.
+///
+/// # Errors
+/// When the way back does not reproduce the input, such as after debug information was dropped.
+pub fn layout_map(input: &ElfFile<'_>, functions: &FunctionTable<'_>, applied: &Applied) -> Result<LayoutMap> {
+    let build_ids = |old: &ElfFile<'_>, new: &ElfFile<'_>| {
+        Some((hexadecimal(old.build_id()?), hexadecimal(new.build_id()?)))
+    };
+    let moved = ElfFile::parse(&applied.bytes)?;
+    let moved_functions = FunctionTable::collect(&moved)?;
+    let moved_analysis = Analysis::new(&moved, &moved_functions)?;
+    let mut map = LayoutMap {
+        old_digest: digest(input.bytes),
+        new_digest: digest(&applied.bytes),
+        build_ids: build_ids(input, &moved),
+        moves: applied.map.moves().to_vec(),
+        names: Vec::new(),
+        fills: Vec::new(),
+    };
+    map.names = map.moves.iter().map(|range| name_of(functions, range)).collect();
+    let back = plan_from_map(&moved_analysis, map.address_map(Side::New)?)?;
+    let mut restored =
+        relocate(&moved, &moved_functions, &moved_analysis, &back.map, RelocateOptions::default())?;
+    map.fills = padding_differences(input, &restored);
+    restore_padding(input, &map, &mut restored);
+    if restored != input.bytes {
+        return Err(Error::usage("the input cannot be restored from the output, so no map was written")
+            .with_hint("leave out --map, or --debug drop and --keep-build-id, which forget parts of the input"));
+    }
+    Ok(map)
+}
+
+fn name_of(functions: &FunctionTable<'_>, range: &Move) -> String {
+    let name = functions.names_at(range.old).next().unwrap_or(b"-");
+    String::from_utf8_lossy(name).replace(['\n', '\r'], "?")
+}
+
+/// Runs of code bytes in which `restored` differs from the input.
+fn padding_differences(input: &ElfFile<'_>, restored: &[u8]) -> Vec<(Address, Vec<u8>)> {
+    let mut fills: Vec<(Address, Vec<u8>)> = Vec::new();
+    for section in input.sections.iter().filter(|section| section.is_loaded() && section.is_executable()) {
+        let start = section.offset.0 as usize;
+        let old = input.section_bytes(section);
+        for (index, (byte, found)) in old.iter().zip(&restored[start..]).enumerate() {
+            if byte == found {
+                continue;
+            }
+            let address = section.address.plus(index as u64);
+            match fills.last_mut() {
+                Some((first, bytes)) if first.plus(bytes.len() as u64) == address => bytes.push(*byte),
+                _ => fills.push((address, vec![*byte])),
+            }
+        }
+    }
+    fills
+}
+
+fn restore_padding(file: &ElfFile<'_>, map: &LayoutMap, bytes: &mut [u8]) {
+    for (address, fill) in &map.fills {
+        if let Some(offset) = file.offset_of(*address, fill.len() as u64) {
+            let start = offset.0 as usize;
+            bytes[start..start + fill.len()].copy_from_slice(fill);
+        }
+    }
+}
+

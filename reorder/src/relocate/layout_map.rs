@@ -1,0 +1,192 @@
+//! The address map as a file: for symbolizers, and for the way back.
+//!
+//! ```text
+//! # reorder map 1
+//! # old-sha256: …            digest of the input
+//! # new-sha256: …            digest of the output
+//! # old-build-id: …          absent without a build-id
+//! # new-build-id: …
+//! move 0x1000 0x1400 0x2f name      old start, new start, size in bytes, first name or -
+//! fill 0x12f0 0f1f4000              bytes of the input's padding that filler replaced, at their old address
+//! ```
+//!
+//! Lines are sorted by old address. Applied to the output, the map gives back the input byte for byte; applied to
+//! the input, it gives the output again.
+
+use std::fmt::Write as _;
+
+use sha2::{Digest, Sha256};
+
+use crate::address::{Address, NewAddress};
+use crate::error::{Error, Result};
+use crate::relocate::address_map::{AddressMap, Move};
+
+const FIRST_LINE: &str = "# reorder map 1";
+
+/// A parsed map file.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct LayoutMap {
+    /// SHA-256 of the input, in hexadecimal.
+    pub old_digest: String,
+    /// SHA-256 of the output, in hexadecimal.
+    pub new_digest: String,
+    /// Build-ids of both, in hexadecimal.
+    pub build_ids: Option<(String, String)>,
+    /// What moved, by old address.
+    pub moves: Vec<Move>,
+    /// The first name of each moved range.
+    pub names: Vec<String>,
+    /// Bytes of the input's padding, by old address.
+    pub fills: Vec<(Address, Vec<u8>)>,
+}
+
+/// Which of the map's two images a file is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Side {
+    /// The input: the map leads to the output.
+    Old,
+    /// The output: the map leads back.
+    New,
+}
+
+impl LayoutMap {
+    /// Whether `text` claims to be a map file.
+    pub fn is_map(text: &[u8]) -> bool {
+        text.starts_with(FIRST_LINE.as_bytes())
+    }
+
+    /// Which side of the map `image` is.
+    ///
+    /// # Errors
+    /// When it is neither.
+    pub fn side_of(&self, image: &[u8]) -> Result<Side> {
+        match digest(image) {
+            digest if digest == self.new_digest => Ok(Side::New),
+            digest if digest == self.old_digest => Ok(Side::Old),
+            _ => Err(Error::usage("this map belongs to another image (its digests match neither side)")
+                .with_hint("give the map that `reorder apply --map` wrote together with this image")),
+        }
+    }
+
+    /// The address map in the direction that starts at `side`.
+    ///
+    /// # Errors
+    /// Overlapping ranges.
+    pub fn address_map(&self, side: Side) -> Result<AddressMap> {
+        AddressMap::new(self.moves.iter().map(|range| match side {
+            Side::Old => *range,
+            Side::New => Move { old: Address(range.new.0), new: NewAddress(range.old.0), size: range.size },
+        }))
+    }
+
+    /// The file's text.
+    pub fn write(&self) -> String {
+        let mut text = format!(
+            "{FIRST_LINE}\n# old-sha256: {}\n# new-sha256: {}\n",
+            self.old_digest, self.new_digest
+        );
+        if let Some((old, new)) = &self.build_ids {
+            let _ = write!(text, "# old-build-id: {old}\n# new-build-id: {new}\n");
+        }
+        for (range, name) in self.moves.iter().zip(&self.names) {
+            let _ = writeln!(text, "move {} {} {:#x} {name}", range.old, range.new, range.size);
+        }
+        for (address, bytes) in &self.fills {
+            let _ = writeln!(text, "fill {address} {}", hexadecimal(bytes));
+        }
+        text
+    }
+
+    /// Parses a map file.
+    ///
+    /// # Errors
+    /// The first line that breaks the format, with its byte offset.
+    pub fn parse(text: &[u8]) -> Result<Self> {
+        let mut map = Self::default();
+        let mut build_ids = (None, None);
+        let mut offset = 0;
+        for line in text.split_inclusive(|&byte| byte == b'\n') {
+            let broken = || Error::malformed(offset, "this line of the map is not `move OLD NEW SIZE NAME` or `fill ADDRESS BYTES`");
+            let words = std::str::from_utf8(line).map_err(|_| broken())?;
+            let words: Vec<&str> = words.trim_end().splitn(5, ' ').collect();
+            match words.as_slice() {
+                ["#", "old-sha256:", value] => map.old_digest = (*value).to_owned(),
+                ["#", "new-sha256:", value] => map.new_digest = (*value).to_owned(),
+                ["#", "old-build-id:", value] => build_ids.0 = Some((*value).to_owned()),
+                ["#", "new-build-id:", value] => build_ids.1 = Some((*value).to_owned()),
+                ["#", ..] | [""] => {}
+                ["move", old, new, size, name] => {
+                    let [old, new, size] = [old, new, size].map(|word| number(word));
+                    let (Some(old), Some(new), Some(size)) = (old, new, size) else { return Err(broken()) };
+                    if old.checked_add(size).is_none() || new.checked_add(size).is_none() {
+                        return Err(broken());
+                    }
+                    map.moves.push(Move { old: Address(old), new: NewAddress(new), size });
+                    map.names.push((*name).to_owned());
+                }
+                ["fill", address, bytes] => {
+                    let (Some(address), Some(bytes)) = (number(address), from_hexadecimal(bytes)) else {
+                        return Err(broken());
+                    };
+                    map.fills.push((Address(address), bytes));
+                }
+                _ => return Err(broken()),
+            }
+            offset += line.len() as u64;
+        }
+        map.build_ids = build_ids.0.zip(build_ids.1);
+        Ok(map)
+    }
+}
+
+/// SHA-256 in hexadecimal.
+pub fn digest(bytes: &[u8]) -> String {
+    hexadecimal(&Sha256::digest(bytes))
+}
+
+/// Lower-case hexadecimal.
+pub fn hexadecimal(bytes: &[u8]) -> String {
+    bytes.iter().fold(String::with_capacity(bytes.len() * 2), |mut text, byte| {
+        let _ = write!(text, "{byte:02x}");
+        text
+    })
+}
+
+fn from_hexadecimal(text: &str) -> Option<Vec<u8>> {
+    let digits = text.as_bytes();
+    if digits.len() % 2 != 0 || !digits.iter().all(u8::is_ascii_hexdigit) {
+        return None;
+    }
+    digits.chunks(2).map(|pair| u8::from_str_radix(std::str::from_utf8(pair).ok()?, 16).ok()).collect()
+}
+
+fn number(word: &str) -> Option<u64> {
+    u64::from_str_radix(word.strip_prefix("0x")?, 16).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_written_is_read_back() {
+        let map = LayoutMap {
+            old_digest: "aa".into(),
+            new_digest: "bb".into(),
+            build_ids: Some(("01".into(), "02".into())),
+            moves: vec![Move { old: Address(0x1000), new: NewAddress(0x2000), size: 0x30 }],
+            names: vec!["operator new(unsigned long)".into()],
+            fills: vec![(Address(0x1030), vec![0x0f, 0x1f])],
+        };
+        assert_eq!(LayoutMap::parse(map.write().as_bytes()).expect("a written map parses"), map);
+    }
+
+    #[test]
+    fn broken_lines_are_errors_with_their_offset() {
+        for line in ["move 1 2 3 x", "move 0x1 0x2", "fill 0x1 0", "fill 0x1 zz", "other", "move 0xffffffffffffffff 0x0 0x2 x"] {
+            let text = format!("{FIRST_LINE}\n{line}\n");
+            let error = LayoutMap::parse(text.as_bytes()).expect_err(line);
+            assert_eq!(error.offset, Some(FIRST_LINE.len() as u64 + 1), "{line}");
+        }
+    }
+}
