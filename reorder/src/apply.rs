@@ -128,8 +128,12 @@ pub fn summarise(functions: &FunctionTable<'_>, analysis: &Analysis<'_>, plan: &
         let evidence = analysis.units[unit.0 as usize].start;
         plan.without_room.contains(&unit).then_some(Pin { reason: PinReason::NoRoom, evidence })
     };
-    let mut summary =
-        ApplySummary { functions: functions.len(), functions_moved: 0, functions_movable: 0, pinned: Vec::new() };
+    let mut summary = ApplySummary {
+        functions: functions.len(),
+        functions_moved: 0,
+        functions_movable: 0,
+        pinned: Vec::new(),
+    };
     for (index, function) in functions.iter() {
         let unit = unit_containing(&analysis.units, function.start);
         let pin = unit.and_then(|unit| analysis.units[unit.0 as usize].pin);
@@ -154,7 +158,11 @@ pub fn summarise(functions: &FunctionTable<'_>, analysis: &Analysis<'_>, plan: &
 ///
 /// # Errors
 /// When the way back does not reproduce the input, such as after debug information was dropped.
-pub fn layout_map(input: &ElfFile<'_>, functions: &FunctionTable<'_>, applied: &Applied) -> Result<LayoutMap> {
+pub fn layout_map(
+    input: &ElfFile<'_>,
+    functions: &FunctionTable<'_>,
+    applied: &Applied,
+) -> Result<LayoutMap> {
     let build_ids = |old: &ElfFile<'_>, new: &ElfFile<'_>| {
         Some((hexadecimal(old.build_id()?), hexadecimal(new.build_id()?)))
     };
@@ -177,7 +185,9 @@ pub fn layout_map(input: &ElfFile<'_>, functions: &FunctionTable<'_>, applied: &
     restore_padding(input, &map, &mut restored);
     if restored != input.bytes {
         return Err(Error::usage("the input cannot be restored from the output, so no map was written")
-            .with_hint("leave out --map, or --debug drop and --keep-build-id, which forget parts of the input"));
+            .with_hint(
+                "leave out --map, or --debug drop and --keep-build-id, which forget parts of the input",
+            ));
     }
     Ok(map)
 }
@@ -215,4 +225,3 @@ fn restore_padding(file: &ElfFile<'_>, map: &LayoutMap, bytes: &mut [u8]) {
         }
     }
 }
-

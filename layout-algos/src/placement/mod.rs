@@ -2,12 +2,13 @@
 //!
 //! Takes units (old start, size, residue to keep), the wanted order and the free intervals; gives one new start
 //! per unit. Guarantees, for units that lie disjoint inside the free intervals at first:
-//! * new ranges are disjoint, lie inside the free intervals, and keep every unit's residue;
+//! * new ranges are disjoint, lie inside the free intervals, and keep every unit's residue modulo its least
+//!   modulus;
 //! * the order the units already have changes nothing, padding included;
 //! * a unit that fits nowhere keeps its old start and is listed as pinned; that always ends, at worst with the
 //!   old layout.
 //!
-//! Time is O(rounds · (units + intervals · look-ahead) + units · log units) with at most log₂ units + 2 rounds.
+//! Time is O(rounds · (units + intervals · look-ahead) + units · log units) with at most log₂ units + 8 rounds.
 
 mod fill;
 mod holes;
@@ -28,8 +29,10 @@ pub struct MovableUnit {
     pub start: u64,
     /// Bytes it covers.
     pub size: u64,
-    /// A power of two: the new start must be congruent to the old one modulo this.
+    /// A power of two: the new start is congruent to the old one modulo this, if there is room.
     pub modulus: u64,
+    /// A power of two, at most `modulus`: what must hold even when room is short.
+    pub least_modulus: u64,
 }
 
 impl MovableUnit {
@@ -58,6 +61,10 @@ pub struct Placement {
 ///
 /// `free` must be sorted and disjoint. Units that `order` does not name keep their place and are listed as
 /// pinned; repeated and out-of-range entries of `order` are ignored.
+///
+/// Compilers leave no room to spare: a permutation of functions fits exactly only while all starts are equally
+/// aligned. So when units are left over, those at the back of the order give up alignment beyond `least_modulus`,
+/// more of them each round, and the left-over units choose their place first; only then are they pinned.
 #[must_use]
 pub fn place(units: &[MovableUnit], order: &[usize], free: &[Interval]) -> Placement {
     let (order, mut is_pinned) = named_units(units.len(), order);
@@ -65,15 +72,34 @@ pub fn place(units: &[MovableUnit], order: &[usize], free: &[Interval]) -> Place
     if order.len() == units.len() && order.is_sorted_by_key(|&unit| units[unit].start) {
         return Placement { starts: old_starts(), pinned: Vec::new() };
     }
+    let order = cluster_unaligned(units, order);
+    let mut units = units.to_vec();
+    let mut is_reserved = vec![false; units.len()];
+    let mut finish = |units: &[MovableUnit], is_pinned: &[bool], is_reserved: &mut [bool]| {
+        let mut starts: Vec<u64> = units.iter().map(|unit| unit.start).collect();
+        let leftovers = place_round(units, &order, free, is_pinned, is_reserved, &mut starts);
+        for &unit in leftovers.iter().take(MOST_RESERVED) {
+            is_reserved[unit] = true;
+        }
+        (starts, leftovers)
+    };
+    let pinned_units = |is_pinned: &[bool]| (0..is_pinned.len()).filter(|&unit| is_pinned[unit]).collect();
+    for share in RELAXED_SHARES {
+        for &unit in order.iter().rev().take(order.len() / share.0 * share.1) {
+            units[unit].modulus = units[unit].least_modulus;
+        }
+        let (starts, leftovers) = finish(&units, &is_pinned, &mut is_reserved);
+        if leftovers.is_empty() {
+            return Placement { starts, pinned: pinned_units(&is_pinned) };
+        }
+    }
     let mut largest_first = order.clone();
     largest_first.sort_by_key(|&unit| (std::cmp::Reverse(units[unit].size), unit));
     let mut least_pins = 1;
     loop {
-        let mut starts = old_starts();
-        let leftovers = place_round(units, &order, free, &is_pinned, &mut starts);
+        let (starts, leftovers) = finish(&units, &is_pinned, &mut is_reserved);
         if leftovers.is_empty() {
-            let pinned = (0..units.len()).filter(|&unit| is_pinned[unit]).collect();
-            return Placement { starts, pinned };
+            return Placement { starts, pinned: pinned_units(&is_pinned) };
         }
         let mut pins = 0;
         for &unit in &leftovers {
@@ -95,6 +121,71 @@ pub fn place(units: &[MovableUnit], order: &[usize], free: &[Interval]) -> Place
     }
 }
 
+/// Parts of the order, from its back, that give up alignment in successive rounds.
+const RELAXED_SHARES: [(usize, usize); 6] = [(1, 0), (16, 1), (8, 1), (4, 1), (2, 1), (1, 1)];
+/// Left-over units that choose first; bounds that choice by this × intervals.
+const MOST_RESERVED: usize = 1024;
+/// Starts that compilers give functions.
+const ORDINARY_MODULUS: u64 = 16;
+/// Unaligned units wait for others until this many bytes have passed them: within one page, so the order by pages
+/// hardly changes.
+const CLUSTER_DISTANCE: u64 = 2048;
+
+/// Brings unaligned units (parts that compilers split off) together. Each change from unaligned to aligned wastes
+/// half an alignment, for which there is no room.
+fn cluster_unaligned(units: &[MovableUnit], order: Vec<usize>) -> Vec<usize> {
+    let mut clustered = Vec::with_capacity(order.len());
+    let mut waiting = Vec::new();
+    let mut passed = 0;
+    for unit in order {
+        if units[unit].modulus < ORDINARY_MODULUS {
+            waiting.push(unit);
+            continue;
+        }
+        clustered.push(unit);
+        if !waiting.is_empty() {
+            passed += units[unit].size;
+            if passed >= CLUSTER_DISTANCE {
+                clustered.append(&mut waiting);
+                passed = 0;
+            }
+        }
+    }
+    clustered.append(&mut waiting);
+    clustered
+}
+
+/// Gives each reserved unit the highest place that fits; what remains of the intervals stays sorted.
+fn place_reserved(
+    units: &[MovableUnit],
+    reserved: &[usize],
+    free: &mut Vec<Interval>,
+    starts: &mut [u64],
+) -> Vec<usize> {
+    let mut unplaced = Vec::new();
+    for &unit in reserved {
+        let movable = &units[unit];
+        let found = free.iter().enumerate().rev().find_map(|(index, interval)| {
+            let latest = interval.end.checked_sub(movable.size)?;
+            let start =
+                latest.checked_sub(latest.wrapping_sub(movable.start) & movable.modulus.wrapping_sub(1))?;
+            (start >= interval.start).then_some((index, start))
+        });
+        let Some((index, start)) = found else {
+            unplaced.push(unit);
+            continue;
+        };
+        starts[unit] = start;
+        let interval = free[index];
+        let rest = [
+            Interval { start: interval.start, end: start },
+            Interval { start: start + movable.size, end: interval.end },
+        ];
+        free.splice(index..=index, rest.into_iter().filter(|rest| rest.start < rest.end));
+    }
+    unplaced
+}
+
 /// The valid entries of `order` without repetitions, and for each unit whether it is missing there.
 fn named_units(count: usize, order: &[usize]) -> (Vec<usize>, Vec<bool>) {
     let mut is_missing = vec![true; count];
@@ -112,6 +203,7 @@ fn place_round(
     order: &[usize],
     free: &[Interval],
     is_pinned: &[bool],
+    is_reserved: &[bool],
     starts: &mut [u64],
 ) -> Vec<usize> {
     let mut pinned_ranges: Vec<Interval> = units
@@ -121,9 +213,14 @@ fn place_round(
         .map(|(unit, _)| unit.old_range())
         .collect();
     pinned_ranges.sort_unstable_by_key(|range| range.start);
-    let free = subtract(free, &pinned_ranges);
-    let movable: Vec<usize> = order.iter().copied().filter(|&unit| !is_pinned[unit]).collect();
+    let mut free = subtract(free, &pinned_ranges);
+    let by_size = |unit: &usize| (std::cmp::Reverse(units[*unit].size), *unit);
+    let (mut reserved, movable): (Vec<usize>, Vec<usize>) =
+        order.iter().copied().filter(|&unit| !is_pinned[unit]).partition(|&unit| is_reserved[unit]);
+    reserved.sort_by_key(by_size);
+    let without_reserve = place_reserved(units, &reserved, &mut free, starts);
     let (mut unplaced, holes) = fill_in_order(units, movable, &free, starts);
+    unplaced.extend(without_reserve);
     unplaced.sort_by_key(|&unit| (std::cmp::Reverse(units[unit].size), unit));
     let mut holes = Holes::new(holes);
     unplaced.retain(|&unit| match holes.take(&units[unit]) {

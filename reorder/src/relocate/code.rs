@@ -75,7 +75,10 @@ impl PlacedRange<'_> {
 
 /// Every trusted unit, whole where its blocks move together. On the way back to an earlier layout two units may
 /// look glued that never were; their blocks are then placed one by one.
-fn placed_ranges<'analysis>(analysis: &'analysis Analysis<'_>, map: &AddressMap) -> Vec<PlacedRange<'analysis>> {
+fn placed_ranges<'analysis>(
+    analysis: &'analysis Analysis<'_>,
+    map: &AddressMap,
+) -> Vec<PlacedRange<'analysis>> {
     let delta = |address: Address| map.map(address).0.wrapping_sub(address.0);
     let mut placed = Vec::with_capacity(analysis.units.len());
     for unit in analysis.units.iter().filter(|unit| unit.is_trusted) {
@@ -87,7 +90,12 @@ fn placed_ranges<'analysis>(analysis: &'analysis Analysis<'_>, map: &AddressMap)
         }
         for (index, block) in unit.blocks.clone().zip(blocks) {
             let fields = analysis.fields(index..index + 1);
-            placed.push(PlacedRange { start: block.start, end: block.end, delta: delta(block.start), fields });
+            placed.push(PlacedRange {
+                start: block.start,
+                end: block.end,
+                delta: delta(block.start),
+                fields,
+            });
         }
     }
     placed
@@ -120,15 +128,18 @@ fn rewrite_field(
     };
     let Ok(old) = <[u8; 4]>::try_from(&*stored) else { return Err(unreachable()) };
     let change = target_delta.wrapping_sub(placed.delta) as i64;
-    let new = i64::from(i32::from_le_bytes(old)).checked_add(change).and_then(|value| i32::try_from(value).ok());
+    let new =
+        i64::from(i32::from_le_bytes(old)).checked_add(change).and_then(|value| i32::try_from(value).ok());
     stored.copy_from_slice(&new.ok_or_else(unreachable)?.to_le_bytes());
     Ok(true)
 }
 
 /// Fills the free bytes that no unit took. A hole that was there before, with the same bounds, keeps its bytes.
 fn fill_holes(analysis: &Analysis<'_>, map: &AddressMap, output: &mut [u8], ledger: &mut Ledger) {
-    let mut taken: Vec<(Address, Address)> =
-        placed_ranges(analysis, map).iter().map(|placed| (placed.new_start(), placed.new_start().plus(placed.size()))).collect();
+    let mut taken: Vec<(Address, Address)> = placed_ranges(analysis, map)
+        .iter()
+        .map(|placed| (placed.new_start(), placed.new_start().plus(placed.size())))
+        .collect();
     taken.sort_unstable();
     let mut fill = |start: Address, end: Address| {
         let was_hole = analysis.partition.gap_containing(start).is_some_and(|gap| {

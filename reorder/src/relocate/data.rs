@@ -92,7 +92,8 @@ fn move_tables(
         let owner_delta = map.map(owner.start).0.wrapping_sub(owner.start.0);
         let Some(start) = file.offset_of(table.base, 4 * u64::from(table.entries)) else { continue };
         for (index, target) in table.targets(file).enumerate() {
-            let new = if target == owner.end { target.0.wrapping_add(owner_delta) } else { map.map(target).0 };
+            let new =
+                if target == owner.end { target.0.wrapping_add(owner_delta) } else { map.map(target).0 };
             // In range: the code spans less than 2 GiB and the old distance fitted.
             let distance = new.wrapping_sub(table.base.0) as u32;
             ledger.write(output, start.0 as usize + 4 * index, &distance.to_le_bytes());

@@ -22,7 +22,10 @@ pub fn check_policy(file: &ElfFile<'_>, policy: Option<DebugPolicy>) -> Result<(
     match file.sections.iter().find(|section| is_debug(section)) {
         Some(section) if policy.is_none() => Err(Refusal::new(
             RefusalCode::R10,
-            format!("the image has debug information ({}), whose addresses would become wrong", section.display_name()),
+            format!(
+                "the image has debug information ({}), whose addresses would become wrong",
+                section.display_name()
+            ),
             "choose: --debug drop empties it, --debug keep-stale leaves it wrong; \
              or split it off first: objcopy --only-keep-debug IN IN.debug; strip -g IN",
         )),
@@ -37,7 +40,8 @@ pub fn apply_policy(file: &ElfFile<'_>, policy: Option<DebugPolicy>, output: &mu
     if policy != Some(DebugPolicy::Drop) {
         return;
     }
-    for section in file.sections.iter().filter(|section| is_debug(section) || relocates_debug(file, section)) {
+    for section in file.sections.iter().filter(|section| is_debug(section) || relocates_debug(file, section))
+    {
         let start = section.offset.0 as usize;
         let end = start + section.size as usize;
         output[start..end].fill(0);

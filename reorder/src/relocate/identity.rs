@@ -25,8 +25,11 @@ pub fn change_identity(
     let new = layout_digest(functions, map);
     let change: Vec<u8> = old.iter().zip(&new).map(|(old, new)| old ^ new).collect();
     let mut shift = |range: std::ops::Range<usize>| {
-        let bytes: Vec<u8> =
-            file.bytes[range.clone()].iter().zip(change.iter().cycle()).map(|(byte, change)| byte ^ change).collect();
+        let bytes: Vec<u8> = file.bytes[range.clone()]
+            .iter()
+            .zip(change.iter().cycle())
+            .map(|(byte, change)| byte ^ change)
+            .collect();
         ledger.write(output, range.start, &bytes);
     };
     if !keep_build_id {

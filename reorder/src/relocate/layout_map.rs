@@ -81,10 +81,8 @@ impl LayoutMap {
 
     /// The file's text.
     pub fn write(&self) -> String {
-        let mut text = format!(
-            "{FIRST_LINE}\n# old-sha256: {}\n# new-sha256: {}\n",
-            self.old_digest, self.new_digest
-        );
+        let mut text =
+            format!("{FIRST_LINE}\n# old-sha256: {}\n# new-sha256: {}\n", self.old_digest, self.new_digest);
         if let Some((old, new)) = &self.build_ids {
             let _ = write!(text, "# old-build-id: {old}\n# new-build-id: {new}\n");
         }
@@ -106,7 +104,12 @@ impl LayoutMap {
         let mut build_ids = (None, None);
         let mut offset = 0;
         for line in text.split_inclusive(|&byte| byte == b'\n') {
-            let broken = || Error::malformed(offset, "this line of the map is not `move OLD NEW SIZE NAME` or `fill ADDRESS BYTES`");
+            let broken = || {
+                Error::malformed(
+                    offset,
+                    "this line of the map is not `move OLD NEW SIZE NAME` or `fill ADDRESS BYTES`",
+                )
+            };
             let words = std::str::from_utf8(line).map_err(|_| broken())?;
             let words: Vec<&str> = words.trim_end().splitn(5, ' ').collect();
             match words.as_slice() {
@@ -183,7 +186,14 @@ mod tests {
 
     #[test]
     fn broken_lines_are_errors_with_their_offset() {
-        for line in ["move 1 2 3 x", "move 0x1 0x2", "fill 0x1 0", "fill 0x1 zz", "other", "move 0xffffffffffffffff 0x0 0x2 x"] {
+        for line in [
+            "move 1 2 3 x",
+            "move 0x1 0x2",
+            "fill 0x1 0",
+            "fill 0x1 zz",
+            "other",
+            "move 0xffffffffffffffff 0x0 0x2 x",
+        ] {
             let text = format!("{FIRST_LINE}\n{line}\n");
             let error = LayoutMap::parse(text.as_bytes()).expect_err(line);
             assert_eq!(error.offset, Some(FIRST_LINE.len() as u64 + 1), "{line}");

@@ -32,7 +32,9 @@ impl Ledger {
         let mut position = 0;
         for range in &self.writes {
             if range.start > position {
-                if let Some(found) = first_difference(&input[position..range.start], &output[position..range.start]) {
+                if let Some(found) =
+                    first_difference(&input[position..range.start], &output[position..range.start])
+                {
                     return Some(position + found);
                 }
             }

@@ -53,17 +53,29 @@ pub fn plan(analysis: &Analysis<'_>, functions: &FunctionTable<'_>, order: &[Fun
     Ok(Plan { map: AddressMap::new(moves)?, without_room })
 }
 
+/// Function pointers carry tags in their low bits: C++ uses one, some run-times two or three.
+const LEAST_ALIGNMENT: u64 = 8;
+
 /// A unit that refers to its own end keeps one byte of padding there, so that the end never becomes the start of
 /// something else.
 fn movable_unit(analysis: &Analysis<'_>, index: UnitIndex) -> MovableUnit {
     let unit: &Unit = &analysis.units[index.0 as usize];
     let has_room = analysis.units.get(index.0 as usize + 1).is_none_or(|next| next.start > unit.end);
     let guard = u64::from(has_room && analysis.refers_to_own_end(unit));
-    MovableUnit { start: unit.start.0, size: unit.size() + guard, modulus: unit.modulus }
+    MovableUnit {
+        start: unit.start.0,
+        size: unit.size() + guard,
+        modulus: unit.modulus,
+        least_modulus: unit.modulus.min(LEAST_ALIGNMENT),
+    }
 }
 
 /// Every unit once: those of `order` first, the rest by address.
-fn unit_order(analysis: &Analysis<'_>, functions: &FunctionTable<'_>, order: &[FunctionIndex]) -> Vec<UnitIndex> {
+fn unit_order(
+    analysis: &Analysis<'_>,
+    functions: &FunctionTable<'_>,
+    order: &[FunctionIndex],
+) -> Vec<UnitIndex> {
     let mut is_placed = vec![false; analysis.units.len()];
     let named = order.iter().filter_map(|&function| {
         let start: Address = functions.get(function).start;
@@ -82,7 +94,8 @@ fn unit_order(analysis: &Analysis<'_>, functions: &FunctionTable<'_>, order: &[F
 /// The first block that the map tears apart or puts where something else is.
 pub fn plan_from_map(analysis: &Analysis<'_>, map: AddressMap) -> Result<Plan> {
     let wrong = |message: String| {
-        Error::usage(message).with_hint("give the map that `reorder apply --map` wrote together with this image")
+        Error::usage(message)
+            .with_hint("give the map that `reorder apply --map` wrote together with this image")
     };
     let mut placed: Vec<(u64, u64)> = Vec::with_capacity(analysis.partition.blocks.len());
     for block in &analysis.partition.blocks {

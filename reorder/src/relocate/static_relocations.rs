@@ -76,9 +76,13 @@ fn move_section(
     output: &mut [u8],
     ledger: &mut Ledger,
 ) -> Result<()> {
-    let entries = pod::slice_from_all_bytes::<Rela64<LittleEndian>>(file.section_bytes(section)).map_err(|()| {
-        Error::malformed(section.offset.0, format!("{} is not a whole number of entries", section.display_name()))
-    })?;
+    let entries =
+        pod::slice_from_all_bytes::<Rela64<LittleEndian>>(file.section_bytes(section)).map_err(|()| {
+            Error::malformed(
+                section.offset.0,
+                format!("{} is not a whole number of entries", section.display_name()),
+            )
+        })?;
     let symbols = SymbolTable::parse_section(file, SectionIndex(section.link))?;
     for (index, entry) in entries.iter().enumerate() {
         let place = Address(entry.r_offset.get(LittleEndian));

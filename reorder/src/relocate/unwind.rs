@@ -60,8 +60,11 @@ pub fn move_unwind_entries(
         .collect();
     // Stable, so that rows of one address (folded functions) keep their order and the identity changes nothing.
     moved.sort_by_key(|row| row.0);
-    let table: Vec<u8> =
-        moved.iter().flat_map(|(start, entry)| [start.to_le_bytes(), entry.to_le_bytes()]).flatten().collect();
+    let table: Vec<u8> = moved
+        .iter()
+        .flat_map(|(start, entry)| [start.to_le_bytes(), entry.to_le_bytes()])
+        .flatten()
+        .collect();
     let place: FileOffset = section.offset.plus(HEADER_SIZE as u64);
     ledger.write(output, place.0 as usize, &table);
     Ok(())

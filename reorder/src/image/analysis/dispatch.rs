@@ -7,7 +7,8 @@
 use std::collections::BTreeSet;
 
 use iced_x86::{
-    Code, ConditionCode, FlowControl, Instruction, InstructionInfoFactory, Mnemonic, OpAccess, OpKind, Register,
+    Code, ConditionCode, FlowControl, Instruction, InstructionInfoFactory, Mnemonic, OpAccess, OpKind,
+    Register,
 };
 
 use crate::address::Address;
@@ -66,7 +67,10 @@ impl BlockFlow {
             .filter(|(_, instruction)| instruction.flow_control() != FlowControl::Call)
             .filter_map(|(position, instruction)| {
                 let target = instruction.near_branch_target();
-                instructions.binary_search_by_key(&target, Instruction::ip).ok().map(|found| (found, position))
+                instructions
+                    .binary_search_by_key(&target, Instruction::ip)
+                    .ok()
+                    .map(|found| (found, position))
             })
             .collect();
         branches.sort_unstable();
@@ -186,7 +190,9 @@ impl BlockFlow {
         let second = || instruction.op_register(1).full_register();
         match instruction.mnemonic() {
             Mnemonic::Pop => sources.pointer = true,
-            Mnemonic::Mov if instruction.code() == Code::Mov_r64_rm64 || instruction.code() == Code::Mov_rm64_r64 => {
+            Mnemonic::Mov
+                if instruction.code() == Code::Mov_r64_rm64 || instruction.code() == Code::Mov_rm64_r64 =>
+            {
                 if is_register(1) {
                     pending.push((position, second()));
                 } else {
@@ -235,7 +241,8 @@ impl BlockFlow {
     ) {
         for instruction in self.instructions[..position].iter().rev().take(BOUND_WINDOW) {
             if writes(instruction, register, factory) {
-                let is_load = instruction.mnemonic() == Mnemonic::Mov && instruction.op1_kind() == OpKind::Memory;
+                let is_load =
+                    instruction.mnemonic() == Mnemonic::Mov && instruction.op1_kind() == OpKind::Memory;
                 sources.loaded_distance |= is_load;
                 sources.unknown |= !is_load;
                 return;
@@ -261,7 +268,9 @@ impl BlockFlow {
                     }
                 }
                 Mnemonic::And => {
-                    if let Some(mask) = immediate().filter(|mask| (mask + 1).is_power_of_two() && *mask < 1 << 16) {
+                    if let Some(mask) =
+                        immediate().filter(|mask| (mask + 1).is_power_of_two() && *mask < 1 << 16)
+                    {
                         return Some(mask + 1);
                     }
                 }
@@ -276,7 +285,10 @@ impl BlockFlow {
 fn continues(instruction: &Instruction) -> bool {
     !matches!(
         instruction.flow_control(),
-        FlowControl::UnconditionalBranch | FlowControl::IndirectBranch | FlowControl::Return | FlowControl::Exception
+        FlowControl::UnconditionalBranch
+            | FlowControl::IndirectBranch
+            | FlowControl::Return
+            | FlowControl::Exception
     )
 }
 

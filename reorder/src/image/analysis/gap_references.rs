@@ -46,7 +46,8 @@ fn check_code_gap(
     let mut falls_through = true;
     for instruction in Decoder::new(64, code.bytes(gap.start..gap.end), DecoderOptions::NONE) {
         if !is_no_operation(&instruction) {
-            falls_through = matches!(instruction.flow_control(), FlowControl::Next | FlowControl::ConditionalBranch);
+            falls_through =
+                matches!(instruction.flow_control(), FlowControl::Next | FlowControl::ConditionalBranch);
         }
     }
     if falls_through {

@@ -203,7 +203,12 @@ fn extent(context: &TableContext<'_, '_>, index: BlockIndex, block: &Block, base
 }
 
 /// Whether the owner may dispatch to `target`.
-fn is_entry_target(context: &TableContext<'_, '_>, index: BlockIndex, block: &Block, target: Address) -> bool {
+fn is_entry_target(
+    context: &TableContext<'_, '_>,
+    index: BlockIndex,
+    block: &Block,
+    target: Address,
+) -> bool {
     if target == block.end && end_is_own(context.partition, block) {
         return true;
     }

@@ -82,7 +82,13 @@ impl<'data> Analysis<'data> {
             gap_references::check_gap(&code, &partition, gap, &mut findings, &mut data_references);
         }
         for section in &code.fixed {
-            gap_references::check_fixed_code(&code, &partition, section.clone(), &mut findings, &mut data_references);
+            gap_references::check_fixed_code(
+                &code,
+                &partition,
+                section.clone(),
+                &mut findings,
+                &mut data_references,
+            );
         }
         check_exception_tables(file, functions, &partition, &mut findings);
         stub_arrays::check_stub_arrays(&code, &partition, &mut findings);
@@ -100,7 +106,14 @@ impl<'data> Analysis<'data> {
             related: &related,
         };
         let tables = find_tables(&context, &decoded, &mut findings);
-        relative_pointers::check_relative_pointers(file, &code, &partition, &tables, &candidates, &mut findings);
+        relative_pointers::check_relative_pointers(
+            file,
+            &code,
+            &partition,
+            &tables,
+            &candidates,
+            &mut findings,
+        );
         for address in entry_points(file, &dynamic) {
             references::check_data_target(&code, &partition, &boundaries, address, address, &mut findings);
         }
@@ -111,7 +124,18 @@ impl<'data> Analysis<'data> {
             refers_to_own_end[table.owner.0 as usize] |= table.targets(file).any(|target| target == end);
         }
         let (fields, field_ranges) = flatten_fields(decoded);
-        Ok(Self { code, dynamic, partition, units, free, tables, pointers, fields, field_ranges, refers_to_own_end })
+        Ok(Self {
+            code,
+            dynamic,
+            partition,
+            units,
+            free,
+            tables,
+            pointers,
+            fields,
+            field_ranges,
+            refers_to_own_end,
+        })
     }
 
     /// Whether code or a table of the unit refers to the byte behind it, so that nothing else may start there.

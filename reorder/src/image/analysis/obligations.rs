@@ -34,9 +34,9 @@ const UNKNOWN_FORMATS: [(&str, &str); 14] = [
 /// # Errors
 /// The refusal.
 pub fn check_image(file: &ElfFile<'_>, dynamic: &[DynamicEntry]) -> Result<(), Refusal> {
-    let has_text_relocations = dynamic.iter().any(|entry| {
-        entry.tag == DT_TEXTREL || entry.tag == DT_FLAGS && entry.value & DF_TEXTREL != 0
-    });
+    let has_text_relocations = dynamic
+        .iter()
+        .any(|entry| entry.tag == DT_TEXTREL || entry.tag == DT_FLAGS && entry.value & DF_TEXTREL != 0);
     if has_text_relocations {
         return Err(Refusal::new(
             RefusalCode::R3,
@@ -99,7 +99,10 @@ fn check_runtimes(file: &ElfFile<'_>) -> Result<(), Refusal> {
     // Names of environment variables that only these run-times read; they survive stripping.
     for (needle, runtime) in [(&b"OCAMLRUNPARAM\0"[..], "OCaml"), (&b"GHCRTS\0"[..], "Haskell (GHC)")] {
         for section in file.sections.iter().filter(|section| {
-            section.is_loaded() && !section.is_executable() && section.has_bytes() && section.name.starts_with(b".rodata")
+            section.is_loaded()
+                && !section.is_executable()
+                && section.has_bytes()
+                && section.name.starts_with(b".rodata")
         }) {
             if let Some(position) = find(file.section_bytes(section), needle) {
                 return Err(refuse(runtime, section.address.plus(position as u64)));
@@ -129,7 +132,11 @@ const TOLERATED_BYTES: u64 = 4096;
 ///
 /// # Errors
 /// The refusal.
-pub fn check_coverage(code: &CodeSpace<'_>, partition: &Partition, opaque_blocks: u64) -> Result<(), Refusal> {
+pub fn check_coverage(
+    code: &CodeSpace<'_>,
+    partition: &Partition,
+    opaque_blocks: u64,
+) -> Result<(), Refusal> {
     let total: u64 = code.arenas.iter().map(|arena| arena.end.distance_from(arena.start)).sum();
     let gap_bytes = |content: GapContent| -> u64 {
         let gaps = partition.gaps.iter().filter(|gap| gap.content == content);

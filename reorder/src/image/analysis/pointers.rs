@@ -38,7 +38,8 @@ pub fn code_pointers(
             )
             .at(relocation.place));
         }
-        let (LoaderAction::Relative(target) | LoaderAction::ResolveIndirect(target)) = relocation.action else {
+        let (LoaderAction::Relative(target) | LoaderAction::ResolveIndirect(target)) = relocation.action
+        else {
             continue;
         };
         if code.arena_of(target).is_none() {

@@ -63,7 +63,9 @@ pub fn check_fields(
             .blocks
             .get(next.0 as usize)
             .is_some_and(|block| block.arena == partition.block(index).arena);
-        let padded = partition.gap_containing(end).is_none_or(|gap| partition.gaps[gap].content == GapContent::Padding);
+        let padded = partition
+            .gap_containing(end)
+            .is_none_or(|gap| partition.gaps[gap].content == GapContent::Padding);
         if same_arena && padded {
             findings.push(Finding::Glue(index, next));
         } else {

@@ -28,7 +28,8 @@ pub fn check_relative_pointers(
     candidates: &[Address],
     findings: &mut Vec<Finding>,
 ) {
-    let sections: Vec<&Section<'_>> = file.sections.iter().filter(|section| may_hold_words(section)).collect();
+    let sections: Vec<&Section<'_>> =
+        file.sections.iter().filter(|section| may_hold_words(section)).collect();
     let in_table = |place: Address| {
         let after = tables.partition_point(|table| table.base <= place);
         after > 0 && place < tables[after - 1].end()

@@ -135,15 +135,20 @@ fn collect_field(
     match instruction.op0_kind() {
         OpKind::NearBranch64 => {
             let constants = decoder.get_constant_offsets(instruction);
-            (target, offset, width) =
-                (Address(instruction.near_branch_target()), constants.immediate_offset(), constants.immediate_size());
+            (target, offset, width) = (
+                Address(instruction.near_branch_target()),
+                constants.immediate_offset(),
+                constants.immediate_size(),
+            );
             kind = match (width, instruction.flow_control()) {
                 (1, _) => FieldKind::ShortJump,
                 (_, FlowControl::Call) => FieldKind::Call,
                 _ => FieldKind::Jump,
             };
         }
-        OpKind::NearBranch16 | OpKind::NearBranch32 | OpKind::FarBranch16 | OpKind::FarBranch32 => return false,
+        OpKind::NearBranch16 | OpKind::NearBranch32 | OpKind::FarBranch16 | OpKind::FarBranch32 => {
+            return false;
+        }
         _ if instruction.is_ip_rel_memory_operand() => {
             if instruction.memory_base() != iced_x86::Register::RIP {
                 return false;
@@ -154,7 +159,11 @@ fn collect_field(
                 constants.displacement_offset(),
                 constants.displacement_size(),
             );
-            kind = if instruction.mnemonic() == Mnemonic::Lea { FieldKind::AddressOf } else { FieldKind::Memory };
+            kind = if instruction.mnemonic() == Mnemonic::Lea {
+                FieldKind::AddressOf
+            } else {
+                FieldKind::Memory
+            };
             if code.arena_of(target).is_none() {
                 block.data_references.push(target);
                 if kind == FieldKind::AddressOf {

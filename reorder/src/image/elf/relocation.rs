@@ -60,7 +60,10 @@ pub fn loader_relocations(file: &ElfFile<'_>, dynamic: &[DynamicEntry]) -> Resul
             {
                 return Err(Refusal::new(
                     RefusalCode::R9,
-                    format!("loader relocations in the unsupported form of section {}", section.display_name()),
+                    format!(
+                        "loader relocations in the unsupported form of section {}",
+                        section.display_name()
+                    ),
                     "relink without packed Android or compact relocations",
                 )
                 .at(section.address)
@@ -74,7 +77,11 @@ pub fn loader_relocations(file: &ElfFile<'_>, dynamic: &[DynamicEntry]) -> Resul
     Ok(relocations)
 }
 
-fn explicit(file: &ElfFile<'_>, section: &Section<'_>, relocations: &mut Vec<LoaderRelocation>) -> Result<()> {
+fn explicit(
+    file: &ElfFile<'_>,
+    section: &Section<'_>,
+    relocations: &mut Vec<LoaderRelocation>,
+) -> Result<()> {
     let entries = pod::slice_from_all_bytes::<Rela64<LittleEndian>>(file.section_bytes(section))
         .map_err(|()| broken(section))?;
     relocations.reserve(entries.len());
@@ -111,7 +118,9 @@ fn packed(file: &ElfFile<'_>, section: &Section<'_>, relocations: &mut Vec<Loade
             .bytes_at(place, 8)
             .and_then(|bytes| bytes.try_into().ok())
             .map(u64::from_le_bytes)
-            .ok_or_else(|| Error::malformed(section.offset.0, format!("a packed relocation at {place} has no place")))?;
+            .ok_or_else(|| {
+            Error::malformed(section.offset.0, format!("a packed relocation at {place} has no place"))
+        })?;
         let action = LoaderAction::Relative(Address(value));
         relocations.push(LoaderRelocation { place, action, addend_field: None });
     }
