@@ -5,7 +5,7 @@
 use serde::Serialize;
 
 use crate::address::Address;
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::{Error, Result};
 use crate::image::analysis::Analysis;
 use crate::image::analysis::pins::{Pin, PinReason};
 use crate::image::analysis::units::unit_containing;
@@ -16,6 +16,7 @@ use crate::relocate::address_map::{AddressMap, Move};
 use crate::relocate::layout_map::{LayoutMap, Side, digest, hexadecimal};
 use crate::relocate::plan::{Plan, plan, plan_from_map};
 use crate::relocate::{RelocateOptions, relocate};
+use crate::verify::{VerifyOptions, verify};
 
 /// Where the functions shall go.
 #[derive(Clone, Copy, Debug)]
@@ -114,10 +115,13 @@ fn prove(old: &[u8], new: &[u8]) -> Result<()> {
             "nothing was written; please report this image",
         ))
     };
-    match crate::verify::recover_moves(old, new) {
-        Ok(_) => Ok(()),
-        Err(Error { kind: ErrorKind::Verification, message, .. }) => Err(failed(message)),
-        Err(error) => Err(failed(error.to_string())),
+    let report = verify(old, new, VerifyOptions::default()).map_err(|error| failed(error.to_string()))?;
+    match report.differences.first() {
+        None => Ok(()),
+        Some(first) => Err(failed(format!(
+            "{} differences, the first at {}: expected {}, found {}",
+            report.difference_count, first.place, first.expected, first.found
+        ))),
     }
 }
 

@@ -75,7 +75,7 @@ pub fn place(units: &[MovableUnit], order: &[usize], free: &[Interval]) -> Place
     let order = cluster_unaligned(units, order);
     let mut units = units.to_vec();
     let mut is_reserved = vec![false; units.len()];
-    let mut finish = |units: &[MovableUnit], is_pinned: &[bool], is_reserved: &mut [bool]| {
+    let finish = |units: &[MovableUnit], is_pinned: &[bool], is_reserved: &mut [bool]| {
         let mut starts: Vec<u64> = units.iter().map(|unit| unit.start).collect();
         let leftovers = place_round(units, &order, free, is_pinned, is_reserved, &mut starts);
         for &unit in leftovers.iter().take(MOST_RESERVED) {

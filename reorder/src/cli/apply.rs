@@ -5,9 +5,10 @@ use std::path::PathBuf;
 use clap::{Args, ValueEnum};
 use serde::Serialize;
 
-use crate::apply::{Applied, ApplySummary, Arrangement, apply, layout_map};
+use crate::apply::{Applied, ApplySummary, PinnedFunction, apply, layout_map};
+use crate::cli::arrangement::ArrangementArguments;
 use crate::cli::context::Context;
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::exit_status::ExitStatus;
 use crate::image::analysis::Analysis;
 use crate::image::elf::file::ElfFile;
@@ -17,7 +18,7 @@ use crate::relocate::RelocateOptions;
 use crate::relocate::debug::DebugPolicy;
 use crate::relocate::layout_map::LayoutMap;
 use crate::report::Report;
-use crate::report::table::grouped;
+use crate::report::table::{Table, grouped};
 use crate::write::{ReplaceOptions, replace, whole};
 
 const EXAMPLES: &str = "\
@@ -34,7 +35,7 @@ pub struct ApplyArguments {
     /// The program or shared object; never modified unless --in-place
     image: PathBuf,
     #[command(flatten)]
-    order: OrderArguments,
+    arrangement: ArrangementArguments,
     /// Where the result goes
     #[arg(short, long, required_unless_present = "in_place")]
     output: Option<PathBuf>,
@@ -103,11 +104,38 @@ impl Report for ApplyReport<'_> {
             grouped(self.file_bytes as u64),
         );
         if self.is_unchanged {
-            text.push_str("the wanted order is the order it has: the output equals the input\n");
+            text.push_str("nothing moved: the output equals the input\n");
         }
+        text.push_str(&pins_text(&summary.pinned, SHOWN_PINS));
         text
     }
 }
+
+/// The largest pinned functions, with their reasons.
+pub fn pins_text(pinned: &[PinnedFunction], shown: usize) -> String {
+    if pinned.is_empty() {
+        return String::new();
+    }
+    let mut largest: Vec<&PinnedFunction> = pinned.iter().collect();
+    largest.sort_by_key(|function| (std::cmp::Reverse(function.size_bytes), function.address));
+    let mut table = Table::new(["pinned", "address", "bytes", "because", "evidence"]);
+    for function in largest.iter().take(shown) {
+        table.row([
+            function.name.clone(),
+            function.address.to_string(),
+            grouped(function.size_bytes),
+            function.reason.to_string(),
+            function.evidence.to_string(),
+        ]);
+    }
+    let mut text = format!("\n{}", table.render());
+    if pinned.len() > shown {
+        text.push_str(&format!("… and {} more (all of them with --format json)\n", pinned.len() - shown));
+    }
+    text
+}
+
+const SHOWN_PINS: usize = 10;
 
 /// Applies an order and writes the proven result.
 ///
@@ -115,12 +143,13 @@ impl Report for ApplyReport<'_> {
 /// Refusals, unreadable inputs, an output that cannot be written; nothing is written then.
 pub fn run(arguments: &ApplyArguments, context: &Context) -> Result<ExitStatus> {
     let mapped = map_image(&arguments.image)?;
-    let applied = apply_mapped(arguments, context, &mapped).map_err(|error| error.in_file(&arguments.image))?;
+    let applied =
+        apply_mapped(arguments, context, &mapped).map_err(|error| error.in_file(&arguments.image))?;
     let (applied, map) = applied;
     let output = arguments.output.as_ref().unwrap_or(&arguments.image);
     let options = ReplaceOptions { in_place: arguments.in_place };
     let warnings = replace(output, &arguments.image, &applied.bytes, options)?;
-    warnings.iter().for_each(|warning| context.talk.warning(&warning.to_string()));
+    warnings.iter().for_each(|warning| context.talk.warning(&warning.to_string(), None));
     if let (Some(path), Some(map)) = (&arguments.map, map) {
         whole(path, map.write().as_bytes())?;
     }
@@ -144,12 +173,8 @@ fn apply_mapped(
         let _phase = tracing::info_span!("analyse").entered();
         Analysis::new(&file, &functions)?
     };
-    let wanted = arguments.order.wanted(&file, &functions, context)?;
-    let arrangement = match &wanted {
-        Wanted::Order(order) => Arrangement::Order(order),
-        Wanted::Map(map) => Arrangement::Map(map),
-    };
-    let applied = apply(&file, &functions, &analysis, arrangement, arguments.options.options())?;
+    let wanted = arguments.arrangement.wanted(&arguments.image, &file, &functions, &context.talk)?;
+    let applied = apply(&file, &functions, &analysis, wanted.arrangement(), arguments.options.options())?;
     let map = match arguments.map {
         Some(_) => Some(layout_map(&file, &functions, &applied)?),
         None => None,

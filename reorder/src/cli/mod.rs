@@ -17,8 +17,11 @@ pub mod traces_input;
 pub mod order;
 pub mod simulate;
 
+pub mod apply;
+pub mod arrangement;
 pub mod completions;
 pub mod doctor;
+pub mod inspect;
 pub mod man;
 pub mod measure;
 pub mod record;
@@ -54,10 +57,12 @@ macro_rules! commands {
 commands! {
     Record(record::RecordArguments) => record::run,
     Order(order::OrderArguments) => order::run,
+    Apply(apply::ApplyArguments) => apply::run,
     Verify(verify::VerifyArguments) => verify::run,
     Simulate(simulate::SimulateArguments) => simulate::run,
     Measure(measure::MeasureArguments) => measure::run,
     Doctor(doctor::DoctorArguments) => doctor::run,
+    Inspect(inspect::InspectArguments) => inspect::run,
     Completions(completions::CompletionsArguments) => completions::run,
     Man(man::ManArguments) => man::run,
 }

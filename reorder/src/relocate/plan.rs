@@ -5,7 +5,6 @@ use layout_algos::placement::{Interval, MovableUnit, place};
 use crate::address::{Address, NewAddress};
 use crate::error::{Error, Result};
 use crate::image::analysis::Analysis;
-use crate::image::analysis::blocks::GapContent;
 use crate::image::analysis::units::{Unit, UnitIndex, unit_containing};
 use crate::image::functions::{FunctionIndex, FunctionTable};
 use crate::relocate::address_map::{AddressMap, Move};
@@ -110,8 +109,6 @@ pub fn plan_from_map(analysis: &Analysis<'_>, map: AddressMap) -> Result<Plan> {
         }
         placed.push((new_start, block.size()));
     }
-    let gaps = analysis.partition.gaps.iter().filter(|gap| gap.content != GapContent::Padding);
-    placed.extend(gaps.map(|gap| (gap.start.0, gap.end.distance_from(gap.start))));
     placed.sort_unstable();
     if let Some(pair) = placed.windows(2).find(|pair| pair[0].0 + pair[0].1 > pair[1].0) {
         return Err(wrong(format!("the map puts two functions at {:#x}", pair[1].0)));

@@ -279,7 +279,7 @@ impl FunctionPair<'_> {
             let places = &mut scratch[at..at + field.width];
             let mut is_written = write_field(places, field.width, distance);
             let own_end = field.is_branch && field.target == self.range.new_end().0;
-            if own_end && places != &self.old_bytes[at..at + field.width] {
+            if own_end && (!is_written || places != &self.old_bytes[at..at + field.width]) {
                 let distance = self.range.old_end().0.wrapping_sub(old_next.0);
                 is_written = write_field(places, field.width, distance);
             }
@@ -366,7 +366,9 @@ impl FunctionPair<'_> {
 /// Whether control goes on behind an instruction that ends a function.
 fn falls_through(flow: FlowControl, code: Code) -> bool {
     match flow {
-        FlowControl::Next | FlowControl::ConditionalBranch | FlowControl::XbeginXabortXend => true,
+        FlowControl::Next | FlowControl::ConditionalBranch | FlowControl::XbeginXabortXend => {
+            code != Code::Hlt
+        }
         FlowControl::Interrupt => !matches!(code, Code::Int3 | Code::Int1),
         _ => false,
     }

@@ -113,6 +113,12 @@ impl Partition {
         (address < self.gaps[index].end).then_some(index)
     }
 
+    /// Bytes of proven filler.
+    pub fn padding_bytes(&self) -> u64 {
+        let padding = self.gaps.iter().filter(|gap| gap.content == GapContent::Padding);
+        padding.map(|gap| gap.end.distance_from(gap.start)).sum()
+    }
+
     /// The block with this index.
     pub fn block(&self, index: BlockIndex) -> &Block {
         &self.blocks[index.0 as usize]

@@ -1,0 +1,110 @@
+//! The flags that say where functions shall go.
+
+use std::path::{Path, PathBuf};
+
+use clap::Args;
+
+use crate::apply::Arrangement;
+use crate::cli::talk::Talk;
+use crate::cli::traces_input::TracesInput;
+use crate::error::{Error, Result};
+use crate::image::elf::file::ElfFile;
+use crate::image::functions::{FunctionIndex, FunctionTable};
+use crate::layout::{Strategy, lay_out};
+use crate::order_file;
+use crate::relocate::layout_map::LayoutMap;
+
+/// An order from traces, from a file, or by a strategy that needs neither.
+#[derive(Args, Clone, Debug)]
+pub struct ArrangementArguments {
+    #[command(flatten)]
+    traces: TracesInput,
+    /// An order file (a symbol or address a line), or a map written by --map
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["traces", "strategy", "seed"])]
+    order: Option<PathBuf>,
+    /// How functions are ordered
+    #[arg(long, value_enum, default_value = "balanced", value_name = "NAME")]
+    strategy: Strategy,
+    /// Decides what the strategy leaves to chance
+    #[arg(long, default_value_t = 0, value_name = "NUMBER")]
+    seed: u64,
+}
+
+/// What the flags ask for.
+#[derive(Clone, Debug)]
+pub enum Wanted {
+    /// Functions, the lowest address first.
+    Order(Vec<FunctionIndex>),
+    /// Exact places.
+    Map(LayoutMap),
+}
+
+impl Wanted {
+    /// The library's form.
+    pub fn arrangement(&self) -> Arrangement<'_> {
+        match self {
+            Self::Order(order) => Arrangement::Order(order),
+            Self::Map(map) => Arrangement::Map(map),
+        }
+    }
+}
+
+impl ArrangementArguments {
+    /// Reads whatever the flags name.
+    ///
+    /// # Errors
+    /// No traces where the strategy needs them, unreadable files, an order without a known function.
+    pub fn wanted(
+        &self,
+        path: &Path,
+        file: &ElfFile<'_>,
+        functions: &FunctionTable<'_>,
+        talk: &Talk,
+    ) -> Result<Wanted> {
+        if let Some(order) = &self.order {
+            return read_order(order, functions, talk);
+        }
+        let needs_traces = matches!(self.strategy, Strategy::Balanced | Strategy::FirstSeen);
+        let traces = match needs_traces {
+            true => self.traces.resolve(path, file, functions, talk)?.traces,
+            false => Vec::new(),
+        };
+        Ok(Wanted::Order(lay_out(functions, &traces, self.strategy, self.seed)?.order))
+    }
+}
+
+fn read_order(path: &Path, functions: &FunctionTable<'_>, talk: &Talk) -> Result<Wanted> {
+    let bytes = std::fs::read(path).map_err(|error| Error::io(path, error))?;
+    if LayoutMap::is_map(&bytes) {
+        return LayoutMap::parse(&bytes).map(Wanted::Map).map_err(|error| error.in_file(path));
+    }
+    let listed = order_file::read::read(&bytes, functions);
+    let coverage = &listed.coverage;
+    let missing = coverage.unknown + coverage.ambiguous;
+    if listed.functions.is_empty() {
+        return Err(Error::usage(format!(
+            "none of the {} lines names a function of the image",
+            coverage.lines
+        ))
+        .in_file(path)
+        .with_hint(
+            "for a stripped image list addresses: reorder order IMAGE -t TRACES --addresses -o FILE",
+        ));
+    }
+    if missing > 0 {
+        let cause = format!(
+            "{}: {missing} of {} lines name no single function: {}",
+            path.display(),
+            coverage.lines,
+            coverage.examples.join(", ")
+        );
+        talk.warning(&cause, None);
+    }
+    if coverage.duplicate > 0 {
+        talk.warning(
+            &format!("{}: {} lines repeat an earlier one", path.display(), coverage.duplicate),
+            None,
+        );
+    }
+    Ok(Wanted::Order(listed.functions))
+}

@@ -1,0 +1,166 @@
+//! `reorder inspect`: whether an image can be moved, and what would stay.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+
+use clap::Args;
+use serde::Serialize;
+
+use crate::apply::{ApplySummary, summarise};
+use crate::cli::apply::pins_text;
+use crate::cli::context::Context;
+use crate::error::{Error, ErrorKind, Result};
+use crate::exit_status::ExitStatus;
+use crate::image::analysis::Analysis;
+use crate::image::elf::file::ElfFile;
+use crate::image::functions::FunctionTable;
+use crate::image::mapped::map_image;
+use crate::image::refusal::Refusal;
+use crate::relocate::address_map::AddressMap;
+use crate::relocate::debug::check_policy;
+use crate::relocate::layout_map::hexadecimal;
+use crate::relocate::plan::Plan;
+use crate::report::Report;
+use crate::report::table::{Table, grouped};
+
+const EXAMPLES: &str = "\
+Examples:
+  reorder inspect /usr/bin/git
+  reorder inspect libLLVM.so --format json
+
+Exit status: 0 it can be moved, 1 it is refused (the reason is printed), 2 it could not be read.";
+
+/// Show whether an image can be moved, what would stay and why
+#[derive(Args, Debug)]
+#[command(before_long_help = EXAMPLES)]
+pub struct InspectArguments {
+    /// The program or shared object
+    image: PathBuf,
+    /// List every pinned function instead of the largest
+    #[arg(long)]
+    all: bool,
+}
+
+/// What the analysis found.
+#[derive(Serialize)]
+struct InspectReport {
+    image: String,
+    is_movable: bool,
+    refusal: Option<Refusal>,
+    build_id: Option<String>,
+    #[serde(flatten)]
+    facts: Option<Facts>,
+    #[serde(skip)]
+    shown: usize,
+}
+
+#[derive(Serialize)]
+struct Facts {
+    text_bytes: u64,
+    function_bytes: u64,
+    padding_bytes: u64,
+    unclaimed_bytes: u64,
+    units: usize,
+    glued_units: usize,
+    jump_tables: usize,
+    code_pointers: usize,
+    pins_by_reason: BTreeMap<String, usize>,
+    #[serde(flatten)]
+    summary: ApplySummary,
+}
+
+impl Report for InspectReport {
+    const COMMAND: &'static str = "inspect";
+
+    fn text(&self) -> String {
+        let mut text = match &self.refusal {
+            None => format!("{}: can be moved\n", self.image),
+            Some(refusal) => format!("{}: {refusal}\n  cure: {}\n", self.image, refusal.cure),
+        };
+        let Some(facts) = &self.facts else { return text };
+        let percent = |part: u64| format!("{:.2} %", part as f64 * 100.0 / facts.text_bytes.max(1) as f64);
+        let mut table = Table::new(["", "count", "of text"]);
+        let summary = &facts.summary;
+        table.row(["functions".to_owned(), grouped(summary.functions as u64), percent(facts.function_bytes)]);
+        table.row(["  movable".to_owned(), grouped(summary.functions_movable as u64), String::new()]);
+        table.row(["  pinned".to_owned(), grouped(summary.pinned.len() as u64), String::new()]);
+        table.row(["units".to_owned(), grouped(facts.units as u64), String::new()]);
+        table.row(["  of several functions".to_owned(), grouped(facts.glued_units as u64), String::new()]);
+        table.row([
+            "bytes of padding".to_owned(),
+            grouped(facts.padding_bytes),
+            percent(facts.padding_bytes),
+        ]);
+        table.row([
+            "bytes outside functions".to_owned(),
+            grouped(facts.unclaimed_bytes),
+            percent(facts.unclaimed_bytes),
+        ]);
+        table.row(["jump tables".to_owned(), grouped(facts.jump_tables as u64), String::new()]);
+        table.row(["code pointers in data".to_owned(), grouped(facts.code_pointers as u64), String::new()]);
+        text.push_str(&table.render());
+        text.push_str(&pins_text(&summary.pinned, self.shown));
+        text
+    }
+}
+
+/// Analyses the image and reports.
+///
+/// # Errors
+/// When the image cannot be read; a refusal is a finding.
+pub fn run(arguments: &InspectArguments, context: &Context) -> Result<ExitStatus> {
+    const SHOWN_PINS: usize = 20;
+    let bytes = map_image(&arguments.image)?;
+    let mut report = InspectReport {
+        image: arguments.image.display().to_string(),
+        is_movable: true,
+        refusal: None,
+        build_id: None,
+        facts: None,
+        shown: if arguments.all { usize::MAX } else { SHOWN_PINS },
+    };
+    match inspect(&bytes, &mut report) {
+        Err(Error { kind: ErrorKind::Refused(refusal), .. }) => {
+            report.is_movable = false;
+            report.refusal = Some(*refusal);
+        }
+        Err(error) => return Err(error.in_file(&arguments.image)),
+        Ok(()) => {}
+    }
+    context.print(&report)?;
+    Ok(if report.is_movable { ExitStatus::Success } else { ExitStatus::Finding })
+}
+
+fn inspect(bytes: &[u8], report: &mut InspectReport) -> Result<()> {
+    let file = ElfFile::parse(bytes)?;
+    report.build_id = file.build_id().map(hexadecimal);
+    let functions = FunctionTable::collect(&file)?;
+    let analysis = Analysis::new(&file, &functions)?;
+    let summary =
+        summarise(&functions, &analysis, &Plan { map: AddressMap::default(), without_room: Vec::new() });
+    report.facts = Some(facts(&analysis, summary));
+    check_policy(&file, None)?;
+    Ok(())
+}
+
+fn facts(analysis: &Analysis<'_>, summary: ApplySummary) -> Facts {
+    let text_bytes = analysis.code.arenas.iter().map(|arena| arena.end.distance_from(arena.start)).sum();
+    let function_bytes = analysis.partition.blocks.iter().map(|block| block.size()).sum();
+    let padding_bytes = analysis.partition.padding_bytes();
+    let mut pins_by_reason = BTreeMap::new();
+    for pinned in &summary.pinned {
+        *pins_by_reason.entry(pinned.reason.to_string()).or_insert(0) += 1;
+    }
+    Facts {
+        text_bytes,
+        function_bytes,
+        padding_bytes,
+        unclaimed_bytes: text_bytes - function_bytes - padding_bytes,
+        units: analysis.units.len(),
+        glued_units: analysis.units.iter().filter(|unit| unit.blocks.len() > 1).count(),
+        jump_tables: analysis.tables.len(),
+        code_pointers: analysis.pointers.len(),
+        pins_by_reason,
+        summary,
+    }
+}
