@@ -20,7 +20,7 @@ pub struct ArrangementArguments {
     #[command(flatten)]
     traces: TracesInput,
     /// An order file (a symbol or address a line), or a map written by --map
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["traces", "strategy", "seed"])]
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["paths", "strategy", "seed"])]
     order: Option<PathBuf>,
     /// How functions are ordered
     #[arg(long, value_enum, default_value = "balanced", value_name = "NAME")]

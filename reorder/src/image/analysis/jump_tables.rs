@@ -158,15 +158,20 @@ fn tables_of_block(
     for base in plausible.iter().filter(|base| !bases.contains(base)) {
         pin(PinReason::UnprovenTable, *base);
     }
-    let tables = bases
+    let tables: Vec<JumpTable> = bases
         .into_iter()
         .filter_map(|base| {
             let entries = extent(context, index, block, base);
             (entries > 0).then_some(JumpTable { base, entries, owner: index })
         })
         .collect();
+    // An entry for the impossible case may be the end of this block or the start of the next: both move together.
+    let leads_to_end = |table: &JumpTable| table.targets(context.file).any(|target| target == block.end);
+    if let Some(next) = next_at_end(context, index).filter(|_| tables.iter().any(leads_to_end)) {
+        findings.push(Finding::Glue(index, next));
+    }
     // The parts of a function whose tables are not proven may be targets of the entries that were missed.
-    if let Some(Finding::Pin(_, pin)) = findings.first().copied() {
+    if let Some(&Finding::Pin(_, pin)) = findings.first() {
         let first = context.related.partition_point(|(block, _)| *block < index);
         let parts = context.related[first..].iter().take_while(|(block, _)| *block == index);
         findings.extend(parts.map(|(_, part)| Finding::Pin(*part, pin)));
@@ -209,7 +214,8 @@ fn is_entry_target(
     block: &Block,
     target: Address,
 ) -> bool {
-    if target == block.end && end_is_own(context.partition, block) {
+    if target == block.end && (end_is_own(context.partition, block) || next_at_end(context, index).is_some())
+    {
         return true;
     }
     if context.code.arena_of(target).is_none() {
@@ -218,6 +224,14 @@ fn is_entry_target(
     let Some(other) = context.partition.block_containing(target) else { return false };
     let is_known = other == index || context.related.binary_search(&(index, other)).is_ok();
     is_known && is_boundary(context.code, context.boundaries, target)
+}
+
+/// The block that starts exactly where this one ends.
+fn next_at_end(context: &TableContext<'_, '_>, index: BlockIndex) -> Option<BlockIndex> {
+    let block = context.partition.block(index);
+    let next = BlockIndex(index.0 + 1);
+    let follower = context.partition.blocks.get(next.0 as usize)?;
+    (follower.start == block.end && follower.arena == block.arena).then_some(next)
 }
 
 /// The byte behind the block is padding or outside, so nothing else starts there.
