@@ -7,6 +7,7 @@ use std::ops::Range;
 
 use iced_x86::{Decoder, DecoderOptions, FlowControl, Instruction, Mnemonic};
 
+use super::bytes::displacement_at;
 use super::elf_view::{ElfView, SectionView};
 use super::fields::{Addressing, addressing};
 use super::recover::AddressMoves;
@@ -124,6 +125,7 @@ fn check_references(
         decoder.decode_out(&mut instruction);
         if instruction.is_invalid() {
             seen.opaque_bytes += bytes.len() - position;
+            check_opaque(section, code.start + position as u64..code.end, moves, findings);
             break;
         }
         seen.instructions += 1;
@@ -142,6 +144,28 @@ fn check_references(
         }
     }
     seen
+}
+
+/// Code that cannot be read in a line may still hold calls and jumps: none may lead to the start of what moved.
+fn check_opaque(section: &SectionView<'_>, code: Range<u64>, moves: &AddressMoves, findings: &mut Findings) {
+    /// Bytes of a near distance.
+    const DISTANCE: usize = 4;
+    let bytes = section.at(code.start, code.end - code.start).unwrap_or_default();
+    for (at, pair) in bytes.windows(2).enumerate() {
+        let is_branch = matches!(pair, [_, 0xe8 | 0xe9] | [0x0f, 0x80..=0x8f]);
+        let Some(distance) = displacement_at(bytes, at + 2).filter(|_| is_branch) else { continue };
+        let target = Address(code.start.wrapping_add((at + 2 + DISTANCE) as u64).wrapping_add(distance));
+        if moves.containing(target).is_some_and(|range| range.is_moved() && range.old_start == target) {
+            let address = code.start + at as u64;
+            findings.differs(Difference::new(
+                Check::Gaps,
+                Some(section.offset + (address - section.address)),
+                format!("what may be a branch in unreadable code at {}", Address(address)),
+                format!("its target {target} where it was"),
+                format!("moved to {}", moves.map(target)),
+            ));
+        }
+    }
 }
 
 /// Gap code keeps its bytes and its place to itself.
@@ -257,4 +281,50 @@ fn complement(whole: Range<u64>, parts: impl Iterator<Item = Range<u64>>) -> Vec
         rest.push(position..whole.end);
     }
     rest
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_padding_around_gap_code_is_free() {
+        let cases: [(&[u8], Range<usize>); 7] = [
+            (&[0x90, 0xcc, 0x0f, 0x1f, 0x00], 5..5),
+            (&[0x00, 0x00, 0x00], 3..3),
+            (&[0x90, 0xc3, 0x90, 0x90], 1..2),
+            // A call may return: what follows it is not padding.
+            (&[0xe8, 0, 0, 0, 0, 0x90], 0..6),
+            // Padding between two pieces of code stays as it is.
+            (&[0xc3, 0x90, 0xc3, 0xcc], 0..3),
+            // Nothing is known about bytes behind one that is no instruction.
+            (&[0xc3, 0x06, 0x90], 0..3),
+            (&[], 0..0),
+        ];
+        for (bytes, code) in cases {
+            let found = code_of_gap(bytes);
+            assert_eq!((found.is_empty(), found.end), (code.is_empty(), code.end), "{bytes:02x?}");
+            assert!(code.is_empty() || found.start == code.start, "{bytes:02x?}: {found:?}");
+        }
+    }
+
+    #[test]
+    fn holes_hold_old_bytes_or_filler() {
+        assert_eq!(first_foreign_byte(&[1, 2, 3, 4], &[1, 0x0f, 0x1f, 0x00]), None);
+        assert_eq!(first_foreign_byte(&[1, 2, 3, 4], &[0xcc, 2, 0x90, 4]), None);
+        assert_eq!(first_foreign_byte(&[1, 2, 3, 4], &[1, 2, 9, 4]), Some(2));
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn complement_and_parts_make_the_whole(starts in proptest::collection::btree_set(0u64..200, 0..20)) {
+            let bounds: Vec<u64> = starts.into_iter().collect();
+            let parts: Vec<Range<u64>> = bounds.chunks_exact(2).map(|pair| pair[0]..pair[1]).collect();
+            let rest = complement(50..150, parts.iter().cloned());
+            for address in 0..200u64 {
+                let expected = (50..150).contains(&address) && !parts.iter().any(|part| part.contains(&address));
+                proptest::prop_assert_eq!(rest.iter().any(|part| part.contains(&address)), expected);
+            }
+        }
+    }
 }

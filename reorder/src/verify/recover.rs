@@ -253,3 +253,44 @@ fn push_evidence(
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn found(old: u64, new: u64, size: u64) -> Move {
+        Move { old_start: Address(old), new_start: NewAddress(new), size }
+    }
+
+    #[test]
+    fn overlapping_descriptions_become_one_range() {
+        // A signal trampoline's unwind entry starts one byte before its symbol; an alias repeats a range.
+        let evidence =
+            vec![found(0x11, 0x51, 7), found(0x10, 0x50, 8), found(0x11, 0x51, 9), found(0x30, 0x30, 4)];
+        let moves = AddressMoves::from_evidence(evidence).expect("they agree");
+        assert_eq!(moves.as_slice(), [found(0x10, 0x50, 10), found(0x30, 0x30, 4)]);
+        assert_eq!(moves.moved(), 1);
+    }
+
+    #[test]
+    fn the_end_of_a_range_does_not_move_with_it() {
+        let moves = AddressMoves::from_evidence(vec![found(0x10, 0x50, 8)]).expect("one range");
+        assert_eq!(
+            (moves.map(Address(0x17)), moves.map(Address(0x18))),
+            (NewAddress(0x57), NewAddress(0x18))
+        );
+        assert_eq!(
+            (moves.unmap(NewAddress(0x57)), moves.unmap(NewAddress(0x58))),
+            (Address(0x17), Address(0x58))
+        );
+        assert_eq!(moves.ending_at(Address(0x18)), Some(&found(0x10, 0x50, 8)));
+    }
+
+    #[test]
+    fn sources_that_disagree_or_collide_are_refused() {
+        let disagreeing = vec![found(0x10, 0x50, 8), found(0x14, 0x60, 4)];
+        assert!(AddressMoves::from_evidence(disagreeing).is_err());
+        let colliding = vec![found(0x10, 0x50, 8), found(0x20, 0x57, 8)];
+        assert!(AddressMoves::from_evidence(colliding).is_err());
+    }
+}
