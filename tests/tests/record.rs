@@ -453,3 +453,28 @@ fn a_stripped_system_program_behaves_and_its_trace_resolves() {
     assert!(resolved.coverage.events > 100, "{:?}", resolved.coverage);
     assert_eq!(resolved.coverage.by_address, resolved.coverage.events);
 }
+
+#[test]
+fn recorded_traces_can_be_shown_and_counted() {
+    let program = compile(ORDER, &[]);
+    let traces = program.directory.path().join("traces");
+    let run = |arguments: &[&str], paths: &[&Path]| {
+        let output = reorder().args(arguments).args(paths).output().unwrap();
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        output.stdout
+    };
+    run(&["record", "--runs", "2", "-o", traces.to_str().unwrap(), "--"], &[&program.path]);
+    let shown: serde_json::Value =
+        serde_json::from_slice(&run(&["traces", "show", "--format", "json"], &[&traces])).unwrap();
+    let events = shown["traces"][1]["events"].as_array().unwrap();
+    let position = |name: &str| events.iter().position(|event| event["name"] == name).unwrap();
+    assert!(position("main") < position("step_b") && position("step_b") < position("step_c"));
+
+    let stats: serde_json::Value =
+        serde_json::from_slice(&run(&["traces", "stats", "--format", "json"], &[&traces])).unwrap();
+    let image = &stats["images"][0];
+    assert_eq!(image["traces"], 2);
+    assert_eq!(image["distinct_functions"], events.len());
+    assert_eq!(image["common_functions"], events.len());
+    assert!(image["touched"]["bytes"].as_u64().unwrap() > events.len() as u64);
+}

@@ -12,6 +12,7 @@ pub mod shared_args;
 pub mod talk;
 pub mod timings;
 
+pub mod traces;
 pub mod traces_input;
 
 pub mod order;
@@ -56,6 +57,7 @@ macro_rules! commands {
 
 commands! {
     Record(record::RecordArguments) => record::run,
+    Traces(traces::TracesArguments) => traces::run,
     Order(order::OrderArguments) => order::run,
     Apply(apply::ApplyArguments) => apply::run,
     Verify(verify::VerifyArguments) => verify::run,

@@ -9,6 +9,7 @@ mod list;
 mod name_index;
 mod read_files;
 mod resolve;
+mod statistics;
 pub mod text;
 
 #[cfg(test)]
@@ -26,6 +27,7 @@ pub use name_index::root_name;
 pub(crate) use name_index::{Found, NameIndex};
 pub use read_files::{read_bytes, read_files};
 pub use resolve::{Coverage, ResolvedTrace, ResolvedTraces, resolve};
+pub use statistics::{ImageStatistics, SingleTraceStatistics, Touched, TraceStatistics, statistics};
 
 /// One process's first executions in one image.
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
@@ -129,8 +131,10 @@ pub enum Location {
     /// A digest of the symbol; which one depends on the format.
     NameHash(u64),
     /// An address as stated in the image.
+    #[serde(rename = "address")]
     Image(Address),
     /// An address in the process, for formats that carry no load address.
+    #[serde(rename = "runtime_address")]
     Runtime(RuntimeAddress),
 }
 

@@ -2,7 +2,9 @@
 
 use std::path::{Path, PathBuf};
 
-use super::{Event, ImageIdentity, Location, Trace, read_bytes, read_files, resolve, root_name};
+use super::{
+    Event, ImageIdentity, Location, Touched, Trace, read_bytes, read_files, resolve, root_name, statistics,
+};
 use crate::address::Address;
 use crate::image::elf::file::ElfFile;
 use crate::image::functions::{FunctionIndex, FunctionTable};
@@ -149,4 +151,31 @@ fn roots_lose_only_what_a_build_adds() {
     ] {
         assert_eq!(root_name(name.as_bytes()), root.as_bytes());
     }
+}
+
+#[test]
+fn statistics_count_what_traces_share_and_touch() {
+    let event = |address, size, nanoseconds| Event {
+        size: Some(size),
+        nanoseconds: Some(nanoseconds),
+        ..Event::at(Location::Image(Address(address)))
+    };
+    let image = ImageIdentity { path: Some(PathBuf::from("/image")), build_id: None };
+    let first =
+        trace(image.clone(), vec![event(0x1ff0, 0x20, 5), event(0x1000, 0x10, 9), event(0x1000, 0x10, 9)]);
+    let second = trace(image, vec![event(0x1000, 0x10, 3), event(0x5000, 0x2001, 4)]);
+    let list = trace(ImageIdentity::default(), vec![Event::at(Location::Name(b"main".to_vec()))]);
+    let statistics = statistics(&[first, second, list]);
+
+    let first = &statistics.traces[0];
+    assert_eq!((first.events, first.distinct_functions, first.shared_functions), (3, 2, 1));
+    assert_eq!(first.touched, Some(Touched { bytes: 0x30, pages: 2 }));
+    assert_eq!(first.span_nanoseconds, Some(9));
+    assert_eq!(statistics.traces[1].touched, Some(Touched { bytes: 0x2011, pages: 4 }));
+    assert_eq!((statistics.traces[2].touched, statistics.traces[2].span_nanoseconds), (None, None));
+
+    let together = &statistics.images[0];
+    assert_eq!((together.traces, together.distinct_functions, together.common_functions), (2, 3, 1));
+    assert_eq!(together.touched, Some(Touched { bytes: 0x2031, pages: 5 }));
+    assert_eq!(statistics.images[1].image, "unnamed image");
 }
