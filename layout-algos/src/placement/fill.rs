@@ -1,9 +1,12 @@
 //! The walk over the free intervals that keeps the wanted order as far as the obstacles allow.
 
+use super::dense_pool::DensePool;
+use super::queue::Queue;
+use super::tail::{self, TAIL};
 use super::{Interval, MovableUnit};
 
-/// How many units that do not fit are skipped per interval while looking for ones that do. Bounds the cost by
-/// intervals × this, and how far a unit may come before its turn.
+/// How many of the next units are considered when the very next one does not fit. Bounds the cost by intervals ×
+/// this, and how far a unit may come before its turn.
 const LOOK_AHEAD: usize = 256;
 
 /// Fills the intervals in address order with the units in the given order, writing `starts`.
@@ -11,83 +14,89 @@ const LOOK_AHEAD: usize = 256;
 /// Gives the units that found no place and the space that stayed empty, both in order.
 pub(super) fn fill_in_order(
     units: &[MovableUnit],
-    order: Vec<usize>,
+    mut order: Vec<usize>,
     free: &[Interval],
     starts: &mut [u64],
 ) -> (Vec<usize>, Vec<Interval>) {
     let smallest = order.iter().map(|&unit| units[unit].size).min().unwrap_or(0);
+    let granule = usual_modulus(units, &order);
+    let closer = last_closer(units, &order, free, granule);
+    let mut free = free.to_vec();
+    if let Some(((position, start), last)) = closer.zip(free.last_mut()) {
+        starts[order.remove(position)] = start;
+        last.end = start;
+    }
     let mut queue = Queue::new(order);
+    let mut pool = DensePool::new(granule);
     let mut holes = Vec::new();
     for interval in free {
         let mut cursor = interval.start;
+        let mut put = |unit: usize, start: u64, cursor: &mut u64| {
+            if *cursor < start {
+                holes.push(Interval { start: *cursor, end: start });
+            }
+            starts[unit] = start;
+            *cursor = start + units[unit].size;
+        };
         let mut skipped = 0;
         let mut position = queue.first();
         // The room only shrinks, so a unit that did not fit once needs no second look in this interval.
-        while let Some(unit) = queue.unit_after(position) {
-            if skipped == LOOK_AHEAD || interval.end - cursor < smallest {
-                break;
+        while interval.end - cursor > TAIL && skipped < LOOK_AHEAD {
+            if let Some((unit, start)) = pool.take(units, cursor, interval.end) {
+                put(unit, start, &mut cursor);
+                continue;
             }
-            if let Some(start) = units[unit].start_between(cursor, interval.end) {
-                if cursor < start {
-                    holes.push(Interval { start: cursor, end: start });
-                }
-                starts[unit] = start;
-                cursor = start + units[unit].size;
+            let Some(unit) = queue.unit_after(position) else { break };
+            if pool.admits(&units[unit]) {
+                pool.waiting.push(unit);
+                queue.remove_after(position);
+            } else if let Some(start) = units[unit].start_between(cursor, interval.end) {
+                put(unit, start, &mut cursor);
                 queue.remove_after(position);
             } else {
                 skipped += 1;
                 position = queue.advance(position);
             }
         }
+        if (smallest..=TAIL).contains(&(interval.end - cursor)) {
+            let mut candidates = pool.waiting.clone();
+            candidates.extend(queue.next_units(LOOK_AHEAD));
+            let mut chosen = tail::choose(units, &candidates, cursor, interval.end, granule);
+            for &(unit, start) in &chosen {
+                put(unit, start, &mut cursor);
+            }
+            pool.waiting.retain(|waiting| {
+                let index = chosen.iter().position(|(unit, _)| unit == waiting);
+                index.map(|index| chosen.remove(index)).is_none()
+            });
+            queue.remove(chosen.into_iter().map(|(unit, _)| unit).collect());
+        }
         if cursor < interval.end {
             holes.push(Interval { start: cursor, end: interval.end });
         }
     }
-    (queue.into_rest(), holes)
+    pool.waiting.extend(queue.next_units(usize::MAX));
+    (pool.waiting, holes)
 }
 
-/// A singly linked list over the order: removal in the middle without moving the rest.
-struct Queue {
-    units: Vec<usize>,
-    /// Link 0 leads to the first element; link i + 1 leads from element i to the next. `units.len()` ends.
-    next: Vec<usize>,
+/// A unit that ends just where the last interval does, the latest in the order; with its place in `order` and its
+/// start. Put there beforehand, because when the walk comes to the last interval there is no choice left.
+fn last_closer(
+    units: &[MovableUnit],
+    order: &[usize],
+    free: &[Interval],
+    granule: u64,
+) -> Option<(usize, u64)> {
+    let last = free.last().filter(|last| !last.end.is_multiple_of(granule))?;
+    order.iter().enumerate().rev().find_map(|(position, &unit)| {
+        let start = units[unit].start_before(last.end).filter(|&start| start >= last.start)?;
+        tail::is_exact(start + units[unit].size, last.end, granule).then_some((position, start))
+    })
 }
 
-/// A place between two elements of a [`Queue`]: the link that leads to the later one.
-#[derive(Clone, Copy)]
-struct Link(usize);
-
-impl Queue {
-    fn new(units: Vec<usize>) -> Self {
-        let next = (0..=units.len()).collect();
-        Self { units, next }
-    }
-
-    fn first(&self) -> Link {
-        Link(0)
-    }
-
-    fn unit_after(&self, link: Link) -> Option<usize> {
-        self.units.get(self.next[link.0]).copied()
-    }
-
-    /// The link behind the element that `link` leads to; there must be one.
-    fn advance(&self, link: Link) -> Link {
-        Link(self.next[link.0] + 1)
-    }
-
-    /// Drops the element that `link` leads to; there must be one.
-    fn remove_after(&mut self, link: Link) {
-        self.next[link.0] = self.next[self.next[link.0] + 1];
-    }
-
-    fn into_rest(self) -> Vec<usize> {
-        let mut link = self.first();
-        let mut rest = Vec::new();
-        while let Some(unit) = self.unit_after(link) {
-            rest.push(unit);
-            link = self.advance(link);
-        }
-        rest
-    }
+/// The modulus of the median unit, at most 16: remainders below it are nobody's loss.
+fn usual_modulus(units: &[MovableUnit], order: &[usize]) -> u64 {
+    let mut moduli: Vec<u64> = order.iter().map(|&unit| units[unit].modulus).collect();
+    moduli.sort_unstable();
+    moduli.get(moduli.len() / 2).map_or(1, |&modulus| modulus.clamp(1, 16))
 }

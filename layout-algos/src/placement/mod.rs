@@ -8,11 +8,18 @@
 //! * a unit that fits nowhere keeps its old start and is listed as pinned; that always ends, at worst with the
 //!   old layout.
 //!
-//! Time is O(rounds · (units + intervals · look-ahead) + units · log units) with at most log₂ units + 8 rounds.
+//! Programs are packed tightly: what one interval wastes is missing in another. So intervals are filled to the last
+//! granule ([`tail`]), padding takes units that need no alignment ([`dense_pool`]), and what is left over goes to
+//! the shortest hole that holds it ([`holes`]).
+//!
+//! Time is O(rounds · (units + intervals · look-ahead) + units · log units) with at most log₂ units + 11 rounds.
 
+mod dense_pool;
 mod fill;
 mod holes;
 mod interval;
+mod queue;
+mod tail;
 #[cfg(test)]
 mod tests;
 
@@ -43,6 +50,12 @@ impl MovableUnit {
         (start.checked_add(self.size)? <= end).then_some(start)
     }
 
+    /// The last place where the unit ends by `end`.
+    fn start_before(&self, end: u64) -> Option<u64> {
+        let last = end.checked_sub(self.size)?;
+        last.checked_sub(last.wrapping_sub(self.start) & self.modulus.wrapping_sub(1))
+    }
+
     fn old_range(&self) -> Interval {
         Interval { start: self.start, end: self.start.saturating_add(self.size) }
     }
@@ -57,105 +70,80 @@ pub struct Placement {
     pub pinned: Vec<usize>,
 }
 
+/// Parts of the order, from its back, that give up alignment in the first rounds: numerator and denominator.
+const RELAXED_SHARES: [(usize, usize); 6] = [(0, 1), (1, 16), (1, 8), (1, 4), (1, 2), (1, 1)];
+
+/// Rounds after that in which nothing but the left-over units themselves is pinned.
+const PATIENT_ROUNDS: usize = 4;
+
+/// Left-over units that choose their place first; bounds that choice by this × intervals.
+const MOST_RESERVED: usize = 1024;
+
 /// Places `units` into `free` in the given `order` (positions in `units`, the first at the lowest address).
 ///
 /// `free` must be sorted and disjoint. Units that `order` does not name keep their place and are listed as
 /// pinned; repeated and out-of-range entries of `order` are ignored.
 ///
-/// Compilers leave no room to spare: a permutation of functions fits exactly only while all starts are equally
-/// aligned. So when units are left over, those at the back of the order give up alignment beyond `least_modulus`,
-/// more of them each round, and the left-over units choose their place first; only then are they pinned.
+/// Compilers leave no room to spare. So when units are left over, those at the back of the order give up alignment
+/// beyond `least_modulus`, more of them each round, and the left-over units choose their place first; only then
+/// are they pinned.
 #[must_use]
 pub fn place(units: &[MovableUnit], order: &[usize], free: &[Interval]) -> Placement {
     let (order, mut is_pinned) = named_units(units.len(), order);
-    let old_starts = || units.iter().map(|unit| unit.start).collect::<Vec<_>>();
     if order.len() == units.len() && order.is_sorted_by_key(|&unit| units[unit].start) {
-        return Placement { starts: old_starts(), pinned: Vec::new() };
+        let starts = units.iter().map(|unit| unit.start).collect();
+        return Placement { starts, pinned: Vec::new() };
     }
-    let order = cluster_unaligned(units, order);
     let mut units = units.to_vec();
     let mut is_reserved = vec![false; units.len()];
-    let finish = |units: &[MovableUnit], is_pinned: &[bool], is_reserved: &mut [bool]| {
-        let mut starts: Vec<u64> = units.iter().map(|unit| unit.start).collect();
-        let leftovers = place_round(units, &order, free, is_pinned, is_reserved, &mut starts);
+    let mut round = 0;
+    loop {
+        if let Some((numerator, denominator)) = RELAXED_SHARES.get(round) {
+            for &unit in order.iter().rev().take(order.len() * numerator / denominator) {
+                units[unit].modulus = units[unit].least_modulus;
+            }
+        }
+        let (starts, leftovers) = place_round(&units, &order, free, &is_pinned, &is_reserved);
+        if leftovers.is_empty() {
+            let pinned = (0..units.len()).filter(|&unit| is_pinned[unit]).collect();
+            return Placement { starts, pinned };
+        }
         for &unit in leftovers.iter().take(MOST_RESERVED) {
             is_reserved[unit] = true;
         }
-        (starts, leftovers)
-    };
-    let pinned_units = |is_pinned: &[bool]| (0..is_pinned.len()).filter(|&unit| is_pinned[unit]).collect();
-    for share in RELAXED_SHARES {
-        for &unit in order.iter().rev().take(order.len() / share.0 * share.1) {
-            units[unit].modulus = units[unit].least_modulus;
-        }
-        let (starts, leftovers) = finish(&units, &is_pinned, &mut is_reserved);
-        if leftovers.is_empty() {
-            return Placement { starts, pinned: pinned_units(&is_pinned) };
+        round += 1;
+        if let Some(pinning_round) = round.checked_sub(RELAXED_SHARES.len()) {
+            pin(&units, &order, &leftovers, pinning_round, &mut is_pinned);
         }
     }
-    let mut largest_first = order.clone();
-    largest_first.sort_by_key(|&unit| (std::cmp::Reverse(units[unit].size), unit));
-    let mut least_pins = 1;
-    loop {
-        let (starts, leftovers) = finish(&units, &is_pinned, &mut is_reserved);
-        if leftovers.is_empty() {
-            return Placement { starts, pinned: pinned_units(&is_pinned) };
-        }
-        let mut pins = 0;
-        for &unit in &leftovers {
+}
+
+/// Pins the left-over units, and others when that alone does not settle it.
+///
+/// If it does not within a few rounds, the old layout was denser than any new one, because units without alignment
+/// stood together: those are pinned from the front on, twice as many each round, which bounds the rounds by log₂ of
+/// the number of units.
+fn pin(
+    units: &[MovableUnit],
+    order: &[usize],
+    leftovers: &[usize],
+    pinning_round: usize,
+    is_pinned: &mut [bool],
+) {
+    for &unit in leftovers {
+        is_pinned[unit] = true;
+    }
+    if let Some(doublings) = pinning_round.checked_sub(PATIENT_ROUNDS) {
+        let mut densest_first: Vec<usize> = order.iter().copied().filter(|&unit| !is_pinned[unit]).collect();
+        densest_first.sort_by_key(|&unit| (units[unit].modulus, units[unit].start));
+        for &unit in densest_first.iter().take(1 << doublings.min(32)) {
             is_pinned[unit] = true;
-            pins += 1;
         }
-        // Large units are the hardest to fit. Pinning at least twice as many each round bounds the rounds by
-        // log₂ of the number of units, whatever the input.
-        for &unit in &largest_first {
-            if pins >= least_pins {
-                break;
-            }
-            if !is_pinned[unit] {
-                is_pinned[unit] = true;
-                pins += 1;
-            }
-        }
-        least_pins *= 2;
     }
 }
 
-/// Parts of the order, from its back, that give up alignment in successive rounds.
-const RELAXED_SHARES: [(usize, usize); 6] = [(1, 0), (16, 1), (8, 1), (4, 1), (2, 1), (1, 1)];
-/// Left-over units that choose first; bounds that choice by this × intervals.
-const MOST_RESERVED: usize = 1024;
-/// Starts that compilers give functions.
-const ORDINARY_MODULUS: u64 = 16;
-/// Unaligned units wait for others until this many bytes have passed them: within one page, so the order by pages
-/// hardly changes.
-const CLUSTER_DISTANCE: u64 = 2048;
-
-/// Brings unaligned units (parts that compilers split off) together. Each change from unaligned to aligned wastes
-/// half an alignment, for which there is no room.
-fn cluster_unaligned(units: &[MovableUnit], order: Vec<usize>) -> Vec<usize> {
-    let mut clustered = Vec::with_capacity(order.len());
-    let mut waiting = Vec::new();
-    let mut passed = 0;
-    for unit in order {
-        if units[unit].modulus < ORDINARY_MODULUS {
-            waiting.push(unit);
-            continue;
-        }
-        clustered.push(unit);
-        if !waiting.is_empty() {
-            passed += units[unit].size;
-            if passed >= CLUSTER_DISTANCE {
-                clustered.append(&mut waiting);
-                passed = 0;
-            }
-        }
-    }
-    clustered.append(&mut waiting);
-    clustered
-}
-
-/// Gives each reserved unit the highest place that fits; what remains of the intervals stays sorted.
+/// Gives each reserved unit the highest place that fits; what remains of the intervals stays sorted. Gives the
+/// units that fit nowhere.
 fn place_reserved(
     units: &[MovableUnit],
     reserved: &[usize],
@@ -164,11 +152,8 @@ fn place_reserved(
 ) -> Vec<usize> {
     let mut unplaced = Vec::new();
     for &unit in reserved {
-        let movable = &units[unit];
         let found = free.iter().enumerate().rev().find_map(|(index, interval)| {
-            let latest = interval.end.checked_sub(movable.size)?;
-            let start =
-                latest.checked_sub(latest.wrapping_sub(movable.start) & movable.modulus.wrapping_sub(1))?;
+            let start = units[unit].start_before(interval.end)?;
             (start >= interval.start).then_some((index, start))
         });
         let Some((index, start)) = found else {
@@ -179,7 +164,7 @@ fn place_reserved(
         let interval = free[index];
         let rest = [
             Interval { start: interval.start, end: start },
-            Interval { start: start + movable.size, end: interval.end },
+            Interval { start: start + units[unit].size, end: interval.end },
         ];
         free.splice(index..=index, rest.into_iter().filter(|rest| rest.start < rest.end));
     }
@@ -197,15 +182,15 @@ fn named_units(count: usize, order: &[usize]) -> (Vec<usize>, Vec<bool>) {
     (named, is_missing)
 }
 
-/// Places everything that is not pinned; gives the units that found no room, largest first.
+/// Places everything that is not pinned; gives all starts, and the units that found no room, largest first.
 fn place_round(
     units: &[MovableUnit],
     order: &[usize],
     free: &[Interval],
     is_pinned: &[bool],
     is_reserved: &[bool],
-    starts: &mut [u64],
-) -> Vec<usize> {
+) -> (Vec<u64>, Vec<usize>) {
+    let mut starts: Vec<u64> = units.iter().map(|unit| unit.start).collect();
     let mut pinned_ranges: Vec<Interval> = units
         .iter()
         .zip(is_pinned)
@@ -214,14 +199,14 @@ fn place_round(
         .collect();
     pinned_ranges.sort_unstable_by_key(|range| range.start);
     let mut free = subtract(free, &pinned_ranges);
-    let by_size = |unit: &usize| (std::cmp::Reverse(units[*unit].size), *unit);
+    let largest_first = |unit: &usize| (std::cmp::Reverse(units[*unit].size), *unit);
     let (mut reserved, movable): (Vec<usize>, Vec<usize>) =
         order.iter().copied().filter(|&unit| !is_pinned[unit]).partition(|&unit| is_reserved[unit]);
-    reserved.sort_by_key(by_size);
-    let without_reserve = place_reserved(units, &reserved, &mut free, starts);
-    let (mut unplaced, holes) = fill_in_order(units, movable, &free, starts);
-    unplaced.extend(without_reserve);
-    unplaced.sort_by_key(|&unit| (std::cmp::Reverse(units[unit].size), unit));
+    reserved.sort_by_key(largest_first);
+    let mut unplaced = place_reserved(units, &reserved, &mut free, &mut starts);
+    let (left_over, holes) = fill_in_order(units, movable, &free, &mut starts);
+    unplaced.extend(left_over);
+    unplaced.sort_by_key(largest_first);
     let mut holes = Holes::new(holes);
     unplaced.retain(|&unit| match holes.take(&units[unit]) {
         Some(start) => {
@@ -230,5 +215,5 @@ fn place_round(
         }
         None => true,
     });
-    unplaced
+    (starts, unplaced)
 }

@@ -168,13 +168,18 @@ fn realistic(count: usize, spacing: usize) -> (Vec<MovableUnit>, Vec<Interval>) 
 }
 
 #[test]
-fn large_images_with_many_obstacles_pin_few_units() {
-    for (count, spacing, pinned_per_mille) in [(130_000, 1000, 0), (130_000, 130, 0), (130_000, 13, 70)] {
+fn tight_images_with_many_obstacles_pin_few_units() {
+    // Nothing is wasted in these layouts, so whatever one interval loses is missing in another.
+    for (count, spacing) in [(6_000, 200), (6_000, 10), (130_000, 130), (130_000, 13)] {
         let (units, free) = realistic(count, spacing);
         let mut order: Vec<usize> = (0..units.len()).collect();
         Random::new(2, &[]).shuffle(&mut order);
         let placement = place(&units, &order, &free);
         let pinned = placement.pinned.len();
-        assert!(pinned * 1000 <= count * pinned_per_mille, "{pinned} of {count} units, every {spacing}");
+        let unaligned = (units.iter().zip(&placement.starts))
+            .filter(|(unit, start)| **start % unit.modulus != unit.start % unit.modulus)
+            .count();
+        assert!(unaligned <= count / 16, "{unaligned} of {count} units, obstacles every {spacing}");
+        assert!(pinned <= 5, "{pinned} of {count} units, obstacles every {spacing}");
     }
 }
