@@ -45,8 +45,7 @@ pub(super) fn arm(
         let bias = bias.wrapping_sub(segment.address.0);
         for piece in pieces(&image.starts, &range) {
             let place = piece.start.0.wrapping_add(bias);
-            let within = |address: Address| address.distance_from(segment.address) as usize;
-            let expected = &segment.bytes[within(piece.start)..within(piece.end)];
+            let expected = image.code(segment, &piece);
             buffer.resize(expected.len(), 0);
             memory.read(place, &mut buffer).map_err(|error| refused(image, error))?;
             if buffer != expected {
@@ -89,7 +88,7 @@ pub(super) fn disarm(memory: &ProcessMemory, image: &TracedImage, armed: &ArmedR
 /// The addresses of `segment` that `mapping` holds.
 fn mapped_part(segment: &CodeSegment, mapping: &Mapping) -> Option<Range<Address>> {
     let mapping_end = mapping.offset.saturating_add(mapping.length);
-    let segment_end = segment.offset + segment.bytes.len() as u64;
+    let segment_end = segment.offset + segment.size;
     let first = segment.offset.max(mapping.offset);
     let end = segment_end.min(mapping_end);
     let address = |offset: u64| segment.address.plus(offset - segment.offset);

@@ -4,13 +4,17 @@
 //! belongs to a function, in a section of code, and is not itself a breakpoint.
 
 use std::fs;
+use std::ops::Range;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
+
+use memmap2::Mmap;
 
 use crate::address::Address;
 use crate::error::{Error, Result};
 use crate::image::elf::file::{ElfFile, Linkage};
 use crate::image::functions::{Function, FunctionTable};
+use crate::image::mapped::map_image;
 use crate::record::arch_x86_64::BREAKPOINT;
 use crate::trace::ImageIdentity;
 
@@ -21,6 +25,7 @@ pub(super) struct TracedImage {
     pub(super) identity: ImageIdentity,
     path: PathBuf,
     device_and_inode: (u64, u64),
+    bytes: Mmap,
     /// The executable segments.
     pub(super) segments: Vec<CodeSegment>,
     /// Sorted by address, each address once.
@@ -36,8 +41,8 @@ pub(super) struct CodeSegment {
     pub(super) offset: u64,
     /// Start in the image.
     pub(super) address: Address,
-    /// The contents.
-    pub(super) bytes: Vec<u8>,
+    /// Bytes in the file; these lie inside it.
+    pub(super) size: u64,
 }
 
 /// Where one breakpoint stands.
@@ -64,9 +69,8 @@ impl TracedImage {
     /// Unreadable or malformed files, and files that are no x86-64 images with section headers.
     pub(super) fn read(path: &Path) -> Result<Self> {
         let in_file = |error: Error| error.in_file(path);
-        let io = |error| Error::io(path, error);
-        let bytes = fs::read(path).map_err(io)?;
-        let metadata = fs::metadata(path).map_err(io)?;
+        let bytes = map_image(path)?;
+        let metadata = fs::metadata(path).map_err(|error| Error::io(path, error))?;
         let file = ElfFile::parse(&bytes).map_err(in_file)?;
         let functions = FunctionTable::collect(&file).map_err(in_file)?;
         let identity = ImageIdentity::of(path, &file);
@@ -74,21 +78,22 @@ impl TracedImage {
             .segments
             .iter()
             .filter(|segment| segment.is_load() && segment.is_executable())
-            .filter_map(|segment| {
-                Some(CodeSegment {
-                    offset: segment.offset.0,
-                    address: segment.address,
-                    bytes: file.bytes_at(segment.address, segment.file_size)?.to_vec(),
-                })
+            .map(|segment| CodeSegment {
+                offset: segment.offset.0,
+                address: segment.address,
+                size: segment.file_size,
             })
             .collect();
+        let starts = function_starts(&file, &functions);
+        let is_library = file.linkage == Linkage::PositionIndependent && !is_marked_program(&file);
         Ok(Self {
             path: identity.path.clone().unwrap_or_else(|| path.to_path_buf()),
             identity,
             device_and_inode: (metadata.dev(), metadata.ino()),
             segments,
-            starts: function_starts(&file, &functions),
-            is_library: file.linkage == Linkage::PositionIndependent && !is_marked_program(&file),
+            starts,
+            is_library,
+            bytes,
         })
     }
 
@@ -97,6 +102,12 @@ impl TracedImage {
         self.path == path
             || fs::metadata(spelled)
                 .is_ok_and(|metadata| (metadata.dev(), metadata.ino()) == self.device_and_inode)
+    }
+
+    /// The file's bytes for `range` of `segment`.
+    pub(super) fn code(&self, segment: &CodeSegment, range: &Range<Address>) -> &[u8] {
+        let offset = |address: Address| (segment.offset + address.distance_from(segment.address)) as usize;
+        &self.bytes[offset(range.start)..offset(range.end)]
     }
 
     /// The start at exactly `address`.
