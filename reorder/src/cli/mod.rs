@@ -25,6 +25,7 @@ pub mod doctor;
 pub mod inspect;
 pub mod man;
 pub mod measure;
+pub mod optimize;
 pub mod record;
 pub mod verify;
 
@@ -63,6 +64,7 @@ commands! {
     Verify(verify::VerifyArguments) => verify::run,
     Simulate(simulate::SimulateArguments) => simulate::run,
     Measure(measure::MeasureArguments) => measure::run,
+    Optimize(optimize::OptimizeArguments) => optimize::run,
     Doctor(doctor::DoctorArguments) => doctor::run,
     Inspect(inspect::InspectArguments) => inspect::run,
     Completions(completions::CompletionsArguments) => completions::run,

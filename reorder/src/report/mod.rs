@@ -3,6 +3,7 @@
 //! In: a [`Report`]. Out: a string. Guarantees: JSON and text come from the same value; JSON is one object that
 //! starts with its schema and command, with keys in declaration order.
 
+pub mod optimize;
 pub mod table;
 
 use serde::Serialize;

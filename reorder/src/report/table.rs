@@ -1,19 +1,27 @@
 //! Small aligned tables for the text form of reports.
 //!
-//! The first column is left-aligned, the others right-aligned, because they hold figures.
+//! Leading columns that hold labels are left-aligned, the others right-aligned, because they hold figures.
 
 use std::fmt::Write;
 
 /// Rows of cells under one header.
 #[derive(Clone, Debug)]
 pub struct Table {
+    labels: usize,
     rows: Vec<Vec<String>>,
 }
 
 impl Table {
-    /// An empty table with these column titles.
+    /// An empty table with these column titles, the first of which is for labels.
     pub fn new<S: Into<String>>(titles: impl IntoIterator<Item = S>) -> Self {
-        Self { rows: vec![titles.into_iter().map(Into::into).collect()] }
+        Self { labels: 1, rows: vec![titles.into_iter().map(Into::into).collect()] }
+    }
+
+    /// The first `count` columns are for labels.
+    #[must_use]
+    pub fn with_labels(mut self, count: usize) -> Self {
+        self.labels = count;
+        self
     }
 
     /// Appends a row; missing cells stay blank.
@@ -34,10 +42,12 @@ impl Table {
         for row in &self.rows {
             let mut line = String::new();
             for (column, (cell, width)) in row.iter().zip(&widths).enumerate() {
+                let gap = if column == 0 { "" } else { "  " };
                 // Writing to a string cannot fail.
-                let _ = match column {
-                    0 => write!(line, "{cell:<width$}"),
-                    _ => write!(line, "  {cell:>width$}"),
+                let _ = if column < self.labels {
+                    write!(line, "{gap}{cell:<width$}")
+                } else {
+                    write!(line, "{gap}{cell:>width$}")
                 };
             }
             text.push_str(line.trim_end());

@@ -1,0 +1,304 @@
+//! `reorder optimize`: the whole pipeline, from a finished program to a proven and measured one.
+//!
+//! Each phase takes what earlier ones made. Guarantee: the output appears under its name only after it was proven
+//! and, unless measuring is switched off, has run and ended like the input.
+
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use clap::Args;
+
+use crate::apply::{Applied, Arrangement, apply};
+use crate::cli::apply::RelocateArguments;
+use crate::cli::context::Context;
+use crate::error::{Error, ErrorKind, Result};
+use crate::exit_status::ExitStatus;
+use crate::image::analysis::Analysis;
+use crate::image::elf::file::ElfFile;
+use crate::image::functions::FunctionTable;
+use crate::image::mapped::map_image;
+use crate::layout::{Layout, Strategy, lay_out};
+use crate::measure::{self, MeasureReport, MeasureRequest};
+use crate::record::{self, Ending, RecordRequest, RecordedTrace};
+use crate::report::optimize::{OptimizeReport, OptimizedRun, SimulatedPages};
+use crate::report::table::grouped;
+use crate::simulate::{ImageNames, simulate};
+use crate::trace::{ImageIdentity, ResolvedTraces, resolve};
+use crate::verify::recover_moves;
+use crate::write::{self, ReplaceOptions};
+
+const EXAMPLES: &str = "\
+Examples:
+  reorder optimize /usr/bin/git -o git.fast --run status --run 'log --oneline'
+  reorder optimize ./program -o program.fast --run '--first-screen \"my file\"' --traces traces
+  reorder optimize ./program --in-place --run '' --measure-runs 0";
+
+/// Record starts of a program, relocate its functions, prove the result and measure the gain
+///
+/// The program is run several times with each set of arguments, in the current directory: choose runs that can be
+/// repeated. IMAGE stays untouched unless --in-place is given.
+#[derive(Args, Debug)]
+#[command(before_long_help = EXAMPLES)]
+pub struct OptimizeArguments {
+    /// The program
+    image: PathBuf,
+    /// Where the result goes
+    #[arg(short, long, value_name = "FILE", required_unless_present = "in_place")]
+    output: Option<PathBuf>,
+    /// Replace IMAGE itself, atomically
+    #[arg(long, conflicts_with = "output")]
+    in_place: bool,
+    /// Arguments of a start to optimize for, quoted as for a shell; repeatable
+    #[arg(long = "run", value_name = "ARGS", required = true, allow_hyphen_values = true)]
+    runs: Vec<String>,
+    /// How often to record each of them
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
+    record_runs: u32,
+    /// How functions are ordered
+    #[arg(long, value_enum, default_value = "balanced", value_name = "NAME")]
+    strategy: Strategy,
+    /// Decides what the strategy leaves to chance
+    #[arg(long, default_value_t = 0, value_name = "NUMBER")]
+    seed: u64,
+    #[command(flatten)]
+    relocate: RelocateArguments,
+    /// Keep the traces in this directory
+    #[arg(long, value_name = "DIR")]
+    traces: Option<PathBuf>,
+    /// Measured starts of each program and run; 0 measures nothing
+    #[arg(long, value_name = "N", default_value_t = 11)]
+    measure_runs: usize,
+    /// Stop a measured start that takes longer
+    #[arg(long, value_name = "SECONDS", default_value_t = 60)]
+    time_limit: u64,
+}
+
+/// One set of arguments and what became of it.
+struct Start {
+    shown: String,
+    arguments: Vec<OsString>,
+    traces: ResolvedTraces,
+}
+
+/// Runs all phases and prints one table.
+///
+/// # Errors
+/// Refused images, runs that cannot be recorded, outputs that cannot be proven or end differently; nothing is
+/// written then.
+pub fn run(arguments: &OptimizeArguments, context: &Context) -> Result<ExitStatus> {
+    let image = &arguments.image;
+    let runs = arguments.runs.iter().map(|run| split(run)).collect::<Result<Vec<_>>>()?;
+    let mapped = map_image(image)?;
+    let report = optimize(arguments, context, &mapped, runs).map_err(|error| error.in_file(image))?;
+    if report.total.new_faults > report.total.old_faults {
+        context.talk.warning(
+            "the new layout needs more pages than the old one",
+            Some("record more typical starts with further --run, or try --strategy first-seen"),
+        );
+    }
+    context.print(&report)?;
+    Ok(ExitStatus::Success)
+}
+
+/// The words of a `--run`.
+fn split(run: &str) -> Result<Vec<OsString>> {
+    let words = shlex::split(run).ok_or_else(|| {
+        Error::usage(format!("--run {run}: a quotation mark or an escaped character is missing"))
+            .with_hint("quote as for a shell: --run 'open \"my file\"'")
+    })?;
+    Ok(words.into_iter().map(OsString::from).collect())
+}
+
+fn optimize(
+    arguments: &OptimizeArguments,
+    context: &Context,
+    bytes: &[u8],
+    runs: Vec<Vec<OsString>>,
+) -> Result<OptimizeReport> {
+    let talk = &context.talk;
+
+    // First, so that an image that cannot be moved is refused before anything is run.
+    let phase = talk.phase("analyse", 0);
+    let file = ElfFile::parse(bytes)?;
+    let functions = FunctionTable::collect(&file)?;
+    let analysis = Analysis::new(&file, &functions)?;
+    phase.finish(&format!("{} functions", grouped(functions.len() as u64)));
+
+    let starts = record_starts(arguments, context, &file, &functions, runs)?;
+
+    let phase = talk.phase("order", 0);
+    let all: Vec<_> = starts.iter().flat_map(|start| start.traces.traces.iter().cloned()).collect();
+    let layout = lay_out(&functions, &all, arguments.strategy, arguments.seed)?;
+    phase.finish(&format!("{} functions of {} traces in front", grouped(layout.chosen as u64), all.len()));
+
+    let phase = talk.phase("relocate", 0);
+    let applied = apply_layout(&file, &functions, &analysis, &layout, arguments)?;
+    phase.finish(&format!(
+        "{} moved, {} pinned, verified",
+        grouped(applied.summary.functions_moved as u64),
+        grouped(applied.summary.pinned.len() as u64)
+    ));
+
+    let phase = talk.phase("simulate", 0);
+    let simulated = simulate_starts(bytes, &applied, &functions, &starts)?;
+    phase.finish(&format!("{} starts", starts.len()));
+
+    let output = arguments.output.as_ref().unwrap_or(&arguments.image);
+    let measured = write_measured(arguments, context, &applied.bytes, output, &starts)?;
+
+    let runs = starts.iter().zip(simulated).zip(measured).map(|((start, simulated), measured)| OptimizedRun {
+        arguments: start.shown.clone(),
+        simulated,
+        measured,
+    });
+    Ok(OptimizeReport::new(
+        &arguments.image,
+        output,
+        (arguments.strategy, arguments.seed),
+        &layout,
+        &applied,
+        runs.collect(),
+    ))
+}
+
+/// Records every start and finds its functions.
+fn record_starts(
+    arguments: &OptimizeArguments,
+    context: &Context,
+    file: &ElfFile<'_>,
+    functions: &FunctionTable<'_>,
+    runs: Vec<Vec<OsString>>,
+) -> Result<Vec<Start>> {
+    let phase = context.talk.phase("record", runs.len() as u64);
+    let identity = ImageIdentity::of(&arguments.image, file);
+    let mut first_run = match &arguments.traces {
+        Some(directory) => record::next_run(directory)?,
+        None => 1,
+    };
+    let mut starts = Vec::new();
+    let mut executions = 0;
+    for (words, shown) in runs.into_iter().zip(&arguments.runs) {
+        let outcome = record::record(&RecordRequest {
+            program: as_path_argument(&arguments.image),
+            arguments: words.clone(),
+            images: Vec::new(),
+            runs: arguments.record_runs,
+            first_run,
+            discard_output: true,
+        })?;
+        first_run += arguments.record_runs;
+        if let Ending::Killed(signal) = outcome.ending {
+            let cause = format!("the start `{shown}` was killed by signal {signal} while it was recorded");
+            context.talk.warning(&cause, Some("see whether it runs without recording"));
+        }
+        if let Some(directory) = &arguments.traces {
+            record::write_traces(directory, &outcome.traces)?;
+        }
+        executions += outcome.statistics.first_executions;
+        let traces: Vec<_> = outcome.traces.into_iter().map(|RecordedTrace { trace, .. }| trace).collect();
+        let traces = resolve(&traces, functions, &identity)?;
+        starts.push(Start { shown: shown.clone(), arguments: words, traces });
+        phase.step();
+    }
+    phase.finish(&format!("{} first executions in {} starts", grouped(executions), starts.len()));
+    Ok(starts)
+}
+
+/// The path in a form that no search in `PATH` can mistake.
+fn as_path_argument(image: &Path) -> OsString {
+    match image.parent() {
+        Some(parent) if parent.as_os_str().is_empty() => Path::new(".").join(image).into_os_string(),
+        _ => image.as_os_str().to_owned(),
+    }
+}
+
+fn apply_layout(
+    file: &ElfFile<'_>,
+    functions: &FunctionTable<'_>,
+    analysis: &Analysis<'_>,
+    layout: &Layout,
+    arguments: &OptimizeArguments,
+) -> Result<Applied> {
+    // What nobody chose keeps its order behind.
+    let front = layout.order.get(..layout.chosen).unwrap_or(&layout.order);
+    apply(file, functions, analysis, Arrangement::Order(front), arguments.relocate.options())
+}
+
+/// Pages of 4 KiB that each start needs, before and after.
+fn simulate_starts(
+    bytes: &[u8],
+    applied: &Applied,
+    functions: &FunctionTable<'_>,
+    starts: &[Start],
+) -> Result<Vec<SimulatedPages>> {
+    let moves = recover_moves(bytes, &applied.bytes)?;
+    let simulated = starts.iter().map(|start| {
+        let names = ImageNames { old: start.shown.clone(), new: None };
+        SimulatedPages::of(&simulate(names, functions, &start.traces, Some(&moves)))
+    });
+    Ok(simulated.collect())
+}
+
+/// Writes the output, after measuring it elsewhere; one measurement a start, absent where there is none.
+fn write_measured(
+    arguments: &OptimizeArguments,
+    context: &Context,
+    bytes: &[u8],
+    output: &Path,
+    starts: &[Start],
+) -> Result<Vec<Option<MeasureReport>>> {
+    let options = ReplaceOptions { in_place: arguments.in_place };
+    let measured = if arguments.measure_runs == 0 {
+        starts.iter().map(|_| None).collect()
+    } else {
+        let directory = output.parent().filter(|parent| !parent.as_os_str().is_empty());
+        let trial = tempfile::Builder::new()
+            .prefix(".reorder-trial-")
+            .tempdir_in(directory.unwrap_or(Path::new(".")))
+            .map_err(|error| Error::io(output, error))?;
+        let program = trial.path().join(output.file_name().unwrap_or(arguments.image.as_os_str()));
+        write::replace(&program, &arguments.image, bytes, ReplaceOptions::default())?;
+        measure_starts(arguments, context, &program, starts)?
+    };
+    for warning in write::replace(output, &arguments.image, bytes, options)? {
+        context.talk.warning(&warning.to_string(), None);
+    }
+    Ok(measured)
+}
+
+fn measure_starts(
+    arguments: &OptimizeArguments,
+    context: &Context,
+    program: &Path,
+    starts: &[Start],
+) -> Result<Vec<Option<MeasureReport>>> {
+    let phase = context.talk.phase("measure", (starts.len() * arguments.measure_runs) as u64);
+    let mut reports = Vec::new();
+    for start in starts {
+        let request = MeasureRequest {
+            old: PathBuf::from(as_path_argument(&arguments.image)),
+            new: program.to_path_buf(),
+            arguments: start.arguments.clone(),
+            rounds: arguments.measure_runs,
+            warm: false,
+            time_limit: Duration::from_secs(arguments.time_limit),
+        };
+        match measure::compare(&request, &|| phase.step()) {
+            Ok(report) => reports.push(Some(report)),
+            // The two ended differently: the one failure that speaks against the new program.
+            Err(error) if matches!(error.kind, ErrorKind::Verification) => {
+                return Err(error.with_hint(format!(
+                    "nothing was written; if `{}` does not always end alike, leave it out or add --measure-runs 0",
+                    start.shown
+                )));
+            }
+            Err(error) => {
+                context.talk.warning(&format!("`{}` is not measured: {error}", start.shown), error.hint.as_deref());
+                reports.push(None);
+            }
+        }
+    }
+    phase.finish(&format!("{} cold starts of each program", reports.iter().flatten().count() * arguments.measure_runs));
+    Ok(reports)
+}
