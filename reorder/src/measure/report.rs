@@ -8,7 +8,7 @@ use super::staging::Programs;
 use super::statistics::{Comparison, Sample};
 use super::{MeasureRequest, Series};
 use crate::report::Report;
-use crate::report::table::{Table, change, grouped};
+use crate::report::table::{Table, grouped};
 
 /// Real starts of two programs, compared.
 #[derive(Clone, Debug, Serialize)]
@@ -115,11 +115,6 @@ fn limits(request: &MeasureRequest, programs: &Programs, report: &MeasureReport)
             setting.display()
         ));
     }
-    if let Some(wall) = &report.figures.wall_milliseconds
-        && !wall.is_clear()
-    {
-        limits.push("the difference in time is within the noise of these runs".to_owned());
-    }
     limits
 }
 
@@ -167,7 +162,7 @@ fn row(name: &str, figure: &Comparison, digits: usize) -> [String; 6] {
         name.to_owned(),
         number(figure.old.median),
         number(figure.new.median),
-        change(figure.old.median, figure.new.median),
+        figure.shown_change(),
         range(&figure.old),
         range(&figure.new),
     ]

@@ -2,6 +2,8 @@
 
 use serde::Serialize;
 
+use crate::report::table::change;
+
 /// The middle and the spread of one figure over all rounds.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Sample {
@@ -45,6 +47,8 @@ pub struct Comparison {
     pub new: Sample,
     /// New median over old median; absent when the old one is zero.
     pub ratio: Option<f64>,
+    /// Whether the medians differ by more than their spreads explain.
+    pub is_clear: bool,
 }
 
 impl Comparison {
@@ -52,14 +56,16 @@ impl Comparison {
     pub fn of(old: &[f64], new: &[f64]) -> Option<Self> {
         let (old, new) = (Sample::of(old)?, Sample::of(new)?);
         let ratio = (old.median > 0.0).then(|| new.median / old.median);
-        Some(Self { old, new, ratio })
+        // Twice the summed deviations is about 2.7 standard deviations of a normal distribution for each side.
+        let is_clear = (old.median - new.median).abs() > 2.0 * (old.deviation + new.deviation);
+        Some(Self { old, new, ratio, is_clear })
     }
 
-    /// Whether the medians differ by more than their spreads explain.
-    ///
-    /// Twice the summed deviations is about 2.7 standard deviations of a normal distribution for each side.
-    pub fn is_clear(&self) -> bool {
-        (self.old.median - self.new.median).abs() > 2.0 * (self.old.deviation + self.new.deviation)
+    /// The change in per cent, and whether it may be mere noise: `-41 %`, `-3 % (noise)`.
+    pub fn shown_change(&self) -> String {
+        let change = change(self.old.median, self.new.median);
+        let differs = (self.old.median - self.new.median).abs() > f64::EPSILON;
+        if differs && !self.is_clear { change + " (noise)" } else { change }
     }
 }
 
@@ -85,9 +91,10 @@ mod tests {
     #[test]
     fn noise_is_not_a_gain() {
         let noisy = Comparison::of(&[10.0, 14.0, 18.0], &[9.0, 13.0, 17.0]).expect("values");
-        assert!(!noisy.is_clear());
+        assert!(!noisy.is_clear);
+        assert_eq!(noisy.shown_change(), "-7 % (noise)");
         let clear = Comparison::of(&[10.0, 10.1, 10.2], &[7.0, 7.1, 7.2]).expect("values");
-        assert!(clear.is_clear());
+        assert!(clear.is_clear);
         assert_eq!(Comparison::of(&[0.0], &[1.0]).expect("values").ratio, None);
         assert_eq!(Comparison::of(&[], &[1.0]), None);
     }

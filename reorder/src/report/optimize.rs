@@ -9,7 +9,7 @@ use super::Report;
 use super::table::{Table, change, grouped};
 use crate::apply::Applied;
 use crate::layout::{Layout, Strategy};
-use crate::measure::{Comparison, MeasureReport};
+use crate::measure::MeasureReport;
 use crate::simulate::Simulation;
 
 /// What `reorder optimize` achieved.
@@ -159,13 +159,13 @@ fn measured_rows(table: &mut Table, measured: &MeasureReport) {
         ("major faults, measured", figures.major_faults, 0),
         (wall, figures.wall_milliseconds, 1),
     ] {
-        let Some(Comparison { old, new, .. }) = figure else { continue };
+        let Some(figure) = figure else { continue };
         table.row([
             "",
             name,
-            &format!("{:.digits$}", old.median),
-            &format!("{:.digits$}", new.median),
-            &change(old.median, new.median),
+            &format!("{:.digits$}", figure.old.median),
+            &format!("{:.digits$}", figure.new.median),
+            &figure.shown_change(),
         ]);
     }
 }
