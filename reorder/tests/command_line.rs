@@ -36,7 +36,7 @@ fn build_program(directory: &Path) -> PathBuf {
     source.push_str("printf(\"%d %s\\n\", sink, count > 1 ? arguments[1] : \"\"); return 3; }\n");
     let (input, program) = (directory.join("program.c"), directory.join("program"));
     fs::write(&input, source).expect("writable");
-    let status = Command::new("cc").args(["-O1", "-o"]).arg(&program).arg(&input).status();
+    let status = Command::new("cc").args(["-O2", "-o"]).arg(&program).arg(&input).status();
     assert!(status.expect("a C compiler is installed").success());
     program
 }

@@ -147,10 +147,8 @@ fn optimize(
     let output = arguments.output.as_ref().unwrap_or(&arguments.image);
     let measured = write_measured(arguments, context, &applied.bytes, output, &starts)?;
 
-    let runs = starts.iter().zip(simulated).zip(measured).map(|((start, simulated), measured)| OptimizedRun {
-        arguments: start.shown.clone(),
-        simulated,
-        measured,
+    let runs = starts.iter().zip(simulated).zip(measured).map(|((start, simulated), measured)| {
+        OptimizedRun { arguments: start.shown.clone(), simulated, measured }
     });
     Ok(OptimizeReport::new(
         &arguments.image,
@@ -259,7 +257,7 @@ fn write_measured(
             .map_err(|error| Error::io(output, error))?;
         let program = trial.path().join(output.file_name().unwrap_or(arguments.image.as_os_str()));
         write::replace(&program, &arguments.image, bytes, ReplaceOptions::default())?;
-        measure_starts(arguments, context, &program, starts)?
+        measure_starts(arguments, context, &program, output, starts)?
     };
     for warning in write::replace(output, &arguments.image, bytes, options)? {
         context.talk.warning(&warning.to_string(), None);
@@ -271,6 +269,7 @@ fn measure_starts(
     arguments: &OptimizeArguments,
     context: &Context,
     program: &Path,
+    output: &Path,
     starts: &[Start],
 ) -> Result<Vec<Option<MeasureReport>>> {
     let phase = context.talk.phase("measure", (starts.len() * arguments.measure_runs) as u64);
@@ -285,7 +284,11 @@ fn measure_starts(
             time_limit: Duration::from_secs(arguments.time_limit),
         };
         match measure::compare(&request, &|| phase.step()) {
-            Ok(report) => reports.push(Some(report)),
+            Ok(mut report) => {
+                // The trial vanishes; the report speaks of what stays.
+                (report.old, report.new) = (arguments.image.clone(), output.to_path_buf());
+                reports.push(Some(report));
+            }
             // The two ended differently: the one failure that speaks against the new program.
             Err(error) if matches!(error.kind, ErrorKind::Verification) => {
                 return Err(error.with_hint(format!(
@@ -294,11 +297,16 @@ fn measure_starts(
                 )));
             }
             Err(error) => {
-                context.talk.warning(&format!("`{}` is not measured: {error}", start.shown), error.hint.as_deref());
+                context
+                    .talk
+                    .warning(&format!("`{}` is not measured: {error}", start.shown), error.hint.as_deref());
                 reports.push(None);
             }
         }
     }
-    phase.finish(&format!("{} cold starts of each program", reports.iter().flatten().count() * arguments.measure_runs));
+    phase.finish(&format!(
+        "{} cold starts of each program",
+        reports.iter().flatten().count() * arguments.measure_runs
+    ));
     Ok(reports)
 }
