@@ -107,7 +107,8 @@ impl Report for OptimizeReport {
     const COMMAND: &'static str = "optimize";
 
     fn text(&self) -> String {
-        let mut table = Table::new(["run", "text pages and time", "old", "new", "change", "bound"]).with_labels(2);
+        let mut table =
+            Table::new(["run", "text pages and time", "old", "new", "change", "bound"]).with_labels(2);
         for run in &self.runs {
             simulated_row(&mut table, &run.arguments, &run.simulated);
             if let Some(measured) = &run.measured {
