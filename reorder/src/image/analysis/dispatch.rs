@@ -12,6 +12,7 @@ use iced_x86::{
 };
 
 use crate::address::Address;
+use crate::image::analysis::table_bound::bound_before;
 use crate::image::code::CodeSpace;
 
 /// What a jump through a register does.
@@ -41,8 +42,8 @@ pub struct BlockFlow {
 
 /// Steps that one search may take; a block with longer chains is pinned, never searched without end.
 const SEARCH_LIMIT: usize = 20_000;
-/// How far back the comparison that bounds a table is looked for.
-const BOUND_WINDOW: usize = 64;
+/// How far back the load of a distance is looked for.
+const LOAD_WINDOW: usize = 64;
 
 /// Sources of the value in a register.
 #[derive(Default)]
@@ -127,7 +128,7 @@ impl BlockFlow {
             }
             bases.extend(base.bases);
         }
-        Dispatch::Table { bases, bound: self.bound_before(position) }
+        Dispatch::Table { bases, bound: bound_before(&self.instructions, position) }
     }
 
     /// All definitions of `register` that reach the instruction at `position`.
@@ -239,7 +240,7 @@ impl BlockFlow {
         factory: &mut InstructionInfoFactory,
         sources: &mut Sources,
     ) {
-        for instruction in self.instructions[..position].iter().rev().take(BOUND_WINDOW) {
+        for instruction in self.instructions[..position].iter().rev().take(LOAD_WINDOW) {
             if writes(instruction, register, factory) {
                 let is_load =
                     instruction.mnemonic() == Mnemonic::Mov && instruction.op1_kind() == OpKind::Memory;
@@ -249,35 +250,6 @@ impl BlockFlow {
             }
         }
         sources.unknown = true;
-    }
-
-    /// Entries that the nearest unsigned comparison or mask before `position` lets through.
-    fn bound_before(&self, position: usize) -> Option<u64> {
-        let window = &self.instructions[position.saturating_sub(BOUND_WINDOW)..position];
-        for (index, instruction) in window.iter().enumerate().rev() {
-            let immediate = || instruction.try_immediate(1).ok();
-            match instruction.mnemonic() {
-                Mnemonic::Cmp => {
-                    let branch = window[index + 1..].iter().take(3).find_map(|next| match next.mnemonic() {
-                        Mnemonic::Ja | Mnemonic::Jbe => Some(1),
-                        Mnemonic::Jae | Mnemonic::Jb => Some(0),
-                        _ => None,
-                    });
-                    if let (Some(limit), Some(extra)) = (immediate(), branch) {
-                        return limit.checked_add(extra);
-                    }
-                }
-                Mnemonic::And => {
-                    if let Some(mask) =
-                        immediate().filter(|mask| (mask + 1).is_power_of_two() && *mask < 1 << 16)
-                    {
-                        return Some(mask + 1);
-                    }
-                }
-                _ => {}
-            }
-        }
-        None
     }
 }
 

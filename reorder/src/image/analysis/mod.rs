@@ -13,6 +13,7 @@ pub mod pointers;
 pub mod references;
 pub mod relative_pointers;
 pub mod stub_arrays;
+pub mod table_bound;
 pub mod units;
 
 use std::ops::Range;
