@@ -34,6 +34,16 @@ enum Verdict {
     OwnEnd,
 }
 
+/// Compilers align what is called; the parts that they split off a function are not.
+const CALLED_ALIGNMENT: u64 = 16;
+
+/// `jcc`, as opposed to the `jmp` of a call in tail position.
+fn is_conditional(code: &CodeSpace<'_>, field: &Field) -> bool {
+    const NEAR_JUMP: u8 = 0xe9;
+    let place = code.address(field.place);
+    code.bytes(Address(place.0 - 1)..place) != [NEAR_JUMP]
+}
+
 /// What a branch reaches when it skips a `lock` prefix on purpose.
 const LOCK_PREFIX: u8 = 0xf0;
 
@@ -132,7 +142,9 @@ fn check_field(
         FieldKind::AddressOf if !is_entry => {
             findings.push(Finding::Pin(other_index, pin(PinReason::InsideAddressed)));
         }
-        FieldKind::Jump => findings.push(Finding::Related(index, other_index)),
+        FieldKind::Jump if !is_entry || other.modulus < CALLED_ALIGNMENT || is_conditional(code, field) => {
+            findings.push(Finding::Related(index, other_index));
+        }
         _ => {}
     }
     if is_branch && !is_entry && !is_boundary(code, boundaries, target) {
