@@ -137,10 +137,14 @@ fn tables_of_block(
                 if !inside.is_empty() && outside.is_empty() {
                     continue;
                 }
-                let found = match (outside.as_slice(), plausible.as_slice()) {
+                let mut found = match (outside.as_slice(), plausible.as_slice()) {
                     ([], [only]) => vec![*only],
                     (found, _) => found.to_vec(),
                 };
+                // The base register may have held other addresses on paths that do not lead here.
+                if found.len() > 1 {
+                    found.retain(|&base| first_entry_is_code(context, base));
+                }
                 if found.is_empty() {
                     pin(PinReason::UnresolvedJump, jump);
                 }
@@ -177,6 +181,15 @@ fn tables_of_block(
         findings.extend(parts.map(|(_, part)| Finding::Pin(*part, pin)));
     }
     (tables, findings)
+}
+
+/// Whether the word at `base` could be an entry of any table: a distance to code.
+fn first_entry_is_code(context: &TableContext<'_, '_>, base: Address) -> bool {
+    let word = context.file.bytes_at(base, 4).and_then(|bytes| bytes.try_into().ok());
+    word.is_none_or(|word| {
+        let target = base.plus(i64::from(i32::from_le_bytes(word)) as u64);
+        context.code.arena_of(target).is_some()
+    })
 }
 
 /// Number of consecutive entries at `base` that lead into the owner.

@@ -54,8 +54,25 @@ pub fn bound_before(instructions: &[Instruction], position: usize) -> Option<u64
             }
             _ => return None,
         }
+        // The original may be compared after the copy was made.
+        if let Some(bound) = compared_after(&window[position + 1..load], &index, dispatch) {
+            return Some(bound);
+        }
     }
     None
+}
+
+/// The bound from the first comparison in `window` of where the value is, while it stays there.
+fn compared_after(window: &[Instruction], index: &Index, dispatch: u64) -> Option<u64> {
+    let position = window.iter().position(|instruction| index.is_operand_of(instruction))?;
+    let comparison = &window[position];
+    if comparison.mnemonic() != Mnemonic::Cmp {
+        return None;
+    }
+    let following = window[position + 1..].iter().take(BRANCH_DISTANCE);
+    following
+        .filter(|next| next.flow_control() == FlowControl::ConditionalBranch)
+        .find_map(|branch| admitted(comparison, branch, dispatch))
 }
 
 /// Where the value that will be the table's index is at some point before the load.
