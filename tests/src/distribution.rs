@@ -206,8 +206,8 @@ pub fn examine(program: &Path, seed: u64) -> std::io::Result<Examination> {
     let report: Value = serde_json::from_slice(&outcome.stdout).unwrap_or_default();
     let count = |key: &str| report[key].as_u64().unwrap_or(0);
     examination.functions = count("functions");
-    examination.movable = count("movable_functions");
-    examination.moved = count("moved_functions");
+    examination.movable = count("functions_movable");
+    examination.moved = count("functions_moved");
 
     let mut originals = Vec::new();
     for question in QUESTIONS {

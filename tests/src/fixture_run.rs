@@ -2,9 +2,10 @@
 //!
 //! In: a [`Variant`]. Out: nothing, or the first broken promise as text. The image is built and run; then, for
 //! three random permutations and one real order (the reverse of the link order), relocated and run again. Besides:
-//! the empty order gives the input back byte by byte, restoring undoes a permutation, the number of threads does not
+//! the link order gives the input back byte by byte, restoring undoes a permutation, the number of threads does not
 //! matter, and the stripped image behaves the same.
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -19,6 +20,8 @@ use crate::workspace::reorder;
 const RUN_LIMIT: Duration = Duration::from_secs(60);
 /// Compilers share the machine with other tests.
 const BUILD_LIMIT: Duration = Duration::from_secs(300);
+/// Followed by the seed.
+const RANDOM: [&str; 3] = ["--strategy", "random", "--seed"];
 
 /// Builds `variant` in a scratch directory and checks it.
 ///
@@ -124,7 +127,7 @@ impl<'variant> Scratch<'variant> {
     }
 
     fn check_refusal(&self, image: &Path, code: &str) -> Result<(), String> {
-        let outcome = self.apply(image, &self.new, &["--strategy", "random", "--seed", "1"])?;
+        let outcome = self.apply(image, &self.new, &[&RANDOM[..], &["1"]].concat())?;
         let says_why = outcome.stderr_text().contains(&format!("({code})"));
         if outcome.ending != Ending::Exited(2) || !says_why {
             return Err(format!("should be refused with {code}: {outcome}"));
@@ -136,14 +139,19 @@ impl<'variant> Scratch<'variant> {
     }
 
     fn check_untouched(&self) -> Result<(), String> {
-        self.relocate(&self.old, &self.new, &["--strategy", "random", "--seed", "1"])?;
+        self.relocate(&self.old, &self.new, &[&RANDOM[..], &["1"]].concat())?;
         same_bytes(&self.old, &self.new, "an image without functions")
     }
 
+    /// What is said to stay must be what the fixture expects to stay.
     fn check_inspection(&self) -> Result<(), String> {
+        if self.variant.pinned.is_empty() && self.variant.movable.is_empty() {
+            return Ok(());
+        }
         let inspection = Inspection::of(&self.old)?;
+        let symbols = symbols(&self.old)?;
         for expected in &self.variant.pinned {
-            match &inspection.function(&expected.name)?.pinned {
+            match inspection.reason(&expected.name) {
                 Some(reason) if reason.contains(&expected.because) => {}
                 other => {
                     return Err(format!(
@@ -154,15 +162,11 @@ impl<'variant> Scratch<'variant> {
             }
         }
         for name in &self.variant.movable {
-            if let Some(reason) = &inspection.function(name)?.pinned {
-                return Err(format!("{name} should be movable, but: {reason}"));
+            if !symbols.contains_key(name) {
+                return Err(format!("there is no function {name}"));
             }
-        }
-        for group in &self.variant.glued {
-            let units: Result<Vec<u64>, String> =
-                group.iter().map(|name| Ok(inspection.function(name)?.unit)).collect();
-            if units?.windows(2).any(|pair| pair[0] != pair[1]) {
-                return Err(format!("{group:?} should move as one"));
+            if let Some(reason) = inspection.reason(name) {
+                return Err(format!("{name} should be movable, but: {reason}"));
             }
         }
         Ok(())
@@ -170,26 +174,52 @@ impl<'variant> Scratch<'variant> {
 
     /// Three random permutations and the reverse of the link order.
     fn check_permutations(&self, before: &[Outcome]) -> Result<(), String> {
-        let order = self.directory.join("reversed.order");
-        let reversed =
-            process::shell(&format!("nm -n '{}' | awk '{{print $NF}}' | tac", self.old.display()), RUN_LIMIT);
-        // A fixture may be stripped by its recipe.
-        fs::write(&order, reversed.unwrap_or_default()).map_err(|error| error.to_string())?;
-        let order = order.to_string_lossy();
-        for arguments in [
-            ["--strategy", "random", "--seed", "1"].as_slice(),
-            &["--strategy", "random", "--seed", "2"],
-            &["--strategy", "random", "--seed", "3"],
-            &["--order", &order],
-        ] {
-            self.relocate(&self.old, &self.new, arguments)?;
-            if arguments[0] == "--strategy" && read(&self.old)? == read(&self.new)? {
-                return Err(format!("apply {arguments:?} moved nothing"));
+        let file = self.directory.join("reversed.order");
+        let order = file.to_string_lossy();
+        let old_symbols = symbols(&self.old)?;
+        let mut names: Vec<(&u64, &String)> =
+            old_symbols.iter().map(|(name, address)| (address, name)).collect();
+        names.sort();
+        let reversed: Vec<&str> = names.iter().rev().map(|(_, name)| name.as_str()).collect();
+        fs::write(&file, reversed.join("\n")).map_err(|error| error.to_string())?;
+        let mut requests: Vec<Vec<&str>> = ["1", "2", "3"].map(|seed| [&RANDOM[..], &[seed]].concat()).into();
+        // A recipe may strip its image; then there are no names to order by.
+        if !reversed.is_empty() {
+            requests.push(vec!["--order", &order]);
+        }
+        for arguments in requests {
+            self.relocate(&self.old, &self.new, &arguments)?;
+            let what = format!("{arguments:?}");
+            if arguments.starts_with(&RANDOM) && read(&self.old)? == read(&self.new)? {
+                return Err(format!("{what} moved nothing"));
             }
-            self.compare(before, &self.new, &format!("{arguments:?}"))?;
+            self.check_symbols(&old_symbols).map_err(|message| format!("{what}: {message}"))?;
+            self.compare(before, &self.new, &what)?;
             for line in &self.variant.checks {
                 process::shell(&self.resolve(line, &self.new), BUILD_LIMIT)
-                    .map_err(|message| format!("after {arguments:?}: {message}"))?;
+                    .map_err(|message| format!("after {what}: {message}"))?;
+            }
+        }
+        Ok(())
+    }
+
+    /// By the symbols of the output: pinned functions stay, glued ones keep their distance.
+    fn check_symbols(&self, old: &BTreeMap<String, u64>) -> Result<(), String> {
+        let new = symbols(&self.new)?;
+        let moved_by = |name: &String| {
+            let missing = || format!("no function {name}");
+            let (old, new) = (old.get(name).ok_or_else(missing)?, new.get(name).ok_or_else(missing)?);
+            Ok::<u64, String>(new.wrapping_sub(*old))
+        };
+        for pinned in &self.variant.pinned {
+            if moved_by(&pinned.name)? != 0 {
+                return Err(format!("{} moved although it is pinned", pinned.name));
+            }
+        }
+        for group in &self.variant.glued {
+            let distances: Vec<u64> = group.iter().map(moved_by).collect::<Result<_, String>>()?;
+            if distances.windows(2).any(|pair| pair[0] != pair[1]) {
+                return Err(format!("{group:?} should move as one"));
             }
         }
         Ok(())
@@ -206,23 +236,20 @@ impl<'variant> Scratch<'variant> {
     /// The laws of relocation as an operation on files.
     fn check_laws(&self) -> Result<(), String> {
         let path = |name: &str| self.directory.join(name);
-        let (identity, map, back) = (path("identity"), path("seven.map"), path("back"));
-        let empty = path("empty.order");
-        fs::write(&empty, "").map_err(|error| error.to_string())?;
+        let (identity, one, many, back) = (path("identity"), path("one"), path("many"), path("back"));
+        let map = path("seven.map");
+        let map = map.to_string_lossy();
+        self.relocate(&self.old, &identity, &["--strategy", "link"])?;
         // Dropping debug information changes bytes on purpose; the laws hold for what is left.
-        let base = if self.variant.apply.is_empty() { self.old.clone() } else { identity.clone() };
-        self.relocate(&self.old, &identity, &["--order", &empty.to_string_lossy()])?;
-        if base == self.old {
+        if self.variant.apply.is_empty() {
             same_bytes(&self.old, &identity, "the order of the image itself")?;
         }
-        let seven = ["--strategy", "random", "--seed", "7"];
-        let (one, many) = (path("one"), path("many"));
-        let map_text = map.to_string_lossy();
-        self.relocate(&base, &one, &[&seven[..], &["--threads", "1", "--map", &map_text]].concat())?;
-        self.relocate(&base, &many, &[&seven[..], &["--threads", "16"]].concat())?;
+        let seven = [&RANDOM[..], &["7"]].concat();
+        self.relocate(&identity, &one, &[&seven[..], &["--threads", "1", "--map", &map]].concat())?;
+        self.relocate(&identity, &many, &[&seven[..], &["--threads", "16"]].concat())?;
         same_bytes(&one, &many, "1 and 16 threads")?;
-        self.relocate(&one, &back, &["--restore", &map_text])?;
-        same_bytes(&base, &back, "restoring a permutation")
+        self.relocate(&one, &back, &["--order", &map])?;
+        same_bytes(&identity, &back, "restoring a permutation")
     }
 
     fn check_stripped(&self, before: &[Outcome]) -> Result<(), String> {
@@ -243,7 +270,7 @@ impl<'variant> Scratch<'variant> {
             // Stripping cures what debug information forbids.
             Stripped::Same => {
                 strip()?;
-                self.relocate(&stripped, &self.new, &["--strategy", "random", "--seed", "4"])?;
+                self.relocate(&stripped, &self.new, &[&RANDOM[..], &["4"]].concat())?;
                 self.compare(before, &self.new, "stripping and seed 4")
             }
         }
@@ -252,6 +279,29 @@ impl<'variant> Scratch<'variant> {
 
 fn read(path: &Path) -> Result<Vec<u8>, String> {
     fs::read(path).map_err(|error| format!("{}: {error}", path.display()))
+}
+
+/// Addresses of functions by name, as `nm` lists them; names that occur twice are left out.
+fn symbols(image: &Path) -> Result<BTreeMap<String, u64>, String> {
+    let listing = process::shell(&format!("nm '{}' 2>/dev/null || true", image.display()), RUN_LIMIT)?;
+    let mut symbols = BTreeMap::new();
+    let mut repeated = Vec::new();
+    for line in listing.lines() {
+        let mut words = line.split(' ');
+        let (Some(address), Some("T" | "t" | "W" | "i"), Some(name)) =
+            (words.next(), words.next(), words.next())
+        else {
+            continue;
+        };
+        let address = u64::from_str_radix(address, 16).map_err(|error| format!("{line}: {error}"))?;
+        if symbols.insert(name.to_owned(), address).is_some() {
+            repeated.push(name);
+        }
+    }
+    for name in repeated {
+        symbols.remove(name);
+    }
+    Ok(symbols)
 }
 
 fn same_bytes(left: &Path, right: &Path, what: &str) -> Result<(), String> {

@@ -1,4 +1,4 @@
-//! Reads what `reorder inspect --format json` says about the functions of an image.
+//! Reads what `reorder inspect --format json` says about the functions that stay.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -9,61 +9,39 @@ use serde_json::Value;
 use crate::process;
 use crate::workspace::reorder;
 
-/// One function's fate.
-#[derive(Clone, Debug)]
-pub struct InspectedFunction {
-    /// Which functions move with it: equal numbers move as one.
-    pub unit: u64,
-    /// Why it stays, if it does.
-    pub pinned: Option<String>,
-}
+const LIMIT: Duration = Duration::from_secs(120);
 
-/// Functions by each of their names.
+/// The pinned functions of an image with their reasons.
 #[derive(Clone, Debug, Default)]
 pub struct Inspection {
-    functions: BTreeMap<String, InspectedFunction>,
+    reasons: BTreeMap<String, String>,
 }
 
 impl Inspection {
-    /// Inspects `image` by the command under test, passing on `arguments`.
+    /// Inspects `image` by the command under test.
     ///
     /// # Errors
-    /// A sentence when the command fails or its report has not the expected form.
+    /// A sentence when the command does not call the image movable or its report has not the expected form.
     pub fn of(image: &Path) -> Result<Self, String> {
         let mut command = reorder();
         command.args(["inspect", "--format", "json"]).arg(image);
-        let outcome =
-            process::run(&mut command, Duration::from_secs(120)).map_err(|error| error.to_string())?;
+        let outcome = process::run(&mut command, LIMIT).map_err(|error| error.to_string())?;
         if !outcome.success() {
-            return Err(format!("inspect failed: {outcome}"));
+            return Err(format!("inspect: {outcome}"));
         }
         let report: Value = serde_json::from_slice(&outcome.stdout).map_err(|error| error.to_string())?;
-        let listed = report["functions"].as_array().ok_or("the report of inspect lists no functions")?;
-        let mut inspection = Self::default();
-        for function in listed {
-            let unit = function["unit"].as_u64().ok_or("a function without a unit")?;
-            let pinned = function["pinned"].as_str().map(str::to_owned);
-            for name in function["names"].as_array().into_iter().flatten().filter_map(Value::as_str) {
-                inspection
-                    .functions
-                    .insert(name.to_owned(), InspectedFunction { unit, pinned: pinned.clone() });
-            }
-        }
-        Ok(inspection)
+        let listed = report["pinned"].as_array().ok_or("the report of inspect lists no pinned functions")?;
+        let reasons = listed
+            .iter()
+            .filter_map(|function| {
+                Some((function["name"].as_str()?.to_owned(), function["reason"].as_str()?.to_owned()))
+            })
+            .collect();
+        Ok(Self { reasons })
     }
 
-    /// The function with this symbol; compilers may have added a suffix such as `.constprop.0`.
-    ///
-    /// # Errors
-    /// A sentence when there is none.
-    pub fn function(&self, name: &str) -> Result<&InspectedFunction, String> {
-        let with_suffix = || {
-            let prefix = format!("{name}.");
-            self.functions
-                .iter()
-                .find(|(candidate, _)| candidate.starts_with(&prefix) && !candidate.contains(".cold"))
-                .map(|(_, function)| function)
-        };
-        self.functions.get(name).or_else(with_suffix).ok_or_else(|| format!("inspect does not list `{name}`"))
+    /// Why the function of this name stays; nothing when it may move.
+    pub fn reason(&self, name: &str) -> Option<&str> {
+        self.reasons.get(name).map(String::as_str)
     }
 }

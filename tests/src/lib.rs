@@ -5,7 +5,7 @@
 //! | `process` | runs one program with a time limit and keeps what it said |
 //! | `workspace` | builds and finds the `reorder` command under test |
 //! | `fixture` | reads the directives at the top of a fixture's source |
-//! | `inspection` | what `reorder inspect` says about functions: movable, pinned, glued |
+//! | `inspection` | what `reorder inspect` says about the functions that stay |
 //! | `distribution` | permutes installed programs and compares what they print |
 //! | `stage` | a scratch place for an installed program and its permuted copy |
 //! | `invocations` | lists of invocations of real programs |

@@ -18,6 +18,12 @@ use end_to_end::mutation::SeedImage;
 use end_to_end::{process, workspace};
 use nix::sys::resource::{Resource, setrlimit};
 use rayon::iter::{IntoParallelIterator, ParallelIterator};
+use reorder::apply::{Arrangement, apply};
+use reorder::image::analysis::Analysis;
+use reorder::image::elf::file::ElfFile;
+use reorder::image::functions::FunctionTable;
+use reorder::layout::{Strategy, lay_out};
+use reorder::relocate::RelocateOptions;
 
 /// Damaged copies of each seed image.
 const CASES_PER_SEED: u64 = 3_500;
@@ -121,9 +127,13 @@ fn the_command_leaves_nothing_behind_when_it_fails() {
 
 /// What the command does between reading the input and writing the output.
 fn relocate(bytes: &[u8]) -> reorder::error::Result<Vec<u8>> {
-    let file = reorder::image::elf::file::ElfFile::parse(bytes)?;
-    reorder::image::functions::FunctionTable::collect(&file)?;
-    Ok(bytes.to_vec())
+    let file = ElfFile::parse(bytes)?;
+    let functions = FunctionTable::collect(&file)?;
+    let analysis = Analysis::new(&file, &functions)?;
+    let order = lay_out(&functions, &[], Strategy::Random, 1)?.order;
+    let applied =
+        apply(&file, &functions, &analysis, Arrangement::Order(&order), RelocateOptions::default())?;
+    Ok(applied.bytes)
 }
 
 fn build_seeds() -> Vec<SeedImage> {
