@@ -12,7 +12,7 @@
 //! | `run` | command line to compare before and after; default `{image}` |
 //! | `stdout` | a line the original must print; all such lines together are the whole output |
 //! | `exit` | exit status of all runs; default 0 |
-//! | `expect` | `moved`, `untouched` (nothing to move: output equals input) or `refused R2` (code) |
+//! | `expect` | `moved`, `untouched` (nothing to move: output equals input), `refused R2` (code) or `failed TEXT` (part of the error) |
 //! | `apply` | further arguments of `reorder apply` |
 //! | `pinned` | `NAME because TEXT`: stays, and the reason contains TEXT |
 //! | `movable` | names of functions that must not be pinned |
@@ -35,6 +35,8 @@ pub enum Expectation {
     Untouched,
     /// The image is refused with this code and no output appears.
     Refused(String),
+    /// The file is no image; the error contains this text and no output appears.
+    Failed(String),
 }
 
 /// What is done with the stripped image.
@@ -244,7 +246,7 @@ fn directives(text: &str) -> Result<Vec<Directive>, String> {
                 filter: filter.split(',').filter(|part| !part.is_empty()).map(str::to_owned).collect(),
                 value: value.strip_prefix(' ').unwrap_or(value).to_owned(),
             });
-        } else if words == 1 {
+        } else if words == 1 && word.starts_with(|letter: char| letter.is_ascii_lowercase()) {
             return Err(format!("unknown directive `{head}`"));
         }
     }
@@ -284,6 +286,7 @@ fn expectation(value: &str) -> Result<Expectation, String> {
         None if value == "moved" => Ok(Expectation::Moved),
         None if value == "untouched" => Ok(Expectation::Untouched),
         Some(("refused", code)) => Ok(Expectation::Refused(code.to_owned())),
+        Some(("failed", text)) => Ok(Expectation::Failed(text.to_owned())),
         _ => Err(format!("expect: {value}")),
     }
 }

@@ -37,7 +37,8 @@ pub fn check(variant: &Variant) -> Result<(), String> {
     let before = directory.run_all(&directory.old)?;
     directory.check_original(&before)?;
     match &variant.expectation {
-        Expectation::Refused(code) => directory.check_refusal(&directory.old, code)?,
+        Expectation::Refused(code) => directory.check_failure(&directory.old, &format!("({code})"))?,
+        Expectation::Failed(text) => directory.check_failure(&directory.old, text)?,
         Expectation::Untouched => directory.check_untouched()?,
         Expectation::Moved => {
             directory.check_inspection()?;
@@ -126,14 +127,14 @@ impl<'variant> Scratch<'variant> {
         Ok(())
     }
 
-    fn check_refusal(&self, image: &Path, code: &str) -> Result<(), String> {
+    /// `apply` must fail with a message that contains `text`, and leave nothing.
+    fn check_failure(&self, image: &Path, text: &str) -> Result<(), String> {
         let outcome = self.apply(image, &self.new, &[&RANDOM[..], &["1"]].concat())?;
-        let says_why = outcome.stderr_text().contains(&format!("({code})"));
-        if outcome.ending != Ending::Exited(2) || !says_why {
-            return Err(format!("should be refused with {code}: {outcome}"));
+        if outcome.ending != Ending::Exited(2) || !outcome.stderr_text().contains(text) {
+            return Err(format!("should fail with `{text}`: {outcome}"));
         }
         if self.new.exists() {
-            return Err("a refused image left an output".to_owned());
+            return Err("a failure left an output".to_owned());
         }
         Ok(())
     }
@@ -265,7 +266,7 @@ impl<'variant> Scratch<'variant> {
             _ if self.variant.expectation == Expectation::Untouched => Ok(()),
             Stripped::Refused(code) => {
                 strip()?;
-                self.check_refusal(&stripped, code)
+                self.check_failure(&stripped, &format!("({code})"))
             }
             // Stripping cures what debug information forbids.
             Stripped::Same => {
