@@ -43,7 +43,7 @@ impl Case {
         fs::write(directory.path().join("first.c"), FIRST).unwrap();
         fs::write(directory.path().join("second.c"), SECOND).unwrap();
         let line =
-            format!("cd '{}' && gcc -O1 -fPIE -pie first.c second.c -o image", directory.path().display());
+            format!("cd '{}' && gcc -O1 -falign-functions=16 -fPIE -pie first.c second.c -o image", directory.path().display());
         shell(&line, LIMIT).unwrap();
         Self { directory, image }
     }
