@@ -14,7 +14,8 @@ use rayon::prelude::*;
 use super::elf_view::ElfView;
 use super::fields::{AddressField, Addressing, addressing, read_field, write_field};
 use super::gaps::padding_length;
-use super::recover::{AddressMoves, Move};
+use super::pair::ImagePair;
+use super::recover::Move;
 use super::report::{Check, Difference};
 use crate::address::{Address, NewAddress};
 
@@ -56,11 +57,12 @@ impl CodeOutcome {
 }
 
 /// Compares all functions of `old` with those of `new`.
-pub(super) fn compare_functions(old: &ElfView<'_>, new: &ElfView<'_>, moves: &AddressMoves) -> CodeOutcome {
+pub(super) fn compare_functions(images: ImagePair<'_>) -> CodeOutcome {
     /// Functions per work item: enough to hide the cost of an item, few enough to balance large functions.
     const CHUNK: usize = 64;
-    let comparison = Comparison { old, new, moves };
-    let chunks: Vec<CodeOutcome> = moves
+    let comparison = Comparison { images };
+    let chunks: Vec<CodeOutcome> = images
+        .moves
         .as_slice()
         .par_chunks(CHUNK)
         .enumerate()
@@ -85,16 +87,14 @@ pub(super) fn compare_functions(old: &ElfView<'_>, new: &ElfView<'_>, moves: &Ad
     all
 }
 
-/// The two images and the map between them.
+/// Compares functions of two images.
 struct Comparison<'a> {
-    old: &'a ElfView<'a>,
-    new: &'a ElfView<'a>,
-    moves: &'a AddressMoves,
+    images: ImagePair<'a>,
 }
 
 /// One function in both images.
 struct FunctionPair<'a> {
-    moves: &'a AddressMoves,
+    images: ImagePair<'a>,
     range: &'a Move,
     old_bytes: &'a [u8],
     new_bytes: &'a [u8],
@@ -115,13 +115,13 @@ struct FunctionShape {
 impl Comparison<'_> {
     /// Checks one function in both directions; gives its first difference.
     fn function(&self, index: usize, outcome: &mut CodeOutcome, scratch: &mut Vec<u8>) -> Option<Difference> {
-        let range = &self.moves.as_slice()[index];
+        let range = &self.images.moves.as_slice()[index];
         let bytes = |image: &ElfView<'_>, start: u64| {
             let section = image.code_at(start, start.wrapping_add(range.size))?;
             let offset = section.offset + (start - section.address);
             Some((offset, offset.checked_add(range.size)?))
         };
-        let found = bytes(self.old, range.old_start.0).zip(bytes(self.new, range.new_start.0));
+        let found = bytes(self.images.old, range.old_start.0).zip(bytes(self.images.new, range.new_start.0));
         let Some(((old_from, old_to), (new_from, new_to))) = found else {
             return Some(Difference::new(
                 Check::Functions,
@@ -133,10 +133,10 @@ impl Comparison<'_> {
         };
         // Both ranges lie inside section contents, which were checked against the file.
         let pair = FunctionPair {
-            moves: self.moves,
+            images: self.images,
             range,
-            old_bytes: &self.old.bytes[old_from as usize..old_to as usize],
-            new_bytes: &self.new.bytes[new_from as usize..new_to as usize],
+            old_bytes: &self.images.old.bytes[old_from as usize..old_to as usize],
+            new_bytes: &self.images.new.bytes[new_from as usize..new_to as usize],
             new_offset: new_from,
         };
         let mut shape = FunctionShape::default();
@@ -156,9 +156,9 @@ impl Comparison<'_> {
 
     /// A function that control runs out of must keep what follows, with the padding between.
     fn successor(&self, index: usize) -> Option<Difference> {
-        let range = &self.moves.as_slice()[index];
-        let next = self.moves.as_slice().get(index + 1);
-        let section = self.old.code_at(range.old_start.0, range.old_end().0)?;
+        let range = &self.images.moves.as_slice()[index];
+        let next = self.images.moves.as_slice().get(index + 1);
+        let section = self.images.old.code_at(range.old_start.0, range.old_end().0)?;
         let next = next.filter(|next| section.holds(next.old_start.0, next.old_end().0));
         let follower = next.map_or(section.end(), |next| next.old_start.0);
         let between_size = follower - range.old_end().0;
@@ -166,7 +166,7 @@ impl Comparison<'_> {
             let offset = image.offset_of(start)?;
             super::bytes::range(image.bytes, offset, between_size).map(<[u8]>::to_vec)
         };
-        let old_between = between(self.old, range.old_end().0).unwrap_or_default();
+        let old_between = between(self.images.old, range.old_end().0).unwrap_or_default();
         const INT3: u8 = 0xcc;
         if old_between.first() == Some(&INT3) {
             return None;
@@ -175,7 +175,7 @@ impl Comparison<'_> {
             Some(next) if padding_length(&old_between) == old_between.len() => {
                 next.delta() == range.delta()
                     && (between_size == 0
-                        || between(self.new, range.new_end().0).as_ref() == Some(&old_between))
+                        || between(self.images.new, range.new_end().0).as_ref() == Some(&old_between))
             }
             // Control runs into code that belongs to no function and never moves.
             _ => !range.is_moved(),
@@ -274,14 +274,17 @@ impl FunctionPair<'_> {
             };
             let at = start + field.offset;
             let old_next = self.range.old_start.plus(decoder.position() as u64);
-            let target = self.moves.unmap(NewAddress(field.target));
+            let target = self.images.moves.unmap(NewAddress(field.target));
             let distance = target.0.wrapping_sub(old_next.0);
             let places = &mut scratch[at..at + field.width];
             let mut is_written = write_field(places, field.width, distance);
-            let own_end = field.is_branch && field.target == self.range.new_end().0;
-            if own_end && (!is_written || places != &self.old_bytes[at..at + field.width]) {
-                let distance = self.range.old_end().0.wrapping_sub(old_next.0);
-                is_written = write_field(places, field.width, distance);
+            // Two readings of one address: the one that the old image used is right.
+            let own_end =
+                (field.is_branch && field.target == self.range.new_end().0).then(|| self.range.old_end().0);
+            let is_original = is_written && places == &self.old_bytes[at..at + field.width];
+            if !is_original && let Some(origin) = own_end.or_else(|| self.images.prefix_origin(field.target))
+            {
+                is_written = write_field(places, field.width, origin.wrapping_sub(old_next.0));
             }
             if !is_written {
                 let place = format!("the field of {}", NewAddress(instruction.ip()));
@@ -332,14 +335,15 @@ impl FunctionPair<'_> {
         let distance = read_field(&self.new_bytes[at..at + field.width], field.width).unwrap_or_default();
         let found = self.range.new_start.plus(end as u64).plus(distance);
         let expected = if self.is_outside(field.target) {
-            self.moves.map(Address(field.target))
+            self.images.moves.map(Address(field.target))
         } else {
             NewAddress(field.target.wrapping_add(self.range.delta()))
         };
         // A branch to the own end is either into what follows or never taken: both readings are sound.
         let is_own_end =
             field.is_branch && field.target == self.range.old_end().0 && found == self.range.new_end();
-        if found == expected || is_own_end {
+        let is_followed = found == expected || is_own_end || self.images.leads_to(field.target, found.0);
+        if is_followed {
             return Ok(());
         }
         let place =

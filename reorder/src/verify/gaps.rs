@@ -54,20 +54,22 @@ pub(super) fn check_gaps(
     references
 }
 
-/// Bytes at the start of `bytes` that do nothing or trap: what linkers and assemblers put between functions.
+/// Bytes at the start of `bytes` that do nothing or trap: what linkers and assemblers put between functions. Zeros
+/// count when more padding, or the end, follows them: otherwise they may belong to the code behind.
 pub(super) fn padding_length(bytes: &[u8]) -> usize {
-    if bytes.iter().all(|&byte| byte == 0) {
-        return bytes.len();
-    }
-    let mut decoder = Decoder::new(64, bytes, DecoderOptions::NONE);
-    let mut instruction = Instruction::default();
     let mut length = 0;
-    while decoder.can_decode() {
-        decoder.decode_out(&mut instruction);
-        if !is_padding(&instruction) {
+    let mut position = 0;
+    while position < bytes.len() {
+        let rest = &bytes[position..];
+        let zeros = rest.iter().position(|&byte| byte != 0).unwrap_or(rest.len());
+        position += zeros;
+        let filler = padding_instruction_length(&bytes[position..]);
+        position += filler;
+        if filler > 0 || position == bytes.len() {
+            length = position;
+        } else {
             break;
         }
-        length = decoder.position();
     }
     length
 }
@@ -81,26 +83,25 @@ fn code_of_gap(bytes: &[u8]) -> Range<usize> {
     let start = padding_length(bytes);
     let mut decoder = Decoder::new(64, &bytes[start..], DecoderOptions::NONE);
     let mut instruction = Instruction::default();
-    let mut end = start;
-    let mut continues = false;
     while decoder.can_decode() {
         decoder.decode_out(&mut instruction);
+        let leaves = matches!(
+            instruction.flow_control(),
+            FlowControl::UnconditionalBranch
+                | FlowControl::IndirectBranch
+                | FlowControl::Return
+                | FlowControl::Exception
+        );
+        // An invalid instruction raises an exception too, but says nothing about what stands behind it.
+        let end = start + decoder.position();
         if instruction.is_invalid() {
-            return start..bytes.len();
+            break;
         }
-        if !is_padding(&instruction) {
-            end = start + decoder.position();
-            continues = !matches!(
-                instruction.flow_control(),
-                FlowControl::UnconditionalBranch
-                    | FlowControl::IndirectBranch
-                    | FlowControl::Return
-                    | FlowControl::Exception
-            );
+        if leaves && padding_length(&bytes[end..]) == bytes.len() - end {
+            return start..end;
         }
     }
-    // Zeros behind a jump away decode as an addition; they only count as code, which is the strict reading.
-    start..if continues { bytes.len() } else { end }
+    start..bytes.len()
 }
 
 struct GapCode {
@@ -228,7 +229,8 @@ fn check_padding(
         let (Some(before), Some(after)) = (old.at(free.start, size), new.at(free.start, size)) else {
             continue;
         };
-        if let Some(at) = first_foreign_byte(before, after) {
+        let Some(at) = first_foreign_byte(before, after) else { continue };
+        if !is_carried_along(old, &free, at, after, moves) {
             let address = free.start + at as u64;
             findings.differs(Difference::new(
                 Check::Padding,
@@ -240,6 +242,31 @@ fn check_padding(
         }
     }
     total
+}
+
+/// Whether a hole, from its byte `at` on, is the old padding in front of the next function, moved with it.
+fn is_carried_along(
+    old: &SectionView<'_>,
+    hole: &Range<u64>,
+    at: usize,
+    after: &[u8],
+    moves: &AddressMoves,
+) -> bool {
+    let Some(next) = moves.containing_new(NewAddress(hole.end)) else { return false };
+    let carried = &after[at..];
+    let start = next.old_start.0.wrapping_sub(carried.len() as u64);
+    let is_free = (start..next.old_start.0).all(|address| moves.containing(Address(address)).is_none());
+    is_free
+        && old.at(start, carried.len() as u64) == Some(carried)
+        && is_end_of_padding(old, start, carried.len(), moves)
+}
+
+/// Whether these bytes of the old image are the end of a run that is padding as a whole.
+fn is_end_of_padding(old: &SectionView<'_>, start: u64, size: usize, moves: &AddressMoves) -> bool {
+    let after_previous = moves.preceding(Address(start)).map_or(old.address, |range| range.old_end().0);
+    let run_start = after_previous.max(old.address);
+    let run = old.at(run_start, (start + size as u64).saturating_sub(run_start));
+    run.is_some_and(|run| padding_length(run) == run.len())
 }
 
 /// The first byte of a hole that is neither as before nor part of an instruction that does nothing or traps.
@@ -289,9 +316,14 @@ mod tests {
 
     #[test]
     fn only_padding_around_gap_code_is_free() {
-        let cases: [(&[u8], Range<usize>); 7] = [
+        let cases: [(&[u8], Range<usize>); 10] = [
             (&[0x90, 0xcc, 0x0f, 0x1f, 0x00], 5..5),
             (&[0x00, 0x00, 0x00], 3..3),
+            // One object's padding, then the linker's.
+            (&[0x66, 0x90, 0x00, 0x00], 4..4),
+            (&[0xc3, 0x00, 0x90, 0x00], 0..1),
+            // Zeros in front of code may be its first instruction.
+            (&[0x90, 0x00, 0x00, 0xc3], 1..4),
             (&[0x90, 0xc3, 0x90, 0x90], 1..2),
             // A call may return: what follows it is not padding.
             (&[0xe8, 0, 0, 0, 0, 0x90], 0..6),

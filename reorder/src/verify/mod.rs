@@ -124,7 +124,7 @@ fn compare(pair: ImagePair<'_>, findings: &mut Findings) -> Result<()> {
 
 /// Functions in both directions, and everything between them; code sections are answered for completely.
 fn check_code(pair: ImagePair<'_>, ledger: &mut Ledger<'_>) -> TableEvidence {
-    let mut outcome = functions::compare_functions(pair.old, pair.new, pair.moves);
+    let mut outcome = functions::compare_functions(pair);
     ledger.findings.checked(Check::Functions, "instructions", outcome.instructions);
     ledger.findings.checked(Check::Functions, "address fields", outcome.fields);
     ledger.findings.checked(Check::Reverse, "functions", pair.moves.len() - outcome.opaque);

@@ -1,10 +1,11 @@
 //! The two images, the map between them, and what the checks share.
 
 use super::elf_view::ElfView;
+use super::gaps::padding_length;
 use super::recover::AddressMoves;
 use super::report::Findings;
 use super::unchanged::Claims;
-use crate::address::Address;
+use crate::address::{Address, NewAddress};
 
 /// Both images and the recovered map: the input of every check.
 #[derive(Clone, Copy)]
@@ -25,16 +26,48 @@ pub(super) struct Ledger<'a> {
     pub(super) claims: &'a mut Claims,
 }
 
-impl ImagePair<'_> {
+impl<'a> ImagePair<'a> {
     /// Where a stated address must point in the new image.
     pub(super) fn mapped(&self, address: u64) -> u64 {
         self.moves.map(Address(address)).0
     }
 
+    /// Whether `found` is where the code at `address` went.
+    ///
+    /// A place in the padding in front of a function, such as a function without instructions, has two readings: it
+    /// stayed, or it went with the function that control runs into, together with the padding between.
+    pub(super) fn leads_to(&self, address: u64, found: u64) -> bool {
+        self.mapped(address) == found || self.is_prefix(address, found)
+    }
+
+    /// Where the code at `found` of the new image may have come from, read as padding in front of a function.
+    pub(super) fn prefix_origin(&self, found: u64) -> Option<u64> {
+        let next = self.moves.following_new(NewAddress(found))?;
+        let origin = found.wrapping_sub(next.delta());
+        self.is_prefix(origin, found).then_some(origin)
+    }
+
+    fn is_prefix(&self, address: u64, found: u64) -> bool {
+        if self.moves.containing(Address(address)).is_some() {
+            return false;
+        }
+        let Some(next) = self.moves.following(Address(address)) else { return false };
+        if found.wrapping_sub(address) != next.delta() {
+            return false;
+        }
+        let size = next.old_start.0 - address;
+        let bytes = |image: &'a ElfView<'a>, start: u64| {
+            image.code_at(start, start.checked_add(size)?).and_then(|section| section.at(start, size))
+        };
+        let prefix = bytes(self.old, address);
+        prefix.is_some_and(|prefix| padding_length(prefix) == prefix.len())
+            && prefix == bytes(self.new, found)
+    }
+
     /// Whether `found` is where the jump target `target` went. The end of a function may also be read as a place
     /// of that function.
     pub(super) fn is_target(&self, target: u64, found: u64) -> bool {
-        self.mapped(target) == found
+        self.leads_to(target, found)
             || self.moves.ending_at(Address(target)).is_some_and(|range| range.new_end().0 == found)
     }
 }

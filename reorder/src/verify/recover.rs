@@ -117,6 +117,22 @@ impl AddressMoves {
         self.moves[..after].last().filter(|range| range.old_end() == address)
     }
 
+    /// The last range that starts at or before `address` of the old image.
+    pub fn preceding(&self, address: Address) -> Option<&Move> {
+        self.moves[..self.moves.partition_point(|range| range.old_start <= address)].last()
+    }
+
+    /// The first range that starts behind `address` of the old image.
+    pub fn following(&self, address: Address) -> Option<&Move> {
+        self.moves.get(self.moves.partition_point(|range| range.old_start <= address))
+    }
+
+    /// The first range that starts behind `address` of the new image.
+    pub fn following_new(&self, address: NewAddress) -> Option<&Move> {
+        let after = self.by_new_start.partition_point(|&at| self.moves[at as usize].new_start <= address);
+        self.by_new_start.get(after).map(|&at| &self.moves[at as usize])
+    }
+
     /// All ranges in the order of their new addresses.
     pub fn iter_by_new_start(&self) -> impl ExactSizeIterator<Item = &Move> {
         self.by_new_start.iter().map(|&at| &self.moves[at as usize])

@@ -49,7 +49,10 @@ fn expected_value(pair: ImagePair<'_>, symbol: &SymbolView) -> u64 {
 
 /// Labels without extent may mark the end of a function, or a bound of their section that does not move.
 fn is_accepted(pair: ImagePair<'_>, symbol: &SymbolView, found: u64) -> bool {
-    if found == expected_value(pair, symbol) {
+    let stands_for_code = symbol.is_defined() && !matches!(symbol.kind, STT_SECTION | STT_TLS);
+    if found == expected_value(pair, symbol)
+        || (stands_for_code && symbol.size == 0 && pair.leads_to(symbol.value, found))
+    {
         return true;
     }
     let is_label = symbol.is_defined()

@@ -146,6 +146,27 @@ fn code_that_control_runs_into_must_stay_behind_it() {
 }
 
 #[test]
+fn a_function_without_instructions_goes_with_the_function_behind_it() {
+    let empty = "__asm__(\".section .text.fivefold,\\\"ax\\\"\\n .globl empty\\n .type empty,@function\\nempty:\\n\"
+                \" .size empty,0\\n .balign 16\\n .section .data.rel.ro,\\\"aw\\\"\\n .quad empty\\n .text\");";
+    for options in [&[][..], &["-Wl,-z,pack-relative-relocs"]] {
+        let pair = Relinked::build_with(options, empty);
+        assert_proven(&pair.old, &pair.new);
+        assert_proven(&pair.new, &pair.old);
+    }
+}
+
+#[test]
+fn a_short_jump_to_the_end_of_its_function_goes_with_it() {
+    let jump = "__asm__(\".section .text.fivefold,\\\"ax\\\"\\n .subsection 1\\n .balign 16\\n .type jumper,@function\\n\"
+               \"jumper: .cfi_startproc\\n test %edi,%edi\\n je 9f\\n ret\\n .balign 16,0xcc\\n9: .cfi_endproc\\n\"
+               \" .size jumper,.-jumper\\n .text\");";
+    let pair = Relinked::build_with(&[], jump);
+    assert_proven(&pair.old, &pair.new);
+    assert_proven(&pair.new, &pair.old);
+}
+
+#[test]
 fn code_outside_of_functions_must_not_refer_to_what_moved() {
     let stub = "__asm__(\".section .text.last,\\\"ax\\\"\\nstub:\\n call triple\\n ret\\n .text\");";
     let pair = Relinked::build_with(&[], stub);
