@@ -4,6 +4,7 @@
 //! from the input only where the ledger lists a write. Whether the result is right is for `verify` to say.
 
 pub mod address_map;
+pub mod alignment;
 pub mod code;
 pub mod data;
 pub mod debug;

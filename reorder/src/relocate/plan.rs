@@ -8,6 +8,7 @@ use crate::image::analysis::Analysis;
 use crate::image::analysis::units::{Unit, UnitIndex, unit_containing};
 use crate::image::functions::{FunctionIndex, FunctionTable};
 use crate::relocate::address_map::{AddressMap, Move};
+use crate::relocate::alignment::{Alignment, alignments};
 
 /// Where everything goes.
 #[derive(Clone, Debug)]
@@ -25,6 +26,7 @@ pub struct Plan {
 /// A placement that overlaps, which would be a defect of the placement.
 pub fn plan(analysis: &Analysis<'_>, functions: &FunctionTable<'_>, order: &[FunctionIndex]) -> Result<Plan> {
     let wanted = unit_order(analysis, functions, order);
+    let alignments = alignments(analysis);
     let mut moves = Vec::new();
     let mut without_room = Vec::new();
     for arena in 0..analysis.code.arenas.len() as u32 {
@@ -35,7 +37,8 @@ pub fn plan(analysis: &Analysis<'_>, functions: &FunctionTable<'_>, order: &[Fun
             .collect();
         let position_of = |index: UnitIndex| members.binary_search(&index).ok();
         let order: Vec<usize> = wanted.iter().filter_map(|&index| position_of(index)).collect();
-        let movable: Vec<MovableUnit> = members.iter().map(|&index| movable_unit(analysis, index)).collect();
+        let movable: Vec<MovableUnit> =
+            members.iter().map(|&index| movable_unit(analysis, index, alignments[arena as usize])).collect();
         let free: Vec<Interval> = analysis
             .free
             .iter()
@@ -52,21 +55,17 @@ pub fn plan(analysis: &Analysis<'_>, functions: &FunctionTable<'_>, order: &[Fun
     Ok(Plan { map: AddressMap::new(moves)?, without_room })
 }
 
-/// Function pointers carry tags in their low bits: C++ uses one, some run-times two or three.
-const LEAST_ALIGNMENT: u64 = 8;
-
 /// A unit that refers to its own end keeps one byte of padding there, so that the end never becomes the start of
 /// something else.
-fn movable_unit(analysis: &Analysis<'_>, index: UnitIndex) -> MovableUnit {
+fn movable_unit(analysis: &Analysis<'_>, index: UnitIndex, alignment: Alignment) -> MovableUnit {
     let unit: &Unit = &analysis.units[index.0 as usize];
     let has_room = analysis.units.get(index.0 as usize + 1).is_none_or(|next| next.start > unit.end);
     let guard = u64::from(has_room && analysis.refers_to_own_end(unit));
-    MovableUnit {
-        start: unit.start.0,
-        size: unit.size() + guard,
-        modulus: unit.modulus,
-        least_modulus: unit.modulus.min(LEAST_ALIGNMENT),
-    }
+    let (modulus, least_modulus) = match unit.keeps_alignment {
+        true => (unit.modulus, unit.modulus),
+        false => (unit.modulus.min(alignment.ordinary), unit.modulus.min(alignment.least)),
+    };
+    MovableUnit { start: unit.start.0, size: unit.size() + guard, modulus, least_modulus }
 }
 
 /// Every unit once: those of `order` first, the rest by address.

@@ -26,6 +26,8 @@ pub struct Block {
     pub function_starts: Vec<Address>,
     /// A new start must equal the old one modulo this power of two.
     pub modulus: u64,
+    /// The code reads aligned data inside itself, so the modulus is not negotiable.
+    pub keeps_alignment: bool,
     /// Position of the arena in the code space.
     pub arena: u32,
 }
@@ -63,7 +65,9 @@ pub struct Partition {
 
 /// Starts keep their alignment up to this: what compilers give functions. More is kept only where code reads
 /// aligned constants inside a function.
-const ORDINARY_ALIGNMENT: u64 = 16;
+pub const ORDINARY_ALIGNMENT: u64 = 16;
+/// The widest vector loads from constants inside a function.
+const DATA_ALIGNMENT: u64 = 64;
 
 impl Partition {
     /// Splits all arenas.
@@ -76,7 +80,7 @@ impl Partition {
                 match partition.blocks.last_mut() {
                     Some(block) if block.arena == index as u32 && function.start < block.end => {
                         block.end = block.end.max(function.end);
-                        block.modulus = block.modulus.max(alignment(function.start));
+                        block.modulus = block.modulus.max(alignment(function.start, ORDINARY_ALIGNMENT));
                         if block.function_starts.last() != Some(&function.start) {
                             block.function_starts.push(function.start);
                         }
@@ -90,7 +94,8 @@ impl Partition {
                     start,
                     end: function.end,
                     function_starts: vec![function.start],
-                    modulus: alignment(function.start),
+                    modulus: alignment(function.start, ORDINARY_ALIGNMENT),
+                    keeps_alignment: false,
                     arena: index as u32,
                 });
                 position = function.end;
@@ -160,6 +165,13 @@ impl Block {
         address == self.start || self.function_starts.binary_search(&address).is_ok()
     }
 
+    /// Keeps the alignment that constants inside the block may need.
+    pub fn keep_data_alignment(&mut self) {
+        self.keeps_alignment = true;
+        let starts = self.function_starts.iter().map(|&start| alignment(start, DATA_ALIGNMENT));
+        self.modulus = starts.max().unwrap_or(self.modulus);
+    }
+
     /// Size in bytes.
     pub fn size(&self) -> u64 {
         self.end.distance_from(self.start)
@@ -197,6 +209,7 @@ fn decodes(bytes: &[u8]) -> bool {
     true
 }
 
-fn alignment(start: Address) -> u64 {
-    (1u64 << start.0.trailing_zeros().min(63)).min(ORDINARY_ALIGNMENT)
+/// The largest power of two, at most `limit`, that divides `start`.
+pub fn alignment(start: Address, limit: u64) -> u64 {
+    (1u64 << start.0.trailing_zeros().min(63)).min(limit)
 }

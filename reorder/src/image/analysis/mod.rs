@@ -68,10 +68,15 @@ impl<'data> Analysis<'data> {
         let code = CodeSpace::collect(file)?;
         let relocations = loader_relocations(file, &dynamic)?;
         let pointers = code_pointers(file, &code, &relocations)?;
-        let partition = Partition::new(&code, functions, &pointers);
+        let mut partition = Partition::new(&code, functions, &pointers);
         let boundaries = Boundaries::new(code.span());
         let mut decoded = decode_blocks(&code, &partition, &boundaries);
         let opaque = opaque_bytes(&partition, &decoded);
+        for (block, decoded) in partition.blocks.iter_mut().zip(&decoded) {
+            if decoded.has_inner_data {
+                block.keep_data_alignment();
+            }
+        }
         obligations::check_coverage(&code, &partition, opaque)?;
 
         let mut findings = check_references(&code, &partition, &boundaries, &mut decoded);

@@ -24,6 +24,8 @@ pub struct Unit {
     pub blocks: std::ops::Range<u32>,
     /// A new start must equal the old one modulo this power of two.
     pub modulus: u64,
+    /// Aligned data inside the unit makes the modulus a necessity.
+    pub keeps_alignment: bool,
     /// Position of the arena in the code space.
     pub arena: u32,
     /// Why it stays, if it does.
@@ -111,6 +113,7 @@ pub fn build_units(
                 unit.end = block.end;
                 unit.blocks.end += 1;
                 unit.modulus = unit.modulus.max(block.modulus);
+                unit.keeps_alignment |= block.keeps_alignment;
                 unit.is_trusted &= trusted;
                 reach = reach.max(combined.glued_to[index]);
                 continue;
@@ -122,6 +125,7 @@ pub fn build_units(
             end: block.end,
             blocks: index as u32..index as u32 + 1,
             modulus: block.modulus,
+            keeps_alignment: block.keeps_alignment,
             arena: block.arena,
             pin,
             is_trusted: trusted,
