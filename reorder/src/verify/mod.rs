@@ -10,6 +10,7 @@
 //! be misunderstood again by their judge. Memory: the two files plus small tables per function; nothing is kept
 //! per instruction.
 
+mod absolute;
 mod bytes;
 mod dropped_debug;
 mod elf_view;
@@ -28,8 +29,6 @@ mod symbol_walk;
 mod unchanged;
 mod unwind_tables;
 mod unwind_walk;
-
-use goblin::elf::header::ET_EXEC;
 
 pub use recover::{AddressMoves, Move, recover_moves};
 pub use report::{Check, CheckSummary, Difference, VerifyReport};
@@ -104,9 +103,7 @@ fn correspondence(error: &Error) -> Difference {
 fn compare(pair: ImagePair<'_>, findings: &mut Findings) -> Result<()> {
     findings.functions(pair.moves.len(), pair.moves.moved());
     findings.checked(Check::Correspondence, "functions", pair.moves.len());
-    if pair.old.header.e_type == ET_EXEC && pair.moves.moved() > 0 {
-        return Err(Error::verification("a program at a fixed address may hold addresses anywhere"));
-    }
+    absolute::check_absolute_addresses(pair, findings);
     let mut claims = Claims::default();
     let mut ledger = Ledger { findings, claims: &mut claims };
     dropped_debug::accept_dropped_debug(pair, &mut ledger);

@@ -29,6 +29,8 @@ pub enum Check {
     LoaderPointers,
     /// Symbol values follow the map.
     Symbols,
+    /// In a program at a fixed address: no constant can mean a function that moved.
+    AbsoluteAddresses,
     /// Jump tables follow the functions they belong to.
     JumpTables,
     /// Relocations that the linker kept describe the new fields.
@@ -51,6 +53,7 @@ impl Check {
             Self::Padding => "padding",
             Self::LoaderPointers => "pointers of the loader",
             Self::Symbols => "symbol values",
+            Self::AbsoluteAddresses => "absolute addresses",
             Self::JumpTables => "jump tables",
             Self::StaticRelocations => "kept relocations",
             Self::Notes => "notes",

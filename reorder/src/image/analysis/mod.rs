@@ -3,6 +3,7 @@
 //! In: a parsed image and its functions. Out: [`Analysis`]. Guarantee: a unit without a pin is referred to only
 //! through fields, tables and pointers that are listed here.
 
+pub mod absolute_addresses;
 pub mod blocks;
 pub mod dispatch;
 pub mod gap_references;
@@ -97,6 +98,9 @@ impl<'data> Analysis<'data> {
             );
         }
         check_exception_tables(file, functions, &partition, &mut findings);
+        if code.is_fixed_address {
+            absolute_addresses::check_absolute_addresses(file, &code, &partition, &decoded, &mut findings);
+        }
         stub_arrays::check_stub_arrays(&code, &partition, &mut findings);
 
         let candidates = collect_data_references(&mut decoded, &relocations, &mut data_references);

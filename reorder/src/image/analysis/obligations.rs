@@ -4,7 +4,7 @@ use crate::address::Address;
 use crate::image::analysis::blocks::{GapContent, Partition};
 use crate::image::code::CodeSpace;
 use crate::image::elf::dynamic::DynamicEntry;
-use crate::image::elf::file::{ElfFile, Linkage};
+use crate::image::elf::file::ElfFile;
 use crate::image::refusal::{Refusal, RefusalCode};
 
 const DT_TEXTREL: i64 = 22;
@@ -34,14 +34,6 @@ const UNKNOWN_FORMATS: [(&str, &str); 14] = [
 /// # Errors
 /// The refusal.
 pub fn check_image(file: &ElfFile<'_>, dynamic: &[DynamicEntry]) -> Result<(), Refusal> {
-    if file.linkage == Linkage::FixedAddress {
-        return Err(Refusal::new(
-            RefusalCode::R2,
-            "the program is linked at a fixed address, so addresses of functions may be plain constants anywhere",
-            "relink it as a position-independent executable (-fPIE -pie)",
-        )
-        .at(file.entry));
-    }
     let has_text_relocations = dynamic
         .iter()
         .any(|entry| entry.tag == DT_TEXTREL || entry.tag == DT_FLAGS && entry.value & DF_TEXTREL != 0);
