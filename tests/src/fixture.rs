@@ -6,7 +6,7 @@
 //!
 //! | key | value |
 //! |---|---|
-//! | `build`, `build NAME` | shell command that makes `{output}` from `{source}`; `{cc}`, `{cxx}` and `{ld}` come from the toolchain |
+//! | `build`, `build NAME` | shell command that makes `{output}` from `{source}`; `{cc}`, `{cxx}` and `{ld}` come from the toolchain, `{ballast}` is an object of unused functions |
 //! | `toolchains` | `COMPILER+LINKER …`: one variant of each build that names a compiler |
 //! | `prepare` | shell command after the build, such as compiling a host program |
 //! | `run` | command line to compare before and after; default `{image}` |

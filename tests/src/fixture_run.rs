@@ -9,12 +9,15 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::OnceLock;
 use std::time::Duration;
+
+use tempfile::TempDir;
 
 use crate::fixture::{Expectation, Stripped, Variant};
 use crate::inspection::Inspection;
 use crate::process::{self, Ending, Outcome};
-use crate::workspace::reorder;
+use crate::workspace::{self, reorder};
 
 /// Fixtures end within milliseconds; a longer run hangs.
 const RUN_LIMIT: Duration = Duration::from_secs(60);
@@ -30,7 +33,8 @@ const RANDOM: [&str; 3] = ["--strategy", "random", "--seed"];
 pub fn check(variant: &Variant) -> Result<(), String> {
     let scratch = tempfile::tempdir().map_err(|error| error.to_string())?;
     let directory = Scratch::new(scratch.path(), variant)?;
-    process::shell(&directory.resolve(&variant.build, &directory.old), BUILD_LIMIT)?;
+    let build = directory.resolve(&variant.build, &directory.old).replace("{ballast}", ballast()?);
+    process::shell(&build, BUILD_LIMIT)?;
     for line in &variant.prepare {
         process::shell(&directory.resolve(line, &directory.old), BUILD_LIMIT)?;
     }
@@ -47,6 +51,19 @@ pub fn check(variant: &Variant) -> Result<(), String> {
         }
     }
     directory.check_stripped(&before)
+}
+
+/// The object file of unused functions, compiled once.
+fn ballast() -> Result<&'static str, String> {
+    static OBJECT: OnceLock<Result<(TempDir, String), String>> = OnceLock::new();
+    let object = OBJECT.get_or_init(|| {
+        let directory = tempfile::tempdir().map_err(|error| error.to_string())?;
+        let object = directory.path().join("ballast.o").to_string_lossy().into_owned();
+        let source = workspace::root().join("tests/fixtures/ballast.c");
+        process::shell(&format!("gcc -O2 -fPIC -c '{}' -o '{object}'", source.display()), BUILD_LIMIT)?;
+        Ok((directory, object))
+    });
+    object.as_ref().map(|(_, object)| object.as_str()).map_err(Clone::clone)
 }
 
 /// Where the original and the relocated image of one variant lie: under the same name in two directories, so that

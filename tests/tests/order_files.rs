@@ -42,8 +42,10 @@ impl Case {
         let image = directory.path().join("image");
         fs::write(directory.path().join("first.c"), FIRST).unwrap();
         fs::write(directory.path().join("second.c"), SECOND).unwrap();
-        let line =
-            format!("cd '{}' && gcc -O1 -falign-functions=16 -fPIE -pie first.c second.c -o image", directory.path().display());
+        let line = format!(
+            "cd '{}' && gcc -O1 -falign-functions=16 -fPIE -pie first.c second.c -o image",
+            directory.path().display()
+        );
         shell(&line, LIMIT).unwrap();
         Self { directory, image }
     }
