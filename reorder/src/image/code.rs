@@ -66,14 +66,12 @@ impl<'data> CodeSpace<'data> {
         let mut sources = Vec::new();
         for section in file.sections.iter().filter(|section| section.is_loaded() && section.size > 0) {
             let range = section.address..section.end();
-            if !section.is_executable() {
+            if !section.is_executable() || !section.has_bytes() {
                 data.push(range);
                 continue;
             }
-            if section.has_bytes() {
-                sources.push((range.clone(), section.offset));
-            }
-            if section.has_bytes() && !is_linker_stub_section(section.name) {
+            sources.push((range.clone(), section.offset));
+            if !is_linker_stub_section(section.name) {
                 arenas.push(Arena { section: section.index, start: range.start, end: range.end });
             } else {
                 fixed.push(range);

@@ -3,11 +3,10 @@
 //! Takes the function table; gives [`Partition`]. A block is a maximal run of overlapping function ranges. A gap
 //! is what lies between: padding, code that nobody describes, or bytes that are no code.
 
-use iced_x86::{Decoder, DecoderOptions, Instruction};
-
 use crate::address::Address;
 use crate::image::analysis::pointers::CodePointer;
 use crate::image::code::CodeSpace;
+use crate::image::decode::gap::code_length;
 use crate::image::decode::padding::padding_length;
 use crate::image::functions::FunctionTable;
 
@@ -144,18 +143,31 @@ impl Partition {
         let bytes = code.bytes(start..end);
         let filler = padding_length(bytes);
         let block_start = if before_block { prefix_start(bytes, filler, pointers, start, end) } else { end };
-        if start < block_start {
-            let length = block_start.distance_from(start) as usize;
-            let content = if filler >= length {
-                GapContent::Padding
-            } else if decodes(&bytes[..length]) {
-                GapContent::Code
-            } else {
-                GapContent::Opaque
-            };
-            self.gaps.push(Gap { start, end: block_start, content });
-        }
+        self.push_gap_pieces(code, start, block_start);
         block_start
+    }
+}
+
+impl Partition {
+    /// Filler on both sides of code is free, whatever stands between.
+    fn push_gap_pieces(&mut self, code: &CodeSpace<'_>, start: Address, end: Address) {
+        if start >= end {
+            return;
+        }
+        let bytes = code.bytes(start..end);
+        let before = padding_length(bytes);
+        // Bytes that do not decode may end anywhere.
+        let (content, length) = match code_length(&bytes[before..]) {
+            Some(length) => (GapContent::Code, length),
+            None => (GapContent::Opaque, bytes.len() - before),
+        };
+        let (code_start, code_end) = (start.plus(before as u64), start.plus((before + length) as u64));
+        let pieces = [
+            Gap { start, end: code_start, content: GapContent::Padding },
+            Gap { start: code_start, end: code_end, content },
+            Gap { start: code_end, end, content: GapContent::Padding },
+        ];
+        self.gaps.extend(pieces.into_iter().filter(|gap| gap.start < gap.end));
     }
 }
 
@@ -195,18 +207,6 @@ fn prefix_start(
     }
     let is_type_hash = filler + TYPE_HASH_LENGTH == bytes.len() && bytes[filler] == MOV_EAX_IMMEDIATE;
     if is_type_hash { start.plus(filler as u64) } else { end }
-}
-
-fn decodes(bytes: &[u8]) -> bool {
-    let mut decoder = Decoder::new(64, bytes, DecoderOptions::NONE);
-    let mut instruction = Instruction::default();
-    while decoder.can_decode() {
-        decoder.decode_out(&mut instruction);
-        if instruction.is_invalid() {
-            return false;
-        }
-    }
-    true
 }
 
 /// The largest power of two, at most `limit`, that divides `start`.

@@ -5,14 +5,14 @@
 
 use std::ops::Range;
 
-use iced_x86::{Decoder, DecoderOptions, FlowControl, OpKind};
+use iced_x86::OpKind;
 
 use crate::address::Address;
 use crate::image::analysis::blocks::{BlockIndex, Gap, GapContent, Partition};
 use crate::image::analysis::pins::{Pin, PinReason};
 use crate::image::analysis::references::Finding;
 use crate::image::code::CodeSpace;
-use crate::image::decode::padding::is_no_operation;
+use crate::image::decode::gap::GapInstructions;
 
 /// Furthest a one-byte displacement reaches, from its own first byte.
 const SHORT_REACH: u64 = 130;
@@ -43,13 +43,9 @@ fn check_code_gap(
     data_references: &mut Vec<Address>,
 ) {
     check_fixed_code(code, partition, gap.start..gap.end, findings, data_references);
-    let mut falls_through = true;
-    for instruction in Decoder::new(64, code.bytes(gap.start..gap.end), DecoderOptions::NONE) {
-        if !is_no_operation(&instruction) {
-            falls_through =
-                matches!(instruction.flow_control(), FlowControl::Next | FlowControl::ConditionalBranch);
-        }
-    }
+    let mut walk = GapInstructions::new(code.bytes(gap.start..gap.end), gap.start);
+    walk.by_ref().for_each(drop);
+    let falls_through = walk.falls_through();
     if falls_through {
         if let Some(next) = partition.block_containing(gap.end) {
             let pin = Pin { reason: PinReason::GluedToGap, evidence: gap.end };
@@ -66,7 +62,7 @@ pub fn check_fixed_code(
     findings: &mut Vec<Finding>,
     data_references: &mut Vec<Address>,
 ) {
-    for instruction in Decoder::with_ip(64, code.bytes(range.clone()), range.start.0, DecoderOptions::NONE) {
+    for instruction in GapInstructions::new(code.bytes(range.clone()), range.start) {
         let target = if instruction.op0_kind() == OpKind::NearBranch64 {
             Address(instruction.near_branch_target())
         } else if instruction.is_ip_rel_memory_operand() {

@@ -5,6 +5,7 @@
 
 pub mod absolute_addresses;
 pub mod blocks;
+pub mod computed_addresses;
 pub mod dispatch;
 pub mod gap_references;
 pub mod jump_tables;
@@ -101,6 +102,7 @@ impl<'data> Analysis<'data> {
         if code.is_fixed_address {
             absolute_addresses::check_absolute_addresses(file, &code, &partition, &decoded, &mut findings);
         }
+        computed_addresses::check_computed_addresses(file, &code, &partition, &decoded, &mut findings);
         stub_arrays::check_stub_arrays(&code, &partition, &mut findings);
 
         let candidates = collect_data_references(&mut decoded, &relocations, &mut data_references);

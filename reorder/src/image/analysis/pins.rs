@@ -38,6 +38,10 @@ pub enum PinReason {
     GluedToGap,
     /// Landing pads with a base of their own.
     LandingPadBase,
+    /// Code computes addresses from its own place, or calls a sum with the block's address.
+    ComputedAddress,
+    /// The linker marks start and end of the section, and the first function has the address of its start.
+    NamedSection,
     /// One of an array of jump stubs, whose order and spacing have a meaning.
     StubArray,
     /// In an image at a fixed address: a constant that may be the address of this block.
@@ -63,6 +67,8 @@ impl fmt::Display for PinReason {
             Self::OpaqueReference => "undecodable bytes may refer to it",
             Self::GluedToGap => "code outside every function runs into it",
             Self::LandingPadBase => "its landing pads have a base of their own",
+            Self::ComputedAddress => "code computes an address with its place",
+            Self::NamedSection => "its section's start and end are marked by symbols",
             Self::StubArray => "it is one of an array of jump stubs",
             Self::AbsoluteAddress => "a constant may be its absolute address",
             Self::NoRoom => "no free place was large enough",

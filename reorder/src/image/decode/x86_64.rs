@@ -6,7 +6,7 @@
 
 use std::ops::Range;
 
-use iced_x86::{Code, Decoder, DecoderOptions, FlowControl, Instruction, Mnemonic, OpKind};
+use iced_x86::{Code, Decoder, DecoderOptions, FlowControl, Instruction, Mnemonic, OpKind, Register};
 
 use crate::address::Address;
 use crate::image::boundaries::Boundaries;
@@ -72,6 +72,12 @@ pub struct DecodedBlock {
     pub absolute_candidates: Vec<Address>,
     /// A jump through a register: its target must be explained.
     pub has_register_jump: bool,
+    /// Loads a 64-bit constant, as code for any distance does.
+    pub wide_constants: Vec<u64>,
+    /// Takes the address of the very instruction that does so: to add a distance from there to something.
+    pub takes_own_place: bool,
+    /// Calls or jumps to a sum that was made just before.
+    pub has_computed_call: bool,
     /// Reads or writes its own bytes as data.
     pub has_inner_data: bool,
     /// Control runs past the last instruction.
@@ -85,6 +91,7 @@ pub fn decode_block(code: &CodeSpace<'_>, range: Range<Address>, boundaries: &Bo
     let bytes = code.bytes(range.clone());
     let mut decoder = Decoder::with_ip(64, bytes, range.start.0, DecoderOptions::NONE);
     let mut instruction = Instruction::default();
+    let mut sums = RecentSums::default();
     let mut block = DecodedBlock { falls_through: true, ..DecodedBlock::default() };
     while decoder.can_decode() {
         decoder.decode_out(&mut instruction);
@@ -98,6 +105,11 @@ pub fn decode_block(code: &CodeSpace<'_>, range: Range<Address>, boundaries: &Bo
             continue;
         }
         block.falls_through = !ends_control(&instruction);
+        if instruction.code() == Code::Mov_r64_imm64 {
+            block.wide_constants.push(instruction.immediate64());
+        }
+        block.has_computed_call |= sums.is_call_to_sum(&instruction);
+        sums.follow(&instruction);
         if instruction.code() == Code::Jmp_rm64 && instruction.op0_kind() == OpKind::Register {
             block.has_register_jump = true;
         }
@@ -107,6 +119,39 @@ pub fn decode_block(code: &CodeSpace<'_>, range: Range<Address>, boundaries: &Bo
         }
     }
     block
+}
+
+/// Which registers were made by an addition within the last few instructions.
+#[derive(Default)]
+struct RecentSums {
+    last: [Option<Register>; 4],
+    position: usize,
+}
+
+impl RecentSums {
+    fn follow(&mut self, instruction: &Instruction) {
+        let is_sum = match instruction.mnemonic() {
+            Mnemonic::Add => instruction.op1_kind() != OpKind::Immediate8to64,
+            Mnemonic::Lea => instruction.memory_index() != Register::None,
+            _ => false,
+        };
+        let has_register = instruction.op_count() > 0 && instruction.op0_kind() == OpKind::Register;
+        if has_register {
+            let register = instruction.op0_register().full_register();
+            // A register that is written again no longer holds the sum.
+            self.last.iter_mut().filter(|last| **last == Some(register)).for_each(|last| *last = None);
+            self.last[self.position] = is_sum.then_some(register);
+        } else {
+            self.last[self.position] = None;
+        }
+        self.position = (self.position + 1) % self.last.len();
+    }
+
+    fn is_call_to_sum(&self, instruction: &Instruction) -> bool {
+        instruction.flow_control() == FlowControl::IndirectCall
+            && instruction.op0_kind() == OpKind::Register
+            && self.last.contains(&Some(instruction.op0_register().full_register()))
+    }
 }
 
 /// A call as the last instruction of a function never returns, or the compiler would have put more behind it.
@@ -150,7 +195,7 @@ fn collect_field(
             return false;
         }
         _ if instruction.is_ip_rel_memory_operand() => {
-            if instruction.memory_base() != iced_x86::Register::RIP {
+            if instruction.memory_base() != Register::RIP {
                 return false;
             }
             let constants = decoder.get_constant_offsets(instruction);
@@ -182,6 +227,7 @@ fn collect_field(
     }
     if range.contains(&target) {
         block.has_inner_data |= kind == FieldKind::Memory;
+        block.takes_own_place |= kind == FieldKind::AddressOf && target.0 == instruction.ip();
         return true;
     }
     let place = Address(instruction.ip()).plus(offset as u64);

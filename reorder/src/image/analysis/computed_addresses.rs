@@ -1,0 +1,81 @@
+//! Code that computes addresses of functions from constants: nothing that moves may take part.
+//!
+//! Three forms occur. The large code model adds a constant to the address of the global offset table, which it
+//! computes from its own place. Hand-written dispatch adds a stored distance to the address of a function and calls
+//! the sum. Linkers define `__start_X` and `__stop_X` around sections whose names are C identifiers, and the first
+//! function of such a section has the address of the section itself.
+
+use crate::address::Address;
+use crate::image::analysis::blocks::{BlockIndex, Partition};
+use crate::image::analysis::pins::{Pin, PinReason};
+use crate::image::analysis::references::Finding;
+use crate::image::code::CodeSpace;
+use crate::image::decode::x86_64::{DecodedBlock, FieldKind};
+use crate::image::elf::file::ElfFile;
+
+/// Longest table of stored distances that is looked through.
+const LONGEST_TABLE: usize = 256;
+
+/// Pins for all three forms.
+pub fn check_computed_addresses(
+    file: &ElfFile<'_>,
+    code: &CodeSpace<'_>,
+    partition: &Partition,
+    decoded: &[DecodedBlock],
+    findings: &mut Vec<Finding>,
+) {
+    let offset_table = [&b".got.plt"[..], b".got"].into_iter().find_map(|name| file.section(name));
+    for (index, block) in decoded.iter().enumerate() {
+        let index = BlockIndex(index as u32);
+        let evidence = partition.block(index).start;
+        let pin = |block| Finding::Pin(block, Pin { reason: PinReason::ComputedAddress, evidence });
+        if !block.wide_constants.is_empty() && block.takes_own_place {
+            findings.push(pin(index));
+        }
+        for &constant in &block.wide_constants {
+            let target = offset_table.map(|table| table.address.plus(constant));
+            findings.extend(target.and_then(|target| partition.block_containing(target)).map(pin));
+        }
+        if block.has_computed_call {
+            findings.extend(called_by_sum(file, code, partition, block).into_iter().map(pin));
+        }
+    }
+    for (index, block) in partition.blocks.iter().enumerate() {
+        let section = file.section_at(code.arenas[block.arena as usize].section);
+        if section.is_some_and(|section| is_c_identifier(section.name)) {
+            let pin = Pin { reason: PinReason::NamedSection, evidence: block.start };
+            findings.push(Finding::Pin(BlockIndex(index as u32), pin));
+        }
+    }
+}
+
+/// The functions whose addresses the block takes, and those at stored distances from them.
+fn called_by_sum(
+    file: &ElfFile<'_>,
+    code: &CodeSpace<'_>,
+    partition: &Partition,
+    block: &DecodedBlock,
+) -> Vec<BlockIndex> {
+    let taken = block.fields.iter().filter(|field| field.kind == FieldKind::AddressOf);
+    let bases: Vec<Address> =
+        taken.map(|field| field.target(code)).filter(|&target| code.arena_of(target).is_some()).collect();
+    let mut found: Vec<BlockIndex> =
+        bases.iter().filter_map(|&base| partition.block_containing(base)).collect();
+    for &table in &block.data_references {
+        let words = (0..LONGEST_TABLE as u64).map_while(|index| file.bytes_at(table.plus(8 * index), 8));
+        for word in words.filter_map(|bytes| bytes.try_into().ok()).map(u64::from_le_bytes) {
+            let targets = bases.iter().map(|base| base.plus(word));
+            let blocks = targets.filter(|&target| target != table).filter_map(|target| {
+                let index = partition.block_containing(target)?;
+                partition.block(index).is_entry(target).then_some(index)
+            });
+            found.extend(blocks);
+        }
+    }
+    found
+}
+
+fn is_c_identifier(name: &[u8]) -> bool {
+    let is_word = |byte: &u8| byte.is_ascii_alphanumeric() || *byte == b'_';
+    name.first().is_some_and(|first| !first.is_ascii_digit()) && name.iter().all(is_word)
+}
