@@ -1,6 +1,6 @@
 //! Symbol tables: the same symbols, with the values of code following the map.
 
-use goblin::elf::section_header::{SHT_DYNSYM, SHT_SYMTAB};
+use goblin::elf::section_header::{SHN_XINDEX, SHT_DYNSYM, SHT_SYMTAB};
 use goblin::elf::sym::{STT_FUNC, STT_GNU_IFUNC, STT_SECTION, STT_TLS};
 
 use super::elf_view::SectionView;
@@ -43,21 +43,30 @@ fn check_table(
 }
 
 fn expected_value(pair: ImagePair<'_>, symbol: &SymbolView) -> u64 {
-    let stands_for_code = symbol.is_defined() && !matches!(symbol.kind, STT_SECTION | STT_TLS);
-    if stands_for_code { pair.mapped(symbol.value) } else { symbol.value }
+    if stands_for_code(pair, symbol) { pair.mapped(symbol.value) } else { symbol.value }
+}
+
+/// Values in sections that are not loaded count from the section, so that they may look like code addresses.
+fn stands_for_code(pair: ImagePair<'_>, symbol: &SymbolView) -> bool {
+    let is_code = match symbol.section {
+        SHN_XINDEX => true,
+        section => pair.old.sections.get(section as usize).is_some_and(SectionView::is_code),
+    };
+    is_code && symbol.is_defined() && !matches!(symbol.kind, STT_SECTION | STT_TLS)
 }
 
 /// Labels without extent may mark the end of a function, or a bound of their section that does not move.
 fn is_accepted(pair: ImagePair<'_>, symbol: &SymbolView, found: u64) -> bool {
-    let stands_for_code = symbol.is_defined() && !matches!(symbol.kind, STT_SECTION | STT_TLS);
-    if found == expected_value(pair, symbol)
-        || (stands_for_code && symbol.size == 0 && pair.leads_to(symbol.value, found))
-    {
+    if found == expected_value(pair, symbol) {
         return true;
     }
-    let is_label = symbol.is_defined()
-        && symbol.size == 0
-        && !matches!(symbol.kind, STT_SECTION | STT_TLS | STT_FUNC | STT_GNU_IFUNC);
+    if symbol.size > 0 || !stands_for_code(pair, symbol) {
+        return false;
+    }
+    if pair.leads_to(symbol.value, found) {
+        return true;
+    }
+    let is_label = !matches!(symbol.kind, STT_FUNC | STT_GNU_IFUNC);
     let marks_end =
         || pair.moves.ending_at(Address(symbol.value)).is_some_and(|range| range.new_end().0 == found);
     let marks_bound = || {

@@ -157,6 +157,18 @@ fn a_function_without_instructions_goes_with_the_function_behind_it() {
 }
 
 #[test]
+fn labels_outside_of_the_loaded_image_are_not_code_addresses() {
+    // The label's value counts from its section, which has no address: it equals an address inside the code.
+    for distance in ["0x10c8", "0x1108", "0x1144", "0x1180"] {
+        let label = format!(
+            "__asm__(\".section .remarks,\\\"\\\"\\n .zero {distance}\\n unloaded: .byte 0\\n .text\");"
+        );
+        let pair = Relinked::build_with(&[], &label);
+        assert_proven(&pair.old, &pair.new);
+    }
+}
+
+#[test]
 fn a_short_jump_to_the_end_of_its_function_goes_with_it() {
     let jump = "__asm__(\".section .text.fivefold,\\\"ax\\\"\\n .subsection 1\\n .balign 16\\n .type jumper,@function\\n\"
                \"jumper: .cfi_startproc\\n test %edi,%edi\\n je 9f\\n ret\\n .balign 16,0xcc\\n9: .cfi_endproc\\n\"
