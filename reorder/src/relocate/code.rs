@@ -154,8 +154,10 @@ fn fill_holes(analysis: &Analysis<'_>, map: &AddressMap, output: &mut [u8], ledg
         }
     };
     let mut taken = taken.into_iter().peekable();
+    let mut position = Address(0);
     for interval in &analysis.free {
-        let mut position = interval.start;
+        // On the way back a unit may reach from one interval over what the analysis pinned into the next.
+        position = position.max(interval.start);
         while let Some((start, end)) = taken.next_if(|(start, _)| *start < interval.end) {
             fill(position, start.min(interval.end));
             position = position.max(end);

@@ -3,7 +3,7 @@
 use iced_x86::{Decoder, DecoderOptions, FlowControl, Instruction, Mnemonic};
 
 use crate::address::Address;
-use crate::image::decode::padding::{is_no_operation, padding_length};
+use crate::image::decode::padding::{filler_length, is_no_operation};
 
 /// The instructions of a gap. Filler is skipped wherever control cannot arrive: at the start and behind every
 /// instruction that ends control. (Zero bytes would decode, but as something nobody wrote.)
@@ -31,7 +31,7 @@ impl Iterator for GapInstructions<'_> {
 
     fn next(&mut self) -> Option<Instruction> {
         if !self.control_arrives {
-            self.position += padding_length(&self.bytes[self.position..]);
+            self.position += filler_length(&self.bytes[self.position..]);
         }
         let rest = &self.bytes[self.position..];
         if rest.is_empty() {

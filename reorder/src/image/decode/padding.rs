@@ -5,11 +5,26 @@ use iced_x86::{Code, Decoder, DecoderOptions, Mnemonic};
 /// Length of the filler at the start of `bytes`: `int3`, zero bytes and no-operations of any length.
 ///
 /// Zero bytes count because linkers fill with them; as instructions they would be stores that nobody reaches.
+pub fn filler_length(bytes: &[u8]) -> usize {
+    walk_filler(bytes).1
+}
+
+/// Like [`filler_length`], but zero bytes right before something else are left to that: they may be its data.
 pub fn padding_length(bytes: &[u8]) -> usize {
-    let mut position = 0;
+    let (certain, length) = walk_filler(bytes);
+    if length == bytes.len() { length } else { certain }
+}
+
+/// Position behind the last filler that is not a zero byte, and behind all filler.
+fn walk_filler(bytes: &[u8]) -> (usize, usize) {
+    let (mut certain, mut position) = (0, 0);
     while position < bytes.len() {
         match bytes[position] {
-            0xcc | 0x00 | 0x90 => position += 1,
+            0x00 => {
+                position += 1;
+                continue;
+            }
+            0xcc | 0x90 => position += 1,
             _ => {
                 let mut decoder = Decoder::new(64, &bytes[position..], DecoderOptions::NONE);
                 let instruction = decoder.decode();
@@ -19,8 +34,9 @@ pub fn padding_length(bytes: &[u8]) -> usize {
                 position += instruction.len();
             }
         }
+        certain = position;
     }
-    position
+    (certain, position)
 }
 
 /// An instruction that does nothing and that only padding uses: `nop` in all its forms, `xchg ax,ax`.
@@ -37,7 +53,7 @@ pub fn is_no_operation(instruction: &iced_x86::Instruction) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::padding_length;
+    use super::{filler_length, padding_length};
 
     #[test]
     fn assembler_and_linker_fillers_are_padding_to_the_last_byte() {
@@ -57,5 +73,6 @@ mod tests {
     fn code_ends_the_padding() {
         assert_eq!(padding_length(&[0x90, 0xc3, 0x90]), 1);
         assert_eq!(padding_length(&[0xb8, 1, 2, 3, 4]), 0);
+        assert_eq!((padding_length(&[0xcc, 0, 0xc3]), filler_length(&[0xcc, 0, 0xc3])), (1, 2));
     }
 }
