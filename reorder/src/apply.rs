@@ -183,15 +183,12 @@ pub fn layout_map(
     };
     map.names = map.moves.iter().map(|range| name_of(functions, range)).collect();
     let back = plan_from_map(&moved_analysis, map.address_map(Side::New)?)?;
-    let mut restored =
-        relocate(&moved, &moved_functions, &moved_analysis, &back.map, RelocateOptions::default())?;
+    let mut restored = relocate(&moved, &moved_functions, &moved_analysis, &back.map, options)?;
     map.fills = padding_differences(input, &restored);
     restore_padding(input, &map, &mut restored);
     if restored != input.bytes {
         return Err(Error::usage("the input cannot be restored from the output, so no map was written")
-            .with_hint(
-                "leave out --map, or --debug drop and --keep-build-id, which forget parts of the input",
-            ));
+            .with_hint("leave out --map, or --debug drop, which forgets parts of the input"));
     }
     Ok(map)
 }

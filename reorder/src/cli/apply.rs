@@ -176,7 +176,7 @@ fn apply_mapped(
     let wanted = arguments.arrangement.wanted(&arguments.image, &file, &functions, &context.talk)?;
     let applied = apply(&file, &functions, &analysis, wanted.arrangement(), arguments.options.options())?;
     let map = match arguments.map {
-        Some(_) => Some(layout_map(&file, &functions, &applied)?),
+        Some(_) => Some(layout_map(&file, &functions, &applied, arguments.options.options())?),
         None => None,
     };
     Ok((applied, map))

@@ -279,7 +279,8 @@ fn first_foreign_byte(before: &[u8], after: &[u8]) -> Option<usize> {
         let filler = padding_instruction_length(&after[position..]);
         if filler > 0 {
             position += filler;
-        } else if before[position] == after[position] {
+        } else if before[position] == after[position] || after[position] == 0 {
+            // Some linkers fill with zeros, which the way back to such a layout restores.
             position += 1;
         } else {
             return Some(position);
