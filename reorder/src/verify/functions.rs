@@ -172,7 +172,7 @@ impl Comparison<'_> {
             return None;
         }
         let is_kept = match next {
-            Some(next) if padding_length(&old_between) == old_between.len() => {
+            Some(next) if padding_length(&old_between, range.old_end().0) == old_between.len() => {
                 next.delta() == range.delta()
                     && (between_size == 0
                         || between(self.images.new, range.new_end().0).as_ref() == Some(&old_between))

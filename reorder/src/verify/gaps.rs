@@ -29,7 +29,7 @@ pub(super) fn check_gaps(
         let mut fixed = Vec::new();
         for gap in complement(section.address..section.end(), old_functions) {
             let Some(bytes) = section.at(gap.start, gap.end - gap.start) else { continue };
-            let code = code_of_gap(bytes);
+            let code = code_of_gap(bytes, gap.start);
             if code.is_empty() {
                 continue;
             }
@@ -54,22 +54,26 @@ pub(super) fn check_gaps(
     references
 }
 
-/// Bytes at the start of `bytes` that do nothing or trap: what linkers and assemblers put between functions. Zeros
-/// count when more padding, or the end, follows them: otherwise they may belong to the code behind.
-pub(super) fn padding_length(bytes: &[u8]) -> usize {
+/// Bytes at the start of `bytes`, which stand at `address`, that do nothing or trap: what linkers and assemblers
+/// put between functions. Control must not arrive there. Zeros count when more padding, the end, or an aligned
+/// address follows them: otherwise they may belong to the code behind.
+pub(super) fn padding_length(bytes: &[u8], address: u64) -> usize {
+    /// What linkers insert zeros for.
+    const ALIGNMENT: u64 = 4;
     let mut length = 0;
     let mut position = 0;
     while position < bytes.len() {
         let rest = &bytes[position..];
-        let zeros = rest.iter().position(|&byte| byte != 0).unwrap_or(rest.len());
-        position += zeros;
-        let filler = padding_instruction_length(&bytes[position..]);
-        position += filler;
-        if filler > 0 || position == bytes.len() {
+        position += rest.iter().position(|&byte| byte != 0).unwrap_or(rest.len());
+        if position == bytes.len() || address.wrapping_add(position as u64).is_multiple_of(ALIGNMENT) {
             length = position;
-        } else {
+        }
+        let filler = padding_instruction_length(&bytes[position..]);
+        if filler == 0 {
             break;
         }
+        position += filler;
+        length = position;
     }
     length
 }
@@ -78,30 +82,44 @@ fn is_padding(instruction: &Instruction) -> bool {
     matches!(instruction.mnemonic(), Mnemonic::Nop | Mnemonic::Int3)
 }
 
-/// The part of a gap that may be executed or read: all but leading padding and padding behind the last jump away.
-fn code_of_gap(bytes: &[u8]) -> Range<usize> {
-    let start = padding_length(bytes);
-    let mut decoder = Decoder::new(64, &bytes[start..], DecoderOptions::NONE);
+/// The part of a gap at `address` that may be executed or read: all but leading padding and padding behind the
+/// last jump away.
+fn code_of_gap(bytes: &[u8], address: u64) -> Range<usize> {
+    let start = padding_length(bytes, address);
+    let mut decoder =
+        Decoder::with_ip(64, &bytes[start..], address.wrapping_add(start as u64), DecoderOptions::NONE);
     let mut instruction = Instruction::default();
     while decoder.can_decode() {
         decoder.decode_out(&mut instruction);
-        let leaves = matches!(
-            instruction.flow_control(),
-            FlowControl::UnconditionalBranch
-                | FlowControl::IndirectBranch
-                | FlowControl::Return
-                | FlowControl::Exception
-        );
-        // An invalid instruction raises an exception too, but says nothing about what stands behind it.
-        let end = start + decoder.position();
         if instruction.is_invalid() {
             break;
         }
-        if leaves && padding_length(&bytes[end..]) == bytes.len() - end {
+        let end = start + decoder.position();
+        skip_padding(&mut decoder, &instruction, &bytes[end..]);
+        if end < bytes.len() && !decoder.can_decode() {
             return start..end;
         }
     }
     start..bytes.len()
+}
+
+/// Moves `decoder` over padding that control does not reach, so that zeros are not read as instructions. `rest` is
+/// what stands behind `instruction`.
+fn skip_padding(decoder: &mut Decoder<'_>, instruction: &Instruction, rest: &[u8]) {
+    let leaves = matches!(
+        instruction.flow_control(),
+        FlowControl::UnconditionalBranch
+            | FlowControl::IndirectBranch
+            | FlowControl::Return
+            | FlowControl::Exception
+    ) || instruction.mnemonic() == Mnemonic::Hlt;
+    if leaves {
+        let padding = padding_length(rest, decoder.ip());
+        // The position stays inside the bytes of the decoder, of which `rest` is the end.
+        if decoder.set_position(decoder.position() + padding).is_ok() {
+            decoder.set_ip(decoder.ip().wrapping_add(padding as u64));
+        }
+    }
 }
 
 struct GapCode {
@@ -130,7 +148,10 @@ fn check_references(
             break;
         }
         seen.instructions += 1;
-        let Addressing::Field(field) = addressing(&decoder, &instruction) else { continue };
+        let addressing = addressing(&decoder, &instruction);
+        let end = decoder.position();
+        skip_padding(&mut decoder, &instruction, &bytes[end..]);
+        let Addressing::Field(field) = addressing else { continue };
         if moves.containing(Address(field.target)).is_some_and(|range| range.is_moved()) {
             findings.differs(Difference::new(
                 Check::Gaps,
@@ -266,7 +287,7 @@ fn is_end_of_padding(old: &SectionView<'_>, start: u64, size: usize, moves: &Add
     let after_previous = moves.preceding(Address(start)).map_or(old.address, |range| range.old_end().0);
     let run_start = after_previous.max(old.address);
     let run = old.at(run_start, (start + size as u64).saturating_sub(run_start));
-    run.is_some_and(|run| padding_length(run) == run.len())
+    run.is_some_and(|run| padding_length(run, run_start) == run.len())
 }
 
 /// The first byte of a hole that is neither as before nor part of an instruction that does nothing or traps.
@@ -317,14 +338,16 @@ mod tests {
 
     #[test]
     fn only_padding_around_gap_code_is_free() {
-        let cases: [(&[u8], Range<usize>); 10] = [
+        let cases: [(&[u8], Range<usize>); 12] = [
             (&[0x90, 0xcc, 0x0f, 0x1f, 0x00], 5..5),
             (&[0x00, 0x00, 0x00], 3..3),
             // One object's padding, then the linker's.
             (&[0x66, 0x90, 0x00, 0x00], 4..4),
             (&[0xc3, 0x00, 0x90, 0x00], 0..1),
-            // Zeros in front of code may be its first instruction.
-            (&[0x90, 0x00, 0x00, 0xc3], 1..4),
+            // Zeros in front of code may be its first instruction, unless they lead to an aligned address.
+            (&[0x90, 0x00, 0x00, 0x00, 0xc3], 1..5),
+            (&[0x90, 0x00, 0x00, 0xc3], 3..4),
+            (&[0xc3, 0x00, 0x00, 0xc3, 0x00, 0x90], 0..4),
             (&[0x90, 0xc3, 0x90, 0x90], 1..2),
             // A call may return: what follows it is not padding.
             (&[0xe8, 0, 0, 0, 0, 0x90], 0..6),
@@ -335,7 +358,7 @@ mod tests {
             (&[], 0..0),
         ];
         for (bytes, code) in cases {
-            let found = code_of_gap(bytes);
+            let found = code_of_gap(bytes, 0x11);
             assert_eq!((found.is_empty(), found.end), (code.is_empty(), code.end), "{bytes:02x?}");
             assert!(code.is_empty() || found.start == code.start, "{bytes:02x?}: {found:?}");
         }

@@ -60,7 +60,7 @@ impl<'a> ImagePair<'a> {
             image.code_at(start, start.checked_add(size)?).and_then(|section| section.at(start, size))
         };
         let prefix = bytes(self.old, address);
-        prefix.is_some_and(|prefix| padding_length(prefix) == prefix.len())
+        prefix.is_some_and(|prefix| padding_length(prefix, address) == prefix.len())
             && prefix == bytes(self.new, found)
     }
 
