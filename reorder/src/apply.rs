@@ -166,6 +166,7 @@ pub fn layout_map(
     input: &ElfFile<'_>,
     functions: &FunctionTable<'_>,
     applied: &Applied,
+    options: RelocateOptions,
 ) -> Result<LayoutMap> {
     let build_ids = |old: &ElfFile<'_>, new: &ElfFile<'_>| {
         Some((hexadecimal(old.build_id()?), hexadecimal(new.build_id()?)))
