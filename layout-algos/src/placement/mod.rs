@@ -81,7 +81,7 @@ const MOST_RESERVED: usize = 1024;
 
 /// Places `units` into `free` in the given `order` (positions in `units`, the first at the lowest address).
 ///
-/// `free` must be sorted and disjoint. Units that `order` does not name keep their place and are listed as
+/// `free` must be disjoint; it is filled in the order given. Units that `order` does not name keep their place and are listed as
 /// pinned; repeated and out-of-range entries of `order` are ignored.
 ///
 /// Compilers leave no room to spare. So when units are left over, those at the back of the order give up alignment

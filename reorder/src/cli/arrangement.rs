@@ -69,7 +69,10 @@ impl ArrangementArguments {
             true => self.traces.resolve(path, file, functions, talk)?.traces,
             false => Vec::new(),
         };
-        Ok(Wanted::Order(lay_out(functions, &traces, self.strategy, self.seed)?.order))
+        let mut layout = lay_out(functions, &traces, self.strategy, self.seed)?;
+        // What nobody chose keeps its order behind.
+        layout.order.truncate(layout.chosen);
+        Ok(Wanted::Order(layout.order))
     }
 }
 

@@ -5,6 +5,7 @@
 
 pub mod address_map;
 pub mod alignment;
+pub mod busy_pages;
 pub mod code;
 pub mod data;
 pub mod debug;

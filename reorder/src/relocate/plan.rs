@@ -9,6 +9,7 @@ use crate::image::analysis::units::{Unit, UnitIndex, unit_containing};
 use crate::image::functions::{FunctionIndex, FunctionTable};
 use crate::relocate::address_map::{AddressMap, Move};
 use crate::relocate::alignment::{Alignment, alignments};
+use crate::relocate::busy_pages::filling_order;
 
 /// Where everything goes.
 #[derive(Clone, Debug)]
@@ -19,13 +20,13 @@ pub struct Plan {
     pub without_room: Vec<UnitIndex>,
 }
 
-/// Places the units of `order` first, in that order, and all others behind in their old order; each arena by
+/// Places the units of `front` first, in that order, and all others behind in their old order; each arena by
 /// itself.
 ///
 /// # Errors
 /// A placement that overlaps, which would be a defect of the placement.
-pub fn plan(analysis: &Analysis<'_>, functions: &FunctionTable<'_>, order: &[FunctionIndex]) -> Result<Plan> {
-    let wanted = unit_order(analysis, functions, order);
+pub fn plan(analysis: &Analysis<'_>, functions: &FunctionTable<'_>, front: &[FunctionIndex]) -> Result<Plan> {
+    let (wanted, named) = unit_order(analysis, functions, front);
     let alignments = alignments(analysis);
     let mut moves = Vec::new();
     let mut without_room = Vec::new();
@@ -45,6 +46,11 @@ pub fn plan(analysis: &Analysis<'_>, functions: &FunctionTable<'_>, order: &[Fun
             .filter(|interval| interval.arena == arena)
             .map(|interval| Interval { start: interval.start.0, end: interval.end.0 })
             .collect();
+        let front = wanted[..named]
+            .iter()
+            .map(|index| &analysis.units[index.0 as usize])
+            .filter(|unit| unit.arena == arena);
+        let free = filling_order(front, free);
         let placement = place(&movable, &order, &free);
         for (&index, &start) in members.iter().zip(&placement.starts) {
             let unit = &analysis.units[index.0 as usize];
@@ -68,19 +74,23 @@ fn movable_unit(analysis: &Analysis<'_>, index: UnitIndex, alignment: Alignment)
     MovableUnit { start: unit.start.0, size: unit.size() + guard, modulus, least_modulus }
 }
 
-/// Every unit once: those of `order` first, the rest by address.
+/// Every unit once: those of `order` first, the rest by address; and how many `order` named.
 fn unit_order(
     analysis: &Analysis<'_>,
     functions: &FunctionTable<'_>,
     order: &[FunctionIndex],
-) -> Vec<UnitIndex> {
+) -> (Vec<UnitIndex>, usize) {
     let mut is_placed = vec![false; analysis.units.len()];
     let named = order.iter().filter_map(|&function| {
         let start: Address = functions.get(function).start;
         unit_containing(&analysis.units, start)
     });
-    let rest = (0..analysis.units.len() as u32).map(UnitIndex);
-    named.chain(rest).filter(|index| !std::mem::replace(&mut is_placed[index.0 as usize], true)).collect()
+    let mut wanted = Vec::with_capacity(analysis.units.len());
+    let mut is_new = |index: &UnitIndex| !std::mem::replace(&mut is_placed[index.0 as usize], true);
+    wanted.extend(named.filter(&mut is_new));
+    let count = wanted.len();
+    wanted.extend((0..analysis.units.len() as u32).map(UnitIndex).filter(is_new));
+    (wanted, count)
 }
 
 /// Takes a given map as the plan, if it keeps functions whole, apart and inside the code.
