@@ -24,7 +24,7 @@ use crate::workspace;
 /// The three questions that nearly every program answers without doing anything.
 pub const QUESTIONS: [&str; 3] = ["--version", "--help", "-h"];
 /// Servers and interactive programs ignore the questions and are stopped.
-const RUN_LIMIT: Duration = Duration::from_secs(10);
+const RUN_LIMIT: Duration = Duration::from_secs(4);
 const APPLY_LIMIT: Duration = Duration::from_secs(600);
 /// How often an original is asked again before a difference is blamed on the permutation.
 const REPEATS: usize = 8;
