@@ -26,9 +26,11 @@ const SECOND: &str = "\
 int alpha(int), beta(int), gamma_(int), _ZN5space8functionEi(int);\n\
 int suffixed(int) __asm__(\"suffixed.llvm.123456\");\n\
 __attribute__((noinline)) static int helper(int n) { return n * 5 + 2; }\n\
-int main(int count, char **arguments) { (void)arguments;\n\
+int run(int count) {\n\
 printf(\"%d %d %d %d %d %d\\n\", alpha(count), beta(count), gamma_(count), helper(count),\n\
 _ZN5space8functionEi(count), suffixed(count)); return 0; }\n";
+const HOST: &str =
+    "int run(int); int main(int count, char **arguments) { (void)arguments; return run(count); }\n";
 const OUTPUT: &str = "5 6 7 7 10 9\n";
 
 struct Case {
@@ -42,8 +44,11 @@ impl Case {
         let image = directory.path().join("image");
         fs::write(directory.path().join("first.c"), FIRST).unwrap();
         fs::write(directory.path().join("second.c"), SECOND).unwrap();
+        fs::write(directory.path().join("host.c"), HOST).unwrap();
+        // A library without start-up code: nothing in its text stays, so any order can be had exactly.
         let line = format!(
-            "cd '{}' && gcc -O1 -falign-functions=16 -fPIE -pie first.c second.c -o image",
+            "cd '{}' && gcc -O1 -falign-functions=16 -fPIC -shared -nostartfiles -Wl,-Bsymbolic first.c second.c \
+             -o image && gcc -O1 host.c ./image -o host",
             directory.path().display()
         );
         shell(&line, LIMIT).unwrap();
@@ -61,6 +66,15 @@ impl Case {
         (output, outcome)
     }
 
+    /// The program must print the same with `library` in the place of the original.
+    fn assert_works(&self, library: &Path) {
+        let place = self.directory.path().join("run");
+        fs::create_dir_all(&place).unwrap();
+        fs::copy(library, place.join("image")).unwrap();
+        let line = format!("cd '{}' && ../host", place.display());
+        assert_eq!(shell(&line, LIMIT).unwrap(), OUTPUT);
+    }
+
     /// The names of code in order of their addresses, local names as often as they occur.
     fn names_by_address(&self, image: &Path) -> Vec<String> {
         let listing = shell(&format!("nm -n '{}'", image.display()), LIMIT).unwrap();
@@ -76,17 +90,13 @@ fn positions(names: &[String], wanted: &[&str]) -> Vec<usize> {
     wanted.iter().map(|name| names.iter().position(|candidate| candidate == name).unwrap()).collect()
 }
 
-fn assert_works(image: &Path) {
-    assert_eq!(shell(&image.to_string_lossy(), LIMIT).unwrap(), OUTPUT);
-}
-
 #[test]
 fn named_functions_lie_in_the_order_of_the_file() {
     let case = Case::new();
-    assert_works(&case.image);
-    let wanted = ["gamma_", "main", "alpha", "beta"];
+    case.assert_works(&case.image);
+    let wanted = ["gamma_", "run", "alpha", "beta"];
     let (output, _) = case.apply(&case.image, &wanted.join("\n"));
-    assert_works(&output);
+    case.assert_works(&output);
     let found = positions(&case.names_by_address(&output), &wanted);
     assert!(found.is_sorted(), "{found:?}");
 }
@@ -99,19 +109,19 @@ fn unknown_and_duplicate_names_are_told_and_change_nothing() {
     let (output, outcome) = case.apply(&case.image, "# comment\nbeta\nno_such_function\nalpha\nbeta\n\n");
     assert_eq!(fs::read(&output).unwrap(), expected);
     assert!(outcome.stderr_text().contains("no_such_function"), "{outcome}");
-    assert_works(&output);
+    case.assert_works(&output);
 }
 
 #[test]
 fn mangled_and_suffixed_names_are_found() {
     let case = Case::new();
-    let (output, _) = case.apply(&case.image, "suffixed.llvm.123456\n_ZN5space8functionEi\nmain\n");
+    let (output, _) = case.apply(&case.image, "suffixed.llvm.123456\n_ZN5space8functionEi\nrun\n");
     let names = case.names_by_address(&output);
-    assert!(positions(&names, &["suffixed.llvm.123456", "_ZN5space8functionEi", "main"]).is_sorted());
+    assert!(positions(&names, &["suffixed.llvm.123456", "_ZN5space8functionEi", "run"]).is_sorted());
     // The suffix changes with every build, so that a name without it, or with another, means the same function.
-    let (other, _) = case.apply(&case.image, "suffixed.llvm.99\n_ZN5space8functionEi\nmain\n");
+    let (other, _) = case.apply(&case.image, "suffixed.llvm.99\n_ZN5space8functionEi\nrun\n");
     assert_eq!(fs::read(&other).unwrap(), fs::read(&output).unwrap());
-    assert_works(&output);
+    case.assert_works(&output);
 }
 
 #[test]
@@ -119,12 +129,12 @@ fn a_local_name_can_be_limited_to_its_file() {
     let case = Case::new();
     let before = shell(&format!("nm '{}' | grep ' t helper'", case.image.display()), LIMIT).unwrap();
     assert_eq!(before.lines().count(), 2, "two local functions of one name: {before}");
-    let (output, _) = case.apply(&case.image, "second.c:helper\nmain\nfirst.c:helper\nalpha\n");
+    let (output, _) = case.apply(&case.image, "second.c:helper\nrun\nfirst.c:helper\nalpha\n");
     let names = case.names_by_address(&output);
     let helpers: Vec<usize> = (0..names.len()).filter(|&index| names[index] == "helper").collect();
-    let [main, alpha] = positions(&names, &["main", "alpha"])[..] else { unreachable!() };
-    assert!(helpers[0] < main && main < helpers[1] && helpers[1] < alpha, "{names:?}");
-    assert_works(&output);
+    let [run, alpha] = positions(&names, &["run", "alpha"])[..] else { unreachable!() };
+    assert!(helpers[0] < run && run < helpers[1] && helpers[1] < alpha, "{names:?}");
+    case.assert_works(&output);
 }
 
 #[test]
@@ -132,8 +142,8 @@ fn an_order_of_all_functions_with_pinned_ones_among_them_is_kept_as_far_as_possi
     let case = Case::new();
     let all: Vec<String> = case.names_by_address(&case.image).into_iter().rev().collect();
     let (output, _) = case.apply(&case.image, &all.join("\n"));
-    assert_works(&output);
-    let found = positions(&case.names_by_address(&output), &["main", "gamma_", "beta", "alpha"]);
+    case.assert_works(&output);
+    let found = positions(&case.names_by_address(&output), &["run", "gamma_", "beta", "alpha"]);
     assert!(found.is_sorted(), "{found:?}");
 }
 
