@@ -12,6 +12,7 @@ use crate::cli::context::Context;
 use crate::error::{Error, ErrorKind, Result};
 use crate::exit_status::ExitStatus;
 use crate::image::analysis::Analysis;
+use crate::image::analysis::kept_relocations::KeptRelocationSummary;
 use crate::image::elf::file::ElfFile;
 use crate::image::functions::FunctionTable;
 use crate::image::mapped::map_image;
@@ -64,6 +65,7 @@ struct Facts {
     glued_units: usize,
     jump_tables: usize,
     code_pointers: usize,
+    kept_relocations: Option<KeptRelocationSummary>,
     pins_by_reason: BTreeMap<String, usize>,
     #[serde(flatten)]
     summary: ApplySummary,
@@ -98,7 +100,14 @@ impl Report for InspectReport {
         ]);
         table.row(["jump tables".to_owned(), grouped(facts.jump_tables as u64), String::new()]);
         table.row(["code pointers in data".to_owned(), grouped(facts.code_pointers as u64), String::new()]);
+        if let Some(kept) = &facts.kept_relocations {
+            table.row(["kept relocations".to_owned(), grouped(kept.evaluated), String::new()]);
+            table.row(["  that contradict the code".to_owned(), grouped(kept.disagreeing), String::new()]);
+        }
         text.push_str(&table.render());
+        if facts.kept_relocations.is_some_and(|kept| kept.is_ignored) {
+            text.push_str("The kept relocations are damaged or contradict the code too often: they were ignored.\n");
+        }
         text.push_str(&pins_text(&summary.pinned, self.shown));
         text
     }
@@ -160,6 +169,7 @@ fn facts(analysis: &Analysis<'_>, summary: ApplySummary) -> Facts {
         glued_units: analysis.units.iter().filter(|unit| unit.blocks.len() > 1).count(),
         jump_tables: analysis.tables.len(),
         code_pointers: analysis.pointers.len(),
+        kept_relocations: analysis.kept_relocations,
         pins_by_reason,
         summary,
     }

@@ -9,11 +9,13 @@ pub mod computed_addresses;
 pub mod dispatch;
 pub mod gap_references;
 pub mod jump_tables;
+pub mod kept_relocations;
 pub mod obligations;
 pub mod pins;
 pub mod pointers;
 pub mod references;
 pub mod relative_pointers;
+pub mod relative_words;
 pub mod stub_arrays;
 pub mod table_bound;
 pub mod units;
@@ -33,6 +35,7 @@ use crate::image::elf::relocation::{LoaderAction, LoaderRelocation, loader_reloc
 use crate::image::functions::FunctionTable;
 use blocks::{BlockIndex, Partition};
 use jump_tables::{JumpTable, TableContext, find_tables};
+use kept_relocations::{KeptRelocationSummary, check_kept_relocations};
 use pins::{Pin, PinReason};
 use pointers::{CodePointer, code_pointers};
 use references::Finding;
@@ -54,6 +57,8 @@ pub struct Analysis<'data> {
     pub tables: Vec<JumpTable>,
     /// Code addresses in data, by target.
     pub pointers: Vec<CodePointer>,
+    /// How relocations that the linker kept compare with the code; none when it kept none.
+    pub kept_relocations: Option<KeptRelocationSummary>,
     fields: Vec<Field>,
     field_ranges: Vec<u32>,
     refers_to_own_end: Vec<bool>,
@@ -82,6 +87,9 @@ impl<'data> Analysis<'data> {
         obligations::check_coverage(&code, &partition, opaque)?;
 
         let mut findings = check_references(&code, &partition, &boundaries, &mut decoded);
+        let mut kept = check_kept_relocations(file, &code, &partition);
+        findings.append(&mut kept.findings);
+        keep_targets_of_distrusted(&code, &partition, &mut decoded, &mut findings);
         for pointer in &pointers {
             references::check_pointer(&code, &partition, &boundaries, pointer, &mut findings);
         }
@@ -126,6 +134,13 @@ impl<'data> Analysis<'data> {
             &candidates,
             &mut findings,
         );
+        relative_words::check_relative_words(
+            &partition,
+            &kept.words,
+            &tables,
+            &data_references,
+            &mut findings,
+        );
         for address in entry_points(file, &dynamic) {
             references::check_data_target(&code, &partition, &boundaries, address, address, &mut findings);
         }
@@ -144,6 +159,7 @@ impl<'data> Analysis<'data> {
             free,
             tables,
             pointers,
+            kept_relocations: kept.summary,
             fields,
             field_ranges,
             refers_to_own_end,
@@ -195,7 +211,7 @@ fn check_references(
     boundaries: &Boundaries,
     decoded: &mut [DecodedBlock],
 ) -> Vec<Finding> {
-    let mut findings: Vec<Finding> = decoded
+    decoded
         .par_iter_mut()
         .enumerate()
         .with_min_len(64)
@@ -210,8 +226,16 @@ fn check_references(
             }
             findings
         })
-        .collect();
-    // A block that is not trusted is never written, so whatever it may refer to must stay as well.
+        .collect()
+}
+
+/// A block that is not trusted is never written, so whatever it may refer to must stay as well.
+fn keep_targets_of_distrusted(
+    code: &CodeSpace<'_>,
+    partition: &Partition,
+    decoded: &mut [DecodedBlock],
+    findings: &mut Vec<Finding>,
+) {
     let distrusted: Vec<BlockIndex> = findings
         .iter()
         .filter_map(|finding| match finding {
@@ -221,10 +245,9 @@ fn check_references(
         .collect();
     for index in distrusted {
         let block = partition.block(index);
-        gap_references::check_opaque(code, partition, block.start, block.end, &mut findings);
+        gap_references::check_opaque(code, partition, block.start, block.end, findings);
         decoded[index.0 as usize].fields.clear();
     }
-    findings
 }
 
 /// Landing pads are distances from the function's start unless the table names another base.

@@ -46,6 +46,12 @@ pub enum PinReason {
     StubArray,
     /// In an image at a fixed address: a constant that may be the address of this block.
     AbsoluteAddress,
+    /// A relocation that the linker kept names another target than the code has.
+    RelocationDisagrees,
+    /// A relocation that the linker kept names a place where no address was decoded.
+    RelocationWithoutField,
+    /// Code holds the distance from some place to the block as a plain number.
+    RelativeConstant,
     /// Nothing free was large enough in the new layout.
     NoRoom,
 }
@@ -71,6 +77,9 @@ impl fmt::Display for PinReason {
             Self::NamedSection => "its section's start and end are marked by symbols",
             Self::StubArray => "it is one of an array of jump stubs",
             Self::AbsoluteAddress => "a constant may be its absolute address",
+            Self::RelocationDisagrees => "a relocation that the linker kept contradicts the code",
+            Self::RelocationWithoutField => "a relocation that the linker kept names no address in the code",
+            Self::RelativeConstant => "a constant in code holds its distance",
             Self::NoRoom => "no free place was large enough",
         })
     }

@@ -1,0 +1,58 @@
+//! Builds programs with the installed compilers and linkers.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use tempfile::TempDir;
+
+/// Linkers that keep relocations.
+pub(crate) const LINKERS: [&str; 4] = ["bfd", "gold", "lld", "mold"];
+
+/// A directory that vanishes with the test.
+pub(crate) struct Scratch(TempDir);
+
+/// A linked image.
+pub(crate) struct Built {
+    pub(crate) path: PathBuf,
+    pub(crate) bytes: Vec<u8>,
+}
+
+impl Scratch {
+    pub(crate) fn new() -> Self {
+        Self(TempDir::new_in(env!("CARGO_TARGET_TMPDIR")).unwrap())
+    }
+
+    /// Compiles and links `program`, keeping relocations.
+    pub(crate) fn build(&self, compiler: &str, linker: &str, program: &str, options: &[&str]) -> Built {
+        let source = self.0.path().join("program.c");
+        fs::write(&source, program).unwrap();
+        let path = self.0.path().join("program");
+        let mut command = Command::new(compiler);
+        // gcc looks for `ld.lld`, which is installed beside its compiler only.
+        if linker == "lld" {
+            command.arg("-B/usr/lib/llvm-22/bin");
+        }
+        command.args(options).args([&format!("-fuse-ld={linker}"), "-Wl,--emit-relocs"]);
+        let output = command.arg(&source).arg("-o").arg(&path).output().unwrap();
+        let errors = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "{compiler} {linker} {options:?}: {errors}");
+        Built { bytes: fs::read(&path).unwrap(), path }
+    }
+
+    /// Writes a program that can be started.
+    pub(crate) fn write(&self, name: &str, bytes: &[u8]) -> PathBuf {
+        let path = self.0.path().join(name);
+        fs::write(&path, bytes).unwrap();
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
+        path
+    }
+}
+
+/// What the program prints; it has to succeed.
+pub(crate) fn run(path: &Path) -> String {
+    let output = Command::new(path).output().unwrap();
+    assert!(output.status.success(), "{}: {:?}", path.display(), output.status);
+    String::from_utf8(output.stdout).unwrap()
+}
