@@ -106,7 +106,9 @@ impl Report for InspectReport {
         }
         text.push_str(&table.render());
         if facts.kept_relocations.is_some_and(|kept| kept.is_ignored) {
-            text.push_str("The kept relocations are damaged or contradict the code too often: they were ignored.\n");
+            text.push_str(
+                "The kept relocations are damaged or contradict the code too often: they were ignored.\n",
+            );
         }
         text.push_str(&pins_text(&summary.pinned, self.shown));
         text

@@ -195,8 +195,10 @@ fn an_absolute_address_in_position_independent_code_is_not_believed() {
 fn a_damaged_word_in_data_keeps_what_it_and_its_relocation_name() {
     let bytes = sample();
     let word = |at: usize| u64::from_le_bytes(bytes[at..at + 8].try_into().unwrap());
-    let (_, place, _) =
-        *entries(&bytes, b".rela.rodata").iter().find(|(_, _, kind)| *kind == 24).expect("the eight-byte word");
+    let (_, place, _) = *entries(&bytes, b".rela.rodata")
+        .iter()
+        .find(|(_, _, kind)| *kind == 24)
+        .expect("the eight-byte word");
     let file = ElfFile::parse(&bytes).unwrap();
     let at = file.offset_of(place, 8).unwrap().0 as usize;
     let functions = FunctionTable::collect(&file).unwrap();

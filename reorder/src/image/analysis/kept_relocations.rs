@@ -123,11 +123,7 @@ struct Table<'file, 'data> {
 
 impl<'file, 'data> Table<'file, 'data> {
     /// None when an index or a place is out of range.
-    fn read(
-        file: &'file ElfFile<'data>,
-        section: &Section<'data>,
-        target: &Section<'data>,
-    ) -> Option<Self> {
+    fn read(file: &'file ElfFile<'data>, section: &Section<'data>, target: &Section<'data>) -> Option<Self> {
         let raw = pod::slice_from_all_bytes::<Rela64<LittleEndian>>(file.section_bytes(section)).ok()?;
         let symbols = SymbolTable::parse_section(file, SectionIndex(section.link)).ok()?;
         let mut entries = raw
@@ -334,7 +330,7 @@ fn compare_block(
             }
             R_PC64 | R_GOTOFF64 | R_PLTOFF64 => {
                 for target in [values[0], values[1], symbol.value] {
-                    outcome.pin(partition, target, PinReason::RelativeConstant, evidence);
+                    outcome.pin(partition, target, PinReason::ComputedAddress, evidence);
                 }
             }
             _ => {}

@@ -50,8 +50,6 @@ pub enum PinReason {
     RelocationDisagrees,
     /// A relocation that the linker kept names a place where no address was decoded.
     RelocationWithoutField,
-    /// Code holds the distance from some place to the block as a plain number.
-    RelativeConstant,
     /// Nothing free was large enough in the new layout.
     NoRoom,
 }
@@ -79,7 +77,6 @@ impl fmt::Display for PinReason {
             Self::AbsoluteAddress => "a constant may be its absolute address",
             Self::RelocationDisagrees => "a relocation that the linker kept contradicts the code",
             Self::RelocationWithoutField => "a relocation that the linker kept names no address in the code",
-            Self::RelativeConstant => "a constant in code holds its distance",
             Self::NoRoom => "no free place was large enough",
         })
     }

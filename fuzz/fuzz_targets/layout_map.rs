@@ -1,0 +1,14 @@
+//! Any bytes as a map file: what is read can be written and read again, in both directions.
+#![no_main]
+
+use libfuzzer_sys::fuzz_target;
+use reorder::relocate::layout_map::{LayoutMap, Side};
+
+fuzz_target!(|bytes: &[u8]| match LayoutMap::parse(bytes) {
+    Ok(map) => {
+        assert_eq!(LayoutMap::parse(map.write().as_bytes()).expect("a written map is sound"), map);
+        let directions = [Side::Old, Side::New].map(|side| map.address_map(side).is_ok());
+        drop(directions);
+    }
+    Err(error) => assert!(error.offset.is_some_and(|offset| offset <= bytes.len() as u64)),
+});
