@@ -169,6 +169,9 @@ fn number(word: &str) -> Option<u64> {
 
 #[cfg(test)]
 mod tests {
+    use proptest::collection;
+    use proptest::prelude::*;
+
     use super::*;
 
     #[test]
@@ -198,5 +201,38 @@ mod tests {
             let error = LayoutMap::parse(text.as_bytes()).expect_err(line);
             assert_eq!(error.offset, Some(FIRST_LINE.len() as u64 + 1), "{line}");
         }
+    }
+
+    proptest! {
+        #[test]
+        fn any_text_is_a_map_that_survives_or_an_error_inside_it(lines in collection::vec(line(), 0..12)) {
+            let text = lines.join(&b'\n');
+            match LayoutMap::parse(&text) {
+                Ok(map) => {
+                    let again = LayoutMap::parse(map.write().as_bytes()).expect("a written map parses");
+                    prop_assert_eq!(&again, &map);
+                    // Ranges of a stranger's map may overlap, which must be told and not trusted.
+                    for side in [Side::Old, Side::New] {
+                        let moved = map.address_map(side).map(|moves| moves.moves().len());
+                        prop_assert!(moved.is_err() || moved.is_ok_and(|count| count <= map.moves.len()));
+                    }
+                }
+                Err(error) => {
+                    prop_assert!(error.offset.is_some_and(|offset| offset <= text.len() as u64));
+                }
+            }
+        }
+    }
+
+    /// Lines that are almost right, and bytes.
+    fn line() -> impl Strategy<Value = Vec<u8>> {
+        prop_oneof![
+            Just(FIRST_LINE.as_bytes().to_vec()),
+            "# (old|new)-(sha256|build-id):[ 0-9a-f]{0,20}".prop_map(String::into_bytes),
+            "move 0x[0-9a-f]{1,16} 0x[0-9a-f]{1,16} 0x[0-9a-f]{1,17} [ -~]{0,8}".prop_map(String::into_bytes),
+            "(move|fill) [ 0-9a-fx]{0,30}".prop_map(String::into_bytes),
+            "fill 0x[0-9a-f]{1,4} ([0-9a-f]{2}){0,8}".prop_map(String::into_bytes),
+            collection::vec(any::<u8>(), 0..20),
+        ]
     }
 }

@@ -2,6 +2,8 @@
 
 use std::path::{Path, PathBuf};
 
+use proptest::prelude::*;
+
 use super::{
     Event, ImageIdentity, Location, Touched, Trace, read_bytes, read_files, resolve, root_name, statistics,
 };
@@ -178,4 +180,42 @@ fn statistics_count_what_traces_share_and_touch() {
     assert_eq!((together.traces, together.distinct_functions, together.common_functions), (2, 3, 1));
     assert_eq!(together.touched, Some(Touched { bytes: 0x2031, pages: 5 }));
     assert_eq!(statistics.images[1].image, "unnamed image");
+}
+
+/// Lines of all formats, whole and broken.
+fn line() -> impl Strategy<Value = Vec<u8>> {
+    prop_oneof![
+        Just(b"# reorder trace 1".to_vec()),
+        "# [a-z-]{0,10}:? [ -~]{0,10}".prop_map(String::into_bytes),
+        "(-|[0-9]{1,22})[\t ](-|0x[0-9a-f]{1,18})[\t ](-|[0-9]{1,22})[\t ][!-~]{0,8}"
+            .prop_map(String::into_bytes),
+        "0x[0-9a-f+]{0,18}".prop_map(String::into_bytes),
+        "[0-9a-f]{1,18} ([0-9a-f]{1,18} )?[TtWi] [!-~]{1,8}".prop_map(String::into_bytes),
+        "[!-~]{1,12}(\\+0x[0-9a-f]{0,4})?".prop_map(String::into_bytes),
+        proptest::collection::vec(any::<u8>(), 0..20),
+    ]
+}
+
+proptest! {
+    #[test]
+    fn any_bytes_are_traces_or_an_error_inside_the_file(
+        lines in proptest::collection::vec(line(), 0..12),
+        has_signature in any::<bool>(),
+    ) {
+        let mut bytes = lines.join(&b'\n');
+        if has_signature {
+            bytes.splice(0..0, *b"# reorder trace 1\n");
+        }
+        match read_bytes(&bytes, Path::new("input")) {
+            Ok(traces) => {
+                let events: usize = traces.iter().map(|trace| trace.events.len()).sum();
+                prop_assert!(events <= lines.len(), "{events} events in {} lines", lines.len());
+                prop_assert_eq!(statistics(&traces).traces.len(), traces.len());
+            }
+            Err(error) => {
+                prop_assert!(error.offset.is_some_and(|offset| offset <= bytes.len() as u64));
+                prop_assert_eq!(error.file.as_deref(), Some(Path::new("input")));
+            }
+        }
+    }
 }

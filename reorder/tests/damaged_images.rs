@@ -1,0 +1,110 @@
+//! Images with damaged bytes, and bytes that are no image: every phase gives a value or an error that says something.
+
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on should say so where it stands")]
+
+use std::process::Command;
+
+use proptest::prelude::*;
+use proptest::sample::Index;
+use reorder::apply::{Arrangement, apply};
+use reorder::error::Result;
+use reorder::image::analysis::Analysis;
+use reorder::image::elf::file::ElfFile;
+use reorder::image::functions::FunctionTable;
+use reorder::layout::{Strategy as LayoutStrategy, lay_out};
+use reorder::relocate::RelocateOptions;
+use reorder::verify::{VerifyOptions, verify};
+
+/// Some kilobytes with every table: without start files, so that most bytes mean something.
+fn small_image(options: &[&str]) -> Vec<u8> {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("image");
+    let source = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/kept_relocations/program.c");
+    let mut command = Command::new("gcc");
+    command.args(["-O2", "-fPIC", "-shared", "-nostartfiles", "-ffunction-sections"]).args(options);
+    let output = command.arg(source).arg("-o").arg(&path).output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    std::fs::read(path).unwrap()
+}
+
+/// All that `apply` does between reading and writing.
+fn permute(bytes: &[u8]) -> Result<Vec<u8>> {
+    let file = ElfFile::parse(bytes)?;
+    let functions = FunctionTable::collect(&file)?;
+    let analysis = Analysis::new(&file, &functions)?;
+    let layout = lay_out(&functions, &[], LayoutStrategy::Random, 1)?;
+    let arrangement = Arrangement::Order(&layout.order);
+    Ok(apply(&file, &functions, &analysis, arrangement, RelocateOptions::default())?.bytes)
+}
+
+fn check(bytes: &[u8]) {
+    match permute(bytes) {
+        Ok(output) => {
+            assert!(verify(bytes, &output, VerifyOptions::default()).unwrap().is_proven());
+        }
+        Err(error) => assert!(!error.to_string().is_empty()),
+    }
+    // The verifier reads the file on its own.
+    let _ = verify(bytes, bytes, VerifyOptions::default());
+}
+
+/// Where, and what is written there.
+fn damage() -> impl Strategy<Value = Vec<(Index, Vec<u8>)>> {
+    let value = prop_oneof![
+        any::<u8>().prop_map(|byte| vec![byte]),
+        prop_oneof![Just(0u32), Just(u32::MAX), Just(1 << 31), any::<u32>()]
+            .prop_map(|word| word.to_le_bytes().to_vec()),
+        prop_oneof![Just(0u64), Just(u64::MAX), Just(1 << 63), any::<u64>()]
+            .prop_map(|word| word.to_le_bytes().to_vec()),
+    ];
+    proptest::collection::vec((any::<Index>(), value), 1..4)
+}
+
+fn damaged(image: &[u8], damage: &[(Index, Vec<u8>)], length: Option<Index>) -> Vec<u8> {
+    let mut bytes = image.to_vec();
+    for (at, value) in damage {
+        // Fields are aligned; single bytes are anywhere.
+        let at = at.index(bytes.len() - 8) / value.len() * value.len();
+        bytes[at..at + value.len()].copy_from_slice(value);
+    }
+    if let Some(length) = length {
+        bytes.truncate(length.index(image.len()));
+    }
+    bytes
+}
+
+#[test]
+fn damaged_images_are_refused_or_relocated_correctly() {
+    for options in
+        [&["-Wl,--emit-relocs", "-Wl,-z,noseparate-code"][..], &["-s", "-Wl,-z,pack-relative-relocs"]]
+    {
+        let image = small_image(options);
+        assert!(permute(&image).is_ok_and(|output| output != image), "{options:?}: the seed itself moves");
+        let config = ProptestConfig { cases: 400, failure_persistence: None, ..ProptestConfig::default() };
+        proptest!(config, |(damage in damage(), length in proptest::option::weighted(0.1, any::<Index>()))| {
+            check(&damaged(&image, &damage, length));
+        });
+    }
+}
+
+#[test]
+fn headers_with_any_field_are_read_or_refused() {
+    let image = small_image(&[]);
+    let header_fields = (0usize..64, any::<u64>());
+    let config = ProptestConfig { cases: 400, failure_persistence: None, ..ProptestConfig::default() };
+    proptest!(config, |(fields in proptest::collection::vec(header_fields, 1..3))| {
+        let mut bytes = image.clone();
+        for (at, value) in fields {
+            bytes[at.min(56)..][..8].copy_from_slice(&value.to_le_bytes());
+        }
+        check(&bytes);
+    });
+}
+
+proptest! {
+    #[test]
+    fn arbitrary_bytes_are_no_image(bytes in proptest::collection::vec(any::<u8>(), 0..2000)) {
+        check(&bytes);
+        check(&[b"\x7fELF\x02\x01\x01\x00", &bytes[..]].concat());
+    }
+}
