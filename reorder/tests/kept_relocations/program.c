@@ -12,7 +12,7 @@ KEEP int triple(int value) { return value * 3 + 1; }
 KEEP static int fivefold(int value) { thread_counter += value; return value * 5 + 7; }
 KEEP static int bystander(int value) { return value - 2; }
 KEEP static int relative_one(int value) { return value + 100; }
-KEEP int relative_two(int value) { return value + 200; }
+__attribute__((visibility("hidden"))) KEEP int relative_two(int value) { return value + 200; }
 KEEP static int relative_three(int value) { return value + 300; }
 
 __asm__(".section .rodata\n .p2align 2\n .globl offsets\n .hidden offsets\noffsets:\n"

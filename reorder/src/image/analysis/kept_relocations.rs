@@ -172,12 +172,10 @@ impl<'file, 'data> Table<'file, 'data> {
         let [value, other] = self.values(entry, &symbol);
         let value = if code.arena_of(value).is_some() { value } else { other };
         let named = (!symbol.is_section() && code.arena_of(symbol.value).is_some()).then_some(symbol.value);
-        (named.is_some() || code.arena_of(value).is_some()).then_some(RelativeWord {
-            place: entry.place,
-            run_start,
-            value,
-            named,
-        })
+        // The sum for a late entry of a table may lie behind the code that the entry leads to.
+        let section = symbol.defining_section().and_then(|index| self.file.section_at(index));
+        let is_code = section.is_some_and(Section::is_executable) || code.arena_of(value).is_some();
+        is_code.then_some(RelativeWord { place: entry.place, run_start, value, named })
     }
 }
 
