@@ -62,10 +62,48 @@ pub fn move_static_relocations(
         }
         let is_kept = target.is_some_and(|target| target.is_loaded() || is_debug(target));
         if section.kind == object::elf::SHT_RELA.0 && is_kept {
+            if target.is_some_and(|target| target.is_loaded() && !target.is_executable()) {
+                move_copies(file, section, map, output, ledger)?;
+            }
             move_section(file, analysis, section, map, output, ledger)?;
         }
     }
     Ok(())
+}
+
+/// Words that hold the address of a symbol although the loader stores it there again, as gold writes them in shared
+/// objects: the kept relocation describes them, so they follow.
+fn move_copies(
+    file: &ElfFile<'_>,
+    section: &Section<'_>,
+    map: &AddressMap,
+    output: &mut [u8],
+    ledger: &mut Ledger,
+) -> Result<()> {
+    let symbols = SymbolTable::parse_section(file, SectionIndex(section.link))?;
+    for entry in entries(file, section)? {
+        let info = entry.r_info.get(LittleEndian);
+        if !matches!(formula(info as u32), Formula::Absolute(8)) {
+            continue;
+        }
+        let Some(symbol) = symbols.get((info >> 32) as usize) else { continue };
+        let target = symbol.value.plus(entry.r_addend.get(LittleEndian) as u64);
+        let Some(offset) = file.offset_of(Address(entry.r_offset.get(LittleEndian)), 8) else { continue };
+        let start = offset.0 as usize;
+        if file.bytes[start..start + 8] == target.0.to_le_bytes() {
+            ledger.write(output, start, &map.map(target).0.to_le_bytes());
+        }
+    }
+    Ok(())
+}
+
+fn entries<'data>(file: &ElfFile<'data>, section: &Section<'_>) -> Result<&'data [Rela64<LittleEndian>]> {
+    pod::slice_from_all_bytes(file.section_bytes(section)).map_err(|()| {
+        Error::malformed(
+            section.offset.0,
+            format!("{} is not a whole number of entries", section.display_name()),
+        )
+    })
 }
 
 fn move_section(
@@ -76,13 +114,7 @@ fn move_section(
     output: &mut [u8],
     ledger: &mut Ledger,
 ) -> Result<()> {
-    let entries =
-        pod::slice_from_all_bytes::<Rela64<LittleEndian>>(file.section_bytes(section)).map_err(|()| {
-            Error::malformed(
-                section.offset.0,
-                format!("{} is not a whole number of entries", section.display_name()),
-            )
-        })?;
+    let entries = entries(file, section)?;
     let symbols = SymbolTable::parse_section(file, SectionIndex(section.link))?;
     for (index, entry) in entries.iter().enumerate() {
         let place = Address(entry.r_offset.get(LittleEndian));

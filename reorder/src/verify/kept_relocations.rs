@@ -103,7 +103,7 @@ fn check_table(
             (old_error == 0).then(|| misfit(pair.new, new_target, &after, form, new_symbol))
         });
         match is_exact {
-            Some(Some(0)) => claim_relative_word(pair, old_target, &before, ledger),
+            Some(Some(0)) => claim_word(pair, old_target, &before, ledger),
             Some(_) => {
                 let name = format!("the addend of the kept relocation for {}", Address(after.place));
                 ledger.findings.differs(Difference::new(
@@ -140,15 +140,19 @@ fn misfit(
     }
 }
 
-/// A relative distance in data that the kept relocation describes in both images follows its target.
-fn claim_relative_word(pair: ImagePair<'_>, target: &SectionView<'_>, entry: &Kept, ledger: &mut Ledger<'_>) {
+/// A word in data that the kept relocation describes in both images follows its target: a distance, or the copy that
+/// some linkers write of an address that the loader stores there.
+fn claim_word(pair: ImagePair<'_>, target: &SectionView<'_>, entry: &Kept, ledger: &mut Ledger<'_>) {
     let Some(form) = form(entry.information) else { return };
-    if target.is_code() || !target.is_loaded() || !form.is_relative {
+    if target.is_code() || !target.is_loaded() {
         return;
     }
     let offset = target.offset + (entry.place - target.address);
     let size = form.width as u64;
-    if range(pair.old.bytes, offset, size) != range(pair.new.bytes, offset, size) {
+    let words = range(pair.old.bytes, offset, size).zip(range(pair.new.bytes, offset, size));
+    let Some((before, after)) = words.filter(|(before, after)| before != after) else { return };
+    let follows = u64_at(before, 0).is_some_and(|address| u64_at(after, 0) == Some(pair.mapped(address)));
+    if form.is_relative || follows {
         ledger.claims.add(offset, size);
     }
 }

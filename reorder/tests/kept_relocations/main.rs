@@ -43,13 +43,14 @@ fn analyse(bytes: &[u8]) -> Analysed {
     Analysed { kept: analysis.kept_relocations, pins }
 }
 
-fn permute(bytes: &[u8], seed: u64) -> Applied {
+fn permute(case: &str, bytes: &[u8], seed: u64) -> Applied {
     let file = ElfFile::parse(bytes).unwrap();
     let functions = FunctionTable::collect(&file).unwrap();
     let analysis = Analysis::new(&file, &functions).unwrap();
     let layout = lay_out(&functions, &[], Strategy::Random, seed).unwrap();
     let arrangement = Arrangement::Order(&layout.order);
-    apply(&file, &functions, &analysis, arrangement, RelocateOptions::default()).unwrap()
+    let applied = apply(&file, &functions, &analysis, arrangement, RelocateOptions::default());
+    applied.unwrap_or_else(|error| panic!("{case}, permutation {seed}: {error}"))
 }
 
 /// Entries of a relocation section: (file offset, place, type).
@@ -85,6 +86,10 @@ fn sound_images_agree_before_and_after_a_permutation_and_do_the_same() {
                 &["-O0", "-fPIE", "-pie", "-ffunction-sections"],
                 &["-O2", "-fPIC", "-static-pie", "-ffunction-sections"],
             ] {
+                // gold cannot link static position-independent programs.
+                if linker == "gold" && options.contains(&"-static-pie") {
+                    continue;
+                }
                 let case = format!("{compiler} {linker} {options:?}");
                 let original = scratch.build(compiler, linker, PROGRAM, options);
                 let before = analyse(&original.bytes);
@@ -98,7 +103,7 @@ fn sound_images_agree_before_and_after_a_permutation_and_do_the_same() {
                 let expected = run(&original.path);
                 let mut bytes = original.bytes;
                 for seed in [1, 2] {
-                    bytes = permute(&bytes, seed).bytes;
+                    bytes = permute(&case, &bytes, seed).bytes;
                     let again = analyse(&bytes).kept.expect(&case);
                     assert_eq!(again, kept, "{case} after permutation {seed}");
                     assert_eq!(run(&scratch.write("moved", &bytes)), expected, "{case} after {seed}");
@@ -115,7 +120,7 @@ fn shared_objects_agree_although_calls_go_through_stubs() {
         let library = scratch.build("gcc", linker, PROGRAM, &["-O2", "-fPIC", "-shared"]);
         let kept = analyse(&library.bytes).kept.unwrap();
         assert_eq!((kept.disagreeing, kept.is_ignored), (0, false), "{linker}: {kept:?}");
-        let moved = permute(&library.bytes, 3);
+        let moved = permute(linker, &library.bytes, 3);
         assert_eq!(analyse(&moved.bytes).kept.unwrap(), kept, "{linker}");
     }
 }

@@ -84,8 +84,10 @@ fn combine(partition: &Partition, findings: &mut Vec<Finding>) -> Combined {
                 combined.pins[block.0 as usize].get_or_insert(pin);
             }
             Finding::Distrust(block, pin) => {
-                combined.pins[block.0 as usize].get_or_insert(pin);
-                combined.trusted[block.0 as usize] = false;
+                // This is the cause; what its bytes may refer to, itself included, is pinned as a consequence.
+                if std::mem::replace(&mut combined.trusted[block.0 as usize], false) {
+                    combined.pins[block.0 as usize] = Some(pin);
+                }
             }
             Finding::KeepGap(gap) => combined.kept_gaps[gap] = true,
             Finding::Related(..) => {}
