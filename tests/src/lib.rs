@@ -9,12 +9,18 @@
 //! | `distribution` | permutes installed programs and compares what they print |
 //! | `stage` | a scratch place for an installed program and its permuted copy |
 //! | `invocations` | lists of invocations of real programs |
+//! | `agreement` | compares the order of a profile with a recorded one |
+//! | `inlining` | which functions contain copies of which, by debug information |
+//! | `breakpoints` | asks gdb which addresses a run executes |
 //! | `mutation` | damages ELF images reproducibly |
 //! | `fixture_run` | builds, runs, relocates and compares one variant of a fixture |
 
+pub mod agreement;
+pub mod breakpoints;
 pub mod distribution;
 pub mod fixture;
 pub mod fixture_run;
+pub mod inlining;
 pub mod inspection;
 pub mod invocations;
 pub mod mutation;

@@ -1,0 +1,237 @@
+//! Compares what `reorder record` says about ripgrep with what ripgrep's own temporal profile says.
+//!
+//! Arguments: the plain build, the build with temporal profiling, the directory to search. Runs both on the same
+//! search, with one thread and with as many as ripgrep takes. Exit status 1 when fewer than 98 % of the functions
+//! that the profile reports and the plain build has were recorded, or when gdb sees one of the others run.
+
+#![allow(clippy::print_stdout, clippy::print_stderr, reason = "a script's summary is its output")]
+
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitCode};
+use std::time::Duration;
+use std::{env, fs};
+
+use end_to_end::agreement::{Agreement, Symbols, agreement};
+use end_to_end::breakpoints::executed;
+use end_to_end::inlining::{Inlined, inlined};
+use end_to_end::{process, workspace};
+use object::{Object, ObjectSymbol, SymbolKind};
+use reorder::trace::{Location, read_files};
+
+/// One search or one reading of its profile.
+const LIMIT: Duration = Duration::from_secs(300);
+
+/// Share of the profile's functions that must be recorded.
+const LEAST_RECORDED: f64 = 0.98;
+
+/// What the comparison needs to know about the plain build.
+struct Plain {
+    path: PathBuf,
+    symbols: Symbols,
+    inlined: Inlined,
+    entry: u64,
+}
+
+/// One search, seen by both witnesses.
+struct Comparison {
+    title: String,
+    profile: usize,
+    agreement: Agreement,
+    /// Missing functions, with a function that ran and contains a copy, if there is one.
+    missing: Vec<(String, Option<String>)>,
+    /// How many of the functions that moved have a copy inside a function that ran.
+    moved_with_copy: usize,
+    /// Missing functions that gdb sees running.
+    overlooked: Vec<String>,
+}
+
+fn main() -> ExitCode {
+    match compare_all() {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::FAILURE,
+        Err(message) => {
+            eprintln!("ripgrep: {message}");
+            ExitCode::from(2)
+        }
+    }
+}
+
+fn compare_all() -> Result<bool, String> {
+    let arguments: Vec<String> = env::args().skip(1).collect();
+    let [plain, instrumented, directory] = &arguments[..] else {
+        return Err("arguments: the plain build, the instrumented build, the directory to search".to_owned());
+    };
+    let plain = Plain::read(Path::new(plain))?;
+    let mut comparisons = Vec::new();
+    for words in [&["-j1", "-n", "fn"][..], &["-n", "fn"]] {
+        let search: Vec<&str> = words.iter().copied().chain([directory.as_str()]).collect();
+        comparisons.push(compare(
+            &plain,
+            Path::new(instrumented),
+            &search,
+            format!("rg {}", words.join(" ")),
+        )?);
+    }
+    print_table(&comparisons);
+    comparisons.iter().for_each(print_lists);
+    Ok(comparisons.iter().all(Comparison::holds))
+}
+
+impl Plain {
+    fn read(path: &Path) -> Result<Self, String> {
+        let broken = |error: &dyn std::fmt::Display| format!("{}: {error}", path.display());
+        let bytes = fs::read(path).map_err(|error| broken(&error))?;
+        let image = object::File::parse(&*bytes).map_err(|error| broken(&error))?;
+        let mut symbols = Symbols::new();
+        for symbol in
+            image.symbols().filter(|symbol| symbol.kind() == SymbolKind::Text && symbol.is_definition())
+        {
+            let name = symbol.name().map_err(|error| broken(&error))?;
+            symbols.entry(root(name).to_owned()).or_default().insert(symbol.address());
+        }
+        let entry = symbols.get("_start").and_then(BTreeSet::first).copied();
+        Ok(Self {
+            path: path.to_path_buf(),
+            inlined: inlined(&image).map_err(|error| broken(&error))?,
+            entry: entry.ok_or_else(|| broken(&"no symbol _start"))?,
+            symbols,
+        })
+    }
+}
+
+/// The name without the suffix of local functions that optimisation across modules made global.
+fn root(name: &str) -> &str {
+    name.split_once(".llvm.").map_or(name, |(root, _)| root)
+}
+
+fn compare(plain: &Plain, instrumented: &Path, search: &[&str], title: String) -> Result<Comparison, String> {
+    let scratch = tempfile::tempdir().map_err(|error| error.to_string())?;
+    let profile = profile_trace(instrumented, search, scratch.path())?;
+    let recorded = recorded_trace(&plain.path, search, &scratch.path().join("traces"))?;
+    let agreement = agreement(&profile, &recorded, &plain.symbols);
+
+    let addresses = |name: &String| plain.symbols.get(name).into_iter().flatten().copied();
+    let wanted: BTreeSet<u64> = agreement.missing.iter().flat_map(addresses).collect();
+    let mut run = Command::new(&plain.path);
+    run.args(search);
+    let hits = executed(&run, plain.entry, &wanted)?;
+    let overlooked = agreement
+        .missing
+        .iter()
+        .filter(|name| addresses(name).any(|at| hits.contains(&at)))
+        .cloned()
+        .collect();
+
+    let container = |name: &String| {
+        let containers = plain.inlined.get(name)?;
+        let ran = recorded.iter().find(|address| containers.contains(address))?;
+        let named = plain.symbols.iter().find(|(_, addresses)| addresses.contains(ran));
+        Some(named.map_or_else(|| format!("{ran:#x}"), |(name, _)| name.clone()))
+    };
+    Ok(Comparison {
+        title,
+        profile: profile.len(),
+        missing: agreement.missing.iter().map(|name| (name.clone(), container(name))).collect(),
+        moved_with_copy: agreement.moved.iter().filter(|name| container(name).is_some()).count(),
+        overlooked,
+        agreement,
+    })
+}
+
+/// The functions that the instrumented build's profile of one run lists, in order of first execution.
+fn profile_trace(instrumented: &Path, search: &[&str], scratch: &Path) -> Result<Vec<String>, String> {
+    let (raw, indexed) = (scratch.join("run.profraw"), scratch.join("run.profdata"));
+    run_search(Command::new(instrumented).args(search).env("LLVM_PROFILE_FILE", &raw))?;
+    let profdata = || Command::new("llvm-profdata-22");
+    // The default cuts traces at 10 000 functions, reservoir and all.
+    run_search(
+        profdata()
+            .args(["merge", "--temporal-profile-max-trace-length=1000000", "-o"])
+            .arg(&indexed)
+            .arg(&raw),
+    )?;
+    let text = run_search(profdata().args(["show", "--temporal-profile-traces"]).arg(&indexed))?;
+    let lines = text.lines().skip_while(|line| !line.trim_start().starts_with("Temporal Profile Trace 0"));
+    // A local function's name follows that of its module and a semicolon.
+    let names = lines.skip(1).map(|line| root(line.trim().rsplit(';').next().unwrap_or_default()));
+    let mut seen = BTreeSet::new();
+    let names: Vec<String> =
+        names.filter(|name| !name.is_empty() && seen.insert(name.to_string())).map(str::to_owned).collect();
+    if names.is_empty() { Err(format!("the profile holds no trace\n{text}")) } else { Ok(names) }
+}
+
+/// The addresses that `reorder record` lists for one run, in order of first execution.
+fn recorded_trace(plain: &Path, search: &[&str], directory: &Path) -> Result<Vec<u64>, String> {
+    run_search(workspace::reorder().args(["record", "-o"]).arg(directory).arg("--").arg(plain).args(search))?;
+    let entries = fs::read_dir(directory).map_err(|error| error.to_string())?;
+    let files: Vec<PathBuf> = entries
+        .map(|entry| entry.map(|entry| entry.path()))
+        .collect::<Result<_, _>>()
+        .map_err(|error| error.to_string())?;
+    let traces = read_files(&files).map_err(|error| error.to_string())?;
+    let [trace] = &traces[..] else { return Err(format!("{} traces instead of one", traces.len())) };
+    let addresses = trace.events.iter().filter_map(|event| match event.location {
+        Location::Image(address) => Some(address.0),
+        _ => None,
+    });
+    Ok(addresses.collect())
+}
+
+fn run_search(command: &mut Command) -> Result<String, String> {
+    let outcome = process::run(command, LIMIT).map_err(|error| format!("{command:?}: {error}"))?;
+    if outcome.success() { Ok(outcome.stdout_text()) } else { Err(format!("{command:?}\n{outcome}")) }
+}
+
+impl Comparison {
+    fn recorded_share(&self) -> f64 {
+        self.agreement.recorded.len() as f64 / self.agreement.with_symbol().max(1) as f64
+    }
+
+    fn holds(&self) -> bool {
+        self.recorded_share() >= LEAST_RECORDED && self.overlooked.is_empty()
+    }
+}
+
+fn print_table(comparisons: &[Comparison]) {
+    let row = |title: &str, cell: &dyn Fn(&Comparison) -> String| {
+        print!("{title:<58}");
+        comparisons.iter().for_each(|comparison| print!("{:>18}", cell(comparison)));
+        println!();
+    };
+    let share =
+        |part: usize, whole: usize| format!("{part} ({:.2} %)", 100.0 * part as f64 / whole.max(1) as f64);
+    row("", &|c| c.title.clone());
+    row("functions in the profile's trace", &|c| c.profile.to_string());
+    row("  without a symbol in the plain build (inlined everywhere)", &|c| {
+        c.agreement.without_symbol.len().to_string()
+    });
+    row("  with a symbol in the plain build", &|c| c.agreement.with_symbol().to_string());
+    row("    recorded", &|c| share(c.agreement.recorded.len(), c.agreement.with_symbol()));
+    row("    missing", &|c| c.missing.len().to_string());
+    row("      a copy is inlined into a function that ran", &|c| {
+        c.missing.iter().filter(|(_, container)| container.is_some()).count().to_string()
+    });
+    row("      executed, says gdb", &|c| c.overlooked.len().to_string());
+    row("recorded in the profile's order (longest common)", &|c| {
+        share(c.agreement.recorded.len() - c.agreement.moved.len(), c.agreement.recorded.len())
+    });
+    row("  of the others, a copy is inlined into one that ran", &|c| {
+        format!("{} of {}", c.moved_with_copy, c.agreement.moved.len())
+    });
+    row("neighbours in the same order", &|c| {
+        share(c.agreement.ordered_neighbours, c.agreement.recorded.len().saturating_sub(1))
+    });
+}
+
+fn print_lists(comparison: &Comparison) {
+    println!("\n{}: missing", comparison.title);
+    for (name, container) in &comparison.missing {
+        let reason = match container {
+            _ if comparison.overlooked.contains(name) => "OVERLOOKED: gdb sees it run".to_owned(),
+            Some(container) => format!("inlined into {container}"),
+            None => "not called: no copy in a function that ran".to_owned(),
+        };
+        println!("  {name}: {reason}");
+    }
+}
