@@ -1,7 +1,8 @@
 //! Compares two witnesses of one run: a profile's trace of names and a recorded trace of addresses.
 //!
 //! Takes both orders and the symbols of the recorded image; gives which functions of the profile were recorded and
-//! how far the orders agree. Functions that share an address were folded into one: their order is a tie.
+//! how far the orders agree. Functions that share an address were folded into one, which runs first only once: the
+//! first of them takes part in the comparison of orders.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -17,9 +18,11 @@ pub struct Agreement {
     pub recorded: Vec<String>,
     /// Functions with a symbol that were not recorded, in the profile's order.
     pub missing: Vec<String>,
-    /// Recorded functions outside the longest common subsequence of both orders, in the profile's order.
+    /// Recorded functions at an address of their own or first of those at it, in the profile's order.
+    pub ordered: Vec<String>,
+    /// Ordered functions outside the longest common subsequence of both orders, in the profile's order.
     pub moved: Vec<String>,
-    /// Of the `recorded.len() - 1` neighbours in the profile's order, how many the recorded trace has in that order.
+    /// Of the `ordered.len() - 1` neighbours in the profile's order, how many the recorded trace has in that order.
     pub ordered_neighbours: usize,
 }
 
@@ -38,23 +41,27 @@ pub fn agreement(profile: &[String], recorded: &[u64], symbols: &Symbols) -> Agr
     }
     let mut result = Agreement::default();
     let mut order = Vec::new();
+    let mut taken = BTreeSet::new();
     for name in profile {
         match symbols.get(name) {
             None => result.without_symbol.push(name.clone()),
             Some(addresses) => match addresses.iter().filter_map(|address| ranks.get(address)).min() {
                 Some(&rank) => {
                     result.recorded.push(name.clone());
-                    order.push(rank);
+                    if taken.insert(rank) {
+                        result.ordered.push(name.clone());
+                        order.push(rank);
+                    }
                 }
                 None => result.missing.push(name.clone()),
             },
         }
     }
-    result.ordered_neighbours = order.windows(2).filter(|pair| pair[0] <= pair[1]).count();
+    result.ordered_neighbours = order.windows(2).filter(|pair| pair[0] < pair[1]).count();
     let kept = longest_ascending(&order);
     result.moved = (0..order.len())
         .filter(|position| kept.binary_search(position).is_err())
-        .map(|position| result.recorded[position].clone())
+        .map(|position| result.ordered[position].clone())
         .collect();
     result
 }
@@ -107,14 +114,13 @@ mod tests {
     }
 
     #[test]
-    fn folded_functions_tie_and_duplicated_symbols_count_where_they_ran_first() {
+    fn folded_functions_run_first_once_and_duplicated_symbols_count_where_they_ran_first() {
         let symbols = symbols(&[("a", 1), ("folded", 1), ("b", 2), ("b", 5)]);
         let result = agreement(&names("a b folded"), &[1, 5, 2], &symbols);
         assert_eq!(result.recorded, ["a", "b", "folded"]);
-        assert_eq!(result.moved, ["folded"]);
-        let tied = agreement(&names("a folded b"), &[1, 5, 2], &symbols);
-        assert!(tied.moved.is_empty());
-        assert_eq!(tied.ordered_neighbours, 2);
+        assert_eq!(result.ordered, ["a", "b"]);
+        assert!(result.moved.is_empty());
+        assert_eq!(result.ordered_neighbours, 1);
     }
 
     #[test]

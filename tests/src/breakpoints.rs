@@ -20,8 +20,9 @@ pub fn executed(command: &Command, entry: u64, addresses: &BTreeSet<u64>) -> Res
     if addresses.is_empty() {
         return Ok(BTreeSet::new());
     }
-    let mut script =
-        String::from("set pagination off\nset breakpoint pending off\nset language c\nstarti > /dev/null\n");
+    let mut script = String::from(
+        "set pagination off\nset breakpoint pending off\nset language c\nset inferior-tty /dev/null\nstarti\n",
+    );
     for (number, address) in (1..).zip(addresses) {
         // A breakpoint that is ignored for ever is still counted.
         let _ = writeln!(script, "break *((unsigned long)&_start - {entry:#x} + {address:#x})");

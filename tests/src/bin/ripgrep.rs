@@ -6,7 +6,7 @@
 
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "a script's summary is its output")]
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 use std::time::Duration;
@@ -38,10 +38,9 @@ struct Comparison {
     title: String,
     profile: usize,
     agreement: Agreement,
-    /// Missing functions, with a function that ran and contains a copy, if there is one.
-    missing: Vec<(String, Option<String>)>,
-    /// How many of the functions that moved have a copy inside a function that ran.
-    moved_with_copy: usize,
+    /// Functions of the profile of which a function that ran contains a copy, and one that does: their out-of-line
+    /// code need not run, or not as early.
+    copied: BTreeMap<String, String>,
     /// Missing functions that gdb sees running.
     overlooked: Vec<String>,
 }
@@ -132,8 +131,7 @@ fn compare(plain: &Plain, instrumented: &Path, search: &[&str], title: String) -
     Ok(Comparison {
         title,
         profile: profile.len(),
-        missing: agreement.missing.iter().map(|name| (name.clone(), container(name))).collect(),
-        moved_with_copy: agreement.moved.iter().filter(|name| container(name).is_some()).count(),
+        copied: profile.iter().filter_map(|name| Some((name.clone(), container(name)?))).collect(),
         overlooked,
         agreement,
     })
@@ -142,16 +140,16 @@ fn compare(plain: &Plain, instrumented: &Path, search: &[&str], title: String) -
 /// The functions that the instrumented build's profile of one run lists, in order of first execution.
 fn profile_trace(instrumented: &Path, search: &[&str], scratch: &Path) -> Result<Vec<String>, String> {
     let (raw, indexed) = (scratch.join("run.profraw"), scratch.join("run.profdata"));
-    run_search(Command::new(instrumented).args(search).env("LLVM_PROFILE_FILE", &raw))?;
+    output_of(Command::new(instrumented).args(search).env("LLVM_PROFILE_FILE", &raw))?;
     let profdata = || Command::new("llvm-profdata-22");
     // The default cuts traces at 10 000 functions, reservoir and all.
-    run_search(
+    output_of(
         profdata()
             .args(["merge", "--temporal-profile-max-trace-length=1000000", "-o"])
             .arg(&indexed)
             .arg(&raw),
     )?;
-    let text = run_search(profdata().args(["show", "--temporal-profile-traces"]).arg(&indexed))?;
+    let text = output_of(profdata().args(["show", "--temporal-profile-traces"]).arg(&indexed))?;
     let lines = text.lines().skip_while(|line| !line.trim_start().starts_with("Temporal Profile Trace 0"));
     // A local function's name follows that of its module and a semicolon.
     let names = lines.skip(1).map(|line| root(line.trim().rsplit(';').next().unwrap_or_default()));
@@ -163,7 +161,7 @@ fn profile_trace(instrumented: &Path, search: &[&str], scratch: &Path) -> Result
 
 /// The addresses that `reorder record` lists for one run, in order of first execution.
 fn recorded_trace(plain: &Path, search: &[&str], directory: &Path) -> Result<Vec<u64>, String> {
-    run_search(workspace::reorder().args(["record", "-o"]).arg(directory).arg("--").arg(plain).args(search))?;
+    output_of(workspace::reorder().args(["record", "-o"]).arg(directory).arg("--").arg(plain).args(search))?;
     let entries = fs::read_dir(directory).map_err(|error| error.to_string())?;
     let files: Vec<PathBuf> = entries
         .map(|entry| entry.map(|entry| entry.path()))
@@ -178,7 +176,7 @@ fn recorded_trace(plain: &Path, search: &[&str], directory: &Path) -> Result<Vec
     Ok(addresses.collect())
 }
 
-fn run_search(command: &mut Command) -> Result<String, String> {
+fn output_of(command: &mut Command) -> Result<String, String> {
     let outcome = process::run(command, LIMIT).map_err(|error| format!("{command:?}: {error}"))?;
     if outcome.success() { Ok(outcome.stdout_text()) } else { Err(format!("{command:?}\n{outcome}")) }
 }
@@ -186,6 +184,16 @@ fn run_search(command: &mut Command) -> Result<String, String> {
 impl Comparison {
     fn recorded_share(&self) -> f64 {
         self.agreement.recorded.len() as f64 / self.agreement.with_symbol().max(1) as f64
+    }
+
+    /// How many of `names` a function that ran contains copies of.
+    fn copied(&self, names: &[String]) -> usize {
+        names.iter().filter(|name| self.copied.contains_key(*name)).count()
+    }
+
+    /// The others.
+    fn uncopied(&self, names: &[String]) -> usize {
+        names.len() - self.copied(names)
     }
 
     fn holds(&self) -> bool {
@@ -203,35 +211,41 @@ fn print_table(comparisons: &[Comparison]) {
         |part: usize, whole: usize| format!("{part} ({:.2} %)", 100.0 * part as f64 / whole.max(1) as f64);
     row("", &|c| c.title.clone());
     row("functions in the profile's trace", &|c| c.profile.to_string());
-    row("  without a symbol in the plain build (inlined everywhere)", &|c| {
-        c.agreement.without_symbol.len().to_string()
-    });
+    row("  without a symbol in the plain build", &|c| c.agreement.without_symbol.len().to_string());
     row("  with a symbol in the plain build", &|c| c.agreement.with_symbol().to_string());
     row("    recorded", &|c| share(c.agreement.recorded.len(), c.agreement.with_symbol()));
-    row("    missing", &|c| c.missing.len().to_string());
-    row("      a copy is inlined into a function that ran", &|c| {
-        c.missing.iter().filter(|(_, container)| container.is_some()).count().to_string()
+    row("    missing, inlined into a function that ran", &|c| c.copied(&c.agreement.missing).to_string());
+    row("    missing, no such copy known", &|c| c.uncopied(&c.agreement.missing).to_string());
+    row("    missing, but executed according to gdb", &|c| c.overlooked.len().to_string());
+    row("  with a symbol, not inlined into any function that ran", &|c| {
+        (c.uncopied(&c.agreement.recorded) + c.uncopied(&c.agreement.missing)).to_string()
     });
-    row("      executed, says gdb", &|c| c.overlooked.len().to_string());
-    row("recorded in the profile's order (longest common)", &|c| {
-        share(c.agreement.recorded.len() - c.agreement.moved.len(), c.agreement.recorded.len())
+    row("    recorded", &|c| {
+        let recorded = c.uncopied(&c.agreement.recorded);
+        share(recorded, recorded + c.uncopied(&c.agreement.missing))
     });
-    row("  of the others, a copy is inlined into one that ran", &|c| {
-        format!("{} of {}", c.moved_with_copy, c.agreement.moved.len())
+    row("recorded, one for each address", &|c| c.agreement.ordered.len().to_string());
+    row("  in the profile's order (longest common subsequence)", &|c| {
+        share(c.agreement.ordered.len() - c.agreement.moved.len(), c.agreement.ordered.len())
     });
-    row("neighbours in the same order", &|c| {
-        share(c.agreement.ordered_neighbours, c.agreement.recorded.len().saturating_sub(1))
+    row("  elsewhere, inlined into a function that ran", &|c| c.copied(&c.agreement.moved).to_string());
+    row("  elsewhere, no such copy known", &|c| c.uncopied(&c.agreement.moved).to_string());
+    row("  neighbours in the same order", &|c| {
+        share(c.agreement.ordered_neighbours, c.agreement.ordered.len().saturating_sub(1))
     });
 }
 
 fn print_lists(comparison: &Comparison) {
-    println!("\n{}: missing", comparison.title);
-    for (name, container) in &comparison.missing {
-        let reason = match container {
-            _ if comparison.overlooked.contains(name) => "OVERLOOKED: gdb sees it run".to_owned(),
-            Some(container) => format!("inlined into {container}"),
-            None => "not called: no copy in a function that ran".to_owned(),
-        };
-        println!("  {name}: {reason}");
+    let agreement = &comparison.agreement;
+    for (what, names) in [("missing", &agreement.missing), ("elsewhere in the order", &agreement.moved)] {
+        println!("\n{}: {what}", comparison.title);
+        for name in names {
+            let reason = match comparison.copied.get(name) {
+                _ if comparison.overlooked.contains(name) => "OVERLOOKED: gdb sees it run".to_owned(),
+                Some(container) => format!("inlined into {container}"),
+                None => "no copy known".to_owned(),
+            };
+            println!("  {name}: {reason}");
+        }
     }
 }
