@@ -87,10 +87,10 @@ fn linkage_name(
         return text(unit, value);
     }
     let declaration = entry.attr_value(gimli::DW_AT_specification);
-    if let Some((unit, offset)) = declaration.and_then(|value| locate(units, unit, &value)) {
-        if let Some(value) = unit.entry(offset)?.attr_value(gimli::DW_AT_linkage_name) {
-            return text(unit, value);
-        }
+    if let Some((unit, offset)) = declaration.and_then(|value| locate(units, unit, &value))
+        && let Some(value) = unit.entry(offset)?.attr_value(gimli::DW_AT_linkage_name)
+    {
+        return text(unit, value);
     }
     entry.attr_value(gimli::DW_AT_name).map_or(Ok(None), |value| text(unit, value))
 }
