@@ -202,7 +202,11 @@ fn name_of(functions: &FunctionTable<'_>, range: &Move) -> String {
 /// Runs of code bytes in which `restored` differs from the input.
 fn padding_differences(input: &ElfFile<'_>, restored: &[u8]) -> Vec<(Address, Vec<u8>)> {
     let mut fills: Vec<(Address, Vec<u8>)> = Vec::new();
-    for section in input.sections.iter().filter(|section| section.is_loaded() && section.is_executable()) {
+    for section in input
+        .sections
+        .iter()
+        .filter(|section| section.is_loaded() && section.is_executable() && section.has_bytes())
+    {
         let start = section.offset.0 as usize;
         let old = input.section_bytes(section);
         for (index, (byte, found)) in old.iter().zip(&restored[start..]).enumerate() {

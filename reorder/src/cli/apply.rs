@@ -1,6 +1,7 @@
 //! `reorder apply`: relocates the functions of a finished image, in place.
 
-use std::path::PathBuf;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
 
 use clap::{Args, ValueEnum};
 use serde::Serialize;
@@ -8,7 +9,7 @@ use serde::Serialize;
 use crate::apply::{Applied, ApplySummary, PinnedFunction, apply, layout_map};
 use crate::cli::arrangement::ArrangementArguments;
 use crate::cli::context::Context;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::exit_status::ExitStatus;
 use crate::image::analysis::Analysis;
 use crate::image::elf::file::ElfFile;
@@ -148,11 +149,13 @@ pub fn run(arguments: &ApplyArguments, context: &Context) -> Result<ExitStatus> 
     let (applied, map) = applied;
     let output = arguments.output.as_ref().unwrap_or(&arguments.image);
     let options = ReplaceOptions { in_place: arguments.in_place };
-    let warnings = replace(output, &arguments.image, &applied.bytes, options)?;
-    warnings.iter().for_each(|warning| context.talk.warning(&warning.to_string(), None));
+    // The map first: with --in-place it is the only way back.
     if let (Some(path), Some(map)) = (&arguments.map, map) {
+        refuse_same_file(path, [&arguments.image, output])?;
         whole(path, map.write().as_bytes())?;
     }
+    let warnings = replace(output, &arguments.image, &applied.bytes, options)?;
+    warnings.iter().for_each(|warning| context.talk.warning(&warning.to_string(), None));
     context.print(&ApplyReport {
         output: output.display().to_string(),
         file_bytes: applied.bytes.len(),
@@ -160,6 +163,20 @@ pub fn run(arguments: &ApplyArguments, context: &Context) -> Result<ExitStatus> 
         summary: &applied.summary,
     })?;
     Ok(ExitStatus::Success)
+}
+
+/// The map must not take the place of an image.
+fn refuse_same_file(map: &Path, images: [&PathBuf; 2]) -> Result<()> {
+    let identity = |path: &Path| std::fs::metadata(path).ok().map(|file| (file.dev(), file.ino()));
+    let is_same = images
+        .into_iter()
+        .any(|image| image == map || identity(map).is_some() && identity(map) == identity(image));
+    match is_same {
+        true => Err(Error::usage("the map would replace an image")
+            .in_file(map)
+            .with_hint("give another --map FILE")),
+        false => Ok(()),
+    }
 }
 
 fn apply_mapped(

@@ -1,14 +1,13 @@
 //! `reorder verify`: the proof that one image is another with its functions moved.
 
-use std::fs::File;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use clap::Args;
-use memmap2::Mmap;
 
 use crate::cli::context::Context;
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::exit_status::ExitStatus;
+use crate::image::mapped::map_image;
 use crate::report::Report;
 use crate::report::table::{Table, grouped};
 use crate::verify::{VerifyOptions, VerifyReport, verify};
@@ -38,18 +37,11 @@ pub struct VerifyArguments {
 /// # Errors
 /// When a file cannot be read or the old one is not an image.
 pub fn run(arguments: &VerifyArguments, context: &Context) -> Result<ExitStatus> {
-    let (old, new) = (map(&arguments.old)?, map(&arguments.new)?);
+    let (old, new) = (map_image(&arguments.old)?, map_image(&arguments.new)?);
     let options = VerifyOptions { listed_differences: arguments.differences };
     let report = verify(&old, &new, options).map_err(|error| error.in_file(&arguments.old))?;
     context.print(&report)?;
     Ok(if report.is_proven() { ExitStatus::Success } else { ExitStatus::Finding })
-}
-
-fn map(path: &Path) -> Result<Mmap> {
-    let file = File::open(path).map_err(|error| Error::io(path, error))?;
-    // SAFETY: the mapping is private and read-only, and only read through checked slices. Another process that
-    // truncates the file meanwhile makes reads fail with SIGBUS, which ends the program and corrupts nothing.
-    unsafe { Mmap::map(&file) }.map_err(|error| Error::io(path, error))
 }
 
 impl Report for VerifyReport {

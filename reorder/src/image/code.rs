@@ -135,6 +135,13 @@ impl<'data> CodeSpace<'data> {
         self.arenas[..after].last().filter(|arena| address < arena.end)
     }
 
+    /// Whether a loaded section without code contains `address` or ends there. A thread-local template may share
+    /// its first addresses with the section behind it, hence a second look.
+    fn is_data(&self, address: Address) -> bool {
+        let after = self.data.partition_point(|range| range.start <= address);
+        self.data[..after].iter().rev().take(3).any(|range| address <= range.end)
+    }
+
     /// What `address` refers to.
     pub fn region(&self, address: Address) -> Region {
         if self.arena_of(address).is_some() {
@@ -146,7 +153,7 @@ impl<'data> CodeSpace<'data> {
         };
         if within(&self.fixed) {
             Region::FixedCode
-        } else if self.data.iter().any(|range| range.start <= address && address <= range.end) {
+        } else if self.is_data(address) {
             Region::Data
         } else if self.mapped.iter().any(|range| range.start <= address && address <= range.end) {
             Region::Mapped

@@ -180,5 +180,5 @@ fn code_ranges(file: &ElfFile<'_>) -> Vec<(Address, Address)> {
 
 /// Sections that linkers or the C run-time fill with code of their own: they never move.
 pub fn is_linker_stub_section(name: &[u8]) -> bool {
-    name.starts_with(b".plt") || name == b".iplt" || name == b".init" || name == b".fini"
+    matches!(name, b".plt" | b".plt.got" | b".plt.sec" | b".plt.bnd" | b".iplt" | b".init" | b".fini")
 }

@@ -35,7 +35,7 @@ pub fn filling_order<'units>(
             let is_busy = busy.contains(&(position / PAGE));
             let mut end = position;
             while end < interval.end && busy.contains(&(end / PAGE)) == is_busy {
-                end = (end / PAGE + 1) * PAGE;
+                end = (end / PAGE + 1).saturating_mul(PAGE);
             }
             let end = end.min(interval.end);
             if is_busy { &mut first } else { &mut rest }.push(Interval { start: position, end });

@@ -56,26 +56,27 @@ pub fn move_code(
 }
 
 /// Bytes that move by one distance.
-struct PlacedRange<'analysis> {
-    start: Address,
+pub(super) struct PlacedRange<'analysis> {
+    pub(super) arena: u32,
+    pub(super) start: Address,
     end: Address,
     delta: u64,
     fields: &'analysis [Field],
 }
 
 impl PlacedRange<'_> {
-    fn new_start(&self) -> Address {
+    pub(super) fn new_start(&self) -> Address {
         self.start.plus(self.delta)
     }
 
-    fn size(&self) -> u64 {
+    pub(super) fn size(&self) -> u64 {
         self.end.distance_from(self.start)
     }
 }
 
 /// Every trusted unit, whole where its blocks move together. On the way back to an earlier layout two units may
 /// look glued that never were; their blocks are then placed one by one.
-fn placed_ranges<'analysis>(
+pub(super) fn placed_ranges<'analysis>(
     analysis: &'analysis Analysis<'_>,
     map: &AddressMap,
 ) -> Vec<PlacedRange<'analysis>> {
@@ -85,12 +86,19 @@ fn placed_ranges<'analysis>(
         let blocks = unit.blocks.clone().map(|index| &analysis.partition.blocks[index as usize]);
         if blocks.clone().all(|block| delta(block.start) == delta(unit.start)) {
             let fields = analysis.fields(unit.blocks.clone());
-            placed.push(PlacedRange { start: unit.start, end: unit.end, delta: delta(unit.start), fields });
+            placed.push(PlacedRange {
+                arena: unit.arena,
+                start: unit.start,
+                end: unit.end,
+                delta: delta(unit.start),
+                fields,
+            });
             continue;
         }
         for (index, block) in unit.blocks.clone().zip(blocks) {
             let fields = analysis.fields(index..index + 1);
             placed.push(PlacedRange {
+                arena: unit.arena,
                 start: block.start,
                 end: block.end,
                 delta: delta(block.start),

@@ -36,8 +36,8 @@ pub fn change_identity(
         file.build_id_range().into_iter().for_each(&mut shift);
     }
     if let Some(section) = file.section(b".gnu_debuglink") {
-        let end = (section.offset.0 + section.size) as usize;
         if section.has_bytes() && section.size >= 4 {
+            let end = (section.offset.0 + section.size) as usize;
             shift(end - 4..end);
         }
     }

@@ -10,6 +10,7 @@ use crate::image::functions::{FunctionIndex, FunctionTable};
 use crate::relocate::address_map::{AddressMap, Move};
 use crate::relocate::alignment::{Alignment, alignments};
 use crate::relocate::busy_pages::filling_order;
+use crate::relocate::code::placed_ranges;
 
 /// Where everything goes.
 #[derive(Clone, Debug)]
@@ -105,19 +106,23 @@ pub fn plan_from_map(analysis: &Analysis<'_>, map: AddressMap) -> Result<Plan> {
         Error::usage(message)
             .with_hint("give the map that `reorder apply --map` wrote together with this image")
     };
-    let mut placed: Vec<(u64, u64)> = Vec::with_capacity(analysis.partition.blocks.len());
     for block in &analysis.partition.blocks {
         let new_start = map.map(block.start).0;
         if map.map(Address(block.end.0 - 1)).0 != new_start.wrapping_add(block.size() - 1) {
             return Err(wrong(format!("the map tears the function at {} apart", block.start)));
         }
-        let arena = &analysis.code.arenas[block.arena as usize];
-        let end = new_start.checked_add(block.size());
-        if new_start < arena.start.0 || end.is_none_or(|end| end > arena.end.0) {
-            return Err(wrong(format!("the map moves the function at {} out of its section", block.start)));
-        }
-        placed.push((new_start, block.size()));
     }
+    let mut placed: Vec<(u64, u64)> = Vec::new();
+    for range in placed_ranges(analysis, &map) {
+        let arena = &analysis.code.arenas[range.arena as usize];
+        let (start, end) = (range.new_start(), range.new_start().0.checked_add(range.size()));
+        if start < arena.start || end.is_none_or(|end| end > arena.end.0) {
+            return Err(wrong(format!("the map moves the function at {} out of its section", range.start)));
+        }
+        placed.push((start.0, range.size()));
+    }
+    let untrusted = analysis.units.iter().filter(|unit| !unit.is_trusted);
+    placed.extend(untrusted.map(|unit| (unit.start.0, unit.size())));
     placed.sort_unstable();
     if let Some(pair) = placed.windows(2).find(|pair| pair[0].0 + pair[0].1 > pair[1].0) {
         return Err(wrong(format!("the map puts two functions at {:#x}", pair[1].0)));

@@ -42,6 +42,8 @@ pub struct BlockFlow {
 
 /// Steps that one search may take; a block with longer chains is pinned, never searched without end.
 const SEARCH_LIMIT: usize = 20_000;
+/// Jumps through a register that are explained in one block; interpreters have hundreds.
+const MOST_JUMPS: usize = 2_000;
 /// How far back the load of a distance is looked for.
 const LOAD_WINDOW: usize = 64;
 
@@ -92,8 +94,12 @@ impl BlockFlow {
     ) -> Vec<(Address, Dispatch)> {
         self.register_jumps
             .iter()
-            .map(|&position| {
+            .enumerate()
+            .map(|(index, &position)| {
                 let instruction = &self.instructions[position];
+                if index >= MOST_JUMPS {
+                    return (Address(instruction.ip()), Dispatch::Unknown);
+                }
                 let dispatch = self.explain(code, position, instruction.op0_register(), factory);
                 (Address(instruction.ip()), dispatch)
             })
@@ -135,6 +141,7 @@ impl BlockFlow {
     fn sources(&self, position: usize, register: Register, factory: &mut InstructionInfoFactory) -> Sources {
         let mut sources = Sources::default();
         let mut visited = BTreeSet::new();
+        let mut came_from_dispatch = BTreeSet::new();
         let mut pending = vec![(position, register.full_register())];
         while let Some((position, register)) = pending.pop() {
             if !visited.insert((position, register)) {
@@ -156,7 +163,7 @@ impl BlockFlow {
             if position == 0 {
                 // The caller's value: an argument, hence made from a listed reference elsewhere.
                 sources.pointer = true;
-            } else if !has_predecessor {
+            } else if !has_predecessor && came_from_dispatch.insert(register) {
                 // Only reached through a jump table (or as a landing pad, which keeps the registers that
                 // survive calls): the value is what it was at some dispatch.
                 pending.extend(self.register_jumps.iter().map(|&jump| (jump, register)));
@@ -200,7 +207,13 @@ impl BlockFlow {
                     sources.pointer = true;
                 }
             }
-            Mnemonic::Movsxd if !is_register(1) => sources.loaded_distance = true,
+            // Entry k of a table stands at base + 4·k: any other operand is another kind of table.
+            Mnemonic::Movsxd if !is_register(1) => {
+                let is_entry =
+                    instruction.memory_index_scale() == 4 && instruction.memory_displacement64() == 0;
+                sources.loaded_distance |= is_entry;
+                sources.unknown |= !is_entry;
+            }
             // The distance was loaded as 32 bits first: follow that load.
             Mnemonic::Movsxd => self.follow_narrow(position, second(), factory, sources),
             Mnemonic::Cdqe => self.follow_narrow(position, Register::RAX, factory, sources),

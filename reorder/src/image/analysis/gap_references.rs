@@ -106,7 +106,7 @@ pub fn check_opaque(
             }
         }
     }
-    let near = partition.blocks.partition_point(|block| block.end.0 + SHORT_REACH <= start.0);
+    let near = partition.blocks.partition_point(|block| block.end.0.saturating_add(SHORT_REACH) <= start.0);
     for (index, block) in partition.blocks.iter().enumerate().skip(near) {
         if block.start.0 >= end.0.saturating_add(SHORT_REACH) {
             break;

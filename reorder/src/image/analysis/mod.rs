@@ -33,6 +33,7 @@ use crate::image::elf::dynamic::{DynamicEntry, dynamic_entries};
 use crate::image::elf::file::ElfFile;
 use crate::image::elf::relocation::{LoaderAction, LoaderRelocation, loader_relocations};
 use crate::image::functions::FunctionTable;
+use crate::image::refusal::{Refusal, RefusalCode};
 use blocks::{BlockIndex, Partition};
 use jump_tables::{JumpTable, TableContext, find_tables};
 use kept_relocations::{KeptRelocationSummary, check_kept_relocations};
@@ -106,14 +107,14 @@ impl<'data> Analysis<'data> {
                 &mut data_references,
             );
         }
-        check_exception_tables(file, functions, &partition, &mut findings);
+        check_exception_tables(file, functions, &partition, &mut findings)?;
         if code.is_fixed_address {
             absolute_addresses::check_absolute_addresses(file, &code, &partition, &decoded, &mut findings);
         }
         computed_addresses::check_computed_addresses(file, &code, &partition, &decoded, &mut findings);
         stub_arrays::check_stub_arrays(&code, &partition, &mut findings);
 
-        let candidates = collect_data_references(&mut decoded, &relocations, &mut data_references);
+        collect_data_references(&mut decoded, &relocations, &mut data_references);
         let loader_places = sorted(relocations.iter().map(|relocation| relocation.place).collect());
         let related = related_blocks(&findings);
         let context = TableContext {
@@ -131,7 +132,7 @@ impl<'data> Analysis<'data> {
             &code,
             &partition,
             &tables,
-            &candidates,
+            &data_references,
             &mut findings,
         );
         relative_words::check_relative_words(
@@ -246,7 +247,9 @@ fn keep_targets_of_distrusted(
     for index in distrusted {
         let block = partition.block(index);
         gap_references::check_opaque(code, partition, block.start, block.end, findings);
-        decoded[index.0 as usize].fields.clear();
+        let decoded = &mut decoded[index.0 as usize];
+        decoded.fields.clear();
+        decoded.has_register_jump = false;
     }
 }
 
@@ -256,30 +259,58 @@ fn check_exception_tables(
     functions: &FunctionTable<'_>,
     partition: &Partition,
     findings: &mut Vec<Finding>,
-) {
-    const NO_BASE: u8 = 0xff;
+) -> Result<()> {
     for entry in &functions.frame_entries {
+        if let Some(block) = entry.personality.and_then(|routine| partition.block_containing(routine)) {
+            // Named by a distance or an address inside the unwind entries, which are not rewritten for it.
+            let pin = Pin { reason: PinReason::RelativePointer, evidence: entry.start_field_address };
+            findings.push(Finding::Pin(block, pin));
+        }
         let Some(table) = entry.exception_table else { continue };
-        let has_own_base = file.bytes_at(table, 1).is_none_or(|header| header[0] != NO_BASE);
-        if has_own_base {
-            if let Some(block) = partition.block_containing(entry.start) {
+        let base = landing_pad_base(file, table)?;
+        for address in base.into_iter().flat_map(|base| [base, entry.start]) {
+            if let Some(block) = partition.block_containing(address) {
                 let pin = Pin { reason: PinReason::LandingPadBase, evidence: table };
                 findings.push(Finding::Pin(block, pin));
             }
         }
     }
+    Ok(())
 }
 
-/// Moves all data addresses into one sorted list; gives the addresses that `lea` forms, sorted.
+/// The base that a language-specific data area names for its landing pads, if it does.
+///
+/// Source: the Itanium C++ ABI's exception tables, as gcc and LLVM write them.
+fn landing_pad_base(file: &ElfFile<'_>, table: Address) -> Result<Option<Address>> {
+    const OMITTED: u8 = 0xff;
+    const FIELD_RELATIVE_FOUR_BYTES: u8 = 0x1b;
+    let unknown = || {
+        Refusal::new(
+            RefusalCode::R8,
+            "an exception table names a base for its landing pads in an unknown form",
+            "rebuild without basic-block sections",
+        )
+        .at(table)
+    };
+    match file.bytes_at(table, 1) {
+        Some([OMITTED]) => Ok(None),
+        Some([FIELD_RELATIVE_FOUR_BYTES]) => {
+            let field = table.plus(1);
+            let word = file.bytes_at(field, 4).and_then(|bytes| bytes.try_into().ok()).ok_or_else(unknown)?;
+            Ok(Some(field.plus(i64::from(i32::from_le_bytes(word)) as u64)))
+        }
+        _ => Err(unknown().into()),
+    }
+}
+
+/// Moves all data addresses that code or pointers refer to into one sorted list.
 fn collect_data_references(
     decoded: &mut [DecodedBlock],
     relocations: &[LoaderRelocation],
     data_references: &mut Vec<Address>,
-) -> Vec<Address> {
-    let mut candidates = Vec::new();
+) {
     for block in decoded.iter_mut() {
         data_references.append(&mut block.data_references);
-        candidates.extend_from_slice(&block.table_candidates);
         if !block.has_register_jump {
             block.table_candidates = Vec::new();
         }
@@ -290,7 +321,6 @@ fn collect_data_references(
         }
     }
     *data_references = sorted(std::mem::take(data_references));
-    sorted(candidates)
 }
 
 fn sorted(mut addresses: Vec<Address>) -> Vec<Address> {

@@ -63,6 +63,7 @@ pub fn check_image(file: &ElfFile<'_>, dynamic: &[DynamicEntry]) -> Result<(), R
             .at(file.entry));
         }
     }
+    check_uncovered_bytes(file)?;
     check_runtimes(file)?;
     for (name, origin) in UNKNOWN_FORMATS {
         if let Some(section) = file.section(name.as_bytes()) {
@@ -72,6 +73,36 @@ pub fn check_image(file: &ElfFile<'_>, dynamic: &[DynamicEntry]) -> Result<(), R
                 format!("rebuild without it, or remove it if nothing reads it: objcopy --remove-section={name} IN OUT"),
             )
             .at(section.address));
+        }
+    }
+    Ok(())
+}
+
+/// Code in no section would refer to functions unseen.
+fn check_uncovered_bytes(file: &ElfFile<'_>) -> Result<(), Refusal> {
+    let mut covered: Vec<(u64, u64)> = file
+        .sections
+        .iter()
+        .filter(|section| section.is_loaded() && section.has_bytes())
+        .map(|section| (section.offset.0, section.offset.0 + section.size))
+        .collect();
+    covered.push((0, file.header_bytes));
+    covered.sort_unstable();
+    for segment in file.segments.iter().filter(|segment| segment.is_load() && segment.is_executable()) {
+        let end = segment.offset.0 + segment.file_size;
+        let mut position = segment.offset.0;
+        for &(start, stop) in covered.iter().chain([&(end, end)]) {
+            let hole = position.min(end) as usize..start.clamp(position.min(end), end) as usize;
+            let bytes = &file.bytes[hole];
+            let filler = crate::image::decode::padding::filler_length(bytes);
+            if filler < bytes.len() {
+                let address = segment.address.plus(position + filler as u64 - segment.offset.0);
+                let reason = "executable bytes belong to no section, so what they refer to is unknown";
+                let cure =
+                    "use the file as the linker wrote it, before sections were removed or bytes were added";
+                return Err(Refusal::new(RefusalCode::R5, reason, cure).at(address));
+            }
+            position = position.max(stop);
         }
     }
     Ok(())

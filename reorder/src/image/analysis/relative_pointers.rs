@@ -1,7 +1,7 @@
 //! Data words that hold a distance to a function: invisible to the loader, hence pins.
 //!
 //! Compilers write them for relative virtual tables and some run-times; hand-written code does too. Two scans:
-//! words relative to themselves in all data, and words relative to an address that code forms.
+//! words relative to themselves in all data, and words relative to an address that code forms or a pointer holds.
 
 use rayon::prelude::*;
 
@@ -13,11 +13,6 @@ use crate::image::analysis::references::Finding;
 use crate::image::code::CodeSpace;
 use crate::image::elf::file::ElfFile;
 use crate::image::elf::section::Section;
-
-/// Entries of a table of relative pointers that may be empty before the scan gives up.
-const MISSES: u32 = 16;
-/// No table of relative pointers was seen with more.
-const LONGEST_TABLE: u32 = 1 << 16;
 
 /// Pins for all words relative to themselves or to one of `candidates`.
 pub fn check_relative_pointers(
@@ -58,23 +53,21 @@ pub fn check_relative_pointers(
             }
         }
     }
-    for &base in candidates {
+    for (index, &base) in candidates.iter().enumerate() {
         let Some(section) = sections.iter().find(|section| section.contains(base)) else { continue };
         let after = tables.partition_point(|table| table.base < base);
         if tables.get(after).is_some_and(|table| table.base == base) {
             continue;
         }
-        let bytes = &file.section_bytes(section)[base.distance_from(section.address) as usize..];
-        let mut misses = 0;
-        for (index, word) in bytes.chunks_exact(4).take(LONGEST_TABLE as usize).enumerate() {
+        // A table ends at the latest where something else is referred to, which also bounds the whole scan by the
+        // size of the data.
+        let next = candidates.get(index + 1).map_or(section.end(), |&next| next.min(section.end()));
+        let start = base.distance_from(section.address) as usize;
+        let bytes = &file.section_bytes(section)[start..next.distance_from(section.address) as usize];
+        for (index, word) in bytes.chunks_exact(4).enumerate() {
             let place = base.plus(4 * index as u64);
-            match entry_at(code, partition, base, place, word) {
-                Some(block) if !in_table(place) => pin(block, place),
-                Some(_) => {}
-                None => misses += 1,
-            }
-            if misses > MISSES {
-                break;
+            if let Some(block) = entry_at(code, partition, base, place, word).filter(|_| !in_table(place)) {
+                pin(block, place);
             }
         }
     }

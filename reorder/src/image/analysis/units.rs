@@ -61,8 +61,7 @@ struct Combined {
     glued_to: Vec<u32>,
 }
 
-/// Blocks to keep apart whose fields refer to a distrusted block's targets are handled by the caller; here every
-/// finding is applied once, in sorted order, so that the reason reported never depends on threads.
+/// Applies every finding once, in sorted order, so that the reason reported never depends on threads.
 fn combine(partition: &Partition, findings: &mut Vec<Finding>) -> Combined {
     findings.sort_unstable();
     findings.dedup();

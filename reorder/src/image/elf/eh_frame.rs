@@ -28,6 +28,8 @@ pub struct FrameEntry {
     pub start_field_address: Address,
     /// The language-specific data area, if there is one.
     pub exception_table: Option<Address>,
+    /// The personality routine, where the common entry names it directly instead of through a pointer.
+    pub personality: Option<Address>,
 }
 
 impl FrameEntry {
@@ -48,7 +50,15 @@ type Slice<'data> = EndianSlice<'data, LittleEndian>;
 /// Refuses (R8) start encodings other than field-relative four bytes; reports malformed entries with their
 /// offset.
 pub fn frame_entries(file: &ElfFile<'_>) -> Result<Vec<FrameEntry>> {
-    let Some(section) = file.section(b".eh_frame") else { return Ok(Vec::new()) };
+    let mut sections =
+        file.sections.iter().filter(|section| section.name == b".eh_frame" && section.is_loaded());
+    let Some(section) = sections.next() else { return Ok(Vec::new()) };
+    if let Some(second) = sections.next() {
+        let cure = "relink without a linker script that splits .eh_frame";
+        return Err(Refusal::new(RefusalCode::R8, "there are two .eh_frame sections", cure)
+            .at(second.address)
+            .into());
+    }
     let contents = file.section_bytes(section);
     let frames = EhFrame::new(contents, LittleEndian);
     let bases = BaseAddresses::default().set_eh_frame(section.address.0);
@@ -102,6 +112,10 @@ pub fn frame_entries(file: &ElfFile<'_>) -> Result<Vec<FrameEntry>> {
             if start.checked_add(size).is_none() {
                 return Err(Error::malformed(file_position, "an unwind entry runs past the address space"));
             }
+            let personality = entry.personality().and_then(|pointer| match pointer {
+                gimli::Pointer::Direct(address) => Some(Address(address)),
+                gimli::Pointer::Indirect(_) => None,
+            });
             let exception_table = entry.lsda().map(|pointer| match pointer {
                 gimli::Pointer::Direct(address) | gimli::Pointer::Indirect(address) => Address(address),
             });
@@ -111,6 +125,7 @@ pub fn frame_entries(file: &ElfFile<'_>) -> Result<Vec<FrameEntry>> {
                 start_field: FileOffset(file_position + 8),
                 start_field_address: section.address.plus(position as u64 + 8),
                 exception_table,
+                personality,
             });
         }
         position = next;

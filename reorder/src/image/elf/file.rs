@@ -34,6 +34,8 @@ pub struct ElfFile<'data> {
     pub entry: Address,
     /// Program headers in file order.
     pub segments: Vec<Segment>,
+    /// Length of the ELF header and the program headers, if they stand together at the file's start.
+    pub header_bytes: u64,
     /// Section headers in file order, the null section included.
     pub sections: Vec<Section<'data>>,
 }
@@ -81,7 +83,10 @@ impl<'data> ElfFile<'data> {
             .into());
         }
         let sections = parse_sections(bytes, section_offset, header)?;
-        let file = Self { bytes, linkage, entry: Address(header.e_entry.get(endian)), segments, sections };
+        let tables = segments.len() as u64 * u64::from(header.e_phentsize.get(endian));
+        let header_bytes = if segment_offset == 64 { 64 + tables } else { 64 };
+        let entry = Address(header.e_entry.get(endian));
+        let file = Self { bytes, linkage, entry, segments, header_bytes, sections };
         file.check_loaded_sections()?;
         Ok(file)
     }

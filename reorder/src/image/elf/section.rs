@@ -12,6 +12,9 @@ use crate::error::{Error, Result};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct SectionIndex(pub u32);
 
+/// Names are cut here, so that a table without terminators cannot cost sections × file size.
+const LONGEST_NAME: usize = 4096;
+
 /// One section header whose contents lie inside the file.
 #[derive(Clone, Copy, Debug)]
 pub struct Section<'data> {
@@ -49,9 +52,13 @@ impl<'data> Section<'data> {
     ) -> Result<Self> {
         let endian = LittleEndian;
         let name_start = entry.sh_name.get(endian) as usize;
-        let name = names.get(name_start..).and_then(|rest| rest.split(|&byte| byte == 0).next()).ok_or_else(
-            || Error::malformed(header_offset.0, "a section's name lies outside the name table"),
-        )?;
+        let name = names
+            .get(name_start..)
+            .map(|rest| &rest[..rest.len().min(LONGEST_NAME)])
+            .and_then(|rest| rest.split(|&byte| byte == 0).next())
+            .ok_or_else(|| {
+                Error::malformed(header_offset.0, "a section's name lies outside the name table")
+            })?;
         let section = Self {
             index,
             header_offset,
