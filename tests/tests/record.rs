@@ -3,6 +3,8 @@
 //! Each test compiles a small program and compares the whole recorded order of its own functions, or what the
 //! program did, with what the source says.
 
+#![expect(clippy::unwrap_used, reason = "a helper that cannot build or start its program is a failed test")]
+
 use std::ffi::OsString;
 use std::fs;
 use std::io::Write as _;

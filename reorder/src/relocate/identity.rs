@@ -35,11 +35,12 @@ pub fn change_identity(
     if !keep_build_id {
         file.build_id_range().into_iter().for_each(&mut shift);
     }
-    if let Some(section) = file.section(b".gnu_debuglink") {
-        if section.has_bytes() && section.size >= 4 {
-            let end = (section.offset.0 + section.size) as usize;
-            shift(end - 4..end);
-        }
+    if let Some(section) = file.section(b".gnu_debuglink")
+        && section.has_bytes()
+        && section.size >= 4
+    {
+        let end = (section.offset.0 + section.size) as usize;
+        shift(end - 4..end);
     }
 }
 

@@ -31,12 +31,11 @@ impl Ledger {
         self.writes.sort_unstable_by_key(|range| (range.start, range.end));
         let mut position = 0;
         for range in &self.writes {
-            if range.start > position {
-                if let Some(found) =
+            if range.start > position
+                && let Some(found) =
                     first_difference(&input[position..range.start], &output[position..range.start])
-                {
-                    return Some(position + found);
-                }
+            {
+                return Some(position + found);
             }
             position = position.max(range.end);
         }

@@ -57,7 +57,7 @@ fn data_constant(bytes: &[u8], position: usize, place: u64) -> Option<u64> {
     if let Some(value) = wide.filter(|value| *value <= u64::from(u32::MAX)) {
         return Some(value);
     }
-    if place % 4 != 0 {
+    if !place.is_multiple_of(4) {
         return None;
     }
     bytes.get(position..)?.first_chunk::<4>().map(|word| u64::from(u32::from_le_bytes(*word)))

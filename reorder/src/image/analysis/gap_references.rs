@@ -46,11 +46,9 @@ fn check_code_gap(
     let mut walk = GapInstructions::new(code.bytes(gap.start..gap.end), gap.start);
     walk.by_ref().for_each(drop);
     let falls_through = walk.falls_through();
-    if falls_through {
-        if let Some(next) = partition.block_containing(gap.end) {
-            let pin = Pin { reason: PinReason::GluedToGap, evidence: gap.end };
-            findings.push(Finding::Pin(next, pin));
-        }
+    if falls_through && let Some(next) = partition.block_containing(gap.end) {
+        let pin = Pin { reason: PinReason::GluedToGap, evidence: gap.end };
+        findings.push(Finding::Pin(next, pin));
     }
 }
 

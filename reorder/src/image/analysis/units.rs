@@ -107,18 +107,19 @@ pub fn build_units(
     for (index, block) in partition.blocks.iter().enumerate() {
         let pin = combined.pins[index];
         let trusted = combined.trusted[index];
-        if index > 0 && reach >= index as u32 {
-            if let Some(unit) = units.last_mut().filter(|unit| unit.arena == block.arena) {
-                let between = between_blocks(partition, &combined, unit.end, block.start);
-                unit.pin = unit.pin.or(pin).or(between);
-                unit.end = block.end;
-                unit.blocks.end += 1;
-                unit.modulus = unit.modulus.max(block.modulus);
-                unit.keeps_alignment |= block.keeps_alignment;
-                unit.is_trusted &= trusted;
-                reach = reach.max(combined.glued_to[index]);
-                continue;
-            }
+        if index > 0
+            && reach >= index as u32
+            && let Some(unit) = units.last_mut().filter(|unit| unit.arena == block.arena)
+        {
+            let between = between_blocks(partition, &combined, unit.end, block.start);
+            unit.pin = unit.pin.or(pin).or(between);
+            unit.end = block.end;
+            unit.blocks.end += 1;
+            unit.modulus = unit.modulus.max(block.modulus);
+            unit.keeps_alignment |= block.keeps_alignment;
+            unit.is_trusted &= trusted;
+            reach = reach.max(combined.glued_to[index]);
+            continue;
         }
         reach = combined.glued_to[index];
         units.push(Unit {

@@ -254,10 +254,10 @@ fn collect_absolute_candidates(
     }
     if constants.immediate_size() >= 4 && instruction.op0_kind() != OpKind::NearBranch64 {
         for operand in 0..instruction.op_count() {
-            if let Ok(value) = instruction.try_immediate(operand) {
-                if code.arena_of(Address(value)).is_some() {
-                    block.absolute_candidates.push(Address(value));
-                }
+            if let Ok(value) = instruction.try_immediate(operand)
+                && code.arena_of(Address(value)).is_some()
+            {
+                block.absolute_candidates.push(Address(value));
             }
         }
     }
