@@ -4,7 +4,7 @@
 
 use serde::Serialize;
 
-use crate::address::Address;
+use crate::address::{Address, FileOffset};
 use crate::error::{Error, Result};
 use crate::image::analysis::Analysis;
 use crate::image::analysis::pins::{Pin, PinReason};
@@ -89,9 +89,10 @@ pub fn apply(
         relocate(file, functions, analysis, &plan.map, options)?
     };
     if let Some((map, Side::New)) = side {
-        restore_padding(file, map, &mut bytes);
+        restore_rest(map, &mut bytes);
     }
-    {
+    // The way back needs no other proof than the digest of the image that it must lead to.
+    if !matches!(side, Some((_, Side::New))) {
         let _phase = tracing::info_span!("verify").entered();
         prove(file.bytes, &bytes)?;
     }
@@ -158,6 +159,9 @@ pub fn summarise(functions: &FunctionTable<'_>, analysis: &Analysis<'_>, plan: &
     summary
 }
 
+/// A map that must repeat more than this part of the input is not worth having.
+const LARGEST_REST: usize = 4;
+
 /// The map between `input` and its relocated form, proven to lead back.
 ///
 /// # Errors
@@ -184,10 +188,10 @@ pub fn layout_map(
     };
     map.names = map.moves.iter().map(|range| name_of(functions, range)).collect();
     let back = plan_from_map(&moved_analysis, map.address_map(Side::New)?)?;
-    let mut restored = relocate(&moved, &moved_functions, &moved_analysis, &back.map, options)?;
-    map.fills = padding_differences(input, &restored);
-    restore_padding(input, &map, &mut restored);
-    if restored != input.bytes {
+    let restored = relocate(&moved, &moved_functions, &moved_analysis, &back.map, options)?;
+    map.fills = differences(input.bytes, &restored);
+    let rest: usize = map.fills.iter().map(|(_, bytes)| bytes.len()).sum();
+    if rest > input.bytes.len() / LARGEST_REST {
         return Err(Error::usage("the input cannot be restored from the output, so no map was written")
             .with_hint("leave out --map, or --debug drop, which forgets parts of the input"));
     }
@@ -199,35 +203,29 @@ fn name_of(functions: &FunctionTable<'_>, range: &Move) -> String {
     String::from_utf8_lossy(name).replace(['\n', '\r'], "?")
 }
 
-/// Runs of code bytes in which `restored` differs from the input.
-fn padding_differences(input: &ElfFile<'_>, restored: &[u8]) -> Vec<(Address, Vec<u8>)> {
-    let mut fills: Vec<(Address, Vec<u8>)> = Vec::new();
-    for section in input
-        .sections
-        .iter()
-        .filter(|section| section.is_loaded() && section.is_executable() && section.has_bytes())
-    {
-        let start = section.offset.0 as usize;
-        let old = input.section_bytes(section);
-        for (index, (byte, found)) in old.iter().zip(&restored[start..]).enumerate() {
-            if byte == found {
-                continue;
-            }
-            let address = section.address.plus(index as u64);
-            match fills.last_mut() {
-                Some((first, bytes)) if first.plus(bytes.len() as u64) == address => bytes.push(*byte),
-                _ => fills.push((address, vec![*byte])),
-            }
+/// Runs of bytes in which `restored` differs from the input.
+fn differences(input: &[u8], restored: &[u8]) -> Vec<(FileOffset, Vec<u8>)> {
+    let mut runs: Vec<(FileOffset, Vec<u8>)> = Vec::new();
+    for (index, (byte, found)) in input.iter().zip(restored).enumerate() {
+        if byte == found {
+            continue;
+        }
+        let offset = FileOffset(index as u64);
+        match runs.last_mut() {
+            Some((first, bytes)) if first.plus(bytes.len() as u64) == offset => bytes.push(*byte),
+            _ => runs.push((offset, vec![*byte])),
         }
     }
-    fills
+    runs
 }
 
-fn restore_padding(file: &ElfFile<'_>, map: &LayoutMap, bytes: &mut [u8]) {
-    for (address, fill) in &map.fills {
-        if let Some(offset) = file.offset_of(*address, fill.len() as u64) {
-            let start = offset.0 as usize;
-            bytes[start..start + fill.len()].copy_from_slice(fill);
+/// Bytes that moving alone does not bring back.
+fn restore_rest(map: &LayoutMap, bytes: &mut [u8]) {
+    for (offset, fill) in &map.fills {
+        let start = usize::try_from(offset.0).unwrap_or(usize::MAX);
+        let place = start.checked_add(fill.len()).and_then(|end| bytes.get_mut(start..end));
+        if let Some(place) = place {
+            place.copy_from_slice(fill);
         }
     }
 }

@@ -24,10 +24,12 @@ impl Context {
     /// # Errors
     /// When the threads cannot be started.
     pub fn new(shared: &SharedArguments) -> Result<Self> {
-        rayon::ThreadPoolBuilder::new().num_threads(shared.threads).build_global().map_err(|error| {
-            Error::usage(format!("cannot start {} threads: {error}", shared.threads))
-                .with_hint("give fewer with --threads N")
-        })?;
+        rayon::ThreadPoolBuilder::new().num_threads(usize::from(shared.threads)).build_global().map_err(
+            |error| {
+                Error::usage(format!("cannot start {} threads: {error}", shared.threads))
+                    .with_hint("give fewer with --threads N")
+            },
+        )?;
         timings::install(shared);
         Ok(Self { format: shared.format, talk: Talk::new(shared) })
     }

@@ -53,9 +53,16 @@ pub struct SharedArguments {
         help_heading = "Shared options"
     )]
     pub color: ColorChoice,
-    /// Threads to work with; 0 takes all processors. Results do not depend on it
-    #[arg(long, global = true, value_name = "N", default_value_t = 0, help_heading = "Shared options")]
-    pub threads: usize,
+    /// Threads to work with, at most 1024; 0 takes all processors. Results do not depend on it
+    #[arg(
+        long,
+        global = true,
+        value_name = "N",
+        default_value_t = 0,
+        value_parser = clap::value_parser!(u16).range(..=1024),
+        help_heading = "Shared options"
+    )]
+    pub threads: u16,
     /// Tell how long each phase took
     #[arg(long, global = true, help_heading = "Shared options")]
     pub timings: bool,

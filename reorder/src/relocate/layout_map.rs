@@ -7,7 +7,8 @@
 //! # old-build-id: …          absent without a build-id
 //! # new-build-id: …
 //! move 0x1000 0x1400 0x2f name      old start, new start, size in bytes, first name or -
-//! fill 0x12f0 0f1f4000              bytes of the input's padding that filler replaced, at their old address
+//! fill 0x12f0 0f1f4000              bytes of the input that moving back does not give, at their file offset:
+//!                                   padding that filler replaced, labels in padding
 //! ```
 //!
 //! Lines are sorted by old address. Applied to the output, the map gives back the input byte for byte; applied to
@@ -17,7 +18,7 @@ use std::fmt::Write as _;
 
 use sha2::{Digest, Sha256};
 
-use crate::address::{Address, NewAddress};
+use crate::address::{Address, FileOffset, NewAddress};
 use crate::error::{Error, Result};
 use crate::relocate::address_map::{AddressMap, Move};
 
@@ -36,8 +37,8 @@ pub struct LayoutMap {
     pub moves: Vec<Move>,
     /// The first name of each moved range.
     pub names: Vec<String>,
-    /// Bytes of the input's padding, by old address.
-    pub fills: Vec<(Address, Vec<u8>)>,
+    /// Bytes of the input that moving back does not give, by file offset.
+    pub fills: Vec<(FileOffset, Vec<u8>)>,
 }
 
 /// Which of the map's two images a file is.
@@ -89,8 +90,8 @@ impl LayoutMap {
         for (range, name) in self.moves.iter().zip(&self.names) {
             let _ = writeln!(text, "move {} {} {:#x} {name}", range.old, range.new, range.size);
         }
-        for (address, bytes) in &self.fills {
-            let _ = writeln!(text, "fill {address} {}", hexadecimal(bytes));
+        for (offset, bytes) in &self.fills {
+            let _ = writeln!(text, "fill {offset} {}", hexadecimal(bytes));
         }
         text
     }
@@ -107,7 +108,7 @@ impl LayoutMap {
             let broken = || {
                 Error::malformed(
                     offset,
-                    "this line of the map is not `move OLD NEW SIZE NAME` or `fill ADDRESS BYTES`",
+                    "this line of the map is not `move OLD NEW SIZE NAME` or `fill OFFSET BYTES`",
                 )
             };
             let words = std::str::from_utf8(line).map_err(|_| broken())?;
@@ -127,11 +128,11 @@ impl LayoutMap {
                     map.moves.push(Move { old: Address(old), new: NewAddress(new), size });
                     map.names.push((*name).to_owned());
                 }
-                ["fill", address, bytes] => {
-                    let (Some(address), Some(bytes)) = (number(address), from_hexadecimal(bytes)) else {
+                ["fill", place, bytes] => {
+                    let (Some(offset), Some(bytes)) = (number(place), from_hexadecimal(bytes)) else {
                         return Err(broken());
                     };
-                    map.fills.push((Address(address), bytes));
+                    map.fills.push((FileOffset(offset), bytes));
                 }
                 _ => return Err(broken()),
             }
@@ -182,7 +183,7 @@ mod tests {
             build_ids: Some(("01".into(), "02".into())),
             moves: vec![Move { old: Address(0x1000), new: NewAddress(0x2000), size: 0x30 }],
             names: vec!["operator new(unsigned long)".into()],
-            fills: vec![(Address(0x1030), vec![0x0f, 0x1f])],
+            fills: vec![(FileOffset(0x1030), vec![0x0f, 0x1f])],
         };
         assert_eq!(LayoutMap::parse(map.write().as_bytes()).expect("a written map parses"), map);
     }

@@ -37,7 +37,11 @@ pub fn check_computed_addresses(
             findings.extend(target.and_then(|target| partition.block_containing(target)).map(pin));
         }
         if block.has_computed_call {
-            findings.extend(called_by_sum(file, code, partition, block).into_iter().map(pin));
+            let reached = called_by_sum(file, code, partition, block);
+            if !reached.is_empty() {
+                findings.push(pin(index));
+            }
+            findings.extend(reached.into_iter().map(pin));
         }
     }
     for (index, block) in partition.blocks.iter().enumerate() {
