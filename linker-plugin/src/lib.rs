@@ -1,1 +1,1 @@
-//! Function ordering inside the linker.
+//! Function ordering inside the linker: empty until the wrapper and the plugin are written.

@@ -13,7 +13,8 @@ use crate::address::{Address, FileOffset};
 use crate::error::{Error, Result};
 use crate::image::elf::dynamic::DynamicEntry;
 use crate::image::elf::file::ElfFile;
-use crate::image::elf::section::Section;
+use crate::image::elf::section::{Section, SectionIndex};
+use crate::image::elf::symbol::SymbolTable;
 use crate::image::refusal::{Refusal, RefusalCode};
 
 /// What the loader does at a place.
@@ -40,6 +41,8 @@ pub struct LoaderRelocation {
 
 const R_X86_64_RELATIVE: u32 = object::elf::R_X86_64_RELATIVE.0;
 const R_X86_64_IRELATIVE: u32 = object::elf::R_X86_64_IRELATIVE.0;
+/// Nothing, a symbol's address (64, COPY, GLOB_DAT, JUMP_SLOT), its size, or thread-local storage.
+const SYMBOLIC_TYPES: [u32; 11] = [0, 1, 5, 6, 7, 16, 17, 18, 32, 33, 36];
 /// PC-relative types: the loader would compute them from the place's run-time address.
 const PC_RELATIVE_TYPES: [u32; 6] = [2, 4, 9, 13, 15, 24];
 
@@ -85,6 +88,10 @@ fn explicit(
     let entries = pod::slice_from_all_bytes::<Rela64<LittleEndian>>(file.section_bytes(section))
         .map_err(|()| broken(section))?;
     relocations.reserve(entries.len());
+    let symbols = match section.link {
+        0 => None,
+        link => Some(SymbolTable::parse_section(file, SectionIndex(link))?),
+    };
     for (index, entry) in entries.iter().enumerate() {
         let position = section.offset.plus((index * size_of::<Rela64<LittleEndian>>()) as u64);
         let addend = Address(entry.r_addend.get(LittleEndian) as u64);
@@ -102,9 +109,41 @@ fn explicit(
                 .at(place)
                 .into());
             }
-            _ => LoaderAction::Symbolic,
+            kind if SYMBOLIC_TYPES.contains(&kind) => {
+                check_symbol(&symbols, (entry.r_info.get(LittleEndian) >> 32) as usize, addend, place)?;
+                LoaderAction::Symbolic
+            }
+            kind => {
+                return Err(Refusal::new(
+                    RefusalCode::R9,
+                    format!("a loader relocation of the unknown type {kind}"),
+                    "relink without extensions of the relocation format",
+                )
+                .at(place)
+                .into());
+            }
         };
         relocations.push(LoaderRelocation { place, action, addend_field: Some(position.plus(16)) });
+    }
+    Ok(())
+}
+
+/// The loader adds the addend to the symbol's new value: that is right only where both move together.
+fn check_symbol(
+    symbols: &Option<SymbolTable<'_>>,
+    index: usize,
+    addend: Address,
+    place: Address,
+) -> std::result::Result<(), Refusal> {
+    let Some(symbol) = symbols.as_ref().and_then(|symbols| symbols.get(index)) else { return Ok(()) };
+    let is_defined = symbol.defining_section().is_some();
+    if is_defined && (symbol.is_section() || symbol.is_function() && addend != Address(0)) {
+        return Err(Refusal::new(
+            RefusalCode::R9,
+            "a loader relocation adds a distance to the symbol of a section or a function",
+            "relink with -Bsymbolic, or with a linker that writes relative relocations for local addresses",
+        )
+        .at(place));
     }
     Ok(())
 }
