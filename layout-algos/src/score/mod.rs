@@ -6,6 +6,8 @@
 mod fault_curve;
 mod fault_model;
 mod lower_bound;
+mod objective;
+mod positions;
 mod span;
 #[cfg(test)]
 mod tests;
@@ -13,4 +15,6 @@ mod tests;
 pub use fault_curve::FaultCurve;
 pub use fault_model::FaultModel;
 pub use lower_bound::{lower_bound, touched_bytes};
+pub use objective::Objective;
+pub use positions::positions;
 pub use span::{Span, packed};

@@ -6,7 +6,7 @@
 
 use super::Orderer;
 use crate::order::FunctionOrder;
-use crate::problem::{LayoutProblem, Trace};
+use crate::problem::{LayoutProblem, TraceView};
 
 /// Orders functions by the first trace that has them, heaviest trace first, then by time in that trace.
 #[derive(Clone, Copy, Debug)]
@@ -14,7 +14,7 @@ pub struct FirstSeen;
 
 impl Orderer for FirstSeen {
     fn order(&self, problem: &LayoutProblem) -> FunctionOrder {
-        let mut traces: Vec<&Trace> = problem.traces().iter().collect();
+        let mut traces: Vec<TraceView> = problem.traces().iter().collect();
         traces.sort_by_key(|trace| std::cmp::Reverse(trace.weight));
         let seen = traces.into_iter().flat_map(|trace| trace.functions.iter().copied());
         FunctionOrder::with_rest(seen, problem.function_count() as u32)
@@ -25,13 +25,14 @@ impl Orderer for FirstSeen {
 mod tests {
     use super::*;
     use crate::ids::FunctionId;
+    use crate::problem::Trace;
 
     fn trace(weight: u64, functions: &[u32]) -> Trace {
         Trace { weight, functions: functions.iter().map(|&index| FunctionId(index)).collect() }
     }
 
     fn first_seen(traces: Vec<Trace>) -> Vec<u32> {
-        let problem = LayoutProblem::new(vec![16; 6], traces).unwrap();
+        let problem = LayoutProblem::new(vec![16; 6], &traces).unwrap();
         FirstSeen.order(&problem).iter().map(|function| function.0).collect()
     }
 

@@ -97,7 +97,7 @@ pub fn lay_out(
 fn problem_of(functions: &FunctionTable<'_>, traces: &[ResolvedTrace]) -> Result<LayoutProblem> {
     checked_count(functions.len())?;
     let sizes = functions.iter().map(|(_, function)| function.size()).collect();
-    let traces = traces
+    let traces: Vec<Trace> = traces
         .iter()
         // A weight of zero says that the trace does not count.
         .filter(|trace| trace.weight > 0)
@@ -106,7 +106,7 @@ fn problem_of(functions: &FunctionTable<'_>, traces: &[ResolvedTrace]) -> Result
             functions: trace.functions.iter().map(|&index| to_id(index)).collect(),
         })
         .collect();
-    LayoutProblem::new(sizes, traces).map_err(|error| Error::usage(error.to_string()))
+    LayoutProblem::new(sizes, &traces).map_err(|error| Error::usage(error.to_string()))
 }
 
 fn checked_count(count: usize) -> Result<u32> {

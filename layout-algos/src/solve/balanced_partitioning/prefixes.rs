@@ -4,7 +4,7 @@
 //! the function is in. All longer ones contain it as well.
 
 use crate::ids::{FunctionId, TraceId};
-use crate::problem::{LayoutProblem, Trace};
+use crate::problem::{LayoutProblem, TraceView, Traces};
 
 /// Bytes of the shortest prefix: one page of the common size. Order inside it cannot change a fault.
 const SHORTEST_PREFIX: u64 = 4096;
@@ -38,7 +38,7 @@ impl Memberships {
     pub(super) fn of(problem: &LayoutProblem) -> Self {
         let count = problem.function_count();
         let mut starts = vec![0usize; count + 1];
-        for function in problem.traces().iter().flat_map(|trace| &trace.functions) {
+        for function in problem.traces().iter().flat_map(|trace| trace.functions) {
             starts[function.index() + 1] += 1;
         }
         for index in 1..starts.len() {
@@ -90,7 +90,7 @@ fn prefix_at(bytes_before: u64) -> u8 {
 }
 
 fn with_bytes_before<'a>(
-    trace: &'a Trace,
+    trace: TraceView<'a>,
     problem: &'a LayoutProblem,
 ) -> impl Iterator<Item = (FunctionId, u64)> + 'a {
     trace.functions.iter().scan(0u64, |bytes, &function| {
@@ -100,7 +100,7 @@ fn with_bytes_before<'a>(
     })
 }
 
-fn scaled_weights(traces: &[Trace]) -> Vec<i64> {
+fn scaled_weights(traces: &Traces) -> Vec<i64> {
     let heaviest = traces.iter().map(|trace| trace.weight).max().unwrap_or(1);
     let divisor = heaviest.div_ceil(LARGEST_WEIGHT);
     traces.iter().map(|trace| (trace.weight / divisor).max(1) as i64).collect()

@@ -3,9 +3,9 @@
 use proptest::prelude::*;
 
 use super::BalancedPartitioning;
-use crate::ids::FunctionId;
+use crate::ids::{FunctionId, TraceId};
 use crate::order::FunctionOrder;
-use crate::problem::{LayoutProblem, Trace};
+use crate::problem::{LayoutProblem, Trace, TraceView};
 use crate::random::Random;
 use crate::score::{FaultModel, packed};
 use crate::solve::{FirstSeen, LinkOrder, Orderer, Shuffle};
@@ -16,9 +16,13 @@ fn trace(functions: impl IntoIterator<Item = u32>) -> Trace {
     Trace { weight: 1, functions: functions.into_iter().map(FunctionId).collect() }
 }
 
+fn owned(trace: TraceView<'_>) -> Trace {
+    Trace { weight: trace.weight, functions: trace.functions.to_vec() }
+}
+
 fn pages_touched(problem: &LayoutProblem, order: &FunctionOrder, size: u64) -> u64 {
     let spans = packed(problem.sizes(), order, 16);
-    let faults = |trace: &Trace| {
+    let faults = |trace: TraceView<'_>| {
         let touched = trace.functions.iter().map(|function| spans[function.index()]);
         FaultModel::Pages { size }.faults(touched).total()
     };
@@ -50,15 +54,15 @@ fn synthetic(functions: u32, families: u32, traces: u32, seed: u64) -> LayoutPro
         timed.sort_unstable();
         trace(timed.into_iter().map(|(_, function)| function))
     });
-    let traces = traces.collect();
-    LayoutProblem::new(sizes, traces).unwrap()
+    let traces: Vec<Trace> = traces.collect();
+    LayoutProblem::new(sizes, &traces).unwrap()
 }
 
 #[test]
 fn a_single_trace_is_kept_in_temporal_order_up_to_a_page() {
     let sizes = vec![4096; 64];
     let ran: Vec<u32> = (0..64).rev().step_by(2).collect();
-    let problem = LayoutProblem::new(sizes, vec![trace(ran.clone())]).unwrap();
+    let problem = LayoutProblem::new(sizes, &[trace(ran.clone())]).unwrap();
     let order: Vec<u32> = BALANCED.order(&problem).iter().map(|function| function.0).take(32).collect();
     assert_eq!(order, ran);
 }
@@ -67,7 +71,7 @@ fn a_single_trace_is_kept_in_temporal_order_up_to_a_page() {
 fn functions_of_unrelated_starts_are_separated() {
     // Two interleaved starts; a half page per function, so mixing them would cost twice the pages.
     let (even, odd) = ((0..64).step_by(2), (1..64).step_by(2));
-    let problem = LayoutProblem::new(vec![2048; 64], vec![trace(even), trace(odd)]).unwrap();
+    let problem = LayoutProblem::new(vec![2048; 64], &[trace(even), trace(odd)]).unwrap();
     let order = BALANCED.order(&problem);
     assert_eq!(pages_touched(&problem, &order, 4096), 32);
     assert_eq!(pages_touched(&problem, &LinkOrder.order(&problem), 4096), 64);
@@ -93,11 +97,17 @@ fn heavier_traces_are_served_better() {
     // Two starts of many kinds that share functions: whatever is mixed is mixed at the cost of the light ones.
     let weighted = |heavy: usize| {
         let problem = synthetic(3000, 2, 2, 5);
-        let mut traces = problem.traces().to_vec();
+        let mut traces: Vec<Trace> = problem.traces().iter().map(owned).collect();
         traces[heavy].weight = 1000;
-        let problem = LayoutProblem::new(problem.sizes().to_vec(), traces).unwrap();
+        let problem = LayoutProblem::new(problem.sizes().to_vec(), &traces).unwrap();
         let spans = packed(problem.sizes(), &BALANCED.order(&problem), 16);
-        problem.traces()[0].functions.iter().map(|function| spans[function.index()]).collect::<Vec<_>>()
+        problem
+            .traces()
+            .get(TraceId(0))
+            .functions
+            .iter()
+            .map(|function| spans[function.index()])
+            .collect::<Vec<_>>()
     };
     let model = FaultModel::Pages { size: 4096 };
     let [with, without] = [0, 1].map(|heavy| model.faults(weighted(heavy)).total());
@@ -126,7 +136,7 @@ proptest! {
             })
             .collect();
         let sizes = (0..u64::from(count)).map(|index| index * 37 % 5000).collect();
-        let problem = LayoutProblem::new(sizes, traces).unwrap();
+        let problem = LayoutProblem::new(sizes, &traces).unwrap();
         let traced = problem.traced();
         for orderer in [&BalancedPartitioning { seed } as &dyn Orderer, &FirstSeen] {
             let order = orderer.order(&problem);
