@@ -125,6 +125,11 @@ impl<'data> FunctionTable<'data> {
         &self.functions[index.0 as usize]
     }
 
+    /// The function behind this one in address order.
+    pub fn after(&self, index: FunctionIndex) -> Option<&Function> {
+        self.functions.get(index.0 as usize + 1)
+    }
+
     /// The last function, in address order, that starts at or before `address` and contains it.
     pub fn containing(&self, address: Address) -> Option<FunctionIndex> {
         let after = self.functions.partition_point(|function| function.start <= address);

@@ -10,4 +10,5 @@ pub mod decode;
 pub mod elf;
 pub mod functions;
 pub mod mapped;
+pub mod references;
 pub mod refusal;

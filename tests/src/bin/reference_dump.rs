@@ -1,0 +1,61 @@
+//! Writes the reference graph of an image as text, for experiments.
+//!
+//! Argument: the image. Lines on stdout: `f INDEX SIZE ALIGNMENT START NAME` for each function, `o NODE START END` for
+//! each data object (their nodes follow the functions), `e SOURCE KIND TARGET` for each reference in the order of its
+//! position. The time that extraction took goes to stderr.
+
+#![allow(clippy::print_stderr, reason = "a script's figures are its output")]
+
+use std::env;
+use std::error::Error;
+use std::io::{BufWriter, Write, stdout};
+use std::path::Path;
+use std::time::Instant;
+
+use layout_algos::problem::{NodeId, ReferenceKind};
+use reorder::image::analysis::blocks::{ORDINARY_ALIGNMENT, alignment};
+use reorder::image::elf::file::ElfFile;
+use reorder::image::functions::FunctionTable;
+use reorder::image::mapped::map_image;
+use reorder::image::references::References;
+
+fn main() -> Result<(), Box<dyn Error>> {
+    let path = env::args_os().nth(1).ok_or("usage: reference_dump IMAGE")?;
+    let bytes = map_image(Path::new(&path))?;
+    let started = Instant::now();
+    let file = ElfFile::parse(&bytes)?;
+    let functions = FunctionTable::collect(&file)?;
+    let parsed = Instant::now();
+    let references = References::extract(&file, &functions)?;
+    eprintln!(
+        "{} functions, {} objects, {} references; parsed in {:?}, extracted in {:?}",
+        functions.len(),
+        references.objects.len(),
+        references.graph.reference_count(),
+        parsed - started,
+        parsed.elapsed()
+    );
+    let mut output = BufWriter::new(stdout().lock());
+    for (index, function) in functions.iter() {
+        let (size, alignment) = (function.size(), alignment(function.start, ORDINARY_ALIGNMENT));
+        let name = functions.display_name(index);
+        writeln!(output, "f {} {size} {alignment} {} {name}", index.0, function.start)?;
+    }
+    for (number, object) in references.objects.iter().enumerate() {
+        writeln!(output, "o {} {} {}", functions.len() + number, object.start, object.end)?;
+    }
+    for source in 0..references.graph.node_count() {
+        for reference in references.graph.of(NodeId(source as u32)) {
+            let kind = match reference.kind {
+                ReferenceKind::Call => "call",
+                ReferenceKind::Jump => "jump",
+                ReferenceKind::CodeAddress => "code",
+                ReferenceKind::DataAddress => "data",
+                ReferenceKind::Pointer => "pointer",
+            };
+            writeln!(output, "e {source} {kind} {}", reference.target.0)?;
+        }
+    }
+    output.flush()?;
+    Ok(())
+}
