@@ -11,6 +11,7 @@ use reorder::error::Result;
 use reorder::image::analysis::Analysis;
 use reorder::image::elf::file::ElfFile;
 use reorder::image::functions::FunctionTable;
+use reorder::image::references::{FingerprintOptions, Fingerprints, References};
 use reorder::layout::{Strategy as LayoutStrategy, lay_out};
 use reorder::relocate::RelocateOptions;
 use reorder::verify::{VerifyOptions, verify};
@@ -37,7 +38,21 @@ fn permute(bytes: &[u8]) -> Result<Vec<u8>> {
     Ok(apply(&file, &functions, &analysis, arrangement, RelocateOptions::default())?.bytes)
 }
 
+/// All that an orderer wants to know, which no refusal prevents.
+fn read_references(bytes: &[u8]) -> Result<()> {
+    let file = ElfFile::parse(bytes)?;
+    let functions = FunctionTable::collect(&file)?;
+    let references = References::extract(&file, &functions)?;
+    assert!(references.objects.is_sorted_by(|left, right| left.end <= right.start));
+    let fingerprints = Fingerprints::extract(&file, &functions, FingerprintOptions::default())?;
+    assert_eq!(fingerprints.windows.len(), functions.len());
+    Ok(())
+}
+
 fn check(bytes: &[u8]) {
+    if let Err(error) = read_references(bytes) {
+        assert!(!error.to_string().is_empty());
+    }
     match permute(bytes) {
         Ok(output) => {
             assert!(verify(bytes, &output, VerifyOptions::default()).unwrap().is_proven());

@@ -1,8 +1,8 @@
 //! Writes the reference graph of an image as text, for experiments.
 //!
-//! Argument: the image. Lines on stdout: `f INDEX SIZE ALIGNMENT START NAME` for each function, `o NODE START END` for
+//! Arguments: the image, and `--fingerprints` for their hashes. Lines on stdout: `f INDEX SIZE ALIGNMENT START NAME` for each function, `o NODE START END` for
 //! each data object (their nodes follow the functions), `e SOURCE KIND TARGET` for each reference in the order of its
-//! position. The time that extraction took goes to stderr.
+//! position, `h INDEX HASH…` for each function's content. The time that extraction took goes to stderr.
 
 #![allow(clippy::print_stderr, reason = "a script's figures are its output")]
 
@@ -12,12 +12,11 @@ use std::io::{BufWriter, Write, stdout};
 use std::path::Path;
 use std::time::Instant;
 
-use layout_algos::problem::{NodeId, ReferenceKind};
 use reorder::image::analysis::blocks::{ORDINARY_ALIGNMENT, alignment};
 use reorder::image::elf::file::ElfFile;
 use reorder::image::functions::FunctionTable;
 use reorder::image::mapped::map_image;
-use reorder::image::references::References;
+use reorder::image::references::{FingerprintOptions, Fingerprints, NodeId, ReferenceKind, References};
 
 fn main() -> Result<(), Box<dyn Error>> {
     let path = env::args_os().nth(1).ok_or("usage: reference_dump IMAGE")?;
@@ -54,6 +53,18 @@ fn main() -> Result<(), Box<dyn Error>> {
                 ReferenceKind::Pointer => "pointer",
             };
             writeln!(output, "e {source} {kind} {}", reference.target.0)?;
+        }
+    }
+    if env::args_os().any(|argument| argument == "--fingerprints") {
+        let started = Instant::now();
+        let fingerprints = Fingerprints::extract(&file, &functions, FingerprintOptions::default())?;
+        eprintln!("{} hashes in {:?}", fingerprints.windows.items().len(), started.elapsed());
+        for (index, hashes) in fingerprints.windows.iter().enumerate() {
+            write!(output, "h {index}")?;
+            for hash in hashes {
+                write!(output, " {hash:x}")?;
+            }
+            writeln!(output)?;
         }
     }
     output.flush()?;

@@ -6,22 +6,27 @@
 
 mod bodies;
 mod code;
+mod fingerprints;
 mod objects;
 mod operand;
 mod pointers;
 mod regions;
+mod relative_tables;
 mod x86_64;
 
-use layout_algos::problem::{NodeId, Reference, ReferenceGraph, ReferenceKind, Rows, TooManyItems};
+pub use layout_algos::problem::{NodeId, Reference, ReferenceGraph, ReferenceKind};
+use layout_algos::problem::{Rows, TooManyItems};
 
 use crate::error::{Error, Result};
 use crate::image::elf::file::ElfFile;
 use crate::image::functions::FunctionTable;
 use code::{CodeReferences, Destination};
+pub use fingerprints::{FingerprintOptions, Fingerprints};
 pub use objects::DataObject;
 use objects::DataObjects;
 use pointers::Pointers;
 use regions::{Region, Regions};
+use relative_tables::table_targets;
 
 /// The reference graph of one image.
 #[derive(Clone, Debug)]
@@ -47,7 +52,7 @@ impl References {
             .chain(pointers.iter().map(|pointer| pointer.target).filter(|target| regions.is_data(*target)))
             .collect();
         let objects = DataObjects::new(functions, &regions, referred);
-        let rows = build_rows(functions, &regions, &pointers, &code, &objects)?;
+        let rows = build_rows(file, functions, &regions, &pointers, &code, &objects)?;
         let graph = ReferenceGraph::new(rows, functions.len()).ok_or_else(too_large)?;
         Ok(Self { graph, objects: objects.into_vec() })
     }
@@ -77,6 +82,7 @@ impl RowWriter {
 }
 
 fn build_rows(
+    file: &ElfFile<'_>,
     functions: &FunctionTable<'_>,
     regions: &Regions,
     pointers: &Pointers,
@@ -110,11 +116,12 @@ fn build_rows(
         .iter()
         .filter_map(|pointer| Some((objects.containing(pointer.place)?, node(destination(pointer)?)?)))
         .peekable();
-    for object in 0..objects.len() {
+    for (index, object) in objects.iter().enumerate() {
         // Pointers and objects both ascend by address, so an object's pointers stand together.
-        let own = std::iter::from_fn(|| remaining.next_if(|(source, _)| *source == object));
-        let references = own.map(|(_, target)| Reference { target, kind: ReferenceKind::Pointer });
-        writer.push(references)?;
+        let own = std::iter::from_fn(|| remaining.next_if(|(source, _)| *source == index));
+        let in_table = table_targets(file, functions, *object).map(|function| NodeId(function.0));
+        let targets = own.map(|(_, target)| target).chain(in_table);
+        writer.push(targets.map(|target| Reference { target, kind: ReferenceKind::Pointer }))?;
     }
     Ok(writer.rows)
 }

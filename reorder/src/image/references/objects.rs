@@ -56,6 +56,11 @@ impl DataObjects {
     }
 
     /// All of them, by address.
+    pub(super) fn iter(&self) -> impl Iterator<Item = &DataObject> {
+        self.0.iter()
+    }
+
+    /// All of them, by address.
     pub(super) fn into_vec(self) -> Vec<DataObject> {
         self.0
     }

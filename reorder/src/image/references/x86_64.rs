@@ -100,22 +100,13 @@ fn constants(
 }
 
 /// The slot that a linker's stub at `start` jumps through, if the bytes there are such a stub.
+///
+/// In front of the jump stand at most a marker for indirect branches and the stub's number.
 pub(super) fn stub_slot(bytes: &[u8], start: Address) -> Option<Address> {
-    /// Stubs begin with the jump or with a marker for indirect branches in front of it.
-    const INSTRUCTIONS: usize = 2;
-    let mut decoder = Decoder::with_ip(64, bytes, start.0, DecoderOptions::NONE);
-    for _ in 0..INSTRUCTIONS {
-        let instruction = decoder.decode();
-        if instruction.flow_control() == FlowControl::IndirectBranch {
-            let is_slot =
-                instruction.is_ip_rel_memory_operand() && instruction.memory_base() == Register::RIP;
-            return is_slot.then(|| Address(instruction.ip_rel_memory_address()));
-        }
-        if instruction.mnemonic() != Mnemonic::Endbr64 {
-            return None;
-        }
-    }
-    None
+    let decoder = Decoder::with_ip(64, bytes, start.0, DecoderOptions::NONE);
+    let jump = decoder.into_iter().find(|instruction| instruction.flow_control() != FlowControl::Next)?;
+    let is_slot = jump.flow_control() == FlowControl::IndirectBranch && jump.memory_base() == Register::RIP;
+    is_slot.then(|| Address(jump.ip_rel_memory_address()))
 }
 
 /// What a relocation of type `kind` says about its place; none where no address of the image is stored.
