@@ -11,6 +11,7 @@ use reorder::error::Result;
 use reorder::image::analysis::Analysis;
 use reorder::image::elf::file::ElfFile;
 use reorder::image::functions::FunctionTable;
+use reorder::image::origins::Origins;
 use reorder::image::references::{FingerprintOptions, Fingerprints, References};
 use reorder::layout::{Strategy as LayoutStrategy, lay_out};
 use reorder::relocate::RelocateOptions;
@@ -46,6 +47,7 @@ fn read_references(bytes: &[u8]) -> Result<()> {
     assert!(references.objects.is_sorted_by(|left, right| left.end <= right.start));
     let fingerprints = Fingerprints::extract(&file, &functions, FingerprintOptions::default())?;
     assert_eq!(fingerprints.windows.len(), functions.len());
+    assert_eq!(Origins::collect(&functions).files.len(), functions.len());
     Ok(())
 }
 

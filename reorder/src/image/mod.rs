@@ -10,5 +10,6 @@ pub mod decode;
 pub mod elf;
 pub mod functions;
 pub mod mapped;
+pub mod origins;
 pub mod references;
 pub mod refusal;

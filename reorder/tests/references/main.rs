@@ -17,6 +17,7 @@ use reorder::apply::{Arrangement, apply};
 use reorder::image::analysis::Analysis;
 use reorder::image::elf::file::ElfFile;
 use reorder::image::functions::{FunctionIndex, FunctionTable};
+use reorder::image::origins::Origins;
 use reorder::image::references::{FingerprintOptions, Fingerprints, References};
 use reorder::layout::{Strategy, lay_out};
 use reorder::relocate::RelocateOptions;
@@ -224,6 +225,34 @@ fn moved_functions_keep_their_references_and_fingerprints() {
             }
         }
     }
+}
+
+#[test]
+fn functions_of_one_file_have_one_origin_while_symbols_tell() {
+    for_each_program(|case, _, image| {
+        let file = ElfFile::parse(&image.bytes).unwrap();
+        let functions = FunctionTable::collect(&file).unwrap();
+        let origins = Origins::collect(&functions);
+        let of = |name: &str| origins.files[function_called(&functions, name).index()];
+        assert!(of("leaf").is_some(), "{case}");
+        for name in ["addressed", "relative_two", "continued", "exported"] {
+            assert_eq!(of(name), of("leaf"), "{case}: {name}");
+        }
+        if !case.contains("-shared") {
+            assert_ne!(of("_start"), of("leaf"), "{case}");
+        }
+
+        let bytes = stripped(&image);
+        let file = ElfFile::parse(&bytes).unwrap();
+        let origins = Origins::collect(&FunctionTable::collect(&file).unwrap());
+        assert!(origins.files.iter().all(Option::is_none), "{case}");
+    });
+    let bytes = std::fs::read(std::env::current_exe().unwrap()).unwrap();
+    let file = ElfFile::parse(&bytes).unwrap();
+    let functions = FunctionTable::collect(&file).unwrap();
+    let scopes = Origins::collect(&functions).scopes;
+    let known = scopes.iter().flatten().count();
+    assert!(10 * known > 8 * functions.len(), "{known} of {}", functions.len());
 }
 
 #[test]

@@ -2,7 +2,7 @@
 //!
 //! Arguments: the image, and `--fingerprints` for their hashes. Lines on stdout: `f INDEX SIZE ALIGNMENT START NAME` for each function, `o NODE START END` for
 //! each data object (their nodes follow the functions), `e SOURCE KIND TARGET` for each reference in the order of its
-//! position, `h INDEX HASH…` for each function's content. The time that extraction took goes to stderr.
+//! position, `g INDEX FILE SCOPE` for each function's origin (numbers, `-` where unknown), `h INDEX HASH…` for each function's content. The time that extraction took goes to stderr.
 
 #![allow(clippy::print_stderr, reason = "a script's figures are its output")]
 
@@ -16,6 +16,7 @@ use reorder::image::analysis::blocks::{ORDINARY_ALIGNMENT, alignment};
 use reorder::image::elf::file::ElfFile;
 use reorder::image::functions::FunctionTable;
 use reorder::image::mapped::map_image;
+use reorder::image::origins::Origins;
 use reorder::image::references::{FingerprintOptions, Fingerprints, NodeId, ReferenceKind, References};
 
 fn main() -> Result<(), Box<dyn Error>> {
@@ -54,6 +55,11 @@ fn main() -> Result<(), Box<dyn Error>> {
             };
             writeln!(output, "e {source} {kind} {}", reference.target.0)?;
         }
+    }
+    let origins = Origins::collect(&functions);
+    let number = |origin: Option<u32>| origin.map_or_else(|| "-".to_string(), |number| number.to_string());
+    for (index, (file, scope)) in origins.files.iter().zip(&origins.scopes).enumerate() {
+        writeln!(output, "g {index} {} {}", number(*file), number(*scope))?;
     }
     if env::args_os().any(|argument| argument == "--fingerprints") {
         let started = Instant::now();
