@@ -3,6 +3,8 @@
 //! Takes the function table; gives [`Origins`]: a source file and a scope (a namespace, class or module) for functions
 //! that have one. They are hints: functions of one origin probably serve one purpose. Stripped images have none.
 
+use std::fmt::Write;
+
 use rustc_demangle::try_demangle;
 
 use crate::address::Address;
@@ -59,7 +61,9 @@ fn files(functions: &FunctionTable<'_>) -> Vec<Option<u32>> {
 }
 
 fn scopes(functions: &FunctionTable<'_>) -> Vec<Option<u32>> {
-    let name_at = |start: Address| functions.names_at(start).find_map(scope);
+    // Some functions have many names, and a table may claim that all have all.
+    const MOST_NAMES: usize = 8;
+    let name_at = |start: Address| functions.names_at(start).take(MOST_NAMES).find_map(scope);
     let scopes: Vec<Option<Vec<u8>>> =
         functions.iter().map(|(_, function)| name_at(function.start)).collect();
     let mut known: Vec<&[u8]> = scopes.iter().flatten().map(Vec::as_slice).collect();
@@ -72,10 +76,26 @@ fn scopes(functions: &FunctionTable<'_>) -> Vec<Option<u32>> {
 /// What encloses the function called `name`, written as the mangling writes it; none for names without a mangling.
 fn scope(name: &[u8]) -> Option<Vec<u8>> {
     if let Some(readable) = std::str::from_utf8(name).ok().and_then(|name| try_demangle(name).ok()) {
-        let path = format!("{readable:#}");
-        return enclosing_path(&path).map(|scope| scope.as_bytes().to_vec());
+        let mut path = ShortText::default();
+        write!(path, "{readable:#}").ok()?;
+        return enclosing_path(&path.0).map(|scope| scope.as_bytes().to_vec());
     }
     itanium_scope(name).map(<[u8]>::to_vec)
+}
+
+/// Text that takes no more than a name deserves: a few bytes of a mangled name can stand for a megabyte.
+#[derive(Default)]
+struct ShortText(String);
+
+impl Write for ShortText {
+    fn write_str(&mut self, text: &str) -> std::fmt::Result {
+        const LONGEST: usize = 4096;
+        if self.0.len() + text.len() > LONGEST {
+            return Err(std::fmt::Error);
+        }
+        self.0.push_str(text);
+        Ok(())
+    }
 }
 
 /// `path` up to its last `::` that stands in no angle brackets.

@@ -3,8 +3,8 @@
 //! Takes the function table; gives [`Body`] values. Functions that overlap share bytes, and a table may claim that all
 //! of them do: each byte belongs to the last function that starts at or before it.
 
+use super::regions::Regions;
 use crate::address::Address;
-use crate::image::elf::file::ElfFile;
 use crate::image::functions::{FunctionIndex, FunctionTable};
 
 /// One function's own bytes.
@@ -18,13 +18,13 @@ pub(super) struct Body<'data> {
 
 /// The bytes that `function` owns: up to its end or the start of the next function.
 pub(super) fn body<'data>(
-    file: &ElfFile<'data>,
-    functions: &FunctionTable<'data>,
+    regions: &Regions<'data>,
+    functions: &FunctionTable<'_>,
     index: FunctionIndex,
 ) -> Body<'data> {
     let function = functions.get(index);
     let next = functions.after(index).map(|next| next.start).filter(|next| *next < function.end);
     let end = next.unwrap_or(function.end);
-    let bytes = file.bytes_at(function.start, end.distance_from(function.start)).unwrap_or(&[]);
+    let bytes = regions.bytes(function.start, end);
     Body { start: function.start, bytes, overlaps_next: next.is_some() }
 }

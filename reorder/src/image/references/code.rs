@@ -14,7 +14,6 @@ use super::regions::{Region, Regions};
 use super::x86_64::{stub_slot, visit_operands};
 use crate::address::Address;
 use crate::error::Result;
-use crate::image::elf::file::ElfFile;
 use crate::image::functions::{FunctionIndex, FunctionTable};
 
 /// What an address turned out to mean.
@@ -49,13 +48,8 @@ pub(super) struct CodeReferences(Vec<Chunk>);
 const CHUNK: usize = 256;
 
 impl CodeReferences {
-    pub(super) fn collect(
-        file: &ElfFile<'_>,
-        functions: &FunctionTable<'_>,
-        regions: &Regions,
-        pointers: &Pointers,
-    ) -> Self {
-        let resolver = Resolver { file, functions, regions, pointers };
+    pub(super) fn collect(functions: &FunctionTable<'_>, regions: &Regions<'_>, pointers: &Pointers) -> Self {
+        let resolver = Resolver { functions, regions, pointers };
         let chunks = (0..functions.len().div_ceil(CHUNK)).into_par_iter().map(|chunk| {
             let mut found = Chunk::default();
             for index in chunk * CHUNK..functions.len().min((chunk + 1) * CHUNK) {
@@ -101,15 +95,14 @@ impl CodeReferences {
 /// Finds out what addresses mean.
 #[derive(Clone, Copy)]
 struct Resolver<'image, 'data> {
-    file: &'image ElfFile<'data>,
     functions: &'image FunctionTable<'data>,
-    regions: &'image Regions,
+    regions: &'image Regions<'data>,
     pointers: &'image Pointers,
 }
 
 impl Resolver<'_, '_> {
     fn collect_function(&self, index: FunctionIndex, chunk: &mut Chunk) {
-        let Body { start, bytes, overlaps_next } = body(self.file, self.functions, index);
+        let Body { start, bytes, overlaps_next } = body(self.regions, self.functions, index);
         let absolute = self.regions.is_fixed.then_some(&self.regions.image);
         let Chunk { references, data, .. } = &mut *chunk;
         visit_operands(bytes, start, absolute, |operand| {
@@ -130,7 +123,7 @@ impl Resolver<'_, '_> {
 
     fn resolve(&self, operand: &Operand) -> Option<(Destination, ReferenceKind)> {
         let target = operand.target;
-        match self.regions.find(target)?.1 {
+        match self.regions.find(target)? {
             Region::Code => {
                 let function = self.functions.containing(target)?;
                 let kind = match operand.usage {
@@ -143,7 +136,7 @@ impl Resolver<'_, '_> {
             Region::Stubs => {
                 /// The longest stub up to its jump.
                 const STUB: u64 = 16;
-                let bytes = self.file.bytes_at(target, STUB)?;
+                let bytes = self.regions.bytes(target, target.plus(STUB));
                 self.through_slot(stub_slot(bytes, target)?, operand.usage)
             }
             Region::Slots => self.through_slot(target, operand.usage),
@@ -154,7 +147,7 @@ impl Resolver<'_, '_> {
     /// What the loader puts into the slot, if that lies in this image.
     fn through_slot(&self, slot: Address, usage: Usage) -> Option<(Destination, ReferenceKind)> {
         let target = self.pointers.at(slot)?;
-        match self.regions.find(target)?.1 {
+        match self.regions.find(target)? {
             Region::Code => {
                 let function = self.functions.containing(target)?;
                 let kind = match usage {

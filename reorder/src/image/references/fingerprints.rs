@@ -60,7 +60,7 @@ impl Fingerprints {
                 let mut found = Chunk::default();
                 let mut masked = Vec::new();
                 for index in chunk * CHUNK..functions.len().min((chunk + 1) * CHUNK) {
-                    let Body { start, bytes, .. } = body(file, functions, FunctionIndex(index as u32));
+                    let Body { start, bytes, .. } = body(&regions, functions, FunctionIndex(index as u32));
                     masked.clear();
                     masked.extend_from_slice(bytes);
                     visit_operands(bytes, start, absolute, |operand| masked[operand.bytes].fill(0));

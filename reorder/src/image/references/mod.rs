@@ -46,13 +46,13 @@ impl References {
     pub fn extract(file: &ElfFile<'_>, functions: &FunctionTable<'_>) -> Result<Self> {
         let regions = Regions::new(file);
         let pointers = Pointers::collect(file, functions, &regions);
-        let code = CodeReferences::collect(file, functions, &regions, &pointers);
+        let code = CodeReferences::collect(functions, &regions, &pointers);
         let referred = code
             .data_addresses()
             .chain(pointers.iter().map(|pointer| pointer.target).filter(|target| regions.is_data(*target)))
             .collect();
         let objects = DataObjects::new(functions, &regions, referred);
-        let rows = build_rows(file, functions, &regions, &pointers, &code, &objects)?;
+        let rows = build_rows(functions, &regions, &pointers, &code, &objects)?;
         let graph = ReferenceGraph::new(rows, functions.len()).ok_or_else(too_large)?;
         Ok(Self { graph, objects: objects.into_vec() })
     }
@@ -82,9 +82,8 @@ impl RowWriter {
 }
 
 fn build_rows(
-    file: &ElfFile<'_>,
     functions: &FunctionTable<'_>,
-    regions: &Regions,
+    regions: &Regions<'_>,
     pointers: &Pointers,
     code: &CodeReferences,
     objects: &DataObjects,
@@ -107,7 +106,7 @@ fn build_rows(
         )
     })?;
 
-    let destination = |pointer: pointers::Pointer| match regions.find(pointer.target)?.1 {
+    let destination = |pointer: pointers::Pointer| match regions.find(pointer.target)? {
         Region::Code => functions.containing(pointer.target).map(Destination::Function),
         Region::Data => Some(Destination::Data(pointer.target)),
         Region::Stubs | Region::Slots => None,
@@ -119,7 +118,7 @@ fn build_rows(
     for (index, object) in objects.iter().enumerate() {
         // Pointers and objects both ascend by address, so an object's pointers stand together.
         let own = std::iter::from_fn(|| remaining.next_if(|(source, _)| *source == index));
-        let in_table = table_targets(file, functions, *object).map(|function| NodeId(function.0));
+        let in_table = table_targets(regions, functions, *object).map(|function| NodeId(function.0));
         let targets = own.map(|(_, target)| target).chain(in_table);
         writer.push(targets.map(|target| Reference { target, kind: ReferenceKind::Pointer }))?;
     }

@@ -23,7 +23,11 @@ pub(super) struct DataObjects(Vec<DataObject>);
 
 impl DataObjects {
     /// Objects of the symbols and of `referred`, addresses in data in any order.
-    pub(super) fn new(functions: &FunctionTable<'_>, regions: &Regions, mut referred: Vec<Address>) -> Self {
+    pub(super) fn new(
+        functions: &FunctionTable<'_>,
+        regions: &Regions<'_>,
+        mut referred: Vec<Address>,
+    ) -> Self {
         referred.sort_unstable();
         referred.dedup();
         let known = symbol_ranges(functions, regions);
@@ -35,10 +39,12 @@ impl DataObjects {
                 covered = object.end;
                 objects.push(object);
             }
-            let Some((section, _)) = regions.find(start).filter(|_| start >= covered) else { continue };
-            let next_symbol = remaining.peek().map_or(section.end, |object| object.start);
-            let next_start = referred.get(index + 1).copied().unwrap_or(section.end);
-            objects.push(DataObject { start, end: section.end.min(next_symbol).min(next_start) });
+            let Some(section_end) = regions.end_of_section(start).filter(|_| start >= covered) else {
+                continue;
+            };
+            let next_symbol = remaining.peek().map_or(section_end, |object| object.start);
+            let next_start = referred.get(index + 1).copied().unwrap_or(section_end);
+            objects.push(DataObject { start, end: section_end.min(next_symbol).min(next_start) });
         }
         objects.extend(remaining);
         Self(objects)
@@ -73,8 +79,8 @@ fn symbol_ranges(functions: &FunctionTable<'_>, regions: &Regions) -> Vec<DataOb
         .filter(|symbol| symbol.kind == object::elf::STT_OBJECT.0 && symbol.size > 0)
         .filter(|symbol| symbol.defining_section().is_some() && regions.is_data(symbol.value))
         .filter_map(|symbol| {
-            let (section, _) = regions.find(symbol.value)?;
-            let end = symbol.value.0.saturating_add(symbol.size).min(section.end.0);
+            let section_end = regions.end_of_section(symbol.value)?;
+            let end = symbol.value.0.saturating_add(symbol.size).min(section_end.0);
             Some(DataObject { start: symbol.value, end: Address(end) })
         })
         .collect();

@@ -18,6 +18,9 @@ use crate::image::elf::section::{Section, SectionIndex};
 use crate::image::elf::symbol::SymbolTable;
 use crate::image::functions::FunctionTable;
 
+/// Width of a pointer in bytes.
+const WORD: usize = 8;
+
 /// A word and the address that it holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Pointer {
@@ -31,12 +34,12 @@ pub(super) struct Pointer {
 pub(super) struct Pointers(Vec<Pointer>);
 
 impl Pointers {
-    pub(super) fn collect(file: &ElfFile<'_>, functions: &FunctionTable<'_>, regions: &Regions) -> Self {
+    pub(super) fn collect(file: &ElfFile<'_>, functions: &FunctionTable<'_>, regions: &Regions<'_>) -> Self {
         let mut pointers = Vec::new();
         let mut has_kept = false;
         for section in file.sections.iter().filter(|section| section.has_bytes()) {
             if section.is_loaded() && section.kind == object::elf::SHT_RELR.0 {
-                collect_packed(file, section, &mut pointers);
+                collect_packed(file, regions, section, &mut pointers);
             } else if section.kind == object::elf::SHT_RELA.0 {
                 collect_explicit(file, section, &mut pointers);
                 has_kept |= !section.is_loaded() && section.info != 0;
@@ -45,8 +48,7 @@ impl Pointers {
         if regions.is_fixed && !has_kept {
             collect_words(file, functions, regions, &mut pointers);
         }
-        pointers
-            .retain(|pointer| matches!(regions.find(pointer.place), Some((_, Region::Data | Region::Slots))));
+        pointers.retain(|pointer| matches!(regions.find(pointer.place), Some(Region::Data | Region::Slots)));
         pointers.sort_unstable();
         pointers.dedup_by_key(|pointer| pointer.place);
         Self(pointers)
@@ -91,13 +93,20 @@ fn collect_explicit(file: &ElfFile<'_>, section: &Section<'_>, pointers: &mut Ve
     }
 }
 
-fn collect_packed(file: &ElfFile<'_>, section: &Section<'_>, pointers: &mut Vec<Pointer>) {
+fn collect_packed(
+    file: &ElfFile<'_>,
+    regions: &Regions<'_>,
+    section: &Section<'_>,
+    pointers: &mut Vec<Pointer>,
+) {
     let bytes = file.section_bytes(section);
     let count = bytes.len() / size_of::<Relr64<LittleEndian>>();
     let Ok((words, _)) = pod::slice_from_bytes::<Relr64<LittleEndian>>(bytes, count) else { return };
-    for place in RelrIterator::<FileHeader64<LittleEndian>>::new(LittleEndian, words) {
+    // A word of the file holds one pointer; a table that goes back and forth could name it a thousand times.
+    let most = file.bytes.len() / WORD;
+    for place in RelrIterator::<FileHeader64<LittleEndian>>::new(LittleEndian, words).take(most) {
         let place = Address(place);
-        let word = file.bytes_at(place, 8).and_then(|bytes| bytes.try_into().ok());
+        let word = regions.bytes(place, place.plus(WORD as u64)).try_into().ok();
         pointers.extend(word.map(|word| Pointer { place, target: Address(u64::from_le_bytes(word)) }));
     }
 }
@@ -106,10 +115,9 @@ fn collect_packed(file: &ElfFile<'_>, section: &Section<'_>, pointers: &mut Vec<
 fn collect_words(
     file: &ElfFile<'_>,
     functions: &FunctionTable<'_>,
-    regions: &Regions,
+    regions: &Regions<'_>,
     pointers: &mut Vec<Pointer>,
 ) {
-    const WORD: usize = 8;
     for section in file.sections.iter().filter(|section| section.is_loaded() && section.has_bytes()) {
         if section.size == 0 || !regions.is_data(section.address) {
             continue;

@@ -22,39 +22,66 @@ pub(super) enum Region {
     Data,
 }
 
+/// One loaded section.
+struct Part<'data> {
+    range: Range<Address>,
+    region: Region,
+    /// Its contents; empty if it has none in the file.
+    bytes: &'data [u8],
+}
+
 /// The loaded sections by address.
-pub(super) struct Regions {
-    ranges: Vec<(Range<Address>, Region)>,
+pub(super) struct Regions<'data> {
+    parts: Vec<Part<'data>>,
     /// From the first to the last address of any of them.
     pub(super) image: Range<Address>,
     /// The image runs where it was linked, so that code and data hold addresses that no relocation names.
     pub(super) is_fixed: bool,
 }
 
-impl Regions {
-    pub(super) fn new(file: &ElfFile<'_>) -> Self {
-        let mut ranges: Vec<(Range<Address>, Region)> = file
+impl<'data> Regions<'data> {
+    pub(super) fn new(file: &ElfFile<'data>) -> Self {
+        let mut parts: Vec<Part<'data>> = file
             .sections
             .iter()
             .filter(|section| section.is_loaded() && section.size > 0)
-            .filter_map(|section| Some((section.address..section.end(), region_of(section)?)))
+            .filter_map(|section| {
+                let range = section.address..section.end();
+                Some(Part { range, region: region_of(section)?, bytes: file.section_bytes(section) })
+            })
             .collect();
-        ranges.sort_by_key(|(range, _)| (range.start, range.end));
-        let start = ranges.first().map_or(Address(0), |(range, _)| range.start);
-        let end = ranges.last().map_or(Address(0), |(range, _)| range.end);
-        Self { ranges, image: start..end, is_fixed: file.linkage == Linkage::FixedAddress }
+        parts.sort_by_key(|part| (part.range.start, part.range.end));
+        let start = parts.first().map_or(Address(0), |part| part.range.start);
+        let end = parts.last().map_or(Address(0), |part| part.range.end);
+        Self { parts, image: start..end, is_fixed: file.linkage == Linkage::FixedAddress }
     }
 
-    /// The region of the section that contains `address`, and the section's range.
-    pub(super) fn find(&self, address: Address) -> Option<(&Range<Address>, Region)> {
-        let after = self.ranges.partition_point(|(range, _)| range.start <= address);
-        let (range, region) = self.ranges.get(after.checked_sub(1)?)?;
-        (address < range.end).then_some((range, *region))
+    fn part(&self, address: Address) -> Option<&Part<'data>> {
+        let after = self.parts.partition_point(|part| part.range.start <= address);
+        self.parts.get(after.checked_sub(1)?).filter(|part| address < part.range.end)
+    }
+
+    /// The region of the section that contains `address`.
+    pub(super) fn find(&self, address: Address) -> Option<Region> {
+        self.part(address).map(|part| part.region)
+    }
+
+    /// The end of the section that contains `address`.
+    pub(super) fn end_of_section(&self, address: Address) -> Option<Address> {
+        self.part(address).map(|part| part.range.end)
+    }
+
+    /// The file's bytes from `start` to `end`, or to the end of the section that contains `start`.
+    pub(super) fn bytes(&self, start: Address, end: Address) -> &'data [u8] {
+        let Some(part) = self.part(start) else { return &[] };
+        let first = start.distance_from(part.range.start) as usize;
+        let last = end.min(part.range.end).distance_from(part.range.start) as usize;
+        part.bytes.get(first..last).unwrap_or(&[])
     }
 
     /// Whether `address` lies in data.
     pub(super) fn is_data(&self, address: Address) -> bool {
-        matches!(self.find(address), Some((_, Region::Data)))
+        self.find(address) == Some(Region::Data)
     }
 }
 

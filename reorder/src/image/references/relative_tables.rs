@@ -5,20 +5,20 @@
 //! of distances to parts of a function lead nowhere here: they tell what the function itself refers to.
 
 use super::objects::DataObject;
-use crate::image::elf::file::ElfFile;
+use super::regions::Regions;
 use crate::image::functions::{FunctionIndex, FunctionTable};
 
 const WORD: u64 = 4;
 
 /// The functions that a table at the start of `object` leads to; the first word that is no distance ends it.
 pub(super) fn table_targets(
-    file: &ElfFile<'_>,
+    regions: &Regions<'_>,
     functions: &FunctionTable<'_>,
     object: DataObject,
 ) -> impl Iterator<Item = FunctionIndex> {
     let is_aligned = object.start.0.is_multiple_of(WORD);
-    let bytes = file.bytes_at(object.start, object.end.distance_from(object.start)).filter(|_| is_aligned);
-    bytes.unwrap_or(&[]).chunks_exact(WORD as usize).enumerate().map_while(move |(index, word)| {
+    let bytes = if is_aligned { regions.bytes(object.start, object.end) } else { &[] };
+    bytes.chunks_exact(WORD as usize).enumerate().map_while(move |(index, word)| {
         let distance = i64::from(i32::from_le_bytes(word.try_into().ok()?)) as u64;
         let place = object.start.plus(index as u64 * WORD);
         [object.start, place].into_iter().find_map(|base| functions.starting_at(base.plus(distance)))
