@@ -6,12 +6,16 @@
 mod balanced_partitioning;
 mod first_seen;
 mod link_order;
+mod local_search;
 mod shuffle;
+mod unseen;
 
-pub use balanced_partitioning::BalancedPartitioning;
+pub use balanced_partitioning::{BalancedPartitioning, MOST_PREFIXES};
 pub use first_seen::FirstSeen;
 pub use link_order::LinkOrder;
+pub use local_search::LocalSearch;
 pub use shuffle::Shuffle;
+pub use unseen::{Children, CrossValidation, Parent, ReferenceWalk, Roots, UnseenOrder, Validated};
 
 use crate::order::FunctionOrder;
 use crate::problem::LayoutProblem;

@@ -42,7 +42,7 @@ impl Strategy {
 
     fn orderer(self, seed: u64) -> Box<dyn Orderer> {
         match self {
-            Self::Balanced => Box::new(BalancedPartitioning { seed }),
+            Self::Balanced => Box::new(BalancedPartitioning { seed, ..BalancedPartitioning::default() }),
             Self::FirstSeen => Box::new(FirstSeen),
             Self::Link => Box::new(LinkOrder),
             Self::Random => Box::new(Shuffle { seed }),

@@ -1,47 +1,51 @@
 //! The recursive halving.
 
 use super::gain::ClosenessTable;
-use super::prefixes::Memberships;
-use crate::ids::{FunctionId, TraceId};
+use super::memberships::{Memberships, Slot};
 use crate::random::Random;
 
 /// Parts of at most this many bytes are not split: their order within a page changes no fault.
 const LEAF_BYTES: u64 = 2048;
 
 /// Rounds of exchanges per split; nearly all splits settle in far fewer.
-const MOST_ROUNDS: u64 = 40;
+const MOST_ROUNDS: u64 = 24;
 
 /// A profitable exchange is skipped once in so many: what is best for each pair alone may be bad for all at
 /// once, and then the same exchanges would swing back and forth.
 const SKIP_ONE_IN: u64 = 10;
 
 /// A split has settled when fewer than one in so many of its functions are exchanged in a round.
-const SETTLED_ONE_IN: usize = 1000;
+const SETTLED_ONE_IN: usize = 500;
 
-/// Splits one set of functions; scratch space included, so that a split allocates nothing per trace.
-pub(super) struct Bisection<'problem> {
+/// Halves of fewer functions than this are split by one thread: a fork costs more than they do.
+const LEAST_FORKED: usize = 4096;
+
+/// Splits one set of functions; nothing in it changes, so that halves can be split at the same time.
+pub(super) struct Bisection<'memberships> {
     seed: u64,
-    sizes: &'problem [u64],
-    memberships: &'problem Memberships,
-    closeness: &'problem ClosenessTable,
-    /// By trace: where its prefixes begin in `prefixes`.
-    offsets: Vec<usize>,
-    /// All prefixes of all traces; zero for the traces that the present split does not touch.
-    prefixes: Vec<Prefix>,
+    /// By position in the memberships' functions.
+    sizes: Vec<u64>,
+    memberships: &'memberships Memberships,
+    closeness: &'memberships ClosenessTable,
+}
+
+/// What one thread counts with.
+struct Scratch {
+    /// By slot; zero for the traces that the present split does not touch.
+    counts: Vec<Count>,
+    /// By slot: what moving a function with this shortest prefix from left to right is worth.
+    gains: Vec<i64>,
     /// Traces that some function of the present split occurs in.
-    touched: Vec<TraceId>,
+    touched: Vec<u32>,
     /// By trace: whether `touched` has it.
     is_touched: Vec<bool>,
 }
 
+/// Functions with one shortest prefix.
 #[derive(Clone, Copy, Default)]
-struct Prefix {
-    /// Functions on the left whose shortest prefix is this; after summation, all on the left.
+struct Count {
     left: u32,
-    /// The same on the right.
     right: u32,
-    /// What moving a function with this shortest prefix from left to right is worth.
-    gain: i64,
 }
 
 /// A function in a split.
@@ -49,87 +53,108 @@ struct Prefix {
 struct Candidate {
     /// What moving it to the other half is worth.
     gain: i64,
-    /// Position in temporal order: breaks ties and orders leaves.
+    /// Position in temporal order: names the function, breaks ties and orders leaves.
     rank: u32,
-    function: FunctionId,
 }
 
-impl<'problem> Bisection<'problem> {
+impl Scratch {
+    fn new(memberships: &Memberships) -> Self {
+        Self {
+            counts: vec![Count::default(); memberships.slot_count()],
+            gains: vec![0; memberships.slot_count()],
+            touched: Vec::new(),
+            is_touched: vec![false; memberships.weights.len()],
+        }
+    }
+}
+
+impl<'memberships> Bisection<'memberships> {
     pub(super) fn new(
         seed: u64,
-        sizes: &'problem [u64],
-        memberships: &'problem Memberships,
-        closeness: &'problem ClosenessTable,
+        sizes: Vec<u64>,
+        memberships: &'memberships Memberships,
+        closeness: &'memberships ClosenessTable,
     ) -> Self {
-        let mut offsets = Vec::with_capacity(memberships.prefix_counts.len());
-        let mut total = 0;
-        for &count in &memberships.prefix_counts {
-            offsets.push(total);
-            total += usize::from(count);
-        }
-        let prefixes = vec![Prefix::default(); total];
-        let is_touched = vec![false; offsets.len()];
-        Self { seed, sizes, memberships, closeness, offsets, prefixes, touched: Vec::new(), is_touched }
+        Self { seed, sizes, memberships, closeness }
     }
 
-    /// Reorders `functions`, which stand in temporal order.
-    pub(super) fn run(mut self, functions: &mut [FunctionId]) {
-        let mut candidates: Vec<Candidate> = functions
-            .iter()
-            .enumerate()
-            .map(|(rank, &function)| Candidate { gain: 0, rank: rank as u32, function })
-            .collect();
-        self.split(&mut candidates, 1);
-        for (function, candidate) in functions.iter_mut().zip(&candidates) {
-            *function = candidate.function;
-        }
+    /// Positions in the memberships' functions, in the new order.
+    pub(super) fn run(&self) -> Vec<u32> {
+        let mut candidates: Vec<Candidate> =
+            (0..self.sizes.len() as u32).map(|rank| Candidate { gain: 0, rank }).collect();
+        self.split(&mut candidates, 1, &mut Scratch::new(self.memberships));
+        candidates.into_iter().map(|candidate| candidate.rank).collect()
     }
 
     /// Splits `part`, the node `node` of the binary tree of splits. Halving the number of functions each time
     /// bounds the depth by 32.
-    fn split(&mut self, part: &mut [Candidate], node: u64) {
+    fn split(&self, part: &mut [Candidate], node: u64, scratch: &mut Scratch) {
         part.sort_unstable_by_key(|candidate| candidate.rank);
         let bytes = part
             .iter()
-            .fold(0u64, |bytes, candidate| bytes.saturating_add(self.sizes[candidate.function.index()]));
+            .fold(0u64, |bytes, candidate| bytes.saturating_add(self.sizes[candidate.rank as usize]));
         if part.len() < 2 || bytes <= LEAF_BYTES {
             return;
         }
         let (left, right) = part.split_at_mut(part.len().div_ceil(2));
+        self.exchange_until_settled(left, right, node, scratch);
+        if left.len() >= LEAST_FORKED {
+            rayon::join(
+                || self.split(left, 2 * node, scratch),
+                || self.split(right, 2 * node + 1, &mut Scratch::new(self.memberships)),
+            );
+        } else {
+            self.split(left, 2 * node, scratch);
+            self.split(right, 2 * node + 1, scratch);
+        }
+    }
+
+    fn exchange_until_settled(
+        &self,
+        left: &mut [Candidate],
+        right: &mut [Candidate],
+        node: u64,
+        scratch: &mut Scratch,
+    ) {
+        self.count(left, right, scratch);
         for round in 0..MOST_ROUNDS {
             let mut random = Random::new(self.seed, &[node, round]);
-            self.count_prefixes(left, right);
             // Traces that lie half and half in both parts pull nowhere, although they are best kept apart. One
-            // imagined function on a random side ends the deadlock; it cannot part functions with the same
-            // memberships, whose exchange is worth nothing wherever it is.
-            let nudge = if round == 0 { Some(&mut random) } else { None };
-            self.value_prefixes(nudge);
-            if self.exchange(left, right, &mut random) <= (left.len() + right.len()) / SETTLED_ONE_IN {
+            // imagined function, of the first traces on the left and of the last on the right, ends the deadlock;
+            // it cannot part functions with the same memberships, whose exchange is worth nothing anywhere.
+            self.value(scratch, u32::from(round == 0));
+            let exchanges = self.exchange(left, right, &mut random, scratch);
+            if exchanges <= (left.len() + right.len()) / SETTLED_ONE_IN {
                 break;
             }
         }
-        self.split(left, 2 * node);
-        self.split(right, 2 * node + 1);
+        self.clear(scratch);
     }
 
     /// Exchanges the functions that gain most by it, once all prefixes are valued. Gives the number of exchanges.
-    fn exchange(&mut self, left: &mut [Candidate], right: &mut [Candidate], random: &mut Random) -> usize {
+    fn exchange(
+        &self,
+        left: &mut [Candidate],
+        right: &mut [Candidate],
+        random: &mut Random,
+        scratch: &mut Scratch,
+    ) -> usize {
         for candidate in left.iter_mut() {
-            candidate.gain = self.gain_to_right(candidate.function);
+            candidate.gain = self.gain_to_right(candidate.rank, scratch);
         }
         for candidate in right.iter_mut() {
-            candidate.gain = -self.gain_to_right(candidate.function);
+            candidate.gain = -self.gain_to_right(candidate.rank, scratch);
         }
-        self.clear_prefixes();
-        let best_first = |candidate: &Candidate| (std::cmp::Reverse(candidate.gain), candidate.rank);
-        left.sort_unstable_by_key(best_first);
-        right.sort_unstable_by_key(best_first);
+        let best = |part: &[Candidate]| part.iter().map(|candidate| candidate.gain).max().unwrap_or(0);
+        let left = best_first(left, -best(right));
+        let right = best_first(right, -left.first().map_or(0, |candidate| candidate.gain));
         let mut exchanges = 0;
         for (one, other) in left.iter_mut().zip(right) {
             if one.gain + other.gain <= 0 {
                 break;
             }
             if random.below(SKIP_ONE_IN) != 0 {
+                self.recount(one.rank, other.rank, scratch);
                 std::mem::swap(one, other);
                 exchanges += 1;
             }
@@ -137,69 +162,95 @@ impl<'problem> Bisection<'problem> {
         exchanges
     }
 
-    fn count_prefixes(&mut self, left: &[Candidate], right: &[Candidate]) {
+    fn count(&self, left: &[Candidate], right: &[Candidate], scratch: &mut Scratch) {
         for (part, is_left) in [(left, true), (right, false)] {
             for candidate in part {
-                for membership in self.memberships.of_function(candidate.function) {
-                    let trace = membership.trace.index();
-                    if !std::mem::replace(&mut self.is_touched[trace], true) {
-                        self.touched.push(membership.trace);
+                for &slot in self.slots(candidate.rank) {
+                    let trace = slot / self.memberships.prefixes;
+                    if !std::mem::replace(&mut scratch.is_touched[trace as usize], true) {
+                        scratch.touched.push(trace);
                     }
-                    let first = self.offsets[trace] + usize::from(membership.prefix);
-                    if is_left {
-                        self.prefixes[first].left += 1;
-                    } else {
-                        self.prefixes[first].right += 1;
-                    }
+                    let count = &mut scratch.counts[slot as usize];
+                    *(if is_left { &mut count.left } else { &mut count.right }) += 1;
                 }
             }
+        }
+        // Neighbouring traces tend to be of one kind: half of them, not the half that was met first, goes left.
+        scratch.touched.sort_unstable();
+    }
+
+    /// The function at `one` goes from left to right, the one at `other` comes from right to left.
+    fn recount(&self, one: u32, other: u32, scratch: &mut Scratch) {
+        for &slot in self.slots(one) {
+            scratch.counts[slot as usize].left -= 1;
+            scratch.counts[slot as usize].right += 1;
+        }
+        for &slot in self.slots(other) {
+            scratch.counts[slot as usize].right -= 1;
+            scratch.counts[slot as usize].left += 1;
         }
     }
 
     /// Sums the counts up (shorter prefixes are inside longer ones) and the gains down (a function is in all
     /// prefixes from its shortest on).
-    fn value_prefixes(&mut self, mut nudge: Option<&mut Random>) {
-        for &trace in &self.touched {
-            let prefixes = self.trace_prefixes(trace);
-            let weight = self.memberships.weights[trace.index()];
+    fn value(&self, scratch: &mut Scratch, imagined: u32) {
+        let first_traces = scratch.touched.len() / 2;
+        for (index, &trace) in scratch.touched.iter().enumerate() {
+            let prefixes = self.prefixes(trace);
+            let weight = self.memberships.weights[trace as usize];
+            let imagined = if index < first_traces { [imagined, 0] } else { [0, imagined] };
+            let gains = &mut scratch.gains[prefixes.clone()];
             let (mut left, mut right) = (0, 0);
-            for prefix in &mut self.prefixes[prefixes.clone()] {
-                left += prefix.left;
-                right += prefix.right;
-                (prefix.left, prefix.right) = (left, right);
-            }
-            let imagined =
-                nudge.as_mut().map_or([0, 0], |random| if random.below(2) == 0 { [1, 0] } else { [0, 1] });
-            let mut gain = 0;
-            for prefix in self.prefixes[prefixes].iter_mut().rev() {
+            for (count, gain) in scratch.counts[prefixes].iter().zip(gains.iter_mut()) {
+                left += count.left;
+                right += count.right;
                 // A single function has nobody to be close to.
-                if prefix.left + prefix.right > 1 {
-                    let (left, right) = (prefix.left + imagined[0], prefix.right + imagined[1]);
-                    gain += weight * (self.closeness.at(right) - self.closeness.at(left));
-                }
-                prefix.gain = gain;
+                *gain = if left + right > 1 {
+                    let closeness = |count: u32| self.closeness.at(count);
+                    weight * (closeness(right + imagined[1]) - closeness(left + imagined[0]))
+                } else {
+                    0
+                };
+            }
+            let mut sum = 0;
+            for gain in gains.iter_mut().rev() {
+                sum += *gain;
+                *gain = sum;
             }
         }
     }
 
-    fn gain_to_right(&self, function: FunctionId) -> i64 {
-        self.memberships
-            .of_function(function)
-            .iter()
-            .map(|place| self.prefixes[self.offsets[place.trace.index()] + usize::from(place.prefix)].gain)
-            .sum()
+    fn gain_to_right(&self, rank: u32, scratch: &Scratch) -> i64 {
+        self.slots(rank).iter().map(|&slot| scratch.gains[slot as usize]).sum()
     }
 
-    fn clear_prefixes(&mut self) {
-        while let Some(trace) = self.touched.pop() {
-            let prefixes = self.trace_prefixes(trace);
-            self.prefixes[prefixes].fill(Prefix::default());
-            self.is_touched[trace.index()] = false;
+    fn clear(&self, scratch: &mut Scratch) {
+        while let Some(trace) = scratch.touched.pop() {
+            scratch.counts[self.prefixes(trace)].fill(Count::default());
+            scratch.is_touched[trace as usize] = false;
         }
     }
 
-    fn trace_prefixes(&self, trace: TraceId) -> std::ops::Range<usize> {
-        let start = self.offsets[trace.index()];
-        start..start + usize::from(self.memberships.prefix_counts[trace.index()])
+    fn slots(&self, rank: u32) -> &[Slot] {
+        self.memberships.slots.row(rank as usize)
     }
+
+    fn prefixes(&self, trace: u32) -> std::ops::Range<usize> {
+        let prefixes = self.memberships.prefixes;
+        (trace * prefixes) as usize..((trace + 1) * prefixes) as usize
+    }
+}
+
+/// The candidates whose gain is above `least`, moved to the front and sorted, the best first.
+fn best_first(part: &mut [Candidate], least: i64) -> &mut [Candidate] {
+    let mut kept = 0;
+    for index in 0..part.len() {
+        if part[index].gain > least {
+            part.swap(kept, index);
+            kept += 1;
+        }
+    }
+    let best = &mut part[..kept];
+    best.sort_unstable_by_key(|candidate| (std::cmp::Reverse(candidate.gain), candidate.rank));
+    best
 }

@@ -1,0 +1,165 @@
+//! Which changes are tried.
+
+use std::collections::BTreeMap;
+
+use super::arrangement::{Arrangement, Run, Shift};
+use crate::random::Random;
+
+/// Functions of the shorter of two runs that go past each other.
+const SHORT_RUN: u64 = 4;
+
+/// Functions of the longer one.
+const LONG_RUN: u64 = 64;
+
+/// Pages that two runs of equal size may span each: longer ones hardly ever fit and cost time.
+const EQUAL_RUN_PAGES: u64 = 2;
+
+/// Pages that two runs past each other may span together, which bounds the time of one try.
+const PASSING_PAGES: u64 = 16;
+
+/// Tries changes and keeps what makes an arrangement cheaper.
+pub(super) struct Search<'arrangement, 'costs> {
+    arrangement: &'arrangement mut Arrangement<'costs>,
+    page_size: u64,
+    random: Random,
+    /// What may be moved.
+    movable: Run,
+    /// Movable rows by padded size: functions that can change places without anything else moving.
+    same_size: BTreeMap<u64, Vec<u32>>,
+    /// The lowest row.
+    first_row: u32,
+    /// By row, the lowest first: its position.
+    positions: Vec<u32>,
+    scratch: Vec<u16>,
+}
+
+impl<'arrangement, 'costs> Search<'arrangement, 'costs> {
+    pub(super) fn new(
+        arrangement: &'arrangement mut Arrangement<'costs>,
+        movable: Run,
+        page_size: u64,
+        random: Random,
+    ) -> Self {
+        let mut same_size: BTreeMap<u64, Vec<u32>> = BTreeMap::new();
+        for placed in &arrangement.placed()[movable.clone()] {
+            same_size.entry(placed.padded).or_default().push(placed.row);
+        }
+        let rows = || arrangement.placed().iter().map(|placed| placed.row);
+        let first_row = rows().min().unwrap_or(0);
+        let mut positions = vec![0; rows().max().map_or(0, |last| (last - first_row) as usize + 1)];
+        for (position, row) in rows().enumerate() {
+            positions[(row - first_row) as usize] = position as u32;
+        }
+        Self { arrangement, page_size, random, movable, same_size, first_row, positions, scratch: Vec::new() }
+    }
+
+    /// Tries so many changes. Stops early when the last half of the tries changed nothing.
+    pub(super) fn run(mut self, tries: u64) {
+        if self.movable.len() < 2 {
+            return;
+        }
+        let mut last_change = 0;
+        for number in 0..tries {
+            let is_better = match self.random.below(4) {
+                0 | 1 => self.exchange(),
+                2 => self.exchange_runs(),
+                _ => self.pass(),
+            };
+            if is_better {
+                last_change = number;
+            } else if number - last_change > tries / 2 {
+                break;
+            }
+        }
+    }
+
+    fn any_movable(&mut self) -> usize {
+        self.movable.start + self.random.below(self.movable.len() as u64) as usize
+    }
+
+    /// Two functions of the same size.
+    fn exchange(&mut self) -> bool {
+        let one = self.any_movable();
+        let Some(rows) = self.same_size.get(&self.arrangement.placed()[one].padded) else { return false };
+        let other = rows[self.random.below(rows.len() as u64) as usize];
+        let other = self.positions[(other - self.first_row) as usize] as usize;
+        if one == other || self.arrangement.exchange_gain(one, other) <= 0 {
+            return false;
+        }
+        self.arrangement.exchange(one, other);
+        self.note_positions(one..one + 1);
+        self.note_positions(other..other + 1);
+        true
+    }
+
+    /// Two runs of the same size.
+    fn exchange_runs(&mut self) -> bool {
+        let (one, other) = (self.any_movable(), self.any_movable());
+        let Some([one, other]) = self.equal_runs(one.min(other), one.max(other)) else { return false };
+        let distance = self.start(&other) as i64 - self.start(&one) as i64;
+        self.try_shift([Shift { run: one, by: distance }, Shift { run: other, by: -distance }])
+    }
+
+    /// Two neighbouring runs, past each other.
+    fn pass(&mut self) -> bool {
+        let start = self.any_movable();
+        let short = 1 + self.random.below(SHORT_RUN) as usize;
+        let long = 1 + self.random.below(LONG_RUN) as usize;
+        let (first, second) = if self.random.below(2) == 0 { (short, long) } else { (long, short) };
+        let (one, other) = (start..start + first, start + first..start + first + second);
+        if other.end > self.movable.end
+            || self.end(&other) - self.start(&one) > PASSING_PAGES * self.page_size
+            || !self.arrangement.is_dense(one.start..other.end)
+        {
+            return false;
+        }
+        let bytes = |run: &Run| (self.end(run) - self.start(run)) as i64;
+        let (by_one, by_other) = (bytes(&other), -bytes(&one));
+        self.try_shift([Shift { run: one, by: by_one }, Shift { run: other, by: by_other }])
+    }
+
+    fn try_shift(&mut self, shifts: [Shift; 2]) -> bool {
+        if self.arrangement.shift_gain(&shifts, &mut self.scratch) <= 0 {
+            return false;
+        }
+        self.arrangement.shift(&shifts);
+        self.note_positions(shifts[0].run.start..shifts[1].run.end);
+        true
+    }
+
+    /// The shortest runs of equal padded size from two positions on, without gaps and overlap.
+    fn equal_runs(&self, one: usize, other: usize) -> Option<[Run; 2]> {
+        let placed = self.arrangement.placed();
+        let (mut one, mut other) = (one..one + 1, other..other + 1);
+        loop {
+            let bytes = [&one, &other].map(|run| self.end(run) - self.start(run));
+            if one.end > other.start || bytes[0].max(bytes[1]) > EQUAL_RUN_PAGES * self.page_size {
+                return None;
+            }
+            let shorter = match bytes[0].cmp(&bytes[1]) {
+                std::cmp::Ordering::Less => &mut one,
+                std::cmp::Ordering::Greater => &mut other,
+                std::cmp::Ordering::Equal => return Some([one, other]),
+            };
+            if shorter.end >= self.movable.end || placed[shorter.end].start != placed[shorter.end - 1].end() {
+                return None;
+            }
+            shorter.end += 1;
+        }
+    }
+
+    fn start(&self, run: &Run) -> u64 {
+        self.arrangement.placed()[run.start].start
+    }
+
+    fn end(&self, run: &Run) -> u64 {
+        self.arrangement.placed()[run.end - 1].end()
+    }
+
+    fn note_positions(&mut self, run: Run) {
+        for position in run {
+            let row = self.arrangement.placed()[position].row;
+            self.positions[(row - self.first_row) as usize] = position as u32;
+        }
+    }
+}

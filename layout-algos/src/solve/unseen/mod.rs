@@ -1,0 +1,68 @@
+//! Where functions go that no trace ran.
+//!
+//! They do not matter for the recorded starts, but for all others. Which of them a new start will run cannot be
+//! predicted well enough to place those first; but functions that new starts run *together* can be kept
+//! together. What does that best differs between programs, so it is chosen by cross-validation: each recorded start
+//! in turn is taken for a new one, and what serves these best is used.
+
+mod cross_validation;
+mod reference_walk;
+#[cfg(test)]
+mod tests;
+
+use crate::ids::FunctionId;
+use crate::problem::LayoutProblem;
+
+pub use cross_validation::{CrossValidation, Validated};
+pub use reference_walk::{Children, Parent, ReferenceWalk, Roots};
+
+/// An order of the functions that no trace ran.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum UnseenOrder {
+    /// As the linker placed them.
+    Link,
+    /// By a walk over the references from the traced functions; what it does not reach as the linker placed it.
+    References(ReferenceWalk),
+}
+
+impl UnseenOrder {
+    /// All orders that are worth comparing, the most useful ones first.
+    #[must_use]
+    pub fn all() -> Vec<Self> {
+        let mut all = vec![Self::Link];
+        for children_first in [false, true] {
+            for roots in [Roots::Link, Roots::Time] {
+                for parent in [Parent::DepthFirst, Parent::Specific] {
+                    for children in [Children::Position, Children::Link] {
+                        all.push(Self::References(ReferenceWalk { parent, roots, children, children_first }));
+                    }
+                }
+            }
+        }
+        all
+    }
+
+    /// The functions outside all traces of `problem`, in this order. Without references the linker's order is all
+    /// there is.
+    #[must_use]
+    pub fn order(self, problem: &LayoutProblem) -> Vec<FunctionId> {
+        let reached = match (self, problem.references()) {
+            (Self::References(walk), Some(references)) => walk.order(references, &traced_in_time(problem)),
+            _ => Vec::new(),
+        };
+        let mut is_placed = problem.traced();
+        for function in &reached {
+            is_placed[function.index()] = true;
+        }
+        let rest = is_placed.iter().enumerate().filter(|(_, is_placed)| !**is_placed);
+        reached.iter().copied().chain(rest.map(|(index, _)| FunctionId(index as u32))).collect()
+    }
+}
+
+/// The functions of all traces, each once, in the order of the first trace that has it.
+#[must_use]
+pub(crate) fn traced_in_time(problem: &LayoutProblem) -> Vec<FunctionId> {
+    let mut is_seen = vec![false; problem.function_count()];
+    let functions = problem.traces().iter().flat_map(|trace| trace.functions);
+    functions.copied().filter(|function| !std::mem::replace(&mut is_seen[function.index()], true)).collect()
+}
