@@ -12,6 +12,13 @@
 //! | `agreement` | compares the order of a profile with a recorded one |
 //! | `inlining` | which functions contain copies of which, by debug information |
 //! | `breakpoints` | asks gdb which addresses a run executes |
+//! | `layout_corpus` | a program of `scripts/layout/corpus` with its traces |
+//! | `layout_link_map` | input sections of a link and their alignment |
+//! | `layout_positions` | where a second link of the same objects put each function |
+//! | `layout_simulated` | where a link would put each function for a given order |
+//! | `layout_scores` | faults and bounds of a layout, summed over starts |
+//! | `layout_report` | scores of many layouts side by side |
+//! | `layout_profile` | traces as a profile that lld and llvm-profdata read |
 //! | `mutation` | damages ELF images reproducibly |
 //! | `fixture_run` | builds, runs, relocates and compares one variant of a fixture |
 
@@ -23,6 +30,13 @@ pub mod fixture_run;
 pub mod inlining;
 pub mod inspection;
 pub mod invocations;
+pub mod layout_corpus;
+pub mod layout_link_map;
+pub mod layout_positions;
+pub mod layout_profile;
+pub mod layout_report;
+pub mod layout_scores;
+pub mod layout_simulated;
 pub mod mutation;
 pub mod process;
 pub mod stage;

@@ -1,0 +1,159 @@
+//! A program of `scripts/layout/corpus`: its image, the input sections of its link, and its traces.
+//!
+//! In: the program's directory. Out: [`Corpus`], with everything as numbers: functions are indices in address
+//! order, traces are lists of them. A program that was found, not linked, has no sections of its own; there each
+//! function counts as one.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use layout_algos::score::Span;
+use reorder::address::Address;
+use reorder::image::elf::file::ElfFile;
+use reorder::image::functions::{FunctionIndex, FunctionTable};
+use reorder::image::mapped::map_image;
+use reorder::order_file::read::read;
+use reorder::trace::{ImageIdentity, read_files, resolve};
+
+use crate::layout_link_map::{InputSection, text_sections};
+use crate::layout_profile::ProfileName;
+
+/// The alignment that compilers for x86-64 give to functions.
+const USUAL_ALIGNMENT: u64 = 16;
+
+/// One recorded start.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Start {
+    /// The scenario.
+    pub name: String,
+    /// Each function once, in order of first execution.
+    pub functions: Vec<u32>,
+}
+
+/// Starts that were given to the orderers, or kept from them.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StartSet {
+    /// `train` or `held-out`.
+    pub name: &'static str,
+    /// By name.
+    pub starts: Vec<Start>,
+}
+
+/// A program with its traces.
+#[derive(Clone, Debug)]
+pub struct Corpus {
+    /// The program's directory.
+    pub directory: PathBuf,
+    /// By function.
+    pub spans: Vec<Span>,
+    /// What a linker moves as one, in link order.
+    pub sections: Vec<InputSection>,
+    /// The function's position in `sections`, unless it lies outside of them.
+    pub section_of: Vec<Option<u32>>,
+    /// By function: what other tools call it.
+    pub names: Vec<ProfileName>,
+    /// Given to the orderers.
+    pub train: StartSet,
+    /// Kept from them.
+    pub held_out: StartSet,
+}
+
+impl Corpus {
+    /// Reads the program at `directory`.
+    ///
+    /// # Errors
+    /// Files that are missing or malformed, with their name.
+    pub fn read(directory: &Path) -> Result<Self, String> {
+        let path = directory.join("image");
+        let bytes = map_image(&path).map_err(|error| error.to_string())?;
+        let file = ElfFile::parse(&bytes).map_err(|error| error.to_string())?;
+        let functions = FunctionTable::collect(&file).map_err(|error| error.to_string())?;
+        let spans: Vec<Span> = functions
+            .iter()
+            .map(|(_, function)| Span { start: function.start.0, end: function.end.0 })
+            .collect();
+        let map = directory.join("map");
+        let sections = if map.exists() {
+            let map = fs::read_to_string(&map).map_err(|error| format!("{}: {error}", map.display()))?;
+            text_sections(&map)?
+        } else {
+            sections_of_functions(&spans)
+        };
+        let identity = ImageIdentity::of(&path, &file);
+        let starts = |name: &'static str| {
+            let traces = read_files(&[directory.join(name)]).map_err(|error| error.to_string())?;
+            let resolved = resolve(&traces, &functions, &identity).map_err(|error| error.to_string())?;
+            let starts = resolved.traces.into_iter().map(|trace| Start {
+                name: Path::new(&trace.label).file_stem().unwrap_or_default().to_string_lossy().into_owned(),
+                functions: trace.functions.iter().map(|function| function.0).collect(),
+            });
+            Ok::<_, String>(StartSet { name, starts: starts.collect() })
+        };
+        Ok(Self {
+            directory: directory.to_path_buf(),
+            section_of: spans.iter().map(|span| section_at(&sections, span.start)).collect(),
+            names: ProfileName::all(&functions),
+            train: starts("train")?,
+            held_out: starts("held-out")?,
+            sections,
+            spans,
+        })
+    }
+
+    /// The functions that an order file lists, in its order, and how many of its lines name none.
+    ///
+    /// # Errors
+    /// Unreadable files.
+    pub fn listed(&self, order_file: &Path) -> Result<(Vec<u32>, usize), String> {
+        let path = self.directory.join("image");
+        let bytes = map_image(&path).map_err(|error| error.to_string())?;
+        let file = ElfFile::parse(&bytes).map_err(|error| error.to_string())?;
+        let functions = FunctionTable::collect(&file).map_err(|error| error.to_string())?;
+        let lines = fs::read(order_file).map_err(|error| format!("{}: {error}", order_file.display()))?;
+        let listed = read(&lines, &functions);
+        let unfound = listed.coverage.lines - listed.coverage.found();
+        Ok((listed.functions.iter().map(|&FunctionIndex(index)| index).collect(), unfound))
+    }
+
+    /// The functions of `starts` in the order of their first appearance.
+    #[must_use]
+    pub fn first_seen<'a>(&self, starts: impl IntoIterator<Item = &'a Start>) -> Vec<u32> {
+        let mut seen = vec![false; self.spans.len()];
+        let functions = starts.into_iter().flat_map(|start| start.functions.iter().copied());
+        functions.filter(|&function| !std::mem::replace(&mut seen[function as usize], true)).collect()
+    }
+
+    /// The alignment that a function needs, wherever it is placed.
+    #[must_use]
+    pub fn alignment(&self, function: u32) -> u64 {
+        let start = Address(self.spans[function as usize].start);
+        self.section_of[function as usize]
+            .map(|section| self.sections[section as usize])
+            .filter(|section| section.address == start.0)
+            // Inside a section a function has whatever place the compiler gave it.
+            .map_or(1, |section| section.alignment)
+    }
+}
+
+/// Overlapping functions as one section each, with the largest alignment up to the usual one that their place has.
+fn sections_of_functions(spans: &[Span]) -> Vec<InputSection> {
+    let mut sections: Vec<InputSection> = Vec::new();
+    for span in spans {
+        match sections.last_mut() {
+            Some(last) if span.start < last.end() => last.size = last.size.max(span.end - last.address),
+            _ => sections.push(InputSection {
+                address: span.start,
+                size: span.end - span.start,
+                alignment: USUAL_ALIGNMENT.min(1 << span.start.trailing_zeros().min(32)),
+            }),
+        }
+    }
+    sections
+}
+
+/// Position of the section that contains `address`.
+fn section_at(sections: &[InputSection], address: u64) -> Option<u32> {
+    let after = sections.partition_point(|section| section.address <= address);
+    let index = after.checked_sub(1)?;
+    (address < sections[index].end()).then_some(index as u32)
+}

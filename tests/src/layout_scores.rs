@@ -1,0 +1,108 @@
+//! Faults and bounds of one layout over a set of starts, for all models that `reorder simulate` knows.
+
+use layout_algos::score::{FaultModel, Span, lower_bound, touched_bytes};
+use reorder::simulate::MODELS;
+use serde::Serialize;
+
+use crate::layout_corpus::{Corpus, Start, StartSet};
+
+/// One layout, or a bound, under one model.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct ModelScore {
+    /// Name of the model.
+    pub model: &'static str,
+    /// Sum over all starts.
+    pub faults: u64,
+    /// Area under the curve: faults so far, mean over a start's functions, then over all starts.
+    pub area: f64,
+    /// By start.
+    pub faults_by_start: Vec<u64>,
+    /// By start.
+    pub area_by_start: Vec<f64>,
+}
+
+/// One layout, or a bound, over one set of starts.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct SetScore {
+    /// Name of the set.
+    pub set: &'static str,
+    /// In the order of [`MODELS`].
+    pub models: Vec<ModelScore>,
+}
+
+/// What `spans` (by function) costs the starts of `set`.
+#[must_use]
+pub fn layout_score(set: &StartSet, spans: &[Span]) -> SetScore {
+    score(set, |start, model| {
+        let curve = model.faults(start.functions.iter().map(|&function| spans[function as usize]));
+        (curve.total(), curve.mean())
+    })
+}
+
+/// What no layout of whole functions can beat: faults that the bytes of a start's functions need.
+#[must_use]
+pub fn raw_bound(corpus: &Corpus, set: &StartSet) -> SetScore {
+    bound(corpus, set, touched_bytes_of)
+}
+
+/// What no layout can beat that gives every function the alignment it asks for.
+#[must_use]
+pub fn aligned_bound(corpus: &Corpus, set: &StartSet) -> SetScore {
+    bound(corpus, set, aligned_bytes_of)
+}
+
+fn bound(corpus: &Corpus, set: &StartSet, bytes: fn(&Corpus, &[u32]) -> u64) -> SetScore {
+    score(set, |start, model| {
+        let count = start.functions.len();
+        // The area needs the bound after each function; a hundred of them give it to within one per cent of the
+        // total without a quadratic cost. Rounding down to the last computed one keeps it a bound.
+        let step = count.div_ceil(100).max(1);
+        let mut area = 0.0;
+        let mut so_far = 0;
+        for first in (0..count).step_by(step) {
+            so_far = lower_bound(bytes(corpus, &start.functions[..=first]), model);
+            area += so_far as f64 * (step.min(count - first)) as f64;
+        }
+        let total = lower_bound(bytes(corpus, &start.functions), model).max(so_far);
+        (total, if count == 0 { 0.0 } else { area / count as f64 })
+    })
+}
+
+fn touched_bytes_of(corpus: &Corpus, functions: &[u32]) -> u64 {
+    let spans: Vec<Span> = functions.iter().map(|&function| corpus.spans[function as usize]).collect();
+    touched_bytes(&spans)
+}
+
+/// Fewest bytes of pages that the functions take up. Those that ask for an alignment of at least `a` fill disjoint
+/// slots of a multiple of `a` bytes, which end where pages end; the others may fit into what remains of the slots.
+/// True for each `a`, so the largest counts.
+fn aligned_bytes_of(corpus: &Corpus, functions: &[u32]) -> u64 {
+    let slots = |alignment: u64| {
+        let spans: Vec<Span> = functions
+            .iter()
+            .filter(|&&function| corpus.alignment(function) >= alignment)
+            .map(|&function| corpus.spans[function as usize])
+            .map(|span| Span {
+                end: span.start + (span.end - span.start).next_multiple_of(alignment),
+                ..span
+            })
+            .collect();
+        touched_bytes(&spans)
+    };
+    (2..=6).map(|power| slots(1 << power)).fold(touched_bytes_of(corpus, functions), u64::max)
+}
+
+fn score(set: &StartSet, of_start: impl Fn(&Start, FaultModel) -> (u64, f64)) -> SetScore {
+    let models = MODELS.iter().map(|&(model_name, model)| {
+        let (faults_by_start, area_by_start): (Vec<u64>, Vec<f64>) =
+            set.starts.iter().map(|start| of_start(start, model)).unzip();
+        ModelScore {
+            model: model_name,
+            faults: faults_by_start.iter().sum(),
+            area: area_by_start.iter().sum::<f64>() / area_by_start.len().max(1) as f64,
+            faults_by_start,
+            area_by_start,
+        }
+    });
+    SetScore { set: set.name, models: models.collect() }
+}
