@@ -3,6 +3,10 @@
 //! The text form: a block of traces, then one record per function, which the readers demand before they believe a
 //! name. Local functions are called `file;name` as the compiler's instrumentation would; functions without any
 //! symbol go by their address, which only this project's own reader of orders understands.
+//!
+//! Names that several functions share make lld move all of them. To tell that loss from the quality of its order,
+//! there is a second form in which each section is named by its address, for a program of empty sections of the
+//! same sizes: lld orders for the start by traces and sizes alone.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
@@ -10,7 +14,7 @@ use std::fmt::Write;
 use reorder::address::Address;
 use reorder::image::functions::{Function, FunctionTable};
 
-use crate::layout_corpus::Start;
+use crate::layout_corpus::{Corpus, Start};
 
 /// What a profile calls a function.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -50,9 +54,37 @@ fn best_symbols(functions: &FunctionTable<'_>) -> BTreeMap<Address, String> {
     locals
 }
 
-/// The profile of `starts`, each of weight 1. Functions of one name are one function, as they are for the readers.
+/// By function, a name that no other section has; nothing for functions outside the sections.
 #[must_use]
-pub fn profile_text(names: &[ProfileName], starts: &[Start]) -> String {
+pub fn section_names(corpus: &Corpus) -> Vec<Option<ProfileName>> {
+    let name = |section: u32| ProfileName(section_name(corpus.sections[section as usize].address));
+    corpus.section_of.iter().map(|section| section.map(name)).collect()
+}
+
+/// Assembly of a program with all sections of `corpus`, in link order, without their contents.
+#[must_use]
+pub fn empty_sections(corpus: &Corpus) -> String {
+    let mut text = String::from(".globl _start\n.set _start, 0\n");
+    for section in &corpus.sections {
+        let name = section_name(section.address);
+        // Writing to a string cannot fail.
+        let _ = writeln!(
+            text,
+            ".section .text.{name},\"ax\",@progbits\n.balign {}\n.type {name},@function\n{name}:\n.zero {}\n.size {name}, {}",
+            section.alignment, section.size, section.size
+        );
+    }
+    text
+}
+
+fn section_name(address: u64) -> String {
+    format!("at_{address:#x}")
+}
+
+/// The profile of `starts`, each of weight 1; `names` by function. Functions of one name are one function, as they
+/// are for the readers; functions without one are left out.
+#[must_use]
+pub fn profile_text(names: &[Option<ProfileName>], starts: &[Start]) -> String {
     let mut text = format!(":ir\n:temporal_prof_traces\n{0}\n{0}\n", starts.len());
     let mut recorded = BTreeSet::new();
     for start in starts {
@@ -60,7 +92,8 @@ pub fn profile_text(names: &[ProfileName], starts: &[Start]) -> String {
         let line: Vec<&str> = start
             .functions
             .iter()
-            .map(|&function| names[function as usize].0.as_str())
+            .filter_map(|&function| names[function as usize].as_ref())
+            .map(|ProfileName(name)| name.as_str())
             .filter(|name| seen.insert(*name))
             .collect();
         // Writing to a string cannot fail.
@@ -79,7 +112,7 @@ mod tests {
 
     #[test]
     fn traces_come_first_and_every_name_has_a_record() {
-        let names = ["main", "a.c;helper", "main"].map(|name| ProfileName(name.to_owned()));
+        let names = ["main", "a.c;helper", "main"].map(|name| Some(ProfileName(name.to_owned())));
         let starts = [
             Start { name: "one".to_owned(), functions: vec![0, 1, 2] },
             Start { name: "two".to_owned(), functions: vec![1] },
