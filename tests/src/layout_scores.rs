@@ -73,23 +73,31 @@ fn touched_bytes_of(corpus: &Corpus, functions: &[u32]) -> u64 {
     touched_bytes(&spans)
 }
 
-/// Fewest bytes of pages that the functions take up. Those that ask for an alignment of at least `a` fill disjoint
-/// slots of a multiple of `a` bytes, which end where pages end; the others may fit into what remains of the slots.
-/// True for each `a`, so the largest counts.
+/// Fewest bytes of pages that the functions take up.
+///
+/// Let some ask for an alignment of at least `a`. Behind such a function the bytes up to the next multiple of `a` are
+/// lost, unless one that asks for less follows it; of those there are only so many, and at best they follow the
+/// functions that lose most. Slots end where pages end, so what is lost lies in a touched page. True for each `a`,
+/// so the largest counts.
 fn aligned_bytes_of(corpus: &Corpus, functions: &[u32]) -> u64 {
-    let slots = |alignment: u64| {
-        let spans: Vec<Span> = functions
+    let mut spans: Vec<(Span, u64)> = functions
+        .iter()
+        .map(|&function| (corpus.spans[function as usize], corpus.alignment(function)))
+        .collect();
+    // Of functions that begin together only the longest can lose the bytes behind it.
+    spans.sort_unstable_by_key(|(span, _)| (span.start, std::cmp::Reverse(span.end)));
+    spans.dedup_by_key(|(span, _)| span.start);
+    let lost = |alignment: u64| {
+        let mut paddings: Vec<u64> = spans
             .iter()
-            .filter(|&&function| corpus.alignment(function) >= alignment)
-            .map(|&function| corpus.spans[function as usize])
-            .map(|span| Span {
-                end: span.start + (span.end - span.start).next_multiple_of(alignment),
-                ..span
-            })
+            .filter(|(_, own)| *own >= alignment)
+            .map(|(span, _)| (span.end - span.start).next_multiple_of(alignment) - (span.end - span.start))
             .collect();
-        touched_bytes(&spans)
+        let others = spans.len() - paddings.len();
+        paddings.sort_unstable_by(|one, other| other.cmp(one));
+        paddings.iter().skip(others).sum::<u64>()
     };
-    (2..=6).map(|power| slots(1 << power)).fold(touched_bytes_of(corpus, functions), u64::max)
+    touched_bytes_of(corpus, functions) + (2..=6).map(|power| lost(1 << power)).max().unwrap_or(0)
 }
 
 fn score(set: &StartSet, of_start: impl Fn(&Start, FaultModel) -> (u64, f64)) -> SetScore {
