@@ -16,7 +16,7 @@ use reorder::order_file::read::read;
 use reorder::trace::{ImageIdentity, read_files, resolve};
 
 use crate::layout_link_map::{InputSection, text_sections};
-use crate::layout_profile::ProfileName;
+use crate::layout_names::ProfileName;
 
 /// The alignment that compilers for x86-64 give to functions.
 const USUAL_ALIGNMENT: u64 = 16;

@@ -1,58 +1,17 @@
 //! Traces as a profile of LLVM, so that lld and llvm-profdata order by what was really run.
 //!
 //! The text form: a block of traces, then one record per function, which the readers demand before they believe a
-//! name. Local functions are called `file;name` as the compiler's instrumentation would; functions without any
-//! symbol go by their address, which only this project's own reader of orders understands.
+//! name.
 //!
 //! Names that several functions share make lld move all of them. To tell that loss from the quality of its order,
 //! there is a second form in which each section is named by its address, for a program of empty sections of the
 //! same sizes: lld orders for the start by traces and sizes alone.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::fmt::Write;
 
-use reorder::address::Address;
-use reorder::image::functions::{Function, FunctionTable};
-
 use crate::layout_corpus::{Corpus, Start};
-
-/// What a profile calls a function.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct ProfileName(pub String);
-
-impl ProfileName {
-    /// One for each function.
-    #[must_use]
-    pub fn all(functions: &FunctionTable<'_>) -> Vec<Self> {
-        let symbols = best_symbols(functions);
-        let name = |function: &Function| {
-            let symbol = symbols.get(&function.start).cloned();
-            Self(symbol.unwrap_or_else(|| format!("function@{}", function.start)))
-        };
-        functions.iter().map(|(_, function)| name(function)).collect()
-    }
-}
-
-/// One name per address of code: the first global one, else the first local one behind its file.
-fn best_symbols(functions: &FunctionTable<'_>) -> BTreeMap<Address, String> {
-    let mut globals = BTreeMap::new();
-    let mut locals = BTreeMap::new();
-    let mut file = String::new();
-    for symbol in functions.symbols.iter() {
-        let name = String::from_utf8_lossy(symbol.name);
-        if symbol.kind == object::elf::STT_FILE.0 {
-            file = name.into_owned();
-        } else if symbol.is_function() && symbol.defining_section().is_some() && !name.is_empty() {
-            if symbol.binding == object::elf::STB_LOCAL.0 {
-                locals.entry(symbol.value).or_insert_with(|| format!("{file};{name}"));
-            } else {
-                globals.entry(symbol.value).or_insert_with(|| name.into_owned());
-            }
-        }
-    }
-    locals.extend(globals);
-    locals
-}
+use crate::layout_names::ProfileName;
 
 /// By function, a name that no other section has; nothing for functions outside the sections.
 #[must_use]

@@ -80,10 +80,11 @@ fn touched_bytes_of(corpus: &Corpus, functions: &[u32]) -> u64 {
 /// functions that lose most. Slots end where pages end, so what is lost lies in a touched page. True for each `a`,
 /// so the largest counts.
 fn aligned_bytes_of(corpus: &Corpus, functions: &[u32]) -> u64 {
-    let mut spans: Vec<(Span, u64)> = functions
-        .iter()
-        .map(|&function| (corpus.spans[function as usize], corpus.alignment(function)))
-        .collect();
+    let aligned = |&function: &u32| (corpus.spans[function as usize], corpus.alignment(function));
+    aligned_bytes(functions.iter().map(aligned).collect())
+}
+
+fn aligned_bytes(mut spans: Vec<(Span, u64)>) -> u64 {
     // Of functions that begin together only the longest can lose the bytes behind it.
     spans.sort_unstable_by_key(|(span, _)| (span.start, std::cmp::Reverse(span.end)));
     spans.dedup_by_key(|(span, _)| span.start);
@@ -97,7 +98,8 @@ fn aligned_bytes_of(corpus: &Corpus, functions: &[u32]) -> u64 {
         paddings.sort_unstable_by(|one, other| other.cmp(one));
         paddings.iter().skip(others).sum::<u64>()
     };
-    touched_bytes_of(corpus, functions) + (2..=6).map(|power| lost(1 << power)).max().unwrap_or(0)
+    let lost = (2..=6).map(|power| lost(1 << power)).max().unwrap_or(0);
+    touched_bytes(&spans.iter().map(|(span, _)| *span).collect::<Vec<_>>()) + lost
 }
 
 fn score(set: &StartSet, of_start: impl Fn(&Start, FaultModel) -> (u64, f64)) -> SetScore {
@@ -113,4 +115,44 @@ fn score(set: &StartSet, of_start: impl Fn(&Start, FaultModel) -> (u64, f64)) ->
         }
     });
     SetScore { set: set.name, models: models.collect() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Fewest pages over all orders of the functions, each at the next address that its alignment allows.
+    fn fewest_pages(functions: &mut Vec<(u64, u64)>, placed: usize, cursor: u64, page: u64) -> u64 {
+        if placed == functions.len() {
+            return cursor.div_ceil(page);
+        }
+        let mut fewest = u64::MAX;
+        for next in placed..functions.len() {
+            functions.swap(placed, next);
+            let (size, alignment) = functions[placed];
+            let end = cursor.next_multiple_of(alignment) + size;
+            fewest = fewest.min(fewest_pages(functions, placed + 1, end, page));
+            functions.swap(placed, next);
+        }
+        fewest
+    }
+
+    #[test]
+    fn no_order_beats_the_aligned_bound() {
+        let mut random = layout_algos::random::Random::new(7, &[]);
+        let mut tight = 0;
+        for _ in 0..300 {
+            let mut functions: Vec<(u64, u64)> =
+                (0..6).map(|_| (1 + random.below(70), 1 << random.below(6))).collect();
+            let spread = |(index, &(size, alignment)): (usize, &(u64, u64))| {
+                let start = index as u64 * 1024;
+                (Span { start, end: start + size }, alignment)
+            };
+            let bytes = aligned_bytes(functions.iter().enumerate().map(spread).collect());
+            let fewest = fewest_pages(&mut functions, 0, 0, 64);
+            assert!(bytes.div_ceil(64) <= fewest, "{functions:?}: {bytes} bytes, {fewest} pages");
+            tight += u32::from(bytes.div_ceil(64) == fewest);
+        }
+        assert!(tight > 150, "the bound is reached only {tight} times");
+    }
 }
