@@ -2,25 +2,25 @@
 
 use layout_algos::score::Span;
 use reorder::report::table::Table;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use crate::layout_corpus::Corpus;
 use crate::layout_scores::{SetScore, aligned_bound, layout_score, raw_bound};
 
 /// One row: a layout or a bound.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Row {
     /// Name of the layout.
     pub label: String,
     /// Remarks, such as functions that could not be matched.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub remarks: Vec<String>,
     /// Train, then held-out.
     pub sets: Vec<SetScore>,
 }
 
 /// Everything about one program.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct LayoutReport {
     /// The program's directory.
     pub program: String,
@@ -64,11 +64,11 @@ impl LayoutReport {
     pub fn text(&self) -> String {
         let mut text =
             format!("{}: {} functions, {} sections\n", self.program, self.functions, self.sections);
-        let set_names: Vec<&str> = self.rows[0].sets.iter().map(|set| set.set).collect();
+        let set_names: Vec<&str> = self.rows[0].sets.iter().map(|set| set.set.as_str()).collect();
         for (index, set_name) in set_names.iter().enumerate() {
             let models = &self.rows[0].sets[index].models;
             let title = format!("{set_name} ({})", self.starts[index].len());
-            let columns = models.iter().flat_map(|score| [score.model.to_owned(), "area".to_owned()]);
+            let columns = models.iter().flat_map(|score| [score.model.clone(), "area".to_owned()]);
             let mut table = Table::new(std::iter::once(title).chain(columns));
             for row in &self.rows {
                 let figures = row.sets[index]

@@ -2,15 +2,15 @@
 
 use layout_algos::score::{FaultModel, Span, lower_bound, touched_bytes};
 use reorder::simulate::MODELS;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use crate::layout_corpus::{Corpus, Start, StartSet};
 
 /// One layout, or a bound, under one model.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ModelScore {
     /// Name of the model.
-    pub model: &'static str,
+    pub model: String,
     /// Sum over all starts.
     pub faults: u64,
     /// Area under the curve: faults so far, mean over a start's functions, then over all starts.
@@ -22,10 +22,10 @@ pub struct ModelScore {
 }
 
 /// One layout, or a bound, over one set of starts.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct SetScore {
     /// Name of the set.
-    pub set: &'static str,
+    pub set: String,
     /// In the order of [`MODELS`].
     pub models: Vec<ModelScore>,
 }
@@ -107,14 +107,14 @@ fn score(set: &StartSet, of_start: impl Fn(&Start, FaultModel) -> (u64, f64)) ->
         let (faults_by_start, area_by_start): (Vec<u64>, Vec<f64>) =
             set.starts.iter().map(|start| of_start(start, model)).unzip();
         ModelScore {
-            model: model_name,
+            model: model_name.to_owned(),
             faults: faults_by_start.iter().sum(),
             area: area_by_start.iter().sum::<f64>() / area_by_start.len().max(1) as f64,
             faults_by_start,
             area_by_start,
         }
     });
-    SetScore { set: set.name, models: models.collect() }
+    SetScore { set: set.name.to_owned(), models: models.collect() }
 }
 
 #[cfg(test)]

@@ -19,6 +19,7 @@
 //! | `layout_simulated` | where a link would put each function for a given order |
 //! | `layout_scores` | faults and bounds of a layout, summed over starts |
 //! | `layout_report` | scores of many layouts side by side |
+//! | `layout_summary` | layouts against a baseline, over many programs |
 //! | `layout_profile` | traces as a profile that lld and llvm-profdata read |
 //! | `mutation` | damages ELF images reproducibly |
 //! | `fixture_run` | builds, runs, relocates and compares one variant of a fixture |
@@ -39,6 +40,7 @@ pub mod layout_profile;
 pub mod layout_report;
 pub mod layout_scores;
 pub mod layout_simulated;
+pub mod layout_summary;
 pub mod mutation;
 pub mod process;
 pub mod stage;
