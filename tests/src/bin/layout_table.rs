@@ -1,7 +1,7 @@
 //! Scores layouts of a program of `scripts/layout/corpus` on its recorded starts, by exact positions.
 //!
 //! Arguments: `[--format json] DIRECTORY [LABEL=FILE...]`. A file is another link of the program, or an order file,
-//! which is simulated. Without any, all of `DIRECTORY/peers`. Always shown: the bounds, link order, first-seen
+//! which is simulated. Without any, all of `DIRECTORY/peers` and `ours`. Always shown: the bounds, link order, first-seen
 //! order, and foresight: first-seen order that also knows what only held-out starts run.
 
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "a script's table is its output")]
@@ -55,17 +55,21 @@ fn labelled(argument: &str) -> Result<(String, PathBuf), String> {
     Ok((label.to_owned(), PathBuf::from(path)))
 }
 
-/// The links in `peers`, by name; their inputs have a suffix.
+/// The links and orders in `peers` and `ours`, by name; what they were made from has a suffix.
 fn peers(directory: &Path) -> Result<Vec<(String, PathBuf)>, String> {
-    let Ok(entries) = fs::read_dir(directory.join("peers")) else { return Ok(Vec::new()) };
     let mut peers = Vec::new();
-    for entry in entries {
-        let path = entry.map_err(|error| error.to_string())?.path();
-        if path.extension().is_none() && path.is_file() {
-            peers.push((path.file_name().unwrap_or_default().to_string_lossy().into_owned(), path));
+    for place in ["peers", "ours"] {
+        let Ok(entries) = fs::read_dir(directory.join(place)) else { continue };
+        let mut found = Vec::new();
+        for entry in entries {
+            let path = entry.map_err(|error| error.to_string())?.path();
+            if path.extension().is_none() && path.is_file() {
+                found.push((path.file_name().unwrap_or_default().to_string_lossy().into_owned(), path));
+            }
         }
+        found.sort();
+        peers.extend(found);
     }
-    peers.sort();
     Ok(peers)
 }
 
