@@ -7,11 +7,13 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use clap::ValueEnum;
 use layout_algos::score::Span;
 use reorder::address::Address;
 use reorder::image::elf::file::ElfFile;
-use reorder::image::functions::{FunctionIndex, FunctionTable};
+use reorder::image::functions::FunctionTable;
 use reorder::image::mapped::map_image;
+use reorder::layout::{Strategy, lay_out};
 use reorder::order_file::read::read;
 use reorder::trace::{ImageIdentity, read_files, resolve};
 
@@ -105,14 +107,39 @@ impl Corpus {
     /// # Errors
     /// Unreadable files.
     pub fn listed(&self, order_file: &Path) -> Result<(Vec<u32>, usize), String> {
-        let path = self.directory.join("image");
-        let bytes = map_image(&path).map_err(|error| error.to_string())?;
-        let file = ElfFile::parse(&bytes).map_err(|error| error.to_string())?;
-        let functions = FunctionTable::collect(&file).map_err(|error| error.to_string())?;
         let lines = fs::read(order_file).map_err(|error| format!("{}: {error}", order_file.display()))?;
-        let listed = read(&lines, &functions);
-        let unfound = listed.coverage.lines - listed.coverage.found();
-        Ok((listed.functions.iter().map(|&FunctionIndex(index)| index).collect(), unfound))
+        self.with_image(|functions, _| {
+            let listed = read(&lines, functions);
+            let unfound = listed.coverage.lines - listed.coverage.found();
+            Ok((listed.functions.iter().map(|function| function.0).collect(), unfound))
+        })
+    }
+
+    /// All functions as `reorder` orders them by the training starts with the named strategy. No name of a function
+    /// comes into it, so namesakes are told apart.
+    ///
+    /// # Errors
+    /// Unknown strategies.
+    pub fn ordered(&self, strategy: &str) -> Result<Vec<u32>, String> {
+        let strategy = Strategy::from_str(strategy, true)?;
+        self.with_image(|functions, identity| {
+            let traces = read_files(&[self.directory.join(self.train.name)])?;
+            let resolved = resolve(&traces, functions, identity)?;
+            let layout = lay_out(functions, &resolved.traces, strategy, 0)?;
+            Ok(layout.order.iter().map(|function| function.0).collect())
+        })
+    }
+
+    fn with_image<T>(
+        &self,
+        use_image: impl FnOnce(&FunctionTable<'_>, &ImageIdentity) -> reorder::error::Result<T>,
+    ) -> Result<T, String> {
+        let path = self.directory.join("image");
+        let used = map_image(&path).and_then(|bytes| {
+            let file = ElfFile::parse(&bytes)?;
+            use_image(&FunctionTable::collect(&file)?, &ImageIdentity::of(&path, &file))
+        });
+        used.map_err(|error| error.to_string())
     }
 
     /// The functions of `starts` in the order of their first appearance.

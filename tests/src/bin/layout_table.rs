@@ -1,8 +1,9 @@
 //! Scores layouts of a program of `scripts/layout/corpus` on its recorded starts, by exact positions.
 //!
-//! Arguments: `[--format json] DIRECTORY [LABEL=FILE...]`. A file is another link of the program, or an order file,
-//! which is simulated. Without any, all of `DIRECTORY/peers` and `ours`. Always shown: the bounds, link order, first-seen
-//! order, and foresight: first-seen order that also knows what only held-out starts run.
+//! Arguments: `[--format json] DIRECTORY [LABEL=FILE | strategy:NAME]...`. A file is another link of the program, or an
+//! order file, which is simulated, as are strategies of `reorder order`. Always shown: the bounds, link order,
+//! first-seen order, foresight (first-seen order that also knows what only held-out starts run), and all of
+//! `DIRECTORY/peers` and `DIRECTORY/ours`.
 
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "a script's table is its output")]
 
@@ -36,27 +37,39 @@ fn run() -> Result<String, String> {
         arguments.drain(..2);
     }
     let (directory, layouts) =
-        arguments.split_first().ok_or("arguments: [--format json] DIRECTORY [LABEL=FILE...]")?;
+        arguments.split_first().ok_or("arguments: [--format json] DIRECTORY [LAYOUT...]")?;
     let corpus = Corpus::read(Path::new(directory))?;
-    let layouts = if layouts.is_empty() {
-        peers(&corpus.directory)?
-    } else {
-        layouts.iter().map(|layout| labelled(layout)).collect::<Result<_, _>>()?
-    };
-    let report = report(&corpus, &layouts)?;
+    let mut all = peers(&corpus.directory)?;
+    for layout in layouts {
+        all.push(labelled(layout)?);
+    }
+    let report = report(&corpus, &all)?;
     if !as_json {
         return Ok(report.text());
     }
     serde_json::to_string_pretty(&report).map(|json| json + "\n").map_err(|error| error.to_string())
 }
 
-fn labelled(argument: &str) -> Result<(String, PathBuf), String> {
-    let (label, path) = argument.split_once('=').ok_or_else(|| format!("{argument}: not LABEL=FILE"))?;
-    Ok((label.to_owned(), PathBuf::from(path)))
+/// Where a layout comes from.
+enum Source {
+    /// A link or an order file.
+    File(PathBuf),
+    /// A strategy of `reorder order`.
+    Strategy(String),
+}
+
+fn labelled(argument: &str) -> Result<(String, Source), String> {
+    if let Some(strategy) = argument.strip_prefix("strategy:") {
+        return Ok((strategy.to_owned(), Source::Strategy(strategy.to_owned())));
+    }
+    let (label, path) = argument
+        .split_once('=')
+        .ok_or_else(|| format!("{argument}: neither LABEL=FILE nor strategy:NAME"))?;
+    Ok((label.to_owned(), Source::File(PathBuf::from(path))))
 }
 
 /// The links and orders in `peers` and `ours`, by name; what they were made from has a suffix.
-fn peers(directory: &Path) -> Result<Vec<(String, PathBuf)>, String> {
+fn peers(directory: &Path) -> Result<Vec<(String, Source)>, String> {
     let mut peers = Vec::new();
     for place in ["peers", "ours"] {
         let Ok(entries) = fs::read_dir(directory.join(place)) else { continue };
@@ -68,12 +81,12 @@ fn peers(directory: &Path) -> Result<Vec<(String, PathBuf)>, String> {
             }
         }
         found.sort();
-        peers.extend(found);
+        peers.extend(found.into_iter().map(|(label, path)| (label, Source::File(path))));
     }
     Ok(peers)
 }
 
-fn report(corpus: &Corpus, layouts: &[(String, PathBuf)]) -> Result<LayoutReport, String> {
+fn report(corpus: &Corpus, layouts: &[(String, Source)]) -> Result<LayoutReport, String> {
     let mut report = LayoutReport::new(corpus);
     let starts = || corpus.train.starts.iter();
     let first_seen = simulated(corpus, &corpus.first_seen(starts()));
@@ -81,8 +94,11 @@ fn report(corpus: &Corpus, layouts: &[(String, PathBuf)]) -> Result<LayoutReport
     report.add(corpus, "link order", &corpus.spans, Vec::new());
     report.add(corpus, "first-seen, simulated", &first_seen, Vec::new());
     report.add(corpus, "foresight, simulated", &foresight, Vec::new());
-    for (label, path) in layouts {
-        let (spans, mut remarks) = placed(corpus, path)?;
+    for (label, source) in layouts {
+        let (spans, mut remarks) = match source {
+            Source::File(path) => placed(corpus, path)?,
+            Source::Strategy(strategy) => (simulated(corpus, &corpus.ordered(strategy)?), Vec::new()),
+        };
         if label == "first-seen" {
             remarks.push(agreement(corpus, &spans, &first_seen));
         }
