@@ -1,5 +1,7 @@
 //! The layout harness on a real link: where namesakes went, and that simulated links are true ones.
 
+#![allow(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
+
 use std::fs;
 use std::path::Path;
 use std::process::Command;
