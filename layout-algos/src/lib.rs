@@ -11,6 +11,7 @@
 #![forbid(unsafe_code)]
 #![cfg_attr(test, allow(clippy::unwrap_used))] // a failed unwrap is a failed test
 
+pub mod control;
 pub mod ids;
 pub mod order;
 pub mod placement;

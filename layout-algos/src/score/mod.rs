@@ -3,6 +3,7 @@
 //! The touch model is the same everywhere: a function that runs touches every page of its range. Pages are
 //! numbered by the true addresses, so alignment, padding and pinned neighbours count as they are.
 
+mod cost;
 mod fault_curve;
 mod fault_model;
 mod lower_bound;
@@ -12,6 +13,7 @@ mod span;
 #[cfg(test)]
 mod tests;
 
+pub use cost::{Cost, cost, cost_of_start};
 pub use fault_curve::FaultCurve;
 pub use fault_model::FaultModel;
 pub use lower_bound::{lower_bound, touched_bytes};

@@ -14,7 +14,7 @@ pub struct Objective {
 
 impl Default for Objective {
     fn default() -> Self {
-        Self { model: FaultModel::Pages { size: 4096 }, early_percent: 50 }
+        Self { model: FaultModel::Pages { size: 4096 }, early_percent: 25 }
     }
 }
 

@@ -3,17 +3,21 @@
 //! Every strategy puts the functions of the traces first and keeps the link order of all others behind them,
 //! except [`Shuffle`], which moves everything.
 
+mod auto;
 mod balanced_partitioning;
 mod first_seen;
 mod link_order;
 mod local_search;
+mod read_around;
 mod shuffle;
 mod unseen;
 
+pub use auto::{Auto, AutoOrder, Candidate, Effort};
 pub use balanced_partitioning::{BalancedPartitioning, MOST_PREFIXES};
 pub use first_seen::FirstSeen;
 pub use link_order::LinkOrder;
 pub use local_search::LocalSearch;
+pub use read_around::centre_windows;
 pub use shuffle::Shuffle;
 pub use unseen::{Children, CrossValidation, Parent, ReferenceWalk, Roots, UnseenOrder, Validated};
 

@@ -2,6 +2,7 @@
 
 use super::gain::ClosenessTable;
 use super::memberships::{Memberships, Slot};
+use crate::control::Control;
 use crate::random::Random;
 
 /// Parts of at most this many bytes are not split: their order within a page changes no fault.
@@ -22,6 +23,7 @@ const LEAST_FORKED: usize = 4096;
 
 /// Splits one set of functions; nothing in it changes, so that halves can be split at the same time.
 pub(super) struct Bisection<'memberships> {
+    control: &'memberships Control<'memberships>,
     seed: u64,
     /// By position in the memberships' functions.
     sizes: Vec<u64>,
@@ -74,8 +76,9 @@ impl<'memberships> Bisection<'memberships> {
         sizes: Vec<u64>,
         memberships: &'memberships Memberships,
         closeness: &'memberships ClosenessTable,
+        control: &'memberships Control<'memberships>,
     ) -> Self {
-        Self { seed, sizes, memberships, closeness }
+        Self { control, seed, sizes, memberships, closeness }
     }
 
     /// Positions in the memberships' functions, in the new order.
@@ -93,7 +96,7 @@ impl<'memberships> Bisection<'memberships> {
         let bytes = part
             .iter()
             .fold(0u64, |bytes, candidate| bytes.saturating_add(self.sizes[candidate.rank as usize]));
-        if part.len() < 2 || bytes <= LEAF_BYTES {
+        if part.len() < 2 || bytes <= LEAF_BYTES || self.control.is_cancelled() {
             return;
         }
         let (left, right) = part.split_at_mut(part.len().div_ceil(2));

@@ -15,6 +15,7 @@ mod gain;
 mod memberships;
 
 use super::Orderer;
+use crate::control::Control;
 use crate::ids::FunctionId;
 use crate::order::FunctionOrder;
 use crate::problem::LayoutProblem;
@@ -45,10 +46,16 @@ impl BalancedPartitioning {
     /// The traced functions in their order.
     #[must_use]
     pub fn order_traced(&self, problem: &LayoutProblem) -> Vec<FunctionId> {
+        self.order_traced_watched(problem, &Control::default())
+    }
+
+    /// The same; when cancelled, what is not split yet stays as it is.
+    #[must_use]
+    pub fn order_traced_watched(&self, problem: &LayoutProblem, control: &Control<'_>) -> Vec<FunctionId> {
         let memberships = Memberships::of(problem, self.prefixes.clamp(1, MOST_PREFIXES));
         let closeness = ClosenessTable::up_to(memberships.functions.len() + 1);
         let sizes = memberships.functions.iter().map(|&function| problem.padded_size(function)).collect();
-        let order = Bisection::new(self.seed, sizes, &memberships, &closeness).run();
+        let order = Bisection::new(self.seed, sizes, &memberships, &closeness, control).run();
         order.into_iter().map(|position| memberships.functions[position as usize]).collect()
     }
 }

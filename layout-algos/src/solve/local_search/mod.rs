@@ -14,6 +14,7 @@ mod touch_costs;
 
 use rayon::prelude::*;
 
+use crate::control::Control;
 use crate::ids::FunctionId;
 use crate::order::FunctionOrder;
 use crate::problem::LayoutProblem;
@@ -48,6 +49,17 @@ impl LocalSearch {
     /// more than 64 traces by that of 64 of them, is never larger.
     #[must_use]
     pub fn improve(&self, problem: &LayoutProblem, traced: &[FunctionId]) -> Vec<FunctionId> {
+        self.improve_watched(problem, traced, &Control::default())
+    }
+
+    /// The same; when cancelled, with what was improved until then.
+    #[must_use]
+    pub fn improve_watched(
+        &self,
+        problem: &LayoutProblem,
+        traced: &[FunctionId],
+        control: &Control<'_>,
+    ) -> Vec<FunctionId> {
         let costs = TouchCosts::of(problem, traced);
         if costs.width() == 0 || traced.len() < 2 {
             return traced.to_vec();
@@ -68,7 +80,7 @@ impl LocalSearch {
                 .enumerate()
                 .map(|(number, part)| {
                     let random = Random::new(self.seed, &[round as u64, number as u64]);
-                    improve_part(&costs, page_shift, part, is_whole, random, tries)
+                    improve_part(&costs, page_shift, part, is_whole, random, tries, control)
                 })
                 .collect();
             placed = improved.into_iter().flatten().collect();
@@ -111,6 +123,7 @@ fn improve_part(
     is_whole: bool,
     random: Random,
     tries: u64,
+    control: &Control<'_>,
 ) -> Vec<Placed> {
     let Some(first) = part.first() else { return part };
     let base = first.start >> page_shift << page_shift;
@@ -119,7 +132,7 @@ fn improve_part(
     }
     let mut arrangement = Arrangement::new(costs, page_shift, part);
     let movable = if is_whole { 0..arrangement.placed().len() } else { arrangement.inner() };
-    Search::new(&mut arrangement, movable, 1 << page_shift, random).run(tries);
+    Search::new(&mut arrangement, movable, 1 << page_shift, random).run(tries, control);
     let mut part = arrangement.into_placed();
     for placed in &mut part {
         placed.start += base;

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::arrangement::{Arrangement, Run, Shift};
+use crate::control::Control;
 use crate::random::Random;
 
 /// Functions of the shorter of two runs that go past each other.
@@ -16,6 +17,9 @@ const EQUAL_RUN_PAGES: u64 = 2;
 
 /// Pages that two runs past each other may span together, which bounds the time of one try.
 const PASSING_PAGES: u64 = 16;
+
+/// Tries between two looks at whether to stop.
+const TRIES_PER_LOOK: u64 = 4096;
 
 /// Tries changes and keeps what makes an arrangement cheaper.
 pub(super) struct Search<'arrangement, 'costs> {
@@ -54,7 +58,7 @@ impl<'arrangement, 'costs> Search<'arrangement, 'costs> {
     }
 
     /// Tries so many changes. Stops early when the last half of the tries changed nothing.
-    pub(super) fn run(mut self, tries: u64) {
+    pub(super) fn run(mut self, tries: u64, control: &Control<'_>) {
         if self.movable.len() < 2 {
             return;
         }
@@ -67,7 +71,9 @@ impl<'arrangement, 'costs> Search<'arrangement, 'costs> {
             };
             if is_better {
                 last_change = number;
-            } else if number - last_change > tries / 2 {
+            } else if number - last_change > tries / 2
+                || number % TRIES_PER_LOOK == 0 && control.is_cancelled()
+            {
                 break;
             }
         }

@@ -2,25 +2,27 @@
 
 use rayon::prelude::*;
 
-use super::{UnseenOrder, traced_in_time};
-use crate::ids::TraceId;
+use super::{Children, Parent, ReferenceWalk, Roots, UnseenOrder, traced_in_time};
 use crate::order::FunctionOrder;
-use crate::problem::{LayoutProblem, Trace};
-use crate::score::positions;
+use crate::problem::{LayoutProblem, Trace, TraceView};
+use crate::score::{Cost, cost_of_start, positions};
 
-/// Compares orders by leaving out recorded starts.
+/// Compares orders by how they serve each part of the recorded starts when only the other parts are known.
+///
+/// Few large parts tell more than many small ones: really new starts differ from the recorded ones by more than one of
+/// these differs from all others.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CrossValidation {
-    /// The most starts that are left out, one at a time; evenly spaced if there are more.
-    pub most_folds: usize,
-    /// The most visits of functions and references in all: bounds the time. Starts are left out, then orders, until
-    /// the rest fits.
+    /// Parts; at least 2.
+    pub folds: usize,
+    /// The most visits of functions and references in all: bounds the time. Where it is not enough for all orders,
+    /// the most useful ones are compared.
     pub most_visits: u64,
 }
 
 impl Default for CrossValidation {
     fn default() -> Self {
-        Self { most_folds: 12, most_visits: 40_000_000 }
+        Self { folds: 2, most_visits: 10_000_000 }
     }
 }
 
@@ -29,78 +31,76 @@ impl Default for CrossValidation {
 pub struct Validated {
     /// The order.
     pub order: UnseenOrder,
-    /// Weighted faults of the left-out starts, by the problem's objective; 0 where nothing was compared.
-    pub cost: u64,
+    /// What these starts cost together; nothing where nothing was compared.
+    pub cost: Cost,
 }
 
 /// Used where there are too few starts, or too much code, to compare: across programs the most reliable one.
-const USUAL: UnseenOrder = UnseenOrder::References(super::ReferenceWalk {
-    parent: super::Parent::DepthFirst,
-    roots: super::Roots::Link,
-    children: super::Children::Position,
+const USUAL: UnseenOrder = UnseenOrder::References(ReferenceWalk {
+    parent: Parent::DepthFirst,
+    roots: Roots::Link,
+    children: Children::Position,
     children_first: false,
 });
+
+/// Fewer orders than this are not worth comparing.
+const LEAST_ORDERS: usize = 4;
+
+/// Known starts, and others that are taken for new ones.
+struct Fold {
+    known: LayoutProblem,
+    others: LayoutProblem,
+}
 
 impl CrossValidation {
     /// The orders that were compared, the best one first. Ties keep the order of [`UnseenOrder::all`], whose first
     /// is the linker's order. Never empty.
     #[must_use]
     pub fn compare(&self, problem: &LayoutProblem) -> Vec<Validated> {
-        let usual = vec![Validated { order: USUAL, cost: 0 }];
-        let Some(references) = problem.references() else {
-            return vec![Validated { order: UnseenOrder::Link, cost: 0 }];
-        };
-        let step = (references.node_count() + references.reference_count() + problem.function_count()) as u64;
-        let runs = self.most_visits / step.max(1);
-        let orders = UnseenOrder::all();
-        let count = problem.traces().len();
-        let folds = count.min(self.most_folds).min((runs / orders.len() as u64) as usize);
-        // With fewer left out, their differences are chance.
-        if folds < 4.min(count) || count < 3 {
-            return usual;
+        let untested = |order| vec![Validated { order, cost: Cost(0) }];
+        let Some(references) = problem.references() else { return untested(UnseenOrder::Link) };
+        let folds = self.folds.max(2);
+        let step = references.node_count() + references.reference_count() + problem.function_count();
+        let affordable = self.most_visits / (step.max(1) as u64) / folds as u64;
+        let mut orders = UnseenOrder::all();
+        orders.truncate(affordable as usize);
+        if orders.len() < LEAST_ORDERS || problem.traces().len() < 2 * folds {
+            return untested(USUAL);
         }
-        let left_out: Vec<TraceId> = (0..folds).map(|fold| TraceId((fold * count / folds) as u32)).collect();
-        let known: Vec<LayoutProblem> =
-            left_out.iter().filter_map(|&trace| without(problem, trace)).collect();
-        let pairs: Vec<(usize, usize)> =
-            (0..orders.len()).flat_map(|order| (0..known.len()).map(move |fold| (order, fold))).collect();
-        let costs: Vec<u64> = pairs
-            .par_iter()
-            .map(|&(order, fold)| cost_of_unknown(problem, left_out[fold], &known[fold], orders[order]))
-            .collect();
+        let folds: Vec<Fold> = (0..folds).filter_map(|part| Fold::new(problem, part, folds)).collect();
         let mut validated: Vec<Validated> = orders
-            .into_iter()
-            .zip(costs.chunks(known.len().max(1)))
-            .map(|(order, costs)| Validated { order, cost: costs.iter().sum() })
+            .into_par_iter()
+            .map(|order| {
+                let costs = folds.iter().map(|fold| fold.cost_of_others(order).0);
+                Validated { order, cost: Cost(costs.fold(0, u64::saturating_add)) }
+            })
             .collect();
         validated.sort_by_key(|validated| validated.cost);
         validated
     }
 }
 
-/// The problem without one of its traces.
-fn without(problem: &LayoutProblem, left_out: TraceId) -> Option<LayoutProblem> {
-    let others: Vec<Trace> = problem
-        .traces()
-        .iter()
-        .filter(|trace| trace.id != left_out)
-        .map(|trace| Trace { weight: trace.weight, functions: trace.functions.to_vec() })
-        .collect();
-    problem.with_traces(&others).ok()
-}
+impl Fold {
+    /// Every `parts`-th trace from `part` on is taken for a new start.
+    fn new(problem: &LayoutProblem, part: usize, parts: usize) -> Option<Self> {
+        let (others, known): (Vec<_>, Vec<_>) =
+            problem.traces().iter().partition(|trace| trace.id.index() % parts == part);
+        let with = |traces: Vec<TraceView<'_>>| {
+            let owned =
+                |trace: TraceView<'_>| Trace { weight: trace.weight, functions: trace.functions.to_vec() };
+            problem.with_traces(&traces.into_iter().map(owned).collect::<Vec<_>>()).ok()
+        };
+        Some(Self { known: with(known)?, others: with(others)? })
+    }
 
-/// What a trace costs that `known` does not have, with `order` for the functions outside `known`'s traces.
-fn cost_of_unknown(
-    problem: &LayoutProblem,
-    trace: TraceId,
-    known: &LayoutProblem,
-    order: UnseenOrder,
-) -> u64 {
-    let functions = traced_in_time(known).into_iter().chain(order.order(known));
-    let order = FunctionOrder::with_rest(functions, known.function_count() as u32);
-    let spans = positions(known, &order);
-    let trace = problem.traces().get(trace);
-    let curve =
-        problem.objective().model.faults(trace.functions.iter().map(|function| spans[function.index()]));
-    trace.weight.saturating_mul(curve.total())
+    /// What the others cost when the known starts' functions are in front, and `order` behind.
+    fn cost_of_others(&self, order: UnseenOrder) -> Cost {
+        let functions = traced_in_time(&self.known).into_iter().chain(order.order(&self.known));
+        let order = FunctionOrder::with_rest(functions, self.known.function_count() as u32);
+        let spans = positions(&self.known, &order);
+        let cost = |trace: TraceView<'_>| {
+            cost_of_start(self.others.objective(), trace, &spans).0.saturating_mul(trace.weight)
+        };
+        Cost(self.others.traces().iter().map(cost).fold(0, u64::saturating_add))
+    }
 }

@@ -126,30 +126,28 @@ impl ReferenceWalk {
     fn most_specific(&self, graph: &ReferenceGraph, roots: &[FunctionId], is_reached: &mut [bool]) -> Forest {
         let mut sources: Vec<(NodeId, NodeId)> = Vec::new();
         let mut queue = BinaryHeap::new();
-        let enqueue = |queue: &mut BinaryHeap<_>, source: NodeId, is_reached: &[bool], serial: &mut u32| {
+        let mut serial = 0u32;
+        let mut enqueue = |queue: &mut BinaryHeap<_>, source: NodeId, is_reached: &[bool]| {
             let references = graph.of(source);
             if references.iter().any(|reference| !is_reached[reference.target.index()]) {
                 // The serial number breaks ties: sources that were reached first go first.
-                queue.push(Reverse((references.len() as u32, *serial, source, 0u32)));
-                *serial += 1;
+                queue.push(Reverse((references.len(), serial, source, 0)));
+                serial += 1;
             }
         };
-        let mut serial = 0;
         for root in roots {
-            enqueue(&mut queue, NodeId(root.0), is_reached, &mut serial);
+            enqueue(&mut queue, NodeId(root.0), is_reached);
         }
         while let Some(Reverse((fan_out, number, source, next))) = queue.pop() {
             let references = graph.of(source);
-            let found = references[next as usize..]
-                .iter()
-                .position(|reference| !is_reached[reference.target.index()]);
+            let found = references[next..].iter().position(|reference| !is_reached[reference.target.index()]);
             let Some(offset) = found else { continue };
-            let at = next as usize + offset;
+            let at = next + offset;
             let node = references[at].target;
             is_reached[node.index()] = true;
             sources.push((source, node));
-            enqueue(&mut queue, node, is_reached, &mut serial);
-            queue.push(Reverse((fan_out, number, source, at as u32 + 1)));
+            enqueue(&mut queue, node, is_reached);
+            queue.push(Reverse((fan_out, number, source, at + 1)));
         }
         let mut forest = Forest::new(graph.node_count());
         if self.children == Children::Link {

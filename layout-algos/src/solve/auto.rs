@@ -1,0 +1,176 @@
+//! The strategy that is used unless another one is asked for.
+//!
+//! Several strategies order the functions of the traces, each result is improved a little, the best one by exact
+//! score is improved further. All other functions follow in the order that serves recorded starts best when these
+//! are left out.
+
+use rayon::prelude::*;
+
+use super::read_around::centre_windows;
+use super::unseen::traced_in_time;
+use super::{BalancedPartitioning, CrossValidation, LocalSearch, Orderer, UnseenOrder};
+use crate::control::{Control, Phase};
+use crate::ids::FunctionId;
+use crate::order::FunctionOrder;
+use crate::problem::LayoutProblem;
+use crate::score::{Cost, cost};
+
+/// A portfolio with a budget.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Auto {
+    /// Decides what is left to chance.
+    pub seed: u64,
+    /// How much work is done.
+    pub effort: Effort,
+}
+
+/// How much work is done.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Effort {
+    /// For every link: below a second for a program of 80,000 functions.
+    #[default]
+    Normal,
+    /// For releases: ten times as long.
+    Thorough,
+}
+
+/// What was chosen.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AutoOrder {
+    /// The order of all functions.
+    pub order: FunctionOrder,
+    /// Its cost on the recorded starts.
+    pub cost: Cost,
+    /// Where the traced functions' order began.
+    pub candidate: Candidate,
+    /// How the others are ordered.
+    pub unseen: UnseenOrder,
+}
+
+/// A strategy for the functions of the traces.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Candidate {
+    /// Trace after trace.
+    FirstSeen,
+    /// Balanced partitioning with so many prefixes.
+    Balanced(u32),
+}
+
+/// With more events than this in all traces only the strategies that are best on many traces are tried.
+const MOST_EVENTS_FOR_ALL: usize = 2_000_000;
+
+/// Tries of local search for each candidate, as a share of all.
+const CANDIDATE_SHARE: u64 = 8;
+
+impl Default for Auto {
+    fn default() -> Self {
+        Self { seed: 0, effort: Effort::Normal }
+    }
+}
+
+impl Orderer for Auto {
+    fn order(&self, problem: &LayoutProblem) -> FunctionOrder {
+        self.choose(problem, &Control::default()).order
+    }
+}
+
+impl Auto {
+    /// An order of all functions and how it came about. When cancelled, the best that was found until then.
+    #[must_use]
+    pub fn choose(&self, problem: &LayoutProblem, control: &Control<'_>) -> AutoOrder {
+        let unseen = self.choose_unseen(problem, control);
+        let (candidate, traced) = self.choose_traced(problem, control);
+        let functions = traced.into_iter().chain(unseen.order(problem));
+        let order = FunctionOrder::with_rest(functions, problem.function_count() as u32);
+        AutoOrder { cost: cost(problem, &order), order, candidate, unseen }
+    }
+
+    fn choose_traced(&self, problem: &LayoutProblem, control: &Control<'_>) -> (Candidate, Vec<FunctionId>) {
+        let candidates = candidates(problem);
+        let total = candidates.len() as u64;
+        let search = self.search();
+        let short = LocalSearch {
+            tries_per_function: search.tries_per_function / CANDIDATE_SHARE,
+            most_tries: search.most_tries / CANDIDATE_SHARE,
+            ..search
+        };
+        control.report(Phase::Candidates, 0, total);
+        let ordered: Vec<(Candidate, Vec<FunctionId>)> = candidates
+            .into_par_iter()
+            .map(|candidate| {
+                let traced = self.order_traced(problem, candidate, control);
+                let traced = short.improve_watched(problem, &traced, control);
+                control.report(Phase::Candidates, 1, total);
+                (candidate, traced)
+            })
+            .collect();
+        let best = ordered.into_iter().min_by_key(|(_, traced)| cost_in_front(problem, traced));
+        let Some((candidate, traced)) = best else { return (Candidate::FirstSeen, Vec::new()) };
+        control.report(Phase::Search, 0, 1);
+        let improved = search.improve_watched(problem, &traced, control);
+        let centred = centre_windows(problem, &improved);
+        control.report(Phase::Search, 1, 1);
+        let best =
+            [traced, improved, centred].into_iter().min_by_key(|traced| cost_in_front(problem, traced));
+        (candidate, best.unwrap_or_default())
+    }
+
+    fn order_traced(
+        &self,
+        problem: &LayoutProblem,
+        candidate: Candidate,
+        control: &Control<'_>,
+    ) -> Vec<FunctionId> {
+        match candidate {
+            Candidate::FirstSeen => traced_in_time(problem),
+            Candidate::Balanced(prefixes) => {
+                BalancedPartitioning { seed: self.seed, prefixes }.order_traced_watched(problem, control)
+            }
+        }
+    }
+
+    fn choose_unseen(&self, problem: &LayoutProblem, control: &Control<'_>) -> UnseenOrder {
+        let factor = self.effort.factor();
+        let usual = CrossValidation::default();
+        let validation = CrossValidation { most_visits: usual.most_visits * factor, ..usual };
+        control.report(Phase::Validation, 0, 1);
+        let validated = validation.compare(problem);
+        control.report(Phase::Validation, 1, 1);
+        validated.first().map_or(UnseenOrder::Link, |best| best.order)
+    }
+
+    fn search(&self) -> LocalSearch {
+        let usual = LocalSearch::default();
+        let factor = self.effort.factor();
+        LocalSearch {
+            seed: self.seed,
+            tries_per_function: usual.tries_per_function * factor,
+            most_tries: usual.most_tries * factor,
+        }
+    }
+}
+
+impl Effort {
+    fn factor(self) -> u64 {
+        match self {
+            Self::Normal => 1,
+            Self::Thorough => 10,
+        }
+    }
+}
+
+fn candidates(problem: &LayoutProblem) -> Vec<Candidate> {
+    if problem.traces().len() < 2 {
+        return vec![Candidate::FirstSeen];
+    }
+    if problem.traces().event_count() > MOST_EVENTS_FOR_ALL {
+        return vec![Candidate::Balanced(4), Candidate::FirstSeen];
+    }
+    let balanced = [1, 2, 4, 8].map(Candidate::Balanced);
+    std::iter::once(Candidate::FirstSeen).chain(balanced).collect()
+}
+
+/// What the recorded starts cost with `traced` in front; what stands behind does not matter to them.
+fn cost_in_front(problem: &LayoutProblem, traced: &[FunctionId]) -> Cost {
+    cost(problem, &FunctionOrder::with_rest(traced.iter().copied(), problem.function_count() as u32))
+}
