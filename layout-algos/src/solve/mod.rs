@@ -4,21 +4,26 @@
 //! except [`Shuffle`], which moves everything.
 
 mod auto;
+mod average_time_stamp;
 mod balanced_partitioning;
 mod first_seen;
 mod link_order;
 mod local_search;
+mod memberships;
 mod read_around;
 mod shuffle;
+mod trace_sets;
 mod unseen;
 
 pub use auto::{Auto, AutoOrder, Candidate, Effort};
+pub use average_time_stamp::AverageTimeStamp;
 pub use balanced_partitioning::{BalancedPartitioning, MOST_PREFIXES};
 pub use first_seen::FirstSeen;
 pub use link_order::LinkOrder;
 pub use local_search::LocalSearch;
 pub use read_around::centre_windows;
 pub use shuffle::Shuffle;
+pub use trace_sets::TraceSets;
 pub use unseen::{Children, CrossValidation, Parent, ReferenceWalk, Roots, UnseenOrder, Validated};
 
 use crate::order::FunctionOrder;

@@ -7,7 +7,9 @@ use clap::ValueEnum;
 use layout_algos::ids::FunctionId;
 use layout_algos::order::FunctionOrder;
 use layout_algos::problem::{LayoutProblem, Trace};
-use layout_algos::solve::{BalancedPartitioning, FirstSeen, LinkOrder, Orderer, Shuffle};
+use layout_algos::solve::{
+    AverageTimeStamp, BalancedPartitioning, FirstSeen, LinkOrder, Orderer, Shuffle, TraceSets,
+};
 use serde::Serialize;
 
 use crate::error::{Error, Result};
@@ -22,6 +24,10 @@ pub enum Strategy {
     Balanced,
     /// The heaviest trace's functions in time order, then what each further trace adds
     FirstSeen,
+    /// Functions by their mean position in the traces
+    AverageTimeStamp,
+    /// Functions that the same traces run side by side, similar sets of traces chained
+    TraceSets,
     /// The order the linker chose
     Link,
     /// A random permutation of everything: for tests
@@ -35,6 +41,8 @@ impl Strategy {
         match self {
             Self::Balanced => "balanced",
             Self::FirstSeen => "first-seen",
+            Self::AverageTimeStamp => "average-time-stamp",
+            Self::TraceSets => "trace-sets",
             Self::Link => "link",
             Self::Random => "random",
         }
@@ -44,6 +52,8 @@ impl Strategy {
         match self {
             Self::Balanced => Box::new(BalancedPartitioning { seed, ..BalancedPartitioning::default() }),
             Self::FirstSeen => Box::new(FirstSeen),
+            Self::AverageTimeStamp => Box::new(AverageTimeStamp),
+            Self::TraceSets => Box::new(TraceSets),
             Self::Link => Box::new(LinkOrder),
             Self::Random => Box::new(Shuffle { seed }),
         }
@@ -86,10 +96,8 @@ pub fn lay_out(
     let problem = problem_of(functions, traces)?;
     let order = strategy.orderer(seed).order(&problem);
     let chosen = match strategy {
-        Strategy::Balanced | Strategy::FirstSeen => {
-            problem.traced().into_iter().filter(|&is_traced| is_traced).count()
-        }
         Strategy::Link | Strategy::Random => functions.len(),
+        _ => problem.traced().into_iter().filter(|&is_traced| is_traced).count(),
     };
     Ok(Layout { order: from_order(&order), chosen })
 }
