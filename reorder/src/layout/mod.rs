@@ -8,7 +8,8 @@ use layout_algos::ids::FunctionId;
 use layout_algos::order::FunctionOrder;
 use layout_algos::problem::{LayoutProblem, Trace};
 use layout_algos::solve::{
-    AverageTimeStamp, BalancedPartitioning, FirstSeen, LinkOrder, Orderer, Shuffle, TraceSets,
+    AverageTimeStamp, BalancedPartitioning, CacheDirected, CallChainClustering, FirstSeen, LinkOrder,
+    LldPartitioning, LlvmProfdata, Orderer, PettisHansen, Shuffle, TraceSets,
 };
 use serde::Serialize;
 
@@ -28,6 +29,16 @@ pub enum Strategy {
     AverageTimeStamp,
     /// Functions that the same traces run side by side, similar sets of traces chained
     TraceSets,
+    /// Chains merged along the heaviest arcs of the call graph
+    PettisHansen,
+    /// Callees behind their heaviest callers, clusters by weight per byte (C3, hfsort)
+    CallChainClustering,
+    /// Chains merged for short calls and few misses of the address cache
+    CacheDirected,
+    /// As `llvm-profdata order` does it
+    LlvmProfdata,
+    /// As lld does it for `--bp-startup-sort=function`
+    LldBp,
     /// The order the linker chose
     Link,
     /// A random permutation of everything: for tests
@@ -43,6 +54,11 @@ impl Strategy {
             Self::FirstSeen => "first-seen",
             Self::AverageTimeStamp => "average-time-stamp",
             Self::TraceSets => "trace-sets",
+            Self::PettisHansen => "pettis-hansen",
+            Self::CallChainClustering => "call-chain-clustering",
+            Self::CacheDirected => "cache-directed",
+            Self::LlvmProfdata => "llvm-profdata",
+            Self::LldBp => "lld-bp",
             Self::Link => "link",
             Self::Random => "random",
         }
@@ -54,6 +70,11 @@ impl Strategy {
             Self::FirstSeen => Box::new(FirstSeen),
             Self::AverageTimeStamp => Box::new(AverageTimeStamp),
             Self::TraceSets => Box::new(TraceSets),
+            Self::PettisHansen => Box::new(PettisHansen),
+            Self::CallChainClustering => Box::new(CallChainClustering),
+            Self::CacheDirected => Box::new(CacheDirected),
+            Self::LlvmProfdata => Box::new(LlvmProfdata::default()),
+            Self::LldBp => Box::new(LldPartitioning::default()),
             Self::Link => Box::new(LinkOrder),
             Self::Random => Box::new(Shuffle { seed }),
         }
