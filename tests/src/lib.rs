@@ -21,6 +21,7 @@
 //! | `layout_report` | scores of many layouts side by side |
 //! | `layout_summary` | layouts against a baseline, over many programs |
 //! | `layout_profile` | traces as a profile that lld and llvm-profdata read |
+//! | `llvm_tools` | asks LLVM's tools for an order |
 //! | `mutation` | damages ELF images reproducibly |
 //! | `fixture_run` | builds, runs, relocates and compares one variant of a fixture |
 
@@ -41,6 +42,7 @@ pub mod layout_report;
 pub mod layout_scores;
 pub mod layout_simulated;
 pub mod layout_summary;
+pub mod llvm_tools;
 pub mod mutation;
 pub mod process;
 pub mod stage;
