@@ -6,6 +6,7 @@
 mod cost;
 mod fault_curve;
 mod fault_model;
+mod joint_bound;
 mod lower_bound;
 mod objective;
 mod positions;
@@ -16,6 +17,7 @@ mod tests;
 pub use cost::{Cost, cost, cost_of_start};
 pub use fault_curve::FaultCurve;
 pub use fault_model::FaultModel;
+pub use joint_bound::{LowerBounds, Occupancy, lower_bounds};
 pub use lower_bound::{lower_bound, touched_bytes};
 pub use objective::Objective;
 pub use positions::positions;
