@@ -6,10 +6,12 @@
 mod cost;
 mod fault_curve;
 mod fault_model;
-mod joint_bound;
+mod layer_bound;
 mod lower_bound;
+mod lower_bounds;
 mod objective;
 mod positions;
+mod price_bound;
 mod span;
 #[cfg(test)]
 mod tests;
@@ -17,8 +19,8 @@ mod tests;
 pub use cost::{Cost, cost, cost_of_start};
 pub use fault_curve::FaultCurve;
 pub use fault_model::FaultModel;
-pub use joint_bound::{LowerBounds, Occupancy, lower_bounds};
 pub use lower_bound::{lower_bound, touched_bytes};
+pub use lower_bounds::{LowerBounds, Occupancy, lower_bounds};
 pub use objective::Objective;
 pub use positions::positions;
 pub use span::{Span, packed};
