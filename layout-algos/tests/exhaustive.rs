@@ -25,7 +25,7 @@ const MODELS: [FaultModel; 4] = [
 fn orderers() -> Vec<(&'static str, Box<dyn Orderer>)> {
     vec![
         ("average time stamp", Box::new(AverageTimeStamp)),
-        ("balanced", Box::new(BalancedPartitioning { seed: 1 })),
+        ("balanced", Box::new(BalancedPartitioning { seed: 1, ..BalancedPartitioning::default() })),
         ("cache-directed", Box::new(CacheDirected)),
         ("call-chain clustering", Box::new(CallChainClustering)),
         ("first seen", Box::new(FirstSeen)),
