@@ -7,9 +7,9 @@ use std::collections::BTreeSet;
 use layout_algos::ids::FunctionId;
 use layout_algos::order::FunctionOrder;
 use layout_algos::problem::{LayoutProblem, NodeId, Reference, ReferenceGraph, ReferenceKind, Rows, Trace};
-use layout_algos::score::{FaultModel, Objective, Occupancy, Span, lower_bounds, positions};
+use layout_algos::score::{self, FaultModel, Objective, Occupancy, Span, lower_bounds, positions};
 use layout_algos::solve::{
-    AverageTimeStamp, BalancedPartitioning, CacheDirected, CallChainClustering, FirstSeen, LinkOrder,
+    Auto, AverageTimeStamp, BalancedPartitioning, CacheDirected, CallChainClustering, FirstSeen, LinkOrder,
     LldPartitioning, LlvmProfdata, Orderer, PettisHansen, Shuffle, TraceSets,
 };
 use proptest::prelude::*;
@@ -24,6 +24,7 @@ const MODELS: [FaultModel; 4] = [
 
 fn orderers() -> Vec<(&'static str, Box<dyn Orderer>)> {
     vec![
+        ("auto", Box::new(Auto::default())),
         ("average time stamp", Box::new(AverageTimeStamp)),
         ("balanced", Box::new(BalancedPartitioning { seed: 1, ..BalancedPartitioning::default() })),
         ("cache-directed", Box::new(CacheDirected)),
@@ -38,7 +39,7 @@ fn orderers() -> Vec<(&'static str, Box<dyn Orderer>)> {
     ]
 }
 
-/// Cost by the library's models and positions.
+/// Cost by the library's models and positions, without rounding.
 fn cost(problem: &LayoutProblem, order: &FunctionOrder) -> f64 {
     let spans = positions(problem, order);
     let objective = problem.objective();
@@ -159,11 +160,21 @@ fn problems(most: usize, most_traces: usize) -> impl Strategy<Value = LayoutProb
 /// Strategies cost what a recount says and no less than the optimum; bounds are not above it.
 fn check(problem: &LayoutProblem) -> Result<(), TestCaseError> {
     let least = optimum(problem);
+    let weight: f64 = problem.traces().iter().map(|trace| trace.weight as f64).sum();
     for (name, orderer) in orderers() {
         let order = orderer.order(problem);
         prop_assert_eq!(order.len(), problem.function_count());
         let cost = cost(problem, &order);
         prop_assert!((cost - slow_cost(problem, &order)).abs() < 1e-9, "{} costs {}", name, cost);
+        // The score rounds the cost of each start down to thousandths.
+        let rounding = cost - score::cost(problem, &order).0 as f64 / 1000.0;
+        prop_assert!(
+            (-1e-9..=weight / 1000.0).contains(&rounding),
+            "{} costs {}, score {}",
+            name,
+            cost,
+            rounding
+        );
         prop_assert!(cost >= least - 1e-9, "{} costs {}, less than the optimum {}", name, cost, least);
     }
     let is_even = (0..problem.function_count() as u32)
