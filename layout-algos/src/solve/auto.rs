@@ -8,7 +8,9 @@ use rayon::prelude::*;
 
 use super::read_around::centre_windows;
 use super::unseen::traced_in_time;
-use super::{BalancedPartitioning, CrossValidation, LocalSearch, Orderer, UnseenOrder};
+use super::{
+    BalancedPartitioning, CrossValidation, LocalSearch, Orderer, ReplaySearch, TraceSets, UnseenOrder,
+};
 use crate::control::{Control, Phase};
 use crate::ids::FunctionId;
 use crate::order::FunctionOrder;
@@ -52,6 +54,8 @@ pub struct AutoOrder {
 pub enum Candidate {
     /// Trace after trace.
     FirstSeen,
+    /// Sets of traces, chained.
+    TraceSets,
     /// Balanced partitioning with so many prefixes.
     Balanced(u32),
 }
@@ -99,20 +103,19 @@ impl Auto {
             .into_par_iter()
             .map(|candidate| {
                 let traced = self.order_traced(problem, candidate, control);
-                let traced = short.improve_watched(problem, &traced, control);
+                let searched = short.improve_watched(problem, &traced, control);
+                let centred = [&traced, &searched].map(|traced| centre_windows(problem, traced));
                 control.report(Phase::Candidates, 1, total);
-                (candidate, traced)
+                (candidate, cheapest(problem, [traced, searched].into_iter().chain(centred)))
             })
             .collect();
         let best = ordered.into_iter().min_by_key(|(_, traced)| cost_in_front(problem, traced));
         let Some((candidate, traced)) = best else { return (Candidate::FirstSeen, Vec::new()) };
         control.report(Phase::Search, 0, 1);
-        let improved = search.improve_watched(problem, &traced, control);
-        let centred = centre_windows(problem, &improved);
+        let searched = search.improve_watched(problem, &traced, control);
+        let replayed = self.replay().improve(problem, &traced, control);
         control.report(Phase::Search, 1, 1);
-        let best =
-            [traced, improved, centred].into_iter().min_by_key(|traced| cost_in_front(problem, traced));
-        (candidate, best.unwrap_or_default())
+        (candidate, cheapest(problem, [traced, searched, replayed]))
     }
 
     fn order_traced(
@@ -123,6 +126,7 @@ impl Auto {
     ) -> Vec<FunctionId> {
         match candidate {
             Candidate::FirstSeen => traced_in_time(problem),
+            Candidate::TraceSets => TraceSets.order_traced(problem),
             Candidate::Balanced(prefixes) => {
                 BalancedPartitioning { seed: self.seed, prefixes }.order_traced_watched(problem, control)
             }
@@ -137,6 +141,16 @@ impl Auto {
         let validated = validation.compare(problem);
         control.report(Phase::Validation, 1, 1);
         validated.first().map_or(UnseenOrder::Link, |best| best.order)
+    }
+
+    fn replay(&self) -> ReplaySearch {
+        let usual = ReplaySearch::default();
+        let factor = self.effort.factor();
+        ReplaySearch {
+            seed: self.seed,
+            tries_per_function: usual.tries_per_function * factor,
+            most_replayed: usual.most_replayed * factor,
+        }
     }
 
     fn search(&self) -> LocalSearch {
@@ -166,8 +180,13 @@ fn candidates(problem: &LayoutProblem) -> Vec<Candidate> {
     if problem.traces().event_count() > MOST_EVENTS_FOR_ALL {
         return vec![Candidate::Balanced(4), Candidate::FirstSeen];
     }
-    let balanced = [1, 2, 4, 8].map(Candidate::Balanced);
-    std::iter::once(Candidate::FirstSeen).chain(balanced).collect()
+    let balanced = [1, 2, 4].map(Candidate::Balanced);
+    [Candidate::TraceSets, Candidate::FirstSeen].into_iter().chain(balanced).collect()
+}
+
+/// The first of the cheapest orders.
+fn cheapest(problem: &LayoutProblem, orders: impl IntoIterator<Item = Vec<FunctionId>>) -> Vec<FunctionId> {
+    orders.into_iter().min_by_key(|traced| cost_in_front(problem, traced)).unwrap_or_default()
 }
 
 /// What the recorded starts cost with `traced` in front; what stands behind does not matter to them.

@@ -37,16 +37,23 @@ struct Group {
     functions: Vec<FunctionId>,
 }
 
-impl Orderer for TraceSets {
-    fn order(&self, problem: &LayoutProblem) -> FunctionOrder {
+impl TraceSets {
+    /// The traced functions in their order.
+    #[must_use]
+    pub fn order_traced(&self, problem: &LayoutProblem) -> Vec<FunctionId> {
         let memberships = TracesOfFunctions::of(problem);
         let by_size = traces_by_size(problem);
         let mut groups = groups(problem, &memberships, &by_size);
         groups.sort_by(|one, other| by_common_traces(&one.traces, &other.traces));
         let weights = by_size.iter().map(|&trace| memberships.weight(trace)).collect();
         let chain = Chain::new(weights, groups.len()).run(&groups);
-        let functions = chain.into_iter().flat_map(|group| groups[group].functions.iter().copied());
-        FunctionOrder::with_rest(functions, problem.function_count() as u32)
+        chain.into_iter().flat_map(|group| groups[group].functions.iter().copied()).collect()
+    }
+}
+
+impl Orderer for TraceSets {
+    fn order(&self, problem: &LayoutProblem) -> FunctionOrder {
+        FunctionOrder::with_rest(self.order_traced(problem), problem.function_count() as u32)
     }
 }
 

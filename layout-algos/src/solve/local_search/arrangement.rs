@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use super::touch_costs::TouchCosts;
+use super::touch_costs::{TouchCosts, have_same_traces};
 
 /// A function at its address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -102,6 +102,11 @@ impl<'costs> Arrangement<'costs> {
         let from = self.placed.partition_point(|placed| placed.pages(self.page_shift).start < 1);
         let to = self.placed.partition_point(|placed| placed.pages(self.page_shift).end < pages);
         from..to.max(from)
+    }
+
+    /// Whether the functions at two positions are run by the same traces.
+    pub(super) fn have_same_traces(&self, one: usize, other: usize) -> bool {
+        have_same_traces(self.costs.row(self.placed[one].row), self.costs.row(self.placed[other].row))
     }
 
     /// Whether the functions of a run stand without gaps, so that they can be moved as one.

@@ -18,6 +18,15 @@ const EQUAL_RUN_PAGES: u64 = 2;
 /// Pages that two runs past each other may span together, which bounds the time of one try.
 const PASSING_PAGES: u64 = 16;
 
+/// Groups of functions with the same traces that another one goes past.
+const PASSED_GROUPS: u64 = 24;
+
+/// Pages that such groups may span together.
+const PASSING_GROUPS_PAGES: u64 = 64;
+
+/// Functions that are looked through for the end of a group.
+const LONGEST_GROUP: usize = 256;
+
 /// Tries between two looks at whether to stop.
 const TRIES_PER_LOOK: u64 = 4096;
 
@@ -64,9 +73,11 @@ impl<'arrangement, 'costs> Search<'arrangement, 'costs> {
         }
         let mut last_change = 0;
         for number in 0..tries {
-            let is_better = match self.random.below(4) {
-                0 | 1 => self.exchange(),
-                2 => self.exchange_runs(),
+            // Groups are rare, because each try takes as long as many of the others.
+            let is_better = match self.random.below(32) {
+                0 => self.pass_groups(),
+                1..=14 => self.exchange(),
+                15..=23 => self.exchange_runs(),
                 _ => self.pass(),
             };
             if is_better {
@@ -112,9 +123,14 @@ impl<'arrangement, 'costs> Search<'arrangement, 'costs> {
         let short = 1 + self.random.below(SHORT_RUN) as usize;
         let long = 1 + self.random.below(LONG_RUN) as usize;
         let (first, second) = if self.random.below(2) == 0 { (short, long) } else { (long, short) };
-        let (one, other) = (start..start + first, start + first..start + first + second);
-        if other.end > self.movable.end
-            || self.end(&other) - self.start(&one) > PASSING_PAGES * self.page_size
+        self.pass_runs(start..start + first, start + first..start + first + second, PASSING_PAGES)
+    }
+
+    fn pass_runs(&mut self, one: Run, other: Run, most_pages: u64) -> bool {
+        if one.is_empty()
+            || other.is_empty()
+            || other.end > self.movable.end
+            || self.end(&other) - self.start(&one) > most_pages * self.page_size
             || !self.arrangement.is_dense(one.start..other.end)
         {
             return false;
@@ -122,6 +138,42 @@ impl<'arrangement, 'costs> Search<'arrangement, 'costs> {
         let bytes = |run: &Run| (self.end(run) - self.start(run)) as i64;
         let (by_one, by_other) = (bytes(&other), -bytes(&one));
         self.try_shift([Shift { run: one, by: by_one }, Shift { run: other, by: by_other }])
+    }
+
+    /// A group of functions with the same traces, past some of its neighbours.
+    fn pass_groups(&mut self) -> bool {
+        let start = self.any_movable();
+        let group = self.group_end(start, false)..self.group_end(start, true);
+        let towards_end = self.random.below(2) == 0;
+        let mut passed = if towards_end { group.end..group.end } else { group.start..group.start };
+        for _ in 0..=self.random.below(PASSED_GROUPS) {
+            if towards_end && passed.end < self.movable.end {
+                passed.end = self.group_end(passed.end, true);
+            } else if !towards_end && passed.start > self.movable.start {
+                passed.start = self.group_end(passed.start - 1, false);
+            }
+        }
+        let (one, other) = if towards_end { (group, passed) } else { (passed, group) };
+        self.pass_runs(one, other, PASSING_GROUPS_PAGES)
+    }
+
+    /// Where the group of functions with the same traces around `position` ends, in one direction.
+    fn group_end(&self, position: usize, towards_end: bool) -> usize {
+        let same = |other: &usize| self.arrangement.have_same_traces(position, *other);
+        if towards_end {
+            (position..self.movable.end)
+                .take(LONGEST_GROUP)
+                .take_while(same)
+                .last()
+                .map_or(position, |last| last + 1)
+        } else {
+            (self.movable.start..=position)
+                .rev()
+                .take(LONGEST_GROUP)
+                .take_while(same)
+                .last()
+                .unwrap_or(position)
+        }
     }
 
     fn try_shift(&mut self, shifts: [Shift; 2]) -> bool {

@@ -22,6 +22,11 @@ pub(super) struct TouchCosts {
     width: usize,
 }
 
+/// Whether two rows have costs for the same traces.
+pub(super) fn have_same_traces(one: &[u16], other: &[u16]) -> bool {
+    one.iter().zip(other).all(|(&one, &other)| (one == 0) == (other == 0))
+}
+
 impl TouchCosts {
     /// The rows of `functions`, in their order. A fault at share t of a trace's functions costs its weight times
     /// 1 − early · t, where early is the objective's share of the curve's mean.

@@ -1,0 +1,171 @@
+//! Local search for models in which a fault reads more than its page.
+//!
+//! Where windows begin depends on what a start touched before, so the effect of a change cannot be counted on the
+//! changed pages alone: each try replays all starts. That is slow, and worth it, because such models have few faults
+//! and each of them is expensive.
+
+use rayon::prelude::*;
+
+use crate::control::Control;
+use crate::ids::{FunctionId, TraceId};
+use crate::order::FunctionOrder;
+use crate::problem::LayoutProblem;
+use crate::random::Random;
+use crate::score::{FaultModel, Span, positions};
+
+/// Rotates parts of an order as long as that makes the recorded starts cheaper.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ReplaySearch {
+    /// Chooses what is tried.
+    pub seed: u64,
+    /// Changes tried for each function.
+    pub tries_per_function: u64,
+    /// Functions replayed in all tries together: bounds the time.
+    pub most_replayed: u64,
+}
+
+impl Default for ReplaySearch {
+    fn default() -> Self {
+        Self { seed: 0, tries_per_function: 20, most_replayed: 60_000_000 }
+    }
+}
+
+/// Below so many events, sharing a replay between threads costs more than it saves.
+const LEAST_SHARED_EVENTS: usize = 20_000;
+
+impl ReplaySearch {
+    /// A better order of `traced`, the functions at the front of the layout, by the exact cost of the problem's
+    /// objective; the same order for models without read-around.
+    #[must_use]
+    pub fn improve(
+        &self,
+        problem: &LayoutProblem,
+        traced: &[FunctionId],
+        control: &Control<'_>,
+    ) -> Vec<FunctionId> {
+        let events = problem.traces().event_count();
+        let FaultModel::ReadAround { page, window } = problem.objective().model else {
+            return traced.to_vec();
+        };
+        if traced.len() < 2 || events == 0 {
+            return traced.to_vec();
+        }
+        let order = FunctionOrder::with_rest(traced.iter().copied(), problem.function_count() as u32);
+        let mut replay = Replay::new(problem, page, window, positions(problem, &order));
+        let mut order = traced.to_vec();
+        let mut random = Random::new(self.seed, &[]);
+        let mut best = replay.cost();
+        let tries = self.tries_per_function.saturating_mul(traced.len() as u64);
+        for _ in 0..tries.min(self.most_replayed / events as u64) {
+            if control.is_cancelled() {
+                break;
+            }
+            let Some((from, middle, to)) = random_cuts(order.len(), &mut random) else { continue };
+            let before: Vec<Span> = order[from..to].iter().map(|function| replay.span(*function)).collect();
+            order[from..to].rotate_left(middle - from);
+            if replay.place(&order[from..to], before[0].start) {
+                let cost = replay.cost();
+                if cost < best {
+                    best = cost;
+                    continue;
+                }
+            }
+            order[from..to].rotate_right(middle - from);
+            for (function, span) in order[from..to].iter().zip(before) {
+                replay.spans[function.index()] = span;
+            }
+        }
+        order
+    }
+}
+
+/// Two neighbouring parts, from single functions up to a quarter of all.
+fn random_cuts(count: usize, random: &mut Random) -> Option<(usize, usize, usize)> {
+    let doublings = u64::from((count as u64 / 4).max(2).ilog2());
+    let mut length = || {
+        let most = 1 << random.below(doublings + 1);
+        1 + random.below(most) as usize
+    };
+    let (first, second) = (length(), length());
+    let from = random.below(count as u64) as usize;
+    (from + first + second <= count).then_some((from, from + first, from + first + second))
+}
+
+/// Starts replayed with functions at changing places.
+struct Replay<'problem> {
+    problem: &'problem LayoutProblem,
+    page: u64,
+    /// Pages per window.
+    window_pages: u64,
+    spans: Vec<Span>,
+    /// The page that is number 0 in the sets of pages.
+    first_page: u64,
+    /// Pages up to the last of any traced function, and a window.
+    page_count: u64,
+}
+
+impl<'problem> Replay<'problem> {
+    fn new(problem: &'problem LayoutProblem, page: u64, window: u64, spans: Vec<Span>) -> Self {
+        let first_page = problem.origin() / page;
+        let traced = problem.traces().iter().flat_map(|trace| trace.functions);
+        let end = traced.map(|function| spans[function.index()].end).max().unwrap_or(problem.origin());
+        let window_pages = (window / page).max(1);
+        let page_count = end / page + 1 - first_page + window_pages;
+        Self { problem, page, window_pages, spans, first_page, page_count }
+    }
+
+    fn span(&self, function: FunctionId) -> Span {
+        self.spans[function.index()]
+    }
+
+    /// Places functions one after the other. `false` if they need more room than before or meet an obstacle; their
+    /// places are then not valid.
+    fn place(&mut self, functions: &[FunctionId], start: u64) -> bool {
+        let end = functions.iter().map(|function| self.span(*function).end).max().unwrap_or(start);
+        let obstacles = self.problem.obstacles();
+        let next = obstacles.partition_point(|obstacle| obstacle.end <= start);
+        if obstacles.get(next).is_some_and(|obstacle| obstacle.start < end) {
+            return false;
+        }
+        let mut cursor = start;
+        for function in functions {
+            let start = cursor.next_multiple_of(u64::from(self.problem.alignment(*function)));
+            cursor = start + self.problem.size(*function);
+            self.spans[function.index()] = Span { start, end: cursor };
+        }
+        cursor <= end
+    }
+
+    /// What all starts cost.
+    fn cost(&self) -> u64 {
+        let traces = self.problem.traces();
+        let cost_of = |index: u32| self.cost_of_start(TraceId(index));
+        let indices = 0..traces.len() as u32;
+        if traces.event_count() < LEAST_SHARED_EVENTS {
+            indices.map(cost_of).fold(0, u64::saturating_add)
+        } else {
+            indices.into_par_iter().map(cost_of).reduce(|| 0, u64::saturating_add)
+        }
+    }
+
+    fn cost_of_start(&self, trace: TraceId) -> u64 {
+        let trace = self.problem.traces().get(trace);
+        let mut present = vec![false; self.page_count as usize];
+        let (mut faults, mut area) = (0u64, 0u64);
+        for function in trace.functions {
+            for page in self.span(*function).pages(self.page) {
+                let page = (page.0 - self.first_page) as usize;
+                if !present[page] {
+                    faults += 1;
+                    let first = page.saturating_sub(self.window_pages as usize / 2);
+                    let last = (first + self.window_pages as usize).min(present.len());
+                    present[first..last].fill(true);
+                }
+            }
+            area += faults;
+        }
+        let early = u64::from(self.problem.objective().early_percent);
+        let count = trace.functions.len().max(1) as u64;
+        ((100 - early) * faults * 10 + early * area * 10 / count).saturating_mul(trace.weight)
+    }
+}
