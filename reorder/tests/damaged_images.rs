@@ -13,7 +13,7 @@ use reorder::image::elf::file::ElfFile;
 use reorder::image::functions::FunctionTable;
 use reorder::image::origins::Origins;
 use reorder::image::references::{FingerprintOptions, Fingerprints, References};
-use reorder::layout::{Strategy as LayoutStrategy, lay_out};
+use reorder::layout::{LayoutRequest, Room, Strategy as LayoutStrategy, lay_out};
 use reorder::relocate::RelocateOptions;
 use reorder::verify::{VerifyOptions, verify};
 
@@ -34,7 +34,8 @@ fn permute(bytes: &[u8]) -> Result<Vec<u8>> {
     let file = ElfFile::parse(bytes)?;
     let functions = FunctionTable::collect(&file)?;
     let analysis = Analysis::new(&file, &functions)?;
-    let layout = lay_out(&functions, &[], LayoutStrategy::Random, 1)?;
+    let layout =
+        lay_out(&file, &functions, &[], Room::Linker, &LayoutRequest::of(LayoutStrategy::Random, 1))?;
     let arrangement = Arrangement::Order(&layout.order);
     Ok(apply(&file, &functions, &analysis, arrangement, RelocateOptions::default())?.bytes)
 }

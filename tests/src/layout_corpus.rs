@@ -13,7 +13,7 @@ use reorder::address::Address;
 use reorder::image::elf::file::ElfFile;
 use reorder::image::functions::FunctionTable;
 use reorder::image::mapped::map_image;
-use reorder::layout::{Strategy, lay_out};
+use reorder::layout::{LayoutRequest, Memory, Room, Strategy, lay_out};
 use reorder::order_file::read::read;
 use reorder::trace::{ImageIdentity, read_files, resolve};
 
@@ -108,36 +108,38 @@ impl Corpus {
     /// Unreadable files.
     pub fn listed(&self, order_file: &Path) -> Result<(Vec<u32>, usize), String> {
         let lines = fs::read(order_file).map_err(|error| format!("{}: {error}", order_file.display()))?;
-        self.with_image(|functions, _| {
+        self.with_image(|_, functions, _| {
             let listed = read(&lines, functions);
             let unfound = listed.coverage.lines - listed.coverage.found();
             Ok((listed.functions.iter().map(|function| function.0).collect(), unfound))
         })
     }
 
-    /// All functions as `reorder` orders them by the training starts with the named strategy. No name of a function
-    /// comes into it, so namesakes are told apart.
+    /// All functions as `reorder` orders them by the training starts with the named strategy, for the memory named
+    /// behind a colon if there is one (`auto:16k`). No name of a function comes into it, so namesakes are told apart.
     ///
     /// # Errors
-    /// Unknown strategies.
+    /// Unknown strategies and memories.
     pub fn ordered(&self, strategy: &str) -> Result<Vec<u32>, String> {
-        let strategy = Strategy::from_str(strategy, true)?;
-        self.with_image(|functions, identity| {
+        let (strategy, memory) = strategy.split_once(':').unwrap_or((strategy, "4k"));
+        let memory = Memory::from_str(memory, true)?;
+        let request = LayoutRequest { memory, ..LayoutRequest::of(Strategy::from_str(strategy, true)?, 0) };
+        self.with_image(|file, functions, identity| {
             let traces = read_files(&[self.directory.join(self.train.name)])?;
             let resolved = resolve(&traces, functions, identity)?;
-            let layout = lay_out(functions, &resolved.traces, strategy, 0)?;
+            let layout = lay_out(file, functions, &resolved.traces, Room::Linker, &request)?;
             Ok(layout.order.iter().map(|function| function.0).collect())
         })
     }
 
     fn with_image<T>(
         &self,
-        use_image: impl FnOnce(&FunctionTable<'_>, &ImageIdentity) -> reorder::error::Result<T>,
+        use_image: impl FnOnce(&ElfFile<'_>, &FunctionTable<'_>, &ImageIdentity) -> reorder::error::Result<T>,
     ) -> Result<T, String> {
         let path = self.directory.join("image");
         let used = map_image(&path).and_then(|bytes| {
             let file = ElfFile::parse(&bytes)?;
-            use_image(&FunctionTable::collect(&file)?, &ImageIdentity::of(&path, &file))
+            use_image(&file, &FunctionTable::collect(&file)?, &ImageIdentity::of(&path, &file))
         });
         used.map_err(|error| error.to_string())
     }

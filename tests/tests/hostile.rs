@@ -22,7 +22,7 @@ use reorder::apply::{Arrangement, apply};
 use reorder::image::analysis::Analysis;
 use reorder::image::elf::file::ElfFile;
 use reorder::image::functions::FunctionTable;
-use reorder::layout::{Strategy, lay_out};
+use reorder::layout::{LayoutRequest, Room, Strategy, lay_out};
 use reorder::relocate::RelocateOptions;
 
 /// Damaged copies of each seed image.
@@ -130,7 +130,7 @@ fn relocate(bytes: &[u8]) -> reorder::error::Result<Vec<u8>> {
     let file = ElfFile::parse(bytes)?;
     let functions = FunctionTable::collect(&file)?;
     let analysis = Analysis::new(&file, &functions)?;
-    let order = lay_out(&functions, &[], Strategy::Random, 1)?.order;
+    let order = lay_out(&file, &functions, &[], Room::Linker, &LayoutRequest::of(Strategy::Random, 1))?.order;
     let applied =
         apply(&file, &functions, &analysis, Arrangement::Order(&order), RelocateOptions::default())?;
     Ok(applied.bytes)

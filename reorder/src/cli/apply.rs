@@ -190,7 +190,8 @@ fn apply_mapped(
         let _phase = tracing::info_span!("analyse").entered();
         Analysis::new(&file, &functions)?
     };
-    let wanted = arguments.arrangement.wanted(&arguments.image, &file, &functions, &context.talk)?;
+    let wanted =
+        arguments.arrangement.wanted(&arguments.image, &file, &functions, &analysis, &context.talk)?;
     let applied = apply(&file, &functions, &analysis, wanted.arrangement(), arguments.options.options())?;
     let map = match arguments.map {
         Some(_) => Some(layout_map(&file, &functions, &applied, arguments.options.options())?),

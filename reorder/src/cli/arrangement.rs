@@ -5,12 +5,14 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 
 use crate::apply::Arrangement;
+use crate::cli::layout_args::LayoutArguments;
 use crate::cli::talk::Talk;
 use crate::cli::traces_input::TracesInput;
 use crate::error::{Error, Result};
+use crate::image::analysis::Analysis;
 use crate::image::elf::file::ElfFile;
 use crate::image::functions::{FunctionIndex, FunctionTable};
-use crate::layout::{Strategy, lay_out};
+use crate::layout::{Room, lay_out};
 use crate::order_file;
 use crate::relocate::layout_map::LayoutMap;
 
@@ -20,14 +22,10 @@ pub struct ArrangementArguments {
     #[command(flatten)]
     traces: TracesInput,
     /// An order file (a symbol or address a line), or a map written by --map
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["paths", "strategy", "seed"])]
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["paths", "strategy", "seed", "memory", "early", "effort"])]
     order: Option<PathBuf>,
-    /// How functions are ordered
-    #[arg(long, value_enum, default_value = "balanced", value_name = "NAME")]
-    strategy: Strategy,
-    /// Decides what the strategy leaves to chance
-    #[arg(long, default_value_t = 0, value_name = "NUMBER")]
-    seed: u64,
+    #[command(flatten)]
+    layout: LayoutArguments,
 }
 
 /// What the flags ask for.
@@ -59,17 +57,18 @@ impl ArrangementArguments {
         path: &Path,
         file: &ElfFile<'_>,
         functions: &FunctionTable<'_>,
+        analysis: &Analysis<'_>,
         talk: &Talk,
     ) -> Result<Wanted> {
         if let Some(order) = &self.order {
             return read_order(order, functions, talk);
         }
-        let needs_traces = matches!(self.strategy, Strategy::Balanced | Strategy::FirstSeen);
-        let traces = match needs_traces {
+        let request = self.layout.request();
+        let traces = match request.strategy.needs_traces() {
             true => self.traces.resolve(path, file, functions, talk)?.traces,
             false => Vec::new(),
         };
-        let mut layout = lay_out(functions, &traces, self.strategy, self.seed)?;
+        let mut layout = lay_out(file, functions, &traces, Room::InPlace(analysis), &request)?;
         // What nobody chose keeps its order behind.
         layout.order.truncate(layout.chosen);
         Ok(Wanted::Order(layout.order))

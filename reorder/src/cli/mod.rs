@@ -23,6 +23,7 @@ pub mod arrangement;
 pub mod completions;
 pub mod doctor;
 pub mod inspect;
+pub mod layout_args;
 pub mod man;
 pub mod measure;
 pub mod optimize;

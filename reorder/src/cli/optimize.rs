@@ -12,13 +12,14 @@ use clap::Args;
 use crate::apply::{Applied, Arrangement, apply};
 use crate::cli::apply::RelocateArguments;
 use crate::cli::context::Context;
+use crate::cli::layout_args::LayoutArguments;
 use crate::error::{Error, ErrorKind, Result};
 use crate::exit_status::ExitStatus;
 use crate::image::analysis::Analysis;
 use crate::image::elf::file::ElfFile;
 use crate::image::functions::FunctionTable;
 use crate::image::mapped::map_image;
-use crate::layout::{Layout, Strategy, lay_out};
+use crate::layout::{Layout, Room, lay_out};
 use crate::measure::{self, MeasureReport, MeasureRequest};
 use crate::record::{self, Ending, RecordRequest, RecordedTrace};
 use crate::report::optimize::{OptimizeReport, OptimizedRun, SimulatedPages};
@@ -55,12 +56,8 @@ pub struct OptimizeArguments {
     /// How often to record each of them
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
     record_runs: u32,
-    /// How functions are ordered
-    #[arg(long, value_enum, default_value = "balanced", value_name = "NAME")]
-    strategy: Strategy,
-    /// Decides what the strategy leaves to chance
-    #[arg(long, default_value_t = 0, value_name = "NUMBER")]
-    seed: u64,
+    #[command(flatten)]
+    layout: LayoutArguments,
     #[command(flatten)]
     relocate: RelocateArguments,
     /// Keep the traces in this directory
@@ -128,8 +125,9 @@ fn optimize(
     let starts = record_starts(arguments, context, &file, &functions, runs)?;
 
     let phase = talk.phase("order", 0);
+    let request = arguments.layout.request();
     let all: Vec<_> = starts.iter().flat_map(|start| start.traces.traces.iter().cloned()).collect();
-    let layout = lay_out(&functions, &all, arguments.strategy, arguments.seed)?;
+    let layout = lay_out(&file, &functions, &all, Room::InPlace(&analysis), &request)?;
     phase.finish(&format!("{} functions of {} traces in front", grouped(layout.chosen as u64), all.len()));
 
     let phase = talk.phase("relocate", 0);
@@ -153,7 +151,7 @@ fn optimize(
     Ok(OptimizeReport::new(
         &arguments.image,
         output,
-        (arguments.strategy, arguments.seed),
+        (request.strategy, request.seed),
         &layout,
         &applied,
         runs.collect(),

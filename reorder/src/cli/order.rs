@@ -6,13 +6,14 @@ use clap::Args;
 use serde::Serialize;
 
 use crate::cli::context::Context;
+use crate::cli::layout_args::LayoutArguments;
 use crate::cli::shared_args::Format;
 use crate::cli::traces_input::TracesInput;
 use crate::error::{Error, Result};
 use crate::exit_status::ExitStatus;
 use crate::image::elf::file::ElfFile;
 use crate::image::functions::FunctionTable;
-use crate::layout::{Strategy, lay_out};
+use crate::layout::{LayoutRequest, Room, lay_out};
 use crate::order_file::lld::{self, Origin, Summary, Unnamed};
 use crate::report::Report;
 use crate::report::table::grouped;
@@ -30,12 +31,8 @@ pub struct OrderArguments {
     image: PathBuf,
     #[command(flatten)]
     traces: TracesInput,
-    /// How functions are ordered
-    #[arg(long, value_enum, default_value = "balanced", value_name = "NAME")]
-    strategy: Strategy,
-    /// Decides what the strategy leaves to chance
-    #[arg(long, default_value_t = 0, value_name = "NUMBER")]
-    seed: u64,
+    #[command(flatten)]
+    layout: LayoutArguments,
     /// Write the order to this file and a summary to stdout [default: the order to stdout]
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
@@ -49,8 +46,8 @@ pub struct OrderArguments {
 struct OrderReport {
     image: String,
     output: String,
-    strategy: Strategy,
-    seed: u64,
+    #[serde(flatten)]
+    layout: LayoutRequest,
     order: Summary,
     #[serde(skip_serializing_if = "Option::is_none")]
     traces: Option<Coverage>,
@@ -66,7 +63,7 @@ impl Report for OrderReport {
             self.output,
             grouped(order.chosen as u64),
             grouped(order.functions as u64),
-            self.strategy.name(),
+            self.layout.strategy.name(),
             grouped(order.named as u64),
             grouped(order.unnamed as u64),
         )
@@ -85,15 +82,16 @@ pub fn run(arguments: &OrderArguments, context: &Context) -> Result<ExitStatus> 
     let bytes = std::fs::read(path).map_err(|error| Error::io(path, error))?;
     let file = ElfFile::parse(&bytes).map_err(|error| error.in_file(path))?;
     let functions = FunctionTable::collect(&file).map_err(|error| error.in_file(path))?;
-    let traces = if needs_traces(arguments.strategy) || !arguments.traces.paths.is_empty() {
+    let request = arguments.layout.request();
+    let traces = if request.strategy.needs_traces() || !arguments.traces.paths.is_empty() {
         Some(arguments.traces.resolve(path, &file, &functions, &context.talk)?)
     } else {
         None
     };
     let resolved = traces.as_ref().map_or(&[][..], |traces| &traces.traces);
-    let layout = lay_out(&functions, resolved, arguments.strategy, arguments.seed)?;
+    let layout = lay_out(&file, &functions, resolved, Room::Linker, &request)?;
     let coverage = traces.as_ref().map(|traces| &traces.coverage);
-    let origin = Origin::new(&file, arguments.strategy, arguments.seed, coverage);
+    let origin = Origin::new(&file, request.strategy, request.seed, coverage);
     let unnamed = if arguments.addresses { Unnamed::WriteAddress } else { Unnamed::Omit };
     let order = lld::write(&functions, &layout, &origin, unnamed);
     warn_about_names(&order.summary, unnamed, context);
@@ -104,18 +102,13 @@ pub fn run(arguments: &OrderArguments, context: &Context) -> Result<ExitStatus> 
             context.print(&OrderReport {
                 image: path.display().to_string(),
                 output: output.display().to_string(),
-                strategy: arguments.strategy,
-                seed: arguments.seed,
+                layout: request,
                 order: order.summary,
                 traces: traces.map(|traces| traces.coverage),
             })?;
         }
     }
     Ok(ExitStatus::Success)
-}
-
-fn needs_traces(strategy: Strategy) -> bool {
-    matches!(strategy, Strategy::Balanced | Strategy::FirstSeen)
 }
 
 fn warn_about_names(summary: &Summary, unnamed: Unnamed, context: &Context) {

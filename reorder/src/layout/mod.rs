@@ -1,85 +1,23 @@
 //! Traces and an image's functions to an order of all functions.
 //!
-//! Takes the function table and resolved traces; gives [`Layout`], a permutation of all functions with the part
-//! that somebody chose in front. The algorithms are in `layout-algos`; here is only the translation.
+//! Takes the image, its function table and resolved traces; gives [`Layout`], a permutation of all functions with the
+//! part that somebody chose in front. The algorithms are in `layout-algos`; here is only the translation.
 
-use clap::ValueEnum;
+mod problem;
+mod request;
+mod strategy;
+
 use layout_algos::ids::FunctionId;
 use layout_algos::order::FunctionOrder;
-use layout_algos::problem::{LayoutProblem, Trace};
-use layout_algos::solve::{
-    AverageTimeStamp, BalancedPartitioning, CacheDirected, CallChainClustering, FirstSeen, LinkOrder,
-    LldPartitioning, LlvmProfdata, Orderer, PettisHansen, Shuffle, TraceSets,
-};
-use serde::Serialize;
+
+pub use problem::Room;
+pub use request::{Effort, LayoutRequest, Memory};
+pub use strategy::Strategy;
 
 use crate::error::{Error, Result};
+use crate::image::elf::file::ElfFile;
 use crate::image::functions::{FunctionIndex, FunctionTable};
 use crate::trace::ResolvedTrace;
-
-/// How functions are ordered.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, ValueEnum)]
-#[serde(rename_all = "kebab-case")]
-pub enum Strategy {
-    /// Functions that the same parts of the same traces need share pages
-    Balanced,
-    /// The heaviest trace's functions in time order, then what each further trace adds
-    FirstSeen,
-    /// Functions by their mean position in the traces
-    AverageTimeStamp,
-    /// Functions that the same traces run side by side, similar sets of traces chained
-    TraceSets,
-    /// Chains merged along the heaviest arcs of the call graph
-    PettisHansen,
-    /// Callees behind their heaviest callers, clusters by weight per byte (C3, hfsort)
-    CallChainClustering,
-    /// Chains merged for short calls and few misses of the address cache
-    CacheDirected,
-    /// As `llvm-profdata order` does it
-    LlvmProfdata,
-    /// As lld does it for `--bp-startup-sort=function`
-    LldBp,
-    /// The order the linker chose
-    Link,
-    /// A random permutation of everything: for tests
-    Random,
-}
-
-impl Strategy {
-    /// Its name on the command line and in reports.
-    #[must_use]
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Balanced => "balanced",
-            Self::FirstSeen => "first-seen",
-            Self::AverageTimeStamp => "average-time-stamp",
-            Self::TraceSets => "trace-sets",
-            Self::PettisHansen => "pettis-hansen",
-            Self::CallChainClustering => "call-chain-clustering",
-            Self::CacheDirected => "cache-directed",
-            Self::LlvmProfdata => "llvm-profdata",
-            Self::LldBp => "lld-bp",
-            Self::Link => "link",
-            Self::Random => "random",
-        }
-    }
-
-    fn orderer(self, seed: u64) -> Box<dyn Orderer> {
-        match self {
-            Self::Balanced => Box::new(BalancedPartitioning { seed, ..BalancedPartitioning::default() }),
-            Self::FirstSeen => Box::new(FirstSeen),
-            Self::AverageTimeStamp => Box::new(AverageTimeStamp),
-            Self::TraceSets => Box::new(TraceSets),
-            Self::PettisHansen => Box::new(PettisHansen),
-            Self::CallChainClustering => Box::new(CallChainClustering),
-            Self::CacheDirected => Box::new(CacheDirected),
-            Self::LlvmProfdata => Box::new(LlvmProfdata::default()),
-            Self::LldBp => Box::new(LldPartitioning::default()),
-            Self::Link => Box::new(LinkOrder),
-            Self::Random => Box::new(Shuffle { seed }),
-        }
-    }
-}
 
 /// An order of all functions.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -104,38 +42,33 @@ impl Layout {
     }
 }
 
-/// Orders `functions` by `strategy`; `seed` decides what the strategy leaves to chance.
+/// Orders `functions` of `file` as `request` says, for a place with this `room`.
 ///
 /// # Errors
-/// Traces that name functions outside the table or one function twice, which resolving does not produce.
+/// Traces that name functions outside the table or one function twice, which resolving does not produce; images
+/// with too many references.
 pub fn lay_out(
+    file: &ElfFile<'_>,
     functions: &FunctionTable<'_>,
     traces: &[ResolvedTrace],
-    strategy: Strategy,
-    seed: u64,
+    room: Room<'_>,
+    request: &LayoutRequest,
 ) -> Result<Layout> {
-    let problem = problem_of(functions, traces)?;
-    let order = strategy.orderer(seed).order(&problem);
-    let chosen = match strategy {
-        Strategy::Link | Strategy::Random => functions.len(),
-        _ => problem.traced().into_iter().filter(|&is_traced| is_traced).count(),
+    let problem = problem::problem_of(file, functions, traces, room, request)?;
+    let order = request.strategy.orderer(request.seed, request.effort).order(&problem);
+    let order = from_order(&order);
+    let chosen = match request.strategy {
+        Strategy::Link | Strategy::Random => order.len(),
+        // What stands at the end in link order was left there.
+        _ => order.len() - left_behind(&order),
     };
-    Ok(Layout { order: from_order(&order), chosen })
+    Ok(Layout { order, chosen })
 }
 
-fn problem_of(functions: &FunctionTable<'_>, traces: &[ResolvedTrace]) -> Result<LayoutProblem> {
-    checked_count(functions.len())?;
-    let sizes = functions.iter().map(|(_, function)| function.size()).collect();
-    let traces: Vec<Trace> = traces
-        .iter()
-        // A weight of zero says that the trace does not count.
-        .filter(|trace| trace.weight > 0)
-        .map(|trace| Trace {
-            weight: trace.weight,
-            functions: trace.functions.iter().map(|&index| to_id(index)).collect(),
-        })
-        .collect();
-    LayoutProblem::new(sizes, &traces).map_err(|error| Error::usage(error.to_string()))
+/// How many functions at the end stand in link order.
+fn left_behind(order: &[FunctionIndex]) -> usize {
+    let ascending = order.windows(2).rev().take_while(|pair| pair[0] < pair[1]).count();
+    ascending + usize::from(!order.is_empty())
 }
 
 fn checked_count(count: usize) -> Result<u32> {

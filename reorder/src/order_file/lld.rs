@@ -61,7 +61,8 @@ pub struct Summary {
     pub chosen: usize,
     /// Lines with a symbol.
     pub named: usize,
-    /// Of these, symbols that other functions have as well, so that a linker may take the wrong one.
+    /// Functions whose symbols others have as well: a linker takes all of them, and a list with addresses does not name
+    /// them.
     pub ambiguous: usize,
     /// Functions without a usable symbol.
     pub unnamed: usize,
@@ -82,6 +83,11 @@ pub fn write(
     for &function in chosen {
         let start = functions.get(function).start;
         match names.best(functions, function) {
+            // Whoever reads addresses need not guess which of several functions a name means.
+            Some((_, false)) if unnamed == Unnamed::WriteAddress => {
+                summary.ambiguous += 1;
+                lines.extend_from_slice(format!("function@{start}\n").as_bytes());
+            }
             Some((name, is_unique)) => {
                 summary.named += 1;
                 summary.ambiguous += usize::from(!is_unique);

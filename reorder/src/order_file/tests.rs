@@ -10,7 +10,7 @@ use super::lld::{OrderFile, Origin, Unnamed, write};
 use super::read::{ListedOrder, read};
 use crate::image::elf::file::ElfFile;
 use crate::image::functions::{FunctionIndex, FunctionTable};
-use crate::layout::{Layout, Strategy, lay_out};
+use crate::layout::{Layout, LayoutRequest, Room, Strategy, lay_out};
 
 fn with_image<T>(path: &Path, check: impl FnOnce(&ElfFile<'_>, &FunctionTable<'_>) -> T) -> T {
     let bytes = std::fs::read(path).expect("the image is readable");
@@ -61,7 +61,8 @@ fn lld_flag() -> String {
 
 fn ordered(path: &Path, strategy: Strategy, unnamed: Unnamed) -> (Layout, OrderFile, ListedOrder) {
     with_image(path, |file, functions| {
-        let layout = lay_out(functions, &[], strategy, 3).expect("a layout");
+        let layout =
+            lay_out(file, functions, &[], Room::Linker, &LayoutRequest::of(strategy, 3)).expect("a layout");
         let order = write(functions, &layout, &Origin::new(file, strategy, 3, None), unnamed);
         let listed = read(&order.bytes, functions);
         (layout, order, listed)

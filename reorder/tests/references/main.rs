@@ -19,7 +19,7 @@ use reorder::image::elf::file::ElfFile;
 use reorder::image::functions::{FunctionIndex, FunctionTable};
 use reorder::image::origins::Origins;
 use reorder::image::references::{FingerprintOptions, Fingerprints, References};
-use reorder::layout::{Strategy, lay_out};
+use reorder::layout::{LayoutRequest, Room, Strategy, lay_out};
 use reorder::relocate::RelocateOptions;
 use toolchain::{Built, LINKERS, Scratch, run};
 
@@ -202,7 +202,8 @@ fn moved_functions_keep_their_references_and_fingerprints() {
         let file = ElfFile::parse(&image.bytes).unwrap();
         let functions = FunctionTable::collect(&file).unwrap();
         let analysis = Analysis::new(&file, &functions).unwrap();
-        let layout = lay_out(&functions, &[], Strategy::Random, 7).unwrap();
+        let layout =
+            lay_out(&file, &functions, &[], Room::Linker, &LayoutRequest::of(Strategy::Random, 7)).unwrap();
         let arrangement = Arrangement::Order(&layout.order);
         let moved = apply(&file, &functions, &analysis, arrangement, RelocateOptions::default()).unwrap();
         assert_ne!(moved.bytes, image.bytes);

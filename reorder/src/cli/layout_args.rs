@@ -1,0 +1,38 @@
+//! The flags that say what kind of layout is wanted.
+
+use clap::Args;
+
+use crate::layout::{Effort, LayoutRequest, Memory, Strategy};
+
+/// What kind of layout is wanted.
+#[derive(Args, Clone, Debug)]
+pub struct LayoutArguments {
+    /// How functions are ordered
+    #[arg(long, value_enum, default_value = "auto", value_name = "NAME")]
+    strategy: Strategy,
+    /// The memory that the layout shall suit
+    #[arg(long, value_enum, default_value = "4k", value_name = "MODEL")]
+    memory: Memory,
+    /// How much earlier faults count more: 0 counts all alike, 100 only how early they are
+    #[arg(long, default_value_t = 25, value_name = "PERCENT", value_parser = clap::value_parser!(u32).range(..=100))]
+    early: u32,
+    /// How much work is done
+    #[arg(long, value_enum, default_value = "normal", value_name = "LEVEL")]
+    effort: Effort,
+    /// Decides what the strategy leaves to chance
+    #[arg(long, default_value_t = 0, value_name = "NUMBER")]
+    seed: u64,
+}
+
+impl LayoutArguments {
+    /// The library's form.
+    pub fn request(&self) -> LayoutRequest {
+        LayoutRequest {
+            strategy: self.strategy,
+            seed: self.seed,
+            memory: self.memory,
+            early_percent: self.early,
+            effort: self.effort,
+        }
+    }
+}

@@ -1,0 +1,90 @@
+//! What kind of layout is wanted.
+
+use clap::ValueEnum;
+use layout_algos::score::{FaultModel, Objective};
+use serde::Serialize;
+
+use super::Strategy;
+
+/// What kind of layout is wanted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct LayoutRequest {
+    /// How functions are ordered.
+    pub strategy: Strategy,
+    /// Decides what the strategy leaves to chance.
+    pub seed: u64,
+    /// The memory that the layout shall suit.
+    pub memory: Memory,
+    /// Share of the mean of the fault curve in the cost of a start, up to 100; the rest is the number of faults.
+    pub early_percent: u32,
+    /// How much work is done.
+    pub effort: Effort,
+}
+
+/// How memory answers a first touch.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, ValueEnum)]
+pub enum Memory {
+    /// Pages of 4 KiB: most of Linux
+    #[default]
+    #[value(name = "4k")]
+    #[serde(rename = "4k")]
+    Pages4K,
+    /// Pages of 16 KiB: iOS, macOS on arm64, new Android devices
+    #[value(name = "16k")]
+    #[serde(rename = "16k")]
+    Pages16K,
+    /// Blocks of 64 KiB around each fault: Linux with the file in memory
+    #[value(name = "fault-around")]
+    #[serde(rename = "fault-around")]
+    FaultAround,
+    /// Windows of 128 KiB around each fault: Linux with the file on disk
+    #[value(name = "read-around")]
+    #[serde(rename = "read-around")]
+    ReadAround,
+}
+
+/// How much work is done.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, ValueEnum)]
+#[serde(rename_all = "kebab-case")]
+pub enum Effort {
+    /// For every link: about a second
+    #[default]
+    Normal,
+    /// For releases: ten times as long
+    Thorough,
+}
+
+impl LayoutRequest {
+    /// The default for a strategy and a seed.
+    #[must_use]
+    pub fn of(strategy: Strategy, seed: u64) -> Self {
+        let Objective { early_percent, .. } = Objective::default();
+        Self { strategy, seed, memory: Memory::default(), early_percent, effort: Effort::default() }
+    }
+
+    pub(super) fn objective(&self) -> Objective {
+        Objective { model: self.memory.model(), early_percent: self.early_percent }
+    }
+}
+
+impl Memory {
+    /// The model in numbers.
+    #[must_use]
+    pub fn model(self) -> FaultModel {
+        match self {
+            Self::Pages4K => FaultModel::Pages { size: 4 << 10 },
+            Self::Pages16K => FaultModel::Pages { size: 16 << 10 },
+            Self::FaultAround => FaultModel::FaultAround { block: 64 << 10 },
+            Self::ReadAround => FaultModel::ReadAround { page: 4 << 10, window: 128 << 10 },
+        }
+    }
+}
+
+impl From<Effort> for layout_algos::solve::Effort {
+    fn from(effort: Effort) -> Self {
+        match effort {
+            Effort::Normal => Self::Normal,
+            Effort::Thorough => Self::Thorough,
+        }
+    }
+}

@@ -1,0 +1,89 @@
+//! How functions are ordered, by name.
+
+use clap::ValueEnum;
+use layout_algos::solve::{
+    Auto, AverageTimeStamp, BalancedPartitioning, CacheDirected, CallChainClustering, FirstSeen, LinkOrder,
+    LldPartitioning, LlvmProfdata, Orderer, PettisHansen, Shuffle, TraceSets,
+};
+use serde::Serialize;
+
+use super::request::Effort;
+
+/// How functions are ordered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, ValueEnum)]
+#[serde(rename_all = "kebab-case")]
+pub enum Strategy {
+    /// The best of several by exact score, improved; code that no trace ran is ordered, too
+    Auto,
+    /// Functions that the same parts of the same traces need share pages
+    Balanced,
+    /// The heaviest trace's functions in time order, then what each further trace adds
+    FirstSeen,
+    /// Functions by their mean position in the traces
+    AverageTimeStamp,
+    /// Functions that the same traces run side by side, similar sets of traces chained
+    TraceSets,
+    /// Chains merged along the heaviest arcs of the call graph
+    PettisHansen,
+    /// Callees behind their heaviest callers, clusters by weight per byte (C3, hfsort)
+    CallChainClustering,
+    /// Chains merged for short calls and few misses of the address cache
+    CacheDirected,
+    /// As `llvm-profdata order` does it
+    LlvmProfdata,
+    /// As lld does it for `--bp-startup-sort=function`
+    LldBp,
+    /// The order the linker chose
+    Link,
+    /// A random permutation of everything: for tests
+    Random,
+}
+
+impl Strategy {
+    /// Its name on the command line and in reports.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Auto => "auto",
+            Self::Balanced => "balanced",
+            Self::FirstSeen => "first-seen",
+            Self::AverageTimeStamp => "average-time-stamp",
+            Self::TraceSets => "trace-sets",
+            Self::PettisHansen => "pettis-hansen",
+            Self::CallChainClustering => "call-chain-clustering",
+            Self::CacheDirected => "cache-directed",
+            Self::LlvmProfdata => "llvm-profdata",
+            Self::LldBp => "lld-bp",
+            Self::Link => "link",
+            Self::Random => "random",
+        }
+    }
+
+    /// Whether it has nothing to order by without traces.
+    #[must_use]
+    pub fn needs_traces(self) -> bool {
+        !matches!(self, Self::Link | Self::Random)
+    }
+
+    /// Whether it asks what code and data refer to.
+    pub(super) fn uses_references(self) -> bool {
+        matches!(self, Self::Auto | Self::PettisHansen | Self::CallChainClustering | Self::CacheDirected)
+    }
+
+    pub(super) fn orderer(self, seed: u64, effort: Effort) -> Box<dyn Orderer> {
+        match self {
+            Self::Auto => Box::new(Auto { seed, effort: effort.into() }),
+            Self::Balanced => Box::new(BalancedPartitioning { seed, ..BalancedPartitioning::default() }),
+            Self::FirstSeen => Box::new(FirstSeen),
+            Self::AverageTimeStamp => Box::new(AverageTimeStamp),
+            Self::TraceSets => Box::new(TraceSets),
+            Self::PettisHansen => Box::new(PettisHansen),
+            Self::CallChainClustering => Box::new(CallChainClustering),
+            Self::CacheDirected => Box::new(CacheDirected),
+            Self::LlvmProfdata => Box::new(LlvmProfdata::default()),
+            Self::LldBp => Box::new(LldPartitioning::default()),
+            Self::Link => Box::new(LinkOrder),
+            Self::Random => Box::new(Shuffle { seed }),
+        }
+    }
+}
