@@ -47,8 +47,9 @@ const USUAL: UnseenOrder = UnseenOrder::References(ReferenceWalk {
 const LEAST_ORDERS: usize = 4;
 
 /// Known starts, and others that are taken for new ones.
-struct Fold {
-    known: LayoutProblem,
+pub(in crate::solve) struct Fold {
+    /// The problem with the known starts alone.
+    pub(in crate::solve) known: LayoutProblem,
     others: LayoutProblem,
 }
 
@@ -71,7 +72,7 @@ impl CrossValidation {
         let mut validated: Vec<Validated> = orders
             .into_par_iter()
             .map(|order| {
-                let costs = folds.iter().map(|fold| fold.cost_of_others(order).0);
+                let costs = folds.iter().map(|fold| fold.cost_of_others(&fold.with_unseen(order)).0);
                 Validated { order, cost: Cost(costs.fold(0, u64::saturating_add)) }
             })
             .collect();
@@ -82,7 +83,7 @@ impl CrossValidation {
 
 impl Fold {
     /// Every `parts`-th trace from `part` on is taken for a new start.
-    fn new(problem: &LayoutProblem, part: usize, parts: usize) -> Option<Self> {
+    pub(in crate::solve) fn new(problem: &LayoutProblem, part: usize, parts: usize) -> Option<Self> {
         let (others, known): (Vec<_>, Vec<_>) =
             problem.traces().iter().partition(|trace| trace.id.index() % parts == part);
         let with = |traces: Vec<TraceView<'_>>| {
@@ -93,11 +94,15 @@ impl Fold {
         Some(Self { known: with(known)?, others: with(others)? })
     }
 
-    /// What the others cost when the known starts' functions are in front, and `order` behind.
-    fn cost_of_others(&self, order: UnseenOrder) -> Cost {
-        let functions = traced_in_time(&self.known).into_iter().chain(order.order(&self.known));
-        let order = FunctionOrder::with_rest(functions, self.known.function_count() as u32);
-        let spans = positions(&self.known, &order);
+    /// The known starts' functions in front, and `unseen` behind.
+    pub(in crate::solve) fn with_unseen(&self, unseen: UnseenOrder) -> FunctionOrder {
+        let functions = traced_in_time(&self.known).into_iter().chain(unseen.order(&self.known));
+        FunctionOrder::with_rest(functions, self.known.function_count() as u32)
+    }
+
+    /// What the others cost with `order`.
+    pub(in crate::solve) fn cost_of_others(&self, order: &FunctionOrder) -> Cost {
+        let spans = positions(&self.known, order);
         let cost = |trace: TraceView<'_>| {
             cost_of_start(self.others.objective(), trace, &spans).0.saturating_mul(trace.weight)
         };

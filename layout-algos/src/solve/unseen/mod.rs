@@ -13,6 +13,7 @@ mod tests;
 use crate::ids::FunctionId;
 use crate::problem::LayoutProblem;
 
+pub(super) use cross_validation::Fold;
 pub use cross_validation::{CrossValidation, Validated};
 pub use reference_walk::{Children, Parent, ReferenceWalk, Roots};
 

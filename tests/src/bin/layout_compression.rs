@@ -1,0 +1,118 @@
+//! Writes a program of `scripts/layout/corpus` as `reorder apply` would in three layouts, to be compressed, and prints
+//! what they and other links of the program cost its starts.
+//!
+//! Arguments: `DIRECTORY OUT`. Files in OUT: `link-order`, `page-only`, `compression-aware`, and the links with lld's
+//! sorts by content from `DIRECTORY/peers`. Lines on stdout: name, then pages of the training and of the held-out
+//! starts at 4 KiB, then at 16 KiB. The time for each part goes to stderr.
+
+#![allow(clippy::print_stdout, clippy::print_stderr, reason = "a script's table is its output")]
+
+use std::error::Error;
+use std::path::{Path, PathBuf};
+use std::time::Instant;
+use std::{env, fs};
+
+use end_to_end::layout_corpus::{Corpus, StartSet};
+use end_to_end::layout_positions;
+use layout_algos::control::Control;
+use layout_algos::ids::FunctionId;
+use layout_algos::problem::{LayoutProblem, Trace};
+use layout_algos::score::{FaultModel, Span};
+use layout_algos::solve::{Auto, CompressionAware};
+use reorder::apply::{Arrangement, apply};
+use reorder::image::analysis::Analysis;
+use reorder::image::analysis::blocks::{ORDINARY_ALIGNMENT, alignment};
+use reorder::image::elf::file::ElfFile;
+use reorder::image::functions::{FunctionIndex, FunctionTable};
+use reorder::image::mapped::map_image;
+use reorder::image::references::{FingerprintOptions, Fingerprints, References};
+use reorder::relocate::RelocateOptions;
+
+/// Links of `scripts/layout/peers` that sort by content.
+const PEERS: [&str; 2] = ["lld-bp-compress", "lld-compress"];
+
+/// What starts may cost more, in thousandths.
+const PAGE_BUDGET_PERMILLE: u32 = 10;
+
+fn main() -> Result<(), Box<dyn Error>> {
+    let arguments: Vec<PathBuf> = env::args_os().skip(1).map(PathBuf::from).collect();
+    let [directory, out] = arguments.as_slice() else { return Err("arguments: DIRECTORY OUT".into()) };
+    fs::create_dir_all(out)?;
+    let corpus = Corpus::read(directory)?;
+    let bytes = map_image(&directory.join("image"))?;
+    let file = ElfFile::parse(&bytes)?;
+    let functions = FunctionTable::collect(&file)?;
+    let problem = problem(&corpus, &file, &functions)?;
+
+    let started = Instant::now();
+    let page_only = Auto::default().choose(&problem, &Control::default());
+    let improving = Instant::now();
+    let aware = CompressionAware { page_budget_permille: PAGE_BUDGET_PERMILLE, unseen: page_only.unseen };
+    let compression_aware = aware.improve(&problem, &page_only.order, &Control::default());
+    eprintln!("page-only in {:?}, compression-aware in {:?}", improving - started, improving.elapsed());
+
+    print_pages(&corpus, "link-order", &corpus.spans);
+    fs::write(out.join("link-order"), &bytes)?;
+    let analysis = Analysis::new(&file, &functions)?;
+    for (name, order) in [("page-only", &page_only.order), ("compression-aware", &compression_aware)] {
+        let order: Vec<FunctionIndex> = order.iter().map(|function| FunctionIndex(function.0)).collect();
+        let options = RelocateOptions { debug: None, keep_build_id: true };
+        let applied = apply(&file, &functions, &analysis, Arrangement::Order(&order), options)?;
+        fs::write(out.join(name), &applied.bytes)?;
+        let moved = functions.iter().map(|(_, function)| {
+            let start = applied.map.map(function.start).0;
+            Span { start, end: start + function.size() }
+        });
+        print_pages(&corpus, name, &moved.collect::<Vec<_>>());
+    }
+    print_peers(&corpus, out)
+}
+
+fn problem(
+    corpus: &Corpus,
+    file: &ElfFile<'_>,
+    functions: &FunctionTable<'_>,
+) -> Result<LayoutProblem, Box<dyn Error>> {
+    let sizes = functions.iter().map(|(_, function)| function.size()).collect();
+    let alignments =
+        functions.iter().map(|(_, function)| alignment(function.start, ORDINARY_ALIGNMENT) as u32).collect();
+    let recorded = |functions: &Vec<u32>| Trace {
+        weight: 1,
+        functions: functions.iter().map(|&function| FunctionId(function)).collect(),
+    };
+    let traces: Vec<Trace> = corpus.train.starts.iter().map(|start| recorded(&start.functions)).collect();
+    let references = References::extract(file, functions)?;
+    let started = Instant::now();
+    let fingerprints = Fingerprints::extract(file, functions, FingerprintOptions::default())?;
+    eprintln!("{} functions, fingerprints in {:?}", functions.len(), started.elapsed());
+    let origin = functions.iter().map(|(_, function)| function.start.0).min().unwrap_or(0);
+    Ok(LayoutProblem::new(sizes, &traces)?
+        .with_alignments(alignments)?
+        .with_references(references.graph)?
+        .with_fingerprints(fingerprints.windows)?
+        .with_text(origin, Vec::new())?)
+}
+
+fn print_peers(corpus: &Corpus, out: &Path) -> Result<(), Box<dyn Error>> {
+    for name in PEERS {
+        let path = corpus.directory.join("peers").join(name);
+        if path.exists() {
+            print_pages(corpus, name, &layout_positions::positions(corpus, &path)?.spans);
+            fs::copy(&path, out.join(name))?;
+        }
+    }
+    Ok(())
+}
+
+fn print_pages(corpus: &Corpus, name: &str, spans: &[Span]) {
+    let pages = |set: &StartSet, size: u64| -> u64 {
+        let model = FaultModel::Pages { size };
+        let of_start = |functions: &Vec<u32>| {
+            model.faults(functions.iter().map(|&function| spans[function as usize])).total()
+        };
+        set.starts.iter().map(|start| of_start(&start.functions)).sum()
+    };
+    let sets = [&corpus.train, &corpus.held_out];
+    let cells = [4096, 16384].map(|size| sets.map(|set| pages(set, size).to_string()).join("\t"));
+    println!("{name}\t{}", cells.join("\t"));
+}
