@@ -13,7 +13,7 @@ use reorder::address::Address;
 use reorder::image::elf::file::ElfFile;
 use reorder::image::functions::FunctionTable;
 use reorder::image::mapped::map_image;
-use reorder::layout::{LayoutRequest, Memory, Room, Strategy, lay_out};
+use reorder::layout::{Effort, LayoutRequest, Memory, Room, Strategy, Unseen, lay_out};
 use reorder::order_file::read::read;
 use reorder::trace::{ImageIdentity, read_files, resolve};
 
@@ -115,15 +115,24 @@ impl Corpus {
         })
     }
 
-    /// All functions as `reorder` orders them by the training starts with the named strategy, for the memory named
-    /// behind a colon if there is one (`auto:16k`). No name of a function comes into it, so namesakes are told apart.
+    /// All functions as `reorder` orders them by the training starts with the named strategy. Behind colons may follow
+    /// a memory, `references` or `compress`: `auto:16k`, `first-seen:references`. No name of a function comes into it, so
+    /// namesakes are told apart.
     ///
     /// # Errors
     /// Unknown strategies and memories.
     pub fn ordered(&self, strategy: &str) -> Result<Vec<u32>, String> {
-        let (strategy, memory) = strategy.split_once(':').unwrap_or((strategy, "4k"));
-        let memory = Memory::from_str(memory, true)?;
-        let request = LayoutRequest { memory, ..LayoutRequest::of(Strategy::from_str(strategy, true)?, 0) };
+        let mut words = strategy.split(':');
+        let strategy = Strategy::from_str(words.next().unwrap_or_default(), true)?;
+        let mut request = LayoutRequest::of(strategy, 0);
+        for word in words {
+            match word {
+                "references" => request.unseen = Unseen::References,
+                "compress" => request.compress = true,
+                "thorough" => request.effort = Effort::Thorough,
+                memory => request.memory = Memory::from_str(memory, true)?,
+            }
+        }
         self.with_image(|file, functions, identity| {
             let traces = read_files(&[self.directory.join(self.train.name)])?;
             let resolved = resolve(&traces, functions, identity)?;

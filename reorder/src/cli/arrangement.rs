@@ -22,7 +22,7 @@ pub struct ArrangementArguments {
     #[command(flatten)]
     traces: TracesInput,
     /// An order file (a symbol or address a line), or a map written by --map
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["paths", "strategy", "seed", "memory", "early", "effort"])]
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["paths", "strategy", "seed", "memory", "early", "effort", "unseen", "compress"])]
     order: Option<PathBuf>,
     #[command(flatten)]
     layout: LayoutArguments,

@@ -2,7 +2,7 @@
 
 use clap::Args;
 
-use crate::layout::{Effort, LayoutRequest, Memory, Strategy};
+use crate::layout::{Effort, LayoutRequest, Memory, Strategy, Unseen};
 
 /// What kind of layout is wanted.
 #[derive(Args, Clone, Debug)]
@@ -16,6 +16,12 @@ pub struct LayoutArguments {
     /// How much earlier faults count more: 0 counts all alike, 100 only how early they are
     #[arg(long, default_value_t = 25, value_name = "PERCENT", value_parser = clap::value_parser!(u32).range(..=100))]
     early: u32,
+    /// Where functions go that no trace ran [default: references for auto, link for all others]
+    #[arg(long, value_enum, value_name = "WHERE")]
+    unseen: Option<Unseen>,
+    /// Gather functions of similar content where that costs at most 1 % of the pages
+    #[arg(long)]
+    compress: bool,
     /// How much work is done
     #[arg(long, value_enum, default_value = "normal", value_name = "LEVEL")]
     effort: Effort,
@@ -33,6 +39,8 @@ impl LayoutArguments {
             memory: self.memory,
             early_percent: self.early,
             effort: self.effort,
+            unseen: self.unseen.unwrap_or(self.strategy.usual_unseen()),
+            compress: self.compress,
         }
     }
 }

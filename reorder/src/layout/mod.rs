@@ -7,11 +7,14 @@ mod problem;
 mod request;
 mod strategy;
 
+use layout_algos::control::Control;
 use layout_algos::ids::FunctionId;
 use layout_algos::order::FunctionOrder;
+use layout_algos::problem::LayoutProblem;
+use layout_algos::solve::{CompressionAware, CrossValidation, UnseenOrder};
 
 pub use problem::Room;
-pub use request::{Effort, LayoutRequest, Memory};
+pub use request::{Effort, LayoutRequest, Memory, Unseen};
 pub use strategy::Strategy;
 
 use crate::error::{Error, Result};
@@ -55,8 +58,7 @@ pub fn lay_out(
     request: &LayoutRequest,
 ) -> Result<Layout> {
     let problem = problem::problem_of(file, functions, traces, room, request)?;
-    let order = request.strategy.orderer(request.seed, request.effort).order(&problem);
-    let order = from_order(&order);
+    let order = from_order(&order_of(&problem, request));
     let chosen = match request.strategy {
         Strategy::Link | Strategy::Random => order.len(),
         // What stands at the end in link order was left there.
@@ -64,6 +66,32 @@ pub fn lay_out(
     };
     Ok(Layout { order, chosen })
 }
+
+fn order_of(problem: &LayoutProblem, request: &LayoutRequest) -> FunctionOrder {
+    let order = request.strategy.orderer(request.seed, request.effort).order(problem);
+    let is_unseen_placed = request.strategy == Strategy::Auto && request.unseen == Unseen::References;
+    if !request.strategy.needs_traces() || is_unseen_placed && !request.compress {
+        return order;
+    }
+    let unseen = match request.unseen {
+        Unseen::Link => UnseenOrder::Link,
+        Unseen::References => {
+            CrossValidation::default().compare(problem).first().map_or(UnseenOrder::Link, |best| best.order)
+        }
+    };
+    let is_traced = problem.traced();
+    let traced = order.iter().filter(|function| is_traced[function.index()]);
+    let order =
+        FunctionOrder::with_rest(traced.chain(unseen.order(problem)), problem.function_count() as u32);
+    if !request.compress {
+        return order;
+    }
+    let aware = CompressionAware { page_budget_permille: PAGE_BUDGET_PERMILLE, unseen };
+    aware.improve(problem, &order, &Control::default())
+}
+
+/// What starts may cost more for the sake of compression, in thousandths.
+const PAGE_BUDGET_PERMILLE: u32 = 10;
 
 /// How many functions at the end stand in link order.
 fn left_behind(order: &[FunctionIndex]) -> usize {

@@ -10,7 +10,7 @@ use crate::image::analysis::blocks::{ORDINARY_ALIGNMENT, alignment};
 use crate::image::analysis::units::unit_containing;
 use crate::image::elf::file::ElfFile;
 use crate::image::functions::{Function, FunctionTable};
-use crate::image::references::References;
+use crate::image::references::{FingerprintOptions, Fingerprints, References};
 use crate::trace::ResolvedTrace;
 
 /// Where functions can go.
@@ -88,10 +88,17 @@ pub(super) fn problem_of(
         .and_then(|problem| problem.with_text(origin, obstacles))
         .and_then(|problem| problem.with_objective(request.objective()))
         .map_err(unusable)?;
-    if !request.strategy.uses_references() {
-        return Ok(problem);
+    let problem = match request.uses_references() {
+        true => problem.with_references(References::extract(file, functions)?.graph).map_err(unusable)?,
+        false => problem,
+    };
+    match request.compress {
+        true => {
+            let fingerprints = Fingerprints::extract(file, functions, FingerprintOptions::default())?;
+            problem.with_fingerprints(fingerprints.windows).map_err(unusable)
+        }
+        false => Ok(problem),
     }
-    problem.with_references(References::extract(file, functions)?.graph).map_err(unusable)
 }
 
 fn unusable(error: ProblemError) -> Error {

@@ -19,6 +19,20 @@ pub struct LayoutRequest {
     pub early_percent: u32,
     /// How much work is done.
     pub effort: Effort,
+    /// Where functions go that no trace ran.
+    pub unseen: Unseen,
+    /// Similar functions are gathered where that costs hardly any pages.
+    pub compress: bool,
+}
+
+/// Where functions go that no trace ran.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, ValueEnum)]
+#[serde(rename_all = "kebab-case")]
+pub enum Unseen {
+    /// They follow in the linker's order
+    Link,
+    /// By what code and data refer to, if that serves recorded starts that are left out better
+    References,
 }
 
 /// How memory answers a first touch.
@@ -59,7 +73,20 @@ impl LayoutRequest {
     #[must_use]
     pub fn of(strategy: Strategy, seed: u64) -> Self {
         let Objective { early_percent, .. } = Objective::default();
-        Self { strategy, seed, memory: Memory::default(), early_percent, effort: Effort::default() }
+        Self {
+            strategy,
+            seed,
+            memory: Memory::default(),
+            early_percent,
+            effort: Effort::default(),
+            unseen: strategy.usual_unseen(),
+            compress: false,
+        }
+    }
+
+    /// Whether what code and data refer to is asked for.
+    pub(super) fn uses_references(&self) -> bool {
+        self.unseen == Unseen::References || self.strategy.uses_call_graph()
     }
 
     pub(super) fn objective(&self) -> Objective {

@@ -7,7 +7,7 @@ use layout_algos::solve::{
 };
 use serde::Serialize;
 
-use super::request::Effort;
+use super::request::{Effort, Unseen};
 
 /// How functions are ordered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, ValueEnum)]
@@ -65,9 +65,15 @@ impl Strategy {
         !matches!(self, Self::Link | Self::Random)
     }
 
-    /// Whether it asks what code and data refer to.
-    pub(super) fn uses_references(self) -> bool {
-        matches!(self, Self::Auto | Self::PettisHansen | Self::CallChainClustering | Self::CacheDirected)
+    /// Where it leaves functions that no trace ran, unless something else is asked for.
+    #[must_use]
+    pub fn usual_unseen(self) -> Unseen {
+        if self == Self::Auto { Unseen::References } else { Unseen::Link }
+    }
+
+    /// Whether it asks which function calls which.
+    pub(super) fn uses_call_graph(self) -> bool {
+        matches!(self, Self::PettisHansen | Self::CallChainClustering | Self::CacheDirected)
     }
 
     pub(super) fn orderer(self, seed: u64, effort: Effort) -> Box<dyn Orderer> {

@@ -47,7 +47,8 @@ fn permute(case: &str, bytes: &[u8], seed: u64) -> Applied {
     let file = ElfFile::parse(bytes).unwrap();
     let functions = FunctionTable::collect(&file).unwrap();
     let analysis = Analysis::new(&file, &functions).unwrap();
-    let layout = lay_out(&file, &functions, &[], Room::Linker, &LayoutRequest::of(Strategy::Random, seed)).unwrap();
+    let layout =
+        lay_out(&file, &functions, &[], Room::Linker, &LayoutRequest::of(Strategy::Random, seed)).unwrap();
     let arrangement = Arrangement::Order(&layout.order);
     let applied = apply(&file, &functions, &analysis, arrangement, RelocateOptions::default());
     applied.unwrap_or_else(|error| panic!("{case}, permutation {seed}: {error}"))
