@@ -1,5 +1,7 @@
 //! The default strategy against each strategy that it is made of, on a program with kinds of use.
 
+#![allow(clippy::unwrap_used)] // a failed unwrap is a failed test
+
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use layout_algos::control::Control;
