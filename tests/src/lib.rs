@@ -22,6 +22,7 @@
 //! | `layout_summary` | layouts against a baseline, over many programs |
 //! | `layout_profile` | traces as a profile that lld and llvm-profdata read |
 //! | `llvm_tools` | asks LLVM's tools for an order |
+//! | `synthetic` | programs of any size with recorded starts |
 //! | `mutation` | damages ELF images reproducibly |
 //! | `fixture_run` | builds, runs, relocates and compares one variant of a fixture |
 
@@ -46,4 +47,5 @@ pub mod llvm_tools;
 pub mod mutation;
 pub mod process;
 pub mod stage;
+pub mod synthetic;
 pub mod workspace;
