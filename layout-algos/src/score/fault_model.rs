@@ -1,7 +1,6 @@
 //! How memory answers the first touch of a page.
 
-use std::collections::HashSet;
-
+use super::present_pages::PresentPages;
 use super::{FaultCurve, Span};
 
 /// A model of demand paging. Sizes are in bytes and powers of two; nothing is evicted.
@@ -42,23 +41,31 @@ impl FaultModel {
 
     /// Faults of a start that runs the functions at `spans` one after the other, beginning with nothing mapped.
     ///
-    /// Time and memory are in proportion to the pages touched.
+    /// Time is in proportion to the pages touched, and memory to them or to one bit for each page from the lowest to the
+    /// highest, at most 128 KiB.
     #[must_use]
     pub fn faults(self, spans: impl IntoIterator<Item = Span>) -> FaultCurve {
-        let mut present = HashSet::new();
+        let spans: Vec<Span> = spans.into_iter().collect();
+        let page_size = match self {
+            Self::Pages { size } | Self::FaultAround { block: size } => size.max(1),
+            Self::ReadAround { page, .. } => page.max(1),
+        };
+        let mut present = PresentPages::none_of(&spans, page_size);
         let mut faults = 0;
         let after_each = spans.into_iter().map(|span| {
             match self {
-                Self::Pages { size } | Self::FaultAround { block: size } => {
-                    faults += span.pages(size.max(1)).filter(|page| present.insert(page.0)).count() as u64;
+                Self::Pages { .. } | Self::FaultAround { .. } => {
+                    faults += span.pages(page_size).filter(|page| present.insert(page.0)).count() as u64;
                 }
-                Self::ReadAround { page: page_size, window } => {
-                    let window_pages = (window / page_size.max(1)).max(1);
-                    for page in span.pages(page_size.max(1)) {
-                        if !present.contains(&page.0) {
+                Self::ReadAround { window, .. } => {
+                    let window_pages = (window / page_size).max(1);
+                    for page in span.pages(page_size) {
+                        if !present.contains(page.0) {
                             faults += 1;
                             let first = page.0.saturating_sub(window_pages / 2);
-                            present.extend(first..first.saturating_add(window_pages));
+                            for read in first..first.saturating_add(window_pages) {
+                                present.insert(read);
+                            }
                         }
                     }
                 }

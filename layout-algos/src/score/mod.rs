@@ -11,6 +11,7 @@ mod lower_bound;
 mod lower_bounds;
 mod objective;
 mod positions;
+mod present_pages;
 mod price_bound;
 mod span;
 #[cfg(test)]

@@ -56,6 +56,18 @@ proptest! {
         }
     }
 
+    /// A span far away makes the pages between too many for bits; it faults by itself, once.
+    #[test]
+    fn distance_changes_nothing(spans in spans()) {
+        let far = Span { start: 1 << 60, end: (1 << 60) + 1 };
+        for model in MODELS {
+            let apart = model.faults(spans.iter().copied().chain([far]));
+            let (last, others) = apart.after_each().split_last().unwrap();
+            prop_assert_eq!(others, slow_faults(model, &spans));
+            prop_assert_eq!(*last, others.last().map_or(1, |faults| faults + 1));
+        }
+    }
+
     #[test]
     fn no_layout_beats_the_bound(
         sizes in prop::collection::vec(1u64..9000, 1..60),
