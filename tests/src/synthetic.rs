@@ -37,12 +37,22 @@ const KEPT_PERCENT: u64 = 92;
 const FUNCTIONS_PER_TABLE: u32 = 10;
 const TABLE_LENGTH: u64 = 8;
 
+/// A hash for so many bytes of content; one piece of content for so many functions; per cent of a function's hashes
+/// that are taken from there, the rest being its own or, as often, everybody's.
+const BYTES_PER_HASH: u64 = 4;
+const FUNCTIONS_PER_CONTENT: u32 = 8;
+const COPIED_PERCENT: u64 = 40;
+
+/// Different hashes that everybody's code has.
+const COMMON_HASHES: u64 = 1000;
+
 /// The independent choices of a program.
 #[derive(Clone, Copy)]
 enum Stream {
     Sizes,
     Modules,
     References,
+    Contents,
     Starts,
 }
 
@@ -108,6 +118,30 @@ impl Program {
                 Trace { weight: 1, functions }
             })
             .collect()
+    }
+
+    /// Hashes of the content of each function, as many as there are in real code: close and far copies.
+    #[must_use]
+    pub fn fingerprints(self) -> Option<Rows<u32>> {
+        let mut random = self.random(Stream::Contents, 0);
+        let contents = u64::from(self.functions.div_ceil(FUNCTIONS_PER_CONTENT));
+        let mut rows = Rows::default();
+        for size in self.sizes() {
+            let content = random.below(contents);
+            let hash = |number: u64, random: &mut Random| match random.below(100) {
+                0..COPIED_PERCENT => {
+                    self.random(Stream::Contents, content << 32 | number + 1).next_u64() as u32
+                }
+                other if other % 2 == 0 => random.below(COMMON_HASHES) as u32,
+                _ => random.next_u64() as u32,
+            };
+            let mut row: Vec<u32> =
+                (0..size.div_ceil(BYTES_PER_HASH)).map(|number| hash(number, &mut random)).collect();
+            row.sort_unstable();
+            row.dedup();
+            rows.push(row).ok()?;
+        }
+        Some(rows)
     }
 
     /// Sizes in bytes: many small functions, few large ones, 300 bytes on average.

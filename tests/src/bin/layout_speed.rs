@@ -1,7 +1,8 @@
 //! One measurement of `scripts/bench/layout`, in a process of its own so that its peak memory is its own.
 //!
 //! `layout_speed make FUNCTIONS TRACES EVENTS` makes a synthetic program and stops: what must be subtracted where a
-//! tool can only count whole processes. `order` orders it with the default strategy. Both print wall and user
+//! tool can only count whole processes. `order` orders it with the default strategy,
+//! `compress` also for compression. All print wall and user
 //! seconds of ordering, the peak of the process in MiB, and nanoseconds of processor time for each function and event.
 //! `files … DIRECTORY` writes what LLVM's tools read: `profile.proftext` and `functions.s`. `profile … FILE` orders
 //! the starts of such a file and prints the order, as `llvm-profdata order` does.
@@ -17,12 +18,16 @@ use std::{env, fs};
 
 use end_to_end::llvm_tools::profile_text;
 use end_to_end::synthetic::Program;
+use layout_algos::control::Control;
 use layout_algos::ids::FunctionId;
 use layout_algos::order::FunctionOrder;
 use layout_algos::problem::{LayoutProblem, Trace};
-use layout_algos::solve::{Auto, Orderer};
+use layout_algos::solve::{Auto, AutoOrder, CompressionAware, Orderer};
 use nix::sys::resource::{UsageWho, getrusage};
 use nix::sys::time::TimeValLike;
+
+/// What a layout that compresses better may cost: one per cent.
+const PAGE_BUDGET_PERMILLE: u32 = 10;
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = env::args().skip(1).collect();
@@ -36,10 +41,10 @@ fn main() -> ExitCode {
 }
 
 fn run(arguments: &[String]) -> Result<(), String> {
-    let usage = "arguments: make|order|files|profile FUNCTIONS TRACES EVENTS [DIRECTORY|FILE]";
+    let usage = "arguments: make|order|compress|files|profile FUNCTIONS TRACES EVENTS [DIRECTORY|FILE]";
     let [what, numbers @ .., path] = arguments else { return Err(usage.to_owned()) };
     let (numbers, path) = match what.as_str() {
-        "make" | "order" => (&arguments[1..], None),
+        "make" | "order" | "compress" => (&arguments[1..], None),
         _ => (numbers, Some(Path::new(path))),
     };
     let [functions, traces, events] = numbers else { return Err(usage.to_owned()) };
@@ -48,10 +53,22 @@ fn run(arguments: &[String]) -> Result<(), String> {
     match (what.as_str(), path) {
         ("make", _) => measure(&program.problem()?, |_| ()),
         ("order", _) => measure(&program.problem()?, |problem| drop(Auto::default().order(problem))),
+        ("compress", _) => {
+            let fingerprints = program.fingerprints().ok_or("too many hashes")?;
+            let problem = program.problem()?.with_fingerprints(fingerprints);
+            measure(&problem.map_err(|error| error.to_string())?, order_for_compression)
+        }
         ("files", Some(directory)) => write_files(&program.problem()?, directory),
         ("profile", Some(file)) => order_profile(program, file),
         _ => Err(usage.to_owned()),
     }
+}
+
+fn order_for_compression(problem: &LayoutProblem) {
+    let control = Control::default();
+    let AutoOrder { order, unseen, .. } = Auto::default().choose(problem, &control);
+    let aware = CompressionAware { page_budget_permille: PAGE_BUDGET_PERMILLE, unseen };
+    drop(aware.improve(problem, &order, &control));
 }
 
 fn measure(problem: &LayoutProblem, work: impl Fn(&LayoutProblem)) -> Result<(), String> {
