@@ -130,7 +130,7 @@ impl Program {
             let content = random.below(contents);
             let hash = |number: u64, random: &mut Random| match random.below(100) {
                 0..COPIED_PERCENT => {
-                    self.random(Stream::Contents, content << 32 | number + 1).next_u64() as u32
+                    self.random(Stream::Contents, (content << 32) | (number + 1)).next_u64() as u32
                 }
                 other if other % 2 == 0 => random.below(COMMON_HASHES) as u32,
                 _ => random.next_u64() as u32,
