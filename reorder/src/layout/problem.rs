@@ -1,5 +1,7 @@
 //! An image's functions and traces in the terms of the algorithms.
 
+use std::cmp::Reverse;
+
 use layout_algos::problem::{LayoutProblem, ProblemError, Trace};
 use layout_algos::score::Span;
 
@@ -44,9 +46,12 @@ impl Room<'_> {
                     .filter(|span| span.start < span.end)
                     .collect();
                 free.sort_unstable();
+                // The largest interval is filled first (see `relocate::busy_pages`).
+                let largest = free.iter().max_by_key(|span| (span.end - span.start, Reverse(span.start)));
+                let origin = largest.map_or(0, |span| span.start);
                 let between = |pair: &[Span]| Span { start: pair[0].end, end: pair[1].start };
-                let obstacles = free.windows(2).map(between).filter(|span| span.start < span.end).collect();
-                (free.first().map_or(0, |span| span.start), obstacles)
+                let is_ahead = |span: &Span| span.start < span.end && span.start >= origin;
+                (origin, free.windows(2).map(between).filter(is_ahead).collect())
             }
         }
     }

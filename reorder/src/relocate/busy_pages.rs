@@ -14,6 +14,17 @@ const PAGE: u64 = 4096;
 /// Pinned bytes matter from this share of what the start needs.
 const SHARE: u64 = 8;
 
+/// The largest interval, then the others by address. What the start needs stands in one piece there, exactly where the
+/// layout was computed for: at the end of an interval functions trade places to fill it.
+pub fn largest_first(mut free: Vec<Interval>) -> Vec<Interval> {
+    let largest =
+        (0..free.len()).max_by_key(|&index| (free[index].end - free[index].start, std::cmp::Reverse(index)));
+    if let Some(largest) = largest {
+        free[..=largest].rotate_right(1);
+    }
+    free
+}
+
 /// The free intervals in the order in which they shall be filled.
 ///
 /// `front` are the units that the start needs, the pinned ones included.
@@ -25,7 +36,7 @@ pub fn filling_order<'units>(
     let pinned_bytes: u64 = pinned.clone().map(Unit::size).sum();
     let front_bytes: u64 = front.map(Unit::size).sum();
     if pinned_bytes * SHARE < front_bytes {
-        return free;
+        return largest_first(free);
     }
     let busy: BTreeSet<u64> = pinned.flat_map(|unit| unit.start.0 / PAGE..=(unit.end.0 - 1) / PAGE).collect();
     let (mut first, mut rest) = (Vec::new(), Vec::new());
