@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use super::touch_costs::{TouchCosts, have_same_traces};
+use super::touch_costs::TouchCosts;
 
 /// A function at its address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -106,7 +106,7 @@ impl<'costs> Arrangement<'costs> {
 
     /// Whether the functions at two positions are run by the same traces.
     pub(super) fn have_same_traces(&self, one: usize, other: usize) -> bool {
-        have_same_traces(self.costs.row(self.placed[one].row), self.costs.row(self.placed[other].row))
+        self.costs.have_same_traces(self.placed[one].row, self.placed[other].row)
     }
 
     /// Whether the functions of a run stand without gaps, so that they can be moved as one.

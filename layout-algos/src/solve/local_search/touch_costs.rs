@@ -10,7 +10,7 @@ use crate::problem::{LayoutProblem, TraceView};
 pub(super) const LANES: usize = 8;
 
 /// Traces that are looked at: more make each step slower than they make the result better. With more, so many
-/// are chosen evenly, heavier ones first.
+/// are chosen evenly, heavier ones first. No more than bits in a word.
 const MOST_TRACES: usize = 64;
 
 /// The cost of a fault at the very start of the heaviest trace.
@@ -20,11 +20,8 @@ const LARGEST_COST: u64 = 1 << 12;
 pub(super) struct TouchCosts {
     costs: Vec<u16>,
     width: usize,
-}
-
-/// Whether two rows have costs for the same traces.
-pub(super) fn have_same_traces(one: &[u16], other: &[u16]) -> bool {
-    one.iter().zip(other).all(|(&one, &other)| (one == 0) == (other == 0))
+    /// For each function, the lanes of its row that are not zero: the traces that run it.
+    traces: Vec<u64>,
 }
 
 impl TouchCosts {
@@ -52,12 +49,19 @@ impl TouchCosts {
                 }
             }
         }
-        Self { costs, width }
+        let lanes = |row: &[u16]| row.iter().rev().fold(0, |lanes, &cost| lanes << 1 | u64::from(cost != 0));
+        let traces = costs.chunks_exact(width.max(1)).map(lanes).collect();
+        Self { costs, width, traces }
     }
 
     /// Numbers in a row.
     pub(super) fn width(&self) -> usize {
         self.width
+    }
+
+    /// Whether the same traces run two functions, by their positions among the functions.
+    pub(super) fn have_same_traces(&self, one: u32, other: u32) -> bool {
+        self.traces[one as usize] == self.traces[other as usize]
     }
 
     /// The row of a function, by its position among the functions.
