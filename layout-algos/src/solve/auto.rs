@@ -63,6 +63,12 @@ pub enum Candidate {
 /// With more events than this in all traces only the strategies that are best on many traces are tried.
 const MOST_EVENTS_FOR_ALL: usize = 2_000_000;
 
+/// In larger programs fewer changes are tried: a try costs more there, and ordering itself takes its time.
+const SEARCHED_FUNCTIONS: u64 = 10_000;
+
+/// Changes that are tried however large the program is.
+const LEAST_TRIES: u64 = 250_000;
+
 /// Tries of local search for each candidate, as a share of all.
 const CANDIDATE_SHARE: u64 = 8;
 
@@ -82,8 +88,8 @@ impl Auto {
     /// An order of all functions and how it came about. When cancelled, the best that was found until then.
     #[must_use]
     pub fn choose(&self, problem: &LayoutProblem, control: &Control<'_>) -> AutoOrder {
-        let unseen = self.choose_unseen(problem, control);
-        let (candidate, traced) = self.choose_traced(problem, control);
+        let (unseen, (candidate, traced)) =
+            rayon::join(|| self.choose_unseen(problem, control), || self.choose_traced(problem, control));
         let functions = traced.into_iter().chain(unseen.order(problem));
         let order = FunctionOrder::with_rest(functions, problem.function_count() as u32);
         AutoOrder { cost: cost(problem, &order), order, candidate, unseen }
@@ -92,7 +98,7 @@ impl Auto {
     fn choose_traced(&self, problem: &LayoutProblem, control: &Control<'_>) -> (Candidate, Vec<FunctionId>) {
         let candidates = candidates(problem);
         let total = candidates.len() as u64;
-        let search = self.search();
+        let search = self.search(problem.function_count());
         let short = LocalSearch {
             tries_per_function: search.tries_per_function / CANDIDATE_SHARE,
             most_tries: search.most_tries / CANDIDATE_SHARE,
@@ -153,13 +159,14 @@ impl Auto {
         }
     }
 
-    fn search(&self) -> LocalSearch {
+    fn search(&self, functions: usize) -> LocalSearch {
         let usual = LocalSearch::default();
         let factor = self.effort.factor();
+        let share = usual.most_tries * SEARCHED_FUNCTIONS / SEARCHED_FUNCTIONS.max(functions as u64);
         LocalSearch {
             seed: self.seed,
             tries_per_function: usual.tries_per_function * factor,
-            most_tries: usual.most_tries * factor,
+            most_tries: share.max(LEAST_TRIES) * factor,
         }
     }
 }
