@@ -4,7 +4,7 @@
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use layout_algos::control::Control;
+use layout_algos::control::{Control, Phase, Progress};
 use layout_algos::ids::FunctionId;
 use layout_algos::order::FunctionOrder;
 use layout_algos::problem::{LayoutProblem, NodeId, Reference, ReferenceGraph, ReferenceKind, Rows, Trace};
@@ -46,7 +46,8 @@ fn program(model: FaultModel) -> LayoutProblem {
                 }
             }
             timed.sort_unstable();
-            Trace { weight: 1, functions: timed.into_iter().map(|(_, function)| function).collect() }
+            let weight = if index == 7 { 1000 } else { 1 };
+            Trace { weight, functions: timed.into_iter().map(|(_, function)| function).collect() }
         })
         .collect();
     let edges: Vec<(usize, Reference)> = (0..FUNCTIONS as usize * 4)
@@ -112,13 +113,18 @@ fn threads_and_repetition_change_nothing() {
 fn work_is_told_and_can_be_stopped() {
     let problem = program(MODELS[0]);
     let steps = AtomicU64::new(0);
-    let progress = |_| {
+    let finished = AtomicBool::new(false);
+    let progress = |step: Progress| {
         steps.fetch_add(1, Ordering::Relaxed);
+        if step.phase == Phase::Candidates && step.done == step.total {
+            finished.store(true, Ordering::Relaxed);
+        }
     };
     let cancelled = AtomicBool::new(true);
     let stopped =
         Auto::default().choose(&problem, &Control { cancelled: Some(&cancelled), progress: Some(&progress) });
     assert!(steps.into_inner() > 4);
+    assert!(finished.load(Ordering::Relaxed));
     // Still an order of all functions, and no worse than doing nothing.
     assert_eq!(stopped.order.len(), FUNCTIONS as usize);
     assert!(stopped.cost <= cost(&problem, &LinkOrder.order(&problem)));

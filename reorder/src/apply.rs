@@ -23,6 +23,8 @@ use crate::verify::{VerifyOptions, verify};
 pub enum Arrangement<'request> {
     /// These first, in this order; the rest behind, as it is.
     Order(&'request [FunctionIndex]),
+    /// The same; recorded starts need the first so many of them.
+    Needed(&'request [FunctionIndex], usize),
     /// Exactly where a map says, forwards or back.
     Map(&'request LayoutMap),
 }
@@ -78,7 +80,8 @@ pub fn apply(
     options: RelocateOptions,
 ) -> Result<Applied> {
     let (plan, side) = match arrangement {
-        Arrangement::Order(order) => (plan(analysis, functions, order)?, None),
+        Arrangement::Order(order) => (plan(analysis, functions, order, order.len())?, None),
+        Arrangement::Needed(order, needed) => (plan(analysis, functions, order, needed)?, None),
         Arrangement::Map(map) => {
             let side = map.side_of(file.bytes)?;
             (plan_from_map(analysis, map.address_map(side)?)?, Some((map, side)))

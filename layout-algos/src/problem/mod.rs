@@ -34,7 +34,7 @@ pub struct LayoutProblem {
 /// Why facts make no problem.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ProblemError {
-    /// More functions, traces or events than 32-bit indices can tell apart.
+    /// More functions, traces or events than 32-bit indices can tell apart, or bytes than 62-bit addresses.
     TooLarge,
     /// A trace names a function that does not exist.
     UnknownFunction(TraceId, FunctionId),
@@ -48,6 +48,8 @@ pub enum ProblemError {
     Alignment(FunctionId),
     /// Obstacles that overlap, are empty or do not ascend.
     Obstacles,
+    /// Fingerprints of a function that do not ascend.
+    Fingerprints(FunctionId),
     /// A page size or window that is not a power of two, or a share above 100 per cent.
     Objective,
 }
@@ -62,7 +64,7 @@ impl LayoutProblem {
             return Err(ProblemError::TooLarge);
         }
         let traces = Traces::new(traces, sizes.len())?;
-        Ok(Self {
+        Self {
             alignments: vec![USUAL_ALIGNMENT; sizes.len()],
             sizes,
             traces,
@@ -71,7 +73,8 @@ impl LayoutProblem {
             origin: 0,
             obstacles: Vec::new(),
             objective: Objective::default(),
-        })
+        }
+        .addressable()
     }
 
     /// The problem with the alignment of each function, in bytes.
@@ -86,7 +89,7 @@ impl LayoutProblem {
             return Err(ProblemError::Alignment(FunctionId(index as u32)));
         }
         self.alignments = alignments;
-        Ok(self)
+        self.addressable()
     }
 
     /// The problem with what the image's code and data refer to.
@@ -101,13 +104,18 @@ impl LayoutProblem {
         Ok(self)
     }
 
-    /// The problem with hashes of each function's content: functions with many equal hashes compress well together.
+    /// The problem with hashes of each function's content, ascending: functions with many equal hashes compress well
+    /// together.
     ///
     /// # Errors
-    /// Another number of functions.
+    /// Another number of functions, hashes that do not ascend.
     pub fn with_fingerprints(mut self, fingerprints: Rows<u32>) -> Result<Self, ProblemError> {
         if fingerprints.len() != self.sizes.len() {
             return Err(ProblemError::OtherFunctions);
+        }
+        let is_ascending = |row: &[u32]| row.is_sorted_by(|one, other| one < other);
+        if let Some(index) = fingerprints.iter().position(|row| !is_ascending(row)) {
+            return Err(ProblemError::Fingerprints(FunctionId(index as u32)));
         }
         self.fingerprints = Some(fingerprints);
         Ok(self)
@@ -127,7 +135,16 @@ impl LayoutProblem {
         }
         self.origin = origin;
         self.obstacles = obstacles;
-        Ok(self)
+        self.addressable()
+    }
+
+    /// The problem, if no order of its functions needs more than 62-bit addresses: sums of addresses do not overflow then.
+    fn addressable(self) -> Result<Self, ProblemError> {
+        let padded = self.sizes.iter().zip(&self.alignments);
+        let bytes: u128 = padded.map(|(&size, &alignment)| u128::from(size) + u128::from(alignment)).sum();
+        let first = self.obstacles.last().map_or(self.origin, |last| last.end.max(self.origin));
+        // What stands behind the last obstacle is contiguous, so this is an upper bound of all ends.
+        if u128::from(first) + bytes < 1 << 62 { Ok(self) } else { Err(ProblemError::TooLarge) }
     }
 
     /// The problem with what a good layout is.
@@ -232,7 +249,9 @@ impl LayoutProblem {
 impl fmt::Display for ProblemError {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::TooLarge => write!(formatter, "more than {} functions, traces or events", u32::MAX),
+            Self::TooLarge => formatter.write_str(
+                "more functions, traces or events than 32-bit numbers, or bytes than 62-bit addresses",
+            ),
             Self::UnknownFunction(trace, function) => {
                 write!(formatter, "trace {} names function {}, which does not exist", trace.0, function.0)
             }
@@ -243,6 +262,9 @@ impl fmt::Display for ProblemError {
             Self::OtherFunctions => formatter.write_str("facts about another number of functions"),
             Self::Alignment(function) => {
                 write!(formatter, "the alignment of function {} is not a power of two", function.0)
+            }
+            Self::Fingerprints(function) => {
+                write!(formatter, "the fingerprints of function {} do not ascend", function.0)
             }
             Self::Obstacles => formatter.write_str("obstacles overlap, are empty or do not ascend"),
             Self::Objective => {

@@ -43,3 +43,19 @@ fn obstacles_ascend() {
     assert_eq!(with(&[(0, 8), (7, 9)]), Err(ProblemError::Obstacles));
     assert_eq!(with(&[(8, 8)]), Err(ProblemError::Obstacles));
 }
+
+#[test]
+fn addresses_stay_in_range() {
+    assert_eq!(LayoutProblem::new(vec![u64::MAX, 1], &[]).map(drop), Err(ProblemError::TooLarge));
+    let all = vec![Span { start: 0, end: u64::MAX }];
+    assert_eq!(build(&[0], 1).unwrap().with_text(0, all).map(drop), Err(ProblemError::TooLarge));
+}
+
+#[test]
+fn fingerprints_ascend() {
+    let mut rows = Rows::default();
+    rows.push([7]).unwrap();
+    rows.push([5, 5]).unwrap();
+    let refused = build(&[0], 1).unwrap().with_fingerprints(rows).map(drop);
+    assert_eq!(refused, Err(ProblemError::Fingerprints(FunctionId(1))));
+}

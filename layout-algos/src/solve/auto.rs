@@ -4,6 +4,8 @@
 //! score is improved further. All other functions follow in the order that serves recorded starts best when these
 //! are left out.
 
+use std::sync::atomic::{AtomicU64, Ordering};
+
 use rayon::prelude::*;
 
 use super::read_around::centre_windows;
@@ -105,13 +107,14 @@ impl Auto {
             ..search
         };
         control.report(Phase::Candidates, 0, total);
+        let done = AtomicU64::new(0);
         let ordered: Vec<(Candidate, Vec<FunctionId>)> = candidates
             .into_par_iter()
             .map(|candidate| {
                 let traced = self.order_traced(problem, candidate, control);
                 let searched = short.improve_watched(problem, &traced, control);
                 let centred = [&traced, &searched].map(|traced| centre_windows(problem, traced));
-                control.report(Phase::Candidates, 1, total);
+                control.report(Phase::Candidates, done.fetch_add(1, Ordering::Relaxed) + 1, total);
                 (candidate, cheapest(problem, [traced, searched].into_iter().chain(centred)))
             })
             .collect();

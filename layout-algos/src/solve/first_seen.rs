@@ -5,8 +5,9 @@
 //! shares with earlier traces.
 
 use super::Orderer;
+use super::unseen::traced_in_time;
 use crate::order::FunctionOrder;
-use crate::problem::{LayoutProblem, TraceView};
+use crate::problem::LayoutProblem;
 
 /// Orders functions by the first trace that has them, heaviest trace first, then by time in that trace.
 #[derive(Clone, Copy, Debug)]
@@ -14,10 +15,7 @@ pub struct FirstSeen;
 
 impl Orderer for FirstSeen {
     fn order(&self, problem: &LayoutProblem) -> FunctionOrder {
-        let mut traces: Vec<TraceView> = problem.traces().iter().collect();
-        traces.sort_by_key(|trace| std::cmp::Reverse(trace.weight));
-        let seen = traces.into_iter().flat_map(|trace| trace.functions.iter().copied());
-        FunctionOrder::with_rest(seen, problem.function_count() as u32)
+        FunctionOrder::with_rest(traced_in_time(problem), problem.function_count() as u32)
     }
 }
 

@@ -1,7 +1,7 @@
 //! Strategies that turn a problem into an order.
 //!
-//! Every strategy puts the functions of the traces first and keeps the link order of all others behind them,
-//! except [`Shuffle`], which moves everything.
+//! Every strategy puts the functions of the traces first, except [`Shuffle`], which moves everything. Behind them [`Auto`]
+//! orders all others as well; the other strategies keep their link order.
 
 mod auto;
 mod average_time_stamp;

@@ -118,7 +118,7 @@ impl<'problem> Replay<'problem> {
         self.spans[function.index()]
     }
 
-    /// Places functions one after the other. `false` if they need more room than before or meet an obstacle; their
+    /// Places functions one after the other. `false` if they need other room than before or meet an obstacle; their
     /// places are then not valid.
     fn place(&mut self, functions: &[FunctionId], start: u64) -> bool {
         let end = functions.iter().map(|function| self.span(*function).end).max().unwrap_or(start);
@@ -133,7 +133,8 @@ impl<'problem> Replay<'problem> {
             cursor = start + self.problem.size(*function);
             self.spans[function.index()] = Span { start, end: cursor };
         }
-        cursor <= end
+        // What stands behind must stay where it is.
+        cursor == end
     }
 
     /// What all starts cost.

@@ -31,8 +31,8 @@ pub struct ArrangementArguments {
 /// What the flags ask for.
 #[derive(Clone, Debug)]
 pub enum Wanted {
-    /// Functions, the lowest address first.
-    Order(Vec<FunctionIndex>),
+    /// Functions, the lowest address first, and how many of them recorded starts need.
+    Order(Vec<FunctionIndex>, usize),
     /// Exact places.
     Map(LayoutMap),
 }
@@ -41,7 +41,7 @@ impl Wanted {
     /// The library's form.
     pub fn arrangement(&self) -> Arrangement<'_> {
         match self {
-            Self::Order(order) => Arrangement::Order(order),
+            Self::Order(order, needed) => Arrangement::Needed(order, *needed),
             Self::Map(map) => Arrangement::Map(map),
         }
     }
@@ -71,7 +71,7 @@ impl ArrangementArguments {
         let mut layout = lay_out(file, functions, &traces, Room::InPlace(analysis), &request)?;
         // What nobody chose keeps its order behind.
         layout.order.truncate(layout.chosen);
-        Ok(Wanted::Order(layout.order))
+        Ok(Wanted::Order(layout.order, layout.needed))
     }
 }
 
@@ -108,5 +108,6 @@ fn read_order(path: &Path, functions: &FunctionTable<'_>, talk: &Talk) -> Result
             None,
         );
     }
-    Ok(Wanted::Order(listed.functions))
+    let needed = listed.functions.len();
+    Ok(Wanted::Order(listed.functions, needed))
 }

@@ -128,7 +128,7 @@ fn optimize(
     let request = arguments.layout.request();
     let all: Vec<_> = starts.iter().flat_map(|start| start.traces.traces.iter().cloned()).collect();
     let layout = lay_out(&file, &functions, &all, Room::InPlace(&analysis), &request)?;
-    phase.finish(&format!("{} functions of {} traces in front", grouped(layout.chosen as u64), all.len()));
+    phase.finish(&format!("{} functions of {} traces in front", grouped(layout.needed as u64), all.len()));
 
     let phase = talk.phase("relocate", 0);
     let applied = apply_layout(&file, &functions, &analysis, &layout, arguments)?;
@@ -218,7 +218,7 @@ fn apply_layout(
 ) -> Result<Applied> {
     // What nobody chose keeps its order behind.
     let front = layout.order.get(..layout.chosen).unwrap_or(&layout.order);
-    apply(file, functions, analysis, Arrangement::Order(front), arguments.relocate.options())
+    apply(file, functions, analysis, Arrangement::Needed(front, layout.needed), arguments.relocate.options())
 }
 
 /// Pages of 4 KiB that each start needs, before and after.

@@ -6,6 +6,8 @@
 mod problem;
 mod request;
 mod strategy;
+#[cfg(test)]
+mod tests;
 
 use layout_algos::control::Control;
 use layout_algos::ids::FunctionId;
@@ -29,6 +31,8 @@ pub struct Layout {
     pub order: Vec<FunctionIndex>,
     /// So many functions in front were chosen; the others follow in their old order.
     pub chosen: usize,
+    /// So many of these are needed by recorded starts, and stand first.
+    pub needed: usize,
 }
 
 impl Layout {
@@ -41,7 +45,8 @@ impl Layout {
         let mut distinct = listed.to_vec();
         distinct.sort_unstable();
         distinct.dedup();
-        Ok(Self { order: from_order(&order), chosen: distinct.len().min(count) })
+        let chosen = distinct.len().min(count);
+        Ok(Self { order: from_order(&order), chosen, needed: chosen })
     }
 }
 
@@ -59,12 +64,21 @@ pub fn lay_out(
 ) -> Result<Layout> {
     let problem = problem::problem_of(file, functions, traces, room, request)?;
     let order = from_order(&order_of(&problem, request));
-    let chosen = match request.strategy {
-        Strategy::Link | Strategy::Random => order.len(),
-        // What stands at the end in link order was left there.
-        _ => order.len() - left_behind(&order),
-    };
-    Ok(Layout { order, chosen })
+    if !request.strategy.needs_traces() {
+        return Ok(Layout { chosen: order.len(), needed: order.len(), order });
+    }
+    // Pinned functions that starts need are in no trace of the problem; they stay where they are, in front or not.
+    let mut is_needed = vec![false; order.len()];
+    for function in traces.iter().filter(|trace| trace.weight > 0).flat_map(|trace| &trace.functions) {
+        is_needed[function.0 as usize] = true;
+    }
+    let (mut order, rest): (Vec<_>, Vec<_>) =
+        order.into_iter().partition(|function| is_needed[function.0 as usize]);
+    let needed = order.len();
+    order.extend(rest);
+    // What stands at the end in link order was left there.
+    let chosen = (order.len() - left_behind(&order)).max(needed);
+    Ok(Layout { order, chosen, needed })
 }
 
 fn order_of(problem: &LayoutProblem, request: &LayoutRequest) -> FunctionOrder {

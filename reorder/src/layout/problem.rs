@@ -39,16 +39,20 @@ impl Room<'_> {
         match self {
             Self::Linker => (functions.iter().next().map_or(0, |(_, function)| function.start.0), Vec::new()),
             Self::InPlace(analysis) => {
+                // The largest interval of the largest arena is filled first (see `relocate::busy_pages`).
+                let largest = analysis.free.iter().max_by_key(|interval| {
+                    (interval.end.0.saturating_sub(interval.start.0), Reverse(interval.start))
+                });
+                let Some(largest) = largest else { return (0, Vec::new()) };
                 let mut free: Vec<Span> = analysis
                     .free
                     .iter()
+                    .filter(|interval| interval.arena == largest.arena)
                     .map(|interval| Span { start: interval.start.0, end: interval.end.0 })
                     .filter(|span| span.start < span.end)
                     .collect();
                 free.sort_unstable();
-                // The largest interval is filled first (see `relocate::busy_pages`).
-                let largest = free.iter().max_by_key(|span| (span.end - span.start, Reverse(span.start)));
-                let origin = largest.map_or(0, |span| span.start);
+                let origin = largest.start.0;
                 let between = |pair: &[Span]| Span { start: pair[0].end, end: pair[1].start };
                 let is_ahead = |span: &Span| span.start < span.end && span.start >= origin;
                 (origin, free.windows(2).map(between).filter(is_ahead).collect())

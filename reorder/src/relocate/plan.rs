@@ -22,12 +22,18 @@ pub struct Plan {
 }
 
 /// Places the units of `front` first, in that order, and all others behind in their old order; each arena by
-/// itself.
+/// itself. Recorded starts need the first `needed` of `front`.
 ///
 /// # Errors
 /// A placement that overlaps, which would be a defect of the placement.
-pub fn plan(analysis: &Analysis<'_>, functions: &FunctionTable<'_>, front: &[FunctionIndex]) -> Result<Plan> {
-    let (wanted, named) = unit_order(analysis, functions, front);
+pub fn plan(
+    analysis: &Analysis<'_>,
+    functions: &FunctionTable<'_>,
+    front: &[FunctionIndex],
+    needed: usize,
+) -> Result<Plan> {
+    let (_, needed_units) = unit_order(analysis, functions, front.get(..needed).unwrap_or(front));
+    let (wanted, _) = unit_order(analysis, functions, front);
     let alignments = alignments(analysis);
     let mut moves = Vec::new();
     let mut without_room = Vec::new();
@@ -47,7 +53,7 @@ pub fn plan(analysis: &Analysis<'_>, functions: &FunctionTable<'_>, front: &[Fun
             .filter(|interval| interval.arena == arena)
             .map(|interval| Interval { start: interval.start.0, end: interval.end.0 })
             .collect();
-        let front = wanted[..named]
+        let front = wanted[..needed_units]
             .iter()
             .map(|index| &analysis.units[index.0 as usize])
             .filter(|unit| unit.arena == arena);

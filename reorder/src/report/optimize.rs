@@ -92,7 +92,7 @@ impl OptimizeReport {
             output: output.to_path_buf(),
             file_bytes: applied.bytes.len() as u64,
             functions: applied.summary.functions as u64,
-            functions_chosen: layout.chosen as u64,
+            functions_chosen: layout.needed as u64,
             functions_moved: applied.summary.functions_moved as u64,
             functions_pinned: applied.summary.pinned.len() as u64,
             strategy,

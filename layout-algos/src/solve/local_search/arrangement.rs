@@ -63,7 +63,9 @@ impl Placed {
 impl<'costs> Arrangement<'costs> {
     /// Functions in the order of their addresses, without overlap.
     pub(super) fn new(costs: &'costs TouchCosts, page_shift: u32, placed: Vec<Placed>) -> Self {
-        let pages = placed.last().map_or(0, |last| (last.end() >> page_shift) as usize + 1);
+        // Padding may reach behind the start of a function with less alignment, so the last need not end last.
+        let end = placed.iter().map(Placed::end).max();
+        let pages = end.map_or(0, |end| (end >> page_shift) as usize + 1);
         let mut arrangement = Self {
             costs,
             page_shift,

@@ -3,6 +3,7 @@
 use rayon::prelude::*;
 
 use super::{Children, Parent, ReferenceWalk, Roots, UnseenOrder, traced_in_time};
+use crate::ids::FunctionId;
 use crate::order::FunctionOrder;
 use crate::problem::{LayoutProblem, Trace, TraceView};
 use crate::score::{Cost, cost_of_start, positions};
@@ -61,7 +62,10 @@ impl CrossValidation {
         let untested = |order| vec![Validated { order, cost: Cost(0) }];
         let Some(references) = problem.references() else { return untested(UnseenOrder::Link) };
         let folds = self.folds.max(2);
-        let step = references.node_count() + references.reference_count() + problem.function_count();
+        let step = references.node_count()
+            + references.reference_count()
+            + problem.function_count()
+            + problem.traces().event_count();
         let affordable = self.most_visits / (step.max(1) as u64) / folds as u64;
         let mut orders = UnseenOrder::all();
         orders.truncate(affordable as usize);
@@ -84,8 +88,9 @@ impl CrossValidation {
 impl Fold {
     /// Every `parts`-th trace from `part` on is taken for a new start.
     pub(in crate::solve) fn new(problem: &LayoutProblem, part: usize, parts: usize) -> Option<Self> {
+        let scenarios = scenarios(problem);
         let (others, known): (Vec<_>, Vec<_>) =
-            problem.traces().iter().partition(|trace| trace.id.index() % parts == part);
+            problem.traces().iter().partition(|trace| scenarios[trace.id.index()] % parts == part);
         let with = |traces: Vec<TraceView<'_>>| {
             let owned =
                 |trace: TraceView<'_>| Trace { weight: trace.weight, functions: trace.functions.to_vec() };
@@ -108,4 +113,32 @@ impl Fold {
         };
         Cost(self.others.traces().iter().map(cost).fold(0, u64::saturating_add))
     }
+}
+
+/// Of 100 functions that one or the other of two recordings of one scenario runs, both run at least so many.
+const SAME_SCENARIO_PERCENT: usize = 95;
+
+/// By trace: the number of its scenario. Neighbouring traces that run nearly the same functions are recordings of one
+/// scenario: in different parts they would show each other, and nothing would be new.
+fn scenarios(problem: &LayoutProblem) -> Vec<usize> {
+    let mut last_trace = vec![None; problem.function_count()];
+    let mut scenarios: Vec<usize> = Vec::with_capacity(problem.traces().len());
+    let mut previous: Option<TraceView<'_>> = None;
+    for trace in problem.traces().iter() {
+        let number = match (previous, scenarios.last()) {
+            (Some(previous), Some(&number)) => {
+                let is_shared = |function: &&FunctionId| last_trace[function.index()] == Some(previous.id);
+                let shared = trace.functions.iter().filter(is_shared).count();
+                let either = trace.functions.len() + previous.functions.len() - shared;
+                number + usize::from(shared * 100 < either * SAME_SCENARIO_PERCENT)
+            }
+            _ => 0,
+        };
+        scenarios.push(number);
+        for function in trace.functions {
+            last_trace[function.index()] = Some(trace.id);
+        }
+        previous = Some(trace);
+    }
+    scenarios
 }

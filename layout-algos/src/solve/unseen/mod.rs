@@ -11,7 +11,7 @@ mod reference_walk;
 mod tests;
 
 use crate::ids::FunctionId;
-use crate::problem::LayoutProblem;
+use crate::problem::{LayoutProblem, TraceView};
 
 pub(super) use cross_validation::Fold;
 pub use cross_validation::{CrossValidation, Validated};
@@ -60,10 +60,13 @@ impl UnseenOrder {
     }
 }
 
-/// The functions of all traces, each once, in the order of the first trace that has it.
+/// The functions of all traces, each once: those of the heaviest trace in the order of time, then what each further
+/// trace adds.
 #[must_use]
 pub(crate) fn traced_in_time(problem: &LayoutProblem) -> Vec<FunctionId> {
+    let mut traces: Vec<TraceView<'_>> = problem.traces().iter().collect();
+    traces.sort_by_key(|trace| std::cmp::Reverse(trace.weight));
     let mut is_seen = vec![false; problem.function_count()];
-    let functions = problem.traces().iter().flat_map(|trace| trace.functions);
+    let functions = traces.iter().flat_map(|trace| trace.functions);
     functions.copied().filter(|function| !std::mem::replace(&mut is_seen[function.index()], true)).collect()
 }

@@ -85,10 +85,14 @@ fn features_are_kept_together_where_the_starts_show_it() {
         .map(|trace| Trace { weight: 1, functions: trace.iter().map(|&index| FunctionId(index)).collect() })
         .collect();
     let problem = LayoutProblem::new(vec![1000; 101], &traces).unwrap().with_references(references).unwrap();
-    let compared = CrossValidation::default().compare(&problem);
-    assert!(matches!(compared[0].order, UnseenOrder::References(_)), "{compared:?}");
-    let link = compared.iter().find(|validated| validated.order == UnseenOrder::Link).unwrap();
-    assert!(compared[0].cost.0 * 3 < link.cost.0 * 2, "{compared:?}");
+    let doubled: Vec<Trace> = traces.iter().flat_map(|trace| [trace.clone(), trace.clone()]).collect();
+    // Recorded once or twice, each start is new to the others.
+    for problem in [problem.with_traces(&doubled).unwrap(), problem] {
+        let compared = CrossValidation::default().compare(&problem);
+        assert!(matches!(compared[0].order, UnseenOrder::References(_)), "{compared:?}");
+        let link = compared.iter().find(|validated| validated.order == UnseenOrder::Link).unwrap();
+        assert!(compared[0].cost.0 * 3 < link.cost.0 * 2, "{compared:?}");
+    }
 }
 
 proptest! {
