@@ -13,7 +13,7 @@ use layout_algos::control::Control;
 use layout_algos::ids::FunctionId;
 use layout_algos::order::FunctionOrder;
 use layout_algos::problem::LayoutProblem;
-use layout_algos::solve::{CompressionAware, CrossValidation, UnseenOrder};
+use layout_algos::solve::{Auto, CompressionAware, CrossValidation, UnseenOrder};
 
 pub use problem::Room;
 pub use request::{Effort, LayoutRequest, Memory, Unseen};
@@ -54,7 +54,7 @@ impl Layout {
 ///
 /// # Errors
 /// Traces that name functions outside the table or one function twice, which resolving does not produce; images
-/// with too many references.
+/// with too many references; compression or an order of unseen code with a strategy that places everything itself.
 pub fn lay_out(
     file: &ElfFile<'_>,
     functions: &FunctionTable<'_>,
@@ -62,6 +62,11 @@ pub fn lay_out(
     room: Room<'_>,
     request: &LayoutRequest,
 ) -> Result<Layout> {
+    if !request.strategy.needs_traces() && (request.compress || request.unseen == Unseen::References) {
+        let name = request.strategy.name();
+        return Err(Error::usage(format!("the strategy {name} places all functions by itself"))
+            .with_hint("leave out --compress and --unseen, or choose another --strategy"));
+    }
     let problem = problem::problem_of(file, functions, traces, room, request)?;
     let order = from_order(&order_of(&problem, request));
     if !request.strategy.needs_traces() {
@@ -82,26 +87,36 @@ pub fn lay_out(
 }
 
 fn order_of(problem: &LayoutProblem, request: &LayoutRequest) -> FunctionOrder {
-    let order = request.strategy.orderer(request.seed, request.effort).order(problem);
-    let is_unseen_placed = request.strategy == Strategy::Auto && request.unseen == Unseen::References;
-    if !request.strategy.needs_traces() || is_unseen_placed && !request.compress {
-        return order;
-    }
-    let unseen = match request.unseen {
-        Unseen::Link => UnseenOrder::Link,
-        Unseen::References => {
-            CrossValidation::default().compare(problem).first().map_or(UnseenOrder::Link, |best| best.order)
+    let (order, unseen) = match request.strategy {
+        // It looks where unseen code goes itself, as far as the problem has references.
+        Strategy::Auto => {
+            let auto = Auto { seed: request.seed, effort: request.effort.into() };
+            let chosen = auto.choose(problem, &Control::default());
+            (chosen.order, chosen.unseen)
+        }
+        strategy => {
+            let order = strategy.orderer(request.seed, request.effort).order(problem);
+            match request.unseen {
+                Unseen::Link => (order, UnseenOrder::Link),
+                Unseen::References => with_unseen(problem, &order),
+            }
         }
     };
-    let is_traced = problem.traced();
-    let traced = order.iter().filter(|function| is_traced[function.index()]);
-    let order =
-        FunctionOrder::with_rest(traced.chain(unseen.order(problem)), problem.function_count() as u32);
     if !request.compress {
         return order;
     }
     let aware = CompressionAware { page_budget_permille: PAGE_BUDGET_PERMILLE, unseen };
     aware.improve(problem, &order, &Control::default())
+}
+
+/// The traced functions as in `order`, and behind them all others in the order that serves left-out starts best.
+fn with_unseen(problem: &LayoutProblem, order: &FunctionOrder) -> (FunctionOrder, UnseenOrder) {
+    let compared = CrossValidation::default().compare(problem);
+    let unseen = compared.first().map_or(UnseenOrder::Link, |best| best.order);
+    let is_traced = problem.traced();
+    let traced = order.iter().filter(|function| is_traced[function.index()]);
+    let functions = traced.chain(unseen.order(problem));
+    (FunctionOrder::with_rest(functions, problem.function_count() as u32), unseen)
 }
 
 /// What starts may cost more for the sake of compression, in thousandths.

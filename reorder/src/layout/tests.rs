@@ -15,6 +15,19 @@ fn layout(trace: impl Fn(u32) -> Vec<u32>, request: &LayoutRequest) -> (Layout, 
 }
 
 #[test]
+fn flags_without_effect_are_refused() {
+    let own = std::env::current_exe().unwrap();
+    let bytes = map_image(&own).unwrap();
+    let file = ElfFile::parse(&bytes).unwrap();
+    let functions = FunctionTable::collect(&file).unwrap();
+    let link = LayoutRequest::of(Strategy::Link, 0);
+    let refused = |request| lay_out(&file, &functions, &[], Room::Linker, &request).is_err();
+    assert!(refused(LayoutRequest { compress: true, ..link }));
+    assert!(refused(LayoutRequest { unseen: Unseen::References, ..link }));
+    assert!(!refused(link));
+}
+
+#[test]
 fn what_ran_is_listed_even_where_it_stands_already() {
     let request = LayoutRequest::of(Strategy::FirstSeen, 0);
     let starts: [fn(u32) -> Vec<u32>; 3] =
