@@ -4,11 +4,11 @@
 use std::path::Path;
 
 use libfuzzer_sys::fuzz_target;
-use reorder::trace::{read_bytes, statistics};
+use reorder::trace::{Companions, read_bytes, statistics};
 
 fuzz_target!(|bytes: &[u8]| {
-    match read_bytes(bytes, Path::new("input")) {
-        Ok(traces) => drop(statistics(&traces)),
+    match read_bytes(bytes, Path::new("input"), &Companions::default()) {
+        Ok(reading) => drop(statistics(&reading.traces)),
         Err(error) => assert!(error.offset.is_some_and(|offset| offset <= bytes.len() as u64)),
     }
 });

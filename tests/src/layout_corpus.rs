@@ -15,7 +15,7 @@ use reorder::image::functions::FunctionTable;
 use reorder::image::mapped::map_image;
 use reorder::layout::{Effort, LayoutRequest, Memory, Room, Strategy, Unseen, lay_out};
 use reorder::order_file::read::read;
-use reorder::trace::{ImageIdentity, read_files, resolve};
+use reorder::trace::{Companions, ImageIdentity, read_files, resolve};
 
 use crate::layout_link_map::{InputSection, text_sections};
 use crate::layout_names::ProfileName;
@@ -83,7 +83,9 @@ impl Corpus {
         };
         let identity = ImageIdentity::of(&path, &file);
         let starts = |name: &'static str| {
-            let traces = read_files(&[directory.join(name)]).map_err(|error| error.to_string())?;
+            let traces = read_files(&[directory.join(name)], &Companions::default())
+                .map_err(|error| error.to_string())?
+                .traces;
             let resolved = resolve(&traces, &functions, &identity).map_err(|error| error.to_string())?;
             let starts = resolved.traces.into_iter().map(|trace| Start {
                 name: Path::new(&trace.label).file_stem().unwrap_or_default().to_string_lossy().into_owned(),
@@ -134,7 +136,7 @@ impl Corpus {
             }
         }
         self.with_image(|file, functions, identity| {
-            let traces = read_files(&[self.directory.join(self.train.name)])?;
+            let traces = read_files(&[self.directory.join(self.train.name)], &Companions::default())?.traces;
             let resolved = resolve(&traces, functions, identity)?;
             let layout = lay_out(file, functions, &resolved.traces, Room::Linker, &request)?;
             Ok(layout.order.iter().map(|function| function.0).collect())

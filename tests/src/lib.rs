@@ -3,6 +3,7 @@
 //! | module | what it is for |
 //! |---|---|
 //! | `process` | runs one program with a time limit and keeps what it said |
+//! | `profiles` | profiles made by real tools, and the orders that they hold |
 //! | `workspace` | builds and finds the `reorder` command under test |
 //! | `fixture` | reads the directives at the top of a fixture's source |
 //! | `inspection` | what `reorder inspect` says about the functions that stay |
@@ -46,6 +47,7 @@ pub mod layout_summary;
 pub mod llvm_tools;
 pub mod mutation;
 pub mod process;
+pub mod profiles;
 pub mod stage;
 pub mod synthetic;
 pub mod workspace;

@@ -7,6 +7,7 @@ use clap::{Args, Subcommand};
 use serde::Serialize;
 
 use crate::cli::context::Context;
+use crate::cli::traces_input::CompanionFiles;
 use crate::error::Result;
 use crate::exit_status::ExitStatus;
 use crate::report::Report;
@@ -37,9 +38,12 @@ enum TracesCommand {
 
 #[derive(Args, Debug)]
 struct Files {
-    /// Trace files of any known format; a directory stands for every *.trace in it
+    /// Trace files of any known system; a directory stands for those in and below it
     #[arg(required = true, value_name = "FILE")]
     files: Vec<PathBuf>,
+
+    #[command(flatten)]
+    companions: CompanionFiles,
 }
 
 /// Prints what was asked for.
@@ -49,11 +53,11 @@ struct Files {
 pub fn run(arguments: &TracesArguments, context: &Context) -> Result<ExitStatus> {
     match &arguments.command {
         TracesCommand::Show(files) => {
-            let traces = trace::read_files(&files.files)?;
+            let traces = files.companions.read(&files.files, &context.talk)?;
             context.print(&ShowReport { traces: traces.iter().map(ShownTrace::new).collect() })?;
         }
         TracesCommand::Stats(files) => {
-            let traces = trace::read_files(&files.files)?;
+            let traces = files.companions.read(&files.files, &context.talk)?;
             context.print(&StatsReport { statistics: trace::statistics(&traces) })?;
         }
     }

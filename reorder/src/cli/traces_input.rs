@@ -8,14 +8,39 @@ use crate::cli::talk::Talk;
 use crate::error::{Error, Result};
 use crate::image::elf::file::ElfFile;
 use crate::image::functions::FunctionTable;
-use crate::trace::{ImageIdentity, ResolvedTraces, read_files, resolve};
+use crate::trace::{Companions, ImageIdentity, ResolvedTraces, Trace, read_files, resolve};
 
 /// Where the traces are.
 #[derive(Args, Clone, Debug)]
 pub struct TracesInput {
-    /// Trace files, or directories of *.trace files
+    /// Trace or profile files of any known system, or directories of them
     #[arg(short = 't', long = "traces", value_name = "TRACES", num_args = 1..)]
     pub paths: Vec<PathBuf>,
+
+    /// What they need to be understood.
+    #[command(flatten)]
+    pub companions: CompanionFiles,
+}
+
+/// Files that trace files need to be understood.
+#[derive(Args, Clone, Debug)]
+pub struct CompanionFiles {
+    /// A file that the traces need to be understood: the instrumented program, its debug file or .dSYM, a map of
+    /// names; may be repeated
+    #[arg(long = "companion", value_name = "FILE")]
+    paths: Vec<PathBuf>,
+}
+
+impl CompanionFiles {
+    /// All traces of `paths`; says what was left out or is not to be believed.
+    ///
+    /// # Errors
+    /// Unreadable files, and paths without a single event.
+    pub fn read(&self, paths: &[PathBuf], talk: &Talk) -> Result<Vec<Trace>> {
+        let reading = read_files(paths, &Companions::open(&self.paths)?)?;
+        reading.notes.iter().for_each(|note| talk.warning(&note.to_string(), note.hint.as_deref()));
+        Ok(reading.traces)
+    }
 }
 
 impl TracesInput {
@@ -36,7 +61,8 @@ impl TracesInput {
                 path.display()
             )));
         }
-        let resolved = resolve(&read_files(&self.paths)?, functions, &ImageIdentity::of(path, file))?;
+        let resolved =
+            resolve(&self.companions.read(&self.paths, talk)?, functions, &ImageIdentity::of(path, file))?;
         let coverage = &resolved.coverage;
         let missing = coverage.events - coverage.resolved();
         if missing > 0 {

@@ -42,7 +42,7 @@ pub fn write_traces(directory: &Path, traces: &[RecordedTrace]) -> Result<Vec<Pa
             let run = recorded.trace.run;
             let path =
                 directory.join(format!("{}.{run:03}.{:03}.trace", recorded.image_name, recorded.program));
-            write::whole(&path, text::write(&recorded.trace)?.as_bytes())?;
+            write::whole(&path, text::write(&recorded.trace).as_bytes())?;
             Ok(path)
         })
         .collect()

@@ -8,7 +8,7 @@ use std::time::Instant;
 use nix::unistd::Pid;
 
 use super::image::TracedImage;
-use crate::trace::{Event, Location, Trace};
+use crate::trace::{Event, Evidence, Location, Name, Trace};
 
 /// First executions of one family.
 #[derive(Debug)]
@@ -79,6 +79,7 @@ impl Recording {
                     process,
                     command: command.to_vec(),
                     weight: 1,
+                    evidence: Evidence::Exact,
                     events,
                     source: None,
                 };
@@ -92,9 +93,10 @@ fn to_event(image: &TracedImage, (start, nanoseconds): (u32, u64)) -> Event {
     let start = &image.starts[start as usize];
     Event {
         location: Location::Image(start.address),
-        name: start.name.as_deref().map(<[u8]>::to_vec),
+        name: start.name.as_deref().map(Name::from),
         size: Some(start.size),
         nanoseconds: Some(nanoseconds),
         count: None,
+        tick: None,
     }
 }

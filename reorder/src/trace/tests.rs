@@ -5,9 +5,11 @@ use std::path::{Path, PathBuf};
 use proptest::prelude::*;
 
 use super::{
-    Event, ImageIdentity, Location, Touched, Trace, read_bytes, read_files, resolve, root_name, statistics,
+    Companions, Event, ImageIdentity, Location, Reading, Touched, Trace, read_bytes, read_files, resolve,
+    root_name, statistics,
 };
 use crate::address::Address;
+use crate::error::Result;
 use crate::image::elf::file::ElfFile;
 use crate::image::functions::{FunctionIndex, FunctionTable};
 
@@ -27,7 +29,7 @@ fn distinct(functions: &FunctionTable<'_>, count: usize) -> Vec<(FunctionIndex, 
         .filter_map(|(index, function)| {
             let name = functions.names_at(function.start).next()?;
             let event = Event {
-                name: Some(name.to_vec()),
+                name: Some(name.into()),
                 size: Some(function.size()),
                 ..Event::at(Location::Image(function.start))
             };
@@ -67,7 +69,7 @@ fn names_decide_between_builds() {
         let mut events: Vec<Event> = known.iter().map(|(_, event)| event.clone()).collect();
         // A stale address that would find the wrong function if it were believed.
         events[0].location = events[1].location.clone();
-        events[1].name.as_mut().unwrap().extend(b".llvm.77");
+        events[1].name = Some([events[1].symbol().unwrap(), b".llvm.77"].concat().into());
         let resolved = resolve(&[trace(other_build.clone(), events.clone())], functions, identity).unwrap();
         assert_eq!(resolved.traces[0].functions, [known[0].0, known[1].0]);
         assert_eq!((resolved.coverage.by_name, resolved.coverage.by_root_name), (1, 1));
@@ -105,23 +107,23 @@ fn a_size_that_changed_makes_an_address_stale() {
     });
 }
 
+fn read(bytes: &[u8]) -> Result<Reading> {
+    read_bytes(bytes, Path::new("list"), &Companions::default())
+}
+
 #[test]
 fn lists_hold_names_addresses_and_lines_of_nm() {
     let text = b"# a comment\nmain\nmain+0x12\n0x1040\n0000000000001060 T helper\n1080 20 t sized\n\n";
-    let events = read_bytes(text, Path::new("list")).unwrap().remove(0).events;
+    let events = read(text).unwrap().traces.remove(0).events;
     let expected = [
-        Event::at(Location::Name(b"main".to_vec())),
-        Event::at(Location::Name(b"main".to_vec())),
+        Event::at(Location::Name("main".into())),
+        Event::at(Location::Name("main".into())),
         Event::at(Location::Image(Address(0x1040))),
-        Event { name: Some(b"helper".to_vec()), ..Event::at(Location::Image(Address(0x1060))) },
-        Event {
-            name: Some(b"sized".to_vec()),
-            size: Some(0x20),
-            ..Event::at(Location::Image(Address(0x1080)))
-        },
+        Event { name: Some("helper".into()), ..Event::at(Location::Image(Address(0x1060))) },
+        Event { name: Some("sized".into()), size: Some(0x20), ..Event::at(Location::Image(Address(0x1080))) },
     ];
     assert_eq!(events, expected);
-    let error = read_bytes(b"main\nno such thing\n", Path::new("list")).unwrap_err();
+    let error = read(b"main\nno such thing\n").unwrap_err();
     assert_eq!((error.offset, error.file.as_deref()), (Some(5), Some(Path::new("list"))));
 }
 
@@ -131,13 +133,16 @@ fn directories_stand_for_their_traces_in_order() {
     for (name, symbol) in [("b.trace", "second"), ("a.trace", "first"), ("notes", "not a trace at all")] {
         std::fs::write(directory.path().join(name), symbol).unwrap();
     }
-    let traces = read_files(&[directory.path().to_path_buf()]).unwrap();
+    let read_directory = || read_files(&[directory.path().to_path_buf()], &Companions::default());
+    let traces = read_directory().unwrap().traces;
     let symbols: Vec<_> = traces.iter().map(|trace| trace.events[0].symbol().unwrap()).collect();
     assert_eq!(symbols, [&b"first"[..], b"second"]);
     std::fs::write(directory.path().join("a.trace"), [0x81, b'r', b'f', 0]).unwrap();
-    assert!(
-        read_files(&[directory.path().to_path_buf()]).unwrap_err().message.contains("unknown trace format")
-    );
+    let reading = read_directory().unwrap();
+    assert_eq!(reading.traces.len(), 1, "what is readable is kept");
+    assert!(reading.notes[0].message.contains("unknown trace format"), "{:?}", reading.notes);
+    std::fs::remove_file(directory.path().join("b.trace")).unwrap();
+    assert!(read_directory().unwrap_err().message.contains("unknown trace format"));
 }
 
 #[test]
@@ -166,7 +171,7 @@ fn statistics_count_what_traces_share_and_touch() {
     let first =
         trace(image.clone(), vec![event(0x1ff0, 0x20, 5), event(0x1000, 0x10, 9), event(0x1000, 0x10, 9)]);
     let second = trace(image, vec![event(0x1000, 0x10, 3), event(0x5000, 0x2001, 4)]);
-    let list = trace(ImageIdentity::default(), vec![Event::at(Location::Name(b"main".to_vec()))]);
+    let list = trace(ImageIdentity::default(), vec![Event::at(Location::Name("main".into()))]);
     let statistics = statistics(&[first, second, list]);
 
     let first = &statistics.traces[0];
@@ -206,8 +211,8 @@ proptest! {
         if has_signature {
             bytes.splice(0..0, *b"# reorder trace 1\n");
         }
-        match read_bytes(&bytes, Path::new("input")) {
-            Ok(traces) => {
+        match read_bytes(&bytes, Path::new("list"), &Companions::default()) {
+            Ok(Reading { traces, .. }) => {
                 let events: usize = traces.iter().map(|trace| trace.events.len()).sum();
                 let line_count = bytes.split(|&byte| byte == b'\n').count();
                 prop_assert!(events <= line_count, "{events} events in {line_count} lines");
@@ -215,7 +220,7 @@ proptest! {
             }
             Err(error) => {
                 prop_assert!(error.offset.is_some_and(|offset| offset <= bytes.len() as u64));
-                prop_assert_eq!(error.file.as_deref(), Some(Path::new("input")));
+                prop_assert_eq!(error.file.as_deref(), Some(Path::new("list")));
             }
         }
     }

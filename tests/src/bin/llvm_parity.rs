@@ -19,7 +19,7 @@ use layout_algos::score::{FaultModel, positions};
 use layout_algos::solve::{LldPartitioning, LlvmProfdata, Orderer};
 use reorder::image::elf::file::ElfFile;
 use reorder::image::functions::FunctionTable;
-use reorder::trace::{ImageIdentity, read_files, resolve};
+use reorder::trace::{Companions, ImageIdentity, read_files, resolve};
 
 /// How far the page scores may be apart.
 const TOLERANCE: f64 = 0.005;
@@ -102,7 +102,9 @@ fn problem(directory: &Path) -> Result<LayoutProblem, String> {
     let bytes = fs::read(&path).map_err(|error| format!("{}: {error}", path.display()))?;
     let file = ElfFile::parse(&bytes).map_err(|error| error.to_string())?;
     let functions = FunctionTable::collect(&file).map_err(|error| error.to_string())?;
-    let traces = read_files(&[directory.join("train")]).map_err(|error| error.to_string())?;
+    let traces = read_files(&[directory.join("train")], &Companions::default())
+        .map_err(|error| error.to_string())?
+        .traces;
     let resolved =
         resolve(&traces, &functions, &ImageIdentity::of(&path, &file)).map_err(|error| error.to_string())?;
     let traces: Vec<Trace> = resolved

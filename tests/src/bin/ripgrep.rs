@@ -17,7 +17,7 @@ use end_to_end::breakpoints::executed;
 use end_to_end::inlining::{Inlined, inlined};
 use end_to_end::{process, workspace};
 use object::{Object, ObjectSymbol, SymbolKind};
-use reorder::trace::{Location, read_files};
+use reorder::trace::{Companions, Location, read_files};
 
 /// One search or one reading of its profile.
 const LIMIT: Duration = Duration::from_secs(300);
@@ -167,7 +167,7 @@ fn recorded_trace(plain: &Path, search: &[&str], directory: &Path) -> Result<Vec
         .map(|entry| entry.map(|entry| entry.path()))
         .collect::<Result<_, _>>()
         .map_err(|error| error.to_string())?;
-    let traces = read_files(&files).map_err(|error| error.to_string())?;
+    let traces = read_files(&files, &Companions::default()).map_err(|error| error.to_string())?.traces;
     let [trace] = &traces[..] else { return Err(format!("{} traces instead of one", traces.len())) };
     let addresses = trace.events.iter().filter_map(|event| match event.location {
         Location::Image(address) => Some(address.0),

@@ -17,9 +17,13 @@
 //! * The first line names the format and its version; the same line starts a further trace, so files may be
 //!   concatenated.
 //! * Headers are `# key: value` and stand before the events. `argument` repeats, in order. Unknown keys are ignored.
-//! * An event is one line of four columns between tabs or spaces, in order of first execution: nanoseconds since
-//!   the program was executed, address as stated in the image (hexadecimal), size in bytes, name. `-` stands for
+//! * An event is one line of columns between tabs or spaces, in order of first execution: nanoseconds since
+//!   the program was executed, address as stated in the image (hexadecimal), size in bytes, name; and, where the
+//!   trace comes from a format that has them, how often the function ran, and a clock without a unit. `-` stands for
 //!   what is not known; an address or a name must be there.
+//! * Instead of a function's first address, `inside:0x…` is some address in it, `runtime:0x…` one in the process,
+//!   `md5:0x…` the start of its name's MD5 and `gcc:0x…` GCC's profile id.
+//! * `evidence` says what the order rests on ([`Evidence`](super::Evidence)) where not every first execution was seen.
 //! * White space, control characters, `\` and bytes that are not UTF-8 are written `\xNN` in names and header
 //!   values, and so is a name that is nothing but `-`.
 
@@ -27,7 +31,10 @@ mod escape;
 mod read;
 mod write;
 
+use crate::error::Result;
+use crate::trace::{Input, Reading};
 pub use read::read;
+
 pub use write::write;
 
 /// What every recorded trace starts with; the version follows.
@@ -35,6 +42,16 @@ pub const FIRST_WORDS: &str = "# reorder trace ";
 
 /// The version written, and the only one read.
 pub const VERSION: u32 = 1;
+
+/// Whether `bytes` start as every recorded trace does.
+pub(crate) fn accepts(bytes: &[u8]) -> bool {
+    bytes.starts_with(FIRST_WORDS.as_bytes())
+}
+
+/// [`read`] as a reader among others.
+pub(crate) fn read_input(input: &Input<'_>) -> Result<Reading> {
+    Ok(Reading { traces: read(input.bytes)?, notes: Vec::new() })
+}
 
 #[cfg(test)]
 mod tests;

@@ -6,9 +6,9 @@ use std::path::PathBuf;
 
 use super::escape::unescape;
 use super::{FIRST_WORDS, VERSION};
-use crate::address::Address;
+use crate::address::{Address, RuntimeAddress};
 use crate::error::{Error, Result};
-use crate::trace::{Event, Location, Trace};
+use crate::trace::{Event, Evidence, Location, Name, NameHash, Trace};
 
 /// All traces of one file, in file order.
 ///
@@ -32,11 +32,9 @@ pub fn read(bytes: &[u8]) -> Result<Vec<Trace>> {
                 }
                 Some(_) => {}
                 None if line.trim_ascii().is_empty() => {}
-                None => {
-                    trace.events.push(read_event(line).ok_or_else(|| {
-                        broken("not an event; expected nanoseconds, address, size and name")
-                    })?)
-                }
+                None => trace.events.push(read_event(line).ok_or_else(|| {
+                    broken("not an event; expected nanoseconds, address, size, name, count and tick")
+                })?),
             }
         } else {
             return Err(broken("not a recorded trace"));
@@ -56,6 +54,7 @@ fn read_header(header: &[u8], trace: &mut Trace) -> Option<()> {
         b"run" => trace.run = decimal(value)?.try_into().ok()?,
         b"process" => trace.process = Some(decimal(value)?.try_into().ok()?),
         b"weight" => trace.weight = decimal(value)?,
+        b"evidence" => trace.evidence = Evidence::from_name(std::str::from_utf8(value).ok()?)?,
         b"program" => trace.command = vec![unescape(value)?],
         b"argument" => trace.command.push(unescape(value)?),
         _ => {}
@@ -66,18 +65,39 @@ fn read_header(header: &[u8], trace: &mut Trace) -> Option<()> {
 fn read_event(line: &[u8]) -> Option<Event> {
     let mut columns = line.split(u8::is_ascii_whitespace).filter(|column| !column.is_empty());
     let nanoseconds = optional(columns.next()?, decimal)?;
-    let address = optional(columns.next()?, hexadecimal)?;
+    let location = optional(columns.next()?, location)?;
     let size = optional(columns.next()?, decimal)?;
-    let name = optional(columns.next()?, unescape)?;
+    let name = optional(columns.next()?, unescape)?.map(Name::from);
+    let count = optional(columns.next().unwrap_or(b"-"), decimal)?;
+    let tick = optional(columns.next().unwrap_or(b"-"), decimal)?;
     if columns.next().is_some() {
         return None;
     }
-    let (location, name) = match (address, name) {
-        (Some(address), name) => (Location::Image(Address(address)), name),
+    let (location, name) = match (location, name) {
+        (Some(location), name) => (location, name),
         (None, Some(name)) => (Location::Name(name), None),
         (None, None) => return None,
     };
-    Some(Event { location, name, size, nanoseconds, count: None })
+    Some(Event { location, name, size, nanoseconds, count, tick })
+}
+
+/// The second column: a function's address, with a letter and a colon in front for everything else.
+fn location(word: &[u8]) -> Option<Location> {
+    let of = |prefix: &[u8]| word.strip_prefix(prefix).and_then(hexadecimal);
+    if let Some(address) = hexadecimal(word) {
+        return Some(Location::Image(Address(address)));
+    }
+    if let Some(address) = of(b"inside:") {
+        return Some(Location::Inside(Address(address)));
+    }
+    if let Some(address) = of(b"runtime:") {
+        return Some(Location::Runtime(RuntimeAddress(address)));
+    }
+    if let Some(hash) = of(b"md5:") {
+        return Some(Location::NameHash(NameHash::Md5(hash)));
+    }
+    let id = u32::try_from(of(b"gcc:")?).ok()?;
+    Some(Location::NameHash(NameHash::GccProfileId(id)))
 }
 
 /// `-` is known to be unknown; anything else must be readable.

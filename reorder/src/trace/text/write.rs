@@ -5,14 +5,10 @@ use std::os::unix::ffi::OsStrExt as _;
 
 use super::escape::escape;
 use super::{FIRST_WORDS, VERSION};
-use crate::error::{Error, Result};
-use crate::trace::{Event, Location, Trace};
+use crate::trace::{Event, Evidence, Location, NameHash, Trace};
 
 /// The trace as the text of one file.
-///
-/// # Errors
-/// Events that are neither an image address nor a name have no place in the format.
-pub fn write(trace: &Trace) -> Result<String> {
+pub fn write(trace: &Trace) -> String {
     let mut text = String::with_capacity(256 + trace.events.len() * 48);
     // Writing to a string cannot fail.
     let _ = writeln!(text, "{FIRST_WORDS}{VERSION}");
@@ -31,14 +27,26 @@ pub fn write(trace: &Trace) -> Result<String> {
         let _ = writeln!(text, "# process: {process}");
     }
     let _ = writeln!(text, "# weight: {}", trace.weight);
+    if trace.evidence != Evidence::Exact {
+        let _ = writeln!(text, "# evidence: {}", trace.evidence.name());
+    }
     for (position, word) in trace.command.iter().enumerate() {
         header(&mut text, if position == 0 { "program" } else { "argument" }, word);
     }
-    text.push_str("# columns: nanoseconds address size name\n");
+    let is_counted = trace.events.iter().any(|event| event.count.is_some() || event.tick.is_some());
+    text.push_str("# columns: nanoseconds address size name");
+    text.push_str(if is_counted { " count tick\n" } else { "\n" });
     for event in &trace.events {
-        write_event(&mut text, event)?;
+        write_event(&mut text, event);
+        if is_counted {
+            text.push('\t');
+            number(&mut text, event.count);
+            text.push('\t');
+            number(&mut text, event.tick);
+        }
+        text.push('\n');
     }
-    Ok(text)
+    text
 }
 
 fn header(text: &mut String, key: &str, value: &[u8]) {
@@ -47,32 +55,42 @@ fn header(text: &mut String, key: &str, value: &[u8]) {
     text.push('\n');
 }
 
-fn write_event(text: &mut String, event: &Event) -> Result<()> {
+fn write_event(text: &mut String, event: &Event) {
     number(text, event.nanoseconds);
+    text.push('\t');
+    // Writing to a string cannot fail.
     match &event.location {
         Location::Image(address) => {
-            let _ = write!(text, "{address}\t");
+            let _ = write!(text, "{address}");
         }
-        Location::Name(_) => text.push_str("-\t"),
-        Location::NameHash(_) | Location::Runtime(_) => {
-            return Err(Error::usage(format!("{} cannot be written as a recorded trace", event.location))
-                .with_hint("resolve the trace against its image first"));
+        Location::Inside(address) => {
+            let _ = write!(text, "inside:{address}");
         }
+        Location::Runtime(address) => {
+            let _ = write!(text, "runtime:{address}");
+        }
+        Location::NameHash(NameHash::Md5(hash)) => {
+            let _ = write!(text, "md5:{hash:#x}");
+        }
+        Location::NameHash(NameHash::GccProfileId(id)) => {
+            let _ = write!(text, "gcc:{id:#x}");
+        }
+        Location::Name(_) => text.push('-'),
     }
+    text.push('\t');
     number(text, event.size);
+    text.push('\t');
     match event.symbol() {
         Some(name) if !name.is_empty() => escape(name, text),
         _ => text.push('-'),
     }
-    text.push('\n');
-    Ok(())
 }
 
 fn number(text: &mut String, value: Option<u64>) {
     match value {
         Some(value) => {
-            let _ = write!(text, "{value}\t");
+            let _ = write!(text, "{value}");
         }
-        None => text.push_str("-\t"),
+        None => text.push('-'),
     }
 }

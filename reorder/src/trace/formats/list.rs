@@ -3,18 +3,23 @@
 //! A line is a symbol (`main`, `main+0x12`), an address as stated in the image (`0x1040`), or a line as `nm` prints
 //! it (`0000000000001040 [0000000000000025] T main`). `#` starts a comment line.
 
-use super::{Event, Location, Trace};
 use crate::address::Address;
 use crate::error::{Error, Result};
+use crate::trace::{Event, Evidence, Input, Location, Reading, Trace};
+
+/// Whether it can be text: what is binary shows it by a NUL early on.
+pub(super) fn accepts(bytes: &[u8]) -> bool {
+    !bytes[..bytes.len().min(4096)].contains(&0)
+}
 
 /// The list as one trace of no particular image.
 ///
 /// # Errors
 /// A line of several words that is not `nm`'s; with its number and offset.
-pub(super) fn read(bytes: &[u8]) -> Result<Trace> {
+pub(super) fn read(input: &Input<'_>) -> Result<Reading> {
     let mut events = Vec::new();
     let mut offset = 0u64;
-    for (number, line) in bytes.split(|&byte| byte == b'\n').enumerate() {
+    for (number, line) in input.bytes.split(|&byte| byte == b'\n').enumerate() {
         let words: Vec<&[u8]> =
             line.split(u8::is_ascii_whitespace).filter(|word| !word.is_empty()).take(5).collect();
         if words.first().is_some_and(|word| !word.starts_with(b"#")) {
@@ -25,18 +30,18 @@ pub(super) fn read(bytes: &[u8]) -> Result<Trace> {
         }
         offset += line.len() as u64 + 1;
     }
-    Ok(Trace { weight: 1, events, ..Trace::default() })
+    Ok(Reading::of(Trace { weight: 1, evidence: Evidence::Listed, events, ..Trace::default() }))
 }
 
 fn read_line(words: &[&[u8]]) -> Option<Event> {
     match *words {
         [word] => Some(Event::at(match word.strip_prefix(b"0x").and_then(hexadecimal) {
             Some(address) => Location::Image(Address(address)),
-            None => Location::Name(without_offset(word).to_vec()),
+            None => Location::Name(without_offset(word).into()),
         })),
-        [address, [_], name] => Some(Event { name: Some(name.to_vec()), ..at_address(address)? }),
+        [address, [_], name] => Some(Event { name: Some(name.into()), ..at_address(address)? }),
         [address, size, [_], name] => {
-            Some(Event { name: Some(name.to_vec()), size: Some(hexadecimal(size)?), ..at_address(address)? })
+            Some(Event { name: Some(name.into()), size: Some(hexadecimal(size)?), ..at_address(address)? })
         }
         _ => None,
     }

@@ -1,0 +1,52 @@
+//! The trace and profile systems that are read, one file or folder each.
+//!
+//! [`FORMATS`] is the whole of detection: the first entry that accepts a file's contents reads it. Names and endings
+//! of files mean nothing.
+
+mod list;
+
+use super::reading::{Input, Reading};
+use super::{Trace, text};
+use crate::error::Result;
+
+/// A system whose files are read.
+pub struct Format {
+    /// What people call it.
+    pub name: &'static str,
+    /// Whether a file with these contents is of this format; looks at a bounded part of it.
+    pub accepts: fn(&[u8]) -> bool,
+    /// Reads a file that was accepted.
+    ///
+    /// A file of which a part is usable gives that part and notes; one of which nothing is usable, an error.
+    pub read: fn(&Input<'_>) -> Result<Reading>,
+    /// Whether the contents leave no doubt: other files are not taken from directories unless they end in `.trace`.
+    pub has_signature: bool,
+    /// For formats that are a directory: the file that was accepted stands for all in its directory.
+    pub is_directory: bool,
+    /// For formats that spread one run over several files: all traces of one directory's files to whole runs.
+    pub join: Option<fn(Vec<Trace>) -> Vec<Trace>>,
+}
+
+/// All of them; what has a signature stands before what is recognised by its looks, plain lists last.
+pub const FORMATS: &[Format] = &[
+    Format { name: "reorder trace", accepts: text::accepts, read: text::read_input, ..SIGNED },
+    Format { name: "plain list", accepts: list::accepts, read: list::read, ..UNSIGNED },
+];
+
+/// What most entries have in common.
+const SIGNED: Format = Format {
+    name: "",
+    accepts: |_| false,
+    read: |_| Ok(Reading { traces: Vec::new(), notes: Vec::new() }),
+    has_signature: true,
+    is_directory: false,
+    join: None,
+};
+
+/// Text without a signature.
+const UNSIGNED: Format = Format { has_signature: false, ..SIGNED };
+
+/// The format of `bytes`; nothing when it is none of the known ones.
+pub fn detect(bytes: &[u8]) -> Option<&'static Format> {
+    FORMATS.iter().find(|format| (format.accepts)(bytes))
+}

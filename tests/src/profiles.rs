@@ -1,0 +1,47 @@
+//! Profiles made by real tools, kept in `tests/profiles`, and the orders that they hold.
+
+use std::path::{Path, PathBuf};
+
+use reorder::trace::{Companions, Reading, Trace, read_files};
+
+/// What `demo a` runs, in order; `source/demo.c` is the program of most samples.
+pub const DEMO_A: [&str; 8] = [
+    "main",
+    "parse_args",
+    "util_log",
+    "load_config",
+    "init_ui",
+    "init_network",
+    "draw_frame",
+    "shutdown_all",
+];
+
+/// What `demo b` runs, in order.
+pub const DEMO_B: [&str; 7] =
+    ["main", "parse_args", "util_log", "load_config", "init_network", "init_ui", "shutdown_all"];
+
+/// A file of `tests/profiles`.
+#[must_use]
+pub fn sample(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("profiles").join(name)
+}
+
+/// The sample called `name`, read with some companions.
+///
+/// # Errors
+/// What the reader says.
+pub fn read_sample(name: &str, companions: &[&str]) -> reorder::error::Result<Reading> {
+    let companions: Vec<PathBuf> = companions.iter().map(|name| sample(name)).collect();
+    read_files(&[sample(name)], &Companions::open(&companions)?)
+}
+
+/// The names of a trace's events in order, without the source file that LLVM puts in front of local names; locations
+/// as they are displayed where there is no name.
+#[must_use]
+pub fn names(trace: &Trace) -> Vec<String> {
+    let name = |symbol: &[u8]| {
+        let text = String::from_utf8_lossy(symbol).into_owned();
+        text.split_once(';').map_or(text.clone(), |(_, bare)| bare.to_owned())
+    };
+    trace.events.iter().map(|event| event.symbol().map_or_else(|| event.location.to_string(), name)).collect()
+}
