@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 
 use object::{Object as _, ObjectSection as _, ObjectSegment as _, ObjectSymbol as _, SymbolKind};
 
+use super::formats::llvm_names::NameTables;
 use super::{ImageIdentity, Name};
 use crate::address::Address;
 use crate::error::{Error, Result};
@@ -15,6 +16,9 @@ use crate::error::{Error, Result};
 #[derive(Debug, Default)]
 pub struct Companions {
     files: Vec<Companion>,
+    /// What profiles of one program have in common, kept from one file to the next.
+    #[allow(dead_code)] // the readers of LLVM's profiles remove this
+    pub(super) llvm_names: NameTables,
 }
 
 /// One of them.
@@ -38,7 +42,7 @@ impl Companions {
             let bytes = std::fs::read(&path).map_err(|error| Error::io(&path, error))?;
             files.push(Companion { path, bytes });
         }
-        Ok(Self { files })
+        Ok(Self { files, ..Self::default() })
     }
 
     /// In the order given.

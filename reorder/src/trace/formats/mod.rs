@@ -4,6 +4,8 @@
 //! of files mean nothing.
 
 mod list;
+#[allow(dead_code)] // the readers of LLVM's profiles remove this
+pub(super) mod llvm_names;
 
 use super::reading::{Input, Reading};
 use super::{Trace, text};
