@@ -453,7 +453,7 @@ fn a_stripped_system_program_behaves_and_its_trace_resolves() {
     let traces: Vec<Trace> = outcome.traces.iter().map(|recorded| recorded.trace.clone()).collect();
     let resolved = resolve(&traces, &functions, &ImageIdentity::of(&path, &file)).unwrap();
     assert!(resolved.coverage.events > 100, "{:?}", resolved.coverage);
-    assert_eq!(resolved.coverage.by_address, resolved.coverage.events);
+    assert_eq!(resolved.coverage.found_by(reorder::trace::Step::Address), resolved.coverage.events);
 }
 
 #[test]

@@ -15,6 +15,7 @@ use crate::image::functions::{FunctionIndex, FunctionTable};
 use crate::layout::{Room, lay_out};
 use crate::order_file;
 use crate::relocate::layout_map::LayoutMap;
+use crate::trace::ResolvedTraces;
 
 /// An order from traces, from a file, or by a strategy that needs neither.
 #[derive(Args, Clone, Debug)]
@@ -65,10 +66,11 @@ impl ArrangementArguments {
         }
         let request = self.layout.request();
         let traces = match request.strategy.needs_traces() {
-            true => self.traces.resolve(path, file, functions, talk)?.traces,
-            false => Vec::new(),
+            true => self.traces.resolve(path, file, functions, talk)?,
+            false => ResolvedTraces::default(),
         };
-        let mut layout = lay_out(file, functions, &traces, Room::InPlace(analysis), &request)?;
+        let mut layout = lay_out(file, functions, &traces.traces, Room::InPlace(analysis), &request)?
+            .with_hot(&traces.counts, functions);
         // What nobody chose keeps its order behind.
         layout.order.truncate(layout.chosen);
         Ok(Wanted::Order(layout.order, layout.needed))

@@ -89,7 +89,8 @@ pub fn run(arguments: &OrderArguments, context: &Context) -> Result<ExitStatus> 
         None
     };
     let resolved = traces.as_ref().map_or(&[][..], |traces| &traces.traces);
-    let layout = lay_out(&file, &functions, resolved, Room::Linker, &request)?;
+    let counts = traces.as_ref().map_or(&[][..], |traces| &traces.counts);
+    let layout = lay_out(&file, &functions, resolved, Room::Linker, &request)?.with_hot(counts, &functions);
     let coverage = traces.as_ref().map(|traces| &traces.coverage);
     let origin = Origin::new(&file, request.strategy, request.seed, coverage);
     let unnamed = if arguments.addresses { Unnamed::WriteAddress } else { Unnamed::Omit };

@@ -8,7 +8,7 @@ use crate::cli::talk::Talk;
 use crate::error::{Error, Result};
 use crate::image::elf::file::ElfFile;
 use crate::image::functions::FunctionTable;
-use crate::trace::{Companions, ImageIdentity, ResolvedTraces, Trace, read_files, resolve};
+use crate::trace::{Companions, ImageIdentity, Missing, ResolvedTraces, Trace, read_files, resolve};
 
 /// Where the traces are.
 #[derive(Args, Clone, Debug)]
@@ -63,20 +63,51 @@ impl TracesInput {
         }
         let resolved =
             resolve(&self.companions.read(&self.paths, talk)?, functions, &ImageIdentity::of(path, file))?;
-        let coverage = &resolved.coverage;
-        let missing = coverage.events - coverage.resolved();
-        if missing > 0 {
-            let cause = format!(
-                "{missing} of {} events name no function of {}: {}",
-                coverage.events,
-                path.display(),
-                coverage.examples.join(", ")
-            );
-            talk.warning(&cause, Some("record this build, so that addresses decide"));
-        }
-        for other in &coverage.other_images {
-            talk.detail(&format!("{other} is a trace of another image; left out"));
-        }
+        tell_coverage(&resolved, path, talk);
         Ok(resolved)
+    }
+}
+
+fn tell_coverage(resolved: &ResolvedTraces, path: &Path, talk: &Talk) {
+    let coverage = &resolved.coverage;
+    let steps: Vec<String> =
+        coverage.found.iter().map(|(step, events)| format!("{events} by {}", step.name())).collect();
+    talk.detail(&format!(
+        "{} of {} events found: {}",
+        coverage.resolved(),
+        coverage.events,
+        steps.join(", ")
+    ));
+    let missing = coverage.events - coverage.resolved();
+    if missing > 0 {
+        let examples: Vec<String> = coverage.missing.iter().take(EXAMPLES).map(describe).collect();
+        let more = if coverage.missing.len() > EXAMPLES { ", …; -v lists all" } else { "" };
+        let cause = format!(
+            "{missing} of {} events name no function of {}: {}{more}",
+            coverage.events,
+            path.display(),
+            examples.join(", ")
+        );
+        talk.warning(&cause, Some("record this build, so that addresses decide"));
+        coverage.missing.iter().for_each(|missing| talk.detail(&format!("not found: {}", describe(missing))));
+    }
+    for (image, traces) in &coverage.other_images {
+        talk.detail(&format!("{traces} traces of {image} are left out: another image"));
+    }
+    if resolved.traces.is_empty() {
+        talk.warning(
+            "the profiles hold no order of execution: functions are placed by how often they ran",
+            Some("a start is ordered by traces: reorder record -o traces -- PROGRAM ARGUMENTS"),
+        );
+    }
+}
+
+/// How many functions that were not found are told.
+const EXAMPLES: usize = 10;
+
+fn describe(missing: &Missing) -> String {
+    match &missing.likely {
+        Some(likely) => format!("{} (now {likely}?)", missing.name),
+        None => missing.name.clone(),
     }
 }

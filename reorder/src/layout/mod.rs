@@ -50,6 +50,27 @@ impl Layout {
     }
 }
 
+impl Layout {
+    /// The same with functions that ran according to `counts` (by function; empty for none) right behind those that
+    /// starts need, most executions a byte first.
+    ///
+    /// Counts know no order of execution: what ran in a start is not told from what ran later, so they decide only
+    /// over what no start needs.
+    #[must_use]
+    pub fn with_hot(self, counts: &[u64], functions: &FunctionTable<'_>) -> Self {
+        let count_of = |function: FunctionIndex| counts.get(function.0 as usize).copied().unwrap_or(0);
+        let (needed, rest) = self.order.split_at(self.needed.min(self.order.len()));
+        let (mut hot, cold): (Vec<_>, Vec<_>) = rest.iter().partition(|function| count_of(**function) > 0);
+        let weighted = |function: FunctionIndex, other: FunctionIndex| {
+            u128::from(count_of(function)) * u128::from(functions.get(other).size())
+        };
+        hot.sort_by(|&left, &right| weighted(right, left).cmp(&weighted(left, right)));
+        let chosen = self.chosen.max(needed.len() + hot.len());
+        let order = needed.iter().copied().chain(hot).chain(cold).collect();
+        Self { order, chosen, needed: self.needed }
+    }
+}
+
 /// Orders `functions` of `file` as `request` says, for a place with this `room`.
 ///
 /// # Errors

@@ -5,11 +5,13 @@
 //! lines that start with `#` are comments. Any bytes are a valid order file: an unknown line is counted, because
 //! order files outlive builds.
 
+use std::collections::BTreeMap;
+
 use serde::Serialize;
 
 use crate::address::Address;
 use crate::image::functions::{FunctionIndex, FunctionTable};
-use crate::trace::{Found, NameIndex};
+use crate::trace::{Found, NameIndex, Step};
 
 /// How many lines that name no function are told.
 const EXAMPLES: usize = 10;
@@ -28,14 +30,8 @@ pub struct ListedOrder {
 pub struct OrderCoverage {
     /// Lines that should name a function.
     pub lines: usize,
-    /// Found by address.
-    pub by_address: usize,
-    /// Found by exact name.
-    pub by_name: usize,
-    /// Found by file and name.
-    pub by_file_and_name: usize,
-    /// Found by the name without suffixes that differ from build to build.
-    pub by_root_name: usize,
+    /// Found, by what decided.
+    pub by: BTreeMap<Step, usize>,
     /// Name a function that an earlier line names already.
     pub duplicate: usize,
     /// Names that several functions have.
@@ -50,14 +46,14 @@ impl OrderCoverage {
     /// Lines for which a function was found, repeated ones included.
     #[must_use]
     pub fn found(&self) -> usize {
-        self.by_address + self.by_name + self.by_file_and_name + self.by_root_name
+        self.by.values().sum()
     }
 }
 
 /// Finds the functions that the lines of `bytes` name.
 #[must_use]
 pub fn read(bytes: &[u8], functions: &FunctionTable<'_>) -> ListedOrder {
-    let finder = Finder::new(functions);
+    let names = NameIndex::new(functions);
     let mut seen = vec![false; functions.len()];
     let mut listed = ListedOrder::default();
     let coverage = &mut listed.coverage;
@@ -66,15 +62,20 @@ pub fn read(bytes: &[u8], functions: &FunctionTable<'_>) -> ListedOrder {
             continue;
         }
         coverage.lines += 1;
-        let (function, counter) = match finder.find(line) {
-            Match::Address(function) => (Some(function), &mut coverage.by_address),
-            Match::Name(function) => (Some(function), &mut coverage.by_name),
-            Match::FileAndName(function) => (Some(function), &mut coverage.by_file_and_name),
-            Match::RootName(function) => (Some(function), &mut coverage.by_root_name),
-            Match::Ambiguous => (None, &mut coverage.ambiguous),
-            Match::Unknown => (None, &mut coverage.unknown),
+        let function = match find(line, &names, functions) {
+            Found::Function(function, step) => {
+                *coverage.by.entry(step).or_default() += 1;
+                Some(function)
+            }
+            Found::Ambiguous => {
+                coverage.ambiguous += 1;
+                None
+            }
+            Found::Nowhere => {
+                coverage.unknown += 1;
+                None
+            }
         };
-        *counter += 1;
         match function {
             Some(function) if std::mem::replace(&mut seen[function.0 as usize], true) => {
                 coverage.duplicate += 1;
@@ -89,65 +90,17 @@ pub fn read(bytes: &[u8], functions: &FunctionTable<'_>) -> ListedOrder {
     listed
 }
 
-enum Match {
-    Address(FunctionIndex),
-    Name(FunctionIndex),
-    FileAndName(FunctionIndex),
-    RootName(FunctionIndex),
-    Ambiguous,
-    Unknown,
-}
-
-/// All ways to find a function of one image.
-struct Finder<'table, 'data> {
-    functions: &'table FunctionTable<'data>,
-    names: NameIndex<'data>,
-    /// Local functions by (symbol, source file, function), sorted.
-    locals: Vec<(&'data [u8], &'data [u8], FunctionIndex)>,
-}
-
-impl<'table, 'data> Finder<'table, 'data> {
-    fn new(functions: &'table FunctionTable<'data>) -> Self {
-        Self { functions, names: NameIndex::new(functions), locals: local_functions(functions) }
+/// The exact name goes first: a symbol may look like an address.
+fn find(line: &[u8], names: &NameIndex<'_>, functions: &FunctionTable<'_>) -> Found {
+    let by_name = names.find(line);
+    if matches!(by_name, Found::Function(_, Step::Name)) {
+        return by_name;
     }
-
-    fn find(&self, line: &[u8]) -> Match {
-        // A symbol may look like anything, so the exact name goes first.
-        let by_name = self.names.find(line);
-        if let Found::Exact(function) = by_name {
-            return Match::Name(function);
-        }
-        if let Some(address) = address_of(line) {
-            return self.functions.starting_at(address).map_or(Match::Unknown, Match::Address);
-        }
-        match by_name {
-            Found::ByRoot(function) => Match::RootName(function),
-            Found::Ambiguous => Match::Ambiguous,
-            Found::Exact(_) | Found::Nowhere => self.find_in_file(line),
-        }
-    }
-
-    /// `file.c:name`: the local function of that file, else the only function of that name.
-    fn find_in_file(&self, line: &[u8]) -> Match {
-        let Some(colon) = line.iter().rposition(|&byte| byte == b':' || byte == b';') else {
-            return Match::Unknown;
-        };
-        let (file, name) = (base_name(&line[..colon]), &line[colon + 1..]);
-        // `Type::method` is a name, not a file.
-        if file.is_empty() || file.ends_with(b":") {
-            return Match::Unknown;
-        }
-        let first = self.locals.partition_point(|local| (local.0, local.1) < (name, file));
-        let mut here = self.locals[first..].iter().take_while(|local| (local.0, local.1) == (name, file));
-        match (here.next(), here.next()) {
-            (Some(local), None) => Match::FileAndName(local.2),
-            (Some(_), Some(_)) => Match::Ambiguous,
-            (None, _) => match self.names.find(name) {
-                Found::Exact(function) | Found::ByRoot(function) => Match::RootName(function),
-                Found::Ambiguous => Match::Ambiguous,
-                Found::Nowhere => Match::Unknown,
-            },
-        }
+    match address_of(line) {
+        Some(address) => functions
+            .starting_at(address)
+            .map_or(Found::Nowhere, |function| Found::Function(function, Step::Address)),
+        None => by_name,
     }
 }
 
@@ -157,29 +110,4 @@ fn address_of(line: &[u8]) -> Option<Address> {
     let digits = std::str::from_utf8(line.strip_prefix(b"0x")?).ok()?;
     let is_number = digits.bytes().all(|byte| byte.is_ascii_hexdigit());
     is_number.then(|| u64::from_str_radix(digits, 16).ok().map(Address)).flatten()
-}
-
-/// Local function symbols stand behind the symbol of their source file.
-fn local_functions<'data>(
-    functions: &FunctionTable<'data>,
-) -> Vec<(&'data [u8], &'data [u8], FunctionIndex)> {
-    let mut file: &[u8] = b"";
-    let mut locals = Vec::new();
-    for symbol in functions.symbols.iter() {
-        if symbol.kind == object::elf::STT_FILE.0 {
-            file = base_name(symbol.name);
-        } else if symbol.binding == object::elf::STB_LOCAL.0
-            && symbol.is_function()
-            && let Some(function) = functions.starting_at(symbol.value)
-        {
-            locals.push((symbol.name, file, function));
-        }
-    }
-    locals.sort_unstable();
-    locals.dedup();
-    locals
-}
-
-fn base_name(path: &[u8]) -> &[u8] {
-    path.rsplit(|&byte| byte == b'/').next().unwrap_or(path)
 }

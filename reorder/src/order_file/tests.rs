@@ -11,6 +11,7 @@ use super::read::{ListedOrder, read};
 use crate::image::elf::file::ElfFile;
 use crate::image::functions::{FunctionIndex, FunctionTable};
 use crate::layout::{Layout, LayoutRequest, Room, Strategy, lay_out};
+use crate::trace::Step;
 
 fn with_image<T>(path: &Path, check: impl FnOnce(&ElfFile<'_>, &FunctionTable<'_>) -> T) -> T {
     let bytes = std::fs::read(path).expect("the image is readable");
@@ -106,7 +107,7 @@ fn local_functions_are_found_by_file() {
         assert_eq!(names, ["helper", "helper", "main"]);
         assert!(functions.get(first).start < functions.get(second).start, "first.c is linked first");
         let coverage = listed.coverage;
-        assert_eq!((coverage.lines, coverage.by_file_and_name, coverage.by_root_name), (5, 3, 1));
+        assert_eq!((coverage.lines, coverage.by[&Step::SourceFile], coverage.by[&Step::Suffix]), (5, 3, 1));
         assert_eq!((coverage.ambiguous, coverage.duplicate, coverage.unknown), (1, 1, 0));
         assert_eq!(coverage.examples, ["helper"]);
     });
@@ -137,7 +138,7 @@ fn stripped_functions_are_listed_by_address() {
     assert!(order.bytes.split(|&byte| byte == b'\n').all(|line| line.is_empty() || line.starts_with(b"#")));
     let (_, _, listed) = ordered(&program, Strategy::Random, Unnamed::WriteAddress);
     assert_eq!(listed.functions, layout.order);
-    assert_eq!(listed.coverage.by_address, layout.order.len());
+    assert_eq!(listed.coverage.by[&Step::Address], layout.order.len());
 }
 
 #[test]

@@ -9,7 +9,7 @@ use crate::cli::shared_args::Format;
 use crate::image::elf::file::ElfFile;
 use crate::image::functions::{FunctionIndex, FunctionTable};
 use crate::report::render;
-use crate::trace::{Coverage, ResolvedTrace, ResolvedTraces};
+use crate::trace::{ResolvedTrace, ResolvedTraces};
 use crate::verify::recover_moves;
 
 /// `near` and `pair` stand together, `far` of the same size as `pair` stands 64 KiB and more away. No unwind
@@ -45,7 +45,7 @@ fn traces(all: &[(u64, &[FunctionIndex])]) -> ResolvedTraces {
         functions: functions.to_vec(),
         nanoseconds: (0..functions.len() as u64).map(|index| index * 1000).collect(),
     };
-    ResolvedTraces { traces: all.iter().map(trace).collect(), coverage: Coverage::default() }
+    ResolvedTraces { traces: all.iter().map(trace).collect(), ..ResolvedTraces::default() }
 }
 
 fn find(functions: &FunctionTable<'_>, name: &str) -> FunctionIndex {

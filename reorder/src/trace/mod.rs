@@ -7,8 +7,8 @@ mod companion;
 #[allow(dead_code)] // the first binary reader removes this
 mod cursor;
 pub mod formats;
+mod matching;
 mod model;
-mod name_index;
 mod read_files;
 mod reading;
 mod resolve;
@@ -19,10 +19,10 @@ pub mod text;
 mod tests;
 
 pub use companion::{Companion, CompanionImage, Companions};
+pub(crate) use matching::{Found, NameIndex};
+pub use matching::{Step, root_name};
 pub use model::{Event, Evidence, ImageIdentity, Location, Name, NameHash, Trace};
-pub use name_index::root_name;
-pub(crate) use name_index::{Found, NameIndex};
 pub use read_files::{read_bytes, read_files};
 pub use reading::{Input, Note, Reading};
-pub use resolve::{Coverage, ResolvedTrace, ResolvedTraces, resolve};
+pub use resolve::{Coverage, Missing, Resolution, ResolvedTrace, ResolvedTraces, Resolver, resolve};
 pub use statistics::{ImageStatistics, SingleTraceStatistics, Touched, TraceStatistics, statistics};

@@ -45,8 +45,8 @@ impl Trace {
     }
 }
 
-/// What the order of a trace's events rests on.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Default, Serialize)]
+/// What the order of a trace's events rests on, from the firmest to none.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Default, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Evidence {
     /// Every first execution was seen, in order.

@@ -5,8 +5,8 @@ use std::path::{Path, PathBuf};
 use proptest::prelude::*;
 
 use super::{
-    Companions, Event, ImageIdentity, Location, Reading, Touched, Trace, read_bytes, read_files, resolve,
-    root_name, statistics,
+    Companions, Event, ImageIdentity, Location, Reading, Step, Touched, Trace, read_bytes, read_files,
+    resolve, statistics,
 };
 use crate::address::Address;
 use crate::error::Result;
@@ -56,8 +56,8 @@ fn addresses_decide_in_the_same_build_and_repetitions_vanish() {
         let expected: Vec<_> = known.iter().rev().map(|(index, _)| *index).collect();
         assert_eq!(resolved.traces[0].functions, expected);
         assert_eq!(resolved.traces[0].weight, 2);
-        assert_eq!((resolved.coverage.by_address, resolved.coverage.unknown), (4, 1));
-        assert_eq!(resolved.coverage.examples, ["0x1"]);
+        assert_eq!((resolved.coverage.found_by(Step::Address), resolved.coverage.unknown), (4, 1));
+        assert_eq!(resolved.coverage.missing[0].name, "0x1");
     });
 }
 
@@ -72,7 +72,10 @@ fn names_decide_between_builds() {
         events[1].name = Some([events[1].symbol().unwrap(), b".llvm.77"].concat().into());
         let resolved = resolve(&[trace(other_build.clone(), events.clone())], functions, identity).unwrap();
         assert_eq!(resolved.traces[0].functions, [known[0].0, known[1].0]);
-        assert_eq!((resolved.coverage.by_name, resolved.coverage.by_root_name), (1, 1));
+        assert_eq!(
+            (resolved.coverage.found_by(Step::Name), resolved.coverage.found_by(Step::Suffix)),
+            (1, 1)
+        );
 
         events.iter_mut().for_each(|event| event.name = None);
         let error = resolve(&[trace(other_build, events)], functions, identity).unwrap_err();
@@ -89,7 +92,7 @@ fn traces_of_other_images_are_left_out_and_told() {
             ImageIdentity { path: Some(PathBuf::from("/usr/bin/stranger")), build_id: Some(vec![1, 2, 3]) };
         let traces = [trace(stranger.clone(), events.clone()), trace(identity.clone(), events.clone())];
         let resolved = resolve(&traces, functions, identity).unwrap();
-        assert_eq!(resolved.coverage.other_images, ["/usr/bin/stranger run 0"]);
+        assert_eq!(resolved.coverage.other_images["/usr/bin/stranger"], 1);
         assert_eq!(resolved.traces.len(), 1);
         let error = resolve(&traces[..1], functions, identity).unwrap_err();
         assert!(error.message.contains("other images"), "{}", error.message);
@@ -143,21 +146,6 @@ fn directories_stand_for_their_traces_in_order() {
     assert!(reading.notes[0].message.contains("unknown trace format"), "{:?}", reading.notes);
     std::fs::remove_file(directory.path().join("b.trace")).unwrap();
     assert!(read_directory().unwrap_err().message.contains("unknown trace format"));
-}
-
-#[test]
-fn roots_lose_only_what_a_build_adds() {
-    for (name, root) in [
-        ("helper.llvm.8123", "helper"),
-        ("helper.__uniq.12.llvm.5", "helper"),
-        ("helper.lto_priv.0", "helper"),
-        ("helper.cold", "helper.cold"),
-        ("helper.part.0", "helper.part.0"),
-        (".llvm.5", ".llvm.5"),
-        ("helper.llvm.", "helper.llvm."),
-    ] {
-        assert_eq!(root_name(name.as_bytes()), root.as_bytes());
-    }
 }
 
 #[test]

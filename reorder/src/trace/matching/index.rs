@@ -1,0 +1,135 @@
+//! Names of one image's functions, found by any spelling.
+
+use std::collections::HashMap;
+use std::hash::Hash;
+use std::sync::OnceLock;
+
+use super::spelling::{base_name, root_name, rust_path, split_file, split_file_before_colon};
+use super::{Found, Step};
+use crate::image::functions::{FunctionIndex, FunctionTable};
+
+/// The function of each key, or that there are several.
+pub(super) struct Unique<Key>(HashMap<Key, Option<FunctionIndex>>);
+
+impl<Key: Eq + Hash> Unique<Key> {
+    pub(super) fn of(pairs: impl Iterator<Item = (Key, FunctionIndex)>) -> Self {
+        let mut functions = HashMap::new();
+        for (key, function) in pairs {
+            functions
+                .entry(key)
+                .and_modify(|known: &mut Option<FunctionIndex>| *known = known.filter(|it| *it == function))
+                .or_insert(Some(function));
+        }
+        Self(functions)
+    }
+
+    pub(super) fn find<Query: Eq + Hash + ?Sized>(&self, key: &Query, step: Step) -> Found
+    where
+        Key: std::borrow::Borrow<Query>,
+    {
+        match self.0.get(key) {
+            Some(Some(function)) => Found::Function(*function, step),
+            Some(None) => Found::Ambiguous,
+            None => Found::Nowhere,
+        }
+    }
+}
+
+/// Function names of one image.
+pub(crate) struct NameIndex<'data> {
+    names: Vec<(&'data [u8], FunctionIndex)>,
+    exact: Unique<&'data [u8]>,
+    roots: Unique<&'data [u8]>,
+    /// Local functions by name and the last component of their source file.
+    in_files: Unique<(&'data [u8], &'data [u8])>,
+    /// Demangling all names is worth it only when something was not found otherwise.
+    rust_paths: OnceLock<Unique<String>>,
+}
+
+impl<'data> NameIndex<'data> {
+    /// Indexes all names that stand at a function's start.
+    pub(crate) fn new(functions: &FunctionTable<'data>) -> Self {
+        let names: Vec<_> = functions
+            .names()
+            .iter()
+            .filter_map(|&(address, name)| Some((name, functions.starting_at(address)?)))
+            .collect();
+        let locals = local_functions(functions);
+        Self {
+            exact: Unique::of(names.iter().copied()),
+            roots: Unique::of(names.iter().map(|&(name, function)| (root_name(name), function))),
+            in_files: Unique::of(locals.map(|(file, name, function)| ((name, base_name(file)), function))),
+            rust_paths: OnceLock::new(),
+            names,
+        }
+    }
+
+    /// All names with their functions.
+    pub(super) fn names(&self) -> &[(&'data [u8], FunctionIndex)] {
+        &self.names
+    }
+
+    /// What `name` stands for here.
+    pub(crate) fn find(&self, name: &[u8]) -> Found {
+        // Symbols that were written with `\1` in front are meant literally.
+        let name = name.strip_prefix(b"\x01").unwrap_or(name);
+        let exact = self.exact.find(name, Step::Name);
+        if exact != Found::Nowhere {
+            return exact;
+        }
+        if let Some((file, bare)) = split_file(name) {
+            return self.find_local(file, bare);
+        }
+        match self.find_respelled(name) {
+            Found::Nowhere => split_file_before_colon(name)
+                .map_or(Found::Nowhere, |(file, bare)| self.find_local(file, bare)),
+            found => found,
+        }
+    }
+
+    /// The file decides only between namesakes: its path depends on how the build was started.
+    fn find_local(&self, file: &[u8], name: &[u8]) -> Found {
+        match self.exact.find(name, Step::Name) {
+            Found::Ambiguous => self.in_files.find(&(name, base_name(file)), Step::SourceFile),
+            Found::Nowhere => self.find_respelled(name),
+            found => found,
+        }
+    }
+
+    fn find_respelled(&self, name: &[u8]) -> Found {
+        let without = name.strip_prefix(b"_");
+        let respelled = [
+            without.map_or(Found::Nowhere, |name| self.exact.find(name, Step::Underscore)),
+            self.exact.find([b"_", name].concat().as_slice(), Step::Underscore),
+            self.roots.find(root_name(name), Step::Suffix),
+        ];
+        match respelled.into_iter().find(|found| *found != Found::Nowhere) {
+            Some(found) => found,
+            None => self.find_rust(name),
+        }
+    }
+
+    fn find_rust(&self, name: &[u8]) -> Found {
+        let Some(path) = rust_path(name) else { return Found::Nowhere };
+        let paths = self.rust_paths.get_or_init(|| {
+            Unique::of(self.names.iter().filter_map(|&(name, function)| Some((rust_path(name)?, function))))
+        });
+        paths.find(path.as_str(), Step::RustPath)
+    }
+}
+
+/// Source file, name and function of local symbols, which stand behind the symbol of their file.
+pub(super) fn local_functions<'table, 'data: 'table>(
+    functions: &'table FunctionTable<'data>,
+) -> impl Iterator<Item = (&'data [u8], &'data [u8], FunctionIndex)> + 'table {
+    let mut file: &[u8] = b"";
+    functions.symbols.iter().filter_map(move |symbol| {
+        if symbol.kind == object::elf::STT_FILE.0 {
+            file = symbol.name;
+            return None;
+        }
+        let is_local = symbol.binding == object::elf::STB_LOCAL.0 && symbol.is_function();
+        let function = functions.starting_at(symbol.value).filter(|_| is_local)?;
+        Some((file, symbol.name, function))
+    })
+}

@@ -1,0 +1,59 @@
+//! Where an image was loaded, deduced from addresses in the process.
+//!
+//! Loaders choose multiples of a page, so that an address can belong only to functions with the same offset in a page.
+//! Every pair of an address and a function start votes for one load address; the true one explains nearly all
+//! addresses, a wrong one a few by chance.
+
+use crate::address::{Address, RuntimeAddress};
+use crate::image::functions::FunctionTable;
+
+/// What is added to stated addresses in one process.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::trace) struct LoadAddress(u64);
+
+/// Smallest page of any supported system.
+const PAGE: u64 = 4096;
+/// So many addresses vote; each votes for (functions of the image / 4,096 × 16) load addresses on average.
+const VOTERS: usize = 256;
+/// Fewer function starts than these agree by chance.
+const FEWEST_HITS: usize = 4;
+
+impl LoadAddress {
+    /// The load address that explains `addresses`, if one does so far better than any other.
+    pub(in crate::trace) fn deduce(
+        addresses: &[RuntimeAddress],
+        functions: &FunctionTable<'_>,
+    ) -> Option<Self> {
+        let mut by_offset: Vec<(u64, u64)> =
+            functions.iter().map(|(_, function)| (function.start.0 % PAGE, function.start.0)).collect();
+        by_offset.sort_unstable();
+        by_offset.dedup();
+        let mut sorted: Vec<u64> = addresses.iter().map(|address| address.0).collect();
+        sorted.sort_unstable();
+        sorted.dedup();
+        let stride = sorted.len().div_ceil(VOTERS).max(1);
+        let mut votes: Vec<u64> = Vec::new();
+        for address in sorted.iter().step_by(stride) {
+            let first = by_offset.partition_point(|(offset, _)| *offset < address % PAGE);
+            let same_offset = by_offset[first..].iter().take_while(|(offset, _)| *offset == address % PAGE);
+            votes.extend(same_offset.map(|(_, start)| address.wrapping_sub(*start)));
+        }
+        votes.sort_unstable();
+        let mut counted: Vec<(usize, u64)> =
+            votes.chunk_by(|left, right| left == right).map(|same| (same.len(), same[0])).collect();
+        counted.sort_unstable_by_key(|(count, bias)| (std::cmp::Reverse(*count), *bias));
+        let (hits, bias) = *counted.first()?;
+        let runner_up = counted.get(1).map_or(0, |second| second.0);
+        let candidate = Self(bias);
+        let inside = sorted
+            .iter()
+            .filter(|address| functions.containing(candidate.stated(RuntimeAddress(**address))).is_some());
+        let explains = inside.count() * 100 >= sorted.len() * 95;
+        (hits >= FEWEST_HITS && hits >= 2 * runner_up && explains).then_some(candidate)
+    }
+
+    /// The address as the image states it.
+    pub(in crate::trace) fn stated(self, address: RuntimeAddress) -> Address {
+        Address(address.0.wrapping_sub(self.0))
+    }
+}
