@@ -163,7 +163,7 @@ impl Event {
 }
 
 /// How a format says which function ran.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Location {
     /// The symbol as the format spells it, with the source file in front if it does that.

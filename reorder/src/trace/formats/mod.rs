@@ -3,9 +3,14 @@
 //! [`FORMATS`] is the whole of detection: the first entry that accepts a file's contents reads it. Names and endings
 //! of files mean nothing.
 
+mod callgrind;
+mod image_traces;
+mod lines;
 mod list;
 #[allow(dead_code)] // the readers of LLVM's profiles remove this
 pub(super) mod llvm_names;
+mod qemu;
+mod valgrind;
 
 use super::reading::{Input, Reading};
 use super::{Trace, text};
@@ -32,6 +37,9 @@ pub struct Format {
 /// All of them; what has a signature stands before what is recognised by its looks, plain lists last.
 pub const FORMATS: &[Format] = &[
     Format { name: "reorder trace", accepts: text::accepts, read: text::read_input, ..SIGNED },
+    Format { name: "callgrind", accepts: callgrind::accepts, read: callgrind::read, ..SIGNED },
+    Format { name: "valgrind blocks", accepts: valgrind::accepts, read: valgrind::read, ..SIGNED },
+    Format { name: "QEMU blocks", accepts: qemu::accepts, read: qemu::read, ..SIGNED },
     Format { name: "plain list", accepts: list::accepts, read: list::read, ..UNSIGNED },
 ];
 
