@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 
 use object::{Object as _, ObjectSection as _, ObjectSegment as _, ObjectSymbol as _, SymbolKind};
 
+use super::formats::llvm_images::InstrumentedImages;
 use super::formats::llvm_names::NameTables;
 use super::{ImageIdentity, Name};
 use crate::address::Address;
@@ -17,8 +18,8 @@ use crate::error::{Error, Result};
 pub struct Companions {
     files: Vec<Companion>,
     /// What profiles of one program have in common, kept from one file to the next.
-    #[allow(dead_code)] // the readers of LLVM's profiles remove this
     pub(super) llvm_names: NameTables,
+    pub(super) llvm_images: InstrumentedImages,
 }
 
 /// One of them.

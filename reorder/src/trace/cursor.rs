@@ -29,6 +29,10 @@ impl<'data> Cursor<'data> {
         Self { bytes, position: 0, order, base }
     }
 
+    pub(super) fn order(&self) -> ByteOrder {
+        self.order
+    }
+
     /// Offset in the file.
     pub(super) fn offset(&self) -> u64 {
         self.base + self.position as u64

@@ -7,8 +7,10 @@ mod callgrind;
 mod image_traces;
 mod lines;
 mod list;
-#[allow(dead_code)] // the readers of LLVM's profiles remove this
+mod llvm_correlate;
+pub(super) mod llvm_images;
 pub(super) mod llvm_names;
+mod llvm_raw;
 mod qemu;
 mod valgrind;
 
@@ -37,6 +39,7 @@ pub struct Format {
 /// All of them; what has a signature stands before what is recognised by its looks, plain lists last.
 pub const FORMATS: &[Format] = &[
     Format { name: "reorder trace", accepts: text::accepts, read: text::read_input, ..SIGNED },
+    Format { name: "LLVM raw profile", accepts: llvm_raw::accepts, read: llvm_raw::read, ..SIGNED },
     Format { name: "callgrind", accepts: callgrind::accepts, read: callgrind::read, ..SIGNED },
     Format { name: "valgrind blocks", accepts: valgrind::accepts, read: valgrind::read, ..SIGNED },
     Format { name: "QEMU blocks", accepts: qemu::accepts, read: qemu::read, ..SIGNED },

@@ -1,0 +1,90 @@
+//! A raw file to its profiles, and the profiles to runs.
+//!
+//! Programs append: one file holds a profile for each instrumented image of each process and each dump, with nothing
+//! but zero bytes between them.
+
+use super::encoding::Encoding;
+use super::profile::{Parsed, Profile};
+use crate::error::{Error, Result};
+use crate::trace::Note;
+
+/// The profiles of a file and what could not be read of it.
+pub(super) struct Split<'data> {
+    pub(super) profiles: Vec<Profile<'data>>,
+    pub(super) notes: Vec<Note>,
+}
+
+/// All profiles of a file up to the first damage.
+///
+/// # Errors
+/// A file whose first profile is not usable.
+pub(super) fn split(file: &[u8]) -> Result<Split<'_>> {
+    let Parsed { profile, mut end, mut notes } = Profile::parse(file, 0)?;
+    let mut profiles = vec![profile];
+    while let Some(start) = end.and_then(|end| next_start(file, end)) {
+        match check_start(file, start).and_then(|()| Profile::parse(file, start)) {
+            Ok(parsed) => {
+                profiles.push(parsed.profile);
+                notes.extend(parsed.notes);
+                end = parsed.end;
+            }
+            Err(error) => {
+                notes.push(abandoned(file, start, profiles.len(), error));
+                break;
+            }
+        }
+    }
+    Ok(Split { profiles, notes })
+}
+
+/// The next byte that is not zero.
+fn next_start(file: &[u8], end: usize) -> Option<usize> {
+    let zeros = file.get(end..)?.iter().position(|&byte| byte != 0)?;
+    Some(end + zeros)
+}
+
+fn check_start(file: &[u8], start: usize) -> Result<()> {
+    let problem = match file.get(start..).and_then(Encoding::of_magic) {
+        None => "something else than a profile",
+        Some(_) if !start.is_multiple_of(8) => "a profile that is not aligned to 8 bytes",
+        Some(_) => return Ok(()),
+    };
+    Err(Error::malformed(start as u64, problem))
+}
+
+fn abandoned(file: &[u8], start: usize, kept: usize, error: Error) -> Note {
+    let left = file.len() - start;
+    let message = format!("{}; the {kept} before it are kept, {left} bytes are not read", error.message);
+    let note = Note::at(error.offset.unwrap_or(start as u64), message);
+    match error.hint {
+        Some(hint) => note.with_hint(hint),
+        None => note,
+    }
+}
+
+/// The run of each profile, counted from 1: a run holds each image once, so an image that comes again starts the next.
+pub(super) fn runs(profiles: &[Profile<'_>]) -> Vec<u32> {
+    let mut first_of_run = 0;
+    let mut run = 1;
+    (0..profiles.len())
+        .map(|number| {
+            let is_repeated =
+                profiles[first_of_run..number].iter().any(|earlier| same_image(earlier, &profiles[number]));
+            if is_repeated {
+                first_of_run = number;
+                run += 1;
+            }
+            run
+        })
+        .collect()
+}
+
+/// By build-id; without one, by the functions, or by what is known of them.
+fn same_image(one: &Profile<'_>, other: &Profile<'_>) -> bool {
+    if !one.build_ids.is_empty() || !other.build_ids.is_empty() {
+        return one.build_ids == other.build_ids;
+    }
+    one.records.bytes.len() == other.records.bytes.len()
+        && one.counters.bytes.len() == other.counters.bytes.len()
+        && one.name_hashes().eq(other.name_hashes())
+}
