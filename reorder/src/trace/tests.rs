@@ -120,14 +120,18 @@ fn lists_hold_names_addresses_and_lines_of_nm() {
     let events = read(text).unwrap().traces.remove(0).events;
     let expected = [
         Event::at(Location::Name("main".into())),
-        Event::at(Location::Name("main".into())),
         Event::at(Location::Image(Address(0x1040))),
         Event { name: Some("helper".into()), ..Event::at(Location::Image(Address(0x1060))) },
         Event { name: Some("sized".into()), size: Some(0x20), ..Event::at(Location::Image(Address(0x1080))) },
     ];
     assert_eq!(events, expected);
-    let error = read(b"main\nno such thing\n").unwrap_err();
-    assert_eq!((error.offset, error.file.as_deref()), (Some(5), Some(Path::new("list"))));
+    let notes = read(b"main\nno such thing\n").unwrap().notes;
+    assert_eq!(
+        (notes.len(), notes[0].offset, notes[0].file.as_deref()),
+        (1, Some(5), Some(Path::new("list")))
+    );
+    let error = read(b"\nno such thing\n").unwrap_err();
+    assert_eq!((error.offset, error.file.as_deref()), (Some(1), Some(Path::new("list"))));
 }
 
 #[test]

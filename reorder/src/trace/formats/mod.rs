@@ -3,7 +3,10 @@
 //! [`FORMATS`] is the whole of detection: the first entry that accepts a file's contents reads it. Names and endings
 //! of files mean nothing.
 
+mod bolt_data;
 mod callgrind;
+mod counts;
+mod first_seen;
 mod image_traces;
 mod lines;
 mod list;
@@ -12,6 +15,7 @@ pub(super) mod llvm_images;
 pub(super) mod llvm_names;
 mod llvm_raw;
 mod qemu;
+mod sample_profile;
 mod valgrind;
 
 use super::reading::{Input, Reading};
@@ -43,6 +47,25 @@ pub const FORMATS: &[Format] = &[
     Format { name: "callgrind", accepts: callgrind::accepts, read: callgrind::read, ..SIGNED },
     Format { name: "valgrind blocks", accepts: valgrind::accepts, read: valgrind::read, ..SIGNED },
     Format { name: "QEMU blocks", accepts: qemu::accepts, read: qemu::read, ..SIGNED },
+    Format {
+        name: "LLVM sample profile, binary",
+        accepts: sample_profile::accepts_binary,
+        read: sample_profile::read,
+        ..SIGNED
+    },
+    Format {
+        name: "GCC AutoFDO profile",
+        accepts: sample_profile::gcc::accepts,
+        read: sample_profile::gcc::read,
+        ..SIGNED
+    },
+    Format { name: "BOLT profile", accepts: bolt_data::accepts, read: bolt_data::read, ..UNSIGNED },
+    Format {
+        name: "LLVM sample profile, text",
+        accepts: sample_profile::accepts_text,
+        read: sample_profile::read,
+        ..UNSIGNED
+    },
     Format { name: "plain list", accepts: list::accepts, read: list::read, ..UNSIGNED },
 ];
 

@@ -1,0 +1,117 @@
+//! Sampling profilers: LLVM's and GCC's sample profiles, BOLT, Linux perf.
+#![allow(clippy::unwrap_used)] // a failed unwrap is a failed test
+
+use std::fs;
+use std::path::Path;
+use std::time::Duration;
+
+use end_to_end::process::shell;
+use end_to_end::profiles::{names, read_sample, sample};
+use reorder::trace::{Companions, Evidence, Location, NameHash, Reading, Trace, read_bytes};
+
+const LIMIT: Duration = Duration::from_secs(120);
+
+fn only(reading: Reading) -> Trace {
+    let [trace] = <[Trace; 1]>::try_from(reading.traces).unwrap();
+    trace
+}
+
+fn counts(trace: &Trace) -> Vec<(String, u64)> {
+    names(trace).into_iter().zip(trace.events.iter().map(|event| event.count.unwrap())).collect()
+}
+
+const AUTOFDO: [(&str, u64); 4] = [("main", 184_019), ("_Z3bari", 1437), ("inline1", 1000), ("_Z3fooi", 610)];
+
+/// The first eight bytes of the MD5 of each name, as LLVM's tools print them.
+const AUTOFDO_HASHES: [(u64, u64); 4] = [
+    (0xdb95_6436_e78d_d5fa, 184_019),
+    (0x33bc_2915_4aca_5065, 1437),
+    (0x407e_3782_2263_28c3, 1000),
+    (0x110c_56e2_5952_6faa, 610),
+];
+
+#[test]
+fn sample_profiles_with_names_give_counts_and_say_that_they_have_no_order() {
+    for name in ["afdo-text.prof", "afdo-binary.prof", "afdo-ext.prof", "afdo-ext-compressed.prof"] {
+        let reading = read_sample(&format!("sampling/{name}"), &[]).unwrap();
+        let note = reading.notes[0].clone();
+        let trace = only(reading);
+        let expected: Vec<(String, u64)> =
+            AUTOFDO.iter().map(|(name, count)| ((*name).to_owned(), *count)).collect();
+        assert_eq!((counts(&trace), trace.evidence), (expected, Evidence::Counts), "{name}");
+        assert!(note.message.contains("no order of execution"), "{note}");
+        assert!(note.hint.unwrap().contains("-ftemporal-profile"));
+    }
+}
+
+#[test]
+fn sample_profiles_with_hashes_give_hashes() {
+    for name in ["afdo-ext-md5.prof", "afdo-compact-llvm16.prof"] {
+        let trace = only(read_sample(&format!("sampling/{name}"), &[]).unwrap());
+        let hashes: Vec<(u64, u64)> = trace
+            .events
+            .iter()
+            .map(|event| match event.location {
+                Location::NameHash(NameHash::Md5(hash)) => (hash, event.count.unwrap()),
+                ref other => panic!("{name}: {other}"),
+            })
+            .collect();
+        assert_eq!(hashes, AUTOFDO_HASHES, "{name}");
+    }
+}
+
+#[test]
+fn branches_to_function_starts_are_entries() {
+    let trace = only(read_sample("sampling/bolt-instrumented.fdata", &[]).unwrap());
+    let entered =
+        |name: &str| counts(&trace).into_iter().find(|(other, _)| other == name).map(|(_, count)| count);
+    // `draw_frame` logs three times, four others once.
+    assert_eq!(entered("util_log"), Some(7));
+    for name in ["parse_args", "load_config", "init_ui", "init_network", "draw_frame", "shutdown_all"] {
+        assert_eq!(entered(name), Some(1), "{name}");
+    }
+    assert_eq!(entered("never_called"), None);
+    assert_eq!(entered("memcpy@PLT"), None, "a stub is no function");
+    assert_eq!(trace.evidence, Evidence::Counts);
+}
+
+#[test]
+fn profiles_without_branches_count_samples() {
+    let trace = only(read_sample("sampling/bolt-no-lbr.fdata", &[]).unwrap());
+    let mut functions = names(&trace);
+    functions.sort_unstable();
+    assert_eq!(functions, ["phase_one", "phase_three", "phase_two"]);
+    let text = fs::read_to_string(sample("sampling/bolt-no-lbr.fdata")).unwrap();
+    let samples: u64 =
+        text.lines().skip(1).map(|line| line.rsplit(' ').next().unwrap().parse::<u64>().unwrap()).sum();
+    assert_eq!(counts(&trace).iter().map(|(_, count)| count).sum::<u64>(), samples);
+}
+
+#[test]
+fn a_container_of_gcc_is_recognised() {
+    let mut bytes = b"adcg".to_vec();
+    for word in [2u32, 0, 0xaa00_0000, 1, 0] {
+        bytes.extend_from_slice(&word.to_le_bytes());
+    }
+    let error = read_bytes(&bytes, Path::new("auto.gcov"), &Companions::default()).unwrap_err();
+    assert!(error.message.contains("without functions"), "{error}");
+    assert!(error.hint.unwrap().contains("perf.data"));
+}
+
+/// What `llvm-profdata` writes today in each form is what it prints of it.
+#[test]
+fn forms_that_llvm_writes_agree_with_its_text() {
+    let directory = tempfile::tempdir().unwrap();
+    let text = sample("sampling/afdo-text.prof");
+    for form in ["--binary", "--extbinary", "--extbinary --compress-all-sections", "--text"] {
+        let output = directory.path().join("profile");
+        let command =
+            format!("llvm-profdata-22 merge --sample {form} {} -o {}", text.display(), output.display());
+        shell(&command, LIMIT).unwrap();
+        let bytes = fs::read(&output).unwrap();
+        let trace = only(read_bytes(&bytes, &output, &Companions::default()).unwrap());
+        let expected: Vec<(String, u64)> =
+            AUTOFDO.iter().map(|(name, count)| ((*name).to_owned(), *count)).collect();
+        assert_eq!(counts(&trace), expected, "{form}");
+    }
+}
