@@ -17,5 +17,6 @@ pub mod order;
 pub mod placement;
 pub mod problem;
 pub mod random;
+pub mod sample;
 pub mod score;
 pub mod solve;

@@ -1,0 +1,152 @@
+//! A fair sample of a stream that comes in parts: the bottom-k sketch with priorities.
+//!
+//! Every item has an identity, and from it and the seed a random number u in (0, 1), the same wherever and whenever the
+//! item is seen. The sample keeps the items with the smallest u / weight. So merging is union and cutting: it is
+//! associative, commutative and idempotent, and whatever machines did what in which order, with retries or without, the
+//! result is the same. (A reservoir depends on all of that.)
+//!
+//! Weights: with the threshold t, the smallest u / weight that was left out, a kept item of weight w stands for
+//! max(w, 1 / t). Sums of these estimate sums over all items without bias: priority sampling, Duffield, Lund and
+//! Thorup, "Priority sampling for estimation of arbitrary subset sums", Journal of the ACM 54(6), 2007.
+
+use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
+
+use crate::random::Random;
+
+/// What tells an item from all others, also from those with equal contents.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Identity(pub u128);
+
+/// u / weight in units of 2⁻¹²⁸; the smaller, the sooner an item is kept.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Priority(pub u128);
+
+impl Priority {
+    /// The priority of an item. Nothing for items without weight, which nobody can draw.
+    #[must_use]
+    pub fn of(seed: u64, identity: Identity, weight: u64) -> Option<Self> {
+        let mut random = Random::new(seed, &[(identity.0 >> 64) as u64, identity.0 as u64]);
+        let number = u128::from(random.next_u64()) << 64 | u128::from(random.next_u64());
+        number.checked_div(u128::from(weight)).map(Self)
+    }
+
+    /// What an item of `weight` stands for when this is the threshold of its sample.
+    #[must_use]
+    pub fn stands_for(self, weight: u64) -> u64 {
+        let lightest = u128::MAX / self.0.max(1);
+        weight.max(u64::try_from(lightest).unwrap_or(u64::MAX))
+    }
+}
+
+/// At most so many items, drawn fairly; values of equal items are equal, or the smallest is kept.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Sample<Value> {
+    capacity: usize,
+    seed: u64,
+    kept: BTreeMap<(Priority, Identity, u64), Value>,
+    threshold: Option<Priority>,
+}
+
+/// An item of a sample.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Drawn<'sample, Value> {
+    /// Its identity.
+    pub identity: Identity,
+    /// Its own weight.
+    pub weight: u64,
+    /// How much of the whole it stands for.
+    pub stands_for: u64,
+    /// What it is.
+    pub value: &'sample Value,
+}
+
+impl<Value: Ord> Sample<Value> {
+    /// An empty sample for up to `capacity` items.
+    #[must_use]
+    pub fn new(capacity: usize, seed: u64) -> Self {
+        Self { capacity, seed, kept: BTreeMap::new(), threshold: None }
+    }
+
+    /// Whether an item has a chance to be kept; its value need not be made otherwise, but it must still be left out
+    /// by [`Sample::leave_out`].
+    #[must_use]
+    pub fn would_keep(&self, priority: Priority) -> bool {
+        let last = self.kept.last_key_value();
+        let is_full = self.kept.len() >= self.capacity;
+        !is_full || last.is_some_and(|((last, ..), _)| priority <= *last)
+    }
+
+    /// Adds an item; those without weight are ignored.
+    pub fn insert(&mut self, identity: Identity, weight: u64, value: Value) {
+        let Some(priority) = Priority::of(self.seed, identity, weight) else { return };
+        match self.kept.entry((priority, identity, weight)) {
+            Entry::Vacant(place) => {
+                place.insert(value);
+            }
+            Entry::Occupied(mut known) if value < *known.get() => {
+                known.insert(value);
+            }
+            Entry::Occupied(_) => {}
+        }
+        self.cut();
+    }
+
+    /// Takes note of an item, or of a threshold, that is not kept.
+    pub fn leave_out(&mut self, priority: Priority) {
+        self.threshold = Some(self.threshold.map_or(priority, |threshold| threshold.min(priority)));
+    }
+
+    /// Both samples as one; the smaller capacity holds. Samples of different seeds cannot be merged: nothing is
+    /// given back.
+    #[must_use]
+    pub fn merge(mut self, other: Self) -> Option<Self> {
+        if self.seed != other.seed {
+            return None;
+        }
+        self.capacity = self.capacity.min(other.capacity);
+        if let Some(threshold) = other.threshold {
+            self.leave_out(threshold);
+        }
+        for ((_, identity, weight), value) in other.kept {
+            self.insert(identity, weight, value);
+        }
+        self.cut();
+        Some(self)
+    }
+
+    /// The smallest priority that was left out; nothing while all items are there.
+    #[must_use]
+    pub fn threshold(&self) -> Option<Priority> {
+        self.threshold
+    }
+
+    /// The kept items, best priority first.
+    pub fn iter(&self) -> impl Iterator<Item = Drawn<'_, Value>> {
+        self.kept.iter().map(|(&(_, identity, weight), value)| {
+            let stands_for = self.threshold.map_or(weight, |threshold| threshold.stands_for(weight));
+            Drawn { identity, weight, stands_for, value }
+        })
+    }
+
+    /// Number of kept items.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.kept.len()
+    }
+
+    /// Whether nothing is kept.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.kept.is_empty()
+    }
+
+    /// What is beyond the capacity, or beyond a threshold that came from elsewhere with a smaller capacity.
+    fn cut(&mut self) {
+        while self.kept.len() > self.capacity {
+            if let Some(((priority, ..), _)) = self.kept.pop_last() {
+                self.leave_out(priority);
+            }
+        }
+    }
+}
