@@ -104,7 +104,7 @@ impl<Value: Ord> Sample<Value> {
         if self.seed != other.seed {
             return None;
         }
-        self.capacity = self.capacity.min(other.capacity);
+        self.limit(other.capacity);
         if let Some(threshold) = other.threshold {
             self.leave_out(threshold);
         }
@@ -127,6 +127,23 @@ impl<Value: Ord> Sample<Value> {
             let stands_for = self.threshold.map_or(weight, |threshold| threshold.stands_for(weight));
             Drawn { identity, weight, stands_for, value }
         })
+    }
+
+    /// Lowers the capacity to that of another sample whose items are merged one by one.
+    pub fn limit(&mut self, capacity: usize) {
+        self.capacity = self.capacity.min(capacity);
+        self.cut();
+    }
+
+    /// How many items are kept at most.
+    #[must_use]
+    pub fn capacity(&self) -> usize {
+        self.capacity
+    }
+
+    /// The values of the kept items, best priority first.
+    pub fn into_values(self) -> impl Iterator<Item = Value> {
+        self.kept.into_values()
     }
 
     /// Number of kept items.

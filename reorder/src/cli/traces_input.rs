@@ -1,5 +1,6 @@
 //! The flag that names traces, and their way to functions of one image.
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use clap::Args;
@@ -8,7 +9,7 @@ use crate::cli::talk::Talk;
 use crate::error::{Error, Result};
 use crate::image::elf::file::ElfFile;
 use crate::image::functions::FunctionTable;
-use crate::trace::{Companions, ImageIdentity, Missing, ResolvedTraces, Trace, read_files, resolve};
+use crate::trace::{Companions, ImageIdentity, Missing, Note, ResolvedTraces, Resolver, Trace, TraceFiles};
 
 /// Where the traces are.
 #[derive(Args, Clone, Debug)]
@@ -28,7 +29,7 @@ pub struct CompanionFiles {
     /// A file that the traces need to be understood: the instrumented program, its debug file or .dSYM, a map of
     /// names; may be repeated
     #[arg(long = "companion", value_name = "FILE")]
-    paths: Vec<PathBuf>,
+    companions: Vec<PathBuf>,
 }
 
 impl CompanionFiles {
@@ -37,9 +38,23 @@ impl CompanionFiles {
     /// # Errors
     /// Unreadable files, and paths without a single event.
     pub fn read(&self, paths: &[PathBuf], talk: &Talk) -> Result<Vec<Trace>> {
-        let reading = read_files(paths, &Companions::open(&self.paths)?)?;
-        reading.notes.iter().for_each(|note| talk.warning(&note.to_string(), note.hint.as_deref()));
-        Ok(reading.traces)
+        let mut traces = Vec::new();
+        let notes = self.visit(paths, |_, trace| trace, |trace| traces.push(trace))?;
+        tell_notes(&notes, talk);
+        Ok(traces)
+    }
+
+    /// [`TraceFiles::read`] with these companions.
+    ///
+    /// # Errors
+    /// As there, and unreadable companions.
+    pub fn visit<Worked: Send>(
+        &self,
+        paths: &[PathBuf],
+        work: impl Fn(usize, Trace) -> Worked + Sync,
+        sink: impl FnMut(Worked),
+    ) -> Result<Vec<Note>> {
+        TraceFiles::find(paths)?.read(&Companions::open(&self.companions)?, work, sink)
     }
 }
 
@@ -61,14 +76,24 @@ impl TracesInput {
                 path.display()
             )));
         }
-        let resolved =
-            resolve(&self.companions.read(&self.paths, talk)?, functions, &ImageIdentity::of(path, file))?;
+        let identity = ImageIdentity::of(path, file);
+        let resolver = Resolver::new(functions, &identity);
+        let mut resolutions = Vec::new();
+        // Resolved file by file: events take many times the space of the functions that they stand for.
+        let notes = self.companions.visit(
+            &self.paths,
+            |_, trace| resolver.resolve(&trace),
+            |resolution| resolutions.push(resolution),
+        )?;
+        tell_notes(&notes, talk);
+        let resolved = resolver.collect(resolutions.into_iter())?;
         tell_coverage(&resolved, path, talk);
         Ok(resolved)
     }
 }
 
-fn tell_coverage(resolved: &ResolvedTraces, path: &Path, talk: &Talk) {
+/// Says how much of the traces was found, and what was not.
+pub(super) fn tell_coverage(resolved: &ResolvedTraces, path: &Path, talk: &Talk) {
     let coverage = &resolved.coverage;
     let steps: Vec<String> =
         coverage.found.iter().map(|(step, events)| format!("{events} by {}", step.name())).collect();
@@ -111,3 +136,23 @@ fn describe(missing: &Missing) -> String {
         None => missing.name.clone(),
     }
 }
+
+/// Says what was left out of trace files, or is not to be believed. Many files have the same fault: it is explained
+/// once.
+pub(super) fn tell_notes(notes: &[Note], talk: &Talk) {
+    let mut told: BTreeMap<&str, usize> = BTreeMap::new();
+    for note in notes {
+        let times = told.entry(&note.message).or_default();
+        *times += 1;
+        match *times <= SAME_NOTES {
+            true => talk.warning(&note.to_string(), note.hint.as_deref()),
+            false => talk.detail(&note.to_string()),
+        }
+    }
+    for (message, times) in told.into_iter().filter(|(_, times)| *times > SAME_NOTES) {
+        talk.warning(&format!("{} more files: {message}", times - SAME_NOTES), Some("-v names them"));
+    }
+}
+
+/// How many files with the same fault are named.
+const SAME_NOTES: usize = 3;

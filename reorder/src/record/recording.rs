@@ -82,6 +82,8 @@ impl Recording {
                     evidence: Evidence::Exact,
                     events,
                     source: None,
+                    identity: None,
+                    draw: None,
                 };
                 (!trace.events.is_empty()).then_some((index, trace))
             })

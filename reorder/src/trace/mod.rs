@@ -7,7 +7,9 @@ mod companion;
 #[allow(dead_code)] // the first binary reader removes this
 mod cursor;
 pub mod formats;
+mod identity;
 mod matching;
+mod merge;
 mod model;
 mod read_files;
 mod reading;
@@ -19,10 +21,12 @@ pub mod text;
 mod tests;
 
 pub use companion::{Companion, CompanionImage, Companions};
+pub use identity::identity_of;
 pub(crate) use matching::{Found, NameIndex};
 pub use matching::{Step, root_name};
-pub use model::{Event, Evidence, ImageIdentity, Location, Name, NameHash, Trace};
-pub use read_files::{read_bytes, read_files};
+pub use merge::{Merge, MergeRequest, Merged};
+pub use model::{Draw, Event, Evidence, ImageIdentity, Location, Name, NameHash, Trace};
+pub use read_files::{TraceFiles, read_bytes, read_files};
 pub use reading::{Input, Note, Reading};
 pub use resolve::{Coverage, Missing, Resolution, ResolvedTrace, ResolvedTraces, Resolver, resolve};
 pub use statistics::{ImageStatistics, SingleTraceStatistics, Touched, TraceStatistics, statistics};

@@ -8,6 +8,7 @@ use std::ops::Deref;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use layout_algos::sample::{Identity, Priority};
 use serde::{Serialize, Serializer};
 
 use crate::address::{Address, RuntimeAddress};
@@ -32,9 +33,30 @@ pub struct Trace {
     pub events: Vec<Event>,
     /// The file it was read from.
     pub source: Option<PathBuf>,
+    /// What tells this recording from all others, where it was written down.
+    pub identity: Option<Identity>,
+    /// The sample that it was drawn in, where it was.
+    pub draw: Option<Draw>,
+}
+
+/// A sample of traces, as each of its traces remembers it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Draw {
+    /// How many traces were drawn at most, of each image.
+    pub capacity: u64,
+    /// What the draw depended on beside the identities.
+    pub seed: u64,
+    /// The smallest priority that was left out; nothing when all traces are there.
+    pub threshold: Option<Priority>,
 }
 
 impl Trace {
+    /// How many times the trace counts in a layout: its weight, or in a sample what it stands for.
+    pub fn stands_for(&self) -> u64 {
+        let threshold = self.draw.and_then(|draw| draw.threshold);
+        threshold.map_or(self.weight, |threshold| threshold.stands_for(self.weight))
+    }
+
     /// Words that tell this trace from others: its file, or its image, run and process.
     pub fn label(&self) -> String {
         if let Some(source) = &self.source {

@@ -3,63 +3,153 @@
 use std::io::Read as _;
 use std::path::{Path, PathBuf};
 
-use super::Companions;
+use rayon::prelude::*;
+
 use super::formats::{self, Format};
 use super::reading::{Input, Note, Reading};
+use super::{Companions, Trace};
 use crate::error::{Error, Result};
 
-/// All traces of `paths` in the order given. A directory stands for every trace file in it and below it, sorted by
-/// name; what has no signature of a trace format is taken from a directory only if it ends in `.trace`.
-///
-/// Files of which nothing is usable become notes, as long as another file gives an event.
-///
-/// # Errors
-/// Unreadable files, and paths without a single event: the first reason why.
-pub fn read_files(paths: &[PathBuf], companions: &Companions) -> Result<Reading> {
-    let mut whole = Reading::default();
-    let mut first_error = None;
-    for path in paths {
-        let mut joins = None;
-        let mut parts = Vec::new();
-        for file in trace_files(path)? {
-            let bytes = std::fs::read(&file).map_err(|error| Error::io(&file, error))?;
-            match read_with(&bytes, &file, companions) {
-                Ok((reading, format)) => {
-                    whole.notes.extend(reading.notes);
-                    match format.join {
-                        Some(join) => {
-                            joins = Some(join);
-                            parts.extend(reading.traces);
+/// The trace files that some paths stand for.
+#[derive(Clone, Debug)]
+pub struct TraceFiles {
+    /// By path given; what one path stands for may be parts of one run.
+    groups: Vec<Vec<PathBuf>>,
+}
+
+/// Files read before their traces are passed on: bounds memory whatever the number of files.
+const FILES_AT_A_TIME: usize = 64;
+
+impl TraceFiles {
+    /// Finds the files. A directory stands for every trace file in it and below it, sorted by name; what has no
+    /// signature of a trace format is taken from a directory only if it ends in `.trace`. `-` is standard input.
+    ///
+    /// # Errors
+    /// Unreadable directories.
+    pub fn find(paths: &[PathBuf]) -> Result<Self> {
+        Ok(Self { groups: paths.iter().map(|path| trace_files(path)).collect::<Result<_>>()? })
+    }
+
+    /// Gives each trace together with its position in its file to `work`, several files at a time, and what comes out
+    /// to `sink`, in the order of files and traces.
+    ///
+    /// Files of which nothing is usable become notes, as long as another file gives an event.
+    ///
+    /// # Errors
+    /// Unreadable files, and files without a single event: the first reason why.
+    pub fn read<Worked: Send>(
+        &self,
+        companions: &Companions,
+        work: impl Fn(usize, Trace) -> Worked + Sync,
+        mut sink: impl FnMut(Worked),
+    ) -> Result<Vec<Note>> {
+        let mut notes = Vec::new();
+        let mut first_error = None;
+        let mut has_events = false;
+        for group in &self.groups {
+            let mut joined = None;
+            for files in group.chunks(FILES_AT_A_TIME) {
+                let read: Vec<_> =
+                    files.par_iter().map(|file| FileContents::read(file, companions, &work)).collect();
+                for contents in read {
+                    let contents = match contents? {
+                        Ok(contents) => contents,
+                        Err(error) if first_error.is_none() => {
+                            first_error = Some(error);
+                            continue;
                         }
-                        None => whole.traces.extend(reading.traces),
+                        Err(error) => {
+                            notes.push(error.into());
+                            continue;
+                        }
+                    };
+                    notes.extend(contents.notes);
+                    has_events |= contents.has_events;
+                    contents.worked.into_iter().for_each(&mut sink);
+                    if let Some((join, parts)) = contents.parts {
+                        joined.get_or_insert((join, Vec::new())).1.extend(parts);
                     }
                 }
-                Err(error) if first_error.is_none() => first_error = Some(error),
-                Err(error) => whole.notes.push(error.into()),
+            }
+            if let Some((join, parts)) = joined {
+                join(parts).into_iter().enumerate().for_each(|(index, trace)| sink(work(index, trace)));
             }
         }
-        if let Some(join) = joins {
-            whole.traces.extend(join(parts));
+        if has_events {
+            notes.extend(first_error.map(Note::from));
+            return Ok(notes);
         }
+        Err(first_error.unwrap_or_else(|| self.no_events(&notes)))
     }
-    if whole.traces.iter().any(|trace| !trace.events.is_empty()) {
-        whole.notes.extend(first_error.map(Note::from));
-        return Ok(whole);
+
+    fn no_events(&self, notes: &[Note]) -> Error {
+        let files: Vec<_> = self.groups.iter().flatten().map(|file| file.display().to_string()).collect();
+        let mut message = match &files[..] {
+            [] => "no trace files are there".to_owned(),
+            [file] => format!("no events in {file}"),
+            [first, ..] => format!("no events in {} files, such as {first}", files.len()),
+        };
+        if let Some(note) = notes.first() {
+            message.push_str(&format!("; {note}"));
+        }
+        let hint = notes.iter().find_map(|note| note.hint.as_deref()).unwrap_or(RECORD);
+        Error::usage(message).with_hint(hint)
     }
-    Err(first_error.unwrap_or_else(|| {
-        let names: Vec<_> = paths.iter().map(|path| path.display().to_string()).collect();
-        let reasons: Vec<_> = whole.notes.iter().map(Note::to_string).collect();
-        let error = Error::usage(
-            [format!("no events in {}", names.join(", "))]
-                .into_iter()
-                .chain(reasons)
-                .collect::<Vec<_>>()
-                .join("; "),
-        );
-        error.with_hint(
-            whole.notes.iter().find_map(|note| note.hint.clone()).unwrap_or_else(|| RECORD.to_owned()),
-        )
-    }))
+}
+
+type Join = fn(Vec<Trace>) -> Vec<Trace>;
+
+/// What one file gave.
+struct FileContents<Worked> {
+    notes: Vec<Note>,
+    has_events: bool,
+    worked: Vec<Worked>,
+    /// Traces that are whole only together with those of other files.
+    parts: Option<(Join, Vec<Trace>)>,
+}
+
+impl<Worked> FileContents<Worked> {
+    /// The outer error is the system's, the inner one the file's own.
+    fn read(
+        file: &Path,
+        companions: &Companions,
+        work: &impl Fn(usize, Trace) -> Worked,
+    ) -> Result<Result<Self>> {
+        let bytes = contents_of(file)?;
+        let (reading, format) = match read_with(&bytes, file, companions) {
+            Ok(read) => read,
+            Err(error) => return Ok(Err(error)),
+        };
+        let has_events = reading.traces.iter().any(|trace| !trace.events.is_empty());
+        let mut contents = Self { notes: reading.notes, has_events, worked: Vec::new(), parts: None };
+        match format.join {
+            Some(join) => contents.parts = Some((join, reading.traces)),
+            None => {
+                contents.worked =
+                    reading.traces.into_iter().enumerate().map(|(index, trace)| work(index, trace)).collect();
+            }
+        }
+        Ok(Ok(contents))
+    }
+}
+
+fn contents_of(file: &Path) -> Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    let read = match file.as_os_str() == "-" {
+        true => std::io::stdin().lock().read_to_end(&mut bytes).map(|_| bytes),
+        false => std::fs::read(file),
+    };
+    read.map_err(|error| Error::io(file, error))
+}
+
+/// All traces of `paths` in the order given, as [`TraceFiles`] finds and reads them.
+///
+/// # Errors
+/// As [`TraceFiles::read`].
+pub fn read_files(paths: &[PathBuf], companions: &Companions) -> Result<Reading> {
+    let mut traces = Vec::new();
+    let notes = TraceFiles::find(paths)?.read(companions, |_, trace| trace, |trace| traces.push(trace))?;
+    Ok(Reading { traces, notes })
 }
 
 /// All traces of one file's contents; `file` is for messages, labels and files beside it.

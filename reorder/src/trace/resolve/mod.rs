@@ -11,7 +11,7 @@ mod kinship;
 use std::sync::OnceLock;
 
 use super::matching::{Found, HashIndex, LikelyNames, LoadAddress, NameIndex, Step};
-use super::{Event, Evidence, ImageIdentity, Location, Trace};
+use super::{Event, Evidence, ImageIdentity, Location, Name, Trace};
 use crate::address::{Address, RuntimeAddress};
 use crate::error::{Error, Result};
 use crate::image::functions::{FunctionIndex, FunctionTable};
@@ -88,6 +88,24 @@ pub struct Resolution {
     account: Account,
 }
 
+impl Resolution {
+    /// The functions as events of the image: address, size, name, and the time and count that the trace had.
+    pub fn events(&self, functions: &FunctionTable<'_>) -> Vec<Event> {
+        let event = |&(index, nanoseconds, count): &(FunctionIndex, u64, u64)| {
+            let function = functions.get(index);
+            Event {
+                location: Location::Image(function.start),
+                name: functions.names_at(function.start).next().map(Name::from),
+                size: Some(function.size()),
+                nanoseconds: (nanoseconds > 0).then_some(nanoseconds),
+                count: (count > 1 || !self.evidence.is_ordered()).then_some(count),
+                tick: None,
+            }
+        };
+        self.functions.iter().map(event).collect()
+    }
+}
+
 impl<'table, 'data> Resolver<'table, 'data> {
     /// For the image called `identity`.
     pub fn new(functions: &'table FunctionTable<'data>, identity: &'table ImageIdentity) -> Self {
@@ -100,7 +118,7 @@ impl<'table, 'data> Resolver<'table, 'data> {
     /// Traces of another build that have addresses only.
     pub fn resolve(&self, trace: &Trace) -> Result<Resolution> {
         let mut resolution = Resolution {
-            weight: trace.weight,
+            weight: trace.stands_for(),
             label: trace.label(),
             evidence: trace.evidence,
             functions: Vec::new(),

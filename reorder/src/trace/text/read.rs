@@ -4,11 +4,13 @@ use std::ffi::OsString;
 use std::os::unix::ffi::OsStringExt as _;
 use std::path::PathBuf;
 
+use layout_algos::sample::{Identity, Priority};
+
 use super::escape::unescape;
 use super::{FIRST_WORDS, VERSION};
 use crate::address::{Address, RuntimeAddress};
 use crate::error::{Error, Result};
-use crate::trace::{Event, Evidence, Location, Name, NameHash, Trace};
+use crate::trace::{Draw, Event, Evidence, Location, Name, NameHash, Trace};
 
 /// All traces of one file, in file order.
 ///
@@ -53,6 +55,8 @@ fn read_header(header: &[u8], trace: &mut Trace) -> Option<()> {
         b"build-id" => trace.image.build_id = Some(hexadecimal_bytes(value)?),
         b"run" => trace.run = decimal(value)?.try_into().ok()?,
         b"process" => trace.process = Some(decimal(value)?.try_into().ok()?),
+        b"identity" => trace.identity = Some(Identity(hexadecimal_u128(value)?)),
+        b"sample" => trace.draw = Some(read_draw(value)?),
         b"weight" => trace.weight = decimal(value)?,
         b"evidence" => trace.evidence = Evidence::from_name(std::str::from_utf8(value).ok()?)?,
         b"program" => trace.command = vec![unescape(value)?],
@@ -115,6 +119,21 @@ fn decimal(word: &[u8]) -> Option<u64> {
 fn hexadecimal(word: &[u8]) -> Option<u64> {
     let digits = std::str::from_utf8(word.strip_prefix(b"0x")?).ok()?;
     if digits.starts_with('+') { None } else { u64::from_str_radix(digits, 16).ok() }
+}
+
+/// Capacity, seed and threshold, the last `-` when nothing was left out.
+fn read_draw(value: &[u8]) -> Option<Draw> {
+    let mut words = value.split(u8::is_ascii_whitespace).filter(|word| !word.is_empty());
+    let capacity = decimal(words.next()?)?;
+    let seed = decimal(words.next()?)?;
+    let threshold = optional(words.next()?, hexadecimal_u128)?.map(Priority);
+    words.next().is_none().then_some(Draw { capacity, seed, threshold })
+}
+
+/// Exactly 32 digits.
+fn hexadecimal_u128(word: &[u8]) -> Option<u128> {
+    let is_number = word.len() == 32 && word.iter().all(u8::is_ascii_hexdigit);
+    is_number.then(|| u128::from_str_radix(std::str::from_utf8(word).ok()?, 16).ok()).flatten()
 }
 
 fn hexadecimal_bytes(word: &[u8]) -> Option<Vec<u8>> {

@@ -4,9 +4,11 @@ use std::path::PathBuf;
 
 use proptest::prelude::*;
 
+use layout_algos::sample::{Identity, Priority};
+
 use super::{read, write};
 use crate::address::{Address, RuntimeAddress};
-use crate::trace::{Event, Evidence, ImageIdentity, Location, Name, NameHash, Trace};
+use crate::trace::{Draw, Event, Evidence, ImageIdentity, Location, Name, NameHash, Trace};
 
 fn event() -> impl Strategy<Value = Event> {
     let bytes = || proptest::collection::vec(any::<u8>(), 1..12);
@@ -44,6 +46,12 @@ fn trace() -> impl Strategy<Value = Trace> {
             evidence: Evidence::Sampled,
             events,
             source: None,
+            identity: process.map(|process| Identity(u128::from(process) << 64 | 7)),
+            draw: process.map(|process| Draw {
+                capacity: 5,
+                seed: weight,
+                threshold: (process % 2 == 0).then_some(Priority(weight.into())),
+            }),
         })
 }
 

@@ -3,9 +3,11 @@
 use std::fmt::Write as _;
 use std::os::unix::ffi::OsStrExt as _;
 
+use layout_algos::sample::{Identity, Priority};
+
 use super::escape::escape;
 use super::{FIRST_WORDS, VERSION};
-use crate::trace::{Event, Evidence, Location, NameHash, Trace};
+use crate::trace::{Draw, Event, Evidence, Location, NameHash, Trace};
 
 /// The trace as the text of one file.
 pub fn write(trace: &Trace) -> String {
@@ -27,6 +29,16 @@ pub fn write(trace: &Trace) -> String {
         let _ = writeln!(text, "# process: {process}");
     }
     let _ = writeln!(text, "# weight: {}", trace.weight);
+    if let Some(Identity(identity)) = trace.identity {
+        let _ = writeln!(text, "# identity: {identity:032x}");
+    }
+    if let Some(Draw { capacity, seed, threshold }) = trace.draw {
+        let _ = write!(text, "# sample: {capacity} {seed} ");
+        let _ = match threshold {
+            Some(Priority(threshold)) => writeln!(text, "{threshold:032x}"),
+            None => writeln!(text, "-"),
+        };
+    }
     if trace.evidence != Evidence::Exact {
         let _ = writeln!(text, "# evidence: {}", trace.evidence.name());
     }

@@ -1,0 +1,94 @@
+//! `reorder traces convert`: traces in the form of another system.
+
+use std::collections::HashSet;
+use std::path::PathBuf;
+
+use clap::{Args, ValueEnum};
+use serde::Serialize;
+
+use super::{Files, deliver};
+use crate::cli::context::Context;
+use crate::error::Result;
+use crate::report::Report;
+use crate::report::table::grouped;
+use crate::trace::{Trace, text};
+
+#[derive(Args, Debug)]
+pub(super) struct ConvertArguments {
+    #[command(flatten)]
+    files: Files,
+    /// Write to FILE instead of standard output
+    #[arg(short, long, value_name = "FILE")]
+    output: Option<PathBuf>,
+    /// What to write
+    #[arg(long, value_name = "FORM", value_enum)]
+    to: Form,
+}
+
+/// A form of traces.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, ValueEnum)]
+#[serde(rename_all = "kebab-case")]
+enum Form {
+    /// This program's own: everything that is known
+    Trace,
+    /// One symbol or address per line, in the order of the traces; each function once
+    List,
+}
+
+#[derive(Serialize)]
+struct ConvertReport {
+    output: String,
+    form: Form,
+    traces: u64,
+    events: u64,
+    /// Events that the form has no place for, or that repeat an earlier one.
+    left_out: u64,
+}
+
+pub(super) fn run(arguments: &ConvertArguments, context: &Context) -> Result<()> {
+    let traces = arguments.files.companions.read(&arguments.files.paths, &context.talk)?;
+    let events: u64 = traces.iter().map(|trace| trace.events.len() as u64).sum();
+    let (bytes, written) = match arguments.to {
+        Form::Trace => (traces.iter().map(text::write).collect::<String>().into_bytes(), events),
+        Form::List => list(&traces),
+    };
+    let report = ConvertReport {
+        output: arguments.output.as_ref().map_or_else(String::new, |output| output.display().to_string()),
+        form: arguments.to,
+        traces: traces.len() as u64,
+        events,
+        left_out: events - written,
+    };
+    deliver(&bytes, arguments.output.as_ref(), &report, context)
+}
+
+/// The functions of all traces in order of first appearance, and how many there are.
+fn list(traces: &[Trace]) -> (Vec<u8>, u64) {
+    let mut seen = HashSet::new();
+    let mut lines = Vec::new();
+    for event in traces.iter().flat_map(|trace| &trace.events) {
+        let line = event.symbol().map_or_else(|| event.location.to_string().into_bytes(), <[u8]>::to_vec);
+        if seen.insert(line.clone()) {
+            lines.extend_from_slice(&line);
+            lines.push(b'\n');
+        }
+    }
+    (lines, seen.len() as u64)
+}
+
+impl Report for ConvertReport {
+    const COMMAND: &'static str = "traces convert";
+
+    fn text(&self) -> String {
+        let left_out = match self.left_out {
+            0 => String::new(),
+            left_out => format!("; {} repeat others or have no place in it", grouped(left_out)),
+        };
+        format!(
+            "{}: {} traces, {} events{left_out}\n",
+            self.output,
+            grouped(self.traces),
+            grouped(self.events)
+        )
+    }
+}

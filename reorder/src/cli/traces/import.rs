@@ -1,0 +1,105 @@
+//! `reorder traces import`: profiles of any system to recorded traces.
+
+use std::ffi::OsStr;
+use std::path::{Path, PathBuf};
+
+use clap::Args;
+use serde::Serialize;
+
+use super::Files;
+use crate::cli::context::Context;
+use crate::cli::traces_input::tell_coverage;
+use crate::error::{Error, Result};
+use crate::image::elf::file::ElfFile;
+use crate::image::functions::FunctionTable;
+use crate::report::Report;
+use crate::report::table::grouped;
+use crate::trace::{Coverage, ImageIdentity, Resolver, Trace, identity_of, text};
+use crate::write;
+
+#[derive(Args, Debug)]
+pub(super) struct ImportArguments {
+    #[command(flatten)]
+    files: Files,
+    /// Write the traces into this directory, which is made if need be
+    #[arg(short, long, value_name = "DIR")]
+    output: PathBuf,
+    /// Keep only what is found in this image, by address and size, so that nothing else is needed later
+    #[arg(long, value_name = "IMAGE")]
+    image: Option<PathBuf>,
+}
+
+#[derive(Serialize)]
+struct ImportReport {
+    output: String,
+    traces: u64,
+    events: u64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    coverage: Option<Coverage>,
+}
+
+pub(super) fn run(arguments: &ImportArguments, context: &Context) -> Result<()> {
+    let mut traces = arguments.files.companions.read(&arguments.files.paths, &context.talk)?;
+    let mut position = 0;
+    let mut last_source = None;
+    for trace in &mut traces {
+        position = if trace.source == last_source { position + 1 } else { 0 };
+        last_source.clone_from(&trace.source);
+        trace.identity = Some(identity_of(trace, position));
+    }
+    let (traces, coverage) = match &arguments.image {
+        Some(image) => {
+            let (traces, coverage) = in_image(image, &traces, context)?;
+            (traces, Some(coverage))
+        }
+        None => (traces, None),
+    };
+    std::fs::create_dir_all(&arguments.output).map_err(|error| Error::io(&arguments.output, error))?;
+    for (number, trace) in traces.iter().enumerate() {
+        let path = arguments.output.join(format!("{}.{:04}.trace", stem(trace), number + 1));
+        write::whole(&path, text::write(trace).as_bytes())?;
+    }
+    context.print(&ImportReport {
+        output: arguments.output.display().to_string(),
+        traces: traces.len() as u64,
+        events: traces.iter().map(|trace| trace.events.len() as u64).sum(),
+        coverage,
+    })
+}
+
+/// The traces in terms of the functions of the image at `path`.
+fn in_image(path: &Path, traces: &[Trace], context: &Context) -> Result<(Vec<Trace>, Coverage)> {
+    let bytes = std::fs::read(path).map_err(|error| Error::io(path, error))?;
+    let file = ElfFile::parse(&bytes).map_err(|error| error.in_file(path))?;
+    let functions = FunctionTable::collect(&file).map_err(|error| error.in_file(path))?;
+    let identity = ImageIdentity::of(path, &file);
+    let resolver = Resolver::new(&functions, &identity);
+    let resolutions: Vec<_> = traces.iter().map(|trace| resolver.resolve(trace)).collect::<Result<_>>()?;
+    let found = traces
+        .iter()
+        .zip(&resolutions)
+        .map(|(trace, resolution)| Trace {
+            image: identity.clone(),
+            events: resolution.events(&functions),
+            ..trace.clone()
+        })
+        .filter(|trace| !trace.events.is_empty())
+        .collect();
+    let resolved = resolver.collect(resolutions.into_iter().map(Ok))?;
+    tell_coverage(&resolved, path, &context.talk);
+    Ok((found, resolved.coverage))
+}
+
+/// What the file's name starts with: the image's, or that of the file it came from.
+fn stem(trace: &Trace) -> String {
+    let named = trace.image.path.as_deref().or(trace.source.as_deref()).and_then(Path::file_name);
+    named.unwrap_or(OsStr::new("trace")).to_string_lossy().into_owned()
+}
+
+impl Report for ImportReport {
+    const COMMAND: &'static str = "traces import";
+
+    fn text(&self) -> String {
+        format!("{}: {} traces, {} events\n", self.output, grouped(self.traces), grouped(self.events))
+    }
+}

@@ -1,0 +1,77 @@
+//! `reorder traces merge`: many traces into one file.
+
+use std::path::PathBuf;
+
+use clap::Args;
+use serde::Serialize;
+
+use super::{Files, deliver};
+use crate::cli::context::Context;
+use crate::cli::traces_input::tell_notes;
+use crate::error::Result;
+use crate::report::Report;
+use crate::report::table::grouped;
+use crate::trace::{Merge, MergeRequest, Trace, identity_of, text};
+
+#[derive(Args, Debug)]
+pub(super) struct MergeArguments {
+    #[command(flatten)]
+    files: Files,
+    /// Write to FILE instead of standard output
+    #[arg(short, long, value_name = "FILE")]
+    output: Option<PathBuf>,
+    /// Keep a fair sample of at most N traces of each image; the same whatever the order and grouping of the files
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    sample: Option<u64>,
+    /// What decides which traces are kept; samples can be merged again with the seed that drew them only
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    seed: u64,
+}
+
+#[derive(Serialize)]
+struct MergeReport {
+    output: String,
+    traces: u64,
+    kept: u64,
+    /// Of how many traces the sample speaks, by the smallest priority that was left out.
+    stands_for: u64,
+}
+
+pub(super) fn run(arguments: &MergeArguments, context: &Context) -> Result<()> {
+    let mut merge = Merge::new(MergeRequest { capacity: arguments.sample, seed: arguments.seed });
+    let mut failure = None;
+    let notes = arguments.files.companions.visit(
+        &arguments.files.paths,
+        |position, trace| Trace { identity: Some(identity_of(&trace, position)), ..trace },
+        |trace| {
+            if failure.is_none() {
+                failure = merge.add(trace).err();
+            }
+        },
+    )?;
+    tell_notes(&notes, &context.talk);
+    if let Some(failure) = failure {
+        return Err(failure);
+    }
+    let merged = merge.finish();
+    let bytes: String = merged.traces.iter().map(text::write).collect();
+    let report = MergeReport {
+        output: arguments.output.as_ref().map_or_else(String::new, |output| output.display().to_string()),
+        traces: merged.given,
+        kept: merged.traces.len() as u64,
+        stands_for: merged.traces.iter().fold(0, |sum: u64, trace| sum.saturating_add(trace.stands_for())),
+    };
+    deliver(bytes.as_bytes(), arguments.output.as_ref(), &report, context)
+}
+
+impl Report for MergeReport {
+    const COMMAND: &'static str = "traces merge";
+
+    fn text(&self) -> String {
+        let left_out = match self.kept < self.traces {
+            true => format!(", standing for a weight of {}", grouped(self.stands_for)),
+            false => String::new(),
+        };
+        format!("{}: {} of {} traces kept{left_out}\n", self.output, grouped(self.kept), grouped(self.traces))
+    }
+}

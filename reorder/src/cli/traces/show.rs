@@ -1,0 +1,91 @@
+//! `reorder traces show`: prints the events of traces.
+
+use std::fmt::Write as _;
+
+use clap::Args;
+use serde::Serialize;
+
+use super::Files;
+use crate::cli::context::Context;
+use crate::error::Result;
+use crate::report::Report;
+use crate::report::table::grouped;
+use crate::trace::{Event, Evidence, Location, Trace};
+
+#[derive(Args, Debug)]
+pub(super) struct ShowArguments {
+    #[command(flatten)]
+    files: Files,
+}
+
+pub(super) fn run(arguments: &ShowArguments, context: &Context) -> Result<()> {
+    let traces = arguments.files.companions.read(&arguments.files.paths, &context.talk)?;
+    context.print(&ShowReport { traces: traces.iter().map(ShownTrace::new).collect() })
+}
+
+#[derive(Serialize)]
+struct ShowReport<'traces> {
+    traces: Vec<ShownTrace<'traces>>,
+}
+
+#[derive(Serialize)]
+struct ShownTrace<'trace> {
+    trace: String,
+    image: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    build_id: Option<String>,
+    run: u32,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    process: Option<u32>,
+    weight: u64,
+    evidence: Evidence,
+    command: Vec<String>,
+    events: &'trace [Event],
+}
+
+impl<'trace> ShownTrace<'trace> {
+    fn new(trace: &'trace Trace) -> Self {
+        let hexadecimal = |bytes: &Vec<u8>| bytes.iter().map(|byte| format!("{byte:02x}")).collect();
+        Self {
+            trace: trace.label(),
+            image: trace.image.to_string(),
+            build_id: trace.image.build_id.as_ref().map(hexadecimal),
+            run: trace.run,
+            process: trace.process,
+            weight: trace.weight,
+            evidence: trace.evidence,
+            command: trace.command.iter().map(|word| String::from_utf8_lossy(word).into_owned()).collect(),
+            events: &trace.events,
+        }
+    }
+}
+
+impl Report for ShowReport<'_> {
+    const COMMAND: &'static str = "traces show";
+
+    fn text(&self) -> String {
+        let mut text = String::new();
+        for trace in &self.traces {
+            // Writing to a string cannot fail.
+            let _ = writeln!(
+                text,
+                "{}: {} events in {} ({})",
+                trace.trace,
+                grouped(trace.events.len() as u64),
+                trace.image,
+                trace.evidence.name()
+            );
+            for event in trace.events {
+                let time =
+                    event.nanoseconds.map_or_else(String::new, |time| format!("{:.3} ms", time as f64 / 1e6));
+                let (place, name) = match &event.location {
+                    Location::Name(name) => (String::new(), Some(name)),
+                    location => (location.to_string(), event.name.as_ref()),
+                };
+                let name = name.map_or_else(String::new, |name| name.escape_ascii().to_string());
+                let _ = writeln!(text, "{}", format!("{time:>12}  {place:<10}  {name}").trim_end());
+            }
+        }
+        text
+    }
+}

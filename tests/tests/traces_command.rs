@@ -1,0 +1,103 @@
+//! `reorder traces`: imports, merges and converts recordings of a real program.
+#![allow(clippy::unwrap_used)] // a failed unwrap is a failed test
+
+use std::path::Path;
+use std::process::{Command, Output};
+
+use end_to_end::profiles::{DEMO_A, DEMO_B, sample};
+use end_to_end::workspace::reorder;
+
+fn run(arguments: &[&str], directory: &Path) -> Output {
+    let output = reorder().args(arguments).current_dir(directory).output().unwrap();
+    assert!(output.status.success(), "{arguments:?}: {}", String::from_utf8_lossy(&output.stderr));
+    output
+}
+
+/// `demo`, recorded twice with each argument.
+fn recorded(directory: &Path) {
+    let mut compiler = Command::new("gcc");
+    compiler.args(["-O1", "-o"]).arg(directory.join("demo")).arg(sample("source/demo.c"));
+    assert!(compiler.status().expect("gcc is installed").success());
+    for argument in ["a", "b"] {
+        run(&["record", "-o", "traces", "--runs", "2", "--", "./demo", argument], directory);
+    }
+}
+
+fn lines(bytes: &[u8]) -> Vec<String> {
+    String::from_utf8_lossy(bytes).lines().map(str::to_owned).collect()
+}
+
+#[test]
+fn merging_again_in_another_order_gives_the_same_file() {
+    let directory = tempfile::tempdir().unwrap();
+    let directory = directory.path();
+    recorded(directory);
+    let files: Vec<String> = std::fs::read_dir(directory.join("traces"))
+        .unwrap()
+        .map(|entry| format!("traces/{}", entry.unwrap().file_name().to_string_lossy()))
+        .collect();
+    assert_eq!(files.len(), 4, "{files:?}");
+    let whole = run(&["traces", "merge", "--sample", "2", "traces"], directory).stdout;
+    run(&["traces", "merge", "--sample", "2", "-o", "part.trace", &files[2], &files[0]], directory);
+    run(
+        &["traces", "merge", "--sample", "2", "-o", "rest.trace", &files[3], &files[1], &files[2]],
+        directory,
+    );
+    let again = run(&["traces", "merge", "--sample", "2", "rest.trace", "part.trace"], directory).stdout;
+    assert_eq!(String::from_utf8(again).unwrap(), String::from_utf8(whole).unwrap());
+    let all = run(&["traces", "merge", "-o", "all.trace", "traces"], directory);
+    assert!(String::from_utf8_lossy(&all.stdout).contains("4 of 4 traces kept"), "{all:?}");
+}
+
+#[test]
+fn lists_have_each_function_once_in_order() {
+    let directory = tempfile::tempdir().unwrap();
+    let directory = directory.path();
+    recorded(directory);
+    let mut only = std::fs::read_dir(directory.join("traces")).unwrap().map(|entry| entry.unwrap().path());
+    let path = only.next().unwrap();
+    let is_a = std::fs::read_to_string(&path).unwrap().contains("draw_frame");
+    let list = lines(&run(&["traces", "convert", "--to", "list", path.to_str().unwrap()], directory).stdout);
+    let expected: Vec<&str> = if is_a { DEMO_A.to_vec() } else { DEMO_B.to_vec() };
+    let ours: Vec<&String> = list.iter().filter(|name| expected.contains(&name.as_str())).collect();
+    assert_eq!(ours, expected);
+}
+
+#[test]
+fn a_list_imported_for_an_image_has_its_addresses() {
+    let directory = tempfile::tempdir().unwrap();
+    let directory = directory.path();
+    recorded(directory);
+    std::fs::write(directory.join("list"), "load_config\nmain\nload_confg\n").unwrap();
+    let output = run(&["traces", "import", "-o", "imported", "--image", "demo", "list"], directory);
+    let told = String::from_utf8_lossy(&output.stderr);
+    assert!(told.contains("load_confg"), "what is not found is told: {told}");
+    let text = std::fs::read_to_string(directory.join("imported/demo.0001.trace")).unwrap();
+    let events: Vec<Vec<&str>> = text
+        .lines()
+        .filter(|line| !line.starts_with('#'))
+        .map(|line| line.split_whitespace().collect())
+        .collect();
+    assert_eq!(events.len(), 2, "{text}");
+    assert!(events[0][1].starts_with("0x") && events[0][3] == "load_config", "{text}");
+    assert!(text.contains("# build-id: ") && text.contains("# identity: "), "{text}");
+}
+
+#[test]
+fn faults_in_the_command_line_are_told_with_the_next_step() {
+    let directory = tempfile::tempdir().unwrap();
+    let fails = |arguments: &[&str]| {
+        let output = reorder().args(arguments).current_dir(directory.path()).output().unwrap();
+        assert_eq!(output.status.code(), Some(2), "{arguments:?}");
+        String::from_utf8(output.stderr).unwrap()
+    };
+    assert!(fails(&["traces", "show", "missing"]).contains("missing: No such file"));
+    assert!(fails(&["traces", "merge", "--sample", "0", "x"]).contains("--sample"));
+    assert!(fails(&["traces", "convert", "--to", "nonsense", "x"]).contains("possible values"));
+    std::fs::write(directory.path().join("empty.profraw"), "").unwrap();
+    let empty = fails(&["traces", "show", "empty.profraw"]);
+    assert!(empty.contains("the program died before") && empty.contains("hint"), "{empty}");
+    std::fs::write(directory.path().join("list"), "main\n").unwrap();
+    let json = fails(&["traces", "merge", "--format", "json", "list"]);
+    assert!(json.contains("-o FILE"), "{json}");
+}
