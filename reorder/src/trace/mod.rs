@@ -21,6 +21,7 @@ pub mod text;
 mod tests;
 
 pub use companion::{Companion, CompanionImage, Companions};
+pub use formats::gcov::gcc_profile_id;
 pub use identity::identity_of;
 pub(crate) use matching::{Found, NameIndex};
 pub use matching::{Step, root_name};

@@ -6,14 +6,22 @@
 mod bolt_data;
 mod callgrind;
 mod counts;
+#[cfg(test)]
+mod damage;
 mod first_seen;
+pub(super) mod gcov;
 mod image_traces;
 mod lines;
 mod list;
 mod llvm_correlate;
 pub(super) mod llvm_images;
+mod llvm_indexed;
+mod llvm_merged;
 pub(super) mod llvm_names;
 mod llvm_raw;
+mod llvm_text;
+mod machine_ir;
+mod order_buffer;
 mod qemu;
 mod sample_profile;
 mod valgrind;
@@ -44,6 +52,15 @@ pub struct Format {
 pub const FORMATS: &[Format] = &[
     Format { name: "reorder trace", accepts: text::accepts, read: text::read_input, ..SIGNED },
     Format { name: "LLVM raw profile", accepts: llvm_raw::accepts, read: llvm_raw::read, ..SIGNED },
+    Format {
+        name: "LLVM indexed profile",
+        accepts: llvm_indexed::accepts,
+        read: llvm_indexed::read,
+        ..SIGNED
+    },
+    Format { name: "GCC .gcda", accepts: gcov::accepts, read: gcov::read, join: Some(gcov::join), ..SIGNED },
+    Format { name: "Machine IR Profile", accepts: machine_ir::accepts, read: machine_ir::read, ..SIGNED },
+    Format { name: "LLVM text profile", accepts: llvm_text::accepts, read: llvm_text::read, ..SIGNED },
     Format { name: "callgrind", accepts: callgrind::accepts, read: callgrind::read, ..SIGNED },
     Format { name: "valgrind blocks", accepts: valgrind::accepts, read: valgrind::read, ..SIGNED },
     Format { name: "QEMU blocks", accepts: qemu::accepts, read: qemu::read, ..SIGNED },
@@ -64,6 +81,18 @@ pub const FORMATS: &[Format] = &[
         name: "LLVM sample profile, text",
         accepts: sample_profile::accepts_text,
         read: sample_profile::read,
+        ..UNSIGNED
+    },
+    Format {
+        name: "LLVM text profile without header",
+        accepts: llvm_text::accepts_without_header,
+        read: llvm_text::read,
+        ..UNSIGNED
+    },
+    Format {
+        name: "clang order-file buffer",
+        accepts: order_buffer::accepts,
+        read: order_buffer::read,
         ..UNSIGNED
     },
     Format { name: "plain list", accepts: list::accepts, read: list::read, ..UNSIGNED },

@@ -1,0 +1,117 @@
+//! What both forms of LLVM's merged profiles share: what is told about their traces, and what is made of profiles
+//! that have none.
+//!
+//! `llvm-profdata merge` keeps one trace for each raw profile with timestamps, cuts long ones, and keeps a random
+//! sample of many. Nothing in the file says that it did; only the numbers give it away.
+
+use std::collections::HashSet;
+
+use crate::trace::{Event, Evidence, Location, Name, Note, Trace};
+
+/// `--temporal-profile-max-trace-length` unless given.
+pub(crate) const DEFAULT_LONGEST_TRACE: usize = 10_000;
+
+/// `--temporal-profile-trace-reservoir-size` unless given.
+pub(crate) const DEFAULT_RESERVOIR: usize = 100;
+
+/// A trace of a merged profile; `run` counts from 1.
+pub(super) fn trace(run: usize, weight: u64, events: Vec<Event>) -> Trace {
+    let run = u32::try_from(run).unwrap_or(u32::MAX);
+    Trace { run, weight, evidence: Evidence::Exact, events, ..Trace::default() }
+}
+
+/// What the numbers say about runs and functions that were left out when the profile was merged. `lengths` are those
+/// of the traces in the file, before repetitions are dropped.
+pub(super) fn limits(lengths: &[usize], stream_size: u64) -> Vec<Note> {
+    let mut notes = Vec::new();
+    let kept = lengths.len() as u64;
+    if kept < stream_size {
+        let message = if lengths.len() == DEFAULT_RESERVOIR {
+            format!("the profile holds a random sample of {kept} of {stream_size} runs: LLVM's default limit")
+        } else {
+            format!("the profile holds {kept} of the {stream_size} runs that were merged into it")
+        };
+        notes.push(Note::new(message).with_hint(format!(
+            "keep all: llvm-profdata merge --temporal-profile-trace-reservoir-size={stream_size} *.profraw -o all.profdata; or give the .profraw files themselves"
+        )));
+    }
+    let cut = lengths.iter().filter(|&&length| length == DEFAULT_LONGEST_TRACE).count();
+    if cut > 0 {
+        notes.push(
+            Note::new(format!(
+                "{} of exactly {DEFAULT_LONGEST_TRACE} functions: LLVM cuts traces there, what ran later is missing",
+                traces(cut)
+            ))
+            .with_hint(
+                "keep all: llvm-profdata merge --temporal-profile-max-trace-length=4294967295 *.profraw -o all.profdata; or give the .profraw files themselves",
+            ),
+        );
+    }
+    notes
+}
+
+fn traces(count: usize) -> String {
+    if count == 1 { "1 trace".to_owned() } else { format!("{count} traces") }
+}
+
+/// What to say when functions ran that no trace holds.
+pub(super) fn only_counted(functions: u64) -> Option<Note> {
+    (functions > 0).then(|| {
+        Note::new(format!(
+            "{functions} functions ran but are in no trace: they were cut off, belong to runs that were not kept, or come from profiles without timestamps"
+        ))
+    })
+}
+
+/// What to say about a profile whose format could hold traces, and that has none.
+pub(super) fn no_timestamps() -> Note {
+    Note::new("this profile has no timestamps: it counts executions and holds no order").with_hint(REBUILD)
+}
+
+/// What to say about a profile without a trace that was merged from `stream_size` runs with timestamps.
+pub(super) fn without_traces(stream_size: u64) -> Note {
+    if stream_size == 0 {
+        return no_timestamps();
+    }
+    let message = format!(
+        "the profile was merged from {stream_size} runs with timestamps and keeps none of them: it holds no order"
+    );
+    Note::new(message).with_hint(format!(
+        "keep all: llvm-profdata merge --temporal-profile-trace-reservoir-size={stream_size} *.profraw -o all.profdata"
+    ))
+}
+
+/// What to say when no counter is known to be the entry's.
+pub(super) fn counts_of_blocks() -> Note {
+    Note::new(
+        "counts are those of each function's most frequent block: the profile does not say which one is the entry",
+    )
+}
+
+/// Flags that make LLVM's profiles hold an order.
+const REBUILD: &str = "rebuild with timestamps and run again: clang (20 or later): -fprofile-generate -ftemporal-profile; clang 17 to 19: -fprofile-generate -mllvm -pgo-temporal-instrumentation; rustc (1.73 or later): -Cprofile-generate -Cllvm-args=-pgo-temporal-instrumentation; then merge with an llvm-profdata that is not older";
+
+/// A function and how often it ran.
+pub(super) struct Counted<'data> {
+    /// The count, or the best bound for it that the profile gives.
+    pub(super) count: u64,
+    /// The name's hash, for equal counts.
+    pub(super) hash: u64,
+    /// As spelled in the profile.
+    pub(super) name: &'data [u8],
+}
+
+/// Functions that ran, the most frequent first.
+pub(super) fn counts(mut functions: Vec<Counted<'_>>) -> Trace {
+    functions.retain(|function| function.count > 0);
+    // Stable: what is equal in both stays in file order.
+    functions.sort_by_key(|function| (std::cmp::Reverse(function.count), function.hash));
+    let mut seen = HashSet::with_capacity(functions.len());
+    functions.retain(|function| seen.insert(function.name));
+    let event = |function: &Counted<'_>| Event {
+        count: Some(function.count),
+        ..Event::at(Location::Name(Name::from(function.name)))
+    };
+    let events = functions.iter().map(event).collect();
+    Trace { weight: 1, evidence: Evidence::Counts, events, ..Trace::default() }
+}
