@@ -16,6 +16,7 @@ mod reading;
 mod resolve;
 mod statistics;
 pub mod text;
+mod write_llvm_text;
 
 #[cfg(test)]
 mod tests;
@@ -31,3 +32,4 @@ pub use read_files::{TraceFiles, read_bytes, read_files};
 pub use reading::{Input, Note, Reading};
 pub use resolve::{Coverage, Missing, Resolution, ResolvedTrace, ResolvedTraces, Resolver, resolve};
 pub use statistics::{ImageStatistics, SingleTraceStatistics, Touched, TraceStatistics, statistics};
+pub use write_llvm_text::{LlvmText, write_llvm_text};

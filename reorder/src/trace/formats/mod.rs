@@ -16,7 +16,7 @@ mod list;
 mod llvm_correlate;
 pub(super) mod llvm_images;
 mod llvm_indexed;
-mod llvm_merged;
+pub(super) mod llvm_merged;
 pub(super) mod llvm_names;
 mod llvm_raw;
 mod llvm_text;

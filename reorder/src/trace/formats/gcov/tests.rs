@@ -42,7 +42,7 @@ proptest! {
 fn every_cut_keeps_the_ranks_before_it() {
     let whole = damage::sample("gcov/gcc12-a.gcda");
     let mut before = 0;
-    for length in 0..whole.len() {
+    for length in 8..whole.len() {
         let reading = read_bytes(&whole[..length], Path::new("x.gcda"), &Companions::default());
         let traces = reading.map(|reading| reading.traces).unwrap_or_default();
         let ordered = traces.iter().filter(|trace| trace.evidence.is_ordered());
