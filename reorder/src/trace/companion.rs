@@ -65,6 +65,12 @@ impl Companions {
     }
 }
 
+impl From<Vec<Companion>> for Companions {
+    fn from(files: Vec<Companion>) -> Self {
+        Self { files, ..Self::default() }
+    }
+}
+
 fn debug_file_of_bundle(path: &Path) -> Result<Option<PathBuf>> {
     let inner = path.join("Contents/Resources/DWARF");
     if !inner.is_dir() {

@@ -30,6 +30,8 @@ const MOST_TEXT: u64 = 1 << 30;
 const MOST_EXPANSION: u64 = 1032;
 /// What the tables that wait for the next profile of their program may take, in bytes of names.
 const MOST_KEPT: usize = 512 << 20;
+/// More images than a process has, and few enough to look through all.
+const MOST_TABLES: usize = 1024;
 
 /// The hash by which all of LLVM refers to the function called `name`.
 pub(super) fn name_hash(name: &[u8]) -> u64 {
@@ -179,8 +181,9 @@ impl NameTables {
         // Under the lock, because whoever waits for it mostly wants the same table.
         let table = Arc::new(NameTable::read(blob));
         kept.push(KeptTable { blob: blob.into(), table: Arc::clone(&table) });
-        while kept.len() > 1 && kept.iter().map(|known| known.table.text.len()).sum::<usize>() > MOST_KEPT {
-            kept.remove(0);
+        let mut size: usize = kept.iter().map(|known| known.table.text.len()).sum();
+        while kept.len() > 1 && (size > MOST_KEPT || kept.len() > MOST_TABLES) {
+            size -= kept.remove(0).table.text.len();
         }
         table
     }

@@ -19,6 +19,9 @@ mod profile;
 mod split;
 mod traces;
 
+#[cfg(test)]
+mod tests;
+
 use encoding::{Encoding, RecordLayout};
 
 use super::super::cursor::ByteOrder;

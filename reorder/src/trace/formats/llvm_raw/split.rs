@@ -3,6 +3,9 @@
 //! Programs append: one file holds a profile for each instrumented image of each process and each dump, with nothing
 //! but zero bytes between them.
 
+use std::collections::HashSet;
+use std::hash::{DefaultHasher, Hasher as _};
+
 use super::encoding::Encoding;
 use super::profile::{Parsed, Profile};
 use crate::error::{Error, Result};
@@ -64,27 +67,35 @@ fn abandoned(file: &[u8], start: usize, kept: usize, error: Error) -> Note {
 
 /// The run of each profile, counted from 1: a run holds each image once, so an image that comes again starts the next.
 pub(super) fn runs(profiles: &[Profile<'_>]) -> Vec<u32> {
-    let mut first_of_run = 0;
+    let mut images_of_run = HashSet::new();
     let mut run = 1;
-    (0..profiles.len())
-        .map(|number| {
-            let is_repeated =
-                profiles[first_of_run..number].iter().any(|earlier| same_image(earlier, &profiles[number]));
-            if is_repeated {
-                first_of_run = number;
-                run += 1;
-            }
-            run
-        })
-        .collect()
+    let mut run_of = |profile| {
+        let image = ImageKey::of(profile);
+        if images_of_run.contains(&image) {
+            images_of_run.clear();
+            run += 1;
+        }
+        images_of_run.insert(image);
+        run
+    };
+    profiles.iter().map(|profile| run_of(profile)).collect()
 }
 
-/// By build-id; without one, by the functions, or by what is known of them.
-fn same_image(one: &Profile<'_>, other: &Profile<'_>) -> bool {
-    if !one.build_ids.is_empty() || !other.build_ids.is_empty() {
-        return one.build_ids == other.build_ids;
+/// What tells the images of a process apart.
+#[derive(PartialEq, Eq, Hash)]
+enum ImageKey<'data> {
+    BuildIds(&'data [&'data [u8]]),
+    /// Without build-ids: a digest of its functions, and the size of its counters.
+    Functions(u64, usize),
+}
+
+impl<'data> ImageKey<'data> {
+    fn of(profile: &'data Profile<'_>) -> Self {
+        if !profile.build_ids.is_empty() {
+            return Self::BuildIds(&profile.build_ids);
+        }
+        let mut digest = DefaultHasher::new();
+        profile.name_hashes().for_each(|name_hash| digest.write_u64(name_hash));
+        Self::Functions(digest.finish(), profile.counters.bytes.len())
     }
-    one.records.bytes.len() == other.records.bytes.len()
-        && one.counters.bytes.len() == other.counters.bytes.len()
-        && one.name_hashes().eq(other.name_hashes())
 }
