@@ -69,7 +69,7 @@ fn abandoned(file: &[u8], start: usize, kept: usize, error: Error) -> Note {
 pub(super) fn runs(profiles: &[Profile<'_>]) -> Vec<u32> {
     let mut images_of_run = HashSet::new();
     let mut run = 1;
-    let mut run_of = |profile| {
+    let run_of = |profile| {
         let image = ImageKey::of(profile);
         if images_of_run.contains(&image) {
             images_of_run.clear();
@@ -78,7 +78,7 @@ pub(super) fn runs(profiles: &[Profile<'_>]) -> Vec<u32> {
         images_of_run.insert(image);
         run
     };
-    profiles.iter().map(|profile| run_of(profile)).collect()
+    profiles.iter().map(run_of).collect()
 }
 
 /// What tells the images of a process apart.
