@@ -84,6 +84,32 @@ fn a_list_imported_for_an_image_has_its_addresses() {
 }
 
 #[test]
+fn counts_place_what_no_start_needs_and_are_no_start() {
+    let directory = tempfile::tempdir().unwrap();
+    let directory = directory.path();
+    recorded(directory);
+    let counts = "# reorder trace 1\n# evidence: counts\n# weight: 1\n\
+        - - - never_called 900000\n- - - init_ui 5\n- - - main 1\n";
+    std::fs::write(directory.join("counts.trace"), counts).unwrap();
+    let listed = |arguments: &[&str]| -> Vec<String> {
+        let all = [&["order", "demo", "--unseen", "link", "-t"][..], arguments].concat();
+        let mut lines = lines(&run(&all, directory).stdout);
+        lines.retain(|line| !line.starts_with('#'));
+        lines
+    };
+    // Most executions a byte first: `main` is larger than both.
+    assert_eq!(listed(&["counts.trace"]), ["never_called", "init_ui", "main"]);
+    let traced = listed(&["traces"]);
+    let both = listed(&["traces", "counts.trace"]);
+    assert_eq!(both[..traced.len()], traced, "what starts need stays in front");
+    assert_eq!(both[traced.len()], "never_called");
+    let output = reorder().args(["simulate", "demo", "-t", "counts.trace"]).current_dir(directory).output();
+    let output = output.unwrap();
+    assert_eq!(output.status.code(), Some(2));
+    assert!(String::from_utf8_lossy(&output.stderr).contains("without an order of execution"));
+}
+
+#[test]
 fn faults_in_the_command_line_are_told_with_the_next_step() {
     let directory = tempfile::tempdir().unwrap();
     let fails = |arguments: &[&str]| {

@@ -38,6 +38,10 @@ pub fn run(arguments: &SimulateArguments, context: &Context) -> Result<ExitStatu
     let file = ElfFile::parse(&bytes).map_err(|error| error.in_file(path))?;
     let functions = FunctionTable::collect(&file).map_err(|error| error.in_file(path))?;
     let traces = arguments.traces.resolve(path, &file, &functions, &context.talk)?;
+    if traces.traces.is_empty() {
+        return Err(Error::usage("profiles without an order of execution cannot be simulated")
+            .with_hint(format!("record a start: reorder record -o traces -- {} ARGUMENTS", path.display())));
+    }
     let moves = match &arguments.new {
         None => None,
         Some(new) => Some(recover_moves(&bytes, &read(new)?).map_err(|error| {

@@ -33,28 +33,32 @@ pub struct CompanionFiles {
 }
 
 impl CompanionFiles {
-    /// All traces of `paths`; says what was left out or is not to be believed.
+    /// All traces of `paths`, meant for `image` if there is one; says what was left out or is not to be believed.
     ///
     /// # Errors
     /// Unreadable files, and paths without a single event.
-    pub fn read(&self, paths: &[PathBuf], talk: &Talk) -> Result<Vec<Trace>> {
+    pub fn read(&self, paths: &[PathBuf], image: Option<&Path>, talk: &Talk) -> Result<Vec<Trace>> {
         let mut traces = Vec::new();
-        let notes = self.visit(paths, |_, trace| trace, |trace| traces.push(trace))?;
+        let notes = self.visit(paths, image, |_, trace| trace, |trace| traces.push(trace))?;
         tell_notes(&notes, talk);
         Ok(traces)
     }
 
-    /// [`TraceFiles::read`] with these companions.
+    /// [`TraceFiles::read`] with these companions, and last the image that is to be laid out: it may well be the
+    /// instrumented one.
     ///
     /// # Errors
     /// As there, and unreadable companions.
     pub fn visit<Worked: Send>(
         &self,
         paths: &[PathBuf],
+        image: Option<&Path>,
         work: impl Fn(usize, Trace) -> Worked + Sync,
         sink: impl FnMut(Worked),
     ) -> Result<Vec<Note>> {
-        TraceFiles::find(paths)?.read(&Companions::open(&self.companions)?, work, sink)
+        let image = image.map(Path::to_path_buf);
+        let companions: Vec<PathBuf> = self.companions.iter().cloned().chain(image).collect();
+        TraceFiles::find(paths)?.read(&Companions::open(&companions)?, work, sink)
     }
 }
 
@@ -82,6 +86,7 @@ impl TracesInput {
         // Resolved file by file: events take many times the space of the functions that they stand for.
         let notes = self.companions.visit(
             &self.paths,
+            Some(path),
             |_, trace| resolver.resolve(&trace),
             |resolution| resolutions.push(resolution),
         )?;

@@ -4,6 +4,7 @@
 //! out says nothing by itself. Companions are given on the command line; readers take the one that fits by contents.
 
 use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
 
 use object::{Object as _, ObjectSection as _, ObjectSegment as _, ObjectSymbol as _, SymbolKind};
 
@@ -88,8 +89,8 @@ pub struct CompanionImage<'data> {
     pub identity: ImageIdentity,
     /// For everything that has no accessor here.
     pub object: object::File<'data>,
-    /// Function symbols by address.
-    functions: Vec<(Address, u64, &'data [u8])>,
+    /// Sorted at the first request: most images are asked for their identity only.
+    functions: OnceLock<Vec<(Address, u64, &'data [u8])>>,
 }
 
 impl<'data> CompanionImage<'data> {
@@ -100,16 +101,27 @@ impl<'data> CompanionImage<'data> {
             Ok(Some(build_id)) => Some(build_id.to_vec()),
             _ => object.mach_uuid().ok().flatten().map(|uuid| uuid.to_vec()),
         };
-        let mut functions: Vec<(Address, u64, &[u8])> = object
-            .symbols()
-            .chain(object.dynamic_symbols())
-            .filter(|symbol| symbol.kind() == SymbolKind::Text && symbol.is_definition())
-            .filter_map(|symbol| Some((Address(symbol.address()), symbol.size(), symbol.name_bytes().ok()?)))
-            .collect();
-        functions.sort_unstable();
-        functions.dedup();
         let path = companion.path.canonicalize().unwrap_or_else(|_| companion.path.clone());
-        Some(Self { identity: ImageIdentity { path: Some(path), build_id }, object, functions })
+        let identity = ImageIdentity { path: Some(path), build_id };
+        Some(Self { identity, object, functions: OnceLock::new() })
+    }
+
+    /// Function symbols by address, then size and name.
+    fn functions(&self) -> &[(Address, u64, &'data [u8])] {
+        self.functions.get_or_init(|| {
+            let mut functions: Vec<(Address, u64, &[u8])> = self
+                .object
+                .symbols()
+                .chain(self.object.dynamic_symbols())
+                .filter(|symbol| symbol.kind() == SymbolKind::Text && symbol.is_definition())
+                .filter_map(|symbol| {
+                    Some((Address(symbol.address()), symbol.size(), symbol.name_bytes().ok()?))
+                })
+                .collect();
+            functions.sort_unstable();
+            functions.dedup();
+            functions
+        })
     }
 
     /// Address, size and contents of the section called `name`; a Mach-O section goes without its segment's name.
@@ -125,16 +137,16 @@ impl<'data> CompanionImage<'data> {
 
     /// The first name of the function that starts at `address`.
     pub fn name_at(&self, address: Address) -> Option<Name> {
-        let first = self.functions.partition_point(|(start, ..)| *start < address);
-        let (start, _, name) = self.functions.get(first)?;
+        let first = self.functions().partition_point(|(start, ..)| *start < address);
+        let (start, _, name) = self.functions().get(first)?;
         (*start == address).then(|| Name::from(*name))
     }
 
     /// Start and first name of the function that `address` lies in: the last one that starts at or before it, unless
     /// its size says that it ends before.
     pub fn function_containing(&self, address: Address) -> Option<(Address, Name)> {
-        let after = self.functions.partition_point(|(start, ..)| *start <= address);
-        let (start, size, _) = *self.functions.get(after.checked_sub(1)?)?;
+        let after = self.functions().partition_point(|(start, ..)| *start <= address);
+        let (start, size, _) = *self.functions().get(after.checked_sub(1)?)?;
         (size == 0 || address.distance_from(start) < size)
             .then(|| self.name_at(start).map(|name| (start, name)))
             .flatten()

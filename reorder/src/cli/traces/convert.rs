@@ -46,7 +46,7 @@ struct ConvertReport {
 }
 
 pub(super) fn run(arguments: &ConvertArguments, context: &Context) -> Result<()> {
-    let traces = arguments.files.companions.read(&arguments.files.paths, &context.talk)?;
+    let traces = arguments.files.companions.read(&arguments.files.paths, None, &context.talk)?;
     let events: u64 = traces.iter().map(|trace| trace.events.len() as u64).sum();
     let (bytes, written) = match arguments.to {
         Form::Trace => (traces.iter().map(text::write).collect::<String>().into_bytes(), events),

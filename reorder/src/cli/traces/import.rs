@@ -39,7 +39,8 @@ struct ImportReport {
 }
 
 pub(super) fn run(arguments: &ImportArguments, context: &Context) -> Result<()> {
-    let mut traces = arguments.files.companions.read(&arguments.files.paths, &context.talk)?;
+    let files = &arguments.files;
+    let mut traces = files.companions.read(&files.paths, arguments.image.as_deref(), &context.talk)?;
     let mut position = 0;
     let mut last_source = None;
     for trace in &mut traces {

@@ -42,6 +42,7 @@ pub(super) fn run(arguments: &MergeArguments, context: &Context) -> Result<()> {
     let mut failure = None;
     let notes = arguments.files.companions.visit(
         &arguments.files.paths,
+        None,
         |position, trace| Trace { identity: Some(identity_of(&trace, position)), ..trace },
         |trace| {
             if failure.is_none() {

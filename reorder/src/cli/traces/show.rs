@@ -19,7 +19,7 @@ pub(super) struct ShowArguments {
 }
 
 pub(super) fn run(arguments: &ShowArguments, context: &Context) -> Result<()> {
-    let traces = arguments.files.companions.read(&arguments.files.paths, &context.talk)?;
+    let traces = arguments.files.companions.read(&arguments.files.paths, None, &context.talk)?;
     context.print(&ShowReport { traces: traces.iter().map(ShownTrace::new).collect() })
 }
 

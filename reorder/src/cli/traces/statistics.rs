@@ -17,7 +17,7 @@ pub(super) struct StatisticsArguments {
 }
 
 pub(super) fn run(arguments: &StatisticsArguments, context: &Context) -> Result<()> {
-    let traces = arguments.files.companions.read(&arguments.files.paths, &context.talk)?;
+    let traces = arguments.files.companions.read(&arguments.files.paths, None, &context.talk)?;
     context.print(&StatsReport { statistics: trace::statistics(&traces) })
 }
 
