@@ -84,6 +84,50 @@ fn a_list_imported_for_an_image_has_its_addresses() {
 }
 
 #[test]
+fn llvm_reads_what_is_converted_for_it() {
+    let directory = tempfile::tempdir().unwrap();
+    let directory = directory.path();
+    recorded(directory);
+    run(&["traces", "convert", "--to", "llvm-text", "-o", "demo.proftext", "traces"], directory);
+    let tool = |arguments: &[&str]| {
+        let output = Command::new("llvm-profdata-22").args(arguments).current_dir(directory).output();
+        let output = output.expect("llvm-profdata-22 is installed");
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        String::from_utf8(output.stdout).unwrap()
+    };
+    tool(&["merge", "demo.proftext", "-o", "demo.profdata"]);
+    let shown = tool(&["show", "--temporal-profile-traces", "demo.profdata"]);
+    assert!(shown.contains("Temporal Profile Traces (samples=4 seen=4)"), "{shown}");
+    let ours = run(&["traces", "convert", "--to", "list", "traces"], directory).stdout;
+    let back = run(&["traces", "convert", "--to", "list", "demo.profdata"], directory).stdout;
+    assert_eq!(String::from_utf8(back).unwrap(), String::from_utf8(ours).unwrap());
+}
+
+/// GCC's profile without notes: names are found by their digests, that of the local function with its source file.
+#[test]
+fn profiles_of_gcc_are_found_by_digest() {
+    let directory = tempfile::tempdir().unwrap();
+    let directory = directory.path();
+    std::fs::copy(sample("source/demo.c"), directory.join("demo.c")).unwrap();
+    let gcc = |arguments: &[&str]| {
+        let status = Command::new("gcc").args(arguments).current_dir(directory).status();
+        assert!(status.expect("gcc is installed").success());
+    };
+    gcc(&["-O1", "-fprofile-generate", "-c", "demo.c"]);
+    gcc(&["-fprofile-generate", "demo.o", "-o", "instrumented"]);
+    let program = Command::new(directory.join("instrumented"))
+        .arg("a")
+        .env("GCOV_PREFIX", directory.join("run"))
+        .current_dir(directory)
+        .status();
+    assert!(program.unwrap().success());
+    gcc(&["-O1", "demo.c", "-o", "demo"]);
+    let order = run(&["order", "demo", "--unseen", "link", "-t", "run"], directory).stdout;
+    let names: Vec<String> = lines(&order).into_iter().filter(|line| !line.starts_with('#')).collect();
+    assert_eq!(names, DEMO_A);
+}
+
+#[test]
 fn counts_place_what_no_start_needs_and_are_no_start() {
     let directory = tempfile::tempdir().unwrap();
     let directory = directory.path();

@@ -6,12 +6,14 @@ use std::path::PathBuf;
 use clap::{Args, ValueEnum};
 use serde::Serialize;
 
+use super::import::in_image;
 use super::{Files, deliver};
 use crate::cli::context::Context;
+use crate::cli::traces_input::tell_notes;
 use crate::error::Result;
 use crate::report::Report;
 use crate::report::table::grouped;
-use crate::trace::{Trace, text};
+use crate::trace::{LlvmText, Trace, text, write_llvm_text};
 
 #[derive(Args, Debug)]
 pub(super) struct ConvertArguments {
@@ -20,6 +22,9 @@ pub(super) struct ConvertArguments {
     /// Write to FILE instead of standard output
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
+    /// Write the functions of this image that the traces name, by its names
+    #[arg(long, value_name = "IMAGE")]
+    image: Option<PathBuf>,
     /// What to write
     #[arg(long, value_name = "FORM", value_enum)]
     to: Form,
@@ -31,6 +36,8 @@ pub(super) struct ConvertArguments {
 enum Form {
     /// This program's own: everything that is known
     Trace,
+    /// LLVM's text profile, for `llvm-profdata merge` and lld
+    LlvmText,
     /// One symbol or address per line, in the order of the traces; each function once
     List,
 }
@@ -46,11 +53,21 @@ struct ConvertReport {
 }
 
 pub(super) fn run(arguments: &ConvertArguments, context: &Context) -> Result<()> {
-    let traces = arguments.files.companions.read(&arguments.files.paths, None, &context.talk)?;
+    let files = &arguments.files;
+    let traces = files.companions.read(&files.paths, arguments.image.as_deref(), &context.talk)?;
+    let traces = match &arguments.image {
+        Some(image) => in_image(image, &traces, context)?.0,
+        None => traces,
+    };
     let events: u64 = traces.iter().map(|trace| trace.events.len() as u64).sum();
     let (bytes, written) = match arguments.to {
         Form::Trace => (traces.iter().map(text::write).collect::<String>().into_bytes(), events),
         Form::List => list(&traces),
+        Form::LlvmText => {
+            let LlvmText { text, notes } = write_llvm_text(&traces)?;
+            tell_notes(&notes, &context.talk);
+            (text, events)
+        }
     };
     let report = ConvertReport {
         output: arguments.output.as_ref().map_or_else(String::new, |output| output.display().to_string()),

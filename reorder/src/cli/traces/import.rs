@@ -69,7 +69,7 @@ pub(super) fn run(arguments: &ImportArguments, context: &Context) -> Result<()> 
 }
 
 /// The traces in terms of the functions of the image at `path`.
-fn in_image(path: &Path, traces: &[Trace], context: &Context) -> Result<(Vec<Trace>, Coverage)> {
+pub(super) fn in_image(path: &Path, traces: &[Trace], context: &Context) -> Result<(Vec<Trace>, Coverage)> {
     let bytes = std::fs::read(path).map_err(|error| Error::io(path, error))?;
     let file = ElfFile::parse(&bytes).map_err(|error| error.in_file(path))?;
     let functions = FunctionTable::collect(&file).map_err(|error| error.in_file(path))?;

@@ -5,8 +5,8 @@ use md5::{Digest as _, Md5};
 use super::index::{NameIndex, Unique, local_functions};
 use super::spelling::{base_name, root_name};
 use super::{Found, Step};
-use crate::image::functions::{FunctionIndex, FunctionTable};
-use crate::trace::NameHash;
+use crate::image::functions::FunctionTable;
+use crate::trace::{NameHash, gcc_profile_id};
 
 /// Functions of one image by the digest of their names.
 pub(in crate::trace) struct HashIndex {
@@ -17,10 +17,13 @@ impl HashIndex {
     pub(in crate::trace) fn new(functions: &FunctionTable<'_>, names: &NameIndex<'_>) -> Self {
         let plain = names.names().iter().flat_map(|&(name, function)| {
             // Profiles are made before the suffixes are added.
-            [name, root_name(name)].map(|spelling| (md5(&[spelling]), function))
+            [name, root_name(name)]
+                .into_iter()
+                .flat_map(|spelling| [md5(&[spelling]), gcc(spelling, None)])
+                .map(move |hash| (hash, function))
         });
-        let local =
-            local_functions(functions).flat_map(|(file, name, function)| qualified(file, name, function));
+        let local = local_functions(functions)
+            .flat_map(|(file, name, function)| qualified(file, name).map(move |hash| (hash, function)));
         Self { functions: Unique::of(plain.chain(local)) }
     }
 
@@ -29,21 +32,24 @@ impl HashIndex {
     }
 }
 
-/// The names under which LLVM's profiles know a local function: the file in front, as far as it is known here.
-fn qualified(
-    file: &[u8],
-    name: &[u8],
-    function: FunctionIndex,
-) -> impl Iterator<Item = (NameHash, FunctionIndex)> + use<> {
-    let files = [file, base_name(file)];
-    let hashes = files.map(|file| [md5(&[file, b";", root_name(name)]), md5(&[file, b":", root_name(name)])]);
-    hashes.into_iter().flatten().map(move |hash| (hash, function))
+/// The digests by which profiles know a local function: with its source file, as far as that is known here.
+fn qualified(file: &[u8], name: &[u8]) -> impl Iterator<Item = NameHash> + use<> {
+    let root = root_name(name);
+    let hashes = [file, base_name(file)].map(|file| {
+        // GCC names what a compilation makes after the source file, unless it is told otherwise.
+        let stem = file.iter().rposition(|&byte| byte == b'.').map_or(file, |dot| &file[..dot]);
+        [md5(&[file, b";", root]), md5(&[file, b":", root]), gcc(root, Some((file, stem)))]
+    });
+    hashes.into_iter().flatten()
+}
+
+fn gcc(name: &[u8], local: Option<(&[u8], &[u8])>) -> NameHash {
+    NameHash::GccProfileId(gcc_profile_id(name, local))
 }
 
 /// The first eight bytes of the digest, little endian.
 fn md5(parts: &[&[u8]]) -> NameHash {
     let mut digest = Md5::new();
     parts.iter().for_each(|part| digest.update(part));
-    let bytes = digest.finalize();
-    NameHash::Md5(bytes.iter().take(8).rev().fold(0, |hash, &byte| hash << 8 | u64::from(byte)))
+    NameHash::Md5(digest.finalize().first_chunk().map_or(0, |first| u64::from_le_bytes(*first)))
 }
