@@ -27,7 +27,13 @@ fn permute(bytes: &[u8], seed: u64) -> Result<Vec<u8>, Error> {
     let file = ElfFile::parse(bytes)?;
     let functions = FunctionTable::collect(&file)?;
     let analysis = Analysis::new(&file, &functions)?;
-    let layout = lay_out(&file, &functions, &[], Room::InPlace(&analysis), &LayoutRequest::of(Strategy::Random, seed))?;
+    let layout = lay_out(
+        &file,
+        &functions,
+        &[],
+        Room::InPlace(&analysis),
+        &LayoutRequest::of(Strategy::Random, seed),
+    )?;
     let options = RelocateOptions { debug: Some(DebugPolicy::KeepStale), ..RelocateOptions::default() };
     let applied = apply(&file, &functions, &analysis, Arrangement::Order(&layout.order), options);
     applied.map(|applied| applied.bytes).inspect_err(|error| {

@@ -8,6 +8,8 @@ mod callgrind;
 mod counts;
 #[cfg(test)]
 mod damage;
+#[cfg(test)]
+mod damaged;
 mod first_seen;
 pub(super) mod gcov;
 mod image_traces;
@@ -24,7 +26,9 @@ mod machine_ir;
 mod order_buffer;
 mod qemu;
 mod sample_profile;
+mod uftrace;
 mod valgrind;
+mod xray;
 
 use super::reading::{Input, Reading};
 use super::{Trace, text};
@@ -61,6 +65,13 @@ pub const FORMATS: &[Format] = &[
     Format { name: "GCC .gcda", accepts: gcov::accepts, read: gcov::read, join: Some(gcov::join), ..SIGNED },
     Format { name: "Machine IR Profile", accepts: machine_ir::accepts, read: machine_ir::read, ..SIGNED },
     Format { name: "LLVM text profile", accepts: llvm_text::accepts, read: llvm_text::read, ..SIGNED },
+    Format {
+        name: "uftrace directory",
+        accepts: uftrace::accepts,
+        read: uftrace::read,
+        is_directory: true,
+        ..SIGNED
+    },
     Format { name: "callgrind", accepts: callgrind::accepts, read: callgrind::read, ..SIGNED },
     Format { name: "valgrind blocks", accepts: valgrind::accepts, read: valgrind::read, ..SIGNED },
     Format { name: "QEMU blocks", accepts: qemu::accepts, read: qemu::read, ..SIGNED },
@@ -76,6 +87,14 @@ pub const FORMATS: &[Format] = &[
         read: sample_profile::gcc::read,
         ..SIGNED
     },
+    Format {
+        name: "XRay coverage",
+        accepts: xray::coverage::accepts_signed,
+        read: xray::coverage::read,
+        ..SIGNED
+    },
+    // Binary, but without a signature.
+    Format { name: "XRay log", accepts: xray::accepts, read: xray::read, ..SIGNED },
     Format { name: "BOLT profile", accepts: bolt_data::accepts, read: bolt_data::read, ..UNSIGNED },
     Format {
         name: "LLVM sample profile, text",
@@ -93,6 +112,12 @@ pub const FORMATS: &[Format] = &[
         name: "clang order-file buffer",
         accepts: order_buffer::accepts,
         read: order_buffer::read,
+        ..UNSIGNED
+    },
+    Format {
+        name: "XRay coverage list",
+        accepts: xray::coverage::accepts,
+        read: xray::coverage::read,
         ..UNSIGNED
     },
     Format { name: "plain list", accepts: list::accepts, read: list::read, ..UNSIGNED },
