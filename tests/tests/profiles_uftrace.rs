@@ -182,7 +182,7 @@ fn cut_recordings_and_recordings_without_calls_are_told() {
 
     // Without the list of tasks a thread's session is unknown, and then its addresses mean nothing.
     std::fs::rename(directory.join("task.txt"), directory.join("kept")).unwrap();
-    let error = read_files(&[directory.clone()], &Companions::default()).unwrap_err();
+    let error = read_files(std::slice::from_ref(&directory), &Companions::default()).unwrap_err();
     assert!(error.to_string().contains("task.txt"), "{error}");
 
     std::fs::remove_file(&file).unwrap();

@@ -8,8 +8,6 @@ mod callgrind;
 mod counts;
 #[cfg(test)]
 mod damage;
-#[cfg(test)]
-mod damaged;
 mod first_seen;
 pub(super) mod gcov;
 mod image_traces;
@@ -26,6 +24,8 @@ mod machine_ir;
 mod order_buffer;
 mod qemu;
 mod sample_profile;
+#[cfg(test)]
+mod text_tests;
 mod uftrace;
 mod valgrind;
 mod xray;

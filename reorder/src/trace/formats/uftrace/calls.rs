@@ -76,7 +76,7 @@ impl Calls {
 
     fn thread(&mut self, thread: u32, bytes: &[u8], order: ByteOrder, tasks: &Tasks) {
         let process = tasks.process_of(thread);
-        let (mut position, mut last_time, mut has_arguments) = (0, 0, false);
+        let (mut position, mut last_time, mut has_arguments) = (0, 0u64, false);
         while let Some(record) =
             bytes.get(position..position + RECORD).and_then(|bytes| Record::parse(bytes, order))
         {
