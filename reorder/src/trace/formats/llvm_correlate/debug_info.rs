@@ -14,7 +14,7 @@ use std::borrow::Cow;
 use std::collections::{HashMap, HashSet};
 use std::ops::Range;
 
-use gimli::{AttributeValue, EndianSlice, Operation, RunTimeEndian, UnitOffset};
+use gimli::{AttributeValue, Dwarf, EndianSlice, Operation, RunTimeEndian, Unit, UnitOffset};
 use object::Object as _;
 
 use super::{CorrelatedFunction, CorrelatedFunctions, contents, counter_offset};
@@ -29,6 +29,10 @@ const LLVM_ANNOTATION: gimli::DwTag = gimli::DwTag(0x6000);
 type Slice<'data> = EndianSlice<'data, RunTimeEndian>;
 type Attribute<'data> = gimli::Attribute<Slice<'data>>;
 
+/// The functions with counters, in the order of the units.
+///
+/// # Errors
+/// What is wrong with an image that describes none.
 pub(super) fn read(
     object: &object::File<'_>,
     image: &InstrumentedImage,
@@ -40,31 +44,37 @@ pub(super) fn read(
     };
     let sections = gimli::DwarfSections::load(load).map_err(|error| unreadable(&error))?;
     let dwarf = sections.borrow(|bytes| EndianSlice::new(bytes, endian));
-    let mut collector =
-        Collector { image, counters, known: HashSet::new(), functions: Vec::new(), is_split: false };
-    let mut remarks = Vec::new();
+    let mut collector = Collector { image, counters, known: HashSet::new(), functions: Vec::new() };
+    let (mut is_split, mut first_error) = (false, None);
     let mut units = dwarf.units();
     loop {
-        let unit = match units.next() {
-            Ok(Some(header)) => dwarf.unit(header),
+        let header = match units.next() {
+            Ok(Some(header)) => header,
             Ok(None) => break,
             Err(error) => {
-                remarks.push(format!("{} {}: functions may be missing", image.name(), unreadable(&error)));
+                first_error.get_or_insert(error);
                 break;
             }
         };
-        // The units behind a broken one are found by its length.
-        if let Err(error) = unit.and_then(|unit| collector.read_unit(&dwarf, &unit)) {
-            remarks.push(format!("{} {}: functions may be missing", image.name(), unreadable(&error)));
-        }
+        let result = dwarf.unit(header).and_then(|unit| {
+            is_split |= unit.dwo_name()?.is_some();
+            collector.read_unit(&dwarf, &unit)
+        });
+        // The units behind a damaged one are found by its length.
+        first_error = first_error.or(result.err());
     }
-    if collector.functions.is_empty() {
-        return Err(match collector.is_split {
-            true => "has its debug information in .dwo files; build without -gsplit-dwarf".to_owned(),
-            false => remarks.pop().unwrap_or_else(|| "has no debug information about counters".to_owned()),
+    if !collector.functions.is_empty() {
+        let remark = |error| format!("{} {}; functions may be missing", image.name(), unreadable(&error));
+        return Ok(CorrelatedFunctions {
+            functions: collector.functions,
+            remarks: first_error.map(remark).into_iter().collect(),
         });
     }
-    Ok(CorrelatedFunctions { functions: collector.functions, remarks })
+    Err(match first_error {
+        _ if is_split => "has its debug information in .dwo files; build without -gsplit-dwarf".to_owned(),
+        Some(error) => unreadable(&error),
+        None => "has no debug information about counters".to_owned(),
+    })
 }
 
 fn unreadable(error: &gimli::Error) -> String {
@@ -78,7 +88,45 @@ struct Collector<'image> {
     /// Offsets of counters: copies of inlined functions come again.
     known: HashSet<u64>,
     functions: Vec<CorrelatedFunction>,
-    is_split: bool,
+}
+
+impl Collector<'_> {
+    /// Adds the functions of a unit, up to its damage if there is any.
+    fn read_unit<'data>(
+        &mut self,
+        dwarf: &Dwarf<Slice<'data>>,
+        unit: &Unit<Slice<'data>>,
+    ) -> gimli::Result<()> {
+        let mut walk = Walk {
+            dwarf,
+            unit,
+            subprograms: Vec::new(),
+            counters: None,
+            code_of: HashMap::new(),
+            annotated: Vec::new(),
+        };
+        let result = walk.run();
+        let Walk { annotated, code_of, .. } = walk;
+        annotated.iter().for_each(|counters| self.add(counters, &code_of));
+        result
+    }
+
+    fn add(&mut self, annotated: &Counters<'_>, code_of: &HashMap<UnitOffset, u64>) {
+        let (Some(name), Some(count)) = (annotated.name, annotated.count) else { return };
+        // Of functions that the linker dropped, counters are nowhere.
+        let Some(counters) = counter_offset(annotated.address, self.counters) else { return };
+        let Ok(counter_count) = u32::try_from(count) else { return };
+        let address = annotated.function_address.or_else(|| code_of.get(&annotated.subprogram).copied());
+        if self.known.insert(counters) {
+            self.functions.push(CorrelatedFunction {
+                name_hash: name_hash(&name),
+                name: Some(Name::from(name.slice())),
+                counters,
+                counter_count,
+                address: address.map(Address).filter(|address| self.image.has_code_at(*address)),
+            });
+        }
+    }
 }
 
 /// A subprogram that the walk is inside of.
@@ -88,7 +136,7 @@ struct Subprogram {
     address: Option<u64>,
 }
 
-/// The counters that the walk is inside of.
+/// A function's counters.
 struct Counters<'data> {
     depth: isize,
     address: u64,
@@ -98,145 +146,136 @@ struct Counters<'data> {
     count: Option<u64>,
 }
 
-impl Collector<'_> {
-    fn read_unit<'data>(
-        &mut self,
-        dwarf: &gimli::Dwarf<Slice<'data>>,
-        unit: &gimli::Unit<Slice<'data>>,
-    ) -> gimli::Result<()> {
-        self.is_split |= unit.dwo_name()?.is_some();
-        let first = self.functions.len();
-        let mut subprograms: Vec<Subprogram> = Vec::new();
-        // Functions that were inlined somewhere have their code apart from what belongs to all copies.
-        let mut code_of: HashMap<UnitOffset, u64> = HashMap::new();
-        let mut origins: Vec<UnitOffset> = Vec::new();
-        let mut counters: Option<Counters<'data>> = None;
-        let mut attributes: Vec<Attribute<'data>> = Vec::new();
+/// What an entry is to the walk.
+enum Role {
+    Subprogram,
+    /// A variable of a function.
+    Variable,
+    /// A child of counters.
+    Annotation,
+}
+
+/// Goes through the entries of one unit.
+struct Walk<'unit, 'data> {
+    dwarf: &'unit Dwarf<Slice<'data>>,
+    unit: &'unit Unit<Slice<'data>>,
+    /// Outermost first.
+    subprograms: Vec<Subprogram>,
+    counters: Option<Counters<'data>>,
+    /// Functions that were inlined somewhere have their code apart from what all copies have in common.
+    code_of: HashMap<UnitOffset, u64>,
+    annotated: Vec<Counters<'data>>,
+}
+
+impl<'data> Walk<'_, 'data> {
+    fn run(&mut self) -> gimli::Result<()> {
+        let mut attributes = Vec::new();
+        let unit = self.unit;
         let mut entries = unit.entries_raw(None)?;
         while !entries.is_empty() {
-            let depth = entries.next_depth();
-            let offset = entries.next_offset();
+            let (depth, offset) = (entries.next_depth(), entries.next_offset());
             let Some(abbreviation) = entries.read_abbreviation()? else { continue };
-            if counters.as_ref().is_some_and(|counters| depth <= counters.depth) {
-                self.finish(counters.take(), &mut origins);
-            }
-            while subprograms.last().is_some_and(|subprogram| depth <= subprogram.depth) {
-                subprograms.pop();
-            }
-            let tag = abbreviation.tag();
-            let is_inside = |outer: isize| outer + 1 == depth;
-            let parent = subprograms.last().filter(|subprogram| is_inside(subprogram.depth));
-            let annotated = counters.as_mut().filter(|counters| is_inside(counters.depth));
-            let is_wanted = tag == gimli::DW_TAG_subprogram
-                || tag == gimli::DW_TAG_variable && parent.is_some()
-                || tag == LLVM_ANNOTATION && annotated.is_some();
-            if !is_wanted {
+            self.leave(depth);
+            let Some(role) = self.role(abbreviation.tag(), depth) else {
                 entries.skip_attributes(abbreviation.attributes())?;
                 continue;
-            }
+            };
             attributes.clear();
             entries.read_attributes(abbreviation.attributes(), &mut attributes)?;
-            if tag == gimli::DW_TAG_subprogram {
-                let address = match value(&attributes, gimli::DW_AT_low_pc) {
-                    Some(low) => dwarf.attr_address(unit, low)?,
-                    None => None,
-                };
-                let origin = value(&attributes, gimli::DW_AT_abstract_origin);
-                if let (Some(address), Some(AttributeValue::UnitRef(origin))) = (address, origin) {
-                    code_of.entry(origin).or_insert(address);
-                }
-                subprograms.push(Subprogram { depth, offset, address });
-            } else if let Some(parent) = parent.filter(|_| tag == gimli::DW_TAG_variable) {
-                counters = counters_of(dwarf, unit, &attributes)?.map(|address| Counters {
-                    depth,
-                    address,
-                    subprogram: parent.offset,
-                    function_address: parent.address,
-                    name: None,
-                    count: None,
-                });
-            } else if let Some(annotated) = annotated {
-                annotate(annotated, dwarf, unit, &attributes)?;
+            match role {
+                Role::Subprogram => self.enter_subprogram(depth, offset, &attributes)?,
+                Role::Variable => self.enter_variable(depth, &attributes)?,
+                Role::Annotation => self.annotate(&attributes)?,
             }
         }
-        self.finish(counters, &mut origins);
-        for (function, origin) in self.functions[first..].iter_mut().zip(origins) {
-            let address = code_of.get(&origin).map(|address| Address(*address));
-            function.address =
-                function.address.or(address).filter(|address| self.image.has_code_at(*address));
-        }
+        self.leave(0);
         Ok(())
     }
 
-    /// Enters a function, with the subprogram that its counters belong to.
-    fn finish(&mut self, counters: Option<Counters<'_>>, origins: &mut Vec<UnitOffset>) {
-        let Some(Counters {
-            address,
-            subprogram,
-            function_address,
-            name: Some(name),
-            count: Some(count),
-            ..
-        }) = counters
-        else {
-            return;
-        };
-        // Of functions that the linker dropped, counters are nowhere.
-        let Some(counters) = counter_offset(address, self.counters) else { return };
-        let Ok(counter_count) = u32::try_from(count) else { return };
-        if self.known.insert(counters) {
-            origins.push(subprogram);
-            self.functions.push(CorrelatedFunction {
-                name_hash: name_hash(&name),
-                name: Some(Name::from(name.slice())),
-                counters,
-                counter_count,
-                address: function_address.map(Address),
-            });
+    /// Leaves everything that an entry at `depth` is not inside of.
+    fn leave(&mut self, depth: isize) {
+        self.annotated.extend(self.counters.take_if(|counters| depth <= counters.depth));
+        while self.subprograms.last().is_some_and(|subprogram| depth <= subprogram.depth) {
+            self.subprograms.pop();
         }
+    }
+
+    fn role(&self, tag: gimli::DwTag, depth: isize) -> Option<Role> {
+        let is_in_counters = self.counters.as_ref().is_some_and(|counters| counters.depth + 1 == depth);
+        let is_in_function = self.subprograms.last().is_some_and(|outer| outer.depth + 1 == depth);
+        match tag {
+            gimli::DW_TAG_subprogram => Some(Role::Subprogram),
+            gimli::DW_TAG_variable if is_in_function => Some(Role::Variable),
+            LLVM_ANNOTATION if is_in_counters => Some(Role::Annotation),
+            _ => None,
+        }
+    }
+
+    fn enter_subprogram(
+        &mut self,
+        depth: isize,
+        offset: UnitOffset,
+        attributes: &[Attribute<'data>],
+    ) -> gimli::Result<()> {
+        let address = match value(attributes, gimli::DW_AT_low_pc) {
+            Some(low) => self.dwarf.attr_address(self.unit, low)?,
+            None => None,
+        };
+        let origin = value(attributes, gimli::DW_AT_abstract_origin);
+        if let (Some(address), Some(AttributeValue::UnitRef(origin))) = (address, origin) {
+            self.code_of.entry(origin).or_insert(address);
+        }
+        self.subprograms.push(Subprogram { depth, offset, address });
+        Ok(())
+    }
+
+    fn enter_variable(&mut self, depth: isize, attributes: &[Attribute<'data>]) -> gimli::Result<()> {
+        let Some(address) = self.counters_address(attributes)? else { return Ok(()) };
+        self.counters = self.subprograms.last().map(|subprogram| Counters {
+            depth,
+            address,
+            subprogram: subprogram.offset,
+            function_address: subprogram.address,
+            name: None,
+            count: None,
+        });
+        Ok(())
+    }
+
+    /// Where the counters are, if the variable stands for such.
+    fn counters_address(&self, attributes: &[Attribute<'data>]) -> gimli::Result<Option<u64>> {
+        let (Some(name), Some(AttributeValue::Exprloc(location))) =
+            (value(attributes, gimli::DW_AT_name), value(attributes, gimli::DW_AT_location))
+        else {
+            return Ok(None);
+        };
+        if !self.dwarf.attr_string(self.unit, name)?.starts_with(b"__profc_") {
+            return Ok(None);
+        }
+        match location.operations(self.unit.encoding()).next()? {
+            Some(Operation::Address { address }) => Ok(Some(address)),
+            Some(Operation::AddressIndex { index }) => self.dwarf.address(self.unit, index).map(Some),
+            _ => Ok(None),
+        }
+    }
+
+    fn annotate(&mut self, attributes: &[Attribute<'data>]) -> gimli::Result<()> {
+        let (Some(name), Some(constant), Some(counters)) = (
+            value(attributes, gimli::DW_AT_name),
+            value(attributes, gimli::DW_AT_const_value),
+            self.counters.as_mut(),
+        ) else {
+            return Ok(());
+        };
+        match self.dwarf.attr_string(self.unit, name)?.slice() {
+            b"Function Name" => counters.name = Some(self.dwarf.attr_string(self.unit, constant)?),
+            b"Num Counters" => counters.count = constant.udata_value(),
+            _ => {}
+        }
+        Ok(())
     }
 }
 
 fn value<'data>(attributes: &[Attribute<'data>], name: gimli::DwAt) -> Option<AttributeValue<Slice<'data>>> {
     attributes.iter().find(|attribute| attribute.name() == name).map(gimli::Attribute::value)
-}
-
-/// The address of the counters, if the variable is that.
-fn counters_of<'data>(
-    dwarf: &gimli::Dwarf<Slice<'data>>,
-    unit: &gimli::Unit<Slice<'data>>,
-    attributes: &[Attribute<'data>],
-) -> gimli::Result<Option<u64>> {
-    let (Some(name), Some(AttributeValue::Exprloc(location))) =
-        (value(attributes, gimli::DW_AT_name), value(attributes, gimli::DW_AT_location))
-    else {
-        return Ok(None);
-    };
-    if !dwarf.attr_string(unit, name)?.starts_with(b"__profc_") {
-        return Ok(None);
-    }
-    match location.operations(unit.encoding()).next()? {
-        Some(Operation::Address { address }) => Ok(Some(address)),
-        Some(Operation::AddressIndex { index }) => dwarf.address(unit, index).map(Some),
-        _ => Ok(None),
-    }
-}
-
-fn annotate<'data>(
-    counters: &mut Counters<'data>,
-    dwarf: &gimli::Dwarf<Slice<'data>>,
-    unit: &gimli::Unit<Slice<'data>>,
-    attributes: &[Attribute<'data>],
-) -> gimli::Result<()> {
-    let (Some(name), Some(constant)) =
-        (value(attributes, gimli::DW_AT_name), value(attributes, gimli::DW_AT_const_value))
-    else {
-        return Ok(());
-    };
-    match dwarf.attr_string(unit, name)?.slice() {
-        b"Function Name" => counters.name = Some(dwarf.attr_string(unit, constant)?),
-        b"Num Counters" => counters.count = constant.udata_value(),
-        _ => {}
-    }
-    Ok(())
 }

@@ -1,6 +1,6 @@
 //! What to tell about profiles that hold no order.
 
-use super::profile::Flags;
+use super::header::Flags;
 use crate::trace::Note;
 
 /// How programs are built so that their profiles have timestamps.

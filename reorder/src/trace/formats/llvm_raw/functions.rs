@@ -4,7 +4,8 @@
 //! which counts such calls, starting at 1. What follows are its counters. Without timestamps everything is counters.
 
 use super::encoding::Encoding;
-use super::profile::{Flags, Section};
+use super::header::Flags;
+use super::profile::Section;
 
 /// Where one function's counters are.
 #[derive(Clone, Copy, Debug)]

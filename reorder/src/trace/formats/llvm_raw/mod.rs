@@ -6,7 +6,8 @@
 //! | part | what it does |
 //! |---|---|
 //! | `encoding` | magic, and fields of records |
-//! | `profile` | header and sections of one profile |
+//! | `header` | versions, flags and sizes |
+//! | `profile` | the sections of one profile |
 //! | `split` | profiles of a file, and which of them are one run |
 //! | `functions` | counters to executed functions in order |
 //! | `traces` | executed functions to events with names and addresses |
@@ -15,6 +16,7 @@
 mod advice;
 mod encoding;
 mod functions;
+mod header;
 mod profile;
 mod split;
 mod traces;
