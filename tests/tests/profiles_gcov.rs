@@ -59,7 +59,11 @@ const LOCAL: [&str; 2] = ["parse_args", "hidden"];
 
 #[test]
 fn samples_hold_the_orders_of_their_runs() {
-    for (data, compiler_notes) in [("gcc12-a.gcda", "gcc12.gcno"), ("gcc11-a.gcda", "gcc11.gcno")] {
+    for (data, compiler_notes) in [
+        ("gcc12-a.gcda", "gcc12.gcno"),
+        ("gcc11-a.gcda", "gcc11.gcno"),
+        ("gcc12-s390x-a.gcda", "gcc12-s390x.gcno"),
+    ] {
         let reading = read_sample(&format!("gcov/{data}"), &[&format!("gcov/{compiler_notes}")]).unwrap();
         let [trace] = reading.traces.as_slice() else { panic!("{data}") };
         assert_eq!(names(trace), DEMO_A, "{data}");
@@ -95,7 +99,7 @@ fn names_of_another_compilation_are_told() {
     assert!(reading.traces[0].events.iter().all(|event| event.symbol().is_none()));
 }
 
-/// Every GCC that is installed, with its gcov-dump.
+/// Every GCC that is installed, with its gcov-dump. GCC 11 is always among them: it is the last one that counts in words.
 fn compilers() -> Vec<(String, String)> {
     let installed = |name: &str| {
         let path = std::env::var_os("PATH").unwrap_or_default();
@@ -103,7 +107,7 @@ fn compilers() -> Vec<(String, String)> {
     };
     let numbered = (5..30).map(|version| (format!("gcc-{version}"), format!("gcov-dump-{version}")));
     let mut compilers = vec![("gcc".to_owned(), "gcov-dump".to_owned())];
-    compilers.extend(numbered.filter(|(compiler, dump)| installed(compiler) && installed(dump)));
+    compilers.extend(numbered.filter(|(compiler, _)| compiler == "gcc-11" || installed(compiler)));
     compilers
 }
 
@@ -249,18 +253,20 @@ fn a_second_run_in_the_same_place_is_told() {
 
 #[test]
 fn coverage_without_ranks_gives_counts_and_flags() {
-    let directory = tempfile::tempdir().unwrap();
-    let path = directory.path();
-    build(path, "gcc", &["--coverage"]);
-    execute(path, "runs", &["x"]);
-    let reading = read_files(&[path.join("runs")], &Companions::default()).unwrap();
-    let [trace] = reading.traces.as_slice() else { panic!("{} traces", reading.traces.len()) };
-    assert_eq!(trace.evidence, Evidence::Counts);
-    let mut counted = names(trace);
-    counted.sort_unstable();
-    assert_eq!(counted, ["first", "hidden", "hidden", "main", "second", "third"]);
-    assert!(trace.events.windows(2).all(|pair| pair[0].count >= pair[1].count));
-    assert!(notes(&reading).contains("gcc -fprofile-generate"), "{}", notes(&reading));
+    for compiler in ["gcc", "gcc-11", "clang-22"] {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path();
+        build(path, compiler, &["--coverage"]);
+        execute(path, "runs", &["x"]);
+        let reading = read_files(&[path.join("runs")], &Companions::default()).unwrap();
+        let [trace] = reading.traces.as_slice() else { panic!("{} traces", reading.traces.len()) };
+        assert_eq!(trace.evidence, Evidence::Counts);
+        let mut counted = names(trace);
+        counted.sort_unstable();
+        assert_eq!(counted, ["first", "hidden", "hidden", "main", "second", "third"], "{compiler}");
+        assert!(trace.events.windows(2).all(|pair| pair[0].count >= pair[1].count));
+        assert!(notes(&reading).contains("gcc -fprofile-generate"), "{}", notes(&reading));
+    }
 }
 
 #[test]
@@ -280,6 +286,21 @@ fn objects_of_one_name_in_two_directories_are_one_run() {
     let reading = read_files(&[path.to_path_buf()], &Companions::default()).unwrap();
     assert_eq!(reading.traces.iter().map(names).collect::<Vec<_>>(), [["main", "b"]]);
     assert_eq!(reading.traces[0].source.as_deref(), Some(path));
+}
+
+#[test]
+fn names_are_found_where_the_data_s_name_says() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().canonicalize().unwrap();
+    build(&path, "gcc", &["-fprofile-generate=profiles", "-ftest-coverage"]);
+    tool(Command::new(path.join("program")).current_dir(&path));
+    let reading = read_files(&[path.join("profiles")], &Companions::default()).unwrap();
+    assert_eq!(reading.traces.iter().map(names).collect::<Vec<_>>(), [SHORT]);
+    assert_eq!(notes(&reading), "");
+    assert!(
+        fs::read_dir(path.join("profiles")).unwrap().count() == 2,
+        "no files but those with mangled names"
+    );
 }
 
 #[test]

@@ -6,6 +6,7 @@
 
 use std::collections::HashSet;
 
+use super::llvm_raw::advice::REBUILD;
 use crate::trace::{Event, Evidence, Location, Name, Note, Trace};
 
 /// `--temporal-profile-max-trace-length` unless given.
@@ -65,7 +66,8 @@ pub(super) fn only_counted(functions: u64) -> Option<Note> {
 
 /// What to say about a profile whose format could hold traces, and that has none.
 pub(super) fn no_timestamps() -> Note {
-    Note::new("this profile has no timestamps: it counts executions and holds no order").with_hint(REBUILD)
+    Note::new("this profile has no timestamps: it counts executions and holds no order")
+        .with_hint(format!("{REBUILD}, and merge again"))
 }
 
 /// What to say about a profile without a trace that was merged from `stream_size` runs with timestamps.
@@ -87,9 +89,6 @@ pub(super) fn counts_of_blocks() -> Note {
         "counts are those of each function's most frequent block: the profile does not say which one is the entry",
     )
 }
-
-/// Flags that make LLVM's profiles hold an order.
-const REBUILD: &str = "rebuild with timestamps and run again: clang (20 or later): -fprofile-generate -ftemporal-profile; clang 17 to 19: -fprofile-generate -mllvm -pgo-temporal-instrumentation; rustc (1.73 or later): -Cprofile-generate -Cllvm-args=-pgo-temporal-instrumentation; then merge with an llvm-profdata that is not older";
 
 /// A function and how often it ran.
 pub(super) struct Counted<'data> {

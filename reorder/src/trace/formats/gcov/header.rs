@@ -1,13 +1,12 @@
-//! What `.gcda` and `.gcno` files start with: the kind in the target's byte order, the compiler's version as four
-//! characters, and a stamp that both files of one object share.
+//! What `.gcda` and `.gcno` files start with: the kind in the byte order of the machine that wrote the file, the compiler's
+//! version as four characters, and a stamp that both files of one object share.
 
 use crate::error::{Error, Result};
 use crate::trace::cursor::{ByteOrder, Cursor};
 
 /// The beginning of both files.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug)]
 pub(super) struct Header {
-    pub(super) order: ByteOrder,
     pub(super) version: Version,
     /// The same in both files of one compilation.
     pub(super) stamp: u32,
@@ -87,5 +86,5 @@ pub(super) fn read(bytes: &[u8], kind: Kind) -> Result<(Header, Cursor<'_>)> {
     if version.counts_bytes() {
         cursor.skip(4)?;
     }
-    Ok((Header { order, version, stamp }, cursor))
+    Ok((Header { version, stamp }, cursor))
 }

@@ -4,7 +4,7 @@
 //! rank; [`join`] makes one trace of all files of a run. Without names a function is its profile id. Files of
 //! `--coverage` have no ranks and give counts.
 //!
-//! The format (`gcov-io.h`): words in the target's byte order. A second run in the same place adds its counters
+//! The format (`gcov-io.h`): words in the byte order of the machine that writes. A second run in the same place adds its counters
 //! to the file and keeps the smaller rank of each function: one order with ties, in which no run can be seen any more.
 //! `GCOV_PREFIX` gives each run a place of its own.
 

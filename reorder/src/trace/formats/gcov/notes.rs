@@ -55,8 +55,9 @@ pub(super) fn find(input: &Input<'_>, header: Header) -> Found {
     other.map_or(Found::Nothing, Found::Other)
 }
 
-/// Where the compiler may have left the file: beside the data; and since `GCOV_PREFIX` puts directories in front of
-/// the data's path, at each of the paths that remain without some of them.
+/// Where the compiler may have left the file: beside the data; where the data's name says, if that is a whole path as
+/// `-fprofile-dir` spells it; and since `GCOV_PREFIX` puts directories in front of the data's path, at each of the
+/// paths that remain without some of them.
 fn siblings(path: &Path) -> Vec<PathBuf> {
     let beside = path.with_extension("gcno");
     let absolute = std::path::absolute(&beside).unwrap_or_default();
@@ -65,13 +66,22 @@ fn siblings(path: &Path) -> Vec<PathBuf> {
         let rest: PathBuf = components.iter().skip(skipped).collect();
         Path::new("/").join(rest)
     });
-    std::iter::once(beside).chain(shorter).collect()
+    let spelled = spelled_path(&beside);
+    std::iter::once(beside).chain(spelled).chain(shorter).collect()
+}
+
+/// `/a/b.gcno` for a file called `#a#b.gcno`; a directory `..` is spelled `^`.
+fn spelled_path(path: &Path) -> Option<PathBuf> {
+    let name = path.file_name()?.to_str()?.strip_prefix('#')?;
+    let parts = name.split('#').map(|part| if part == "^" { ".." } else { part });
+    Some(Path::new("/").join(parts.collect::<PathBuf>()))
 }
 
 /// Nothing when it is no such file, nothing inside when it belongs to another compilation.
 fn read(bytes: &[u8], data: Header) -> Option<Option<Names>> {
     let (header, mut cursor) = header::read(bytes, Kind::Notes).ok()?;
-    if header != data {
+    // The byte order may differ: data have the target's, names that of the machine that compiled.
+    if (header.version, header.stamp) != (data.version, data.stamp) {
         return Some(None);
     }
     let mut names = Names::default();

@@ -4,7 +4,7 @@ use super::header::Flags;
 use crate::trace::Note;
 
 /// How programs are built so that their profiles have timestamps.
-const REBUILD: &str = "rebuild with clang -fprofile-generate -ftemporal-profile (before clang 20: -fprofile-generate \
+pub(in crate::trace::formats) const REBUILD: &str = "rebuild with clang -fprofile-generate -ftemporal-profile (before clang 20: -fprofile-generate \
                        -mllvm -pgo-temporal-instrumentation) or rustc -Cprofile-generate \
                        -Cllvm-args=-pgo-temporal-instrumentation, and run with LLVM_PROFILE_FILE=DIRECTORY/%p.profraw";
 

@@ -13,7 +13,7 @@
 //! | `traces` | executed functions to events with names and addresses |
 //! | `advice` | how to build programs whose profiles have an order |
 
-mod advice;
+pub(super) mod advice;
 mod encoding;
 mod functions;
 mod header;

@@ -3,30 +3,31 @@
 use crate::error::{Error, Result};
 
 /// What is left of a file, line by line, blank lines and comments left out.
-#[derive(Clone)]
 pub(super) struct Lines<'data> {
     bytes: &'data [u8],
-    /// Where the next line that means something starts, or the end.
-    position: usize,
+    /// The next line that means something.
+    next: Option<&'data [u8]>,
+    /// Where it starts, or the end.
+    start: usize,
+    /// Where the line behind it starts.
+    end: usize,
 }
 
 impl<'data> Lines<'data> {
     pub(super) fn new(bytes: &'data [u8]) -> Self {
-        let mut lines = Self { bytes, position: 0 };
-        lines.skip_meaningless();
+        let mut lines = Self { bytes, next: None, start: 0, end: 0 };
+        lines.advance();
         lines
     }
 
     /// Where the next line starts.
     pub(super) fn offset(&self) -> u64 {
-        self.position as u64
+        self.start as u64
     }
 
     /// The next line without moving on.
     pub(super) fn peek(&self) -> Option<&'data [u8]> {
-        let rest = self.bytes.get(self.position..).filter(|rest| !rest.is_empty())?;
-        let end = rest.iter().position(|&byte| byte == b'\n').unwrap_or(rest.len());
-        Some(rest[..end].trim_ascii_end())
+        self.next
     }
 
     /// A line that is a number; `what` is for the message.
@@ -39,15 +40,18 @@ impl<'data> Lines<'data> {
         }
     }
 
-    fn skip_line(&mut self) {
-        let rest = &self.bytes[self.position..];
-        let length = rest.iter().position(|&byte| byte == b'\n').map_or(rest.len(), |end| end + 1);
-        self.position += length;
-    }
-
-    fn skip_meaningless(&mut self) {
-        while self.peek().is_some_and(|line| line.is_empty() || line.starts_with(b"#")) {
-            self.skip_line();
+    fn advance(&mut self) {
+        self.next = None;
+        while self.next.is_none() && self.end < self.bytes.len() {
+            self.start = self.end;
+            let rest = &self.bytes[self.start..];
+            let length = rest.iter().position(|&byte| byte == b'\n').unwrap_or(rest.len());
+            self.end = (self.start + length + 1).min(self.bytes.len());
+            let line = rest[..length].trim_ascii_end();
+            self.next = Some(line).filter(|line| !line.is_empty() && !line.starts_with(b"#"));
+        }
+        if self.next.is_none() {
+            self.start = self.bytes.len();
         }
     }
 }
@@ -56,9 +60,8 @@ impl<'data> Iterator for Lines<'data> {
     type Item = &'data [u8];
 
     fn next(&mut self) -> Option<&'data [u8]> {
-        let line = self.peek()?;
-        self.skip_line();
-        self.skip_meaningless();
+        let line = self.next?;
+        self.advance();
         Some(line)
     }
 }
