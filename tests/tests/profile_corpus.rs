@@ -1,0 +1,119 @@
+//! Every file of `tests/profiles`, whole and damaged, given to every reader: an answer, never a panic.
+//!
+//! The fuzz targets of `fuzz/` start from the same files; what they find is kept in `tests/profiles/found`, one file
+//! for each finding, and so is replayed here.
+#![allow(clippy::unwrap_used)] // a failed unwrap is a failed test
+
+use std::path::{Path, PathBuf};
+
+use end_to_end::profiles::sample;
+use layout_algos::random::Random;
+use rayon::prelude::*;
+use reorder::trace::formats::{FORMATS, detect};
+use reorder::trace::{Companions, Input, statistics};
+
+/// Damaged copies of each file for each reader that would take it; others see the whole file only.
+const COPIES: u64 = 150;
+
+fn files(directory: &Path) -> Vec<PathBuf> {
+    let entries = std::fs::read_dir(directory).unwrap().map(|entry| entry.unwrap().path());
+    let mut files: Vec<PathBuf> =
+        entries.flat_map(|path| if path.is_dir() { files(&path) } else { vec![path] }).collect();
+    files.sort_unstable();
+    files
+}
+
+/// What any reader must keep to, whatever the bytes.
+fn read_with_all(bytes: &[u8], file: &Path, is_accepted_only: bool, companions: &Companions) {
+    for format in FORMATS {
+        if is_accepted_only && !(format.accepts)(bytes) {
+            continue;
+        }
+        // No directory holds files beside a damaged copy.
+        let input = Input { bytes, path: Path::new("/nowhere/file"), companions };
+        let inside = |offset: u64| offset <= bytes.len() as u64;
+        match (format.read)(&input) {
+            Ok(reading) => {
+                let events: usize = reading.traces.iter().map(|trace| trace.events.len()).sum();
+                // A compressed table of names may say more than its bytes, but by no more than a known factor.
+                assert!(
+                    events <= bytes.len().saturating_mul(1032),
+                    "{}: {}: {events} events in {} bytes",
+                    file.display(),
+                    format.name,
+                    bytes.len()
+                );
+                for offset in reading.notes.iter().filter_map(|note| note.offset) {
+                    assert!(inside(offset), "{}: {}: note at {offset:#x}", file.display(), format.name);
+                }
+                drop(statistics(&reading.traces));
+            }
+            Err(error) => {
+                let is_inside = error.offset.is_none_or(inside);
+                assert!(is_inside, "{}: {}: {error}", file.display(), format.name);
+                assert!(!error.to_string().is_empty());
+            }
+        }
+    }
+}
+
+/// `bytes` with one thing wrong.
+fn damaged(bytes: &[u8], random: &mut Random) -> Vec<u8> {
+    let mut copy = bytes.to_vec();
+    let at = random.below(copy.len() as u64) as usize;
+    match random.below(6) {
+        0 => copy.truncate(at),
+        1 => copy[at] = random.next_u64() as u8,
+        2 => copy[at] ^= 1 << random.below(8),
+        3 => {
+            // Sizes and counts are what a reader believes too easily.
+            let value = [u64::MAX, 1 << 63, 1 << 32, 0x7fff_ffff, 0][random.below(5) as usize];
+            let length = 8.min(copy.len() - at);
+            copy[at..at + length].copy_from_slice(&value.to_le_bytes()[..length]);
+        }
+        4 => {
+            let end = at + random.below((copy.len() - at) as u64 + 1) as usize;
+            copy.drain(at..end);
+        }
+        _ => {
+            let tail = copy[at..].to_vec();
+            copy.extend(tail);
+        }
+    }
+    copy
+}
+
+#[test]
+fn every_reader_answers_to_every_file() {
+    let files = files(&sample(""));
+    assert!(files.len() > 80, "{} files", files.len());
+    let images = files.iter().filter(|file| file.extension().is_some_and(|it| it == "debug"));
+    let companions = Companions::open(&images.cloned().collect::<Vec<_>>()).unwrap();
+    files.par_iter().enumerate().for_each(|(number, file)| {
+        let bytes = std::fs::read(file).unwrap();
+        read_with_all(&bytes, file, false, &companions);
+        if bytes.is_empty() {
+            return;
+        }
+        let mut random = Random::new(0, &[number as u64]);
+        for _ in 0..COPIES {
+            read_with_all(&damaged(&bytes, &mut random), file, true, &companions);
+        }
+    });
+}
+
+/// Detection is by contents alone: each sample is taken by the reader of its folder.
+#[test]
+fn every_sample_is_detected() {
+    for (name, format) in [
+        ("llvm_raw/v10-a.profraw", "LLVM raw profile"),
+        ("llvm_raw/v10-be32-synthetic.profraw", "LLVM raw profile"),
+        ("emulators/callgrind.out", "callgrind"),
+        ("emulators/valgrind-blocks.txt", "valgrind blocks"),
+        ("emulators/qemu-blocks.txt", "QEMU blocks"),
+        ("gcov/gcc12-a.gcda", "GCC .gcda"),
+    ] {
+        let bytes = std::fs::read(sample(name)).unwrap();
+        assert_eq!(detect(&bytes).map(|format| format.name), Some(format), "{name}");
+    }
+}
