@@ -52,7 +52,7 @@ fn functions_at_their_symbols(bench: &Workbench, image: &str, trace: &Trace) -> 
     trace.events.iter().filter(is_right).count()
 }
 
-/// Flags, how the official tool finds the names, and whether the profile needs the program.
+/// Flags, and how the official tool finds the names where the profile has none.
 const MODES: [(&str, &str); 7] = [
     ("", ""),
     ("-mllvm -pgo-block-coverage", ""),
