@@ -22,6 +22,7 @@ mod llvm_raw;
 mod llvm_text;
 mod machine_ir;
 mod order_buffer;
+mod perf;
 mod qemu;
 mod sample_profile;
 #[cfg(test)]
@@ -95,6 +96,8 @@ pub const FORMATS: &[Format] = &[
     },
     // Binary, but without a signature.
     Format { name: "XRay log", accepts: xray::accepts, read: xray::read, ..SIGNED },
+    Format { name: "perf.data", accepts: perf::data::accepts, read: perf::data::read, ..SIGNED },
+    Format { name: "perf script", accepts: perf::script::accepts, read: perf::script::read, ..UNSIGNED },
     Format { name: "BOLT profile", accepts: bolt_data::accepts, read: bolt_data::read, ..UNSIGNED },
     Format {
         name: "LLVM sample profile, text",

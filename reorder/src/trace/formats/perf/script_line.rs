@@ -1,0 +1,253 @@
+//! The lines that `perf script` prints.
+//!
+//! ```text
+//! spin 15461/15461 [001]  3298.490096:   1003009 cpu-clock:u:  55c78453e147 phase_one+0x17 (/home/me/spin)
+//! demo 15489  3300.143237920: probe_demo:main: (401219)
+//! demo 15540/15540  3302.412:  page-faults:  561f02e23590 completed.0+0x0 (./demo)  7fa4c0c3a7ad _dl_start+0x3d (ld.so)
+//! spin 15461  3298.490:  1 cycles:
+//!         55c78453e147 phase_one+0x17 (/home/me/spin)             one line for each caller, innermost first
+//!         7f1094e32249 __libc_start_call_main+0x79 (libc.so.6)
+//!
+//! spin 15461/15461  3298.4890: PERF_RECORD_MMAP2 15461/15461: [0x55c78453e000(0x1000) @ 0x1000 fe:00 1055 956]: r-xp spin
+//! spin 15461  3298.4890: PERF_RECORD_COMM exec: spin:15461/15461
+//! spin 15461  3298.4890: PERF_RECORD_FORK(15462:15462):(15461:15461)
+//! ```
+
+/// One line.
+pub(super) enum Line<'line> {
+    Empty,
+    Sample(Sample<'line>),
+    /// A caller of the sample above, or the sampled instruction itself.
+    Frame(Frame<'line>),
+    Map(Map<'line>),
+    Execution {
+        process: u32,
+        name: &'line [u8],
+    },
+    Fork {
+        child: u32,
+        parent: u32,
+    },
+    Lost(u64),
+    /// A record of which nothing is used.
+    Other,
+}
+
+/// The first line of a sample.
+pub(super) struct Sample<'line> {
+    pub(super) command: &'line [u8],
+    /// Process, or thread where no process is printed.
+    pub(super) process: u32,
+    /// In nanoseconds.
+    pub(super) time: u64,
+    pub(super) event: &'line str,
+    /// Those on the same line, to which callers on the next lines are added.
+    pub(super) frames: Vec<Frame<'line>>,
+    /// How many were on the same line.
+    pub(super) on_line: usize,
+}
+
+/// An address with what perf knows of it.
+#[derive(Clone, Copy)]
+pub(super) struct Frame<'line> {
+    pub(super) address: u64,
+    /// Without its offset.
+    pub(super) symbol: Option<&'line [u8]>,
+    pub(super) file: Option<&'line [u8]>,
+}
+
+pub(super) struct Map<'line> {
+    pub(super) process: u32,
+    pub(super) start: u64,
+    pub(super) size: u64,
+    pub(super) offset: u64,
+    pub(super) path: &'line [u8],
+    pub(super) build_id: Option<Vec<u8>>,
+}
+
+/// Nothing for what is none of perf's lines.
+pub(super) fn parse(line: &[u8]) -> Option<Line<'_>> {
+    let text = line.trim_ascii();
+    if text.is_empty() || text.starts_with(b"#") {
+        return Some(Line::Empty);
+    }
+    if line.first().is_some_and(u8::is_ascii_whitespace)
+        && let Some(frame) = frame_line(text)
+    {
+        return Some(Line::Frame(frame));
+    }
+    let (head, time, rest) = split_at_time(text)?;
+    let (command, process) = command_and_process(head)?;
+    match rest.strip_prefix(b"PERF_RECORD_") {
+        Some(record) => Some(record_line(record).unwrap_or(Line::Other)),
+        None => {
+            let (event, rest) = event_name(rest)?;
+            let frames = frames(rest);
+            let on_line = frames.len();
+            Some(Line::Sample(Sample { command, process, time, event, frames, on_line }))
+        }
+    }
+}
+
+/// What stands in front of the time, the time, and what stands behind it.
+fn split_at_time(text: &[u8]) -> Option<(&[u8], u64, &[u8])> {
+    let mut from = 0;
+    loop {
+        let colon = from + text[from..].iter().position(|&byte| byte == b':')?;
+        let start = text[..colon].iter().rposition(u8::is_ascii_whitespace).map_or(0, |blank| blank + 1);
+        if let Some(time) = seconds(&text[start..colon]) {
+            return Some((text[..start].trim_ascii(), time, text[colon + 1..].trim_ascii_start()));
+        }
+        from = colon + 1;
+    }
+}
+
+/// `3298.490096` in nanoseconds.
+fn seconds(word: &[u8]) -> Option<u64> {
+    const DIGITS: usize = 9;
+    let (whole, fraction) = std::str::from_utf8(word).ok()?.split_once('.')?;
+    let is_number = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+    if !is_number(whole) || !is_number(fraction) || fraction.len() > DIGITS {
+        return None;
+    }
+    let scale = 10u64.pow((DIGITS - fraction.len()) as u32);
+    let nanoseconds = fraction.parse::<u64>().ok()?.checked_mul(scale)?;
+    whole.parse::<u64>().ok()?.checked_mul(1_000_000_000)?.checked_add(nanoseconds)
+}
+
+/// `comm pid/tid [cpu]`; the command may have blanks, or be missing.
+fn command_and_process(head: &[u8]) -> Option<(&[u8], u32)> {
+    let mut head = head;
+    loop {
+        let start = head.iter().rposition(u8::is_ascii_whitespace).map_or(0, |blank| blank + 1);
+        let word = &head[start..];
+        head = head[..start].trim_ascii();
+        if !word.starts_with(b"[") {
+            let id = word.split(|&byte| byte == b'/').next().unwrap_or_default();
+            return Some((head, decimal(id)? as u32));
+        }
+    }
+}
+
+/// `[period] name:`, where the name may have colons.
+fn event_name(rest: &[u8]) -> Option<(&str, &[u8])> {
+    let mut rest = rest;
+    loop {
+        let end = rest.iter().position(u8::is_ascii_whitespace).unwrap_or(rest.len());
+        let (word, behind) = (&rest[..end], rest[end..].trim_ascii_start());
+        if let Some(name) = word.strip_suffix(b":") {
+            return std::str::from_utf8(name).ok().filter(|name| !name.is_empty()).map(|name| (name, behind));
+        }
+        decimal(word)?;
+        rest = behind;
+    }
+}
+
+/// All addresses of the rest of a sample's line. One starts where the line does, behind another one, or behind the file
+/// of another one.
+fn frames(rest: &[u8]) -> Vec<Frame<'_>> {
+    let mut starts = Vec::new();
+    let mut may_start = true;
+    let mut position = 0;
+    for word in rest.split(u8::is_ascii_whitespace) {
+        let is_address = may_start && address(word).is_some();
+        if is_address {
+            starts.push(position);
+        }
+        may_start = (may_start && (is_address || word.is_empty())) || word.ends_with(b")");
+        position += word.len() + 1;
+    }
+    let ends = starts.iter().skip(1).copied().chain([rest.len()]);
+    starts.iter().zip(ends).filter_map(|(&start, end)| frame_line(rest[start..end].trim_ascii())).collect()
+}
+
+/// `address symbol+0x12 (file)`; symbol and file may be missing, and a demangled symbol may have blanks.
+fn frame_line(text: &[u8]) -> Option<Frame<'_>> {
+    let end = text.iter().position(u8::is_ascii_whitespace).unwrap_or(text.len());
+    let address = address(&text[..end])?;
+    let mut rest = text[end..].trim_ascii();
+    let mut file = None;
+    if rest.ends_with(b")")
+        && let Some(open) = rest
+            .windows(2)
+            .rposition(|pair| pair == b" (")
+            .map(|blank| blank + 1)
+            .or(rest.starts_with(b"(").then_some(0))
+    {
+        file = Some(&rest[open + 1..rest.len() - 1]);
+        rest = rest[..open].trim_ascii();
+    }
+    let symbol = (!rest.is_empty() && rest != b"[unknown]").then(|| without_offset(rest));
+    Some(Frame { address, symbol, file: file.filter(|file| *file != b"[unknown]") })
+}
+
+fn without_offset(symbol: &[u8]) -> &[u8] {
+    let plus = symbol.windows(3).rposition(|window| window == b"+0x");
+    plus.filter(|&plus| plus > 0 && hexadecimal(&symbol[plus + 3..]).is_some())
+        .map_or(symbol, |plus| &symbol[..plus])
+}
+
+/// At least four digits, so that no short word is taken for one; a probe's address stands in parentheses.
+fn address(word: &[u8]) -> Option<u64> {
+    const SHORTEST: usize = 4;
+    let bare = word.strip_prefix(b"(").and_then(|word| word.strip_suffix(b")")).unwrap_or(word);
+    let bare = bare.strip_prefix(b"0x").unwrap_or(bare);
+    (bare.len() >= SHORTEST).then(|| hexadecimal(bare)).flatten()
+}
+
+fn hexadecimal(word: &[u8]) -> Option<u64> {
+    let is_number = !word.is_empty() && word.iter().all(u8::is_ascii_hexdigit);
+    is_number.then(|| u64::from_str_radix(std::str::from_utf8(word).ok()?, 16).ok()).flatten()
+}
+
+fn decimal(word: &[u8]) -> Option<u64> {
+    let is_number = !word.is_empty() && word.iter().all(u8::is_ascii_digit);
+    is_number.then(|| std::str::from_utf8(word).ok()?.parse().ok()).flatten()
+}
+
+/// Behind `PERF_RECORD_`.
+fn record_line(record: &[u8]) -> Option<Line<'_>> {
+    let text = |prefix: &[u8]| record.strip_prefix(prefix);
+    if let Some(rest) = text(b"MMAP2 ").or_else(|| text(b"MMAP ")) {
+        return map(rest).map(Line::Map);
+    }
+    if let Some(rest) = text(b"COMM exec: ") {
+        let colon = rest.iter().rposition(|&byte| byte == b':')?;
+        let process = decimal(rest[colon + 1..].split(|&byte| byte == b'/').next()?)? as u32;
+        return Some(Line::Execution { process, name: &rest[..colon] });
+    }
+    if let Some(rest) = text(b"FORK(") {
+        let mut numbers = rest.split(|byte| !byte.is_ascii_digit()).filter_map(decimal);
+        let (child, _, parent) = (numbers.next()?, numbers.next()?, numbers.next()?);
+        return Some(Line::Fork { child: child as u32, parent: parent as u32 });
+    }
+    let rest = text(b"LOST")?;
+    rest.split(|byte| !byte.is_ascii_digit()).filter_map(decimal).next_back().map(Line::Lost)
+}
+
+/// `pid/tid: [0xstart(0xsize) @ offset device inode generation]: r-xp path`, or a build-id behind the offset.
+fn map(rest: &[u8]) -> Option<Map<'_>> {
+    let process = decimal(rest.split(|&byte| byte == b'/').next()?)? as u32;
+    let open = rest.iter().position(|&byte| byte == b'[')?;
+    let close = open + rest[open..].windows(2).position(|pair| pair == b"]:")?;
+    let mut words = rest[open + 1..close].split(|byte| byte.is_ascii_whitespace() || b"()".contains(byte));
+    let mut number = || {
+        let word = words.by_ref().find(|word| !word.is_empty() && *word != b"@")?;
+        hexadecimal(word.strip_prefix(b"0x").unwrap_or(word))
+    };
+    let (start, size, offset) = (number()?, number()?, number()?);
+    let build_id = words.find(|word| !word.is_empty()).and_then(build_id);
+    let behind = rest[close + 2..].trim_ascii();
+    let path =
+        behind.iter().position(u8::is_ascii_whitespace).map_or(&[][..], |blank| behind[blank..].trim_ascii());
+    Some(Map { process, start, size, offset, path, build_id })
+}
+
+/// `<0123…>`.
+fn build_id(word: &[u8]) -> Option<Vec<u8>> {
+    let digits = word.strip_prefix(b"<")?.strip_suffix(b">")?;
+    digits
+        .chunks(2)
+        .map(|pair| (pair.len() == 2).then(|| hexadecimal(pair)).flatten().map(|byte| byte as u8))
+        .collect()
+}
