@@ -183,3 +183,19 @@ impl<'line> Fields<'line> {
         self.number(10)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::hostile::survives_damage;
+
+    #[test]
+    fn damage_is_told_or_survived() {
+        let seeds: [&[u8]; 2] = [
+            include_bytes!("../../../../tests/profiles/sampling/bolt-instrumented.fdata"),
+            include_bytes!("../../../../tests/profiles/sampling/bolt-no-lbr.fdata"),
+        ];
+        for seed in seeds {
+            survives_damage(super::read, seed, 1);
+        }
+    }
+}

@@ -5,11 +5,15 @@
 
 mod bolt_data;
 mod callgrind;
+mod chromium;
 mod counts;
 #[cfg(test)]
 mod damage;
+mod dtrace;
 mod first_seen;
 pub(super) mod gcov;
+#[cfg(test)]
+mod hostile;
 mod image_traces;
 mod lines;
 mod list;
@@ -25,6 +29,7 @@ mod order_buffer;
 mod perf;
 mod qemu;
 mod sample_profile;
+mod sancov;
 #[cfg(test)]
 mod text_tests;
 mod uftrace;
@@ -97,6 +102,7 @@ pub const FORMATS: &[Format] = &[
     // Binary, but without a signature.
     Format { name: "XRay log", accepts: xray::accepts, read: xray::read, ..SIGNED },
     Format { name: "perf.data", accepts: perf::data::accepts, read: perf::data::read, ..SIGNED },
+    Format { name: "sanitizer coverage", accepts: sancov::accepts, read: sancov::read, ..SIGNED },
     Format { name: "perf script", accepts: perf::script::accepts, read: perf::script::read, ..UNSIGNED },
     Format { name: "BOLT profile", accepts: bolt_data::accepts, read: bolt_data::read, ..UNSIGNED },
     Format {
@@ -123,6 +129,8 @@ pub const FORMATS: &[Format] = &[
         read: xray::coverage::read,
         ..UNSIGNED
     },
+    Format { name: "DTrace output", accepts: dtrace::accepts, read: dtrace::read, ..UNSIGNED },
+    Format { name: "Chromium offsets", accepts: chromium::accepts, read: chromium::read, ..UNSIGNED },
     Format { name: "plain list", accepts: list::accepts, read: list::read, ..UNSIGNED },
 ];
 

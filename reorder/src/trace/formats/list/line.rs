@@ -61,6 +61,9 @@ pub(super) fn parse(line: &[u8]) -> Line {
     if is_one_name(text) {
         return entry(Entry::named(text));
     }
+    if let Some((number, name)) = number_and_name(text) {
+        return entry(Entry::named(name).map(|parsed| Entry { number: Some(number), ..parsed }));
+    }
     let has_commas = text.contains(&b',');
     let words: Vec<&[u8]> = text
         .split(|byte| byte.is_ascii_whitespace() || (has_commas && *byte == b','))
@@ -71,6 +74,13 @@ pub(super) fn parse(line: &[u8]) -> Line {
         None if has_commas => names(&words),
         None => Line::Odd,
     }
+}
+
+/// A time or a count in front of a name with blanks.
+fn number_and_name(text: &[u8]) -> Option<(u64, &[u8])> {
+    let blank = text.iter().position(u8::is_ascii_whitespace)?;
+    let name = text[blank..].trim_ascii_start();
+    decimal(&text[..blank]).filter(|_| is_one_name(name)).map(|number| (number, name))
 }
 
 fn entry(parsed: Option<Entry>) -> Line {

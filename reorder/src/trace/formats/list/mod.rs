@@ -154,3 +154,20 @@ fn interpret_numbers(entries: &mut [Entry]) -> (Evidence, Option<Note>) {
         Note::new("the numbers beside the names neither rise nor fall; the order of the lines is used");
     (Evidence::Listed, Some(note))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::hostile::survives_damage;
+
+    #[test]
+    fn damage_is_told_or_survived() {
+        let seeds: [&[u8]; 3] = [
+            include_bytes!("../../../../../tests/profiles/lists/orderfile-elf.txt"),
+            include_bytes!("../../../../../tests/profiles/lists/orderfile-macho.txt"),
+            include_bytes!("../../../../../tests/profiles/lists/cyg-entry-bare.nm.txt"),
+        ];
+        for seed in seeds {
+            survives_damage(super::read, seed, 1);
+        }
+    }
+}

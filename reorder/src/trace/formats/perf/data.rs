@@ -223,3 +223,19 @@ fn meaning(event: &AttributeDescription, number: u32) -> Meaning {
         (None, _) => Meaning::Code(Kind::Sample(number), None),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::super::hostile::survives_damage;
+
+    #[test]
+    fn damage_is_told_or_survived() {
+        let seeds: [&[u8]; 2] = [
+            include_bytes!("../../../../../tests/profiles/sampling/perf-cpu-clock.data"),
+            include_bytes!("../../../../../tests/profiles/sampling/perf-uprobes.data"),
+        ];
+        for seed in seeds {
+            survives_damage(super::read, seed, 1000);
+        }
+    }
+}

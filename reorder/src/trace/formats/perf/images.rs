@@ -51,26 +51,36 @@ fn image_path(path: &[u8]) -> Option<PathBuf> {
 }
 
 /// The file itself, if there is one that fits.
-pub(super) struct OpenImage {
+pub(super) struct OpenImage<'data> {
     identity: ImageIdentity,
-    file: Option<Companion>,
+    file: Option<File<'data>>,
 }
 
-impl OpenImage {
+enum File<'data> {
+    Given(&'data Companion),
+    Found(Companion),
+}
+
+impl<'data> OpenImage<'data> {
     /// The companion with the recorded build-id, else the file at the recorded path unless it is another build. Without
     /// a recorded build-id, the companion of that name, else the file.
-    pub(super) fn find(identity: ImageIdentity, companions: &Companions, notes: &mut Vec<Note>) -> Self {
+    pub(super) fn find(
+        identity: ImageIdentity,
+        companions: &'data Companions,
+        notes: &mut Vec<Note>,
+    ) -> Self {
         let companion = companions.iter().find(|companion| {
             CompanionImage::parse(companion).is_some_and(|image| fits(&identity, &image.identity))
         });
-        let file = companion
-            .map(|companion| Companion { path: companion.path.clone(), bytes: companion.bytes.clone() })
-            .or_else(|| from_disk(&identity, notes));
+        let file = companion.map(File::Given).or_else(|| from_disk(&identity, notes).map(File::Found));
         Self { identity, file }
     }
 
     pub(super) fn parse(&self) -> Option<CompanionImage<'_>> {
-        self.file.as_ref().and_then(CompanionImage::parse)
+        self.file.as_ref().and_then(|file| match file {
+            File::Given(companion) => CompanionImage::parse(companion),
+            File::Found(companion) => CompanionImage::parse(companion),
+        })
     }
 
     /// With the build-id of the file that fits, if the recording has none.

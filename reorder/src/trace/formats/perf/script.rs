@@ -3,6 +3,8 @@
 //! With mappings (`--show-mmap-events`) addresses become those of the image, as for the recording itself; without,
 //! perf's own symbols are all that is known, and they are mangled only if it was told to leave them so.
 
+use std::collections::BTreeMap;
+
 use super::images::Images;
 use super::processes::{Mapping, Processes};
 use super::script_line::{Frame, Line, Map, Sample, parse};
@@ -47,8 +49,8 @@ struct Script<'text> {
     processes: Processes,
     images: Images,
     sightings: Sightings,
-    /// The names of sampled events by number.
-    events: Vec<&'text str>,
+    /// The numbers of sampled events by name.
+    events: BTreeMap<&'text str, u32>,
     /// The sample whose frames are being read, innermost first.
     current: Option<Sample<'text>>,
     has_mappings: bool,
@@ -73,7 +75,7 @@ impl<'text> Script<'text> {
             processes: Processes::new(size),
             images: Images::default(),
             sightings: Sightings::default(),
-            events: Vec::new(),
+            events: BTreeMap::new(),
             current: None,
             has_mappings: false,
             has_demangled: false,
@@ -118,11 +120,9 @@ impl<'text> Script<'text> {
 
     fn finish_sample(&mut self) {
         let Some(sample) = self.current.take() else { return };
-        let number = self.events.iter().position(|event| *event == sample.event).unwrap_or_else(|| {
-            self.events.push(sample.event);
-            self.events.len() - 1
-        });
-        let (kind, name) = match interpret_event(sample.event, number as u32) {
+        let next = self.events.len() as u32;
+        let number = *self.events.entry(sample.event).or_insert(next);
+        let (kind, name) = match interpret_event(sample.event, number) {
             Meaning::Code(kind, name) => (kind, name),
             Meaning::Return => {
                 self.returns += 1;
@@ -131,7 +131,7 @@ impl<'text> Script<'text> {
         };
         let process = self.processes.get(sample.process);
         process.name.get_or_insert_with(|| sample.command.into());
-        let (kind, frames) = match self.code_of_fault(kind, number as u32, &sample) {
+        let (kind, frames) = match self.code_of_fault(kind, number, &sample) {
             Some(code) => code,
             None => {
                 self.sightings.data_faults += 1;
@@ -140,7 +140,7 @@ impl<'text> Script<'text> {
         };
         for (index, frame) in frames.iter().enumerate().rev() {
             let is_callee = index == 0;
-            let kind = if kind == Kind::Entry && !is_callee { Kind::Sample(number as u32) } else { kind };
+            let kind = if kind == Kind::Entry && !is_callee { Kind::Sample(number) } else { kind };
             let name = if is_callee { name.clone() } else { None };
             // For call chains newer versions of perf print offsets in files.
             let may_be_offset = sample.on_line == 0 || index > 0;
@@ -244,5 +244,22 @@ impl<'text> Script<'text> {
         })?;
         reading.notes.splice(0..0, notes);
         Ok(reading)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::super::hostile::survives_damage;
+
+    #[test]
+    fn damage_is_told_or_survived() {
+        let seeds: [&[u8]; 3] = [
+            include_bytes!("../../../../../tests/profiles/sampling/perf-page-faults.script.txt"),
+            include_bytes!("../../../../../tests/profiles/sampling/perf-uprobes.script.txt"),
+            include_bytes!("../../../../../tests/profiles/sampling/perf-cpu-clock.mmap.txt"),
+        ];
+        for seed in seeds {
+            survives_damage(super::read, seed, 1);
+        }
     }
 }

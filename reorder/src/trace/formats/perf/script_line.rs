@@ -71,22 +71,24 @@ pub(super) fn parse(line: &[u8]) -> Option<Line<'_>> {
     if text.is_empty() || text.starts_with(b"#") {
         return Some(Line::Empty);
     }
-    if line.first().is_some_and(u8::is_ascii_whitespace)
-        && let Some(frame) = frame_line(text)
-    {
-        return Some(Line::Frame(frame));
-    }
+    // A command may look like an address, but no caller has a time.
+    headed_line(text).or_else(|| {
+        let is_indented = line.first().is_some_and(u8::is_ascii_whitespace);
+        is_indented.then(|| frame_line(text, hexadecimal)).flatten().map(Line::Frame)
+    })
+}
+
+/// A sample or a record: `command process time:` and what happened.
+fn headed_line(text: &[u8]) -> Option<Line<'_>> {
     let (head, time, rest) = split_at_time(text)?;
     let (command, process) = command_and_process(head)?;
-    match rest.strip_prefix(b"PERF_RECORD_") {
-        Some(record) => Some(record_line(record).unwrap_or(Line::Other)),
-        None => {
-            let (event, rest) = event_name(rest)?;
-            let frames = frames(rest);
-            let on_line = frames.len();
-            Some(Line::Sample(Sample { command, process, time, event, frames, on_line }))
-        }
+    if let Some(record) = rest.strip_prefix(b"PERF_RECORD_") {
+        return Some(record_line(record).unwrap_or(Line::Other));
     }
+    let (event, rest) = event_name(rest)?;
+    let frames = frames(rest);
+    let on_line = frames.len();
+    Some(Line::Sample(Sample { command, process, time, event, frames, on_line }))
 }
 
 /// What stands in front of the time, the time, and what stands behind it.
@@ -158,11 +160,15 @@ fn frames(rest: &[u8]) -> Vec<Frame<'_>> {
         position += word.len() + 1;
     }
     let ends = starts.iter().skip(1).copied().chain([rest.len()]);
-    starts.iter().zip(ends).filter_map(|(&start, end)| frame_line(rest[start..end].trim_ascii())).collect()
+    starts
+        .iter()
+        .zip(ends)
+        .filter_map(|(&start, end)| frame_line(rest[start..end].trim_ascii(), address))
+        .collect()
 }
 
 /// `address symbol+0x12 (file)`; symbol and file may be missing, and a demangled symbol may have blanks.
-fn frame_line(text: &[u8]) -> Option<Frame<'_>> {
+fn frame_line(text: &[u8], address: impl Fn(&[u8]) -> Option<u64>) -> Option<Frame<'_>> {
     let end = text.iter().position(u8::is_ascii_whitespace).unwrap_or(text.len());
     let address = address(&text[..end])?;
     let mut rest = text[end..].trim_ascii();

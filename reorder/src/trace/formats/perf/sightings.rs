@@ -185,7 +185,7 @@ impl Group {
     }
 }
 
-fn untranslated(image: &OpenImage) -> Note {
+fn untranslated(image: &OpenImage<'_>) -> Note {
     Note::new(format!(
         "{} cannot be read any more: offsets in the file are taken for its addresses, and functions sampled several \
          times are listed several times",

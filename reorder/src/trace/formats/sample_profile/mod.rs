@@ -80,3 +80,23 @@ fn function(name: &[u8]) -> Location {
         None => Location::Name(name.into()),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::hostile::survives_damage;
+
+    #[test]
+    fn damage_is_told_or_survived() {
+        let seeds: [&[u8]; 6] = [
+            include_bytes!("../../../../../tests/profiles/sampling/afdo-text.prof"),
+            include_bytes!("../../../../../tests/profiles/sampling/afdo-binary.prof"),
+            include_bytes!("../../../../../tests/profiles/sampling/afdo-ext.prof"),
+            include_bytes!("../../../../../tests/profiles/sampling/afdo-ext-md5.prof"),
+            include_bytes!("../../../../../tests/profiles/sampling/afdo-ext-compressed.prof"),
+            include_bytes!("../../../../../tests/profiles/sampling/afdo-compact-llvm16.prof"),
+        ];
+        for seed in seeds {
+            survives_damage(super::read, seed, 1100);
+        }
+    }
+}
