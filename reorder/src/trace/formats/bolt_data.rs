@@ -186,7 +186,7 @@ impl<'line> Fields<'line> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::hostile::survives_damage;
+    use super::super::damage::survives;
 
     #[test]
     fn damage_is_told_or_survived() {
@@ -195,7 +195,7 @@ mod tests {
             include_bytes!("../../../../tests/profiles/sampling/bolt-no-lbr.fdata"),
         ];
         for seed in seeds {
-            survives_damage(super::read, seed, 1);
+            survives("BOLT profile", seed);
         }
     }
 }

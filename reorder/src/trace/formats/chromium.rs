@@ -180,19 +180,15 @@ fn offset_of(bytes: &[u8], line: usize, column: usize) -> u64 {
 
 #[cfg(test)]
 mod tests {
-    use super::super::hostile::survives_damage;
+    use super::super::damage::survives;
 
     #[test]
     fn damage_is_told_or_survived() {
-        survives_damage(
-            super::read,
+        survives(
+            "Chromium offsets",
             include_bytes!("../../../../tests/profiles/lists/cyg-entry-bare.offsets.txt"),
-            1,
         );
-        survives_damage(
-            super::read,
-            br#"{"call_graph": [{"index": "4", "callee_offset": "32", "caller_and_count": [{"count": "2"}]}]}"#,
-            1,
-        );
+        survives("Chromium offsets",
+            br#"{"call_graph": [{"index": "4", "callee_offset": "32", "caller_and_count": [{"count": "2"}]}]}"#);
     }
 }

@@ -3,6 +3,7 @@
 use std::path::Path;
 
 use proptest::prelude::*;
+use proptest::test_runner::{Config, TestRunner};
 
 use super::FORMATS;
 use crate::trace::{Companions, Input};
@@ -51,4 +52,11 @@ pub(super) fn check(name: &str, bytes: &[u8], path: &Path) -> Result<(), TestCas
         Err(error) => prop_assert!(error.offset.is_some_and(|offset| offset <= length), "{error}"),
     }
     Ok(())
+}
+
+/// Checks damaged copies of `good` as files of the format called `name`.
+pub(super) fn survives(name: &str, good: &[u8]) {
+    let mut runner = TestRunner::new(Config { cases: 300, ..Config::default() });
+    let outcome = runner.run(&damaged(good.to_vec()), |bytes| check(name, &bytes, Path::new("damaged")));
+    assert_eq!(outcome, Ok(()));
 }

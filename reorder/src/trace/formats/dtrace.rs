@@ -158,11 +158,11 @@ impl<'text> Output<'text> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::hostile::survives_damage;
+    use super::super::damage::survives;
 
     #[test]
     fn damage_is_told_or_survived() {
         let seed = b"CPU ID FUNCTION:NAME\n 0 12 main:entry 5\n 1 13 -[Foo bar:]:entry 4\ndtrace: 3 drops on CPU 0\n";
-        survives_damage(super::read, seed, 1);
+        survives("DTrace output", seed);
     }
 }

@@ -12,8 +12,6 @@ mod damage;
 mod dtrace;
 mod first_seen;
 pub(super) mod gcov;
-#[cfg(test)]
-mod hostile;
 mod image_traces;
 mod lines;
 mod list;

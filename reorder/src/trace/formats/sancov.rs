@@ -61,14 +61,13 @@ pub(super) fn read(input: &Input<'_>) -> Result<Reading> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::hostile::survives_damage;
+    use super::super::damage::survives;
 
     #[test]
     fn damage_is_told_or_survived() {
-        survives_damage(
-            super::read,
+        survives(
+            "sanitizer coverage",
             b"\x64\xff\xff\xff\xff\xff\xbf\xc0\x10\0\0\0\0\0\0\0\x20\0\0\0\0\0\0\0",
-            1,
         );
     }
 

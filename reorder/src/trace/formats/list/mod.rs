@@ -157,7 +157,7 @@ fn interpret_numbers(entries: &mut [Entry]) -> (Evidence, Option<Note>) {
 
 #[cfg(test)]
 mod tests {
-    use super::super::hostile::survives_damage;
+    use super::super::damage::survives;
 
     #[test]
     fn damage_is_told_or_survived() {
@@ -167,7 +167,7 @@ mod tests {
             include_bytes!("../../../../../tests/profiles/lists/cyg-entry-bare.nm.txt"),
         ];
         for seed in seeds {
-            survives_damage(super::read, seed, 1);
+            survives("plain list", seed);
         }
     }
 }

@@ -226,7 +226,7 @@ fn meaning(event: &AttributeDescription, number: u32) -> Meaning {
 
 #[cfg(test)]
 mod tests {
-    use super::super::super::hostile::survives_damage;
+    use super::super::super::damage::survives;
 
     #[test]
     fn damage_is_told_or_survived() {
@@ -235,7 +235,7 @@ mod tests {
             include_bytes!("../../../../../tests/profiles/sampling/perf-uprobes.data"),
         ];
         for seed in seeds {
-            survives_damage(super::read, seed, 1000);
+            survives("perf.data", seed);
         }
     }
 }

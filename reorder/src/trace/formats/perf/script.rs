@@ -249,7 +249,7 @@ impl<'text> Script<'text> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::super::hostile::survives_damage;
+    use super::super::super::damage::survives;
 
     #[test]
     fn damage_is_told_or_survived() {
@@ -259,7 +259,7 @@ mod tests {
             include_bytes!("../../../../../tests/profiles/sampling/perf-cpu-clock.mmap.txt"),
         ];
         for seed in seeds {
-            survives_damage(super::read, seed, 1);
+            survives("perf script", seed);
         }
     }
 }

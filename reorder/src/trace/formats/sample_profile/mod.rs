@@ -83,7 +83,7 @@ fn function(name: &[u8]) -> Location {
 
 #[cfg(test)]
 mod tests {
-    use super::super::hostile::survives_damage;
+    use super::super::damage::survives;
 
     #[test]
     fn damage_is_told_or_survived() {
@@ -96,7 +96,7 @@ mod tests {
             include_bytes!("../../../../../tests/profiles/sampling/afdo-compact-llvm16.prof"),
         ];
         for seed in seeds {
-            survives_damage(super::read, seed, 1100);
+            survives("LLVM sample profile, binary", seed);
         }
     }
 }
