@@ -163,7 +163,7 @@ fn quiet_dtrace_scripts_print_lists() {
 fn files_are_recognised_by_their_contents() {
     let expected = |file: &str| {
         Some(match file {
-            "sampling/afdo-text.prof" => "LLVM sample profile, text",
+            "sampling/afdo-text.prof" | "sampling/afdo-contexts.prof" => "LLVM sample profile, text",
             name if name.starts_with("sampling/afdo-") => "LLVM sample profile, binary",
             name if name.ends_with(".fdata") => "BOLT profile",
             "sampling/perf-cpu-clock.data" | "sampling/perf-uprobes.data" => "perf.data",

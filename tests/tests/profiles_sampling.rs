@@ -6,7 +6,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use end_to_end::process::shell;
-use end_to_end::profiles::{names, read_sample, sample};
+use end_to_end::profiles::{DEMO_B, names, read_sample, sample};
 use reorder::trace::{Companions, Evidence, Location, NameHash, Reading, Trace, read_bytes};
 
 const LIMIT: Duration = Duration::from_secs(120);
@@ -114,4 +114,53 @@ fn forms_that_llvm_writes_agree_with_its_text() {
             AUTOFDO.iter().map(|(name, count)| ((*name).to_owned(), *count)).collect();
         assert_eq!(counts(&trace), expected, "{form}");
     }
+}
+
+/// Counts of a context-sensitive profile add up over its contexts.
+#[test]
+fn contexts_stand_for_their_last_function() {
+    let directory = tempfile::tempdir().unwrap();
+    let text = sample("sampling/afdo-contexts.prof");
+    let expected = [("_Z8funcLeafi".to_owned(), 31), ("main".to_owned(), 13)];
+    assert_eq!(counts(&only(read_sample("sampling/afdo-contexts.prof", &[]).unwrap())), expected);
+    for form in ["", "--compress-all-sections", "--split-layout", "--use-md5"] {
+        let output = directory.path().join("profile");
+        let command = format!(
+            "llvm-profdata-22 merge --sample --extbinary {form} {} -o {}",
+            text.display(),
+            output.display()
+        );
+        shell(&command, LIMIT).unwrap();
+        let bytes = fs::read(&output).unwrap();
+        let trace = only(read_bytes(&bytes, &output, &Companions::default()).unwrap());
+        let found: Vec<u64> = trace.events.iter().map(|event| event.count.unwrap()).collect();
+        assert_eq!(found, [31, 13], "{form}");
+        if form != "--use-md5" {
+            assert_eq!(counts(&trace), expected, "{form}");
+        }
+    }
+}
+
+/// What BOLT's own instrumentation counts in a program whose calls are known.
+#[test]
+fn programs_that_bolt_instrumented_count_their_calls() {
+    let directory = tempfile::tempdir().unwrap();
+    let source = sample("source/demo.c");
+    let commands = format!(
+        "cd {} && gcc -O1 -Wl,-q {} -o demo && llvm-bolt-22 --instrument demo -o instrumented \
+         --instrumentation-file=$PWD/counts.fdata > log 2>&1 && ./instrumented b",
+        directory.path().display(),
+        source.display()
+    );
+    shell(&commands, LIMIT).unwrap();
+    let path = directory.path().join("counts.fdata");
+    let bytes = fs::read(&path).unwrap();
+    let trace = only(read_bytes(&bytes, &path, &Companions::default()).unwrap());
+    let found = counts(&trace);
+    let entered = |name: &str| found.iter().find(|(other, _)| other == name).map(|(_, count)| *count);
+    assert_eq!(entered("util_log"), Some(4));
+    for name in DEMO_B.iter().filter(|name| !["main", "util_log"].contains(name)) {
+        assert_eq!(entered(name), Some(1), "{name}");
+    }
+    assert_eq!(entered("draw_frame"), None);
 }

@@ -32,10 +32,11 @@ fn interpret_event(name: &str, number: u32) -> Meaning {
     if let Some((group, event)) = bare.split_once(':')
         && group.starts_with("probe_")
     {
-        // `perf probe` numbers further probes of the same function, and marks those at its end.
+        // `perf probe` marks probes at a function's end. It numbers further ones of the same function, which nothing
+        // tells from a function whose name ends so: the name is kept.
         return match event.strip_suffix("__return") {
             Some(_) => Meaning::Return,
-            None => Meaning::Code(Kind::Entry, Some(without_number(event).into())),
+            None => Meaning::Code(Kind::Entry, Some(event.into())),
         };
     }
     match bare {
@@ -57,18 +58,6 @@ fn without_modifier(name: &str) -> &str {
             if !event.is_empty() && modifier.bytes().all(|byte| b"ukhGHpPSDWeI".contains(&byte)) =>
         {
             if event.starts_with("probe_") && !event.contains(':') { name } else { event }
-        }
-        _ => name,
-    }
-}
-
-/// `main` for `main_1`.
-fn without_number(name: &str) -> &str {
-    match name.rsplit_once('_') {
-        Some((stem, digits))
-            if !stem.is_empty() && !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit()) =>
-        {
-            stem
         }
         _ => name,
     }
