@@ -91,7 +91,7 @@ fn addresses_of_a_coverage_callback_are_in_order() {
 #[test]
 fn coverage_files_tell_what_ran_and_that_they_have_no_order() {
     let built = Built::new("-fsanitize=address -fsanitize-coverage=func,trace-pc-guard");
-    built.run("ASAN_OPTIONS=coverage=1:coverage_dir=coverage ./demo b");
+    built.run("mkdir coverage && ASAN_OPTIONS=coverage=1:coverage_dir=coverage ./demo b");
     let mut files: Vec<PathBuf> =
         fs::read_dir(built.path("coverage")).unwrap().map(|entry| entry.unwrap().path()).collect();
     files.sort();

@@ -123,7 +123,7 @@ fn contexts_stand_for_their_last_function() {
     let text = sample("sampling/afdo-contexts.prof");
     let expected = [("_Z8funcLeafi".to_owned(), 31), ("main".to_owned(), 13)];
     assert_eq!(counts(&only(read_sample("sampling/afdo-contexts.prof", &[]).unwrap())), expected);
-    for form in ["", "--compress-all-sections", "--split-layout", "--use-md5"] {
+    for form in ["", "--compress-all-sections", "--use-md5"] {
         let output = directory.path().join("profile");
         let command = format!(
             "llvm-profdata-22 merge --sample --extbinary {form} {} -o {}",
