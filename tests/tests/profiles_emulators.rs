@@ -72,6 +72,7 @@ fn stored_files_hold_order_a() {
     assert_eq!(demo_names(trace), DEMO_A);
     assert_eq!((trace.process, trace.evidence), (Some(15573), Evidence::Exact));
     assert_eq!(trace.command, [b"./demo.np".to_vec(), b"a".to_vec()]);
+    assert_eq!(callgrind.notes, []);
     let util_log = trace.events.iter().find(|event| event.symbol() == Some(b"util_log")).unwrap();
     assert_eq!(util_log.count, Some(7));
 

@@ -33,7 +33,7 @@ fn read(log: &Path, companions: &[&Path]) -> Reading {
 fn extracted(yaml: &str) -> BTreeSet<(u32, u64, String)> {
     let field = |line: &str, name: &str| {
         let rest = line.split_once(&format!(" {name}: "))?.1;
-        Some(rest.split_once(',')?.0.to_owned())
+        Some(rest.split([',', ' ']).next()?.to_owned())
     };
     let function = |line: &str| {
         let address = field(line, "function")?;
@@ -138,6 +138,92 @@ fn coverage_lists_have_addresses_of_their_own() {
     let expected: Vec<Location> = DEMO_A.iter().map(address_of).collect();
     let found: Vec<Location> = reading.traces[0].events.iter().map(|event| event.location.clone()).collect();
     assert_eq!(found, expected);
+}
+
+/// A basic log in which the functions with these numbers are entered one after the other.
+fn log_of(functions: impl IntoIterator<Item = u32>) -> Vec<u8> {
+    let mut bytes = vec![3, 0, 0, 0, 0, 0, 0, 0];
+    bytes.extend(1_000_000_000u64.to_le_bytes());
+    bytes.extend([0; 16]);
+    for (tick, function) in (1000u64..).zip(functions) {
+        bytes.extend([0; 4]);
+        bytes.extend(function.to_le_bytes());
+        bytes.extend(tick.to_le_bytes());
+        bytes.extend([1, 0, 0, 0, 2, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0]);
+    }
+    bytes
+}
+
+/// Every function that `llvm-xray extract` finds in `image` has the same number, address and name for us.
+fn assert_map(image: &Path) {
+    let truth = extracted(&run(Command::new("llvm-xray-22").args(["extract", "--symbolize"]).arg(image)));
+    assert!(truth.len() >= 2, "{}", image.display());
+    let log = image.with_extension("log");
+    std::fs::write(&log, log_of(truth.iter().rev().map(|(number, ..)| *number))).unwrap();
+    let reading = read(&log, &[image]);
+    let address = |event: &reorder::trace::Event| match event.location {
+        Location::Image(address) => address.0,
+        _ => panic!("{event:?}"),
+    };
+    let trace = &reading.traces[0];
+    let found: Vec<(u64, String)> = trace.events.iter().map(address).zip(names(trace)).collect();
+    let expected: Vec<(u64, String)> =
+        truth.into_iter().rev().map(|(_, address, name)| (address, name)).collect();
+    assert_eq!(found, expected, "{:?}", reading.notes);
+    assert_eq!(reading.notes, []);
+}
+
+#[test]
+fn maps_of_32_bits_and_of_other_machines_agree_with_llvm_xray() {
+    let scratch = tempfile::tempdir().unwrap();
+    for target in ["armv7-linux-gnueabihf", "aarch64-linux-gnu"] {
+        let (object, image) = (scratch.path().join("demo.o"), scratch.path().join(target));
+        let source = scratch.path().join("source.c");
+        let function =
+            |name: &str| format!("int {name}(int x) {{ __asm__ volatile(\"\"); return x + 1; }}\n");
+        std::fs::write(&source, function("one") + &function("two") + &function("three")).unwrap();
+        compile("clang-22", &object, &[&source], &["-c", "-ffreestanding", &format!("--target={target}")]);
+        let flags = ["-e", "one", "--unresolved-symbols=ignore-all", "-o"];
+        run(Command::new("ld.lld-22").args(flags).arg(&image).arg(&object));
+        assert_map(&image);
+    }
+}
+
+#[test]
+fn maps_with_absolute_addresses_are_read_through_relocations() {
+    let scratch = tempfile::tempdir().unwrap();
+    let (source, object) = (scratch.path().join("map.s"), scratch.path().join("map.o"));
+    let mut assembly = ".text\n".to_owned();
+    for name in ["one", "two"] {
+        writeln!(assembly, ".globl {name}\n.type {name}, @function\n{name}: nop").unwrap();
+    }
+    assembly += ".section xray_instr_map, \"aw\"\n";
+    for (name, kind) in [("one", 0), ("one", 1), ("two", 0)] {
+        writeln!(assembly, ".quad {name}, {name}\n.byte {kind}, 0, 0\n.zero 13").unwrap();
+    }
+    assembly += ".globl _start\n_start = one\n";
+    std::fs::write(&source, assembly).unwrap();
+    run(Command::new("gcc").arg("-c").arg(&source).arg("-o").arg(&object));
+    for kind in ["-pie", "-no-pie"] {
+        let image = scratch.path().join(kind);
+        run(Command::new("ld.lld-22").args([kind, "--no-dynamic-linker", "-o"]).arg(&image).arg(&object));
+        let truth = run(Command::new("llvm-readelf-22").arg("-r").arg(&image));
+        assert_eq!(truth.contains("R_X86_64_RELATIVE"), kind == "-pie", "{truth}");
+        let log = scratch.path().join("log");
+        std::fs::write(&log, log_of([2, 1])).unwrap();
+        let reading = read(&log, &[&image]);
+        assert_eq!(names(&reading.traces[0])[0], "two", "{:?}", reading.notes);
+        assert_eq!(reading.traces[0].events.len(), 2);
+        if kind == "-pie" {
+            let extracted =
+                extracted(&run(Command::new("llvm-xray-22").arg("extract").arg("--symbolize").arg(&image)));
+            let two = extracted.iter().find(|(number, ..)| *number == 2).unwrap();
+            assert_eq!(
+                reading.traces[0].events[0].location,
+                Location::Image(reorder::address::Address(two.1))
+            );
+        }
+    }
 }
 
 /// Compiles with clang's XRay and no threshold.

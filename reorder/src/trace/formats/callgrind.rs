@@ -193,7 +193,9 @@ impl<'data> Profile<'data> {
                 outside += 1;
                 continue;
             };
-            demangled |= function.lowest.is_none() && is_demangled(function.symbol());
+            demangled |= function.lowest.is_none()
+                && is_demangled(function.symbol())
+                && function.symbol() != BELOW_MAIN;
             let start = || Trace {
                 image: image_at(object),
                 process: self.process,
@@ -249,6 +251,9 @@ impl Function<'_> {
         Event { name, count, tick: self.number, ..Event::at(location) }
     }
 }
+
+/// The code that calls `main`, whatever its symbol is.
+const BELOW_MAIN: &[u8] = b"(below main)";
 
 /// How callgrind spells what it does not know.
 const UNKNOWN: &[u8] = b"???";
