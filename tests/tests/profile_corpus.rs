@@ -4,6 +4,8 @@
 //! for each finding, and so is replayed here.
 #![allow(clippy::unwrap_used)] // a failed unwrap is a failed test
 
+use std::collections::BTreeSet;
+use std::io::Read as _;
 use std::path::{Path, PathBuf};
 
 use end_to_end::profiles::sample;
@@ -102,18 +104,66 @@ fn every_reader_answers_to_every_file() {
     });
 }
 
-/// Detection is by contents alone: each sample is taken by the reader of its folder.
+/// What reads each file of `tests/profiles`; nothing where it is a companion or a text about the others.
+fn expected_format(name: &str) -> Option<&'static str> {
+    let (folder, file) = name.split_once('/')?;
+    let ending = file.rsplit('.').next()?;
+    Some(match (folder, file, ending) {
+        (_, "README.md", _) | ("source", ..) => return None,
+        // Nothing tells an empty file's format.
+        (_, "damaged/empty.profraw", _) => return None,
+        (_, _, "profraw") => "LLVM raw profile",
+        (_, _, "profdata") => "LLVM indexed profile",
+        (_, _, "proftext") => "LLVM text profile",
+        (_, _, "gcda") => "GCC .gcda",
+        ("gcov", _, "gcno") => return None,
+        // A map alone is taken, and told to be one.
+        (_, _, "mipraw" | "mipmap") => "Machine IR Profile",
+        ("xray", _, "log") => "XRay log",
+        ("xray", "coverage.txt", _) => "XRay coverage list",
+        ("xray" | "llvm_raw" | "order_buffer", ..) => return None,
+        ("emulators", "callgrind.out", _) => "callgrind",
+        ("emulators", "valgrind-blocks.txt", _) => "valgrind blocks",
+        ("emulators", "qemu-blocks.txt", _) => "QEMU blocks",
+        ("sampling", "afdo-text.prof" | "afdo-contexts.prof", _) => "LLVM sample profile, text",
+        ("sampling", _, "prof") => "LLVM sample profile, binary",
+        ("sampling", _, "gcov") => "GCC AutoFDO profile",
+        ("sampling", _, "fdata") => "BOLT profile",
+        ("sampling", _, "data") => "perf.data",
+        ("sampling", "perf-uprobes.nm.txt", _) => "plain list",
+        ("sampling", _, "txt") => "perf script",
+        ("lists", "cyg-entry-bare.offsets.txt", _) => "Chromium offsets",
+        ("lists", "link-map.txt", _) => "link map",
+        ("lists", _, "txt") => "plain list",
+        ("found", ..) => return None,
+        _ => panic!("{name}: say what reads it"),
+    })
+}
+
+/// Detection is by contents alone: each file is taken by the reader of its folder.
 #[test]
 fn every_sample_is_detected() {
-    for (name, format) in [
-        ("llvm_raw/v10-a.profraw", "LLVM raw profile"),
-        ("llvm_raw/v10-be32-synthetic.profraw", "LLVM raw profile"),
-        ("emulators/callgrind.out", "callgrind"),
-        ("emulators/valgrind-blocks.txt", "valgrind blocks"),
-        ("emulators/qemu-blocks.txt", "QEMU blocks"),
-        ("gcov/gcc12-a.gcda", "GCC .gcda"),
-    ] {
-        let bytes = std::fs::read(sample(name)).unwrap();
-        assert_eq!(detect(&bytes).map(|format| format.name), Some(format), "{name}");
+    let root = sample("");
+    let mut formats = BTreeSet::new();
+    for path in files(&root) {
+        let name = path.strip_prefix(&root).unwrap().to_str().unwrap();
+        let found = detect(&std::fs::read(&path).unwrap());
+        match expected_format(name) {
+            Some(expected) => {
+                assert_eq!(found.map(|format| format.name), Some(expected), "{name}");
+                formats.insert(expected);
+            }
+            None => assert!(found.is_none_or(|format| !format.has_signature), "{name} is taken for a trace"),
+        }
     }
+    assert_eq!(formats.len(), 19, "{formats:?}");
+}
+
+/// The buffer that clang's order-file instrumentation writes is kept compressed.
+#[test]
+fn a_buffer_of_clang_is_detected() {
+    let packed = std::fs::File::open(sample("order_buffer/orderfile-clang14.order.gz")).unwrap();
+    let mut bytes = Vec::new();
+    flate2::read::GzDecoder::new(packed).read_to_end(&mut bytes).unwrap();
+    assert_eq!(detect(&bytes).map(|format| format.name), Some("clang order-file buffer"));
 }

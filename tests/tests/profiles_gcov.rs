@@ -228,7 +228,31 @@ fn without_names_the_hashes_are_those_of_the_symbols() {
             of("hidden", Some("main")),
         ];
         assert_eq!(hashes, expected, "{compiler}");
+        let [note] = reading.notes.as_slice() else { panic!("{}", notes(&reading)) };
+        assert!(note.message.starts_with("in 2 of 2 files the names of 6 functions"), "{note}");
     }
+}
+
+#[test]
+fn a_library_that_counts_for_itself_is_told() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path();
+    fs::write(path.join("main.c"), "void inside(void);\nint main(void) { inside(); return 0; }\n").unwrap();
+    fs::write(path.join("library.c"), "void inside(void) {}\n").unwrap();
+    let flags = ["-fprofile-generate", "-ftest-coverage", "-fPIC"];
+    let gcc = |rest: &[&str]| tool(Command::new("gcc").current_dir(path).args(flags).args(rest));
+    gcc(&["-c", "library.c"]);
+    gcc(&["-c", "main.c"]);
+    gcc(&["-shared", "library.o", "-o", "libinside.so"]);
+    gcc(&["main.o", "-L.", "-linside", "-Wl,-rpath,$ORIGIN", "-o", "program"]);
+    tool(Command::new(path.join("program")).current_dir(path));
+    let reading = read_files(&[path.to_path_buf()], &Companions::default()).unwrap();
+    let [trace] = reading.traces.as_slice() else { panic!("{} traces", reading.traces.len()) };
+    assert_eq!(trace.events.iter().map(|event| event.tick).collect::<Vec<_>>(), [Some(1), Some(1)]);
+    assert_eq!(trace.evidence, Evidence::Blended);
+    let [note] = reading.notes.as_slice() else { panic!("{}", notes(&reading)) };
+    assert!(note.message.contains("1 functions of 2 files have the rank of another one"), "{note}");
+    assert_eq!(note.file.as_deref(), Some(path));
 }
 
 #[test]
@@ -241,7 +265,9 @@ fn a_second_run_in_the_same_place_is_told() {
     let reading = read_files(&[path.join("runs")], &Companions::default()).unwrap();
     let [trace] = reading.traces.as_slice() else { panic!("{} traces", reading.traces.len()) };
     assert_eq!(trace.evidence, Evidence::Blended);
-    assert!(notes(&reading).contains("2 runs or processes"), "{}", notes(&reading));
+    let [note] = reading.notes.as_slice() else { panic!("{}", notes(&reading)) };
+    assert!(note.message.starts_with("2 runs or processes"), "{note}");
+    assert!(note.message.ends_with("(this file and 1 more)"), "{note}");
     let mut expected: Vec<u64> = files
         .iter()
         .flat_map(|file| official("gcov-dump", file).into_values())

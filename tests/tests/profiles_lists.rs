@@ -2,7 +2,9 @@
 #![allow(clippy::unwrap_used)] // a failed unwrap is a failed test
 
 use std::path::Path;
+use std::time::Duration;
 
+use end_to_end::process::shell;
 use end_to_end::profiles::{DEMO_A, names, read_sample, sample};
 use reorder::address::Address;
 use reorder::trace::{Companions, Evidence, Location, Reading, Trace, read_bytes};
@@ -62,8 +64,17 @@ fn order_files_of_elf_linkers() {
         (expected.map(str::to_owned).as_slice(), Evidence::Listed)
     );
     let trace = only(read_sample("lists/v13-ab.order.txt", &[]).unwrap());
-    assert_eq!(names(&trace).len(), 8);
-    assert_eq!((names(&trace)[0].as_str(), names(&trace)[7].as_str()), ("main", "draw_frame"));
+    let expected = [
+        "main",
+        "parse_args",
+        "util_log",
+        "load_config",
+        "init_ui",
+        "init_network",
+        "shutdown_all",
+        "draw_frame",
+    ];
+    assert_eq!(names(&trace), expected);
 }
 
 #[test]
@@ -71,6 +82,63 @@ fn order_files_of_apple_linkers() {
     let reading = read_sample("lists/orderfile-macho.txt", &[]).unwrap();
     assert!(reading.notes[0].message.contains("1 lines for other architectures"), "{}", reading.notes[0]);
     assert_eq!(names(&only(reading)), ["_d", "_c", "_b", "_a", "-[Foo bar:]", "nothere"]);
+}
+
+/// Address, size and name of each event.
+fn placed(trace: &Trace) -> Vec<(u64, u64, String)> {
+    let address = |event: &reorder::trace::Event| match event.location {
+        Location::Image(address) => address.0,
+        ref other => panic!("{other}"),
+    };
+    let places = trace.events.iter().map(|event| (address(event), event.size.unwrap()));
+    places.zip(names(trace)).map(|((address, size), name)| (address, size, name)).collect()
+}
+
+#[test]
+fn link_maps_have_addresses_and_sizes_and_say_that_they_are_no_recordings() {
+    let reading = read_sample("lists/link-map.txt", &[]).unwrap();
+    let notes: Vec<String> = reading.notes.iter().map(ToString::to_string).collect();
+    assert!(notes[0].contains("not as they ran"), "{notes:?}");
+    assert!(notes[1].contains("2 symbols that are no code and 3 that the linker left out"), "{notes:?}");
+    let trace = only(reading);
+    let expected = [(0x1_0000_0388, 0x14, "_alpha"), (0x1_0000_039c, 0x14, "_beta")];
+    assert_eq!(placed(&trace)[..2], expected.map(|(address, size, name)| (address, size, name.to_owned())));
+    assert_eq!(
+        (names(&trace)[2..].join(" ").as_str(), trace.evidence),
+        ("_local_one _main", Evidence::Listed)
+    );
+    let objective = "# Path: /App\n# Arch: arm64\n# Sections:\n# Address\tSize\tSegment\tSection\n\
+                     0x1000\t0x100\t__TEXT\t__text\n# Symbols:\n# Address\tSize\tFile  Name\n\
+                     0x1000\t0x10\t[  1] -[Foo bar:]\nnonsense\n";
+    let reading = read(objective);
+    assert!(reading.notes[1].message.contains("1 lines"), "{:?}", reading.notes);
+    assert_eq!(names(&only(reading)), ["-[Foo bar:]"]);
+}
+
+#[test]
+fn fresh_link_maps_agree_with_the_symbols_of_their_image() {
+    let directory = tempfile::tempdir().unwrap();
+    let run = |command: &str| {
+        let command = format!("cd {} && {command}", directory.path().display());
+        shell(&command, Duration::from_secs(120)).unwrap()
+    };
+    let source = sample("source/mdemo.c");
+    run(&format!("clang-22 --target=arm64-apple-macos11 -O1 -c {} -o demo.o", source.display()));
+    run(
+        "ld64.lld-22 -arch arm64 -platform_version macos 11.0 11.0 -map map -undefined dynamic_lookup demo.o -o demo",
+    );
+    let path = directory.path().join("map");
+    let trace = only(read_bytes(&std::fs::read(&path).unwrap(), &path, &Companions::default()).unwrap());
+    let symbols = run("llvm-nm-22 -n --format=posix demo | grep ' [tT] ' | grep -v __mh_execute_header");
+    let expected: Vec<(u64, String)> = symbols
+        .lines()
+        .map(|line| line.split(' ').collect())
+        .map(|words: Vec<&str>| (u64::from_str_radix(words[2], 16).unwrap(), words[0].to_owned()))
+        .collect();
+    let found: Vec<(u64, String)> =
+        placed(&trace).into_iter().map(|(address, _, name)| (address, name)).collect();
+    assert!(found.len() >= 4);
+    assert_eq!(found, expected);
 }
 
 #[test]
@@ -104,6 +172,21 @@ fn commas_separate_names_and_columns() {
     assert_eq!(names(&only(read("first,second,third\n"))), ["first", "second", "third"]);
     let columns = only(read("first,1\nsecond,2\n"));
     assert_eq!((names(&columns).len(), columns.events[1].tick), (2, Some(2)));
+    assert_eq!(names(&only(read("first, second,\n"))), ["first", "second"]);
+}
+
+#[test]
+fn commas_that_belong_to_a_name_do_not_divide_it() {
+    let symbol = only(read("0a t A,a\n1040 T main\n"));
+    assert_eq!(names(&symbol), ["A,a", "main"]);
+    assert_eq!(symbol.events[0].location, Location::Image(Address(0xa)));
+    assert_eq!(
+        names(&only(read("main.Map[int,string]\n3 pair<int,char>\n"))),
+        ["main.Map[int,string]", "pair<int,char>"]
+    );
+    let reading = read("main\nfirst, 12 0x1040 second\n");
+    assert!(reading.notes[0].message.contains("line 2"), "{:?}", reading.notes);
+    assert_eq!(names(&only(reading)), ["main"]);
 }
 
 #[test]

@@ -87,15 +87,68 @@ fn profiles_without_branches_count_samples() {
     assert_eq!(counts(&trace).iter().map(|(_, count)| count).sum::<u64>(), samples);
 }
 
+const GCC_AUTOFDO: [(&str, u64); 3] = [("inlined", (1 << 32) + 5), ("bar", 12), ("main", 1)];
+
 #[test]
-fn a_container_of_gcc_is_recognised() {
-    let mut bytes = b"adcg".to_vec();
-    for word in [2u32, 0, 0xaa00_0000, 1, 0] {
-        bytes.extend_from_slice(&word.to_le_bytes());
+fn gcc_profiles_of_every_version_give_counts() {
+    for version in ["v1", "v2", "v3", "v2-big-endian"] {
+        let reading = read_sample(&format!("sampling/gcc-autofdo-{version}.gcov"), &[]).unwrap();
+        let note = reading.notes[0].clone();
+        let trace = only(reading);
+        let expected = GCC_AUTOFDO.map(|(name, count)| (name.to_owned(), count));
+        assert_eq!(
+            (counts(&trace).as_slice(), trace.evidence),
+            (&expected[..], Evidence::Counts),
+            "{version}"
+        );
+        assert!(note.message.contains("no order of execution"), "{note}");
     }
-    let error = read_bytes(&bytes, Path::new("auto.gcov"), &Companions::default()).unwrap_err();
-    assert!(error.message.contains("without functions"), "{error}");
+}
+
+/// GCC itself takes the stored profile, whose layout no converter here writes, and sees the same entries.
+#[test]
+fn gcc_compiles_with_the_profile_that_is_read() {
+    let directory = tempfile::tempdir().unwrap();
+    let source = "int x;\n__attribute__((noinline)) void bar(int n) {\n for (int i = 0; i < n; i++)\n  x += i;\n}\n\
+                  static inline int inlined(void) { return x; }\nint main(void) {\n bar(3);\n return inlined();\n}\n";
+    fs::write(directory.path().join("demo.c"), source).unwrap();
+    let compile = |version: &str| {
+        let profile = sample(&format!("sampling/gcc-autofdo-{version}.gcov"));
+        shell(
+            &format!(
+                "cd {} && gcc -O2 -g -fauto-profile={} -fdump-ipa-afdo=dump -c demo.c",
+                directory.path().display(),
+                profile.display()
+            ),
+            LIMIT,
+        )
+    };
+    compile("v2").unwrap();
+    let dump = fs::read_to_string(directory.path().join("dump")).unwrap();
+    let entered = |declaration: &str| {
+        let body = dump.split_once(declaration).unwrap().1;
+        let count = body.split_once("[count: ").unwrap().1.split_once(']').unwrap().0;
+        count.parse::<u64>().unwrap()
+    };
+    assert_eq!([entered("\nvoid bar ("), entered("\nint main (")], [12, 1], "{dump}");
+}
+
+#[test]
+fn damaged_profiles_of_gcc_keep_what_is_whole() {
+    let whole = fs::read(sample("sampling/gcc-autofdo-v2.gcov")).unwrap();
+    let read = |bytes: &[u8]| read_bytes(bytes, Path::new("auto.gcov"), &Companions::default());
+    let tag = whole.windows(4).position(|window| window == 0xac00_0000_u32.to_le_bytes()).unwrap();
+    // Behind the tag, length and number of functions stands `bar` with two lines.
+    let cut = read(&whole[..tag + 12 + 8 + 12 + 2 * 16 + 5]).unwrap();
+    assert!(cut.notes[1].message.contains("the 1 functions before it are kept"), "{:?}", cut.notes);
+    assert_eq!(counts(&only(cut)), [("bar".to_owned(), 12)]);
+    let error = read(&whole[..tag + 12]).unwrap_err();
     assert!(error.hint.unwrap().contains("perf.data"));
+    let mut newer = whole;
+    newer[4] = 9;
+    let error = read(&newer).unwrap_err();
+    assert_eq!(error.offset, Some(4));
+    assert!(error.message.contains("version 9") && error.hint.unwrap().contains("--gcov_version=2"));
 }
 
 /// What `llvm-profdata` writes today in each form is what it prints of it.

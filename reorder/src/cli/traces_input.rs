@@ -14,7 +14,7 @@ use crate::trace::{Companions, ImageIdentity, Missing, Note, ResolvedTraces, Res
 /// Where the traces are.
 #[derive(Args, Clone, Debug)]
 pub struct TracesInput {
-    /// Trace or profile files of any known system, or directories of them
+    /// Trace or profile files of any known system, directories of them, or @FILE with one path per line
     #[arg(short = 't', long = "traces", value_name = "TRACES", num_args = 1..)]
     pub paths: Vec<PathBuf>,
 

@@ -23,11 +23,21 @@ const FILES_AT_A_TIME: usize = 64;
 impl TraceFiles {
     /// Finds the files. A directory stands for every trace file in it and below it, sorted by name; what has no
     /// signature of a trace format is taken from a directory only if it ends in `.trace`. `-` is standard input.
+    /// `@FILE` stands for the paths in `FILE`, one per line, unless something is called so.
     ///
     /// # Errors
-    /// Unreadable directories.
+    /// Unreadable directories and lists of paths.
     pub fn find(paths: &[PathBuf]) -> Result<Self> {
-        Ok(Self { groups: paths.iter().map(|path| trace_files(path)).collect::<Result<_>>()? })
+        let mut groups = Vec::new();
+        for path in paths {
+            match listed_paths(path)? {
+                Some(listed) => {
+                    groups.extend(listed.iter().map(|path| trace_files(path)).collect::<Result<Vec<_>>>()?)
+                }
+                None => groups.push(trace_files(path)?),
+            }
+        }
+        Ok(Self { groups })
     }
 
     /// Gives each trace together with its position in its file to `work`, several files at a time, and what comes out
@@ -66,13 +76,15 @@ impl TraceFiles {
                     notes.extend(contents.notes);
                     has_events |= contents.has_events;
                     contents.worked.into_iter().for_each(&mut sink);
-                    if let Some((join, parts)) = contents.parts {
-                        joined.get_or_insert((join, Vec::new())).1.extend(parts);
+                    if let Some((join, part)) = contents.part {
+                        joined.get_or_insert((join, Vec::new())).1.push(part);
                     }
                 }
             }
             if let Some((join, parts)) = joined {
-                join(parts).into_iter().enumerate().for_each(|(index, trace)| sink(work(index, trace)));
+                let reading = join(parts);
+                notes.extend(reading.notes);
+                reading.traces.into_iter().enumerate().for_each(|(index, trace)| sink(work(index, trace)));
             }
         }
         if has_events {
@@ -97,15 +109,15 @@ impl TraceFiles {
     }
 }
 
-type Join = fn(Vec<Trace>) -> Vec<Trace>;
+type Join = fn(Vec<Reading>) -> Reading;
 
 /// What one file gave.
 struct FileContents<Worked> {
     notes: Vec<Note>,
     has_events: bool,
     worked: Vec<Worked>,
-    /// Traces that are whole only together with those of other files.
-    parts: Option<(Join, Vec<Trace>)>,
+    /// What is whole only together with other files.
+    part: Option<(Join, Reading)>,
 }
 
 impl<Worked> FileContents<Worked> {
@@ -121,15 +133,13 @@ impl<Worked> FileContents<Worked> {
             Err(error) => return Ok(Err(error)),
         };
         let has_events = reading.traces.iter().any(|trace| !trace.events.is_empty());
-        let mut contents = Self { notes: reading.notes, has_events, worked: Vec::new(), parts: None };
-        match format.join {
-            Some(join) => contents.parts = Some((join, reading.traces)),
-            None => {
-                contents.worked =
-                    reading.traces.into_iter().enumerate().map(|(index, trace)| work(index, trace)).collect();
-            }
+        if let Some(join) = format.join {
+            let part = Some((join, reading));
+            return Ok(Ok(Self { notes: Vec::new(), has_events, worked: Vec::new(), part }));
         }
-        Ok(Ok(contents))
+        let traces = reading.traces.into_iter().enumerate();
+        let worked = traces.map(|(index, trace)| work(index, trace)).collect();
+        Ok(Ok(Self { notes: reading.notes, has_events, worked, part: None }))
     }
 }
 
@@ -176,6 +186,20 @@ fn read_with(bytes: &[u8], file: &Path, companions: &Companions) -> Result<(Read
 }
 
 const RECORD: &str = "record a run: reorder record -o traces -- PROGRAM ARGUMENTS";
+
+/// The paths in `FILE` when `path` is `@FILE`, as compilers take their arguments from a file. A list in a list is a
+/// path like any other, so no list can name itself.
+fn listed_paths(path: &Path) -> Result<Option<Vec<PathBuf>>> {
+    use std::os::unix::ffi::OsStrExt as _;
+    let Some(list) = path.as_os_str().as_bytes().strip_prefix(b"@").filter(|_| !path.exists()) else {
+        return Ok(None);
+    };
+    let list = Path::new(std::ffi::OsStr::from_bytes(list));
+    let text = std::fs::read(list).map_err(|error| Error::io(list, error))?;
+    let lines = text.split(|&byte| byte == b'\n').map(<[u8]>::trim_ascii);
+    let paths = lines.filter(|line| !line.is_empty() && !line.starts_with(b"#"));
+    Ok(Some(paths.map(|line| PathBuf::from(std::ffi::OsStr::from_bytes(line))).collect()))
+}
 
 /// The trace files that `path` stands for, sorted.
 fn trace_files(path: &Path) -> Result<Vec<PathBuf>> {

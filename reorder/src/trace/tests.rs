@@ -153,6 +153,23 @@ fn directories_stand_for_their_traces_in_order() {
 }
 
 #[test]
+fn a_list_of_paths_stands_for_them() {
+    let directory = tempfile::tempdir().unwrap();
+    let at = |name: &str| directory.path().join(name);
+    for (name, symbol) in [("b", "second"), ("a", "first")] {
+        std::fs::write(at(name), symbol).unwrap();
+    }
+    let list = format!("# runs\n{}\n\n  {}\r\n", at("b").display(), at("a").display());
+    std::fs::write(at("list"), list).unwrap();
+    let argument = |name: &str| PathBuf::from(format!("@{}", at(name).display()));
+    let reading = read_files(&[argument("list")], &Companions::default()).unwrap();
+    let symbols: Vec<_> = reading.traces.iter().map(|trace| trace.events[0].symbol().unwrap()).collect();
+    assert_eq!(symbols, [&b"second"[..], b"first"]);
+    let error = read_files(&[argument("missing")], &Companions::default()).unwrap_err();
+    assert_eq!(error.file, Some(at("missing")), "{error}");
+}
+
+#[test]
 fn statistics_count_what_traces_share_and_touch() {
     let event = |address, size, nanoseconds| Event {
         size: Some(size),
@@ -206,8 +223,9 @@ proptest! {
         match read_bytes(&bytes, Path::new("list"), &Companions::default()) {
             Ok(Reading { traces, .. }) => {
                 let events: usize = traces.iter().map(|trace| trace.events.len()).sum();
-                let line_count = bytes.split(|&byte| byte == b'\n').count();
-                prop_assert!(events <= line_count, "{events} events in {line_count} lines");
+                // A line has one event, one with commas between names as many as there are names.
+                let bound = bytes.split(|&byte| byte == b'\n' || byte == b',').count();
+                prop_assert!(events <= bound, "{events} events where {bound} fit");
                 prop_assert_eq!(statistics(&traces).traces.len(), traces.len());
             }
             Err(error) => {

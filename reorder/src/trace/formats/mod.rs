@@ -14,6 +14,7 @@ mod first_seen;
 pub(super) mod gcov;
 mod image_traces;
 mod lines;
+mod link_map;
 mod list;
 mod llvm_correlate;
 pub(super) mod llvm_images;
@@ -35,7 +36,7 @@ mod valgrind;
 mod xray;
 
 use super::reading::{Input, Reading};
-use super::{Trace, text};
+use super::text;
 use crate::error::Result;
 
 /// A system whose files are read.
@@ -52,8 +53,8 @@ pub struct Format {
     pub has_signature: bool,
     /// For formats that are a directory: the file that was accepted stands for all in its directory.
     pub is_directory: bool,
-    /// For formats that spread one run over several files: all traces of one directory's files to whole runs.
-    pub join: Option<fn(Vec<Trace>) -> Vec<Trace>>,
+    /// For formats that spread one run over several files: what one directory's files gave to whole runs.
+    pub join: Option<fn(Vec<Reading>) -> Reading>,
 }
 
 /// All of them; what has a signature stands before what is recognised by its looks, plain lists last.
@@ -129,6 +130,8 @@ pub const FORMATS: &[Format] = &[
     },
     Format { name: "DTrace output", accepts: dtrace::accepts, read: dtrace::read, ..UNSIGNED },
     Format { name: "Chromium offsets", accepts: chromium::accepts, read: chromium::read, ..UNSIGNED },
+    // Never from a directory: it is an order of layout, not of execution.
+    Format { name: "link map", accepts: link_map::accepts, read: link_map::read, ..UNSIGNED },
     Format { name: "plain list", accepts: list::accepts, read: list::read, ..UNSIGNED },
 ];
 

@@ -4,26 +4,70 @@
 //! Runs lie in directories of their own, which shows by the same object file lying in several.
 
 use std::cmp::Reverse;
-use std::collections::HashMap;
 use std::collections::hash_map::Entry;
+use std::collections::{BTreeMap, HashMap};
 use std::io::Read as _;
 use std::path::{Component, Path, PathBuf};
 
 use super::profile_id::gcc_profile_id;
-use crate::trace::{Event, Evidence, Location, NameHash, Trace};
+use super::{beside, nameless, without_names};
+use crate::trace::{Event, Evidence, Location, NameHash, Note, Reading, Trace};
 
-/// One trace for each run, in the order of their directories; counts apart from orders.
-pub(in crate::trace::formats) fn join(traces: Vec<Trace>) -> Vec<Trace> {
+/// One trace for each run, in the order of their directories; counts apart from orders. What many files have in
+/// common is told once for all of them.
+pub(in crate::trace::formats) fn join(files: Vec<Reading>) -> Reading {
+    let mut told = joined_notes(&files);
+    let traces = files.into_iter().flat_map(|file| file.traces);
     let mut runs = Vec::new();
-    split(traces.into_iter().map(Part::new).collect(), &mut runs);
+    split(traces.map(Part::new).collect(), &mut runs);
     let mut joined = Vec::new();
     for (run, parts) in (1u32..).zip(runs) {
         let (ordered, counted): (Vec<Part>, Vec<Part>) =
             parts.into_iter().partition(|part| part.trace.evidence.is_ordered());
-        let traces = [ordered, counted].into_iter().filter(|parts| !parts.is_empty());
-        joined.extend(traces.map(|parts| Trace { run, ..united(parts) }));
+        for parts in [ordered, counted].into_iter().filter(|parts| !parts.is_empty()) {
+            let trace = united(parts, &mut told);
+            joined.push(Trace { run, ..trace });
+        }
     }
-    joined
+    Reading { traces: joined, notes: told }
+}
+
+/// The notes of all files, each message once.
+fn joined_notes(files: &[Reading]) -> Vec<Note> {
+    let mut counts: BTreeMap<&str, usize> = BTreeMap::new();
+    let mut unnamed = (0, 0);
+    let mut notes: Vec<&Note> = Vec::new();
+    for file in files {
+        let functions: usize = file.traces.iter().map(nameless).sum();
+        let own = without_names(functions, "").filter(|_| files.len() > 1);
+        unnamed = (unnamed.0 + functions, unnamed.1 + usize::from(functions > 0));
+        for note in
+            file.notes.iter().filter(|note| own.as_ref().is_none_or(|own| own.message != note.message))
+        {
+            *counts.entry(&note.message).or_default() += 1;
+            notes.push(note);
+        }
+    }
+    let mut told: Vec<Note> = Vec::new();
+    for note in notes {
+        // The first file stands for all.
+        let Some(count) = counts.remove(note.message.as_str()) else { continue };
+        let mut note = note.clone();
+        if count > 1 {
+            note.message.push_str(&format!(" (this file and {} more)", count - 1));
+        }
+        told.push(note);
+    }
+    if files.len() > 1 && unnamed.1 > 0 {
+        let first = files.iter().flat_map(|file| &file.traces).find(|trace| nameless(trace) > 0);
+        let source = first.and_then(|trace| trace.source.clone()).unwrap_or_default();
+        let note = without_names(unnamed.0, &beside(&source));
+        told.extend(note.map(|note| Note {
+            message: format!("in {} of {} files {}", unnamed.1, files.len(), note.message),
+            ..note
+        }));
+    }
+    told
 }
 
 /// One file.
@@ -94,7 +138,7 @@ fn first_difference(parts: &[Part]) -> Option<usize> {
 }
 
 /// The files of one run as one trace.
-fn united(parts: Vec<Part>) -> Trace {
+fn united(parts: Vec<Part>, notes: &mut Vec<Note>) -> Trace {
     let count = parts.len();
     let source = common_directory(&parts);
     let mut evidence = Evidence::Exact;
@@ -110,11 +154,21 @@ fn united(parts: Vec<Part>) -> Trace {
     }
     events.sort_by_key(|event| (event.tick, Reverse(event.count), hash(event)));
     // Of one process each rank is given once: several images, or processes, counted for themselves.
-    let is_tied = events.windows(2).any(|pair| pair[0].tick.is_some() && pair[0].tick == pair[1].tick);
-    if is_tied && evidence == Evidence::Exact {
+    let tied =
+        events.windows(2).filter(|pair| pair[0].tick.is_some() && pair[0].tick == pair[1].tick).count();
+    if tied > 0 && evidence == Evidence::Exact {
         evidence = Evidence::Blended;
+        notes.push(Note { file: Some(source.clone()), ..ties(tied, count) });
     }
     Trace { weight: 1, evidence, events, source: Some(source), ..Trace::default() }
+}
+
+fn ties(tied: usize, files: usize) -> Note {
+    Note::new(format!(
+        "{tied} functions of {files} files have the rank of another one: the program and its libraries, or several \
+         programs, each count from 1, and how their orders interleave is not known"
+    ))
+    .with_hint("give the files of each program and each library by themselves, as directories of their own")
 }
 
 fn hash(event: &Event) -> u32 {

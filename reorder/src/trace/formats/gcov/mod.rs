@@ -68,10 +68,7 @@ pub(super) fn read(input: &Input<'_>) -> Result<Reading> {
         notes.extend(is_whole.then_some(note));
         counted(&data, location)
     };
-    let nameless = trace.events.iter().filter(|event| event.symbol().is_none()).count();
-    if nameless > 0 {
-        notes.push(without_names(nameless, input.path));
-    }
+    notes.extend(without_names(nameless(&trace), &beside(input.path)));
     Ok(Reading { traces: vec![trace], notes })
 }
 
@@ -119,11 +116,21 @@ fn no_ranks(data: &Data) -> Result<Note> {
 
 const REBUILD: &str = "rebuild with gcc -fprofile-generate instead of --coverage or -fprofile-arcs, for names also with -ftest-coverage, and run again; clang writes no order into .gcda files: -fprofile-generate -ftemporal-profile";
 
-fn without_names(count: usize, path: &Path) -> Note {
-    let notes = path.with_extension("gcno");
-    let file = notes.file_name().unwrap_or_default().to_string_lossy();
-    Note::new(format!("the names of {count} functions are not known, only their hashes; local functions may not be found by them"))
-        .with_hint(format!("build with -ftest-coverage too, and give the file that it makes: --companion {file}"))
+/// How many functions are known by their hashes alone.
+fn nameless(trace: &Trace) -> usize {
+    trace.events.iter().filter(|event| event.symbol().is_none()).count()
+}
+
+/// What the compiler calls the file with the names of the functions in the data at `path`.
+fn beside(path: &Path) -> String {
+    path.with_extension("gcno").file_name().unwrap_or_default().to_string_lossy().into_owned()
+}
+
+fn without_names(count: usize, file: &str) -> Option<Note> {
+    (count > 0).then(|| {
+        Note::new(format!("the names of {count} functions are not known, only their hashes; local functions may not be found by them"))
+            .with_hint(format!("build with -ftest-coverage too, and give the file that it makes: --companion {file}"))
+    })
 }
 
 fn other_notes(path: &Path) -> Note {

@@ -64,16 +64,24 @@ pub(super) fn parse(line: &[u8]) -> Line {
     if let Some((number, name)) = number_and_name(text) {
         return entry(Entry::named(name).map(|parsed| Entry { number: Some(number), ..parsed }));
     }
-    let has_commas = text.contains(&b',');
-    let words: Vec<&[u8]> = text
-        .split(|byte| byte.is_ascii_whitespace() || (has_commas && *byte == b','))
-        .filter(|word| !word.is_empty())
-        .collect();
-    match symbol_table_line(&words).or_else(|| columns(&words)) {
-        Some(parsed) => entry(Some(parsed)),
-        None if has_commas => names(&words),
-        None => Line::Odd,
+    if let Some(fields) = comma_separated(text) {
+        return columns(&fields).map_or_else(|| names(&fields), |parsed| entry(Some(parsed)));
     }
+    let words: Vec<&[u8]> = text.split(u8::is_ascii_whitespace).filter(|word| !word.is_empty()).collect();
+    entry(symbol_table_line(&words).or_else(|| columns(&words)))
+}
+
+/// The fields of a line that commas divide beyond doubt. A blank inside a field shows columns of another kind, and a
+/// bracket shows a name that has the comma in it: `Map[int,string]`.
+fn comma_separated(text: &[u8]) -> Option<Vec<&[u8]>> {
+    let fields: Vec<&[u8]> = text.split(|&byte| byte == b',').map(<[u8]>::trim_ascii).collect();
+    let is_field =
+        |field: &&[u8]| !field.iter().any(|byte| byte.is_ascii_whitespace() || b"<>()[]{}".contains(byte));
+    let (last, others) = fields.split_last()?;
+    // A comma at the end of the line is none between fields.
+    let fields = if last.is_empty() { others } else { &fields };
+    let is_list = text.contains(&b',') && fields.iter().all(|field| is_field(field) && !field.is_empty());
+    is_list.then(|| fields.to_vec())
 }
 
 /// A time or a count in front of a name with blanks.
@@ -221,10 +229,11 @@ fn section_symbol(name: &[u8]) -> &[u8] {
     groups.into_iter().find_map(|group| symbol.strip_prefix(group)).unwrap_or(symbol)
 }
 
-/// A name has a letter, a digit behind something, or a byte of another script, and is no pattern.
+/// A name has a letter or a byte of another script, is no pattern, and has a comma only inside.
 fn plausible(name: &[u8]) -> Option<&[u8]> {
     let has_letter = name.iter().any(|byte| byte.is_ascii_alphabetic() || *byte == b'_' || !byte.is_ascii());
-    (has_letter && !name.contains(&b'*')).then_some(name)
+    let is_whole = !name.starts_with(b",") && !name.ends_with(b",");
+    (has_letter && is_whole && !name.contains(&b'*')).then_some(name)
 }
 
 /// `main` for `main+0x12`, which backtraces print.

@@ -7,7 +7,7 @@ use linux_perf_data::{AttributeDescription, Endianness, PerfFile, PerfFileReader
 
 use super::images::Images;
 use super::processes::{Mapping, Processes};
-use super::records::{self, Map, Record, Sample};
+use super::records::{self, Map, Probe, Record, Sample};
 use super::sightings::{Kind, Sighting, Sightings};
 use super::{Meaning, container, interpret_event};
 use crate::error::{Error, Result};
@@ -66,6 +66,8 @@ struct Recording {
     order: ByteOrder,
     /// What each event means.
     meanings: Vec<Meaning>,
+    /// Which of them are tracepoints.
+    tracepoints: Vec<bool>,
     processes: Processes,
     images: Images,
     sightings: Sightings,
@@ -93,6 +95,7 @@ impl Recording {
         Self {
             order,
             meanings: meanings.map(|(number, event)| meaning(event, number as u32)).collect(),
+            tracepoints: file.event_attributes().iter().map(is_tracepoint).collect(),
             processes: Processes::new(size),
             images,
             sightings: Sightings::default(),
@@ -136,6 +139,15 @@ impl Recording {
                 return;
             }
             None => return,
+        };
+        // `perf probe` may call its probes as it is told.
+        let kind = match (self.tracepoints.get(event), sample.probe) {
+            (Some(true), Some(Probe::Return)) => {
+                self.returns += 1;
+                return;
+            }
+            (Some(true), Some(Probe::Here)) => Kind::Entry,
+            _ => kind,
         };
         let Some(process) = sample.process else { return };
         self.sightings.in_kernel += u64::from(sample.is_in_kernel);
@@ -207,21 +219,26 @@ impl Recording {
     }
 }
 
-/// By the event's name, which files without features lack; then by its number.
+/// Page faults by their number, whatever options their name has; else by the event's name, which files without features
+/// lack.
 fn meaning(event: &AttributeDescription, number: u32) -> Meaning {
     match (event.name(), &event.attr.type_) {
-        (Some(name), _) => interpret_event(name, number),
         (
-            None,
+            _,
             PerfEventType::Software(
                 SoftwareCounterType::PageFaults
                 | SoftwareCounterType::PageFaultsMin
                 | SoftwareCounterType::PageFaultsMaj,
             ),
         ) => Meaning::Code(Kind::Page, None),
+        (Some(name), _) => interpret_event(name, number),
         (None, PerfEventType::Tracepoint(_)) => Meaning::Code(Kind::Entry, None),
         (None, _) => Meaning::Code(Kind::Sample(number), None),
     }
+}
+
+fn is_tracepoint(event: &AttributeDescription) -> bool {
+    matches!(event.attr.type_, PerfEventType::Tracepoint(_))
 }
 
 #[cfg(test)]

@@ -39,7 +39,8 @@ fn interpret_event(name: &str, number: u32) -> Meaning {
             None => Meaning::Code(Kind::Entry, Some(event.into())),
         };
     }
-    match bare {
+    // `page-faults/period=1/u` is how perf takes options of an event.
+    match bare.split('/').next().unwrap_or_default() {
         "page-faults" | "faults" | "minor-faults" | "major-faults" => Meaning::Code(Kind::Page, None),
         _ => Meaning::Code(Kind::Sample(number), None),
     }

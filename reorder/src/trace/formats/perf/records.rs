@@ -47,6 +47,17 @@ pub(super) struct Sample {
     /// The user's part of the call chain, innermost first; the first one is the instruction again.
     pub(super) callers: Vec<u64>,
     pub(super) is_in_kernel: bool,
+    /// What a probe in user code adds, whatever it is called.
+    pub(super) probe: Option<Probe>,
+}
+
+/// Where a probe in user code sits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Probe {
+    /// At the instruction that was sampled.
+    Here,
+    /// At the return of a function to it.
+    Return,
 }
 
 /// Bits of a record's header.
@@ -145,7 +156,24 @@ fn read_sample(cursor: &mut Cursor<'_>, misc: u16, info: &RecordParseInfo) -> Re
     if has(SampleFormat::CALLCHAIN) {
         sample.callers = read_callers(cursor)?;
     }
+    if has(SampleFormat::RAW) {
+        let size = cursor.u32()?;
+        let at = cursor.offset();
+        let raw = Cursor::part(cursor.take(size.into())?, cursor.order(), at);
+        sample.probe = sample.instruction.and_then(|instruction| probe(raw, instruction));
+    }
     Ok(sample)
+}
+
+/// Behind what all tracepoints have in common, a probe stores its own address, one at a function's return the function's
+/// and the address that it returns to. Other tracepoints do not repeat the address of the sample.
+fn probe(mut raw: Cursor<'_>, instruction: u64) -> Option<Probe> {
+    const COMMON: u64 = 8;
+    raw.skip(COMMON).ok()?;
+    if raw.u64().ok()? == instruction {
+        return Some(Probe::Here);
+    }
+    (raw.u64().ok()? == instruction).then_some(Probe::Return)
 }
 
 /// One counter, or a group of them.
