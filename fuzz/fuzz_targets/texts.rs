@@ -7,7 +7,7 @@ use libfuzzer_sys::fuzz_target;
 use reorder::trace::formats::FORMATS;
 use reorder::trace::{Companions, Input};
 
-const NAMES: &[&str] = &["plain list", "DTrace output", "Chromium offsets", "sanitizer coverage"];
+const NAMES: &[&str] = &["plain list", "DTrace output", "Chromium offsets", "sanitizer coverage", "link map"];
 
 fuzz_target!(|bytes: &[u8]| {
     let companions = Companions::default();

@@ -84,6 +84,8 @@ fn virtual_tables_are_passed_over() {
     let expected = "main _Z4callP4Basei _ZN2D21fEi _ZN2D11fEi _ZN12_GLOBAL__N_14Anon1fEi _Z4tmplIiET_S0_ \
                     _Z4tmplIlET_S0_ _ZL4stati";
     assert_eq!(names(&reading.traces[0]).join(" "), expected);
+    let local = reading.traces[0].events[4].symbol().unwrap();
+    assert_eq!(String::from_utf8_lossy(local), "vt.cpp;_ZN12_GLOBAL__N_14Anon1fEi");
     assert!(reading.notes.is_empty());
 }
 
@@ -130,10 +132,13 @@ fn each_run_and_image_of_a_file_is_a_trace() {
             (2, library, "lib1_a")
         ])
     );
-    for name in ["v10-concat-ab.profraw", "damaged/zero-padded-second.profraw"] {
+    for (name, second) in
+        [("v10-concat-ab.profraw", &DEMO_B[..]), ("damaged/zero-padded-second.profraw", &DEMO_A)]
+    {
         let reading = sample(name);
         assert_eq!(reading.traces.iter().map(|trace| trace.run).collect::<Vec<_>>(), [1, 2]);
         assert_eq!(names(&reading.traces[0]), DEMO_A);
+        assert_eq!(names(&reading.traces[1]), second, "{name}");
         assert!(reading.notes.is_empty());
     }
 }

@@ -66,6 +66,14 @@ fn decimal_offsets_lie_inside_the_functions_that_ran() {
     assert_eq!((trace.events[0].location.clone(), trace.evidence), {
         (Location::Inside(reorder::address::Address(4641)), Evidence::Exact)
     });
+    let symbols = fs::read_to_string(sample("lists/cyg-entry-bare.nm.txt")).unwrap();
+    let containing = |location: &Location| {
+        let Location::Inside(address) = location else { panic!("{location}") };
+        let start = |line: &&str| u64::from_str_radix(&line[..16], 16).unwrap() <= address.0;
+        symbols.lines().rfind(start).unwrap()[19..].to_owned()
+    };
+    let functions: Vec<String> = trace.events.iter().map(|event| containing(&event.location)).collect();
+    assert_eq!(functions, DEMO_A);
     for (flags, image) in [("-pie", 0), ("-no-pie -fno-pie", 0x20_0000)] {
         let built = Built::new(&format!("-finstrument-function-entry-bare -fuse-ld=lld {flags} {{hooks}}"));
         built.run("./demo a > offsets");

@@ -154,6 +154,37 @@ fn counts_place_what_no_start_needs_and_are_no_start() {
 }
 
 #[test]
+fn what_tells_traces_of_one_file_apart_is_shown() {
+    let directory = tempfile::tempdir().unwrap();
+    let show = |name: &str| {
+        let path = sample(name);
+        String::from_utf8(run(&["traces", "show", path.to_str().unwrap()], directory.path()).stdout).unwrap()
+    };
+    let forked = show("llvm_raw/v10-fork.profraw");
+    assert!(forked.contains("(exact, run 1)") && forked.contains("(exact, run 2)"), "{forked}");
+    let weighted = show("llvm_merged/v13-weighted.profdata");
+    assert!(
+        weighted.contains("(exact, run 1, weight 3)") && weighted.contains("(exact, run 2)"),
+        "{weighted}"
+    );
+    let counted = show("sampling/gcc-autofdo-v2.gcov");
+    assert!(counted.contains("12 x") && counted.contains("(counts)"), "{counted}");
+}
+
+/// A list of paths is given like a path.
+#[test]
+fn paths_are_taken_from_a_file() {
+    let directory = tempfile::tempdir().unwrap();
+    let paths =
+        ["llvm_raw/v10-a.profraw", "llvm_raw/v10-b.profraw"].map(|name| sample(name).display().to_string());
+    std::fs::write(directory.path().join("paths"), paths.join("\n")).unwrap();
+    let list = lines(&run(&["traces", "convert", "--to", "list", "@paths"], directory.path()).stdout);
+    assert_eq!(list[0], "main", "{list:?}");
+    let shown = lines(&run(&["traces", "show", "@paths"], directory.path()).stdout);
+    assert_eq!(shown.iter().filter(|line| line.contains(" events in ")).count(), 2, "{shown:?}");
+}
+
+#[test]
 fn faults_in_the_command_line_are_told_with_the_next_step() {
     let directory = tempfile::tempdir().unwrap();
     let fails = |arguments: &[&str]| {
@@ -167,6 +198,14 @@ fn faults_in_the_command_line_are_told_with_the_next_step() {
     std::fs::write(directory.path().join("empty.profraw"), "").unwrap();
     let empty = fails(&["traces", "show", "empty.profraw"]);
     assert!(empty.contains("the program died before") && empty.contains("hint"), "{empty}");
+    std::fs::create_dir(directory.path().join("holds-none")).unwrap();
+    std::fs::write(directory.path().join("holds-none/list"), "main\n").unwrap();
+    let none = fails(&["traces", "show", "holds-none"]);
+    assert!(none.contains("no trace files") && none.contains("name the files themselves"), "{none}");
+    std::fs::write(directory.path().join("packed"), b"\x1f\x8b\x08\0\0").unwrap();
+    assert!(fails(&["traces", "show", "packed"]).contains("unpack it"));
+    let program = fails(&["traces", "show", "/bin/true"]);
+    assert!(program.contains("this is a program") && program.contains("--companion PROGRAM"), "{program}");
     std::fs::write(directory.path().join("list"), "main\n").unwrap();
     let json = fails(&["traces", "merge", "--format", "json", "list"]);
     assert!(json.contains("-o FILE"), "{json}");

@@ -97,7 +97,11 @@ impl TraceFiles {
     fn no_events(&self, notes: &[Note]) -> Error {
         let files: Vec<_> = self.groups.iter().flatten().map(|file| file.display().to_string()).collect();
         let mut message = match &files[..] {
-            [] => "no trace files are there".to_owned(),
+            [] => {
+                let hint = "name the files themselves: a directory stands for the files in it whose contents leave no \
+                            doubt that they are traces, and for those that end in .trace";
+                return Error::usage("the directories that are given hold no trace files").with_hint(hint);
+            }
             [file] => format!("no events in {file}"),
             [first, ..] => format!("no events in {} files, such as {first}", files.len()),
         };
@@ -176,8 +180,9 @@ fn read_with(bytes: &[u8], file: &Path, companions: &Companions) -> Result<(Read
             .in_file(file)
             .with_hint("let the program end by itself, or let it write the profile before it is killed"));
     }
-    let format = formats::detect(bytes)
-        .ok_or_else(|| Error::malformed(0, "an unknown trace format").in_file(file).with_hint(RECORD))?;
+    let format = formats::detect(bytes).ok_or_else(|| {
+        Error::malformed(0, "an unknown trace format").in_file(file).with_hint(instead_of(bytes))
+    })?;
     let input = Input { bytes, path: file, companions };
     let mut reading = (format.read)(&input).map_err(|error| error.in_file(file))?;
     reading.traces.iter_mut().for_each(|trace| trace.source = Some(file.to_path_buf()));
@@ -186,6 +191,22 @@ fn read_with(bytes: &[u8], file: &Path, companions: &Companions) -> Result<(Read
 }
 
 const RECORD: &str = "record a run: reorder record -o traces -- PROGRAM ARGUMENTS";
+
+/// What to give instead of a file that is no trace.
+fn instead_of(bytes: &[u8]) -> &'static str {
+    const PACKED: [&[u8]; 5] = [b"\x1f\x8b", b"\x28\xb5\x2f\xfd", b"\xfd7zXZ\0", b"BZh", b"PK\x03\x04"];
+    const IMAGES: [&[u8]; 5] =
+        [b"\x7fELF", b"\xcf\xfa\xed\xfe", b"\xce\xfa\xed\xfe", b"\xca\xfe\xba\xbe", b"MZ"];
+    let is_one_of = |signatures: &[&[u8]]| signatures.iter().any(|signature| bytes.starts_with(signature));
+    if is_one_of(&PACKED) {
+        "the file is compressed: unpack it and give what comes out"
+    } else if is_one_of(&IMAGES) {
+        "this is a program, not a recording: give what it wrote when it ran, and if that needs the program, \
+         --companion PROGRAM"
+    } else {
+        RECORD
+    }
+}
 
 /// The paths in `FILE` when `path` is `@FILE`, as compilers take their arguments from a file. A list in a list is a
 /// path like any other, so no list can name itself.

@@ -58,6 +58,19 @@ impl<'trace> ShownTrace<'trace> {
             events: &trace.events,
         }
     }
+
+    /// Evidence, and what tells the trace from others of the same file.
+    fn properties(&self) -> String {
+        let mut properties = self.evidence.name().to_owned();
+        let known = [("run", u64::from(self.run)), ("process", self.process.unwrap_or_default().into())];
+        for (name, number) in known.into_iter().filter(|(_, number)| *number > 0) {
+            let _ = write!(properties, ", {name} {number}");
+        }
+        if self.weight != 1 {
+            let _ = write!(properties, ", weight {}", grouped(self.weight));
+        }
+        properties
+    }
 }
 
 impl Report for ShowReport<'_> {
@@ -73,11 +86,14 @@ impl Report for ShowReport<'_> {
                 trace.trace,
                 grouped(trace.events.len() as u64),
                 trace.image,
-                trace.evidence.name()
+                trace.properties()
             );
             for event in trace.events {
-                let time =
-                    event.nanoseconds.map_or_else(String::new, |time| format!("{:.3} ms", time as f64 / 1e6));
+                let time = match (event.nanoseconds, event.count) {
+                    (Some(time), _) => format!("{:.3} ms", time as f64 / 1e6),
+                    (None, Some(count)) => format!("{} x", grouped(count)),
+                    (None, None) => String::new(),
+                };
                 let (place, name) = match &event.location {
                     Location::Name(name) => (String::new(), Some(name)),
                     location => (location.to_string(), event.name.as_ref()),

@@ -209,7 +209,14 @@ impl<'table, 'data> Resolver<'table, 'data> {
             }
             (events, _) => format!("none of {events} events is a function of {}", self.identity),
         };
-        Error::usage(what).with_hint(self.record_again())
+        let mut hint = self.record_again();
+        if others > 0 && account.coverage.events == 0 {
+            hint.push_str(
+                "; if they are of the same program at another place, use their names: \
+                 reorder traces convert --to list -o names.txt TRACES, then -t names.txt",
+            );
+        }
+        Error::usage(what).with_hint(hint)
     }
 
     fn record_again(&self) -> String {

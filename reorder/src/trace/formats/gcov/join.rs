@@ -5,7 +5,7 @@
 
 use std::cmp::Reverse;
 use std::collections::hash_map::Entry;
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::io::Read as _;
 use std::path::{Component, Path, PathBuf};
 
@@ -153,6 +153,12 @@ fn united(parts: Vec<Part>, notes: &mut Vec<Note>) -> Trace {
         events.extend(part.trace.events);
     }
     events.sort_by_key(|event| (event.tick, Reverse(event.count), hash(event)));
+    // Names of local functions repeat, their hashes do not: the second is the same function in another object.
+    let mut hashes = HashSet::new();
+    events.retain(|event| match event.location {
+        Location::NameHash(hash) => hashes.insert(hash),
+        _ => true,
+    });
     // Of one process each rank is given once: several images, or processes, counted for themselves.
     let tied =
         events.windows(2).filter(|pair| pair[0].tick.is_some() && pair[0].tick == pair[1].tick).count();
