@@ -171,6 +171,22 @@ fn what_tells_traces_of_one_file_apart_is_shown() {
     assert!(counted.contains("12 x") && counted.contains("(counts)"), "{counted}");
 }
 
+#[test]
+fn lists_have_addresses_where_there_are_no_names_and_no_hashes() {
+    let directory = tempfile::tempdir().unwrap();
+    let convert = |name: &str| {
+        let path = sample(name);
+        let output = run(&["traces", "convert", "--to", "list", path.to_str().unwrap()], directory.path());
+        (lines(&output.stdout), String::from_utf8(output.stderr).unwrap())
+    };
+    let (list, told) = convert("sampling/perf-cpu-clock.data");
+    assert_eq!(list, ["0x1147", "0x1177", "0x11b7"]);
+    assert!(!told.contains("no place"), "{told}");
+    let (list, told) = convert("gcov/gcc12-a.gcda");
+    assert!(list.is_empty(), "{list:?}");
+    assert!(told.contains("8 events are known by a hash") && told.contains("--image IMAGE"), "{told}");
+}
+
 /// A list of paths is given like a path.
 #[test]
 fn paths_are_taken_from_a_file() {

@@ -13,7 +13,7 @@ use crate::cli::traces_input::tell_notes;
 use crate::error::Result;
 use crate::report::Report;
 use crate::report::table::grouped;
-use crate::trace::{LlvmText, Trace, text, write_llvm_text};
+use crate::trace::{LlvmText, Location, Note, Trace, text, write_llvm_text};
 
 #[derive(Args, Debug)]
 pub(super) struct ConvertArguments {
@@ -62,7 +62,15 @@ pub(super) fn run(arguments: &ConvertArguments, context: &Context) -> Result<()>
     let events: u64 = traces.iter().map(|trace| trace.events.len() as u64).sum();
     let (bytes, written) = match arguments.to {
         Form::Trace => (traces.iter().map(text::write).collect::<String>().into_bytes(), events),
-        Form::List => list(&traces),
+        Form::List => {
+            let (lines, written, nameless) = list(&traces);
+            let note = Note::new(format!(
+                "{nameless} events are known by a hash or an address in memory only: a list has no place for them"
+            ));
+            let note = note.with_hint("name the image, whose symbols they are: --image IMAGE");
+            tell_notes(if nameless > 0 { std::slice::from_ref(&note) } else { &[] }, &context.talk);
+            (lines, written)
+        }
         Form::LlvmText => {
             let LlvmText { text, notes } = write_llvm_text(&traces)?;
             tell_notes(&notes, &context.talk);
@@ -79,18 +87,27 @@ pub(super) fn run(arguments: &ConvertArguments, context: &Context) -> Result<()>
     deliver(&bytes, arguments.output.as_ref(), &report, context)
 }
 
-/// The functions of all traces in order of first appearance, and how many there are.
-fn list(traces: &[Trace]) -> (Vec<u8>, u64) {
+/// The functions of all traces in order of first appearance, how many there are, and how many events are left out
+/// because nothing that a list could say is known of them.
+fn list(traces: &[Trace]) -> (Vec<u8>, u64, u64) {
     let mut seen = HashSet::new();
     let mut lines = Vec::new();
+    let mut nameless = 0;
     for event in traces.iter().flat_map(|trace| &trace.events) {
-        let line = event.symbol().map_or_else(|| event.location.to_string().into_bytes(), <[u8]>::to_vec);
+        let line = match (event.symbol(), &event.location) {
+            (Some(name), _) => name.to_vec(),
+            (None, Location::Image(address) | Location::Inside(address)) => address.to_string().into_bytes(),
+            (None, _) => {
+                nameless += 1;
+                continue;
+            }
+        };
         if seen.insert(line.clone()) {
             lines.extend_from_slice(&line);
             lines.push(b'\n');
         }
     }
-    (lines, seen.len() as u64)
+    (lines, seen.len() as u64, nameless)
 }
 
 impl Report for ConvertReport {
