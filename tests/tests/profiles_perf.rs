@@ -324,7 +324,25 @@ fn fresh_probes_are_the_entries_that_perf_prints() {
         for event in &trace.events {
             assert!(matches!(event.location, Location::Image(_)), "{event:?}");
         }
+        run(&format!("perf script -i {recording} --ns --show-mmap-events --show-task-events > text"));
+        let text = read(&directory.path().join("text"));
+        let [from_text] = of_image(&text, "demo")[..] else { panic!("{:?}", text.traces) };
+        assert_eq!((from_text.evidence, &from_text.events), (Evidence::Exact, &trace.events));
     }
+}
+
+#[test]
+fn probes_of_any_name_are_known_by_what_they_print() {
+    let text = "demo 8319 [001]  6172.469793:   mine:main: (556eb1b2c22c)\n\
+                demo 8319 [001]  6172.469798:   mine:helper: (556eb1b2c1b6)\n\
+                demo 8319 [001]  6172.469799:   mine:leave: (556eb1b2c240 <- 556eb1b2c1b6)\n";
+    let reading = read_bytes(text.as_bytes(), Path::new("text"), &Companions::default()).unwrap();
+    let [trace] = &reading.traces[..] else { panic!("{:?}", reading.traces) };
+    assert_eq!(
+        (names(trace), trace.evidence),
+        (vec!["main".to_owned(), "helper".to_owned()], Evidence::Exact)
+    );
+    assert!(has_note(&reading, "returns of functions"), "{:?}", reading.notes);
 }
 
 #[test]

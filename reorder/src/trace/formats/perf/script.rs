@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 
 use super::images::Images;
 use super::processes::{Mapping, Processes};
+use super::records::Probe;
 use super::script_line::{Frame, Line, Map, Sample, parse};
 use super::sightings::{Kind, Sighting, Sightings};
 use super::{Meaning, interpret_event};
@@ -97,8 +98,10 @@ impl<'text> Script<'text> {
         match parsed {
             Some(Line::Sample(sample)) => self.current = Some(sample),
             Some(Line::Map(map)) => self.map(map),
-            Some(Line::Execution { process, name }) => self.processes.execute(process, name.into(), None),
-            Some(Line::Fork { child, parent }) => self.processes.fork(child, parent, None),
+            Some(Line::Execution { process, name, time }) => {
+                self.processes.execute(process, name.into(), Some(time))
+            }
+            Some(Line::Fork { child, parent, time }) => self.processes.fork(child, parent, Some(time)),
             Some(Line::Lost(count)) => self.lost = self.lost.saturating_add(count),
             Some(Line::Empty | Line::Other) => {}
             Some(Line::Frame(_)) | None => {
@@ -122,12 +125,15 @@ impl<'text> Script<'text> {
         let Some(sample) = self.current.take() else { return };
         let next = self.events.len() as u32;
         let number = *self.events.entry(sample.event).or_insert(next);
-        let (kind, name) = match interpret_event(sample.event, number) {
-            Meaning::Code(kind, name) => (kind, name),
-            Meaning::Return => {
+        let (kind, name) = match (interpret_event(sample.event, number), sample.probe) {
+            (Meaning::Return, _) | (_, Some(Probe::Return)) => {
                 self.returns += 1;
                 return;
             }
+            (Meaning::Code(Kind::Sample(_), _), Some(Probe::Here)) => {
+                (Kind::Entry, sample.event.rsplit_once(':').map(|(_, event)| event.into()))
+            }
+            (Meaning::Code(kind, name), _) => (kind, name),
         };
         let process = self.processes.get(sample.process);
         process.name.get_or_insert_with(|| sample.command.into());

@@ -13,6 +13,8 @@
 //! spin 15461  3298.4890: PERF_RECORD_FORK(15462:15462):(15461:15461)
 //! ```
 
+use super::records::Probe;
+
 /// One line.
 pub(super) enum Line<'line> {
     Empty,
@@ -23,10 +25,12 @@ pub(super) enum Line<'line> {
     Execution {
         process: u32,
         name: &'line [u8],
+        time: u64,
     },
     Fork {
         child: u32,
         parent: u32,
+        time: u64,
     },
     Lost(u64),
     /// A record of which nothing is used.
@@ -45,6 +49,7 @@ pub(super) struct Sample<'line> {
     pub(super) frames: Vec<Frame<'line>>,
     /// How many were on the same line.
     pub(super) on_line: usize,
+    pub(super) probe: Option<Probe>,
 }
 
 /// An address with what perf knows of it.
@@ -83,12 +88,24 @@ fn headed_line(text: &[u8]) -> Option<Line<'_>> {
     let (head, time, rest) = split_at_time(text)?;
     let (command, process) = command_and_process(head)?;
     if let Some(record) = rest.strip_prefix(b"PERF_RECORD_") {
-        return Some(record_line(record).unwrap_or(Line::Other));
+        return Some(record_line(record, time).unwrap_or(Line::Other));
     }
     let (event, rest) = event_name(rest)?;
     let frames = frames(rest);
     let on_line = frames.len();
-    Some(Line::Sample(Sample { command, process, time, event, frames, on_line }))
+    Some(Line::Sample(Sample { command, process, time, event, frames, on_line, probe: probe(rest) }))
+}
+
+/// What probes in user code print of themselves, whatever they are called: `(401219)`, and at the return of a function
+/// `(401234 <- 401136)`.
+fn probe(rest: &[u8]) -> Option<Probe> {
+    let inside = rest.trim_ascii().strip_prefix(b"(")?.strip_suffix(b")")?;
+    let words: Vec<&[u8]> = inside.split(u8::is_ascii_whitespace).collect();
+    match words[..] {
+        [place] => address(place).map(|_| Probe::Here),
+        [place, b"<-", function] => address(place).and(address(function)).map(|_| Probe::Return),
+        _ => None,
+    }
 }
 
 /// What stands in front of the time, the time, and what stands behind it.
@@ -212,7 +229,7 @@ fn decimal(word: &[u8]) -> Option<u64> {
 }
 
 /// Behind `PERF_RECORD_`.
-fn record_line(record: &[u8]) -> Option<Line<'_>> {
+fn record_line(record: &[u8], time: u64) -> Option<Line<'_>> {
     let text = |prefix: &[u8]| record.strip_prefix(prefix);
     if let Some(rest) = text(b"MMAP2 ").or_else(|| text(b"MMAP ")) {
         return map(rest).map(Line::Map);
@@ -220,12 +237,12 @@ fn record_line(record: &[u8]) -> Option<Line<'_>> {
     if let Some(rest) = text(b"COMM exec: ") {
         let colon = rest.iter().rposition(|&byte| byte == b':')?;
         let process = decimal(rest[colon + 1..].split(|&byte| byte == b'/').next()?)? as u32;
-        return Some(Line::Execution { process, name: &rest[..colon] });
+        return Some(Line::Execution { process, name: &rest[..colon], time });
     }
     if let Some(rest) = text(b"FORK(") {
         let mut numbers = rest.split(|byte| !byte.is_ascii_digit()).filter_map(decimal);
         let (child, _, parent) = (numbers.next()?, numbers.next()?, numbers.next()?);
-        return Some(Line::Fork { child: child as u32, parent: parent as u32 });
+        return Some(Line::Fork { child: child as u32, parent: parent as u32, time });
     }
     let rest = text(b"LOST")?;
     rest.split(|byte| !byte.is_ascii_digit()).filter_map(decimal).next_back().map(Line::Lost)
