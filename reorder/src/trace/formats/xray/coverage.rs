@@ -79,7 +79,11 @@ pub(in crate::trace::formats) fn read(input: &Input<'_>) -> Result<Reading> {
     let images: Vec<CompanionImage<'_>> = input.companions.images().collect();
     let companion = companion_of(&found, &images);
     if companion.is_none() && !images.is_empty() {
-        notes.push(Note::new("no companion has the addresses of the program's functions"));
+        notes.push(
+            Note::new("no companion has the addresses of the program's functions").with_hint(
+                "give the program that was built with XRay and wrote the list: --companion PROGRAM",
+            ),
+        );
     }
     let mut traces = ImageTraces::new();
     for line in &found {
