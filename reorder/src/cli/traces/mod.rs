@@ -51,7 +51,8 @@ enum TracesCommand {
 /// Files to read.
 #[derive(Args, Debug)]
 struct Files {
-    /// Trace or profile files of any known system; a directory stands for those in and below it, - for standard input
+    /// Trace or profile files of any known system; a directory stands for those in and below it, @LIST for the paths
+    /// in a file, - for standard input
     #[arg(required = true, value_name = "FILE")]
     paths: Vec<PathBuf>,
 
