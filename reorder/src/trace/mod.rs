@@ -4,7 +4,6 @@
 //! image. [`formats`] has one reader for each system; [`read_files`] finds the right one by contents alone.
 
 mod companion;
-#[allow(dead_code)] // the first binary reader removes this
 mod cursor;
 pub mod formats;
 mod identity;

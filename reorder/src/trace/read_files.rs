@@ -232,14 +232,19 @@ fn trace_files(path: &Path) -> Result<Vec<PathBuf>> {
         .map_err(|error| Error::io(path, error))?;
     entries.sort_unstable();
     let mut files = Vec::new();
+    // Of a format that is a directory: which other files are read together with the accepted one.
+    let mut whole = Vec::new();
+    let mut parts: Vec<fn(&Path) -> bool> = Vec::new();
     for entry in entries {
         // A link to a directory may lead back to where it stands.
         if entry.is_dir() && !entry.is_symlink() {
             files.extend(trace_files(&entry)?);
         } else if entry.is_file() {
             let format = formats::detect(&beginning(&entry)?);
-            if format.is_some_and(|format| format.is_directory) {
-                return Ok(vec![entry]);
+            if let Some(is_part) = format.and_then(|format| format.is_part) {
+                parts.push(is_part);
+                whole.push(entry);
+                continue;
             }
             let is_named_so = entry.extension() == Some(std::ffi::OsStr::new("trace"));
             if is_named_so || format.is_some_and(|format| format.has_signature) {
@@ -247,6 +252,9 @@ fn trace_files(path: &Path) -> Result<Vec<PathBuf>> {
             }
         }
     }
+    files.retain(|file| file.parent() != Some(path) || !parts.iter().any(|is_part| is_part(file)));
+    files.append(&mut whole);
+    files.sort_unstable();
     Ok(files)
 }
 
@@ -260,3 +268,23 @@ fn beginning(path: &Path) -> Result<Vec<u8>> {
 }
 
 const DETECTED_BYTES: u64 = 64 << 10;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_recording_that_is_a_directory_leaves_other_traces_alone() {
+        let directory = tempfile::tempdir().unwrap();
+        let at = |name: &str| directory.path().join(name);
+        std::fs::create_dir(at("below")).unwrap();
+        std::fs::write(at("info"), b"Ftrace!\0").unwrap();
+        // Each looks like a trace by its contents.
+        let others = ["below/1.dat", "other.dat", "zero.callgrind"];
+        for name in ["1.dat", "sid-5.map", "demo.sym", "task.txt"].iter().chain(&others) {
+            std::fs::write(at(name), "# callgrind format\nversion: 1\n").unwrap();
+        }
+        let found = trace_files(directory.path()).unwrap();
+        assert_eq!(found, ["below/1.dat", "info", "other.dat", "zero.callgrind"].map(at));
+    }
+}

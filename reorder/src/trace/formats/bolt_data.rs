@@ -82,11 +82,12 @@ impl Profile {
     fn add(&mut self, branch: &Branch<'_>) {
         if branch.to.is_function() && branch.to.offset == 0 {
             self.entries.add(branch.to.location(), branch.count);
-        } else if branch.to.is_function() {
-            self.seen.add(branch.to.location(), 0);
+        } else if branch.to.is_function() && branch.to.name != branch.from.name {
+            self.seen.add(branch.to.location(), branch.count.max(1));
         }
+        // A count of 0 would say that it never ran.
         if branch.from.is_function() {
-            self.seen.add(branch.from.location(), 0);
+            self.seen.add(branch.from.location(), branch.count.max(1));
         }
     }
 
@@ -187,6 +188,18 @@ impl<'line> Fields<'line> {
 #[cfg(test)]
 mod tests {
     use super::super::damage::survives;
+
+    #[test]
+    fn what_ran_without_being_entered_has_a_count() {
+        let text = b"1 main 2a 1 work 0 0 7\n1 work 9 1 main 2f 0 7\n1 start 4 1 main 9 3 0\n0 [unknown] 0 1 late 8 0 2\n";
+        let companions = crate::trace::Companions::default();
+        let input = super::Input { bytes: text, path: "x.fdata".as_ref(), companions: &companions };
+        let reading = super::read(&input).unwrap();
+        let counts = reading.traces[0].events.iter();
+        let counts: Vec<_> = counts.map(|event| (event.location.to_string(), event.count.unwrap())).collect();
+        let expected = [("main", 15), ("work", 7), ("late", 2), ("start", 1)];
+        assert_eq!(counts, expected.map(|(name, count)| (name.to_owned(), count)));
+    }
 
     #[test]
     fn damage_is_told_or_survived() {

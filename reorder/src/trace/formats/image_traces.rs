@@ -2,8 +2,10 @@
 
 use std::collections::{HashMap, HashSet};
 use std::hash::Hash;
+use std::io::Read as _;
+use std::path::Path;
 
-use crate::trace::{Event, ImageIdentity, Location, Trace};
+use crate::trace::{Companion, Event, ImageIdentity, Location, Trace};
 
 /// Traces by a key that tells their images apart, in the order in which the images appear.
 pub(super) struct ImageTraces<Key> {
@@ -48,4 +50,61 @@ pub(super) fn words(command: &[u8]) -> Vec<Vec<u8>> {
 /// Whether `name` is how a person reads a symbol, not the symbol: with arguments, scopes or blanks.
 pub(super) fn is_demangled(name: &[u8]) -> bool {
     name.iter().any(|byte| matches!(byte, b'(' | b' ' | b':' | b'<'))
+}
+
+/// No image is larger.
+const LARGEST_IMAGE: u64 = 1 << 30;
+
+/// The image at a path that a recording names. Recordings may come from anywhere and name any file: what is no regular
+/// file, does not start as an image does or is too large for one is not read.
+pub(super) fn recorded_image(path: &Path) -> Option<Companion> {
+    let metadata = path.metadata().ok().filter(|metadata| metadata.is_file())?;
+    if metadata.len() > LARGEST_IMAGE {
+        return None;
+    }
+    let mut file = std::fs::File::open(path).ok()?;
+    let mut bytes = Vec::new();
+    file.by_ref().take(4).read_to_end(&mut bytes).ok()?;
+    if !is_image(&bytes) {
+        return None;
+    }
+    file.take(LARGEST_IMAGE).read_to_end(&mut bytes).ok()?;
+    Some(Companion { path: path.to_path_buf(), bytes })
+}
+
+/// ELF, and Mach-O of either width and byte order.
+fn is_image(start: &[u8]) -> bool {
+    const MACH_O: [[u8; 4]; 4] = [
+        [0xfe, 0xed, 0xfa, 0xce],
+        [0xfe, 0xed, 0xfa, 0xcf],
+        [0xce, 0xfa, 0xed, 0xfe],
+        [0xcf, 0xfa, 0xed, 0xfe],
+    ];
+    start == b"\x7fELF" || MACH_O.iter().any(|magic| start == magic)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_images_are_read_from_recorded_paths() {
+        let own = std::env::current_exe().unwrap();
+        let image = recorded_image(&own).unwrap();
+        assert_eq!(image.bytes, std::fs::read(&own).unwrap());
+
+        let directory = tempfile::tempdir().unwrap();
+        let at = |name: &str| directory.path().join(name);
+        std::fs::write(at("text"), "no image").unwrap();
+        let large = std::fs::File::create(at("large")).unwrap();
+        std::io::Write::write_all(&mut &large, b"\x7fELF").unwrap();
+        large.set_len(LARGEST_IMAGE + 1).unwrap();
+        let made = std::process::Command::new("mkfifo").arg(at("pipe")).status().unwrap();
+        assert!(made.success());
+        // Opening a pipe that nobody writes to would never return.
+        for name in ["text", "large", "pipe", "missing", ""] {
+            assert!(recorded_image(&at(name)).is_none(), "{name}");
+        }
+        assert!(recorded_image(Path::new("/dev/zero")).is_none());
+    }
 }

@@ -4,11 +4,12 @@
 //! of the image; profiles without records cannot be read without it.
 
 use std::ops::Range;
-use std::sync::OnceLock;
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use object::{Object as _, ObjectSection as _, SectionFlags, SectionKind};
 
 use super::llvm_correlate::CorrelatedFunctions;
+use super::llvm_raw::RecordVersion;
 use crate::address::Address;
 use crate::trace::{Companions, ImageIdentity};
 
@@ -43,9 +44,13 @@ pub(super) struct InstrumentedImage {
     pub(super) counters: Option<Range<u64>>,
     /// Addresses of machine code.
     code: Vec<Range<u64>>,
-    pub(super) in_debug_info: OnceLock<Result<CorrelatedFunctions, String>>,
-    pub(super) in_sections: OnceLock<Result<CorrelatedFunctions, String>>,
+    in_debug_info: OnceLock<Correlated>,
+    /// Profiles of any version may ask, in any order; each has the functions as its own version reads them.
+    in_sections: Mutex<Vec<(RecordVersion, Correlated)>>,
 }
+
+/// The functions that an image knows by itself, or why it knows none.
+pub(super) type Correlated = Result<Arc<CorrelatedFunctions>, String>;
 
 impl InstrumentedImage {
     fn new(companion: usize, path: std::path::PathBuf, object: &object::File<'_>) -> Self {
@@ -67,8 +72,31 @@ impl InstrumentedImage {
                 .filter_map(|section| Some(section.address()..section.address().checked_add(section.size())?))
                 .collect(),
             in_debug_info: OnceLock::new(),
-            in_sections: OnceLock::new(),
+            in_sections: Mutex::default(),
         }
+    }
+
+    /// What the debug information says, read once.
+    pub(super) fn in_debug_info(
+        &self,
+        read: impl FnOnce() -> Result<CorrelatedFunctions, String>,
+    ) -> Correlated {
+        self.in_debug_info.get_or_init(|| read().map(Arc::new)).clone()
+    }
+
+    /// What the sections say to profiles of `version`, read once.
+    pub(super) fn in_sections(
+        &self,
+        version: RecordVersion,
+        read: impl FnOnce() -> Result<CorrelatedFunctions, String>,
+    ) -> Correlated {
+        let mut known = self.in_sections.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((_, functions)) = known.iter().find(|(other, _)| *other == version) {
+            return functions.clone();
+        }
+        let functions = read().map(Arc::new);
+        known.push((version, functions.clone()));
+        functions
     }
 
     /// The file's contents.

@@ -7,7 +7,7 @@
 use std::collections::HashSet;
 
 use super::llvm_raw::advice::REBUILD;
-use crate::trace::{Event, Evidence, Location, Name, Note, Trace};
+use crate::trace::{Event, Evidence, Location, Name, NameHash, Note, Trace};
 
 /// `--temporal-profile-max-trace-length` unless given.
 pub(crate) const DEFAULT_LONGEST_TRACE: usize = 10_000;
@@ -106,11 +106,28 @@ pub(super) fn counts(mut functions: Vec<Counted<'_>>) -> Trace {
     // Stable: what is equal in both stays in file order.
     functions.sort_by_key(|function| (std::cmp::Reverse(function.count), function.hash));
     let mut seen = HashSet::with_capacity(functions.len());
-    functions.retain(|function| seen.insert(function.name));
-    let event = |function: &Counted<'_>| Event {
-        count: Some(function.count),
-        ..Event::at(Location::Name(Name::from(function.name)))
+    let location = |function: &Counted<'_>| match function.name {
+        [] => Location::NameHash(NameHash::Md5(function.hash)),
+        name => Location::Name(Name::from(name)),
     };
+    let key = |function: &Counted<'_>| function.name.is_empty().then_some(function.hash);
+    functions.retain(|function| seen.insert((function.name, key(function))));
+    let event =
+        |function: &Counted<'_>| Event { count: Some(function.count), ..Event::at(location(function)) };
     let events = functions.iter().map(event).collect();
     Trace { weight: 1, evidence: Evidence::Counts, events, ..Trace::default() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn functions_without_a_name_stay_hashes() {
+        let function = |hash, name| Counted { count: 1, hash, name };
+        let trace = counts(vec![function(1, b""), function(2, b""), function(3, b"a"), function(4, b"a")]);
+        let locations: Vec<Location> = trace.events.into_iter().map(|event| event.location).collect();
+        let hash = |hash| Location::NameHash(NameHash::Md5(hash));
+        assert_eq!(locations, [hash(1), hash(2), Location::Name("a".into())]);
+    }
 }

@@ -35,6 +35,8 @@ mod uftrace;
 mod valgrind;
 mod xray;
 
+use std::path::Path;
+
 use super::reading::{Input, Reading};
 use super::text;
 use crate::error::Result;
@@ -51,8 +53,8 @@ pub struct Format {
     pub read: fn(&Input<'_>) -> Result<Reading>,
     /// Whether the contents leave no doubt: other files are not taken from directories unless they end in `.trace`.
     pub has_signature: bool,
-    /// For formats that are a directory: the file that was accepted stands for all in its directory.
-    pub is_directory: bool,
+    /// For formats that are a directory: whether a file beside the accepted one is read together with it.
+    pub is_part: Option<fn(&Path) -> bool>,
     /// For formats that spread one run over several files: what one directory's files gave to whole runs.
     pub join: Option<fn(Vec<Reading>) -> Reading>,
 }
@@ -74,7 +76,7 @@ pub const FORMATS: &[Format] = &[
         name: "uftrace directory",
         accepts: uftrace::accepts,
         read: uftrace::read,
-        is_directory: true,
+        is_part: Some(uftrace::is_part),
         ..SIGNED
     },
     Format { name: "callgrind", accepts: callgrind::accepts, read: callgrind::read, ..SIGNED },
@@ -98,7 +100,7 @@ pub const FORMATS: &[Format] = &[
         read: xray::coverage::read,
         ..SIGNED
     },
-    // Binary, but without a signature.
+    // No signature, but header and first record leave little doubt.
     Format { name: "XRay log", accepts: xray::accepts, read: xray::read, ..SIGNED },
     Format { name: "perf.data", accepts: perf::data::accepts, read: perf::data::read, ..SIGNED },
     Format { name: "sanitizer coverage", accepts: sancov::accepts, read: sancov::read, ..SIGNED },
@@ -141,7 +143,7 @@ const SIGNED: Format = Format {
     accepts: |_| false,
     read: |_| Ok(Reading { traces: Vec::new(), notes: Vec::new() }),
     has_signature: true,
-    is_directory: false,
+    is_part: None,
     join: None,
 };
 

@@ -11,6 +11,7 @@
 use std::collections::{HashMap, HashSet};
 use std::path::PathBuf;
 
+use super::lines::{bare_hexadecimal, split_once};
 use super::llvm_names::name_hash;
 use crate::error::{Error, Result};
 use crate::trace::{Event, Input, Location, Name, NameHash, Note, Reading, Trace};
@@ -132,12 +133,14 @@ fn siblings(input: &Input<'_>) -> Vec<PathBuf> {
 /// Adds the lines `MD5 HASH SYMBOL` of `text` whose hash is that of the symbol.
 fn read_mapping(text: &[u8], names: &mut HashMap<u64, Name>) {
     for line in text.split(|&byte| byte == b'\n') {
-        let Some(name) = line.strip_prefix(b"MD5 ").and_then(|line| line.split(|&byte| byte == b' ').nth(1))
-        else {
+        let Some((stated, name)) = line.strip_prefix(b"MD5 ").and_then(|line| split_once(line, b" ")) else {
             continue;
         };
         let name = name.trim_ascii_end();
-        names.entry(name_hash(name)).or_insert_with(|| Name::from(name));
+        let hash = name_hash(name);
+        if bare_hexadecimal(stated) == Some(hash) {
+            names.entry(hash).or_insert_with(|| Name::from(name));
+        }
     }
 }
 

@@ -48,7 +48,8 @@ pub(super) fn read(header: Header, cursor: &mut Cursor<'_>) -> Data {
 }
 
 fn read_records(version: Version, cursor: &mut Cursor<'_>, data: &mut Data) -> Result<()> {
-    while !cursor.is_at_end() {
+    // A file that was cut between two records looks whole but for the zero.
+    loop {
         let tag = cursor.u32()?;
         if tag == 0 {
             return Ok(());
@@ -75,7 +76,6 @@ fn read_records(version: Version, cursor: &mut Cursor<'_>, data: &mut Data) -> R
             _ => {}
         }
     }
-    Ok(())
 }
 
 fn payload<'data>(version: Version, cursor: &mut Cursor<'data>, length: u32) -> Result<Cursor<'data>> {

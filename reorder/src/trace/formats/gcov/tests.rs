@@ -78,3 +78,19 @@ fn ids_are_those_of_the_compiler() {
     let expected = expected.map(|(name, local)| gcc_profile_id(name.as_bytes(), local));
     assert_eq!(ids[..4], expected);
 }
+
+#[test]
+fn a_missing_end_is_told() {
+    for name in ["gcov/gcc12-a.gcda", "gcov/gcc11-a.gcda"] {
+        let whole = damage::sample(name);
+        let notes =
+            |bytes: &[u8]| read_bytes(bytes, Path::new("x.gcda"), &Companions::default()).unwrap().notes;
+        let end = whole.len() - 4;
+        assert_eq!(whole[end..], [0; 4], "{name}");
+        let is_damage = |note: &crate::trace::Note| note.message.contains("functions stand before");
+        assert!(!notes(&whole).iter().any(is_damage), "{name}");
+        let told = notes(&whole[..end]);
+        let note = told.iter().find(|note| is_damage(note)).unwrap();
+        assert_eq!(note.offset, Some(end as u64), "{name}");
+    }
+}

@@ -14,7 +14,7 @@ use std::borrow::Cow;
 use std::collections::{HashMap, HashSet};
 use std::ops::Range;
 
-use gimli::{AttributeValue, Dwarf, EndianSlice, Operation, RunTimeEndian, Unit, UnitOffset};
+use gimli::{AttributeValue, Dwarf, EndianSlice, Operation, RunTimeEndian, Section as _, Unit, UnitOffset};
 use object::Object as _;
 
 use super::{CorrelatedFunction, CorrelatedFunctions, contents, counter_offset};
@@ -44,7 +44,11 @@ pub(super) fn read(
     };
     let sections = gimli::DwarfSections::load(load).map_err(|error| unreadable(&error))?;
     let dwarf = sections.borrow(|bytes| EndianSlice::new(bytes, endian));
-    let mut collector = Collector { image, counters, known: HashSet::new(), functions: Vec::new() };
+    let loaded = dwarf.debug_info.reader().len()
+        + dwarf.debug_str.reader().len()
+        + dwarf.debug_line_str.reader().len();
+    let strings = Strings::of(loaded as u64);
+    let mut collector = Collector { image, counters, strings, known: HashSet::new(), functions: Vec::new() };
     let (mut is_split, mut first_error) = (false, None);
     let mut units = dwarf.units();
     loop {
@@ -65,10 +69,8 @@ pub(super) fn read(
     }
     if !collector.functions.is_empty() {
         let remark = |error| format!("{} {}; functions may be missing", image.name(), unreadable(&error));
-        return Ok(CorrelatedFunctions {
-            functions: collector.functions,
-            remarks: first_error.map(remark).into_iter().collect(),
-        });
+        let remarks = first_error.map(remark).into_iter().chain(collector.strings.remark(image)).collect();
+        return Ok(CorrelatedFunctions { functions: collector.functions, remarks });
     }
     Err(match first_error {
         _ if is_split => "has its debug information in .dwo files; build without -gsplit-dwarf".to_owned(),
@@ -81,10 +83,67 @@ fn unreadable(error: &gimli::Error) -> String {
     format!("has debug information that cannot be read: {error}")
 }
 
+/// What strings may cost: any number of entries can refer to the same long one.
+struct Strings {
+    /// Bytes that may still be looked at.
+    read: u64,
+    /// Bytes that may still be kept; every function has a name of its own.
+    kept: u64,
+    left_out: u64,
+}
+
+impl Strings {
+    /// No symbol is longer.
+    const LONGEST: usize = 64 << 10;
+    /// Functions of headers have their names in every unit, and linkers merge them.
+    const REPETITIONS: u64 = 64;
+
+    fn of(sections: u64) -> Self {
+        Self { read: sections.saturating_mul(Self::REPETITIONS), kept: sections, left_out: 0 }
+    }
+
+    /// A string, unless it is too long or too much was read before.
+    fn read<'data>(
+        &mut self,
+        string: impl FnOnce() -> gimli::Result<Slice<'data>>,
+    ) -> gimli::Result<Option<Slice<'data>>> {
+        if self.read == 0 {
+            self.left_out += 1;
+            return Ok(None);
+        }
+        // A string without an end may have been looked for in all of its section.
+        let text = string().inspect_err(|_| self.read /= 2)?;
+        self.read = self.read.saturating_sub(text.len() as u64);
+        self.left_out += u64::from(text.len() > Self::LONGEST);
+        Ok(Some(text).filter(|text| text.len() <= Self::LONGEST))
+    }
+
+    /// Whether a name can be kept.
+    fn keep(&mut self, name: Slice<'_>) -> bool {
+        let left = self.kept.checked_sub(name.len() as u64);
+        self.left_out += u64::from(left.is_none());
+        self.kept = left.unwrap_or(self.kept);
+        left.is_some()
+    }
+
+    fn remark(&self, image: &InstrumentedImage) -> Option<String> {
+        let message = || {
+            format!(
+                "{} has debug information with {} strings that are too long or repeated too often; functions may be \
+                 missing",
+                image.name(),
+                self.left_out
+            )
+        };
+        (self.left_out > 0).then(message)
+    }
+}
+
 /// What was found so far.
 struct Collector<'image> {
     image: &'image InstrumentedImage,
     counters: &'image Range<u64>,
+    strings: Strings,
     /// Offsets of counters: copies of inlined functions come again.
     known: HashSet<u64>,
     functions: Vec<CorrelatedFunction>,
@@ -100,6 +159,7 @@ impl Collector<'_> {
         let mut walk = Walk {
             dwarf,
             unit,
+            strings: &mut self.strings,
             subprograms: Vec::new(),
             counters: None,
             code_of: HashMap::new(),
@@ -117,7 +177,7 @@ impl Collector<'_> {
         let Some(counters) = counter_offset(annotated.address, self.counters) else { return };
         let Ok(counter_count) = u32::try_from(count) else { return };
         let address = annotated.function_address.or_else(|| code_of.get(&annotated.subprogram).copied());
-        if self.known.insert(counters) {
+        if self.known.insert(counters) && self.strings.keep(name) {
             self.functions.push(CorrelatedFunction {
                 name_hash: name_hash(&name),
                 name: Some(Name::from(name.slice())),
@@ -159,6 +219,7 @@ enum Role {
 struct Walk<'unit, 'data> {
     dwarf: &'unit Dwarf<Slice<'data>>,
     unit: &'unit Unit<Slice<'data>>,
+    strings: &'unit mut Strings,
     /// Outermost first.
     subprograms: Vec<Subprogram>,
     counters: Option<Counters<'data>>,
@@ -243,13 +304,14 @@ impl<'data> Walk<'_, 'data> {
     }
 
     /// Where the counters are, if the variable stands for such.
-    fn counters_address(&self, attributes: &[Attribute<'data>]) -> gimli::Result<Option<u64>> {
+    fn counters_address(&mut self, attributes: &[Attribute<'data>]) -> gimli::Result<Option<u64>> {
         let (Some(name), Some(AttributeValue::Exprloc(location))) =
             (value(attributes, gimli::DW_AT_name), value(attributes, gimli::DW_AT_location))
         else {
             return Ok(None);
         };
-        if !self.dwarf.attr_string(self.unit, name)?.starts_with(b"__profc_") {
+        let name = self.strings.read(|| self.dwarf.attr_string(self.unit, name))?;
+        if !name.is_some_and(|name| name.starts_with(b"__profc_")) {
             return Ok(None);
         }
         match location.operations(self.unit.encoding()).next()? {
@@ -267,8 +329,13 @@ impl<'data> Walk<'_, 'data> {
         ) else {
             return Ok(());
         };
-        match self.dwarf.attr_string(self.unit, name)?.slice() {
-            b"Function Name" => counters.name = Some(self.dwarf.attr_string(self.unit, constant)?),
+        let Some(name) = self.strings.read(|| self.dwarf.attr_string(self.unit, name))? else {
+            return Ok(());
+        };
+        match name.slice() {
+            b"Function Name" => {
+                counters.name = self.strings.read(|| self.dwarf.attr_string(self.unit, constant))?
+            }
             b"Num Counters" => counters.count = constant.udata_value(),
             _ => {}
         }
@@ -278,4 +345,35 @@ impl<'data> Walk<'_, 'data> {
 
 fn value<'data>(attributes: &[Attribute<'data>], name: gimli::DwAt) -> Option<AttributeValue<Slice<'data>>> {
     attributes.iter().find(|attribute| attribute.name() == name).map(gimli::Attribute::value)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn strings_cost_no_more_than_their_sections() {
+        const SECTIONS: u64 = 1 << 20;
+        let (long, short) = ([b'a'; Strings::LONGEST + 1], [b'a'; 1000]);
+        let [long, short] = [&long[..], &short[..]].map(|text| EndianSlice::new(text, RunTimeEndian::Little));
+        let mut strings = Strings::of(SECTIONS);
+        assert!(strings.read(|| Ok(long)).unwrap().is_none(), "too long");
+        let mut read = 0;
+        while strings.read(|| Ok(short)).unwrap().is_some() {
+            read += short.len() as u64;
+        }
+        assert!((SECTIONS..=SECTIONS * Strings::REPETITIONS).contains(&read), "{read}");
+        let kept = (0..10_000).filter(|_| strings.keep(short)).count();
+        assert_eq!(kept as u64, SECTIONS / 1000);
+        assert_eq!(strings.left_out, 2 + 10_000 - kept as u64);
+    }
+
+    #[test]
+    fn strings_without_an_end_are_not_looked_for_again_and_again() {
+        let mut strings = Strings::of(1 << 20);
+        let failed = (0..1000)
+            .filter(|_| strings.read(|| Err(gimli::Error::UnknownForm(gimli::DwForm(0)))).is_err())
+            .count();
+        assert!(failed < 30, "{failed}");
+    }
 }

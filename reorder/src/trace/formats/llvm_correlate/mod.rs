@@ -7,10 +7,11 @@ mod binary;
 mod debug_info;
 
 use std::ops::Range;
+use std::sync::Arc;
 
 use object::{Object as _, ObjectSection as _};
 
-use super::llvm_images::InstrumentedImage;
+use super::llvm_images::{Correlated, InstrumentedImage};
 use super::llvm_raw::RecordVersion;
 use crate::address::Address;
 use crate::error::{Error, Result};
@@ -79,7 +80,7 @@ impl Wanted<'_> {
     pub(super) fn find<'companions>(
         &self,
         companions: &'companions Companions,
-    ) -> Result<(&'companions InstrumentedImage, &'companions CorrelatedFunctions)> {
+    ) -> Result<(&'companions InstrumentedImage, Arc<CorrelatedFunctions>)> {
         let images = companions.llvm_images.of(companions);
         let mut reasons = Vec::new();
         for image in images {
@@ -102,11 +103,7 @@ impl Wanted<'_> {
         ))
     }
 
-    fn functions_of<'image>(
-        &self,
-        image: &'image InstrumentedImage,
-        companions: &Companions,
-    ) -> std::result::Result<&'image CorrelatedFunctions, String> {
+    fn functions_of(&self, image: &InstrumentedImage, companions: &Companions) -> Correlated {
         if !self.build_ids.is_empty() && !image.has_one_of(self.build_ids) {
             return Err(match &image.identity.build_id {
                 Some(build_id) => format!("is another build ({})", hexadecimal(build_id)),
@@ -121,14 +118,12 @@ impl Wanted<'_> {
         let bytes = image.bytes(companions);
         let object = object::File::parse(bytes).map_err(|error| format!("cannot be read: {error}"))?;
         let functions = match self.correlation {
-            Correlation::DebugInfo => {
-                image.in_debug_info.get_or_init(|| debug_info::read(&object, image, &counters))
-            }
+            Correlation::DebugInfo => image.in_debug_info(|| debug_info::read(&object, image, &counters)),
             Correlation::Sections => {
-                image.in_sections.get_or_init(|| binary::read(&object, self.version, image, &counters))
+                image.in_sections(self.version, || binary::read(&object, self.version, image, &counters))
             }
         };
-        functions.as_ref().map_err(|reason| {
+        functions.map_err(|reason| {
             let other = match self.correlation {
                 Correlation::DebugInfo => {
                     object.section_by_name("__llvm_covdata").map(|_| Correlation::Sections)

@@ -78,7 +78,8 @@ impl<'data> Traced<'data> {
     /// Keeps a record's name; whether the function is in a trace at all.
     fn name(&mut self, record: &Record<'data>) -> bool {
         let function = self.place(record.hash).and_then(|place| self.functions.get_mut(place));
-        function.map(|(_, name)| *name = Some(record.name)).is_some()
+        // Without a key the hash says more.
+        function.map(|(_, name)| *name = Some(record.name).filter(|name| !name.is_empty())).is_some()
     }
 
     /// One location for all events of a function, so that traces share its name.

@@ -25,9 +25,6 @@ pub(super) struct Walk {
     pub(super) damage: Option<Error>,
 }
 
-/// Bytes of an entry without a key and without data.
-const SMALLEST_ENTRY: u64 = 24;
-
 /// Shows every entry of the table at `offset`.
 pub(super) fn walk<'data>(bytes: &'data [u8], offset: u64, mut visit: impl FnMut(Record<'data>)) -> Walk {
     let mut walk = Walk { records: 0, damage: None };
@@ -35,8 +32,8 @@ pub(super) fn walk<'data>(bytes: &'data [u8], offset: u64, mut visit: impl FnMut
         Ok(buckets) => buckets,
         Err(error) => return Walk { damage: Some(error), ..walk },
     };
-    // Buckets that overlap could show the same bytes again and again; entries that do not cannot be more than this.
-    let mut budget = bytes.len() as u64 / SMALLEST_ENTRY;
+    // Buckets that overlap could show the same bytes again and again; entries that do not have no more than the file.
+    let mut budget = bytes.len() as u64;
     for bucket in buckets.as_chunks::<8>().0 {
         let at = u64::from_le_bytes(*bucket);
         if at == 0 {
@@ -78,12 +75,15 @@ fn walk_bucket<'data>(
         Error::malformed(TABLE_FIELD, format!("a bucket lies at {at:#x}, outside of the file"))
     })?;
     for _ in 0..cursor.u16()? {
-        *budget = budget
-            .checked_sub(1)
-            .ok_or_else(|| Error::malformed(cursor.offset(), "buckets of the function table overlap"))?;
+        let at = cursor.offset();
         let hash = cursor.u64()?;
         let (name_length, data_length) = (cursor.u64()?, cursor.u64()?);
         let (name, data) = (cursor.take(name_length)?, cursor.take(data_length)?);
+        let Some(left) = budget.checked_sub(cursor.offset() - at) else {
+            *budget = 0;
+            return Err(Error::malformed(at, "buckets of the function table overlap"));
+        };
+        *budget = left;
         visit(Record { hash, name, data });
     }
     Ok(())

@@ -41,3 +41,24 @@ fn overlapping_buckets_are_not_read_forever() {
     assert_eq!((walk.records, visited), (visited, walk.records));
     assert!(visited <= bytes.len() as u64 / 24);
 }
+
+#[test]
+fn overlapping_entries_show_no_byte_twice() {
+    // Each of the buckets is one entry whose key and data are the rest of the file.
+    const BUCKETS: usize = 1000;
+    const ENTRY: usize = 2 + 24;
+    let entries = 16 + 8 * BUCKETS;
+    let mut bytes = Vec::new();
+    bytes.extend((BUCKETS as u64).to_le_bytes());
+    bytes.extend((BUCKETS as u64).to_le_bytes());
+    (0..BUCKETS).for_each(|index| bytes.extend(((entries + index * ENTRY) as u64).to_le_bytes()));
+    for index in 0..BUCKETS {
+        let behind = ((BUCKETS - 1 - index) * ENTRY) as u64;
+        bytes.extend(1u16.to_le_bytes());
+        [index as u64, behind / 2, behind / 2].iter().for_each(|word| bytes.extend(word.to_le_bytes()));
+    }
+    let mut shown = 0;
+    let walk = table::walk(&bytes, 0, |record| shown += record.name.len() + record.data.len());
+    assert!(walk.damage.is_some());
+    assert!(shown <= bytes.len(), "{shown} of {} bytes", bytes.len());
+}

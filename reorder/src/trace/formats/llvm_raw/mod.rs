@@ -63,7 +63,7 @@ pub(super) fn read(input: &Input<'_>) -> Result<Reading> {
 }
 
 /// What decides the layout of records.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct RecordVersion {
     encoding: Encoding,
     version: u32,

@@ -285,3 +285,23 @@ fn images_without_build_id_are_told_apart_by_their_functions() {
     let runs: Vec<u32> = read(&file).unwrap().traces.iter().map(|trace| trace.run).collect();
     assert_eq!(runs, [1, 1, 2, 2, 2]);
 }
+
+#[test]
+fn a_profile_of_another_machine_leaves_the_image_readable() {
+    use super::super::llvm_correlate::{Correlation, Wanted};
+    use super::{ByteOrder, RecordVersion, encoding::Encoding};
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/profiles/llvm_raw");
+    let companions = Companions::open(&[folder.join("correlate-binary.debug")]).unwrap();
+    let version = std::fs::read(folder.join("correlate-binary.profraw")).unwrap()[8].into();
+    let counters = companions.llvm_images.of(&companions)[0].counters.clone().unwrap();
+    let find = |order| {
+        let version = RecordVersion { encoding: Encoding { order, pointer_bytes: 8 }, version };
+        let counter_bytes = counters.end - counters.start;
+        let wanted =
+            Wanted { correlation: Correlation::Sections, version, build_ids: &[], counter_bytes, offset: 0 };
+        wanted.find(&companions).map(|(_, functions)| functions.functions.len())
+    };
+    let error = find(ByteOrder::Big).unwrap_err();
+    assert!(error.to_string().contains("another machine"), "{error}");
+    assert!(find(ByteOrder::Little).unwrap() > 0);
+}

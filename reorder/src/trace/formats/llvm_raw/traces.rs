@@ -65,7 +65,7 @@ enum Source<'input> {
     /// The profile itself, and its image if it is among the companions.
     Profile { names: Arc<NameTable>, image: Option<&'input InstrumentedImage> },
     /// The image only.
-    Image { image: &'input InstrumentedImage, functions: &'input CorrelatedFunctions },
+    Image { image: &'input InstrumentedImage, functions: Arc<CorrelatedFunctions> },
 }
 
 impl<'input> Source<'input> {

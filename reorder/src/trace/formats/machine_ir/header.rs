@@ -95,11 +95,18 @@ impl Header {
         Self { kind: Kind::Merged, mode: Mode::Coverage, module: 0, base: 0, is_64_bit: true, length: 0 };
 
     fn of_layout(at: u64, file_type: u16, profile_type: u32, header: Self) -> Result<Self> {
-        let map = if header.length == 0x18 { 2 } else { 4 };
+        // Of the two other bits one is that of samples of call edges; their layout tells them from merged files.
+        let (map, merged) = if header.length == 0x18 { (2, [4, 8]) } else { (4, [2, 8]) };
         let kind = match file_type & 0xf {
             1 => Kind::Raw,
             kind if kind == map => Kind::Map,
-            _ => Kind::Merged,
+            kind if merged.contains(&kind) => Kind::Merged,
+            _ => {
+                let message = format!("a file of an unknown type ({file_type:#x})");
+                return Err(Error::malformed(at + 6, message).with_hint(
+                    "raw profiles, maps and merged profiles are known: give the .mipraw file of the run",
+                ));
+            }
         };
         let mode = match profile_type {
             kinds if kinds & CALL_GRAPH == CALL_GRAPH => Mode::CallGraph,

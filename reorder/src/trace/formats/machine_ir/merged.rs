@@ -89,7 +89,10 @@ fn read_names(cursor: &mut Cursor<'_>, names: &mut HashMap<u64, Name>) -> Result
         let end = end.ok_or_else(|| Error::malformed(at, "the file ends within its names"))?;
         let name = cursor.take(end as u64)?;
         cursor.skip(1)?;
-        names.insert(name_hash(name), Name::from(name));
+        // Without a name the hash says more.
+        if !name.is_empty() {
+            names.insert(name_hash(name), Name::from(name));
+        }
     }
     Ok(())
 }

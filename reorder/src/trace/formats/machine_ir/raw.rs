@@ -4,6 +4,8 @@
 //! of calls and the time of the first, a counter of the process, all bits set in functions that never ran; in
 //! coverage mode it is a byte, 0 if the function ran. Bytes for blocks follow.
 
+use std::collections::HashMap;
+
 use super::header::{Header, MAGIC, Mode};
 use super::map::{self, Map};
 use crate::error::{Error, Result};
@@ -27,15 +29,26 @@ pub(super) fn read(input: &Input<'_>) -> Result<Reading> {
     let mut notes = Vec::new();
     let mut ran = Vec::new();
     let mut unmapped = Vec::new();
+    let mut repeated = 0u64;
+    let mut by_module = HashMap::new();
+    for map in &maps {
+        by_module.entry(map.module).or_insert((map, false));
+    }
     for (at, unit) in units(input.bytes) {
         let header = Header::read(unit, at)?;
-        match maps.iter().find(|map| map.module == header.module) {
-            Some(map) => {
+        match by_module.get_mut(&header.module) {
+            // Each would have all functions of the map again.
+            Some((_, true)) => repeated += 1,
+            Some((map, is_read)) => {
+                *is_read = true;
                 notes.extend(map.damage.as_ref().map(|error| damaged_map(error, map)));
                 notes.extend(read_unit(unit, at, header, map, &mut ran));
             }
             None => unmapped.push(header.module),
         }
+    }
+    if repeated > 0 {
+        notes.push(Note::new(format!("{repeated} parts repeat a link unit and were left out")));
     }
     if let Some(module) = unmapped.first() {
         let what = if maps.is_empty() { "no map is given" } else { "none of the maps is of its program" };
@@ -79,8 +92,8 @@ fn read_unit<'data>(
     header: Header,
     map: &Map<'data>,
     ran: &mut Vec<Ran<'data>>,
-) -> Option<Note> {
-    let mut outside = 0u64;
+) -> Vec<Note> {
+    let (mut outside, mut nameless) = (0u64, 0u64);
     for entry in &map.entries {
         let position =
             u64::try_from(entry.position).ok().filter(|position| *position >= header.length as u64);
@@ -92,13 +105,22 @@ fn read_unit<'data>(
         });
         match record {
             None => outside += 1,
+            Some((_, Some(_))) if entry.name.is_empty() => nameless += 1,
             Some((position, Some(call))) => ran.push(Ran { call, position: at + position, name: entry.name }),
             Some((_, None)) => {}
         }
     }
-    (outside > 0).then(|| {
-        Note::at(at, format!("{outside} of {} functions of the map lie outside of the profile: it was cut, or the map is of another build", map.entries.len()))
-    })
+    let mut notes = Vec::new();
+    if outside > 0 {
+        notes.push(Note::at(at, format!("{outside} of {} functions of the map lie outside of the profile: it was cut, or the map is of another build", map.entries.len())));
+    }
+    if nameless > 0 {
+        notes.push(Note::at(
+            at,
+            format!("{nameless} functions that ran have no name in the map and were left out"),
+        ));
+    }
+    notes
 }
 
 /// Nothing inside when the function never ran.

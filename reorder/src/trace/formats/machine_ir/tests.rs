@@ -175,3 +175,36 @@ fn a_missing_or_wrong_map_is_told() {
     let error = read(&raw, &wrong).unwrap_err();
     assert!(error.to_string().contains("none of the maps"), "{error}");
 }
+
+#[test]
+fn unknown_types_are_refused() {
+    for (length, file_type) in [(0x20, 0x10), (0x20, 0x13), (0x20, 0x1f), (0x18, 0x3)] {
+        let error = read(&header(length, file_type, 0xc, 5, 0), b"").unwrap_err();
+        assert!(error.to_string().contains(&format!("unknown type ({file_type:#x})")), "{error}");
+        assert_eq!(error.offset, Some(6));
+    }
+}
+
+#[test]
+fn functions_without_a_name_are_told() {
+    let map = map(header(0x20, 0x14, 0xc, 5, 0x100), &["", "b"], 8, true, false);
+    let mut raw = header(0x20, 0x11, 0xc, 5, 0);
+    raw.extend(words(&[1, 1, 1, 3]));
+    let reading = read(&raw, &map).unwrap();
+    assert_eq!(names(&reading), ["b"]);
+    assert!(
+        reading.notes[0].to_string().contains("1 functions that ran have no name"),
+        "{}",
+        reading.notes[0]
+    );
+}
+
+#[test]
+fn a_link_unit_is_read_once() {
+    let map = map(header(0x20, 0x14, 0xc, 5, 0x100), &["a", "b"], 8, true, false);
+    let mut unit = header(0x20, 0x11, 0xc, 5, 0);
+    unit.extend(words(&[1, 1, 1, 3]));
+    let reading = read(&unit.repeat(100), &map).unwrap();
+    assert_eq!(names(&reading), ["a", "b"]);
+    assert!(reading.notes[0].to_string().contains("99 parts repeat"), "{}", reading.notes[0]);
+}

@@ -51,3 +51,14 @@ fn an_empty_buffer_is_told() {
     let error = read_bytes(&vec![0; WRITTEN], Path::new("x.order"), &Companions::default()).unwrap_err();
     assert!(error.to_string().contains("no function was recorded"), "{error}");
 }
+
+#[test]
+fn names_that_do_not_have_their_hash_are_left_out() {
+    let mut names = std::collections::HashMap::new();
+    let (a, b) = (name_hash(b"a"), name_hash(b"b"));
+    super::read_mapping(
+        format!("MD5 {a:x} a\nMD5 {a:x} b\nMD5 {b:x} c d\nMD5 x a\nMD5\n").as_bytes(),
+        &mut names,
+    );
+    assert_eq!(names.into_keys().collect::<Vec<_>>(), [a]);
+}

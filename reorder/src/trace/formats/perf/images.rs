@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use super::processes::Mapping;
-use crate::address::Address;
+use crate::address::{Address, RuntimeAddress};
+use crate::trace::formats::image_traces::recorded_image;
 use crate::trace::{Companion, CompanionImage, Companions, ImageIdentity, Name, Note};
 
 /// Files by number.
@@ -105,10 +106,10 @@ fn fits(recorded: &ImageIdentity, found: &ImageIdentity) -> bool {
 fn from_disk(identity: &ImageIdentity, notes: &mut Vec<Note>) -> Option<Companion> {
     const NOT_ON_DISK: [&str; 3] = ["/proc", "/sys", "/dev"];
     let path = identity.path.as_deref().filter(|path| path.is_absolute())?;
-    if NOT_ON_DISK.iter().any(|root| path.starts_with(root)) || !path.metadata().ok()?.is_file() {
+    if NOT_ON_DISK.iter().any(|root| path.starts_with(root)) {
         return None;
     }
-    let companion = Companion { path: path.to_path_buf(), bytes: std::fs::read(path).ok()? };
+    let companion = recorded_image(path)?;
     let found = CompanionImage::parse(&companion)?.identity.build_id;
     if identity.build_id.is_some() && found != identity.build_id {
         notes.push(
@@ -120,17 +121,23 @@ fn from_disk(identity: &ImageIdentity, notes: &mut Vec<Note>) -> Option<Companio
     Some(companion)
 }
 
-/// Where a sample lies in an image.
-pub(super) struct Spot {
-    pub(super) address: Address,
-    /// Start and name of the function, where symbols tell.
-    pub(super) function: Option<(Address, Name)>,
+/// Where a sample lies.
+pub(super) enum Spot {
+    /// In an image, as that states addresses.
+    Image {
+        address: Address,
+        /// Start and name of the function, where symbols tell.
+        function: Option<(Address, Name)>,
+    },
+    /// Only the place in memory is known.
+    Memory(RuntimeAddress),
 }
 
 /// The place of the byte `distance` bytes behind the start of `mapping`.
 ///
-/// Without the file nobody knows its segments. A program at a fixed address has its addresses in memory as stated;
-/// of others, the offset in the file is what the usual linkers give as the address.
+/// Without the file nobody knows its segments, and linkers differ in how far addresses lie from offsets. A program at
+/// a fixed address has its addresses in memory as stated; of others the place in memory is left, and nothing of an
+/// offset in a file that was not mapped.
 pub(super) fn spot(image: Option<&CompanionImage<'_>>, mapping: Mapping, address: u64) -> Option<Spot> {
     /// Where programs that choose their own address stay below.
     const FIXED_ADDRESSES: u64 = 1 << 32;
@@ -138,9 +145,12 @@ pub(super) fn spot(image: Option<&CompanionImage<'_>>, mapping: Mapping, address
     match image {
         Some(image) => {
             let address = image.address_of_offset(offset)?;
-            Some(Spot { address, function: image.function_containing(address) })
+            Some(Spot::Image { address, function: image.function_containing(address) })
         }
-        None if mapping.start < FIXED_ADDRESSES => Some(Spot { address: Address(address), function: None }),
-        None => Some(Spot { address: Address(offset), function: None }),
+        None if mapping.is_whole_file() => None,
+        None if mapping.start < FIXED_ADDRESSES => {
+            Some(Spot::Image { address: Address(address), function: None })
+        }
+        None => Some(Spot::Memory(RuntimeAddress(address))),
     }
 }

@@ -18,6 +18,15 @@ pub(super) struct Mapping {
 }
 
 impl Mapping {
+    /// For addresses that are offsets in a file.
+    pub(super) fn whole_file(image: Option<u32>) -> Self {
+        Self { start: 0, end: u64::MAX, offset: 0, image }
+    }
+
+    pub(super) fn is_whole_file(self) -> bool {
+        self == Self::whole_file(self.image)
+    }
+
     /// The part from `start` on.
     fn from(self, start: u64) -> Self {
         Self { start, offset: self.offset.wrapping_add(start - self.start), ..self }

@@ -110,15 +110,16 @@ fn probe(rest: &[u8]) -> Option<Probe> {
 
 /// What stands in front of the time, the time, and what stands behind it.
 fn split_at_time(text: &[u8]) -> Option<(&[u8], u64, &[u8])> {
-    let mut from = 0;
-    loop {
-        let colon = from + text[from..].iter().position(|&byte| byte == b':')?;
-        let start = text[..colon].iter().rposition(u8::is_ascii_whitespace).map_or(0, |blank| blank + 1);
-        if let Some(time) = seconds(&text[start..colon]) {
-            return Some((text[..start].trim_ascii(), time, text[colon + 1..].trim_ascii_start()));
+    let mut start = 0;
+    for word in text.split(u8::is_ascii_whitespace) {
+        // A time has no colon, so that only a word's first one can end it.
+        let colon = word.iter().position(|&byte| byte == b':');
+        if let Some((colon, time)) = colon.and_then(|colon| Some((colon, seconds(&word[..colon])?))) {
+            return Some((text[..start].trim_ascii(), time, text[start + colon + 1..].trim_ascii_start()));
         }
-        from = colon + 1;
+        start += word.len() + 1;
     }
+    None
 }
 
 /// `3298.490096` in nanoseconds.
@@ -273,4 +274,26 @@ fn build_id(word: &[u8]) -> Option<Vec<u8>> {
         .chunks(2)
         .map(|pair| (pair.len() == 2).then(|| hexadecimal(pair)).flatten().map(|byte| byte as u8))
         .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_time_is_the_first_word_that_is_one() {
+        let split = |text| split_at_time(text).map(|(head, time, rest)| (head.to_vec(), time, rest.to_vec()));
+        let expected = |head: &[u8], rest: &[u8]| Some((head.to_vec(), 3_500_000_000, rest.to_vec()));
+        assert_eq!(split(b"a:b 1  3.5: x: 4.5: y"), expected(b"a:b 1", b"x: 4.5: y"));
+        assert_eq!(split(b"3.5:x"), expected(b"", b"x"));
+        assert_eq!(split(b"a 1:3.5: x"), None);
+        assert_eq!(split(b""), None);
+    }
+
+    #[test]
+    fn lines_of_colons_are_read_once() {
+        // Going back to the last blank at each colon would take hours.
+        let line = vec![b':'; 8 << 20];
+        assert!(parse(&line).is_none());
+    }
 }

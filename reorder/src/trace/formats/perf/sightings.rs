@@ -52,7 +52,7 @@ impl Sighting {
     fn mapping(&self, processes: &Processes, inside: u64) -> Option<Mapping> {
         let mapped = processes.find(self.process, inside);
         let agrees = self.image.is_none() || mapped.is_some_and(|mapping| mapping.image == self.image);
-        let whole_file = Mapping { start: 0, end: u64::MAX, offset: 0, image: self.image };
+        let whole_file = Mapping::whole_file(self.image);
         if agrees { mapped } else { self.may_be_offset.then_some(whole_file) }
     }
 }
@@ -117,6 +117,7 @@ impl Sightings {
             open.insert(number, OpenImage::find(images.identity(number), companions, &mut notes));
         }
         let mut traces = Vec::new();
+        let mut unplaced = 0;
         let mut by_image: Vec<_> = self.groups.into_iter().collect();
         // Parsed once for all of its programs.
         by_image.sort_by_key(|((program, image, kind), _)| (*image, *program, *kind));
@@ -136,13 +137,21 @@ impl Sightings {
                     command: group.name.iter().map(|name| name.to_vec()).collect(),
                     weight: 1,
                     evidence: kind.evidence(),
-                    events: events_of(events, group.started, |mapping, address| {
-                        spot(parsed.as_ref(), mapping, address)
-                    }),
+                    events: events_of(
+                        events,
+                        group.started,
+                        |mapping, address| spot(parsed.as_ref(), mapping, address),
+                        &mut unplaced,
+                    ),
                     ..Trace::default()
                 };
                 traces.push(((*program, *image, *kind), trace));
             }
+        }
+        if unplaced > 0 {
+            notes.push(Note::new(format!(
+                "{unplaced} addresses have no place in their image and were left out"
+            )));
         }
         traces.sort_by_key(|(key, _)| *key);
         Ok(Reading { traces: traces.into_iter().map(|(_, trace)| trace).collect(), notes })
@@ -187,8 +196,8 @@ impl Group {
 
 fn untranslated(image: &OpenImage<'_>) -> Note {
     Note::new(format!(
-        "{} cannot be read any more: offsets in the file are taken for its addresses, and functions sampled several \
-         times are listed several times",
+        "{} cannot be read any more: functions without a name in the recording are known by their places in memory \
+         only, and those sampled several times are listed several times",
         image.identity()
     ))
     .with_hint("give the recorded image: --companion IMAGE")
@@ -199,6 +208,7 @@ fn events_of(
     sightings: Vec<(Sighting, Option<Mapping>)>,
     started: Option<u64>,
     spot: impl Fn(Mapping, u64) -> Option<Spot>,
+    unplaced: &mut u64,
 ) -> Vec<Event> {
     let mut functions = BTreeSet::new();
     let mut first = FirstSeen::default();
@@ -209,7 +219,7 @@ fn events_of(
             ..event
         };
         let event = match mapping.and_then(|mapping| spot(mapping, sighting.address)) {
-            Some(Spot { address, function }) => {
+            Some(Spot::Image { address, function }) => {
                 let start = function.as_ref().map(|(start, _)| *start);
                 if start.is_some_and(|start| !functions.insert(start)) {
                     continue;
@@ -219,11 +229,18 @@ fn events_of(
                 let name = function.map(|(_, name)| name).or(sighting.name);
                 Event { name, ..Event::at(location) }
             }
+            Some(Spot::Memory(address)) => match sighting.name {
+                Some(name) => Event::at(Location::Name(name)),
+                None => Event::at(Location::Runtime(address)),
+            },
             // In none of the image's segments: nothing but a name is left.
             None => match sighting.name {
                 Some(name) => Event::at(Location::Name(name)),
                 None if mapping.is_none() => Event::at(Location::Runtime(RuntimeAddress(sighting.address))),
-                None => continue,
+                None => {
+                    *unplaced += 1;
+                    continue;
+                }
             },
         };
         first.add(time(event));

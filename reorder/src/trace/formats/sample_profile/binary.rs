@@ -256,7 +256,12 @@ fn read_sections(bytes: &[u8], cursor: &mut Cursor<'_>, profile: &mut Profile) -
         });
     }
     let tables = read_tables(bytes, &sections)?;
+    // Sections that overlap could show the same bytes again and again.
+    let mut budget = bytes.len() as u64;
     for section in sections.iter().filter(|section| section.kind == FUNCTIONS && section.size > 0) {
+        budget = budget.checked_sub(section.size).ok_or_else(|| {
+            Error::malformed(section.offset.min(bytes.len() as u64), "sections of functions overlap")
+        })?;
         let contents = section.contents(bytes)?;
         tables
             .read_functions(&mut Cursor::part(&contents, ByteOrder::Little, section.offset), profile)

@@ -40,11 +40,17 @@ pub(super) fn read(input: &Input<'_>) -> Result<Reading> {
 struct Profile {
     heads: Counts,
     totals: Counts,
+    /// Records of functions without a name.
+    nameless: u64,
 }
 
 impl Profile {
     /// Adds one record: a function, or what was inlined of it somewhere.
     fn add(&mut self, function: Location, total: u64, head: u64) {
+        if matches!(&function, Location::Name(name) if name.is_empty()) {
+            self.nameless += 1;
+            return;
+        }
         if head > 0 {
             self.heads.add(function.clone(), head);
         }
@@ -67,6 +73,9 @@ impl Profile {
                 format!("{}; the {functions} functions before it are kept", damage.message),
             ));
         }
+        if self.nameless > 0 {
+            notes.push(Note::new(format!("{} records have no name and were left out", self.nameless)));
+        }
         let trace = self.totals.with(self.heads).into_trace();
         Ok(Reading { traces: vec![trace], notes })
     }
@@ -84,11 +93,13 @@ fn function(name: &[u8]) -> Location {
 #[cfg(test)]
 mod tests {
     use super::super::damage::survives;
+    use super::*;
 
     #[test]
     fn damage_is_told_or_survived() {
-        let seeds: [&[u8]; 6] = [
-            include_bytes!("../../../../../tests/profiles/sampling/afdo-text.prof"),
+        let text = include_bytes!("../../../../../tests/profiles/sampling/afdo-text.prof");
+        survives("LLVM sample profile, text", text);
+        let seeds: [&[u8]; 5] = [
             include_bytes!("../../../../../tests/profiles/sampling/afdo-binary.prof"),
             include_bytes!("../../../../../tests/profiles/sampling/afdo-ext.prof"),
             include_bytes!("../../../../../tests/profiles/sampling/afdo-ext-md5.prof"),
@@ -98,5 +109,59 @@ mod tests {
         for seed in seeds {
             survives("LLVM sample profile, binary", seed);
         }
+    }
+
+    /// An extensible profile of `copies` sections that are the same bytes: `records` of a function called `name`, each
+    /// with a sample.
+    fn overlapping(copies: u64, records: usize, name: &[u8]) -> Vec<u8> {
+        let uleb128 = |mut number: u64| {
+            let mut bytes = Vec::new();
+            while number >= 0x80 {
+                bytes.push(number as u8 | 0x80);
+                number >>= 7;
+            }
+            bytes.push(number as u8);
+            bytes
+        };
+        let mut bytes = [uleb128(0x5350_524f_4634_3204), uleb128(103)].concat();
+        bytes.extend((copies + 1).to_le_bytes());
+        let names = [&[1], name, &[0]].concat();
+        // Head samples, name, samples, lines, inlined functions.
+        let function = [1, 0, 1, 0, 0].repeat(records);
+        let start = bytes.len() as u64 + 32 * (copies + 1);
+        let behind = start + names.len() as u64;
+        let mut entry = |words: [u64; 4]| words.iter().for_each(|word| bytes.extend(word.to_le_bytes()));
+        entry([2, 0, start, names.len() as u64]);
+        (0..copies).for_each(|_| entry([32, 0, behind, function.len() as u64]));
+        bytes.extend(names);
+        bytes.extend(function);
+        bytes
+    }
+
+    fn read_binary(bytes: &[u8]) -> crate::error::Result<Reading> {
+        let companions = crate::trace::Companions::default();
+        read(&Input { bytes, path: "x.prof".as_ref(), companions: &companions })
+    }
+
+    #[test]
+    fn overlapping_sections_show_no_byte_twice() {
+        let bytes = overlapping(1000, 100, b"f");
+        let reading = read_binary(&bytes).unwrap();
+        let count = reading.traces[0].events[0].count.unwrap();
+        assert!(count <= bytes.len() as u64 / 5, "{count} records in {} bytes", bytes.len());
+        let whole = read_binary(&overlapping(1, 1, b"f")).unwrap();
+        assert_eq!((whole.traces[0].events[0].count, whole.notes.len()), (Some(1), 1));
+    }
+
+    #[test]
+    fn functions_without_a_name_are_told() {
+        let error = read_binary(&overlapping(1, 1, b"")).unwrap_err();
+        assert!(error.to_string().contains("without functions"), "{error}");
+        let mut profile = Profile::default();
+        profile.add(super::function(b""), 1, 1);
+        profile.add(super::function(b"f"), 1, 1);
+        let reading = profile.into_reading(None).unwrap();
+        assert_eq!(reading.traces[0].events.len(), 1);
+        assert!(reading.notes.iter().any(|note| note.message.contains("1 records have no name")));
     }
 }

@@ -93,7 +93,7 @@ impl Calls {
             position += RECORD;
             match record.kind {
                 0 => self.entry(thread, process, &record, tasks),
-                2 => self.lost += record.address.max(1),
+                2 => self.lost = self.lost.saturating_add(record.address.max(1)),
                 _ => {}
             }
         }
@@ -149,5 +149,19 @@ impl Record {
             magic: bits >> 3 & 7,
             address: bits >> 16,
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lost_records_are_counted_without_end() {
+        let lost = MAGIC << 3 | 2 | 7 << 16;
+        let bytes = [1u64.to_le_bytes(), lost.to_le_bytes()].concat();
+        let mut calls = Calls { lost: u64::MAX - 1, ..Calls::default() };
+        calls.thread(1, &bytes, ByteOrder::Little, &Tasks::default());
+        assert_eq!(calls.lost, u64::MAX);
     }
 }

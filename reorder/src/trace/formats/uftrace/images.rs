@@ -10,14 +10,15 @@
 //! ```
 
 use std::collections::HashMap;
-use std::path::Path;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use object::{Object as _, ObjectSegment as _};
 
 use super::calls::Call;
-use super::tasks::Tasks;
+use super::tasks::{Loaded, Tasks};
 use crate::address::{Address, RuntimeAddress};
-use crate::trace::formats::image_traces::image_at;
+use crate::trace::formats::image_traces::{image_at, recorded_image};
 use crate::trace::formats::lines::{bare_hexadecimal, lines, split_once};
 use crate::trace::{CompanionImage, Companions, ImageIdentity, Name, Note};
 
@@ -28,10 +29,10 @@ pub(super) struct Image {
     end: u64,
     /// What the image itself states for its first byte.
     first: u64,
-    symbols: Vec<Symbol>,
+    /// One table for all sessions.
+    symbols: Arc<[Symbol]>,
 }
 
-#[derive(Clone)]
 pub(super) struct Symbol {
     /// From the image's first byte on.
     pub(super) address: Address,
@@ -61,8 +62,8 @@ impl Image {
 
 /// The images of all sessions.
 pub(super) struct Images {
-    /// By session, sorted by place.
-    sessions: Vec<Vec<Image>>,
+    /// By session, sorted by place; sessions with one id have the same.
+    sessions: Vec<Arc<[Image]>>,
 }
 
 impl Images {
@@ -73,31 +74,19 @@ impl Images {
         notes: &mut Vec<Note>,
     ) -> Self {
         let symbols = symbols(directory);
-        let mut sessions = Vec::new();
-        for session in &tasks.sessions {
-            let id = String::from_utf8_lossy(&session.id).into_owned();
-            let mut images: Vec<Image> = Vec::new();
-            match std::fs::read(directory.join(format!("sid-{id}.map"))) {
-                Ok(map) => {
-                    let mapped = lines(&map).filter_map(|(_, line)| mapped(line));
-                    for image in mapped {
-                        add(&mut images, image, &symbols);
-                    }
-                }
-                Err(error) => notes.push(Note::new(format!("sid-{id}.map cannot be read: {error}"))),
-            }
-            for loaded in tasks.loaded.iter().filter(|loaded| loaded.session == session.id) {
-                let length = symbols.get(&loaded.path).and_then(|symbols| symbols.last());
-                let end = length
-                    .map_or(loaded.base, |last| last.address.0.saturating_add(1))
-                    .saturating_add(loaded.base);
-                add(&mut images, Image::new(&loaded.path, None, loaded.base, end), &symbols);
-            }
-            images.sort_by_key(|image| image.start);
-            for image in &mut images {
-                image.place(companions);
-            }
-            sessions.push(images);
+        let mut loaded: HashMap<&[u8], Vec<&Loaded>> = HashMap::new();
+        for library in &tasks.loaded {
+            loaded.entry(&library.session).or_default().push(library);
+        }
+        let mut places = Places { companions, first_bytes: HashMap::new() };
+        let mut by_id: HashMap<&[u8], Arc<[Image]>> = HashMap::new();
+        let mut sessions = Vec::with_capacity(tasks.sessions.len());
+        for id in tasks.sessions.iter().map(|session| session.id.as_slice()) {
+            let images = by_id.entry(id).or_insert_with(|| {
+                let libraries = loaded.get(id).map_or(&[][..], Vec::as_slice);
+                images_of(directory, id, libraries, &symbols, &mut places, notes)
+            });
+            sessions.push(Arc::clone(images));
         }
         Self { sessions }
     }
@@ -118,21 +107,29 @@ impl Image {
             start,
             end,
             first,
-            symbols: Vec::new(),
+            symbols: Arc::default(),
         }
     }
+}
 
-    /// Takes from the image itself, if it is there unchanged, where it wants to be.
-    fn place(&mut self, companions: &Companions) {
-        let build_id = self.identity.build_id.clone();
-        let is_it = |image: &CompanionImage<'_>| build_id.is_some() && image.identity.build_id == build_id;
-        let first = companions.images().find(&is_it).and_then(|image| first_byte(&image)).or_else(|| {
-            let path = self.identity.path.clone().filter(|path| path.is_file())?;
-            let opened = Companions::open(&[path]).ok()?;
-            let image = opened.images().find(&is_it)?;
-            first_byte(&image)
-        });
-        self.first = first.unwrap_or(self.first);
+/// Where images want to be, each looked for once.
+struct Places<'companions> {
+    companions: &'companions Companions,
+    first_bytes: HashMap<(Option<PathBuf>, Vec<u8>), Option<u64>>,
+}
+
+impl Places<'_> {
+    /// What the image itself says, if it is there unchanged.
+    fn first_byte(&mut self, identity: &ImageIdentity) -> Option<u64> {
+        let build_id = identity.build_id.as_ref()?;
+        let key = (identity.path.clone(), build_id.clone());
+        let is_it = |image: &CompanionImage<'_>| image.identity.build_id.as_ref() == Some(build_id);
+        *self.first_bytes.entry(key).or_insert_with(|| {
+            self.companions.images().find(&is_it).and_then(|image| first_byte(&image)).or_else(|| {
+                let companion = recorded_image(identity.path.as_deref()?)?;
+                first_byte(&CompanionImage::parse(&companion).filter(is_it)?)
+            })
+        })
     }
 }
 
@@ -143,16 +140,47 @@ fn first_byte(image: &CompanionImage<'_>) -> Option<u64> {
     image.object.segments().map(|segment| segment.address() & !(segment.align().max(1) - 1)).min()
 }
 
-/// Several mappings of one file are one image.
-fn add(images: &mut Vec<Image>, image: Image, symbols: &HashMap<Vec<u8>, Vec<Symbol>>) {
-    match images.iter_mut().find(|known| known.identity.path == image.identity.path) {
-        Some(known) => (known.start, known.end) = (known.start.min(image.start), known.end.max(image.end)),
-        None => {
-            let path = image.identity.path.as_ref().map(|path| path.as_os_str().as_encoded_bytes());
-            let symbols = path.and_then(|path| symbols.get(path)).cloned().unwrap_or_default();
-            images.push(Image { symbols, ..image });
+type SymbolTables = HashMap<Vec<u8>, Arc<[Symbol]>>;
+
+/// The images of the session called `id`, sorted by place.
+fn images_of(
+    directory: &Path,
+    id: &[u8],
+    libraries: &[&Loaded],
+    symbols: &SymbolTables,
+    places: &mut Places<'_>,
+    notes: &mut Vec<Note>,
+) -> Arc<[Image]> {
+    let id = String::from_utf8_lossy(id);
+    let map = std::fs::read(directory.join(format!("sid-{id}.map"))).unwrap_or_else(|error| {
+        notes.push(Note::new(format!("sid-{id}.map cannot be read: {error}")));
+        Vec::new()
+    });
+    let mapped = lines(&map).filter_map(|(_, line)| mapped(line));
+    let loaded = libraries.iter().map(|library| {
+        let last = symbols.get(&library.path).and_then(|symbols| symbols.last());
+        let end = last.map_or(library.base, |last| last.address.0.saturating_add(1));
+        Image::new(&library.path, None, library.base, end.saturating_add(library.base))
+    });
+    // Several mappings of one file are one image.
+    let mut images: Vec<Image> = Vec::new();
+    let mut by_path: HashMap<Option<PathBuf>, usize> = HashMap::new();
+    for image in mapped.chain(loaded) {
+        let index = *by_path.entry(image.identity.path.clone()).or_insert(images.len());
+        match images.get_mut(index) {
+            Some(known) => {
+                (known.start, known.end) = (known.start.min(image.start), known.end.max(image.end));
+            }
+            None => images.push(image),
         }
     }
+    for image in &mut images {
+        let path = image.identity.path.as_ref().map(|path| path.as_os_str().as_encoded_bytes());
+        image.symbols = path.and_then(|path| symbols.get(path)).cloned().unwrap_or_default();
+        image.first = places.first_byte(&image.identity).unwrap_or(image.first);
+    }
+    images.sort_by_key(|image| image.start);
+    images.into()
 }
 
 fn mapped(line: &[u8]) -> Option<Image> {
@@ -170,7 +198,7 @@ fn bytes_of(digits: &[u8]) -> Option<Vec<u8>> {
 }
 
 /// The symbols of every image by its path.
-fn symbols(directory: &Path) -> HashMap<Vec<u8>, Vec<Symbol>> {
+fn symbols(directory: &Path) -> SymbolTables {
     let mut files: Vec<_> = std::fs::read_dir(directory)
         .into_iter()
         .flatten()
@@ -189,7 +217,7 @@ fn symbols(directory: &Path) -> HashMap<Vec<u8>, Vec<Symbol>> {
             }
         }
         symbols.sort_by_key(|symbol: &Symbol| symbol.address);
-        by_path.extend(path.map(|path| (path, symbols)));
+        by_path.extend(path.map(|path| (path, symbols.into())));
     }
     by_path
 }
@@ -202,4 +230,31 @@ fn symbol(line: &[u8]) -> Option<Symbol> {
     let is_code = matches!(kind, b"T" | b"t" | b"W" | b"w" | b"i" | b"P");
     let address = Address(bare_hexadecimal(address)?);
     is_code.then(|| Symbol { address, name: name.into(), is_stub: kind == b"P" })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sessions_share_symbols_and_images() {
+        let directory = tempfile::tempdir().unwrap();
+        let write = |name: &str, text: &str| std::fs::write(directory.path().join(name), text).unwrap();
+        write("demo.sym", "# path name: /demo\n0000000000000010 T main\n");
+        let lines = [(1, 5), (2, 5), (3, 6)].map(|(time, id)| {
+            write(&format!("sid-{id}.map"), "1000-2000 r-xp 00000000 00:00 0    /demo\n");
+            format!("SESS timestamp={time}.000000000 pid={time} sid={id} exename=\"/demo\"\n")
+        });
+        write("task.txt", &lines.concat());
+        let mut notes = Vec::new();
+        let tasks = Tasks::read(directory.path(), &mut notes);
+        let images = Images::read(directory.path(), &tasks, &Companions::default(), &mut notes);
+        let [first, again, other] = &images.sessions[..] else { panic!("{notes:?}") };
+        assert!(Arc::ptr_eq(first, again));
+        assert_eq!((first.len(), other.len(), first[0].symbols.len()), (1, 1, 1));
+        assert!(Arc::ptr_eq(&first[0].symbols, &other[0].symbols));
+        let sessions = [(1, 0), (1, 1_000_000_000), (2, u64::MAX), (3, u64::MAX)];
+        let found = sessions.map(|(process, time)| tasks.session_at(process, time));
+        assert_eq!(found, [None, Some(0), Some(1), Some(2)]);
+    }
 }

@@ -29,6 +29,21 @@ pub(super) fn accepts(bytes: &[u8]) -> bool {
     bytes.starts_with(b"Ftrace!\0")
 }
 
+/// Whether uftrace writes files of this name beside `info`.
+pub(super) fn is_part(path: &Path) -> bool {
+    let name = path.file_name().map(std::ffi::OsStr::as_encoded_bytes).unwrap_or_default();
+    let of_thread = |stem: &[u8]| {
+        stem.iter().all(u8::is_ascii_digit)
+            || stem.starts_with(b"perf-cpu")
+            || stem.starts_with(b"kernel-cpu")
+    };
+    name.strip_suffix(b".dat").is_some_and(of_thread)
+        || name.starts_with(b"sid-") && name.ends_with(b".map")
+        || [&b".sym"[..], b".dbg"].iter().any(|ending| name.ends_with(ending))
+        || [&b"task.txt"[..], b"events.txt", b"extern.dat", b"default.opts", b"kernel_header", b"kallsyms"]
+            .contains(&name)
+}
+
 /// The traces of the whole directory.
 ///
 /// # Errors

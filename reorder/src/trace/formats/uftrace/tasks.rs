@@ -34,6 +34,8 @@ pub(super) struct Tasks {
     /// In order of time.
     pub(super) sessions: Vec<Session>,
     pub(super) loaded: Vec<Loaded>,
+    /// Which of the sessions each process began, in order of time.
+    begun: HashMap<u32, Vec<usize>>,
     processes: HashMap<u32, u32>,
     parents: HashMap<u32, u32>,
 }
@@ -58,6 +60,9 @@ impl Tasks {
             }
         }
         tasks.sessions.sort_by_key(|session| session.time);
+        for (index, session) in tasks.sessions.iter().enumerate() {
+            tasks.begun.entry(session.process).or_default().push(index);
+        }
         tasks
     }
 
@@ -100,9 +105,10 @@ impl Tasks {
         let before = self.sessions.partition_point(|session| session.time <= time);
         let mut process = process;
         for _ in 0..GENERATIONS {
-            let own = self.sessions[..before].iter().rposition(|session| session.process == process);
-            if own.is_some() {
-                return own;
+            let own = self.begun.get(&process).map_or(&[][..], Vec::as_slice);
+            let after = own.partition_point(|&session| session < before);
+            if let Some(&latest) = after.checked_sub(1).and_then(|latest| own.get(latest)) {
+                return Some(latest);
             }
             process = *self.parents.get(&process)?;
         }

@@ -30,6 +30,11 @@ pub(super) struct Header {
 }
 
 impl Header {
+    /// Whether it states what a processor's clock can have.
+    pub(super) fn has_frequency(&self) -> bool {
+        (SLOWEST..FASTEST).contains(&self.frequency)
+    }
+
     /// Nothing for what cannot be a header of a known version.
     pub(super) fn parse(bytes: &[u8]) -> Option<Self> {
         let header = bytes.get(..LENGTH)?;
@@ -48,5 +53,6 @@ impl Header {
     }
 }
 
+const SLOWEST: u64 = 1_000_000;
 /// No clock has a million megahertz; random bytes mostly claim more.
 const FASTEST: u64 = 1_000_000_000_000;

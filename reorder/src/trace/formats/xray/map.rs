@@ -33,6 +33,8 @@ const INDEX_ENTRY: [u64; 2] = [8, 16];
 pub(super) struct Map<'data> {
     image: CompanionImage<'data>,
     functions: Vec<Place>,
+    /// What functions of files that are not linked are called.
+    names: HashMap<(usize, u64), &'data [u8]>,
     /// Whether it is where a process starts, not a library.
     pub(super) is_program: bool,
     /// What does not fit together.
@@ -70,7 +72,8 @@ impl<'data> Map<'data> {
             sleds.append_functions(&mut functions)?;
         }
         let doubt = doubt(&image, functions.len() as u64);
-        Ok(Self { is_program: is_program(&image.object), image, functions, doubt })
+        let names = names(&image.object);
+        Ok(Self { is_program: is_program(&image.object), image, functions, names, doubt })
     }
 
     /// The highest number.
@@ -97,14 +100,21 @@ impl<'data> Map<'data> {
             let address = Address(address);
             return Some((Location::Image(address), self.image.name_at(address)));
         };
-        let at = |symbol: &object::Symbol<'_, '_>| {
-            symbol.section_index().is_some_and(|index| index.0 == section)
-                && symbol.address() == address
-                && symbol.kind() == object::SymbolKind::Text
-        };
-        let name = self.image.object.symbols().find(at).and_then(|symbol| symbol.name_bytes().ok())?;
-        Some((Location::Name(name.into()), None))
+        self.names.get(&(section, address)).map(|&name| (Location::Name(name.into()), None))
     }
+}
+
+/// Names by place, of a place's first symbol; empty for linked images.
+fn names<'data>(object: &object::File<'data>) -> HashMap<(usize, u64), &'data [u8]> {
+    let mut names = HashMap::new();
+    if object.kind() == ObjectKind::Relocatable {
+        for symbol in object.symbols().filter(|symbol| symbol.kind() == object::SymbolKind::Text) {
+            if let (Some(section), Ok(name)) = (symbol.section_index(), symbol.name_bytes()) {
+                names.entry((section.0, symbol.address())).or_insert(name);
+            }
+        }
+    }
+    names
 }
 
 /// Whether a process can start with this image.

@@ -23,6 +23,10 @@ use crate::trace::{Event, Input, Note, Reading, Trace};
 /// Whether it can be a log: there is no signature, so header and first record both have to make sense.
 pub(super) fn accepts(bytes: &[u8]) -> bool {
     let Some(header) = Header::parse(bytes) else { return false };
+    // A log without a record has nothing but its header to be known by.
+    if bytes.len() <= header::LENGTH && !header.has_frequency() {
+        return false;
+    }
     match header.mode {
         Mode::Basic => basic::accepts(&header, bytes),
         Mode::FlightRecorder => fdr::accepts(bytes),

@@ -232,3 +232,14 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn a_log_without_records_needs_a_clock() {
+    assert!(accepts(&header(3, 0, 0)));
+    assert!(accepts(&header(5, 1, 4096)));
+    let mut bytes = vec![1, 0, 0, 0];
+    bytes.resize(32, 0);
+    assert!(!accepts(&bytes), "numbers and zeros");
+    bytes[8] = 7;
+    assert!(!accepts(&bytes), "a clock of 7 Hz");
+}
