@@ -88,18 +88,13 @@ fn printed_faults_count_only_where_the_code_itself_was_missing() {
 }
 
 #[test]
-fn recorded_probes_are_exact_entries_at_addresses_of_the_image() {
+fn recorded_probes_without_their_image_are_exact_names() {
     let reading = read_sample("sampling/perf-uprobes.data", &[]).unwrap();
     let [trace] = of_image(&reading, "demo.pie")[..] else { panic!("{:?}", reading.traces) };
     assert_eq!((names(trace), trace.evidence), (DEMO_A.map(str::to_owned).to_vec(), Evidence::Exact));
     assert!(has_note(&reading, "returns of functions"), "{:?}", reading.notes);
-    let starts = fs::read_to_string(sample("sampling/perf-uprobes.nm.txt")).unwrap();
-    for event in &trace.events {
-        let name = String::from_utf8(event.symbol().unwrap().to_vec()).unwrap();
-        let line = starts.lines().find(|line| line.ends_with(&format!(" {name}"))).unwrap();
-        let start = u64::from_str_radix(line.split(' ').next().unwrap(), 16).unwrap();
-        assert_eq!(event.location, Location::Image(Address(start)), "{name}");
-    }
+    // Offsets in a file that is gone are no addresses to be believed.
+    assert!(trace.events.iter().all(|event| matches!(event.location, Location::Name(_))));
 }
 
 /// A program, built and recorded in a directory of its own.
