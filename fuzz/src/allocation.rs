@@ -1,0 +1,67 @@
+//! Counts what is allocated: a reader that takes much more than its file justifies ends the process, which the fuzzer
+//! reports with the input.
+
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+
+#[global_allocator]
+static COUNTED: Counted = Counted;
+
+/// Bytes that are allocated now.
+static ALLOCATED: AtomicUsize = AtomicUsize::new(0);
+/// The most that may be.
+static BOUND: AtomicUsize = AtomicUsize::new(usize::MAX);
+
+/// What any file may take, for tables of fixed size.
+const FIXED: usize = 32 << 20;
+/// What each byte of a file may take: a name of two bytes out of a table compressed a thousandfold, as an event.
+const FOR_EACH_BYTE: usize = 16 << 10;
+
+/// Gives what `work` gives, for an input of `length` bytes.
+pub(crate) fn bounded<Output>(length: usize, work: impl FnOnce() -> Output) -> Output {
+    BOUND.store(ALLOCATED.load(Relaxed) + FIXED + length * FOR_EACH_BYTE, Relaxed);
+    let output = work();
+    BOUND.store(usize::MAX, Relaxed);
+    output
+}
+
+struct Counted;
+
+// SAFETY: all memory is the system allocator's, by the layouts that it is asked for.
+unsafe impl GlobalAlloc for Counted {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        add(layout.size());
+        // SAFETY: the caller's promise.
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
+        add(layout.size());
+        // SAFETY: the caller's promise. Zeroed pages are not touched here, so large tables stay cheap.
+        unsafe { System.alloc_zeroed(layout) }
+    }
+
+    unsafe fn dealloc(&self, memory: *mut u8, layout: Layout) {
+        ALLOCATED.fetch_sub(layout.size(), Relaxed);
+        // SAFETY: the caller's promise.
+        unsafe { System.dealloc(memory, layout) }
+    }
+
+    unsafe fn realloc(&self, memory: *mut u8, layout: Layout, size: usize) -> *mut u8 {
+        add(size);
+        ALLOCATED.fetch_sub(layout.size(), Relaxed);
+        // SAFETY: the caller's promise.
+        unsafe { System.realloc(memory, layout, size) }
+    }
+}
+
+fn add(size: usize) {
+    let allocated = ALLOCATED.fetch_add(size, Relaxed).saturating_add(size);
+    let bound = BOUND.load(Relaxed);
+    if allocated > bound {
+        // The message needs memory itself; and an allocator must not unwind.
+        BOUND.store(usize::MAX, Relaxed);
+        eprintln!("the reader holds {allocated} bytes, {size} of them at once; the file justifies {bound}");
+        std::process::abort();
+    }
+}

@@ -1,0 +1,35 @@
+//! A directory on disk for the formats that are one.
+
+use std::ffi::OsStr;
+use std::path::{Path, PathBuf};
+
+/// Holds its files until it is dropped.
+pub(crate) struct Directory(PathBuf);
+
+impl Directory {
+    /// A directory with files of these names and contents; names that lead out of it are left out.
+    pub(crate) fn of(files: &[(&str, &[u8])]) -> Self {
+        let directory = std::env::temp_dir().join(format!("reorder-fuzz-{}", std::process::id()));
+        // One may be left of a process that was killed.
+        drop(std::fs::remove_dir_all(&directory));
+        std::fs::create_dir(&directory).expect("a directory for the input's files");
+        for (name, contents) in
+            files.iter().filter(|(name, _)| Path::new(name).file_name() == Some(OsStr::new(name)))
+        {
+            // Names can be too long, or hold a zero.
+            drop(std::fs::write(directory.join(name), contents));
+        }
+        Self(directory)
+    }
+
+    /// Where the file that stands for the directory would be.
+    pub(crate) fn file(&self) -> PathBuf {
+        self.0.join("file")
+    }
+}
+
+impl Drop for Directory {
+    fn drop(&mut self) {
+        drop(std::fs::remove_dir_all(&self.0));
+    }
+}
