@@ -31,11 +31,11 @@ impl Priority {
         number.checked_div(u128::from(weight)).map(Self)
     }
 
-    /// What an item of `weight` stands for when this is the threshold of its sample.
+    /// What an item of `weight` stands for when this is the threshold of its sample: an estimate without bias.
     #[must_use]
-    pub fn stands_for(self, weight: u64) -> u64 {
-        let lightest = u128::MAX / self.0.max(1);
-        weight.max(u64::try_from(lightest).unwrap_or(u64::MAX))
+    pub fn stands_for(self, weight: u64) -> f64 {
+        let whole = 2f64.powi(128);
+        (weight as f64).max(whole / (self.0.max(1) as f64))
     }
 }
 
@@ -49,14 +49,14 @@ pub struct Sample<Value> {
 }
 
 /// An item of a sample.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Drawn<'sample, Value> {
     /// Its identity.
     pub identity: Identity,
     /// Its own weight.
     pub weight: u64,
     /// How much of the whole it stands for.
-    pub stands_for: u64,
+    pub stands_for: f64,
     /// What it is.
     pub value: &'sample Value,
 }
@@ -124,7 +124,7 @@ impl<Value: Ord> Sample<Value> {
     /// The kept items, best priority first.
     pub fn iter(&self) -> impl Iterator<Item = Drawn<'_, Value>> {
         self.kept.iter().map(|(&(_, identity, weight), value)| {
-            let stands_for = self.threshold.map_or(weight, |threshold| threshold.stands_for(weight));
+            let stands_for = self.threshold.map_or(weight as f64, |threshold| threshold.stands_for(weight));
             Drawn { identity, weight, stands_for, value }
         })
     }
@@ -158,7 +158,7 @@ impl<Value: Ord> Sample<Value> {
         self.kept.is_empty()
     }
 
-    /// What is beyond the capacity, or beyond a threshold that came from elsewhere with a smaller capacity.
+    /// Leaves out what is beyond the capacity.
     fn cut(&mut self) {
         while self.kept.len() > self.capacity {
             if let Some(((priority, ..), _)) = self.kept.pop_last() {

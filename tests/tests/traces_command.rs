@@ -63,6 +63,20 @@ fn lists_have_each_function_once_in_order() {
     assert_eq!(ours, expected);
 }
 
+/// What a line cannot say is left out and counted, not written as something else.
+#[test]
+fn lists_leave_out_what_they_cannot_say() {
+    let directory = tempfile::tempdir().unwrap();
+    let trace = "# reorder trace 1\n- 0x1040 - -\n- inside:0x1144 - -\n- md5:0x77 - -\n- - - two\\x0alines\n- - - main\n";
+    std::fs::write(directory.path().join("odd.trace"), trace).unwrap();
+    let convert = ["traces", "convert", "--to", "list", "odd.trace"];
+    let output = run(&convert, directory.path());
+    assert_eq!(String::from_utf8(output.stdout).unwrap(), "0x1040\nmain\n");
+    let json = run(&[&convert[..], &["-o", "list", "--format", "json"]].concat(), directory.path()).stdout;
+    let report: serde_json::Value = serde_json::from_slice(&json).unwrap();
+    assert_eq!((report["events"].as_u64(), report["left_out"].as_u64()), (Some(5), Some(3)), "{report}");
+}
+
 #[test]
 fn a_list_imported_for_an_image_has_its_addresses() {
     let directory = tempfile::tempdir().unwrap();
@@ -143,6 +157,15 @@ fn counts_place_what_no_start_needs_and_are_no_start() {
     };
     // Most executions a byte first: `main` is larger than both.
     assert_eq!(listed(&["counts.trace"]), ["never_called", "init_ui", "main"]);
+    // What was chosen without a count keeps its place behind what has one.
+    let references = |arguments: &[&str]| {
+        let all = [&["order", "demo", "--unseen", "references", "-t"][..], arguments].concat();
+        let mut lines = lines(&run(&all, directory).stdout);
+        lines.retain(|line| !line.starts_with('#'));
+        lines
+    };
+    let (chosen, with_counts) = (references(&["traces"]), references(&["traces", "counts.trace"]));
+    assert!(chosen.iter().all(|name| with_counts.contains(name)), "{chosen:?} {with_counts:?}");
     let traced = listed(&["traces"]);
     let both = listed(&["traces", "counts.trace"]);
     assert_eq!(both[..traced.len()], traced, "what starts need stays in front");

@@ -39,7 +39,7 @@ impl CompanionFiles {
     /// Unreadable files, and paths without a single event.
     pub fn read(&self, paths: &[PathBuf], image: Option<&Path>, talk: &Talk) -> Result<Vec<Trace>> {
         let mut traces = Vec::new();
-        let notes = self.visit(paths, image, |_, trace| trace, |trace| traces.push(trace))?;
+        let notes = self.visit(paths, image, |trace| trace, |trace| traces.push(trace))?;
         tell_notes(&notes, talk);
         Ok(traces)
     }
@@ -53,7 +53,7 @@ impl CompanionFiles {
         &self,
         paths: &[PathBuf],
         image: Option<&Path>,
-        work: impl Fn(usize, Trace) -> Worked + Sync,
+        work: impl Fn(Trace) -> Worked + Sync,
         sink: impl FnMut(Worked),
     ) -> Result<Vec<Note>> {
         let image = image.map(Path::to_path_buf);
@@ -87,7 +87,7 @@ impl TracesInput {
         let notes = self.companions.visit(
             &self.paths,
             Some(path),
-            |_, trace| resolver.resolve(&trace),
+            |trace| resolver.resolve(&trace),
             |resolution| resolutions.push(resolution),
         )?;
         tell_notes(&notes, talk);

@@ -60,12 +60,15 @@ impl Layout {
     pub fn with_hot(self, counts: &[u64], functions: &FunctionTable<'_>) -> Self {
         let count_of = |function: FunctionIndex| counts.get(function.0 as usize).copied().unwrap_or(0);
         let (needed, rest) = self.order.split_at(self.needed.min(self.order.len()));
-        let (mut hot, cold): (Vec<_>, Vec<_>) = rest.iter().partition(|function| count_of(**function) > 0);
+        let is_hot = |function: &&FunctionIndex| count_of(**function) > 0;
+        let chosen_rest = &rest[..self.chosen.saturating_sub(needed.len()).min(rest.len())];
+        let chosen_cold = chosen_rest.iter().filter(|function| !is_hot(function)).count();
+        let (mut hot, cold): (Vec<_>, Vec<_>) = rest.iter().partition(is_hot);
         let weighted = |function: FunctionIndex, other: FunctionIndex| {
             u128::from(count_of(function)) * u128::from(functions.get(other).size())
         };
         hot.sort_by(|&left, &right| weighted(right, left).cmp(&weighted(left, right)));
-        let chosen = self.chosen.max(needed.len() + hot.len());
+        let chosen = needed.len() + hot.len() + chosen_cold;
         let order = needed.iter().copied().chain(hot).chain(cold).collect();
         Self { order, chosen, needed: self.needed }
     }

@@ -11,7 +11,7 @@ use serde::Serialize;
 
 use crate::address::Address;
 use crate::image::functions::{FunctionIndex, FunctionTable};
-use crate::trace::{Found, NameIndex, Step};
+use crate::trace::{Found, NameIndex, Spelling, Step};
 
 /// How many lines that name no function are told.
 const EXAMPLES: usize = 10;
@@ -92,7 +92,8 @@ pub fn read(bytes: &[u8], functions: &FunctionTable<'_>) -> ListedOrder {
 
 /// The exact name goes first: a symbol may look like an address.
 fn find(line: &[u8], names: &NameIndex<'_>, functions: &FunctionTable<'_>) -> Found {
-    let by_name = names.find(line);
+    // Order files of other systems are read as traces; those for this image spell names as it does.
+    let by_name = names.find(line, Spelling::Plain);
     if matches!(by_name, Found::Function(_, Step::Name)) {
         return by_name;
     }

@@ -82,6 +82,7 @@ impl Recording {
                     evidence: Evidence::Exact,
                     events,
                     source: None,
+                    position: 0,
                     identity: None,
                     draw: None,
                 };

@@ -8,12 +8,12 @@ use sha2::{Digest as _, Sha256};
 
 use super::{Location, NameHash, Trace};
 
-/// The identity that was written down with the trace, or else one made of the file it stands in, its `position` there
-/// and everything it says.
+/// The identity that was written down with the trace, or else one made of the file it stands in, its
+/// position there and everything it says.
 ///
 /// Not of its contents alone: two runs of one start may well give equal traces, and both count. Not of the file alone:
 /// profiles are overwritten by the next run.
-pub fn identity_of(trace: &Trace, position: usize) -> Identity {
+pub fn identity_of(trace: &Trace) -> Identity {
     if let Some(identity) = trace.identity {
         return identity;
     }
@@ -27,7 +27,7 @@ pub fn identity_of(trace: &Trace, position: usize) -> Identity {
         field(path.unwrap_or(Path::new("")).as_os_str().as_bytes());
     }
     field(trace.image.build_id.as_deref().unwrap_or_default());
-    let numbers = [position as u64, trace.run.into(), trace.process.unwrap_or(0).into(), trace.weight];
+    let numbers = [trace.position.into(), trace.run.into(), trace.process.unwrap_or(0).into(), trace.weight];
     numbers.iter().for_each(|number| field(&number.to_le_bytes()));
     trace.command.iter().for_each(|word| field(word));
     for event in &trace.events {

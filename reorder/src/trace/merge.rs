@@ -33,6 +33,7 @@ pub struct Merge {
     /// Some input was a sample, or a sample is asked for.
     is_drawn: bool,
     given: u64,
+    weightless: u64,
 }
 
 /// Merged traces.
@@ -42,6 +43,8 @@ pub struct Merged {
     pub traces: Vec<Trace>,
     /// Traces read, repetitions included.
     pub given: u64,
+    /// Of these, without weight: they count nowhere and are left out.
+    pub weightless: u64,
 }
 
 impl Merge {
@@ -50,7 +53,7 @@ impl Merge {
         let capacity =
             request.capacity.map_or(usize::MAX, |capacity| usize::try_from(capacity).unwrap_or(usize::MAX));
         let is_drawn = request.capacity.is_some();
-        Self { capacity, seed: request.seed, samples: BTreeMap::new(), is_drawn, given: 0 }
+        Self { capacity, seed: request.seed, samples: BTreeMap::new(), is_drawn, given: 0, weightless: 0 }
     }
 
     /// Adds a trace; one without an identity gets the one that its file and contents make, as its file's first.
@@ -58,7 +61,7 @@ impl Merge {
     /// # Errors
     /// Traces of a sample that another seed drew: nobody can tell which traces this one would have kept.
     pub fn add(&mut self, mut trace: Trace) -> Result<()> {
-        let identity = identity_of(&trace, 0);
+        let identity = identity_of(&trace);
         let draw = trace.draw.take();
         let seed = self.seed;
         if let Some(draw) = draw.filter(|draw| draw.seed != seed) {
@@ -70,6 +73,7 @@ impl Merge {
             .with_hint(format!("merge samples of one seed: reorder traces merge --seed {}", draw.seed)));
         }
         self.given += 1;
+        self.weightless += u64::from(trace.weight == 0);
         trace.identity = Some(identity);
         trace.source = None;
         let image = (trace.image.build_id.clone(), trace.image.path.clone());
@@ -98,7 +102,7 @@ impl Merge {
             let draw = self.is_drawn.then_some(Draw { capacity, seed, threshold });
             traces.extend(sample.into_values().map(|Recorded(trace)| Trace { draw, ..trace }));
         }
-        Merged { traces, given: self.given }
+        Merged { traces, given: self.given, weightless: self.weightless }
     }
 }
 
@@ -132,19 +136,18 @@ mod tests {
     use proptest::prelude::*;
 
     use super::{Merge, MergeRequest};
-    use crate::trace::{Event, ImageIdentity, Location, Trace, identity_of, text};
+    use crate::trace::{Event, ImageIdentity, Location, Trace, text};
 
     /// Traces of two images; equal contents in different places of the "file" are different recordings.
     fn recordings() -> impl Strategy<Value = Vec<Trace>> {
         let trace = (0u8..3, 0u64..4, prop::collection::vec("[a-e]", 1..4), any::<bool>());
         prop::collection::vec(trace, 0..25).prop_map(|parts| {
-            let whole = parts.into_iter().enumerate().map(|(position, (_, weight, names, is_program))| {
+            let whole = parts.into_iter().zip(0..).map(|((_, weight, names, is_program), position)| {
                 let path = if is_program { "/program" } else { "/library" };
                 let image = ImageIdentity { path: Some(path.into()), build_id: None };
                 let event = |name: &String| Event::at(Location::Name(name.as_str().into()));
                 let events = names.iter().map(event).collect();
-                let trace = Trace { image, weight, events, ..Trace::default() };
-                Trace { identity: Some(identity_of(&trace, position)), ..trace }
+                Trace { image, weight, events, position, ..Trace::default() }
             });
             whole.collect()
         })
@@ -186,14 +189,13 @@ mod tests {
     fn samples_of_another_seed_are_refused_with_the_seed_to_use() {
         let trace = |position| {
             let event = Event::at(Location::Name("main".into()));
-            let trace = Trace { weight: 1, events: vec![event], ..Trace::default() };
-            Trace { identity: Some(identity_of(&trace, position)), ..trace }
+            Trace { weight: 1, events: vec![event], position, ..Trace::default() }
         };
         let mut drawn = Merge::new(MergeRequest { capacity: Some(1), seed: 5 });
         (0..9).for_each(|position| drawn.add(trace(position)).unwrap());
         let kept = drawn.finish();
         assert_eq!((kept.given, kept.traces.len()), (9, 1));
-        assert!(kept.traces[0].stands_for() > 1, "one of nine stands for more than itself");
+        assert!(kept.traces[0].stands_for() > 1.0, "one of nine stands for more than itself");
         let mut other = Merge::new(MergeRequest { capacity: Some(1), seed: 6 });
         let error = other.add(kept.traces[0].clone()).unwrap_err();
         assert_eq!(error.hint.as_deref(), Some("merge samples of one seed: reorder traces merge --seed 5"));

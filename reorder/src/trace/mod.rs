@@ -23,7 +23,7 @@ mod tests;
 pub use companion::{Companion, CompanionImage, Companions};
 pub use formats::gcov::gcc_profile_id;
 pub use identity::identity_of;
-pub(crate) use matching::{Found, NameIndex};
+pub(crate) use matching::{Found, NameIndex, Spelling};
 pub use matching::{Step, root_name};
 pub use merge::{Merge, MergeRequest, Merged};
 pub use model::{Draw, Event, Evidence, ImageIdentity, Location, Name, NameHash, Trace};

@@ -33,6 +33,8 @@ pub struct Trace {
     pub events: Vec<Event>,
     /// The file it was read from.
     pub source: Option<PathBuf>,
+    /// How many traces stand before it in that file, or among those that were joined with it.
+    pub position: u32,
     /// What tells this recording from all others, where it was written down.
     pub identity: Option<Identity>,
     /// The sample that it was drawn in, where it was.
@@ -50,11 +52,25 @@ pub struct Draw {
     pub threshold: Option<Priority>,
 }
 
+impl Draw {
+    /// Whether this sample can have kept a recording: what it left out has a larger priority.
+    pub fn can_hold(&self, identity: Identity, weight: u64) -> bool {
+        let priority = Priority::of(self.seed, identity, weight);
+        let is_before = |threshold| priority.is_some_and(|priority| priority <= threshold);
+        self.capacity > 0 && self.threshold.is_none_or(is_before)
+    }
+}
+
 impl Trace {
-    /// How many times the trace counts in a layout: its weight, or in a sample what it stands for.
-    pub fn stands_for(&self) -> u64 {
+    /// [`Trace::stands_for`] as layouts and other systems' files take it; where it is not whole, the nearest.
+    pub fn whole_weight(&self) -> u64 {
+        self.stands_for().round() as u64
+    }
+
+    /// How much of all traces it speaks for: its weight, or in a sample what it stands for.
+    pub fn stands_for(&self) -> f64 {
         let threshold = self.draw.and_then(|draw| draw.threshold);
-        threshold.map_or(self.weight, |threshold| threshold.stands_for(self.weight))
+        threshold.map_or(self.weight as f64, |threshold| threshold.stands_for(self.weight))
     }
 
     /// Words that tell this trace from others: its file, or its image, run and process.

@@ -40,8 +40,8 @@ impl TraceFiles {
         Ok(Self { groups })
     }
 
-    /// Gives each trace together with its position in its file to `work`, several files at a time, and what comes out
-    /// to `sink`, in the order of files and traces.
+    /// Gives each trace to `work`, several files at a time, and what comes out to `sink`, in the order of files and
+    /// traces.
     ///
     /// Files of which nothing is usable become notes, as long as another file gives an event.
     ///
@@ -50,7 +50,7 @@ impl TraceFiles {
     pub fn read<Worked: Send>(
         &self,
         companions: &Companions,
-        work: impl Fn(usize, Trace) -> Worked + Sync,
+        work: impl Fn(Trace) -> Worked + Sync,
         mut sink: impl FnMut(Worked),
     ) -> Result<Vec<Note>> {
         let mut notes = Vec::new();
@@ -84,7 +84,7 @@ impl TraceFiles {
             if let Some((join, parts)) = joined {
                 let reading = join(parts);
                 notes.extend(reading.notes);
-                reading.traces.into_iter().enumerate().for_each(|(index, trace)| sink(work(index, trace)));
+                positioned(reading.traces).for_each(|trace| sink(work(trace)));
             }
         }
         if has_events {
@@ -126,11 +126,7 @@ struct FileContents<Worked> {
 
 impl<Worked> FileContents<Worked> {
     /// The outer error is the system's, the inner one the file's own.
-    fn read(
-        file: &Path,
-        companions: &Companions,
-        work: &impl Fn(usize, Trace) -> Worked,
-    ) -> Result<Result<Self>> {
+    fn read(file: &Path, companions: &Companions, work: &impl Fn(Trace) -> Worked) -> Result<Result<Self>> {
         let bytes = contents_of(file)?;
         let (reading, format) = match read_with(&bytes, file, companions) {
             Ok(read) => read,
@@ -141,10 +137,13 @@ impl<Worked> FileContents<Worked> {
             let part = Some((join, reading));
             return Ok(Ok(Self { notes: Vec::new(), has_events, worked: Vec::new(), part }));
         }
-        let traces = reading.traces.into_iter().enumerate();
-        let worked = traces.map(|(index, trace)| work(index, trace)).collect();
+        let worked = positioned(reading.traces).map(work).collect();
         Ok(Ok(Self { notes: reading.notes, has_events, worked, part: None }))
     }
+}
+
+fn positioned(traces: Vec<Trace>) -> impl Iterator<Item = Trace> {
+    traces.into_iter().zip(0..).map(|(trace, position)| Trace { position, ..trace })
 }
 
 fn contents_of(file: &Path) -> Result<Vec<u8>> {
@@ -162,7 +161,7 @@ fn contents_of(file: &Path) -> Result<Vec<u8>> {
 /// As [`TraceFiles::read`].
 pub fn read_files(paths: &[PathBuf], companions: &Companions) -> Result<Reading> {
     let mut traces = Vec::new();
-    let notes = TraceFiles::find(paths)?.read(companions, |_, trace| trace, |trace| traces.push(trace))?;
+    let notes = TraceFiles::find(paths)?.read(companions, |trace| trace, |trace| traces.push(trace))?;
     Ok(Reading { traces, notes })
 }
 

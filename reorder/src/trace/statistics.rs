@@ -2,7 +2,7 @@
 //!
 //! Everything comes from the traces alone; no image is read.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use serde::Serialize;
 
@@ -91,24 +91,30 @@ pub fn statistics(traces: &[Trace]) -> TraceStatistics {
             image,
         }
     };
-    let together = |image: &String| {
-        let of_image = || images.iter().zip(&functions).filter(|(other, _)| *other == image);
-        let traces = of_image().count() as u64;
+    let together = |image: &str, members: &[usize]| {
+        let traces = members.len() as u64;
         let mut all = Functions::new();
-        of_image().for_each(|(_, functions)| all.extend(functions.iter().map(|(key, size)| (*key, *size))));
+        for member in members {
+            all.extend(functions[*member].iter().map(|(key, size)| (*key, *size)));
+        }
         ImageStatistics {
             traces,
             distinct_functions: all.len() as u64,
             common_functions: all.keys().filter(|function| frequency(image, function) == traces).count()
                 as u64,
             touched: touched(&all),
-            image: image.clone(),
+            image: image.to_owned(),
         }
     };
-    let mut told = BTreeSet::new();
+    let mut members: BTreeMap<&str, Vec<usize>> = BTreeMap::new();
+    for (index, image) in images.iter().enumerate() {
+        members.entry(image).or_default().push(index);
+    }
+    let mut in_order: Vec<_> = members.iter().collect();
+    in_order.sort_by_key(|(_, members)| members.first());
     TraceStatistics {
         traces: traces.iter().zip(&functions).map(single).collect(),
-        images: images.iter().filter(|image| told.insert(*image)).map(together).collect(),
+        images: in_order.into_iter().map(|(image, members)| together(image, members)).collect(),
     }
 }
 

@@ -61,6 +61,50 @@ fn addresses_decide_in_the_same_build_and_repetitions_vanish() {
     });
 }
 
+/// A list of no image: where an address and a name contradict each other, the list is of another build.
+#[test]
+fn a_name_that_contradicts_its_address_decides() {
+    with_own_image(|functions, identity| {
+        let known = distinct(functions, 2);
+        let mut event = known[0].1.clone();
+        event.location = known[1].1.location.clone();
+        event.size = None;
+        let resolved = resolve(&[trace(ImageIdentity::default(), vec![event.clone()])], functions, identity);
+        assert_eq!(resolved.unwrap().traces[0].functions, [known[0].0]);
+        // The same build: a name may be an alias that the symbol table no longer has.
+        if identity.build_id.is_some() {
+            let resolved = resolve(&[trace(identity.clone(), vec![event])], functions, identity);
+            assert_eq!(resolved.unwrap().traces[0].functions, [known[1].0]);
+        }
+    });
+}
+
+/// Any address falls into some function: without names, sizes or build-ids it proves nothing about a stranger.
+#[test]
+fn addresses_of_a_stranger_are_not_believed() {
+    with_own_image(|functions, identity| {
+        let known = distinct(functions, 4);
+        let inside = |event: &Event| match event.location {
+            Location::Image(address) => Event::at(Location::Inside(address)),
+            _ => unreachable!("made of addresses"),
+        };
+        let events: Vec<Event> = known.iter().map(|(_, event)| inside(event)).collect();
+        let of = |path: PathBuf, events: &[Event]| {
+            let image = ImageIdentity { path: Some(path), build_id: None };
+            resolve(&[trace(image, events.to_vec())], functions, identity)
+        };
+        assert!(of("/usr/lib/libother.so".into(), &events).is_err());
+        // A namesake elsewhere may be a copy, and so may a stranger with the same names at the same addresses.
+        let namesake = Path::new("/copy").join(identity.path.as_ref().unwrap().file_name().unwrap());
+        assert_eq!(of(namesake, &events).unwrap().coverage.found_by(Step::Address), 4);
+        let named: Vec<Event> = known.iter().map(|(_, event)| event.clone()).collect();
+        assert_eq!(of("/renamed".into(), &named).unwrap().coverage.found_by(Step::Address), 4);
+        let mut contradicted = named.clone();
+        contradicted[0].name = Some("another".into());
+        assert!(of("/renamed".into(), &contradicted).is_err());
+    });
+}
+
 #[test]
 fn names_decide_between_builds() {
     with_own_image(|functions, identity| {

@@ -17,6 +17,8 @@ pub struct LlvmText {
     pub text: Vec<u8>,
     /// What of the traces is not in it.
     pub notes: Vec<Note>,
+    /// Events written.
+    pub events: u64,
 }
 
 /// The traces as one profile, in the order given, with their weights.
@@ -42,6 +44,7 @@ struct Writer<'traces> {
     lines: Vec<u8>,
     traces: usize,
     longest: usize,
+    events: u64,
     /// Names in order of their first occurrence, and how each is spelled.
     names: Vec<&'traces [u8]>,
     is_spelled: HashMap<&'traces [u8], bool>,
@@ -76,7 +79,8 @@ impl<'traces> Writer<'traces> {
         }
         self.traces += 1;
         self.longest = self.longest.max(names.len());
-        self.lines.extend(format!("{}\n", trace.weight).into_bytes());
+        self.events += names.len() as u64;
+        self.lines.extend(format!("{}\n", trace.whole_weight()).into_bytes());
         self.lines.extend(names.join(b",".as_slice()));
         self.lines.push(b'\n');
     }
@@ -111,7 +115,7 @@ impl<'traces> Writer<'traces> {
         }
         let mut notes = self.lost.notes();
         notes.extend(limits(self.traces, self.longest));
-        LlvmText { text, notes }
+        LlvmText { text, notes, events: self.events }
     }
 }
 

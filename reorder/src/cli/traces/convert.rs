@@ -13,7 +13,11 @@ use crate::cli::traces_input::tell_notes;
 use crate::error::Result;
 use crate::report::Report;
 use crate::report::table::grouped;
+<<<<<<< HEAD
 use crate::trace::{LlvmText, Location, Note, Trace, text, write_llvm_text};
+=======
+use crate::trace::{Event, LlvmText, Location, Trace, identity_of, text, write_llvm_text};
+>>>>>>> 4181fb6 (Findings of a review: addresses of strangers and contradicted names are not believed, samples estimate without bias, one identity for one recording, bounded demangling, lists that read back as written)
 
 #[derive(Args, Debug)]
 pub(super) struct ConvertArguments {
@@ -61,20 +65,24 @@ pub(super) fn run(arguments: &ConvertArguments, context: &Context) -> Result<()>
     };
     let events: u64 = traces.iter().map(|trace| trace.events.len() as u64).sum();
     let (bytes, written) = match arguments.to {
-        Form::Trace => (traces.iter().map(text::write).collect::<String>().into_bytes(), events),
+        Form::Trace => {
+            let identified =
+                traces.iter().map(|trace| Trace { identity: Some(identity_of(trace)), ..trace.clone() });
+            (identified.map(|trace| text::write(&trace)).collect::<String>().into_bytes(), events)
+        }
         Form::List => {
-            let (lines, written, nameless) = list(&traces);
+            let (lines, written, unsaid) = list(&traces);
             let note = Note::new(format!(
-                "{nameless} events are known by a hash or an address in memory only: a list has no place for them"
+                "{unsaid} events have no line: hashes, addresses inside functions or in memory, names that fit no line"
             ));
             let note = note.with_hint("name the image, whose symbols they are: --image IMAGE");
-            tell_notes(if nameless > 0 { std::slice::from_ref(&note) } else { &[] }, &context.talk);
+            tell_notes(if unsaid > 0 { std::slice::from_ref(&note) } else { &[] }, &context.talk);
             (lines, written)
         }
         Form::LlvmText => {
-            let LlvmText { text, notes } = write_llvm_text(&traces)?;
+            let LlvmText { text, notes, events: written } = write_llvm_text(&traces)?;
             tell_notes(&notes, &context.talk);
-            (text, events)
+            (text, written)
         }
     };
     let report = ConvertReport {
@@ -92,22 +100,33 @@ pub(super) fn run(arguments: &ConvertArguments, context: &Context) -> Result<()>
 fn list(traces: &[Trace]) -> (Vec<u8>, u64, u64) {
     let mut seen = HashSet::new();
     let mut lines = Vec::new();
-    let mut nameless = 0;
+    let mut unsaid = 0;
     for event in traces.iter().flat_map(|trace| &trace.events) {
-        let line = match (event.symbol(), &event.location) {
-            (Some(name), _) => name.to_vec(),
-            (None, Location::Image(address) | Location::Inside(address)) => address.to_string().into_bytes(),
-            (None, _) => {
-                nameless += 1;
-                continue;
-            }
+        let Some(line) = line_of(event) else {
+            unsaid += 1;
+            continue;
         };
         if seen.insert(line.clone()) {
             lines.extend_from_slice(&line);
             lines.push(b'\n');
         }
     }
-    (lines, seen.len() as u64, nameless)
+    (lines, seen.len() as u64, unsaid)
+}
+
+/// The event as a line that is read back as the same; hashes, run-time addresses, addresses inside functions and
+/// names that do not fit a line have none.
+fn line_of(event: &Event) -> Option<Vec<u8>> {
+    let fits = |name: &&[u8]| {
+        let is_word = !name.is_empty()
+            && !name.iter().any(|byte| byte.is_ascii_whitespace() || byte.is_ascii_control());
+        is_word && !name.starts_with(b"#") && !name.starts_with(b"0x") && !name.starts_with(b"@")
+    };
+    match (event.symbol().filter(fits), &event.location) {
+        (Some(name), _) => Some(name.to_vec()),
+        (None, Location::Image(address)) => Some(address.to_string().into_bytes()),
+        _ => None,
+    }
 }
 
 impl Report for ConvertReport {

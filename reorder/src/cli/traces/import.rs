@@ -41,12 +41,8 @@ struct ImportReport {
 pub(super) fn run(arguments: &ImportArguments, context: &Context) -> Result<()> {
     let files = &arguments.files;
     let mut traces = files.companions.read(&files.paths, arguments.image.as_deref(), &context.talk)?;
-    let mut position = 0;
-    let mut last_source = None;
     for trace in &mut traces {
-        position = if trace.source == last_source { position + 1 } else { 0 };
-        last_source.clone_from(&trace.source);
-        trace.identity = Some(identity_of(trace, position));
+        trace.identity = Some(identity_of(trace));
     }
     let (traces, coverage) = match &arguments.image {
         Some(image) => {

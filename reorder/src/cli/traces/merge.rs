@@ -34,7 +34,9 @@ struct MergeReport {
     traces: u64,
     kept: u64,
     /// Of how many traces the sample speaks, by the smallest priority that was left out.
-    stands_for: u64,
+    stands_for: f64,
+    /// Traces that count nowhere and were left out.
+    weightless: u64,
 }
 
 pub(super) fn run(arguments: &MergeArguments, context: &Context) -> Result<()> {
@@ -43,7 +45,7 @@ pub(super) fn run(arguments: &MergeArguments, context: &Context) -> Result<()> {
     let notes = arguments.files.companions.visit(
         &arguments.files.paths,
         None,
-        |position, trace| Trace { identity: Some(identity_of(&trace, position)), ..trace },
+        |trace| Trace { identity: Some(identity_of(&trace)), ..trace },
         |trace| {
             if failure.is_none() {
                 failure = merge.add(trace).err();
@@ -60,7 +62,8 @@ pub(super) fn run(arguments: &MergeArguments, context: &Context) -> Result<()> {
         output: arguments.output.as_ref().map_or_else(String::new, |output| output.display().to_string()),
         traces: merged.given,
         kept: merged.traces.len() as u64,
-        stands_for: merged.traces.iter().fold(0, |sum: u64, trace| sum.saturating_add(trace.stands_for())),
+        stands_for: merged.traces.iter().map(Trace::stands_for).sum(),
+        weightless: merged.weightless,
     };
     deliver(bytes.as_bytes(), arguments.output.as_ref(), &report, context)
 }
@@ -69,10 +72,13 @@ impl Report for MergeReport {
     const COMMAND: &'static str = "traces merge";
 
     fn text(&self) -> String {
-        let left_out = match self.kept < self.traces {
-            true => format!(", standing for a weight of {}", grouped(self.stands_for)),
+        let mut left_out = match self.kept < self.traces {
+            true => format!(", standing for a weight of {:.0}", self.stands_for),
             false => String::new(),
         };
+        if self.weightless > 0 {
+            left_out.push_str(&format!("; {} without weight left out", grouped(self.weightless)));
+        }
         format!("{}: {} of {} traces kept{left_out}\n", self.output, grouped(self.kept), grouped(self.traces))
     }
 }

@@ -1,10 +1,10 @@
 //! Names of one image's functions, found by any spelling.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::hash::Hash;
 use std::sync::OnceLock;
 
-use super::spelling::{base_name, root_name, rust_path, split_file, split_file_before_colon};
+use super::spelling::{Spelling, base_name, root_name, rust_path, split_file, split_file_before_colon};
 use super::{Found, Step};
 use crate::image::functions::{FunctionIndex, FunctionTable};
 
@@ -42,6 +42,7 @@ pub(crate) struct NameIndex<'data> {
     roots: Unique<&'data [u8]>,
     /// Local functions by name and the last component of their source file.
     in_files: Unique<(&'data [u8], &'data [u8])>,
+    locals: HashSet<FunctionIndex>,
     /// Demangling all names is worth it only when something was not found otherwise.
     rust_paths: OnceLock<Unique<String>>,
 }
@@ -54,11 +55,12 @@ impl<'data> NameIndex<'data> {
             .iter()
             .filter_map(|&(address, name)| Some((name, functions.starting_at(address)?)))
             .collect();
-        let locals = local_functions(functions);
+        let locals = || local_functions(functions).filter(|(file, ..)| !file.is_empty());
         Self {
             exact: Unique::of(names.iter().copied()),
             roots: Unique::of(names.iter().map(|&(name, function)| (root_name(name), function))),
-            in_files: Unique::of(locals.map(|(file, name, function)| ((name, base_name(file)), function))),
+            in_files: Unique::of(locals().map(|(file, name, function)| ((name, base_name(file)), function))),
+            locals: locals().map(|(.., function)| function).collect(),
             rust_paths: OnceLock::new(),
             names,
         }
@@ -69,8 +71,8 @@ impl<'data> NameIndex<'data> {
         &self.names
     }
 
-    /// What `name` stands for here.
-    pub(crate) fn find(&self, name: &[u8]) -> Found {
+    /// What `name` stands for here, in a trace that spells names like this.
+    pub(crate) fn find(&self, name: &[u8], spelling: Spelling) -> Found {
         // Symbols that were written with `\1` in front are meant literally.
         let name = name.strip_prefix(b"\x01").unwrap_or(name);
         let exact = self.exact.find(name, Step::Name);
@@ -78,34 +80,37 @@ impl<'data> NameIndex<'data> {
             return exact;
         }
         if let Some((file, bare)) = split_file(name) {
-            return self.find_local(file, bare);
+            return self.find_local(file, bare, spelling);
         }
-        match self.find_respelled(name) {
+        match self.find_respelled(name, spelling) {
             Found::Nowhere => split_file_before_colon(name)
-                .map_or(Found::Nowhere, |(file, bare)| self.find_local(file, bare)),
+                .map_or(Found::Nowhere, |(file, bare)| self.find_local(file, bare, spelling)),
             found => found,
         }
     }
 
-    /// The file decides only between namesakes: its path depends on how the build was started.
-    fn find_local(&self, file: &[u8], name: &[u8]) -> Found {
+    /// Only the last component of the file counts: its path depends on how the build was started.
+    fn find_local(&self, file: &[u8], name: &[u8], spelling: Spelling) -> Found {
+        let in_file = || self.in_files.find(&(name, base_name(file)), Step::SourceFile);
         match self.exact.find(name, Step::Name) {
-            Found::Ambiguous => self.in_files.find(&(name, base_name(file)), Step::SourceFile),
-            Found::Nowhere => self.find_respelled(name),
-            found => found,
+            Found::Ambiguous => in_file(),
+            Found::Nowhere => self.find_respelled(name, spelling),
+            Found::Function(function, _) => {
+                let is_elsewhere = self.locals.contains(&function) && in_file() == Found::Nowhere;
+                Found::Function(function, if is_elsewhere { Step::OtherFile } else { Step::Name })
+            }
         }
     }
 
-    fn find_respelled(&self, name: &[u8]) -> Found {
-        let without = name.strip_prefix(b"_");
-        let respelled = [
-            without.map_or(Found::Nowhere, |name| self.exact.find(name, Step::Underscore)),
-            self.exact.find([b"_", name].concat().as_slice(), Step::Underscore),
-            self.roots.find(root_name(name), Step::Suffix),
-        ];
-        match respelled.into_iter().find(|found| *found != Found::Nowhere) {
-            Some(found) => found,
-            None => self.find_rust(name),
+    fn find_respelled(&self, name: &[u8], spelling: Spelling) -> Found {
+        let without = name.strip_prefix(b"_").filter(|_| spelling == Spelling::MachO);
+        let found = without.map_or(Found::Nowhere, |name| self.exact.find(name, Step::Underscore));
+        if found != Found::Nowhere {
+            return found;
+        }
+        match self.roots.find(root_name(without.unwrap_or(name)), Step::Suffix) {
+            Found::Nowhere => self.find_rust(without.unwrap_or(name)),
+            found => found,
         }
     }
 

@@ -4,7 +4,11 @@
 //! that is known under its name has not been renamed.
 
 use super::index::NameIndex;
+use super::spelling::readable;
 use crate::image::functions::FunctionTable;
+
+/// Comparing takes the product of the lengths.
+const LONGEST_COMPARED: usize = 256;
 
 /// Names of functions that nothing was found for.
 pub(in crate::trace) struct LikelyNames {
@@ -39,6 +43,9 @@ impl LikelyNames {
         for (readable, symbol) in &self.candidates {
             // The same identifier elsewhere, or with other parameters, is the usual change.
             let is_namesake = identifier_of(readable) == identifier;
+            if readable.len() > LONGEST_COMPARED || wanted.len() > LONGEST_COMPARED {
+                continue;
+            }
             // Lengths that differ much cannot reach the bar; comparing is the expensive part.
             let lengths = (wanted.len().min(readable.len()), wanted.len().max(readable.len()));
             if !is_namesake && lengths.0 * 2 < lengths.1 {
@@ -51,18 +58,6 @@ impl LikelyNames {
         }
         best.map(|(_, symbol)| symbol.clone())
     }
-}
-
-fn readable(name: &[u8]) -> String {
-    let text = String::from_utf8_lossy(name);
-    let bare = text.split_once(';').map_or(&*text, |(_, bare)| bare);
-    if let Ok(rust) = rustc_demangle::try_demangle(bare) {
-        return format!("{rust:#}");
-    }
-    cpp_demangle::Symbol::new(bare.as_bytes())
-        .ok()
-        .and_then(|symbol| symbol.demangle().ok())
-        .unwrap_or_else(|| bare.to_owned())
 }
 
 /// `run` of `app::Engine::run(int)`.

@@ -15,28 +15,44 @@ pub(in crate::trace) struct LoadAddress(u64);
 const PAGE: u64 = 4096;
 /// So many addresses vote; each votes for (functions of the image / 4,096 × 16) load addresses on average.
 const VOTERS: usize = 256;
+/// Votes of one address: bounds memory where an image claims a million functions at one place in their pages.
+const MOST_VOTES: usize = 1 << 14;
 /// Fewer function starts than these agree by chance.
 const FEWEST_HITS: usize = 4;
+
+/// Function starts of one image by their offset in a page.
+pub(in crate::trace) struct PageOffsets(Vec<(u64, u64)>);
+
+impl PageOffsets {
+    pub(in crate::trace) fn of(functions: &FunctionTable<'_>) -> Self {
+        let mut sorted: Vec<(u64, u64)> =
+            functions.iter().map(|(_, function)| (function.start.0 % PAGE, function.start.0)).collect();
+        sorted.sort_unstable();
+        sorted.dedup();
+        Self(sorted)
+    }
+
+    fn starts_at(&self, offset: u64) -> impl Iterator<Item = u64> + '_ {
+        let first = self.0.partition_point(|(other, _)| *other < offset);
+        self.0[first..].iter().take_while(move |(other, _)| *other == offset).map(|(_, start)| *start)
+    }
+}
 
 impl LoadAddress {
     /// The load address that explains `addresses`, if one does so far better than any other.
     pub(in crate::trace) fn deduce(
         addresses: &[RuntimeAddress],
+        offsets: &PageOffsets,
         functions: &FunctionTable<'_>,
     ) -> Option<Self> {
-        let mut by_offset: Vec<(u64, u64)> =
-            functions.iter().map(|(_, function)| (function.start.0 % PAGE, function.start.0)).collect();
-        by_offset.sort_unstable();
-        by_offset.dedup();
         let mut sorted: Vec<u64> = addresses.iter().map(|address| address.0).collect();
         sorted.sort_unstable();
         sorted.dedup();
         let stride = sorted.len().div_ceil(VOTERS).max(1);
         let mut votes: Vec<u64> = Vec::new();
         for address in sorted.iter().step_by(stride) {
-            let first = by_offset.partition_point(|(offset, _)| *offset < address % PAGE);
-            let same_offset = by_offset[first..].iter().take_while(|(offset, _)| *offset == address % PAGE);
-            votes.extend(same_offset.map(|(_, start)| address.wrapping_sub(*start)));
+            let starts = offsets.starts_at(address % PAGE);
+            votes.extend(starts.take(MOST_VOTES).map(|start| address.wrapping_sub(start)));
         }
         votes.sort_unstable();
         let mut counted: Vec<(usize, u64)> =

@@ -20,7 +20,8 @@ use crate::image::functions::FunctionIndex;
 pub(super) use hashes::HashIndex;
 pub(crate) use index::NameIndex;
 pub(super) use likely::LikelyNames;
-pub(super) use load_address::LoadAddress;
+pub(super) use load_address::{LoadAddress, PageOffsets};
+pub(crate) use spelling::Spelling;
 pub use spelling::root_name;
 
 /// What a name stands for.
@@ -48,7 +49,9 @@ pub enum Step {
     Hash,
     /// The name and the source file, where several functions have the name.
     SourceFile,
-    /// The name with or without the underscore that Mach-O puts in front.
+    /// The name, in another source file than the trace says: an optimiser moved it, or it is a namesake.
+    OtherFile,
+    /// The name without the underscore that Mach-O puts in front; for traces whose names all have it.
     Underscore,
     /// The name without suffixes that optimisers add (`.llvm.123`, `.constprop.0`).
     Suffix,
@@ -65,6 +68,7 @@ impl Step {
             Self::Name => "name",
             Self::Hash => "hash of the name",
             Self::SourceFile => "source file and name",
+            Self::OtherFile => "name, in another source file",
             Self::Underscore => "name but for an underscore",
             Self::Suffix => "name but for suffixes",
             Self::RustPath => "Rust path but for hashes",

@@ -1,5 +1,7 @@
 //! The spellings of one function's name.
 
+use std::fmt::{self, Write as _};
+
 /// `name` without the suffixes that optimisers and linkers add and that differ from build to build: `.llvm.N`,
 /// `.__uniq.N`, `.lto_priv.N`, `.constprop.N`, `.isra.N`, `.Tgm`.
 ///
@@ -43,15 +45,76 @@ pub(super) fn base_name(path: &[u8]) -> &[u8] {
     path.rsplit(|&byte| byte == b'/').next().unwrap_or(path)
 }
 
+/// How the names of a trace are spelled.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Spelling {
+    /// As in ELF symbol tables.
+    Plain,
+    /// With an underscore in front of each.
+    MachO,
+}
+
+impl Spelling {
+    /// The spelling of most `names`. On ELF only mangled names and a few of the run-time's start with an underscore; on
+    /// Mach-O all do, mangled ones with two.
+    pub(crate) fn of<'names>(names: impl Iterator<Item = &'names [u8]>) -> Self {
+        let (mut all, mut underscored) = (0u64, 0u64);
+        for name in names {
+            all += 1;
+            let is_mangled = name.starts_with(b"_Z") || name.starts_with(b"_R");
+            underscored += u64::from(name.starts_with(b"_") && !is_mangled || name.starts_with(b"-["));
+        }
+        if all > 0 && underscored * 10 >= all * 9 { Self::MachO } else { Self::Plain }
+    }
+}
+
+/// Mangled names of more bytes are not taken apart: back references may make the readable form exponentially longer.
+const LONGEST_MANGLED: usize = 4 << 10;
+/// Readable forms stop here.
+const LONGEST_READABLE: usize = 4 << 10;
+
+/// Text up to a length; what would make it longer is an error, which ends whoever writes.
+#[derive(Default)]
+struct Bounded(String);
+
+impl fmt::Write for Bounded {
+    fn write_str(&mut self, text: &str) -> fmt::Result {
+        if self.0.len() + text.len() > LONGEST_READABLE {
+            return Err(fmt::Error);
+        }
+        self.0.push_str(text);
+        Ok(())
+    }
+}
+
 /// The path of a Rust function without crate disambiguators and hashes, equal for both ways of mangling; nothing
-/// for names of other languages.
+/// for names of other languages, and for those that are too long.
 pub(super) fn rust_path(name: &[u8]) -> Option<String> {
     let name = std::str::from_utf8(root_name(name)).ok()?;
     let is_hashed = name.starts_with("_R") || (name.starts_with("_ZN") && has_legacy_hash(name));
-    if !is_hashed {
+    if !is_hashed || name.len() > LONGEST_MANGLED {
         return None;
     }
-    Some(format!("{:#}", rustc_demangle::try_demangle(name).ok()?))
+    let mut path = Bounded::default();
+    write!(path, "{:#}", rustc_demangle::try_demangle(name).ok()?).ok()?;
+    Some(path.0)
+}
+
+/// The name as people write it: demangled, without the source file; as it is when that is not possible.
+pub(super) fn readable(name: &[u8]) -> String {
+    let text = String::from_utf8_lossy(&name[..name.len().min(LONGEST_MANGLED)]);
+    let bare = text.split_once(';').map_or(&*text, |(_, bare)| bare);
+    let mut readable = Bounded::default();
+    if let Ok(rust) = rustc_demangle::try_demangle(bare) {
+        if write!(readable, "{rust:#}").is_ok() {
+            return readable.0;
+        }
+    } else if let Ok(symbol) = cpp_demangle::Symbol::new(bare.as_bytes())
+        && symbol.structured_demangle(&mut readable, &cpp_demangle::DemangleOptions::default()).is_ok()
+    {
+        return readable.0;
+    }
+    bare.to_owned()
 }
 
 /// `17h`, sixteen hexadecimal digits and `E` at the end.

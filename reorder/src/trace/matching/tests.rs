@@ -3,7 +3,8 @@
 use std::path::Path;
 use std::process::Command;
 
-use super::{Found, HashIndex, LikelyNames, LoadAddress, NameIndex, Step, root_name};
+use super::spelling::{readable, rust_path};
+use super::{Found, HashIndex, LikelyNames, LoadAddress, NameIndex, PageOffsets, Spelling, Step, root_name};
 use crate::address::RuntimeAddress;
 use crate::image::elf::file::ElfFile;
 use crate::image::functions::FunctionTable;
@@ -45,7 +46,8 @@ int rust_new(int value) __asm__("_RNvCs1234_7example5other");
 int rust_new(int value) { return value * 13; }
 int renamed_to(int value) __asm__("_ZN3app6Engine3runEil");
 int renamed_to(int value) { return value * 15; }
-int main(int count, char **words) { return helper(count); }
+static int __attribute__((noinline)) other_local(int value) { return value * 17; }
+int main(int count, char **words) { return helper(count) + other_local(count); }
 "#;
 const SECOND: &str = "static int __attribute__((noinline)) helper(int value) { return value - 1; }\n\
     int other(int value) { return helper(value); }\n";
@@ -70,7 +72,11 @@ fn with_program(check: impl FnOnce(&FunctionTable<'_>, &NameIndex<'_>)) {
 #[test]
 fn each_spelling_is_found_by_its_step() {
     with_program(|functions, names| {
-        let expect = |name: &str, symbol: &str, step: Step| match names.find(name.as_bytes()) {
+        let find = |name: &str| {
+            let is_underscored = ["_objective", "_main"].contains(&name);
+            names.find(name.as_bytes(), if is_underscored { Spelling::MachO } else { Spelling::Plain })
+        };
+        let expect = |name: &str, symbol: &str, step: Step| match find(name) {
             Found::Function(function, by) => {
                 assert_eq!((functions.display_name(function).as_str(), by), (symbol, step), "{name}");
             }
@@ -82,7 +88,7 @@ fn each_spelling_is_found_by_its_step() {
         expect("cloned", "cloned.constprop.0", Step::Suffix);
         expect("promoted.llvm.5", "promoted.llvm.81729", Step::Suffix);
         expect("promoted.__uniq.7.llvm.5", "promoted.llvm.81729", Step::Suffix);
-        expect("objective", "_objective", Step::Underscore);
+        expect("_objective", "_objective", Step::Name);
         expect("_main", "main", Step::Underscore);
         expect("first.c;helper", "helper", Step::SourceFile);
         expect("/elsewhere/second.c;helper", "helper", Step::SourceFile);
@@ -94,7 +100,9 @@ fn each_spelling_is_found_by_its_step() {
         );
         expect("_RNvCsabcd_7example4work", "_ZN7example4work17h0123456789abcdefE", Step::RustPath);
         expect("_ZN7example5other17h0123456789abcdefE", "_RNvCs1234_7example5other", Step::RustPath);
-        let of = |name: &str| names.find(name.as_bytes());
+        expect("elsewhere.c;other_local", "other_local", Step::OtherFile);
+        let of = |name: &str| names.find(name.as_bytes(), Spelling::Plain);
+        assert_eq!(of("_main"), Found::Nowhere, "in ELF it is another function");
         assert_ne!(of("first.c;helper"), of("second.c;helper"));
         for ambiguous in ["helper", "twice"] {
             assert_eq!(of(ambiguous), Found::Ambiguous, "{ambiguous}");
@@ -129,16 +137,21 @@ fn load_addresses_are_deduced_from_function_starts() {
     let bytes = std::fs::read(std::env::current_exe().unwrap()).unwrap();
     let file = ElfFile::parse(&bytes).unwrap();
     let functions = FunctionTable::collect(&file).unwrap();
+    let offsets = PageOffsets::of(&functions);
     let loaded = |bias: u64| -> Vec<RuntimeAddress> {
         functions.iter().step_by(97).take(40).map(|(_, it)| RuntimeAddress(it.start.0 + bias)).collect()
     };
-    let deduced = LoadAddress::deduce(&loaded(0x7f12_3456_7000), &functions).unwrap();
+    let deduced = LoadAddress::deduce(&loaded(0x7f12_3456_7000), &offsets, &functions).unwrap();
     let first = loaded(0)[0];
     assert_eq!(deduced.stated(RuntimeAddress(first.0 + 0x7f12_3456_7000)).0, first.0);
     // Not a multiple of a page from any function: nothing explains it.
     let nonsense: Vec<_> = (0..40).map(|number| RuntimeAddress(0x1000 + number * 0x0f00_0001)).collect();
-    assert_eq!(LoadAddress::deduce(&nonsense, &functions), None);
-    assert_eq!(LoadAddress::deduce(&loaded(0x1000)[..3], &functions), None, "three agree by chance");
+    assert_eq!(LoadAddress::deduce(&nonsense, &offsets, &functions), None);
+    assert_eq!(
+        LoadAddress::deduce(&loaded(0x1000)[..3], &offsets, &functions),
+        None,
+        "three agree by chance"
+    );
 }
 
 #[test]
@@ -151,4 +164,34 @@ fn renamed_functions_get_a_guess_among_what_is_not_found() {
         is_found.fill(true);
         assert_eq!(LikelyNames::new(functions, names, &is_found).of("_ZN3app6Engine3runEi"), None);
     });
+}
+
+#[test]
+fn the_spelling_of_a_trace_is_that_of_nearly_all_names() {
+    let of = |names: &[&str]| Spelling::of(names.iter().map(|name| name.as_bytes()));
+    assert_eq!(of(&["_main", "__ZN3app3runEv", "-[View draw:]", "_start"]), Spelling::MachO);
+    assert_eq!(of(&["main", "_ZN3app3runEv", "_RNvC3app3run", "_start"]), Spelling::Plain);
+    assert_eq!(of(&["_ZN3app3runEv", "_ZN3app4stopEv"]), Spelling::Plain);
+    assert_eq!(of(&[]), Spelling::Plain);
+}
+
+/// Each substitution doubles the one before: 60 levels would be more text than any memory holds.
+#[test]
+fn names_that_expand_without_end_stay_as_they_are() {
+    let mut name = "_Z1fSt4pairIiiE".to_owned();
+    for level in 0..60 {
+        let reference = if level == 0 { "S_".to_owned() } else { format!("S{}_", base_36(level - 1)) };
+        name.push_str(&format!("St4pairI{reference}{reference}E"));
+    }
+    assert!(readable(name.as_bytes()).len() <= 4 << 10);
+    assert_eq!(rust_path(&vec![b'_'; 1 << 20]), None);
+}
+
+fn base_36(number: u32) -> String {
+    let digit = |value: u32| char::from_digit(value, 36).unwrap().to_ascii_uppercase();
+    if number < 36 {
+        digit(number).to_string()
+    } else {
+        format!("{}{}", digit(number / 36), digit(number % 36))
+    }
 }

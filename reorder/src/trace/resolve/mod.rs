@@ -10,7 +10,9 @@ mod kinship;
 
 use std::sync::OnceLock;
 
-use super::matching::{Found, HashIndex, LikelyNames, LoadAddress, NameIndex, Step};
+use super::matching::{
+    Found, HashIndex, LikelyNames, LoadAddress, NameIndex, PageOffsets, Spelling, Step, root_name,
+};
 use super::{Event, Evidence, ImageIdentity, Location, Name, Trace};
 use crate::address::{Address, RuntimeAddress};
 use crate::error::{Error, Result};
@@ -76,6 +78,8 @@ pub struct Resolver<'table, 'data> {
     names: NameIndex<'data>,
     /// Hashing all names is worth it only for formats that need it.
     hashes: OnceLock<HashIndex>,
+    /// So is sorting all functions by their place in a page.
+    page_offsets: OnceLock<PageOffsets>,
 }
 
 /// What one trace gave.
@@ -109,7 +113,13 @@ impl Resolution {
 impl<'table, 'data> Resolver<'table, 'data> {
     /// For the image called `identity`.
     pub fn new(functions: &'table FunctionTable<'data>, identity: &'table ImageIdentity) -> Self {
-        Self { functions, identity, names: NameIndex::new(functions), hashes: OnceLock::new() }
+        Self {
+            functions,
+            identity,
+            names: NameIndex::new(functions),
+            hashes: OnceLock::new(),
+            page_offsets: OnceLock::new(),
+        }
     }
 
     /// The functions of one trace.
@@ -118,7 +128,7 @@ impl<'table, 'data> Resolver<'table, 'data> {
     /// Traces of another build that have addresses only.
     pub fn resolve(&self, trace: &Trace) -> Result<Resolution> {
         let mut resolution = Resolution {
-            weight: trace.stands_for(),
+            weight: trace.whole_weight(),
             label: trace.label(),
             evidence: trace.evidence,
             functions: Vec::new(),
@@ -139,7 +149,7 @@ impl<'table, 'data> Resolver<'table, 'data> {
                 ))
                 .with_hint(self.record_again()));
             }
-            _ => self.find_events(trace, kinship == Kinship::SameBuild, &mut resolution),
+            _ => self.find_events(trace, kinship, &mut resolution),
         }
         let coverage = &resolution.account.coverage;
         let is_other = coverage.resolved() * 100 < coverage.events * LEAST_FOUND_PERCENT;
@@ -223,19 +233,26 @@ impl<'table, 'data> Resolver<'table, 'data> {
         format!("record again: reorder record -o traces -- {} ARGUMENTS", self.identity)
     }
 
-    fn find_events(&self, trace: &Trace, use_addresses: bool, resolution: &mut Resolution) {
+    fn find_events(&self, trace: &Trace, kinship: Kinship, resolution: &mut Resolution) {
         let mut seen = vec![false; self.functions.len()];
         let mut now = 0;
         let load_address = self.load_address(trace);
+        let spelling = Spelling::of(trace.events.iter().filter_map(Event::symbol));
         let account = &mut resolution.account;
         resolution.functions.reserve(trace.events.len().min(self.functions.len()));
         for event in &trace.events {
             now = event.nanoseconds.unwrap_or(now).max(now);
             account.coverage.events += 1;
-            let address = use_addresses.then(|| by_address(event, self.functions)).flatten();
-            let found = match address {
+            let by_address = match kinship {
+                Kinship::SameBuild => by_address(event, self.functions),
+                Kinship::Unverified => by_address(event, self.functions).filter(|&function| {
+                    name_agrees(event, self.functions.get(function).start, self.functions)
+                }),
+                _ => None,
+            };
+            let found = match by_address {
                 Some(function) => Found::Function(function, Step::Address),
-                None => self.find_event(event, load_address),
+                None => self.find_event(event, spelling, load_address),
             };
             match found {
                 Found::Function(function, step) => {
@@ -252,9 +269,9 @@ impl<'table, 'data> Resolver<'table, 'data> {
         }
     }
 
-    fn find_event(&self, event: &Event, load_address: Option<LoadAddress>) -> Found {
+    fn find_event(&self, event: &Event, spelling: Spelling, load_address: Option<LoadAddress>) -> Found {
         if let Some(name) = event.symbol() {
-            return self.names.find(name);
+            return self.names.find(name, spelling);
         }
         match event.location {
             Location::NameHash(hash) => {
@@ -276,7 +293,11 @@ impl<'table, 'data> Resolver<'table, 'data> {
                 _ => None,
             })
             .collect();
-        (!addresses.is_empty()).then(|| LoadAddress::deduce(&addresses, self.functions)).flatten()
+        if addresses.is_empty() {
+            return None;
+        }
+        let offsets = self.page_offsets.get_or_init(|| PageOffsets::of(self.functions));
+        LoadAddress::deduce(&addresses, offsets, self.functions)
     }
 }
 
@@ -303,6 +324,14 @@ fn starting_at(event: &Event, address: Address, functions: &FunctionTable<'_>) -
         function.start == address && event.size.is_none_or(|size| function.size() == size)
     };
     candidates.into_iter().any(agrees).then_some(first)
+}
+
+/// Whether the image calls the function at `start` what the event calls it; without a name on either side nothing
+/// speaks against it. Names that do not agree show that the address is of another build.
+fn name_agrees(event: &Event, start: Address, functions: &FunctionTable<'_>) -> bool {
+    let Some(name) = &event.name else { return true };
+    let mut known = functions.names_at(start).peekable();
+    known.peek().is_none() || known.any(|known| root_name(known) == root_name(name))
 }
 
 fn describe(event: &Event) -> String {

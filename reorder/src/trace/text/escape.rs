@@ -2,9 +2,10 @@
 
 /// `bytes` without white space, control characters or invalid UTF-8.
 pub(super) fn escape(bytes: &[u8], into: &mut String) {
-    if bytes == b"-" {
-        into.push_str(r"\x2d");
-        return;
+    match bytes {
+        b"-" => return into.push_str(r"\x2d"),
+        b"" => return into.push_str(EMPTY),
+        _ => {}
     }
     for chunk in bytes.utf8_chunks() {
         for character in chunk.valid().chars() {
@@ -26,8 +27,14 @@ fn push_byte(byte: u8, into: &mut String) {
     }
 }
 
+/// A word of no bytes.
+const EMPTY: &str = r"\-";
+
 /// What [`escape`] was given; nothing for a backslash that starts no escape.
 pub(super) fn unescape(word: &[u8]) -> Option<Vec<u8>> {
+    if word == EMPTY.as_bytes() {
+        return Some(Vec::new());
+    }
     let mut bytes = Vec::with_capacity(word.len());
     let mut rest = word;
     while let Some((&first, after)) = rest.split_first() {

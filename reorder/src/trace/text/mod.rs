@@ -27,7 +27,7 @@
 //!   the same traces again.
 //! * `evidence` says what the order rests on ([`Evidence`](super::Evidence)) where not every first execution was seen.
 //! * White space, control characters, `\` and bytes that are not UTF-8 are written `\xNN` in names and header
-//!   values, and so is a name that is nothing but `-`.
+//!   values, and so is a name that is nothing but `-`; a name of no bytes is `\-`.
 
 mod escape;
 mod read;

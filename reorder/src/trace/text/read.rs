@@ -18,6 +18,7 @@ use crate::trace::{Draw, Event, Evidence, Location, Name, NameHash, Trace};
 /// Another version, or a line that is neither a header nor an event; with its number and offset.
 pub fn read(bytes: &[u8]) -> Result<Vec<Trace>> {
     let mut traces: Vec<Trace> = Vec::new();
+    let mut starts = Vec::new();
     let mut offset = 0u64;
     for (number, line) in bytes.split(|&byte| byte == b'\n').enumerate() {
         let broken = |what: &str| Error::malformed(offset, format!("line {}: {what}", number + 1));
@@ -27,6 +28,7 @@ pub fn read(bytes: &[u8]) -> Result<Vec<Trace>> {
                     .with_hint("read it with the `reorder` that recorded it, or record again"));
             }
             traces.push(Trace { weight: 1, ..Trace::default() });
+            starts.push(offset);
         } else if let Some(trace) = traces.last_mut() {
             match line.strip_prefix(b"#") {
                 Some(header) if trace.events.is_empty() => {
@@ -43,7 +45,21 @@ pub fn read(bytes: &[u8]) -> Result<Vec<Trace>> {
         }
         offset += line.len() as u64 + 1;
     }
+    for (trace, start) in traces.iter().zip(starts) {
+        check_draw(trace).map_err(|what| Error::malformed(start, what))?;
+    }
     Ok(traces)
+}
+
+/// A threshold that the trace itself would not have passed was not made by drawing; believing it would let one edited
+/// file outweigh, or push out, everything else.
+fn check_draw(trace: &Trace) -> std::result::Result<(), &'static str> {
+    let Some(draw) = trace.draw else { return Ok(()) };
+    match trace.identity {
+        None => Err("a trace of a sample has no identity"),
+        Some(identity) if draw.can_hold(identity, trace.weight) => Ok(()),
+        Some(_) => Err("a trace that its sample cannot have kept"),
+    }
 }
 
 /// Nothing when a known key has an unreadable value.

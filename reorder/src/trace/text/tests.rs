@@ -11,7 +11,7 @@ use crate::address::{Address, RuntimeAddress};
 use crate::trace::{Draw, Event, Evidence, ImageIdentity, Location, Name, NameHash, Trace};
 
 fn event() -> impl Strategy<Value = Event> {
-    let bytes = || proptest::collection::vec(any::<u8>(), 1..12);
+    let bytes = || proptest::collection::vec(any::<u8>(), 0..12);
     let location = prop_oneof![
         any::<u64>().prop_map(|address| Location::Image(Address(address))),
         any::<u64>().prop_map(|address| Location::Inside(Address(address))),
@@ -46,11 +46,11 @@ fn trace() -> impl Strategy<Value = Trace> {
             evidence: Evidence::Sampled,
             events,
             source: None,
+            position: 0,
             identity: process.map(|process| Identity(u128::from(process) << 64 | 7)),
-            draw: process.map(|process| Draw {
-                capacity: 5,
-                seed: weight,
-                threshold: (process % 2 == 0).then_some(Priority(weight.into())),
+            draw: process.map(|process| {
+                let identity = Identity(u128::from(process) << 64 | 7);
+                Draw { capacity: 5, seed: 3, threshold: Priority::of(3, identity, weight) }
             }),
         })
 }
@@ -82,6 +82,25 @@ fn errors_name_line_and_offset() {
     let error = read(text.as_bytes()).unwrap_err();
     assert_eq!(error.offset, Some(41));
     assert!(error.message.starts_with("line 4:"), "{}", error.message);
+}
+
+#[test]
+fn samples_that_nobody_drew_are_refused() {
+    let read = |headers: &str| read(format!("# reorder trace 1\n{headers}- 0x10 - -\n").as_bytes());
+    let identity = "# identity: 00000000000000000000000000000001\n";
+    for (headers, fault) in [
+        ("# sample: 5 0 -\n".to_owned(), "no identity"),
+        (format!("{identity}# sample: 0 0 -\n"), "cannot have kept"),
+        (format!("{identity}# sample: 5 0 00000000000000000000000000000001\n"), "cannot have kept"),
+        (
+            format!("{identity}# weight: 0\n# sample: 5 0 ffffffffffffffffffffffffffffffff\n"),
+            "cannot have kept",
+        ),
+    ] {
+        let error = read(&headers).unwrap_err();
+        assert!(error.message.contains(fault), "{headers}: {error}");
+    }
+    assert!(read(&format!("{identity}# sample: 5 0 ffffffffffffffffffffffffffffffff\n")).is_ok());
 }
 
 #[test]

@@ -93,8 +93,8 @@ fn write_event(text: &mut String, event: &Event) {
     number(text, event.size);
     text.push('\t');
     match event.symbol() {
-        Some(name) if !name.is_empty() => escape(name, text),
-        _ => text.push('-'),
+        Some(name) => escape(name, text),
+        None => text.push('-'),
     }
 }
 
