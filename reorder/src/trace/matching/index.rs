@@ -104,14 +104,13 @@ impl<'data> NameIndex<'data> {
 
     fn find_respelled(&self, name: &[u8], spelling: Spelling) -> Found {
         let without = name.strip_prefix(b"_").filter(|_| spelling == Spelling::MachO);
-        let found = without.map_or(Found::Nowhere, |name| self.exact.find(name, Step::Underscore));
-        if found != Found::Nowhere {
-            return found;
-        }
-        match self.roots.find(root_name(without.unwrap_or(name)), Step::Suffix) {
-            Found::Nowhere => self.find_rust(without.unwrap_or(name)),
-            found => found,
-        }
+        let attempts = [
+            without.map_or(Found::Nowhere, |name| self.exact.find(name, Step::Underscore)),
+            self.roots.find(root_name(name), Step::Suffix),
+            without.map_or(Found::Nowhere, |name| self.roots.find(root_name(name), Step::Suffix)),
+        ];
+        let found = attempts.into_iter().find(|found| *found != Found::Nowhere);
+        found.unwrap_or_else(|| self.find_rust(without.unwrap_or(name)))
     }
 
     fn find_rust(&self, name: &[u8]) -> Found {
