@@ -13,11 +13,7 @@ use crate::cli::traces_input::tell_notes;
 use crate::error::Result;
 use crate::report::Report;
 use crate::report::table::grouped;
-<<<<<<< HEAD
-use crate::trace::{LlvmText, Location, Note, Trace, text, write_llvm_text};
-=======
-use crate::trace::{Event, LlvmText, Location, Trace, identity_of, text, write_llvm_text};
->>>>>>> 4181fb6 (Findings of a review: addresses of strangers and contradicted names are not believed, samples estimate without bias, one identity for one recording, bounded demangling, lists that read back as written)
+use crate::trace::{Event, LlvmText, Location, Note, Trace, identity_of, text, write_llvm_text};
 
 #[derive(Args, Debug)]
 pub(super) struct ConvertArguments {
