@@ -50,7 +50,7 @@ pub fn read(target: &str, bytes: &[u8]) {
     for format in OF_TARGET.get_or_init(|| formats_of(target)) {
         allocation::bounded(bytes.len(), || {
             (format.accepts)(file);
-            match format.is_directory {
+            match format.is_part.is_some() {
                 true => read_directory(format, file, &companions),
                 false => read_file(format, file, &companions),
             }
