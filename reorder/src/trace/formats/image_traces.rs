@@ -12,18 +12,30 @@ pub(super) struct ImageTraces<Key> {
     by_key: HashMap<Key, usize>,
     traces: Vec<Trace>,
     seen: HashSet<(usize, Location)>,
+    /// What the command lines of all traces take.
+    command_bytes: usize,
 }
+
+/// A log repeats its command line in the trace of each image; one of a long command and many images must not grow by
+/// their product. Traces beyond go without, which only labels notice.
+const MOST_COMMAND_BYTES: usize = 16 << 20;
 
 impl<Key: Hash + Eq> ImageTraces<Key> {
     pub(super) fn new() -> Self {
-        Self { by_key: HashMap::new(), traces: Vec::new(), seen: HashSet::new() }
+        Self { by_key: HashMap::new(), traces: Vec::new(), seen: HashSet::new(), command_bytes: 0 }
     }
 
     /// Adds an event behind those of its image, unless the image has one at the same place; `start` begins the
     /// trace of an image that was not seen before.
     pub(super) fn add(&mut self, key: Key, start: impl FnOnce() -> Trace, event: Event) {
         let index = *self.by_key.entry(key).or_insert_with(|| {
-            self.traces.push(start());
+            let mut trace = start();
+            self.command_bytes +=
+                trace.command.iter().map(|word| word.len() + size_of_val(word)).sum::<usize>();
+            if self.command_bytes > MOST_COMMAND_BYTES {
+                trace.command = Vec::new();
+            }
+            self.traces.push(trace);
             self.traces.len() - 1
         });
         if self.seen.insert((index, event.location.clone())) {
@@ -86,6 +98,20 @@ fn is_image(start: &[u8]) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn long_commands_are_not_repeated_without_end() {
+        let command = vec![vec![b'x'; 1 << 20]];
+        let mut traces = ImageTraces::new();
+        for key in 0..100u64 {
+            let start = || Trace { command: command.clone(), ..Trace::default() };
+            traces.add(key, start, Event::at(Location::Name("main".into())));
+        }
+        let traces = traces.finish();
+        assert_eq!(traces.len(), 100);
+        let kept = traces.iter().filter(|trace| !trace.command.is_empty()).count();
+        assert_eq!(kept, 15, "of 1 MiB each, with what the word itself takes");
+    }
 
     #[test]
     fn only_images_are_read_from_recorded_paths() {

@@ -34,7 +34,7 @@ const MOST_KEPT: usize = 512 << 20;
 const MOST_TABLES: usize = 1024;
 
 /// The hash by which all of LLVM refers to the function called `name`.
-pub(super) fn name_hash(name: &[u8]) -> u64 {
+pub(in crate::trace) fn name_hash(name: &[u8]) -> u64 {
     let digest = Md5::digest(name);
     digest.first_chunk().map_or(0, |first| u64::from_le_bytes(*first))
 }

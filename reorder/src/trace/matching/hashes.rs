@@ -1,11 +1,10 @@
 //! Digests of names to functions: every name of the image is hashed as each format does it.
 
-use md5::{Digest as _, Md5};
-
 use super::index::{NameIndex, Unique, local_functions};
 use super::spelling::{base_name, root_name};
 use super::{Found, Step};
 use crate::image::functions::FunctionTable;
+use crate::trace::formats::llvm_names::name_hash;
 use crate::trace::{NameHash, gcc_profile_id};
 
 /// Functions of one image by the digest of their names.
@@ -47,9 +46,6 @@ fn gcc(name: &[u8], local: Option<(&[u8], &[u8])>) -> NameHash {
     NameHash::GccProfileId(gcc_profile_id(name, local))
 }
 
-/// The first eight bytes of the digest, little endian.
 fn md5(parts: &[&[u8]]) -> NameHash {
-    let mut digest = Md5::new();
-    parts.iter().for_each(|part| digest.update(part));
-    NameHash::Md5(digest.finalize().first_chunk().map_or(0, |first| u64::from_le_bytes(*first)))
+    NameHash::Md5(name_hash(&parts.concat()))
 }

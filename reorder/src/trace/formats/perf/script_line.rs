@@ -1,11 +1,11 @@
 //! The lines that `perf script` prints.
 //!
 //! ```text
-//! spin 15461/15461 [001]  3298.490096:   1003009 cpu-clock:u:  55c78453e147 phase_one+0x17 (/home/me/spin)
+//! spin 15461/15461 [001]  3298.490096:   1003009 cpu-clock:u:  55c78453e147 phase_one+0x17 (./spin)
 //! demo 15489  3300.143237920: probe_demo:main: (401219)
 //! demo 15540/15540  3302.412:  page-faults:  561f02e23590 completed.0+0x0 (./demo)  7fa4c0c3a7ad _dl_start+0x3d (ld.so)
 //! spin 15461  3298.490:  1 cycles:
-//!         55c78453e147 phase_one+0x17 (/home/me/spin)             one line for each caller, innermost first
+//!         55c78453e147 phase_one+0x17 (./spin)             one line for each caller, innermost first
 //!         7f1094e32249 __libc_start_call_main+0x79 (libc.so.6)
 //!
 //! spin 15461/15461  3298.4890: PERF_RECORD_MMAP2 15461/15461: [0x55c78453e000(0x1000) @ 0x1000 fe:00 1055 956]: r-xp spin
