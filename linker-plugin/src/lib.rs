@@ -1,1 +1,11 @@
-//! Function ordering inside the linker: empty until the wrapper and the plugin are written.
+//! Function ordering at link time.
+//!
+//! | module | what it is |
+//! |---|---|
+//! | `wrapper` | `reorder-ld`: stands in for a linker, runs the real one and adds the order |
+//! | `plugin` | a linker plugin: orders input sections from inside ld.gold |
+//!
+//! Readers, layouts and relocation are those of `reorder`; here is only what concerns linkers.
+
+pub mod plugin;
+pub mod wrapper;

@@ -105,6 +105,25 @@ impl<'data> FunctionTable<'data> {
         Ok(Self { functions, names, frame_entries, symbols, dynamic_symbols })
     }
 
+    /// Functions that something else than an ELF image tells: start, size and name of each. Those of no size are only
+    /// names.
+    pub fn from_named_ranges(ranges: impl IntoIterator<Item = (Address, u64, &'data [u8])>) -> Self {
+        let mut functions = Vec::new();
+        let mut names = Vec::new();
+        for (start, size, name) in ranges {
+            if let Some(end) = start.0.checked_add(size).filter(|_| size > 0).map(Address) {
+                functions.push(Function { start, end, has_unwind_entry: false, has_symbol: true });
+            }
+            names.push((start, name));
+        }
+        functions.sort_by_key(|function| (function.start, function.end));
+        functions.dedup();
+        names.sort_unstable();
+        names.dedup();
+        let (symbols, dynamic_symbols) = (SymbolTable::empty(), SymbolTable::empty());
+        Self { functions, names, frame_entries: Vec::new(), symbols, dynamic_symbols }
+    }
+
     /// Number of functions.
     pub fn len(&self) -> usize {
         self.functions.len()

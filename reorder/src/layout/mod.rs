@@ -91,6 +91,34 @@ pub fn lay_out(
         return Err(Error::usage(format!("the strategy {name} places all functions by itself"))
             .with_hint("leave out --compress and --unseen, or choose another --strategy"));
     }
+    arrange(Some(file), functions, traces, room, request)
+}
+
+/// Orders functions of which only addresses and sizes are known, for a linker: nothing tells what refers to what.
+///
+/// # Errors
+/// As [`lay_out`], and compression, which looks at contents.
+pub fn lay_out_functions(
+    functions: &FunctionTable<'_>,
+    traces: &[ResolvedTrace],
+    request: &LayoutRequest,
+) -> Result<Layout> {
+    if request.compress {
+        return Err(Error::usage(
+            "the contents of the functions are not known, so similar ones cannot be gathered",
+        )
+        .with_hint("leave out --compress"));
+    }
+    arrange(None, functions, traces, Room::Linker, request)
+}
+
+fn arrange(
+    file: Option<&ElfFile<'_>>,
+    functions: &FunctionTable<'_>,
+    traces: &[ResolvedTrace],
+    room: Room<'_>,
+    request: &LayoutRequest,
+) -> Result<Layout> {
     let problem = problem::problem_of(file, functions, traces, room, request)?;
     let order = from_order(&order_of(&problem, request));
     if !request.strategy.needs_traces() {

@@ -61,12 +61,12 @@ impl Room<'_> {
     }
 }
 
-/// The problem that `request` poses. Pinned functions are in no trace: their pages are touched wherever the others are.
+/// The problem that `request` poses; without `file`, references and contents are not known. Pinned functions are in no trace: their pages are touched wherever the others are.
 ///
 /// # Errors
 /// Traces that name functions outside the table or one function twice, which resolving does not produce.
 pub(super) fn problem_of(
-    file: &ElfFile<'_>,
+    file: Option<&ElfFile<'_>>,
     functions: &FunctionTable<'_>,
     traces: &[ResolvedTrace],
     room: Room<'_>,
@@ -97,6 +97,7 @@ pub(super) fn problem_of(
         .and_then(|problem| problem.with_text(origin, obstacles))
         .and_then(|problem| problem.with_objective(request.objective()))
         .map_err(unusable)?;
+    let Some(file) = file else { return Ok(problem) };
     let problem = match request.uses_references() {
         true => problem.with_references(References::extract(file, functions)?.graph).map_err(unusable)?,
         false => problem,

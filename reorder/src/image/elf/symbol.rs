@@ -69,9 +69,14 @@ impl<'data> SymbolTable<'data> {
     /// Reports tables that are not a whole number of entries or whose names lie outside the file.
     pub fn parse(file: &ElfFile<'data>, kind: u32) -> Result<Self> {
         let Some(section) = file.sections.iter().find(|section| section.kind == kind) else {
-            return Ok(Self { entries: &[], names: &[], offset: FileOffset(0) });
+            return Ok(Self::empty());
         };
         Self::parse_section(file, section.index)
+    }
+
+    /// The table of an image that is known by other means.
+    pub(crate) fn empty() -> Self {
+        Self { entries: &[], names: &[], offset: FileOffset(0) }
     }
 
     /// The table held by one section.

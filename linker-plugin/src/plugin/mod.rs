@@ -1,0 +1,1 @@
+//! A linker plugin: orders input sections from inside the linker.
