@@ -1,5 +1,10 @@
 //! `reorder-ld`: stands in for a linker.
 
+pub mod environment;
+pub mod linker_family;
+pub mod linker_names;
+pub mod real_linker;
+
 use std::ffi::OsString;
 use std::process::ExitCode;
 
