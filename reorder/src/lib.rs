@@ -17,6 +17,8 @@ pub mod trace;
 
 pub mod record;
 
+pub mod link_map;
+
 pub mod layout;
 
 pub mod order_file;

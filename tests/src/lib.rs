@@ -4,6 +4,7 @@
 //! |---|---|
 //! | `process` | runs one program with a time limit and keeps what it said |
 //! | `profiles` | profiles made by real tools, and the orders that they hold |
+//! | `namesakes` | a program with functions of equal names in several objects and members |
 //! | `workspace` | builds and finds the `reorder` command under test |
 //! | `fixture` | reads the directives at the top of a fixture's source |
 //! | `inspection` | what `reorder inspect` says about the functions that stay |
@@ -48,6 +49,7 @@ pub mod layout_summary;
 pub mod llvm_profiles;
 pub mod llvm_tools;
 pub mod mutation;
+pub mod namesakes;
 pub mod process;
 pub mod profiles;
 pub mod stage;
