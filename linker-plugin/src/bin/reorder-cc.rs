@@ -1,0 +1,7 @@
+//! The `reorder-cc` command: stands in for a compiler that links, for those who call one instead of a linker.
+
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    reorder_plugin::wrapper::run(std::env::args_os())
+}
