@@ -1,73 +1,210 @@
-//! `reorder-ld`: stands in for a linker.
+//! `reorder-ld`: stands in for a linker, runs the real one, and orders the functions of what it links.
+//!
+//! ```text
+//! arguments ── Request ──┬─> a compiler's? ──> driver, which calls us back as the linker
+//!                        └─> Invocation ──> concerned? ──no──> become the real linker
+//!                                              │ yes
+//!                     the same link before? ──yes──> its order ──┐
+//!                                              │ no              │
+//!                          trial link ──> order for this linker ─┴──> real link ──> report ──> output
+//!                          (or: real link ──> functions moved in the finished image ──> output)
+//! ```
+//!
+//! Guarantees: the linker gets every argument as it came; without traces for this output it is as if we were not there; a
+//! link that fails by itself fails in the same way, with the same messages; what keeps an order from being made or used
+//! costs a warning, not the link, unless `strict` asks for it. The output appears whole under its name or not at all.
 
+pub mod addition;
+pub mod cache;
 pub mod caller;
+pub mod configuration;
+pub mod contents;
 pub mod driver;
 pub mod driver_words;
 pub mod environment;
+pub mod inputs;
+pub mod invocation;
+pub mod link;
+pub mod linked;
 pub mod linker_family;
 pub mod linker_names;
 pub mod links;
+pub mod moved;
+pub mod options;
+pub mod ordering;
+pub mod post_link;
+pub mod process;
 pub mod real_linker;
+pub mod recorded;
+pub mod report;
+pub mod response_files;
+pub mod route;
+pub mod talk;
+pub mod trial;
+pub mod workplace;
 
-use std::ffi::{OsStr, OsString};
-use std::io::Write;
-use std::os::unix::ffi::OsStrExt;
-use std::os::unix::process::CommandExt;
+use std::ffi::OsString;
 use std::path::Path;
 use std::process::ExitCode;
 
-use environment::Environment;
 use reorder::error::{Error, Result};
 
-/// Runs the linker that is stood in for.
+use cache::Cache;
+use environment::Environment;
+use invocation::Invocation;
+use link::{Failure, OrderedLink, warn_not_ordered};
+use options::{Mode, Options, Request, RequestError};
+use process::become_linker;
+use real_linker::RealLinker;
+use recorded::Recorded;
+use talk::Talk;
+
+/// The exit status when this program could not do its part.
+const COULD_NOT_RUN: u8 = 2;
+/// The exit status for a finding: the traces fit too little.
+const FINDING: u8 = 1;
+
+/// Does what `arguments` (program name first) ask the linker for.
 pub fn run(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
-    pass_through(arguments.into_iter().collect()).unwrap_or_else(|error| {
-        let hint = error.hint.as_deref().unwrap_or_default();
-        let _ = writeln!(std::io::stderr(), "reorder-ld: error: {error}\nreorder-ld: hint: {hint}");
-        ExitCode::FAILURE
+    let mut arguments = arguments.into_iter();
+    let name = arguments.next().unwrap_or_default();
+    stand_in(&name, arguments.collect()).unwrap_or_else(|error| {
+        Talk::default().error(&error);
+        ExitCode::from(COULD_NOT_RUN)
     })
 }
 
-fn pass_through(mut arguments: Vec<OsString>) -> Result<ExitCode> {
-    let called = if arguments.is_empty() { OsString::new() } else { arguments.remove(0) };
+fn stand_in(name: &OsString, arguments: Vec<OsString>) -> Result<ExitCode> {
     let environment = Environment::of_process()?;
     caller::follow(&environment);
-    let is_own = |word: &OsString| word.as_bytes().starts_with(b"--reorder-");
-    let (own, mut arguments): (Vec<_>, Vec<_>) = arguments.into_iter().partition(is_own);
-    if let Some(word) = own.iter().find(|word| word.as_bytes().starts_with(b"--reorder-links")) {
-        let folder = word.as_bytes().strip_prefix(b"--reorder-links=").map(OsStr::from_bytes);
-        let folder = links::create(folder.map(Path::new), &environment)?;
-        let _ = writeln!(std::io::stdout(), "{}", folder.display());
-        return Ok(ExitCode::SUCCESS);
+    let directory = std::env::current_dir().map_err(|error| Error::io(Path::new("."), error))?;
+    let program_of = |arguments: &[OsString]| Invocation::new(arguments.to_vec(), &directory).program();
+    let request = match Request::new(arguments, &environment.variables, &directory, program_of) {
+        Ok(request) => request,
+        Err(RequestError::Other(error)) => return Err(error),
+        Err(RequestError::Options(error)) => return Ok(explain_options(&error)),
+    };
+    let options = &request.options;
+    if let Some(folder) = &options.links {
+        return print_links(folder.as_deref(), &environment);
     }
-    let mut words = Vec::new();
-    for argument in &arguments {
-        match argument
-            .as_bytes()
-            .strip_prefix(b"@")
-            .and_then(|file| std::fs::read(OsStr::from_bytes(file)).ok())
-        {
-            Some(text) => words.extend(
-                shlex::bytes::split(&text)
-                    .unwrap_or_default()
-                    .iter()
-                    .map(|word| OsStr::from_bytes(word).to_owned()),
-            ),
-            None => words.push(argument.clone()),
+    let mut linker_arguments = request.linker_arguments.clone();
+    let words = response_files::expanded(&linker_arguments, &directory);
+    if driver::is_driver_call(name, &words) {
+        let wanted = options.driver.as_deref();
+        let status = driver::run(linker_arguments, &words, &request.own_words, wanted, &environment)?;
+        return Ok(ExitCode::from(status));
+    }
+    let talk = Talk::new(options);
+    if let Some(advice) = driver::advice(name, &words) {
+        talk.note(advice);
+    }
+    let name = real_linker::stand_in_name(name, &mut linker_arguments);
+    let real = real_linker::find(options.linker.as_deref(), &name, &environment)?;
+    talk.detail(&format!("{} ({})", real.program.display(), real.version));
+    let invocation = Invocation::new(linker_arguments, &directory);
+    Ok(link(&real, &environment, &invocation, options))
+}
+
+/// Makes the folder of links and prints its path.
+fn print_links(folder: Option<&Path>, environment: &Environment) -> Result<ExitCode> {
+    use std::io::Write;
+    let folder = links::create(folder, environment)?;
+    let written = writeln!(std::io::stdout().lock(), "{}", folder.display());
+    written.map_err(|error| Error::io(Path::new("stdout"), error))?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Links with an order if there is one to be had, else as the real linker does.
+fn link(
+    real: &RealLinker,
+    environment: &Environment,
+    invocation: &Invocation,
+    options: &Options,
+) -> ExitCode {
+    let talk = Talk::new(options);
+    let cache = options.cache_directory(&environment.variables).map(Cache::in_directory);
+    let recorded = match recorded(invocation, options, cache.as_ref(), talk) {
+        Ok(Some(recorded)) => recorded,
+        Ok(None) => return link_plainly(real, environment, invocation, talk),
+        Err(error) => return without_order(real, environment, invocation, options, &error),
+    };
+    let cache = cache.as_ref();
+    let ordered = OrderedLink { real, environment, invocation, options, recorded: &recorded, cache, talk };
+    match ordered.run() {
+        Ok(status) => ExitCode::from(status),
+        Err(Failure::LinkFails) => link_plainly(real, environment, invocation, talk),
+        Err(Failure::TooLittleFound(error)) => {
+            talk.error(&error);
+            ExitCode::from(FINDING)
         }
+        Err(Failure::NotOrdered(error)) => without_order(real, environment, invocation, options, &error),
     }
-    if driver::is_driver_call(&called, &words) {
-        let wanted = environment.variable("REORDER_DRIVER");
-        return driver::run(arguments, &words, &own, wanted, &environment).map(ExitCode::from);
+}
+
+/// The traces, if they concern this link.
+fn recorded(
+    invocation: &Invocation,
+    options: &Options,
+    cache: Option<&Cache>,
+    talk: Talk,
+) -> Result<Option<Recorded>> {
+    if options.mode == Mode::Off || options.traces.is_empty() {
+        talk.detail("no order is asked for");
+        return Ok(None);
     }
-    if let Some(advice) = driver::advice(&called, &words) {
-        let _ = writeln!(std::io::stderr(), "reorder-ld: note: {advice}");
+    if let Some(left_alone) = invocation.left_alone() {
+        talk.detail(&format!("{}: {}", invocation.output.display(), left_alone.reason()));
+        return Ok(None);
     }
-    let called = real_linker::stand_in_name(&called, &mut arguments);
-    let linker = real_linker::find(environment.variable("REORDER_LINKER"), &called, &environment)?;
-    if environment.variable("REORDER_VERBOSE").is_some() {
-        let _ = writeln!(std::io::stderr(), "reorder-ld: {} ({})", linker.program.display(), linker.version);
+    let recorded = Recorded::read(options, cache)?;
+    if let Some(reason) = recorded.is_unconcerned(invocation, options) {
+        talk.detail(&reason);
+        return Ok(None);
     }
-    let mut command = linker.command(&environment)?;
-    Err(Error::io(&linker.program, command.args(arguments).exec()))
+    Ok(Some(recorded))
+}
+
+/// The link as it is without us, unless the user wants an order or nothing.
+fn without_order(
+    real: &RealLinker,
+    environment: &Environment,
+    invocation: &Invocation,
+    options: &Options,
+    error: &Error,
+) -> ExitCode {
+    let talk = Talk::new(options);
+    if options.strict {
+        talk.error(error);
+        return ExitCode::from(COULD_NOT_RUN);
+    }
+    warn_not_ordered(talk, invocation, error);
+    link_plainly(real, environment, invocation, talk)
+}
+
+/// Becomes the real linker.
+fn link_plainly(
+    real: &RealLinker,
+    environment: &Environment,
+    invocation: &Invocation,
+    talk: Talk,
+) -> ExitCode {
+    let error = match real.command(environment) {
+        Ok(command) => become_linker(command, &invocation.arguments),
+        Err(error) => error,
+    };
+    talk.error(&error);
+    ExitCode::from(COULD_NOT_RUN)
+}
+
+/// Help and version are data on stdout, mistakes are talk on stderr; options are spelled as the user must write them.
+fn explain_options(error: &clap::Error) -> ExitCode {
+    let text = error.render().to_string().replace(" --", " --reorder-").replace("'--", "'--reorder-");
+    use std::io::Write;
+    // A closed pipe leaves nobody to tell.
+    let _ = match error.use_stderr() {
+        true => write!(std::io::stderr().lock(), "reorder-ld: {text}"),
+        false => write!(std::io::stdout().lock(), "{text}"),
+    };
+    ExitCode::from(if error.use_stderr() { COULD_NOT_RUN } else { 0 })
 }

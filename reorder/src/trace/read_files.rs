@@ -40,6 +40,11 @@ impl TraceFiles {
         Ok(Self { groups })
     }
 
+    /// All files, in the order in which they are read.
+    pub fn paths(&self) -> impl Iterator<Item = &Path> {
+        self.groups.iter().flatten().map(PathBuf::as_path)
+    }
+
     /// Gives each trace to `work`, several files at a time, and what comes out to `sink`, in the order of files and
     /// traces.
     ///

@@ -1,0 +1,52 @@
+//! What the real linker is given on top of its arguments.
+
+use std::ffi::OsString;
+use std::path::Path;
+
+use reorder::error::{Error, Result};
+use serde::{Deserialize, Serialize};
+
+/// A file for the linker, and the option that names it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Addition {
+    /// How the linker takes it.
+    pub form: Form,
+    /// The file's contents.
+    pub contents: Vec<u8>,
+}
+
+/// How a linker takes an order.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Form {
+    /// Symbols, for lld.
+    Symbols,
+    /// A linker script.
+    Script,
+    /// Names of input sections, for gold.
+    Sections,
+    /// Symbols and their objects, for Apple's linkers.
+    OrderFile,
+}
+
+impl Addition {
+    /// Writes the file to `path` and gives the arguments that name it.
+    ///
+    /// # Errors
+    /// When it cannot be written.
+    pub fn arguments(&self, path: &Path) -> Result<Vec<OsString>> {
+        std::fs::write(path, &self.contents).map_err(|error| Error::io(path, error))?;
+        let with_equals = |option: &str| {
+            let mut argument = OsString::from(option);
+            argument.push("=");
+            argument.push(path);
+            argument
+        };
+        Ok(match self.form {
+            // Functions without a place among the sections, such as folded ones, are no news.
+            Form::Symbols => vec![with_equals("--symbol-ordering-file"), "--no-warn-symbol-ordering".into()],
+            Form::Script => vec!["-T".into(), path.into()],
+            Form::Sections => vec![with_equals("--section-ordering-file")],
+            Form::OrderFile => vec!["-order_file".into(), path.into()],
+        })
+    }
+}

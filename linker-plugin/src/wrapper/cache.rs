@@ -1,0 +1,83 @@
+//! What earlier links found out, by content.
+//!
+//! One file an entry, named by the digest of what it depends on. Nothing here is needed: an entry that is missing, cut or
+//! of another version costs a link, and no failure to write one is worth a word.
+
+use std::path::{Path, PathBuf};
+use std::time::SystemTime;
+
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+use super::contents::Digest;
+
+/// Entries beyond this many bytes in all are dropped, the oldest first: relocated images are as large as programs.
+const MOST_BYTES: u64 = 2 << 30;
+
+/// A directory of entries.
+#[derive(Clone, Debug)]
+pub struct Cache {
+    directory: PathBuf,
+}
+
+impl Cache {
+    /// The cache in `directory`, which is made when it is first written.
+    #[must_use]
+    pub fn in_directory(directory: PathBuf) -> Self {
+        Self { directory }
+    }
+
+    /// The value that was put in for `key`.
+    #[must_use]
+    pub fn get<Value: DeserializeOwned>(&self, key: &Digest) -> Option<Value> {
+        let text = std::fs::read(self.file(key, "json")).ok()?;
+        serde_json::from_slice(&text).ok()
+    }
+
+    /// Remembers `value` for `key`.
+    pub fn put(&self, key: &Digest, value: &impl Serialize) {
+        let Ok(text) = serde_json::to_vec(value) else { return };
+        if std::fs::create_dir_all(&self.directory).is_ok() {
+            let _ = reorder::write::whole(&self.file(key, "json"), &text);
+        }
+    }
+
+    /// The image that was put in for `key`.
+    #[must_use]
+    pub fn image(&self, key: &Digest) -> Option<PathBuf> {
+        Some(self.file(key, "image")).filter(|file| file.is_file())
+    }
+
+    /// Remembers the image at `path` for `key`.
+    pub fn put_image(&self, key: &Digest, path: &Path) {
+        let Ok(bytes) = std::fs::read(path) else { return };
+        if std::fs::create_dir_all(&self.directory).is_ok() {
+            let _ = reorder::write::whole(&self.file(key, "image"), &bytes);
+        }
+    }
+
+    /// Drops the oldest entries when there are too many.
+    pub fn prune(&self) {
+        let Ok(entries) = std::fs::read_dir(&self.directory) else { return };
+        let mut files: Vec<(SystemTime, u64, PathBuf)> = entries
+            .flatten()
+            .filter_map(|entry| {
+                let metadata = entry.metadata().ok().filter(std::fs::Metadata::is_file)?;
+                Some((metadata.modified().ok()?, metadata.len(), entry.path()))
+            })
+            .collect();
+        files.sort();
+        let mut bytes: u64 = files.iter().map(|(_, length, _)| length).sum();
+        for (_, length, path) in files {
+            if bytes <= MOST_BYTES {
+                break;
+            }
+            let _ = std::fs::remove_file(path);
+            bytes -= length;
+        }
+    }
+
+    fn file(&self, key: &Digest, kind: &str) -> PathBuf {
+        self.directory.join(format!("{}.{kind}", key.0))
+    }
+}

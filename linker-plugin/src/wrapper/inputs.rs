@@ -1,0 +1,102 @@
+//! What a link depends on, and whether it is what it was.
+
+use std::ffi::{OsStr, OsString};
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+
+use rayon::prelude::*;
+use reorder::error::Result;
+use serde::{Deserialize, Serialize};
+
+use super::contents::{Digest, Stamp, digest_of_file, digest_of_parts};
+use super::invocation::Invocation;
+use super::options::Options;
+use super::real_linker::RealLinker;
+use super::recorded::Recorded;
+use super::route::Route;
+
+/// A file as it was when it was linked.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Input {
+    stamp: Stamp,
+    digest: Digest,
+}
+
+impl Input {
+    fn of(path: &Path) -> Result<Self> {
+        Ok(Self { stamp: Stamp::of(path)?, digest: digest_of_file(path)? })
+    }
+
+    /// Whether the file at `path` has the same contents. Only a file with another stamp is read.
+    fn is_still(&self, path: &Path) -> bool {
+        Stamp::of(path).is_ok_and(|stamp| stamp == self.stamp)
+            || digest_of_file(path).is_ok_and(|digest| digest == self.digest)
+    }
+}
+
+/// Reads all inputs of a link; nothing if they cannot tell whether it is the same again.
+#[must_use]
+pub fn inputs_of(invocation: &Invocation) -> Option<Vec<Input>> {
+    let paths: Vec<PathBuf> = invocation.inputs().collect();
+    let read = |path: &PathBuf| (!is_thin_archive(path)).then(|| Input::of(path).ok()).flatten();
+    paths.par_iter().map(read).collect()
+}
+
+/// Whether the inputs of `invocation` are still `inputs`.
+#[must_use]
+pub fn are_same(inputs: &[Input], invocation: &Invocation) -> bool {
+    let paths: Vec<PathBuf> = invocation.inputs().collect();
+    paths.len() == inputs.len() && paths.par_iter().zip(inputs).all(|(path, input)| input.is_still(path))
+}
+
+/// Thin archives hold names of objects instead of objects, so their contents tell nothing.
+fn is_thin_archive(path: &Path) -> bool {
+    use std::io::Read;
+    let mut magic = [0; 8];
+    std::fs::File::open(path).is_ok_and(|mut file| file.read_exact(&mut magic).is_ok())
+        && magic == *b"!<thin>\n"
+}
+
+/// A link's name among others, whatever its inputs contain.
+///
+/// # Errors
+/// A linker that is gone.
+pub fn key(
+    real: &RealLinker,
+    route: Route,
+    invocation: &Invocation,
+    options: &Options,
+    recorded: &Recorded,
+) -> Result<Digest> {
+    let temporary = std::env::temp_dir();
+    let arguments: Vec<OsString> =
+        invocation.expanded.iter().map(|argument| without_temporary_names(argument, &temporary)).collect();
+    let settings = format!(
+        "{} {route:?} {:?} {:?} {:?} {:?}",
+        env!("CARGO_PKG_VERSION"),
+        options.request(),
+        options.data,
+        options.debug,
+        options.recorded_as
+    );
+    let linker = format!("{} {} {:?}", real.program.display(), real.version, Stamp::of(&real.program)?);
+    let parts = [
+        settings.as_bytes(),
+        linker.as_bytes(),
+        recorded.digest.0.as_bytes(),
+        invocation.directory.as_os_str().as_bytes(),
+        invocation.output.as_os_str().as_bytes(),
+    ];
+    let parts = parts.into_iter().chain(arguments.iter().map(|argument| argument.as_bytes()));
+    Ok(digest_of_parts("link", parts))
+}
+
+/// Compilers that link give their objects random names; what is in them is compared anyway.
+fn without_temporary_names(argument: &OsStr, temporary: &Path) -> OsString {
+    let (bytes, folder) = (argument.as_bytes(), temporary.as_os_str().as_bytes());
+    let position = bytes.windows(folder.len().max(1)).position(|window| window == folder);
+    match position {
+        Some(position) => OsStr::from_bytes(&bytes[..position + folder.len()]).to_owned(),
+        None => argument.to_owned(),
+    }
+}

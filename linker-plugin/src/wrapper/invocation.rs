@@ -1,0 +1,328 @@
+//! What a linker is asked to do, as far as it matters for an order.
+//!
+//! Takes the linker's arguments; gives the output, the files that are read, and reasons to leave the link alone. Options
+//! that are not known here are the linker's business.
+
+use std::ffi::{OsStr, OsString};
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+
+use super::response_files::expanded;
+
+/// One call of a linker.
+#[derive(Clone, Debug)]
+pub struct Invocation {
+    /// The arguments as they came.
+    pub arguments: Vec<OsString>,
+    /// The same with response files read.
+    pub expanded: Vec<OsString>,
+    /// Where the linker works.
+    pub directory: PathBuf,
+    /// What is linked, as the arguments spell it.
+    pub output: PathBuf,
+}
+
+/// Why a link is left to the linker alone.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LeftAlone {
+    /// Nothing is linked: a question for the version, or a list of what the linker can do.
+    Question,
+    /// The result is an object file.
+    Relocatable,
+    /// The arguments state an order already.
+    Ordered,
+    /// The output is no regular file, or a symbolic link.
+    UnusualOutput,
+    /// Further files are written beside the output, which would go astray.
+    FilesBesideOutput,
+}
+
+impl LeftAlone {
+    /// In a few words.
+    #[must_use]
+    pub fn reason(self) -> &'static str {
+        match self {
+            Self::Question => "nothing is linked",
+            Self::Relocatable => "the output is an object file",
+            Self::Ordered => "the arguments state an order already",
+            Self::UnusualOutput => "the output is no regular file",
+            Self::FilesBesideOutput => "the linker shall keep intermediate files",
+        }
+    }
+}
+
+impl Invocation {
+    /// A call with `arguments` in `directory`.
+    #[must_use]
+    pub fn new(arguments: Vec<OsString>, directory: &Path) -> Self {
+        let expanded = expanded(&arguments, directory);
+        let output = last_value(&expanded, &["-o", "--output"]).map_or_else(|| "a.out".into(), PathBuf::from);
+        Self { arguments, expanded, directory: directory.to_path_buf(), output }
+    }
+
+    /// Where the output is.
+    #[must_use]
+    pub fn output_path(&self) -> PathBuf {
+        self.directory.join(&self.output)
+    }
+
+    /// The name that the program has when it is used: cargo links `name-0123456789abcdef` and copies it.
+    #[must_use]
+    pub fn program(&self) -> Option<OsString> {
+        let name = self.output.file_name()?;
+        let bytes = name.as_bytes();
+        let cargo = bytes.len().checked_sub(17).map(|dash| bytes.split_at(dash)).filter(|(stem, hash)| {
+            !stem.is_empty()
+                && hash[0] == b'-'
+                && hash[1..].iter().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'))
+        });
+        Some(cargo.map_or(name, |(stem, _)| OsStr::from_bytes(stem)).to_owned())
+    }
+
+    /// Whether this is a program that a build runs once and throws away.
+    #[must_use]
+    pub fn is_helper_of_a_build(&self) -> bool {
+        let name = self.output.file_name().map(OsStr::as_bytes).unwrap_or_default();
+        [&b"build_script_"[..], b"build-script-", b"cmTC_", b"conftest"]
+            .iter()
+            .any(|start| name.starts_with(start))
+    }
+
+    /// Why this link is none of our business, if so.
+    #[must_use]
+    pub fn left_alone(&self) -> Option<LeftAlone> {
+        if self.has(&["-r", "-i", "--relocatable", "-Ur"]) {
+            return Some(LeftAlone::Relocatable);
+        }
+        if self.has(&["--version", "--help"]) || self.inputs().next().is_none() {
+            return Some(LeftAlone::Question);
+        }
+        let orders = [
+            "--symbol-ordering-file",
+            "-symbol-ordering-file",
+            "--section-ordering-file",
+            "-section-ordering-file",
+            "-order_file",
+            "--call-graph-ordering-file",
+        ];
+        if orders.iter().any(|order| self.has_with_value(order)) {
+            return Some(LeftAlone::Ordered);
+        }
+        let is_unusual =
+            std::fs::symlink_metadata(self.output_path()).is_ok_and(|metadata| !metadata.is_file());
+        if is_unusual || self.output.file_name().is_none() {
+            return Some(LeftAlone::UnusualOutput);
+        }
+        self.leaves_files_beside_output().then_some(LeftAlone::FilesBesideOutput)
+    }
+
+    /// Whether one of `names` stands among the arguments.
+    #[must_use]
+    pub fn has(&self, names: &[&str]) -> bool {
+        self.expanded.iter().any(|argument| names.iter().any(|name| argument == name))
+    }
+
+    /// Whether `name`, or `name=…`, stands among the arguments.
+    #[must_use]
+    pub fn has_with_value(&self, name: &str) -> bool {
+        self.expanded.iter().any(|argument| {
+            argument
+                .as_bytes()
+                .strip_prefix(name.as_bytes())
+                .is_some_and(|rest| rest.is_empty() || rest[0] == b'=')
+        })
+    }
+
+    /// The file that the linker shall write a map to.
+    #[must_use]
+    pub fn map(&self) -> Option<PathBuf> {
+        let map = last_value(&self.expanded, &["-Map", "--Map", "-map"]).filter(|map| *map != "-")?;
+        Some(self.directory.join(map))
+    }
+
+    /// Files in which linkers tell where their output is.
+    #[must_use]
+    pub fn files_about_output(&self) -> Vec<PathBuf> {
+        let dependencies = last_value(&self.expanded, &["--dependency-file", "-dependency_info"]);
+        self.map().into_iter().chain(dependencies.map(|file| self.directory.join(file))).collect()
+    }
+
+    /// Whether the linker leaves further files beside its output, which go astray when it links at another place.
+    #[must_use]
+    pub fn leaves_files_beside_output(&self) -> bool {
+        let options = ["save-temps", "thinlto-index-only", "thinlto-emit", "time-trace"];
+        self.expanded.iter().any(|argument| {
+            let text = argument.to_string_lossy();
+            text.starts_with('-') && options.iter().any(|option| text.contains(option))
+        })
+    }
+
+    /// Files that the arguments name, by path, by `-l` or as the value of an option: what the link depends on, as far as
+    /// the arguments tell.
+    pub fn inputs(&self) -> impl Iterator<Item = PathBuf> + '_ {
+        let folders: Vec<PathBuf> = self.library_folders();
+        let output = self.output_path();
+        let mut arguments = self.expanded.iter();
+        std::iter::from_fn(move || {
+            loop {
+                let argument = arguments.next()?;
+                if matches!(
+                    argument.as_bytes(),
+                    b"-o" | b"--output" | b"-Map" | b"-map" | b"--dependency-file"
+                ) {
+                    arguments.next();
+                    continue;
+                }
+                let found = self.input(argument, &folders).filter(|path| *path != output);
+                if found.is_some() {
+                    return found;
+                }
+            }
+        })
+    }
+
+    fn input(&self, argument: &OsStr, folders: &[PathBuf]) -> Option<PathBuf> {
+        let bytes = argument.as_bytes();
+        let existing = |path: &[u8]| {
+            let path = self.directory.join(OsStr::from_bytes(path));
+            (!path.as_os_str().is_empty() && path.is_file()).then_some(path)
+        };
+        if let Some(library) = bytes.strip_prefix(b"-l") {
+            let names = match library.strip_prefix(b":") {
+                Some(exact) => vec![exact.to_vec()],
+                None => [&b".so"[..], b".a", b".tbd", b".dylib"]
+                    .iter()
+                    .map(|suffix| [b"lib", library, suffix].concat())
+                    .collect(),
+            };
+            return folders.iter().find_map(|folder| {
+                names.iter().map(|name| folder.join(OsStr::from_bytes(name))).find(|path| path.is_file())
+            });
+        }
+        if !bytes.starts_with(b"-") {
+            return existing(bytes);
+        }
+        let is_output = [&b"-Map"[..], b"--Map", b"--dependency-file", b"--out-implib"];
+        let value = bytes.iter().position(|&byte| byte == b'=').map(|equals| bytes.split_at(equals));
+        value.filter(|(name, _)| !is_output.contains(name)).and_then(|(_, value)| existing(&value[1..]))
+    }
+
+    fn library_folders(&self) -> Vec<PathBuf> {
+        let mut folders = Vec::new();
+        let mut arguments = self.expanded.iter();
+        while let Some(argument) = arguments.next() {
+            let folder = match argument.as_bytes() {
+                b"-L" | b"--library-path" => arguments.next().map(|folder| folder.as_bytes()),
+                bytes => bytes.strip_prefix(b"-L").or_else(|| bytes.strip_prefix(b"--library-path=")),
+            };
+            folders.extend(folder.map(|folder| self.directory.join(OsStr::from_bytes(folder))));
+        }
+        folders
+    }
+}
+
+/// The value of the last `NAME VALUE`, `NAME=VALUE` or, for one letter, `-oVALUE`. `-output…` and the like are other
+/// options.
+fn last_value<'arguments>(arguments: &'arguments [OsString], names: &[&str]) -> Option<&'arguments OsStr> {
+    let mut value = None;
+    let mut position = 0;
+    while let Some(argument) = arguments.get(position) {
+        position += 1;
+        for name in names {
+            let Some(rest) = argument.as_bytes().strip_prefix(name.as_bytes()) else { continue };
+            match rest.first() {
+                None => {
+                    value = arguments.get(position).map(OsString::as_os_str).or(value);
+                    position += 1;
+                }
+                Some(b'=') if name.len() > 2 => value = Some(OsStr::from_bytes(&rest[1..])),
+                // `-oformat` is GNU ld's, `-objc…`, `-order_file` and the like are Apple's.
+                Some(_) if *name == "-o" && !is_longer_option(argument) => {
+                    value = Some(OsStr::from_bytes(rest))
+                }
+                Some(_) => {}
+            }
+        }
+    }
+    value
+}
+
+fn is_longer_option(argument: &OsStr) -> bool {
+    let longer =
+        ["-oformat", "-objc", "-order_file", "-output", "-oso_prefix", "-object_path_lto", "-omagic"];
+    longer.iter().any(|option| argument.as_bytes().starts_with(option.as_bytes()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn invocation(arguments: &[&str], directory: &Path) -> Invocation {
+        Invocation::new(arguments.iter().map(OsString::from).collect(), directory)
+    }
+
+    #[test]
+    fn the_last_output_counts() {
+        let here = Path::new("/nowhere");
+        for (arguments, output) in [
+            (&["a.o"][..], "a.out"),
+            (&["-o", "x", "a.o"], "x"),
+            (&["-ox", "-o", "y"], "y"),
+            (&["--output=z"], "z"),
+            (&["--oformat=elf", "-order_file", "f", "-o", "w"], "w"),
+        ] {
+            assert_eq!(invocation(arguments, here).output, Path::new(output), "{arguments:?}");
+        }
+    }
+
+    #[test]
+    fn cargo_adds_a_hash_to_names() {
+        let program = |output: &str| invocation(&["-o", output], Path::new("/")).program();
+        assert_eq!(program("target/rg-0123456789abcdef"), Some("rg".into()));
+        assert_eq!(program("target/rg-0123456789abcdeg"), Some("rg-0123456789abcdeg".into()));
+        assert_eq!(program("-0123456789abcdef"), Some("-0123456789abcdef".into()));
+    }
+
+    #[test]
+    fn inputs_are_the_files_that_arguments_name() {
+        let directory = tempfile::tempdir().unwrap();
+        for name in ["a.o", "libx.a", "s.ld", "out", "m.map"] {
+            std::fs::write(directory.path().join(name), "").unwrap();
+        }
+        let arguments = [
+            "-o",
+            "out",
+            "a.o",
+            "-L.",
+            "-lx",
+            "-lmissing",
+            "--version-script=s.ld",
+            "-Map=m.map",
+            "b.o",
+            "--as-needed",
+        ];
+        let invocation = invocation(&arguments, directory.path());
+        let names: Vec<_> = invocation.inputs().map(|path| path.file_name().unwrap().to_owned()).collect();
+        assert_eq!(names, ["a.o", "libx.a", "s.ld"]);
+        assert_eq!(invocation.left_alone(), None);
+    }
+
+    #[test]
+    fn some_links_are_left_alone() {
+        let directory = tempfile::tempdir().unwrap();
+        std::fs::write(directory.path().join("a.o"), "").unwrap();
+        std::os::unix::fs::symlink("a.o", directory.path().join("link")).unwrap();
+        for (arguments, expected) in [
+            (&["--version"][..], Some(LeftAlone::Question)),
+            (&["-v"], Some(LeftAlone::Question)),
+            (&["-r", "a.o"], Some(LeftAlone::Relocatable)),
+            (&["a.o", "--symbol-ordering-file=f"], Some(LeftAlone::Ordered)),
+            (&["a.o", "--symbol-ordering-file", "f"], Some(LeftAlone::Ordered)),
+            (&["a.o", "-o", "/dev/null"], Some(LeftAlone::UnusualOutput)),
+            (&["a.o", "-o", "link"], Some(LeftAlone::UnusualOutput)),
+            (&["a.o", "-v"], None),
+        ] {
+            assert_eq!(invocation(arguments, directory.path()).left_alone(), expected, "{arguments:?}");
+        }
+    }
+}

@@ -1,0 +1,106 @@
+//! What a link gave, as far as layouts need it: its functions, and the recorded starts in terms of them.
+
+use std::collections::{BTreeMap, HashSet};
+use std::path::{Path, PathBuf};
+
+use reorder::error::{Error, Result};
+use reorder::image::elf::file::ElfFile;
+use reorder::image::functions::FunctionTable;
+use reorder::trace::{
+    Companions, Coverage, Event, ImageIdentity, Location, Name, Note, ResolvedTraces, Resolver, Trace,
+    TraceFiles,
+};
+
+use super::invocation::Invocation;
+use super::options::Options;
+
+/// Recorded starts in terms of one image.
+#[derive(Debug)]
+pub struct Starts {
+    /// The starts.
+    pub traces: ResolvedTraces,
+    /// Of the functions that the traces name, each counted once: what was found, and by what.
+    pub names: Coverage,
+    /// What was left out of the files, or is not to be believed.
+    pub notes: Vec<String>,
+}
+
+impl Starts {
+    /// The traces that `options` name, in terms of `functions`, which are those of the image at `image`.
+    ///
+    /// # Errors
+    /// Traces that cannot be read or are of another program.
+    pub fn resolve(
+        image: &Path,
+        functions: &FunctionTable<'_>,
+        invocation: &Invocation,
+        options: &Options,
+    ) -> Result<Self> {
+        let identity = identity(invocation, options);
+        let resolver = Resolver::new(functions, &identity);
+        // A trace may have been recorded with this very image.
+        let companions: Vec<PathBuf> =
+            options.companion.iter().cloned().chain(std::iter::once(image.to_path_buf())).collect();
+        let companions = Companions::open(&companions)?;
+        let mut resolutions = Vec::new();
+        let mut distinct = DistinctFunctions::default();
+        let notes = TraceFiles::find(&options.traces)?.read(
+            &companions,
+            |trace| (resolver.resolve(&trace), trace),
+            |(resolution, trace)| {
+                resolutions.push(resolution);
+                distinct.add(trace);
+            },
+        )?;
+        let traces = resolver.collect(resolutions.into_iter())?;
+        let distinct = distinct.traces();
+        let names = resolver.collect(distinct.iter().map(|trace| resolver.resolve(trace)))?.coverage;
+        Ok(Self { traces, names, notes: notes.iter().map(Note::to_string).collect() })
+    }
+}
+
+/// What the image is called. Its build-id says nothing: the trial leaves debug information out, so the functions themselves
+/// have to tell whether addresses of traces are good.
+fn identity(invocation: &Invocation, options: &Options) -> ImageIdentity {
+    let name = options.recorded_as.clone().or_else(|| invocation.program()).unwrap_or_default();
+    let path = invocation.output_path().parent().map(|folder| folder.join(name));
+    ImageIdentity { path, build_id: None }
+}
+
+/// One trace for each image, with every function of its traces once.
+#[derive(Default)]
+struct DistinctFunctions {
+    images: BTreeMap<ImageKey, (Trace, HashSet<EventKey>)>,
+}
+
+/// Path and build-id.
+type ImageKey = (Option<PathBuf>, Option<Vec<u8>>);
+/// What tells functions apart, as far as events do.
+type EventKey = (Location, Option<Name>);
+
+impl DistinctFunctions {
+    fn add(&mut self, mut trace: Trace) {
+        let events = std::mem::take(&mut trace.events);
+        let key = (trace.image.path.clone(), trace.image.build_id.clone());
+        let (all, seen) = self.images.entry(key).or_insert_with(|| (trace, HashSet::new()));
+        let is_new = |event: &Event| seen.insert((event.location.clone(), event.name.clone()));
+        all.events.extend(events.into_iter().filter(is_new));
+    }
+
+    fn traces(self) -> Vec<Trace> {
+        self.images.into_values().map(|(trace, _)| trace).collect()
+    }
+}
+
+/// The functions of an ELF image.
+///
+/// # Errors
+/// Images that are not understood.
+pub fn functions_of<'data>(
+    path: &Path,
+    bytes: &'data [u8],
+) -> Result<(ElfFile<'data>, FunctionTable<'data>)> {
+    let file = ElfFile::parse(bytes).map_err(|error: Error| error.in_file(path))?;
+    let functions = FunctionTable::collect(&file).map_err(|error| error.in_file(path))?;
+    Ok((file, functions))
+}

@@ -1,0 +1,71 @@
+//! Orders the functions of a finished image, for linkers that take no order: one link, and no other.
+
+use std::path::Path;
+
+use reorder::address::Address;
+use reorder::apply::{Arrangement, apply};
+use reorder::error::{Error, Result};
+use reorder::image::analysis::Analysis;
+use reorder::image::mapped::map_image;
+use reorder::layout::{Room, lay_out};
+use reorder::relocate::RelocateOptions;
+
+use super::invocation::Invocation;
+use super::linked::{Starts, functions_of};
+use super::options::Options;
+use super::report::{LinkReport, NamesFound, StartSpans};
+
+/// Replaces the image at `path`, fresh from the linker, by its ordered form, and gives an account. On an error it is as it
+/// was.
+///
+/// # Errors
+/// Images that cannot be moved safely, traces that do not fit.
+pub fn order_in_place(
+    path: &Path,
+    invocation: &Invocation,
+    options: &Options,
+    linker: &str,
+) -> Result<LinkReport> {
+    let bytes = map_image(path)?;
+    let (file, functions) = functions_of(path, &bytes)?;
+    let starts = Starts::resolve(path, &functions, invocation, options)?;
+    let analysis = Analysis::new(&file, &functions)?;
+    let request = options.request();
+    let mut layout = lay_out(&file, &functions, &starts.traces.traces, Room::InPlace(&analysis), &request)?
+        .with_hot(&starts.traces.counts, &functions);
+    // What nobody chose keeps its order behind.
+    layout.order.truncate(layout.chosen);
+    let relocation = RelocateOptions { debug: options.debug.map(Into::into), keep_build_id: false };
+    let arrangement = Arrangement::Needed(&layout.order, layout.needed);
+    let applied = apply(&file, &functions, &analysis, arrangement, relocation)?;
+    let moved = |address| Address(applied.map.map(address).0);
+    let report = LinkReport {
+        output: invocation.output.display().to_string(),
+        linker: linker.to_owned(),
+        route: super::route::Route::PostLink.name().to_owned(),
+        functions: functions.len() as u64,
+        needed: layout.needed as u64,
+        ordered: layout.order.len() as u64,
+        ordered_bytes: layout.order.iter().map(|&index| functions.get(index).size()).sum(),
+        moved_along: 0,
+        starts: starts.traces.traces.len() as u64,
+        names: NamesFound::new(&starts.names),
+        faults: Some(StartSpans::new(&functions, &starts.traces).faults(moved, &request)),
+        notes: starts.notes.clone(),
+        layout: format!("{request:?}"),
+        is_remembered: false,
+    };
+    replace(path, &applied.bytes)?;
+    Ok(report)
+}
+
+/// The file is ours alone until it gets its name, but it may be mapped: it is replaced, not written over.
+fn replace(path: &Path, bytes: &[u8]) -> Result<()> {
+    let failed = |error| Error::io(path, error);
+    let permissions = std::fs::metadata(path).map_err(failed)?.permissions();
+    let mut beside = path.as_os_str().to_owned();
+    beside.push(".moved");
+    std::fs::write(&beside, bytes).map_err(failed)?;
+    std::fs::set_permissions(&beside, permissions).map_err(failed)?;
+    std::fs::rename(&beside, path).map_err(failed)
+}

@@ -1,0 +1,122 @@
+//! Runs the real linker.
+//!
+//! It never outlives this process, so that killing the wrapper kills the link, and gets everything but the output as if it
+//! had been called itself.
+
+use std::ffi::OsString;
+use std::fs::File;
+use std::io::{Read, Seek, Write};
+use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitStatus};
+
+use reorder::error::{Error, Result};
+
+use super::response_files::shortened;
+
+/// What a linker said and how it ended.
+#[derive(Debug)]
+pub struct Outcome {
+    /// How it ended.
+    pub status: ExitStatus,
+    stdout: File,
+    stderr: File,
+}
+
+impl Outcome {
+    /// What it wrote to its standard output.
+    ///
+    /// # Errors
+    /// The system's.
+    pub fn stdout(&mut self) -> Result<Vec<u8>> {
+        contents(&mut self.stdout).map_err(|error| Error::io(Path::new("output of the linker"), error))
+    }
+
+    /// What it wrote to its standard error.
+    ///
+    /// # Errors
+    /// The system's.
+    pub fn stderr(&mut self) -> Result<Vec<u8>> {
+        contents(&mut self.stderr).map_err(|error| Error::io(Path::new("messages of the linker"), error))
+    }
+
+    /// Says what the linker said, in its own words.
+    ///
+    /// # Errors
+    /// The system's.
+    pub fn repeat(&mut self) -> std::io::Result<()> {
+        let said = contents(&mut self.stdout)?;
+        std::io::stdout().lock().write_all(&said)?;
+        let said = contents(&mut self.stderr)?;
+        std::io::stderr().lock().write_all(&said)
+    }
+}
+
+fn contents(file: &mut File) -> std::io::Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    file.rewind()?;
+    file.read_to_end(&mut bytes)?;
+    Ok(bytes)
+}
+
+/// Runs `linker` with `arguments`, keeping what it says. Files take its output: a pipe that nobody empties would stop it.
+///
+/// # Errors
+/// When it cannot be started.
+pub fn run_quietly(mut linker: Command, arguments: Vec<OsString>) -> Result<Outcome> {
+    let program = PathBuf::from(linker.get_program());
+    let scratch = || tempfile::tempfile().map_err(|error| Error::io(&std::env::temp_dir(), error));
+    let (stdout, stderr) = (scratch()?, scratch()?);
+    let copy = |file: &File| file.try_clone().map_err(|error| Error::io(&program, error));
+    let (arguments, _file) = shortened(arguments)?;
+    tie_to_this_process(&mut linker);
+    let status = linker
+        .args(arguments)
+        .stdout(copy(&stdout)?)
+        .stderr(copy(&stderr)?)
+        .status()
+        .map_err(|error| Error::io(&program, error))?;
+    Ok(Outcome { status, stdout, stderr })
+}
+
+/// Runs `linker` with `arguments`; what it says is seen at once.
+///
+/// # Errors
+/// When it cannot be started.
+pub fn run_visibly(mut linker: Command, arguments: Vec<OsString>) -> Result<ExitStatus> {
+    let program = PathBuf::from(linker.get_program());
+    let (arguments, _file) = shortened(arguments)?;
+    tie_to_this_process(&mut linker);
+    linker.args(arguments).status().map_err(|error| Error::io(&program, error))
+}
+
+/// Becomes `linker`: nothing of this process is left, not even its memory.
+///
+/// # Errors
+/// When it cannot be started; otherwise this does not return.
+pub fn become_linker(mut linker: Command, arguments: &[OsString]) -> Error {
+    let program = PathBuf::from(linker.get_program());
+    Error::io(&program, linker.args(arguments).exec())
+}
+
+/// The exit status as a shell sees it.
+#[must_use]
+pub fn exit_code(status: ExitStatus) -> u8 {
+    let code = status.code().or_else(|| status.signal().map(|signal| 128 + signal));
+    code.and_then(|code| u8::try_from(code).ok()).unwrap_or(1)
+}
+
+/// Lets `command` end when this process does.
+fn tie_to_this_process(command: &mut Command) {
+    #[cfg(target_os = "linux")]
+    {
+        let parent = nix::unistd::getpid();
+        let tie = move || {
+            nix::sys::prctl::set_pdeathsig(nix::sys::signal::Signal::SIGKILL)?;
+            // Had the parent died before the call above, nobody would send the signal.
+            if nix::unistd::getppid() == parent { Ok(()) } else { Err(std::io::ErrorKind::BrokenPipe.into()) }
+        };
+        // SAFETY: between fork and exec only system calls run (prctl, getppid); nothing allocates or takes a lock.
+        unsafe { command.pre_exec(tie) };
+    }
+}

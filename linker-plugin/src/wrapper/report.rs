@@ -1,0 +1,219 @@
+//! What a link did for the start of its program.
+
+use std::collections::BTreeMap;
+
+use layout_algos::score::{Span, lower_bound, touched_bytes};
+use reorder::address::Address;
+use reorder::image::functions::FunctionTable;
+use reorder::layout::LayoutRequest;
+use reorder::report::Report;
+use reorder::report::table::grouped;
+use reorder::trace::{Coverage, Missing, ResolvedTraces, Step};
+use serde::{Deserialize, Serialize};
+
+/// How much of what the traces name is in the image. Functions count once, however many starts run them.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct NamesFound {
+    /// Functions that the traces name.
+    pub names: u64,
+    /// Found as they are, or by their address.
+    pub found: u64,
+    /// Found under another spelling, by what decided.
+    pub found_again: BTreeMap<String, u64>,
+    /// Names that several functions have.
+    pub ambiguous: u64,
+    /// Not found.
+    pub lost: u64,
+    /// Some that were not found, with what they may be called now.
+    pub examples: Vec<LostName>,
+}
+
+/// A function that the image does not have under this name.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LostName {
+    /// Its name in the traces.
+    pub name: String,
+    /// What it may be called now.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub likely: Option<String>,
+}
+
+/// How many lost names are told.
+const EXAMPLES: usize = 20;
+
+impl NamesFound {
+    /// The account of functions that `coverage` holds.
+    #[must_use]
+    pub fn new(coverage: &Coverage) -> Self {
+        let exact = [Step::Address, Step::Name, Step::Hash, Step::LoadAddress];
+        let is_exact = |step: &Step| exact.contains(step);
+        let example =
+            |missing: &Missing| LostName { name: missing.name.clone(), likely: missing.likely.clone() };
+        Self {
+            names: coverage.events,
+            found: coverage.found.iter().filter(|(step, _)| is_exact(step)).map(|(_, count)| count).sum(),
+            found_again: coverage
+                .found
+                .iter()
+                .filter(|(step, _)| !is_exact(step))
+                .map(|(step, count)| (step.name().to_owned(), *count))
+                .collect(),
+            ambiguous: coverage.ambiguous,
+            lost: coverage.unknown,
+            examples: coverage.missing.iter().take(EXAMPLES).map(example).collect(),
+        }
+    }
+
+    /// Found in any way.
+    #[must_use]
+    pub fn all_found(&self) -> u64 {
+        self.found + self.found_again.values().sum::<u64>()
+    }
+
+    /// The same in percent, rounded down; 100 of nothing.
+    #[must_use]
+    pub fn percent(&self) -> u64 {
+        (self.all_found() * 100).checked_div(self.names).unwrap_or(100)
+    }
+
+    /// Lost names for a warning, none if none were lost.
+    #[must_use]
+    pub fn lost_text(&self) -> Option<String> {
+        const TOLD: usize = 5;
+        if self.lost + self.ambiguous == 0 {
+            return None;
+        }
+        let told: Vec<String> = self
+            .examples
+            .iter()
+            .take(TOLD)
+            .map(|lost| match &lost.likely {
+                Some(likely) => format!("{} (now {likely}?)", lost.name),
+                None => lost.name.clone(),
+            })
+            .collect();
+        let more = if self.examples.len() > TOLD { ", …" } else { "" };
+        Some(format!(
+            "{} of {} functions of the traces are not found: {}{more}",
+            self.lost + self.ambiguous,
+            self.names,
+            told.join(", ")
+        ))
+    }
+}
+
+/// Simulated page faults of all recorded starts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Faults {
+    /// As the linker lays functions out by itself.
+    pub before: u64,
+    /// In the delivered output.
+    pub after: u64,
+    /// No layout of whole functions has fewer.
+    pub bound: u64,
+}
+
+/// What was done for one output.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct LinkReport {
+    /// The output.
+    pub output: String,
+    /// The real linker and its version.
+    pub linker: String,
+    /// How the order got into the output.
+    pub route: String,
+    /// Functions of the image.
+    pub functions: u64,
+    /// Functions that starts need.
+    pub needed: u64,
+    /// Functions that were given a place.
+    pub ordered: u64,
+    /// Their bytes.
+    pub ordered_bytes: u64,
+    /// Functions that the linker moves along because it cannot tell them from others.
+    pub moved_along: u64,
+    /// Recorded starts.
+    pub starts: u64,
+    /// What became of the names in the traces.
+    pub names: NamesFound,
+    /// Faults under the memory that the layout is for.
+    pub faults: Option<Faults>,
+    /// What was left out of the trace files, or is not to be believed.
+    pub notes: Vec<String>,
+    /// The kind of layout, as text.
+    pub layout: String,
+    /// Nothing was computed: the same link was done before.
+    pub is_remembered: bool,
+}
+
+impl Report for LinkReport {
+    const COMMAND: &'static str = "link";
+
+    fn text(&self) -> String {
+        let mut text = format!(
+            "{}: {} of {} functions ({} bytes) ordered, {} % of {} names found",
+            self.output,
+            grouped(self.ordered),
+            grouped(self.functions),
+            grouped(self.ordered_bytes),
+            self.names.percent(),
+            grouped(self.names.names),
+        );
+        let again: u64 = self.names.found_again.values().sum();
+        if again > 0 {
+            text.push_str(&format!(" ({again} under a new spelling)"));
+        }
+        if let Some(faults) = self.faults {
+            text.push_str(&format!(
+                "; page faults of {} starts, simulated: {} before, {} now, bound {}",
+                self.starts,
+                grouped(faults.before),
+                grouped(faults.after),
+                grouped(faults.bound)
+            ));
+        }
+        if self.is_remembered {
+            text.push_str("; as in the link before");
+        }
+        text
+    }
+}
+
+/// What recorded starts touch, in order of first execution.
+#[derive(Clone, Debug)]
+pub struct StartSpans {
+    /// Weight and places of each start.
+    starts: Vec<(u64, Vec<Span>)>,
+}
+
+impl StartSpans {
+    /// The places of the functions that `traces` run.
+    #[must_use]
+    pub fn new(functions: &FunctionTable<'_>, traces: &ResolvedTraces) -> Self {
+        let span = |&index| {
+            let function = functions.get(index);
+            Span { start: function.start.0, end: function.end.0 }
+        };
+        let starts =
+            traces.traces.iter().map(|trace| (trace.weight, trace.functions.iter().map(span).collect()));
+        Self { starts: starts.collect() }
+    }
+
+    /// The faults as it is, and after each function went where `moved` says.
+    #[must_use]
+    pub fn faults(&self, moved: impl Fn(Address) -> Address, request: &LayoutRequest) -> Faults {
+        let model = request.memory.model();
+        let mut sum = Faults { before: 0, after: 0, bound: 0 };
+        for (weight, before) in &self.starts {
+            let after = before.iter().map(|span| {
+                let start = moved(Address(span.start)).0;
+                Span { start, end: start.saturating_add(span.end - span.start) }
+            });
+            let add = |sum: &mut u64, value: u64| *sum = sum.saturating_add(value.saturating_mul(*weight));
+            add(&mut sum.bound, lower_bound(touched_bytes(before), model));
+            add(&mut sum.before, model.faults(before.iter().copied()).total());
+            add(&mut sum.after, model.faults(after).total());
+        }
+        sum
+    }
+}

@@ -1,0 +1,61 @@
+//! What the wrapper says, on stderr, with its name in front: linkers and compilers talk there as well.
+
+use std::io::Write;
+
+use reorder::error::Error;
+
+use super::options::Options;
+
+/// Speaks to the user.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Talk {
+    is_quiet: bool,
+    is_verbose: bool,
+}
+
+impl Talk {
+    /// Talk as the options ask for.
+    #[must_use]
+    pub fn new(options: &Options) -> Self {
+        Self { is_quiet: options.quiet, is_verbose: options.verbose }
+    }
+
+    /// A failure and what to do next.
+    pub fn error(self, error: &Error) {
+        say(&format!("error: {error}"));
+        self.hint(error);
+    }
+
+    /// Something that needs attention, and what to do next.
+    pub fn warning(self, cause: &str, hint: Option<&str>) {
+        say(&format!("warning: {cause}"));
+        if let Some(hint) = hint {
+            say(&format!("hint: {hint}"));
+        }
+    }
+
+    /// A result in a line.
+    pub fn note(self, fact: &str) {
+        if !self.is_quiet {
+            say(fact);
+        }
+    }
+
+    /// What is done and why.
+    pub fn detail(self, fact: &str) {
+        if self.is_verbose {
+            say(fact);
+        }
+    }
+
+    fn hint(self, error: &Error) {
+        if let Some(hint) = &error.hint {
+            say(&format!("hint: {hint}"));
+        }
+    }
+}
+
+fn say(message: &str) {
+    // A closed stderr leaves nobody to tell; the exit status still speaks.
+    let _ = writeln!(std::io::stderr().lock(), "reorder-ld: {message}");
+}

@@ -1,0 +1,149 @@
+//! The place where a link happens before its result gets its name.
+//!
+//! A directory beside the output, so that the finished file needs a change of name only: whoever opens the output sees
+//! the old contents or the new ones, whatever happens meanwhile. It vanishes with its value; what a killed process left is
+//! removed by the next link of the same output.
+
+use std::ffi::{OsStr, OsString};
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+
+use reorder::error::{Error, Result};
+
+/// A directory beside an output.
+#[derive(Debug)]
+pub struct Workplace {
+    directory: PathBuf,
+    output: PathBuf,
+}
+
+impl Workplace {
+    /// Makes a place for links of `output`.
+    ///
+    /// # Errors
+    /// When the output's directory cannot be written.
+    pub fn beside(output: &Path) -> Result<Self> {
+        let start = start_of_name(output);
+        let folder =
+            output.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+        remove_abandoned(folder, &start);
+        let mut name = start;
+        name.push(std::process::id().to_string());
+        let directory = folder.join(name);
+        // Of a process with the same number that did not end well.
+        let _ = std::fs::remove_dir_all(&directory);
+        std::fs::create_dir(&directory).map_err(|error| Error::io(&directory, error))?;
+        Ok(Self { directory, output: output.to_path_buf() })
+    }
+
+    /// Where a link is made that becomes the output: under its name, which some linkers write into it.
+    #[must_use]
+    pub fn output(&self) -> PathBuf {
+        self.directory.join(self.output.file_name().unwrap_or(OsStr::new("output")))
+    }
+
+    /// A file for something else; `role` tells such files apart.
+    #[must_use]
+    pub fn file(&self, role: &str) -> PathBuf {
+        self.directory.join(format!("reorder.{role}"))
+    }
+
+    /// Gives what stands at [`Self::output`] its final name.
+    ///
+    /// # Errors
+    /// The system's.
+    pub fn deliver(&self) -> Result<()> {
+        std::fs::rename(self.output(), &self.output).map_err(|error| Error::io(&self.output, error))
+    }
+
+    /// Replaces the temporary path by the final one in a file that a linker wrote about its output, if it mentions it.
+    ///
+    /// # Errors
+    /// The system's.
+    pub fn correct(&self, file: &Path) -> Result<()> {
+        let Ok(text) = std::fs::read(file) else { return Ok(()) };
+        let (wrong, right) = (self.output(), &self.output);
+        let (wrong, right) = (wrong.as_os_str().as_bytes(), right.as_os_str().as_bytes());
+        let corrected = replaced(&text, wrong, right);
+        if corrected != text {
+            std::fs::write(file, corrected).map_err(|error| Error::io(file, error))?;
+        }
+        Ok(())
+    }
+}
+
+impl Drop for Workplace {
+    fn drop(&mut self) {
+        // What is left here is removed by the next link.
+        let _ = std::fs::remove_dir_all(&self.directory);
+    }
+}
+
+/// `.NAME.reorder-`; a process number follows.
+fn start_of_name(output: &Path) -> OsString {
+    let mut start = OsString::from(".");
+    start.push(output.file_name().unwrap_or(OsStr::new("output")));
+    start.push(".reorder-");
+    start
+}
+
+/// Removes places of processes that are gone.
+fn remove_abandoned(folder: &Path, start: &OsStr) {
+    let Ok(entries) = std::fs::read_dir(folder) else { return };
+    for entry in entries.flatten() {
+        let name = entry.file_name();
+        let process =
+            name.as_bytes().strip_prefix(start.as_bytes()).and_then(|rest| std::str::from_utf8(rest).ok());
+        let Some(process) =
+            process.and_then(|process| process.parse::<i32>().ok()).filter(|&process| process > 0)
+        else {
+            continue;
+        };
+        let process = nix::unistd::Pid::from_raw(process);
+        if nix::sys::signal::kill(process, None) == Err(nix::errno::Errno::ESRCH) {
+            let _ = std::fs::remove_dir_all(entry.path());
+        }
+    }
+}
+
+fn replaced(text: &[u8], wrong: &[u8], right: &[u8]) -> Vec<u8> {
+    let mut corrected = Vec::with_capacity(text.len());
+    let mut rest = text;
+    while let Some(position) = rest.windows(wrong.len().max(1)).position(|window| window == wrong) {
+        corrected.extend_from_slice(&rest[..position]);
+        corrected.extend_from_slice(right);
+        rest = &rest[position + wrong.len()..];
+    }
+    corrected.extend_from_slice(rest);
+    corrected
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_output_appears_whole_or_not_at_all() {
+        let directory = tempfile::tempdir().unwrap();
+        let output = directory.path().join("program");
+        std::fs::write(&output, "old").unwrap();
+        // No process has such a number.
+        let abandoned = directory.path().join(".program.reorder-2147483647");
+        std::fs::create_dir(&abandoned).unwrap();
+        let other = directory.path().join(".other.reorder-2147483647");
+        std::fs::create_dir(&other).unwrap();
+        {
+            let place = Workplace::beside(&output).unwrap();
+            assert!(!abandoned.exists() && other.exists());
+            std::fs::write(place.output(), "new").unwrap();
+            assert_eq!(std::fs::read(&output).unwrap(), b"old");
+            let about = place.file("dependencies");
+            std::fs::write(&about, format!("{}: a.o\n", place.output().display())).unwrap();
+            place.correct(&about).unwrap();
+            assert_eq!(std::fs::read_to_string(&about).unwrap(), format!("{}: a.o\n", output.display()));
+            place.deliver().unwrap();
+        }
+        assert_eq!(std::fs::read(&output).unwrap(), b"new");
+        assert_eq!(std::fs::read_dir(directory.path()).unwrap().count(), 2);
+    }
+}
