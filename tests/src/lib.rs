@@ -23,6 +23,7 @@
 //! | `layout_report` | scores of many layouts side by side |
 //! | `layout_summary` | layouts against a baseline, over many programs |
 //! | `layout_profile` | traces as a profile that lld and llvm-profdata read |
+//! | `linker_wrapper` | finds `reorder-ld` and runs builds with and without it |
 //! | `llvm_profiles` | builds instrumented programs and asks LLVM's tools about their profiles |
 //! | `llvm_tools` | asks LLVM's tools for an order |
 //! | `synthetic` | programs of any size with recorded starts |
@@ -46,6 +47,7 @@ pub mod layout_report;
 pub mod layout_scores;
 pub mod layout_simulated;
 pub mod layout_summary;
+pub mod linker_wrapper;
 pub mod llvm_profiles;
 pub mod llvm_tools;
 pub mod mutation;

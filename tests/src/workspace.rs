@@ -1,4 +1,4 @@
-//! Finds what the tests run: the `reorder` command built from this workspace.
+//! Finds what the tests run: the commands built from this workspace.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -13,23 +13,30 @@ use std::sync::OnceLock;
 /// When the command does not build: no test could mean anything then.
 pub fn reorder_path() -> &'static Path {
     static PATH: OnceLock<PathBuf> = OnceLock::new();
-    PATH.get_or_init(|| {
-        let profile_directory = profile_directory();
-        let profile = match profile_directory.file_name().and_then(|name| name.to_str()) {
-            Some("debug") | None => "dev",
-            Some(name) => name,
-        };
-        let target_directory = profile_directory.parent().expect("the profile is a directory of the target");
-        let status = Command::new(env!("CARGO"))
-            .args(["build", "--quiet", "--package", "reorder", "--bin", "reorder", "--profile", profile])
-            .arg("--target-dir")
-            .arg(target_directory)
-            .current_dir(root())
-            .status()
-            .expect("cargo runs");
-        assert!(status.success(), "the command under test does not build");
-        profile_directory.join("reorder")
-    })
+    PATH.get_or_init(|| build("reorder", &["--bin", "reorder"]).join("reorder"))
+}
+
+/// Builds what `targets` select of `package`, in the profile of this test program, and gives the folder where it lies.
+///
+/// # Panics
+/// When it does not build.
+pub fn build(package: &str, targets: &[&str]) -> PathBuf {
+    let profile_directory = profile_directory();
+    let profile = match profile_directory.file_name().and_then(|name| name.to_str()) {
+        Some("debug") | None => "dev",
+        Some(name) => name,
+    };
+    let target_directory = profile_directory.parent().expect("the profile is a directory of the target");
+    let status = Command::new(env!("CARGO"))
+        .args(["build", "--quiet", "--package", package, "--profile", profile])
+        .args(targets)
+        .arg("--target-dir")
+        .arg(target_directory)
+        .current_dir(root())
+        .status()
+        .expect("cargo runs");
+    assert!(status.success(), "the command under test does not build");
+    profile_directory
 }
 
 /// A new invocation of the command under test.

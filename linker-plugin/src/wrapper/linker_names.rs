@@ -1,7 +1,7 @@
 //! Names of linkers: which files could be the one that a name stands for.
 //!
 //! Takes the name under which this program was called, or one that the user wrote; gives the file names to look for,
-//! the most wanted first. Looks at no file.
+//! the most wanted first. Looks at no file. rustc keeps its linker in `gcc-ld` beside its generic `rust-lld`.
 
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
@@ -46,10 +46,10 @@ pub fn is_linker(called: &OsStr) -> bool {
     expand(called).is_some()
 }
 
-/// The linker that `-flavor FLAVOR` makes of lld.
+/// The linker that `-flavor FLAVOR` makes of lld. It is rustc that calls linkers so.
 pub fn of_flavor(flavor: &OsStr) -> Option<&'static str> {
     match flavor.as_bytes() {
-        b"gnu" | b"ld" | b"ld.lld" => Some("ld.lld"),
+        b"gnu" | b"ld" | b"ld.lld" => Some("rust-lld"),
         b"darwin" | b"ld64.lld" => Some("ld64.lld"),
         _ => None,
     }
@@ -79,7 +79,7 @@ fn expand(name: &OsStr) -> Option<Vec<OsString>> {
     let known = |bytes: &[u8]| LINKERS.iter().any(|linker| linker.as_bytes() == bytes);
     if known(unversioned) {
         return Some(match unversioned {
-            b"rust-lld" => vec!["ld.lld".into()],
+            b"rust-lld" => vec!["gcc-ld/ld.lld".into(), "ld.lld".into()],
             b"mold" | b"wild" | b"gold" => vec![name.to_owned(), prefixed(b"ld.", unversioned)],
             b"ld.mold" | b"ld.wild" => vec![name.to_owned(), OsString::from_vec(unversioned[3..].to_vec())],
             _ if unversioned == bytes => vec![name.to_owned()],
@@ -116,7 +116,7 @@ mod tests {
         assert_eq!(call("ld64.lld"), ["ld64.lld"]);
         assert_eq!(call("mold"), ["mold", "ld.mold"]);
         assert_eq!(call("ld.mold"), ["ld.mold", "mold"]);
-        assert_eq!(call("rust-lld"), ["ld.lld"]);
+        assert_eq!(call("rust-lld"), ["gcc-ld/ld.lld", "ld.lld"]);
         assert_eq!(call("x86_64-linux-gnu-ld"), ["x86_64-linux-gnu-ld"]);
         assert_eq!(call("aarch64-linux-gnu-ld.bfd"), ["aarch64-linux-gnu-ld.bfd"]);
     }

@@ -110,7 +110,8 @@ fn search(names: &[OsString], environment: &Environment) -> Result<PathBuf> {
     let usable = |path: &Path| is_program(path) && !environment.is_own(path);
     for name in names {
         for folder in &folders {
-            if let Some(path) = places(folder, name).into_iter().find(|path| usable(path)) {
+            let path = folder.join(name);
+            if usable(&path) {
                 return Ok(path);
             }
         }
@@ -127,15 +128,6 @@ fn search(names: &[OsString], environment: &Environment) -> Result<PathBuf> {
     let itself = if own > 0 { " except this program itself" } else { "" };
     Err(Error::usage(format!("no linker{itself}: looked for {} in {}", listed.join(", "), places.join(":")))
         .with_hint("install it, or give another with --reorder-linker=PATH or REORDER_LINKER=PATH"))
-}
-
-/// Where a linker `name` may lie by a folder of programs: in it, and where rustc keeps its own.
-fn places(folder: &Path, name: &OsStr) -> Vec<PathBuf> {
-    let mut places = vec![folder.join(name)];
-    if linker_names::has_versions(name) && folder.join("rust-lld").exists() {
-        places.push(folder.join("gcc-ld").join(name));
-    }
-    places
 }
 
 /// The highest version of `name` in `folder`.

@@ -143,6 +143,10 @@ fn the_linker_of_rustc_lies_beside_its_generic_one() {
     case.program("bin/gcc-ld/ld.lld", "LLD of rustc (compatible with GNU linkers)");
     case.set("PATH", &["bin"]);
     assert_eq!(case.version(None, "rust-lld"), "LLD of rustc (compatible with GNU linkers)");
+    case.program("path/ld.lld", LLD);
+    case.set("PATH", &["path", "bin"]);
+    assert_eq!(case.version(None, "rust-lld"), "LLD of rustc (compatible with GNU linkers)");
+    assert_eq!(case.version(None, "ld.lld"), LLD);
     let generic = case.folder.path().join("bin/rust-lld");
     let error = case.found(generic.to_str(), "ld").unwrap_err();
     assert!(error.to_string().contains("not a linker"), "{error}");
@@ -209,7 +213,7 @@ fn flavors_and_formats_say_what_is_meant() {
         let name = stand_in_name(OsStr::new(called), &mut arguments);
         (name.into_string().unwrap(), arguments.len())
     };
-    assert_eq!(name("rust-lld", &["-flavor", "gnu", "-o", "x"]), ("ld.lld".to_owned(), 2));
+    assert_eq!(name("rust-lld", &["-flavor", "gnu", "-o", "x"]), ("rust-lld".to_owned(), 2));
     assert_eq!(name("reorder-ld", &["-flavor", "darwin", "x"]), ("ld64.lld".to_owned(), 1));
     assert_eq!(name("reorder-ld", &["-flavor", "wasm", "x"]), ("reorder-ld".to_owned(), 3));
     assert_eq!(name("ld.gold", &["-o", "-flavor"]), ("ld.gold".to_owned(), 2));
