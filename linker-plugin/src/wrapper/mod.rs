@@ -109,8 +109,11 @@ fn stand_in(name: &OsString, arguments: Vec<OsString>) -> Result<ExitCode> {
 /// Makes the folder of links and prints its path.
 fn print_links(folder: Option<&Path>, environment: &Environment) -> Result<ExitCode> {
     use std::io::Write;
+    use std::os::unix::ffi::OsStrExt;
     let folder = links::create(folder, environment)?;
-    let written = writeln!(std::io::stdout().lock(), "{}", folder.display());
+    // A path may hold any bytes, and a compiler is to find it.
+    let line = [folder.as_os_str().as_bytes(), b"\n"].concat();
+    let written = std::io::stdout().lock().write_all(&line);
     written.map_err(|error| Error::io(Path::new("stdout"), error))?;
     Ok(ExitCode::SUCCESS)
 }
