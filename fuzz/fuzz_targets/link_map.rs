@@ -2,14 +2,14 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use reorder::link_map::LinkMap;
+use reorder::link_map::{LinkMap, ObjectFile};
 
 fuzz_target!(|bytes: &[u8]| match LinkMap::parse(bytes) {
     Ok(map) => {
         assert!(map.sections.len() <= bytes.len());
         for section in &map.sections {
             assert!(section.end() > section.address);
-            let _ = section.file();
+            let _ = ObjectFile::of(section.object).leaf();
         }
     }
     Err(error) => assert!(error.offset.is_some_and(|offset| offset <= bytes.len() as u64)),

@@ -14,7 +14,10 @@ use crate::exit_status::ExitStatus;
 use crate::image::elf::file::ElfFile;
 use crate::image::functions::FunctionTable;
 use crate::layout::{LayoutRequest, Room, lay_out};
-use crate::order_file::lld::{self, Origin, Summary, Unnamed};
+use crate::order_file::Linker;
+use crate::order_file::hand_off;
+use crate::order_file::lld::{Summary, Unnamed};
+use crate::order_file::origin::{Identity, Origin};
 use crate::report::Report;
 use crate::report::table::grouped;
 use crate::trace::Coverage;
@@ -92,9 +95,9 @@ pub fn run(arguments: &OrderArguments, context: &Context) -> Result<ExitStatus> 
     let counts = traces.as_ref().map_or(&[][..], |traces| &traces.counts);
     let layout = lay_out(&file, &functions, resolved, Room::Linker, &request)?.with_hot(counts, &functions);
     let coverage = traces.as_ref().map(|traces| &traces.coverage);
-    let origin = Origin::new(&file, request.strategy, request.seed, coverage);
+    let origin = Origin { identity: Identity::BuildId(file.build_id()), request, coverage };
     let unnamed = if arguments.addresses { Unnamed::WriteAddress } else { Unnamed::Omit };
-    let order = lld::write(&functions, &layout, &origin, unnamed);
+    let order = hand_off::write_elf(Linker::Lld, &functions, &layout, None, &origin, unnamed)?;
     warn_about_names(&order.summary, unnamed, context);
     match &arguments.output {
         None => context.print_bytes(&order.bytes)?,

@@ -52,32 +52,42 @@ impl PlacedSection<'_> {
     pub fn end(&self) -> Address {
         self.address.plus(self.size)
     }
+}
 
-    /// The last component of the object's path, as a linker script or an order file names it: `a.o`, or the archive and
-    /// the member of `dir/lib.a(a.o)`.
+/// Position in [`LinkMap::sections`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct SectionIndex(pub u32);
+
+/// The parts of an object file's name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct ObjectFile<'data> {
+    /// Of a member: the path of its archive.
+    pub archive: Option<&'data [u8]>,
+    /// The path of the file, or the member.
+    pub name: &'data [u8],
+}
+
+impl<'data> ObjectFile<'data> {
+    /// Takes `dir/a.o` or `dir/lib.a(a.o)` apart.
     #[must_use]
-    pub fn file(&self) -> ObjectFile<'_> {
-        // The member may have slashes of its own, so the archive ends first.
-        let archived = self
-            .object
+    pub fn of(spelled: &'data [u8]) -> Self {
+        // The member may have brackets of its own, so the archive ends at the first.
+        let archived = spelled
             .strip_suffix(b")")
             .and_then(|inner| inner.iter().position(|&byte| byte == b'(').map(|at| inner.split_at(at)));
         match archived {
             Some((archive, member)) if !archive.is_empty() => {
-                ObjectFile { archive: Some(last_component(archive)), name: last_component(&member[1..]) }
+                Self { archive: Some(archive), name: &member[1..] }
             }
-            _ => ObjectFile { archive: None, name: last_component(self.object) },
+            _ => Self { archive: None, name: spelled },
         }
     }
-}
 
-/// An object file without its directory.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct ObjectFile<'data> {
-    /// Of a member: its archive.
-    pub archive: Option<&'data [u8]>,
-    /// The file or the member.
-    pub name: &'data [u8],
+    /// The same without directories.
+    #[must_use]
+    pub fn leaf(self) -> Self {
+        Self { archive: self.archive.map(last_component), name: last_component(self.name) }
+    }
 }
 
 fn last_component(path: &[u8]) -> &[u8] {
@@ -103,6 +113,15 @@ impl LinkMap<'_> {
                 .with_hint("let the linker write one: -Wl,-Map=FILE, or -Wl,-map,FILE for Apple's linkers"));
         }
         Ok(LinkMap { sections, is_apple })
+    }
+
+    /// The section with this index.
+    ///
+    /// # Panics
+    /// When the index is of another map.
+    #[must_use]
+    pub fn get(&self, index: SectionIndex) -> &PlacedSection<'_> {
+        &self.sections[index.0 as usize]
     }
 
     /// Whether an Apple linker wrote it, so that its units are symbols.

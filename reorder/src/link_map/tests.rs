@@ -142,7 +142,7 @@ fn what_is_no_map_is_an_error_with_its_place() {
 
 #[test]
 fn files_are_named_without_their_directories() {
-    let file = |object| section((0, 1, None), "", object, "").file().to_owned_parts();
+    let file = |object| ObjectFile::of(str::as_bytes(object)).leaf().to_owned_parts();
     assert_eq!(file("a/b.o"), (None, "b.o".into()));
     assert_eq!(file("x/lib.a(b.o)"), (Some("lib.a".into()), "b.o".into()));
     assert_eq!(file("x/lib.a(dir/b(1).o)"), (Some("lib.a".into()), "b(1).o".into()));

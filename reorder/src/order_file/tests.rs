@@ -6,7 +6,8 @@ use std::process::Command;
 use proptest::prelude::*;
 use proptest::strategy::Strategy as _;
 
-use super::lld::{OrderFile, Origin, Unnamed, write};
+use super::lld::{OrderFile, Unnamed, write};
+use super::origin::{Identity, Origin};
 use super::read::{ListedOrder, read};
 use crate::image::elf::file::ElfFile;
 use crate::image::functions::{FunctionIndex, FunctionTable};
@@ -64,7 +65,9 @@ fn ordered(path: &Path, strategy: Strategy, unnamed: Unnamed) -> (Layout, OrderF
     with_image(path, |file, functions| {
         let layout =
             lay_out(file, functions, &[], Room::Linker, &LayoutRequest::of(strategy, 3)).expect("a layout");
-        let order = write(functions, &layout, &Origin::new(file, strategy, 3, None), unnamed);
+        let identity = Identity::BuildId(file.build_id());
+        let origin = Origin { identity, request: LayoutRequest::of(strategy, 3), coverage: None };
+        let order = write(functions, &layout, &origin, unnamed);
         let listed = read(&order.bytes, functions);
         (layout, order, listed)
     })

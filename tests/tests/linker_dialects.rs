@@ -1,0 +1,158 @@
+//! What a dialect of order files asks for is the order in the linked image, by the linkers themselves.
+
+#![allow(clippy::unwrap_used)] // a failed unwrap is a failed test
+
+use std::path::Path;
+
+use end_to_end::namesakes::{Namesakes, OUTPUT};
+use reorder::image::elf::file::ElfFile;
+use reorder::image::functions::{FunctionIndex, FunctionTable};
+use reorder::layout::Layout;
+use reorder::link_map::{LinkMap, SectionIndex};
+use reorder::order_file::{Anchor, bfd_script, gold_sections, lld_script, ordered_sections};
+
+/// Object and name.
+type Identity = (String, String);
+
+fn identity(map: &LinkMap<'_>, section: SectionIndex) -> Identity {
+    let section = map.get(section);
+    let text = |bytes| String::from_utf8_lossy(bytes).into_owned();
+    // Objects of link-time optimisation get a new name each time.
+    let object = text(section.object);
+    let lasting = object.rsplit_once(".ltrans").map(|(_, rest)| format!(".ltrans{rest}"));
+    (lasting.unwrap_or(object), text(section.name))
+}
+
+/// What `.text` consists of, in its order.
+fn text_sections(map: &[u8]) -> Vec<Identity> {
+    let map = LinkMap::parse(map).unwrap();
+    let all = (0..map.sections.len() as u32).map(SectionIndex);
+    all.filter(|&index| map.get(index).output == b".text").map(|index| identity(&map, index)).collect()
+}
+
+/// The program's own sections in an order that no linker would choose, from a layout of the functions of the image.
+fn reversed(image: &Path, map: &LinkMap<'_>) -> Vec<SectionIndex> {
+    let bytes = std::fs::read(image).unwrap();
+    let file = ElfFile::parse(&bytes).unwrap();
+    let functions = FunctionTable::collect(&file).unwrap();
+    let mut listed: Vec<FunctionIndex> = functions.iter().map(|(index, _)| index).collect();
+    listed.reverse();
+    let (even, odd): (Vec<_>, Vec<_>) = listed.into_iter().partition(|index| index.0 % 2 == 0);
+    let layout = Layout::of_listed(&[even, odd].concat(), functions.len()).unwrap();
+    let sections = ordered_sections(&functions, &layout, map);
+    let is_own = |index: &SectionIndex| {
+        let section = map.get(*index);
+        section.output == b".text"
+            && !section.object.starts_with(b"/usr")
+            && !section.object.starts_with(b"/lib")
+    };
+    sections.into_iter().filter(is_own).collect()
+}
+
+/// Names, kinds and flags of the output sections in their order.
+fn outputs(program: &Namesakes, name: &str) -> Vec<String> {
+    let listing = program.run(&format!("readelf -SW {name}")).unwrap();
+    let rows =
+        listing.lines().filter_map(|line| line.split_once("] ")).filter(|(left, _)| left.contains('['));
+    rows.map(|(_, row)| {
+        let words: Vec<&str> = row.split_whitespace().collect();
+        // Address, offset and size may change.
+        words
+            .iter()
+            .enumerate()
+            .filter(|(at, _)| ![2, 3, 4].contains(at))
+            .map(|(_, word)| format!("{word} "))
+            .collect()
+    })
+    .collect()
+}
+
+#[test]
+fn lld_s_script_is_followed_and_leaves_all_other_sections() {
+    let program = Namesakes::of_gcc().unwrap();
+    for flags in
+        ["", "-Wl,--gc-sections", "-no-pie", "-static", "-static-pie", "-Wl,-z,separate-code -Wl,--icf=all"]
+    {
+        let image = program.link("lld", "plain", flags).unwrap();
+        let bytes = program.map("plain").unwrap();
+        let map = LinkMap::parse(&bytes).unwrap();
+        let sections = reversed(&image, &map);
+        assert!(sections.len() >= 11, "{}", sections.len());
+        let script = lld_script(&map, &sections, Anchor::of(&map).unwrap());
+        std::fs::write(program.path("script"), &script).unwrap();
+        program.link("lld", "ordered", &format!("{flags} -Wl,-T,script")).unwrap();
+        assert_eq!(program.run("./ordered").unwrap(), OUTPUT);
+        let wanted: Vec<_> = sections.iter().map(|&section| identity(&map, section)).collect();
+        let mut before = text_sections(&bytes);
+        let mut got = text_sections(&program.map("ordered").unwrap());
+        assert_eq!(got[..wanted.len()], wanted, "{flags}: {script}");
+        let helpers: Vec<_> = wanted.iter().filter(|(_, name)| name == ".text.helper").collect();
+        assert_eq!(helpers.len(), 3, "{wanted:?}");
+        before.sort();
+        got.sort();
+        assert_eq!(got, before, "{flags}: nothing is lost");
+        assert_eq!(outputs(&program, "ordered"), outputs(&program, "plain"), "{flags}");
+    }
+}
+
+#[test]
+fn gnu_ld_s_script_is_followed_and_leaves_all_other_sections() {
+    let program = Namesakes::of_gcc().unwrap();
+    for flags in ["", "-Wl,--gc-sections", "-no-pie", "-static", "-static-pie"] {
+        let image = program.link("bfd", "plain", flags).unwrap();
+        let bytes = program.map("plain").unwrap();
+        let map = LinkMap::parse(&bytes).unwrap();
+        let sections = reversed(&image, &map);
+        let default = program
+            .run(&format!("g++ -fuse-ld=bfd dir/main.o plus.o dir/libpair.a {flags} -Wl,--verbose -o x"));
+        let script = bfd_script(&map, &sections, &default.unwrap()).unwrap();
+        std::fs::write(program.path("script"), &script).unwrap();
+        program.link("bfd", "ordered", &format!("{flags} -Wl,-T,script")).unwrap();
+        assert_eq!(program.run("./ordered").unwrap(), OUTPUT);
+        let wanted: Vec<_> = sections.iter().map(|&section| identity(&map, section)).collect();
+        let got = text_sections(&program.map("ordered").unwrap());
+        assert_eq!(got[..wanted.len()], wanted, "{flags}: {script}");
+        assert_eq!(outputs(&program, "ordered"), outputs(&program, "plain"), "{flags}");
+    }
+}
+
+#[test]
+fn temporary_objects_are_found_again() {
+    let flags = "-O1 -ffunction-sections -fno-ipa-icf -flto -flto-partition=1to1";
+    let program = Namesakes::compile(&format!("gcc {flags}"), &format!("g++ {flags}")).unwrap();
+    let image = program.link("bfd", "plain", flags).unwrap();
+    let bytes = program.map("plain").unwrap();
+    let map = LinkMap::parse(&bytes).unwrap();
+    let own = |index: &SectionIndex| String::from_utf8_lossy(map.get(*index).object).contains(".ltrans");
+    let sections: Vec<_> = reversed(&image, &map).into_iter().filter(own).collect();
+    let default = program.run("g++ -fuse-ld=bfd plus.o -shared -Wl,--verbose -o x").unwrap();
+    let script = bfd_script(&map, &sections, &default).unwrap();
+    std::fs::write(program.path("script"), &script).unwrap();
+    program.link("bfd", "ordered", &format!("{flags} -Wl,-T,script")).unwrap();
+    assert_eq!(program.run("./ordered").unwrap(), OUTPUT);
+    let wanted: Vec<_> = sections.iter().map(|&section| identity(&map, section)).collect();
+    assert!(wanted.len() >= 8, "{wanted:?}");
+    assert_eq!(text_sections(&program.map("ordered").unwrap())[..wanted.len()], wanted, "{script}");
+}
+
+#[test]
+fn gold_follows_names() {
+    let program = Namesakes::of_gcc().unwrap();
+    let image = program.link("gold", "plain", "").unwrap();
+    let bytes = program.map("plain").unwrap();
+    let map = LinkMap::parse(&bytes).unwrap();
+    let named = |index: &SectionIndex| map.get(*index).name.starts_with(b".text.");
+    let sections: Vec<_> = reversed(&image, &map).into_iter().filter(named).collect();
+    std::fs::write(program.path("order"), gold_sections(&map, &sections)).unwrap();
+    program.link("gold", "ordered", "-Wl,--section-ordering-file,order").unwrap();
+    assert_eq!(program.run("./ordered").unwrap(), OUTPUT);
+    let mut wanted: Vec<_> = sections.iter().map(|&section| identity(&map, section).1).collect();
+    let mut seen = std::collections::BTreeSet::new();
+    wanted.retain(|name| seen.insert(name.clone()));
+    let got = text_sections(&program.map("ordered").unwrap());
+    let mut names: Vec<_> = got[got.len() - sections.len()..].iter().map(|(_, name)| name.clone()).collect();
+    // Namesakes stand together where the first of them is asked for.
+    names.dedup();
+    assert_eq!(names, wanted);
+    assert_eq!(reorder::order_file::gold::ambiguous(&map, &sections).len(), 3, "three helpers");
+}
