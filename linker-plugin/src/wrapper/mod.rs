@@ -202,7 +202,12 @@ fn link_plainly(
 
 /// Help and version are data on stdout, mistakes are talk on stderr; options are spelled as the user must write them.
 fn explain_options(error: &clap::Error) -> ExitCode {
-    let text = error.render().to_string().replace(" --", " --reorder-").replace("'--", "'--reorder-");
+    // clap knows the options without what is in front of them on a linker's command line.
+    let spelled = |text: &str, start: &str| {
+        text.replace(&format!("{start}--"), &format!("{start}--reorder-"))
+            .replace("--reorder-reorder-", "--reorder-")
+    };
+    let text = [" ", "'", "\n"].iter().fold(error.render().to_string(), |text, start| spelled(&text, start));
     use std::io::Write;
     // A closed pipe leaves nobody to tell.
     let _ = match error.use_stderr() {
