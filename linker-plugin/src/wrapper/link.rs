@@ -15,7 +15,7 @@ use super::inputs::{self, Input, are_same, inputs_of};
 use super::invocation::Invocation;
 use super::moved::Moved;
 use super::options::Options;
-use super::ordering::{Ordering, Trial};
+use super::ordering::{Occasion, Ordering, Trial};
 use super::post_link::order_in_place;
 use super::process::{Outcome, exit_code, run_quietly, run_visibly};
 use super::real_linker::{Environment, RealLinker};
@@ -114,7 +114,8 @@ impl OrderedLink<'_> {
         let map_text = read(&map)?;
         let trial_map = LinkMap::parse(&map_text).map_err(|error| error.in_file(&map))?;
         let trial = Trial { image: &image, map: &trial_map, said: &said };
-        let ordering = Ordering::new(&trial, route, self.invocation, self.options, &self.real.version)?;
+        let (invocation, options, linker) = (self.invocation, self.options, self.real.version.as_str());
+        let ordering = Ordering::new(&trial, &Occasion { invocation, options, route, linker })?;
         self.check_coverage(&ordering.report)?;
         let new_map = match self.invocation.map() {
             Some(of_user) => of_user,

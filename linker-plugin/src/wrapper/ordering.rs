@@ -2,12 +2,14 @@
 
 use std::path::Path;
 
-use reorder::error::{Error, Result};
+use reorder::error::Result;
 use reorder::image::functions::FunctionTable;
 use reorder::image::mapped::map_image;
-use reorder::layout::{Layout, Room, lay_out};
+use reorder::layout::{Layout, Room, lay_out, lay_out_functions};
 use reorder::link_map::LinkMap;
-use reorder::order_file::lld::{self, Origin, Unnamed};
+use reorder::order_file::ld64::{self, CodeSymbol};
+use reorder::order_file::lld::{self, Unnamed};
+use reorder::order_file::{Anchor, bfd_script, gold, gold_sections, lld_script, ordered_sections};
 
 use super::addition::{Addition, Form};
 use super::invocation::Invocation;
@@ -15,7 +17,7 @@ use super::linked::{Starts, functions_of};
 use super::moved::Moved;
 use super::options::Options;
 use super::report::{Faults, LinkReport, NamesFound, StartSpans};
-use super::route::Route;
+use super::route::{Route, has_script};
 
 /// What a trial gave.
 #[derive(Clone, Copy, Debug)]
@@ -26,6 +28,19 @@ pub struct Trial<'files> {
     pub map: &'files LinkMap<'files>,
     /// What the linker said: GNU ld's script stands there.
     pub said: &'files [u8],
+}
+
+/// What an order is for.
+#[derive(Clone, Copy, Debug)]
+pub struct Occasion<'call> {
+    /// What is linked.
+    pub invocation: &'call Invocation,
+    /// What is wanted.
+    pub options: &'call Options,
+    /// How the order gets into the output.
+    pub route: Route,
+    /// The real linker and its version.
+    pub linker: &'call str,
 }
 
 /// An order for a linker.
@@ -44,26 +59,68 @@ impl Ordering {
     ///
     /// # Errors
     /// Images that are not understood, traces that do not fit, orders that the linker cannot be given.
-    pub fn new(
-        trial: &Trial<'_>,
-        route: Route,
-        invocation: &Invocation,
-        options: &Options,
-        linker: &str,
-    ) -> Result<Self> {
+    pub fn new(trial: &Trial<'_>, occasion: &Occasion<'_>) -> Result<Self> {
+        match occasion.route {
+            Route::OrderFile => Self::of_mach_o(trial, occasion),
+            _ => Self::of_elf(trial, occasion),
+        }
+    }
+
+    fn of_elf(trial: &Trial<'_>, occasion: &Occasion<'_>) -> Result<Self> {
+        let Occasion { invocation, options, route, .. } = *occasion;
         let bytes = map_image(trial.image)?;
         let (file, functions) = functions_of(trial.image, &bytes)?;
         let starts = Starts::resolve(trial.image, &functions, invocation, options)?;
-        let request = options.request();
-        let layout = lay_out(&file, &functions, &starts.traces.traces, Room::Linker, &request)?
+        let layout = lay_out(&file, &functions, &starts.traces.traces, Room::Linker, &options.request())?
             .with_hot(&starts.traces.counts, &functions);
-        let origin = Origin::new(&file, request.strategy, request.seed, Some(&starts.traces.coverage));
-        let (addition, moved_along) = addition(trial, route, &functions, &layout, &origin, invocation)?;
+        let input = OrderInput { functions: &functions, layout: &layout, map: trial.map };
+        let (addition, moved_along) = match route {
+            Route::Lld => input.for_lld(invocation),
+            Route::SectionOrdering => input.for_gold(),
+            _ => input.for_bfd(trial.said)?,
+        };
+        Ok(Self::with(addition, moved_along, &input, &starts, occasion))
+    }
+
+    /// The map tells all that is needed: Apple's linkers place symbols, and list them with their objects.
+    fn of_mach_o(trial: &Trial<'_>, occasion: &Occasion<'_>) -> Result<Self> {
+        let Occasion { invocation, options, .. } = *occasion;
+        let code = || trial.map.sections.iter().filter(|symbol| symbol.output == b"__TEXT,__text");
+        // Profiles know functions by the names that they have in the source.
+        let in_source = code().filter_map(|symbol| Some((symbol.address, 0, symbol.name.strip_prefix(b"_")?)));
+        let functions = FunctionTable::from_named_ranges(
+            code().map(|symbol| (symbol.address, symbol.size, symbol.name)).chain(in_source),
+        );
+        let starts = Starts::resolve(trial.image, &functions, invocation, options)?;
+        let layout = lay_out_functions(&functions, &starts.traces.traces, &options.request())?
+            .with_hot(&starts.traces.counts, &functions);
+        let symbols: Vec<CodeSymbol<'_>> = code()
+            .map(|symbol| CodeSymbol {
+                address: symbol.address,
+                name: symbol.name.into(),
+                object: Some(symbol.object),
+            })
+            .collect();
+        let (lines, summary) = ld64::lines(&functions, &layout, &symbols, None);
+        let addition = Addition { form: Form::OrderFile, contents: lines };
+        let input = OrderInput { functions: &functions, layout: &layout, map: trial.map };
+        let moved_along = summary.ambiguous as u64;
+        Ok(Self::with(addition, moved_along, &input, &starts, occasion))
+    }
+
+    fn with(
+        addition: Addition,
+        moved_along: u64,
+        input: &OrderInput<'_>,
+        starts: &Starts,
+        occasion: &Occasion<'_>,
+    ) -> Self {
+        let OrderInput { functions, layout, .. } = input;
         let chosen = &layout.order[..layout.chosen];
         let report = LinkReport {
-            output: invocation.output.display().to_string(),
-            linker: linker.to_owned(),
-            route: route.name().to_owned(),
+            output: occasion.invocation.output.display().to_string(),
+            linker: occasion.linker.to_owned(),
+            route: occasion.route.name().to_owned(),
             functions: functions.len() as u64,
             needed: layout.needed as u64,
             ordered: chosen.len() as u64,
@@ -73,10 +130,10 @@ impl Ordering {
             names: NamesFound::new(&starts.names),
             faults: None,
             notes: starts.notes.clone(),
-            layout: format!("{request:?}"),
+            layout: format!("{:?}", occasion.options.request()),
             is_remembered: false,
         };
-        Ok(Self { addition, report, spans: StartSpans::new(&functions, &starts.traces) })
+        Self { addition, report, spans: StartSpans::new(functions, &starts.traces) }
     }
 
     /// What starts cost in the trial and in the link with the order.
@@ -87,21 +144,52 @@ impl Ordering {
     }
 }
 
-/// The order as the linker takes it, and how many functions it cannot tell from others.
-fn addition(
-    trial: &Trial<'_>,
-    route: Route,
-    functions: &FunctionTable<'_>,
-    layout: &Layout,
-    origin: &Origin<'_>,
-    invocation: &Invocation,
-) -> Result<(Addition, u64)> {
-    let _ = (trial, invocation);
-    match route {
-        Route::Lld => {
-            let symbols = lld::write(functions, layout, origin, Unnamed::Omit);
-            Ok((Addition { form: Form::Symbols, contents: symbols.bytes }, symbols.summary.ambiguous as u64))
+/// What is written in the dialect of a linker.
+#[derive(Clone, Copy)]
+struct OrderInput<'trial> {
+    functions: &'trial FunctionTable<'trial>,
+    layout: &'trial Layout,
+    map: &'trial LinkMap<'trial>,
+}
+
+/// lld compares each pattern of a script with each input section: a second or so.
+const MOST_COMPARISONS: usize = 1 << 28;
+
+/// Each form comes with the number of functions that the linker cannot tell from others.
+impl OrderInput<'_> {
+    /// Symbols, as long as they tell functions apart: lld places all functions of a name together. Otherwise a script.
+    fn for_lld(&self, invocation: &Invocation) -> (Addition, u64) {
+        let symbols = lld::symbols(self.functions, self.layout, Unnamed::Omit);
+        let ambiguous = symbols.summary.ambiguous;
+        let script = match Anchor::of(self.map) {
+            Some(anchor) if ambiguous > 0 && !has_script(invocation) => self.lld_script(anchor),
+            _ => None,
+        };
+        match script {
+            Some(script) => (Addition { form: Form::Script, contents: script.into_bytes() }, 0),
+            None => (Addition { form: Form::Symbols, contents: symbols.bytes }, ambiguous as u64),
         }
-        _ => Err(Error::usage("not yet")),
+    }
+
+    fn lld_script(&self, anchor: Anchor<'_>) -> Option<String> {
+        let needed = Layout { chosen: self.layout.needed, ..self.layout.clone() };
+        [self.layout, &needed]
+            .into_iter()
+            .map(|layout| ordered_sections(self.functions, layout, self.map))
+            .find(|sections| sections.len().saturating_mul(self.map.sections.len()) <= MOST_COMPARISONS)
+            .map(|sections| lld_script(self.map, &sections, anchor))
+    }
+
+    fn for_gold(&self) -> (Addition, u64) {
+        let sections = ordered_sections(self.functions, self.layout, self.map);
+        let ambiguous = gold::ambiguous(self.map, &sections).len();
+        let contents = gold_sections(self.map, &sections);
+        (Addition { form: Form::Sections, contents }, ambiguous as u64)
+    }
+
+    fn for_bfd(&self, said: &[u8]) -> Result<(Addition, u64)> {
+        let sections = ordered_sections(self.functions, self.layout, self.map);
+        let script = bfd_script(self.map, &sections, &String::from_utf8_lossy(said))?;
+        Ok((Addition { form: Form::Script, contents: script.into_bytes() }, 0))
     }
 }
