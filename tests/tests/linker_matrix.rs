@@ -96,7 +96,9 @@ fn link_line(linker: Linker, program: Program, through: &str, output: &str) -> S
         Program::LinkTime if is_lld => format!("clang-22 -flto -O1 -fuse-ld=lld {through} *.o -o {output}"),
         Program::Cpp if is_lld => format!("clang++-22 -fuse-ld=lld {through} *.o -o {output}"),
         Program::C => format!("gcc -fuse-ld={fuse} {through} *.o -o {output}"),
-        Program::LinkTime => format!("gcc -flto -O1 -ffunction-sections -fuse-ld={fuse} {through} *.o -o {output}"),
+        Program::LinkTime => {
+            format!("gcc -flto -O1 -ffunction-sections -fuse-ld={fuse} {through} *.o -o {output}")
+        }
         Program::Cpp => format!("g++ -fuse-ld={fuse} {through} *.o -o {output}"),
         Program::Rust => {
             let arguments: String =
@@ -109,7 +111,10 @@ fn link_line(linker: Linker, program: Program, through: &str, output: &str) -> S
 fn compile(build: &Build, linker: Linker, program: Program) {
     let is_lld = linker.fuse == "lld";
     match program {
-        Program::C => drop(build.must(&format!("{} -O1 -ffunction-sections -c *.c", if is_lld { "clang-22" } else { "gcc" }))),
+        Program::C => drop(
+            build
+                .must(&format!("{} -O1 -ffunction-sections -c *.c", if is_lld { "clang-22" } else { "gcc" })),
+        ),
         Program::LinkTime => {
             let compiler = if is_lld { "clang-22" } else { "gcc" };
             build.must(&format!("{compiler} -O1 -flto -ffunction-sections -c *.c"));
@@ -146,7 +151,8 @@ fn elf_cell(linker: Linker, program: Program) {
     let order: Vec<&str> = order.lines().filter(|line| !line.starts_with('#')).collect();
     let places = places(&build.must("nm ordered/program").stdout_text());
     let plain_places = self::places(&build.must("nm plain/program").stdout_text());
-    let unique: Vec<&str> = order.into_iter().filter(|name| places.get(*name).is_some_and(|all| all.len() == 1)).collect();
+    let unique: Vec<&str> =
+        order.into_iter().filter(|name| places.get(*name).is_some_and(|all| all.len() == 1)).collect();
     assert!(unique.len() >= 4, "{unique:?}");
     let is_in_order = |places: &HashMap<String, Vec<u64>>| {
         unique.windows(2).all(|pair| places[pair[0]][0] < places[pair[1]][0])
@@ -166,7 +172,9 @@ fn places(listing: &str) -> HashMap<String, Vec<u64>> {
     let mut places: HashMap<String, Vec<u64>> = HashMap::new();
     for line in listing.lines() {
         let mut words = line.split_whitespace();
-        let (Some(address), Some(kind), Some(name)) = (words.next(), words.next(), words.next()) else { continue };
+        let (Some(address), Some(kind), Some(name)) = (words.next(), words.next(), words.next()) else {
+            continue;
+        };
         if let (Ok(address), "t" | "T" | "w" | "W") = (u64::from_str_radix(address, 16), kind) {
             places.entry(name.to_owned()).or_default().push(address);
         }
@@ -200,7 +208,8 @@ fn mach_o_cell(architecture: &str, program: Program) {
             build.must(&format!("clang-22 {target} -O1 {link_time} -c *.c"));
         }
     }
-    let link = "-arch ARCH -platform_version macos 12 12 -undefined dynamic_lookup *.o -o".replace("ARCH", architecture);
+    let link = "-arch ARCH -platform_version macos 12 12 -undefined dynamic_lookup *.o -o"
+        .replace("ARCH", architecture);
     build.must("mkdir plain ordered by-hand");
     build.must(&format!("ld64.lld-22 {link} plain/program"));
     // As a profile spells them: without the underscore of the symbols.
@@ -223,7 +232,10 @@ fn mach_o_cell(architecture: &str, program: Program) {
     let by_hand: String = names.iter().map(|name| format!("{name}\n")).collect();
     build.write("by-hand.txt", by_hand).unwrap();
     build.must(&format!("ld64.lld-22 -order_file by-hand.txt {link} by-hand/program"));
-    assert!(build.bytes("ordered/program") == build.bytes("by-hand/program"), "not what the same order gives by hand");
+    assert!(
+        build.bytes("ordered/program") == build.bytes("by-hand/program"),
+        "not what the same order gives by hand"
+    );
 }
 
 const MEASURE_WITHOUT_LIBRARY: &str = r#"

@@ -9,6 +9,7 @@ use reorder::layout::{Layout, Room, lay_out, lay_out_functions};
 use reorder::link_map::LinkMap;
 use reorder::order_file::ld64::{self, CodeSymbol};
 use reorder::order_file::lld::{self, Unnamed};
+use reorder::order_file::origin::{Identity, Origin};
 use reorder::order_file::{Anchor, bfd_script, gold, gold_sections, lld_script, ordered_sections};
 
 use super::addition::{Addition, Form};
@@ -75,7 +76,14 @@ impl Ordering {
             .with_hot(&starts.traces.counts, &functions);
         let input = OrderInput { functions: &functions, layout: &layout, map: trial.map };
         let (addition, moved_along) = match route {
-            Route::Lld => input.for_lld(invocation),
+            Route::Lld => input.for_lld(
+                invocation,
+                &Origin {
+                    identity: Identity::BuildId(None),
+                    request: options.request(),
+                    coverage: Some(&starts.traces.coverage),
+                },
+            ),
             Route::SectionOrdering => input.for_gold(),
             _ => input.for_bfd(trial.said)?,
         };
@@ -87,7 +95,8 @@ impl Ordering {
         let Occasion { invocation, options, .. } = *occasion;
         let code = || trial.map.sections.iter().filter(|symbol| symbol.output == b"__TEXT,__text");
         // Profiles know functions by the names that they have in the source.
-        let in_source = code().filter_map(|symbol| Some((symbol.address, 0, symbol.name.strip_prefix(b"_")?)));
+        let in_source =
+            code().filter_map(|symbol| Some((symbol.address, 0, symbol.name.strip_prefix(b"_")?)));
         let functions = FunctionTable::from_named_ranges(
             code().map(|symbol| (symbol.address, symbol.size, symbol.name)).chain(in_source),
         );
@@ -158,8 +167,8 @@ const MOST_COMPARISONS: usize = 1 << 28;
 /// Each form comes with the number of functions that the linker cannot tell from others.
 impl OrderInput<'_> {
     /// Symbols, as long as they tell functions apart: lld places all functions of a name together. Otherwise a script.
-    fn for_lld(&self, invocation: &Invocation) -> (Addition, u64) {
-        let symbols = lld::symbols(self.functions, self.layout, Unnamed::Omit);
+    fn for_lld(&self, invocation: &Invocation, origin: &Origin<'_>) -> (Addition, u64) {
+        let symbols = lld::write(self.functions, self.layout, origin, Unnamed::Omit);
         let ambiguous = symbols.summary.ambiguous;
         let script = match Anchor::of(self.map) {
             Some(anchor) if ambiguous > 0 && !has_script(invocation) => self.lld_script(anchor),
