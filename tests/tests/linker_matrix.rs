@@ -25,15 +25,16 @@ struct Linker {
     route: &'static str,
 }
 
-const RUST_LLD: &str = "$(rustc --print sysroot)/lib/rustlib/x86_64-unknown-linux-gnu/bin/gcc-ld/ld.lld";
-
 const LINKERS: [Linker; 5] = [
     Linker { name: "ld.lld", program: "/usr/bin/ld.lld-22", fuse: "lld", route: "order for lld" },
-    Linker { name: "rust-lld", program: RUST_LLD, fuse: "lld", route: "order for lld" },
+    Linker { name: "rust-lld", program: "$RUST_LLD", fuse: "lld", route: "order for lld" },
     Linker { name: "ld.gold", program: "ld.gold", fuse: "gold", route: "--section-ordering-file" },
     Linker { name: "ld.bfd", program: "ld.bfd", fuse: "bfd", route: "linker script" },
     Linker { name: "mold", program: "ld.mold", fuse: "mold", route: "moved in the finished image" },
 ];
+
+/// The folder of the linker that rustc brings along.
+const RUST_LLD: &str = "lib/rustlib/x86_64-unknown-linux-gnu/bin/gcc-ld/ld.lld";
 
 /// What is linked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -103,7 +104,9 @@ fn link_line(linker: Linker, program: Program, through: &str, output: &str) -> S
         Program::Rust => {
             let arguments: String =
                 through.split_whitespace().map(|word| format!(" -Clink-arg={word}")).collect();
-            format!("rustc -O -Clinker=cc -Clink-arg=-fuse-ld={fuse}{arguments} main.rs -o {output}")
+            // rustc has a folder of its own in front of ours; its linker, as a compiler, goes before that.
+            let driver = if through.contains("--reorder-") { "reorder-cc" } else { "cc" };
+            format!("rustc -O -Clinker={driver} -Clink-arg=-fuse-ld={fuse}{arguments} main.rs -o {output}")
         }
     }
 }
@@ -128,7 +131,9 @@ fn compile(build: &Build, linker: Linker, program: Program) {
 }
 
 fn elf_cell(linker: Linker, program: Program) {
-    let build = with_sources(program);
+    let mut build = with_sources(program);
+    let root = build.must("rustc --print sysroot").stdout_text();
+    build.set("RUST_LLD", format!("{}/{RUST_LLD}", root.trim_end()));
     compile(&build, linker, program);
     // Recorded under the name that the ordered program has, in a folder of its own.
     build.must("mkdir plain ordered");
@@ -137,7 +142,7 @@ fn elf_cell(linker: Linker, program: Program) {
     build.must(&format!("{reorder} record --quiet -o traces -- plain/program"));
     let order = build.must(&format!("{reorder} order plain/program -t traces --strategy first-seen --quiet"));
     let through = "-B $LINKS -Wl,--build-id=none -Wl,--reorder-traces=traces -Wl,--reorder-strategy=first-seen \
-                   -Wl,--reorder-report=report.json -Wl,--reorder-strict";
+                   -Wl,--reorder-report=report.json -Wl,--reorder-strict -Wl,--reorder-debug=drop";
     let chosen = format!("{through} -Wl,--reorder-linker={}", linker.program);
     build.must(&link_line(linker, program, &chosen, "ordered/program"));
 

@@ -37,7 +37,7 @@ pub fn order_in_place(
     layout.order.truncate(layout.chosen);
     let relocation = RelocateOptions { debug: options.debug.map(Into::into), keep_build_id: false };
     let arrangement = Arrangement::Needed(&layout.order, layout.needed);
-    let applied = apply(&file, &functions, &analysis, arrangement, relocation)?;
+    let applied = apply(&file, &functions, &analysis, arrangement, relocation).map_err(as_option)?;
     let moved = |address| Address(applied.map.map(address).0);
     let report = LinkReport {
         output: invocation.output.display().to_string(),
@@ -57,6 +57,12 @@ pub fn order_in_place(
     };
     replace(path, &applied.bytes)?;
     Ok(report)
+}
+
+/// Cures as this program spells them.
+fn as_option(mut error: Error) -> Error {
+    error.hint = error.hint.map(|hint| hint.replace("--debug ", "--reorder-debug="));
+    error
 }
 
 /// The file is ours alone until it gets its name, but it may be mapped: it is replaced, not written over.
