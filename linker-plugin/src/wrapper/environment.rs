@@ -14,6 +14,8 @@ use reorder::error::{Error, Result};
 pub const DEPTH: &str = "REORDER_DEPTH";
 /// Folders, separated by colons, in which linkers are looked for before all others.
 pub const LINKER_PATH: &str = "REORDER_LINKER_PATH";
+/// The two programs of this package, and other copies of them, lead to each other as surely as to themselves.
+const OWN_NAMES: [&str; 2] = ["reorder-ld", "reorder-cc"];
 /// Deeper than this, some script or copy leads back to us.
 const DEEPEST: u32 = 8;
 
@@ -77,9 +79,13 @@ impl Environment {
     /// Whether `file` is this program, under whatever name. A file that cannot be looked at is not.
     pub fn is_own(&self, file: &Path) -> bool {
         use std::os::unix::fs::MetadataExt;
+        let is_namesake = || {
+            let canonical = std::fs::canonicalize(file).unwrap_or_default();
+            OWN_NAMES.iter().any(|name| canonical.file_name() == Some(OsStr::new(name)))
+        };
         match (std::fs::metadata(file), std::fs::metadata(&self.own_executable)) {
-            (Ok(file), Ok(own)) => (file.dev(), file.ino()) == (own.dev(), own.ino()),
-            (Ok(_), Err(_)) => std::fs::canonicalize(file).is_ok_and(|file| file == self.own_executable),
+            (Ok(file), Ok(own)) if (file.dev(), file.ino()) == (own.dev(), own.ino()) => true,
+            (Ok(_), _) => is_namesake(),
             (Err(_), _) => false,
         }
     }
