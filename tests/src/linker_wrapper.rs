@@ -19,13 +19,16 @@ use crate::workspace;
 /// Longer than any build of the tests takes on a loaded machine.
 pub const LIMIT: Duration = Duration::from_secs(300);
 
-/// The folder of `reorder-ld` and `reorder-cc`, built once per test program in its profile.
+/// The folder of `reorder-ld`, `reorder-cc` and `reorder`, built once per test program in its profile.
 ///
 /// # Panics
 /// When they do not build: no test could mean anything then.
 pub fn folder() -> &'static Path {
     static FOLDER: OnceLock<PathBuf> = OnceLock::new();
-    FOLDER.get_or_init(|| workspace::build("linker-plugin", &["--bins"]))
+    FOLDER.get_or_init(|| {
+        workspace::reorder_path();
+        workspace::build("linker-plugin", &["--bins"])
+    })
 }
 
 /// A folder in which something is built.
@@ -87,7 +90,7 @@ impl Build {
         fs::write(path, text)
     }
 
-    /// A command that runs `line` in the folder. `reorder-ld` and `reorder-cc` are in `PATH`; `$LD` is the former's path
+    /// A command that runs `line` in the folder. Our commands are in `PATH`; `$LD` is the former's path
     /// and `$LINKS` the folder of links.
     pub fn command(&self, line: &str) -> Command {
         let mut command = Command::new("sh");

@@ -8,13 +8,13 @@ use std::os::unix::ffi::OsStringExt;
 
 use end_to_end::linker_wrapper::Build;
 
-/// Functions in link order; the program calls the last two first.
+/// Functions in link order, which is not the order in which a start needs two of them.
 const WORK: &str = "\
 __attribute__((noinline)) int cold_one(int n) { return n * 3 + 1; }
-__attribute__((noinline)) int cold_two(int n) { return n * 5 + 2; }
-__attribute__((noinline)) int cold_three(int n) { return n * 7 + 3; }
-__attribute__((noinline)) int first_needed(int n) { return n * 11 + 4; }
 __attribute__((noinline)) int then_needed(int n) { return n * 13 + 5; }
+__attribute__((noinline)) int cold_two(int n) { return n * 5 + 2; }
+__attribute__((noinline)) int first_needed(int n) { return n * 11 + 4; }
+__attribute__((noinline)) int cold_three(int n) { return n * 7 + 3; }
 ";
 
 const MAIN: &str = "\
@@ -31,10 +31,10 @@ int main(int count, char **arguments) {
 
 const RUST: &str = "\
 #[unsafe(no_mangle)] #[inline(never)] pub extern \"C\" fn cold_one(n: i32) -> i32 { n * 3 + 1 }
-#[unsafe(no_mangle)] #[inline(never)] pub extern \"C\" fn cold_two(n: i32) -> i32 { n * 5 + 2 }
-#[unsafe(no_mangle)] #[inline(never)] pub extern \"C\" fn cold_three(n: i32) -> i32 { n * 7 + 3 }
-#[unsafe(no_mangle)] #[inline(never)] pub extern \"C\" fn first_needed(n: i32) -> i32 { n * 11 + 4 }
 #[unsafe(no_mangle)] #[inline(never)] pub extern \"C\" fn then_needed(n: i32) -> i32 { n * 13 + 5 }
+#[unsafe(no_mangle)] #[inline(never)] pub extern \"C\" fn cold_two(n: i32) -> i32 { n * 5 + 2 }
+#[unsafe(no_mangle)] #[inline(never)] pub extern \"C\" fn first_needed(n: i32) -> i32 { n * 11 + 4 }
+#[unsafe(no_mangle)] #[inline(never)] pub extern \"C\" fn cold_three(n: i32) -> i32 { n * 7 + 3 }
 fn main() {
     let count = std::env::args().count() as i32;
     let mut sum = first_needed(count) + then_needed(count);
@@ -62,16 +62,45 @@ fn rust() -> Build {
     build
 }
 
-/// `with` links `program` through us and makes what `plain` makes.
+/// The functions that the program's start needs, in that order.
+const NEEDED: [&str; 2] = ["first_needed", "then_needed"];
+
+/// The program's own functions in the order of their addresses.
+fn order(build: &Build, program: &str) -> Vec<String> {
+    let listing = build.must(&format!("llvm-nm-22 -n {program}")).stdout_text();
+    let names = listing.lines().filter_map(|line| line.split_whitespace().last());
+    let names = names.map(|name| name.trim_start_matches('_').to_owned());
+    names.filter(|name| NEEDED.contains(&name.as_str()) || name.starts_with("cold_")).collect()
+}
+
+/// The needed functions lie side by side in their order: in front of the others, or behind them where the linker puts
+/// what is ordered to the end.
+fn assert_ordered(build: &Build, program: &str, way: &str) {
+    let order = order(build, program);
+    assert_eq!(order.len(), 5, "{way}: {order:?}");
+    assert!(order[..2] == NEEDED || order[3..] == NEEDED, "{way}: {order:?}");
+}
+
+/// `with` links `program` through us and makes what `plain` makes; with a recorded trace its start is in order.
 fn prove(mut build: Build, plain: &str, with: &str, program: &str) {
     let run = format!("./{program}");
     build.must(plain);
     let expected = build.bytes(program);
     assert_eq!(build.must(&run).stdout_text(), PRINTED);
+    build.must(&format!("reorder record -o start.trace -- {run}"));
 
     build.must(&format!("rm {program}"));
     build.must(with);
     assert!(build.bytes(program) == expected, "{with}: the program differs from that of {plain}");
+
+    build.set("REORDER_TRACES", build.folder().join("start.trace"));
+    build.set("REORDER_STRICT", "1");
+    build.must(&format!("rm {program}"));
+    build.must(with);
+    assert_ordered(&build, program, with);
+    assert_eq!(build.must(&run).stdout_text(), PRINTED);
+    build.unset("REORDER_TRACES");
+    build.unset("REORDER_STRICT");
 
     // Only we know this variable: no linker of that name, no link.
     build.set("REORDER_LINKER", "/nonexistent/ld");
@@ -139,6 +168,16 @@ fn rustc_linker() {
 fn rustc_linker_with_flavor() {
     let line = "rustc -Copt-level=1 program.rs -o program";
     prove(rust(), line, &format!("{line} -C linker=reorder-ld -C linker-flavor=gcc"), "program");
+}
+
+#[test]
+fn rustc_with_another_compiler() {
+    let line = "rustc -Copt-level=1 program.rs -o program";
+    let with = format!("{line} -C linker=reorder-cc -C link-arg=--reorder-driver=clang-22");
+    // By the name clang rustc would not choose its own lld.
+    let build = rust();
+    build.must("mkdir bin && ln -s \"$(command -v clang-22)\" bin/cc");
+    prove(build, &format!("PATH=$PWD/bin:$PATH {line}"), &with, "program");
 }
 
 #[test]
@@ -272,7 +311,7 @@ fn configure_linker() {
          $(call place,crti.o) $^ $(call place,libc.so) $(call place,crtn.o)\n\
          whole.o: main.o work.o\n\t$(LD) -r -o $@ $^\n";
     build.write("Makefile", makefile).unwrap();
-    prove(build, "make -B LD=ld", "make -B LD=reorder-ld", "program");
+    prove(build, "make LD=ld", "rm -f whole.o; make LD=reorder-ld", "program");
 }
 
 #[test]
@@ -353,6 +392,11 @@ fn mach_o() {
         let expected = build.bytes("program.dylib");
         build.must(&format!("{line} {way}"));
         assert!(build.bytes("program.dylib") == expected, "{way}");
+        build.write("start.list", "_first_needed\n_then_needed\n").unwrap();
+        build.set("REORDER_TRACES", "start.list");
+        build.set("REORDER_STRICT", "1");
+        build.must(&format!("{line} {way}"));
+        assert_ordered(&build, "program.dylib", way);
         build.set("REORDER_LINKER", "/nonexistent/ld");
         assert!(!build.run(&format!("{line} {way}")).unwrap().success());
     }

@@ -31,6 +31,11 @@ pub fn follow(environment: &Environment) {
     }
 }
 
+/// Whether [`follow`] has somebody to watch.
+pub fn is_watched(environment: &Environment) -> bool {
+    environment.variable(VARIABLE).is_some()
+}
+
 /// When process `number` was started, in ticks since boot; distinguishes it from a later one of the same number.
 #[cfg(target_os = "linux")]
 fn start_time(number: u32) -> Option<String> {

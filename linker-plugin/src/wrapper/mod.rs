@@ -54,7 +54,7 @@ use environment::Environment;
 use invocation::Invocation;
 use link::{Failure, OrderedLink, warn_not_ordered};
 use options::{Mode, Options, Request, RequestError};
-use process::become_linker;
+use process::{become_linker, exit_code, run_visibly};
 use real_linker::RealLinker;
 use recorded::Recorded;
 use talk::Talk;
@@ -185,19 +185,24 @@ fn without_order(
     link_plainly(real, environment, invocation, talk)
 }
 
-/// Becomes the real linker.
+/// Becomes the real linker; but below a compiler that may be killed with us, waits for it.
 fn link_plainly(
     real: &RealLinker,
     environment: &Environment,
     invocation: &Invocation,
     talk: Talk,
 ) -> ExitCode {
-    let error = match real.command(environment) {
-        Ok(command) => become_linker(command, &invocation.arguments),
-        Err(error) => error,
-    };
-    talk.error(&error);
-    ExitCode::from(COULD_NOT_RUN)
+    let linked = real.command(environment).and_then(|command| {
+        if caller::is_watched(environment) {
+            run_visibly(command, invocation.arguments.clone()).map(exit_code)
+        } else {
+            Err(become_linker(command, &invocation.arguments))
+        }
+    });
+    ExitCode::from(linked.unwrap_or_else(|error| {
+        talk.error(&error);
+        COULD_NOT_RUN
+    }))
 }
 
 /// Help and version are data on stdout, mistakes are talk on stderr; options are spelled as the user must write them.

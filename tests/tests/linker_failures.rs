@@ -1,0 +1,237 @@
+//! Links that fail, and links that are killed: what fails without us fails with us in the same words and with the same
+//! status, and a link that is killed leaves no half-written output and no running linker.
+
+#![allow(clippy::unwrap_used)] // a failed unwrap is a failed test
+
+use std::fs;
+use std::os::unix::process::CommandExt;
+use std::path::Path;
+use std::process::Stdio;
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+use end_to_end::linker_wrapper::Build;
+use end_to_end::process::Ending;
+
+fn objects() -> Build {
+    let build = Build::new("build").unwrap();
+    build.write("main.c", "int missing(void); int main(void) { return missing(); }").unwrap();
+    build.write("whole.c", "int main(void) { return 0; }").unwrap();
+    build
+        .write("undefined.rs", "unsafe extern \"C\" { fn missing(); } fn main() { unsafe { missing() } }")
+        .unwrap();
+    build.write("whole.rs", "fn main() {}").unwrap();
+    build.must("gcc -c main.c whole.c");
+    build
+}
+
+/// `with` fails as `plain` does, with traces and without. `$WAY` in the line is what makes us link.
+fn assert_same_failure(line: &str, way: &str) {
+    let mut build = objects();
+    build.write("start.list", "main\nmissing\n").unwrap();
+    let plain = build.run(&line.replace("$WAY", "")).unwrap();
+    assert!(!plain.success() && matches!(plain.ending, Ending::Exited(_)), "{line}\n{plain}");
+    assert!(!build.folder().join("program").exists());
+    assert!(!said(&plain.stderr_text(), &build).is_empty(), "{line}: nothing to compare\n{plain}");
+    let files = fs::read_dir(build.folder()).unwrap().count();
+    for traces in ["", "start.list"] {
+        build.set("REORDER_TRACES", traces);
+        let with = build.run(&line.replace("$WAY", way)).unwrap();
+        assert_eq!(with.ending, plain.ending, "{line} with {traces:?}\n{plain}\n{with}");
+        assert_eq!(
+            said(&with.stderr_text(), &build),
+            said(&plain.stderr_text(), &build),
+            "{line} with {traces:?}"
+        );
+        assert_eq!(with.stdout_text(), plain.stdout_text(), "{line} with {traces:?}");
+        assert_eq!(fs::read_dir(build.folder()).unwrap().count(), files, "{line}: files are left");
+    }
+}
+
+/// What was said, without names that are different in each run: temporary files, and of rustc's message the command.
+fn said(text: &str, build: &Build) -> String {
+    let links = build.links().to_string_lossy().into_owned();
+    let text = text.replace(&links, "");
+    let mut words = Vec::new();
+    for line in text
+        .lines()
+        .filter(|line| !line.contains("= note:  \"") && !line.starts_with("error: linking with `"))
+    {
+        // Names of temporary files differ in each run, and so do those of rustc's objects.
+        let line = line.split_whitespace().filter(|word| !word.contains("/cc") && !word.contains("rustc"));
+        words.push(line.collect::<Vec<_>>().join(" "));
+    }
+    words.join("\n")
+}
+
+#[test]
+fn gcc_and_bfd_fail_alike() {
+    for arguments in ["main.o", "whole.o nowhere.o", "whole.o -Wl,--no-such-option", "whole.o -lnowhere"] {
+        assert_same_failure(&format!("gcc $WAY {arguments} -o program"), "-B$LINKS");
+    }
+}
+
+#[test]
+fn clang_and_lld_fail_alike() {
+    for arguments in ["main.o", "whole.o nowhere.o", "whole.o -Wl,--no-such-option", "whole.o -lnowhere"] {
+        assert_same_failure(&format!("clang-22 $WAY -fuse-ld=lld {arguments} -o program"), "-B$LINKS");
+    }
+}
+
+#[test]
+fn rustc_fails_alike() {
+    for arguments in [
+        "undefined.rs",
+        "whole.rs -C link-arg=nowhere.o",
+        "whole.rs -C link-arg=-Wl,--no-such-option",
+        "whole.rs -C link-arg=-lnowhere",
+    ] {
+        assert_same_failure(&format!("rustc $WAY {arguments} -o program"), "-C linker=reorder-cc");
+    }
+}
+
+#[test]
+fn other_statuses_are_handed_on() {
+    let mut build = objects();
+    build
+        .write("status", "#!/bin/sh\ncase \"$1\" in --version) echo GNU ld 1;; *) exit 77;; esac\n")
+        .unwrap();
+    build
+        .write("signal", "#!/bin/sh\ncase \"$1\" in --version) echo GNU ld 1;; *) kill -9 $$;; esac\n")
+        .unwrap();
+    build.must("chmod +x status signal");
+    build.set("REORDER_LINKER", "./status");
+    assert_eq!(build.run("reorder-ld whole.o").unwrap().ending, Ending::Exited(77));
+    build.set("REORDER_LINKER", "./signal");
+    let ending = build.run("exec reorder-ld whole.o").unwrap().ending;
+    assert!(matches!(ending, Ending::Signalled(9) | Ending::Exited(137)), "{ending:?}");
+    build.set("REORDER_DRIVER", "./status");
+    assert_eq!(build.run("reorder-cc whole.o").unwrap().ending, Ending::Exited(77));
+    build.set("REORDER_DRIVER", "./signal");
+    assert_eq!(build.run("reorder-cc whole.o").unwrap().ending, Ending::Exited(137));
+}
+
+/// Code in so many sections that a link takes seconds.
+fn long_link() -> Build {
+    let build = Build::new("build").unwrap();
+    build.write("main.c", "int main(void) { return 0; }").unwrap();
+    let macros = ".macro many\n.section .text.f\\@,\"ax\",@progbits\n.type f\\@,@function\nf\\@: .zero 64\nret\n\
+                  .size f\\@,.-f\\@\n.endm\n.rept 30000\nmany\n.endr\n.section .note.GNU-stack,\"\",@progbits\n";
+    build.write("many.s", macros).unwrap();
+    build.must("gcc -c main.c many.s");
+    build
+}
+
+/// Processes with this folder as their working directory.
+fn processes_in(folder: &Path) -> Vec<String> {
+    let mut found = Vec::new();
+    for entry in fs::read_dir("/proc").unwrap().flatten() {
+        let process = entry.path();
+        if fs::read_link(process.join("cwd")).is_ok_and(|directory| directory == folder) {
+            let command = fs::read(process.join("cmdline")).unwrap_or_default();
+            // A process that has ended and was not waited for has no command.
+            if !command.is_empty() {
+                let words = String::from_utf8_lossy(&command).replace('\0', " ");
+                found.push(words.chars().take(200).collect());
+            }
+        }
+    }
+    found
+}
+
+/// Kills `line` after each of some times, with `older` standing under the output's name.
+fn assert_killed(line: &str, traces: &str) {
+    let mut build = long_link();
+    build.write("start.list", "main\nf7\nf29999\n").unwrap();
+    build.set("REORDER_TRACES", traces);
+    build.set("REORDER_CACHE", "off");
+    let begun = Instant::now();
+    build.must(line);
+    let whole_time = begun.elapsed();
+    let whole = build.bytes("program");
+    let older = b"older".to_vec();
+    let steps = 6;
+    for step in 1..steps {
+        build.write("program", &older).unwrap();
+        let mut command = build.command(&format!("exec {line}"));
+        let mut child = command
+            .process_group(0)
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()
+            .unwrap();
+        sleep(whole_time * step / steps);
+        child.kill().unwrap();
+        child.wait().unwrap();
+        let begun = Instant::now();
+        while !processes_in(build.folder()).is_empty() {
+            assert!(
+                begun.elapsed() < Duration::from_secs(2),
+                "{line} killed at {step}/{steps}: {:?}",
+                processes_in(build.folder())
+            );
+            sleep(Duration::from_millis(20));
+        }
+        let left = build.bytes("program");
+        assert!(
+            left == older || left == whole,
+            "{line} killed at {step}/{steps}: {} bytes are left",
+            left.len()
+        );
+        fs::remove_file(build.folder().join("program")).unwrap();
+    }
+}
+
+#[test]
+fn a_killed_linker_leaves_nothing_half() {
+    for linker in ["ld.lld-22", "ld.mold"] {
+        let start = "$(gcc -print-file-name=Scrt1.o) $(gcc -print-file-name=libc.so)";
+        let line = format!(
+            "reorder-ld --reorder-linker={linker} -pie -dynamic-linker /lib64/ld-linux-x86-64.so.2 main.o many.o {start} \
+             -o program"
+        );
+        assert_killed(&line, "start.list");
+    }
+}
+
+#[test]
+fn a_killed_compiler_leaves_nothing_half() {
+    assert_killed("reorder-cc main.o many.o -o program --reorder-linker=ld.lld-22", "start.list");
+    assert_killed("reorder-cc --reorder-driver=clang-22 -fuse-ld=lld main.o many.o -o program", "start.list");
+}
+
+#[test]
+fn a_killed_compiler_stops_a_linker_that_orders_nothing() {
+    // Nothing protects the output then, as nothing does without us; but the linker must not go on.
+    for driver in ["gcc", "clang-22"] {
+        let mut build = objects();
+        build
+            .write("slow", "#!/bin/sh\ncase $1 in --version) echo GNU ld 1;; *) exec sleep 30;; esac\n")
+            .unwrap();
+        build.must("chmod +x slow");
+        build.set("REORDER_LINKER", "./slow");
+        build.set("REORDER_DRIVER", driver);
+        let mut command = build.command("exec reorder-cc whole.o -o program");
+        let mut child = command
+            .process_group(0)
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()
+            .unwrap();
+        let begun = Instant::now();
+        while !processes_in(build.folder()).iter().any(|words| words.starts_with("sleep")) {
+            assert!(begun.elapsed() < Duration::from_secs(60), "{:?}", processes_in(build.folder()));
+            assert!(child.try_wait().unwrap().is_none(), "the link has ended");
+            sleep(Duration::from_millis(2));
+        }
+        child.kill().unwrap();
+        child.wait().unwrap();
+        let begun = Instant::now();
+        while !processes_in(build.folder()).is_empty() {
+            assert!(begun.elapsed() < Duration::from_secs(5), "{driver}: {:?}", processes_in(build.folder()));
+            sleep(Duration::from_millis(10));
+        }
+    }
+}
