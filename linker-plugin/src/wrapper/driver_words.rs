@@ -148,6 +148,8 @@ fn folder_of(word: &[u8]) -> Option<&[u8]> {
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
 
     fn words(line: &str) -> Vec<OsString> {
@@ -208,5 +210,20 @@ mod tests {
         assert_eq!(by_path("-fuse-ld=/opt/ld.lld a.o"), Some("/opt/ld.lld".to_owned()));
         assert_eq!(by_path("--ld-path=one -fuse-ld=/opt/ld.lld --ld-path=two"), Some("two".to_owned()));
         assert_eq!(folders(&words("-Bone -B two -Bstatic -B")), ["one", "two"].map(PathBuf::from));
+    }
+
+    proptest! {
+        #[test]
+        fn any_words_are_one_or_the_other(
+            words in prop::collection::vec(prop::collection::vec(any::<u8>(), 0..12), 0..12),
+            place in any::<prop::sample::Index>(),
+        ) {
+            let mut words: Vec<OsString> = words.into_iter().map(OsString::from_vec).collect();
+            let (_, _, _) = (linker_by_path(&words), folders(&words), is_driver_call(OsStr::new("ld"), &words));
+            // What a compiler adds for its linker decides, wherever it stands in front of words without options.
+            words.retain(|word| !word.as_bytes().starts_with(b"-"));
+            words.insert(place.index(words.len() + 1), "--eh-frame-hdr".into());
+            prop_assert!(!is_driver_call(OsStr::new("ld"), &words));
+        }
     }
 }
