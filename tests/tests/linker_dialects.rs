@@ -3,8 +3,11 @@
 #![allow(clippy::unwrap_used)] // a failed unwrap is a failed test
 
 use std::path::Path;
+use std::time::Duration;
 
 use end_to_end::namesakes::{Namesakes, OUTPUT};
+use end_to_end::process;
+use end_to_end::workspace;
 use reorder::image::elf::file::ElfFile;
 use reorder::image::functions::{FunctionIndex, FunctionTable};
 use reorder::layout::Layout;
@@ -155,4 +158,166 @@ fn gold_follows_names() {
     names.dedup();
     assert_eq!(names, wanted);
     assert_eq!(reorder::order_file::gold::ambiguous(&map, &sections).len(), 3, "three helpers");
+}
+
+/// Runs `reorder order` on a program of [`Namesakes`]; gives the order and what was said.
+fn order(program: &Namesakes, image: &str, list: &str, flags: &[&str]) -> (String, String) {
+    std::fs::write(program.path("list"), list).unwrap();
+    let mut command = workspace::reorder();
+    command.current_dir(program.directory()).args(["order", image, "--strategy", "first-seen", "-t", "list"]);
+    let outcome = process::run(command.args(flags), Duration::from_secs(120)).unwrap();
+    assert!(outcome.success(), "{outcome}");
+    (outcome.stdout_text(), outcome.stderr_text())
+}
+
+const LIST: &str = "second\nmain\nsecond.c:helper\nchilly\nfirst\nmain.c:helper\nplus\n";
+
+/// `LIST` as sections.
+const LISTED: [&str; 7] = [
+    ".text.second",
+    ".text.main",
+    ".text.helper",
+    ".text.chilly",
+    ".text.first",
+    ".text.helper",
+    ".text.plus",
+];
+
+fn names(sections: &[Identity]) -> Vec<&str> {
+    sections.iter().map(|(_, name)| name.as_str()).collect()
+}
+
+#[test]
+fn hand_offs_with_a_link_map_are_followed() {
+    let program = Namesakes::of_gcc().unwrap();
+    for (linker, flag) in
+        [("lld", "-Wl,-T,order"), ("bfd", "-Wl,-T,order"), ("gold", "-Wl,--section-ordering-file,order")]
+    {
+        program.link(linker, "plain", "").unwrap();
+        let (order, said) = order(
+            &program,
+            "plain",
+            LIST,
+            &["--linker", linker, "--link-map", "plain.map", "--memory", "16k"],
+        );
+        for part in
+            ["written by reorder", "build-id ", "strategy first-seen seed 0", "memory 16k", "resolved 7 of 7"]
+        {
+            assert!(order.contains(part), "{part}: {order}");
+        }
+        assert_eq!(said.contains("not unique"), linker == "gold", "{said}");
+        std::fs::write(program.path("order"), &order).unwrap();
+        program.link(linker, "ordered", flag).unwrap();
+        assert_eq!(program.run("./ordered").unwrap(), OUTPUT);
+        let bytes = program.map("ordered").unwrap();
+        let map = LinkMap::parse(&bytes).unwrap();
+        let output: &[u8] = if linker == "bfd" { b".text.ordered" } else { b".text" };
+        let all = (0..map.sections.len() as u32).map(SectionIndex);
+        let got: Vec<_> =
+            all.filter(|&index| map.get(index).output == output).map(|index| identity(&map, index)).collect();
+        match linker {
+            // All three helpers, where the first was asked for.
+            "gold" => {
+                let wanted = [
+                    ".text.second",
+                    ".text.main",
+                    ".text.helper",
+                    ".text.helper",
+                    ".text.helper",
+                    ".text.chilly",
+                    ".text.first",
+                    ".text.plus",
+                ];
+                let tail: Vec<_> = names(&got[got.len() - 8..]).into_iter().map(base).collect();
+                assert_eq!(tail, wanted, "{order}");
+            }
+            _ => {
+                assert_eq!(names(&got[..7]).into_iter().map(base).collect::<Vec<_>>(), LISTED, "{order}");
+                assert!(got[2].0.contains("second.o") && got[5].0.contains("main.o"), "{got:?}");
+            }
+        }
+    }
+}
+
+/// Compilers say in the name of a section how often its function may run.
+fn base(name: &str) -> String {
+    [".hot", ".unlikely", ".startup"].iter().fold(name.to_owned(), |name, word| name.replace(word, ""))
+}
+
+#[test]
+fn hand_offs_without_a_link_map_name_sections_as_compilers_do() {
+    for (c, plus) in [("gcc -O2", "g++ -O2"), ("clang-22 -O2", "clang++-22 -O2")] {
+        let flags = "-ffunction-sections -fno-inline";
+        let program = Namesakes::compile(&format!("{c} {flags}"), &format!("{plus} {flags}")).unwrap();
+        let list = "second\nmain\nchilly\nfirst\nplus\n";
+        let wanted = [".text.second", ".text.main", ".text.chilly", ".text.first", ".text.plus"];
+        for (linker, flag) in [("bfd", "-Wl,-T,order"), ("gold", "-Wl,--section-ordering-file,order")] {
+            program.link(linker, "plain", "").unwrap();
+            let (order, _) = order(&program, "plain", list, &["--linker", linker]);
+            std::fs::write(program.path("order"), &order).unwrap();
+            program.link(linker, "ordered", flag).unwrap();
+            assert_eq!(program.run("./ordered").unwrap(), OUTPUT);
+            let bytes = program.map("ordered").unwrap();
+            let map = LinkMap::parse(&bytes).unwrap();
+            let output: &[u8] = if linker == "bfd" { b".text.ordered" } else { b".text" };
+            let all = (0..map.sections.len() as u32).map(SectionIndex);
+            let got: Vec<_> = all
+                .filter(|&index| map.get(index).output == output)
+                .map(|index| identity(&map, index))
+                .collect();
+            let listed = if linker == "bfd" { &got[..] } else { &got[got.len() - 5..] };
+            assert_eq!(names(listed).into_iter().map(base).collect::<Vec<_>>(), wanted, "{linker}: {order}");
+        }
+    }
+}
+
+#[test]
+fn a_link_map_of_something_else_and_crowded_sections_are_told() {
+    for (flags, is_told) in [("-O1 -fno-ipa-icf", true), ("-O1 -fno-ipa-icf -ffunction-sections", false)] {
+        let program = Namesakes::compile(&format!("gcc {flags}"), &format!("g++ {flags}")).unwrap();
+        program.link("lld", "plain", "").unwrap();
+        let (_, said) = order(&program, "plain", LIST, &["--link-map", "plain.map"]);
+        let tells = said.contains("-ffunction-sections") && said.contains(".text of dir/main.o has 8");
+        assert_eq!(tells, is_told, "{flags}: {said}");
+    }
+    let program = Namesakes::of_gcc().unwrap();
+    program.link("lld", "plain", "").unwrap();
+    std::fs::write(program.path("list"), "main\n").unwrap();
+    let apple = workspace::root().join("tests/profiles/lists/link-map.txt");
+    let mut command = workspace::reorder();
+    command.current_dir(program.directory()).args(["order", "plain", "-t", "list", "--link-map"]).arg(apple);
+    let outcome = process::run(&mut command, Duration::from_secs(120)).unwrap();
+    assert!(!outcome.success() && outcome.stderr_text().contains("Apple"), "{outcome}");
+}
+
+#[test]
+fn programs_for_aarch64_are_ordered() {
+    let program = Namesakes::of_gcc().unwrap();
+    let source = "\
+        __attribute__((noinline)) int alpha(int n) { return n + 1; }\n\
+        __attribute__((noinline)) int beta(int n) { return n * alpha(n); }\n\
+        __attribute__((noinline)) int gamma_(int n) { return n - beta(n); }\n\
+        void _start(void) { gamma_(3); for (;;) { } }\n";
+    std::fs::write(program.path("arm.c"), source).unwrap();
+    let link = "ld.lld-22 arm.o -Map=arm.map -o arm";
+    program
+        .run(&format!(
+            "clang-22 --target=aarch64-linux-gnu -O1 -ffunction-sections -c arm.c -o arm.o && {link}"
+        ))
+        .unwrap();
+    let list = "gamma_\n_start\nalpha\n";
+    for (flags, flag) in
+        [(&[][..], "--symbol-ordering-file=order"), (&["--link-map", "arm.map"][..], "-T order")]
+    {
+        let (order, _) = order(&program, "arm", list, flags);
+        std::fs::write(program.path("order"), &order).unwrap();
+        program.run(&format!("{link} {flag}")).unwrap();
+        let got = text_sections(&program.map("arm").unwrap());
+        assert_eq!(names(&got), [".text.gamma_", ".text._start", ".text.alpha", ".text.beta"], "{order}");
+        program.run(link).unwrap();
+    }
+    let mut command = workspace::reorder();
+    command.current_dir(program.directory()).args(["apply", "arm", "--strategy", "random", "-o", "moved"]);
+    let outcome = process::run(&mut command, Duration::from_secs(120)).unwrap();
+    assert!(!outcome.success() && outcome.stderr_text().contains("AArch64"), "{outcome}");
 }

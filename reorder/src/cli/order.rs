@@ -1,6 +1,6 @@
 //! `reorder order`: traces to an order file.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::Args;
 use serde::Serialize;
@@ -13,23 +13,27 @@ use crate::error::{Error, Result};
 use crate::exit_status::ExitStatus;
 use crate::image::elf::file::ElfFile;
 use crate::image::functions::FunctionTable;
-use crate::layout::{LayoutRequest, Room, lay_out};
-use crate::order_file::Linker;
+use crate::image::macho::{MachOImage, is_macho};
+use crate::layout::{Layout, LayoutRequest, Room, lay_out, lay_out_functions};
+use crate::link_map::LinkMap;
 use crate::order_file::hand_off;
-use crate::order_file::lld::{Summary, Unnamed};
+use crate::order_file::lld::{OrderFile, Summary, Unnamed};
 use crate::order_file::origin::{Identity, Origin};
+use crate::order_file::{Linker, sections};
 use crate::report::Report;
 use crate::report::table::grouped;
-use crate::trace::Coverage;
+use crate::trace::{Coverage, ImageIdentity, ResolvedTraces};
 use crate::write;
 
 /// Write an order file for the linker from traces
 ///
-/// lld takes the file with --symbol-ordering-file, if the program is compiled with -ffunction-sections. `reorder
-/// apply` needs no linker: it takes the traces, or the file with --order.
+/// lld takes the file with --symbol-ordering-file, if the program is compiled with -ffunction-sections; --linker writes for
+/// others, and the comments at the top of the file say how it is passed. With --link-map, functions of one name in several
+/// files are told apart; for lld the file is then a script for -T. `reorder apply` needs no linker: it takes the traces,
+/// or the file with --order.
 #[derive(Args, Debug)]
 pub struct OrderArguments {
-    /// The program or shared object that was traced
+    /// The program or shared object that was traced: ELF of any processor, or Mach-O for arm64 or x86-64
     #[arg(value_name = "IMAGE")]
     image: PathBuf,
     #[command(flatten)]
@@ -39,8 +43,20 @@ pub struct OrderArguments {
     /// Write the order to this file and a summary to stdout [default: the order to stdout]
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
-    /// List functions without a symbol by their address, for `reorder apply --order`
+    /// Whose order file is written [default: lld, for Mach-O ld64]
+    #[arg(long, value_enum, value_name = "NAME")]
+    linker: Option<Linker>,
+    /// The map that was written when IMAGE was linked (-Wl,-Map=FILE, or -Wl,-map,FILE for Mach-O)
+    #[arg(long, value_name = "FILE")]
+    link_map: Option<PathBuf>,
+    /// Which image of a universal Mach-O file is meant: arm64, arm64e or x86_64
+    #[arg(long = "arch", value_name = "NAME")]
+    architecture: Option<String>,
+    /// Put the architecture in front of each line, for an order file that serves several (ld64)
     #[arg(long)]
+    arch_prefix: bool,
+    /// List functions without a symbol by their address, for `reorder apply --order`
+    #[arg(long, conflicts_with_all = ["linker", "link_map"])]
     addresses: bool,
 }
 
@@ -49,6 +65,7 @@ pub struct OrderArguments {
 struct OrderReport {
     image: String,
     output: String,
+    linker: Linker,
     #[serde(flatten)]
     layout: LayoutRequest,
     order: Summary,
@@ -61,8 +78,12 @@ impl Report for OrderReport {
 
     fn text(&self) -> String {
         let order = &self.order;
+        let (with, without) = match order.sections {
+            Some(_) => ("in a section", "in none"),
+            None => ("with a symbol", "without"),
+        };
         format!(
-            "{}: {} of {} functions ordered ({}), {} with a symbol, {} without\n",
+            "{}: {} of {} functions ordered ({}), {} {with}, {} {without}\n",
             self.output,
             grouped(order.chosen as u64),
             grouped(order.functions as u64),
@@ -73,6 +94,13 @@ impl Report for OrderReport {
     }
 }
 
+/// An order with what was known about its traces.
+struct Made {
+    linker: Linker,
+    order: OrderFile,
+    coverage: Option<Coverage>,
+}
+
 /// Runs the command.
 ///
 /// # Errors
@@ -81,54 +109,177 @@ pub fn run(arguments: &OrderArguments, context: &Context) -> Result<ExitStatus> 
     if arguments.output.is_none() && context.format == Format::Json {
         return Err(Error::usage("an order file is not JSON").with_hint("name the order file with -o FILE"));
     }
-    let path = &arguments.image;
-    let bytes = std::fs::read(path).map_err(|error| Error::io(path, error))?;
-    let file = ElfFile::parse(&bytes).map_err(|error| error.in_file(path))?;
-    let functions = FunctionTable::collect(&file).map_err(|error| error.in_file(path))?;
-    let request = arguments.layout.request();
-    let traces = if request.strategy.needs_traces() || !arguments.traces.paths.is_empty() {
-        Some(arguments.traces.resolve(path, &file, &functions, &context.talk)?)
-    } else {
-        None
+    let read = |path: &Path| std::fs::read(path).map_err(|error| Error::io(path, error));
+    let bytes = read(&arguments.image)?;
+    let map_bytes = arguments.link_map.as_deref().map(read).transpose()?;
+    let map = match (&map_bytes, &arguments.link_map) {
+        (Some(bytes), Some(path)) => Some(LinkMap::parse(bytes).map_err(|error| error.in_file(path))?),
+        _ => None,
     };
-    let resolved = traces.as_ref().map_or(&[][..], |traces| &traces.traces);
-    let counts = traces.as_ref().map_or(&[][..], |traces| &traces.counts);
-    let layout = lay_out(&file, &functions, resolved, Room::Linker, &request)?.with_hot(counts, &functions);
-    let coverage = traces.as_ref().map(|traces| &traces.coverage);
-    let origin = Origin { identity: Identity::BuildId(file.build_id()), request, coverage };
-    let unnamed = if arguments.addresses { Unnamed::WriteAddress } else { Unnamed::Omit };
-    let order = hand_off::write_elf(Linker::Lld, &functions, &layout, None, &origin, unnamed)?;
-    warn_about_names(&order.summary, unnamed, context);
+    let request = arguments.layout.request();
+    let made = match is_macho(&bytes) {
+        true => arguments.for_macho(&bytes, map.as_ref(), &request, context)?,
+        false => arguments.for_elf(&bytes, map.as_ref(), &request, context)?,
+    };
+    warn(&made, arguments.unnamed(), context);
     match &arguments.output {
-        None => context.print_bytes(&order.bytes)?,
+        None => context.print_bytes(&made.order.bytes)?,
         Some(output) => {
-            write::whole(output, &order.bytes)?;
+            write::whole(output, &made.order.bytes)?;
             context.print(&OrderReport {
-                image: path.display().to_string(),
+                image: arguments.image.display().to_string(),
                 output: output.display().to_string(),
+                linker: made.linker,
                 layout: request,
-                order: order.summary,
-                traces: traces.map(|traces| traces.coverage),
+                order: made.order.summary,
+                traces: made.coverage,
             })?;
         }
     }
     Ok(ExitStatus::Success)
 }
 
-fn warn_about_names(summary: &Summary, unnamed: Unnamed, context: &Context) {
+impl OrderArguments {
+    fn unnamed(&self) -> Unnamed {
+        if self.addresses { Unnamed::WriteAddress } else { Unnamed::Omit }
+    }
+
+    fn for_elf(
+        &self,
+        bytes: &[u8],
+        map: Option<&LinkMap<'_>>,
+        request: &LayoutRequest,
+        context: &Context,
+    ) -> Result<Made> {
+        let path = &self.image;
+        let file = ElfFile::parse_any_machine(bytes).map_err(|error| error.in_file(path))?;
+        let functions = FunctionTable::collect(&file).map_err(|error| error.in_file(path))?;
+        let traces = self.resolve(&ImageIdentity::of(path, &file), &functions, request, context)?;
+        let layout = match file.is_x86_64() {
+            true => {
+                let resolved = traces.as_ref().map_or(&[][..], |traces| &traces.traces);
+                lay_out(&file, &functions, resolved, Room::Linker, request)?
+            }
+            false => lay_out_known(&functions, traces.as_ref(), request)?,
+        };
+        let layout = with_counts(layout, traces.as_ref(), &functions);
+        let coverage = traces.map(|traces| traces.coverage);
+        let linker = self.linker.unwrap_or(Linker::Lld);
+        let identity = Identity::BuildId(file.build_id());
+        let origin = Origin { identity, request: *request, coverage: coverage.as_ref() };
+        let order = hand_off::write_elf(linker, &functions, &layout, map, &origin, self.unnamed())?;
+        if let Some(map) = map {
+            warn_about_crowds(&sections::crowds(&functions, map), map, &order.summary, context);
+        }
+        Ok(Made { linker, order, coverage })
+    }
+
+    fn for_macho(
+        &self,
+        bytes: &[u8],
+        map: Option<&LinkMap<'_>>,
+        request: &LayoutRequest,
+        context: &Context,
+    ) -> Result<Made> {
+        if self.linker.is_some_and(|linker| linker != Linker::Ld64) {
+            return Err(Error::usage("this is a Mach-O image, which that linker does not link")
+                .in_file(&self.image)
+                .with_hint("leave out --linker, or name ld64"));
+        }
+        if self.addresses {
+            return Err(Error::usage("functions of Mach-O images cannot be listed by address")
+                .with_hint("leave out --addresses: `reorder apply` does not take these images"));
+        }
+        let image = MachOImage::parse(bytes, self.architecture.as_deref())
+            .map_err(|error| error.in_file(&self.image))?;
+        let functions = image.functions();
+        let identity = ImageIdentity {
+            path: Some(self.image.canonicalize().unwrap_or_else(|_| self.image.clone())),
+            build_id: image.uuid.map(|uuid| uuid.to_vec()),
+        };
+        let traces = self.resolve(&identity, &functions, request, context)?;
+        let layout = lay_out_known(&functions, traces.as_ref(), request)?;
+        let layout = with_counts(layout, traces.as_ref(), &functions);
+        let coverage = traces.map(|traces| traces.coverage);
+        let origin = Origin {
+            identity: Identity::Uuid(image.uuid.as_ref().map(|uuid| &uuid[..])),
+            request: *request,
+            coverage: coverage.as_ref(),
+        };
+        let of_map = map.map(hand_off::symbols_of).transpose()?;
+        let symbols = of_map.as_deref().unwrap_or(image.symbols());
+        let prefix = self.arch_prefix.then_some(image.architecture);
+        let order = hand_off::write_ld64(&functions, &layout, symbols, prefix, &origin);
+        Ok(Made { linker: Linker::Ld64, order, coverage })
+    }
+
+    fn resolve(
+        &self,
+        identity: &ImageIdentity,
+        functions: &FunctionTable<'_>,
+        request: &LayoutRequest,
+        context: &Context,
+    ) -> Result<Option<ResolvedTraces>> {
+        let is_needed = request.strategy.needs_traces() || !self.traces.paths.is_empty();
+        let resolve = || self.traces.resolve_for(&self.image, identity, functions, &context.talk);
+        is_needed.then(resolve).transpose()
+    }
+}
+
+/// Of an image whose code is not looked at.
+fn lay_out_known(
+    functions: &FunctionTable<'_>,
+    traces: Option<&ResolvedTraces>,
+    request: &LayoutRequest,
+) -> Result<Layout> {
+    lay_out_functions(functions, traces.map_or(&[][..], |traces| &traces.traces), request)
+}
+
+fn with_counts(layout: Layout, traces: Option<&ResolvedTraces>, functions: &FunctionTable<'_>) -> Layout {
+    layout.with_hot(traces.map_or(&[][..], |traces| &traces.counts), functions)
+}
+
+fn warn(made: &Made, unnamed: Unnamed, context: &Context) {
+    let summary = &made.order.summary;
     if summary.unnamed > 0 && unnamed == Unnamed::Omit {
-        context.talk.warning(
-            &format!("{} functions have no symbol and cannot be listed for a linker", summary.unnamed),
-            Some("`reorder apply` moves them by address; or give the image before it was stripped"),
-        );
+        let (cause, hint) = match summary.sections {
+            Some(_) => ("lie in no section of the link map", "is it the map of this image?"),
+            None => (
+                "have no symbol and cannot be listed for a linker",
+                "`reorder apply` moves them by address; or give the image before it was stripped",
+            ),
+        };
+        context.talk.warning(&format!("{} functions {cause}", summary.unnamed), Some(hint));
     }
     if summary.ambiguous > 0 {
+        let unit = if made.linker == Linker::Gold { "sections" } else { "functions" };
+        let hint = match (made.linker, summary.sections) {
+            (Linker::Lld | Linker::Bfd, None) => Some("--link-map FILE tells them apart"),
+            _ => None,
+        };
         context.talk.warning(
             &format!(
-                "{} symbols are not unique; the linker places all functions of that name",
+                "{} symbols are not unique; the linker places all {unit} of that name",
                 summary.ambiguous
             ),
-            None,
+            hint,
+        );
+    }
+}
+
+fn warn_about_crowds(crowds: &[u32], map: &LinkMap<'_>, summary: &Summary, context: &Context) {
+    let sharing = summary.sharing.unwrap_or_default();
+    let most = map.sections.iter().zip(crowds).max_by_key(|(_, count)| **count);
+    // A few always do: those written in assembly language, and the system's own.
+    if let Some((section, count)) = most.filter(|_| sharing * 4 > summary.named) {
+        context.talk.warning(
+            &format!(
+                "{sharing} of {} functions share their section with others and move with them; {} of {} has {count}",
+                summary.named,
+                String::from_utf8_lossy(section.name),
+                String::from_utf8_lossy(section.object),
+            ),
+            Some("compile with -ffunction-sections"),
         );
     }
 }

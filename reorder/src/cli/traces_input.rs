@@ -74,14 +74,27 @@ impl TracesInput {
         functions: &FunctionTable<'_>,
         talk: &Talk,
     ) -> Result<ResolvedTraces> {
+        self.resolve_for(path, &ImageIdentity::of(path, file), functions, talk)
+    }
+
+    /// The same for an image of which only the identity is known.
+    ///
+    /// # Errors
+    /// As [`Self::resolve`].
+    pub fn resolve_for(
+        &self,
+        path: &Path,
+        identity: &ImageIdentity,
+        functions: &FunctionTable<'_>,
+        talk: &Talk,
+    ) -> Result<ResolvedTraces> {
         if self.paths.is_empty() {
             return Err(Error::usage("no traces are given").with_hint(format!(
                 "add -t TRACES; record them first: reorder record -o traces -- {} ARGUMENTS",
                 path.display()
             )));
         }
-        let identity = ImageIdentity::of(path, file);
-        let resolver = Resolver::new(functions, &identity);
+        let resolver = Resolver::new(functions, identity);
         let mut resolutions = Vec::new();
         // Resolved file by file: events take many times the space of the functions that they stand for.
         let notes = self.companions.visit(

@@ -9,6 +9,7 @@ pub mod code;
 pub mod decode;
 pub mod elf;
 pub mod functions;
+pub mod macho;
 pub mod mapped;
 pub mod origins;
 pub mod references;

@@ -3,13 +3,14 @@
 //! With a link map each chosen function is placed by its exact input section; without one, linkers that know sections
 //! alone get the names that compilers give to the sections of these functions.
 
-use super::ld64::{self, CodeSymbol};
+use super::ld64;
 use super::lld::{self, OrderFile, Summary, Unnamed};
 use super::lld_script::{Anchor, lld_script};
 use super::origin::Origin;
 use super::{Linker, bfd_script, gold, section_names, sections};
 use crate::error::{Error, Result};
 use crate::image::functions::FunctionTable;
+use crate::image::macho::CodeSymbol;
 use crate::layout::Layout;
 use crate::link_map::LinkMap;
 
@@ -130,6 +131,23 @@ fn summary(
     }
     summary.sharing = Some(sharing);
     summary
+}
+
+/// The symbols of a map of one of Apple's linkers.
+///
+/// # Errors
+/// Maps of other linkers.
+pub fn symbols_of<'map>(map: &LinkMap<'map>) -> Result<Vec<CodeSymbol<'map>>> {
+    if !map.is_apple() {
+        return Err(Error::usage("the link map is of a linker for ELF, the image is not")
+            .with_hint("give the map that was written when this image was linked: -Wl,-map,FILE"));
+    }
+    let symbols = map.sections.iter().map(|section| CodeSymbol {
+        address: section.address,
+        name: section.name.into(),
+        object: (!section.object.is_empty()).then_some(section.object),
+    });
+    Ok(symbols.collect())
 }
 
 /// Names of ELF symbols as Mach-O has them: an order of one platform for the other.

@@ -5,21 +5,10 @@
 //! component of a path counts. `#` starts a comment anywhere, so symbols with one in their names cannot be listed.
 
 use super::lld::Summary;
-use crate::address::Address;
 use crate::image::functions::FunctionTable;
+use crate::image::macho::CodeSymbol;
 use crate::layout::Layout;
 use crate::link_map::ObjectFile;
-
-/// A symbol of code.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct CodeSymbol<'data> {
-    /// Where it stands.
-    pub address: Address,
-    /// As the linker spells it, mostly with an underscore in front.
-    pub name: std::borrow::Cow<'data, [u8]>,
-    /// The path of its object file, where that is known.
-    pub object: Option<&'data [u8]>,
-}
 
 /// The lines of the chosen part of `layout`, with `architecture:` in front if one is given, and an account of them.
 #[must_use]

@@ -23,7 +23,7 @@ pub enum Linkage {
     FixedAddress,
 }
 
-/// A parsed ELF64 little-endian x86-64 image.
+/// A parsed ELF64 little-endian image; for x86-64, unless it was read for any machine.
 #[derive(Clone, Debug)]
 pub struct ElfFile<'data> {
     /// The whole file.
@@ -51,6 +51,30 @@ impl<'data> ElfFile<'data> {
     /// headers with their offset.
     pub fn parse(bytes: &'data [u8]) -> Result<Self> {
         let header = parse_header(bytes)?;
+        let machine = header.e_machine.get(LittleEndian);
+        if machine != object::elf::EM_X86_64 {
+            let name = if machine == object::elf::EM_AARCH64 { "AArch64" } else { "another processor" };
+            return Err(not_supported(&format!("this image is for {name}, not for x86-64"), GIVE_PROGRAM));
+        }
+        Self::with_header(bytes, header)
+    }
+
+    /// The same for any processor, for what looks at symbols and unwind entries alone: nobody may decode or rewrite the
+    /// code of an image that was read by this, unless [`Self::is_x86_64`].
+    ///
+    /// # Errors
+    /// As [`Self::parse`], but for the processor.
+    pub fn parse_any_machine(bytes: &'data [u8]) -> Result<Self> {
+        Self::with_header(bytes, parse_header(bytes)?)
+    }
+
+    /// Whether the code can be decoded here.
+    pub fn is_x86_64(&self) -> bool {
+        parse_header(self.bytes)
+            .is_ok_and(|header| header.e_machine.get(LittleEndian) == object::elf::EM_X86_64)
+    }
+
+    fn with_header(bytes: &'data [u8], header: &FileHeader64<LittleEndian>) -> Result<Self> {
         let endian = LittleEndian;
         let linkage = match header.e_type.get(endian) {
             object::elf::ET_DYN => Linkage::PositionIndependent,
@@ -180,21 +204,17 @@ fn not_supported(what: &str, cure: &str) -> Error {
     Refusal::new(RefusalCode::R1, what, cure).into()
 }
 
+const GIVE_PROGRAM: &str = "give an x86-64 Linux program or shared object";
+
 fn parse_header(bytes: &[u8]) -> Result<&FileHeader64<LittleEndian>> {
-    let give_program = "give an x86-64 Linux program or shared object";
     if bytes.len() < 20 || bytes[..4] != *b"\x7fELF" {
-        return Err(not_supported("this is not an ELF file", give_program));
+        return Err(not_supported("this is not an ELF file", GIVE_PROGRAM));
     }
     if bytes[4] != 2 || bytes[5] != 1 {
-        return Err(not_supported("this is not a 64-bit little-endian ELF file", give_program));
+        return Err(not_supported("this is not a 64-bit little-endian ELF file", GIVE_PROGRAM));
     }
     let (header, _) = pod::from_bytes::<FileHeader64<LittleEndian>>(bytes)
         .map_err(|()| Error::malformed(0, "the file ends inside its ELF header"))?;
-    let machine = header.e_machine.get(LittleEndian);
-    if machine != object::elf::EM_X86_64 {
-        let name = if machine == object::elf::EM_AARCH64 { "AArch64" } else { "another processor" };
-        return Err(not_supported(&format!("this image is for {name}, not for x86-64"), give_program));
-    }
     Ok(header)
 }
 

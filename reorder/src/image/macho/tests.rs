@@ -1,0 +1,50 @@
+//! Damaged images. Whole ones are linked and read in `tests/tests/order_macho.rs`.
+
+use proptest::prelude::*;
+
+use super::{MachOImage, is_macho};
+
+/// A Mach-O file of the samples of profiles: a companion with debug information.
+fn sample() -> Vec<u8> {
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../tests/profiles/llvm_raw/macho-dsym-dwarf");
+    std::fs::read(path).expect("the sample is there")
+}
+
+#[test]
+fn other_files_are_refused_with_a_reason() {
+    assert!(!is_macho(b"\x7fELF") && !is_macho(b"") && !is_macho(b"\xca\xfe\xba\xbe\0\0\0\x41"));
+    assert!(is_macho(b"\xca\xfe\xba\xbe\0\0\0\x02") && is_macho(&sample()));
+    for bytes in [&b""[..], b"\x7fELF", b"\xce\xfa\xed\xfe", b"\xca\xfe\xba\xbe\0\0\0\x02"] {
+        assert!(MachOImage::parse(bytes, None).is_err());
+    }
+    assert!(MachOImage::parse(&sample(), Some("ppc")).is_err());
+}
+
+proptest! {
+    #[test]
+    fn damage_is_an_error_or_survived(
+        edits in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 0..8),
+        end in any::<prop::sample::Index>(),
+        cut in any::<bool>(),
+        universal in any::<bool>(),
+    ) {
+        let mut bytes = sample();
+        if universal {
+            let head = [0xcafe_babe, 1, 0x0100_000c, 0, 28, bytes.len() as u32, 0];
+            bytes.splice(0..0, head.iter().flat_map(|word: &u32| word.to_be_bytes()));
+        }
+        for (place, byte) in edits {
+            // Most of what decides stands in front.
+            let at = place.index(bytes.len().min(2048));
+            bytes[at] = byte;
+        }
+        if cut {
+            bytes.truncate(end.index(bytes.len()));
+        }
+        if let Ok(image) = MachOImage::parse(&bytes, None) {
+            let functions = image.functions();
+            prop_assert!(functions.len() <= bytes.len());
+            prop_assert!(functions.iter().all(|(_, function)| function.end > function.start));
+        }
+    }
+}
