@@ -79,7 +79,8 @@ impl Namesakes {
         let whole = full_name(file);
         let path_length = whole.len() - file.archive.map_or(0, |_| 1 + file.name.len());
         // One component of the path more each time; the slash in front makes it a whole one.
-        let mut starts: Vec<usize> = (0..path_length).rev().filter(|&at| whole[at] == b'/').collect();
+        let mut starts: Vec<usize> =
+            (0..path_length).rev().filter(|&at| whole[at] == b'/').take(COMPONENTS).collect();
         let leaf_start = starts.first().map_or(0, |at| at + 1);
         starts.insert(0, leaf_start);
         let unique = starts.into_iter().find(|&at| ending(list, &whole[at..]) <= 1);
@@ -89,6 +90,9 @@ impl Namesakes {
         }
     }
 }
+
+/// Directories of a path that are tried; files that only others tell apart are named by the whole path.
+const COMPONENTS: usize = 64;
 
 /// What a pattern is matched against.
 fn full_name(file: ObjectFile<'_>) -> Vec<u8> {

@@ -21,7 +21,6 @@ use object::read::macho::{MachHeader as _, Section as _, Segment as _};
 use crate::address::Address;
 use crate::error::{Error, Result};
 use crate::image::functions::FunctionTable;
-use crate::link_map::ObjectFile;
 
 pub use slices::is_macho;
 use symbols::{DebugEntry, Symbols};
@@ -69,7 +68,7 @@ impl<'data> MachOImage<'data> {
     }
 
     /// The functions. Their names are those of the symbol table, the same without the underscore in front, and of the
-    /// debug map's functions `file.c;name`, `file.c:name` and `object.o:_name`, as profiles and order files have them.
+    /// debug map's functions `file.c;name` and `file.c:name`, as profiles have them.
     #[must_use]
     pub fn functions(&self) -> FunctionTable<'_> {
         let aliases = self.aliases.iter().map(|(address, name)| (*address, 0, name.as_slice()));
@@ -103,19 +102,14 @@ fn aliases(symbols: &Symbols<'_>) -> Vec<(Address, Vec<u8>)> {
     let bares = symbols.code.iter().filter_map(|&(address, name)| Some((address, bare(name)?.to_vec())));
     let in_file = |entry: &DebugEntry<'_>| {
         let name = bare(entry.name).unwrap_or(entry.name);
-        let source = ObjectFile { archive: None, name: entry.source };
-        let object = ObjectFile::of(entry.object).leaf();
+        let leaf = entry.source.rsplit(|&byte| byte == b'/').next().unwrap_or_default();
         let mut names = Vec::new();
-        for file in [source.name, source.leaf().name] {
+        for file in [entry.source, leaf] {
             if !file.is_empty() {
                 names.push([file, b";", name].concat());
                 names.push([file, b":", name].concat());
             }
         }
-        names.push(match object.archive {
-            Some(archive) => [archive, b"(", object.name, b"):", entry.name].concat(),
-            None => [object.name, b":", entry.name].concat(),
-        });
         let address = entry.address;
         names.into_iter().map(move |name| (address, name)).collect::<Vec<_>>()
     };
