@@ -19,7 +19,7 @@ use crate::link_map::LinkMap;
 use crate::order_file::hand_off;
 use crate::order_file::lld::{OrderFile, Summary, Unnamed};
 use crate::order_file::origin::{Identity, Origin};
-use crate::order_file::{Linker, sections};
+use crate::order_file::{Linker, data, sections};
 use crate::report::Report;
 use crate::report::table::grouped;
 use crate::trace::{Coverage, ImageIdentity, ResolvedTraces};
@@ -55,6 +55,10 @@ pub struct OrderArguments {
     /// Put the architecture in front of each line, for an order file that serves several (ld64)
     #[arg(long)]
     arch_prefix: bool,
+    /// List data objects behind the functions, similar contents side by side, so that the image compresses better: for lld,
+    /// and programs compiled with -fdata-sections
+    #[arg(long, conflicts_with = "link_map")]
+    data: bool,
     /// List functions without a symbol by their address, for `reorder apply --order`
     #[arg(long, conflicts_with_all = ["linker", "link_map"])]
     addresses: bool,
@@ -167,7 +171,15 @@ impl OrderArguments {
         let linker = self.linker.unwrap_or(Linker::Lld);
         let identity = Identity::BuildId(file.build_id());
         let origin = Origin { identity, request: *request, coverage: coverage.as_ref() };
-        let order = hand_off::write_elf(linker, &functions, &layout, map, &origin, self.unnamed())?;
+        let mut order = hand_off::write_elf(linker, &functions, &layout, map, &origin, self.unnamed())?;
+        if self.data {
+            if linker != Linker::Lld {
+                return Err(Error::usage("data objects can be ordered by lld alone")
+                    .with_hint("leave out --data, or choose --linker lld"));
+            }
+            let data = data::similar_side_by_side(&file, &functions, request.seed)?;
+            hand_off::append_data(&mut order, &data);
+        }
         if let Some(map) = map {
             warn_about_crowds(&sections::crowds(&functions, map), map, &order.summary, context);
         }
@@ -185,6 +197,9 @@ impl OrderArguments {
             return Err(Error::usage("this is a Mach-O image, which that linker does not link")
                 .in_file(&self.image)
                 .with_hint("leave out --linker, or name ld64"));
+        }
+        if self.data {
+            return Err(Error::usage("data of Mach-O images cannot be ordered").with_hint("leave out --data"));
         }
         if self.addresses {
             return Err(Error::usage("functions of Mach-O images cannot be listed by address")

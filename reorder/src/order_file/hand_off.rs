@@ -3,6 +3,7 @@
 //! With a link map each chosen function is placed by its exact input section; without one, linkers that know sections
 //! alone get the names that compilers give to the sections of these functions.
 
+use super::data::DataOrder;
 use super::ld64;
 use super::lld::{self, OrderFile, Summary, Unnamed};
 use super::lld_script::{Anchor, lld_script};
@@ -131,6 +132,18 @@ fn summary(
     }
     summary.sharing = Some(sharing);
     summary
+}
+
+/// Lists data objects behind the functions of an order for lld.
+pub fn append_data(order: &mut OrderFile, data: &DataOrder<'_>) {
+    let count = data.names.len();
+    let head = format!("# data objects {} of {} with content that others have, too\n", count, data.objects);
+    order.bytes.extend_from_slice(head.as_bytes());
+    for name in &data.names {
+        order.bytes.extend_from_slice(name);
+        order.bytes.push(b'\n');
+    }
+    order.summary.data_objects = Some(count);
 }
 
 /// The symbols of a map of one of Apple's linkers.

@@ -49,6 +49,9 @@ pub struct Summary {
     /// Listed functions that share their section with others and cannot be moved alone.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub sharing: Option<usize>,
+    /// Data objects that are listed, where they are asked for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub data_objects: Option<usize>,
 }
 
 /// Writes the chosen part of `layout`.

@@ -9,12 +9,14 @@
 //! | [`bfd_script`] | sections + default script → script for GNU ld's `-T`; sections or symbols → an `INSERT` script |
 //! | [`gold`] | sections or symbols → names of sections for `--section-ordering-file` |
 //! | [`ld64`] | layout of a Mach-O image → symbols with their object files for `-order_file` |
+//! | [`data`] | image → data objects, similar contents side by side |
 //! | [`hand_off`] | any of them, with the comments that say where the order comes from |
 //!
 //! `file_pattern` names object files for scripts, `section_names` guesses the sections of functions, `origin` writes the
 //! comments.
 
 pub mod bfd_script;
+pub mod data;
 mod file_pattern;
 pub mod gold;
 pub mod hand_off;
