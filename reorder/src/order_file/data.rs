@@ -71,7 +71,9 @@ fn objects_by_section<'data>(
     }
     let mut by_section: BTreeMap<SectionIndex, BTreeMap<Address, Object<'data>>> = BTreeMap::new();
     for symbol in functions.symbols.iter() {
-        let Some(section) = symbol.defining_section().and_then(|index| file.section_at(index)) else { continue };
+        let Some(section) = symbol.defining_section().and_then(|index| file.section_at(index)) else {
+            continue;
+        };
         let holds_data = section.is_loaded()
             && section.has_bytes()
             && !section.is_executable()
@@ -100,7 +102,8 @@ fn ordered<'data>(objects: &[Object<'data>], seed: u64) -> Result<Vec<&'data [u8
     let mut holders: BTreeMap<u32, Vec<FunctionId>> = BTreeMap::new();
     for (index, object) in objects.iter().enumerate() {
         let index = u32::try_from(index).map_err(|_| Error::usage("too many data objects to order"))?;
-        let hashes: BTreeSet<u32> = object.bytes.windows(WINDOW).map(hash).filter(|hash| hash % share == 0).collect();
+        let hashes: BTreeSet<u32> =
+            object.bytes.windows(WINDOW).map(hash).filter(|hash| hash % share == 0).collect();
         for hash in hashes {
             holders.entry(hash).or_default().push(FunctionId(index));
         }

@@ -6,7 +6,7 @@
 
 use super::lld::Summary;
 use crate::image::functions::FunctionTable;
-use crate::image::macho::CodeSymbol;
+pub use crate::image::macho::CodeSymbol;
 use crate::layout::Layout;
 use crate::link_map::ObjectFile;
 
