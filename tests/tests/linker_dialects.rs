@@ -321,3 +321,34 @@ fn programs_for_aarch64_are_ordered() {
     let outcome = process::run(&mut command, Duration::from_secs(120)).unwrap();
     assert!(!outcome.success() && outcome.stderr_text().contains("AArch64"), "{outcome}");
 }
+
+/// Tables of two kinds in turn: of each kind all hold nearly the same.
+#[test]
+fn similar_data_is_put_side_by_side() {
+    let program = Namesakes::of_gcc().unwrap();
+    let table = |n: u32| {
+        let factor = if n % 2 == 0 { 0x0101_0307 } else { 0x2f35_4d11 };
+        let words: String = (1..40).map(|word: u32| format!("{},", word.wrapping_mul(factor))).collect();
+        format!("const unsigned table_{n}[] = {{ {words} {n} }};\n")
+    };
+    let source: String = (0..12).map(table).collect();
+    std::fs::write(program.path("tables.c"), source).unwrap();
+    program.run("gcc -O1 -fdata-sections -c tables.c").unwrap();
+    let image = program.link("lld", "plain", "tables.o").unwrap();
+    let before = tables(&image);
+    assert!(before.iter().copied().eq(0..12), "{before:?}");
+    let (order, _) = order(&program, "plain", "main\n", &["--data"]);
+    assert!(order.contains("# data objects 12 of "), "{order}");
+    std::fs::write(program.path("order"), &order).unwrap();
+    let flags = "tables.o -Wl,--symbol-ordering-file,order";
+    let after = tables(&program.link("lld", "ordered", flags).unwrap());
+    assert_eq!(program.run("./ordered").unwrap(), OUTPUT);
+    let changes = after.windows(2).filter(|pair| pair[0] % 2 != pair[1] % 2).count();
+    assert_eq!((after.len(), changes), (12, 1), "all of one kind, then all of the other: {after:?}");
+}
+
+/// Numbers of the tables by their addresses.
+fn tables(image: &Path) -> Vec<u32> {
+    let listing = process::shell(&format!("nm -n '{}'", image.display()), Duration::from_secs(60)).unwrap();
+    listing.lines().filter_map(|line| line.split_once(" table_")?.1.parse().ok()).collect()
+}
