@@ -38,6 +38,9 @@ pub struct DataOrder<'data> {
     pub objects: usize,
 }
 
+/// Partitioning leaves alone what fits into a page; neighbours matter down to some dozens of bytes.
+const MAGNIFIED: u64 = 128;
+
 struct Object<'data> {
     name: &'data [u8],
     bytes: &'data [u8],
@@ -113,7 +116,7 @@ fn ordered<'data>(objects: &[Object<'data>], seed: u64) -> Result<Vec<&'data [u8
         .filter(|functions| (2..=MOST_SHARING).contains(&functions.len()))
         .map(|functions| Trace { weight: 1, functions })
         .collect();
-    let sizes = objects.iter().map(|object| object.bytes.len() as u64).collect();
+    let sizes = objects.iter().map(|object| object.bytes.len() as u64 * MAGNIFIED).collect();
     let problem = LayoutProblem::new(sizes, &traces).map_err(|error| Error::usage(error.to_string()))?;
     let order = BalancedPartitioning { seed, prefixes: 1 }.order_traced(&problem);
     Ok(order.into_iter().map(|object| objects[object.index()].name).collect())
