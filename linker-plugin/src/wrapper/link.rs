@@ -86,6 +86,7 @@ impl OrderedLink<'_> {
         match (route, remembered) {
             (Route::PostLink, remembered) => self.in_finished_image(&place, &key, remembered),
             (_, Some(Remembered { addition: Some(addition), report, .. })) => {
+                self.check_coverage(&report)?;
                 self.link_with(&addition, &place, None)?;
                 place.deliver()?;
                 self.tell(LinkReport { is_remembered: true, ..report })?;
@@ -188,6 +189,7 @@ impl OrderedLink<'_> {
         self.correct_side_files(place)?;
         let known = remembered.and_then(|remembered| Some((remembered.report, self.cache?.image(key)?)));
         if let Some((report, image)) = known {
+            self.check_coverage(&report)?;
             replace_contents(&place.output(), &image)?;
             place.deliver()?;
             self.tell(LinkReport { is_remembered: true, ..report })?;
@@ -230,7 +232,10 @@ impl OrderedLink<'_> {
     }
 
     fn correct_side_files(&self, place: &Workplace) -> Result<()> {
-        self.invocation.files_about_output().iter().try_for_each(|file| place.correct(file))
+        self.invocation
+            .files_about_output()
+            .iter()
+            .try_for_each(|file| place.correct(file, &self.invocation.output))
     }
 
     fn check_coverage(&self, report: &LinkReport) -> std::result::Result<(), Failure> {

@@ -62,7 +62,7 @@ linker's and are passed on as they are.";
 
 /// The options, without their prefix.
 #[derive(Clone, Debug, Parser)]
-#[command(name = "reorder-ld", version, about = "Stands in for a linker and orders functions", long_about = ABOUT, max_term_width = 110)]
+#[command(name = "reorder-ld", version, about = "Stands in for a linker and orders functions", long_about = ABOUT, max_term_width = 110, args_override_self = true)]
 pub struct Options {
     /// Trace or profile files of any system that `reorder` reads, directories of them, or @FILE
     #[arg(long, value_name = "PATH", action = ArgAction::Append)]

@@ -56,15 +56,16 @@ impl Workplace {
         std::fs::rename(self.output(), &self.output).map_err(|error| Error::io(&self.output, error))
     }
 
-    /// Replaces the temporary path by the final one in a file that a linker wrote about its output, if it mentions it.
+    /// Corrects a file that a linker wrote about its output: the output is called `spelled`, and nothing else of this place
+    /// is mentioned, as if it had never been there.
     ///
     /// # Errors
     /// The system's.
-    pub fn correct(&self, file: &Path) -> Result<()> {
+    pub fn correct(&self, file: &Path, spelled: &Path) -> Result<()> {
         let Ok(text) = std::fs::read(file) else { return Ok(()) };
-        let (wrong, right) = (self.output(), &self.output);
-        let (wrong, right) = (wrong.as_os_str().as_bytes(), right.as_os_str().as_bytes());
-        let corrected = replaced(&text, wrong, right);
+        let output = self.output();
+        let corrected = replaced(&text, output.as_os_str().as_bytes(), spelled.as_os_str().as_bytes());
+        let corrected = without_words(&corrected, self.directory.as_os_str().as_bytes());
         if corrected != text {
             std::fs::write(file, corrected).map_err(|error| Error::io(file, error))?;
         }
@@ -109,13 +110,36 @@ fn remove_abandoned(folder: &Path, start: &OsStr) {
 fn replaced(text: &[u8], wrong: &[u8], right: &[u8]) -> Vec<u8> {
     let mut corrected = Vec::with_capacity(text.len());
     let mut rest = text;
-    while let Some(position) = rest.windows(wrong.len().max(1)).position(|window| window == wrong) {
+    while let Some(position) = position_of(rest, wrong) {
         corrected.extend_from_slice(&rest[..position]);
         corrected.extend_from_slice(right);
         rest = &rest[position + wrong.len()..];
     }
     corrected.extend_from_slice(rest);
     corrected
+}
+
+/// `text` without words that start with `start`. A line that says nothing else, as in rules for make, vanishes with them.
+fn without_words(text: &[u8], start: &[u8]) -> Vec<u8> {
+    let mut kept = Vec::with_capacity(text.len());
+    for line in text.split_inclusive(|&byte| byte == b'\n') {
+        let mut rest = line.to_vec();
+        while let Some(position) = position_of(&rest, start) {
+            let length = rest[position..].iter().take_while(|byte| !byte.is_ascii_whitespace()).count();
+            // With the blank in front of it.
+            let first = position - usize::from(position > 0 && rest[position - 1] == b' ');
+            rest.drain(first..position + length);
+        }
+        let is_empty = || rest.iter().all(|byte| byte.is_ascii_whitespace() || *byte == b'\\');
+        if rest.len() == line.len() || !is_empty() {
+            kept.extend_from_slice(&rest);
+        }
+    }
+    kept
+}
+
+fn position_of(text: &[u8], part: &[u8]) -> Option<usize> {
+    text.windows(part.len().max(1)).position(|window| window == part)
 }
 
 #[cfg(test)]
@@ -138,9 +162,12 @@ mod tests {
             std::fs::write(place.output(), "new").unwrap();
             assert_eq!(std::fs::read(&output).unwrap(), b"old");
             let about = place.file("dependencies");
-            std::fs::write(&about, format!("{}: a.o\n", place.output().display())).unwrap();
-            place.correct(&about).unwrap();
-            assert_eq!(std::fs::read_to_string(&about).unwrap(), format!("{}: a.o\n", output.display()));
+            let (linked, order) = (place.output(), place.file("order"));
+            let (linked, order) = (linked.display(), order.display());
+            let text = format!("{linked}: \\\n {order} \\\n a.o\n\n{order}:\n\nb: {order} {order} c\n");
+            std::fs::write(&about, text).unwrap();
+            place.correct(&about, Path::new("program")).unwrap();
+            assert_eq!(std::fs::read_to_string(&about).unwrap(), "program: \\\n a.o\n\n\nb: c\n");
             place.deliver().unwrap();
         }
         assert_eq!(std::fs::read(&output).unwrap(), b"new");

@@ -1,0 +1,271 @@
+//! `reorder-ld` beyond the order itself: what it remembers, what it says of traces that fit no longer, what it leaves
+//! alone, and that nothing of it shows in a link that it does not order.
+
+#![allow(clippy::unwrap_used)] // a failed unwrap is a failed test
+
+use std::os::unix::fs::PermissionsExt;
+
+use end_to_end::linker_wrapper::Build;
+use end_to_end::process::{Ending, Outcome};
+use end_to_end::workspace;
+
+/// `clang-22` with the wrapper in front of lld.
+const LINK: &str = "clang-22 --ld-path=$LD -Wl,--reorder-linker=/usr/bin/ld.lld-22";
+
+/// How many functions the program has, and how far apart those are that its start calls.
+const FUNCTIONS: usize = 300;
+const APART: usize = 25;
+
+/// A program that calls few of its functions, the last first; recorded.
+fn recorded() -> Build {
+    let build = Build::new("project").unwrap();
+    build.write("program.c", source("step", &[])).unwrap();
+    build.must("clang-22 -O1 -ffunction-sections -c program.c");
+    build.must("mkdir plain && clang-22 --ld-path=/usr/bin/ld.lld-22 program.o -o plain/program");
+    let reorder = workspace::reorder_path().display();
+    build.must(&format!("{reorder} record --quiet -o traces -- plain/program"));
+    build
+}
+
+/// The numbers of the functions that a start calls, in its order.
+fn called() -> impl Iterator<Item = usize> {
+    (0..FUNCTIONS).step_by(APART).rev()
+}
+
+/// Functions `name0`, `name1` and so on, and `main`; functions in `extra` come first in the file.
+fn source(name: &str, extra: &[&str]) -> String {
+    let function = |name: &str, number: usize| {
+        format!(
+            "__attribute__((noinline)) int {name}(int value) {{\n  volatile int rows[50];\n  for (int row = 0; row < 50; \
+             row++) rows[row] = value * row + {number};\n  return rows[value % 50] % {};\n}}\n",
+            number + 7
+        )
+    };
+    let mut text = String::from("#include <stdio.h>\n");
+    extra.iter().for_each(|extra| text.push_str(&function(extra, 99)));
+    (0..FUNCTIONS).for_each(|number| text.push_str(&function(&format!("{name}{number}"), number)));
+    let calls: String = called().map(|number| format!("  sum += {name}{number}(sum + count);\n")).collect();
+    let unused: String = (0..FUNCTIONS).map(|number| format!("  sum += {name}{number}(sum);\n")).collect();
+    let extra: String = extra.iter().map(|extra| format!("  sum += {extra}(sum);\n")).collect();
+    text.push_str(&format!(
+        "int main(int count, char **arguments) {{\n  (void)arguments;\n  int sum = 0;\n{calls}  if (count > 9) {{\n{unused}{extra}  \
+         }}\n  printf(\"%d\\n\", sum);\n  return 0;\n}}\n"
+    ));
+    // Names that resemble no other.
+    text.replace("step50", "compute_checksum").replace("step75", "release_buffers")
+}
+
+fn report(build: &Build) -> serde_json::Value {
+    serde_json::from_slice(&build.bytes("report.json")).unwrap()
+}
+
+fn said(outcome: &Outcome, what: &str) {
+    assert!(outcome.stderr_text().contains(what), "{what} is not in\n{outcome}");
+}
+
+fn silent(outcome: &Outcome) {
+    assert!(!outcome.stderr_text().contains("reorder-ld"), "{outcome}");
+}
+
+/// The listed functions of the output, by address.
+fn by_address(build: &Build, output: &str, names: &[String]) -> Vec<String> {
+    let listing = build.must(&format!("nm -n {output}")).stdout_text();
+    let symbols = listing.lines().filter_map(|line| line.split_whitespace().nth(2));
+    symbols.filter(|symbol| names.iter().any(|name| name == symbol)).map(str::to_owned).collect()
+}
+
+#[test]
+fn the_same_link_is_remembered_and_gives_the_same_bytes() {
+    let build = recorded();
+    let line =
+        format!("{LINK} -Wl,--reorder-traces=traces -Wl,--reorder-report=report.json program.o -o program");
+    said(&build.must(&line), "page faults of 1 starts");
+    let first = build.bytes("program");
+    assert_eq!(report(&build)["is_remembered"], false);
+    said(&build.must(&line), "as in the link before");
+    assert_eq!(report(&build)["is_remembered"], true);
+    assert!(build.bytes("program") == first);
+
+    // Written again with the same contents: another stamp, the same link.
+    build.must("cp program.o copy && mv copy program.o");
+    build.must(&line);
+    assert_eq!(report(&build)["is_remembered"], true);
+    // Without a memory, the same bytes.
+    build.must(&line.replace("-Wl,--reorder-report", "-Wl,--reorder-cache=off -Wl,--reorder-report"));
+    assert_eq!(report(&build)["is_remembered"], false);
+    assert!(build.bytes("program") == first);
+
+    for change in [
+        "sed -i 's/% 50/% 49/' program.c && clang-22 -O1 -ffunction-sections -c program.c",
+        "cp traces/*.trace traces/again.trace",
+    ] {
+        build.must(change);
+        build.must(&line);
+        assert_eq!(report(&build)["is_remembered"], false, "{change}");
+    }
+    build.must(&line.replace("program.o", "-Wl,--reorder-memory=16k program.o"));
+    assert_eq!(report(&build)["is_remembered"], false);
+}
+
+#[test]
+fn a_finished_image_is_remembered_too() {
+    let build = recorded();
+    let line = format!(
+        "{LINK} -Wl,--reorder-mode=post-link -Wl,--reorder-traces=traces -Wl,--reorder-report=report.json program.o -o program"
+    );
+    build.must(&format!("umask 027; {line}"));
+    let first = build.bytes("program");
+    let plain = build.bytes("plain/program");
+    assert!(first != plain && first.len() == plain.len());
+    build.must("rm program");
+    build.must(&format!("umask 027; {line}"));
+    assert_eq!(report(&build)["is_remembered"], true);
+    assert!(build.bytes("program") == first);
+    let mode = build.folder().join("program").metadata().unwrap().permissions().mode();
+    assert_eq!(mode & 0o777, 0o750);
+    assert_eq!(build.must("./program").stdout, build.must("plain/program").stdout);
+}
+
+#[test]
+fn traces_of_an_older_version_still_order_and_what_is_lost_is_told() {
+    let build = recorded();
+    let text = source("step", &["introduced", "added"])
+        .replace("compute_checksum", "compute_checksum_fast")
+        .replace("release_buffers", "zap");
+    build.write("program.c", text).unwrap();
+    build.must("clang-22 -O1 -ffunction-sections -c program.c");
+    let outcome = build.must(&format!(
+        "{LINK} -Wl,--reorder-traces=traces -Wl,--reorder-report=report.json -Wl,--reorder-verbose program.o -o program"
+    ));
+    said(&outcome, "2 of 14 functions of the traces are not found");
+    said(&outcome, "compute_checksum (now compute_checksum_fast?)");
+    let report = report(&build);
+    assert_eq!((&report["names"]["lost"], &report["names"]["found"]), (&2.into(), &12.into()), "{report:#}");
+    let is_there = |number: &usize| ![50, 75].contains(number);
+    let order: Vec<String> = called().filter(is_there).map(|number| format!("step{number}")).collect();
+    assert_eq!(by_address(&build, "program", &order), order);
+    let faults = &report["faults"];
+    assert!(faults["after"].as_u64() < faults["before"].as_u64(), "{report:#}");
+}
+
+#[test]
+fn too_few_names_warn_or_fail_the_link() {
+    let build = recorded();
+    build.write("program.c", source("other", &[])).unwrap();
+    build.must("clang-22 -O1 -ffunction-sections -c program.c");
+    build.must("clang-22 --ld-path=/usr/bin/ld.lld-22 program.o -o expected");
+    let line = format!("{LINK} -Wl,--reorder-traces=traces program.o -o program");
+    said(&build.must(&line), "warning: ");
+    build.must("rm program");
+    let failed = build.run(&line.replace("program.o", "-Wl,--reorder-fail-below=90 program.o")).unwrap();
+    assert_ne!(failed.ending, Ending::Exited(0));
+    said(&failed, "less than the 90 % of fail-below");
+    said(&failed, "hint: record the program again");
+    assert!(!build.folder().join("program").exists());
+}
+
+#[test]
+fn without_an_order_the_link_is_the_linkers_own() {
+    let build = recorded();
+    let plain = build.bytes("plain/program");
+    let line = |options: &str| format!("{LINK} {options} program.o -o program");
+    // No traces; traces of another program; switched off; programs that are not meant.
+    silent(&build.must(&line("")));
+    assert!(build.bytes("program") == plain);
+    silent(&build.must(&line("-Wl,--reorder-traces=traces -Wl,--reorder-mode=off")));
+    silent(&build.must(&line("-Wl,--reorder-traces=traces -Wl,--reorder-program=server")));
+    silent(&build.must(
+        &line("-Wl,--reorder-traces=traces").replace("-o program", "-o another && mv another program"),
+    ));
+    assert!(build.bytes("program") == plain);
+    // Traces that are not there cost a word, or the link.
+    said(
+        &build.must(&line("-Wl,--reorder-traces=missing")),
+        "program is linked without an order: missing: No such file",
+    );
+    assert!(build.bytes("program") == plain);
+    let strict = build.run(&line("-Wl,--reorder-traces=missing -Wl,--reorder-strict")).unwrap();
+    assert_ne!(strict.ending, Ending::Exited(0));
+    said(&strict, "error: missing: No such file");
+    let mistaken = build.run(&line("-Wl,--reorder-tarces=traces")).unwrap();
+    said(&mistaken, "--reorder-tarces");
+    said(&mistaken, "--reorder-traces");
+    assert_ne!(mistaken.ending, Ending::Exited(0));
+    // An order of the user's own.
+    build.write("own.order", "step7\nstep3\n").unwrap();
+    silent(&build.must(&line("-Wl,--reorder-traces=traces -Wl,--symbol-ordering-file=own.order")));
+    let own = ["step7", "step3"].map(str::to_owned);
+    assert_eq!(by_address(&build, "program", &own), own);
+    // Nothing is left beside the output.
+    let left: Vec<_> =
+        std::fs::read_dir(build.folder()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+    assert!(left.iter().all(|name| !name.to_string_lossy().contains("reorder-")), "{left:?}");
+}
+
+#[test]
+fn a_stripped_program_is_ordered_all_the_same() {
+    let build = recorded();
+    let line = format!(
+        "{LINK} -s -Wl,--reorder-traces=traces -Wl,--reorder-report=report.json program.o -o program"
+    );
+    build.must(&line);
+    let report = report(&build);
+    assert!(report["faults"]["after"].as_u64() < report["faults"]["before"].as_u64(), "{report:#}");
+    said(&build.run("nm program").unwrap(), "no symbols");
+    assert_eq!(build.must("./program").stdout, build.must("plain/program").stdout);
+}
+
+#[test]
+fn files_about_the_output_name_it_as_the_user_does() {
+    let build = recorded();
+    let options = "-Wl,-Map=program.map -Wl,--dependency-file=program.d";
+    build.must(&format!("{LINK} -Wl,--reorder-traces=traces {options} program.o -o program"));
+    let dependencies = String::from_utf8(build.bytes("program.d")).unwrap();
+    assert!(dependencies.starts_with("program:"), "{dependencies}");
+    let map = String::from_utf8(build.bytes("program.map")).unwrap();
+    assert!(map.contains(".text.step30") && !map.contains("reorder-"), "{map:.500}");
+    build.must(&format!(
+        "{LINK} -Wl,--reorder-traces=traces -Wl,--reorder-linker=ld.bfd {options} program.o -o program"
+    ));
+    let map = String::from_utf8(build.bytes("program.map")).unwrap();
+    assert!(map.contains("OUTPUT(program "), "the output's name is not in the map");
+}
+
+#[test]
+fn a_repository_keeps_its_options_in_a_file() {
+    let build = recorded();
+    let text = "[link]\nreport = 'report.json'\nlinker = '/usr/bin/ld.lld-22'\n[program.program]\ntraces = 'traces'\n";
+    build.write("reorder.toml", text).unwrap();
+    build.must("mkdir -p below");
+    build.must("cd below && clang-22 --ld-path=$LD ../program.o -o program");
+    assert_eq!(report(&build)["route"], "order for lld");
+    build.must("rm report.json; cd below && clang-22 --ld-path=$LD ../program.o -o other");
+    assert!(!build.folder().join("report.json").exists());
+    // The environment and the command line win over it.
+    build.must("REORDER_MODE=post-link clang-22 --ld-path=$LD program.o -o program");
+    assert_eq!(report(&build)["route"], "moved in the finished image");
+    build.must("REORDER_MODE=post-link clang-22 --ld-path=$LD -Wl,--reorder-mode=order program.o -o program");
+    assert_eq!(report(&build)["route"], "order for lld");
+    build.write("reorder.toml", "[link]\ntarces = 't'\n").unwrap();
+    let mistaken = build.run("clang-22 --ld-path=$LD program.o -o program").unwrap();
+    said(&mistaken, "tarces");
+    assert_ne!(mistaken.ending, Ending::Exited(0));
+}
+
+#[test]
+fn libraries_and_scripts_of_the_user() {
+    let build = recorded();
+    // GNU ld with a script of the user's cannot be given another one: the finished image is changed.
+    build.must("ld.bfd --verbose | sed '1,/^====/d;/^====/,$d' > own.ld");
+    let line = "gcc -fuse-ld=bfd -B $LINKS -no-pie -Wl,-T,own.ld -Wl,--reorder-traces=traces -Wl,--reorder-report=report.json";
+    build.must("gcc -O1 -ffunction-sections -fno-pie -c program.c -o fixed.o");
+    build.must(&format!("{line} fixed.o -o program"));
+    assert_eq!(report(&build)["route"], "moved in the finished image");
+    assert_eq!(build.must("./program").stdout, build.must("plain/program").stdout);
+    // A shared library, ordered by a list.
+    build.must("clang-22 -O1 -fPIC -ffunction-sections -c program.c -o library.o");
+    build.write("list.txt", "step9\nstep2\nstep5\n").unwrap();
+    build.must(&format!("{LINK} -shared -Wl,--reorder-traces=list.txt -Wl,--reorder-strategy=first-seen library.o -o libsteps.so"));
+    let order = ["step9", "step2", "step5"].map(str::to_owned);
+    assert_eq!(by_address(&build, "libsteps.so", &order), order);
+}
