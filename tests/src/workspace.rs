@@ -16,6 +16,15 @@ pub fn reorder_path() -> &'static Path {
     PATH.get_or_init(|| build("reorder", &["--bin", "reorder"]).join("reorder"))
 }
 
+/// The linker plugin, built likewise.
+///
+/// # Panics
+/// When it does not build.
+pub fn plugin_path() -> &'static Path {
+    static PATH: OnceLock<PathBuf> = OnceLock::new();
+    PATH.get_or_init(|| build("linker-plugin", &["--lib"]).join("libreorder_plugin.so"))
+}
+
 /// Builds what `targets` select of `package`, in the profile of this test program, and gives the folder where it lies.
 ///
 /// # Panics

@@ -74,6 +74,11 @@ impl<'data> SymbolTable<'data> {
         Self::parse_section(file, section.index)
     }
 
+    /// The table made of these entries, whose names start in `names` and end with a zero byte.
+    pub fn from_parts(entries: &'data [Sym64<LittleEndian>], names: &'data [u8]) -> Self {
+        Self { entries, names, offset: FileOffset(0) }
+    }
+
     /// The table of an image that is known by other means.
     pub(crate) fn empty() -> Self {
         Self { entries: &[], names: &[], offset: FileOffset(0) }

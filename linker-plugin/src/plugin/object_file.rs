@@ -1,0 +1,163 @@
+//! Code sections of one relocatable object, with the names of their functions.
+//!
+//! In: the object's bytes. Out: [`CodeSection`]s by index. Any class and byte order of ELF; nothing is believed that
+//! lies outside of the bytes, and all names together are bounded by the file.
+
+use std::sync::Arc;
+
+use object::elf::{SHF_ALLOC, SHF_EXECINSTR, SHT_PROGBITS};
+use object::read::elf::{ElfFile, FileHeader, SectionHeader as _};
+use object::{
+    FileKind, Object as _, ObjectComdat as _, ObjectSection as _, ObjectSymbol as _, SectionIndex, SymbolKind,
+};
+
+/// Longer names are no names.
+const LONGEST_NAME: usize = 1 << 16;
+
+/// An object's sections, as far as they are code that may be ordered.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ObjectCode {
+    /// All sections of the object, the null section included.
+    pub section_count: usize,
+    /// By index.
+    pub sections: Vec<CodeSection>,
+}
+
+/// One section.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CodeSection {
+    /// Its index in the object.
+    pub index: u32,
+    /// Its name.
+    pub name: Vec<u8>,
+    /// Its size in bytes; never zero, at most the file's.
+    pub size: u64,
+    /// A power of two.
+    pub alignment: u64,
+    /// The signature of the group of which a linker keeps one.
+    pub group: Option<Vec<u8>>,
+    /// Its functions in the order of the symbol table.
+    pub functions: Vec<FunctionName>,
+}
+
+/// The name of a function.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FunctionName {
+    /// The symbol.
+    pub name: Vec<u8>,
+    /// Who sees it.
+    pub scope: Scope,
+    /// Its size in bytes, zero where nothing says it.
+    pub size: u64,
+}
+
+/// Who sees a symbol.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Scope {
+    /// This object alone; the source file, where the object tells it.
+    Local(Arc<[u8]>),
+    /// All objects, and others may define it as well.
+    Weak,
+    /// All objects.
+    Global,
+}
+
+/// Whether a section of this name becomes part of the ordinary code. `.init` and `.fini` are one function in pieces, and
+/// other names may have a meaning to somebody.
+pub fn is_code_name(name: &[u8]) -> bool {
+    name == b".text" || name.starts_with(b".text.") || name.starts_with(b".gnu.linkonce.t.")
+}
+
+/// The function that a section is named after: `.text.startup.main` is `main`.
+pub fn tail_of(section: &[u8]) -> Option<&[u8]> {
+    const KINDS: [&[u8]; 5] = [b"hot.", b"unlikely.", b"startup.", b"exit.", b"split."];
+    let tail = match section.strip_prefix(b".gnu.linkonce.t.") {
+        Some(tail) => tail,
+        None => section.strip_prefix(b".text.")?,
+    };
+    let tail = KINDS.iter().find_map(|kind| tail.strip_prefix(*kind)).unwrap_or(tail);
+    let is_kind = KINDS.iter().any(|kind| kind.strip_suffix(b".") == Some(tail));
+    (!tail.is_empty() && !is_kind).then_some(tail)
+}
+
+/// Reads an object; nothing when it is none.
+pub fn read_object(bytes: &[u8]) -> Option<ObjectCode> {
+    match FileKind::parse(bytes).ok()? {
+        FileKind::Elf64 => read::<object::elf::FileHeader64<object::Endianness>>(bytes),
+        FileKind::Elf32 => read::<object::elf::FileHeader32<object::Endianness>>(bytes),
+        _ => None,
+    }
+}
+
+fn read<Header: FileHeader>(bytes: &[u8]) -> Option<ObjectCode> {
+    let file: ElfFile<'_, Header> = ElfFile::parse(bytes).ok()?;
+    // Names are spans of string tables that may overlap: without a bound they could cost entries × file size.
+    let mut name_bytes = bytes.len().saturating_mul(4);
+    let mut sections = Vec::new();
+    let mut section_count = 0;
+    for section in file.sections() {
+        section_count = section_count.max(section.index().0 + 1);
+        let header = section.elf_section_header();
+        let flags = header.sh_flags(file.endian());
+        let is_code = header.sh_type(file.endian()) == SHT_PROGBITS
+            && flags.contains(SHF_ALLOC)
+            && flags.contains(SHF_EXECINSTR);
+        let (Ok(name), Ok(index)) = (section.name_bytes(), u32::try_from(section.index().0)) else {
+            continue;
+        };
+        let size = section.size();
+        let in_file = section.file_range().is_some_and(|(start, size)| {
+            start.checked_add(size).is_some_and(|end| end <= bytes.len() as u64)
+        });
+        if !is_code || size == 0 || !in_file || !is_code_name(name) || name.len() > LONGEST_NAME {
+            continue;
+        }
+        name_bytes = name_bytes.checked_sub(name.len())?;
+        sections.push(CodeSection {
+            index,
+            name: name.to_vec(),
+            size,
+            alignment: section.align().checked_next_power_of_two().unwrap_or(1),
+            group: None,
+            functions: Vec::new(),
+        });
+    }
+    let position = |index: SectionIndex, sections: &[CodeSection]| {
+        let index = u32::try_from(index.0).ok()?;
+        sections.binary_search_by_key(&index, |section| section.index).ok()
+    };
+    for comdat in file.comdats() {
+        let Ok(name) = comdat.name_bytes() else { continue };
+        for member in comdat.sections() {
+            let Some(position) = position(member, &sections) else { continue };
+            name_bytes = name_bytes.checked_sub(name.len())?;
+            sections[position].group = Some(name.to_vec());
+        }
+    }
+    let mut source: Arc<[u8]> = Arc::default();
+    for symbol in file.symbols() {
+        let Ok(name) = symbol.name_bytes() else { continue };
+        if symbol.kind() == SymbolKind::File {
+            name_bytes = name_bytes.checked_sub(name.len())?;
+            source = name.into();
+            continue;
+        }
+        let is_global = symbol.is_global();
+        let is_function =
+            symbol.kind() == SymbolKind::Text || (is_global && symbol.kind() == SymbolKind::Unknown);
+        let Some(position) = symbol.section_index().and_then(|index| position(index, &sections)) else {
+            continue;
+        };
+        if !is_function || name.is_empty() || name.len() > LONGEST_NAME {
+            continue;
+        }
+        let scope = match (is_global, symbol.is_weak()) {
+            (false, _) => Scope::Local(Arc::clone(&source)),
+            (true, true) => Scope::Weak,
+            (true, false) => Scope::Global,
+        };
+        name_bytes = name_bytes.checked_sub(name.len())?;
+        sections[position].functions.push(FunctionName { name: name.to_vec(), scope, size: symbol.size() });
+    }
+    Some(ObjectCode { section_count: section_count.max(1), sections })
+}

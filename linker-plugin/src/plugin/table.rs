@@ -1,0 +1,235 @@
+//! Code sections as a table of functions that traces are resolved against.
+//!
+//! In: the link's objects. Out: [`Table`]: each section that may be placed has an address of its own, in input order,
+//! and all names of its functions; copies of which the linker keeps one stand behind the first. The addresses are
+//! beyond those of any program, so that an address in a trace never means one of them.
+
+use std::collections::HashMap;
+
+use object::LittleEndian;
+use object::elf::{STB_LOCAL, STT_FILE, STT_FUNC, Sym64, SymbolInfo, SymbolSection};
+use object::endian::{U16, U32, U64};
+use reorder::address::Address;
+use reorder::image::elf::symbol::SymbolTable;
+use reorder::image::functions::{FunctionIndex, FunctionTable};
+use reorder::trace::{Name, root_name};
+
+use super::abi::Section;
+use super::inputs::InputObject;
+use super::object_file::{CodeSection, FunctionName, Scope};
+
+/// Where the made-up addresses start: user space of every processor ends below, and layouts take 62 bits.
+const ORIGIN: u64 = 0x2000_0000_0000_0000;
+/// Sections that want more are placed by the linker as they want; the layout need not know.
+const LARGEST_ALIGNMENT: u64 = 1 << 16;
+
+/// A section that can be placed, with its copies in other objects.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Placeable {
+    /// The section, then copies.
+    pub(super) sections: Vec<Section>,
+    /// Size in bytes of the first.
+    pub(super) size: u64,
+    /// How many functions it holds.
+    pub(super) functions: usize,
+    start: Address,
+}
+
+/// All of them.
+pub(super) struct Table<'objects> {
+    /// In input order; [`FunctionIndex`] counts the same.
+    pub(super) placeables: Vec<Placeable>,
+    names: Vec<(usize, &'objects [u8])>,
+    symbols: Vec<Sym64<LittleEndian>>,
+    strings: Vec<u8>,
+    /// Local functions that share a name but for what optimisers add.
+    namesakes: HashMap<&'objects [u8], Vec<Namesake<'objects>>>,
+}
+
+/// A local function of which others have the name.
+#[derive(Clone, Copy)]
+struct Namesake<'objects> {
+    name: &'objects [u8],
+    file: &'objects [u8],
+    size: u64,
+}
+
+impl<'objects> Table<'objects> {
+    /// Puts the sections of all `objects` in a row.
+    pub(super) fn new(objects: &'objects [InputObject]) -> Self {
+        let definitions = Definitions::new(objects);
+        let mut table = Self {
+            placeables: Vec::new(),
+            names: Vec::new(),
+            symbols: Vec::new(),
+            // The string at offset zero is empty.
+            strings: vec![0],
+            namesakes: HashMap::new(),
+        };
+        // Of each group and each weak function the first copy counts, wherever it is.
+        let mut first_of_group: HashMap<(&[u8], &[u8]), usize> = HashMap::new();
+        let mut owner: HashMap<&[u8], (bool, usize)> = HashMap::new();
+        let mut copies: Vec<(usize, Section)> = Vec::new();
+        let mut cursor = ORIGIN;
+        for object in objects {
+            let mut file: &[u8] = b"";
+            for section in &object.sections {
+                let id = object.section(section);
+                let group = section.group.as_deref().map(|group| (group, section.name.as_slice()));
+                if let Some(&first) = group.and_then(|group| first_of_group.get(&group)) {
+                    copies.push((first, id));
+                    continue;
+                }
+                let counting = || section.functions.iter().filter(|f| definitions.counts(f, id));
+                if counting().next().is_none() {
+                    // What a strong definition replaces stays in the output, but nothing calls it.
+                    let owned = section.functions.iter().find_map(|f| owner.get(f.name.as_slice()));
+                    let copy = owned.filter(|(is_strong, _)| !is_strong || section.group.is_some());
+                    copies.extend(copy.map(|&(_, first)| (first, id)));
+                    continue;
+                }
+                let Some(start) =
+                    cursor.checked_next_multiple_of(section.alignment.clamp(1, LARGEST_ALIGNMENT))
+                else {
+                    break;
+                };
+                let Some(end) = start.checked_add(section.size) else { break };
+                cursor = end;
+                let position = table.placeables.len();
+                if let Some(group) = group {
+                    first_of_group.insert(group, position);
+                }
+                for function in counting() {
+                    table.names.push((position, &function.name));
+                    match &function.scope {
+                        Scope::Local(source) => {
+                            if **source != *file {
+                                file = source;
+                                table.push_symbol(file, SymbolInfo::new(STB_LOCAL, STT_FILE), 0, 0);
+                            }
+                            let info = SymbolInfo::new(STB_LOCAL, STT_FUNC);
+                            table.push_symbol(&function.name, info, start, section.size);
+                            let namesake = Namesake { name: &function.name, file, size: function.size };
+                            table.namesakes.entry(root_name(&function.name)).or_default().push(namesake);
+                        }
+                        Scope::Weak | Scope::Global => {
+                            let is_strong = rank(function, section) == Rank::Strong;
+                            owner.insert(&function.name, (is_strong, position));
+                        }
+                    }
+                }
+                let placeable = Placeable {
+                    sections: vec![id],
+                    size: section.size,
+                    functions: counting().count(),
+                    start: Address(start),
+                };
+                table.placeables.push(placeable);
+            }
+        }
+        for (first, copy) in copies {
+            table.placeables[first].sections.push(copy);
+        }
+        table.namesakes.retain(|_, namesakes| namesakes.len() > 1);
+        table
+    }
+
+    /// The same as functions: one for each section, with all names.
+    pub(super) fn functions(&self) -> FunctionTable<'_> {
+        let named = self.names.iter().map(|&(position, name)| {
+            let placeable = &self.placeables[position];
+            (placeable.start, placeable.size, name)
+        });
+        let mut functions = FunctionTable::from_named_ranges(named);
+        functions.symbols = SymbolTable::from_parts(&self.symbols, &self.strings);
+        functions
+    }
+
+    /// The section behind a function.
+    pub(super) fn placeable(&self, function: FunctionIndex) -> Option<&Placeable> {
+        self.placeables.get(function.0 as usize)
+    }
+
+    /// Words that mean the one local function of this name and size, where several have the name.
+    ///
+    /// The size is the evidence of a trace that was recorded with the same objects.
+    pub(super) fn spelled_by_size(&self, name: &[u8], size: u64) -> Option<Name> {
+        let family = self.namesakes.get(root_name(name))?;
+        // A function of this very name is no relative of what optimisers made of another.
+        let is_exact = family.iter().any(|namesake| namesake.name == name);
+        let mut fitting = family
+            .iter()
+            .filter(|namesake| namesake.size == size && size > 0 && (!is_exact || namesake.name == name));
+        let only = fitting.next()?;
+        if fitting.next().is_some() {
+            return None;
+        }
+        if family.iter().filter(|namesake| namesake.name == only.name).count() == 1 {
+            return Some(Name::from(only.name));
+        }
+        (!only.file.is_empty()).then(|| Name::from([only.file, b";", only.name].concat()))
+    }
+
+    fn push_symbol(&mut self, name: &[u8], info: SymbolInfo, value: u64, size: u64) {
+        // Offsets are 32 bits wide; a name behind that has none.
+        let offset = u32::try_from(self.strings.len()).unwrap_or(0);
+        if offset != 0 {
+            self.strings.extend_from_slice(name);
+            self.strings.push(0);
+        }
+        let endian = LittleEndian;
+        self.symbols.push(Sym64 {
+            st_name: U32::new(endian, offset),
+            st_info: info,
+            st_other: Default::default(),
+            st_shndx: U16::new(endian, SymbolSection(1)),
+            st_value: U64::new(endian, value),
+            st_size: U64::new(endian, size),
+        });
+    }
+}
+
+/// Which definition of a name that several objects define becomes part of the output.
+struct Definitions<'objects> {
+    counting: HashMap<&'objects [u8], (Rank, Section)>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Rank {
+    Strong,
+    Replaceable,
+}
+
+impl<'objects> Definitions<'objects> {
+    fn new(objects: &'objects [InputObject]) -> Self {
+        let mut counting: HashMap<&[u8], (Rank, Section)> = HashMap::new();
+        for object in objects {
+            for section in &object.sections {
+                for function in section.functions.iter().filter(|f| !matches!(f.scope, Scope::Local(_))) {
+                    let candidate = (rank(function, section), object.section(section));
+                    counting
+                        .entry(&function.name)
+                        .and_modify(|known| {
+                            if candidate.0 < known.0 {
+                                *known = candidate;
+                            }
+                        })
+                        .or_insert(candidate);
+                }
+            }
+        }
+        Self { counting }
+    }
+
+    fn counts(&self, function: &FunctionName, section: Section) -> bool {
+        matches!(function.scope, Scope::Local(_))
+            || self.counting.get(function.name.as_slice()).is_some_and(|(_, counting)| *counting == section)
+    }
+}
+
+fn rank(function: &FunctionName, section: &CodeSection) -> Rank {
+    match function.scope == Scope::Global && section.group.is_none() {
+        true => Rank::Strong,
+        false => Rank::Replaceable,
+    }
+}
