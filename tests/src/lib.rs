@@ -52,6 +52,7 @@ pub mod llvm_profiles;
 pub mod llvm_tools;
 pub mod mutation;
 pub mod namesakes;
+pub mod plugin_links;
 pub mod process;
 pub mod profiles;
 pub mod stage;

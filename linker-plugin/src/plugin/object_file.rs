@@ -161,3 +161,117 @@ fn read<Header: FileHeader>(bytes: &[u8]) -> Option<ObjectCode> {
     }
     Some(ObjectCode { section_count: section_count.max(1), sections })
 }
+
+#[cfg(test)]
+mod tests {
+    use std::process::Command;
+
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn compiled(flags: &[&str]) -> Vec<u8> {
+        let directory = tempfile::tempdir().expect("a directory");
+        let source = "template <int N> int part(int x) { return x * N; }\n\
+            static __attribute__((noinline, used)) int helper(int x) { return x + 1; }\n\
+            __attribute__((weak)) int replaceable(int x) { return x; }\n\
+            __attribute__((cold)) int never(int x) { return helper(x); }\n\
+            int main(int c, char **) { return part<3>(c) + helper(c); }\n";
+        std::fs::write(directory.path().join("demo.cpp"), source).expect("writable");
+        let made = Command::new("clang++-22")
+            .current_dir(directory.path())
+            .args(["-O0", "-ffunction-sections", "-nostdinc", "-c", "demo.cpp", "-o", "demo.o"])
+            .args(flags)
+            .output()
+            .expect("clang++-22 starts");
+        assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
+        std::fs::read(directory.path().join("demo.o")).expect("an object")
+    }
+
+    fn described(code: &ObjectCode) -> Vec<String> {
+        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+        let functions = code.sections.iter().flat_map(|section| {
+            section.functions.iter().map(move |function| {
+                let scope = match &function.scope {
+                    Scope::Local(file) => format!("in {}", text(file)),
+                    Scope::Weak => "weak".to_owned(),
+                    Scope::Global => "global".to_owned(),
+                };
+                let group =
+                    section.group.as_ref().map_or_else(String::new, |group| format!(" of {}", text(group)));
+                format!("{} {scope}{group}", text(&function.name))
+            })
+        });
+        let mut functions: Vec<String> = functions.collect();
+        functions.sort_unstable();
+        functions
+    }
+
+    #[test]
+    fn objects_of_every_class_and_byte_order_are_read() {
+        for target in [
+            "x86_64-linux-gnu",
+            "i386-linux-gnu",
+            "aarch64-linux-gnu",
+            "powerpc-linux-gnu",
+            "s390x-linux-gnu",
+        ] {
+            let bytes = compiled(&["-target", target]);
+            let code = read_object(&bytes).expect(target);
+            let expected = [
+                "_Z11replaceablei weak",
+                "_Z4partILi3EEiT_ weak of _Z4partILi3EEiT_",
+                "_Z5neveri global",
+                "_ZL6helperi in demo.cpp",
+                "main global",
+            ];
+            assert_eq!(described(&code), expected, "{target}");
+            assert!(
+                code.sections.iter().all(|section| section.size > 0 && section.alignment.is_power_of_two())
+            );
+            assert!(code.section_count > code.sections.len());
+        }
+    }
+
+    #[test]
+    fn sections_are_named_after_functions() {
+        let tail =
+            |name: &str| tail_of(name.as_bytes()).map(|tail| String::from_utf8_lossy(tail).into_owned());
+        assert_eq!(tail(".text.main").as_deref(), Some("main"));
+        assert_eq!(tail(".text.startup.main").as_deref(), Some("main"));
+        assert_eq!(tail(".gnu.linkonce.t._Z1fv").as_deref(), Some("_Z1fv"));
+        assert_eq!(
+            (tail(".text"), tail(".text."), tail(".text.unlikely"), tail(".init")),
+            (None, None, None, None)
+        );
+    }
+
+    proptest! {
+        #[test]
+        fn damaged_objects_never_panic(
+            changes in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 1..40),
+            length in any::<prop::sample::Index>(),
+            is_cut in any::<bool>(),
+        ) {
+            static OBJECT: std::sync::LazyLock<Vec<u8>> = std::sync::LazyLock::new(|| compiled(&[]));
+            let mut bytes = OBJECT.clone();
+            for (place, byte) in changes {
+                let place = place.index(bytes.len());
+                bytes[place] = byte;
+            }
+            if is_cut {
+                bytes.truncate(length.index(bytes.len()));
+            }
+            check(&bytes);
+        }
+    }
+
+    fn check(bytes: &[u8]) {
+        let Some(code) = read_object(bytes) else { return };
+        let names =
+            code.sections.iter().flat_map(|section| &section.functions).map(|function| function.name.len());
+        assert!(names.sum::<usize>() <= 4 * bytes.len());
+        assert!(code.sections.windows(2).all(|pair| pair[0].index < pair[1].index));
+        assert!(code.sections.iter().all(|section| section.size <= bytes.len() as u64));
+    }
+}
