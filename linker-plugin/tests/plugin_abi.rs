@@ -17,6 +17,7 @@ fn numbers() -> Vec<(&'static str, usize)> {
         ("LDPL_INFO", Level::Info as usize),
         ("LDPL_WARNING", Level::Warning as usize),
         ("LDPL_ERROR", Level::Error as usize),
+        ("LDPL_FATAL", Level::Fatal as usize),
         ("LDPT_NULL", tag(tag::NULL)),
         ("LDPT_GOLD_VERSION", tag(tag::GOLD_VERSION)),
         ("LDPT_OPTION", tag(tag::OPTION)),

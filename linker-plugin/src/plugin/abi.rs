@@ -28,8 +28,10 @@ pub enum Level {
     Info = 0,
     /// The link goes on.
     Warning = 1,
-    /// The link goes on, and fails at its end.
+    /// The link goes on, and fails at its end, unless that is reached already.
     Error = 2,
+    /// The linker ends at once, and removes its output.
+    Fatal = 3,
 }
 
 /// Names of transfer vector entries.

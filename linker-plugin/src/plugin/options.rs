@@ -137,6 +137,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+    use reorder::layout::Strategy;
 
     #[test]
     fn all_options_are_understood() {

@@ -167,7 +167,15 @@ impl Session {
         match self.outcome.take() {
             None => Status::OK,
             Some(Outcome::Unordered(cause)) => {
-                self.voice.complain(&format!("{cause}; functions keep their order"))
+                let text = format!("{cause}; functions keep their order");
+                match self.voice.is_strict {
+                    // Errors have been counted when the last hook is called: only this one still counts.
+                    true => {
+                        self.voice.host.say(Level::Fatal, &prefixed(&text));
+                        Status::ERROR
+                    }
+                    false => self.voice.complain(&text),
+                }
             }
             Some(Outcome::Ordered(arrangement)) => {
                 for (level, text) in report::sentences(&arrangement, self.options.talk) {
