@@ -220,7 +220,7 @@ mod tests {
             let code = read_object(&bytes).expect(target);
             let expected = [
                 "_Z11replaceablei weak",
-                "_Z4partILi3EEiT_ weak of _Z4partILi3EEiT_",
+                "_Z4partILi3EEii weak of _Z4partILi3EEii",
                 "_Z5neveri global",
                 "_ZL6helperi in demo.cpp",
                 "main global",

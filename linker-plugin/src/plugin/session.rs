@@ -39,7 +39,7 @@ pub(super) struct Session {
 }
 
 enum Outcome {
-    Ordered(Arrangement),
+    Ordered(Box<Arrangement>),
     /// Why there is no order.
     Unordered(String),
 }
@@ -197,7 +197,7 @@ impl Session {
         match arrange(&self.inputs.objects, &options, self.output.as_deref()) {
             Ok(arrangement) => {
                 let status = self.send(&arrangement);
-                Ok((Outcome::Ordered(arrangement), status))
+                Ok((Outcome::Ordered(Box::new(arrangement)), status))
             }
             Err(Failure::Unreadable(error)) => Err(error),
             Err(Failure::Unfitting(error)) => Ok((Outcome::Unordered(words(&error)), Status::OK)),
