@@ -29,6 +29,12 @@ pub enum Form {
 }
 
 impl Addition {
+    /// A file with these contents.
+    #[must_use]
+    pub fn new(form: Form, contents: &[u8]) -> Self {
+        Self { form, contents: contents.to_vec() }
+    }
+
     /// Writes the file to `path` and gives the arguments that name it.
     ///
     /// # Errors

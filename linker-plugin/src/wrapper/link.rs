@@ -66,8 +66,8 @@ impl From<Error> for Failure {
 #[derive(Debug, Serialize, Deserialize)]
 struct Remembered {
     inputs: Vec<Input>,
-    /// Nothing when the finished image was changed.
-    addition: Option<Addition>,
+    /// None when the finished image was changed.
+    additions: Vec<Addition>,
     report: LinkReport,
 }
 
@@ -85,9 +85,9 @@ impl OrderedLink<'_> {
         let remembered = remembered.filter(|remembered| are_same(&remembered.inputs, self.invocation));
         match (route, remembered) {
             (Route::PostLink, remembered) => self.in_finished_image(&place, &key, remembered),
-            (_, Some(Remembered { addition: Some(addition), report, .. })) => {
+            (_, Some(Remembered { additions, report, .. })) => {
                 self.check_coverage(&report)?;
-                self.link_with(&addition, &place, None)?;
+                self.link_with(&additions, &place, None)?;
                 place.deliver()?;
                 self.tell(LinkReport { is_remembered: true, ..report })?;
                 Ok(0)
@@ -123,7 +123,7 @@ impl OrderedLink<'_> {
             None => place.file("map"),
         };
         self.link_with(
-            &ordering.addition,
+            &ordering.additions,
             place,
             self.invocation.map().is_none().then_some(new_map.as_path()),
         )?;
@@ -133,7 +133,7 @@ impl OrderedLink<'_> {
             .ok()
             .map(|new| ordering.faults(&Moved::between(&trial_map, &new), self.options));
         place.deliver()?;
-        self.remember(key, inputs, Some(ordering.addition), &report, None);
+        self.remember(key, inputs, ordering.additions, &report, None);
         self.tell(report)?;
         Ok(0)
     }
@@ -141,12 +141,14 @@ impl OrderedLink<'_> {
     /// The real link, with an order, at its temporary place.
     fn link_with(
         &self,
-        addition: &Addition,
+        additions: &[Addition],
         place: &Workplace,
         map: Option<&Path>,
     ) -> std::result::Result<(), Failure> {
         let mut arguments: Vec<OsString> = self.invocation.arguments.clone();
-        arguments.extend(addition.arguments(&place.file("order"))?);
+        for (number, addition) in additions.iter().enumerate() {
+            arguments.extend(addition.arguments(&place.file(&format!("order{number}")))?);
+        }
         arguments.extend(map.into_iter().flat_map(|map| trial::map_arguments(self.real.family, map)));
         arguments.extend(trial::output_arguments(self.invocation, self.real.family, &place.output()));
         let mut outcome: Outcome = run_quietly(self.real.command(self.environment)?, arguments)?;
@@ -198,7 +200,7 @@ impl OrderedLink<'_> {
         match order_in_place(&place.output(), self.invocation, self.options, &self.real.version) {
             Ok(report) => {
                 self.check_coverage(&report)?;
-                self.remember(key, inputs, None, &report, Some(&place.output()));
+                self.remember(key, inputs, Vec::new(), &report, Some(&place.output()));
                 place.deliver()?;
                 self.tell(report)?;
             }
@@ -219,7 +221,7 @@ impl OrderedLink<'_> {
         &self,
         key: &Digest,
         inputs: Option<Vec<Input>>,
-        addition: Option<Addition>,
+        additions: Vec<Addition>,
         report: &LinkReport,
         image: Option<&Path>,
     ) {
@@ -227,7 +229,7 @@ impl OrderedLink<'_> {
         if let Some(image) = image {
             cache.put_image(key, image);
         }
-        cache.put(key, &Remembered { inputs, addition, report: report.clone() });
+        cache.put(key, &Remembered { inputs, additions, report: report.clone() });
         cache.prune();
     }
 
@@ -239,6 +241,16 @@ impl OrderedLink<'_> {
     }
 
     fn check_coverage(&self, report: &LinkReport) -> std::result::Result<(), Failure> {
+        if report.sharing * 2 > report.needed {
+            let cause = format!(
+                "{} functions share a section with others and move with them only: the order has little effect",
+                report.sharing
+            );
+            self.talk.warning(
+                &cause,
+                Some("compile with -ffunction-sections, or order with --reorder-mode=post-link"),
+            );
+        }
         report.notes.iter().for_each(|note| self.talk.detail(note));
         let (names, percent) = (&report.names, report.names.percent());
         let lost = names.lost_text().unwrap_or_default();

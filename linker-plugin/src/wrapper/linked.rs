@@ -92,7 +92,7 @@ impl DistinctFunctions {
     }
 }
 
-/// The functions of an ELF image.
+/// The functions of an ELF image of any processor that is 64-bit and little-endian.
 ///
 /// # Errors
 /// Images that are not understood.
@@ -100,7 +100,7 @@ pub fn functions_of<'data>(
     path: &Path,
     bytes: &'data [u8],
 ) -> Result<(ElfFile<'data>, FunctionTable<'data>)> {
-    let file = ElfFile::parse(bytes).map_err(|error: Error| error.in_file(path))?;
+    let file = ElfFile::parse_any_machine(bytes).map_err(|error: Error| error.in_file(path))?;
     let functions = FunctionTable::collect(&file).map_err(|error| error.in_file(path))?;
     Ok((file, functions))
 }

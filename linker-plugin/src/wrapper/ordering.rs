@@ -7,10 +7,12 @@ use reorder::image::functions::FunctionTable;
 use reorder::image::mapped::map_image;
 use reorder::layout::{Layout, Room, lay_out, lay_out_functions};
 use reorder::link_map::LinkMap;
+use reorder::order_file::data::{DataOrder, similar_side_by_side};
+use reorder::order_file::hand_off::append_data;
 use reorder::order_file::ld64::{self, CodeSymbol};
 use reorder::order_file::lld::{self, Unnamed};
 use reorder::order_file::origin::{Identity, Origin};
-use reorder::order_file::{Anchor, bfd_script, gold, gold_sections, lld_script, ordered_sections};
+use reorder::order_file::{Anchor, bfd_script, gold, gold_sections, lld_script, ordered_sections, sections};
 
 use super::addition::{Addition, Form};
 use super::invocation::Invocation;
@@ -48,7 +50,7 @@ pub struct Occasion<'call> {
 #[derive(Debug)]
 pub struct Ordering {
     /// What the linker is given.
-    pub addition: Addition,
+    pub additions: Vec<Addition>,
     /// The account, without faults: they are not known before the real link is done.
     pub report: LinkReport,
     /// What starts touch in the trial.
@@ -72,22 +74,23 @@ impl Ordering {
         let bytes = map_image(trial.image)?;
         let (file, functions) = functions_of(trial.image, &bytes)?;
         let starts = Starts::resolve(trial.image, &functions, invocation, options)?;
-        let layout = lay_out(&file, &functions, &starts.traces.traces, Room::Linker, &options.request())?
-            .with_hot(&starts.traces.counts, &functions);
+        let (traces, request) = (&starts.traces.traces, options.request());
+        // What code refers to is known of one processor.
+        let layout = match file.is_x86_64() {
+            true => lay_out(&file, &functions, traces, Room::Linker, &request)?,
+            false => lay_out_functions(&functions, traces, &request)?,
+        };
+        let layout = layout.with_hot(&starts.traces.counts, &functions);
         let input = OrderInput { functions: &functions, layout: &layout, map: trial.map };
-        let (addition, moved_along) = match route {
-            Route::Lld => input.for_lld(
-                invocation,
-                &Origin {
-                    identity: Identity::BuildId(None),
-                    request: options.request(),
-                    coverage: Some(&starts.traces.coverage),
-                },
-            ),
+        let coverage = Some(&starts.traces.coverage);
+        let origin = Origin { identity: Identity::BuildId(None), request, coverage };
+        let data = options.data.then(|| similar_side_by_side(&file, &functions, request.seed)).transpose()?;
+        let (additions, moved_along) = match route {
+            Route::Lld => input.for_lld(invocation, &origin, data.as_ref()),
             Route::SectionOrdering => input.for_gold(),
             _ => input.for_bfd(trial.said)?,
         };
-        Ok(Self::with(addition, moved_along, &input, &starts, occasion))
+        Ok(Self::with(additions, moved_along, &input, &starts, occasion))
     }
 
     /// The map tells all that is needed: Apple's linkers place symbols, and list them with their objects.
@@ -111,21 +114,22 @@ impl Ordering {
             })
             .collect();
         let (lines, summary) = ld64::lines(&functions, &layout, &symbols, None);
-        let addition = Addition { form: Form::OrderFile, contents: lines };
+        let additions = vec![Addition::new(Form::OrderFile, &lines)];
         let input = OrderInput { functions: &functions, layout: &layout, map: trial.map };
         let moved_along = summary.ambiguous as u64;
-        Ok(Self::with(addition, moved_along, &input, &starts, occasion))
+        Ok(Self::with(additions, moved_along, &input, &starts, occasion))
     }
 
     fn with(
-        addition: Addition,
+        additions: Vec<Addition>,
         moved_along: u64,
         input: &OrderInput<'_>,
         starts: &Starts,
         occasion: &Occasion<'_>,
     ) -> Self {
-        let OrderInput { functions, layout, .. } = input;
+        let OrderInput { functions, layout, map } = input;
         let chosen = &layout.order[..layout.chosen];
+        let sharing = if map.is_apple() { 0 } else { needed_that_share(functions, layout, map) };
         let report = LinkReport {
             output: occasion.invocation.output.display().to_string(),
             linker: occasion.linker.to_owned(),
@@ -135,6 +139,7 @@ impl Ordering {
             ordered: chosen.len() as u64,
             ordered_bytes: chosen.iter().map(|&index| functions.get(index).size()).sum(),
             moved_along,
+            sharing,
             starts: starts.traces.traces.len() as u64,
             names: NamesFound::new(&starts.names),
             faults: None,
@@ -142,7 +147,7 @@ impl Ordering {
             layout: format!("{:?}", occasion.options.request()),
             is_remembered: false,
         };
-        Self { addition, report, spans: StartSpans::new(functions, &starts.traces) }
+        Self { additions, report, spans: StartSpans::new(functions, &starts.traces) }
     }
 
     /// What starts cost in the trial and in the link with the order.
@@ -151,6 +156,15 @@ impl Ordering {
         // What was not found again stays where it was.
         self.spans.faults(|address| moved.map(address).unwrap_or(address), &options.request())
     }
+}
+
+/// How many functions that starts need stand in one input section with others, and move with them only.
+fn needed_that_share(functions: &FunctionTable<'_>, layout: &Layout, map: &LinkMap<'_>) -> u64 {
+    let crowds = sections::crowds(functions, map);
+    let needed = Layout { chosen: layout.needed, ..layout.clone() };
+    let crowds =
+        ordered_sections(functions, &needed, map).into_iter().map(|section| crowds[section.0 as usize]);
+    crowds.filter(|&count| count > 1).map(u64::from).sum()
 }
 
 /// What is written in the dialect of a linker.
@@ -166,18 +180,32 @@ const MOST_COMPARISONS: usize = 1 << 28;
 
 /// Each form comes with the number of functions that the linker cannot tell from others.
 impl OrderInput<'_> {
-    /// Symbols, as long as they tell functions apart: lld places all functions of a name together. Otherwise a script.
-    fn for_lld(&self, invocation: &Invocation, origin: &Origin<'_>) -> (Addition, u64) {
-        let symbols = lld::write(self.functions, self.layout, origin, Unnamed::Omit);
+    /// Symbols, as long as they tell functions apart: lld places all functions of a name together. Otherwise a script,
+    /// and symbols for data only.
+    fn for_lld(
+        &self,
+        invocation: &Invocation,
+        origin: &Origin<'_>,
+        data: Option<&DataOrder<'_>>,
+    ) -> (Vec<Addition>, u64) {
+        let mut symbols = lld::write(self.functions, self.layout, origin, Unnamed::Omit);
         let ambiguous = symbols.summary.ambiguous;
         let script = match Anchor::of(self.map) {
             Some(anchor) if ambiguous > 0 && !has_script(invocation) => self.lld_script(anchor),
             _ => None,
         };
-        match script {
-            Some(script) => (Addition { form: Form::Script, contents: script.into_bytes() }, 0),
-            None => (Addition { form: Form::Symbols, contents: symbols.bytes }, ambiguous as u64),
+        let mut additions = Vec::new();
+        if let Some(script) = &script {
+            additions.push(Addition::new(Form::Script, script.as_bytes()));
+            symbols.bytes.clear();
         }
+        if let Some(data) = data {
+            append_data(&mut symbols, data);
+        }
+        if !symbols.bytes.is_empty() {
+            additions.push(Addition::new(Form::Symbols, &symbols.bytes));
+        }
+        (additions, if script.is_some() { 0 } else { ambiguous as u64 })
     }
 
     fn lld_script(&self, anchor: Anchor<'_>) -> Option<String> {
@@ -189,16 +217,16 @@ impl OrderInput<'_> {
             .map(|sections| lld_script(self.map, &sections, anchor))
     }
 
-    fn for_gold(&self) -> (Addition, u64) {
+    fn for_gold(&self) -> (Vec<Addition>, u64) {
         let sections = ordered_sections(self.functions, self.layout, self.map);
         let ambiguous = gold::ambiguous(self.map, &sections).len();
         let contents = gold_sections(self.map, &sections);
-        (Addition { form: Form::Sections, contents }, ambiguous as u64)
+        (vec![Addition::new(Form::Sections, &contents)], ambiguous as u64)
     }
 
-    fn for_bfd(&self, said: &[u8]) -> Result<(Addition, u64)> {
+    fn for_bfd(&self, said: &[u8]) -> Result<(Vec<Addition>, u64)> {
         let sections = ordered_sections(self.functions, self.layout, self.map);
         let script = bfd_script(self.map, &sections, &String::from_utf8_lossy(said))?;
-        Ok((Addition { form: Form::Script, contents: script.into_bytes() }, 0))
+        Ok((vec![Addition::new(Form::Script, script.as_bytes())], 0))
     }
 }

@@ -6,12 +6,14 @@ use reorder::address::Address;
 use reorder::apply::{Arrangement, apply};
 use reorder::error::{Error, Result};
 use reorder::image::analysis::Analysis;
+use reorder::image::elf::file::ElfFile;
+use reorder::image::functions::FunctionTable;
 use reorder::image::mapped::map_image;
 use reorder::layout::{Room, lay_out};
 use reorder::relocate::RelocateOptions;
 
 use super::invocation::Invocation;
-use super::linked::{Starts, functions_of};
+use super::linked::Starts;
 use super::options::Options;
 use super::report::{LinkReport, NamesFound, StartSpans};
 
@@ -27,7 +29,8 @@ pub fn order_in_place(
     linker: &str,
 ) -> Result<LinkReport> {
     let bytes = map_image(path)?;
-    let (file, functions) = functions_of(path, &bytes)?;
+    let file = ElfFile::parse(&bytes)?;
+    let functions = FunctionTable::collect(&file)?;
     let starts = Starts::resolve(path, &functions, invocation, options)?;
     let analysis = Analysis::new(&file, &functions)?;
     let request = options.request();
@@ -48,6 +51,7 @@ pub fn order_in_place(
         ordered: layout.order.len() as u64,
         ordered_bytes: layout.order.iter().map(|&index| functions.get(index).size()).sum(),
         moved_along: 0,
+        sharing: 0,
         starts: starts.traces.traces.len() as u64,
         names: NamesFound::new(&starts.names),
         faults: Some(StartSpans::new(&functions, &starts.traces).faults(moved, &request)),

@@ -132,6 +132,8 @@ pub struct LinkReport {
     pub ordered_bytes: u64,
     /// Functions that the linker moves along because it cannot tell them from others.
     pub moved_along: u64,
+    /// Functions that starts need and that share their input section with others: they move together.
+    pub sharing: u64,
     /// Recorded starts.
     pub starts: u64,
     /// What became of the names in the traces.

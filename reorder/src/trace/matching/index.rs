@@ -43,6 +43,8 @@ pub(crate) struct NameIndex<'data> {
     /// Local functions by name and the last component of their source file.
     in_files: Unique<(&'data [u8], &'data [u8])>,
     locals: HashSet<FunctionIndex>,
+    /// By name and size; only what has namesakes is looked for here.
+    sized: OnceLock<Unique<(&'data [u8], u64)>>,
     /// Demangling all names is worth it only when something was not found otherwise.
     rust_paths: OnceLock<Unique<String>>,
 }
@@ -61,6 +63,7 @@ impl<'data> NameIndex<'data> {
             roots: Unique::of(names.iter().map(|&(name, function)| (root_name(name), function))),
             in_files: Unique::of(locals().map(|(file, name, function)| ((name, base_name(file)), function))),
             locals: locals().map(|(.., function)| function).collect(),
+            sized: OnceLock::new(),
             rust_paths: OnceLock::new(),
             names,
         }
@@ -85,6 +88,23 @@ impl<'data> NameIndex<'data> {
         match self.find_respelled(name, spelling) {
             Found::Nowhere => split_file_before_colon(name)
                 .map_or(Found::Nowhere, |(file, bare)| self.find_local(file, bare, spelling)),
+            found => found,
+        }
+    }
+
+    /// The one function of several called `name` that has this size; `functions` are those of the index. Instances of one
+    /// generic function in many objects share their names, and most differ in size.
+    pub(crate) fn find_sized(&self, name: &[u8], size: u64, functions: &FunctionTable<'_>) -> Found {
+        let name = name.strip_prefix(b"\x01").unwrap_or(name);
+        let sized = self.sized.get_or_init(|| {
+            let key = |&(name, function): &(&'data [u8], FunctionIndex)| {
+                ((name, functions.get(function).size()), function)
+            };
+            Unique::of(self.names.iter().map(key))
+        });
+        match sized.find(&(name, size), Step::Size) {
+            // It is its namesakes that make the name ambiguous, whatever their size.
+            Found::Nowhere => Found::Ambiguous,
             found => found,
         }
     }

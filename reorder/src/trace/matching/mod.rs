@@ -49,6 +49,8 @@ pub enum Step {
     Hash,
     /// The name and the source file, where several functions have the name.
     SourceFile,
+    /// The name and the size, where several functions have the name.
+    Size,
     /// The name, in another source file than the trace says: an optimiser moved it, or it is a namesake.
     OtherFile,
     /// The name without the underscore that Mach-O puts in front; for traces whose names all have it.
@@ -68,6 +70,7 @@ impl Step {
             Self::Name => "name",
             Self::Hash => "hash of the name",
             Self::SourceFile => "source file and name",
+            Self::Size => "name and size",
             Self::OtherFile => "name, in another source file",
             Self::Underscore => "name but for an underscore",
             Self::Suffix => "name but for suffixes",

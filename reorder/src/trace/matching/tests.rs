@@ -114,6 +114,27 @@ fn each_spelling_is_found_by_its_step() {
 }
 
 #[test]
+fn namesakes_are_told_apart_by_their_size() {
+    let places: [(u64, u64, &[u8]); 5] = [
+        (0x1000, 16, b"helper"),
+        (0x1010, 32, b"helper"),
+        (0x1030, 48, b"same"),
+        (0x1060, 48, b"same"),
+        (0x1090, 8, b"f"),
+    ];
+    let functions = FunctionTable::from_named_ranges(
+        places.map(|(start, size, name)| (crate::address::Address(start), size, name)),
+    );
+    let names = NameIndex::new(&functions);
+    assert_eq!(names.find(b"helper", Spelling::Plain), Found::Ambiguous);
+    let second = functions.starting_at(crate::address::Address(0x1010)).unwrap();
+    assert_eq!(names.find_sized(b"helper", 32, &functions), Found::Function(second, Step::Size));
+    for (name, size) in [(&b"helper"[..], 33), (b"same", 48)] {
+        assert_eq!(names.find_sized(name, size, &functions), Found::Ambiguous);
+    }
+}
+
+#[test]
 fn hashes_are_found_with_and_without_the_source_file() {
     with_program(|functions, names| {
         let hashes = HashIndex::new(functions, names);

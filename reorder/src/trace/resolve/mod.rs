@@ -271,7 +271,10 @@ impl<'table, 'data> Resolver<'table, 'data> {
 
     fn find_event(&self, event: &Event, spelling: Spelling, load_address: Option<LoadAddress>) -> Found {
         if let Some(name) = event.symbol() {
-            return self.names.find(name, spelling);
+            return match (self.names.find(name, spelling), event.size) {
+                (Found::Ambiguous, Some(size)) => self.names.find_sized(name, size, self.functions),
+                (found, _) => found,
+            };
         }
         match event.location {
             Location::NameHash(hash) => {
