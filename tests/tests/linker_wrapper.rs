@@ -269,3 +269,60 @@ fn libraries_and_scripts_of_the_user() {
     let order = ["step9", "step2", "step5"].map(str::to_owned);
     assert_eq!(by_address(&build, "libsteps.so", &order), order);
 }
+
+#[test]
+fn functions_that_share_a_section_are_told() {
+    let build = recorded();
+    build.must("clang-22 -O1 -fno-function-sections -c program.c");
+    let outcome = build.must(&format!("{LINK} -Wl,--reorder-traces=traces program.o -o program"));
+    said(&outcome, "share a section with others");
+    said(&outcome, "hint: compile with -ffunction-sections");
+}
+
+#[test]
+fn programs_for_other_processors_are_ordered_by_lld() {
+    let build = recorded();
+    let text = source("step", &[])
+        .replace("#include <stdio.h>", "int printf(const char *, ...);")
+        .replace("int main(", "int start(");
+    build.write("program.c", text).unwrap();
+    build.write("entry.c", "int printf(const char *text, ...) { return text[0]; }\nint start(int, char **);\nvoid _start(void) { \
+        start(1, 0); register long number __asm__(\"x8\") = 93; register long status __asm__(\"x0\") = 7; \
+        __asm__ volatile(\"svc 0\" : : \"r\"(number), \"r\"(status)); }\n").unwrap();
+    build.must(
+        "clang-22 --target=aarch64-linux-gnu -O1 -ffunction-sections -ffreestanding -c program.c entry.c",
+    );
+    build.write("list.txt", "step250\nstep25\nstart\nstep150\n").unwrap();
+    build.must("$LD --reorder-linker=/usr/bin/ld.lld-22 --reorder-traces=list.txt --reorder-strategy=first-seen --reorder-strict \
+                --reorder-report=report.json entry.o program.o -o program");
+    let order = ["step250", "step25", "start", "step150"].map(str::to_owned);
+    assert_eq!(by_address(&build, "program", &order), order);
+    assert_eq!(build.run("qemu-aarch64 ./program").unwrap().ending, Ending::Exited(7));
+}
+
+#[test]
+fn data_is_ordered_where_it_is_asked_for() {
+    let build = recorded();
+    // Two kinds of tables in turn: by content, those of one kind lie side by side.
+    let table = |number: usize| {
+        let value = |row: usize| if number % 2 == 0 { row * 37 % 251 } else { row * 91 % 241 + number / 100 };
+        let rows: Vec<String> = (0..200).map(|row| value(row).to_string()).collect();
+        format!("unsigned char table{number}[200] = {{{}}};\n", rows.join(","))
+    };
+    let tables: String = (0..20).map(table).collect();
+    let sum: String = (0..20).map(|number| format!(" + table{number}[row]")).collect();
+    build.write("tables.c", format!("{tables}int tables(int row) {{ return 0{sum}; }}\n")).unwrap();
+    build.must("clang-22 -O1 -ffunction-sections -fdata-sections -c tables.c");
+    let line = format!("{LINK} -Wl,--reorder-traces=traces -Wl,-u,tables program.o tables.o -o program");
+    let kinds = |build: &Build| -> String {
+        let names: Vec<String> = (0..20).map(|number| format!("table{number}")).collect();
+        let kind = |name: &String| if name[5..].parse::<usize>().unwrap() % 2 == 0 { 'e' } else { 'o' };
+        by_address(build, "program", &names).iter().map(kind).collect()
+    };
+    build.must(&line);
+    assert_eq!(kinds(&build), "eo".repeat(10));
+    build.must(&line.replace("-Wl,-u", "-Wl,--reorder-data -Wl,-u"));
+    let changes = kinds(&build).as_bytes().windows(2).filter(|pair| pair[0] != pair[1]).count();
+    assert!(changes <= 3, "{}", kinds(&build));
+    assert_eq!(build.must("./program").stdout, build.must("plain/program").stdout);
+}
