@@ -305,7 +305,9 @@ fn data_is_ordered_where_it_is_asked_for() {
     let build = recorded();
     // Two kinds of tables in turn: by content, those of one kind lie side by side.
     let table = |number: usize| {
-        let value = |row: usize| if number % 2 == 0 { row * 37 % 251 } else { row * 91 % 241 + number / 100 };
+        let value = |row: usize| {
+            if number.is_multiple_of(2) { row * 37 % 251 } else { row * 91 % 241 + number / 100 }
+        };
         let rows: Vec<String> = (0..200).map(|row| value(row).to_string()).collect();
         format!("unsigned char table{number}[200] = {{{}}};\n", rows.join(","))
     };
@@ -316,7 +318,8 @@ fn data_is_ordered_where_it_is_asked_for() {
     let line = format!("{LINK} -Wl,--reorder-traces=traces -Wl,-u,tables program.o tables.o -o program");
     let kinds = |build: &Build| -> String {
         let names: Vec<String> = (0..20).map(|number| format!("table{number}")).collect();
-        let kind = |name: &String| if name[5..].parse::<usize>().unwrap() % 2 == 0 { 'e' } else { 'o' };
+        let kind =
+            |name: &String| if name[5..].parse::<usize>().unwrap().is_multiple_of(2) { 'e' } else { 'o' };
         by_address(build, "program", &names).iter().map(kind).collect()
     };
     build.must(&line);
