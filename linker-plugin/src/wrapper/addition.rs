@@ -7,7 +7,7 @@ use reorder::error::{Error, Result};
 use serde::{Deserialize, Serialize};
 
 /// A file for the linker, and the option that names it.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Addition {
     /// How the linker takes it.
     pub form: Form,

@@ -3,13 +3,13 @@
 //! One file an entry, named by the digest of what it depends on. Nothing here is needed: an entry that is missing, cut or
 //! of another version costs a link, and no failure to write one is worth a word.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::SystemTime;
 
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use super::contents::Digest;
+use super::contents::{Digest, digest_of};
 
 /// Entries beyond this many bytes in all are dropped, the oldest first: relocated images are as large as programs.
 const MOST_BYTES: u64 = 2 << 30;
@@ -42,18 +42,19 @@ impl Cache {
         }
     }
 
-    /// The image that was put in for `key`.
+    /// Where contents of this digest are, if they are kept.
     #[must_use]
-    pub fn image(&self, key: &Digest) -> Option<PathBuf> {
-        Some(self.file(key, "image")).filter(|file| file.is_file())
+    pub fn attachment(&self, digest: &Digest) -> PathBuf {
+        self.file(digest, "file")
     }
 
-    /// Remembers the image at `path` for `key`.
-    pub fn put_image(&self, key: &Digest, path: &Path) {
-        let Ok(bytes) = std::fs::read(path) else { return };
-        if std::fs::create_dir_all(&self.directory).is_ok() {
-            let _ = reorder::write::whole(&self.file(key, "image"), &bytes);
-        }
+    /// Keeps `contents`, for entries that name them by their digest; nothing if that fails.
+    #[must_use]
+    pub fn attach(&self, contents: &[u8]) -> Option<Digest> {
+        let digest = digest_of(contents);
+        std::fs::create_dir_all(&self.directory).ok()?;
+        reorder::write::whole(&self.attachment(&digest), contents).ok()?;
+        Some(digest)
     }
 
     /// Drops the oldest entries when there are too many.

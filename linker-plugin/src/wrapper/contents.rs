@@ -57,6 +57,12 @@ pub fn digest_of_file(path: &Path) -> Result<Digest> {
     }
 }
 
+/// The digest of these contents; that of a file with them.
+#[must_use]
+pub fn digest_of(contents: &[u8]) -> Digest {
+    finish(Sha256::new_with_prefix(contents))
+}
+
 /// The digest of several pieces of text, each told from the next; `kind` tells apart what digests are for.
 #[must_use]
 pub fn digest_of_parts<'parts>(kind: &'parts str, parts: impl Iterator<Item = &'parts [u8]>) -> Digest {

@@ -6,12 +6,10 @@ use std::path::Path;
 use reorder::error::{Error, Result};
 use reorder::link_map::LinkMap;
 use reorder::report::Report;
-use serde::{Deserialize, Serialize};
 
 use super::addition::Addition;
 use super::cache::Cache;
-use super::contents::Digest;
-use super::inputs::{self, Input, are_same, inputs_of};
+use super::inputs;
 use super::invocation::Invocation;
 use super::moved::Moved;
 use super::options::Options;
@@ -20,6 +18,7 @@ use super::post_link::order_in_place;
 use super::process::{Outcome, exit_code, run_quietly, run_visibly};
 use super::real_linker::{Environment, RealLinker};
 use super::recorded::Recorded;
+use super::remembered::{Memory, Remembered};
 use super::report::LinkReport;
 use super::route::Route;
 use super::talk::Talk;
@@ -62,15 +61,6 @@ impl From<Error> for Failure {
     }
 }
 
-/// What is remembered of a link.
-#[derive(Debug, Serialize, Deserialize)]
-struct Remembered {
-    inputs: Vec<Input>,
-    /// None when the finished image was changed.
-    additions: Vec<Addition>,
-    report: LinkReport,
-}
-
 impl OrderedLink<'_> {
     /// Links and delivers; gives the exit status for the caller.
     ///
@@ -81,18 +71,23 @@ impl OrderedLink<'_> {
         self.talk.detail(&format!("{}: {}", self.real.version, route.name()));
         let place = Workplace::beside(&self.invocation.output_path())?;
         let key = inputs::key(self.real, route, self.invocation, self.options, self.recorded)?;
-        let remembered = self.cache.and_then(|cache| cache.get::<Remembered>(&key));
-        let remembered = remembered.filter(|remembered| are_same(&remembered.inputs, self.invocation));
+        let memory = Memory::new(self.cache, key, self.invocation);
+        let remembered = memory.recall();
+        if let Some(Remembered::NotOrdered { message, hint }) = remembered {
+            let mut error = Error::usage(message);
+            error.hint = hint;
+            return Err(Failure::NotOrdered(error));
+        }
         match (route, remembered) {
-            (Route::PostLink, remembered) => self.in_finished_image(&place, &key, remembered),
-            (_, Some(Remembered { additions, report, .. })) => {
+            (Route::PostLink, remembered) => self.in_finished_image(&place, &memory, remembered),
+            (_, Some(Remembered::Order { additions, report })) if memory.additions(&additions).is_some() => {
                 self.check_coverage(&report)?;
-                self.link_with(&additions, &place, None)?;
+                self.link_with(&memory.additions(&additions).unwrap_or_default(), &place, None)?;
                 place.deliver()?;
-                self.tell(LinkReport { is_remembered: true, ..report })?;
+                self.tell(LinkReport { is_remembered: true, ..report });
                 Ok(0)
             }
-            (route, _) => self.through_linker(route, &place, &key),
+            (route, _) => self.through_linker(route, &place, &memory),
         }
     }
 
@@ -100,13 +95,13 @@ impl OrderedLink<'_> {
         &self,
         route: Route,
         place: &Workplace,
-        key: &Digest,
+        memory: &Memory<'_>,
     ) -> std::result::Result<u8, Failure> {
         let (image, map) = (place.file("trial"), place.file("trial.map"));
         let arguments = trial::arguments(self.invocation, self.real.family, route, &image, &map);
         let command = self.real.command(self.environment)?;
         // What the link depends on is read while it runs.
-        let (outcome, inputs) = rayon::join(|| run_quietly(command, arguments), || self.inputs());
+        let (outcome, inputs) = rayon::join(|| run_quietly(command, arguments), || memory.inputs());
         let mut outcome = outcome?;
         if !outcome.status.success() {
             return Err(Failure::LinkFails);
@@ -116,7 +111,14 @@ impl OrderedLink<'_> {
         let trial_map = LinkMap::parse(&map_text).map_err(|error| error.in_file(&map))?;
         let trial = Trial { image: &image, map: &trial_map, said: &said };
         let (invocation, options, linker) = (self.invocation, self.options, self.real.version.as_str());
-        let ordering = Ordering::new(&trial, &Occasion { invocation, options, route, linker })?;
+        let occasion = Occasion { invocation, options, route, linker };
+        let ordering = match Ordering::new(&trial, &occasion) {
+            Ok(ordering) => ordering,
+            Err(error) => {
+                memory.remember_failure(inputs, &error);
+                return Err(error.into());
+            }
+        };
         self.check_coverage(&ordering.report)?;
         let new_map = match self.invocation.map() {
             Some(of_user) => of_user,
@@ -128,13 +130,14 @@ impl OrderedLink<'_> {
             self.invocation.map().is_none().then_some(new_map.as_path()),
         )?;
         let mut report = ordering.report.clone();
-        let new_text = read(&new_map)?;
+        // A map of the user's may be of a form that is not known here; the link is none the worse for it.
+        let new_text = read(&new_map).unwrap_or_default();
         report.faults = LinkMap::parse(&new_text)
             .ok()
             .map(|new| ordering.faults(&Moved::between(&trial_map, &new), self.options));
         place.deliver()?;
-        self.remember(key, inputs, ordering.additions, &report, None);
-        self.tell(report)?;
+        memory.remember_order(inputs, &ordering.additions, &report);
+        self.tell(report);
         Ok(0)
     }
 
@@ -172,16 +175,20 @@ impl OrderedLink<'_> {
     fn in_finished_image(
         &self,
         place: &Workplace,
-        key: &Digest,
+        memory: &Memory<'_>,
         remembered: Option<Remembered>,
     ) -> std::result::Result<u8, Failure> {
         let mut arguments: Vec<OsString> = self.invocation.arguments.clone();
         arguments.extend(trial::output_arguments(self.invocation, self.real.family, &place.output()));
         let command = self.real.command(self.environment)?;
-        let (status, inputs) = match &remembered {
+        let known = match remembered {
+            Some(Remembered::Image { image, report }) => memory.image(&image).zip(Some(report)),
+            _ => None,
+        };
+        let (status, inputs) = match &known {
             Some(_) => (run_visibly(command, arguments)?, None),
             None => {
-                let (status, inputs) = rayon::join(|| run_visibly(command, arguments), || self.inputs());
+                let (status, inputs) = rayon::join(|| run_visibly(command, arguments), || memory.inputs());
                 (status?, inputs)
             }
         };
@@ -189,48 +196,30 @@ impl OrderedLink<'_> {
             return Ok(exit_code(status));
         }
         self.correct_side_files(place)?;
-        let known = remembered.and_then(|remembered| Some((remembered.report, self.cache?.image(key)?)));
-        if let Some((report, image)) = known {
+        if let Some((image, report)) = known {
             self.check_coverage(&report)?;
             replace_contents(&place.output(), &image)?;
             place.deliver()?;
-            self.tell(LinkReport { is_remembered: true, ..report })?;
+            self.tell(LinkReport { is_remembered: true, ..report });
             return Ok(0);
         }
         match order_in_place(&place.output(), self.invocation, self.options, &self.real.version) {
-            Ok(report) => {
+            Ok((report, image)) => {
                 self.check_coverage(&report)?;
-                self.remember(key, inputs, Vec::new(), &report, Some(&place.output()));
+                memory.remember_image(inputs, &image, &report);
                 place.deliver()?;
-                self.tell(report)?;
+                self.tell(report);
             }
-            Err(error) if self.options.strict => return Err(error.into()),
             Err(error) => {
+                memory.remember_failure(inputs, &error);
+                if self.options.strict {
+                    return Err(error.into());
+                }
                 place.deliver()?;
                 warn_not_ordered(self.talk, self.invocation, &error);
             }
         }
         Ok(0)
-    }
-
-    fn inputs(&self) -> Option<Vec<Input>> {
-        self.cache.and_then(|_| inputs_of(self.invocation))
-    }
-
-    fn remember(
-        &self,
-        key: &Digest,
-        inputs: Option<Vec<Input>>,
-        additions: Vec<Addition>,
-        report: &LinkReport,
-        image: Option<&Path>,
-    ) {
-        let (Some(cache), Some(inputs)) = (self.cache, inputs) else { return };
-        if let Some(image) = image {
-            cache.put_image(key, image);
-        }
-        cache.put(key, &Remembered { inputs, additions, report: report.clone() });
-        cache.prune();
     }
 
     fn correct_side_files(&self, place: &Workplace) -> Result<()> {
@@ -268,13 +257,15 @@ impl OrderedLink<'_> {
         Ok(())
     }
 
-    fn tell(&self, report: LinkReport) -> Result<()> {
+    /// The output is delivered: what goes wrong here costs a word.
+    fn tell(&self, report: LinkReport) {
         self.talk.note(&report.text());
-        if let Some(file) = &self.options.report {
-            let json = reorder::report::render(&report, reorder::cli::shared_args::Format::Json)?;
-            reorder::write::whole(&self.invocation.directory.join(file), json.as_bytes())?;
+        let Some(file) = &self.options.report else { return };
+        let written = reorder::report::render(&report, reorder::cli::shared_args::Format::Json)
+            .and_then(|json| reorder::write::whole(&self.invocation.directory.join(file), json.as_bytes()));
+        if let Err(error) = written {
+            self.talk.warning(&format!("the report is not written: {error}"), error.hint.as_deref());
         }
-        Ok(())
     }
 }
 

@@ -36,6 +36,7 @@ pub mod post_link;
 pub mod process;
 pub mod real_linker;
 pub mod recorded;
+pub mod remembered;
 pub mod report;
 pub mod response_files;
 pub mod route;

@@ -17,7 +17,8 @@ use super::linked::Starts;
 use super::options::Options;
 use super::report::{LinkReport, NamesFound, StartSpans};
 
-/// Replaces the image at `path`, fresh from the linker, by its ordered form, and gives an account. On an error it is as it
+/// Replaces the image at `path`, fresh from the linker, by its ordered form, and gives an account and the new
+/// contents. On an error it is as it
 /// was.
 ///
 /// # Errors
@@ -27,7 +28,7 @@ pub fn order_in_place(
     invocation: &Invocation,
     options: &Options,
     linker: &str,
-) -> Result<LinkReport> {
+) -> Result<(LinkReport, Vec<u8>)> {
     let bytes = map_image(path)?;
     let file = ElfFile::parse(&bytes)?;
     let functions = FunctionTable::collect(&file)?;
@@ -60,7 +61,7 @@ pub fn order_in_place(
         is_remembered: false,
     };
     replace(path, &applied.bytes)?;
-    Ok(report)
+    Ok((report, applied.bytes))
 }
 
 /// Cures as this program spells them.
