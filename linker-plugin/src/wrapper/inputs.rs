@@ -10,9 +10,7 @@ use serde::{Deserialize, Serialize};
 
 use super::contents::{Digest, Stamp, digest_of_file, digest_of_parts};
 use super::invocation::Invocation;
-use super::options::Options;
-use super::real_linker::RealLinker;
-use super::recorded::Recorded;
+use super::link::OrderedLink;
 use super::route::Route;
 
 /// A file as it was when it was linked.
@@ -61,34 +59,52 @@ fn is_thin_archive(path: &Path) -> bool {
 ///
 /// # Errors
 /// A linker that is gone.
-pub fn key(
-    real: &RealLinker,
-    route: Route,
-    invocation: &Invocation,
-    options: &Options,
-    recorded: &Recorded,
-) -> Result<Digest> {
+pub fn key(link: &OrderedLink<'_>, route: Route) -> Result<Digest> {
+    let (real, invocation) = (link.real, link.invocation);
     let temporary = std::env::temp_dir();
     let arguments: Vec<OsString> =
         invocation.expanded.iter().map(|argument| without_temporary_names(argument, &temporary)).collect();
-    let settings = format!(
-        "{} {route:?} {:?} {:?} {:?} {:?}",
-        env!("CARGO_PKG_VERSION"),
-        options.request(),
-        options.data,
-        options.debug,
-        options.recorded_as
-    );
+    let settings = settings(link, route)?;
     let linker = format!("{} {} {:?}", real.program.display(), real.version, Stamp::of(&real.program)?);
     let parts = [
         settings.as_bytes(),
         linker.as_bytes(),
-        recorded.digest.0.as_bytes(),
+        link.recorded.digest.0.as_bytes(),
         invocation.directory.as_os_str().as_bytes(),
         invocation.output.as_os_str().as_bytes(),
     ];
     let parts = parts.into_iter().chain(arguments.iter().map(|argument| argument.as_bytes()));
     Ok(digest_of_parts("link", parts))
+}
+
+/// The name of what is made of the finished image at `path`: that depends on nothing else than what is named here.
+///
+/// # Errors
+/// The system's.
+pub fn image_key(link: &OrderedLink<'_>, path: &Path) -> Result<Digest> {
+    let image = match link.cache {
+        Some(_) => digest_of_file(path)?,
+        None => Digest(String::new()),
+    };
+    let settings = settings(link, Route::PostLink)?;
+    let program = link.invocation.output_path();
+    let parts = [&link.recorded.digest.0, &image.0, &settings].map(|part| part.as_bytes());
+    let parts = parts.into_iter().chain([program.as_os_str().as_bytes(), link.real.version.as_bytes()]);
+    Ok(digest_of_parts("image", parts))
+}
+
+/// What else an order depends on. Two builds of this program may compute different ones.
+fn settings(link: &OrderedLink<'_>, route: Route) -> Result<String> {
+    let options = link.options;
+    Ok(format!(
+        "{} {:?} {route:?} {:?} {:?} {:?} {:?}",
+        env!("CARGO_PKG_VERSION"),
+        Stamp::of(&link.environment.own_executable)?,
+        options.request(),
+        options.data,
+        options.debug,
+        options.recorded_as
+    ))
 }
 
 /// Compilers that link give their objects random names; what is in them is compared anyway.

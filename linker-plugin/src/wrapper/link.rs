@@ -15,7 +15,7 @@ use super::moved::Moved;
 use super::options::Options;
 use super::ordering::{Occasion, Ordering, Trial};
 use super::post_link::order_in_place;
-use super::process::{Outcome, exit_code, run_quietly, run_visibly};
+use super::process::{Outcome, run_quietly};
 use super::real_linker::{Environment, RealLinker};
 use super::recorded::Recorded;
 use super::remembered::{Memory, Remembered};
@@ -49,8 +49,10 @@ pub struct OrderedLink<'call> {
 pub enum Failure {
     /// No order could be made or used: the link can be done without.
     NotOrdered(Error),
-    /// The link fails by itself; doing it again says why.
-    LinkFails,
+    /// Nothing of the traces is found in what is linked.
+    Unfit(Error),
+    /// The link fails, probably by itself: doing it again without us says why. The first of its messages.
+    LinkFails(String),
     /// The traces fit too little, and the user wants the link to fail then.
     TooLittleFound(Error),
 }
@@ -65,29 +67,34 @@ impl OrderedLink<'_> {
     /// Links and delivers; gives the exit status for the caller.
     ///
     /// # Errors
-    /// [`Failure`]; nothing stands under the output's name then that was not there before.
+    /// [`Failure`]; nothing is delivered then.
     pub fn run(&self) -> std::result::Result<u8, Failure> {
         let route = Route::of(self.real.family, self.options.mode, self.invocation)?;
-        self.talk.detail(&format!("{}: {}", self.real.version, route.name()));
+        self.talk.detail(route.name());
         let place = Workplace::beside(&self.invocation.output_path())?;
-        let key = inputs::key(self.real, route, self.invocation, self.options, self.recorded)?;
-        let memory = Memory::new(self.cache, key, self.invocation);
-        let remembered = memory.recall();
-        if let Some(Remembered::NotOrdered { message, hint }) = remembered {
-            let mut error = Error::usage(message);
-            error.hint = hint;
-            return Err(Failure::NotOrdered(error));
+        if route == Route::PostLink {
+            return self.in_finished_image(&place);
         }
-        match (route, remembered) {
-            (Route::PostLink, remembered) => self.in_finished_image(&place, &memory, remembered),
-            (_, Some(Remembered::Order { additions, report })) if memory.additions(&additions).is_some() => {
+        let memory = Memory::of_link(self.cache, inputs::key(self, route)?, self.invocation);
+        match memory.recall() {
+            Some(Remembered::Order { additions, report }) => {
                 self.check_coverage(&report)?;
-                self.link_with(&memory.additions(&additions).unwrap_or_default(), &place, None)?;
+                let linked =
+                    memory.additions(&additions).map(|additions| self.link_with(&additions, &place, None));
+                if !matches!(linked, Some(Ok(()))) {
+                    return self.through_linker(route, &place, &memory);
+                }
                 place.deliver()?;
                 self.tell(LinkReport { is_remembered: true, ..report });
                 Ok(0)
             }
-            (route, _) => self.through_linker(route, &place, &memory),
+            // With `strict` it costs the link, so it has to be true now.
+            Some(Remembered::NotOrdered { message, hint, is_unfit }) if !self.options.strict => {
+                let mut error = Error::usage(message);
+                error.hint = hint;
+                Err(if is_unfit { Failure::Unfit(error) } else { Failure::NotOrdered(error) })
+            }
+            _ => self.through_linker(route, &place, &memory),
         }
     }
 
@@ -104,7 +111,7 @@ impl OrderedLink<'_> {
         let (outcome, inputs) = rayon::join(|| run_quietly(command, arguments), || memory.inputs());
         let mut outcome = outcome?;
         if !outcome.status.success() {
-            return Err(Failure::LinkFails);
+            return Err(Failure::LinkFails(outcome.first_message()));
         }
         let said = outcome.stdout()?;
         let map_text = read(&map)?;
@@ -112,26 +119,16 @@ impl OrderedLink<'_> {
         let trial = Trial { image: &image, map: &trial_map, said: &said };
         let (invocation, options, linker) = (self.invocation, self.options, self.real.version.as_str());
         let occasion = Occasion { invocation, options, route, linker };
-        let ordering = match Ordering::new(&trial, &occasion) {
-            Ok(ordering) => ordering,
-            Err(error) => {
-                memory.remember_failure(inputs, &error);
-                return Err(error.into());
-            }
-        };
+        let ordering = Ordering::new(&trial, &occasion)
+            .inspect_err(|failure| memory.remember_failure(inputs.clone(), failure, place))?;
         self.check_coverage(&ordering.report)?;
-        let new_map = match self.invocation.map() {
-            Some(of_user) => of_user,
-            None => place.file("map"),
-        };
-        self.link_with(
-            &ordering.additions,
-            place,
-            self.invocation.map().is_none().then_some(new_map.as_path()),
-        )?;
+        // A map that the linker prints goes where the user wants it, and nowhere else.
+        let of_user = self.invocation.map();
+        let own_map = (of_user.is_none() && !trial::prints_map(self.invocation)).then(|| place.file("map"));
+        self.link_with(&ordering.additions, place, own_map.as_deref())?;
         let mut report = ordering.report.clone();
         // A map of the user's may be of a form that is not known here; the link is none the worse for it.
-        let new_text = read(&new_map).unwrap_or_default();
+        let new_text = of_user.or(own_map).and_then(|map| read(&map).ok()).unwrap_or_default();
         report.faults = LinkMap::parse(&new_text)
             .ok()
             .map(|new| ordering.faults(&Moved::between(&trial_map, &new), self.options));
@@ -141,13 +138,14 @@ impl OrderedLink<'_> {
         Ok(0)
     }
 
-    /// The real link, with an order, at its temporary place.
+    /// The real link at its temporary place, with an order if there is one.
     fn link_with(
         &self,
         additions: &[Addition],
         place: &Workplace,
         map: Option<&Path>,
     ) -> std::result::Result<(), Failure> {
+        place.remove_old_output();
         let mut arguments: Vec<OsString> = self.invocation.arguments.clone();
         for (number, addition) in additions.iter().enumerate() {
             arguments.extend(addition.arguments(&place.file(&format!("order{number}")))?);
@@ -156,68 +154,74 @@ impl OrderedLink<'_> {
         arguments.extend(trial::output_arguments(self.invocation, self.real.family, &place.output()));
         let mut outcome: Outcome = run_quietly(self.real.command(self.environment)?, arguments)?;
         if !outcome.status.success() {
-            let said = outcome.stderr()?;
-            let said = String::from_utf8_lossy(&said);
-            let first = said.lines().next().unwrap_or("no message").to_owned();
-            return Err(Error::usage(format!(
-                "{} does not link with the order: {first}",
-                self.real.program.display()
-            ))
-            .with_hint("please report this; --reorder-mode=post-link orders without the linker's help")
-            .into());
+            let message = place.spelled(outcome.first_message().as_bytes(), &self.invocation.output);
+            let message = String::from_utf8_lossy(&message).into_owned();
+            if additions.is_empty() {
+                return Err(Failure::LinkFails(message));
+            }
+            let program = self.real.program.display();
+            return Err(Error::usage(format!("{program} does not link with the order: {message}"))
+                .with_hint("please report this; --reorder-mode=post-link orders without the linker's help")
+                .into());
         }
         // A closed stderr takes nothing from the output.
-        let _ = outcome.repeat();
+        let _ = outcome.repeat(|said| place.spelled(said, &self.invocation.output));
         self.correct_side_files(place)?;
         Ok(())
     }
 
-    fn in_finished_image(
-        &self,
-        place: &Workplace,
-        memory: &Memory<'_>,
-        remembered: Option<Remembered>,
-    ) -> std::result::Result<u8, Failure> {
-        let mut arguments: Vec<OsString> = self.invocation.arguments.clone();
-        arguments.extend(trial::output_arguments(self.invocation, self.real.family, &place.output()));
-        let command = self.real.command(self.environment)?;
-        let known = match remembered {
-            Some(Remembered::Image { image, report }) => memory.image(&image).zip(Some(report)),
-            _ => None,
-        };
-        let (status, inputs) = match &known {
-            Some(_) => (run_visibly(command, arguments)?, None),
-            None => {
-                let (status, inputs) = rayon::join(|| run_visibly(command, arguments), || memory.inputs());
-                (status?, inputs)
+    /// The link is done in any case, so what is remembered is remembered of its very result.
+    fn in_finished_image(&self, place: &Workplace) -> std::result::Result<u8, Failure> {
+        self.link_with(&[], place, None)?;
+        let output = place.output();
+        let memory = Memory::of_image(self.cache, inputs::image_key(self, &output)?);
+        match memory.recall() {
+            Some(Remembered::Image { image, report }) => {
+                if let Some(image) = memory.image(&image) {
+                    self.check_coverage(&report)?;
+                    replace_contents(&output, &image)?;
+                    place.deliver()?;
+                    self.tell(LinkReport { is_remembered: true, ..report });
+                    return Ok(0);
+                }
             }
-        };
-        if !status.success() {
-            return Ok(exit_code(status));
+            Some(Remembered::NotOrdered { message, hint, is_unfit }) => {
+                let mut error = Error::usage(message);
+                error.hint = hint;
+                let failure = if is_unfit { Failure::Unfit(error) } else { Failure::NotOrdered(error) };
+                return self.deliver_unordered(place, failure);
+            }
+            _ => {}
         }
-        self.correct_side_files(place)?;
-        if let Some((image, report)) = known {
-            self.check_coverage(&report)?;
-            replace_contents(&place.output(), &image)?;
-            place.deliver()?;
-            self.tell(LinkReport { is_remembered: true, ..report });
-            return Ok(0);
-        }
-        match order_in_place(&place.output(), self.invocation, self.options, &self.real.version) {
+        match order_in_place(&output, self.invocation, self.options, &self.real.version) {
             Ok((report, image)) => {
                 self.check_coverage(&report)?;
-                memory.remember_image(inputs, &image, &report);
+                memory.remember_image(&image, &report);
                 place.deliver()?;
                 self.tell(report);
+                Ok(0)
             }
-            Err(error) => {
-                memory.remember_failure(inputs, &error);
-                if self.options.strict {
-                    return Err(error.into());
-                }
-                place.deliver()?;
-                warn_not_ordered(self.talk, self.invocation, &error);
+            Err(failure) => {
+                memory.remember_failure(memory.inputs(), &failure, place);
+                self.deliver_unordered(place, failure)
             }
+        }
+    }
+
+    /// Delivers the finished link as it is, unless the user wants an order or nothing.
+    fn deliver_unordered(&self, place: &Workplace, failure: Failure) -> std::result::Result<u8, Failure> {
+        let is_of_others =
+            matches!(failure, Failure::Unfit(_)) && self.recorded.may_be_of_others(self.options);
+        let error = match failure {
+            Failure::Unfit(error) | Failure::NotOrdered(error) if is_of_others || !self.options.strict => {
+                error
+            }
+            failure => return Err(failure),
+        };
+        place.deliver()?;
+        match is_of_others {
+            true => self.talk.detail(&error.to_string()),
+            false => warn_not_ordered(self.talk, self.invocation, &error),
         }
         Ok(0)
     }

@@ -12,6 +12,7 @@ use reorder::trace::{
 };
 
 use super::invocation::Invocation;
+use super::link::Failure;
 use super::options::Options;
 
 /// Recorded starts in terms of one image.
@@ -35,7 +36,7 @@ impl Starts {
         functions: &FunctionTable<'_>,
         invocation: &Invocation,
         options: &Options,
-    ) -> Result<Self> {
+    ) -> std::result::Result<Self, Failure> {
         let identity = identity(invocation, options);
         let resolver = Resolver::new(functions, &identity);
         // A trace may have been recorded with this very image.
@@ -52,7 +53,7 @@ impl Starts {
                 distinct.add(trace);
             },
         )?;
-        let traces = resolver.collect(resolutions.into_iter())?;
+        let traces = resolver.collect(resolutions.into_iter()).map_err(Failure::Unfit)?;
         let distinct = distinct.traces();
         let names = resolver.collect(distinct.iter().map(|trace| resolver.resolve(trace)))?.coverage;
         Ok(Self { traces, names, notes: notes.iter().map(Note::to_string).collect() })

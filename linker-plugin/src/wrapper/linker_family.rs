@@ -15,7 +15,7 @@ use reorder::error::{Error, Result};
 const LONGEST_OUTPUT: u64 = 16 << 10;
 
 /// Linkers that understand the same options.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize)]
 pub enum Family {
     /// LLVM's linker for ELF: `ld.lld`.
     Lld,

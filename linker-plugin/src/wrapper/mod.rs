@@ -16,6 +16,7 @@
 
 pub mod addition;
 pub mod cache;
+pub mod call;
 pub mod caller;
 pub mod configuration;
 pub mod contents;
@@ -50,20 +51,11 @@ use std::process::ExitCode;
 
 use reorder::error::{Error, Result};
 
-use cache::Cache;
+use call::{COULD_NOT_RUN, Call};
 use environment::Environment;
 use invocation::Invocation;
-use link::{Failure, OrderedLink, warn_not_ordered};
-use options::{Mode, Options, Request, RequestError};
-use process::{become_linker, exit_code, run_visibly};
-use real_linker::RealLinker;
-use recorded::Recorded;
+use options::{Request, RequestError};
 use talk::Talk;
-
-/// The exit status when this program could not do its part.
-const COULD_NOT_RUN: u8 = 2;
-/// The exit status for a finding: the traces fit too little.
-const FINDING: u8 = 1;
 
 /// Does what `arguments` (program name first) ask the linker for.
 pub fn run(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
@@ -101,10 +93,12 @@ fn stand_in(name: &OsString, arguments: Vec<OsString>) -> Result<ExitCode> {
         talk.note(advice);
     }
     let name = real_linker::stand_in_name(name, &mut linker_arguments);
-    let real = real_linker::find(options.linker.as_deref(), &name, &environment)?;
-    talk.detail(&format!("{} ({})", real.program.display(), real.version));
+    let program = real_linker::locate(options.linker.as_deref(), &name, &environment)?;
     let invocation = Invocation::new(linker_arguments, &directory);
-    Ok(link(&real, &environment, &invocation, options))
+    let has_own_files = request.has_own_files();
+    let call =
+        Call { program, environment: &environment, invocation: &invocation, options, has_own_files, talk };
+    Ok(ExitCode::from(call.link()))
 }
 
 /// Makes the folder of links and prints its path.
@@ -117,93 +111,6 @@ fn print_links(folder: Option<&Path>, environment: &Environment) -> Result<ExitC
     let written = std::io::stdout().lock().write_all(&line);
     written.map_err(|error| Error::io(Path::new("stdout"), error))?;
     Ok(ExitCode::SUCCESS)
-}
-
-/// Links with an order if there is one to be had, else as the real linker does.
-fn link(
-    real: &RealLinker,
-    environment: &Environment,
-    invocation: &Invocation,
-    options: &Options,
-) -> ExitCode {
-    let talk = Talk::new(options);
-    let cache = options.cache_directory(&environment.variables).map(Cache::in_directory);
-    let recorded = match recorded(invocation, options, cache.as_ref(), talk) {
-        Ok(Some(recorded)) => recorded,
-        Ok(None) => return link_plainly(real, environment, invocation, talk),
-        Err(error) => return without_order(real, environment, invocation, options, &error),
-    };
-    let cache = cache.as_ref();
-    let ordered = OrderedLink { real, environment, invocation, options, recorded: &recorded, cache, talk };
-    match ordered.run() {
-        Ok(status) => ExitCode::from(status),
-        Err(Failure::LinkFails) => link_plainly(real, environment, invocation, talk),
-        Err(Failure::TooLittleFound(error)) => {
-            talk.error(&error);
-            ExitCode::from(FINDING)
-        }
-        Err(Failure::NotOrdered(error)) => without_order(real, environment, invocation, options, &error),
-    }
-}
-
-/// The traces, if they concern this link.
-fn recorded(
-    invocation: &Invocation,
-    options: &Options,
-    cache: Option<&Cache>,
-    talk: Talk,
-) -> Result<Option<Recorded>> {
-    if options.mode == Mode::Off || options.traces.is_empty() {
-        talk.detail("no order is asked for");
-        return Ok(None);
-    }
-    if let Some(left_alone) = invocation.left_alone() {
-        talk.detail(&format!("{}: {}", invocation.output.display(), left_alone.reason()));
-        return Ok(None);
-    }
-    let recorded = Recorded::read(options, cache)?;
-    if let Some(reason) = recorded.is_unconcerned(invocation, options) {
-        talk.detail(&reason);
-        return Ok(None);
-    }
-    Ok(Some(recorded))
-}
-
-/// The link as it is without us, unless the user wants an order or nothing.
-fn without_order(
-    real: &RealLinker,
-    environment: &Environment,
-    invocation: &Invocation,
-    options: &Options,
-    error: &Error,
-) -> ExitCode {
-    let talk = Talk::new(options);
-    if options.strict {
-        talk.error(error);
-        return ExitCode::from(COULD_NOT_RUN);
-    }
-    warn_not_ordered(talk, invocation, error);
-    link_plainly(real, environment, invocation, talk)
-}
-
-/// Becomes the real linker; but below a compiler that may be killed with us, waits for it.
-fn link_plainly(
-    real: &RealLinker,
-    environment: &Environment,
-    invocation: &Invocation,
-    talk: Talk,
-) -> ExitCode {
-    let linked = real.command(environment).and_then(|command| {
-        if caller::is_watched(environment) {
-            run_visibly(command, invocation.arguments.clone()).map(exit_code)
-        } else {
-            Err(become_linker(command, &invocation.arguments))
-        }
-    });
-    ExitCode::from(linked.unwrap_or_else(|error| {
-        talk.error(&error);
-        COULD_NOT_RUN
-    }))
 }
 
 /// Help and version are data on stdout, mistakes are talk on stderr; options are spelled as the user must write them.

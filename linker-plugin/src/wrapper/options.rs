@@ -153,7 +153,7 @@ pub struct Request {
     /// All other arguments, in their order.
     pub linker_arguments: Vec<OsString>,
     /// Response files that stand in for some that held options of ours; they vanish with this value.
-    _rewritten: Vec<TempPath>,
+    rewritten: Vec<TempPath>,
 }
 
 impl Request {
@@ -180,7 +180,15 @@ impl Request {
         let words = std::iter::once(OsString::from("reorder-ld"));
         let options = Options::try_parse_from(words.chain(configured).chain(environment).chain(given))
             .map_err(RequestError::Options)?;
-        Ok(Self { options, own_words, linker_arguments, _rewritten: rewritten })
+        Ok(Self { options, own_words, linker_arguments, rewritten })
+    }
+}
+
+impl Request {
+    /// Whether the arguments name files that vanish with this value.
+    #[must_use]
+    pub fn has_own_files(&self) -> bool {
+        !self.rewritten.is_empty()
     }
 }
 

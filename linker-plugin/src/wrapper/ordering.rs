@@ -16,6 +16,7 @@ use reorder::order_file::{Anchor, bfd_script, gold, gold_sections, lld_script, o
 
 use super::addition::{Addition, Form};
 use super::invocation::Invocation;
+use super::link::Failure;
 use super::linked::{Starts, functions_of};
 use super::moved::Moved;
 use super::options::Options;
@@ -62,14 +63,14 @@ impl Ordering {
     ///
     /// # Errors
     /// Images that are not understood, traces that do not fit, orders that the linker cannot be given.
-    pub fn new(trial: &Trial<'_>, occasion: &Occasion<'_>) -> Result<Self> {
+    pub fn new(trial: &Trial<'_>, occasion: &Occasion<'_>) -> std::result::Result<Self, Failure> {
         match occasion.route {
             Route::OrderFile => Self::of_mach_o(trial, occasion),
             _ => Self::of_elf(trial, occasion),
         }
     }
 
-    fn of_elf(trial: &Trial<'_>, occasion: &Occasion<'_>) -> Result<Self> {
+    fn of_elf(trial: &Trial<'_>, occasion: &Occasion<'_>) -> std::result::Result<Self, Failure> {
         let Occasion { invocation, options, route, .. } = *occasion;
         let bytes = map_image(trial.image)?;
         let (file, functions) = functions_of(trial.image, &bytes)?;
@@ -94,7 +95,7 @@ impl Ordering {
     }
 
     /// The map tells all that is needed: Apple's linkers place symbols, and list them with their objects.
-    fn of_mach_o(trial: &Trial<'_>, occasion: &Occasion<'_>) -> Result<Self> {
+    fn of_mach_o(trial: &Trial<'_>, occasion: &Occasion<'_>) -> std::result::Result<Self, Failure> {
         let Occasion { invocation, options, .. } = *occasion;
         let code = || trial.map.sections.iter().filter(|symbol| symbol.output == b"__TEXT,__text");
         // Profiles know functions by the names that they have in the source.

@@ -13,6 +13,7 @@ use reorder::layout::{Room, lay_out};
 use reorder::relocate::RelocateOptions;
 
 use super::invocation::Invocation;
+use super::link::Failure;
 use super::linked::Starts;
 use super::options::Options;
 use super::report::{LinkReport, NamesFound, StartSpans};
@@ -28,7 +29,7 @@ pub fn order_in_place(
     invocation: &Invocation,
     options: &Options,
     linker: &str,
-) -> Result<(LinkReport, Vec<u8>)> {
+) -> std::result::Result<(LinkReport, Vec<u8>), Failure> {
     let bytes = map_image(path)?;
     let file = ElfFile::parse(&bytes)?;
     let functions = FunctionTable::collect(&file)?;

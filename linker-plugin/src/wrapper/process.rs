@@ -40,15 +40,22 @@ impl Outcome {
         contents(&mut self.stderr).map_err(|error| Error::io(Path::new("messages of the linker"), error))
     }
 
-    /// Says what the linker said, in its own words.
+    /// The first line of what it wrote to its standard error.
+    #[must_use]
+    pub fn first_message(&mut self) -> String {
+        let said = self.stderr().unwrap_or_default();
+        String::from_utf8_lossy(&said).lines().next().unwrap_or("no message").to_owned()
+    }
+
+    /// Says what the linker said, corrected by `spelled`.
     ///
     /// # Errors
     /// The system's.
-    pub fn repeat(&mut self) -> std::io::Result<()> {
+    pub fn repeat(&mut self, spelled: impl Fn(&[u8]) -> Vec<u8>) -> std::io::Result<()> {
         let said = contents(&mut self.stdout)?;
-        std::io::stdout().lock().write_all(&said)?;
+        std::io::stdout().lock().write_all(&spelled(&said))?;
         let said = contents(&mut self.stderr)?;
-        std::io::stderr().lock().write_all(&said)
+        std::io::stderr().lock().write_all(&spelled(&said))
     }
 }
 

@@ -19,6 +19,8 @@ use std::process::Command;
 
 use reorder::error::{Error, Result};
 
+use super::cache::Cache;
+use super::contents::{Stamp, digest_of_parts};
 pub use super::environment::Environment;
 pub use super::linker_family::Family;
 use super::{environment, linker_family, linker_names};
@@ -35,15 +37,45 @@ pub struct RealLinker {
 }
 
 impl RealLinker {
-    /// A call of this linker, without arguments, that counts us among those who call each other.
+    /// What `program` is, by what it says of itself, or said before it last changed.
     ///
     /// # Errors
-    /// There are so many of us that they must be a circle.
-    pub fn command(&self, environment: &Environment) -> Result<Command> {
-        let mut command = Command::new(&self.program);
-        command.env_clear().envs(environment.for_child()?);
-        Ok(command)
+    /// It cannot be run or is no linker.
+    pub fn of(program: PathBuf, environment: &Environment, cache: Option<&Cache>) -> Result<Self> {
+        let stamp = format!("{:?}", Stamp::of(&program)?);
+        let parts = [program.as_os_str().as_bytes(), stamp.as_bytes()];
+        let key = digest_of_parts("linker", parts.into_iter());
+        let known = cache.and_then(|cache| cache.get::<(Family, String)>(&key));
+        let (family, version) = match known {
+            Some(known) => known,
+            None => {
+                let said = linker_family::identify(&program, &environment.for_child()?)?;
+                if let Some(cache) = cache {
+                    cache.put(&key, &said);
+                }
+                said
+            }
+        };
+        Ok(Self { program, family, version })
     }
+
+    /// A call of this linker, without arguments.
+    ///
+    /// # Errors
+    /// As [`command`].
+    pub fn command(&self, environment: &Environment) -> Result<Command> {
+        command(&self.program, environment)
+    }
+}
+
+/// A call of the linker `program`, without arguments, that counts us among those who call each other.
+///
+/// # Errors
+/// There are so many of us that they must be a circle.
+pub fn command(program: &Path, environment: &Environment) -> Result<Command> {
+    let mut command = Command::new(program);
+    command.env_clear().envs(environment.for_child()?);
+    Ok(command)
 }
 
 /// Finds the linker that `arguments_zero`, the name of our own command, stands in for.
@@ -51,21 +83,26 @@ impl RealLinker {
 /// `wanted` is what the user set: a path or a name such as `ld.lld`.
 ///
 /// # Errors
-/// Nothing of that name is there, it is this program, it cannot be run or is no linker, or wrappers call each other in
-/// a circle.
-pub fn find(wanted: Option<&OsStr>, arguments_zero: &OsStr, environment: &Environment) -> Result<RealLinker> {
-    let variables = environment.for_child()?;
+/// Nothing of that name is there, it is this program, or wrappers call each other in a circle.
+pub fn locate(wanted: Option<&OsStr>, arguments_zero: &OsStr, environment: &Environment) -> Result<PathBuf> {
+    environment.for_child()?;
     let wanted = wanted.filter(|wanted| !wanted.is_empty());
-    let program = match wanted {
-        Some(path) if path.as_bytes().contains(&b'/') => given(Path::new(path), environment)?,
-        Some(name) => search(&linker_names::of_wish(name), environment)?,
+    match wanted {
+        Some(path) if path.as_bytes().contains(&b'/') => given(Path::new(path), environment),
+        Some(name) => search(&linker_names::of_wish(name), environment),
         None => {
             let called = Path::new(arguments_zero).file_name().unwrap_or_default();
-            search(&linker_names::of_call(called), environment)?
+            search(&linker_names::of_call(called), environment)
         }
-    };
-    let (family, version) = linker_family::identify(&program, &variables)?;
-    Ok(RealLinker { program, family, version })
+    }
+}
+
+/// [`locate`], and what it is.
+///
+/// # Errors
+/// As there, and what cannot be run or is no linker.
+pub fn find(wanted: Option<&OsStr>, arguments_zero: &OsStr, environment: &Environment) -> Result<RealLinker> {
+    RealLinker::of(locate(wanted, arguments_zero, environment)?, environment, None)
 }
 
 /// The name that this call stands in for, to be given to [`find`]: of lld's own option `-flavor`, which is taken out of

@@ -41,7 +41,9 @@ impl Recorded {
             .iter()
             .map(|file| Ok(format!("{} {:?}", file.display(), Stamp::of(file)?)))
             .collect::<Result<_>>()?;
-        let key = digest_of_parts("traces", stamps.iter().map(String::as_bytes));
+        let version = env!("CARGO_PKG_VERSION").as_bytes();
+        let key =
+            digest_of_parts("traces", std::iter::once(version).chain(stamps.iter().map(String::as_bytes)));
         if let Some(known) = cache.and_then(|cache| cache.get::<Self>(&key)) {
             return Ok(known);
         }
@@ -64,6 +66,12 @@ impl Recorded {
         Ok(recorded)
     }
 
+    /// Whether the traces may well be of other outputs than the one that is linked: neither they nor `options` say.
+    #[must_use]
+    pub fn may_be_of_others(&self, options: &Options) -> bool {
+        self.is_for_any && options.program.is_empty() && options.recorded_as.is_none()
+    }
+
     /// Why `invocation` links nothing that these traces are of, if so.
     #[must_use]
     pub fn is_unconcerned(&self, invocation: &Invocation, options: &Options) -> Option<String> {
@@ -71,9 +79,6 @@ impl Recorded {
         if !options.program.is_empty() {
             let is_wanted = options.program.contains(&program);
             return (!is_wanted).then(|| format!("{} is not to be ordered", program.display()));
-        }
-        if invocation.is_helper_of_a_build() {
-            return Some(format!("{} is a helper of the build", program.display()));
         }
         let name = options.recorded_as.as_deref().unwrap_or(&program);
         let is_known = |name: &OsStr| self.programs.contains(name.to_string_lossy().as_ref());

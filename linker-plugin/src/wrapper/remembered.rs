@@ -3,15 +3,19 @@
 //! Files are named by their contents, so that two links at a time that share a key cannot mix up their parts, and an image
 //! is compared with its digest before it is delivered.
 
-use reorder::error::{Error, ErrorKind};
+use std::path::Path;
+
+use reorder::error::ErrorKind;
 use serde::{Deserialize, Serialize};
 
 use super::addition::{Addition, Form};
 use super::cache::Cache;
-use super::contents::{Digest, digest_of_file};
+use super::contents::{Digest, digest_of, digest_of_file};
 use super::inputs::{Input, are_same, inputs_of};
 use super::invocation::Invocation;
+use super::link::Failure;
 use super::report::LinkReport;
+use super::workplace::Workplace;
 
 /// What came of a link.
 #[derive(Debug, Serialize, Deserialize)]
@@ -36,16 +40,9 @@ pub enum Remembered {
         message: String,
         /// What to do about it.
         hint: Option<String>,
+        /// The traces may be of something else.
+        is_unfit: bool,
     },
-}
-
-impl Remembered {
-    /// A failure, unless it is the system's: another time it may not happen.
-    #[must_use]
-    pub fn failure(error: &Error) -> Option<Self> {
-        let is_lasting = !matches!(error.kind, ErrorKind::Io(_));
-        is_lasting.then(|| Self::NotOrdered { message: error.to_string(), hint: error.hint.clone() })
-    }
 }
 
 #[derive(Serialize, Deserialize)]
@@ -59,21 +56,29 @@ struct Entry {
 pub struct Memory<'call> {
     cache: Option<&'call Cache>,
     key: Digest,
-    invocation: &'call Invocation,
+    /// Whose inputs must be what they were; none where the key says everything.
+    invocation: Option<&'call Invocation>,
 }
 
 impl<'call> Memory<'call> {
-    /// The place called `key`; without a cache nothing is remembered.
+    /// The place of a link whose inputs are compared; without a cache nothing is remembered.
     #[must_use]
-    pub fn new(cache: Option<&'call Cache>, key: Digest, invocation: &'call Invocation) -> Self {
-        Self { cache, key, invocation }
+    pub fn of_link(cache: Option<&'call Cache>, key: Digest, invocation: &'call Invocation) -> Self {
+        Self { cache, key, invocation: Some(invocation) }
+    }
+
+    /// The place of a finished image, whose contents are part of the key.
+    #[must_use]
+    pub fn of_image(cache: Option<&'call Cache>, key: Digest) -> Self {
+        Self { cache, key, invocation: None }
     }
 
     /// What came of the same link with the same inputs.
     #[must_use]
     pub fn recall(&self) -> Option<Remembered> {
         let entry: Entry = self.cache?.get(&self.key)?;
-        are_same(&entry.inputs, self.invocation).then_some(entry.remembered)
+        let is_same = self.invocation.is_none_or(|invocation| are_same(&entry.inputs, invocation));
+        is_same.then_some(entry.remembered)
     }
 
     /// The files of a remembered order.
@@ -81,7 +86,7 @@ impl<'call> Memory<'call> {
     pub fn additions(&self, files: &[(Form, Digest)]) -> Option<Vec<Addition>> {
         let addition = |(form, digest): &(Form, Digest)| {
             let contents = std::fs::read(self.cache?.attachment(digest)).ok()?;
-            Some(Addition { form: *form, contents })
+            (digest_of(&contents) == *digest).then_some(Addition { form: *form, contents })
         };
         files.iter().map(addition).collect()
     }
@@ -93,10 +98,11 @@ impl<'call> Memory<'call> {
         digest_of_file(&file).is_ok_and(|digest| digest == *image).then_some(file)
     }
 
-    /// What the link depends on; read only where something is remembered.
+    /// What the link depends on, as far as it is not part of the key; read only where something is remembered.
     #[must_use]
     pub fn inputs(&self) -> Option<Vec<Input>> {
-        self.cache.and_then(|_| inputs_of(self.invocation))
+        self.cache?;
+        self.invocation.map_or_else(|| Some(Vec::new()), inputs_of)
     }
 
     /// Remembers an order.
@@ -109,17 +115,22 @@ impl<'call> Memory<'call> {
     }
 
     /// Remembers an ordered image.
-    pub fn remember_image(&self, inputs: Option<Vec<Input>>, image: &[u8], report: &LinkReport) {
+    pub fn remember_image(&self, image: &[u8], report: &LinkReport) {
         if let Some(image) = self.cache.and_then(|cache| cache.attach(image)) {
-            self.remember(inputs, Remembered::Image { image, report: report.clone() });
+            self.remember(self.inputs(), Remembered::Image { image, report: report.clone() });
         }
     }
 
-    /// Remembers that there was no order to be had.
-    pub fn remember_failure(&self, inputs: Option<Vec<Input>>, error: &Error) {
-        if let Some(failure) = Remembered::failure(error) {
-            self.remember(inputs, failure);
-        }
+    /// Remembers that there was no order to be had; not what the system refused, which may not happen again.
+    pub fn remember_failure(&self, inputs: Option<Vec<Input>>, failure: &Failure, place: &Workplace) {
+        let (error, is_unfit) = match failure {
+            Failure::Unfit(error) => (error, true),
+            Failure::NotOrdered(error) if !matches!(error.kind, ErrorKind::Io(_)) => (error, false),
+            _ => return,
+        };
+        let message = place.spelled(error.to_string().as_bytes(), Path::new("the link"));
+        let message = String::from_utf8_lossy(&message).into_owned();
+        self.remember(inputs, Remembered::NotOrdered { message, hint: error.hint.clone(), is_unfit });
     }
 
     fn remember(&self, inputs: Option<Vec<Input>>, remembered: Remembered) {

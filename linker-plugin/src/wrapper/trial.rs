@@ -17,8 +17,16 @@ pub fn arguments(
     output: &Path,
     map: &Path,
 ) -> Vec<OsString> {
-    let mut arguments: Vec<OsString> =
-        invocation.expanded.iter().filter(|argument| !takes_names_away(argument)).cloned().collect();
+    let mut arguments: Vec<OsString> = Vec::with_capacity(invocation.expanded.len() + 8);
+    let mut given = invocation.expanded.iter().peekable();
+    while let Some(argument) = given.next() {
+        if !takes_names_away(argument) {
+            arguments.push(argument.clone());
+        } else if argument == "--compress-debug-sections" {
+            // Its value.
+            given.next();
+        }
+    }
     arguments.extend(map_arguments(family, map));
     // Debug information is most of many links, and says nothing about the layout.
     arguments.push(if is_mach_o(family) { "-S" } else { "--strip-debug" }.into());
@@ -58,9 +66,16 @@ pub fn is_mach_o(family: Family) -> bool {
     matches!(family, Family::Ld64 | Family::LldMachO)
 }
 
+/// Whether the linker prints a map to its standard output: a further one would take its place.
+#[must_use]
+pub fn prints_map(invocation: &Invocation) -> bool {
+    let words = |words: &[OsString]| words.windows(2).any(|pair| pair[0] == "-Map" && pair[1] == "-");
+    invocation.has(&["-M", "--print-map", "-Map=-", "--Map=-"]) || words(&invocation.expanded)
+}
+
 /// Options that remove symbols, or need what the trial leaves out.
 fn takes_names_away(argument: &OsStr) -> bool {
-    let whole: [&[u8]; 11] = [
+    let whole: [&[u8]; 13] = [
         b"-s",
         b"-S",
         b"-x",
@@ -72,6 +87,8 @@ fn takes_names_away(argument: &OsStr) -> bool {
         b"-strip-all",
         b"--gdb-index",
         b"--print-map",
+        b"-M",
+        b"-Map=-",
     ];
     whole.contains(&argument.as_bytes()) || argument.as_bytes().starts_with(b"--compress-debug-sections")
 }

@@ -48,6 +48,22 @@ impl Workplace {
         self.directory.join(format!("reorder.{role}"))
     }
 
+    /// Removes what stands under the output's name, as linkers do when they begin. To free a large file takes as long as
+    /// much of a link: as long as it is open, it is only its name that goes, and the rest happens meanwhile.
+    pub fn remove_old_output(&self) {
+        let held = std::fs::File::open(&self.output);
+        let _ = std::fs::remove_file(&self.output);
+        std::thread::spawn(move || drop(held));
+    }
+
+    /// `text` with this place's path of the output as the user has it.
+    #[must_use]
+    pub fn spelled(&self, text: &[u8], output: &Path) -> Vec<u8> {
+        let spelled = replaced(text, self.output().as_os_str().as_bytes(), output.as_os_str().as_bytes());
+        let trial = self.file("trial");
+        replaced(&spelled, trial.as_os_str().as_bytes(), output.as_os_str().as_bytes())
+    }
+
     /// Gives what stands at [`Self::output`] its final name.
     ///
     /// # Errors
