@@ -59,10 +59,18 @@ impl Cache {
 
     /// Drops the oldest entries when there are too many.
     pub fn prune(&self) {
+        self.prune_to(MOST_BYTES);
+    }
+
+    fn prune_to(&self, most_bytes: u64) {
         let Ok(entries) = std::fs::read_dir(&self.directory) else { return };
         let mut files: Vec<(SystemTime, u64, PathBuf)> = entries
             .flatten()
             .filter_map(|entry| {
+                // The directory is the user's to choose; other files in it are not ours.
+                if !is_entry(&entry.file_name()) {
+                    return None;
+                }
                 let metadata = entry.metadata().ok().filter(std::fs::Metadata::is_file)?;
                 Some((metadata.modified().ok()?, metadata.len(), entry.path()))
             })
@@ -70,7 +78,7 @@ impl Cache {
         files.sort();
         let mut bytes: u64 = files.iter().map(|(_, length, _)| length).sum();
         for (_, length, path) in files {
-            if bytes <= MOST_BYTES {
+            if bytes <= most_bytes {
                 break;
             }
             let _ = std::fs::remove_file(path);
@@ -80,5 +88,34 @@ impl Cache {
 
     fn file(&self, key: &Digest, kind: &str) -> PathBuf {
         self.directory.join(format!("{}.{kind}", key.0))
+    }
+}
+
+/// Whether a file is called as entries are: 64 hexadecimal digits and one of two kinds.
+fn is_entry(name: &std::ffi::OsStr) -> bool {
+    let name = name.as_encoded_bytes();
+    let digits = name.strip_suffix(b".json").or_else(|| name.strip_suffix(b".file"));
+    digits.is_some_and(|digits| digits.len() == 64 && digits.iter().all(u8::is_ascii_hexdigit))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn other_files_of_the_directory_stay() {
+        let directory = tempfile::tempdir().unwrap();
+        let cache = Cache::in_directory(directory.path().to_path_buf());
+        let kept = cache.attach(b"contents").unwrap();
+        cache.put(&kept, &1);
+        let strangers = ["thesis.tex", "0123.json", &format!("{}.txt", "a".repeat(64)), &"a".repeat(64)];
+        for name in strangers {
+            std::fs::write(directory.path().join(name), "precious").unwrap();
+        }
+        cache.prune_to(0);
+        assert!(!cache.attachment(&kept).exists() && cache.get::<u32>(&kept).is_none());
+        for name in strangers {
+            assert!(directory.path().join(name).exists(), "{name}");
+        }
     }
 }

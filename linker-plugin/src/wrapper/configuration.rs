@@ -12,12 +12,14 @@
 //! Where there are `program` tables, only these programs are ordered. Tables with other names belong to other commands.
 
 use std::ffi::{OsStr, OsString};
+use std::io::Read;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use reorder::error::{Error, Result};
 use toml::{Table, Value};
 
-use super::options::word;
+use super::options::{COMMAND_LINE_ONLY, word};
 
 /// The name of the file.
 const FILE_NAME: &str = "reorder.toml";
@@ -27,10 +29,15 @@ const FILE_NAME: &str = "reorder.toml";
 pub struct Configuration {
     file: PathBuf,
     table: Table,
+    /// Why a file that was found is not used.
+    pub note: Option<String>,
 }
 
 impl Configuration {
     /// The configuration in `chosen`, else the nearest one at or above `directory`, else an empty one.
+    ///
+    /// Options name programs to run. So a file that nobody named is used only if it is the user's or root's and not
+    /// everybody can write it; else there is a note.
     ///
     /// # Errors
     /// Files that cannot be read or are not TOML, with the line.
@@ -41,12 +48,23 @@ impl Configuration {
             None => directory.ancestors().map(|folder| folder.join(FILE_NAME)).find(|file| file.is_file()),
         };
         let Some(file) = file else { return Ok(Self::default()) };
-        let text = std::fs::read_to_string(&file).map_err(|error| Error::io(&file, error))?;
+        let failed = |error| Error::io(&file, error);
+        let mut opened = std::fs::File::open(&file).map_err(failed)?;
+        if chosen.is_none()
+            && let Some(reason) =
+                distrust(&opened.metadata().map_err(failed)?, nix::unistd::geteuid().as_raw())
+        {
+            let note =
+                format!("{} is not used: {reason}; --reorder-config uses it all the same", file.display());
+            return Ok(Self { note: Some(note), ..Self::default() });
+        }
+        let mut text = String::new();
+        opened.read_to_string(&mut text).map_err(failed)?;
         let table = text.parse::<Table>().map_err(|error| {
             let offset = error.span().map_or(0, |span| span.start as u64);
             Error::malformed(offset, error.message().to_owned()).in_file(&file)
         })?;
-        Ok(Self { file, table })
+        Ok(Self { file, table, note: None })
     }
 
     /// The options for what is linked as `program`, as words of a command line, without those called in `except`.
@@ -74,6 +92,9 @@ impl Configuration {
         if let Some((name, Value::Table(own))) = own {
             words.extend(self.words_of(&format!("program.{name}"), own, definition, &except)?);
             except.extend(own.keys().cloned());
+            if own.contains_key("quiet") || own.contains_key("verbose") {
+                except.extend(["quiet".to_owned(), "verbose".to_owned()]);
+            }
         }
         if let Some(link) = link {
             words.extend(self.words_of("link", link, definition, &except)?);
@@ -101,6 +122,10 @@ impl Configuration {
     ) -> Result<Vec<OsString>> {
         let mut words = Vec::new();
         for (key, value) in options.iter().filter(|(key, _)| !except.contains(key)) {
+            if COMMAND_LINE_ONLY.contains(&key.as_str()) {
+                let cause = format!("[{table}] has {key}, which is for the command line only");
+                return Err(self.mistake(&cause, &format!("call reorder-ld --reorder-{key}")));
+            }
             if !definition.get_arguments().any(|argument| argument.get_long() == Some(key)) || key == "config"
             {
                 let cause = format!("[{table}] has {key}, which is no option");
@@ -159,9 +184,43 @@ impl Configuration {
     }
 }
 
+/// Why a file with these `facts` may be somebody else's trap for `user`.
+fn distrust(facts: &std::fs::Metadata, user: u32) -> Option<String> {
+    if facts.uid() != user && facts.uid() != 0 {
+        return Some("it belongs to another user".to_owned());
+    }
+    (facts.mode() & 0o002 != 0).then(|| "everybody can write it".to_owned())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn files_of_others_are_not_used_unless_named() {
+        use std::os::unix::fs::PermissionsExt;
+        let directory = tempfile::tempdir().unwrap();
+        let file = directory.path().join(FILE_NAME);
+        std::fs::write(&file, "[link]\nseed = 3\n").unwrap();
+        let find = |chosen: Option<&Path>| Configuration::find(chosen, directory.path()).unwrap();
+        assert!(find(None).note.is_none() && !find(None).table.is_empty());
+        std::fs::set_permissions(&file, std::fs::Permissions::from_mode(0o666)).unwrap();
+        let found = find(None);
+        assert!(
+            found.note.is_some_and(|note| note.contains("everybody can write it")) && found.table.is_empty()
+        );
+        assert!(find(Some(&file)).note.is_none() && !find(Some(&file)).table.is_empty());
+        std::fs::set_permissions(&file, std::fs::Permissions::from_mode(0o644)).unwrap();
+        let facts = std::fs::metadata(&file).unwrap();
+        assert_eq!(distrust(&facts, facts.uid()), None);
+        assert_eq!(distrust(&facts, facts.uid() + 1).is_some(), facts.uid() != 0);
+    }
+
+    #[test]
+    fn what_a_program_says_hides_what_all_links_say() {
+        let text = "[link]\nverbose = true\n[program.server]\nquiet = true\n";
+        assert_eq!(words(text, "server", &[]).unwrap(), ["--program=server", "--quiet"]);
+    }
 
     fn words(text: &str, program: &str, except: &[&str]) -> Result<Vec<String>> {
         let directory = tempfile::tempdir().unwrap();
@@ -207,6 +266,7 @@ mod tests {
         for (text, part) in [
             ("[link]\ntarces = 't'\n", "tarces"),
             ("link = 3\n", "[link]"),
+            ("[link]\nlinks = '/tmp/l'\n", "command line only"),
             ("[link]\nseed = 1.5\n", "whole number"),
             ("[link\n", "offset"),
         ] {

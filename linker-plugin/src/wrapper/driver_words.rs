@@ -7,6 +7,8 @@ use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 
+use super::linker_names;
+
 /// Options that no compiler takes. Compilers put them on the command line of their linker; users who have a compiler
 /// write them behind `-Wl,` or `-Xlinker`.
 const LINKERS_ONLY: [&[u8]; 14] = [
@@ -81,6 +83,10 @@ pub fn is_driver_call(arguments_zero: &OsStr, words: &[OsString]) -> bool {
     let called = Path::new(arguments_zero).file_name().unwrap_or_default();
     if called.as_bytes().starts_with(COMPILER_NAME) {
         return true;
+    }
+    // Compilers look for linkers by these names, and nobody calls a compiler by them.
+    if linker_names::is_linker(called) {
+        return false;
     }
     let mut of_compiler = false;
     let mut words = words.iter().map(|word| word.as_bytes());
@@ -191,6 +197,14 @@ mod tests {
             assert!(!is_driver_call(OsStr::new("reorder-ld"), &words(line)), "{line}");
             assert!(is_driver_call(OsStr::new("/x/reorder-cc"), &words(line)), "{line}");
         }
+    }
+
+    #[test]
+    fn a_linkers_own_name_is_for_linking() {
+        for name in ["ld", "/x/ld.lld", "ld.bfd", "x86_64-linux-gnu-ld", "ld64.lld", "ld.lld-22"] {
+            assert!(!is_driver_call(OsStr::new(name), &words("-c script.mri -r -o out a.o")), "{name}");
+        }
+        assert!(is_driver_call(OsStr::new("reorder-ld"), &words("-c script.c -o out")));
     }
 
     #[test]

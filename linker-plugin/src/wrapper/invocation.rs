@@ -9,6 +9,8 @@ use std::path::{Path, PathBuf};
 
 use super::response_files::expanded;
 
+mod named_files;
+
 /// One call of a linker.
 #[derive(Clone, Debug)]
 pub struct Invocation {
@@ -35,6 +37,10 @@ pub enum LeftAlone {
     UnusualOutput,
     /// Further files are written beside the output, which would go astray.
     FilesBesideOutput,
+    /// An input is a pipe or the like, and the link would have to read it twice.
+    InputReadOnce,
+    /// The linker names the map after its output, which it would find at another place.
+    MapNamedAfterOutput,
 }
 
 impl LeftAlone {
@@ -47,6 +53,8 @@ impl LeftAlone {
             Self::Ordered => "the arguments state an order already",
             Self::UnusualOutput => "the output is no regular file",
             Self::FilesBesideOutput => "the linker shall keep intermediate files",
+            Self::InputReadOnce => "an input can be read only once",
+            Self::MapNamedAfterOutput => "the linker names the map after the output",
         }
     }
 }
@@ -91,8 +99,12 @@ impl Invocation {
     /// Why this link is none of our business, if so.
     #[must_use]
     pub fn left_alone(&self) -> Option<LeftAlone> {
-        if self.has(&["-r", "-i", "--relocatable", "-Ur"]) {
+        if self.has(&["-r", "-i", "--relocatable", "-relocatable", "-Ur"]) {
             return Some(LeftAlone::Relocatable);
+        }
+        if named_files::is_read_once(&self.expanded, &self.directory) && self.output != Path::new("/dev/null")
+        {
+            return Some(LeftAlone::InputReadOnce);
         }
         if self.has(&["--version", "--help"]) || self.inputs().next().is_none() {
             return Some(LeftAlone::Question);
@@ -112,6 +124,9 @@ impl Invocation {
             std::fs::symlink_metadata(self.output_path()).is_ok_and(|metadata| !metadata.is_file());
         if is_unusual || self.output.file_name().is_none() {
             return Some(LeftAlone::UnusualOutput);
+        }
+        if self.has_map_named_after_output() {
+            return Some(LeftAlone::MapNamedAfterOutput);
         }
         self.leaves_files_beside_output().then_some(LeftAlone::FilesBesideOutput)
     }
@@ -160,64 +175,14 @@ impl Invocation {
     /// Files that the arguments name, by path, by `-l` or as the value of an option: what the link depends on, as far as
     /// the arguments tell.
     pub fn inputs(&self) -> impl Iterator<Item = PathBuf> + '_ {
-        let folders: Vec<PathBuf> = self.library_folders();
         let output = self.output_path();
-        let mut arguments = self.expanded.iter();
-        std::iter::from_fn(move || {
-            loop {
-                let argument = arguments.next()?;
-                if matches!(
-                    argument.as_bytes(),
-                    b"-o" | b"--output" | b"-Map" | b"-map" | b"--dependency-file"
-                ) {
-                    arguments.next();
-                    continue;
-                }
-                let found = self.input(argument, &folders).filter(|path| *path != output);
-                if found.is_some() {
-                    return found;
-                }
-            }
-        })
+        let files = named_files::named_files(&self.expanded, &self.directory);
+        files.into_iter().filter(move |path| *path != output)
     }
 
-    fn input(&self, argument: &OsStr, folders: &[PathBuf]) -> Option<PathBuf> {
-        let bytes = argument.as_bytes();
-        let existing = |path: &[u8]| {
-            let path = self.directory.join(OsStr::from_bytes(path));
-            (!path.as_os_str().is_empty() && path.is_file()).then_some(path)
-        };
-        if let Some(library) = bytes.strip_prefix(b"-l") {
-            let names = match library.strip_prefix(b":") {
-                Some(exact) => vec![exact.to_vec()],
-                None => [&b".so"[..], b".a", b".tbd", b".dylib"]
-                    .iter()
-                    .map(|suffix| [b"lib", library, suffix].concat())
-                    .collect(),
-            };
-            return folders.iter().find_map(|folder| {
-                names.iter().map(|name| folder.join(OsStr::from_bytes(name))).find(|path| path.is_file())
-            });
-        }
-        if !bytes.starts_with(b"-") {
-            return existing(bytes);
-        }
-        let is_output = [&b"-Map"[..], b"--Map", b"--dependency-file", b"--out-implib"];
-        let value = bytes.iter().position(|&byte| byte == b'=').map(|equals| bytes.split_at(equals));
-        value.filter(|(name, _)| !is_output.contains(name)).and_then(|(_, value)| existing(&value[1..]))
-    }
-
-    fn library_folders(&self) -> Vec<PathBuf> {
-        let mut folders = Vec::new();
-        let mut arguments = self.expanded.iter();
-        while let Some(argument) = arguments.next() {
-            let folder = match argument.as_bytes() {
-                b"-L" | b"--library-path" => arguments.next().map(|folder| folder.as_bytes()),
-                bytes => bytes.strip_prefix(b"-L").or_else(|| bytes.strip_prefix(b"--library-path=")),
-            };
-            folders.extend(folder.map(|folder| self.directory.join(OsStr::from_bytes(folder))));
-        }
-        folders
+    /// Whether the name of the map is for the linker to find: in a directory, or made of the output's with `%`.
+    fn has_map_named_after_output(&self) -> bool {
+        self.map().is_some_and(|map| map.is_dir() || map.as_os_str().as_bytes().contains(&b'%'))
     }
 }
 
@@ -320,6 +285,11 @@ mod tests {
             (&["a.o", "--symbol-ordering-file", "f"], Some(LeftAlone::Ordered)),
             (&["a.o", "-o", "/dev/null"], Some(LeftAlone::UnusualOutput)),
             (&["a.o", "-o", "link"], Some(LeftAlone::UnusualOutput)),
+            (&["-relocatable", "a.o"], Some(LeftAlone::Relocatable)),
+            (&["a.o", "-Map=."], Some(LeftAlone::MapNamedAfterOutput)),
+            (&["a.o", "-Map", "maps/%.txt"], Some(LeftAlone::MapNamedAfterOutput)),
+            (&["-filelist", "a.o"], None),
+            (&["a.o", "--version-script=/dev/zero"], Some(LeftAlone::InputReadOnce)),
             (&["a.o", "-v"], None),
         ] {
             assert_eq!(invocation(arguments, directory.path()).left_alone(), expected, "{arguments:?}");

@@ -89,6 +89,7 @@ fn stand_in(name: &OsString, arguments: Vec<OsString>) -> Result<ExitCode> {
         return Ok(ExitCode::from(status));
     }
     let talk = Talk::new(options);
+    request.notes.iter().for_each(|note| talk.warning(note, None));
     if let Some(advice) = driver::advice(name, &words) {
         talk.note(advice);
     }

@@ -1,8 +1,8 @@
 //! What the user asks of the wrapper itself.
 //!
 //! One definition: each option is `--reorder-NAME=VALUE` on the linker's command line, `REORDER_NAME` in the
-//! environment and `NAME = VALUE` in `reorder.toml`. The command line wins over the environment, the environment over
-//! the file. Linkers have no option that starts with `--reorder-`.
+//! environment and `NAME = VALUE` in `reorder.toml`. The command line wins over `REORDER_OPTIONS`, which wins over
+//! the other variables, and these over the file. Linkers have no option that starts with `--reorder-`.
 
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
@@ -20,6 +20,8 @@ use super::response_files::OwnWords;
 
 /// What starts an option of ours.
 pub const PREFIX: &str = "--reorder-";
+/// Options that are no settings but something to do. `REORDER_LINKS` is a natural name for the printed folder.
+pub(super) const COMMAND_LINE_ONLY: [&str; 1] = ["links"];
 
 /// How the order gets into the output.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
@@ -112,10 +114,10 @@ pub struct Options {
     #[arg(long, value_name = "FILE")]
     pub config: Option<PathBuf>,
     /// Say nothing but warnings and errors
-    #[arg(long, conflicts_with = "verbose")]
+    #[arg(long, overrides_with = "verbose")]
     pub quiet: bool,
     /// Say what is done and why
-    #[arg(long)]
+    #[arg(long, overrides_with = "quiet")]
     pub verbose: bool,
     /// Make a directory of links to this program, one for each name of a linker, and print its path
     #[arg(long, value_name = "DIRECTORY", num_args = 0..=1, require_equals = true)]
@@ -152,6 +154,8 @@ pub struct Request {
     pub own_words: Vec<OsString>,
     /// All other arguments, in their order.
     pub linker_arguments: Vec<OsString>,
+    /// What the user should know about where options come from.
+    pub notes: Vec<String>,
     /// Response files that stand in for some that held options of ours; they vanish with this value.
     rewritten: Vec<TempPath>,
 }
@@ -170,17 +174,25 @@ impl Request {
     ) -> std::result::Result<Self, RequestError> {
         let OwnWords { own_words, linker_arguments, rewritten } = OwnWords::take(arguments, directory)?;
         let handed_on = handed_on(variables)?;
-        let given: Vec<OsString> = own_words.iter().chain(&handed_on).map(without_prefix).collect();
-        let environment = words_of_environment(variables, &given);
-        let chosen = || given.iter().chain(&environment);
-        let file = chosen().find_map(|word| value_of(word, "--config"));
+        let own: Vec<OsString> = own_words.iter().map(without_prefix).collect();
+        // What can be given several times would add up; so a name that a nearer source gives hides it in the others.
+        let mut names = names_of(own.iter());
+        let mut handed_on: Vec<OsString> = handed_on.iter().map(without_prefix).collect();
+        handed_on.retain(|word| !names.contains(&name_of(word)));
+        names.extend(names_of(handed_on.iter()));
+        let FromVariables { words: environment, names: of_variables } =
+            words_of_environment(variables, &names);
+        names.extend(of_variables);
+        let chosen = || environment.iter().chain(&handed_on).chain(&own);
+        let file = chosen().filter_map(|word| value_of(word, "--config")).last();
         let configuration = Configuration::find(file.as_deref(), directory)?;
         let program = program_of(&linker_arguments);
-        let configured = configuration.words(program.as_deref(), &definition(), &names_of(chosen()))?;
+        let configured = configuration.words(program.as_deref(), &definition(), &names)?;
         let words = std::iter::once(OsString::from("reorder-ld"));
-        let options = Options::try_parse_from(words.chain(configured).chain(environment).chain(given))
+        let options = Options::try_parse_from(words.chain(configured).chain(chosen().cloned()))
             .map_err(RequestError::Options)?;
-        Ok(Self { options, own_words, linker_arguments, rewritten })
+        let notes = configuration.note.into_iter().collect();
+        Ok(Self { options, own_words, linker_arguments, notes, rewritten })
     }
 }
 
@@ -233,6 +245,10 @@ fn handed_on(variables: &BTreeMap<OsString, OsString>) -> Result<Vec<OsString>> 
         .into_iter()
         .map(OsString::from_vec)
         .map(|word| match is_own(&word) {
+            true if COMMAND_LINE_ONLY.contains(&name_of(&without_prefix(&word)).as_str()) => {
+                Err(Error::usage(format!("REORDER_OPTIONS holds {}", word.display()))
+                    .with_hint("this is for the command line only"))
+            }
             true => Ok(word),
             false => Err(Error::usage(format!(
                 "REORDER_OPTIONS holds {}, which does not start with {PREFIX}",
@@ -244,17 +260,17 @@ fn handed_on(variables: &BTreeMap<OsString, OsString>) -> Result<Vec<OsString>> 
 }
 
 /// One word for each `REORDER_NAME` that is an option and not given on the command line.
-fn words_of_environment(variables: &BTreeMap<OsString, OsString>, given: &[OsString]) -> Vec<OsString> {
-    let given = names_of(given.iter());
-    let mut words = Vec::new();
+fn words_of_environment(variables: &BTreeMap<OsString, OsString>, given: &[String]) -> FromVariables {
+    let (mut words, mut names) = (Vec::new(), Vec::new());
     for option in definition().get_arguments().filter_map(|option| option.get_long()) {
         let variable = format!("REORDER_{}", option.replace('-', "_").to_uppercase());
         let Some(value) = variables.get(OsStr::new(&variable)).filter(|value| !value.is_empty()) else {
             continue;
         };
-        if given.iter().any(|name| name == option) {
+        if given.iter().any(|name| name == option) || COMMAND_LINE_ONLY.contains(&option) {
             continue;
         }
+        names.push(option.to_owned());
         match option {
             "traces" | "companion" => {
                 words.extend(std::env::split_paths(value).map(|path| word(option, path.as_os_str())))
@@ -267,7 +283,14 @@ fn words_of_environment(variables: &BTreeMap<OsString, OsString>, given: &[OsStr
             _ => words.push(word(option, value)),
         }
     }
-    words
+    FromVariables { words, names }
+}
+
+/// What variables say.
+struct FromVariables {
+    words: Vec<OsString>,
+    /// The options that they set; no word says that a switch is off.
+    names: Vec<String>,
 }
 
 /// Whether an option takes no value.
@@ -286,12 +309,13 @@ pub(super) fn word(name: &str, value: &OsStr) -> OsString {
 
 /// The names in front of `=`.
 fn names_of<'words>(words: impl Iterator<Item = &'words OsString>) -> Vec<String> {
-    let name = |word: &OsString| {
-        let text = word.to_string_lossy().into_owned();
-        let text = text.trim_start_matches('-');
-        text.split('=').next().unwrap_or(text).to_owned()
-    };
-    words.map(name).collect()
+    words.map(|word| name_of(word)).collect()
+}
+
+fn name_of(word: &OsStr) -> String {
+    let text = word.to_string_lossy().into_owned();
+    let text = text.trim_start_matches('-');
+    text.split('=').next().unwrap_or(text).to_owned()
 }
 
 fn value_of(word: &OsStr, option: &str) -> Option<PathBuf> {
@@ -347,6 +371,54 @@ mod tests {
         assert_eq!(request_.options.request().seed, 3);
         assert!(request(&[], &[("REORDER_OPTIONS", "-o x")]).is_err());
         assert!(request(&[], &[("REORDER_OPTIONS", "'")]).is_err());
+    }
+
+    #[test]
+    fn nearer_sources_win() {
+        let variables = [
+            ("REORDER_OPTIONS", "--reorder-seed=2 --reorder-traces=handed --reorder-quiet"),
+            ("REORDER_SEED", "1"),
+            ("REORDER_TRACES", "variable"),
+            ("REORDER_VERBOSE", "1"),
+        ];
+        let handed = request(&[], &variables).unwrap().options;
+        assert_eq!((handed.request().seed, handed.traces), (2, vec![PathBuf::from("handed")]));
+        assert!(handed.quiet && !handed.verbose);
+        let own = request(&["--reorder-seed=3", "--reorder-traces=own", "--reorder-verbose"], &variables)
+            .unwrap()
+            .options;
+        assert_eq!((own.request().seed, own.traces), (3, vec![PathBuf::from("own")]));
+        assert!(own.verbose && !own.quiet);
+    }
+
+    #[test]
+    fn files_are_overruled() {
+        let directory = tempfile::tempdir().unwrap();
+        let write = |name: &str, text: &str| std::fs::write(directory.path().join(name), text).unwrap();
+        write("one.toml", "[link]\nstrict = true\nseed = 1\nverbose = true\n");
+        write("two.toml", "[link]\nseed = 2\n");
+        let of = |arguments: &[&str], variables: &[(&str, &str)]| {
+            let variables = variables.iter().map(|(name, value)| ((*name).into(), (*value).into())).collect();
+            let arguments = arguments.iter().map(OsString::from).collect();
+            Request::new(arguments, &variables, directory.path(), |_| None).unwrap().options
+        };
+        let one = ("REORDER_CONFIG", "one.toml");
+        assert!(of(&[], &[one]).strict);
+        for off in ["0", "false", "no"] {
+            assert!(!of(&[], &[one, ("REORDER_STRICT", off)]).strict, "{off}");
+        }
+        assert!(of(&["--reorder-quiet"], &[one]).quiet);
+        let two = ("REORDER_OPTIONS", "--reorder-config=two.toml");
+        assert_eq!(of(&[], &[one, two]).request().seed, 2);
+        let both = ["--reorder-config=two.toml", "--reorder-config=one.toml"];
+        assert_eq!(of(&both, &[two]).request().seed, 1);
+    }
+
+    #[test]
+    fn links_are_for_the_command_line() {
+        assert!(request(&["--reorder-links"], &[]).unwrap().options.links.is_some());
+        assert!(request(&["-o", "a"], &[("REORDER_LINKS", "/tmp/links")]).unwrap().options.links.is_none());
+        assert!(request(&[], &[("REORDER_OPTIONS", "--reorder-links=x")]).is_err());
     }
 
     #[test]

@@ -35,6 +35,12 @@ fn expand(argument: &OsString, directory: &Path, depth: u32, all: &mut Vec<OsStr
     }
 }
 
+fn is_pipe(argument: &OsStr, directory: &Path) -> bool {
+    use std::os::unix::fs::FileTypeExt;
+    let file = directory.join(OsStr::from_bytes(argument.as_bytes().get(1..).unwrap_or_default()));
+    std::fs::metadata(file).is_ok_and(|facts| facts.file_type().is_fifo())
+}
+
 /// What stands in the file that `argument` names after an `@`.
 fn contents(argument: &OsStr, directory: &Path) -> Option<Vec<u8>> {
     let file = argument.as_bytes().strip_prefix(b"@")?;
@@ -132,7 +138,10 @@ impl OwnWords {
             } else {
                 Vec::new()
             };
-            if !inner.iter().any(|word| is_own(word)) {
+            // A pipe is empty after it was read.
+            if !inner.iter().any(|word| is_own(word))
+                && !(argument.as_bytes().starts_with(b"@") && is_pipe(&argument, directory))
+            {
                 taken.linker_arguments.push(argument);
                 continue;
             }

@@ -5,16 +5,26 @@
 //! removed by the next link of the same output.
 
 use std::ffi::{OsStr, OsString};
+use std::fs::File;
 use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
+use nix::errno::Errno;
+use nix::fcntl::{Flock, FlockArg};
 use reorder::error::{Error, Result};
+
+/// As many processes with the same number as could share a folder.
+const MOST_ATTEMPTS: u32 = 100;
 
 /// A directory beside an output.
 #[derive(Debug)]
 pub struct Workplace {
     directory: PathBuf,
     output: PathBuf,
+    /// Held as long as the place is in use; the kernel frees it however this process ends. None where the file system
+    /// knows no locks: then nobody removes the place either.
+    _lock: Option<Flock<File>>,
 }
 
 impl Workplace {
@@ -27,13 +37,30 @@ impl Workplace {
         let folder =
             output.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
         remove_abandoned(folder, &start);
-        let mut name = start;
-        name.push(std::process::id().to_string());
-        let directory = folder.join(name);
-        // Of a process with the same number that did not end well.
-        let _ = std::fs::remove_dir_all(&directory);
-        std::fs::create_dir(&directory).map_err(|error| Error::io(&directory, error))?;
-        Ok(Self { directory, output: output.to_path_buf() })
+        let mut directory = PathBuf::new();
+        for attempt in 0..MOST_ATTEMPTS {
+            let mut name = start.clone();
+            name.push(format!("{}-{attempt}", std::process::id()));
+            directory = folder.join(name);
+            match std::fs::create_dir(&directory) {
+                Ok(()) => {}
+                // A process in another namespace has the same number.
+                Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => continue,
+                Err(error) => return Err(Error::io(&directory, error)),
+            }
+            // Until the lock is taken, others may take the place for an abandoned one.
+            match locked(&directory) {
+                Ok(lock) if is_at(&lock, &directory) => {
+                    return Ok(Self { directory, output: output.to_path_buf(), _lock: Some(lock) });
+                }
+                Err(errno) if errno != Errno::EWOULDBLOCK && errno != Errno::ENOENT => {
+                    return Ok(Self { directory, output: output.to_path_buf(), _lock: None });
+                }
+                _ => {}
+            }
+        }
+        let error = std::io::Error::from(std::io::ErrorKind::AlreadyExists);
+        Err(Error::io(&directory, error))
     }
 
     /// Where a link is made that becomes the output: under its name, which some linkers write into it.
@@ -80,8 +107,12 @@ impl Workplace {
     pub fn correct(&self, file: &Path, spelled: &Path) -> Result<()> {
         let Ok(text) = std::fs::read(file) else { return Ok(()) };
         let output = self.output();
-        let corrected = replaced(&text, output.as_os_str().as_bytes(), spelled.as_os_str().as_bytes());
-        let corrected = without_words(&corrected, self.directory.as_os_str().as_bytes());
+        let (output, spelled) = (output.as_os_str().as_bytes(), spelled.as_os_str().as_bytes());
+        let directory = self.directory.as_os_str().as_bytes();
+        let mut corrected = replaced(&text, &escaped(output), &escaped(spelled));
+        corrected = replaced(&corrected, output, spelled);
+        corrected = without_words(&corrected, &escaped(directory));
+        corrected = without_words(&corrected, directory);
         if corrected != text {
             std::fs::write(file, corrected).map_err(|error| Error::io(file, error))?;
         }
@@ -96,6 +127,37 @@ impl Drop for Workplace {
     }
 }
 
+/// The lock of a place, unless another process has it.
+fn locked(directory: &Path) -> std::result::Result<Flock<File>, Errno> {
+    let opened = File::open(directory).map_err(|error| Errno::from_raw(error.raw_os_error().unwrap_or(0)))?;
+    Flock::lock(opened, FlockArg::LockExclusiveNonblock).map_err(|(_, errno)| errno)
+}
+
+/// Whether what is locked is what stands at `directory`.
+fn is_at(lock: &Flock<File>, directory: &Path) -> bool {
+    let facts = |facts: std::fs::Metadata| (facts.dev(), facts.ino());
+    let there = std::fs::symlink_metadata(directory).ok().map(facts);
+    there.is_some() && there == lock.metadata().ok().map(facts)
+}
+
+/// A path as lld, gcc and clang write it for make and ninja; GNU ld, gold and mold write it as it is.
+fn escaped(path: &[u8]) -> Vec<u8> {
+    let mut text = Vec::with_capacity(path.len());
+    for (position, &byte) in path.iter().enumerate() {
+        match byte {
+            b'#' => text.push(b'\\'),
+            b'$' => text.push(b'$'),
+            b' ' => {
+                let backslashes = path[..position].iter().rev().take_while(|&&byte| byte == b'\\').count();
+                text.extend(std::iter::repeat_n(b'\\', backslashes + 1));
+            }
+            _ => {}
+        }
+        text.push(byte);
+    }
+    text
+}
+
 /// `.NAME.reorder-`; a process number follows.
 fn start_of_name(output: &Path) -> OsString {
     let mut start = OsString::from(".");
@@ -104,20 +166,19 @@ fn start_of_name(output: &Path) -> OsString {
     start
 }
 
-/// Removes places of processes that are gone.
+/// Removes places that nobody has locked: their processes are gone. Process numbers would not tell, as those of other
+/// containers with the same folder mean nothing here.
 fn remove_abandoned(folder: &Path, start: &OsStr) {
     let Ok(entries) = std::fs::read_dir(folder) else { return };
     for entry in entries.flatten() {
         let name = entry.file_name();
-        let process =
-            name.as_bytes().strip_prefix(start.as_bytes()).and_then(|rest| std::str::from_utf8(rest).ok());
-        let Some(process) =
-            process.and_then(|process| process.parse::<i32>().ok()).filter(|&process| process > 0)
-        else {
+        let is_number = |rest: &[u8]| rest.iter().all(|byte| byte.is_ascii_digit() || *byte == b'-');
+        let is_place = name.as_bytes().strip_prefix(start.as_bytes()).is_some_and(is_number);
+        // A link in its place would lead to something that is not ours.
+        if !is_place || !entry.file_type().is_ok_and(|kind| kind.is_dir()) {
             continue;
-        };
-        let process = nix::unistd::Pid::from_raw(process);
-        if nix::sys::signal::kill(process, None) == Err(nix::errno::Errno::ESRCH) {
+        }
+        if let Ok(_lock) = locked(&entry.path()) {
             let _ = std::fs::remove_dir_all(entry.path());
         }
     }
@@ -141,10 +202,19 @@ fn without_words(text: &[u8], start: &[u8]) -> Vec<u8> {
     for line in text.split_inclusive(|&byte| byte == b'\n') {
         let mut rest = line.to_vec();
         while let Some(position) = position_of(&rest, start) {
-            let length = rest[position..].iter().take_while(|byte| !byte.is_ascii_whitespace()).count();
-            // With the blank in front of it.
-            let first = position - usize::from(position > 0 && rest[position - 1] == b' ');
-            rest.drain(first..position + length);
+            // Only `start` can hold blanks: what we name behind it has none, save a name that was replaced before.
+            let behind = position + start.len();
+            let length =
+                rest[behind..].iter().take_while(|byte| !byte.is_ascii_whitespace() && **byte != 0).count();
+            let mut end = behind + length;
+            let before = position.checked_sub(1).map(|before| rest[before]);
+            // With the blank in front of it; or, in Apple's form, with the kind in front and the NUL behind.
+            let mut first = position - usize::from(before == Some(b' '));
+            if rest.get(end) == Some(&0) {
+                first = position.saturating_sub(1);
+                end += 1;
+            }
+            rest.drain(first..end);
         }
         let is_empty = || rest.iter().all(|byte| byte.is_ascii_whitespace() || *byte == b'\\');
         if rest.len() == line.len() || !is_empty() {
@@ -188,5 +258,55 @@ mod tests {
         }
         assert_eq!(std::fs::read(&output).unwrap(), b"new");
         assert_eq!(std::fs::read_dir(directory.path()).unwrap().count(), 2);
+    }
+
+    #[test]
+    fn places_in_use_stay_whatever_their_number() {
+        let directory = tempfile::tempdir().unwrap();
+        let output = directory.path().join("program");
+        let used = directory.path().join(".program.reorder-2147483647");
+        std::fs::create_dir(&used).unwrap();
+        let lock = locked(&used).unwrap();
+        let first = Workplace::beside(&output).unwrap();
+        let second = Workplace::beside(&output).unwrap();
+        assert!(used.exists() && first.directory.exists() && first.directory != second.directory);
+        drop(lock);
+        // The number of a process that runs: this one.
+        let own = directory.path().join(format!(".program.reorder-{}", std::process::id()));
+        std::fs::create_dir(&own).unwrap();
+        let _third = Workplace::beside(&output).unwrap();
+        assert!(!used.exists() && !own.exists() && first.directory.exists() && second.directory.exists());
+    }
+
+    #[test]
+    fn nothing_of_the_place_stays_whatever_is_in_its_path() {
+        let directory = tempfile::tempdir().unwrap();
+        let folder = directory.path().join("a b#c$d:e\\ f");
+        std::fs::create_dir(&folder).unwrap();
+        let place = Workplace::beside(&folder.join("my program")).unwrap();
+        let about = folder.join("dependencies");
+        let as_it_is = |path: &Path| path.as_os_str().as_bytes().to_vec();
+        let escaped = |path: &Path| escaped(path.as_os_str().as_bytes());
+        let order = place.file("order0");
+        for write in [&as_it_is as &dyn Fn(&Path) -> Vec<u8>, &escaped] {
+            let linked = place.output();
+            let parts =
+                [&write(&linked)[..], b": \\\n ", &write(&order), b" \\\n  a.o\n\n", &write(&order), b":\n"];
+            std::fs::write(&about, parts.concat()).unwrap();
+            place.correct(&about, Path::new("my program")).unwrap();
+            let text = [&write(Path::new("my program"))[..], b": \\\n  a.o\n\n"].concat();
+            assert_eq!(String::from_utf8(std::fs::read(&about).unwrap()), String::from_utf8(text));
+        }
+        // Apple's form: a byte for the kind, a path, a NUL.
+        let parts = [
+            b"\0ld\0\x10a.o\0\x10",
+            &as_it_is(&order)[..],
+            b"\0\x10b.o\0\x40",
+            &as_it_is(&place.output()),
+            b"\0",
+        ];
+        std::fs::write(&about, parts.concat()).unwrap();
+        place.correct(&about, Path::new("out")).unwrap();
+        assert_eq!(std::fs::read(&about).unwrap(), b"\0ld\0\x10a.o\0\x10b.o\0\x40out\0");
     }
 }
