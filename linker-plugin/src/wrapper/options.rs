@@ -184,7 +184,7 @@ impl Request {
             words_of_environment(variables, &names);
         names.extend(of_variables);
         let chosen = || environment.iter().chain(&handed_on).chain(&own);
-        let file = chosen().filter_map(|word| value_of(word, "--config")).last();
+        let file = chosen().rev().find_map(|word| value_of(word, "--config"));
         let configuration = Configuration::find(file.as_deref(), directory)?;
         let program = program_of(&linker_arguments);
         let configured = configuration.words(program.as_deref(), &definition(), &names)?;

@@ -139,9 +139,9 @@ impl OwnWords {
                 Vec::new()
             };
             // A pipe is empty after it was read.
-            if !inner.iter().any(|word| is_own(word))
-                && !(argument.as_bytes().starts_with(b"@") && is_pipe(&argument, directory))
-            {
+            let is_to_be_written = inner.iter().any(|word| is_own(word))
+                || argument.as_bytes().starts_with(b"@") && is_pipe(&argument, directory);
+            if !is_to_be_written {
                 taken.linker_arguments.push(argument);
                 continue;
             }
