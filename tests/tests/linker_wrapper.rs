@@ -329,3 +329,97 @@ fn data_is_ordered_where_it_is_asked_for() {
     assert!(changes <= 3, "{}", kinds(&build));
     assert_eq!(build.must("./program").stdout, build.must("plain/program").stdout);
 }
+
+#[test]
+fn a_remembered_image_is_of_the_link_that_was_just_done() {
+    let build = recorded();
+    let library = |value: u32| {
+        build.write("extra.c", format!("int extra(void) {{ return {value}; }}\n")).unwrap();
+        build.must("gcc -fPIC -c extra.c && rm -f libextra.a && ar rc libextra.a extra.o && gcc -shared extra.o -o libextra.so");
+    };
+    let text = source("step", &[]).replace("printf(\"%d\\n\", sum)", "printf(\"%d\\n\", extra())");
+    build.write("program.c", text.replace("int main(", "int extra(void);\nint main(")).unwrap();
+    build.must("gcc -O1 -ffunction-sections -c program.c");
+    let line = "gcc -static -fuse-ld=mold -B $LINKS -Wl,--reorder-traces=traces -Wl,--reorder-debug=drop program.o -L. -lextra -o program";
+    for value in [1, 2, 1] {
+        library(value);
+        build.must(line);
+        assert_eq!(build.must("./program").stdout_text(), format!("{value}\n"));
+    }
+    for folder in ["/tmp/one", "/tmp/two"] {
+        build.must(&format!("{} -Wl,-rpath,{folder}", line.replace("-static ", "")));
+        assert!(build.must("readelf -d program").stdout_text().contains(folder));
+    }
+}
+
+#[test]
+fn what_the_linker_says_is_what_it_says_without_us() {
+    let build = recorded();
+    let both = |linker: &str, options: &str| {
+        let plain = build.must(&format!("gcc -fuse-ld={linker} {options} program.o -o program"));
+        let through = "-B $LINKS -Wl,--reorder-quiet -Wl,--reorder-traces=traces -Wl,--reorder-strict";
+        (plain, build.must(&format!("gcc -fuse-ld={linker} {through} {options} program.o -o program")))
+    };
+    // A warning that names the output.
+    build.write("bare.c", "void alpha(void) { for (;;) ; }\nvoid _start(void) { alpha(); }\n").unwrap();
+    build.write("list.txt", "alpha\n").unwrap();
+    build.must("gcc -O1 -ffunction-sections -c bare.c");
+    let bare = "gcc -fuse-ld=bfd -nostdlib -static -Wl,-N bare.o -o bare";
+    let plain = build.must(bare);
+    assert!(plain.stderr_text().contains("bare has"), "nothing is said: {plain}");
+    let through = "-B $LINKS -Wl,--reorder-quiet -Wl,--reorder-traces=list.txt -Wl,--reorder-strict bare.o";
+    assert_eq!(plain.stderr_text(), build.must(&bare.replace("bare.o", through)).stderr_text());
+    for linker in ["bfd", "gold"] {
+        let (plain, through) = both(linker, "-Wl,-M");
+        let sections = |outcome: &Outcome| outcome.stdout_text().matches(".text.step").count();
+        assert!(sections(&plain) >= FUNCTIONS - 2, "{plain:.400}");
+        assert!(sections(&through) >= sections(&plain), "{linker}: the map is not printed");
+    }
+    // The trial must understand options whose values stand apart.
+    both("bfd", "-Wl,--compress-debug-sections,zlib");
+}
+
+#[test]
+fn a_link_that_fails_in_the_mode_post_link_fails_as_the_linker_does() {
+    let build = recorded();
+    build.write("program.c", "int missing(void);\nint main(void) { return missing(); }\n").unwrap();
+    build.must("gcc -c program.c");
+    let run = |options: &str| {
+        build.write("program", "older").unwrap();
+        let outcome = build.run(&format!("gcc -fuse-ld=bfd {options} program.o -o program")).unwrap();
+        (outcome, build.folder().join("program").exists())
+    };
+    let plain = run("");
+    let through = run("-B $LINKS -Wl,--reorder-mode=post-link -Wl,--reorder-traces=traces");
+    assert_ne!(plain.0.ending, Ending::Exited(0));
+    assert_eq!(plain, through);
+}
+
+#[test]
+fn traces_that_do_not_say_what_they_are_of_leave_other_links_alone() {
+    let build = recorded();
+    build.write("list.txt", "server_main\nserver_accept\nserver_answer\n").unwrap();
+    for options in ["", "-Wl,--reorder-strict", "-Wl,--reorder-mode=post-link"] {
+        let line = format!("{LINK} -Wl,--reorder-traces=list.txt {options} program.o -o program");
+        silent(&build.must(&line));
+        assert!(build.bytes("program") == build.bytes("plain/program"), "{options}");
+        silent(&build.must(&line));
+    }
+    // A program that they are meant for is told.
+    let meant =
+        format!("{LINK} -Wl,--reorder-traces=list.txt -Wl,--reorder-program=program program.o -o program");
+    said(&build.must(&meant), "program is linked without an order");
+}
+
+#[test]
+fn a_report_that_cannot_be_written_costs_a_word() {
+    let build = recorded();
+    let line = format!(
+        "{LINK} -Wl,--reorder-traces=traces -Wl,--reorder-strict -Wl,--reorder-report=missing/r.json program.o -o program"
+    );
+    let outcome = build.must(&line);
+    said(&outcome, "the report is not written");
+    let order: Vec<String> =
+        called().filter(|number| ![50, 75].contains(number)).map(|number| format!("step{number}")).collect();
+    assert_eq!(by_address(&build, "program", &order), order);
+}

@@ -14,13 +14,14 @@
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::fs::PermissionsExt;
-use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::{Path, PathBuf};
-use std::process::{Command, ExitStatus};
+use std::process::Command;
 
+use nix::sys::signal::Signal;
 use reorder::error::{Error, Result};
 
 use super::environment::Environment;
+use super::process::{exit_code, tie_to_this_process};
 use super::{caller, driver_words, links};
 
 pub use driver_words::{advice, is_driver_call};
@@ -64,7 +65,8 @@ pub fn run(
     inner.variables.insert(caller::VARIABLE.into(), caller::this_process());
     hand_on(own_options, &mut inner);
     command.env_clear().envs(inner.for_child()?);
-    end_with_this_process(&mut command);
+    // A signal that compilers catch, to remove their temporary files.
+    tie_to_this_process(&mut command, Signal::SIGTERM);
     let status = command.status().map_err(|source| Error::io(&program, source))?;
     Ok(exit_code(status))
 }
@@ -108,27 +110,6 @@ fn hand_on(options: &[OsString], environment: &mut Environment) {
         all.extend_from_slice(&shlex::bytes::try_quote(option.as_bytes()).unwrap_or_default());
     }
     environment.variables.insert("REORDER_OPTIONS".into(), OsString::from_vec(all));
-}
-
-/// The exit status as a shell sees it.
-fn exit_code(status: ExitStatus) -> u8 {
-    let code = status.code().or_else(|| status.signal().map(|signal| 128 + signal));
-    code.and_then(|code| u8::try_from(code).ok()).unwrap_or(1)
-}
-
-/// Lets `command` end when this process does; with a signal that compilers catch to remove their temporary files.
-fn end_with_this_process(command: &mut Command) {
-    #[cfg(target_os = "linux")]
-    {
-        let parent = nix::unistd::getpid();
-        let tie = move || {
-            nix::sys::prctl::set_pdeathsig(nix::sys::signal::Signal::SIGTERM)?;
-            // Had the parent died before the call above, nobody would send the signal.
-            if nix::unistd::getppid() == parent { Ok(()) } else { Err(std::io::ErrorKind::BrokenPipe.into()) }
-        };
-        // SAFETY: between fork and exec only system calls run (prctl, getppid); nothing allocates or takes a lock.
-        unsafe { command.pre_exec(tie) };
-    }
 }
 
 #[cfg(test)]

@@ -10,6 +10,7 @@ use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitStatus};
 
+use nix::sys::signal::Signal;
 use reorder::error::{Error, Result};
 
 use super::response_files::shortened;
@@ -76,7 +77,7 @@ pub fn run_quietly(mut linker: Command, arguments: Vec<OsString>) -> Result<Outc
     let (stdout, stderr) = (scratch()?, scratch()?);
     let copy = |file: &File| file.try_clone().map_err(|error| Error::io(&program, error));
     let (arguments, _file) = shortened(arguments)?;
-    tie_to_this_process(&mut linker);
+    tie_to_this_process(&mut linker, Signal::SIGKILL);
     let status = linker
         .args(arguments)
         .stdout(copy(&stdout)?)
@@ -93,7 +94,7 @@ pub fn run_quietly(mut linker: Command, arguments: Vec<OsString>) -> Result<Outc
 pub fn run_visibly(mut linker: Command, arguments: Vec<OsString>) -> Result<ExitStatus> {
     let program = PathBuf::from(linker.get_program());
     let (arguments, _file) = shortened(arguments)?;
-    tie_to_this_process(&mut linker);
+    tie_to_this_process(&mut linker, Signal::SIGKILL);
     linker.args(arguments).status().map_err(|error| Error::io(&program, error))
 }
 
@@ -113,13 +114,15 @@ pub fn exit_code(status: ExitStatus) -> u8 {
     code.and_then(|code| u8::try_from(code).ok()).unwrap_or(1)
 }
 
-/// Lets `command` end when this process does.
-fn tie_to_this_process(command: &mut Command) {
+/// Lets `command` end with `signal` when this process ends, as far as the system has means for that.
+pub fn tie_to_this_process(command: &mut Command, signal: Signal) {
+    #[cfg(not(target_os = "linux"))]
+    let _ = (command, signal);
     #[cfg(target_os = "linux")]
     {
         let parent = nix::unistd::getpid();
         let tie = move || {
-            nix::sys::prctl::set_pdeathsig(nix::sys::signal::Signal::SIGKILL)?;
+            nix::sys::prctl::set_pdeathsig(signal)?;
             // Had the parent died before the call above, nobody would send the signal.
             if nix::unistd::getppid() == parent { Ok(()) } else { Err(std::io::ErrorKind::BrokenPipe.into()) }
         };
