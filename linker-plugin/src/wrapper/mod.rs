@@ -39,6 +39,7 @@ pub mod real_linker;
 pub mod recorded;
 pub mod remembered;
 pub mod report;
+pub mod request;
 pub mod response_files;
 pub mod route;
 pub mod talk;
@@ -54,7 +55,7 @@ use reorder::error::{Error, Result};
 use call::{COULD_NOT_RUN, Call};
 use environment::Environment;
 use invocation::Invocation;
-use options::{Request, RequestError};
+use request::{Request, RequestError};
 use talk::Talk;
 
 /// Does what `arguments` (program name first) ask the linker for.
