@@ -33,7 +33,9 @@ fn distinct(functions: &FunctionTable<'_>, count: usize) -> Vec<(FunctionIndex, 
                 size: Some(function.size()),
                 ..Event::at(Location::Image(function.start))
             };
-            (functions.names().iter().filter(|(_, other)| *other == name).count() == 1)
+            // What an optimiser adds does not tell it from others either.
+            let is_like = |other: &[u8]| crate::trace::root_name(other) == crate::trace::root_name(name);
+            (functions.names().iter().filter(|(_, other)| is_like(other)).count() == 1)
                 .then_some((index, event))
         })
         .take(count)
