@@ -6,7 +6,7 @@
 use std::fs;
 use std::os::unix::process::CommandExt;
 use std::path::Path;
-use std::process::Stdio;
+use std::process::{Child, Stdio};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
@@ -139,6 +139,13 @@ fn processes_in(folder: &Path) -> Vec<String> {
     found
 }
 
+/// A running `line`, silent and in a process group of its own.
+fn started(build: &Build, line: &str) -> Child {
+    let mut command = build.command(line);
+    command.process_group(0).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+    command.spawn().unwrap()
+}
+
 /// Kills `line` after each of some times, with `older` standing under the output's name.
 fn assert_killed(line: &str, traces: &str) {
     let mut build = long_link();
@@ -153,14 +160,7 @@ fn assert_killed(line: &str, traces: &str) {
     let steps = 6;
     for step in 1..steps {
         build.write("program", &older).unwrap();
-        let mut command = build.command(&format!("exec {line}"));
-        let mut child = command
-            .process_group(0)
-            .stdin(Stdio::null())
-            .stdout(Stdio::null())
-            .stderr(Stdio::null())
-            .spawn()
-            .unwrap();
+        let mut child = started(&build, &format!("exec {line}"));
         sleep(whole_time * step / steps);
         child.kill().unwrap();
         child.wait().unwrap();
@@ -213,14 +213,7 @@ fn a_killed_compiler_stops_a_linker_that_orders_nothing() {
         build.must("chmod +x slow");
         build.set("REORDER_LINKER", "./slow");
         build.set("REORDER_DRIVER", driver);
-        let mut command = build.command("exec reorder-cc whole.o -o program");
-        let mut child = command
-            .process_group(0)
-            .stdin(Stdio::null())
-            .stdout(Stdio::null())
-            .stderr(Stdio::null())
-            .spawn()
-            .unwrap();
+        let mut child = started(&build, "exec reorder-cc whole.o -o program");
         let begun = Instant::now();
         while !processes_in(build.folder()).iter().any(|words| words.starts_with("sleep")) {
             assert!(begun.elapsed() < Duration::from_secs(60), "{:?}", processes_in(build.folder()));

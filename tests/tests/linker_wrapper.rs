@@ -328,6 +328,10 @@ fn data_is_ordered_where_it_is_asked_for() {
     let changes = kinds(&build).as_bytes().windows(2).filter(|pair| pair[0] != pair[1]).count();
     assert!(changes <= 3, "{}", kinds(&build));
     assert_eq!(build.must("./program").stdout, build.must("plain/program").stdout);
+    // Where it cannot be had, that is said.
+    let through_bfd =
+        "gcc -fuse-ld=bfd -B $LINKS -Wl,--reorder-data -Wl,--reorder-traces=traces program.o -o program";
+    said(&build.must(through_bfd), "data is not ordered");
 }
 
 #[test]

@@ -41,7 +41,7 @@ impl Call<'_> {
     /// Links; gives the exit status.
     #[must_use]
     pub fn link(&self) -> u8 {
-        let cache = self.options.cache_directory(&self.environment.variables).map(Cache::in_directory);
+        let cache = self.options.cache_directory(self.environment).map(Cache::in_directory);
         let cache = cache.as_ref();
         let recorded = match self.recorded(cache) {
             Ok(Some(recorded)) => recorded,

@@ -55,6 +55,13 @@ impl Environment {
         self.variables.get(OsStr::new(name)).map(OsString::as_os_str).filter(|value| !value.is_empty())
     }
 
+    /// Where programs keep what can be made again: `XDG_CACHE_HOME`, else `.cache` in `HOME`; relative paths would mean
+    /// another place in every folder of a build.
+    pub fn cache_directory(&self) -> Option<PathBuf> {
+        let directory = |name: &str| self.variable(name).map(PathBuf::from).filter(|path| path.is_absolute());
+        directory("XDG_CACHE_HOME").or_else(|| directory("HOME").map(|home| home.join(".cache")))
+    }
+
     /// The folders that a variable lists. Empty ones, which mean the current directory, are left out: nobody wants
     /// a linker from there.
     pub fn folders(&self, name: &str) -> Vec<PathBuf> {

@@ -71,6 +71,9 @@ impl OrderedLink<'_> {
     pub fn run(&self) -> std::result::Result<u8, Failure> {
         let route = Route::of(self.real.family, self.options.mode, self.invocation)?;
         self.talk.detail(route.name());
+        if self.options.data && route != Route::Lld {
+            self.talk.warning("data is not ordered: lld for ELF alone takes an order of it", None);
+        }
         let place = Workplace::beside(&self.invocation.output_path())?;
         if route == Route::PostLink {
             return self.in_finished_image(&place);

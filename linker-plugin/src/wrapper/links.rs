@@ -34,7 +34,7 @@ pub fn create(folder: Option<&Path>, environment: &Environment) -> Result<PathBu
     }
     let digest = Sha256::digest(environment.own_executable.as_os_str().as_bytes());
     let digest: String = digest.iter().take(8).map(|byte| format!("{byte:02x}")).collect();
-    if let Some(cache) = cache_directory(environment) {
+    if let Some(cache) = environment.cache_directory() {
         let folder = cache.join(format!("reorder/linkers-{digest}"));
         if fs::create_dir_all(&folder).is_ok()
             && let Ok(path) = fill(&folder, environment)
@@ -47,12 +47,6 @@ pub fn create(folder: Option<&Path>, environment: &Environment) -> Result<PathBu
     let folder = temporary.join(format!("reorder-linkers-{user}-{digest}"));
     private(&folder, user.as_raw())?;
     fill(&folder, environment)
-}
-
-fn cache_directory(environment: &Environment) -> Option<PathBuf> {
-    let directory =
-        |name: &str| environment.variable(name).map(PathBuf::from).filter(|path| path.is_absolute());
-    directory("XDG_CACHE_HOME").or_else(|| directory("HOME").map(|home| home.join(".cache")))
 }
 
 /// Makes `folder` in a place that everybody can write to; it must be ours, or somebody else would choose the linker.

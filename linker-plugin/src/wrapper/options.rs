@@ -4,7 +4,6 @@
 //! environment and `NAME = VALUE` in `reorder.toml`. The command line wins over `REORDER_OPTIONS`, which wins over
 //! the other variables, and these over the file. Linkers have no option that starts with `--reorder-`.
 
-use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
@@ -12,6 +11,8 @@ use std::path::{Path, PathBuf};
 use clap::{ArgAction, CommandFactory, Parser, ValueEnum};
 use reorder::cli::layout_args::LayoutArguments;
 use reorder::relocate::debug::DebugPolicy;
+
+use super::environment::Environment;
 
 /// What starts an option of ours.
 pub const PREFIX: &str = "--reorder-";
@@ -84,7 +85,7 @@ pub struct Options {
     pub mode: Mode,
     #[command(flatten)]
     layout: LayoutArguments,
-    /// Order data as well, so that it compresses better (lld and Apple's linkers)
+    /// Order data as well, so that similar contents lie side by side (lld for ELF)
     #[arg(long)]
     pub data: bool,
     /// What happens to debug information in the mode post-link
@@ -128,15 +129,11 @@ impl Options {
 
     /// Where earlier links are remembered, if anywhere.
     #[must_use]
-    pub fn cache_directory(&self, variables: &BTreeMap<OsString, OsString>) -> Option<PathBuf> {
-        if let Some(chosen) = &self.cache {
-            return (chosen != Path::new("off")).then(|| chosen.clone());
+    pub fn cache_directory(&self, environment: &Environment) -> Option<PathBuf> {
+        match &self.cache {
+            Some(chosen) => (chosen != Path::new("off")).then(|| chosen.clone()),
+            None => Some(environment.cache_directory()?.join("reorder/links")),
         }
-        let variable = |name: &str| variables.get(OsStr::new(name)).filter(|value| !value.is_empty());
-        let base = variable("XDG_CACHE_HOME")
-            .map(PathBuf::from)
-            .or_else(|| variable("HOME").map(|home| Path::new(home).join(".cache")))?;
-        Some(base.join("reorder/links"))
     }
 }
 
