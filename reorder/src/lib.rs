@@ -19,6 +19,12 @@ pub mod record;
 
 pub mod link_map;
 
+pub mod configuration;
+
+pub mod opened;
+
+pub mod scenario;
+
 pub mod layout;
 
 pub mod order_file;

@@ -1,7 +1,7 @@
 //! Faults and bounds of one layout over a set of starts, for all models that `reorder simulate` knows.
 
 use layout_algos::score::{FaultModel, Span, lower_bound, touched_bytes};
-use reorder::simulate::MODELS;
+use reorder::simulate::presets::usual_for_elf;
 use serde::{Deserialize, Serialize};
 
 use crate::layout_corpus::{Corpus, Start, StartSet};
@@ -26,7 +26,7 @@ pub struct ModelScore {
 pub struct SetScore {
     /// Name of the set.
     pub set: String,
-    /// In the order of [`MODELS`].
+    /// In the order of [`usual_for_elf`].
     pub models: Vec<ModelScore>,
 }
 
@@ -103,11 +103,11 @@ fn aligned_bytes(mut spans: Vec<(Span, u64)>) -> u64 {
 }
 
 fn score(set: &StartSet, of_start: impl Fn(&Start, FaultModel) -> (u64, f64)) -> SetScore {
-    let models = MODELS.iter().map(|&(model_name, model)| {
+    let models = usual_for_elf().into_iter().map(|named| {
         let (faults_by_start, area_by_start): (Vec<u64>, Vec<f64>) =
-            set.starts.iter().map(|start| of_start(start, model)).unzip();
+            set.starts.iter().map(|start| of_start(start, named.model)).unzip();
         ModelScore {
-            model: model_name.to_owned(),
+            model: named.name,
             faults: faults_by_start.iter().sum(),
             area: area_by_start.iter().sum::<f64>() / area_by_start.len().max(1) as f64,
             faults_by_start,

@@ -12,59 +12,31 @@
 //! Where there are `program` tables, only these programs are ordered. Tables with other names belong to other commands.
 
 use std::ffi::{OsStr, OsString};
-use std::io::Read;
-use std::os::unix::fs::MetadataExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
+use reorder::configuration::ConfigurationFile;
 use reorder::error::{Error, Result};
 use toml::{Table, Value};
 
 use super::options::{COMMAND_LINE_ONLY, word};
 
-/// The name of the file.
-const FILE_NAME: &str = "reorder.toml";
-
-/// A configuration and where its relative paths start.
+/// What a configuration says about links.
 #[derive(Clone, Debug, Default)]
 pub struct Configuration {
-    file: PathBuf,
-    table: Table,
+    file: ConfigurationFile,
     /// Why a file that was found is not used.
     pub note: Option<String>,
 }
 
 impl Configuration {
-    /// The configuration in `chosen`, else the nearest one at or above `directory`, else an empty one.
-    ///
-    /// Options name programs to run. So a file that nobody named is used only if it is the user's or root's and not
-    /// everybody can write it; else there is a note.
+    /// See [`ConfigurationFile::find`].
     ///
     /// # Errors
-    /// Files that cannot be read or are not TOML, with the line.
+    /// As there.
     pub fn find(chosen: Option<&Path>, directory: &Path) -> Result<Self> {
-        let file = match chosen {
-            Some(path) if path == Path::new("off") => None,
-            Some(path) => Some(directory.join(path)),
-            None => directory.ancestors().map(|folder| folder.join(FILE_NAME)).find(|file| file.is_file()),
-        };
-        let Some(file) = file else { return Ok(Self::default()) };
-        let failed = |error| Error::io(&file, error);
-        let mut opened = std::fs::File::open(&file).map_err(failed)?;
-        if chosen.is_none()
-            && let Some(reason) =
-                distrust(&opened.metadata().map_err(failed)?, nix::unistd::geteuid().as_raw())
-        {
-            let note =
-                format!("{} is not used: {reason}; --reorder-config uses it all the same", file.display());
-            return Ok(Self { note: Some(note), ..Self::default() });
-        }
-        let mut text = String::new();
-        opened.read_to_string(&mut text).map_err(failed)?;
-        let table = text.parse::<Table>().map_err(|error| {
-            let offset = error.span().map_or(0, |span| span.start as u64);
-            Error::malformed(offset, error.message().to_owned()).in_file(&file)
-        })?;
-        Ok(Self { file, table, note: None })
+        let mut file = ConfigurationFile::find(chosen, directory, "--reorder-config")?;
+        let note = file.note.take();
+        Ok(Self { file, note })
     }
 
     /// The options for what is linked as `program`, as words of a command line, without those called in `except`.
@@ -77,8 +49,8 @@ impl Configuration {
         definition: &clap::Command,
         except: &[String],
     ) -> Result<Vec<OsString>> {
-        let link = self.subtable(&self.table, "link")?;
-        let programs = self.subtable(&self.table, "program")?;
+        let link = self.file.subtable("link")?;
+        let programs = self.file.subtable("program")?;
         let mut words = Vec::new();
         let mut except = except.to_vec();
         for name in
@@ -100,17 +72,6 @@ impl Configuration {
             words.extend(self.words_of("link", link, definition, &except)?);
         }
         Ok(words)
-    }
-
-    fn subtable<'table>(&self, table: &'table Table, name: &str) -> Result<Option<&'table Table>> {
-        match table.get(name) {
-            None => Ok(None),
-            Some(Value::Table(table)) => Ok(Some(table)),
-            Some(_) => Err(self.mistake(
-                &format!("{name} is no table"),
-                &format!("write [{name}] and the options below it"),
-            )),
-        }
     }
 
     fn words_of(
@@ -168,53 +129,26 @@ impl Configuration {
         if !is_path {
             return text.into();
         }
-        let base = self.file.parent().unwrap_or(Path::new(""));
         match text.strip_prefix('@') {
             Some(list) => {
                 let mut located = OsString::from("@");
-                located.push(base.join(list));
+                located.push(self.file.located(Path::new(list)));
                 located
             }
-            None => base.join(text).into(),
+            None => self.file.located(Path::new(text)).into(),
         }
     }
 
     fn mistake(&self, cause: &str, hint: &str) -> Error {
-        Error::usage(cause).in_file(&self.file).with_hint(hint)
+        self.file.mistake(cause, hint)
     }
-}
-
-/// Why a file with these `facts` may be somebody else's trap for `user`.
-fn distrust(facts: &std::fs::Metadata, user: u32) -> Option<String> {
-    if facts.uid() != user && facts.uid() != 0 {
-        return Some("it belongs to another user".to_owned());
-    }
-    (facts.mode() & 0o002 != 0).then(|| "everybody can write it".to_owned())
 }
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use reorder::configuration::FILE_NAME;
 
-    #[test]
-    fn files_of_others_are_not_used_unless_named() {
-        use std::os::unix::fs::PermissionsExt;
-        let directory = tempfile::tempdir().unwrap();
-        let file = directory.path().join(FILE_NAME);
-        std::fs::write(&file, "[link]\nseed = 3\n").unwrap();
-        let find = |chosen: Option<&Path>| Configuration::find(chosen, directory.path()).unwrap();
-        assert!(find(None).note.is_none() && !find(None).table.is_empty());
-        std::fs::set_permissions(&file, std::fs::Permissions::from_mode(0o666)).unwrap();
-        let found = find(None);
-        assert!(
-            found.note.is_some_and(|note| note.contains("everybody can write it")) && found.table.is_empty()
-        );
-        assert!(find(Some(&file)).note.is_none() && !find(Some(&file)).table.is_empty());
-        std::fs::set_permissions(&file, std::fs::Permissions::from_mode(0o644)).unwrap();
-        let facts = std::fs::metadata(&file).unwrap();
-        assert_eq!(distrust(&facts, facts.uid()), None);
-        assert_eq!(distrust(&facts, facts.uid() + 1).is_some(), facts.uid() != 0);
-    }
+    use super::*;
 
     #[test]
     fn what_a_program_says_hides_what_all_links_say() {

@@ -15,6 +15,8 @@ pub mod timings;
 pub mod traces;
 pub mod traces_input;
 
+pub mod scenarios_input;
+
 pub mod order;
 pub mod simulate;
 

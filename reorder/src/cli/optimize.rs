@@ -24,7 +24,7 @@ use crate::measure::{self, MeasureReport, MeasureRequest};
 use crate::record::{self, Ending, RecordRequest, RecordedTrace};
 use crate::report::optimize::{OptimizeReport, OptimizedRun, SimulatedPages};
 use crate::report::table::grouped;
-use crate::simulate::{ImageNames, simulate};
+use crate::simulate::{ImageNames, presets, simulate};
 use crate::trace::{ImageIdentity, ResolvedTraces, resolve};
 use crate::verify::recover_moves;
 use crate::write::{self, ReplaceOptions};
@@ -229,9 +229,10 @@ fn simulate_starts(
     starts: &[Start],
 ) -> Result<Vec<SimulatedPages>> {
     let moves = recover_moves(bytes, &applied.bytes)?;
+    let models = &presets::usual_for_elf()[..1];
     let simulated = starts.iter().map(|start| {
         let names = ImageNames { old: start.shown.clone(), new: None };
-        SimulatedPages::of(&simulate(names, functions, &start.traces, Some(&moves)))
+        SimulatedPages::of(&simulate(names, functions, &start.traces, Some(&moves), models))
     });
     Ok(simulated.collect())
 }

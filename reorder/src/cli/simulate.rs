@@ -5,11 +5,10 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 
 use crate::cli::context::Context;
-use crate::cli::traces_input::TracesInput;
+use crate::cli::scenarios_input::ScenariosInput;
 use crate::error::{Error, Result};
 use crate::exit_status::ExitStatus;
-use crate::image::elf::file::ElfFile;
-use crate::image::functions::FunctionTable;
+use crate::opened::OpenedImage;
 use crate::simulate::{ImageNames, simulate};
 use crate::verify::recover_moves;
 
@@ -25,7 +24,7 @@ pub struct SimulateArguments {
     #[arg(value_name = "NEW")]
     new: Option<PathBuf>,
     #[command(flatten)]
-    traces: TracesInput,
+    scenarios: ScenariosInput,
 }
 
 /// Runs the command.
@@ -35,13 +34,12 @@ pub struct SimulateArguments {
 pub fn run(arguments: &SimulateArguments, context: &Context) -> Result<ExitStatus> {
     let path = &arguments.image;
     let bytes = read(path)?;
-    let file = ElfFile::parse(&bytes).map_err(|error| error.in_file(path))?;
-    let functions = FunctionTable::collect(&file).map_err(|error| error.in_file(path))?;
-    let traces = arguments.traces.resolve(path, &file, &functions, &context.talk)?;
-    if traces.traces.is_empty() {
-        return Err(Error::usage("profiles without an order of execution cannot be simulated")
-            .with_hint(format!("record a start: reorder record -o traces -- {} ARGUMENTS", path.display())));
-    }
+    let in_image = |error: Error| error.in_file(path);
+    let image = OpenedImage::parse(&bytes, arguments.scenarios.architecture.as_deref()).map_err(in_image)?;
+    let functions = image.functions().map_err(in_image)?;
+    let configured = arguments.scenarios.configured(&context.talk)?;
+    let models = arguments.scenarios.models(None, &image, &configured)?;
+    let starts = arguments.scenarios.resolve(path, &image, &functions, &configured, &context.talk)?;
     let moves = match &arguments.new {
         None => None,
         Some(new) => Some(recover_moves(&bytes, &read(new)?).map_err(|error| {
@@ -54,7 +52,7 @@ pub fn run(arguments: &SimulateArguments, context: &Context) -> Result<ExitStatu
         old: path.display().to_string(),
         new: arguments.new.as_ref().map(|new| new.display().to_string()),
     };
-    context.print(&simulate(names, &functions, &traces, moves.as_ref()))?;
+    context.print(&simulate(names, &functions, &starts.traces, moves.as_ref(), &models))?;
     Ok(ExitStatus::Success)
 }
 

@@ -40,19 +40,19 @@ pub enum Unseen {
 pub enum Memory {
     /// Pages of 4 KiB: most of Linux
     #[default]
-    #[value(name = "4k")]
+    #[value(name = "4k", alias = "linux-4k")]
     #[serde(rename = "4k")]
     Pages4K,
     /// Pages of 16 KiB: iOS, macOS on arm64, new Android devices
-    #[value(name = "16k")]
+    #[value(name = "16k", alias = "android-16k", alias = "ios-16k")]
     #[serde(rename = "16k")]
     Pages16K,
     /// Blocks of 64 KiB around each fault: Linux with the file in memory
-    #[value(name = "fault-around")]
+    #[value(name = "fault-around", alias = "linux-4k-faultaround-64k")]
     #[serde(rename = "fault-around")]
     FaultAround,
     /// Windows of 128 KiB around each fault: Linux with the file on disk
-    #[value(name = "read-around")]
+    #[value(name = "read-around", alias = "linux-readahead-128k")]
     #[serde(rename = "read-around")]
     ReadAround,
 }

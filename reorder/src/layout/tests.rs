@@ -10,7 +10,13 @@ fn layout(trace: impl Fn(u32) -> Vec<u32>, request: &LayoutRequest) -> (Layout, 
     let functions = FunctionTable::collect(&file).unwrap();
     let ran: Vec<FunctionIndex> = trace(functions.len() as u32).into_iter().map(FunctionIndex).collect();
     let nanoseconds = vec![0; ran.len()];
-    let traces = [ResolvedTrace { weight: 1, label: "start".into(), functions: ran.clone(), nanoseconds }];
+    let traces = [ResolvedTrace {
+        weight: 1,
+        label: "start".into(),
+        functions: ran.clone(),
+        nanoseconds,
+        ..ResolvedTrace::default()
+    }];
     (lay_out(&file, &functions, &traces, Room::Linker, request).unwrap(), ran)
 }
 

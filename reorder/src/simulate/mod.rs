@@ -4,26 +4,20 @@
 //! Nothing is run. A function that runs is taken to touch all of its pages; pages are those of the true addresses.
 
 mod curve;
+pub mod presets;
 mod report;
 #[cfg(test)]
 mod tests;
 
-use layout_algos::score::{FaultCurve, FaultModel, Span, lower_bound, touched_bytes};
+use layout_algos::score::{FaultCurve, Span, lower_bound, touched_bytes};
 
 pub use curve::CurvePoint;
+pub use presets::{MemoryModel, PRESETS};
 pub use report::{Faults, Simulation, TraceFaults};
 
 use crate::image::functions::FunctionTable;
 use crate::trace::{ResolvedTrace, ResolvedTraces};
 use crate::verify::AddressMoves;
-
-/// The models that are reported, with their names.
-pub const MODELS: [(&str, FaultModel); 4] = [
-    ("4 KiB pages", FaultModel::Pages { size: 4 << 10 }),
-    ("16 KiB pages", FaultModel::Pages { size: 16 << 10 }),
-    ("64 KiB fault-around", FaultModel::FaultAround { block: 64 << 10 }),
-    ("128 KiB read-around", FaultModel::ReadAround { page: 4 << 10, window: 128 << 10 }),
-];
 
 /// What the two images are called in the report.
 #[derive(Clone, Debug)]
@@ -34,7 +28,7 @@ pub struct ImageNames {
     pub new: Option<String>,
 }
 
-/// Simulates all traces in the old image and, when `moves` says where its functions went, in the new one.
+/// Simulates all traces under `models` in the old image and, when `moves` says where its functions went, in the new one.
 ///
 /// Trace `weight`s count in the totals: a trace of weight 3 counts like three equal ones.
 #[must_use]
@@ -43,10 +37,11 @@ pub fn simulate(
     functions: &FunctionTable<'_>,
     traces: &ResolvedTraces,
     moves: Option<&AddressMoves>,
+    models: &[MemoryModel],
 ) -> Simulation {
     let traces: Vec<TraceFaults> =
-        traces.traces.iter().map(|trace| simulate_trace(functions, trace, moves)).collect();
-    let totals = MODELS.iter().enumerate().map(|(index, &(name, _))| total(name, index, &traces)).collect();
+        traces.traces.iter().map(|trace| simulate_trace(functions, trace, moves, models)).collect();
+    let totals = models.iter().enumerate().map(|(index, model)| total(model, index, &traces)).collect();
     Simulation { image: names.old, new_image: names.new, totals, traces }
 }
 
@@ -54,15 +49,9 @@ fn simulate_trace(
     functions: &FunctionTable<'_>,
     trace: &ResolvedTrace,
     moves: Option<&AddressMoves>,
+    models: &[MemoryModel],
 ) -> TraceFaults {
-    let old_spans: Vec<Span> = trace
-        .functions
-        .iter()
-        .map(|&index| {
-            let function = functions.get(index);
-            Span { start: function.start.0, end: function.end.0 }
-        })
-        .collect();
+    let old_spans = spans(functions, trace);
     let new_spans: Option<Vec<Span>> = moves.map(|moves| {
         let moved = |&index| {
             let function = functions.get(index);
@@ -72,29 +61,41 @@ fn simulate_trace(
         trace.functions.iter().map(moved).collect()
     });
     let bytes = touched_bytes(&old_spans);
-    let models = MODELS.map(|(name, model)| {
+    let under = |named: &MemoryModel| {
+        let model = named.model;
         let old = model.faults(old_spans.iter().copied());
         let new = new_spans.as_ref().map(|spans| model.faults(spans.iter().copied()));
         Faults {
-            model: name,
+            model: named.name.clone(),
+            title: named.title.clone(),
             lower_bound_faults: lower_bound(bytes, model),
             faults: old.total(),
             new_faults: new.as_ref().map(FaultCurve::total),
             fewer_percent: new.as_ref().and_then(|new| report::fewer_percent(old.total(), new.total())),
             curve: curve::points(&old, new.as_ref(), &trace.nanoseconds),
         }
-    });
+    };
     TraceFaults {
         trace: trace.label.clone(),
         weight: trace.weight,
         functions: trace.functions.len() as u64,
         touched_bytes: bytes,
-        models: models.into(),
+        models: models.iter().map(under).collect(),
     }
 }
 
+/// Where the functions of a trace are, in order of first execution.
+#[must_use]
+pub fn spans(functions: &FunctionTable<'_>, trace: &ResolvedTrace) -> Vec<Span> {
+    let span = |&index| {
+        let function = functions.get(index);
+        Span { start: function.start.0, end: function.end.0 }
+    };
+    trace.functions.iter().map(span).collect()
+}
+
 /// Sums up model number `index` over all traces.
-fn total(name: &'static str, index: usize, traces: &[TraceFaults]) -> Faults {
+fn total(model: &MemoryModel, index: usize, traces: &[TraceFaults]) -> Faults {
     let sum = |value: &dyn Fn(&Faults) -> u64| {
         traces
             .iter()
@@ -106,7 +107,8 @@ fn total(name: &'static str, index: usize, traces: &[TraceFaults]) -> Faults {
     let faults = sum(&|model| model.faults);
     let new_faults = is_compared.then(|| sum(&|model| model.new_faults.unwrap_or(0)));
     Faults {
-        model: name,
+        model: model.name.clone(),
+        title: model.title.clone(),
         lower_bound_faults: sum(&|model| model.lower_bound_faults),
         faults,
         new_faults,

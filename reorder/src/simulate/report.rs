@@ -14,7 +14,7 @@ pub struct Simulation {
     /// The image it is compared with.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub new_image: Option<String>,
-    /// All traces together, weights applied, in the order of [`super::MODELS`].
+    /// All traces together, weights applied, in the order of the models asked for.
     pub totals: Vec<Faults>,
     /// Each trace, in the order given.
     pub traces: Vec<TraceFaults>,
@@ -31,7 +31,7 @@ pub struct TraceFaults {
     pub functions: u64,
     /// Bytes of these functions.
     pub touched_bytes: u64,
-    /// In the order of [`super::MODELS`].
+    /// In the order of the models asked for.
     pub models: Vec<Faults>,
 }
 
@@ -39,7 +39,10 @@ pub struct TraceFaults {
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Faults {
     /// Name of the model.
-    pub model: &'static str,
+    pub model: String,
+    /// What it stands for.
+    #[serde(skip)]
+    pub title: String,
     /// No layout of whole functions has fewer faults.
     pub lower_bound_faults: u64,
     /// Faults in the image.
@@ -90,7 +93,7 @@ impl Simulation {
 
     fn curve_table(&self) -> String {
         let mut titles = vec!["functions run".to_owned()];
-        titles.extend(self.totals.iter().map(|total| total.model.to_owned()));
+        titles.extend(self.totals.iter().map(|total| total.model.clone()));
         let mut table = Table::new(titles);
         let points = self.totals.first().map_or(0, |total| total.curve.len());
         // Every second point: ten lines say enough, all of them are in the JSON form.
@@ -114,7 +117,7 @@ impl Report for Simulation {
         text.push_str("Simulated faults of the recorded runs; no layout has fewer than the bound.\n");
         for (index, total) in self.totals.iter().enumerate() {
             text.push('\n');
-            text.push_str(&self.faults_table(index, total.model));
+            text.push_str(&self.faults_table(index, &format!("{}: {}", total.model, total.title)));
         }
         text.push_str("\nFaults of all runs over their course");
         text.push_str(if self.is_compared() { ", image > new\n" } else { "\n" });

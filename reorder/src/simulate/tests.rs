@@ -4,7 +4,8 @@ use std::collections::BTreeSet;
 use std::path::Path;
 use std::process::Command;
 
-use super::{ImageNames, MODELS, Simulation, simulate};
+use super::presets::usual_for_elf;
+use super::{ImageNames, Simulation, simulate};
 use crate::cli::shared_args::Format;
 use crate::image::elf::file::ElfFile;
 use crate::image::functions::{FunctionIndex, FunctionTable};
@@ -44,6 +45,7 @@ fn traces(all: &[(u64, &[FunctionIndex])]) -> ResolvedTraces {
         label: format!("weight {weight}"),
         functions: functions.to_vec(),
         nanoseconds: (0..functions.len() as u64).map(|index| index * 1000).collect(),
+        ..ResolvedTrace::default()
     };
     ResolvedTraces { traces: all.iter().map(trace).collect(), ..ResolvedTraces::default() }
 }
@@ -78,7 +80,7 @@ fn bringing_functions_together_saves_the_second_page() {
     let new = with_exchanged(&bytes, &functions, b"pair", b"far");
     let moves = recover_moves(&bytes, &new).expect("only symbols moved");
     let traces = traces(&[(1, &ran), (3, &ran[..1])]);
-    let simulation = simulate(names(Some("new")), &functions, &traces, Some(&moves));
+    let simulation = simulate(names(Some("new")), &functions, &traces, Some(&moves), &usual_for_elf());
     // Once both functions, three times the first one: 2 + 3 faults become 1 + 3 under every model.
     assert_eq!(faults_of(&simulation), [(4, 5, Some(4)); 4]);
     assert_eq!(simulation.totals[0].fewer_percent.map(f64::round), Some(20.0));
@@ -93,14 +95,14 @@ fn faults_of_a_whole_program_are_its_pages() {
     let file = ElfFile::parse(&bytes).expect("an ELF image");
     let functions = FunctionTable::collect(&file).expect("well-formed tables");
     let every_fifth: Vec<FunctionIndex> = functions.iter().map(|(index, _)| index).step_by(5).collect();
-    let simulation = simulate(names(None), &functions, &traces(&[(1, &every_fifth)]), None);
-    for (index, size) in [(0, 4096u64), (1, 16384), (2, 65536)] {
+    let simulation = simulate(names(None), &functions, &traces(&[(1, &every_fifth)]), None, &usual_for_elf());
+    for (index, size) in [(0, 4096u64), (3, 16384), (1, 65536)] {
         let pages: BTreeSet<u64> = every_fifth
             .iter()
             .map(|&index| functions.get(index))
             .flat_map(|function| function.start.0 / size..=(function.end.0 - 1) / size)
             .collect();
-        assert_eq!(simulation.totals[index].faults, pages.len() as u64, "{}", MODELS[index].0);
+        assert_eq!(simulation.totals[index].faults, pages.len() as u64, "{}", simulation.totals[index].model);
     }
     let total = &simulation.totals[0];
     assert!(total.curve.is_sorted_by_key(|point| point.faults));
@@ -121,7 +123,8 @@ fn an_image_compared_with_itself_changes_nothing() {
     let functions = FunctionTable::collect(&file).expect("well-formed tables");
     let all: Vec<FunctionIndex> = functions.iter().map(|(index, _)| index).collect();
     let moves = recover_moves(&bytes, &bytes).expect("the same image");
-    let simulation = simulate(names(Some("same")), &functions, &traces(&[(2, &all)]), Some(&moves));
+    let simulation =
+        simulate(names(Some("same")), &functions, &traces(&[(2, &all)]), Some(&moves), &usual_for_elf());
     for total in &simulation.totals {
         assert_eq!((Some(total.faults), total.fewer_percent), (total.new_faults, Some(0.0)));
         assert!(total.faults > 0);

@@ -31,6 +31,8 @@ pub struct MachOImage<'data> {
     pub architecture: &'static str,
     /// Tells builds apart.
     pub uuid: Option<[u8; 16]>,
+    /// First address and the one behind the last, of each section of instructions, sorted.
+    pub code: Vec<(Address, Address)>,
     ranges: Vec<(Address, u64, &'data [u8])>,
     /// Names that no symbol has, with the address each stands for.
     aliases: Vec<(Address, Vec<u8>)>,
@@ -64,7 +66,7 @@ impl<'data> MachOImage<'data> {
             .iter()
             .map(|&(address, name)| CodeSymbol { address, name: name.into(), object: object_of(address) })
             .collect();
-        Ok(Self { architecture, uuid, ranges, aliases, symbols })
+        Ok(Self { architecture, uuid, code, ranges, aliases, symbols })
     }
 
     /// The functions. Their names are those of the symbol table, the same without the underscore in front, and of the

@@ -8,6 +8,7 @@
 mod coverage;
 mod kinship;
 
+use std::path::PathBuf;
 use std::sync::OnceLock;
 
 use super::matching::{
@@ -23,12 +24,16 @@ pub use coverage::{Coverage, Missing};
 use kinship::{Kinship, kinship};
 
 /// One trace in terms of one image's functions.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ResolvedTrace {
     /// How many times it counts.
     pub weight: u64,
     /// For messages.
     pub label: String,
+    /// The file it was read from.
+    pub source: Option<PathBuf>,
+    /// The program and its arguments, where the trace has them.
+    pub command: Vec<Vec<u8>>,
     /// Each function once, in order of first execution.
     pub functions: Vec<FunctionIndex>,
     /// Time since the program's start, parallel to `functions`, never decreasing; where a trace has no time, the
@@ -86,6 +91,8 @@ pub struct Resolver<'table, 'data> {
 pub struct Resolution {
     weight: u64,
     label: String,
+    source: Option<PathBuf>,
+    command: Vec<Vec<u8>>,
     evidence: Evidence,
     /// Each function once, with its time and count.
     functions: Vec<(FunctionIndex, u64, u64)>,
@@ -130,6 +137,8 @@ impl<'table, 'data> Resolver<'table, 'data> {
         let mut resolution = Resolution {
             weight: trace.whole_weight(),
             label: trace.label(),
+            source: trace.source.clone(),
+            command: trace.command.clone(),
             evidence: trace.evidence,
             functions: Vec::new(),
             account: Account::default(),
@@ -169,7 +178,8 @@ impl<'table, 'data> Resolver<'table, 'data> {
         let mut account = Account::default();
         let mut resolved = ResolvedTraces::default();
         for resolution in resolutions {
-            let Resolution { weight, label, evidence, functions, account: of_trace } = resolution?;
+            let Resolution { weight, label, source, command, evidence, functions, account: of_trace } =
+                resolution?;
             account.absorb(of_trace);
             if functions.is_empty() {
                 continue;
@@ -179,6 +189,8 @@ impl<'table, 'data> Resolver<'table, 'data> {
                 resolved.traces.push(ResolvedTrace {
                     weight,
                     label,
+                    source,
+                    command,
                     nanoseconds: functions.iter().map(|(_, time, _)| *time).collect(),
                     functions: functions.into_iter().map(|(function, ..)| function).collect(),
                 });

@@ -1,0 +1,147 @@
+//! The flags that say which starts are looked at and by which model of memory, with what `reorder.toml` adds.
+
+use std::path::{Path, PathBuf};
+
+use clap::Args;
+
+use crate::cli::talk::Talk;
+use crate::cli::traces_input::TracesInput;
+use crate::configuration::{ConfigurationFile, Document};
+use crate::error::{Error, Result};
+use crate::image::functions::FunctionTable;
+use crate::opened::OpenedImage;
+use crate::scenario::ScenarioSources;
+use crate::simulate::{MemoryModel, presets};
+use crate::trace::ResolvedTraces;
+
+/// Starts and models of memory.
+#[derive(Args, Clone, Debug)]
+pub struct ScenariosInput {
+    #[command(flatten)]
+    traces: TracesInput,
+    /// Only these scenarios of reorder.toml; repeatable
+    #[arg(long = "scenario", value_name = "NAME", conflicts_with = "paths")]
+    scenarios: Vec<String>,
+    /// How memory answers: linux-4k, linux-4k-faultaround-64k, linux-readahead-128k, android-16k, ios-16k, or one of
+    /// reorder.toml; repeatable [default: those of the image's system]
+    #[arg(long = "model", value_name = "NAME")]
+    models: Vec<String>,
+    #[command(flatten)]
+    configuration: ConfigurationArguments,
+    /// Of a universal Mach-O file this image, such as arm64
+    #[arg(long = "arch", value_name = "NAME")]
+    pub architecture: Option<String>,
+}
+
+/// Where the configuration is.
+#[derive(Args, Clone, Debug)]
+pub struct ConfigurationArguments {
+    /// Use this reorder.toml instead of the nearest one upwards; `off` for none
+    #[arg(long = "config", value_name = "FILE")]
+    file: Option<PathBuf>,
+}
+
+/// The configuration as read.
+#[derive(Clone, Debug, Default)]
+pub struct Configured {
+    /// The file, for paths and messages.
+    pub file: ConfigurationFile,
+    /// Its tables.
+    pub document: Document,
+}
+
+impl ConfigurationArguments {
+    /// Reads `reorder.toml`, if there is one.
+    ///
+    /// # Errors
+    /// See [`ConfigurationFile::find`] and [`ConfigurationFile::document`].
+    pub fn read(&self, talk: &Talk) -> Result<Configured> {
+        let directory = std::env::current_dir().map_err(|error| Error::io(Path::new("."), error))?;
+        let file = ConfigurationFile::find(self.file.as_deref(), &directory, "--config FILE")?;
+        if let Some(note) = &file.note {
+            talk.warning(note, None);
+        }
+        let document = file.document()?;
+        Ok(Configured { file, document })
+    }
+}
+
+/// Traces with the scenarios they belong to.
+#[derive(Clone, Debug)]
+pub struct Starts {
+    /// All of them.
+    pub traces: ResolvedTraces,
+    /// For [`ScenarioSources::group`].
+    pub sources: ScenarioSources,
+}
+
+impl ScenariosInput {
+    /// Reads `reorder.toml`, if there is one.
+    ///
+    /// # Errors
+    /// See [`ConfigurationArguments::read`].
+    pub fn configured(&self, talk: &Talk) -> Result<Configured> {
+        self.configuration.read(talk)
+    }
+
+    /// The starts in terms of the functions of `image`, which stands at `path`: those of `-t`, else those of the
+    /// scenarios of `reorder.toml`. Says what was not found.
+    ///
+    /// # Errors
+    /// No traces, unreadable ones, traces of other images, traces without an order of execution, unknown scenarios.
+    pub fn resolve(
+        &self,
+        path: &Path,
+        image: &OpenedImage<'_>,
+        functions: &FunctionTable<'_>,
+        configured: &Configured,
+        talk: &Talk,
+    ) -> Result<Starts> {
+        let sources = self.sources(configured)?;
+        let input = TracesInput { paths: sources.paths(), companions: self.traces.companions.clone() };
+        let traces = input.resolve_for(path, &image.identity(path), functions, talk)?;
+        if traces.traces.is_empty() {
+            return Err(Error::usage("profiles without an order of execution cannot be simulated")
+                .with_hint(format!(
+                    "record a start: reorder record -o traces -- {} ARGUMENTS",
+                    path.display()
+                )));
+        }
+        Ok(Starts { traces, sources })
+    }
+
+    fn sources(&self, configured: &Configured) -> Result<ScenarioSources> {
+        if !self.traces.paths.is_empty() {
+            return Ok(ScenarioSources { unnamed: self.traces.paths.clone(), ..ScenarioSources::default() });
+        }
+        let tables = &configured.document.scenario;
+        if let Some(unknown) = self.scenarios.iter().find(|name| !tables.contains_key(*name)) {
+            let known: Vec<&str> = tables.keys().map(String::as_str).collect();
+            return Err(Error::usage(format!("no scenario is called {unknown}"))
+                .with_hint(format!("reorder.toml has: {}", known.join(", "))));
+        }
+        let is_wanted = |name: &&String| self.scenarios.is_empty() || self.scenarios.contains(*name);
+        let named = tables.iter().filter(|(name, table)| is_wanted(name) && !table.traces.is_empty());
+        let located = |path: &PathBuf| configured.file.located(path);
+        let named = named.map(|(name, table)| (name.clone(), table.traces.iter().map(located).collect()));
+        Ok(ScenarioSources { named: named.collect(), unnamed: Vec::new() })
+    }
+
+    /// The models asked for: by flags, else `configured_names`, else the usual ones of `image`.
+    ///
+    /// # Errors
+    /// Unknown names, and impossible models in `reorder.toml`.
+    pub fn models(
+        &self,
+        configured_names: Option<&[String]>,
+        image: &OpenedImage<'_>,
+        configured: &Configured,
+    ) -> Result<Vec<MemoryModel>> {
+        let custom = configured.document.models().map_err(|error| error.in_file(&configured.file.path))?;
+        let flags = (!self.models.is_empty()).then_some(self.models.as_slice());
+        match flags.or(configured_names) {
+            Some(names) => presets::find(names, &custom),
+            None => Ok(image.usual_models()),
+        }
+    }
+}

@@ -1,0 +1,89 @@
+//! An image of any kind that traces can be related to.
+
+use std::ops::Range;
+use std::path::Path;
+
+use crate::address::Address;
+use crate::error::Result;
+use crate::image::elf::file::ElfFile;
+use crate::image::functions::FunctionTable;
+use crate::image::macho::{MachOImage, is_macho};
+use crate::simulate::{MemoryModel, presets};
+use crate::trace::ImageIdentity;
+
+/// An ELF image for any processor, or one architecture of a Mach-O image.
+pub enum OpenedImage<'data> {
+    /// Linux, Android.
+    Elf(ElfFile<'data>),
+    /// iOS, macOS.
+    MachO(MachOImage<'data>),
+}
+
+impl<'data> OpenedImage<'data> {
+    /// Reads the image; of a universal file the one for `architecture`.
+    ///
+    /// # Errors
+    /// Damaged files, and those of other kinds.
+    pub fn parse(bytes: &'data [u8], architecture: Option<&str>) -> Result<Self> {
+        match is_macho(bytes) {
+            true => MachOImage::parse(bytes, architecture).map(Self::MachO),
+            false => ElfFile::parse_any_machine(bytes).map(Self::Elf),
+        }
+    }
+
+    /// Its functions.
+    ///
+    /// # Errors
+    /// Damaged tables.
+    pub fn functions(&self) -> Result<FunctionTable<'_>> {
+        match self {
+            Self::Elf(file) => FunctionTable::collect(file),
+            Self::MachO(image) => Ok(image.functions()),
+        }
+    }
+
+    /// What traces call the image, which stands at `path`.
+    #[must_use]
+    pub fn identity(&self, path: &Path) -> ImageIdentity {
+        match self {
+            Self::Elf(file) => ImageIdentity::of(path, file),
+            Self::MachO(image) => ImageIdentity {
+                path: Some(path.canonicalize().unwrap_or_else(|_| path.to_path_buf())),
+                build_id: image.uuid.map(|uuid| uuid.to_vec()),
+            },
+        }
+    }
+
+    /// Where the code is, in address order: executable segments, of Mach-O sections of instructions.
+    #[must_use]
+    pub fn text(&self) -> Vec<Range<Address>> {
+        let mut text: Vec<Range<Address>> = match self {
+            Self::Elf(file) => {
+                let segments =
+                    file.segments.iter().filter(|segment| segment.is_load() && segment.is_executable());
+                segments.map(|segment| segment.address..segment.address.plus(segment.file_size)).collect()
+            }
+            Self::MachO(image) => image.code.iter().map(|&(start, end)| start..end).collect(),
+        };
+        text.sort_unstable_by_key(|range| range.start);
+        text
+    }
+
+    /// The image if `reorder apply` knows its kind.
+    #[must_use]
+    pub fn relocatable(&self) -> Option<&ElfFile<'data>> {
+        match self {
+            Self::Elf(file) if file.is_x86_64() => Some(file),
+            _ => None,
+        }
+    }
+
+    /// The models of memory it is judged by unless others are asked for.
+    #[must_use]
+    pub fn usual_models(&self) -> Vec<MemoryModel> {
+        match self {
+            Self::Elf(_) => presets::usual_for_elf(),
+            Self::MachO(_) => presets::usual_for_macho(),
+        }
+    }
+}

@@ -1,0 +1,105 @@
+//! Models of memory under their names: those that come with the program, and a repository's own.
+//!
+//! A name, once published, keeps its meaning: baselines and reports refer to it.
+
+use layout_algos::score::FaultModel;
+use serde::Serialize;
+
+use crate::error::{Error, Result};
+
+/// A model of memory with the name that reports, baselines and `reorder.toml` know it by.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct MemoryModel {
+    /// As in `--model` and `reorder.toml`.
+    pub name: String,
+    /// What it stands for, in a line.
+    pub title: String,
+    /// The model in numbers.
+    #[serde(skip)]
+    pub model: FaultModel,
+}
+
+/// A model that comes with the program.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Preset {
+    /// As in `--model` and `reorder.toml`.
+    pub name: &'static str,
+    /// What it stands for, in a line.
+    pub title: &'static str,
+    /// Where its numbers come from, and how far they were checked.
+    pub source: &'static str,
+    /// The model in numbers.
+    pub model: FaultModel,
+}
+
+/// All models that come with the program.
+pub const PRESETS: [Preset; 5] = [
+    Preset {
+        name: "linux-4k",
+        title: "4 KiB pages",
+        source: "Linux on x86-64 and most of arm64, file not in memory, read-ahead off: each page faults once",
+        model: FaultModel::Pages { size: 4 << 10 },
+    },
+    Preset {
+        name: "linux-4k-faultaround-64k",
+        title: "64 KiB fault-around",
+        source: "Linux with the file in memory: a fault maps the aligned 64 KiB around it (fault_around_bytes, mm/memory.c)",
+        model: FaultModel::FaultAround { block: 64 << 10 },
+    },
+    Preset {
+        name: "linux-readahead-128k",
+        title: "128 KiB read-around",
+        source: "Linux with the file on disk: a fault reads 128 KiB that begin 64 KiB before it (read_ahead_kb, mm/filemap.c)",
+        model: FaultModel::ReadAround { page: 4 << 10, window: 128 << 10 },
+    },
+    Preset {
+        name: "android-16k",
+        title: "16 KiB pages",
+        source: "Android 15 and later on devices with 16 KiB pages, read-ahead off: each page faults once",
+        model: FaultModel::Pages { size: 16 << 10 },
+    },
+    Preset {
+        name: "ios-16k",
+        title: "16 KiB pages",
+        source: "iOS, and macOS on arm64: each page of a mapped image is read and decrypted by itself",
+        model: FaultModel::Pages { size: 16 << 10 },
+    },
+];
+
+impl From<Preset> for MemoryModel {
+    fn from(preset: Preset) -> Self {
+        Self { name: preset.name.to_owned(), title: preset.title.to_owned(), model: preset.model }
+    }
+}
+
+/// The models that an ELF image is judged by unless others are asked for.
+#[must_use]
+pub fn usual_for_elf() -> Vec<MemoryModel> {
+    PRESETS.iter().filter(|preset| preset.name != "ios-16k").map(|&preset| preset.into()).collect()
+}
+
+/// The same for a Mach-O image.
+#[must_use]
+pub fn usual_for_macho() -> Vec<MemoryModel> {
+    PRESETS.iter().filter(|preset| preset.name == "ios-16k").map(|&preset| preset.into()).collect()
+}
+
+/// The models called `names`, of these `custom` ones and of the presets, in the order of the names.
+///
+/// # Errors
+/// A name that nothing has, with those that there are.
+pub fn find(names: &[String], custom: &[MemoryModel]) -> Result<Vec<MemoryModel>> {
+    names.iter().map(|name| find_one(name, custom)).collect()
+}
+
+fn find_one(name: &str, custom: &[MemoryModel]) -> Result<MemoryModel> {
+    let preset = || PRESETS.iter().find(|preset| preset.name == name).map(|&preset| preset.into());
+    custom.iter().find(|model| model.name == name).cloned().or_else(preset).ok_or_else(|| {
+        let own = custom.iter().map(|model| model.name.as_str());
+        let known: Vec<&str> = PRESETS.iter().map(|preset| preset.name).chain(own).collect();
+        Error::usage(format!("no model of memory is called {name}")).with_hint(format!(
+            "there are {}; others are defined by [model.NAME] in reorder.toml",
+            known.join(", ")
+        ))
+    })
+}
