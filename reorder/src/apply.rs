@@ -143,8 +143,7 @@ pub fn summarise(functions: &FunctionTable<'_>, analysis: &Analysis<'_>, plan: &
         pinned: Vec::new(),
     };
     for (index, function) in functions.iter() {
-        let unit = unit_containing(&analysis.units, function.start);
-        let pin = unit.and_then(|unit| analysis.units[unit.0 as usize].pin);
+        let pin = analysis.pin_at(function.start);
         if plan.map.map(function.start).0 != function.start.0 {
             summary.functions_moved += 1;
         }

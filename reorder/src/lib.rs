@@ -37,6 +37,8 @@ pub mod write;
 
 pub mod measure;
 
+pub mod gate;
+
 pub mod report;
 
 pub mod cli;

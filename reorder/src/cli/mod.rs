@@ -24,6 +24,7 @@ pub mod apply;
 pub mod arrangement;
 pub mod completions;
 pub mod doctor;
+pub mod gate;
 pub mod inspect;
 pub mod layout_args;
 pub mod man;
@@ -66,6 +67,7 @@ commands! {
     Apply(apply::ApplyArguments) => apply::run,
     Verify(verify::VerifyArguments) => verify::run,
     Simulate(simulate::SimulateArguments) => simulate::run,
+    Gate(gate::GateArguments) => gate::run,
     Measure(measure::MeasureArguments) => measure::run,
     Optimize(optimize::OptimizeArguments) => optimize::run,
     Doctor(doctor::DoctorArguments) => doctor::run,

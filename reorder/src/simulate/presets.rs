@@ -66,6 +66,18 @@ pub const PRESETS: [Preset; 5] = [
     },
 ];
 
+impl MemoryModel {
+    /// Bytes of what one touch asks for: a page, or with fault-around its block.
+    #[must_use]
+    pub fn page_bytes(&self) -> u64 {
+        match self.model {
+            FaultModel::Pages { size } => size,
+            FaultModel::FaultAround { block } => block,
+            FaultModel::ReadAround { page, .. } => page,
+        }
+    }
+}
+
 impl From<Preset> for MemoryModel {
     fn from(preset: Preset) -> Self {
         Self { name: preset.name.to_owned(), title: preset.title.to_owned(), model: preset.model }

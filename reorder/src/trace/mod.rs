@@ -24,7 +24,7 @@ pub use companion::{Companion, CompanionImage, Companions};
 pub use formats::gcov::gcc_profile_id;
 pub use identity::identity_of;
 pub(crate) use matching::{Found, NameIndex, Spelling};
-pub use matching::{Step, root_name};
+pub use matching::{Step, readable as readable_name, root_name};
 pub use merge::{Merge, MergeRequest, Merged};
 pub use model::{Draw, Event, Evidence, ImageIdentity, Location, Name, NameHash, Trace};
 pub use read_files::{TraceFiles, read_bytes, read_files};

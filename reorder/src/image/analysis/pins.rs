@@ -4,6 +4,8 @@ use std::fmt;
 
 use serde::Serialize;
 
+use super::Analysis;
+use super::units::unit_containing;
 use crate::address::Address;
 
 /// The obligation that failed for a block.
@@ -89,4 +91,12 @@ pub struct Pin {
     pub reason: PinReason,
     /// The instruction, data word or byte that shows it.
     pub evidence: Address,
+}
+
+impl Analysis<'_> {
+    /// Why the function at `address` stays; nothing for those that can be moved.
+    pub fn pin_at(&self, address: Address) -> Option<Pin> {
+        let unit = unit_containing(&self.units, address)?;
+        self.units[unit.0 as usize].pin
+    }
 }

@@ -22,7 +22,7 @@ pub(crate) use index::NameIndex;
 pub(super) use likely::LikelyNames;
 pub(super) use load_address::{LoadAddress, PageOffsets};
 pub(crate) use spelling::Spelling;
-pub use spelling::root_name;
+pub use spelling::{readable, root_name};
 
 /// What a name stands for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

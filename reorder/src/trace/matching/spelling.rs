@@ -101,7 +101,7 @@ pub(super) fn rust_path(name: &[u8]) -> Option<String> {
 }
 
 /// The name as people write it: demangled, without the source file; as it is when that is not possible.
-pub(super) fn readable(name: &[u8]) -> String {
+pub fn readable(name: &[u8]) -> String {
     let text = String::from_utf8_lossy(&name[..name.len().min(LONGEST_MANGLED)]);
     let bare = text.split_once(';').map_or(&*text, |(_, bare)| bare);
     let mut readable = Bounded::default();

@@ -1,0 +1,283 @@
+//! `reorder gate`: fails when an image got worse than the team allows.
+
+use std::path::{Path, PathBuf};
+
+use clap::{Args, ValueEnum};
+
+use crate::cli::context::Context;
+use crate::cli::scenarios_input::{Configured, ScenariosInput, Starts};
+use crate::error::{Error, ErrorKind, Result};
+use crate::exit_status::ExitStatus;
+use crate::gate::render::ExportFormat;
+use crate::gate::{
+    Baseline, Comparison, CompressionRequest, GateReport, Limits, Outcome, Remark, Startup, Subject, figures,
+    judge,
+};
+use crate::image::analysis::Analysis;
+use crate::image::functions::{Function, FunctionTable};
+use crate::image::mapped::map_image;
+use crate::opened::OpenedImage;
+use crate::order_file;
+use crate::report::table::grouped;
+use crate::write;
+
+const EXAMPLES: &str = "\
+Examples:
+  reorder gate ./program -t traces --update-baseline      # once, and when a change is meant
+  reorder gate ./program -t traces                        # in CI
+  reorder gate --export json=gate.json --export sarif=gate.sarif --export markdown=summary.md
+
+Limits are in reorder.toml:
+  [gate.limits]
+  faults = \"+2 %\"                # against the baseline
+  file-bytes = 5000000           # or absolute
+  [scenario.startup.limits]
+  faults.linux-4k = 120
+
+Exit status: 0 within all limits, 1 a finding, 2 could not run.";
+
+/// Fail when a start touches more pages, or the image grows or compresses worse, than the baseline allows
+///
+/// Everything is computed from the files, so the verdict is the same on every machine. Without limits in reorder.toml, page
+/// faults and sizes may grow by 1 %, and the share of the traces that is found may fall by 2 points.
+#[derive(Args, Debug)]
+#[command(before_long_help = EXAMPLES)]
+pub struct GateArguments {
+    /// The program or shared object [default: image in [gate] of reorder.toml]
+    #[arg(value_name = "IMAGE")]
+    image: Option<PathBuf>,
+    #[command(flatten)]
+    scenarios: ScenariosInput,
+    /// What the image is compared with; `off` for absolute limits alone [default: that of reorder.toml, else
+    /// reorder-baseline.json beside it]
+    #[arg(long, value_name = "FILE")]
+    baseline: Option<PathBuf>,
+    /// Write the baseline from this image
+    #[arg(long)]
+    update_baseline: bool,
+    /// Report findings with exit status 0
+    #[arg(long, conflicts_with = "update_baseline")]
+    warn_only: bool,
+    /// An order file whose lines shall name functions of the image
+    #[arg(long, value_name = "FILE")]
+    order: Option<PathBuf>,
+    /// Write the report also in this form to this file, `-` for stdout instead of the text; repeatable
+    #[arg(long, value_name = "FORM=FILE", value_parser = parse_export)]
+    export: Vec<Export>,
+}
+
+/// One more output.
+#[derive(Clone, Debug)]
+struct Export {
+    format: ExportFormat,
+    file: PathBuf,
+}
+
+fn parse_export(text: &str) -> std::result::Result<Export, String> {
+    let known = || {
+        let forms = ExportFormat::value_variants().iter().filter_map(ValueEnum::to_possible_value);
+        forms.map(|form| form.get_name().to_owned()).collect::<Vec<_>>().join(", ")
+    };
+    let (form, file) =
+        text.split_once('=').ok_or_else(|| format!("write FORM=FILE; the forms are {}", known()))?;
+    let format = ExportFormat::from_str(form, false)
+        .map_err(|_| format!("no form is called {form}; there are {}", known()))?;
+    if file.is_empty() {
+        return Err("the file's name is missing".to_owned());
+    }
+    Ok(Export { format, file: PathBuf::from(file) })
+}
+
+/// Judges the image, writes what is asked for, and tells by the exit status.
+///
+/// # Errors
+/// Unreadable images, traces, baselines and configurations, and outputs that cannot be written.
+pub fn run(arguments: &GateArguments, context: &Context) -> Result<ExitStatus> {
+    let configured = arguments.scenarios.configured(&context.talk)?;
+    let path = arguments.image(&configured)?;
+    let place = arguments.baseline_place(&configured);
+    // Before the work: a missing baseline is the most common mistake.
+    let then = arguments.read_baseline(place.as_deref(), &path)?;
+    let limits = Limits::of(&configured.document).map_err(|error| error.in_file(&configured.file.path))?;
+    let bytes = map_image(&path)?;
+    let in_image = |error: Error| error.in_file(&path);
+    let image = OpenedImage::parse(&bytes, arguments.scenarios.architecture.as_deref()).map_err(in_image)?;
+    let functions = image.functions().map_err(in_image)?;
+    let gate = &configured.document.gate;
+    let models = arguments.scenarios.models(gate.models.as_deref(), &image, &configured)?;
+    let starts = arguments.scenarios.resolve(&path, &image, &functions, &configured, &context.talk)?;
+    let mut remarks = Vec::new();
+    let scenarios = starts.sources.group(&starts.traces);
+    let order = arguments.read_order(&configured, &functions)?;
+    let phase = context.talk.phase("figures", 0);
+    let figures = figures(&Subject {
+        bytes: &bytes,
+        image: &image,
+        functions: &functions,
+        scenarios: &scenarios,
+        coverage: &starts.traces.coverage,
+        order: order.as_ref().map(|order| &order.coverage),
+        pinned: pinned(&image, &functions, &mut remarks)?,
+        models: &models,
+        compression: &CompressionRequest::of(gate.compressors.as_deref(), gate.block_kib.as_deref())
+            .map_err(|error| error.in_file(&configured.file.path))?,
+    })?;
+    phase.finish(&format!("{} figures of {} scenarios", figures.len(), scenarios.len()));
+    let now = Baseline {
+        reorder: env!("CARGO_PKG_VERSION").to_owned(),
+        image: path.file_name().unwrap_or_default().to_string_lossy().into_owned(),
+        figures,
+        startup: Startup::of(&functions, &scenarios),
+    };
+    let (checks, explanations) =
+        judge(&Comparison { now: &now, then: then.as_ref(), limits: &limits, models: &models });
+    remark(&mut remarks, then.as_ref(), &now, &starts);
+    let findings = checks.iter().filter(|check| check.verdict.is_finding()).count() as u64;
+    let outcome = match (arguments.update_baseline, findings, arguments.warn_only) {
+        (true, ..) => Outcome::Updated,
+        (_, 0, _) => Outcome::Pass,
+        (_, _, true) => Outcome::Warn,
+        _ => Outcome::Fail,
+    };
+    let report = GateReport {
+        reorder: env!("CARGO_PKG_VERSION"),
+        image: path.display().to_string(),
+        baseline: place.as_ref().map(|place| place.display().to_string()),
+        configuration: (!configured.file.path.as_os_str().is_empty())
+            .then(|| configured.file.path.display().to_string()),
+        outcome,
+        findings,
+        checks,
+        explanations,
+        remarks,
+    };
+    arguments.write(&report, context)?;
+    if let (true, Some(place)) = (arguments.update_baseline, &place) {
+        write::whole(place, now.write().as_bytes())?;
+        context.talk.note(&format!("{}: {} figures", place.display(), grouped(now.figures.len() as u64)));
+    }
+    Ok(if outcome == Outcome::Fail { ExitStatus::Finding } else { ExitStatus::Success })
+}
+
+impl GateArguments {
+    fn image(&self, configured: &Configured) -> Result<PathBuf> {
+        let in_file = configured.document.gate.image.as_ref().map(|image| configured.file.located(image));
+        self.image.clone().or(in_file).ok_or_else(|| {
+            Error::usage("no image is given").with_hint(
+                "name the program: reorder gate ./program -t traces; or write image = \"…\" below [gate] in reorder.toml",
+            )
+        })
+    }
+
+    /// Where the baseline is or shall be; nothing for `off`.
+    fn baseline_place(&self, configured: &Configured) -> Option<PathBuf> {
+        const USUAL: &str = "reorder-baseline.json";
+        let in_file = configured.document.gate.baseline.as_deref().unwrap_or(Path::new(USUAL));
+        let place = self.baseline.clone().unwrap_or_else(|| configured.file.located(in_file));
+        (place != Path::new("off")).then_some(place)
+    }
+
+    fn read_baseline(&self, place: Option<&Path>, image: &Path) -> Result<Option<Baseline>> {
+        let Some(place) = place else {
+            if self.update_baseline {
+                return Err(Error::usage("a baseline that is off cannot be written")
+                    .with_hint("name the file: --baseline reorder-baseline.json"));
+            }
+            return Ok(None);
+        };
+        match std::fs::read(place) {
+            Ok(bytes) => match Baseline::parse(&bytes) {
+                Ok(baseline) => Ok(Some(baseline)),
+                Err(_) if self.update_baseline => Ok(None),
+                Err(error) => Err(error.in_file(place)),
+            },
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => match self.update_baseline {
+                true => Ok(None),
+                false => Err(Error::usage("there is no baseline yet").in_file(place).with_hint(format!(
+                    "write it from an image that is good: reorder gate {} -t TRACES --update-baseline",
+                    image.display()
+                ))),
+            },
+            Err(error) => Err(Error::io(place, error)),
+        }
+    }
+
+    fn read_order(
+        &self,
+        configured: &Configured,
+        functions: &FunctionTable<'_>,
+    ) -> Result<Option<order_file::read::ListedOrder>> {
+        let in_file = configured.document.gate.order.as_ref().map(|order| configured.file.located(order));
+        let Some(path) = self.order.clone().or(in_file) else { return Ok(None) };
+        let bytes = std::fs::read(&path).map_err(|error| Error::io(&path, error))?;
+        Ok(Some(order_file::read::read(&bytes, functions)))
+    }
+
+    fn write(&self, report: &GateReport, context: &Context) -> Result<()> {
+        let mut is_shown = false;
+        for Export { format, file } in &self.export {
+            let text = format.render(report)?;
+            if file == Path::new("-") {
+                is_shown = true;
+                context.print_bytes(text.as_bytes())?;
+            } else {
+                write::whole(file, text.as_bytes())?;
+            }
+        }
+        if is_shown { Ok(()) } else { context.print(report) }
+    }
+}
+
+/// Functions that cannot be moved; nothing where nobody could tell.
+fn pinned(
+    image: &OpenedImage<'_>,
+    functions: &FunctionTable<'_>,
+    remarks: &mut Vec<Remark>,
+) -> Result<Option<usize>> {
+    let Some(file) = image.relocatable() else { return Ok(None) };
+    match Analysis::new(file, functions) {
+        Ok(analysis) => {
+            let is_pinned = |(_, function): &(_, &Function)| analysis.pin_at(function.start).is_some();
+            Ok(Some(functions.iter().filter(is_pinned).count()))
+        }
+        Err(Error { kind: ErrorKind::Refused(refusal), .. }) => {
+            remarks.push(Remark {
+                cause: format!("pinned functions are not counted: {refusal}"),
+                next: Some(refusal.cure.clone()),
+            });
+            Ok(None)
+        }
+        Err(error) => Err(error),
+    }
+}
+
+/// Below this share of events found, faults say little about the starts.
+const FEW_PERCENT: u64 = 90;
+
+fn remark(remarks: &mut Vec<Remark>, then: Option<&Baseline>, now: &Baseline, starts: &Starts) {
+    let mut add = |cause: String, next: &str| remarks.push(Remark { cause, next: Some(next.to_owned()) });
+    let coverage = &starts.traces.coverage;
+    if coverage.resolved() * 100 < coverage.events * FEW_PERCENT {
+        add(
+            format!(
+                "only {} of {} events of the traces were found in the image",
+                grouped(coverage.resolved()),
+                grouped(coverage.events)
+            ),
+            "record the starts again with this build",
+        );
+    }
+    if let Some(then) = then.filter(|then| then.reorder != now.reorder) {
+        add(
+            format!("the baseline was written by reorder {}, this is {}", then.reorder, now.reorder),
+            "if sizes changed for no other reason, write it again: --update-baseline",
+        );
+    }
+    let unnamed = now.startup.functions.iter().filter(|one| one.name.starts_with("function@")).count();
+    if unnamed * 2 > now.startup.functions.len() {
+        add(
+            "most functions have no name, so what changed cannot be told by function".to_owned(),
+            "gate the program before it is stripped",
+        );
+    }
+}

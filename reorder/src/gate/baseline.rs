@@ -1,0 +1,209 @@
+//! The baseline as a file: what an image was like when the team last said that it was good.
+//!
+//! In: bytes, or figures and starts. Out: the other. One JSON object with one line for each figure and function, so that
+//! version control shows what changed. Guarantee: writing what was read gives the same bytes; positions of functions that
+//! the file does not have are mistakes of the file.
+
+use std::fmt::Write as _;
+
+use serde::{Deserialize, Serialize};
+
+use super::metric::Figure;
+use super::startup::{Startup, StartupFunction, StartupScenario};
+use crate::error::{Error, Result};
+
+/// Tells the file from others; its number grows when older programs cannot read it.
+pub const SCHEMA: &str = "reorder-baseline/1";
+
+/// What an image was like.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Baseline {
+    /// Version of the program that made it: its compressors may differ from those of another.
+    pub reorder: String,
+    /// Name of the image's file.
+    pub image: String,
+    /// Sorted by key.
+    pub figures: Vec<Figure>,
+    /// What its starts ran.
+    pub startup: Startup,
+}
+
+/// Of all functions together: their pages are counted one by one.
+const LARGEST_TEXT: u64 = 4 << 30;
+
+#[derive(Deserialize)]
+struct File {
+    schema: String,
+    #[serde(default)]
+    reorder: String,
+    #[serde(default)]
+    image: String,
+    figures: Vec<Figure>,
+    functions: Vec<(String, u64, u64)>,
+    scenarios: Vec<ScenarioLine>,
+}
+
+#[derive(Serialize, Deserialize)]
+struct ScenarioLine {
+    name: String,
+    order: Vec<u32>,
+}
+
+impl Baseline {
+    /// Reads a baseline.
+    ///
+    /// # Errors
+    /// Anything else than what [`Self::write`] gives, with its place.
+    pub fn parse(bytes: &[u8]) -> Result<Self> {
+        let again = "write it again: reorder gate IMAGE -t TRACES --update-baseline";
+        let malformed = |message: String| Error::malformed(0, message).with_hint(again);
+        let file: File =
+            serde_json::from_slice(bytes).map_err(|error| malformed(format!("no baseline: {error}")))?;
+        if file.schema != SCHEMA {
+            return Err(malformed(format!("the schema is {:?}, not {SCHEMA:?}", file.schema)));
+        }
+        let count = file.functions.len();
+        for scenario in &file.scenarios {
+            let mut is_listed = vec![false; count];
+            let is_usable = |&place: &u32| {
+                is_listed.get_mut(place as usize).is_some_and(|seen| !std::mem::replace(seen, true))
+            };
+            if !scenario.order.iter().all(is_usable) {
+                let name = &scenario.name;
+                return Err(malformed(format!(
+                    "scenario {name:?} runs a function twice, or none of the {count}"
+                )));
+            }
+        }
+        let sum = |sum: u64, (_, address, size): &(String, u64, u64)| {
+            address.checked_add(*size).and_then(|_| sum.checked_add(*size)).filter(|sum| *sum <= LARGEST_TEXT)
+        };
+        if file.functions.iter().try_fold(0, sum).is_none() {
+            return Err(malformed("the functions are larger than any text".to_owned()));
+        }
+        if file.figures.iter().any(|figure| !figure.value.is_finite()) {
+            return Err(malformed("a figure is no number".to_owned()));
+        }
+        let function = |(name, address, size)| StartupFunction { name, address, size };
+        let scenario = |line: ScenarioLine| StartupScenario { name: line.name, order: line.order };
+        Ok(Self {
+            reorder: file.reorder,
+            image: file.image,
+            figures: file.figures,
+            startup: Startup {
+                functions: file.functions.into_iter().map(function).collect(),
+                scenarios: file.scenarios.into_iter().map(scenario).collect(),
+            },
+        })
+    }
+
+    /// The file.
+    #[must_use]
+    pub fn write(&self) -> String {
+        let Self { reorder, image, figures, startup } = self;
+        let mut text = format!(
+            "{{\n\"schema\": {},\n\"reorder\": {},\n\"image\": {},\n",
+            json(&SCHEMA),
+            json(reorder),
+            json(image)
+        );
+        list(&mut text, "figures", figures);
+        text.push_str(",\n");
+        let functions: Vec<_> =
+            startup.functions.iter().map(|one| (&one.name, one.address, one.size)).collect();
+        list(&mut text, "functions", &functions);
+        text.push_str(",\n");
+        let scenarios: Vec<_> = startup
+            .scenarios
+            .iter()
+            .map(|one| ScenarioLine { name: one.name.clone(), order: one.order.clone() })
+            .collect();
+        list(&mut text, "scenarios", &scenarios);
+        text.push_str("\n}\n");
+        text
+    }
+}
+
+fn list<T: Serialize>(text: &mut String, name: &str, items: &[T]) {
+    // Writing to a string cannot fail.
+    let _ = write!(text, "{}: [", json(&name));
+    for (index, item) in items.iter().enumerate() {
+        text.push_str(if index == 0 { "\n" } else { ",\n" });
+        text.push_str(&json(item));
+    }
+    text.push_str(if items.is_empty() { "]" } else { "\n]" });
+}
+
+/// Texts, numbers and lists of them always have a JSON form; numbers here are finite.
+fn json<T: Serialize>(value: &T) -> String {
+    serde_json::to_string(value).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)] // a failed unwrap is a failed test
+
+    use proptest::prelude::*;
+
+    use super::super::metric::{Key, Metric};
+    use super::*;
+
+    prop_compose! {
+        fn figure()(kind in 0..12_usize, part in "[a-z0-9.]{0,8}", scenario in prop::option::of(".{0,8}"),
+            value in 0..1_000_000_u32, bound in prop::option::of(0..1000_u32)) -> Figure {
+            let key = Key { metric: Metric::ALL[kind], part, scenario };
+            Figure { key, value: f64::from(value) / 8.0, lower_bound: bound.map(f64::from) }
+        }
+    }
+
+    prop_compose! {
+        fn startup()(names in prop::collection::vec(".{0,12}", 1..6))(
+            orders in prop::collection::vec((".{0,6}", prop::sample::subsequence((0..names.len() as u32).collect::<Vec<_>>(), 0..=names.len()).prop_shuffle()), 0..3),
+            names in Just(names)) -> Startup {
+            let function = |(place, name): (usize, &String)| StartupFunction { name: name.clone(), address: place as u64 * 64, size: 9 };
+            let scenario = |(name, order)| StartupScenario { name, order };
+            Startup { functions: names.iter().enumerate().map(function).collect(), scenarios: orders.into_iter().map(scenario).collect() }
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn what_is_written_is_read(figures in prop::collection::vec(figure(), 0..8), startup in startup()) {
+            let baseline = Baseline { reorder: "1.2.3".into(), image: "a \"b\"\n".into(), figures, startup };
+            let text = baseline.write();
+            let read = Baseline::parse(text.as_bytes()).unwrap();
+            prop_assert_eq!(&read, &baseline);
+            prop_assert_eq!(read.write(), text);
+        }
+
+        #[test]
+        fn any_bytes_are_survived(bytes in prop::collection::vec(any::<u8>(), 0..200)) {
+            let _ = Baseline::parse(&bytes);
+        }
+
+        #[test]
+        fn damaged_files_are_survived(startup in startup(), place in any::<prop::sample::Index>(), byte in any::<u8>()) {
+            let mut text = Baseline { startup, ..Baseline::default() }.write().into_bytes();
+            let place = place.index(text.len());
+            text[place] = byte;
+            if let Ok(read) = Baseline::parse(&text) {
+                for scenario in &read.startup.scenarios {
+                    prop_assert!(scenario.order.iter().all(|&one| (one as usize) < read.startup.functions.len()));
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn mistakes_say_how_to_go_on() {
+        for text in [
+            "{}",
+            "",
+            r#"{"schema":"other","figures":[],"functions":[],"scenarios":[]}"#,
+            r#"{"schema":"reorder-baseline/1","figures":[],"functions":[],"scenarios":[{"name":"s","order":[0]}]}"#,
+        ] {
+            let error = Baseline::parse(text.as_bytes()).unwrap_err();
+            assert!(error.hint.is_some_and(|hint| hint.contains("--update-baseline")), "{text}");
+        }
+    }
+}

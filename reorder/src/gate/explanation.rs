@@ -1,0 +1,184 @@
+//! Which functions and pages a difference in faults comes from.
+//!
+//! In: what a start ran then and now. Out: an [`Explanation`]. A fault belongs to the function that runs when it happens,
+//! so the changes of all functions add up to the change of the start. Functions are the same if their names are.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde::Serialize;
+
+use super::startup::{Startup, StartupFunction, StartupScenario};
+use crate::address::Address;
+use crate::simulate::MemoryModel;
+
+/// Why one start has other faults than in the baseline.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Explanation {
+    /// The start.
+    pub scenario: String,
+    /// The model of memory.
+    pub model: String,
+    /// Faults of its first recording, in the baseline.
+    pub old_faults: u64,
+    /// In this image.
+    pub new_faults: u64,
+    /// Functions that run now and did not.
+    pub added: u64,
+    /// Functions that ran and do not any more.
+    pub removed: u64,
+    /// Functions that have another size.
+    pub resized: u64,
+    /// New functions first, then those that are gone, resized and moved; of each kind those that change most faults first.
+    /// Functions that are as they were and cause as many faults as before are not listed.
+    pub functions: Vec<FunctionChange>,
+}
+
+/// What became of one function.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct FunctionChange {
+    /// Readable.
+    pub name: String,
+    /// What changed.
+    pub change: ChangeKind,
+    /// Where it is; in the baseline if it is gone.
+    pub address: Address,
+    /// Bytes in the baseline; none for new functions.
+    pub old_bytes: Option<u64>,
+    /// Bytes in this image; none for those that are gone.
+    pub new_bytes: Option<u64>,
+    /// Faults that it causes now less those that it caused.
+    pub faults: i64,
+    /// First addresses of the pages that it lies on and no earlier function touched; in the baseline if it is gone.
+    pub pages: Vec<Address>,
+}
+
+/// What changed about a function.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum ChangeKind {
+    /// It runs now and did not.
+    Added,
+    /// It ran and does not any more.
+    Removed,
+    /// It has another size.
+    Resized,
+    /// It is the same and stands among others.
+    Moved,
+}
+
+/// Explains `scenario`; `None` when either side does not have it or nothing changed.
+#[must_use]
+pub(super) fn explain(
+    then: &Startup,
+    now: &Startup,
+    scenario: &str,
+    model: &MemoryModel,
+) -> Option<Explanation> {
+    let old = Side::new(then, then.scenario(scenario)?, model);
+    let new = Side::new(now, now.scenario(scenario)?, model);
+    let mut functions = Vec::new();
+    for (name, place) in &new.places {
+        let function = new.function(*place);
+        let before = old.places.get(name).map(|&place| (old.function(place), old.faults[place]));
+        let faults = new.faults[*place] as i64 - before.map_or(0, |(_, faults)| faults as i64);
+        let change = match before {
+            None => ChangeKind::Added,
+            Some((before, _)) if before.size != function.size => ChangeKind::Resized,
+            Some(_) if faults != 0 => ChangeKind::Moved,
+            Some(_) => continue,
+        };
+        functions.push(FunctionChange {
+            name: (*name).to_owned(),
+            change,
+            address: Address(function.address),
+            old_bytes: before.map(|(before, _)| before.size),
+            new_bytes: Some(function.size),
+            faults,
+            pages: new.opened.get(place).cloned().unwrap_or_default(),
+        });
+    }
+    for (name, place) in old.places.iter().filter(|(name, _)| !new.places.contains_key(*name)) {
+        let function = old.function(*place);
+        functions.push(FunctionChange {
+            name: (*name).to_owned(),
+            change: ChangeKind::Removed,
+            address: Address(function.address),
+            old_bytes: Some(function.size),
+            new_bytes: None,
+            faults: -(old.faults[*place] as i64),
+            pages: old.opened.get(place).cloned().unwrap_or_default(),
+        });
+    }
+    if functions.is_empty() {
+        return None;
+    }
+    functions.sort_by_key(|change| {
+        let bytes = change.new_bytes.or(change.old_bytes);
+        (change.change, -change.faults.abs(), std::cmp::Reverse(bytes), change.address)
+    });
+    let count = |kind| functions.iter().filter(|change| change.change == kind).count() as u64;
+    Some(Explanation {
+        scenario: scenario.to_owned(),
+        model: model.name.clone(),
+        old_faults: old.faults.iter().sum(),
+        new_faults: new.faults.iter().sum(),
+        added: count(ChangeKind::Added),
+        removed: count(ChangeKind::Removed),
+        resized: count(ChangeKind::Resized),
+        functions,
+    })
+}
+
+/// One build's start.
+struct Side<'startup> {
+    startup: &'startup Startup,
+    order: &'startup [u32],
+    /// By place in the order.
+    faults: Vec<u64>,
+    /// Name to place in the order.
+    places: BTreeMap<&'startup str, usize>,
+    /// By place in the order: pages that nothing before touched.
+    opened: BTreeMap<usize, Vec<Address>>,
+}
+
+impl<'startup> Side<'startup> {
+    fn new(startup: &'startup Startup, scenario: &'startup StartupScenario, model: &MemoryModel) -> Self {
+        let order = scenario.order.as_slice();
+        let functions = || order.iter().map(|&place| &startup.functions[place as usize]).enumerate();
+        let places = functions().map(|(place, function)| (function.name.as_str(), place)).collect();
+        Self {
+            startup,
+            order,
+            faults: startup.faults(scenario, model),
+            places,
+            opened: opened_pages(functions(), model.page_bytes()),
+        }
+    }
+
+    fn function(&self, place: usize) -> &'startup StartupFunction {
+        &self.startup.functions[self.order[place] as usize]
+    }
+}
+
+/// So many pages of one function are told.
+const SHOWN_PAGES: usize = 16;
+
+fn opened_pages<'startup>(
+    functions: impl Iterator<Item = (usize, &'startup StartupFunction)>,
+    page_bytes: u64,
+) -> BTreeMap<usize, Vec<Address>> {
+    let mut touched = BTreeSet::new();
+    let mut opened = BTreeMap::new();
+    for (place, function) in functions {
+        let mut fresh = Vec::new();
+        for page in function.span().pages(page_bytes).filter(|page| touched.insert(page.0)) {
+            if fresh.len() < SHOWN_PAGES {
+                fresh.push(Address(page.0.saturating_mul(page_bytes)));
+            }
+        }
+        if !fresh.is_empty() {
+            opened.insert(place, fresh);
+        }
+    }
+    opened
+}

@@ -1,0 +1,93 @@
+//! An image and its starts to figures.
+
+use layout_algos::score::{lower_bound, touched_bytes};
+
+use super::compressed::CompressionRequest;
+use super::metric::{Figure, Key, Metric};
+use crate::error::Result;
+use crate::image::functions::FunctionTable;
+use crate::opened::OpenedImage;
+use crate::order_file::read::OrderCoverage;
+use crate::scenario::Scenario;
+use crate::simulate::{MemoryModel, spans};
+use crate::trace::{Coverage, ResolvedTrace};
+
+/// What figures are made of.
+#[derive(Clone, Copy)]
+pub struct Subject<'files> {
+    /// The whole file.
+    pub bytes: &'files [u8],
+    /// The same, understood.
+    pub image: &'files OpenedImage<'files>,
+    /// Its functions.
+    pub functions: &'files FunctionTable<'files>,
+    /// Its starts.
+    pub scenarios: &'files [Scenario<'files>],
+    /// How many of their events were found.
+    pub coverage: &'files Coverage,
+    /// What became of an order file's lines, if there is one.
+    pub order: Option<&'files OrderCoverage>,
+    /// Functions that cannot be moved, where that is known.
+    pub pinned: Option<usize>,
+    /// What faults are counted by.
+    pub models: &'files [MemoryModel],
+    /// What is compressed how.
+    pub compression: &'files CompressionRequest,
+}
+
+/// All figures, sorted by key.
+///
+/// # Errors
+/// When a compressor fails.
+pub fn figures(subject: &Subject<'_>) -> Result<Vec<Figure>> {
+    let mut figures = of_starts(subject);
+    let text = subject.image.text();
+    let text_bytes: u64 = text.iter().map(|range| range.end.distance_from(range.start)).sum();
+    let mut of_image = |metric, part: &str, value: f64| {
+        figures.push(Figure::new(Key::of_image(metric, part), value));
+    };
+    of_image(Metric::TextBytes, "", text_bytes as f64);
+    of_image(Metric::FileBytes, "", subject.bytes.len() as f64);
+    for (part, size) in subject.compression.sizes(subject.bytes)? {
+        of_image(Metric::Compressed, &part, size as f64);
+    }
+    if let Some(pinned) = subject.pinned {
+        of_image(Metric::PinnedFunctions, "", pinned as f64);
+    }
+    of_image(Metric::TraceCoverage, "", percent(subject.coverage.resolved(), subject.coverage.events));
+    if let Some(order) = subject.order {
+        of_image(Metric::OrderCoverage, "", percent(order.found() as u64, order.lines as u64));
+    }
+    figures.sort_by(|one, other| one.key.cmp(&other.key));
+    Ok(figures)
+}
+
+/// Of nothing, all was found.
+fn percent(part: u64, whole: u64) -> f64 {
+    if whole == 0 { 100.0 } else { part as f64 * 100.0 / whole as f64 }
+}
+
+fn of_starts(subject: &Subject<'_>) -> Vec<Figure> {
+    let functions = subject.functions;
+    let mut figures = Vec::new();
+    for model in subject.models {
+        let (mut sum, mut bounds) = (0.0, 0.0);
+        for scenario in subject.scenarios {
+            let faults = scenario.mean(|trace| model.model.faults(spans(functions, trace)).total() as f64);
+            let bound = scenario
+                .mean(|trace| lower_bound(touched_bytes(&spans(functions, trace)), model.model) as f64);
+            let key = Key::of_scenario(Metric::Faults, &model.name, &scenario.name);
+            figures.push(Figure::new(key, faults).with_bound(bound));
+            (sum, bounds) = (sum + faults, bounds + bound);
+        }
+        figures.push(Figure::new(Key::of_image(Metric::Faults, &model.name), sum).with_bound(bounds));
+    }
+    for scenario in subject.scenarios {
+        let bytes = scenario.mean(|trace: &ResolvedTrace| touched_bytes(&spans(functions, trace)) as f64);
+        let count = scenario.mean(|trace| trace.functions.len() as f64);
+        for (metric, value) in [(Metric::StartupBytes, bytes), (Metric::StartupFunctions, count)] {
+            figures.push(Figure::new(Key::of_scenario(metric, "", &scenario.name), value));
+        }
+    }
+    figures
+}

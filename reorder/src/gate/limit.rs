@@ -1,0 +1,224 @@
+//! How far a figure may go: `1200`, `+10`, `+2 %`, `off`.
+//!
+//! In: limits as configured, by metric and scenario. Out: for each figure the limit that holds, in its unit. What is
+//! configured for a scenario goes before what is configured for all, and there the longer key before the shorter.
+
+use std::collections::BTreeMap;
+
+use serde::Serialize;
+
+use super::metric::{Key, Metric};
+use crate::configuration::{Document, LimitValue, flatten_limits};
+use crate::error::{Error, Result};
+
+/// A limit as understood.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Limit {
+    /// Not beyond this value.
+    Absolute(f64),
+    /// Not further than this from the baseline.
+    Difference(f64),
+    /// Not further than so many per cent from the baseline.
+    Percent(f64),
+    /// No limit.
+    Off,
+}
+
+impl Limit {
+    /// What `text` says: a sign makes it relative to the baseline, and so does `%`.
+    ///
+    /// # Errors
+    /// Anything else than a number with sign, unit or both, and `off`.
+    pub fn parse(text: &str) -> Result<Self> {
+        let trimmed = text.trim();
+        if trimmed == "off" {
+            return Ok(Self::Off);
+        }
+        let percent = trimmed.strip_suffix('%');
+        let number = percent.unwrap_or(trimmed).trim_end();
+        let is_relative = number.starts_with(['+', '-']);
+        let value: f64 = number
+            .parse()
+            .ok()
+            .filter(|value: &f64| value.is_finite())
+            .ok_or_else(|| mistake(format!("{text:?} is no limit")))?;
+        match (percent.is_some(), is_relative) {
+            (true, true) => Ok(Self::Percent(value)),
+            (false, true) => Ok(Self::Difference(value)),
+            (false, false) => Ok(Self::Absolute(value)),
+            (true, false) => Err(mistake(format!("{text:?} has no sign, so against what is not said"))),
+        }
+    }
+
+    /// The worst value that is still within the limit; `None` without a limit, or without the baseline it needs.
+    #[must_use]
+    pub fn worst(self, baseline: Option<f64>) -> Option<f64> {
+        match self {
+            Self::Absolute(value) => Some(value),
+            Self::Difference(difference) => baseline.map(|baseline| baseline + difference),
+            Self::Percent(percent) => baseline.map(|baseline| baseline * (1.0 + percent / 100.0)),
+            Self::Off => None,
+        }
+    }
+
+    /// Whether it speaks of the baseline.
+    #[must_use]
+    pub fn is_relative(self) -> bool {
+        matches!(self, Self::Difference(_) | Self::Percent(_))
+    }
+}
+
+fn mistake(cause: String) -> Error {
+    Error::usage(cause).with_hint("write a number, +N or +N % against the baseline, or off")
+}
+
+/// The limit of one figure, and who set it.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct AppliedLimit {
+    /// As configured.
+    pub text: String,
+    /// Where: `[gate.limits] faults`, `default`.
+    pub source: String,
+    #[serde(skip)]
+    /// As understood.
+    pub limit: Limit,
+}
+
+/// All limits of a configuration.
+#[derive(Clone, Debug, Default)]
+pub struct Limits {
+    general: BTreeMap<String, AppliedLimit>,
+    by_scenario: BTreeMap<String, BTreeMap<String, AppliedLimit>>,
+}
+
+impl Limits {
+    /// Those of `reorder.toml`.
+    ///
+    /// # Errors
+    /// Keys that no metric has, and values that are no limits.
+    pub fn of(document: &Document) -> Result<Self> {
+        let general = understood("gate.limits", &document.gate.limits)?;
+        let by_scenario = document.scenario.iter().map(|(name, table)| {
+            let limits = understood(&format!("scenario.{name}.limits"), &table.limits)?;
+            Ok((name.clone(), limits))
+        });
+        Ok(Self { general, by_scenario: by_scenario.collect::<Result<_>>()? })
+    }
+
+    /// The limit of the figure called `key`: what is configured, else the metric's usual one.
+    #[must_use]
+    pub fn find(&self, key: &Key) -> Option<AppliedLimit> {
+        let own = key.scenario.as_ref().and_then(|scenario| self.by_scenario.get(scenario));
+        let path = key.path();
+        let configured = own.into_iter().chain([&self.general]).find_map(|limits| nearest(limits, &path));
+        if let Some(limit) = configured {
+            return Some(limit.clone());
+        }
+        let text = key.metric.usual_limit()?;
+        let limit = Limit::parse(text).ok()?;
+        Some(AppliedLimit { text: text.to_owned(), source: "default".to_owned(), limit })
+    }
+}
+
+/// The limit of `path`, or of the longest beginning of it that ends before a dot.
+fn nearest<'limits>(
+    limits: &'limits BTreeMap<String, AppliedLimit>,
+    path: &str,
+) -> Option<&'limits AppliedLimit> {
+    let mut path = path;
+    loop {
+        if let Some(limit) = limits.get(path) {
+            return Some(limit);
+        }
+        path = path.rsplit_once('.')?.0;
+    }
+}
+
+fn understood(table: &str, limits: &BTreeMap<String, LimitValue>) -> Result<BTreeMap<String, AppliedLimit>> {
+    let understood = flatten_limits(limits).into_iter().map(|(key, value)| {
+        let source = format!("[{table}] {key}");
+        let metric = key.split('.').next().unwrap_or_default();
+        if !Metric::ALL.iter().any(|known| known.key() == metric) {
+            let known: Vec<_> = Metric::ALL.iter().map(|metric| metric.key()).collect();
+            return Err(Error::usage(format!("{source}: nothing is called {metric}"))
+                .with_hint(format!("there are limits of {}", known.join(", "))));
+        }
+        let (text, limit) = match value {
+            LimitValue::Number(number) => (number.to_string(), Limit::Absolute(number)),
+            LimitValue::Text(text) => {
+                let limit = Limit::parse(&text).map_err(|mut error| {
+                    error.message = format!("{source}: {}", error.message);
+                    error
+                })?;
+                (text, limit)
+            }
+            LimitValue::Parts(_) => return Err(mistake(format!("{source} is empty"))),
+        };
+        Ok((key, AppliedLimit { text, source, limit }))
+    });
+    understood.collect()
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)] // a failed unwrap is a failed test
+
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn limits(text: &str) -> Result<Limits> {
+        Limits::of(&toml::from_str::<Document>(text).unwrap())
+    }
+
+    #[test]
+    fn the_nearest_limit_holds() {
+        let limits = limits(
+            "[gate.limits]\nfaults = '+2 %'\n'faults.linux-4k' = 100\ncompressed = { zstd = '+10' }\n\
+             [scenario.status.limits]\nfaults = 'off'\n",
+        )
+        .unwrap();
+        let found = |key: Key| limits.find(&key).map(|limit| (limit.text, limit.source));
+        let expected = |text: &str, source: &str| Some((text.to_owned(), source.to_owned()));
+        let key = |part, scenario| Key::of_scenario(Metric::Faults, part, scenario);
+        assert_eq!(found(key("linux-4k", "log")), expected("100", "[gate.limits] faults.linux-4k"));
+        assert_eq!(found(key("ios-16k", "log")), expected("+2 %", "[gate.limits] faults"));
+        assert_eq!(found(key("linux-4k", "status")), expected("off", "[scenario.status.limits] faults"));
+        let compressed = |part| Key::of_image(Metric::Compressed, part);
+        assert_eq!(found(compressed("zstd.64k")), expected("+10", "[gate.limits] compressed.zstd"));
+        assert_eq!(found(compressed("xz")), expected("+1 %", "default"));
+        assert_eq!(found(Key::of_image(Metric::PinnedFunctions, "")), None);
+    }
+
+    #[test]
+    fn mistakes_name_their_place() {
+        for (text, part) in [
+            ("[gate.limits]\nfautls = 3\n", "[gate.limits] fautls"),
+            ("[gate.limits]\nfaults = '3 %'\n", "against what"),
+            ("[scenario.s.limits]\nfaults = 'few'\n", "[scenario.s.limits] faults"),
+            ("[gate.limits]\nfaults = 'inf'\n", "no limit"),
+        ] {
+            let error = limits(text).unwrap_err();
+            assert!(error.to_string().contains(part) && error.hint.is_some(), "{error}");
+        }
+    }
+
+    #[test]
+    fn limits_are_relative_to_the_baseline() {
+        let worst = |text, baseline| Limit::parse(text).unwrap().worst(baseline);
+        assert_eq!(worst("+5 %", Some(200.0)), Some(210.0));
+        assert_eq!(worst("-2", Some(99.0)), Some(97.0));
+        assert_eq!(worst("+5%", None), None);
+        assert_eq!(worst("120", None), Some(120.0));
+        assert_eq!(worst("off", Some(1.0)), None);
+    }
+
+    proptest! {
+        #[test]
+        fn any_text_is_a_limit_or_a_mistake(text in "[-+0-9.eof% ]{0,12}") {
+            if let Ok(limit) = Limit::parse(&text) {
+                prop_assert!(limit == Limit::Off || limit.worst(Some(1.0)).is_some());
+            }
+        }
+    }
+}

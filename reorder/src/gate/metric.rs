@@ -1,0 +1,214 @@
+//! What is measured of an image, under the keys that limits and baselines use.
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
+/// A kind of figure.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Metric {
+    /// Page faults of a start, simulated; parts are models of memory.
+    Faults,
+    /// Bytes of the functions that a start runs.
+    StartupBytes,
+    /// Functions that a start runs.
+    StartupFunctions,
+    /// Bytes of code in the image.
+    TextBytes,
+    /// Bytes of the file.
+    FileBytes,
+    /// Bytes of the file after compression; parts are compressors and block sizes.
+    Compressed,
+    /// Functions that cannot be moved.
+    PinnedFunctions,
+    /// Share of the traces' events that were found in the image.
+    TraceCoverage,
+    /// Share of the order file's lines that name a function of the image.
+    OrderCoverage,
+    /// Time from start to end, measured.
+    WallMilliseconds,
+    /// Page faults that waited for the disk, measured.
+    MajorFaults,
+    /// Text pages that a start touches, measured.
+    PagesTouched,
+}
+
+impl Metric {
+    /// All kinds, in the order of reports.
+    pub const ALL: [Self; 12] = [
+        Self::Faults,
+        Self::StartupBytes,
+        Self::StartupFunctions,
+        Self::TextBytes,
+        Self::FileBytes,
+        Self::Compressed,
+        Self::PinnedFunctions,
+        Self::TraceCoverage,
+        Self::OrderCoverage,
+        Self::WallMilliseconds,
+        Self::MajorFaults,
+        Self::PagesTouched,
+    ];
+
+    /// As in `reorder.toml` and in baselines.
+    #[must_use]
+    pub fn key(self) -> &'static str {
+        match self {
+            Self::Faults => "faults",
+            Self::StartupBytes => "startup-bytes",
+            Self::StartupFunctions => "startup-functions",
+            Self::TextBytes => "text-bytes",
+            Self::FileBytes => "file-bytes",
+            Self::Compressed => "compressed",
+            Self::PinnedFunctions => "pinned-functions",
+            Self::TraceCoverage => "trace-coverage",
+            Self::OrderCoverage => "order-coverage",
+            Self::WallMilliseconds => "wall-milliseconds",
+            Self::MajorFaults => "major-faults",
+            Self::PagesTouched => "pages-touched",
+        }
+    }
+
+    /// For people.
+    #[must_use]
+    pub fn title(self) -> &'static str {
+        match self {
+            Self::Faults => "page faults",
+            Self::StartupBytes => "bytes that run",
+            Self::StartupFunctions => "functions that run",
+            Self::TextBytes => "text",
+            Self::FileBytes => "file",
+            Self::Compressed => "compressed",
+            Self::PinnedFunctions => "pinned functions",
+            Self::TraceCoverage => "trace events found",
+            Self::OrderCoverage => "order file lines found",
+            Self::WallMilliseconds => "time, measured",
+            Self::MajorFaults => "major faults, measured",
+            Self::PagesTouched => "pages touched, measured",
+        }
+    }
+
+    /// What a value counts.
+    #[must_use]
+    pub fn unit(self) -> Unit {
+        match self {
+            Self::Faults | Self::MajorFaults => Unit::Faults,
+            Self::StartupBytes | Self::TextBytes | Self::FileBytes | Self::Compressed => Unit::Bytes,
+            Self::StartupFunctions | Self::PinnedFunctions => Unit::Functions,
+            Self::TraceCoverage | Self::OrderCoverage => Unit::Percent,
+            Self::WallMilliseconds => Unit::Milliseconds,
+            Self::PagesTouched => Unit::Pages,
+        }
+    }
+
+    /// Whether less is worse.
+    #[must_use]
+    pub fn is_better_larger(self) -> bool {
+        self.unit() == Unit::Percent
+    }
+
+    /// What holds for the metric where nothing is configured.
+    #[must_use]
+    pub fn usual_limit(self) -> Option<&'static str> {
+        match self {
+            Self::Faults | Self::TextBytes | Self::FileBytes | Self::Compressed => Some("+1 %"),
+            Self::TraceCoverage | Self::OrderCoverage => Some("-2"),
+            _ => None,
+        }
+    }
+}
+
+/// What a value counts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Unit {
+    /// Page faults, the mean over the recordings of a start.
+    Faults,
+    /// Bytes.
+    Bytes,
+    /// Functions.
+    Functions,
+    /// Hundredths of a whole.
+    Percent,
+    /// Milliseconds.
+    Milliseconds,
+    /// Pages of 4 KiB.
+    Pages,
+}
+
+/// Which figure of an image: sorted as reports show them.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct Key {
+    /// What kind.
+    pub metric: Metric,
+    /// A model of memory, or a compressor with its block size: `linux-4k`, `zstd`, `zstd.64k`; empty for kinds without.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub part: String,
+    /// Which start; nothing for figures of the image, and for sums over all starts.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub scenario: Option<String>,
+}
+
+impl Key {
+    /// A figure of the whole image.
+    #[must_use]
+    pub fn of_image(metric: Metric, part: &str) -> Self {
+        Self { metric, part: part.to_owned(), scenario: None }
+    }
+
+    /// A figure of one start.
+    #[must_use]
+    pub fn of_scenario(metric: Metric, part: &str, scenario: &str) -> Self {
+        Self { metric, part: part.to_owned(), scenario: Some(scenario.to_owned()) }
+    }
+
+    /// As limits name it: `faults.linux-4k`.
+    #[must_use]
+    pub fn path(&self) -> String {
+        match self.part.as_str() {
+            "" => self.metric.key().to_owned(),
+            part => format!("{}.{part}", self.metric.key()),
+        }
+    }
+}
+
+/// `faults.linux-4k of status`
+impl fmt::Display for Key {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(&self.path())?;
+        self.scenario.as_ref().map_or(Ok(()), |scenario| write!(formatter, " of {scenario}"))
+    }
+}
+
+/// A figure with its value.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Figure {
+    /// Which.
+    #[serde(flatten)]
+    pub key: Key,
+    /// In the unit of its metric; rounded to thousandths.
+    pub value: f64,
+    /// No layout of whole functions has less.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub lower_bound: Option<f64>,
+}
+
+impl Figure {
+    /// A figure without a bound.
+    #[must_use]
+    pub fn new(key: Key, value: f64) -> Self {
+        Self { key, value: rounded(value), lower_bound: None }
+    }
+
+    /// With what no layout can beat.
+    #[must_use]
+    pub fn with_bound(self, bound: f64) -> Self {
+        Self { lower_bound: Some(rounded(bound)), ..self }
+    }
+}
+
+/// To thousandths: means of several recordings must not differ in digits that nobody reads.
+fn rounded(value: f64) -> f64 {
+    (value * 1000.0).round() / 1000.0
+}

@@ -1,0 +1,250 @@
+//! What the gate found, for programs and for people; the one model of all its output formats.
+
+use serde::Serialize;
+
+use super::check::{Check, Verdict};
+use super::explanation::{ChangeKind, Explanation, FunctionChange};
+use super::metric::{Metric, Unit};
+use crate::report::Report;
+use crate::report::table::{Table, grouped};
+
+/// How it ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Outcome {
+    /// No finding.
+    Pass,
+    /// At least one finding.
+    Fail,
+    /// Findings that were asked not to fail the run.
+    Warn,
+    /// The baseline was written; what changed is told and not judged.
+    Updated,
+}
+
+/// Something about the run that a reader should know.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Remark {
+    /// What was found.
+    pub cause: String,
+    /// What to do.
+    pub next: Option<String>,
+}
+
+/// The result of `reorder gate`.
+#[derive(Clone, Debug, Serialize)]
+pub struct GateReport {
+    /// Version of this program.
+    pub reorder: &'static str,
+    /// The image.
+    pub image: String,
+    /// The baseline's file.
+    pub baseline: Option<String>,
+    /// The `reorder.toml` that limits come from.
+    pub configuration: Option<String>,
+    /// How it ended.
+    pub outcome: Outcome,
+    /// Checks that are findings.
+    pub findings: u64,
+    /// All checks, with limits and verdicts.
+    pub checks: Vec<Check>,
+    /// Every start whose faults or functions changed.
+    pub explanations: Vec<Explanation>,
+    /// What limits the figures.
+    pub remarks: Vec<Remark>,
+}
+
+impl GateReport {
+    /// One sentence: how it ended.
+    #[must_use]
+    pub fn summary(&self) -> String {
+        let checks = self.checks.len();
+        match self.outcome {
+            Outcome::Pass => format!("{checks} checks, no finding"),
+            Outcome::Fail => format!("{} of {checks} checks failed", self.findings),
+            Outcome::Warn => format!("{} of {checks} checks failed; asked to warn only", self.findings),
+            Outcome::Updated => format!("the baseline was written with {checks} figures"),
+        }
+    }
+
+    /// The checks that are findings.
+    pub fn findings(&self) -> impl Iterator<Item = &Check> {
+        self.checks.iter().filter(|check| check.verdict.is_finding())
+    }
+
+    /// The explanation of a check's start.
+    #[must_use]
+    pub fn explanation_of(&self, check: &Check) -> Option<&Explanation> {
+        let scenario = check.key.scenario.as_ref()?;
+        self.explanations.iter().find(|explanation| explanation.scenario == *scenario)
+    }
+}
+
+impl Check {
+    /// What is checked: `page faults, linux-4k, status`.
+    #[must_use]
+    pub fn title(&self) -> String {
+        let mut title = self.key.metric.title().to_owned();
+        if !self.key.part.is_empty() {
+            title.push_str(&format!(", {}", self.key.part));
+        }
+        match (&self.key.scenario, self.key.metric) {
+            (Some(scenario), _) => title.push_str(&format!(", {scenario}")),
+            (None, Metric::Faults) => title.push_str(", all scenarios"),
+            (None, _) => {}
+        }
+        title
+    }
+
+    /// A value in the unit of the check.
+    #[must_use]
+    pub fn shown(&self, value: Option<f64>) -> String {
+        let Some(value) = value else { return "-".to_owned() };
+        match self.unit {
+            Unit::Percent => format!("{value:.1} %"),
+            Unit::Milliseconds => format!("{value:.2} ms"),
+            // Means of several recordings need not be whole.
+            _ if value.fract() != 0.0 => format!("{value:.1}"),
+            _ => grouped(value.max(0.0) as u64),
+        }
+    }
+
+    /// The change in the form that suits it.
+    #[must_use]
+    pub fn shown_change(&self) -> String {
+        match (self.baseline, self.current, self.change_percent()) {
+            (Some(baseline), Some(current), _) if self.unit == Unit::Percent => {
+                format!("{:+.1}", current - baseline)
+            }
+            (Some(baseline), Some(current), percent) if baseline != current => match percent {
+                Some(percent) => format!("{percent:+.2} %"),
+                None => format!("+{}", self.shown(Some(current))),
+            },
+            (Some(_), Some(_), _) => "=".to_owned(),
+            _ => "-".to_owned(),
+        }
+    }
+
+    /// The limit with the value that it means.
+    #[must_use]
+    pub fn shown_limit(&self) -> String {
+        match (&self.limit, self.worst) {
+            (Some(limit), Some(worst)) if limit.limit.is_relative() => {
+                format!("{} ({})", limit.text, self.shown(Some(worst)))
+            }
+            (Some(limit), _) => limit.text.clone(),
+            (None, _) => "-".to_owned(),
+        }
+    }
+
+    /// One sentence for a finding: what it was, is, and may be.
+    #[must_use]
+    pub fn sentence(&self) -> String {
+        let title = self.title();
+        match self.verdict {
+            Verdict::Gone => {
+                format!("{title}: the baseline has {}, this run has none", self.shown(self.baseline))
+            }
+            _ => {
+                let change = match self.baseline {
+                    Some(_) => format!(" ({}, baseline {})", self.shown_change(), self.shown(self.baseline)),
+                    None => String::new(),
+                };
+                let limit = self.limit.as_ref().map_or_else(String::new, |limit| {
+                    format!("; allowed {} by {}", self.shown_limit(), limit.source)
+                });
+                format!("{title}: {}{change}{limit}", self.shown(self.current))
+            }
+        }
+    }
+}
+
+impl FunctionChange {
+    /// One sentence: `new_feature is new, 120 bytes: +1 fault, page 0x2000`.
+    #[must_use]
+    pub fn sentence(&self) -> String {
+        let bytes = |bytes: Option<u64>| grouped(bytes.unwrap_or(0));
+        let what = match self.change {
+            ChangeKind::Added => format!("is new in this start, {} bytes", bytes(self.new_bytes)),
+            ChangeKind::Removed => format!("no longer runs, {} bytes", bytes(self.old_bytes)),
+            ChangeKind::Resized => {
+                format!("has {} bytes instead of {}", bytes(self.new_bytes), bytes(self.old_bytes))
+            }
+            ChangeKind::Moved => format!("stands among others, at {}", self.address),
+        };
+        let faults = match self.faults {
+            0 => String::new(),
+            1 | -1 => format!(": {:+} fault", self.faults),
+            faults => format!(": {faults:+} faults"),
+        };
+        let pages: Vec<String> = self.pages.iter().take(4).map(ToString::to_string).collect();
+        let pages = match (self.faults > 0, pages.len()) {
+            (false, _) | (_, 0) => String::new(),
+            (_, 1) => format!(", page {}", pages[0]),
+            _ => format!(", pages {}", pages.join(", ")),
+        };
+        format!("{} {what}{faults}{pages}", self.name)
+    }
+}
+
+/// Functions of one start that are told in the text form; JSON has all.
+const SHOWN_FUNCTIONS: usize = 12;
+
+impl Report for GateReport {
+    const COMMAND: &'static str = "gate";
+
+    fn text(&self) -> String {
+        let mut table = Table::new(["check", "baseline", "now", "change", "limit", ""]);
+        for check in &self.checks {
+            let verdict = match check.verdict {
+                Verdict::Fail | Verdict::Gone => check.verdict.name().to_uppercase(),
+                Verdict::Pass | Verdict::Unlimited => String::new(),
+                Verdict::New => "new".to_owned(),
+            };
+            table.row([
+                check.title(),
+                check.shown(check.baseline),
+                check.shown(check.current),
+                check.shown_change(),
+                check.shown_limit(),
+                verdict,
+            ]);
+        }
+        let mut text = table.render();
+        for explanation in &self.explanations {
+            text.push_str(&format!("\n{}\n", explanation.heading()));
+            for change in explanation.functions.iter().take(SHOWN_FUNCTIONS) {
+                text.push_str(&format!("  {}\n", change.sentence()));
+            }
+            let more = explanation.functions.len().saturating_sub(SHOWN_FUNCTIONS);
+            if more > 0 {
+                text.push_str(&format!("  and {more} more functions; --format json lists all\n"));
+            }
+        }
+        text.push_str(&format!("\n{}: {}\n", self.image, self.summary()));
+        for remark in &self.remarks {
+            text.push_str(&format!("note: {}\n", remark.cause));
+            if let Some(next) = &remark.next {
+                text.push_str(&format!("  next: {next}\n"));
+            }
+        }
+        text
+    }
+}
+
+impl Explanation {
+    /// One line: the start, its faults then and now, and how many functions changed.
+    #[must_use]
+    pub fn heading(&self) -> String {
+        format!(
+            "{}: {} -> {} faults ({}); {} functions new, {} gone, {} resized",
+            self.scenario,
+            grouped(self.old_faults),
+            grouped(self.new_faults),
+            self.model,
+            grouped(self.added),
+            grouped(self.removed),
+            grouped(self.resized),
+        )
+    }
+}
