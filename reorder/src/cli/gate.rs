@@ -10,8 +10,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::exit_status::ExitStatus;
 use crate::gate::render::ExportFormat;
 use crate::gate::{
-    Baseline, Comparison, CompressionRequest, GateReport, Limits, Outcome, Remark, Startup, Subject, figures,
-    judge,
+    Baseline, Comparison, Compression, GateReport, Limits, Outcome, Remark, Startup, Subject, figures, judge,
 };
 use crate::image::analysis::Analysis;
 use crate::image::functions::{Function, FunctionTable};
@@ -119,8 +118,7 @@ pub fn run(arguments: &GateArguments, context: &Context) -> Result<ExitStatus> {
         order: order.as_ref().map(|order| &order.coverage),
         pinned: pinned(&image, &functions, &mut remarks)?,
         models: &models,
-        compression: &CompressionRequest::of(gate.compressors.as_deref(), gate.block_kib.as_deref())
-            .map_err(|error| error.in_file(&configured.file.path))?,
+        compressions: &compressions(&configured)?,
     })?;
     phase.finish(&format!("{} figures of {} scenarios", figures.len(), scenarios.len()));
     let now = Baseline {
@@ -226,6 +224,12 @@ impl GateArguments {
         }
         if is_shown { Ok(()) } else { context.print(report) }
     }
+}
+
+fn compressions(configured: &Configured) -> Result<Vec<Compression>> {
+    let Some(names) = &configured.document.gate.compressors else { return Ok(Compression::usual()) };
+    let compressions = names.iter().map(|name| Compression::from_name(name)).collect::<Result<_>>();
+    compressions.map_err(|error| error.in_file(&configured.file.path))
 }
 
 /// Functions that cannot be moved; nothing where nobody could tell.

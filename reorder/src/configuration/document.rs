@@ -91,10 +91,9 @@ pub struct GateTable {
     pub baseline: Option<PathBuf>,
     /// Names of the models of memory.
     pub models: Option<Vec<String>>,
-    /// Names of compressors: gzip, zstd, xz, brotli; none for no compressed sizes.
+    /// Names of compressors: gzip, zstd, xz, brotli, and of each in blocks of so many KiB `zstd.64k`; none for no
+    /// compressed sizes.
     pub compressors: Option<Vec<String>>,
-    /// Sizes of the blocks that are compressed each by itself, in KiB.
-    pub block_kib: Option<Vec<u32>>,
     /// An order file whose lines shall name functions of the image.
     pub order: Option<PathBuf>,
     /// By metric, such as `faults`, `faults.linux-4k` or `compressed.zstd`.

@@ -22,7 +22,7 @@ pub struct Baseline {
     pub reorder: String,
     /// Name of the image's file.
     pub image: String,
-    /// Sorted by key.
+    /// In the order of reports.
     pub figures: Vec<Figure>,
     /// What its starts ran.
     pub startup: Startup,

@@ -81,7 +81,7 @@ impl Check {
 /// Values are rounded to thousandths, so half of one is no excess.
 const TOLERANCE: f64 = 0.0005;
 
-/// Judges every figure of `now` and of `then`, sorted by key.
+/// Judges every figure of `now`, in its order, then those that only `then` has.
 #[must_use]
 pub(super) fn check(now: &[Figure], then: Option<&[Figure]>, limits: &Limits) -> Vec<Check> {
     let in_baseline = |key: &Key| then.and_then(|then| then.iter().find(|figure| figure.key == *key));
@@ -98,7 +98,6 @@ pub(super) fn check(now: &[Figure], then: Option<&[Figure]>, limits: &Limits) ->
         worst: None,
         verdict: Verdict::Gone,
     }));
-    checks.sort_by(|one, other| one.key.cmp(&other.key));
     checks
 }
 
@@ -162,10 +161,10 @@ mod tests {
             verdicts(&now, Some(&then), toml),
             [
                 (Metric::Faults, Verdict::Fail),
-                (Metric::StartupBytes, Verdict::Unlimited),
-                (Metric::TextBytes, Verdict::Gone),
                 (Metric::FileBytes, Verdict::Pass),
                 (Metric::PinnedFunctions, Verdict::Fail),
+                (Metric::StartupBytes, Verdict::Unlimited),
+                (Metric::TextBytes, Verdict::Gone),
             ]
         );
         assert_eq!(

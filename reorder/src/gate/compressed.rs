@@ -37,17 +37,6 @@ impl Compressor {
         }
     }
 
-    /// The compressor of this name.
-    ///
-    /// # Errors
-    /// Unknown names, with those that there are.
-    pub fn from_name(name: &str) -> Result<Self> {
-        Self::ALL.into_iter().find(|known| known.name() == name).ok_or_else(|| {
-            Error::usage(format!("no compressor is called {name}"))
-                .with_hint("there are gzip, zstd, xz and brotli")
-        })
-    }
-
     /// Bytes after compression.
     ///
     /// # Errors
@@ -67,13 +56,14 @@ impl Compressor {
                     as u64
             }
             Self::Xz => {
-                let mut encoder = liblzma::write::XzEncoder::new(Counter(0), XZ_PRESET);
+                let stream = xz_stream(bytes.len()).map_err(|error| failed(error.to_string()))?;
+                let mut encoder = liblzma::write::XzEncoder::new_stream(Counter(0), stream);
                 encoder.write_all(bytes).map_err(|error| failed(error.to_string()))?;
                 encoder.finish().map_err(|error| failed(error.to_string()))?.0
             }
             Self::Brotli => {
-                let mut encoder =
-                    brotli::CompressorWriter::new(Counter(0), BUFFER, BROTLI_QUALITY, BROTLI_WINDOW);
+                let window = (bytes.len().max(1).ilog2() + 1).clamp(BROTLI_SMALLEST_WINDOW, BROTLI_WINDOW);
+                let mut encoder = brotli::CompressorWriter::new(Counter(0), BUFFER, BROTLI_QUALITY, window);
                 encoder.write_all(bytes).map_err(|error| failed(error.to_string()))?;
                 encoder.into_inner().0
             }
@@ -87,7 +77,22 @@ const XZ_PRESET: u32 = 6;
 const BROTLI_QUALITY: u32 = 9;
 /// Logarithm of the window's size.
 const BROTLI_WINDOW: u32 = 22;
+const BROTLI_SMALLEST_WINDOW: u32 = 10;
 const BUFFER: usize = 64 << 10;
+
+/// Preset 6 with a dictionary no larger than what it can refer to: it is cleared for each block.
+fn xz_stream(length: usize) -> std::result::Result<liblzma::stream::Stream, liblzma::stream::Error> {
+    use liblzma::stream::{Check, Filters, LzmaOptions, Stream};
+    let mut options = LzmaOptions::new_preset(XZ_PRESET)?;
+    if length < XZ_DICTIONARY {
+        options.dict_size(length.max(XZ_SMALLEST_DICTIONARY) as u32);
+    }
+    Stream::new_stream_encoder(Filters::new().lzma2(&options), Check::Crc32)
+}
+
+/// Of preset 6.
+const XZ_DICTIONARY: usize = 8 << 20;
+const XZ_SMALLEST_DICTIONARY: usize = 4 << 10;
 
 /// Counts what is written to it.
 struct Counter(u64);
@@ -103,72 +108,69 @@ impl std::io::Write for Counter {
     }
 }
 
-/// What shall be compressed and how.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct CompressionRequest {
-    /// Each gives a figure for the whole and one for each block size.
-    pub compressors: Vec<Compressor>,
-    /// In KiB.
-    pub block_kib: Vec<u32>,
+/// A compressor, and the size of the blocks that it is given one by one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Compression {
+    /// Which.
+    pub compressor: Compressor,
+    /// In KiB; nothing for the whole file at once.
+    pub block_kib: Option<u32>,
 }
 
-/// EROFS stores clusters of 4 KiB and more, f2fs 16 KiB, squashfs 128 KiB by default.
-const USUAL_BLOCKS: [u32; 4] = [4, 16, 64, 128];
 /// Beyond, a block is the whole file.
 const LARGEST_BLOCK: u32 = 1 << 20;
 
-impl Default for CompressionRequest {
-    fn default() -> Self {
-        Self { compressors: Compressor::ALL.to_vec(), block_kib: USUAL_BLOCKS.to_vec() }
+impl Compression {
+    /// What gates look at unless they are told: the whole for packages, and blocks of the fast ones for file systems
+    /// (EROFS stores clusters of 4 KiB and more, f2fs of 16 KiB, squashfs of 128 KiB).
+    #[must_use]
+    pub fn usual() -> Vec<Self> {
+        let whole = Compressor::ALL.map(|compressor| Self { compressor, block_kib: None });
+        let blocks = [Compressor::Gzip, Compressor::Zstd]
+            .into_iter()
+            .flat_map(|compressor| [4, 16, 64, 128].map(|block| Self { compressor, block_kib: Some(block) }));
+        whole.into_iter().chain(blocks).collect()
     }
-}
 
-impl CompressionRequest {
-    /// From names and sizes as configured.
+    /// As in `reorder.toml` and in keys of figures: `zstd`, `zstd.64k`.
+    #[must_use]
+    pub fn name(self) -> String {
+        let compressor = self.compressor.name();
+        self.block_kib.map_or_else(|| compressor.to_owned(), |block| format!("{compressor}.{block}k"))
+    }
+
+    /// The compression of this name.
     ///
     /// # Errors
     /// Unknown compressors, and blocks of no size.
-    pub fn of(compressors: Option<&[String]>, block_kib: Option<&[u32]>) -> Result<Self> {
-        let mut request = Self::default();
-        if let Some(names) = compressors {
-            request.compressors =
-                names.iter().map(|name| Compressor::from_name(name)).collect::<Result<_>>()?;
+    pub fn from_name(name: &str) -> Result<Self> {
+        let (compressor, block) =
+            name.split_once('.').map_or((name, None), |(one, other)| (one, Some(other)));
+        let known = Compressor::ALL.into_iter().find(|known| known.name() == compressor);
+        let block_kib = block.map(|block| {
+            let size = block.strip_suffix('k').and_then(|size| size.parse::<u32>().ok());
+            size.filter(|size| (1..=LARGEST_BLOCK).contains(size))
+        });
+        match (known, block_kib) {
+            (Some(compressor), None) => Ok(Self { compressor, block_kib: None }),
+            (Some(compressor), Some(Some(block))) => Ok(Self { compressor, block_kib: Some(block) }),
+            _ => Err(Error::usage(format!("no compression is called {name}"))
+                .with_hint("there are gzip, zstd, xz and brotli, each also in blocks of N KiB: zstd.64k")),
         }
-        if let Some(blocks) = block_kib {
-            if blocks.iter().any(|&size| size == 0 || size > LARGEST_BLOCK) {
-                return Err(Error::usage("a block has at least 1 KiB and at most 1 GiB")
-                    .with_hint("write block-kib = [4, 64]"));
-            }
-            request.block_kib = blocks.to_vec();
-        }
-        Ok(request)
     }
 
-    /// Name and size of everything asked for: `zstd`, `zstd.64k`.
+    /// Bytes after compression.
     ///
     /// A block that compression would make larger is stored as it is, as file systems do it.
     ///
     /// # Errors
-    /// When a compressor fails.
-    pub fn sizes(&self, bytes: &[u8]) -> Result<Vec<(String, u64)>> {
-        let tasks: Vec<(Compressor, Option<u32>)> = self
-            .compressors
-            .iter()
-            .flat_map(|&compressor| {
-                let blocks = self.block_kib.iter().map(move |&size| (compressor, Some(size)));
-                std::iter::once((compressor, None)).chain(blocks)
-            })
-            .collect();
-        let size_of = |&(compressor, block): &(Compressor, Option<u32>)| match block {
-            None => Ok((compressor.name().to_owned(), compressor.size(bytes)?)),
-            Some(kibibytes) => {
-                let block = |part: &[u8]| Ok(compressor.size(part)?.min(part.len() as u64));
-                let sizes: Vec<u64> =
-                    bytes.par_chunks(kibibytes as usize * 1024).map(block).collect::<Result<_>>()?;
-                Ok((format!("{}.{kibibytes}k", compressor.name()), sizes.iter().sum()))
-            }
-        };
-        tasks.par_iter().map(size_of).collect()
+    /// When the compressor fails.
+    pub fn size(self, bytes: &[u8]) -> Result<u64> {
+        let Some(kibibytes) = self.block_kib else { return self.compressor.size(bytes) };
+        let block = |part: &[u8]| Ok(self.compressor.size(part)?.min(part.len() as u64));
+        let sizes: Vec<u64> =
+            bytes.par_chunks(kibibytes as usize * 1024).map(block).collect::<Result<_>>()?;
+        Ok(sizes.iter().sum())
     }
 }
 
@@ -178,42 +180,58 @@ mod tests {
 
     use super::*;
 
+    fn own_program() -> Vec<u8> {
+        let mut bytes = std::fs::read(std::env::current_exe().unwrap()).unwrap();
+        bytes.truncate(1 << 20);
+        bytes
+    }
+
     #[test]
-    fn smaller_blocks_are_larger_together() {
-        let text: Vec<u8> =
-            (0..40_000_u32).flat_map(|n| ((n / 7) * 2_654_435_761 % 509).to_le_bytes()).collect();
-        let sizes = CompressionRequest::default().sizes(&text).unwrap();
-        assert_eq!(sizes.len(), 4 * 5);
-        for of_one in sizes.chunks(5) {
-            let [whole, blocks @ ..] = of_one else { panic!("five sizes") };
-            assert!(whole.1 > 0 && whole.1 < text.len() as u64, "{whole:?}");
-            assert!(blocks.is_sorted_by_key(|(_, size)| std::cmp::Reverse(*size)), "{blocks:?}");
+    fn small_blocks_are_larger_together() {
+        let program = own_program();
+        for compressor in Compressor::ALL {
+            let size = |block_kib| Compression { compressor, block_kib }.size(&program).unwrap();
+            let (blocks, whole) = (size(Some(4)), size(None));
+            assert!(whole > 0 && whole < blocks && blocks < program.len() as u64, "{compressor:?}");
+            assert_eq!(blocks, size(Some(4)), "deterministic");
         }
-        assert_eq!(sizes, CompressionRequest::default().sizes(&text).unwrap(), "deterministic");
     }
 
     #[test]
     fn what_does_not_shrink_is_stored() {
         let noise: Vec<u8> =
             (0..8192_u64).flat_map(|n| (n * n).wrapping_mul(0x9e37_79b9_7f4a_7c15).to_be_bytes()).collect();
-        let request = CompressionRequest { compressors: vec![Compressor::Gzip], block_kib: vec![1] };
-        assert!(request.sizes(&noise).unwrap()[1].1 <= noise.len() as u64);
-        assert_eq!(request.sizes(b"").unwrap()[1].1, 0);
+        let gzip = Compression::from_name("gzip.1k").unwrap();
+        assert!(gzip.size(&noise).unwrap() <= noise.len() as u64);
+        assert_eq!(gzip.size(b"").unwrap(), 0);
     }
 
+    #[test]
+    fn names_lead_back() {
+        for compression in Compression::usual() {
+            assert_eq!(Compression::from_name(&compression.name()).unwrap(), compression);
+        }
+        for name in ["lz5", "zstd.", "zstd.0k", "zstd.4", "zstd.9999999999k", ""] {
+            assert!(Compression::from_name(name).unwrap_err().hint.is_some(), "{name}");
+        }
+    }
+
+    /// Versions differ, so sizes do by some per cent.
     #[test]
     fn sizes_are_those_of_the_tools() {
         let directory = tempfile::tempdir().unwrap();
         let file = directory.path().join("bytes");
-        let bytes = std::fs::read(std::env::current_exe().unwrap()).unwrap();
-        let bytes = &bytes[..bytes.len().min(1 << 20)];
-        std::fs::write(&file, bytes).unwrap();
-        for (compressor, tool, arguments) in
-            [(Compressor::Zstd, "zstd", &["-19", "-c"][..]), (Compressor::Xz, "xz", &["-6", "-c", "-T1"])]
-        {
-            let output = std::process::Command::new(tool).args(arguments).arg(&file).output().unwrap();
-            let (ours, theirs) = (compressor.size(bytes).unwrap() as f64, output.stdout.len() as f64);
-            assert!((ours / theirs - 1.0).abs() < 0.01, "{tool}: {ours} {theirs}");
+        let bytes = own_program();
+        std::fs::write(&file, &bytes).unwrap();
+        for (compressor, tool, arguments) in [
+            (Compressor::Gzip, "gzip", &["-9", "-c"][..]),
+            (Compressor::Zstd, "zstd", &["-19", "-c"]),
+            (Compressor::Xz, "xz", &["-6", "-c", "-T1"]),
+        ] {
+            let output = std::process::Command::new(tool).args(arguments).arg(&file).output();
+            let output = output.unwrap_or_else(|error| panic!("{tool}: {error}"));
+            let (ours, theirs) = (compressor.size(&bytes).unwrap() as f64, output.stdout.len() as f64);
+            assert!((ours / theirs - 1.0).abs() < 0.1, "{tool}: {ours} {theirs}");
         }
     }
 }

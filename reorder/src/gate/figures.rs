@@ -1,8 +1,9 @@
 //! An image and its starts to figures.
 
 use layout_algos::score::{lower_bound, touched_bytes};
+use rayon::prelude::*;
 
-use super::compressed::CompressionRequest;
+use super::compressed::Compression;
 use super::metric::{Figure, Key, Metric};
 use crate::error::Result;
 use crate::image::functions::FunctionTable;
@@ -32,10 +33,10 @@ pub struct Subject<'files> {
     /// What faults are counted by.
     pub models: &'files [MemoryModel],
     /// What is compressed how.
-    pub compression: &'files CompressionRequest,
+    pub compressions: &'files [Compression],
 }
 
-/// All figures, sorted by key.
+/// All figures: of each model of memory, of the starts, of the image.
 ///
 /// # Errors
 /// When a compressor fails.
@@ -48,8 +49,10 @@ pub fn figures(subject: &Subject<'_>) -> Result<Vec<Figure>> {
     };
     of_image(Metric::TextBytes, "", text_bytes as f64);
     of_image(Metric::FileBytes, "", subject.bytes.len() as f64);
-    for (part, size) in subject.compression.sizes(subject.bytes)? {
-        of_image(Metric::Compressed, &part, size as f64);
+    let sizes: Vec<u64> =
+        subject.compressions.par_iter().map(|one| one.size(subject.bytes)).collect::<Result<_>>()?;
+    for (compression, size) in subject.compressions.iter().zip(sizes) {
+        of_image(Metric::Compressed, &compression.name(), size as f64);
     }
     if let Some(pinned) = subject.pinned {
         of_image(Metric::PinnedFunctions, "", pinned as f64);
@@ -58,7 +61,6 @@ pub fn figures(subject: &Subject<'_>) -> Result<Vec<Figure>> {
     if let Some(order) = subject.order {
         of_image(Metric::OrderCoverage, "", percent(order.found() as u64, order.lines as u64));
     }
-    figures.sort_by(|one, other| one.key.cmp(&other.key));
     Ok(figures)
 }
 

@@ -137,8 +137,8 @@ pub enum Unit {
     Pages,
 }
 
-/// Which figure of an image: sorted as reports show them.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+/// Which figure of an image.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Key {
     /// What kind.
     pub metric: Metric,

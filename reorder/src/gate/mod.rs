@@ -23,7 +23,7 @@ mod startup;
 
 pub use baseline::Baseline;
 pub use check::{Check, Verdict};
-pub use compressed::{CompressionRequest, Compressor};
+pub use compressed::{Compression, Compressor};
 pub use explanation::{ChangeKind, Explanation, FunctionChange};
 pub use figures::{Subject, figures};
 pub use limit::{AppliedLimit, Limit, Limits};

@@ -130,7 +130,9 @@ impl Check {
     pub fn shown_limit(&self) -> String {
         match (&self.limit, self.worst) {
             (Some(limit), Some(worst)) if limit.limit.is_relative() => {
-                format!("{} ({})", limit.text, self.shown(Some(worst)))
+                // The last whole number that passes, or bytes and functions would be shown in parts.
+                let last = if self.unit == Unit::Percent { worst } else { worst.floor() };
+                format!("{} ({})", limit.text, self.shown(Some(last)))
             }
             (Some(limit), _) => limit.text.clone(),
             (None, _) => "-".to_owned(),
@@ -237,7 +239,7 @@ impl Explanation {
     #[must_use]
     pub fn heading(&self) -> String {
         format!(
-            "{}: {} -> {} faults ({}); {} functions new, {} gone, {} resized",
+            "{}: {} -> {} faults ({}); functions: {} new, {} gone, {} resized",
             self.scenario,
             grouped(self.old_faults),
             grouped(self.new_faults),
