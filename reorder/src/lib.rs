@@ -39,6 +39,8 @@ pub mod measure;
 
 pub mod gate;
 
+pub mod explain;
+
 pub mod report;
 
 pub mod cli;

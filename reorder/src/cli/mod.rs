@@ -24,6 +24,7 @@ pub mod apply;
 pub mod arrangement;
 pub mod completions;
 pub mod doctor;
+pub mod explain;
 pub mod gate;
 pub mod inspect;
 pub mod layout_args;
@@ -70,6 +71,7 @@ commands! {
     Gate(gate::GateArguments) => gate::run,
     Measure(measure::MeasureArguments) => measure::run,
     Optimize(optimize::OptimizeArguments) => optimize::run,
+    Explain(explain::ExplainArguments) => explain::run,
     Doctor(doctor::DoctorArguments) => doctor::run,
     Inspect(inspect::InspectArguments) => inspect::run,
     Completions(completions::CompletionsArguments) => completions::run,

@@ -1,0 +1,120 @@
+//! What people type to the functions that they mean.
+
+use crate::address::Address;
+use crate::error::{Error, Result};
+use crate::image::functions::{FunctionIndex, FunctionTable};
+use crate::trace::readable_name;
+
+/// So many functions are explained for one word; more is a mistake.
+const MOST: usize = 16;
+/// So many are offered when nothing is found.
+const OFFERED: usize = 8;
+
+/// The functions called `word`: an address inside one (`0x…`), a symbol, a readable name, else a part of a readable name.
+///
+/// # Errors
+/// Nothing, or too much, is called so; with the names that are most like it.
+pub fn find(word: &str, functions: &FunctionTable<'_>) -> Result<Vec<FunctionIndex>> {
+    if let Some(digits) = word.strip_prefix("0x").or(word.strip_prefix("function@0x")) {
+        let address = u64::from_str_radix(digits, 16).map_err(|_| {
+            Error::usage(format!("{word} is no address")).with_hint("write 0x and hexadecimal digits")
+        })?;
+        let found = functions.containing(Address(address));
+        return found.map(|index| vec![index]).ok_or_else(|| {
+            Error::usage(format!("no function lies at {word}"))
+                .with_hint("give an address of the image's own code, as `reorder inspect` and `nm` print it")
+        });
+    }
+    let names: Vec<(FunctionIndex, &[u8], String)> = functions
+        .names()
+        .iter()
+        .filter_map(|&(address, name)| Some((functions.starting_at(address)?, name, readable_name(name))))
+        .collect();
+    let meanings = [Meaning::Symbol, Meaning::Readable, Meaning::Bare, Meaning::Part];
+    let called = |meaning: Meaning| -> Vec<FunctionIndex> {
+        let named = names.iter().filter(|(_, name, readable)| meaning.is_met(word, name, readable));
+        let mut found: Vec<FunctionIndex> = named.map(|(index, ..)| *index).collect();
+        found.sort_unstable();
+        found.dedup();
+        found
+    };
+    let found = meanings.into_iter().map(called).find(|found| !found.is_empty()).unwrap_or_default();
+    match found.len() {
+        0 => Err(nothing(word, &names)),
+        1..=MOST => Ok(found),
+        count => Err(Error::usage(format!("{count} functions have {word} in their name"))
+            .with_hint("give more of the name, or an address")),
+    }
+}
+
+/// How a word may mean a function, the narrowest first.
+#[derive(Clone, Copy)]
+enum Meaning {
+    Symbol,
+    Readable,
+    Bare,
+    Part,
+}
+
+impl Meaning {
+    fn is_met(self, word: &str, symbol: &[u8], readable: &str) -> bool {
+        match self {
+            Self::Symbol => symbol == word.as_bytes(),
+            Self::Readable => readable == word,
+            Self::Bare => bare(readable) == word,
+            Self::Part => readable.contains(word),
+        }
+    }
+}
+
+/// `parse` of `ns::parse<int>(char const*)`.
+fn bare(readable: &str) -> &str {
+    let without_arguments = readable.split('(').next().unwrap_or(readable);
+    without_arguments.rsplit("::").next().unwrap_or(without_arguments)
+}
+
+fn nothing(word: &str, names: &[(FunctionIndex, &[u8], String)]) -> Error {
+    let error = Error::usage(format!("no function is called {word}"));
+    if names.is_empty() {
+        return error.with_hint("the image has no symbols: give an address, 0x…");
+    }
+    let mut alike: Vec<(f64, &str)> = names
+        .iter()
+        .map(|(.., readable)| (strsim::jaro_winkler(word, readable), readable.as_str()))
+        .collect();
+    alike.sort_by(|one, other| other.0.total_cmp(&one.0).then(one.1.cmp(other.1)));
+    alike.dedup_by_key(|(_, name)| *name);
+    let offered: Vec<&str> = alike.iter().take(OFFERED).map(|(_, name)| *name).collect();
+    error.with_hint(format!("most like it: {}", offered.join(", ")))
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)] // a failed unwrap is a failed test
+
+    use super::*;
+
+    #[test]
+    fn the_narrowest_meaning_wins() {
+        let names: [(u64, &[u8]); 5] = [
+            (0x1000, b"parse"),
+            (0x1100, b"_ZN2ns5parseEi"),
+            (0x1200, b"parse_all"),
+            (0x1300, b"_ZN2ns4walkEv"),
+            (0x1400, b"unrelated"),
+        ];
+        let functions =
+            FunctionTable::from_named_ranges(names.map(|(address, name)| (Address(address), 0x100, name)));
+        let found = |word: &str| {
+            find(word, &functions).map(|found| found.iter().map(|index| index.0).collect::<Vec<_>>())
+        };
+        assert_eq!(found("parse").unwrap(), [0]);
+        assert_eq!(found("ns::parse(int)").unwrap(), [1]);
+        assert_eq!(found("walk").unwrap(), [3]);
+        assert_eq!(found("ns::").unwrap(), [1, 3]);
+        assert_eq!(found("0x12ff").unwrap(), [2]);
+        let error = found("pasre").unwrap_err();
+        assert!(error.hint.unwrap().contains("parse"));
+        assert!(found("0x9999").is_err() && found("0xzz").is_err());
+    }
+}

@@ -1,0 +1,158 @@
+//! One function: where it is, when it runs, why it is placed where it is.
+//!
+//! In: an image's functions, its scenarios, and where the functions are or would be after relocation. Out: an
+//! [`ExplainedFunction`], facts and the reasons that follow from them; nothing is guessed from the strategy's inner state,
+//! so the same answer holds for any layout, whoever computed it.
+
+mod find;
+mod neighbours;
+mod placement;
+mod report;
+
+use crate::address::Address;
+use crate::image::analysis::Analysis;
+use crate::image::functions::{Function, FunctionIndex, FunctionTable};
+use crate::image::references::ReferenceGraph;
+use crate::scenario::Scenario;
+use crate::simulate::{MemoryModel, spans};
+use crate::trace::readable_name;
+
+pub use find::find;
+pub use neighbours::Neighbour;
+pub use placement::{Placed, PlacementReason};
+pub use report::{ExplainReport, ExplainedFunction, ExplainedPin, Run, Side};
+
+use neighbours::Places;
+
+/// What answers come from.
+#[derive(Clone, Copy)]
+pub struct Knowledge<'files> {
+    /// All functions of the image.
+    pub functions: &'files FunctionTable<'files>,
+    /// The starts.
+    pub scenarios: &'files [Scenario<'files>],
+    /// How faults are counted.
+    pub model: &'files MemoryModel,
+    /// By function, where it is after relocation; nothing when nothing is relocated.
+    pub new_starts: Option<&'files [Address]>,
+    /// What is pinned, where that is known.
+    pub analysis: Option<&'files Analysis<'files>>,
+    /// What refers to what, where that is known.
+    pub references: Option<&'files ReferenceGraph>,
+}
+
+/// Answers for several functions of one image.
+pub struct Explainer<'files> {
+    knowledge: Knowledge<'files>,
+    old: Places,
+    new: Option<Places>,
+    /// By function, in which scenarios it runs, as positions.
+    runs_in: Vec<Vec<u16>>,
+}
+
+impl<'files> Explainer<'files> {
+    /// Sorts what the answers need.
+    #[must_use]
+    pub fn new(knowledge: Knowledge<'files>) -> Self {
+        let functions = knowledge.functions;
+        let starts: Vec<Address> = functions.iter().map(|(_, function)| function.start).collect();
+        let mut runs_in = vec![Vec::new(); functions.len()];
+        for (position, scenario) in (0..).zip(knowledge.scenarios) {
+            for index in scenario.traces.iter().flat_map(|trace| &trace.functions) {
+                let of_function: &mut Vec<u16> = &mut runs_in[index.0 as usize];
+                if of_function.last() != Some(&position) {
+                    of_function.push(position);
+                }
+            }
+        }
+        let old = Places::new(functions, &starts);
+        let new = knowledge.new_starts.map(|starts| Places::new(functions, starts));
+        Self { knowledge, old, new, runs_in }
+    }
+
+    /// All that is known of the function.
+    #[must_use]
+    pub fn explain(&self, index: FunctionIndex) -> ExplainedFunction {
+        let Knowledge { functions, model, .. } = self.knowledge;
+        let function = functions.get(index);
+        let names: Vec<&[u8]> = functions.names_at(function.start).collect();
+        let page_bytes = model.page_bytes();
+        let side = |places: &Places| Side {
+            address: places.start(index),
+            pages: places.pages(index, functions, page_bytes),
+            before: self.neighbours(places.before(index)),
+            after: self.neighbours(places.after(index)),
+            page_mates: places.page_mates(index, functions, page_bytes).len() as u64,
+        };
+        ExplainedFunction {
+            name: self.readable(index),
+            symbols: names.iter().map(|name| String::from_utf8_lossy(name).into_owned()).collect(),
+            size_bytes: function.size(),
+            old: side(&self.old),
+            new: self.new.as_ref().map(side),
+            runs: self.runs(index),
+            scenarios: self.knowledge.scenarios.len() as u64,
+            pin: self.pin(function),
+            placement: self.placement(index),
+        }
+    }
+
+    fn readable(&self, index: FunctionIndex) -> String {
+        let functions = self.knowledge.functions;
+        let name = functions.names_at(functions.get(index).start).next();
+        name.map_or_else(|| functions.display_name(index), readable_name)
+    }
+
+    fn pin(&self, function: &Function) -> Option<ExplainedPin> {
+        let pin = self.knowledge.analysis?.pin_at(function.start)?;
+        Some(ExplainedPin { reason: pin.reason, because: pin.reason.to_string(), evidence: pin.evidence })
+    }
+
+    fn neighbours(&self, indices: Vec<FunctionIndex>) -> Vec<Neighbour> {
+        let neighbour = |index: FunctionIndex| Neighbour {
+            name: self.readable(index),
+            size_bytes: self.knowledge.functions.get(index).size(),
+            scenarios: self.runs_in[index.0 as usize].len() as u64,
+        };
+        indices.into_iter().map(neighbour).collect()
+    }
+
+    /// One entry for each scenario in which the function runs.
+    fn runs(&self, index: FunctionIndex) -> Vec<Run> {
+        let scenarios = self.knowledge.scenarios;
+        let of_scenario = |&position: &u16| {
+            let scenario = scenarios.get(usize::from(position))?;
+            let ranks: Vec<Option<usize>> = scenario
+                .traces
+                .iter()
+                .map(|trace| trace.functions.iter().position(|one| *one == index))
+                .collect();
+            let (first, rank) =
+                ranks.iter().enumerate().find_map(|(trace, rank)| rank.map(|rank| (trace, rank)))?;
+            let trace = scenario.traces[first];
+            Some(Run {
+                scenario: scenario.name.clone(),
+                traces: ranks.iter().flatten().count() as u64,
+                of_traces: ranks.len() as u64,
+                rank: rank as u64 + 1,
+                of_functions: trace.functions.len() as u64,
+                nanoseconds: trace.nanoseconds.get(rank).copied(),
+                faults: self.faults(trace, rank, &self.old),
+                new_faults: self.new.as_ref().map(|places| self.faults(trace, rank, places)),
+            })
+        };
+        self.runs_in[index.0 as usize].iter().filter_map(of_scenario).collect()
+    }
+
+    /// Faults that happen because the function at `rank` runs, in the order of `trace`.
+    fn faults(&self, trace: &crate::trace::ResolvedTrace, rank: usize, places: &Places) -> u64 {
+        let old = spans(self.knowledge.functions, trace);
+        let moved = trace.functions.iter().zip(old).map(|(&index, span)| {
+            let start = places.start(index).0;
+            layout_algos::score::Span { start, end: start.saturating_add(span.end - span.start) }
+        });
+        let curve = self.knowledge.model.model.faults(moved.take(rank + 1));
+        let after = |place: usize| curve.after_each().get(place).copied().unwrap_or(0);
+        after(rank) - rank.checked_sub(1).map_or(0, after)
+    }
+}

@@ -1,0 +1,117 @@
+//! Why a function is placed where it is: what follows from the starts, the references and the pins.
+
+use serde::Serialize;
+
+use super::Explainer;
+use crate::image::functions::FunctionIndex;
+use crate::image::references::NodeId;
+
+/// Why a function is where it is.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Placed {
+    /// The class that decides.
+    pub reason: PlacementReason,
+    /// Sentences for people.
+    pub because: Vec<String>,
+    /// Position among all functions in the new image, counted from 1.
+    pub position: u64,
+    /// Of so many.
+    pub of_functions: u64,
+}
+
+/// What decides the place of a function.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum PlacementReason {
+    /// It cannot be moved.
+    Pinned,
+    /// Recorded starts run it.
+    Needed,
+    /// No start was seen to run it, but one that starts run refers to it.
+    Referenced,
+    /// Nothing speaks for another place.
+    LeftInOrder,
+}
+
+impl Explainer<'_> {
+    /// Why it is where it is in the new image; nothing without one.
+    pub(super) fn placement(&self, index: FunctionIndex) -> Option<Placed> {
+        let places = self.new.as_ref()?;
+        let functions = self.knowledge.functions;
+        let function = functions.get(index);
+        let mut because = Vec::new();
+        let own = &self.runs_in[index.0 as usize];
+        let is_pinned =
+            self.knowledge.analysis.and_then(|analysis| analysis.pin_at(function.start)).is_some();
+        let reason = if is_pinned {
+            because.push("it is pinned, so everything else is placed around it".to_owned());
+            PlacementReason::Pinned
+        } else if !own.is_empty() {
+            because.push(self.needed_because(index, own));
+            PlacementReason::Needed
+        } else if let Some(source) = self.needed_referrer(index) {
+            because.push(format!(
+                "no recorded start runs it, but {} does and refers to it: a start that was not recorded may run it",
+                self.readable(source)
+            ));
+            PlacementReason::Referenced
+        } else {
+            because.push("no recorded start runs it, nor anything that refers to it".to_owned());
+            PlacementReason::LeftInOrder
+        };
+        because.push(self.company(index, own));
+        if places.start(index) == function.start && !is_pinned {
+            because.push("it has the address that it had".to_owned());
+        }
+        let position = places.position(index) as u64 + 1;
+        Some(Placed { reason, because, position, of_functions: functions.len() as u64 })
+    }
+
+    fn needed_because(&self, index: FunctionIndex, own: &[u16]) -> String {
+        let all = self.knowledge.scenarios.len();
+        let earliest =
+            self.runs(index).into_iter().min_by_key(|run| (run.rank * 1000) / run.of_functions.max(1));
+        let when = earliest.map_or_else(String::new, |run| {
+            format!(", earliest as number {} of {} in {}", run.rank, run.of_functions, run.scenario)
+        });
+        match (own.len(), all) {
+            (1, 1) => format!("the recorded start runs it{when}"),
+            (2, 2) => format!("both scenarios run it{when}"),
+            (runs, all) if runs == all => format!("all {all} scenarios run it{when}"),
+            (runs, all) => format!("{runs} of {all} scenarios run it{when}"),
+        }
+    }
+
+    /// Who shares its pages, and whether they run together with it.
+    fn company(&self, index: FunctionIndex, own: &[u16]) -> String {
+        let (Some(places), functions) = (self.new.as_ref(), self.knowledge.functions) else {
+            return String::new();
+        };
+        let mates = places.page_mates(index, functions, self.knowledge.model.page_bytes());
+        let runs = |one: &&FunctionIndex| !self.runs_in[one.0 as usize].is_empty();
+        let alike = mates.iter().filter(|one| self.runs_in[one.0 as usize] == own).count();
+        let running = mates.iter().filter(runs).count();
+        match (mates.len(), own.is_empty()) {
+            (0, _) => "it has its pages to itself".to_owned(),
+            (count, true) => {
+                format!("of the {count} other functions on its pages {running} run in some scenario")
+            }
+            (count, false) => format!(
+                "of the {count} other functions on its pages {alike} run in exactly the same scenarios, {running} in some"
+            ),
+        }
+    }
+
+    /// A function that starts run and that refers to this one, the one with most scenarios.
+    fn needed_referrer(&self, index: FunctionIndex) -> Option<FunctionIndex> {
+        let graph = self.knowledge.references?;
+        let runs = (0..).map(FunctionIndex).zip(&self.runs_in).filter(|(_, runs)| !runs.is_empty());
+        let refers = |source: FunctionIndex| {
+            (source.0 as usize) < graph.function_count()
+                && graph.of(NodeId(source.0)).iter().any(|reference| reference.target == NodeId(index.0))
+        };
+        runs.filter(|(source, _)| refers(*source))
+            .max_by_key(|(source, runs)| (runs.len(), std::cmp::Reverse(*source)))
+            .map(|(source, _)| source)
+    }
+}

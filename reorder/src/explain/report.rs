@@ -1,0 +1,194 @@
+//! Everything about some functions, for programs and for people.
+
+use serde::Serialize;
+
+use super::neighbours::Neighbour;
+use super::placement::Placed;
+use crate::address::Address;
+use crate::image::analysis::pins::PinReason;
+use crate::report::Report;
+use crate::report::table::{Table, grouped};
+
+/// The result of `reorder explain`.
+#[derive(Clone, Debug, Serialize)]
+pub struct ExplainReport {
+    /// The image.
+    pub image: String,
+    /// Where new places come from: a second image, or what would be done.
+    pub new: Option<String>,
+    /// How faults are counted.
+    pub model: String,
+    /// In the order asked for.
+    pub functions: Vec<ExplainedFunction>,
+    /// What could not be said.
+    pub limits: Vec<String>,
+}
+
+/// One function.
+#[derive(Clone, Debug, Serialize)]
+pub struct ExplainedFunction {
+    /// Readable.
+    pub name: String,
+    /// As in the symbol table.
+    pub symbols: Vec<String>,
+    /// Its size.
+    pub size_bytes: u64,
+    /// Where it is.
+    pub old: Side,
+    /// Where it is or would be after relocation.
+    pub new: Option<Side>,
+    /// One entry for each scenario in which it runs.
+    pub runs: Vec<Run>,
+    /// Scenarios that there are.
+    pub scenarios: u64,
+    /// Why it stays, if it does.
+    pub pin: Option<ExplainedPin>,
+    /// Why it is where it is in the new image.
+    pub placement: Option<Placed>,
+}
+
+/// A function's place in one image.
+#[derive(Clone, Debug, Serialize)]
+pub struct Side {
+    /// First byte.
+    pub address: Address,
+    /// First addresses of its pages.
+    pub pages: Vec<Address>,
+    /// Functions in front of it, the nearest last.
+    pub before: Vec<Neighbour>,
+    /// Functions behind it, the nearest first.
+    pub after: Vec<Neighbour>,
+    /// Other functions on its pages.
+    pub page_mates: u64,
+}
+
+/// A scenario in which a function runs.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Run {
+    /// Which.
+    pub scenario: String,
+    /// Recordings of it that run the function.
+    pub traces: u64,
+    /// Of so many.
+    pub of_traces: u64,
+    /// So many functions had run with it, in the first of these recordings.
+    pub rank: u64,
+    /// Of so many.
+    pub of_functions: u64,
+    /// Since the start, where the trace has times.
+    pub nanoseconds: Option<u64>,
+    /// Page faults that it causes by running when it does.
+    pub faults: u64,
+    /// The same in the new image.
+    pub new_faults: Option<u64>,
+}
+
+/// Why a function cannot be moved.
+#[derive(Clone, Debug, Serialize)]
+pub struct ExplainedPin {
+    /// The obligation that failed.
+    pub reason: PinReason,
+    /// The same for people.
+    pub because: String,
+    /// The instruction, data word or byte that shows it.
+    pub evidence: Address,
+}
+
+impl Report for ExplainReport {
+    const COMMAND: &'static str = "explain";
+
+    fn text(&self) -> String {
+        let mut text = String::new();
+        for function in &self.functions {
+            if !text.is_empty() {
+                text.push('\n');
+            }
+            text.push_str(&function.text(self));
+        }
+        for limit in &self.limits {
+            text.push_str(&format!("note: {limit}\n"));
+        }
+        text
+    }
+}
+
+impl ExplainedFunction {
+    fn text(&self, report: &ExplainReport) -> String {
+        let mut text = format!("{}\n", self.name);
+        for symbol in self.symbols.iter().filter(|symbol| **symbol != self.name) {
+            text.push_str(&format!("  symbol   {symbol}\n"));
+        }
+        text.push_str(&format!(
+            "  is       {}, {} bytes in {}\n",
+            self.old.shown(),
+            grouped(self.size_bytes),
+            report.image
+        ));
+        if let (Some(new), Some(name)) = (&self.new, &report.new) {
+            text.push_str(&format!("  becomes  {} in {name}\n", new.shown()));
+        }
+        if let Some(pin) = &self.pin {
+            text.push_str(&format!("  pinned   {}; see {}\n", pin.because, pin.evidence));
+        }
+        match self.runs.is_empty() {
+            true => text.push_str(&format!("  runs     in none of {} scenarios\n", self.scenarios)),
+            false => text.push_str(&self.runs_text(&report.model)),
+        }
+        if let Some(placement) = &self.placement {
+            for (number, because) in placement.because.iter().enumerate() {
+                let label = if number == 0 { "because" } else { "" };
+                text.push_str(&format!("  {label:<8} {because}\n"));
+            }
+        }
+        let side = self.new.as_ref().unwrap_or(&self.old);
+        text.push_str(&side.neighbours_text(&self.name, self.size_bytes, self.runs.len() as u64));
+        text
+    }
+
+    fn runs_text(&self, model: &str) -> String {
+        let mut titles = vec!["  runs in", "recordings", "as number", "after ms"];
+        let faults = format!("faults ({model})");
+        titles.push(&faults);
+        if self.new.is_some() {
+            titles.push("new");
+        }
+        let mut table = Table::new(titles);
+        for run in &self.runs {
+            let mut row = vec![
+                format!("    {}", run.scenario),
+                format!("{} of {}", run.traces, run.of_traces),
+                format!("{} of {}", grouped(run.rank), grouped(run.of_functions)),
+                run.nanoseconds.map_or_else(|| "-".to_owned(), |time| format!("{:.2}", time as f64 / 1e6)),
+                run.faults.to_string(),
+            ];
+            row.extend(run.new_faults.map(|faults| faults.to_string()));
+            table.row(row);
+        }
+        table.render()
+    }
+}
+
+impl Side {
+    fn shown(&self) -> String {
+        match (self.pages.first(), self.pages.len()) {
+            (Some(page), 1) => format!("{} on page {page}", self.address),
+            (Some(page), count) => format!("{} on {count} pages from {page}", self.address),
+            (None, _) => self.address.to_string(),
+        }
+    }
+
+    fn neighbours_text(&self, own: &str, size: u64, scenarios: u64) -> String {
+        let mut table = Table::new(["  beside it", "bytes", "scenarios"]);
+        let row = |mark: &str, name: &str, size: u64, scenarios: u64| {
+            [format!("  {mark} {name}"), grouped(size), scenarios.to_string()]
+        };
+        for one in &self.before {
+            table.row(row(" ", &one.name, one.size_bytes, one.scenarios));
+        }
+        table.row(row(">", own, size, scenarios));
+        for one in &self.after {
+            table.row(row(" ", &one.name, one.size_bytes, one.scenarios));
+        }
+        table.render()
+    }
+}

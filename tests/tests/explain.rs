@@ -1,0 +1,170 @@
+//! `reorder explain`: answers about functions of a real program, checked against `nm` and against what `apply` did.
+#![allow(clippy::unwrap_used)] // a failed unwrap is a failed test
+
+use std::path::Path;
+use std::process::{Command, Output};
+
+use end_to_end::workspace::reorder;
+use serde_json::Value;
+
+/// `shared` runs always, `extra` with an argument, `spare` with three; nothing refers to `lonely`; another function
+/// takes an address inside `anchored`.
+const SOURCE: &str = "
+#define BODY(x) volatile int y = x; for (int i = 0; i < 3; i++) y += i * x; return y;
+__attribute__((noinline)) int shared(int x) { BODY(x) }
+__attribute__((noinline)) int filler(int x) { BODY(x + 1) }
+__attribute__((noinline)) int extra(int x) { BODY(x + 2) }
+__attribute__((noinline)) int spare(int x) { BODY(x + 3) }
+__attribute__((noinline)) int lonely(int x) { BODY(x + 4) }
+__asm__(\".text\\n.type anchored,@function\\nanchored: nop\\ninside: mov $3, %eax\\nret\\n.size anchored,.-anchored\\n\"
+        \".type taker,@function\\ntaker: lea inside(%rip), %rax\\njmp *%rax\\n.size taker,.-taker\\n\");
+int taker(void);
+int main(int count, char **words) {
+    int sum = shared(count) + taker();
+    if (count > 1) sum += extra(count);
+    if (count > 3) sum += spare(count);
+    return sum == 12345;
+}
+";
+
+fn call(arguments: &[&str], directory: &Path) -> Output {
+    reorder().args(arguments).current_dir(directory).output().unwrap()
+}
+
+fn explained(arguments: &[&str], directory: &Path) -> Value {
+    let words =
+        [&["explain", "program"], arguments, &["-t", "traces", "--format", "json", "--config", "off"]];
+    let output = call(&words.concat(), directory);
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    serde_json::from_slice(&output.stdout).unwrap()
+}
+
+fn built(directory: &Path) {
+    std::fs::write(directory.join("program.c"), SOURCE).unwrap();
+    let mut compiler = Command::new("gcc");
+    compiler.args(["-O1", "-o", "program", "program.c"]).current_dir(directory);
+    assert!(compiler.status().expect("gcc is installed").success());
+    for (folder, arguments) in [("traces/bare", &[][..]), ("traces/extra", &["x"])] {
+        let words = [&["record", "-q", "-o", folder, "--", "./program"], arguments].concat();
+        assert!(call(&words, directory).status.success());
+    }
+}
+
+fn address_of(symbol: &str, image: &str, directory: &Path) -> String {
+    let output = Command::new("nm").arg(image).current_dir(directory).output().expect("nm is installed");
+    let text = String::from_utf8(output.stdout).unwrap();
+    let line = text.lines().find(|line| line.ends_with(&format!(" {symbol}"))).unwrap();
+    format!("0x{}", line.split(' ').next().unwrap().trim_start_matches('0'))
+}
+
+#[test]
+fn answers_are_those_of_nm_and_of_apply() {
+    let directory = tempfile::tempdir().unwrap();
+    let directory = directory.path();
+    built(directory);
+    let planned = explained(&["shared", "extra", "spare", "lonely", "anchored"], directory);
+    assert!(call(&["apply", "-q", "program", "-t", "traces", "-o", "moved"], directory).status.success());
+    let moved = explained(&["shared", "extra", "spare", "lonely", "anchored", "--new", "moved"], directory);
+    for (index, (symbol, reason, runs)) in [
+        ("shared", "needed", 2),
+        ("extra", "needed", 1),
+        ("spare", "referenced", 0),
+        ("lonely", "left-in-order", 0),
+        ("anchored", "pinned", 0),
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        for answers in [&planned, &moved] {
+            let answer = &answers["functions"][index];
+            assert_eq!(answer["name"], symbol);
+            assert_eq!(answer["placement"]["reason"], reason, "{symbol}");
+            assert_eq!(answer["runs"].as_array().unwrap().len(), runs, "{symbol}");
+            assert_eq!(
+                answer["old"]["address"],
+                address_of(symbol, "program", directory).as_str(),
+                "{symbol}"
+            );
+            assert_eq!(answer["new"]["address"], address_of(symbol, "moved", directory).as_str(), "{symbol}");
+        }
+    }
+    let anchored = &planned["functions"][4];
+    assert_eq!(anchored["pin"]["reason"], "inside_addressed");
+    assert_eq!(anchored["old"]["address"], anchored["new"]["address"]);
+    let extra = &planned["functions"][1];
+    assert_eq!(extra["runs"][0]["scenario"], "extra");
+    assert_eq!(extra["runs"][0]["rank"], extra["runs"][0]["of_functions"], "it runs last");
+    assert!(planned["functions"][2]["placement"]["because"][0].as_str().unwrap().contains("main"));
+}
+
+#[test]
+fn the_text_says_the_same() {
+    let directory = tempfile::tempdir().unwrap();
+    let directory = directory.path();
+    built(directory);
+    let output = call(&["explain", "program", "anchored", "extra", "-t", "traces"], directory);
+    let text = String::from_utf8(output.stdout).unwrap();
+    for part in ["pinned", "other code takes an address inside", "1 of 2 scenarios run it", "beside it"] {
+        assert!(text.contains(part), "{part} in {text}");
+    }
+    let inside = address_of("inside", "program", directory);
+    let by_address = call(&["explain", "program", &inside, "-t", "traces"], directory);
+    assert!(String::from_utf8_lossy(&by_address.stdout).starts_with("anchored\n"));
+}
+
+#[test]
+fn faults_of_all_functions_are_the_faults_of_the_start() {
+    let directory = tempfile::tempdir().unwrap();
+    let directory = directory.path();
+    built(directory);
+    let simulated = call(
+        &["simulate", "program", "-t", "traces/extra", "--model", "linux-4k", "--format", "json"],
+        directory,
+    );
+    let simulated: Value = serde_json::from_slice(&simulated.stdout).unwrap();
+    let listed = Command::new("nm").arg("program").current_dir(directory).output().unwrap();
+    let addresses: std::collections::BTreeSet<String> = String::from_utf8(listed.stdout)
+        .unwrap()
+        .lines()
+        .filter(|line| line.contains(" T ") || line.contains(" t "))
+        .map(|line| format!("0x{}", line.split(' ').next().unwrap()))
+        .collect();
+    let mut sum = 0;
+    let mut seen = std::collections::BTreeSet::new();
+    for address in addresses {
+        let words =
+            ["explain", "program", &address, "-t", "traces/extra", "--model", "linux-4k", "--format", "json"];
+        let output = call(&words, directory);
+        // Labels of sections that hold no functions.
+        let Ok(answer) = serde_json::from_slice::<Value>(&output.stdout) else { continue };
+        let function = &answer["functions"][0];
+        if seen.insert(function["old"]["address"].as_str().unwrap().to_owned()) {
+            sum += function["runs"]
+                .as_array()
+                .unwrap()
+                .iter()
+                .map(|run| run["faults"].as_u64().unwrap())
+                .sum::<u64>();
+        }
+    }
+    assert_eq!(simulated["totals"][0]["faults"], sum);
+}
+
+#[test]
+fn mistakes_are_told_with_what_to_type() {
+    let directory = tempfile::tempdir().unwrap();
+    let directory = directory.path();
+    built(directory);
+    for (words, part) in [
+        (&["explain", "program", "lonley", "-t", "traces"][..], "lonely"),
+        (&["explain", "program", "0x1", "-t", "traces"], "no function lies at"),
+        (&["explain", "program", "lonely"], "-t TRACES"),
+        (&["explain", "program", "lonely", "-t", "traces", "--new", "program.c"], "reorder apply"),
+        (&["explain", "program", "lonely", "-t", "traces", "--model", "linux-3k"], "linux-4k"),
+    ] {
+        let output = call(words, directory);
+        let told = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!(output.status.code(), Some(2), "{told}");
+        assert!(told.contains(part), "{part} in {told}");
+    }
+}
