@@ -15,11 +15,12 @@ use layout_algos::solve::{
 use proptest::prelude::*;
 
 /// Small pages, so that few functions fill several.
-const MODELS: [FaultModel; 4] = [
+const MODELS: [FaultModel; 5] = [
     FaultModel::Pages { size: 64 },
     FaultModel::Pages { size: 256 },
     FaultModel::FaultAround { block: 128 },
-    FaultModel::ReadAround { page: 32, window: 128 },
+    FaultModel::ReadAround { page: 32, window: 128, before: 64 },
+    FaultModel::ReadAround { page: 32, window: 128, before: 0 },
 ];
 
 fn orderers() -> Vec<(&'static str, Box<dyn Orderer>)> {
@@ -57,7 +58,7 @@ fn slow_cost(problem: &LayoutProblem, order: &FunctionOrder) -> f64 {
     let early = f64::from(problem.objective().early_percent) / 100.0;
     let (unit, before, length) = match problem.objective().model {
         FaultModel::Pages { size } | FaultModel::FaultAround { block: size } => (size, 0, 1),
-        FaultModel::ReadAround { page, window } => (page, window / page / 2, window / page),
+        FaultModel::ReadAround { page, window, before } => (page, before / page, window / page),
     };
     let mut cost = 0.0;
     for trace in problem.traces().iter() {

@@ -16,11 +16,12 @@ use layout_algos::solve::{
 
 const FUNCTIONS: u32 = 1500;
 
-const MODELS: [FaultModel; 4] = [
+const MODELS: [FaultModel; 5] = [
     FaultModel::Pages { size: 4096 },
     FaultModel::Pages { size: 16384 },
     FaultModel::FaultAround { block: 65536 },
-    FaultModel::ReadAround { page: 4096, window: 131_072 },
+    FaultModel::ReadAround { page: 4096, window: 131_072, before: 65_536 },
+    FaultModel::ReadAround { page: 4096, window: 131_072, before: 0 },
 ];
 
 /// Twelve starts: a common core, then one of four kinds of use, in slightly different orders with some functions
@@ -83,8 +84,25 @@ fn no_part_of_the_portfolio_is_better() {
 }
 
 #[test]
+fn windows_that_begin_at_the_fault_suit_starts_that_walk_upwards() {
+    let model = FaultModel::ReadAround { page: 4096, window: 131_072, before: 0 };
+    let upwards: Vec<FunctionId> = (0..512).map(FunctionId).collect();
+    let trace = Trace { weight: 1, functions: upwards.clone() };
+    let problem = LayoutProblem::new(vec![4096; 512], &[trace])
+        .unwrap()
+        .with_objective(Objective { model, early_percent: 0 })
+        .unwrap();
+    let faults =
+        |order: &[FunctionId]| cost(&problem, &FunctionOrder::with_rest(order.iter().copied(), 512)).0 / 1000;
+    let downwards: Vec<FunctionId> = upwards.iter().rev().copied().collect();
+    assert_eq!(faults(&upwards), 16);
+    assert_eq!(faults(&downwards), 512, "each page lies before all that was read");
+    assert_eq!(faults(&centre_windows(&problem, &downwards)), 16);
+}
+
+#[test]
 fn a_window_is_read_from_its_middle() {
-    let model = FaultModel::ReadAround { page: 4096, window: 131_072 };
+    let model = FaultModel::ReadAround { page: 4096, window: 131_072, before: 65_536 };
     // One start over two megabytes, upwards: a fault each half window, whereas whole windows would do.
     let functions: Vec<FunctionId> = (0..512).map(FunctionId).collect();
     let trace = Trace { weight: 1, functions: functions.clone() };

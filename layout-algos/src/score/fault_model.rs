@@ -17,14 +17,17 @@ pub enum FaultModel {
         /// Bytes per aligned block.
         block: u64,
     },
-    /// The file is not in memory, and a fault reads a window that begins half its length before the page: a
-    /// cold start on Linux, whose window is the device's `read_ahead_kb`, mostly 128 KiB. Further adaptations of
-    /// the kernel (giving up after many misses) are not modelled.
+    /// The file is not in memory, and a fault reads a window around the page: a cold start on Linux, whose window is
+    /// the device's `read_ahead_kb`, mostly 128 KiB. Up to version 6.15 half of it lies before the page; later ones
+    /// read code from the page onwards. Further adaptations of the kernel (giving up after many misses) are not
+    /// modelled.
     ReadAround {
         /// Bytes per page.
         page: u64,
         /// Bytes per window.
         window: u64,
+        /// Bytes of the window that lie before the page: a multiple of the page, less than the window.
+        before: u64,
     },
 }
 
@@ -35,7 +38,7 @@ impl FaultModel {
         match self {
             Self::Pages { size } => size,
             Self::FaultAround { block } => block,
-            Self::ReadAround { page, window } => window.max(page),
+            Self::ReadAround { page, window, .. } => window.max(page),
         }
     }
 
@@ -57,12 +60,12 @@ impl FaultModel {
                 Self::Pages { .. } | Self::FaultAround { .. } => {
                     faults += span.pages(page_size).filter(|page| present.insert(page.0)).count() as u64;
                 }
-                Self::ReadAround { window, .. } => {
+                Self::ReadAround { window, before, .. } => {
                     let window_pages = (window / page_size).max(1);
                     for page in span.pages(page_size) {
                         if !present.contains(page.0) {
                             faults += 1;
-                            let first = page.0.saturating_sub(window_pages / 2);
+                            let first = page.0.saturating_sub(before / page_size);
                             for read in first..first.saturating_add(window_pages) {
                                 present.insert(read);
                             }

@@ -20,10 +20,14 @@ impl Default for Objective {
 
 impl Objective {
     pub(crate) fn is_valid(self) -> bool {
-        let sizes = match self.model {
-            FaultModel::Pages { size } | FaultModel::FaultAround { block: size } => [size, size],
-            FaultModel::ReadAround { page, window } => [page, window],
+        let (sizes, before) = match self.model {
+            FaultModel::Pages { size } | FaultModel::FaultAround { block: size } => ([size, size], 0),
+            FaultModel::ReadAround { page, window, before } => ([page, window], before),
         };
-        self.early_percent <= 100 && sizes.iter().all(|size| size.is_power_of_two())
+        let [page, window] = sizes;
+        self.early_percent <= 100
+            && sizes.iter().all(|size| size.is_power_of_two())
+            && before.is_multiple_of(page)
+            && (before == 0 || before < window)
     }
 }

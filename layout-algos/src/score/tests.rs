@@ -27,7 +27,7 @@ fn slow_faults(model: FaultModel, spans: &[Span]) -> Vec<u64> {
             if touched && !present[page as usize] {
                 faults += 1;
                 let (before, length) = match model {
-                    FaultModel::ReadAround { page, window } => (window / page / 2, window / page),
+                    FaultModel::ReadAround { page, window, before } => (before / page, window / page),
                     _ => (0, 1),
                 };
                 let first = page.saturating_sub(before) as usize;
@@ -39,12 +39,13 @@ fn slow_faults(model: FaultModel, spans: &[Span]) -> Vec<u64> {
     after_each
 }
 
-const MODELS: [FaultModel; 5] = [
+const MODELS: [FaultModel; 6] = [
     FaultModel::Pages { size: 4096 },
     FaultModel::Pages { size: 16384 },
     FaultModel::FaultAround { block: 65536 },
-    FaultModel::ReadAround { page: 4096, window: 131_072 },
-    FaultModel::ReadAround { page: 4096, window: 4096 },
+    FaultModel::ReadAround { page: 4096, window: 131_072, before: 65_536 },
+    FaultModel::ReadAround { page: 4096, window: 131_072, before: 0 },
+    FaultModel::ReadAround { page: 4096, window: 4096, before: 0 },
 ];
 
 proptest! {

@@ -2,7 +2,8 @@
 //!
 //! Where a fault reads a window around its page, half of it before, a start that walks upwards uses half of each
 //! window only: what lies before its page has been read already. If the functions that a start touches first in a
-//! window stand in the middle of it, one fault reads the whole window.
+//! window stand where as much of it lies before them as a fault reads there (in the middle; at the front where faults
+//! read onwards only), one fault reads the whole window.
 
 use crate::ids::FunctionId;
 use crate::order::FunctionOrder;
@@ -10,11 +11,11 @@ use crate::problem::LayoutProblem;
 use crate::score::{FaultModel, positions};
 
 /// Rearranges `traced`, the functions at the front of a layout, inside each window of the problem's model: what a
-/// trace needs first of the window goes to its middle. Functions keep their window, up to its borders. Orders for
+/// trace needs first of the window goes to where a fault reads all of it. Functions keep their window, up to its borders. Orders for
 /// other models stay as they are.
 #[must_use]
 pub fn centre_windows(problem: &LayoutProblem, traced: &[FunctionId]) -> Vec<FunctionId> {
-    let FaultModel::ReadAround { page, window } = problem.objective().model else {
+    let FaultModel::ReadAround { page, window, before } = problem.objective().model else {
         return traced.to_vec();
     };
     let order = FunctionOrder::with_rest(traced.iter().copied(), problem.function_count() as u32);
@@ -25,20 +26,20 @@ pub fn centre_windows(problem: &LayoutProblem, traced: &[FunctionId]) -> Vec<Fun
     let mut centred = Vec::with_capacity(traced.len());
     for members in traced.chunk_by(|one, other| window_of(one) == window_of(other)) {
         let first = spans[members[0].index()].start;
-        // The window's middle, as seen from where its first function starts.
-        let middle = (base + window_of(&members[0]) * window + window / 2).saturating_sub(first);
+        // From where a fault reads all of it, as seen from where its first function starts.
+        let best = (base + window_of(&members[0]) * window + before).saturating_sub(first);
         let (mut urgent, mut others): (Vec<FunctionId>, Vec<FunctionId>) =
             members.iter().partition(|function| urgency[function.index()] > 0);
         urgent.sort_by_key(|function| std::cmp::Reverse(urgency[function.index()]));
         let mut bytes = 0;
-        let before = others
+        let in_front = others
             .iter()
             .take_while(|function| {
                 bytes += problem.padded_size(**function);
-                bytes <= middle
+                bytes <= best
             })
             .count();
-        let after = others.split_off(before);
+        let after = others.split_off(in_front);
         centred.extend(others.into_iter().chain(urgent).chain(after));
     }
     centred

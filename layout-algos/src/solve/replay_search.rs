@@ -44,14 +44,14 @@ impl ReplaySearch {
         control: &Control<'_>,
     ) -> Vec<FunctionId> {
         let events = problem.traces().event_count();
-        let FaultModel::ReadAround { page, window } = problem.objective().model else {
+        let FaultModel::ReadAround { page, window, before } = problem.objective().model else {
             return traced.to_vec();
         };
         if traced.len() < 2 || events == 0 {
             return traced.to_vec();
         }
         let order = FunctionOrder::with_rest(traced.iter().copied(), problem.function_count() as u32);
-        let mut replay = Replay::new(problem, page, window, positions(problem, &order));
+        let mut replay = Replay::new(problem, [page, window, before], positions(problem, &order));
         let mut order = traced.to_vec();
         let mut random = Random::new(self.seed, &[]);
         let mut best = replay.cost();
@@ -97,6 +97,8 @@ struct Replay<'problem> {
     page: u64,
     /// Pages per window.
     window_pages: u64,
+    /// Those of them that lie before the page of the fault.
+    pages_before: u64,
     spans: Vec<Span>,
     /// The page that is number 0 in the sets of pages.
     first_page: u64,
@@ -105,13 +107,13 @@ struct Replay<'problem> {
 }
 
 impl<'problem> Replay<'problem> {
-    fn new(problem: &'problem LayoutProblem, page: u64, window: u64, spans: Vec<Span>) -> Self {
+    fn new(problem: &'problem LayoutProblem, [page, window, before]: [u64; 3], spans: Vec<Span>) -> Self {
         let first_page = problem.origin() / page;
         let traced = problem.traces().iter().flat_map(|trace| trace.functions);
         let end = traced.map(|function| spans[function.index()].end).max().unwrap_or(problem.origin());
         let window_pages = (window / page).max(1);
         let page_count = end / page + 1 - first_page + window_pages;
-        Self { problem, page, window_pages, spans, first_page, page_count }
+        Self { problem, page, window_pages, pages_before: before / page, spans, first_page, page_count }
     }
 
     fn span(&self, function: FunctionId) -> Span {
@@ -158,7 +160,7 @@ impl<'problem> Replay<'problem> {
                 let page = (page.0 - self.first_page) as usize;
                 if !present[page] {
                     faults += 1;
-                    let first = page.saturating_sub(self.window_pages as usize / 2);
+                    let first = page.saturating_sub(self.pages_before as usize);
                     let last = (first + self.window_pages as usize).min(present.len());
                     present[first..last].fill(true);
                 }

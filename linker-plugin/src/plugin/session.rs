@@ -221,7 +221,7 @@ impl Session {
         if self.is_separated && !arrangement.sections.is_empty() {
             let page = match self.options.request.memory {
                 Memory::Pages16K => 16 << 10,
-                Memory::Pages4K | Memory::FaultAround | Memory::ReadAround => 4 << 10,
+                Memory::Pages4K | Memory::FaultAround | Memory::ReadAround | Memory::ReadAhead => 4 << 10,
             };
             let status = host.unique_segment(UNIQUE_SECTION, page, &arrangement.sections);
             if status != Status::OK {

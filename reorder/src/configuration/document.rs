@@ -11,7 +11,7 @@
 //!
 //! [model.tablet]                    # pages of 16 KiB, and what one fault brings in
 //! page = 16384
-//! read-around = 131072              # or fault-around, or neither
+//! read-around = 131072              # or read-ahead, or fault-around, or none of them
 //!
 //! [gate]
 //! baseline = "reorder-baseline.json"
@@ -77,8 +77,10 @@ pub struct ModelTable {
     pub page: u64,
     /// Bytes of the aligned block that one fault maps.
     pub fault_around: Option<u64>,
-    /// Bytes that one fault reads, from half of them before its page on.
+    /// Bytes that one fault reads, half of them before its page.
     pub read_around: Option<u64>,
+    /// Bytes that one fault reads, from its page on.
+    pub read_ahead: Option<u64>,
 }
 
 /// What `reorder gate` does.
@@ -159,10 +161,10 @@ impl ModelTable {
     fn named(self, name: &str) -> Result<MemoryModel> {
         let mistake = |cause: &str| {
             Error::usage(format!("[model.{name}] {cause}")).with_hint(
-                "write page = 4096 and, if one fault brings in more, fault-around = 65536 or read-around = 131072",
+                "write page = 4096 and, if one fault brings in more, fault-around = 65536, read-around or read-ahead = 131072",
             )
         };
-        let unit = self.fault_around.or(self.read_around).unwrap_or(self.page);
+        let unit = self.fault_around.or(self.read_around).or(self.read_ahead).unwrap_or(self.page);
         if ![self.page, unit].iter().all(|size| size.is_power_of_two()) {
             return Err(mistake("has a size that is no power of two"));
         }
@@ -173,18 +175,23 @@ impl ModelTable {
             0 => format!("{} KiB", bytes / 1024),
             _ => format!("{bytes} bytes"),
         };
-        let (title, model) = match (self.fault_around, self.read_around) {
-            (Some(_), Some(_)) => return Err(mistake("has both fault-around and read-around")),
-            (Some(block), None) => {
+        let page = self.page;
+        let (title, model) = match (self.fault_around, self.read_around, self.read_ahead) {
+            (None, None, None) => (format!("{} pages", kibibytes(page)), FaultModel::Pages { size: page }),
+            (Some(block), None, None) => {
                 (format!("{} fault-around", kibibytes(block)), FaultModel::FaultAround { block })
             }
-            (None, Some(window)) => (
-                format!("{} read-around", kibibytes(window)),
-                FaultModel::ReadAround { page: self.page, window },
-            ),
-            (None, None) => {
-                (format!("{} pages", kibibytes(self.page)), FaultModel::Pages { size: self.page })
+            (None, Some(window), None) => {
+                // Of a window of one page nothing can lie before it.
+                let before = (window / 2) / page * page;
+                let model = FaultModel::ReadAround { page, window, before };
+                (format!("{} read-around", kibibytes(window)), model)
             }
+            (None, None, Some(window)) => {
+                let model = FaultModel::ReadAround { page, window, before: 0 };
+                (format!("{} read-ahead", kibibytes(window)), model)
+            }
+            _ => return Err(mistake("has more than one of fault-around, read-around and read-ahead")),
         };
         Ok(MemoryModel { name: name.to_owned(), title, model })
     }
@@ -206,7 +213,10 @@ mod tests {
         let expected = [
             ("32 KiB fault-around", FaultModel::FaultAround { block: 32 << 10 }),
             ("16 KiB pages", FaultModel::Pages { size: 16 << 10 }),
-            ("64 KiB read-around", FaultModel::ReadAround { page: 4 << 10, window: 64 << 10 }),
+            (
+                "64 KiB read-around",
+                FaultModel::ReadAround { page: 4 << 10, window: 64 << 10, before: 32 << 10 },
+            ),
         ];
         assert_eq!(models, expected);
     }

@@ -51,10 +51,14 @@ pub enum Memory {
     #[value(name = "fault-around", alias = "linux-4k-faultaround-64k")]
     #[serde(rename = "fault-around")]
     FaultAround,
-    /// Windows of 128 KiB around each fault: Linux with the file on disk
+    /// Windows of 128 KiB around each fault: Linux up to 6.15 with the file on disk
     #[value(name = "read-around", alias = "linux-readahead-128k")]
     #[serde(rename = "read-around")]
     ReadAround,
+    /// The 128 KiB from each fault on: Linux from 6.16 on with the file on disk
+    #[value(name = "read-ahead", alias = "linux-6.16-readahead-128k")]
+    #[serde(rename = "read-ahead")]
+    ReadAhead,
 }
 
 /// How much work is done.
@@ -102,7 +106,8 @@ impl Memory {
             Self::Pages4K => FaultModel::Pages { size: 4 << 10 },
             Self::Pages16K => FaultModel::Pages { size: 16 << 10 },
             Self::FaultAround => FaultModel::FaultAround { block: 64 << 10 },
-            Self::ReadAround => FaultModel::ReadAround { page: 4 << 10, window: 128 << 10 },
+            Self::ReadAround => FaultModel::ReadAround { page: 4 << 10, window: 128 << 10, before: 64 << 10 },
+            Self::ReadAhead => FaultModel::ReadAround { page: 4 << 10, window: 128 << 10, before: 0 },
         }
     }
 }

@@ -33,7 +33,7 @@ pub struct Preset {
 }
 
 /// All models that come with the program.
-pub const PRESETS: [Preset; 5] = [
+pub const PRESETS: [Preset; 6] = [
     Preset {
         name: "linux-4k",
         title: "4 KiB pages",
@@ -50,7 +50,13 @@ pub const PRESETS: [Preset; 5] = [
         name: "linux-readahead-128k",
         title: "128 KiB read-around",
         source: "Linux with the file on disk: a fault reads 128 KiB that begin 64 KiB before it (read_ahead_kb, mm/filemap.c)",
-        model: FaultModel::ReadAround { page: 4 << 10, window: 128 << 10 },
+        model: FaultModel::ReadAround { page: 4 << 10, window: 128 << 10, before: 64 << 10 },
+    },
+    Preset {
+        name: "linux-6.16-readahead-128k",
+        title: "128 KiB read-ahead",
+        source: "Linux from 6.16 on with the file on disk: a fault in code reads the 128 KiB from its page on (mm/filemap.c)",
+        model: FaultModel::ReadAround { page: 4 << 10, window: 128 << 10, before: 0 },
     },
     Preset {
         name: "android-16k",
@@ -87,7 +93,8 @@ impl From<Preset> for MemoryModel {
 /// The models that an ELF image is judged by unless others are asked for.
 #[must_use]
 pub fn usual_for_elf() -> Vec<MemoryModel> {
-    PRESETS.iter().filter(|preset| preset.name != "ios-16k").map(|&preset| preset.into()).collect()
+    const USUAL: [&str; 4] = ["linux-4k", "linux-4k-faultaround-64k", "linux-readahead-128k", "android-16k"];
+    PRESETS.iter().filter(|preset| USUAL.contains(&preset.name)).map(|&preset| preset.into()).collect()
 }
 
 /// The same for a Mach-O image.
