@@ -182,3 +182,69 @@ fn opened_pages<'startup>(
     }
     opened
 }
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)] // a failed unwrap is a failed test
+
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::simulate::presets::usual_for_elf;
+
+    /// Functions called by number, as `(number, gap before it, size)`, all of which run, in the order of `ranks`.
+    fn startup(functions: &[(u8, u16, u16)], ranks: &[u16]) -> Startup {
+        let mut cursor = 0x1000;
+        let mut names = BTreeSet::new();
+        let mut all = Vec::new();
+        for &(number, gap, size) in functions.iter().filter(|(number, ..)| names.insert(*number)) {
+            let (address, size) = (cursor + u64::from(gap), u64::from(size) + 1);
+            all.push(StartupFunction { name: format!("function {number}"), address, size });
+            cursor = address + size;
+        }
+        let mut order: Vec<u32> = (0..all.len() as u32).collect();
+        order.sort_by_key(|&place| ranks.get(place as usize).copied().unwrap_or(0));
+        let scenarios = vec![StartupScenario { name: "start".to_owned(), order }];
+        Startup { functions: all, scenarios }
+    }
+
+    fn functions() -> impl Strategy<Value = Vec<(u8, u16, u16)>> {
+        prop::collection::vec((0..24_u8, 0..9000_u16, 0..6000_u16), 1..24)
+    }
+
+    proptest! {
+        #[test]
+        fn the_changes_of_all_functions_are_the_change_of_the_start(
+            then in functions(), now in functions(), ranks in prop::collection::vec(any::<u16>(), 24),
+        ) {
+            let (then, now) = (startup(&then, &ranks), startup(&now, &ranks));
+            for model in usual_for_elf() {
+                let total = |startup: &Startup| startup.faults(&startup.scenarios[0], &model).iter().sum::<u64>();
+                match explain(&then, &now, "start", &model) {
+                    Some(told) => {
+                        prop_assert_eq!((told.old_faults, told.new_faults), (total(&then), total(&now)));
+                        let sum: i64 = told.functions.iter().map(|change| change.faults).sum();
+                        prop_assert_eq!(sum, told.new_faults as i64 - told.old_faults as i64);
+                        let pages: usize = told.functions.iter().filter(|one| one.new_bytes.is_some()).map(|one| one.pages.len()).sum();
+                        prop_assert!(pages as u64 <= now.functions.iter().map(|one| one.size / model.page_bytes() + 2).sum::<u64>());
+                    }
+                    None => prop_assert_eq!(total(&then), total(&now)),
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn a_new_function_comes_first_and_names_its_page() {
+        let then = startup(&[(1, 0, 99), (2, 0, 99)], &[]);
+        let now = startup(&[(1, 0, 99), (2, 0, 119), (7, 8000, 49)], &[]);
+        let told = explain(&then, &now, "start", &usual_for_elf()[0]).unwrap();
+        assert_eq!((told.added, told.removed, told.resized), (1, 0, 1));
+        let first = &told.functions[0];
+        assert_eq!((first.name.as_str(), first.change, first.faults), ("function 7", ChangeKind::Added, 1));
+        assert_eq!(first.pages, [Address(0x3000)]);
+        assert_eq!(told.functions[1].change, ChangeKind::Resized);
+        assert_eq!(explain(&then, &then, "start", &usual_for_elf()[0]), None);
+        assert_eq!(explain(&then, &now, "other", &usual_for_elf()[0]), None);
+    }
+}

@@ -3,9 +3,10 @@
 //! In: an image's functions and its scenarios. Out: [`Startup`], which the baseline keeps, so that a later run can tell
 //! which functions a difference comes from.
 
-use std::collections::BTreeMap;
+use std::collections::HashMap;
 
 use layout_algos::score::Span;
+use rayon::prelude::*;
 
 use crate::image::functions::{FunctionIndex, FunctionTable};
 use crate::scenario::Scenario;
@@ -90,18 +91,22 @@ impl Startup {
 
 /// Names count all functions of the image, not only those that ran: whether a namesake runs must not rename another.
 fn named(functions: &FunctionTable<'_>, indices: &[FunctionIndex]) -> Vec<StartupFunction> {
-    let mut seen: BTreeMap<String, u32> = BTreeMap::new();
+    let name = |index: u32| {
+        let name = functions.names_at(functions.get(FunctionIndex(index)).start).next();
+        name.map_or_else(
+            || functions.display_name(FunctionIndex(index)),
+            |name| readable_name(root_name(name)),
+        )
+    };
+    let names: Vec<String> = (0..functions.len() as u32).into_par_iter().map(name).collect();
+    let mut seen: HashMap<&str, u32> = HashMap::new();
     let mut wanted = indices.iter().peekable();
     let mut found = Vec::with_capacity(indices.len());
-    for (index, function) in functions.iter() {
-        let name = functions
-            .names_at(function.start)
-            .next()
-            .map_or_else(|| functions.display_name(index), |name| readable_name(root_name(name)));
-        let count = seen.entry(name.clone()).or_default();
+    for ((index, function), name) in functions.iter().zip(&names) {
+        let count = seen.entry(name).or_default();
         *count += 1;
         if wanted.next_if_eq(&&index).is_some() {
-            let name = if *count > 1 { format!("{name} #{count}") } else { name };
+            let name = if *count > 1 { format!("{name} #{count}") } else { name.clone() };
             found.push(StartupFunction { name, address: function.start.0, size: function.size() });
         }
     }
