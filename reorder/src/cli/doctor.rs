@@ -78,9 +78,8 @@ fn touched_pages(abilities: Abilities) -> Check {
         name: "count touched pages (measure)",
         passed: abilities.count_touched_pages,
         found: if abilities.count_touched_pages { "possible" } else { "not possible" }.to_owned(),
-        hint: (!abilities.count_touched_pages).then(|| {
-            "needs ptrace, Linux 5.14 and a kernel with page monitoring (CONFIG_PROC_PAGE_MONITOR)".to_owned()
-        }),
+        hint: (!abilities.count_touched_pages)
+            .then(|| "needs ptrace, and a kernel with page monitoring (CONFIG_PROC_PAGE_MONITOR)".to_owned()),
     }
 }
 

@@ -20,7 +20,7 @@ use crate::image::elf::file::ElfFile;
 use crate::image::functions::FunctionTable;
 use crate::image::mapped::map_image;
 use crate::layout::{Layout, Room, lay_out};
-use crate::measure::{self, MeasureReport, MeasureRequest};
+use crate::measure::{self, MeasureRequest, Measurement};
 use crate::record::{self, Ending, RecordRequest, RecordedTrace};
 use crate::report::optimize::{OptimizeReport, OptimizedRun, SimulatedPages};
 use crate::report::table::grouped;
@@ -244,7 +244,7 @@ fn write_measured(
     bytes: &[u8],
     output: &Path,
     starts: &[Start],
-) -> Result<Vec<Option<MeasureReport>>> {
+) -> Result<Vec<Option<Measurement>>> {
     let options = ReplaceOptions { in_place: arguments.in_place };
     let measured = if arguments.measure_runs == 0 {
         starts.iter().map(|_| None).collect()
@@ -270,22 +270,22 @@ fn measure_starts(
     program: &Path,
     output: &Path,
     starts: &[Start],
-) -> Result<Vec<Option<MeasureReport>>> {
+) -> Result<Vec<Option<Measurement>>> {
     let phase = context.talk.phase("measure", (starts.len() * arguments.measure_runs) as u64);
     let mut reports = Vec::new();
     for start in starts {
         let request = MeasureRequest {
             old: PathBuf::from(as_path_argument(&arguments.image)),
-            new: program.to_path_buf(),
+            new: Some(program.to_path_buf()),
             arguments: start.arguments.clone(),
             rounds: arguments.measure_runs,
-            warm: false,
             time_limit: Duration::from_secs(arguments.time_limit),
+            ..MeasureRequest::default()
         };
-        match measure::compare(&request, &|| phase.step()) {
+        match measure::measure(&request, &|| phase.step()) {
             Ok(mut report) => {
                 // The trial vanishes; the report speaks of what stays.
-                (report.old, report.new) = (arguments.image.clone(), output.to_path_buf());
+                (report.old, report.new) = (arguments.image.clone(), Some(output.to_path_buf()));
                 reports.push(Some(report));
             }
             // The two ended differently: the one failure that speaks against the new program.

@@ -1,96 +1,200 @@
-//! What a new layout gains for real: two programs, started cold, one after the other.
+//! What a layout gains for real: one program started, or two in turn, cold or warm.
 //!
-//! In: a [`MeasureRequest`]. Out: a [`MeasureReport`]. Guarantees: both programs get the same arguments, name,
+//! In: a [`MeasureRequest`]. Out: a [`Measurement`]. Guarantees: both programs get the same arguments, name,
 //! directory and environment; the order of the runs cancels drifts (A B B A …); every start counted as cold was
 //! checked to be cold; whatever could not be done is said in the report.
 //!
-//! Only the program's own file is made cold; its libraries stay as they are, for both alike. Each round starts each
-//! program twice: once as the system does it, and once to count the 4 KiB text pages that are touched, by the
-//! processor's accessed bits. That count does not depend on what the disk and the kernel read along, so it compares
-//! layouts on any machine. (A program that forks counts up to 16 pages for each that a child touches.)
+//! Only the program's own file is made cold; its libraries stay as they are, for both alike. Some rounds start each
+//! program twice: once as the system does it, and once page by page, to see the 4 KiB text pages that it touches itself.
+//! That count does not depend on what the disk and the kernel read or map along, so it compares layouts on any machine.
+//! Pages that only a child touches do not count.
 
+pub mod agreement;
+mod counters;
+mod effects;
+pub mod export;
+mod fault_samples;
+mod figures;
+mod inject;
 mod page_cache;
+mod perf_event;
 mod report;
 mod run;
+pub mod sign_test;
 mod staging;
 mod statistics;
+mod surroundings;
 #[cfg(test)]
 mod tests;
 mod tracee;
+mod warnings;
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-pub use report::{Figures, MeasureReport};
+use serde::{Deserialize, Serialize};
+
+pub use effects::Effect;
+pub use figures::{Figure, FigureKind, Figures, Values};
+pub use report::{MeasureReport, Measurement};
+pub use sign_test::Interval;
 pub use statistics::{Comparison, Sample};
+pub use surroundings::Surroundings;
+pub use warnings::Warning;
 
 use crate::error::{Error, Result};
+use figures::Series;
 use page_cache::ProgramFile;
 use run::{Launch, Outcome, Watch};
 use staging::Programs;
 
 /// Rounds that count touched pages. The count varies only where a program's own work does, and loading the text page
-/// by page takes a disk access each.
-const TOUCH_ROUNDS: usize = 3;
+/// by page takes a disk access each. Six are the fewest that give an interval with 95 % confidence.
+const TOUCH_ROUNDS: usize = 6;
 
-/// What to compare.
+/// Whether the program's file is in memory when it starts.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum StartKind {
+    /// It is not: after an installation, or a long time.
+    #[default]
+    Cold,
+    /// It is: started before.
+    Warm,
+}
+
+/// What to measure.
 #[derive(Clone, Debug)]
 pub struct MeasureRequest {
-    /// The program as it was.
+    /// What reports call it.
+    pub scenario: String,
+    /// The program, or the one that another is compared with.
     pub old: PathBuf,
-    /// The program with the new layout.
-    pub new: PathBuf,
+    /// The program with the new layout, if there is one.
+    pub new: Option<PathBuf>,
     /// Arguments for both.
     pub arguments: Vec<OsString>,
+    /// Where both are started; here unless given.
+    pub directory: Option<PathBuf>,
+    /// Variables that are set for both.
+    pub environment: Vec<(OsString, OsString)>,
     /// Rounds; every figure is a median over them. At least 1.
     pub rounds: usize,
-    /// Keep the page cache instead of emptying it.
-    pub warm: bool,
+    /// Whether the page cache is emptied before each run.
+    pub start: StartKind,
+    /// The share of 1 that intervals are for.
+    pub confidence: f64,
     /// A run that takes longer is killed and reported.
     pub time_limit: Duration,
 }
 
-/// Figures of all rounds of one program.
-#[derive(Debug, Default)]
-struct Series {
-    major_faults: Vec<f64>,
-    minor_faults: Vec<f64>,
-    text_pages_cached: Vec<f64>,
-    text_pages_mapped: Vec<f64>,
-    text_pages_touched: Vec<f64>,
-    wall_milliseconds: Vec<f64>,
+impl Default for MeasureRequest {
+    fn default() -> Self {
+        Self {
+            scenario: "start".to_owned(),
+            old: PathBuf::new(),
+            new: None,
+            arguments: Vec::new(),
+            directory: None,
+            environment: Vec::new(),
+            rounds: 11,
+            start: StartKind::Cold,
+            confidence: 0.95,
+            time_limit: Duration::from_secs(60),
+        }
+    }
 }
 
-/// Runs both programs in turn and compares them.
+impl MeasureRequest {
+    fn programs(&self) -> Vec<PathBuf> {
+        std::iter::once(&self.old).chain(&self.new).cloned().collect()
+    }
+
+    fn launch<'request>(&'request self, program: &'request ProgramFile, watch: Watch) -> Launch<'request> {
+        Launch {
+            program,
+            // Both answer to the old name: programs look at it.
+            name: self.old.as_os_str(),
+            arguments: &self.arguments,
+            directory: self.directory.as_deref(),
+            environment: &self.environment,
+            watch,
+            time_limit: self.time_limit,
+        }
+    }
+}
+
+/// Runs the program, or both in turn, and summarises.
 ///
 /// # Errors
-/// When a program cannot be read, started or finished in time; [`crate::error::ErrorKind::Verification`] when the
-/// two end with different exit statuses.
-pub fn compare(request: &MeasureRequest, progress: &dyn Fn()) -> Result<MeasureReport> {
+/// When a program cannot be read, started or finished in time; [`crate::error::ErrorKind::Verification`] when
+/// runs end with different exit statuses.
+pub fn measure(request: &MeasureRequest, progress: &dyn Fn()) -> Result<Measurement> {
     if request.rounds == 0 {
         return Err(Error::usage("no runs are asked for").with_hint("give at least --runs 1"));
     }
-    let ends = |file: &ProgramFile| Ok(launch(request, file, Watch::Start)?.status);
-    let programs = Programs::prepare(&request.old, &request.new, request.warm, &ends)?;
-    let mut series = [Series::default(), Series::default()];
+    let surroundings = Surroundings::of_this_machine();
+    let ends = |file: &ProgramFile| Ok(run::run(&request.launch(file, Watch::Start))?.status);
+    let programs = Programs::prepare(request.programs(), request.start == StartKind::Warm, &ends)?;
+    let mut series: Vec<Series> = programs.indices().map(|_| Series::default()).collect();
+    if request.start == StartKind::Warm {
+        for index in programs.indices() {
+            ends(programs.file(index))?;
+        }
+    }
     for round in 0..request.rounds {
         // A B B A …: a machine that slows down or speeds up over time favours neither.
-        let order = if round % 2 == 0 { [0, 1] } else { [1, 0] };
-        for index in order {
-            let file = programs.file(index);
-            let outcome = natural_run(request, &programs, file, &mut series[index])?;
+        let mut order: Vec<usize> = programs.indices().collect();
+        if round % 2 == 1 {
+            order.reverse();
+        }
+        for &index in &order {
+            let outcome = natural_run(request, &programs, index, &mut series[index])?;
             agree(programs.status(), &outcome, programs.shown(index))?;
         }
-        if programs.cold() && round < TOUCH_ROUNDS {
-            for index in order {
+        if round < TOUCH_ROUNDS {
+            for &index in &order {
                 touch_run(request, programs.file(index), &mut series[index])?;
             }
         }
         progress();
     }
-    let [old, new] = series;
-    Ok(report::conclude(request, &programs, &old, &new))
+    Ok(conclude(request, &programs, &series, &surroundings))
+}
+
+fn conclude(
+    request: &MeasureRequest,
+    programs: &Programs,
+    series: &[Series],
+    surroundings: &Surroundings,
+) -> Measurement {
+    let figures = Figures::of(series, request.confidence);
+    let mut measurement = Measurement {
+        scenario: request.scenario.clone(),
+        start: request.start,
+        old: request.old.clone(),
+        new: request.new.clone(),
+        arguments: request.arguments.iter().map(|argument| argument.to_string_lossy().into_owned()).collect(),
+        status: programs.status().to_owned(),
+        rounds: request.rounds,
+        confidence: request.confidence,
+        cold: programs.cold(),
+        private_copies: programs.copied(),
+        text_bytes: programs.last().text_bytes(),
+        read_ahead_bytes: programs.last().read_ahead().map(|(bytes, _)| bytes),
+        effects: effects::of(&figures),
+        figures,
+        warnings: Vec::new(),
+    };
+    measurement.warnings = warnings::of_measurement(request, programs, &measurement, surroundings);
+    measurement
+}
+
+/// The report of several measurements on this machine.
+#[must_use]
+pub fn report(surroundings: Surroundings, measurements: Vec<Measurement>) -> MeasureReport {
+    MeasureReport { warnings: warnings::of_machine(&surroundings), surroundings, measurements }
 }
 
 /// What this machine lets a measurement do.
@@ -111,15 +215,14 @@ pub fn abilities() -> Result<Abilities> {
     let file = ProgramFile::open(&program)?;
     let outcome = run::run(&Launch {
         program: &file,
-        name: program.as_os_str(),
+        name: OsStr::new("reorder"),
         arguments: &[OsString::from("--version")],
-        watch: Watch::TouchedPages,
+        directory: None,
+        environment: &[],
+        watch: Watch::EachPage,
         time_limit: Duration::from_secs(10),
     })?;
-    Ok(Abilities {
-        trace: outcome.mapped_text_pages.is_some(),
-        count_touched_pages: outcome.touched_text_pages.is_some(),
-    })
+    Ok(Abilities { trace: outcome.mapped_text.is_some(), count_touched_pages: outcome.each_page.is_some() })
 }
 
 /// Whether a program in `directory` can be made cold, found out with a copy of this very program.
@@ -136,51 +239,49 @@ pub fn can_start_cold(directory: &Path) -> Result<bool> {
 fn natural_run(
     request: &MeasureRequest,
     programs: &Programs,
-    file: &ProgramFile,
+    index: usize,
     series: &mut Series,
 ) -> Result<Outcome> {
+    let file = programs.file(index);
     if programs.cold() {
         file.evict()?;
     }
-    let outcome = launch(request, file, Watch::Start)?;
-    series.major_faults.push(outcome.major_faults as f64);
-    series.minor_faults.push(outcome.minor_faults as f64);
-    series.wall_milliseconds.push(outcome.wall.as_secs_f64() * 1e3);
-    series.text_pages_mapped.extend(outcome.mapped_text_pages.map(|pages| pages as f64));
+    let outcome = run::run(&request.launch(file, Watch::Start))?;
+    series.push(FigureKind::MajorFaults, outcome.major_faults as f64);
+    series.push(FigureKind::MinorFaults, outcome.minor_faults as f64);
+    series.push(FigureKind::WallMilliseconds, outcome.wall.as_secs_f64() * 1e3);
+    series.extend(FigureKind::TextPagesMapped, outcome.mapped_text.as_ref().map(|pages| pages.len() as f64));
+    if let Some(counted) = outcome.counted {
+        series.push(FigureKind::PageFaultsCounted, counted.page_faults);
+        series.push(FigureKind::MajorFaultsCounted, counted.major_faults);
+        series.push(FigureKind::MinorFaultsCounted, counted.minor_faults);
+        series.push(FigureKind::ProcessorMilliseconds, counted.processor_milliseconds);
+        series.extend(FigureKind::ContextSwitches, counted.context_switches);
+    }
     if programs.cold() {
-        series.text_pages_cached.push(file.resident_text_pages()? as f64);
+        series.push(FigureKind::TextPagesCached, file.resident_text()?.len() as f64);
     }
     Ok(outcome)
 }
 
 /// One start whose touched pages are counted.
 fn touch_run(request: &MeasureRequest, file: &ProgramFile, series: &mut Series) -> Result<()> {
-    file.load_page_by_page()?;
-    let outcome = launch(request, file, Watch::TouchedPages)?;
-    series.text_pages_touched.extend(outcome.touched_text_pages.map(|pages| pages as f64));
+    let outcome = run::run(&request.launch(file, Watch::EachPage))?;
+    series.extend(FigureKind::TextPagesTouched, outcome.each_page.map(|pages| pages.touched.len() as f64));
     Ok(())
 }
 
-fn launch(request: &MeasureRequest, file: &ProgramFile, watch: Watch) -> Result<Outcome> {
-    run::run(&Launch {
-        program: file,
-        // Both answer to the old name: programs look at it.
-        name: request.old.as_os_str(),
-        arguments: &request.arguments,
-        watch,
-        time_limit: request.time_limit,
-    })
-}
-
-/// Both programs must end alike, or the figures compare different work.
+/// All runs must end alike, or the figures compare different work.
 fn agree(expected: &str, outcome: &Outcome, program: &Path) -> Result<()> {
     if outcome.status == expected {
         return Ok(());
     }
     Err(Error::verification(format!(
-        "ended with {}, the old program with {expected}: the figures would compare different work",
+        "ended with {}, the first run with {expected}: the figures would compare different work",
         outcome.status
     ))
     .in_file(program)
-    .with_hint("run both programs by hand with these arguments and compare what they print"))
+    .with_hint(
+        "run it by hand with these arguments, both programs if there are two, and compare what they print",
+    ))
 }

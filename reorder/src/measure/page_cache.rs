@@ -1,13 +1,15 @@
 //! A program file and its share of the page cache.
 
+use std::collections::BTreeSet;
 use std::fs::File;
 use std::ops::Range;
-use std::os::unix::fs::{FileExt, MetadataExt};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use memmap2::Mmap;
 use nix::fcntl::{PosixFadviseAdvice, posix_fadvise};
+use nix::sys::statfs::FsType;
 
 use crate::error::{Error, Result};
 use crate::image::elf::file::ElfFile;
@@ -18,6 +20,9 @@ pub(super) const PAGE_BYTES: u64 = 4096;
 /// Pages that another processor has just touched sit in its private list for a moment and cannot be dropped; a few
 /// short waits are enough, and more would not help a file that somebody maps.
 const EVICTION_ATTEMPTS: u32 = 6;
+
+/// The number that statfs(2) gives for ramfs.
+const RAMFS: FsType = FsType(0x8584_58f6);
 
 /// An executable whose page cache can be emptied and looked at.
 #[derive(Debug)]
@@ -76,27 +81,30 @@ impl ProgramFile {
             .with_hint("measure again, or measure the warm start with --warm"))
     }
 
-    /// Brings the text into the page cache in units of 4 KiB.
-    ///
-    /// The kernel notes accesses for a unit as a whole, and read-ahead would make large units.
-    pub(super) fn load_page_by_page(&self) -> Result<()> {
-        self.evict()?;
-        let io = |error| Error::io(&self.path, error);
-        let file = File::open(&self.path).map_err(io)?;
-        posix_fadvise(&file, 0, 0, PosixFadviseAdvice::POSIX_FADV_RANDOM)
-            .map_err(|error| io(error.into()))?;
-        let mut page = [0; PAGE_BYTES as usize];
-        for number in self.text_page_numbers() {
-            file.read_at(&mut page, number * PAGE_BYTES).map_err(io)?;
-        }
-        Ok(())
-    }
-
-    /// Text pages in the page cache.
-    pub(super) fn resident_text_pages(&self) -> Result<u64> {
+    /// Text pages in the page cache, by their place in the file.
+    pub(super) fn resident_text(&self) -> Result<BTreeSet<u64>> {
         let resident = self.resident()?;
         let cached = |page: &u64| resident.get(*page as usize).copied().unwrap_or(false);
-        Ok(self.text_page_numbers().filter(cached).count() as u64)
+        Ok(self.text_page_numbers().filter(cached).map(|page| page * PAGE_BYTES).collect())
+    }
+
+    /// Drops what start-up itself has read in: pages that no process has mapped. Whether all text is gone.
+    pub(super) fn drop_unmapped_text(&self) -> Result<bool> {
+        for attempt in 0..EVICTION_ATTEMPTS {
+            posix_fadvise(&self.file, 0, 0, PosixFadviseAdvice::POSIX_FADV_DONTNEED)
+                .map_err(|error| Error::io(&self.path, error.into()))?;
+            if self.resident_text()?.is_empty() {
+                return Ok(true);
+            }
+            std::thread::sleep(Duration::from_millis(1 << attempt));
+        }
+        Ok(false)
+    }
+
+    /// Whether the file lies in a file system that has no disk behind its page cache.
+    pub(super) fn is_in_memory(&self) -> bool {
+        let Ok(system) = nix::sys::statfs::fstatfs(&self.file) else { return false };
+        [nix::sys::statfs::TMPFS_MAGIC, RAMFS].contains(&system.filesystem_type())
     }
 
     /// Pages of the file that hold text, in file order.

@@ -1,10 +1,13 @@
 //! One run of one program, watched from its first instruction to its last.
 //!
 //! The program's output goes nowhere and its input is empty, so that neither a terminal nor a pipe takes part in the
-//! time. Watching needs ptrace; where that is forbidden the run still happens and only the mapped pages stay unknown.
+//! time. Watching needs ptrace; where that is forbidden the run still happens, and pages and counters stay unknown.
 
+use std::collections::BTreeSet;
 use std::ffi::{OsStr, OsString};
+use std::ops::Range;
 use std::os::unix::process::CommandExt;
+use std::path::Path;
 use std::process::{Command, Stdio};
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
@@ -14,6 +17,8 @@ use nix::sys::signal::{Signal, kill};
 use nix::sys::wait::WaitStatus;
 use nix::unistd::Pid;
 
+use super::counters::{Counted, Counters};
+use super::fault_samples::FaultSamples;
 use super::page_cache::ProgramFile;
 use super::tracee;
 use crate::error::{Error, Result};
@@ -23,8 +28,8 @@ use crate::error::{Error, Result};
 pub(super) enum Watch {
     /// Faults and time, undisturbed.
     Start,
-    /// Text pages touched; this maps all text first, so faults and time mean nothing.
-    TouchedPages,
+    /// Text pages touched: nothing is read ahead or mapped around, so faults and time are not those of a usual start.
+    EachPage,
 }
 
 /// What to run and how.
@@ -33,11 +38,13 @@ pub(super) struct Launch<'request> {
     pub(super) program: &'request ProgramFile,
     pub(super) name: &'request OsStr,
     pub(super) arguments: &'request [OsString],
+    pub(super) directory: Option<&'request Path>,
+    pub(super) environment: &'request [(OsString, OsString)],
     pub(super) watch: Watch,
     pub(super) time_limit: Duration,
 }
 
-/// What one run did.
+/// What one run did. Pages are of the program's own text, by their place in its file.
 #[derive(Debug)]
 pub(super) struct Outcome {
     /// `exit status N` or `signal NAME`.
@@ -48,16 +55,35 @@ pub(super) struct Outcome {
     pub(super) major_faults: u64,
     /// Faults that did not.
     pub(super) minor_faults: u64,
-    /// Pages of the program's text that its page table held at the end.
-    pub(super) mapped_text_pages: Option<u64>,
-    /// Pages of the program's text that were executed or read, when watched for and possible.
-    pub(super) touched_text_pages: Option<u64>,
+    /// The kernel's counters, where they may be used.
+    pub(super) counted: Option<Counted>,
+    /// Pages that the page table held at the end.
+    pub(super) mapped_text: Option<BTreeSet<u64>>,
+    /// What watching each page told, where that was asked for and possible.
+    pub(super) each_page: Option<EachPage>,
+}
+
+/// What watching each page told.
+#[derive(Debug)]
+pub(super) struct EachPage {
+    /// Pages that the program executed or read.
+    pub(super) touched: BTreeSet<u64>,
+    /// Whether no text was in the page cache when the program began, so that the cache tells, too.
+    pub(super) began_cold: bool,
+    /// Pages with a fault, by the kernel's own account, where it may be asked.
+    pub(super) faulted: Option<BTreeSet<u64>>,
 }
 
 /// Runs a program to its end.
 pub(super) fn run(launch: &Launch<'_>) -> Result<Outcome> {
-    let mut command = Command::new(launch.program.path());
+    let path = launch.program.path();
+    // A name without a slash would be looked up elsewhere, and a relative one from the program's directory.
+    let mut command = Command::new(std::path::absolute(path).map_err(|error| Error::io(path, error))?);
     command.arg0(launch.name).args(launch.arguments);
+    command.envs(launch.environment.iter().map(|(name, value)| (name, value)));
+    if let Some(directory) = launch.directory {
+        command.current_dir(directory);
+    }
     command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
     // SAFETY: between fork and exec only the ptrace system call is made, which allocates nothing and takes no lock.
     unsafe {
@@ -106,9 +132,8 @@ fn abandon(pid: Pid) {
 }
 
 fn watch(launch: &Launch<'_>, pid: Pid, started: Instant) -> Result<Outcome> {
-    let mut text_pages = None;
-    let mut accesses_forgotten = false;
-    let mut end = None;
+    let mut watcher =
+        Watcher { launch, pid, counters: None, each_page: None, end: None, mapped_text: None, pages: None };
     let mut loaded = false;
     loop {
         let (status, usage) = wait(pid)?;
@@ -119,15 +144,12 @@ fn watch(launch: &Launch<'_>, pid: Pid, started: Instant) -> Result<Outcome> {
                     | ptrace::Options::PTRACE_O_TRACEEXEC
                     | ptrace::Options::PTRACE_O_EXITKILL;
                 ptrace::setoptions(pid, options).map_err(system)?;
-                if launch.watch == Watch::TouchedPages {
-                    accesses_forgotten = tracee::forget_accesses(pid, launch.program.path())?;
-                }
+                watcher.begin()?;
                 resume(pid, None)?;
             }
             WaitStatus::PtraceEvent(_, _, event) => {
                 if event == libc::PTRACE_EVENT_EXIT {
-                    end = Some(Instant::now());
-                    text_pages = tracee::text_pages(pid, launch.program.path());
+                    watcher.finish();
                 }
                 resume(pid, None)?;
             }
@@ -135,14 +157,73 @@ fn watch(launch: &Launch<'_>, pid: Pid, started: Instant) -> Result<Outcome> {
             WaitStatus::Exited(..) | WaitStatus::Signaled(..) => {
                 return Ok(Outcome {
                     status: describe(status),
-                    wall: end.unwrap_or_else(Instant::now).duration_since(started),
+                    wall: watcher.end.unwrap_or_else(Instant::now).duration_since(started),
                     major_faults: u64::try_from(usage.ru_majflt).unwrap_or(0),
                     minor_faults: u64::try_from(usage.ru_minflt).unwrap_or(0),
-                    mapped_text_pages: text_pages.map(|pages| pages.mapped),
-                    touched_text_pages: text_pages.filter(|_| accesses_forgotten).map(|pages| pages.accessed),
+                    counted: watcher.counters.and_then(|counters| counters.read()),
+                    mapped_text: watcher.mapped_text,
+                    each_page: watcher.pages,
                 });
             }
             _ => resume(pid, None)?,
+        }
+    }
+}
+
+/// What is done when a watched process is about to run its first instruction, and after its last.
+struct Watcher<'launch> {
+    launch: &'launch Launch<'launch>,
+    pid: Pid,
+    counters: Option<Counters>,
+    each_page: Option<Started>,
+    end: Option<Instant>,
+    mapped_text: Option<BTreeSet<u64>>,
+    pages: Option<EachPage>,
+}
+
+/// A run of which each page is watched.
+struct Started {
+    began_cold: bool,
+    samples: Option<FaultSamples>,
+    /// Address in the process less the place in the file, and addresses of the text.
+    text: Vec<(u64, Range<u64>)>,
+}
+
+impl Watcher<'_> {
+    fn begin(&mut self) -> Result<()> {
+        let program = self.launch.program.path();
+        match self.launch.watch {
+            Watch::Start => self.counters = Counters::open(self.pid),
+            Watch::EachPage => {
+                let mappings = tracee::mappings(self.pid, program).unwrap_or_default();
+                let text = mappings.iter().filter(|mapping| mapping.is_executable);
+                let text =
+                    text.map(|text| (text.start.wrapping_sub(text.offset), text.start..text.end)).collect();
+                if tracee::map_page_by_page(self.pid, program)? {
+                    // The system itself has read the file's beginning, and as much behind it as the disk is told to.
+                    let began_cold = self.launch.program.drop_unmapped_text()?;
+                    self.each_page =
+                        Some(Started { began_cold, samples: FaultSamples::open(self.pid), text });
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn finish(&mut self) {
+        self.end = Some(Instant::now());
+        self.mapped_text = tracee::mapped_text(self.pid, self.launch.program.path());
+        if let (Some(started), Some(touched)) = (&self.each_page, &self.mapped_text) {
+            let faulted = started.samples.as_ref().and_then(|samples| samples.pages_of(self.pid));
+            let place_of = |address: u64| {
+                let (bias, _) = started.text.iter().find(|(_, range)| range.contains(&address))?;
+                Some(address.wrapping_sub(*bias))
+            };
+            self.pages = Some(EachPage {
+                touched: touched.clone(),
+                began_cold: started.began_cold,
+                faulted: faulted.map(|faulted| faulted.into_iter().filter_map(place_of).collect()),
+            });
         }
     }
 }

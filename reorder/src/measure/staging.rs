@@ -1,5 +1,6 @@
 //! Which files are run: fresh private copies where possible, else the given ones.
 
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 
 use tempfile::TempDir;
@@ -7,11 +8,11 @@ use tempfile::TempDir;
 use super::page_cache::ProgramFile;
 use crate::error::{Error, Result};
 
-/// The two programs, old first, ready to run.
+/// One program or two, the old one first, ready to run.
 #[derive(Debug)]
 pub(super) struct Programs {
-    files: [ProgramFile; 2],
-    shown: [PathBuf; 2],
+    files: Vec<ProgramFile>,
+    shown: Vec<PathBuf>,
     status: String,
     /// Vanishes with this value, after the runs.
     copies: Option<TempDir>,
@@ -19,25 +20,28 @@ pub(super) struct Programs {
 }
 
 impl Programs {
-    /// Opens both and decides which files run.
+    /// Opens them and decides which files run.
     ///
-    /// Cold starts are compared on fresh copies, because where and when a file was written decides how fast the disk
+    /// Cold starts are made with fresh copies, because where and when a file was written decides how fast the disk
     /// and everything behind it deliver it. A program that `ends` otherwise as a copy (it looks for files beside
     /// itself) is run in place. `ends` runs a program once and tells how it ended.
     pub(super) fn prepare(
-        old: &Path,
-        new: &Path,
+        shown: Vec<PathBuf>,
         warm: bool,
         ends: &dyn Fn(&ProgramFile) -> Result<String>,
     ) -> Result<Self> {
-        let shown = [old.to_path_buf(), new.to_path_buf()];
-        let files = [ProgramFile::open(old)?, ProgramFile::open(new)?];
-        let status = ends(&files[0])?;
+        let files = shown.iter().map(|path| ProgramFile::open(path)).collect::<Result<Vec<_>>>()?;
+        let (Some(old), Some(last)) = (files.first(), shown.last()) else {
+            return Err(Error::usage("no program is given").with_hint("reorder measure PROGRAM -- ARGUMENTS"));
+        };
+        let status = ends(old)?;
         if warm {
             return Ok(Self { files, shown, status, copies: None, cold: false });
         }
-        let directory = private_directory(new)?;
-        let copies = [copy(old, directory.path(), "old")?, copy(new, directory.path(), "new")?];
+        let directory = private_directory(last)?;
+        let sides = shown.iter().zip(["old", "new"]);
+        let copies =
+            sides.map(|(path, side)| copy(path, directory.path(), side)).collect::<Result<Vec<_>>>()?;
         if all_evictable(&copies)? && ends(&copies[0])? == status {
             return Ok(Self { files: copies, shown, status, copies: Some(directory), cold: true });
         }
@@ -52,6 +56,16 @@ impl Programs {
 
     pub(super) fn file(&self, index: usize) -> &ProgramFile {
         &self.files[index]
+    }
+
+    /// The one that is asked about: the new program, if there are two.
+    pub(super) fn last(&self) -> &ProgramFile {
+        &self.files[self.files.len() - 1]
+    }
+
+    /// Positions, old first.
+    pub(super) fn indices(&self) -> Range<usize> {
+        0..self.files.len()
     }
 
     /// The path as the user gave it.
@@ -70,8 +84,13 @@ impl Programs {
     }
 }
 
-fn all_evictable(files: &[ProgramFile; 2]) -> Result<bool> {
-    Ok(files[0].try_evict()? && files[1].try_evict()?)
+fn all_evictable(files: &[ProgramFile]) -> Result<bool> {
+    for file in files {
+        if !file.try_evict()? {
+            return Ok(false);
+        }
+    }
+    Ok(true)
 }
 
 /// Beside the new program, which the user has just written there and which lies on a real disk more likely than

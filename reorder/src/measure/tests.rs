@@ -43,26 +43,35 @@ fn build() -> (TempDir, PathBuf) {
 fn request(old: &Path, new: &Path, arguments: &[&str]) -> MeasureRequest {
     MeasureRequest {
         old: old.to_path_buf(),
-        new: new.to_path_buf(),
+        new: Some(new.to_path_buf()),
         arguments: arguments.iter().map(OsString::from).collect(),
         rounds: 3,
-        warm: false,
         time_limit: Duration::from_secs(20),
+        ..MeasureRequest::default()
     }
+}
+
+/// Median over both copies of one program, which must agree.
+fn median(measurement: &Measurement, kind: FigureKind) -> f64 {
+    let comparison = measurement.figures.comparison(kind).expect("ptrace is permitted");
+    comparison.old.median
 }
 
 #[test]
 fn each_page_that_is_called_counts_once() {
     let (_directory, program) = build();
-    let touched = |calls: &str| {
-        let report = compare(&request(&program, &program, &[calls]), &|| ()).expect("it runs");
-        assert!(report.cold && report.private_copies, "{report:?}");
-        let pages = report.figures.text_pages_touched.expect("ptrace is permitted");
-        assert_eq!(pages.old, pages.new, "two copies of one program");
-        pages.old.median
-    };
-    let none = touched("0");
-    assert_eq!([touched("1") - none, touched("10") - none, touched("64") - none], [1.0, 10.0, 64.0]);
+    for start in [StartKind::Cold, StartKind::Warm] {
+        let touched = |calls: &str| {
+            let asked = MeasureRequest { start, ..request(&program, &program, &[calls]) };
+            let report = measure(&asked, &|| ()).expect("it runs");
+            assert_eq!(report.cold && report.private_copies, start == StartKind::Cold, "{report:?}");
+            let pages = report.figures.comparison(FigureKind::TextPagesTouched).expect("ptrace is permitted");
+            assert_eq!(pages.old, pages.new, "two copies of one program");
+            pages.old.median
+        };
+        let none = touched("0");
+        assert_eq!([touched("1") - none, touched("10") - none, touched("64") - none], [1.0, 10.0, 64.0]);
+    }
 }
 
 #[test]
@@ -70,24 +79,43 @@ fn a_cold_start_reads_from_the_disk_and_a_warm_one_does_not() {
     let (directory, program) = build();
     let before: Vec<_> = fs::read_dir(directory.path()).expect("readable").collect();
     let mut asked = request(&program, &program, &["8"]);
-    let cold = compare(&asked, &|| ()).expect("it runs").figures;
-    assert!(cold.major_faults.expect("always known").old.median >= 1.0);
-    assert!(cold.text_pages_mapped.expect("ptrace is permitted").old.median >= 8.0);
-    asked.warm = true;
-    let warm = compare(&asked, &|| ()).expect("it runs");
-    assert!(!warm.cold && warm.figures.text_pages_cached.is_none());
+    let cold = measure(&asked, &|| ()).expect("it runs");
+    assert!(median(&cold, FigureKind::MajorFaults) >= 1.0);
+    assert!(median(&cold, FigureKind::TextPagesMapped) >= 8.0);
+    let effect = cold.effects.first().expect("touched pages are known");
+    assert!(effect.cached_pages.expect("cold") >= effect.touched_pages, "{effect:?}");
+    assert!(effect.mapped_pages.expect("traced") >= effect.touched_pages, "{effect:?}");
+    asked.start = StartKind::Warm;
+    let warm = measure(&asked, &|| ()).expect("it runs");
+    assert!(!warm.cold && warm.figures.get(FigureKind::TextPagesCached).is_none());
     let after: Vec<_> = fs::read_dir(directory.path()).expect("readable").collect();
     assert_eq!(before.len(), after.len(), "the private copies are gone");
 }
 
 #[test]
+fn one_program_has_figures_without_a_comparison() {
+    let (_directory, program) = build();
+    let mut asked = request(&program, &program, &["8"]);
+    asked.new = None;
+    asked.environment = vec![("REORDER_TEST".into(), "1".into())];
+    asked.directory = Some(PathBuf::from("/"));
+    let alone = measure(&asked, &|| ()).expect("it runs");
+    assert!(alone.figures.comparison(FigureKind::MajorFaults).is_none());
+    let faults = alone.figures.sample(FigureKind::MajorFaults, 0).expect("always known");
+    assert_eq!(faults.values.len(), asked.rounds);
+    let report = report(Surroundings::default(), vec![alone]);
+    let text = crate::report::Report::text(&report);
+    assert!(text.contains("text pages touched") && text.contains("program: pages touched"), "{text}");
+}
+
+#[test]
 fn programs_that_end_differently_are_not_compared() {
     let (_directory, program) = build();
-    let error = compare(&request(&program, Path::new("/bin/false"), &["1", "0"]), &|| ());
+    let error = measure(&request(&program, Path::new("/bin/false"), &["1", "0"]), &|| ());
     let error = error.expect_err("0 is not 1");
     assert!(matches!(error.kind, ErrorKind::Verification), "{error}");
     // A status that is not zero is fine as long as both agree.
-    let report = compare(&request(&program, &program, &["1", "7"]), &|| ()).expect("both end with 7");
+    let report = measure(&request(&program, &program, &["1", "7"]), &|| ()).expect("both end with 7");
     assert_eq!(report.status, "exit status 7");
 }
 
@@ -95,16 +123,16 @@ fn programs_that_end_differently_are_not_compared() {
 fn a_program_that_does_not_end_is_stopped() {
     let mut asked = request(Path::new("/bin/sleep"), Path::new("/bin/sleep"), &["30"]);
     asked.time_limit = Duration::from_millis(200);
-    let error = compare(&asked, &|| ()).expect_err("too late");
+    let error = measure(&asked, &|| ()).expect_err("too late");
     assert!(error.to_string().contains("still running"), "{error}");
 }
 
 #[test]
 fn what_is_no_program_is_refused() {
     for path in ["/etc/passwd", "/nonexistent", "/tmp"] {
-        assert!(compare(&request(Path::new(path), Path::new("/bin/true"), &[]), &|| ()).is_err(), "{path}");
+        assert!(measure(&request(Path::new(path), Path::new("/bin/true"), &[]), &|| ()).is_err(), "{path}");
     }
     let mut none = request(Path::new("/bin/true"), Path::new("/bin/true"), &[]);
     none.rounds = 0;
-    assert!(matches!(compare(&none, &|| ()).expect_err("no runs").kind, ErrorKind::Usage));
+    assert!(matches!(measure(&none, &|| ()).expect_err("no runs").kind, ErrorKind::Usage));
 }

@@ -9,7 +9,7 @@ use super::Report;
 use super::table::{Table, change, grouped};
 use crate::apply::Applied;
 use crate::layout::{Layout, Strategy};
-use crate::measure::MeasureReport;
+use crate::measure::{FigureKind, Measurement, Warning};
 use crate::simulate::Simulation;
 
 /// What `reorder optimize` achieved.
@@ -47,7 +47,7 @@ pub struct OptimizedRun {
     /// By the recorded traces.
     pub simulated: SimulatedPages,
     /// By real starts.
-    pub measured: Option<MeasureReport>,
+    pub measured: Option<Measurement>,
 }
 
 /// Faults of 4 KiB text pages.
@@ -135,9 +135,9 @@ impl Report for OptimizeReport {
 
 impl OptimizeReport {
     /// What limits the measurements, each once.
-    fn limits(&self) -> BTreeSet<&str> {
+    fn limits(&self) -> BTreeSet<String> {
         let measured = self.runs.iter().filter_map(|run| run.measured.as_ref());
-        measured.flat_map(|measured| measured.limits.iter().map(String::as_str)).collect()
+        measured.flat_map(|measured| measured.limits().map(Warning::text)).collect()
     }
 }
 
@@ -152,15 +152,14 @@ fn simulated_row(table: &mut Table, name: &str, pages: &SimulatedPages) {
     ]);
 }
 
-fn measured_rows(table: &mut Table, measured: &MeasureReport) {
-    let figures = &measured.figures;
+fn measured_rows(table: &mut Table, measured: &Measurement) {
     let wall = if measured.cold { "cold start, ms" } else { "warm start, ms" };
     for (name, figure, digits) in [
-        ("pages touched, measured", figures.text_pages_touched, 0),
-        ("major faults, measured", figures.major_faults, 0),
-        (wall, figures.wall_milliseconds, 1),
+        ("pages touched, measured", FigureKind::TextPagesTouched, 0),
+        ("major faults, measured", FigureKind::MajorFaults, 0),
+        (wall, FigureKind::WallMilliseconds, 1),
     ] {
-        let Some(figure) = figure else { continue };
+        let Some(figure) = measured.figures.comparison(figure) else { continue };
         table.row([
             "",
             name,

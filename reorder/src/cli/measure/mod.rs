@@ -1,0 +1,154 @@
+//! `reorder measure`: real starts of one program or of two.
+
+mod agreement;
+mod exports;
+mod scenarios;
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::{Args, ValueEnum};
+
+use crate::cli::context::Context;
+use crate::cli::scenarios_input::ConfigurationArguments;
+use crate::cli::traces_input::TracesInput;
+use crate::error::{Error, Result};
+use crate::exit_status::ExitStatus;
+use crate::measure::{self, MeasureRequest, StartKind, Surroundings};
+use exports::ExportArguments;
+
+const EXAMPLES: &str = "\
+Examples:
+  reorder measure /usr/bin/git git.fast -- status
+  reorder measure --runs 40 --start both ./old ./new -- --first-screen
+  reorder measure --export-markdown starts.md        # all scenarios of reorder.toml
+  reorder measure ./program -t traces --agreement -- --first-screen";
+
+/// Start programs for real, cold or warm, and compare page faults, text pages and time
+///
+/// With PROGRAM and NEW, both are started in turn. Without programs, those of reorder.toml's scenarios are. Before a cold
+/// start the page cache of the program's own file is emptied; libraries stay as they are. Output of the programs is
+/// discarded. All runs must end with the same exit status.
+#[derive(Args, Debug)]
+#[command(before_long_help = EXAMPLES)]
+pub struct MeasureArguments {
+    /// The program
+    #[arg(value_name = "PROGRAM")]
+    program: Option<PathBuf>,
+    /// The program with the new layout
+    #[arg(value_name = "NEW")]
+    new: Option<PathBuf>,
+    /// Only these scenarios of reorder.toml; repeatable
+    #[arg(long = "scenario", value_name = "NAME", conflicts_with = "arguments")]
+    scenarios: Vec<String>,
+    #[command(flatten)]
+    configuration: ConfigurationArguments,
+    /// Runs of each program [default: those of reorder.toml, else 11]
+    #[arg(long, value_name = "N")]
+    runs: Option<usize>,
+    /// Which starts: with the program's file on the disk, in memory, or one after the other [default: cold]
+    #[arg(long, value_enum, value_name = "KIND")]
+    start: Option<Starts>,
+    /// Keep the page cache: the same as --start warm
+    #[arg(long, conflicts_with = "start")]
+    warm: bool,
+    /// Confidence of intervals and verdicts, in per cent
+    #[arg(long, value_name = "PERCENT", default_value_t = 95.0, value_parser = parse_confidence)]
+    confidence: f64,
+    /// Stop a run that takes longer
+    #[arg(long, value_name = "SECONDS", default_value_t = 60)]
+    time_limit: u64,
+    #[command(flatten)]
+    exports: ExportArguments,
+    /// Compare the text pages that the trace of this start predicts with those that it really touches
+    #[arg(long, requires = "program", conflicts_with_all = ["new", "scenarios", "start", "warm", "runs"])]
+    agreement: bool,
+    /// With --agreement: a larger difference is a finding
+    #[arg(long, value_name = "PERCENT", default_value_t = 5.0, requires = "agreement")]
+    within: f64,
+    #[command(flatten)]
+    traces: TracesInput,
+    /// Arguments for the programs
+    #[arg(last = true, value_name = "ARGS")]
+    arguments: Vec<OsString>,
+}
+
+/// Kinds of starts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Starts {
+    /// The page cache of the program's file is emptied before each run.
+    Cold,
+    /// It is kept.
+    Warm,
+    /// First all cold, then all warm.
+    Both,
+}
+
+impl MeasureArguments {
+    fn kinds(&self) -> &'static [StartKind] {
+        match self.start {
+            _ if self.warm => &[StartKind::Warm],
+            Some(Starts::Warm) => &[StartKind::Warm],
+            Some(Starts::Both) => &[StartKind::Cold, StartKind::Warm],
+            Some(Starts::Cold) | None => &[StartKind::Cold],
+        }
+    }
+}
+
+/// Measures and prints.
+///
+/// # Errors
+/// See [`measure::measure`]; mistakes in `reorder.toml`.
+pub fn run(arguments: &MeasureArguments, context: &Context) -> Result<ExitStatus> {
+    if arguments.agreement {
+        return agreement::run(arguments, context);
+    }
+    if !arguments.traces.paths.is_empty() {
+        return Err(Error::usage("traces are of no use here")
+            .with_hint("add --agreement to compare them with what a start touches, or leave out -t"));
+    }
+    let exports = arguments.exports.checked()?;
+    let starts = scenarios::starts(arguments, context)?;
+    let kinds = arguments.kinds();
+    // Before the first run: its own runs would be seen as load.
+    let surroundings = Surroundings::of_this_machine();
+    let rounds: usize = starts.iter().map(|start| start.rounds).sum();
+    let phase = context.talk.phase("measure", (rounds * kinds.len()) as u64);
+    let mut measurements = Vec::new();
+    for start in starts {
+        for &kind in kinds {
+            let request = MeasureRequest { start: kind, ..start.clone() };
+            measurements.push(measure::measure(&request, &|| phase.step())?);
+        }
+    }
+    phase.finish(&format!("{} runs of each program", rounds * kinds.len()));
+    let report = measure::report(surroundings, measurements);
+    for export in exports {
+        export.write(&report)?;
+    }
+    context.print(&report)?;
+    Ok(ExitStatus::Success)
+}
+
+impl MeasureArguments {
+    /// What all starts have in common, with the arguments of the command line.
+    fn request(&self, program: PathBuf, configured_runs: Option<usize>) -> MeasureRequest {
+        let defaults = MeasureRequest::default();
+        MeasureRequest {
+            old: program,
+            arguments: self.arguments.clone(),
+            rounds: self.runs.or(configured_runs).unwrap_or(defaults.rounds),
+            confidence: self.confidence / 100.0,
+            time_limit: Duration::from_secs(self.time_limit),
+            ..defaults
+        }
+    }
+}
+
+fn parse_confidence(text: &str) -> std::result::Result<f64, String> {
+    match text.parse::<f64>() {
+        Ok(percent) if (50.0..100.0).contains(&percent) => Ok(percent),
+        _ => Err("give per cent, from 50 to less than 100".to_owned()),
+    }
+}
