@@ -1,9 +1,10 @@
 //! Which functions and pages a difference in faults comes from.
 //!
 //! In: what a start ran then and now. Out: an [`Explanation`]. A fault belongs to the function that runs when it happens,
-//! so the changes of all functions add up to the change of the start. Functions are the same if their names are.
+//! so the changes of all functions add up to the change of the start. Functions are the same if their names are; of
+//! namesakes those of one size belong together, then the others in the order of their addresses.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use serde::Serialize;
 
@@ -76,11 +77,12 @@ pub(super) fn explain(
 ) -> Option<Explanation> {
     let old = Side::new(then, then.scenario(scenario)?, model);
     let new = Side::new(now, now.scenario(scenario)?, model);
+    let pairs = pairs(&old, &new);
     let mut functions = Vec::new();
-    for (name, place) in &new.places {
-        let function = new.function(*place);
-        let before = old.places.get(name).map(|&place| (old.function(place), old.faults[place]));
-        let faults = new.faults[*place] as i64 - before.map_or(0, |(_, faults)| faults as i64);
+    for (place, before) in pairs.iter().enumerate() {
+        let function = new.function(place);
+        let before = before.map(|before| (old.function(before), old.faults[before]));
+        let faults = new.faults[place] as i64 - before.map_or(0, |(_, faults)| faults as i64);
         let change = match before {
             None => ChangeKind::Added,
             Some((before, _)) if before.size != function.size => ChangeKind::Resized,
@@ -88,25 +90,26 @@ pub(super) fn explain(
             Some(_) => continue,
         };
         functions.push(FunctionChange {
-            name: (*name).to_owned(),
+            name: function.name.clone(),
             change,
             address: Address(function.address),
             old_bytes: before.map(|(before, _)| before.size),
             new_bytes: Some(function.size),
             faults,
-            pages: new.opened.get(place).cloned().unwrap_or_default(),
+            pages: new.opened.get(&place).cloned().unwrap_or_default(),
         });
     }
-    for (name, place) in old.places.iter().filter(|(name, _)| !new.places.contains_key(*name)) {
-        let function = old.function(*place);
+    let kept: BTreeSet<usize> = pairs.into_iter().flatten().collect();
+    for place in (0..old.order.len()).filter(|place| !kept.contains(place)) {
+        let function = old.function(place);
         functions.push(FunctionChange {
-            name: (*name).to_owned(),
+            name: function.name.clone(),
             change: ChangeKind::Removed,
             address: Address(function.address),
             old_bytes: Some(function.size),
             new_bytes: None,
-            faults: -(old.faults[*place] as i64),
-            pages: old.opened.get(place).cloned().unwrap_or_default(),
+            faults: -(old.faults[place] as i64),
+            pages: old.opened.get(&place).cloned().unwrap_or_default(),
         });
     }
     if functions.is_empty() {
@@ -129,14 +132,43 @@ pub(super) fn explain(
     })
 }
 
+/// By place in the new order, the place of the same function in the old one.
+fn pairs(old: &Side<'_>, new: &Side<'_>) -> Vec<Option<usize>> {
+    let mut pairs = vec![None; new.order.len()];
+    // Queues, because nothing bounds how many namesakes a baseline has.
+    let mut equals: BTreeMap<(&str, u64), VecDeque<usize>> = BTreeMap::new();
+    for place in old.by_address() {
+        let function = old.function(place);
+        equals.entry((&function.name, function.size)).or_default().push_back(place);
+    }
+    let mut changed = Vec::new();
+    for place in new.by_address() {
+        let function = new.function(place);
+        let equal = equals.get_mut(&(function.name.as_str(), function.size)).and_then(VecDeque::pop_front);
+        match equal {
+            Some(equal) => pairs[place] = Some(equal),
+            None => changed.push(place),
+        }
+    }
+    let mut left: Vec<usize> = equals.into_values().flatten().collect();
+    left.sort_unstable_by_key(|&place| (old.function(place).address, place));
+    let mut namesakes: BTreeMap<&str, VecDeque<usize>> = BTreeMap::new();
+    for place in left {
+        namesakes.entry(&old.function(place).name).or_default().push_back(place);
+    }
+    for place in changed {
+        let name = new.function(place).name.as_str();
+        pairs[place] = namesakes.get_mut(name).and_then(VecDeque::pop_front);
+    }
+    pairs
+}
+
 /// One build's start.
 struct Side<'startup> {
     startup: &'startup Startup,
     order: &'startup [u32],
     /// By place in the order.
     faults: Vec<u64>,
-    /// Name to place in the order.
-    places: BTreeMap<&'startup str, usize>,
     /// By place in the order: pages that nothing before touched.
     opened: BTreeMap<usize, Vec<Address>>,
 }
@@ -145,14 +177,19 @@ impl<'startup> Side<'startup> {
     fn new(startup: &'startup Startup, scenario: &'startup StartupScenario, model: &MemoryModel) -> Self {
         let order = scenario.order.as_slice();
         let functions = || order.iter().map(|&place| &startup.functions[place as usize]).enumerate();
-        let places = functions().map(|(place, function)| (function.name.as_str(), place)).collect();
         Self {
             startup,
             order,
             faults: startup.faults(scenario, model),
-            places,
             opened: opened_pages(functions(), model.page_bytes()),
         }
+    }
+
+    /// Places in the order, the lowest address first.
+    fn by_address(&self) -> Vec<usize> {
+        let mut places: Vec<usize> = (0..self.order.len()).collect();
+        places.sort_by_key(|&place| self.function(place).address);
+        places
     }
 
     fn function(&self, place: usize) -> &'startup StartupFunction {
@@ -192,12 +229,12 @@ mod tests {
     use super::*;
     use crate::simulate::presets::usual_for_elf;
 
-    /// Functions called by number, as `(number, gap before it, size)`, all of which run, in the order of `ranks`.
+    /// Functions called by number, as `(number, gap before it, size)`, all of which run, in the order of `ranks`; some are
+    /// namesakes.
     fn startup(functions: &[(u8, u16, u16)], ranks: &[u16]) -> Startup {
         let mut cursor = 0x1000;
-        let mut names = BTreeSet::new();
         let mut all = Vec::new();
-        for &(number, gap, size) in functions.iter().filter(|(number, ..)| names.insert(*number)) {
+        for &(number, gap, size) in functions {
             let (address, size) = (cursor + u64::from(gap), u64::from(size) + 1);
             all.push(StartupFunction { name: format!("function {number}"), address, size });
             cursor = address + size;
@@ -232,6 +269,15 @@ mod tests {
                 }
             }
         }
+    }
+
+    #[test]
+    fn namesakes_of_one_size_are_the_same() {
+        let then = startup(&[(1, 0, 19), (1, 0, 29), (1, 0, 39)], &[]);
+        let now = startup(&[(1, 0, 19), (1, 0, 24), (1, 0, 29), (1, 0, 39)], &[]);
+        let told = explain(&then, &now, "start", &usual_for_elf()[0]).unwrap();
+        let changes: Vec<_> = told.functions.iter().map(|one| (one.change, one.new_bytes)).collect();
+        assert_eq!(changes, [(ChangeKind::Added, Some(25))]);
     }
 
     #[test]

@@ -3,8 +3,6 @@
 //! In: an image's functions and its scenarios. Out: [`Startup`], which the baseline keeps, so that a later run can tell
 //! which functions a difference comes from.
 
-use std::collections::HashMap;
-
 use layout_algos::score::Span;
 use rayon::prelude::*;
 
@@ -16,7 +14,7 @@ use crate::trace::{readable_name, root_name};
 /// A function that some start runs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StartupFunction {
-    /// Readable, without what differs from build to build; namesakes but the first have a number behind: `name #2`.
+    /// Readable, without what differs from build to build; several functions may share it.
     pub name: String,
     /// First address.
     pub address: u64,
@@ -89,26 +87,44 @@ impl Startup {
     }
 }
 
-/// Names count all functions of the image, not only those that ran: whether a namesake runs must not rename another.
 fn named(functions: &FunctionTable<'_>, indices: &[FunctionIndex]) -> Vec<StartupFunction> {
-    let name = |index: u32| {
-        let name = functions.names_at(functions.get(FunctionIndex(index)).start).next();
-        name.map_or_else(
-            || functions.display_name(FunctionIndex(index)),
-            |name| readable_name(root_name(name)),
-        )
+    let named = |&index: &FunctionIndex| {
+        let function = functions.get(index);
+        let name = functions.names_at(function.start).next();
+        let name = name.map_or_else(|| functions.display_name(index), stable_name);
+        StartupFunction { name, address: function.start.0, size: function.size() }
     };
-    let names: Vec<String> = (0..functions.len() as u32).into_par_iter().map(name).collect();
-    let mut seen: HashMap<&str, u32> = HashMap::new();
-    let mut wanted = indices.iter().peekable();
-    let mut found = Vec::with_capacity(indices.len());
-    for ((index, function), name) in functions.iter().zip(&names) {
-        let count = seen.entry(name).or_default();
-        *count += 1;
-        if wanted.next_if_eq(&&index).is_some() {
-            let name = if *count > 1 { format!("{name} #{count}") } else { name.clone() };
-            found.push(StartupFunction { name, address: function.start.0, size: function.size() });
+    indices.par_iter().map(named).collect()
+}
+
+/// Readable, without hashes and without the numbers that compilers put behind names that they made twice: those depend
+/// on everything else in the build.
+fn stable_name(name: &[u8]) -> String {
+    let readable = readable_name(root_name(name));
+    match readable.rsplit_once('.') {
+        Some((stem, number)) if !stem.is_empty() && number.bytes().all(|byte| byte.is_ascii_digit()) => {
+            stem.to_owned()
+        }
+        _ => readable,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_outlive_builds() {
+        for (name, stable) in [
+            (&b"helper"[..], "helper"),
+            (b"helper.3", "helper"),
+            (b"helper.llvm.123456", "helper"),
+            (b"helper.cold", "helper.cold"),
+            (b".5", ".5"),
+            (b"_ZN5hexyl3run17h0123456789abcdefE", "hexyl::run"),
+            (b"_ZN5hexyl3run17h0123456789abcdefE.658", "hexyl::run"),
+        ] {
+            assert_eq!(stable_name(name), stable);
         }
     }
-    found
 }
