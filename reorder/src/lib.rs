@@ -43,4 +43,6 @@ pub mod explain;
 
 pub mod report;
 
+pub mod page;
+
 pub mod cli;

@@ -32,6 +32,7 @@ pub mod man;
 pub mod measure;
 pub mod optimize;
 pub mod record;
+pub mod report;
 pub mod verify;
 
 use std::ffi::OsString;
@@ -70,6 +71,7 @@ commands! {
     Simulate(simulate::SimulateArguments) => simulate::run,
     Gate(gate::GateArguments) => gate::run,
     Measure(measure::MeasureArguments) => measure::run,
+    Report(report::ReportArguments) => report::run,
     Optimize(optimize::OptimizeArguments) => optimize::run,
     Explain(explain::ExplainArguments) => explain::run,
     Doctor(doctor::DoctorArguments) => doctor::run,

@@ -1,0 +1,100 @@
+//! `reorder report`: one page of HTML that shows where the start goes.
+
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+use clap::Args;
+
+use crate::cli::context::Context;
+use crate::cli::scenarios_input::ScenariosInput;
+use crate::error::{Error, Result};
+use crate::exit_status::ExitStatus;
+use crate::image::mapped::map_image;
+use crate::opened::OpenedImage;
+use crate::page::{PageRequest, page};
+use crate::simulate::ImageNames;
+use crate::verify::recover_moves;
+use crate::write::whole;
+
+const EXAMPLES: &str = "\
+Examples:
+  reorder report ./program program.fast -t traces -o report.html
+  reorder report ./program -t traces -o report.html                 # where the start goes now
+  reorder report ./program program.fast --model android-16k -o report.html --format json";
+
+/// Write one page of HTML that shows where the start goes
+///
+/// The page map of the text before and after, fault curves with their bounds, functions with their first touch, pins with
+/// reasons, coverage of the traces. The page needs no network and no other file. With NEW, an image that `reorder apply`
+/// made of IMAGE, both are compared. The traces belong to IMAGE.
+#[derive(Args, Debug)]
+#[command(before_long_help = EXAMPLES)]
+pub struct ReportArguments {
+    /// The program or shared object that was traced
+    #[arg(value_name = "IMAGE")]
+    image: PathBuf,
+    /// The same with its functions moved
+    #[arg(value_name = "NEW")]
+    new: Option<PathBuf>,
+    /// Where the page goes
+    #[arg(short, long, value_name = "FILE")]
+    output: PathBuf,
+    #[command(flatten)]
+    scenarios: ScenariosInput,
+}
+
+/// Runs the command.
+///
+/// # Errors
+/// Unreadable images, traces that do not fit, a NEW that is not IMAGE with functions moved, a page that cannot be
+/// written; nothing is written then.
+pub fn run(arguments: &ReportArguments, context: &Context) -> Result<ExitStatus> {
+    let path = &arguments.image;
+    refuse_to_replace(&arguments.output, std::iter::once(path).chain(&arguments.new))?;
+    let bytes = map_image(path)?;
+    let in_image = |error: Error| error.in_file(path);
+    let image = OpenedImage::parse(&bytes, arguments.scenarios.architecture.as_deref()).map_err(in_image)?;
+    let functions = image.functions().map_err(in_image)?;
+    let configured = arguments.scenarios.configured(&context.talk)?;
+    let models = arguments.scenarios.models(None, &image, &configured)?;
+    let starts = arguments.scenarios.resolve(path, &image, &functions, &configured, &context.talk)?;
+    let moves = match &arguments.new {
+        None => None,
+        Some(new) => Some(recover_moves(&bytes, &map_image(new)?).map_err(|error| {
+            error
+                .in_file(new)
+                .with_hint(format!("give an image that `reorder apply` made of {}", path.display()))
+        })?),
+    };
+    let names = ImageNames {
+        old: path.display().to_string(),
+        new: arguments.new.as_ref().map(|new| new.display().to_string()),
+    };
+    let scenarios = starts.sources.group(&starts.traces);
+    let (mut summary, document) = page(PageRequest {
+        names: &names,
+        image: &image,
+        functions: &functions,
+        scenarios: &scenarios,
+        coverage: &starts.traces.coverage,
+        moves: moves.as_ref(),
+        models: &models,
+    })?;
+    whole(&arguments.output, &document.0)?;
+    summary.page = arguments.output.display().to_string();
+    context.print(&summary)?;
+    Ok(ExitStatus::Success)
+}
+
+/// The page must not take the place of an image.
+fn refuse_to_replace<'path>(page: &Path, images: impl Iterator<Item = &'path PathBuf>) -> Result<()> {
+    let identity = |path: &Path| std::fs::metadata(path).ok().map(|file| (file.dev(), file.ino()));
+    for image in images {
+        if identity(page).is_some() && identity(page) == identity(image) {
+            return Err(Error::usage("the page would replace an image")
+                .in_file(page)
+                .with_hint("give another -o FILE, such as report.html"));
+        }
+    }
+    Ok(())
+}

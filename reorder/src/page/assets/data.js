@@ -1,0 +1,226 @@
+// The data of the page: figures as they are, columns unpacked into typed arrays.
+
+const summary = JSON.parse(document.getElementById("summary").textContent);
+
+/** The text of a packed part. */
+async function unpack(id) {
+  const text = document.getElementById(id).textContent.trim();
+  let bytes;
+  if (Uint8Array.fromBase64) {
+    bytes = Uint8Array.fromBase64(text);
+  } else {
+    const binary = atob(text);
+    bytes = new Uint8Array(binary.length);
+    for (let index = 0; index < binary.length; index++) bytes[index] = binary.charCodeAt(index);
+  }
+  const stream = new Blob([bytes]).stream().pipeThrough(new DecompressionStream("deflate-raw"));
+  return new Response(stream).text();
+}
+
+/** Running sums of differences. */
+function accumulate(differences, Kind = Float64Array) {
+  const sums = new Kind(differences.length);
+  let sum = 0;
+  for (let index = 0; index < sums.length; index++) sums[index] = sum += differences[index];
+  return sums;
+}
+
+/** Lines of one text, cut out when they are asked for. */
+class Lines {
+  constructor(text, count) {
+    this.text = text;
+    this.offsets = new Uint32Array(count + 1);
+    for (let line = 0, at = 0; line < count; line++) {
+      const end = text.indexOf("\n", at);
+      at = end < 0 ? text.length : end + 1;
+      this.offsets[line + 1] = at;
+    }
+  }
+
+  at(line) {
+    return this.text.slice(this.offsets[line], Math.max(this.offsets[line], this.offsets[line + 1] - 1));
+  }
+
+  /** Calls `found` with each line that contains `pattern`, a global expression. */
+  search(pattern, found) {
+    const count = this.offsets.length - 1;
+    let line = 0;
+    pattern.lastIndex = 0;
+    for (let match; line < count && (match = pattern.exec(this.text)); ) {
+      line = this.lineAt(match.index, line);
+      found(line);
+      line += 1;
+      pattern.lastIndex = this.offsets[line];
+    }
+  }
+
+  lineAt(offset, from) {
+    let low = from;
+    let high = this.offsets.length - 2;
+    while (low < high) {
+      const middle = (low + high + 1) >> 1;
+      if (this.offsets[middle] <= offset) low = middle;
+      else high = middle - 1;
+    }
+    return low;
+  }
+}
+
+/** Where the functions are in one of the two images. */
+class Layout {
+  constructor(starts, sizes, text) {
+    this.starts = starts;
+    this.sizes = sizes;
+    this.text = text;
+    let isSorted = true;
+    for (let index = 1; index < starts.length && isSorted; index++) isSorted = starts[index - 1] <= starts[index];
+    this.order = Uint32Array.from(starts.keys());
+    if (!isSorted) this.order.sort((one, other) => starts[one] - starts[other] || one - other);
+    // The furthest end up to each function in order: functions may overlap.
+    this.reach = new Float64Array(starts.length);
+    let reach = -Infinity;
+    for (let at = 0; at < starts.length; at++) {
+      const index = this.order[at];
+      reach = Math.max(reach, starts[index] + sizes[index]);
+      this.reach[at] = reach;
+    }
+  }
+
+  /** Functions that have bytes in [start, end), by address. */
+  between(start, end) {
+    let low = 0;
+    let high = this.order.length;
+    while (low < high) {
+      const middle = (low + high) >> 1;
+      if (this.starts[this.order[middle]] < end) low = middle + 1;
+      else high = middle;
+    }
+    const found = [];
+    for (let at = low - 1; at >= 0 && this.reach[at] > start; at--) {
+      const index = this.order[at];
+      if (this.starts[index] + this.sizes[index] > start) found.push(index);
+    }
+    return found.reverse();
+  }
+}
+
+/** The text as numbered pages of one size. */
+class Pages {
+  constructor(text, size) {
+    this.size = size;
+    this.ranges = [];
+    this.count = 0;
+    let behind = -Infinity;
+    for (const [start, length] of text) {
+      const first = Math.max(Math.floor(start / size), behind);
+      const end = Math.ceil((start + length) / size);
+      if (end <= first) continue;
+      this.ranges.push({ first, end, number: this.count });
+      this.count += end - first;
+      behind = end;
+    }
+  }
+
+  /** Distance of a page's first byte from the origin. */
+  start(number) {
+    const range = this.ranges.findLast((candidate) => candidate.number <= number);
+    return (range.first + number - range.number) * this.size;
+  }
+
+  /** Calls `visit` with the number of each page that [start, end) lies on. */
+  visit(start, end, visit) {
+    const first = Math.floor(start / this.size);
+    const last = Math.floor((end - 1) / this.size);
+    for (const range of this.ranges) {
+      const from = Math.max(first, range.first);
+      const to = Math.min(last, range.end - 1);
+      for (let page = from; page <= to; page++) visit(range.number + page - range.first);
+    }
+  }
+}
+
+/** The recorded start of one scenario, or of all. */
+class Start {
+  constructor(columns) {
+    this.isDrawn = columns.is_drawn;
+    this.order = accumulate(columns.order, Uint32Array);
+    this.microseconds = columns.microseconds.length > 0 ? accumulate(columns.microseconds) : null;
+    this.end = columns.end_microseconds;
+    this.models = columns.models.map((model) => ({
+      time: curvesOf(model.by_time),
+      functions: curvesOf(model.by_functions),
+    }));
+  }
+
+  /** By function: its place in the order plus one, 0 where it does not run. */
+  ranks(count) {
+    if (!this.cachedRanks) {
+      this.cachedRanks = new Uint32Array(count);
+      this.order.forEach((index, rank) => { this.cachedRanks[index] = rank + 1; });
+    }
+    return this.cachedRanks;
+  }
+}
+
+function curvesOf(columns) {
+  return { old: accumulate(columns.old), new: accumulate(columns.new), bound: accumulate(columns.bound) };
+}
+
+/** All that is drawn. */
+class Program {
+  constructor(columns, names) {
+    const count = columns.sizes.length;
+    this.count = count;
+    this.origin = BigInt(columns.origin);
+    this.points = columns.points;
+    this.text = columns.text;
+    this.sizes = Float64Array.from(columns.sizes);
+    this.old = new Layout(accumulate(columns.starts), this.sizes, columns.text);
+    this.new = summary.new_image === undefined ? null : this.unpackNew(columns.new_starts);
+    this.scenariosOf = Uint32Array.from(columns.scenarios_of);
+    this.all = new Start(columns.all);
+    this.scenarios = columns.scenarios.map((scenario) => new Start(scenario));
+    this.pinTitles = columns.pins.titles;
+    this.pinned = accumulate(columns.pins.functions, Uint32Array);
+    this.pinOf = new Uint8Array(count);
+    this.pinEvidence = new Map();
+    this.pinned.forEach((index, at) => {
+      this.pinOf[index] = columns.pins.reasons[at] + 1;
+      this.pinEvidence.set(index, columns.pins.evidence[at]);
+    });
+    this.names = new Lines(names, count);
+    this.rawNames = null;
+  }
+
+  unpackNew(differences) {
+    const starts = new Float64Array(differences.length);
+    let end = 0;
+    for (let index = 0; index < starts.length; index++) {
+      starts[index] = end + differences[index];
+      end = starts[index] + this.sizes[index];
+    }
+    return new Layout(starts, this.sizes, this.text);
+  }
+
+  start(scenario) {
+    return scenario < 0 ? this.all : this.scenarios[scenario];
+  }
+
+  name(index) {
+    return this.names.at(index) || `function@${this.address(this.old.starts[index])}`;
+  }
+
+  /** What the image calls the function, if that is something else. */
+  rawName(index) {
+    return this.rawNames ? this.rawNames.at(index).replaceAll("\t", ", ") : "";
+  }
+
+  pinReason(index) {
+    return this.pinOf[index] ? this.pinTitles[this.pinOf[index] - 1] : "";
+  }
+
+  /** An address from its distance to the origin. */
+  address(distance) {
+    return `0x${(this.origin + BigInt(distance)).toString(16)}`;
+  }
+}

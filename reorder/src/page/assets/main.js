@@ -1,0 +1,175 @@
+// What is chosen, and who shows it.
+
+const state = { model: 0, scenario: -1, by: "first", axis: "functions", biggest: "run" };
+
+const announce = settled(150, (text) => { byId("announcement").textContent = text; });
+
+let program;
+let table;
+let curves;
+let maps = [];
+const view = new MapView();
+
+const actions = {
+  chooseModel(model) {
+    state.model = model;
+    byId("model").value = String(model);
+    update();
+  },
+  chooseScenario(scenario) {
+    state.scenario = scenario;
+    byId("scenario").value = String(scenario);
+    update();
+  },
+  /** A map's page is pointed at: the other map shows where its functions are. */
+  pointed(map, functions) {
+    maps.filter((other) => other !== map).forEach((other) => other.relate(functions));
+  },
+  related(functions) {
+    maps.forEach((map) => map.relate(functions));
+  },
+  chosen(map, page) {
+    const functions = map.functionsOn(page);
+    table.showPage(`${map.title}, page ${grouped(page)}`, functions);
+    byId("map-note").replaceChildren(`${plural(functions.length, "function")} of page ${grouped(page)}: see `,
+      element("a", { href: "#functions" }, "the function table"), ".");
+  },
+  zoomed(zoom) {
+    byId("zoom-level").textContent = `${zoom < 10 ? zoom.toFixed(1) : Math.round(zoom)}×`;
+    byId("zoom-out").disabled = byId("zoom-reset").disabled = zoom <= 1;
+  },
+};
+
+function showLegend() {
+  const isFirst = state.by === "first";
+  const count = summary.scenarios.length;
+  const steps = isFirst ? 24 : Math.min(count, 12);
+  const cells = Array.from({ length: steps }, (_, step) => {
+    const cell = element("span", {});
+    cell.style.background = colourAt(isFirst ? step / (steps - 1) : steps < 2 ? 0 : 1 - step / (steps - 1));
+    return cell;
+  });
+  const untouched = element("span", { class: "untouched" });
+  untouched.style.background = palette().untouched;
+  byId("legend").replaceChildren(untouched, element("span", { class: "legend-text gap" }, "not touched"),
+    element("span", { class: "legend-text" }, isFirst ? "start" : "1 scenario"),
+    element("span", { class: "ramp", "aria-hidden": "true" }, ...cells),
+    element("span", { class: "legend-text" }, isFirst ? "end of the start" : `${count} scenarios`));
+}
+
+/** Shows what is chosen, everywhere. */
+function update() {
+  showHeading();
+  showModels();
+  showScenarios();
+  if (!program) return;
+  const start = program.start(state.scenario);
+  const pages = pagesOf(summary.models[state.model].page_bytes);
+  byId("page-size").textContent = bytesText(pages.size);
+  byId("not-drawn").hidden = start.isDrawn;
+  maps.forEach((map) => map.update(pages, start, state.by, program.scenarios.length));
+  curves.update(start, start.models[state.model][state.axis], state.axis);
+  table.update(start);
+  showBiggest(program, state.biggest);
+  showLegend();
+}
+
+const knownPages = new Map();
+
+function pagesOf(size) {
+  if (!knownPages.has(size)) knownPages.set(size, new Pages(program.text, size));
+  return knownPages.get(size);
+}
+
+/** Colours changed: what is painted is painted again. */
+function repaint() {
+  if (!program) return;
+  showLegend();
+  maps.forEach((map) => map.resize());
+  table.draw();
+}
+
+function fillChoices() {
+  const option = (value, text) => element("option", { value }, text);
+  byId("model").replaceChildren(...summary.models.map((model, at) => option(at, `${model.model}: ${model.title}`)));
+  byId("scenario").replaceChildren(
+    ...(summary.scenarios.length > 1 ? [option(-1, `All ${summary.scenarios.length} scenarios`)] : []),
+    ...summary.scenarios.map((scenario, at) => option(at, scenario.name)));
+  if (summary.scenarios.length === 1) state.scenario = 0;
+  byId("model").addEventListener("change", () => actions.chooseModel(Number(byId("model").value)));
+  byId("scenario").addEventListener("change", () => actions.chooseScenario(Number(byId("scenario").value)));
+}
+
+function listenToTheme() {
+  const remembered = { get: () => { try { return localStorage.getItem("reorder-theme"); } catch { return null; } },
+    set: (theme) => { try { localStorage.setItem("reorder-theme", theme); } catch { /* not allowed: it is not remembered */ } } };
+  const chosen = remembered.get();
+  const apply = (theme) => {
+    if (theme === "light" || theme === "dark") document.documentElement.dataset.theme = theme;
+    else delete document.documentElement.dataset.theme;
+  };
+  apply(chosen);
+  segments(byId("theme"), "Colours", [["auto", "Auto"], ["light", "Light"], ["dark", "Dark"]], chosen ?? "auto", (theme) => {
+    apply(theme);
+    remembered.set(theme);
+    repaint();
+  });
+  darkPreferred.addEventListener("change", repaint);
+  addEventListener("beforeprint", () => { printing.isOn = true; repaint(); maps.forEach((map) => map.draw()); });
+  addEventListener("afterprint", () => { printing.isOn = false; repaint(); });
+}
+
+function listen() {
+  segments(byId("colour-by"), "Colour pages by", [["first", "First touch"], ["scenarios", "Scenarios"]], state.by, (value) => {
+    state.by = value;
+    update();
+  });
+  const hasTimes = program.all.microseconds !== null;
+  state.axis = hasTimes ? "time" : "functions";
+  const axes = [["time", "Time"], ["functions", "Functions run"]];
+  segments(byId("axis"), "Horizontal axis", hasTimes ? axes : axes.slice(1), state.axis, (value) => {
+    state.axis = value;
+    update();
+  });
+  segments(byId("biggest-which"), "Which functions", [["run", "Run at start"], ["all", "All"]], state.biggest, (value) => {
+    state.biggest = value;
+    showBiggest(program, value);
+  });
+  const [first] = maps;
+  byId("zoom-in").addEventListener("click", () => first.zoomBy(1.6));
+  byId("zoom-out").addEventListener("click", () => first.zoomBy(1 / 1.6));
+  byId("zoom-reset").addEventListener("click", () => { view.reset(); first.settle(); });
+  actions.zoomed(1);
+}
+
+async function open() {
+  listenToTheme();
+  fillChoices();
+  showFacts();
+  showCoverage();
+  update();
+  const [columns, names] = await Promise.all([unpack("columns"), unpack("names")]);
+  program = new Program(JSON.parse(columns), names);
+  maps = [new PageMap(program, program.old, isCompared ? "Before" : "Pages of the text", byId("map-old"), view, actions)];
+  if (program.new) maps.push(new PageMap(program, program.new, "After", byId("map-new"), view, actions));
+  else byId("map-new").remove();
+  byId("map-old").querySelector("h3").textContent = isCompared ? "Before" : "Pages";
+  curves = new FaultCurves(program, byId("curve"));
+  table = new FunctionTable(program);
+  listen();
+  showPins(program);
+  update();
+  document.documentElement.dataset.state = "ready";
+  // Raw names are for those who ask: after everything else.
+  setTimeout(async () => {
+    program.rawNames = new Lines(await unpack("raw-names"), program.count);
+    document.documentElement.dataset.names = "ready";
+  });
+}
+
+open().catch((error) => {
+  const box = byId("failure");
+  box.hidden = false;
+  box.textContent = `This browser cannot show the page: ${error.message}. It needs the versions of 2024 and later.`;
+  throw error;
+});

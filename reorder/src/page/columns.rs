@@ -1,0 +1,178 @@
+//! What the page draws, by column: numbers that grow become differences, which compress well.
+//!
+//! Addresses are distances from [`Columns::origin`], because a page calculates in floating point, which is exact only up to
+//! 2⁵³.
+
+use serde::Serialize;
+
+use super::PageRequest;
+use super::pins::PinnedFunctions;
+use super::scenarios::{Curves, FirstTouch, POINTS, Results, ScenarioResult};
+
+/// The origin is a multiple of this, so that pages of any usual size are the same with distances as with addresses.
+const ORIGIN_ALIGNMENT: u64 = 1 << 30;
+
+/// First touches that are drawn; scenarios beyond have their figures only.
+const MOST_TOUCHES: usize = 4_000_000;
+
+/// Everything that is drawn.
+#[derive(Clone, Debug, Serialize)]
+pub struct Columns {
+    /// Address that all others are distances from, in hexadecimal.
+    origin: String,
+    /// Start and length of each range of code.
+    text: Vec<[u64; 2]>,
+    /// Points of each curve behind its origin.
+    points: usize,
+    /// Differences of the functions' starts.
+    starts: Vec<i64>,
+    sizes: Vec<u64>,
+    /// Start in the second image minus the end of the function before; empty without one.
+    new_starts: Vec<i64>,
+    /// Scenarios that run the function.
+    scenarios_of: Vec<u32>,
+    pins: PinColumns,
+    all: StartColumns,
+    scenarios: Vec<StartColumns>,
+}
+
+/// Pinned functions.
+#[derive(Clone, Debug, Default, Serialize)]
+struct PinColumns {
+    /// Differences of their numbers.
+    functions: Vec<i64>,
+    /// Positions in `titles`.
+    reasons: Vec<usize>,
+    evidence: Vec<i64>,
+    titles: Vec<String>,
+}
+
+/// One scenario, or all.
+#[derive(Clone, Debug, Serialize)]
+struct StartColumns {
+    /// Whether the following two columns are there.
+    is_drawn: bool,
+    /// Differences of the numbers of the functions, by first touch.
+    order: Vec<i64>,
+    /// Differences of the times of first touch; empty when unknown.
+    microseconds: Vec<i64>,
+    /// Where the axis of time ends.
+    end_microseconds: u64,
+    models: Vec<ModelColumns>,
+}
+
+/// Differences of the points of both diagrams under one model.
+#[derive(Clone, Debug, Serialize)]
+struct ModelColumns {
+    by_functions: CurveColumns,
+    by_time: CurveColumns,
+}
+
+#[derive(Clone, Debug, Serialize)]
+struct CurveColumns {
+    old: Vec<i64>,
+    new: Vec<i64>,
+    bound: Vec<i64>,
+}
+
+/// Packs what is drawn.
+pub(super) fn columns(request: &PageRequest<'_>, results: Results, pins: PinnedFunctions) -> Columns {
+    let functions = request.functions;
+    let text = request.text();
+    let first_function = functions.iter().next().map(|(_, function)| function.start);
+    let lowest = text.first().map(|range| range.start).into_iter().chain(first_function).min();
+    let origin = lowest.unwrap_or_default().0 & !(ORIGIN_ALIGNMENT - 1);
+    let distance = |address: u64| address.wrapping_sub(origin) as i64;
+
+    let mut scenarios_of = vec![0u32; functions.len()];
+    for touch in results.scenarios.iter().flat_map(|scenario| &scenario.order) {
+        scenarios_of[touch.function.0 as usize] += 1;
+    }
+    let mut end = 0;
+    let mut new_start = |start: i64, size: u64| {
+        let difference = start.wrapping_sub(end);
+        end = start.wrapping_add(size as i64);
+        difference
+    };
+    let new_starts = request.moves.map(|moves| {
+        let moved = functions.iter().map(|(_, function)| (moves.map(function.start).0, function.size()));
+        moved.map(|(start, size)| new_start(distance(start), size)).collect()
+    });
+    let mut budget = MOST_TOUCHES;
+    let mut start = |result: &ScenarioResult| {
+        let is_drawn = result.order.len() <= budget;
+        budget -= if is_drawn { result.order.len() } else { 0 };
+        start_columns(result, is_drawn)
+    };
+    Columns {
+        origin: format!("{origin:#x}"),
+        text: text
+            .iter()
+            .map(|range| [range.start.0 - origin, range.end.distance_from(range.start)])
+            .collect(),
+        points: POINTS,
+        starts: differences(functions.iter().map(|(_, function)| distance(function.start.0))),
+        sizes: functions.iter().map(|(_, function)| function.size()).collect(),
+        new_starts: new_starts.unwrap_or_default(),
+        scenarios_of,
+        pins: pin_columns(pins, distance),
+        all: start(&results.all),
+        scenarios: results.scenarios.iter().map(start).collect(),
+    }
+}
+
+fn pin_columns(pins: PinnedFunctions, distance: impl Fn(u64) -> i64) -> PinColumns {
+    let pins = pins.unwrap_or_default();
+    let mut reasons: Vec<_> = pins.iter().map(|(_, pin)| pin.reason).collect();
+    reasons.sort_unstable();
+    reasons.dedup();
+    PinColumns {
+        functions: differences(pins.iter().map(|(function, _)| i64::from(function.0))),
+        reasons: pins.iter().map(|(_, pin)| reasons.partition_point(|&reason| reason < pin.reason)).collect(),
+        evidence: pins.iter().map(|(_, pin)| distance(pin.evidence.0)).collect(),
+        titles: reasons.iter().map(ToString::to_string).collect(),
+    }
+}
+
+fn start_columns(result: &ScenarioResult, is_drawn: bool) -> StartColumns {
+    let order: &[FirstTouch] = if is_drawn { &result.order } else { &[] };
+    let microseconds = |touch: &FirstTouch| (touch.nanoseconds / 1000) as i64;
+    let has_times = result.nanoseconds > 0;
+    StartColumns {
+        is_drawn,
+        order: differences(order.iter().map(|touch| i64::from(touch.function.0))),
+        microseconds: if has_times { differences(order.iter().map(microseconds)) } else { Vec::new() },
+        end_microseconds: result.nanoseconds.div_ceil(1000),
+        models: result
+            .models
+            .iter()
+            .map(|model| ModelColumns {
+                by_functions: curve_columns(&model.by_functions),
+                by_time: curve_columns(&model.by_time),
+            })
+            .collect(),
+    }
+}
+
+fn curve_columns(curves: &Curves) -> CurveColumns {
+    // Rounding must not lift the bound above what it bounds.
+    let rounded = |curve: &[f64]| differences(curve.iter().map(|faults| faults.round() as i64));
+    CurveColumns {
+        old: rounded(&curves.old),
+        new: rounded(&curves.new),
+        bound: differences(curves.bound.iter().map(|faults| (faults + ROUNDING).floor() as i64)),
+    }
+}
+
+/// Sums of shares of whole numbers miss them by less.
+const ROUNDING: f64 = 1e-6;
+
+fn differences(numbers: impl Iterator<Item = i64>) -> Vec<i64> {
+    let mut last = 0i64;
+    let difference = |number: i64| {
+        let difference = number.wrapping_sub(last);
+        last = number;
+        difference
+    };
+    numbers.map(difference).collect()
+}

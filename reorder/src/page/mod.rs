@@ -1,0 +1,81 @@
+//! One page of HTML that shows where a start goes: pages of the text before and after, fault curves, functions.
+//!
+//! In: an image, its functions, its starts by scenario, where the functions went in a second image. Out: [`Summary`],
+//! the figures for programs and people, and [`Document`], the page's bytes. The page needs no network and no other
+//! file; it is the same for the same input.
+//!
+//! Names come from files that nobody vouches for. They reach the page only as text inside data, never as markup:
+//! `<` does not occur in the JSON part, the rest is base64, and the policy of the page lets no script run but its own.
+
+mod columns;
+mod names;
+mod pins;
+mod scenarios;
+mod summary;
+mod template;
+#[cfg(test)]
+mod tests;
+
+use std::ops::Range;
+
+pub use columns::Columns;
+pub use summary::{
+    BiggestFunction, CoverageSummary, FoundBy, ModelFaults, ModelTotal, PinReasonTotal, Pins, ScenarioTotal,
+    Summary,
+};
+pub use template::Document;
+
+use crate::address::Address;
+use crate::error::Result;
+use crate::image::functions::FunctionTable;
+use crate::opened::OpenedImage;
+use crate::scenario::Scenario;
+use crate::simulate::{ImageNames, MemoryModel};
+use crate::trace::Coverage;
+use crate::verify::AddressMoves;
+
+/// What a page is made of.
+#[derive(Clone, Copy)]
+pub struct PageRequest<'run> {
+    /// What the images are called.
+    pub names: &'run ImageNames,
+    /// The image that the traces belong to.
+    pub image: &'run OpenedImage<'run>,
+    /// Its functions.
+    pub functions: &'run FunctionTable<'run>,
+    /// The starts, by name.
+    pub scenarios: &'run [Scenario<'run>],
+    /// What of the traces was found.
+    pub coverage: &'run Coverage,
+    /// Where the functions are in the second image, if there is one.
+    pub moves: Option<&'run AddressMoves>,
+    /// How memory answers; at least one.
+    pub models: &'run [MemoryModel],
+}
+
+impl PageRequest<'_> {
+    fn text(&self) -> Vec<Range<Address>> {
+        self.image.text()
+    }
+}
+
+/// The figures and the page.
+///
+/// # Errors
+/// A model that cannot be written as JSON, which is a mistake in the model.
+pub fn page(request: PageRequest<'_>) -> Result<(Summary, Document)> {
+    let pins = {
+        let _phase = tracing::info_span!("analyse").entered();
+        pins::pins(request.image, request.functions)
+    };
+    let results = {
+        let _phase = tracing::info_span!("simulate").entered();
+        scenarios::simulate(&request)
+    };
+    let _phase = tracing::info_span!("assemble").entered();
+    let summary = summary::summarise(&request, &results, &pins);
+    let columns = columns::columns(&request, results, pins);
+    let names = names::names(request.functions);
+    let document = template::document(&summary, &columns, &names)?;
+    Ok((summary, document))
+}

@@ -1,0 +1,78 @@
+//! Names of all functions as two texts, one line a function.
+
+use rayon::prelude::*;
+
+use crate::image::functions::{FunctionIndex, FunctionTable};
+use crate::trace::readable_name;
+
+/// Longer names are cut: a template's name may have thousands of characters, and a page has many names.
+const LONGEST_NAME: usize = 400;
+
+/// Other names of one function that are kept.
+const MOST_NAMES: usize = 8;
+
+/// Names by function.
+pub(super) struct Names {
+    /// As people write them, one a line; an empty line where a function has no name.
+    pub(super) readable: String,
+    /// What the image calls them, separated by tabs; an empty line where that is the same.
+    pub(super) raw: String,
+}
+
+/// The names of all functions.
+pub(super) fn names(functions: &FunctionTable<'_>) -> Names {
+    let lines: Vec<(String, String)> = (0..functions.len() as u32)
+        .into_par_iter()
+        .with_min_len(256)
+        .map(|index| lines(functions, FunctionIndex(index)))
+        .collect();
+    let mut names = Names { readable: String::new(), raw: String::new() };
+    for (readable, raw) in lines {
+        names.readable.push_str(&readable);
+        names.readable.push('\n');
+        names.raw.push_str(&raw);
+        names.raw.push('\n');
+    }
+    names
+}
+
+fn lines(functions: &FunctionTable<'_>, index: FunctionIndex) -> (String, String) {
+    let mut raw = functions.names_at(functions.get(index).start).take(MOST_NAMES);
+    let Some(first) = raw.next() else { return (String::new(), String::new()) };
+    let shown = shown(first);
+    let others: Vec<String> = raw.map(|name| printable(&String::from_utf8_lossy(name))).collect();
+    let first = printable(&String::from_utf8_lossy(first));
+    let raw = match others.is_empty() && first == shown {
+        true => String::new(),
+        false => [vec![first], others].concat().join("\t"),
+    };
+    (shown, raw)
+}
+
+/// A function's name for people; nothing when it has none.
+pub(super) fn name_of(functions: &FunctionTable<'_>, index: FunctionIndex) -> String {
+    functions.names_at(functions.get(index).start).next().map_or_else(|| functions.display_name(index), shown)
+}
+
+fn shown(name: &[u8]) -> String {
+    // What stands in front of a semicolon would be taken for a source file.
+    match name.contains(&b';') {
+        true => printable(&String::from_utf8_lossy(name)),
+        false => printable(&readable_name(name)),
+    }
+}
+
+/// At most [`LONGEST_NAME`] characters, without those that end lines or change the direction of writing.
+pub(super) fn printable(name: &str) -> String {
+    let is_odd = |character: char| {
+        character.is_control()
+            || matches!(character, '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
+    };
+    let replaced = |character| if is_odd(character) { char::REPLACEMENT_CHARACTER } else { character };
+    let mut characters = name.chars().map(replaced);
+    let mut shown: String = characters.by_ref().take(LONGEST_NAME).collect();
+    if characters.next().is_some() {
+        shown.push('…');
+    }
+    shown
+}

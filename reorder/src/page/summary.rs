@@ -1,0 +1,360 @@
+//! The figures of a page, for programs and for people.
+
+use std::collections::BTreeMap;
+
+use serde::Serialize;
+
+use super::PageRequest;
+use super::names::{name_of, printable};
+use super::pins::PinnedFunctions;
+use super::scenarios::{FirstTouch, ModelResult, Results, ScenarioResult};
+use crate::image::analysis::pins::PinReason;
+use crate::image::functions::FunctionIndex;
+use crate::report::Report;
+use crate::report::table::{Table, grouped};
+use crate::trace::{Coverage, Missing};
+
+/// So many functions are listed by size.
+const BIGGEST: usize = 20;
+
+/// So many functions that were not found are listed.
+const MOST_MISSING: usize = 1000;
+
+/// The main figures. Faults are simulated; a scenario's are means over its recorded starts, and those of all scenarios are
+/// the sums of these means.
+#[derive(Clone, Debug, Serialize)]
+pub struct Summary {
+    /// The image that the traces belong to.
+    pub image: String,
+    /// The image it is compared with.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub new_image: Option<String>,
+    /// Where the page is; empty inside the page itself.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub page: String,
+    /// Bytes of code.
+    pub text_bytes: u64,
+    /// Functions of the image.
+    pub functions: u64,
+    /// Functions that any recording runs.
+    pub functions_run: u64,
+    /// Functions at another address in the second image.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub functions_moved: Option<u64>,
+    /// All scenarios together, in the order of the models asked for.
+    pub models: Vec<ModelTotal>,
+    /// Each scenario, by name.
+    pub scenarios: Vec<ScenarioTotal>,
+    /// What cannot be moved.
+    pub pins: Pins,
+    /// What of the traces was found.
+    pub coverage: CoverageSummary,
+    /// The biggest functions that any recording runs, biggest first.
+    pub biggest_functions: Vec<BiggestFunction>,
+}
+
+/// A model of memory and what all scenarios cost under it.
+#[derive(Clone, Debug, Serialize)]
+pub struct ModelTotal {
+    /// What it stands for.
+    pub title: String,
+    /// The unit that a fault is taken at.
+    pub page_bytes: u64,
+    /// The most that a fault brings.
+    pub bytes_per_fault: u64,
+    /// The figures.
+    #[serde(flatten)]
+    pub faults: ModelFaults,
+}
+
+/// Faults under one model.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct ModelFaults {
+    /// Name of the model.
+    pub model: String,
+    /// In the image.
+    pub faults: f64,
+    /// In the second image.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub new_faults: Option<f64>,
+    /// No layout of whole functions has fewer.
+    pub lower_bound_faults: f64,
+    /// How many per cent fewer the second image has; negative when it has more.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub fewer_percent: Option<f64>,
+}
+
+/// One scenario.
+#[derive(Clone, Debug, Serialize)]
+pub struct ScenarioTotal {
+    /// Its name.
+    pub name: String,
+    /// Its recordings.
+    pub recordings: u64,
+    /// Functions that any of them runs.
+    pub functions: u64,
+    /// Mean bytes of the functions that a start runs.
+    pub touched_bytes: f64,
+    /// In the order of the models asked for.
+    pub models: Vec<ModelFaults>,
+}
+
+/// Functions that cannot be moved.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct Pins {
+    /// Why nothing is known about them; the other figures are 0 then.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub unknown_because: Option<String>,
+    /// How many there are.
+    pub functions: u64,
+    /// Their bytes.
+    pub bytes: u64,
+    /// How many of them any recording runs.
+    pub functions_run: u64,
+    /// By reason, the most frequent first.
+    pub reasons: Vec<PinReasonTotal>,
+}
+
+/// Functions that are pinned for one reason.
+#[derive(Clone, Debug, Serialize)]
+pub struct PinReasonTotal {
+    /// The obligation that failed.
+    pub reason: PinReason,
+    /// The same in words.
+    pub title: String,
+    /// How many functions.
+    pub functions: u64,
+    /// Their bytes.
+    pub bytes: u64,
+}
+
+/// What of the traces was found in the image.
+#[derive(Clone, Debug, Serialize)]
+pub struct CoverageSummary {
+    /// Events in traces of this image.
+    pub events: u64,
+    /// Events for which a function was found, by what decided.
+    pub found: Vec<FoundBy>,
+    /// Events whose name several functions have.
+    pub ambiguous: u64,
+    /// Events of which nothing is known.
+    pub unknown: u64,
+    /// How many functions of the traces the image does not have.
+    pub missing_functions: u64,
+    /// The most frequent of them.
+    pub missing: Vec<Missing>,
+    /// Traces of other images, left out, by image.
+    pub other_images: BTreeMap<String, u64>,
+}
+
+/// Events that were found by one kind of evidence.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct FoundBy {
+    /// What decided.
+    pub by: &'static str,
+    /// How many events.
+    pub events: u64,
+}
+
+/// A function and its size.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct BiggestFunction {
+    /// As people write it.
+    pub name: String,
+    /// Its size.
+    pub size_bytes: u64,
+}
+
+/// Sums up what was found.
+pub(super) fn summarise(request: &PageRequest<'_>, results: &Results, pins: &PinnedFunctions) -> Summary {
+    let functions = request.functions;
+    let is_moved =
+        |moves: &crate::verify::AddressMoves, start: crate::address::Address| moves.map(start).0 != start.0;
+    Summary {
+        image: printable(&request.names.old),
+        new_image: request.names.new.as_deref().map(printable),
+        page: String::new(),
+        text_bytes: request.text().iter().map(|range| range.end.distance_from(range.start)).sum(),
+        functions: functions.len() as u64,
+        functions_run: results.all.order.len() as u64,
+        functions_moved: request.moves.map(|moves| {
+            functions.iter().filter(|(_, function)| is_moved(moves, function.start)).count() as u64
+        }),
+        models: model_totals(request, &results.all),
+        scenarios: request
+            .scenarios
+            .iter()
+            .zip(&results.scenarios)
+            .map(|(scenario, result)| ScenarioTotal {
+                name: printable(&scenario.name),
+                recordings: scenario.traces.len() as u64,
+                functions: result.order.len() as u64,
+                touched_bytes: rounded(result.touched_bytes),
+                models: model_faults(request, result),
+            })
+            .collect(),
+        pins: pin_totals(request, results, pins),
+        coverage: coverage_summary(request.coverage),
+        biggest_functions: biggest(request, &results.all.order),
+    }
+}
+
+fn model_totals(request: &PageRequest<'_>, all: &ScenarioResult) -> Vec<ModelTotal> {
+    use layout_algos::score::FaultModel;
+    let page_bytes = |model| match model {
+        FaultModel::Pages { size } | FaultModel::FaultAround { block: size } => size,
+        FaultModel::ReadAround { page, .. } => page,
+    };
+    let total = |(model, faults): (&crate::simulate::MemoryModel, ModelFaults)| ModelTotal {
+        title: printable(&model.title),
+        page_bytes: page_bytes(model.model),
+        bytes_per_fault: model.model.bytes_per_fault(),
+        faults,
+    };
+    request.models.iter().zip(model_faults(request, all)).map(total).collect()
+}
+
+fn model_faults(request: &PageRequest<'_>, result: &ScenarioResult) -> Vec<ModelFaults> {
+    let faults = |(model, result): (&crate::simulate::MemoryModel, &ModelResult)| {
+        let (old, new, bound) = result.totals();
+        let fewer = |new: f64| (old > 0.0).then(|| rounded((1.0 - new / old) * 100.0));
+        ModelFaults {
+            model: printable(&model.name),
+            faults: rounded(old),
+            new_faults: new.map(rounded),
+            lower_bound_faults: rounded(bound),
+            fewer_percent: new.and_then(fewer),
+        }
+    };
+    request.models.iter().zip(&result.models).map(faults).collect()
+}
+
+/// To hundredths: means of whole numbers are sums of shares, which miss them by a little.
+fn rounded(number: f64) -> f64 {
+    (number * 100.0).round() / 100.0
+}
+
+fn pin_totals(request: &PageRequest<'_>, results: &Results, pins: &PinnedFunctions) -> Pins {
+    let pinned = match pins {
+        Ok(pinned) => pinned,
+        Err(because) => return Pins { unknown_because: Some(printable(because)), ..Pins::default() },
+    };
+    let mut is_run = vec![false; request.functions.len()];
+    results.all.order.iter().for_each(|touch| is_run[touch.function.0 as usize] = true);
+    let size = |index: FunctionIndex| request.functions.get(index).size();
+    let mut by_reason: BTreeMap<PinReason, (u64, u64)> = BTreeMap::new();
+    for (function, pin) in pinned {
+        let (count, bytes) = by_reason.entry(pin.reason).or_default();
+        *count += 1;
+        *bytes += size(*function);
+    }
+    let mut reasons: Vec<PinReasonTotal> = by_reason
+        .into_iter()
+        .map(|(reason, (functions, bytes))| PinReasonTotal {
+            reason,
+            title: reason.to_string(),
+            functions,
+            bytes,
+        })
+        .collect();
+    reasons.sort_by_key(|reason| std::cmp::Reverse(reason.functions));
+    Pins {
+        unknown_because: None,
+        functions: pinned.len() as u64,
+        bytes: pinned.iter().map(|(function, _)| size(*function)).sum(),
+        functions_run: pinned.iter().filter(|(function, _)| is_run[function.0 as usize]).count() as u64,
+        reasons,
+    }
+}
+
+fn coverage_summary(coverage: &Coverage) -> CoverageSummary {
+    let missing = |missing: &Missing| Missing {
+        name: printable(&missing.name),
+        events: missing.events,
+        likely: missing.likely.as_deref().map(printable),
+    };
+    let found = coverage.found.iter().map(|(step, &events)| FoundBy { by: step.name(), events });
+    let others = coverage.other_images.iter();
+    CoverageSummary {
+        events: coverage.events,
+        found: found.collect(),
+        ambiguous: coverage.ambiguous,
+        unknown: coverage.unknown,
+        missing_functions: coverage.missing.len() as u64,
+        missing: coverage.missing.iter().take(MOST_MISSING).map(missing).collect(),
+        other_images: others.map(|(image, &traces)| (printable(image), traces)).collect(),
+    }
+}
+
+fn biggest(request: &PageRequest<'_>, order: &[FirstTouch]) -> Vec<BiggestFunction> {
+    let size = |touch: &FirstTouch| request.functions.get(touch.function).size();
+    let mut biggest: Vec<&FirstTouch> = order.iter().collect();
+    biggest.sort_by_key(|touch| (std::cmp::Reverse(size(touch)), touch.function));
+    biggest
+        .into_iter()
+        .take(BIGGEST)
+        .map(|touch| BiggestFunction {
+            name: name_of(request.functions, touch.function),
+            size_bytes: size(touch),
+        })
+        .collect()
+}
+
+impl Report for Summary {
+    const COMMAND: &'static str = "report";
+
+    fn text(&self) -> String {
+        let mut text = format!("{}\nimage  {}\n", self.page, self.image);
+        if let Some(new) = &self.new_image {
+            text.push_str(&format!("new    {new}\n"));
+        }
+        text.push_str(&format!("\n{}", self.faults_table()));
+        let found: u64 = self.coverage.found.iter().map(|found| found.events).sum();
+        text.push_str(&format!(
+            "\n{} of {} functions run in {} scenarios; {} of {} events found\n",
+            grouped(self.functions_run),
+            grouped(self.functions),
+            grouped(self.scenarios.len() as u64),
+            grouped(found),
+            grouped(self.coverage.events),
+        ));
+        text.push_str(&match &self.pins.unknown_because {
+            Some(because) => format!("{because}\n"),
+            None => format!(
+                "{} functions pinned, {} of them run\n",
+                grouped(self.pins.functions),
+                grouped(self.pins.functions_run)
+            ),
+        });
+        text
+    }
+}
+
+impl Summary {
+    fn faults_table(&self) -> String {
+        let mut titles = vec!["faults, all scenarios", "bound", "image"];
+        if self.new_image.is_some() {
+            titles.extend(["new", "fewer"]);
+        }
+        let mut table = Table::new(titles);
+        for ModelTotal { title, faults, .. } in &self.models {
+            let mut row = vec![
+                format!("{}: {title}", faults.model),
+                count(faults.lower_bound_faults),
+                count(faults.faults),
+            ];
+            if let Some(new) = faults.new_faults {
+                row.push(count(new));
+                row.push(
+                    faults.fewer_percent.map_or_else(|| "-".to_owned(), |fewer| format!("{fewer:.1} %")),
+                );
+            }
+            table.row(row);
+        }
+        table.render()
+    }
+}
+
+fn count(faults: f64) -> String {
+    grouped(faults.round() as u64)
+}

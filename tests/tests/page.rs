@@ -1,0 +1,253 @@
+//! `reorder report` on real programs: the figures, the bytes of the page, and the page in a real browser.
+#![allow(clippy::unwrap_used)] // a failed unwrap is a failed test
+
+use std::fmt::Write as _;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+use end_to_end::workspace::{reorder, root};
+use serde_json::{Value, json};
+
+/// Names as only an assembler gives them: the first would end the page's data if it were put there as it is.
+const HOSTILE: [&str; 3] = [
+    "</script><img src=x onerror=window.pwned=1>",
+    "<!--<script>window.pwned=2//",
+    "a&amp;\"b'`${window.pwned=3}`{{script}}",
+];
+
+/// No valid text, and what becomes of it.
+const NO_TEXT: (&[u8], &str) = (b"odd\xff\xfename", "odd\u{fffd}\u{fffd}name");
+
+/// Functions of the program besides the hostile ones and `main`.
+const FUNCTIONS: usize = 120;
+
+fn run(directory: &Path, arguments: &[&str]) -> Output {
+    let output = reorder().args(arguments).current_dir(directory).output().unwrap();
+    assert!(output.status.success(), "{arguments:?}: {}", String::from_utf8_lossy(&output.stderr));
+    output
+}
+
+fn built(command: &mut Command) {
+    let output = command.output().expect("the compiler is installed");
+    assert!(output.status.success(), "{command:?}: {}", String::from_utf8_lossy(&output.stderr));
+}
+
+/// A program with functions of half a page of which each start runs some, and names that are no names.
+fn program(directory: &Path) {
+    let mut assembly: Vec<u8> = b".text\n".to_vec();
+    let names = HOSTILE.iter().map(|name| name.replace('"', "\\\"").into_bytes()).chain([NO_TEXT.0.to_vec()]);
+    for (number, name) in names.enumerate() {
+        for line in [
+            "\n.globl \"@\"\n.type \"@\", @function\n\"@\":\n",
+            &format!("odd_{number}:\n.globl odd_{number}\nret\n.skip 500, 0x90\n.size \"@\", .-\"@\"\n"),
+        ] {
+            let parts: Vec<&[u8]> = line.as_bytes().split(|&byte| byte == b'@').collect();
+            // `@function` is the assembler's own.
+            let mut text = parts[0].to_vec();
+            for part in &parts[1..] {
+                text.extend(if part.starts_with(b"function") { b"@" } else { name.as_slice() });
+                text.extend(*part);
+            }
+            assembly.extend(text);
+        }
+    }
+    assembly.extend(b".section .note.GNU-stack,\"\",@progbits\n");
+    fs::write(directory.join("odd.s"), assembly).unwrap();
+    let mut source =
+        String::from("#include <string.h>\nvoid odd_0(void), odd_1(void), odd_2(void), odd_3(void);\n");
+    for number in 0..FUNCTIONS {
+        writeln!(
+            source,
+            "__attribute__((noinline)) void step_{number}(void) {{ __asm__ volatile(\".skip 2000, 0x90\"); }}"
+        )
+        .unwrap();
+    }
+    source.push_str("int main(int count, char **words) {\n  odd_0(); odd_1(); odd_2(); odd_3();\n");
+    for number in (0..FUNCTIONS).step_by(3) {
+        let scenario = if number % 2 == 0 { "open" } else { "search" };
+        writeln!(source, "  if (count > 1 && (strcmp(words[1], \"both\") == 0 || strcmp(words[1], \"{scenario}\") == 0)) step_{number}();").unwrap();
+    }
+    source.push_str("  return 0;\n}\n");
+    fs::write(directory.join("program.c"), source).unwrap();
+    built(
+        Command::new("gcc")
+            .args(["-O2", "-fPIE", "-pie", "-o", "program", "program.c", "odd.s"])
+            .current_dir(directory),
+    );
+}
+
+/// The program with recordings of three starts, and the same relocated.
+fn relocated() -> tempfile::TempDir {
+    let directory = tempfile::tempdir().unwrap();
+    program(directory.path());
+    for scenario in ["open", "search", "both"] {
+        run(directory.path(), &["record", "-o", "traces", "--", "./program", scenario]);
+    }
+    run(directory.path(), &["apply", "program", "-t", "traces", "-o", "program.fast"]);
+    directory
+}
+
+fn report(directory: &Path, arguments: &[&str]) -> Value {
+    let arguments = [&["report"], arguments, &["--config", "off", "--format", "json"]].concat();
+    serde_json::from_slice(&run(directory, &arguments).stdout).unwrap()
+}
+
+/// Faults as the page writes them.
+fn figure(value: &Value) -> String {
+    let number = value.as_f64().unwrap();
+    let tenths = (number * 10.0).round() / 10.0;
+    if tenths.fract() != 0.0 && tenths < 1000.0 {
+        return format!("{tenths:.1}");
+    }
+    reorder::report::table::grouped(tenths.round() as u64).replace(' ', "\u{202f}")
+}
+
+/// Uses the page in a browser; screenshots stay in the target directory.
+fn browse(page: &Path, summary: &Value, name: &str, search: (&str, u64), hostile: &[&str]) {
+    let python = Command::new(root().join("scripts/install-page-tools")).output().unwrap();
+    assert!(python.status.success(), "{}", String::from_utf8_lossy(&python.stderr));
+    let python = PathBuf::from(String::from_utf8(python.stdout).unwrap().trim());
+    let model = &summary["models"][0];
+    let expected = json!({
+        "before": figure(&model["faults"]),
+        "after": model.get("new_faults").map(figure),
+        "bound": figure(&model["lower_bound_faults"]),
+        "functions": summary["functions"],
+        "scenarios": summary["scenarios"].as_array().unwrap().len(),
+        "search": [search.0, search.1],
+        "hostile": hostile,
+    });
+    let expected_path = page.with_extension("expected.json");
+    fs::write(&expected_path, expected.to_string()).unwrap();
+    let screenshots = python.ancestors().nth(2).unwrap().with_file_name("page-screenshots").join(name);
+    let outcome = Command::new(&python)
+        .arg(root().join("tests/page/browser.py"))
+        .args([page, &expected_path, &screenshots])
+        .output()
+        .unwrap();
+    assert!(outcome.status.success(), "{name} in the browser:\n{}", String::from_utf8_lossy(&outcome.stderr));
+}
+
+#[test]
+fn a_page_of_both_layouts_works_in_a_browser() {
+    let directory = relocated();
+    let directory = directory.path();
+    let summary = report(directory, &["program", "program.fast", "-t", "traces", "-o", "report.html"]);
+    assert_eq!(summary["command"], "report");
+    assert_eq!(summary["page"], "report.html");
+    let names: Vec<&str> = summary["scenarios"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|scenario| scenario["name"].as_str().unwrap())
+        .collect();
+    assert_eq!(names, ["both", "open", "search"]);
+    let model = &summary["models"][0];
+    let faults = |key: &str| model[key].as_f64().unwrap();
+    assert!(
+        faults("new_faults") < faults("faults") && faults("lower_bound_faults") <= faults("new_faults"),
+        "{summary:#}"
+    );
+    assert!(summary["functions_moved"].as_u64().unwrap() > 50, "{summary}");
+    let shown = [HOSTILE.as_slice(), &[NO_TEXT.1]].concat();
+    browse(&directory.join("report.html"), &summary, "both", ("step_11", 11), &shown);
+}
+
+#[test]
+fn figures_are_those_of_simulate() {
+    let directory = relocated();
+    let directory = directory.path();
+    let summary = report(directory, &["program", "program.fast", "-t", "traces", "-o", "report.html"]);
+    let output = run(directory, &["simulate", "program", "program.fast", "-t", "traces", "--format", "json"]);
+    let simulated: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let totals = simulated["totals"].as_array().unwrap();
+    assert_eq!(summary["models"].as_array().unwrap().len(), totals.len());
+    for (ours, total) in summary["models"].as_array().unwrap().iter().zip(totals) {
+        for key in ["faults", "new_faults", "lower_bound_faults"] {
+            assert_eq!(ours[key].as_f64(), total[key].as_f64(), "{key} of {}", total["model"]);
+        }
+    }
+}
+
+#[test]
+fn the_page_is_the_same_each_time_and_whole() {
+    let directory = relocated();
+    let directory = directory.path();
+    let write = |page: &str, threads: &str| {
+        run(
+            directory,
+            &["report", "program", "program.fast", "-t", "traces", "--threads", threads, "-o", page],
+        );
+        fs::read(directory.join(page)).unwrap()
+    };
+    let page = write("one.html", "1");
+    assert_eq!(page, write("two.html", "2"), "the bytes depend on the run");
+    let text = String::from_utf8(page).unwrap();
+    assert!(text.ends_with("</html>\n"));
+    assert!(!text.contains("{{"), "a part of the template is left");
+    assert_eq!(text.matches("<script").count(), text.matches("</script>").count());
+    assert!(!text.contains("pwned"), "a name stands in the page as it is");
+    for address in ["http://", "https://"] {
+        let allowed = text.matches("http://www.w3.org/2000/svg").count();
+        let found = text.matches(address).count();
+        assert_eq!(found, if address == "http://" { allowed } else { 0 }, "{address}");
+    }
+}
+
+#[test]
+fn an_image_is_never_replaced_by_its_page() {
+    let directory = relocated();
+    let directory = directory.path();
+    let before = fs::read(directory.join("program")).unwrap();
+    let output = reorder()
+        .args(["report", "program", "-t", "traces", "-o", "./program"])
+        .current_dir(directory)
+        .output()
+        .unwrap();
+    assert_eq!(output.status.code(), Some(2));
+    assert!(String::from_utf8_lossy(&output.stderr).contains("-o FILE"));
+    assert_eq!(fs::read(directory.join("program")).unwrap(), before);
+    let output = reorder()
+        .args(["report", "program", "-t", "traces", "-o", "missing/report.html"])
+        .current_dir(directory)
+        .output()
+        .unwrap();
+    assert_eq!(output.status.code(), Some(2));
+}
+
+#[test]
+fn a_page_of_one_function_works_in_a_browser() {
+    let directory = tempfile::tempdir().unwrap();
+    let directory = directory.path();
+    fs::write(directory.join("one.s"), ".globl _start\n.type _start,@function\n_start: mov $60, %eax\nxor %edi, %edi\nsyscall\n.size _start,.-_start\n").unwrap();
+    built(
+        Command::new("gcc").args(["-nostdlib", "-static-pie", "-o", "one", "one.s"]).current_dir(directory),
+    );
+    fs::write(directory.join("names.txt"), "_start\n").unwrap();
+    let summary = report(directory, &["one", "-t", "names.txt", "-o", "report.html"]);
+    assert_eq!(summary["functions"], 1);
+    browse(&directory.join("report.html"), &summary, "one", ("_start", 1), &[]);
+}
+
+/// Debian's LLVM: 129 000 functions.
+#[test]
+fn a_page_of_a_large_library_stays_below_ten_megabytes() {
+    let library =
+        Path::new("/usr/lib/llvm-22/lib/libLLVM.so").canonicalize().expect("libllvm22 is installed");
+    let library = library.to_str().unwrap();
+    let directory = tempfile::tempdir().unwrap();
+    let directory = directory.path();
+    for arguments in [["llvm-nm-22", "--version"], ["llvm-objdump-22", "--help"]] {
+        run(
+            directory,
+            &[&["record", "-o", "traces", "--image", library, "--"], arguments.as_slice()].concat(),
+        );
+    }
+    run(directory, &["apply", library, "--strategy", "random", "--seed", "1", "-o", "library.new"]);
+    let summary = report(directory, &[library, "library.new", "-t", "traces", "-o", "report.html"]);
+    assert!(summary["functions"].as_u64().unwrap() > 100_000);
+    let bytes = fs::metadata(directory.join("report.html")).unwrap().len();
+    assert!(bytes < 10_000_000, "{bytes} bytes");
+    browse(&directory.join("report.html"), &summary, "large", ("nothing has this name", 0), &[]);
+}
