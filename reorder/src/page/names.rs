@@ -55,10 +55,10 @@ pub(super) fn name_of(functions: &FunctionTable<'_>, index: FunctionIndex) -> St
 }
 
 fn shown(name: &[u8]) -> String {
-    // What stands in front of a semicolon would be taken for a source file.
-    match name.contains(&b';') {
-        true => printable(&String::from_utf8_lossy(name)),
-        false => printable(&readable_name(name)),
+    // `i` is a function of C before it is the mangled `int`, and what stands in front of a semicolon no source file.
+    match name.starts_with(b"_") && !name.contains(&b';') {
+        true => printable(&readable_name(name)),
+        false => printable(&String::from_utf8_lossy(name)),
     }
 }
 
