@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use clap::{Args, ValueEnum};
 
 use crate::cli::context::Context;
+use crate::cli::gate_measured::GateMeasured;
 use crate::cli::scenarios_input::{Configured, ScenariosInput, Starts};
 use crate::error::{Error, ErrorKind, Result};
 use crate::exit_status::ExitStatus;
@@ -60,6 +61,8 @@ pub struct GateArguments {
     /// An order file whose lines shall name functions of the image
     #[arg(long, value_name = "FILE")]
     order: Option<PathBuf>,
+    #[command(flatten)]
+    measured: GateMeasured,
     /// Write the report also in this form to this file, `-` for stdout instead of the text; repeatable
     #[arg(long, value_name = "FORM=FILE", value_parser = parse_export)]
     export: Vec<Export>,
@@ -127,8 +130,11 @@ pub fn run(arguments: &GateArguments, context: &Context) -> Result<ExitStatus> {
         figures,
         startup: Startup::of(&functions, &scenarios),
     };
-    let (checks, explanations) =
+    let (mut checks, explanations) =
         judge(&Comparison { now: &now, then: then.as_ref(), limits: &limits, models: &models });
+    let (measured, mut weaknesses) = arguments.measured.checks(&path, &configured, &limits, context)?;
+    checks.extend(measured);
+    remarks.append(&mut weaknesses);
     remark(&mut remarks, then.as_ref(), &now, &starts);
     let findings = checks.iter().filter(|check| check.verdict.is_finding()).count() as u64;
     let outcome = match (arguments.update_baseline, findings, arguments.warn_only) {

@@ -26,6 +26,7 @@ pub mod completions;
 pub mod doctor;
 pub mod explain;
 pub mod gate;
+pub mod gate_measured;
 pub mod inspect;
 pub mod layout_args;
 pub mod man;

@@ -131,7 +131,8 @@ impl Check {
         match (&self.limit, self.worst) {
             (Some(limit), Some(worst)) if limit.limit.is_relative() => {
                 // The last whole number that passes, or bytes and functions would be shown in parts.
-                let last = if self.unit == Unit::Percent { worst } else { worst.floor() };
+                let is_whole = !matches!(self.unit, Unit::Percent | Unit::Milliseconds);
+                let last = if is_whole { worst.floor() } else { worst };
                 format!("{} ({})", limit.text, self.shown(Some(last)))
             }
             (Some(limit), _) => limit.text.clone(),

@@ -17,6 +17,7 @@ use crate::error::{Error, Result};
 use crate::exit_status::ExitStatus;
 use crate::measure::{self, MeasureRequest, StartKind, Surroundings};
 use exports::ExportArguments;
+pub(super) use scenarios::request_of;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -146,7 +147,7 @@ impl MeasureArguments {
     }
 }
 
-fn parse_confidence(text: &str) -> std::result::Result<f64, String> {
+pub(super) fn parse_confidence(text: &str) -> std::result::Result<f64, String> {
     match text.parse::<f64>() {
         Ok(percent) if (50.0..100.0).contains(&percent) => Ok(percent),
         _ => Err("give per cent, from 50 to less than 100".to_owned()),

@@ -36,18 +36,30 @@ pub(super) fn starts(arguments: &MeasureArguments, context: &Context) -> Result<
             // It has traces alone.
             (None, None) => return None,
         };
-        let variables = table.environment.iter();
-        Some(MeasureRequest {
-            scenario: name.clone(),
-            new: new.clone(),
-            arguments: table.arguments.iter().map(OsString::from).collect(),
-            directory: table.directory.as_ref().map(|directory| configured.file.located(directory)),
-            environment: variables.map(|(name, value)| (name.into(), value.into())).collect(),
-            ..arguments.request(program, table.runs.or(runs))
-        })
+        let base = MeasureRequest { new: new.clone(), ..arguments.request(program, None) };
+        Some(request_of(name, table, &configured, arguments.runs, &base))
     };
     let starts: Vec<MeasureRequest> = named.into_iter().filter_map(start).collect();
     if starts.is_empty() { Err(nothing_to_measure()) } else { Ok(starts) }
+}
+
+/// What `base` asks for, of the scenario called `name`: `runs` of the command line go before those of the file.
+pub(in crate::cli) fn request_of(
+    name: &str,
+    table: &ScenarioTable,
+    configured: &Configured,
+    runs: Option<usize>,
+    base: &MeasureRequest,
+) -> MeasureRequest {
+    let variables = table.environment.iter();
+    MeasureRequest {
+        scenario: name.to_owned(),
+        arguments: table.arguments.iter().map(OsString::from).collect(),
+        directory: table.directory.as_ref().map(|directory| configured.file.located(directory)),
+        environment: variables.map(|(name, value)| (name.into(), value.into())).collect(),
+        rounds: runs.or(table.runs).or(configured.document.measure.runs).unwrap_or(base.rounds),
+        ..base.clone()
+    }
 }
 
 /// The scenarios asked for, else all, by name.

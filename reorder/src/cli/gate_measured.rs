@@ -1,0 +1,68 @@
+//! The flags of `reorder gate` that start programs, and what they give.
+
+use std::path::{Path, PathBuf};
+
+use clap::Args;
+
+use crate::cli::context::Context;
+use crate::cli::measure::{parse_confidence, request_of};
+use crate::cli::scenarios_input::Configured;
+use crate::error::{Error, Result};
+use crate::gate::{Check, Limits, Remark, measured_checks};
+use crate::measure::{self, MeasureRequest, StartKind};
+
+/// Measured figures, off unless asked for.
+#[derive(Args, Debug)]
+pub struct GateMeasured {
+    /// Also start OLD and the image for real, in turn, for each scenario of reorder.toml: time and faults are shown, and
+    /// fail the gate where they have limits
+    #[arg(long, value_name = "OLD", help_heading = "Measured figures")]
+    measure: Option<PathBuf>,
+    /// Runs of each program [default: those of reorder.toml, else 11]
+    #[arg(long, value_name = "N", requires = "measure", help_heading = "Measured figures")]
+    runs: Option<usize>,
+    /// How sure a measured finding must be, in per cent
+    #[arg(long, value_name = "PERCENT", default_value_t = 95.0, value_parser = parse_confidence, requires = "measure", help_heading = "Measured figures")]
+    confidence: f64,
+    /// Start with the program's file in memory instead of on the disk
+    #[arg(long, requires = "measure", help_heading = "Measured figures")]
+    warm: bool,
+}
+
+impl GateMeasured {
+    /// The checks of what was asked for.
+    ///
+    /// # Errors
+    /// See [`measure::measure`]; no scenario that could be started.
+    pub(super) fn checks(
+        &self,
+        image: &Path,
+        configured: &Configured,
+        limits: &Limits,
+        context: &Context,
+    ) -> Result<(Vec<Check>, Vec<Remark>)> {
+        let Some(old) = &self.measure else { return Ok((Vec::new(), Vec::new())) };
+        let base = MeasureRequest {
+            old: old.clone(),
+            new: Some(image.to_path_buf()),
+            start: if self.warm { StartKind::Warm } else { StartKind::Cold },
+            confidence: self.confidence / 100.0,
+            ..MeasureRequest::default()
+        };
+        let scenarios = &configured.document.scenario;
+        if scenarios.is_empty() {
+            return Err(Error::usage("reorder.toml has no scenario to measure")
+                .with_hint("write [scenario.NAME] with arguments = [\"…\"]; or leave out --measure"));
+        }
+        let requests: Vec<MeasureRequest> = scenarios
+            .iter()
+            .map(|(name, table)| request_of(name, table, configured, self.runs, &base))
+            .collect();
+        let rounds: usize = requests.iter().map(|request| request.rounds).sum();
+        let phase = context.talk.phase("measure", rounds as u64);
+        let measured = requests.iter().map(|request| measure::measure(request, &|| phase.step()));
+        let measured = measured.collect::<Result<Vec<_>>>()?;
+        phase.finish(&format!("{rounds} runs of each program"));
+        Ok(measured_checks(&measured, limits))
+    }
+}

@@ -1,0 +1,128 @@
+//! Measured figures of two programs as checks: only where somebody asked for them.
+//!
+//! In: measurements that started the old and the new program in turn. Out: checks. A limit holds if the pairs of runs do not
+//! show, with the asked confidence and without any assumption about how times are spread, that it is exceeded: chance alone
+//! makes a check fail no more often than that. The baseline's file has no part in it, because another machine wrote it.
+
+use super::check::{Check, Verdict};
+use super::limit::Limits;
+use super::metric::{Key, Metric};
+use super::report::Remark;
+use crate::measure::{Comparison, FigureKind, Measurement, StartKind, Values, sign_test};
+
+/// What is shown of each measured start, and can have a limit.
+const METRICS: [(FigureKind, Metric); 3] = [
+    (FigureKind::TextPagesTouched, Metric::PagesTouched),
+    (FigureKind::MajorFaults, Metric::MajorFaults),
+    (FigureKind::WallMilliseconds, Metric::WallMilliseconds),
+];
+
+/// One check for each scenario and figure, and what weakens them.
+#[must_use]
+pub fn measured_checks(measurements: &[Measurement], limits: &Limits) -> (Vec<Check>, Vec<Remark>) {
+    let mut checks = Vec::new();
+    let mut remarks: Vec<Remark> = Vec::new();
+    for measurement in measurements {
+        for (kind, metric) in METRICS {
+            let found = measurement.figures.0.iter().find(|figure| figure.kind == kind);
+            let Some(Values::Compared(compared)) = found.map(|figure| &figure.values) else { continue };
+            let start = if measurement.start == StartKind::Cold { "cold" } else { "warm" };
+            let key = Key::of_scenario(metric, start, &measurement.scenario);
+            let check = judged(key, compared, measurement.confidence, limits, &mut remarks);
+            checks.push(check);
+        }
+        for warning in &measurement.warnings {
+            let cause = format!("{}: {}; {}", measurement.scenario, warning.cause, warning.doubt);
+            add(&mut remarks, cause, &warning.next);
+        }
+    }
+    (checks, remarks)
+}
+
+fn add(remarks: &mut Vec<Remark>, cause: String, next: &str) {
+    let remark = Remark { cause, next: Some(next.to_owned()) };
+    if !remarks.contains(&remark) {
+        remarks.push(remark);
+    }
+}
+
+fn judged(
+    key: Key,
+    compared: &Comparison,
+    confidence: f64,
+    limits: &Limits,
+    remarks: &mut Vec<Remark>,
+) -> Check {
+    let (old, new) = (compared.old.median, compared.new.median);
+    let limit = limits.find(&key);
+    let worst_for = |old: f64| limit.as_ref().and_then(|limit| limit.limit.worst(Some(old)));
+    let pairs = compared.old.values.iter().zip(&compared.new.values);
+    let beyond: Option<Vec<f64>> = pairs.map(|(&old, &new)| Some(new - worst_for(old)?)).collect();
+    let verdict = match beyond.map(|beyond| sign_test::is_above_zero(&beyond, confidence)) {
+        None => Verdict::Unlimited,
+        Some(Some(true)) => Verdict::Fail,
+        Some(Some(false)) => Verdict::Pass,
+        Some(None) => {
+            let needed = sign_test::values_needed(confidence);
+            let cause = format!(
+                "{key}: so few runs cannot show anything with {:.0} % confidence",
+                confidence * 100.0
+            );
+            add(remarks, cause, &format!("measure with --runs {needed} or more"));
+            Verdict::Pass
+        }
+    };
+    Check {
+        unit: key.metric.unit(),
+        key,
+        baseline: Some(old),
+        current: Some(new),
+        lower_bound: None,
+        worst: worst_for(old),
+        limit,
+        verdict,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)] // a failed unwrap is a failed test
+
+    use super::*;
+    use crate::configuration::Document;
+
+    fn verdict(old: &[f64], new: &[f64], toml: &str) -> (Verdict, usize) {
+        let limits = Limits::of(&toml::from_str::<Document>(toml).unwrap()).unwrap();
+        let compared = Comparison::of(old, new).unwrap();
+        let mut remarks = Vec::new();
+        let key = Key::of_scenario(Metric::WallMilliseconds, "cold", "start");
+        let check = judged(key, &compared, 0.95, &limits, &mut remarks);
+        (check.verdict, remarks.len())
+    }
+
+    #[test]
+    fn noise_fails_nothing_and_a_slower_start_does() {
+        let limit = "[gate.limits]\nwall-milliseconds = '+5 %'\n";
+        let old = [10.0, 14.0, 11.0, 18.0, 12.0, 10.5, 13.0, 11.0, 15.0];
+        let noisy = [14.0, 10.0, 12.0, 16.0, 13.0, 10.0, 14.5, 11.5, 14.0];
+        let slower: Vec<f64> = old.iter().map(|value| value * 1.2).collect();
+        assert_eq!(verdict(&old, &noisy, limit), (Verdict::Pass, 0));
+        assert_eq!(verdict(&old, &slower, limit), (Verdict::Fail, 0));
+        assert_eq!(
+            verdict(&old, &slower, "[gate.limits]\n'wall-milliseconds.cold' = '+25 %'\n"),
+            (Verdict::Pass, 0)
+        );
+        assert_eq!(verdict(&old, &slower, "[gate.limits]\nwall-milliseconds = 11\n"), (Verdict::Fail, 0));
+    }
+
+    #[test]
+    fn without_a_limit_times_are_shown_only() {
+        assert_eq!(verdict(&[1.0; 9], &[99.0; 9], ""), (Verdict::Unlimited, 0));
+    }
+
+    #[test]
+    fn few_runs_are_told() {
+        let limit = "[gate.limits]\nwall-milliseconds = '+5 %'\n";
+        assert_eq!(verdict(&[1.0; 3], &[99.0; 3], limit), (Verdict::Pass, 1));
+    }
+}
