@@ -32,6 +32,7 @@ pub mod layout_args;
 pub mod man;
 pub mod measure;
 pub mod optimize;
+mod optimize_page;
 pub mod record;
 pub mod report;
 pub mod verify;

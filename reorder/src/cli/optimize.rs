@@ -13,6 +13,8 @@ use crate::apply::{Applied, Arrangement, apply};
 use crate::cli::apply::RelocateArguments;
 use crate::cli::context::Context;
 use crate::cli::layout_args::LayoutArguments;
+use crate::cli::optimize_page::write_page;
+use crate::cli::report::refuse_to_replace;
 use crate::error::{Error, ErrorKind, Result};
 use crate::exit_status::ExitStatus;
 use crate::image::analysis::Analysis;
@@ -66,6 +68,9 @@ pub struct OptimizeArguments {
     /// Measured starts of each program and run; 0 measures nothing
     #[arg(long, value_name = "N", default_value_t = 11)]
     measure_runs: usize,
+    /// Write a page of HTML that shows the text before and after, as `reorder report` does
+    #[arg(long, value_name = "FILE")]
+    report: Option<PathBuf>,
     /// Stop a measured start that takes longer
     #[arg(long, value_name = "SECONDS", default_value_t = 60)]
     time_limit: u64,
@@ -86,6 +91,9 @@ struct Start {
 pub fn run(arguments: &OptimizeArguments, context: &Context) -> Result<ExitStatus> {
     let image = &arguments.image;
     let runs = arguments.runs.iter().map(|run| split(run)).collect::<Result<Vec<_>>>()?;
+    if let Some(page) = &arguments.report {
+        refuse_to_replace(page, std::iter::once(image).chain(&arguments.output))?;
+    }
     let mapped = map_image(image)?;
     let report = optimize(arguments, context, &mapped, runs).map_err(|error| error.in_file(image))?;
     if report.total.new_faults > report.total.old_faults {
@@ -144,6 +152,16 @@ fn optimize(
 
     let output = arguments.output.as_ref().unwrap_or(&arguments.image);
     let measured = write_measured(arguments, context, &applied.bytes, output, &starts)?;
+
+    if let Some(page) = &arguments.report {
+        let names = ImageNames {
+            old: arguments.image.display().to_string(),
+            new: Some(output.display().to_string()),
+        };
+        let starts: Vec<_> = starts.iter().map(|start| (start.shown.as_str(), &start.traces)).collect();
+        write_page(page, &names, bytes, &functions, &starts, &recover_moves(bytes, &applied.bytes)?)?;
+        talk.note(&format!("{} shows both", page.display()));
+    }
 
     let runs = starts.iter().zip(simulated).zip(measured).map(|((start, simulated), measured)| {
         OptimizedRun { arguments: start.shown.clone(), simulated, measured }

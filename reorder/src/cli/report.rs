@@ -87,13 +87,16 @@ pub fn run(arguments: &ReportArguments, context: &Context) -> Result<ExitStatus>
 }
 
 /// The page must not take the place of an image.
-fn refuse_to_replace<'path>(page: &Path, images: impl Iterator<Item = &'path PathBuf>) -> Result<()> {
+pub(super) fn refuse_to_replace<'path>(
+    page: &Path,
+    images: impl Iterator<Item = &'path PathBuf>,
+) -> Result<()> {
     let identity = |path: &Path| std::fs::metadata(path).ok().map(|file| (file.dev(), file.ino()));
     for image in images {
         if identity(page).is_some() && identity(page) == identity(image) {
             return Err(Error::usage("the page would replace an image")
                 .in_file(page)
-                .with_hint("give another -o FILE, such as report.html"));
+                .with_hint("give the page another name, such as report.html"));
         }
     }
     Ok(())

@@ -41,6 +41,27 @@ impl Coverage {
         self.found.values().sum()
     }
 
+    /// Adds the account of further traces of the same image.
+    pub fn absorb(&mut self, other: &Self) {
+        self.events += other.events;
+        self.ambiguous += other.ambiguous;
+        self.unknown += other.unknown;
+        for (step, events) in &other.found {
+            *self.found.entry(*step).or_default() += events;
+        }
+        for (image, traces) in &other.other_images {
+            *self.other_images.entry(image.clone()).or_default() += traces;
+        }
+        for missing in &other.missing {
+            match self.missing.iter_mut().find(|known| known.name == missing.name) {
+                Some(known) => known.events += missing.events,
+                None => self.missing.push(missing.clone()),
+            }
+        }
+        self.missing
+            .sort_by(|one, other| other.events.cmp(&one.events).then_with(|| one.name.cmp(&other.name)));
+    }
+
     /// Events for which `step` decided.
     pub fn found_by(&self, step: Step) -> u64 {
         self.found.get(&step).copied().unwrap_or(0)
