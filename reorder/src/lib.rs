@@ -29,6 +29,7 @@ pub mod layout;
 
 pub mod order_file;
 
+pub mod schema;
 pub mod simulate;
 
 pub mod verify;

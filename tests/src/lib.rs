@@ -23,6 +23,8 @@
 //! | `layout_report` | scores of many layouts side by side |
 //! | `layout_summary` | layouts against a baseline, over many programs |
 //! | `layout_profile` | traces as a profile that lld and llvm-profdata read |
+//! | `gate_project` | a repository whose start the gate watches |
+//! | `gate_validators` | other people's programs that check reports, schemas and recipes |
 //! | `linker_wrapper` | finds `reorder-ld` and runs builds with and without it |
 //! | `llvm_profiles` | builds instrumented programs and asks LLVM's tools about their profiles |
 //! | `llvm_tools` | asks LLVM's tools for an order |
@@ -35,6 +37,8 @@ pub mod breakpoints;
 pub mod distribution;
 pub mod fixture;
 pub mod fixture_run;
+pub mod gate_project;
+pub mod gate_validators;
 pub mod inlining;
 pub mod inspection;
 pub mod invocations;

@@ -2,14 +2,15 @@
 
 use std::path::{Path, PathBuf};
 
-use clap::{Args, ValueEnum};
+use clap::Args;
 
 use crate::cli::context::Context;
 use crate::cli::gate_measured::GateMeasured;
+use crate::cli::gate_outputs::GateOutputs;
 use crate::cli::scenarios_input::{Configured, ScenariosInput, Starts};
 use crate::error::{Error, ErrorKind, Result};
 use crate::exit_status::ExitStatus;
-use crate::gate::render::ExportFormat;
+use crate::gate::place::{self, Source};
 use crate::gate::{
     Baseline, Comparison, Compression, GateReport, Limits, Outcome, Remark, Startup, Subject, figures, judge,
 };
@@ -25,7 +26,8 @@ const EXAMPLES: &str = "\
 Examples:
   reorder gate ./program -t traces --update-baseline      # once, and when a change is meant
   reorder gate ./program -t traces                        # in CI
-  reorder gate --export json=gate.json --export sarif=gate.sarif --export markdown=summary.md
+  reorder gate --github                                   # annotations and the summary of the job
+  reorder gate --export json=gate.json --export sarif=gate.sarif --export junit=gate.xml
 
 Limits are in reorder.toml:
   [gate.limits]
@@ -63,31 +65,8 @@ pub struct GateArguments {
     order: Option<PathBuf>,
     #[command(flatten)]
     measured: GateMeasured,
-    /// Write the report also in this form to this file, `-` for stdout instead of the text; repeatable
-    #[arg(long, value_name = "FORM=FILE", value_parser = parse_export)]
-    export: Vec<Export>,
-}
-
-/// One more output.
-#[derive(Clone, Debug)]
-struct Export {
-    format: ExportFormat,
-    file: PathBuf,
-}
-
-fn parse_export(text: &str) -> std::result::Result<Export, String> {
-    let known = || {
-        let forms = ExportFormat::value_variants().iter().filter_map(ValueEnum::to_possible_value);
-        forms.map(|form| form.get_name().to_owned()).collect::<Vec<_>>().join(", ")
-    };
-    let (form, file) =
-        text.split_once('=').ok_or_else(|| format!("write FORM=FILE; the forms are {}", known()))?;
-    let format = ExportFormat::from_str(form, false)
-        .map_err(|_| format!("no form is called {form}; there are {}", known()))?;
-    if file.is_empty() {
-        return Err("the file's name is missing".to_owned());
-    }
-    Ok(Export { format, file: PathBuf::from(file) })
+    #[command(flatten)]
+    outputs: GateOutputs,
 }
 
 /// Judges the image, writes what is asked for, and tells by the exit status.
@@ -99,7 +78,7 @@ pub fn run(arguments: &GateArguments, context: &Context) -> Result<ExitStatus> {
     let path = arguments.image(&configured)?;
     let place = arguments.baseline_place(&configured);
     // Before the work: a missing baseline is the most common mistake.
-    let then = arguments.read_baseline(place.as_deref(), &path)?;
+    let (then, then_text) = arguments.read_baseline(place.as_deref(), &path)?.unzip();
     let limits = Limits::of(&configured.document).map_err(|error| error.in_file(&configured.file.path))?;
     let bytes = map_image(&path)?;
     let in_image = |error: Error| error.in_file(&path);
@@ -135,6 +114,9 @@ pub fn run(arguments: &GateArguments, context: &Context) -> Result<ExitStatus> {
     let (measured, mut weaknesses) = arguments.measured.checks(&path, &configured, &limits, context)?;
     checks.extend(measured);
     remarks.append(&mut weaknesses);
+    let configuration = Source { path: &configured.file.path, text: &configured.file.text };
+    let baseline = place.as_deref().zip(then_text.as_deref()).map(|(path, text)| Source { path, text });
+    place::locate(&mut checks, Some(configuration), baseline);
     remark(&mut remarks, then.as_ref(), &now, &starts);
     let findings = checks.iter().filter(|check| check.verdict.is_finding()).count() as u64;
     let outcome = match (arguments.update_baseline, findings, arguments.warn_only) {
@@ -145,17 +127,16 @@ pub fn run(arguments: &GateArguments, context: &Context) -> Result<ExitStatus> {
     };
     let report = GateReport {
         reorder: env!("CARGO_PKG_VERSION"),
-        image: path.display().to_string(),
-        baseline: place.as_ref().map(|place| place.display().to_string()),
-        configuration: (!configured.file.path.as_os_str().is_empty())
-            .then(|| configured.file.path.display().to_string()),
+        image: shown(&path),
+        baseline: place.as_deref().map(shown),
+        configuration: (!configured.file.path.as_os_str().is_empty()).then(|| shown(&configured.file.path)),
         outcome,
         findings,
         checks,
         explanations,
         remarks,
     };
-    arguments.write(&report, context)?;
+    arguments.outputs.write(&report, context)?;
     if let (true, Some(place)) = (arguments.update_baseline, &place) {
         write::whole(place, now.write().as_bytes())?;
         context.talk.note(&format!("{}: {} figures", place.display(), grouped(now.figures.len() as u64)));
@@ -181,7 +162,8 @@ impl GateArguments {
         (place != Path::new("off")).then_some(place)
     }
 
-    fn read_baseline(&self, place: Option<&Path>, image: &Path) -> Result<Option<Baseline>> {
+    /// The baseline with its text.
+    fn read_baseline(&self, place: Option<&Path>, image: &Path) -> Result<Option<(Baseline, String)>> {
         let Some(place) = place else {
             if self.update_baseline {
                 return Err(Error::usage("a baseline that is off cannot be written")
@@ -191,7 +173,7 @@ impl GateArguments {
         };
         match std::fs::read(place) {
             Ok(bytes) => match Baseline::parse(&bytes) {
-                Ok(baseline) => Ok(Some(baseline)),
+                Ok(baseline) => Ok(Some((baseline, String::from_utf8_lossy(&bytes).into_owned()))),
                 Err(_) if self.update_baseline => Ok(None),
                 Err(error) => Err(error.in_file(place)),
             },
@@ -216,26 +198,18 @@ impl GateArguments {
         let bytes = std::fs::read(&path).map_err(|error| Error::io(&path, error))?;
         Ok(Some(order_file::read::read(&bytes, functions)))
     }
-
-    fn write(&self, report: &GateReport, context: &Context) -> Result<()> {
-        let mut is_shown = false;
-        for Export { format, file } in &self.export {
-            let text = format.render(report)?;
-            if file == Path::new("-") {
-                is_shown = true;
-                context.print_bytes(text.as_bytes())?;
-            } else {
-                write::whole(file, text.as_bytes())?;
-            }
-        }
-        if is_shown { Ok(()) } else { context.print(report) }
-    }
 }
 
 fn compressions(configured: &Configured) -> Result<Vec<Compression>> {
     let Some(names) = &configured.document.gate.compressors else { return Ok(Compression::usual()) };
     let compressions = names.iter().map(|name| Compression::from_name(name)).collect::<Result<_>>();
     compressions.map_err(|error| error.in_file(&configured.file.path))
+}
+
+/// A path as reports have it: from the current directory if it lies below, for reports shall not tell machines apart.
+fn shown(path: &Path) -> String {
+    let current = std::env::current_dir().unwrap_or_default();
+    path.strip_prefix(&current).unwrap_or(path).display().to_string()
 }
 
 /// Functions that cannot be moved; nothing where nobody could tell.

@@ -27,6 +27,7 @@ pub mod doctor;
 pub mod explain;
 pub mod gate;
 pub mod gate_measured;
+pub mod gate_outputs;
 pub mod inspect;
 pub mod layout_args;
 pub mod man;
@@ -35,6 +36,7 @@ pub mod optimize;
 mod optimize_page;
 pub mod record;
 pub mod report;
+pub mod schema;
 pub mod verify;
 
 use std::ffi::OsString;
@@ -78,6 +80,7 @@ commands! {
     Explain(explain::ExplainArguments) => explain::run,
     Doctor(doctor::DoctorArguments) => doctor::run,
     Inspect(inspect::InspectArguments) => inspect::run,
+    Schema(schema::SchemaArguments) => schema::run,
     Completions(completions::CompletionsArguments) => completions::run,
     Man(man::ManArguments) => man::run,
 }

@@ -22,13 +22,14 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use layout_algos::score::FaultModel;
+use schemars::JsonSchema;
 use serde::Deserialize;
 
 use crate::error::{Error, Result};
 use crate::simulate::MemoryModel;
 
 /// What commands share.
-#[derive(Clone, Debug, Default, Deserialize)]
+#[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub struct Document {
     /// Starts, by name.
@@ -46,7 +47,7 @@ pub struct Document {
 }
 
 /// A start.
-#[derive(Clone, Debug, Default, Deserialize)]
+#[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub struct ScenarioTable {
     /// Its traces: files, or directories of them.
@@ -70,7 +71,7 @@ pub struct ScenarioTable {
 }
 
 /// A model of memory.
-#[derive(Clone, Copy, Debug, Deserialize)]
+#[derive(Clone, Copy, Debug, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub struct ModelTable {
     /// Bytes per page.
@@ -84,7 +85,7 @@ pub struct ModelTable {
 }
 
 /// What `reorder gate` does.
-#[derive(Clone, Debug, Default, Deserialize)]
+#[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub struct GateTable {
     /// The image, unless the command line names one.
@@ -104,7 +105,7 @@ pub struct GateTable {
 }
 
 /// What `reorder measure` does.
-#[derive(Clone, Debug, Default, Deserialize)]
+#[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub struct MeasureTable {
     /// Runs of each program.
@@ -112,7 +113,7 @@ pub struct MeasureTable {
 }
 
 /// A limit as written: a number, `"+2 %"`, or limits of what the key is a part of the name of.
-#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Deserialize, JsonSchema)]
 #[serde(untagged)]
 pub enum LimitValue {
     /// Not more than this, or for what shall be large, not less.

@@ -6,6 +6,7 @@
 
 use std::fmt::Write as _;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::metric::Figure;
@@ -31,21 +32,32 @@ pub struct Baseline {
 /// Of all functions together: their pages are counted one by one.
 const LARGEST_TEXT: u64 = 4 << 30;
 
-#[derive(Deserialize)]
-struct File {
+#[derive(Deserialize, JsonSchema)]
+#[schemars(title = "Baseline of reorder gate")]
+/// What an image was like when it was last said to be good. Written by `reorder gate --update-baseline`.
+pub(crate) struct File {
+    /// Tells the file from others.
+    #[schemars(extend("const" = SCHEMA))]
     schema: String,
+    /// Version of the program that wrote it.
     #[serde(default)]
     reorder: String,
+    /// Name of the image's file.
     #[serde(default)]
     image: String,
+    /// Sorted by metric, part and scenario.
     figures: Vec<Figure>,
+    /// Functions that some start runs: name, first address and bytes, sorted by address.
     functions: Vec<(String, u64, u64)>,
+    /// The starts, sorted by name.
     scenarios: Vec<ScenarioLine>,
 }
 
-#[derive(Serialize, Deserialize)]
+#[derive(Serialize, Deserialize, JsonSchema)]
 struct ScenarioLine {
+    /// As in `reorder.toml`.
     name: String,
+    /// What its first recording runs, in order of first execution: positions in `functions`, from 0.
     order: Vec<u32>,
 }
 

@@ -1,12 +1,14 @@
 //! Figures against limits: one line for each, with a verdict.
 
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::limit::{AppliedLimit, Limits};
 use super::metric::{Figure, Key, Unit};
+use super::place::Place;
 
 /// What became of one figure.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Verdict {
     /// Within its limit.
@@ -42,7 +44,7 @@ impl Verdict {
 }
 
 /// One figure, then and now.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct Check {
     /// Which figure.
     #[serde(flatten)]
@@ -61,6 +63,8 @@ pub struct Check {
     pub worst: Option<f64>,
     /// What became of it.
     pub verdict: Verdict,
+    /// Where the limit is written, else the figure of the baseline.
+    pub place: Option<Place>,
 }
 
 impl Check {
@@ -97,6 +101,7 @@ pub(super) fn check(now: &[Figure], then: Option<&[Figure]>, limits: &Limits) ->
         limit: limits.find(&figure.key),
         worst: None,
         verdict: Verdict::Gone,
+        place: None,
     }));
     checks
 }
@@ -126,6 +131,7 @@ fn judged(figure: &Figure, baseline: Option<&Figure>, limits: &Limits) -> Check 
         limit,
         worst,
         verdict,
+        place: None,
     }
 }
 

@@ -6,6 +6,7 @@
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::startup::{Startup, StartupFunction, StartupScenario};
@@ -13,7 +14,7 @@ use crate::address::Address;
 use crate::simulate::MemoryModel;
 
 /// Why one start has other faults than in the baseline.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct Explanation {
     /// The start.
     pub scenario: String,
@@ -35,13 +36,14 @@ pub struct Explanation {
 }
 
 /// What became of one function.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct FunctionChange {
     /// Readable.
     pub name: String,
     /// What changed.
     pub change: ChangeKind,
     /// Where it is; in the baseline if it is gone.
+    #[schemars(with = "String")]
     pub address: Address,
     /// Bytes in the baseline; none for new functions.
     pub old_bytes: Option<u64>,
@@ -50,11 +52,12 @@ pub struct FunctionChange {
     /// Faults that it causes now less those that it caused.
     pub faults: i64,
     /// First addresses of the pages that it lies on and no earlier function touched; in the baseline if it is gone.
+    #[schemars(with = "Vec<String>")]
     pub pages: Vec<Address>,
 }
 
 /// What changed about a function.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum ChangeKind {
     /// It runs now and did not.

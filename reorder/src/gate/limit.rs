@@ -5,6 +5,7 @@
 
 use std::collections::BTreeMap;
 
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::metric::{Key, Metric};
@@ -73,7 +74,7 @@ fn mistake(cause: String) -> Error {
 }
 
 /// The limit of one figure, and who set it.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct AppliedLimit {
     /// As configured.
     pub text: String,

@@ -81,6 +81,7 @@ fn judged(
         worst: worst_for(old),
         limit,
         verdict,
+        place: None,
     }
 }
 

@@ -18,6 +18,7 @@ mod figures;
 mod limit;
 mod measured;
 mod metric;
+pub mod place;
 pub mod render;
 mod report;
 mod startup;
@@ -30,6 +31,7 @@ pub use figures::{Subject, figures};
 pub use limit::{AppliedLimit, Limit, Limits};
 pub use measured::measured_checks;
 pub use metric::{Figure, Key, Metric, Unit};
+pub use place::Place;
 pub use report::{GateReport, Outcome, Remark};
 pub use startup::{Startup, StartupFunction, StartupScenario};
 

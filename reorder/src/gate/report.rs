@@ -1,5 +1,6 @@
 //! What the gate found, for programs and for people; the one model of all its output formats.
 
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::check::{Check, Verdict};
@@ -7,9 +8,10 @@ use super::explanation::{ChangeKind, Explanation, FunctionChange};
 use super::metric::{Metric, Unit};
 use crate::report::Report;
 use crate::report::table::{Table, grouped};
+use crate::report::visible::visible;
 
 /// How it ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Outcome {
     /// No finding.
@@ -23,7 +25,7 @@ pub enum Outcome {
 }
 
 /// Something about the run that a reader should know.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct Remark {
     /// What was found.
     pub cause: String,
@@ -32,7 +34,7 @@ pub struct Remark {
 }
 
 /// The result of `reorder gate`.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct GateReport {
     /// Version of this program.
     pub reorder: &'static str,
@@ -86,10 +88,10 @@ impl Check {
     pub fn title(&self) -> String {
         let mut title = self.key.metric.title().to_owned();
         if !self.key.part.is_empty() {
-            title.push_str(&format!(", {}", self.key.part));
+            title.push_str(&format!(", {}", visible(&self.key.part)));
         }
         match (&self.key.scenario, self.key.metric) {
-            (Some(scenario), _) => title.push_str(&format!(", {scenario}")),
+            (Some(scenario), _) => title.push_str(&format!(", {}", visible(scenario))),
             (None, Metric::Faults) => title.push_str(", all scenarios"),
             (None, _) => {}
         }
@@ -163,9 +165,15 @@ impl Check {
 }
 
 impl FunctionChange {
-    /// One sentence: `new_feature is new, 120 bytes: +1 fault, page 0x2000`.
+    /// One sentence: `new_feature is new in this start, 120 bytes: +1 fault, page 0x2000`.
     #[must_use]
     pub fn sentence(&self) -> String {
+        format!("{} {}", visible(&self.name), self.predicate())
+    }
+
+    /// The sentence without the name.
+    #[must_use]
+    pub fn predicate(&self) -> String {
         let bytes = |bytes: Option<u64>| grouped(bytes.unwrap_or(0));
         let what = match self.change {
             ChangeKind::Added => format!("is new in this start, {} bytes", bytes(self.new_bytes)),
@@ -186,7 +194,7 @@ impl FunctionChange {
             (_, 1) => format!(", page {}", pages[0]),
             _ => format!(", pages {}", pages.join(", ")),
         };
-        format!("{} {what}{faults}{pages}", self.name)
+        format!("{what}{faults}{pages}")
     }
 }
 
@@ -241,10 +249,10 @@ impl Explanation {
     pub fn heading(&self) -> String {
         format!(
             "{}: {} -> {} faults ({}); functions: {} new, {} gone, {} resized",
-            self.scenario,
+            visible(&self.scenario),
             grouped(self.old_faults),
             grouped(self.new_faults),
-            self.model,
+            visible(&self.model),
             grouped(self.added),
             grouped(self.removed),
             grouped(self.resized),

@@ -5,6 +5,7 @@
 
 pub mod optimize;
 pub mod table;
+pub mod visible;
 
 use serde::Serialize;
 

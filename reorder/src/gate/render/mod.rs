@@ -1,8 +1,19 @@
 //! One file for each form of a [`GateReport`]; all of them say the same.
+//!
+//! In: the report. Out: a text. Guarantees: no form holds a time or anything else that the report has not, so the same
+//! report gives the same bytes; names may hold any characters and never become markup, commands or broken syntax.
+
+mod github;
+mod junit;
+mod markdown;
+mod markdown_text;
+mod sarif;
+mod sarif_log;
 
 use clap::ValueEnum;
 
-use super::report::GateReport;
+use super::check::Check;
+use super::report::{GateReport, Outcome};
 use crate::cli::shared_args::Format;
 use crate::error::Result;
 use crate::report;
@@ -14,6 +25,14 @@ pub enum ExportFormat {
     Text,
     /// For programs: everything, limits and verdicts included
     Json,
+    /// For the summary of a job and for comments: at most 64 KB
+    Markdown,
+    /// Annotations of GitHub Actions, which reads them from stdout
+    Github,
+    /// For code scanning: SARIF 2.1.0
+    Sarif,
+    /// For lists of tests: JUnit XML
+    Junit,
 }
 
 impl ExportFormat {
@@ -25,6 +44,55 @@ impl ExportFormat {
         match self {
             Self::Text => report::render(report, Format::Text),
             Self::Json => report::render(report, Format::Json),
+            Self::Markdown => Ok(markdown::render(report)),
+            Self::Github => Ok(github::render(report)),
+            Self::Sarif => sarif::render(report),
+            Self::Junit => junit::render(report),
         }
     }
+}
+
+/// How serious the findings of a run are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Severity {
+    /// They fail the run.
+    Error,
+    /// They were asked not to.
+    Warning,
+}
+
+/// The findings, most important first: in the order of the metrics, what is missing before what is furthest beyond its
+/// limit, else as reports show them. None when the baseline was written, for then nothing is judged.
+fn findings(report: &GateReport) -> (Severity, Vec<&Check>) {
+    let severity = match report.outcome {
+        Outcome::Updated => return (Severity::Warning, Vec::new()),
+        Outcome::Warn => Severity::Warning,
+        Outcome::Pass | Outcome::Fail => Severity::Error,
+    };
+    let mut findings: Vec<&Check> = report.findings().collect();
+    findings.sort_by(|one, other| {
+        let metrics = one.key.metric.cmp(&other.key.metric);
+        metrics.then_with(|| excess(other).total_cmp(&excess(one)))
+    });
+    (severity, findings)
+}
+
+/// How far a value is beyond its limit, as a share of the limit.
+fn excess(check: &Check) -> f64 {
+    match (check.current, check.worst) {
+        (Some(current), Some(worst)) if worst != 0.0 => ((current - worst) / worst).abs(),
+        _ => f64::INFINITY,
+    }
+}
+
+/// The functions behind a finding, at most `most` of them, a sentence each; with what is left out.
+fn because(report: &GateReport, check: &Check, most: usize) -> Vec<String> {
+    let Some(explanation) = report.explanation_of(check) else { return Vec::new() };
+    let mut lines: Vec<String> =
+        explanation.functions.iter().take(most).map(|change| change.sentence()).collect();
+    let more = explanation.functions.len().saturating_sub(most);
+    if more > 0 {
+        lines.push(format!("and {more} more functions"));
+    }
+    lines
 }

@@ -1,0 +1,11 @@
+#!/usr/bin/env bash
+# Builds, records the starts and runs the gate; exit status 1 is a finding, 2 means that the gate could not run.
+# Reports lie in gate/ whatever the outcome is.
+set -euo pipefail
+
+make
+rm -rf traces gate
+mkdir gate
+reorder record -o traces/startup -- build/program
+reorder record -o traces/help -- build/program --help
+reorder gate --export json=gate/gate.json --export markdown=gate/gate.md --export junit=gate/gate.xml

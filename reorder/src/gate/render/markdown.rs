@@ -1,0 +1,121 @@
+//! The summary of a job, or a comment: what failed, why, and all figures folded away.
+//!
+//! In: the report. Out: GitHub's Markdown. Guarantee: at most [`LARGEST`] bytes, and so at most as many characters however
+//! they are counted; what is left out is told in place.
+
+use super::markdown_text::{code, words};
+use crate::gate::check::{Check, Verdict};
+use crate::gate::explanation::Explanation;
+use crate::gate::report::{GateReport, Outcome};
+use crate::report::table::grouped;
+
+/// GitHub takes comments of up to 65 536 characters; the rest is for what others put around.
+pub(super) const LARGEST: usize = 64_000;
+/// Findings end here, so that the reasons are told, too.
+const FINDINGS_END: usize = 24_000;
+/// Reasons end here, so that figures are told, too.
+const REASONS_END: usize = 48_000;
+/// Notes end here.
+const NOTES_END: usize = 52_000;
+/// Kept free for the sentences about what is left out, and for the end of a fold.
+const RESERVE: usize = 400;
+/// Functions of one start.
+const SHOWN_FUNCTIONS: usize = 12;
+
+const HEADER: &str = "| check | baseline | now | change | limit | |\n| :-- | --: | --: | --: | :-- | :-- |\n";
+
+/// The report as Markdown.
+pub(super) fn render(report: &GateReport) -> String {
+    let mut page = Page(String::new());
+    let mark = match report.outcome {
+        Outcome::Pass => "✅",
+        Outcome::Fail => "❌",
+        Outcome::Warn => "⚠️",
+        Outcome::Updated => "📝",
+    };
+    page.0.push_str(&format!("### {mark} reorder gate: {}\n\n", words(&report.summary())));
+    let baseline =
+        report.baseline.as_ref().map_or_else(String::new, |file| format!(" against {}", code(file)));
+    page.0.push_str(&format!("{}{baseline}\n", code(&report.image)));
+    let (_, findings) = super::findings(report);
+    if !findings.is_empty() {
+        page.0.push_str(&format!("\n{HEADER}"));
+        page.lines(findings.into_iter().map(row), FINDINGS_END, "findings");
+    }
+    for (index, explanation) in report.explanations.iter().enumerate() {
+        if page.0.len() + RESERVE > REASONS_END {
+            let more = report.explanations.len() - index;
+            page.0.push_str(&format!("\n*{more} more starts changed; the JSON form has all.*\n"));
+            break;
+        }
+        reason(&mut page, explanation);
+    }
+    if !report.remarks.is_empty() {
+        page.0.push('\n');
+        let notes = report.remarks.iter().map(|remark| {
+            let next = remark.next.as_ref().map_or_else(String::new, |next| format!(" → {}", words(next)));
+            format!("- note: {}{next}\n", words(&remark.cause))
+        });
+        page.lines(notes, NOTES_END, "notes");
+    }
+    let count = report.checks.len();
+    page.0.push_str(&format!("\n<details>\n<summary>All {count} checks</summary>\n\n{HEADER}"));
+    page.lines(report.checks.iter().map(row), LARGEST, "checks");
+    page.0.push_str("\n</details>\n");
+    page.0
+}
+
+fn row(check: &Check) -> String {
+    let verdict = match check.verdict {
+        Verdict::Fail | Verdict::Gone => format!("**{}**", check.verdict.name()),
+        verdict => verdict.name().to_owned(),
+    };
+    let cells = [
+        words(&check.title()),
+        words(&check.shown(check.baseline)),
+        words(&check.shown(check.current)),
+        words(&check.shown_change()),
+        words(&check.shown_limit()),
+        verdict,
+    ];
+    format!("| {} |\n", cells.join(" | "))
+}
+
+fn reason(page: &mut Page, explanation: &Explanation) {
+    let Explanation { scenario, model, old_faults, new_faults, functions, .. } = explanation;
+    page.0.push_str(&format!(
+        "\n**{}**, {}: {} → {} faults of its first recording; functions: {} new, {} gone, {} resized\n\n",
+        words(scenario),
+        words(model),
+        grouped(*old_faults),
+        grouped(*new_faults),
+        grouped(explanation.added),
+        grouped(explanation.removed),
+        grouped(explanation.resized),
+    ));
+    let shown = functions.iter().take(SHOWN_FUNCTIONS);
+    let lines = shown.map(|change| format!("- {} {}\n", code(&change.name), words(&change.predicate())));
+    let before = page.lines(lines, REASONS_END, "functions");
+    let more = functions.len() - SHOWN_FUNCTIONS.min(functions.len());
+    if before && more > 0 {
+        page.0.push_str(&format!("- and {more} more functions\n"));
+    }
+}
+
+/// What is written so far.
+struct Page(String);
+
+impl Page {
+    /// Adds lines as long as they end before `end`; says how many are left out, and whether none is.
+    fn lines(&mut self, lines: impl Iterator<Item = String>, end: usize, what: &str) -> bool {
+        let mut lines = lines.peekable();
+        while let Some(line) = lines.next_if(|line| self.0.len() + line.len() + RESERVE <= end) {
+            self.0.push_str(&line);
+        }
+        let left_out = lines.count();
+        if left_out > 0 {
+            self.0.push_str(&format!("\n*{left_out} more {what} do not fit; the JSON form has all.*\n"));
+        }
+        left_out == 0
+    }
+}

@@ -1,0 +1,168 @@
+//! SARIF 2.1.0, for code scanning: a rule for each metric and a result for each finding.
+//!
+//! In: the report. Out: JSON. A result stands at the limit in `reorder.toml`, else at the figure in the baseline, and names
+//! the functions behind it as logical locations. Its fingerprint is made of what is checked, not of values or lines, so a
+//! finding stays the same one over runs.
+
+use sha2::{Digest, Sha256};
+
+use super::sarif_log::{
+    ArtifactLocation, Driver, Fingerprints, Invocation, Level, Location, Log, LogicalLocation, Message,
+    Notification, Outcome, PhysicalLocation, Region, ResultProperties, Rule, Run, RunProperties, Tool,
+};
+use super::{Severity, because, findings};
+use crate::error::{Error, Result};
+use crate::gate::check::Check;
+use crate::gate::metric::{Key, Metric};
+use crate::gate::report::GateReport;
+use crate::report::visible::visible;
+
+const SCHEMA: &str = "https://json.schemastore.org/sarif-2.1.0.json";
+/// Functions that a result names.
+const SHOWN_FUNCTIONS: usize = 24;
+
+/// The report as SARIF.
+///
+/// # Errors
+/// When it cannot be expressed as JSON, which is a mistake in the model.
+pub(super) fn render(report: &GateReport) -> Result<String> {
+    let (severity, findings) = findings(report);
+    let level = match severity {
+        Severity::Error => "error",
+        Severity::Warning => "warning",
+    };
+    let notification = |remark: &crate::gate::report::Remark| {
+        let next = remark.next.as_ref().map_or_else(String::new, |next| format!("; {next}"));
+        Notification { level: "note", message: message(&format!("{}{next}", remark.cause)) }
+    };
+    let run = Run {
+        tool: Tool {
+            driver: Driver {
+                name: "reorder",
+                version: report.reorder,
+                semantic_version: report.reorder,
+                rules: Metric::ALL.into_iter().map(rule).collect(),
+            },
+        },
+        invocations: [Invocation {
+            execution_successful: true,
+            tool_execution_notifications: report.remarks.iter().map(notification).collect(),
+        }],
+        column_kind: "unicodeCodePoints",
+        results: findings.into_iter().map(|check| result(report, check, level)).collect(),
+        properties: RunProperties { image: report.image.clone(), outcome: report.outcome },
+    };
+    serde_json::to_string_pretty(&Log { schema: SCHEMA, version: "2.1.0", runs: [run] })
+        .map(|text| text + "\n")
+        .map_err(|error| Error::usage(format!("cannot express the report as SARIF: {error}")))
+}
+
+fn rule(metric: Metric) -> Rule {
+    let (name, subject, worse) = about(metric);
+    let usual = metric.usual_limit().map_or_else(
+        || "There is no limit unless one is configured.".to_owned(),
+        |limit| format!("Where nothing is configured the limit is {limit} against the baseline."),
+    );
+    let key = metric.key();
+    Rule {
+        id: key,
+        name,
+        short_description: message(&format!("{subject} {worse} than allowed.")),
+        full_description: message(&format!("{subject} {worse} than allowed by reorder.toml. {usual}")),
+        help: message(&format!(
+            "Limits stand in reorder.toml below [gate.limits] or [scenario.NAME.limits], as {key} = \"+2 %\". If the change \
+             is meant, write the baseline again: reorder gate IMAGE -t TRACES --update-baseline."
+        )),
+        default_configuration: Level { level: "error" },
+    }
+}
+
+/// A name for people, and a sentence in two parts.
+fn about(metric: Metric) -> (&'static str, &'static str, &'static str) {
+    match metric {
+        Metric::Faults => ("PageFaults", "The simulated page faults of a start are", "more"),
+        Metric::StartupBytes => ("StartupSize", "The functions that a start runs are", "larger"),
+        Metric::StartupFunctions => ("StartupFunctionCount", "The functions that a start runs are", "more"),
+        Metric::TextBytes => ("TextSize", "The code of the image is", "larger"),
+        Metric::FileBytes => ("FileSize", "The file is", "larger"),
+        Metric::Compressed => ("CompressedSize", "The compressed file is", "larger"),
+        Metric::PinnedFunctions => ("PinnedFunctionCount", "The functions that cannot be moved are", "more"),
+        Metric::TraceCoverage => {
+            ("TraceEventsFound", "The events of the traces found in the image are", "fewer")
+        }
+        Metric::OrderCoverage => {
+            ("OrderLinesFound", "The lines of the order file found in the image are", "fewer")
+        }
+        Metric::WallMilliseconds => ("MeasuredTime", "The measured time of a start is", "longer"),
+        Metric::MajorFaults => ("MeasuredMajorFaults", "The measured major faults of a start are", "more"),
+        Metric::PagesTouched => ("MeasuredPages", "The pages that a start was seen to touch are", "more"),
+    }
+}
+
+fn result(report: &GateReport, check: &Check, level: &'static str) -> Outcome {
+    let key = &check.key;
+    let lines: Vec<String> =
+        std::iter::once(check.sentence()).chain(because(report, check, SHOWN_FUNCTIONS)).collect();
+    let functions = report.explanation_of(check).map_or(&[][..], |explanation| &explanation.functions);
+    let functions = functions.iter().take(SHOWN_FUNCTIONS);
+    let place = check.place.as_ref();
+    Outcome {
+        rule_id: key.metric.key(),
+        rule_index: Metric::ALL.iter().position(|metric| *metric == key.metric).unwrap_or_default(),
+        level,
+        message: message(&lines.join("\n")),
+        locations: [Location {
+            physical_location: place.map(|place| PhysicalLocation {
+                artifact_location: ArtifactLocation { uri: uri(&place.file) },
+                region: Region { start_line: place.line },
+            }),
+            logical_locations: functions
+                .map(|change| LogicalLocation {
+                    fully_qualified_name: visible(&change.name).into_owned(),
+                    kind: "function",
+                })
+                .collect(),
+        }],
+        partial_fingerprints: Fingerprints { primary_location_line_hash: fingerprint(report, key) },
+        properties: ResultProperties {
+            scenario: key.scenario.clone(),
+            baseline: check.baseline,
+            current: check.current,
+            worst: check.worst,
+            limit: check.limit.as_ref().map(|limit| limit.text.clone()),
+        },
+    }
+}
+
+/// What is checked of which file, in sixteen hexadecimal digits and the count that GitHub's own have.
+fn fingerprint(report: &GateReport, key: &Key) -> String {
+    let image = report.image.rsplit('/').next().unwrap_or_default();
+    let digest = Sha256::digest(format!("{image}\0{}\0{:?}", key.path(), key.scenario));
+    let digits: String = digest.iter().take(8).map(|byte| format!("{byte:02x}")).collect();
+    format!("{digits}:1")
+}
+
+/// A text in which brackets are no link: `[text](1)` would be one.
+fn message(text: &str) -> Message {
+    let is_link_like = text.contains("](");
+    let text = if is_link_like {
+        text.replace('\\', "\\\\").replace('[', "\\[").replace(']', "\\]")
+    } else {
+        text.to_owned()
+    };
+    Message { text }
+}
+
+/// A path as a reference: what is not plain is written by its bytes.
+fn uri(path: &str) -> String {
+    let mut uri = String::with_capacity(path.len());
+    for byte in path.bytes() {
+        match byte {
+            b'A'..=b'Z' | b'a'..=b'z' | b'0'..=b'9' | b'-' | b'.' | b'_' | b'~' | b'/' => {
+                uri.push(byte.into())
+            }
+            _ => uri.push_str(&format!("%{byte:02X}")),
+        }
+    }
+    uri
+}
