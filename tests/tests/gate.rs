@@ -111,7 +111,7 @@ fn the_schemas_are_schemas_and_say_no() {
         (1, "reorder-baseline.json", "reorder-baseline/1", "reorder-baseline/9"),
         (1, "reorder-baseline.json", "\"faults\"", "\"fautls\""),
         (2, "reorder.toml", "image =", "imgae ="),
-        (2, "reorder.toml", "[4]", "\"4\""),
+        (2, "reorder.toml", "[\"gzip\"", "[3"),
     ] {
         let text = project.read(file);
         assert!(text.contains(from));
@@ -154,7 +154,7 @@ fn limits_are_absolute_relative_and_of_one_scenario() {
     assert_eq!(failing("faults = \"+200 %\"", ""), [""; 0]);
     assert_eq!(failing("faults = \"+2\"", ""), ["faults linux-4k -"], "two for each start, four in all");
     assert_eq!(
-        failing("faults = \"off\"\nfaults.linux-4k = 7", ""),
+        failing("faults = \"off\"\n\"faults.linux-4k\" = 7", ""),
         ["faults linux-4k help", "faults linux-4k -"]
     );
     assert_eq!(
