@@ -20,7 +20,7 @@ function bytesText(bytes) {
     value /= 1024;
     unit += 1;
   }
-  return `${value >= 100 ? grouped(value) : value.toFixed(1)} ${units[unit]}`;
+  return `${value >= 100 || Number.isInteger(value) ? grouped(value) : value.toFixed(1)} ${units[unit]}`;
 }
 
 function timeText(microseconds) {

@@ -98,7 +98,7 @@ class FunctionTable {
           element("span", { class: "arrow", "aria-hidden": "true" })))));
     this.box.setAttribute("aria-colcount", this.columns.length);
     this.box.parentElement.style.setProperty("--columns", this.columns.map((column) =>
-      ({ name: "minmax(180px, 1fr)", size: "84px", old: "118px", new: "118px", scenarios: "92px", rank: "116px", pin: "minmax(120px, 240px)" })[column.key]).join(" "));
+      ({ name: "minmax(180px, 3fr)", size: "84px", old: "118px", new: "118px", scenarios: "92px", rank: "116px", pin: "minmax(110px, 190px)" })[column.key]).join(" "));
   }
 
   sortBy(column) {
@@ -185,15 +185,9 @@ class FunctionTable {
     const sign = this.sort.isDescending ? -1 : 1;
     if (column.isText) {
       const { names } = this.program;
-      const cache = new Map();
-      const name = (index) => {
-        let text = cache.get(index);
-        if (text === undefined) {
-          text = names.at(index) || "\uffff";
-          if (cache.size < 300_000) cache.set(index, text);
-        }
-        return text;
-      };
+      const cut = new Array(this.program.count);
+      // What has no name comes last.
+      const name = (index) => (cut[index] ??= names.at(index) || "\uffff");
       return sortSlowly(rows, (one, other) => {
         const [a, b] = [name(one), name(other)];
         return a === b ? one - other : sign * (a < b ? -1 : 1);

@@ -3,7 +3,7 @@
 const GUTTER = 76;
 const LARGEST_CELL = 44;
 const SMALLEST_ROOM = 5; // from this size of a cell on, cells are drawn apart
-const LABEL_ROOM = 30; // from this size on, cells say their figure
+const LABEL_ROOM = 34; // from this size on, cells say their figure
 
 /** When the pages of a layout are touched first, and by how many scenarios. */
 class Touches {
@@ -214,7 +214,7 @@ class PageMap {
     }
     context.textAlign = "center";
     context.textBaseline = "middle";
-    context.font = `${Math.min(13, size / 3)}px system-ui, sans-serif`;
+    context.font = `${Math.min(13, size / 3.4)}px system-ui, sans-serif`;
     for (const [page, x, y, late] of labels) {
       context.fillStyle = inkAt(late);
       context.fillText(this.label(page), x, y);

@@ -24,7 +24,7 @@ function showHeading() {
     ? summary.scenarios.length === 1 ? `in the start “${summary.scenarios[0].name}”` : `in all ${summary.scenarios.length} scenarios together`
     : `in the start “${summary.scenarios[state.scenario].name}”`;
   const change = isCompared && faults > 0 ? element("strong", { class: "change" }, `${changeText(faults, after)} `) : "";
-  byId("subline").replaceChildren(change, `${where}, by ${model.title} (${model.model}). `,
+  byId("subline").replaceChildren(change, `${where}, ${model.title} (${model.model}). `,
     element("span", { class: "bound-note" }, `No layout has fewer than ${faultsText(bound)}.`));
   showScale(faults, after, bound);
 }
@@ -180,12 +180,12 @@ function showPins(program) {
       element("div", { class: "scroll tall", tabindex: "0", role: "region", "aria-label": "Pinned functions" },
         plainTable([{ title: "Function" }, { title: "Bytes", isFigure: true }, { title: "Because" }, { title: "Shown by", isFigure: true }],
           listed.map((index) => element("tr", {},
-            element("th", { scope: "row", class: "name", title: program.name(index) }, program.name(index),
-              ranks[index] ? element("span", { class: "badge" }, "runs") : null),
+            element("th", { scope: "row", class: "name", title: program.name(index) },
+              ranks[index] ? element("span", { class: "badge first" }, "runs") : null, program.name(index)),
             figure(grouped(sizes[index])), element("td", {}, program.pinReason(index)),
             figure(element("code", {}, program.address(program.pinEvidence.get(index)))))))) ),
     pins.functions > shown
-      ? element("p", { class: "faint" }, `The ${shown} that matter most are listed; all are in the function table below, under “Pinned”.`) : "");
+      ? element("p", { class: "faint" }, `Listed are those that matter most; all are in the function table, under “Pinned”.`) : "");
 }
 
 function showCoverage() {
