@@ -150,6 +150,9 @@ def check_zoom(session, map_id, is_large):
     expect(level).to_have_text("1.0×")
     session.settle()
     assert session.pixels("#map-old canvas") == whole, "the whole text is not shown again"
+    session.page.mouse.dblclick(x, y)
+    expect(level).to_have_text("2.0×")
+    session.one("#zoom-reset").click()
     session.one("#zoom-in").click()
     expect(level).to_have_text("1.6×")
     session.one("#zoom-out").click()

@@ -230,6 +230,55 @@ fn a_page_of_one_function_works_in_a_browser() {
     browse(&directory.join("report.html"), &summary, "one", ("_start", 1), &[]);
 }
 
+#[test]
+fn what_was_not_found_is_told_with_its_likely_name() {
+    let directory = tempfile::tempdir().unwrap();
+    let directory = directory.path();
+    program(directory);
+    fs::write(directory.join("names.txt"), "main\nstep_3\nstep_six\n<b>gone</b>\n").unwrap();
+    let summary = report(directory, &["program", "-t", "names.txt", "-o", "report.html"]);
+    let coverage = &summary["coverage"];
+    assert_eq!((&coverage["events"], &coverage["missing_functions"]), (&json!(4), &json!(2)));
+    let missing: Vec<&str> =
+        coverage["missing"].as_array().unwrap().iter().map(|gone| gone["name"].as_str().unwrap()).collect();
+    assert_eq!(missing, ["<b>gone</b>", "step_six"]);
+    assert!(coverage["missing"][1]["likely"].as_str().unwrap().starts_with("step_"), "{coverage}");
+    assert!(summary.get("new_image").is_none());
+    let page = fs::read_to_string(directory.join("report.html")).unwrap();
+    assert!(page.contains("\\u003cb>gone") && !page.contains("<b>gone"));
+}
+
+#[test]
+fn images_that_only_a_linker_orders_have_a_page_too() {
+    let directory = tempfile::tempdir().unwrap();
+    let directory = directory.path();
+    fs::write(
+        directory.join("arm.c"),
+        "int first(void) { return 1; }\nint second(void) { return first(); }\n",
+    )
+    .unwrap();
+    built(
+        Command::new("clang-22")
+            .args([
+                "--target=aarch64-linux-gnu",
+                "-O1",
+                "-nostdlib",
+                "-shared",
+                "-fuse-ld=lld",
+                "-o",
+                "libarm.so",
+                "arm.c",
+            ])
+            .current_dir(directory),
+    );
+    fs::write(directory.join("names.txt"), "second\nfirst\n").unwrap();
+    let summary =
+        report(directory, &["libarm.so", "-t", "names.txt", "--model", "android-16k", "-o", "report.html"]);
+    assert!(summary["pins"]["unknown_because"].as_str().unwrap().contains("linker"), "{summary}");
+    assert_eq!(summary["models"][0]["faults"], json!(1.0));
+    browse(&directory.join("report.html"), &summary, "arm", ("second", 1), &[]);
+}
+
 /// Debian's LLVM: 129 000 functions.
 #[test]
 fn a_page_of_a_large_library_stays_below_ten_megabytes() {

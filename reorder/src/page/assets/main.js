@@ -67,7 +67,7 @@ function update() {
   const pages = pagesOf(summary.models[state.model].page_bytes);
   const reach = summary.models[state.model].bytes_per_fault;
   byId("map-explained").textContent = `Each cell is ${bytesText(pages.size)} of the text, in the order of addresses. A start needs the ` +
-    `coloured ones; ${reach > pages.size ? `one fault brings up to ${bytesText(reach)} around it` : "each of them costs it a fault"}.`;
+    `coloured ones; ${reach > pages.size ? `one fault brings up to ${bytesText(reach)}` : "each of them costs it a fault"}.`;
   byId("not-drawn").hidden = start.isDrawn;
   maps.forEach((map) => map.update(pages, start, state.by, program.scenarios.length));
   curves.update(start, start.models[state.model][state.axis], state.axis);

@@ -337,6 +337,7 @@ class PageMap {
     const box = this.box;
     let drag = null;
     box.addEventListener("pointerdown", (event) => {
+      clearTimeout(this.click);
       drag = { x: event.clientX, y: event.clientY, isMoved: false };
       box.setPointerCapture(event.pointerId);
     });
@@ -354,7 +355,9 @@ class PageMap {
       this.showTip(event.clientX, event.clientY);
     });
     box.addEventListener("pointerup", () => {
-      if (drag && !drag.isMoved && this.cursor >= 0) this.actions.chosen(this, this.cursor);
+      // A second click may follow, which zooms instead.
+      const page = this.cursor;
+      if (drag && !drag.isMoved && page >= 0) this.click = setTimeout(() => this.actions.chosen(this, page), 250);
       drag = null;
     });
     box.addEventListener("pointercancel", () => { drag = null; });
@@ -364,6 +367,7 @@ class PageMap {
       tooltip.hide();
     });
     box.addEventListener("dblclick", (event) => {
+      clearTimeout(this.click);
       const bounds = box.getBoundingClientRect();
       this.zoomBy(2, event.clientX - bounds.left, event.clientY - bounds.top);
     });
