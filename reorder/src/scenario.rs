@@ -64,10 +64,13 @@ impl ScenarioSources {
 
     fn name_of(&self, trace: &ResolvedTrace) -> String {
         let source = trace.source.as_deref();
-        let owns = |paths: &Vec<PathBuf>| {
-            paths.iter().any(|path| source.is_some_and(|source| source.starts_with(path)))
+        // A scenario's directory may lie in another's: the nearest one owns the file.
+        let nearness = |paths: &Vec<PathBuf>| {
+            let around = paths.iter().filter(|path| source.is_some_and(|source| source.starts_with(path)));
+            around.map(|path| path.components().count()).max()
         };
-        if let Some((name, _)) = self.named.iter().find(|(_, paths)| owns(paths)) {
+        let owners = self.named.iter().filter_map(|(name, paths)| Some((nearness(paths)?, name)));
+        if let Some((_, name)) = owners.max_by_key(|(nearness, _)| *nearness) {
             return name.clone();
         }
         let folder = source.and_then(|source| {
@@ -118,6 +121,7 @@ mod tests {
         let traces = ResolvedTraces {
             traces: vec![
                 traced("named/a.trace", &["git", "status"], 1),
+                traced("named/inner/b.trace", &["git", "status"], 1),
                 traced("given/log/git.001.000.trace", &["git", "log", "-1"], 1),
                 traced("given/git.002.000.trace", &["git", "status"], 1),
                 traced("given/git.003.000.trace", &["git", "status"], 3),
@@ -127,14 +131,18 @@ mod tests {
             ..ResolvedTraces::default()
         };
         let sources = ScenarioSources {
-            named: [("first".to_owned(), vec![PathBuf::from("named")])].into(),
+            named: [
+                ("first".to_owned(), vec![PathBuf::from("named")]),
+                ("inner".to_owned(), vec![PathBuf::from("named/inner")]),
+            ]
+            .into(),
             unnamed: vec![PathBuf::from("given"), PathBuf::from("one.profraw")],
         };
         let scenarios = sources.group(&traces);
         let names: Vec<_> =
             scenarios.iter().map(|scenario| (scenario.name.as_str(), scenario.traces.len())).collect();
-        assert_eq!(names, [("first", 1), ("git", 1), ("log", 1), ("one", 1), ("status", 2)]);
-        assert!((scenarios[4].mean(|trace| trace.weight as f64) - 2.5).abs() < 1e-9, "weights count");
+        assert_eq!(names, [("first", 1), ("git", 1), ("inner", 1), ("log", 1), ("one", 1), ("status", 2)]);
+        assert!((scenarios[5].mean(|trace| trace.weight as f64) - 2.5).abs() < 1e-9, "weights count");
         assert!((scenarios[1].mean(|_| 7.0) - 7.0).abs() < 1e-9, "a start of no weight is a start");
     }
 

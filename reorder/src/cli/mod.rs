@@ -35,6 +35,7 @@ pub mod measure;
 pub mod optimize;
 mod optimize_page;
 pub mod record;
+mod record_scenarios;
 pub mod report;
 pub mod schema;
 pub mod verify;

@@ -200,6 +200,7 @@ fn record_starts(
             runs: arguments.record_runs,
             first_run,
             discard_output: true,
+            ..RecordRequest::default()
         })?;
         first_run += arguments.record_runs;
         if let Ending::Killed(signal) = outcome.ending {

@@ -6,6 +6,8 @@ use std::path::PathBuf;
 use clap::Args;
 
 use crate::cli::context::Context;
+use crate::cli::record_scenarios::scenarios_to_record;
+use crate::cli::scenarios_input::ConfigurationArguments;
 use crate::error::{Error, Result};
 use crate::exit_status::ExitStatus;
 use crate::record::{self, Ending, RecordOutcome, RecordRequest};
@@ -16,24 +18,33 @@ Examples:
   reorder record -o traces -- git status
   reorder record -o traces --runs 3 -- ./program --first-screen
   reorder record -o traces --image /usr/lib/libexample.so -- ./program
+  reorder record                     # all scenarios of reorder.toml, in place of their earlier recordings
 
 Traces accumulate in the directory. The program's input, output and exit status are its own.";
 
 /// Run a program and write which of its functions ran first
+///
+/// Without a program, those of reorder.toml's scenarios are run, and their traces replace the recordings of the same kind in
+/// the first place that each scenario has for traces.
 #[derive(Args, Debug)]
 #[command(before_long_help = EXAMPLES)]
 pub struct RecordArguments {
     /// Directory for the traces; made if need be
     #[arg(long, short, value_name = "DIR")]
-    output: PathBuf,
+    output: Option<PathBuf>,
     /// How often to run the program
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
     runs: u32,
+    /// Without a program: only these scenarios of reorder.toml; repeatable
+    #[arg(long = "scenario", value_name = "NAME", conflicts_with_all = ["output", "command"])]
+    scenarios: Vec<String>,
+    #[command(flatten)]
+    configuration: ConfigurationArguments,
     /// Trace this library, or program executed by the program, as well; repeatable
     #[arg(long = "image", value_name = "PATH")]
     images: Vec<PathBuf>,
     /// The program and its arguments
-    #[arg(last = true, required = true, value_name = "PROGRAM")]
+    #[arg(last = true, value_name = "PROGRAM")]
     command: Vec<OsString>,
 }
 
@@ -42,10 +53,14 @@ pub struct RecordArguments {
 /// # Errors
 /// When the program cannot be run or traced, or the traces cannot be written.
 pub fn run(arguments: &RecordArguments, context: &Context) -> Result<ExitStatus> {
-    let [program, rest @ ..] = arguments.command.as_slice() else {
-        return Err(
-            Error::usage("no program to record").with_hint("reorder record -o traces -- PROGRAM ARGUMENTS")
-        );
+    let ([program, rest @ ..], Some(output)) = (arguments.command.as_slice(), &arguments.output) else {
+        return match (&arguments.output, arguments.command.is_empty()) {
+            (None, true) => record_scenarios(arguments, context),
+            (None, false) => Err(Error::usage("the traces have no place to go")
+                .with_hint("name a directory: reorder record -o traces -- PROGRAM ARGUMENTS")),
+            (Some(_), _) => Err(Error::usage("no program to record")
+                .with_hint("reorder record -o traces -- PROGRAM ARGUMENTS")),
+        };
     };
     record::leave_interrupts_to_program().map_err(|error| Error::io(&PathBuf::from(program), error))?;
     let outcome = record::record(&RecordRequest {
@@ -53,15 +68,47 @@ pub fn run(arguments: &RecordArguments, context: &Context) -> Result<ExitStatus>
         arguments: rest.to_vec(),
         images: arguments.images.clone(),
         runs: arguments.runs,
-        first_run: record::next_run(&arguments.output)?,
-        discard_output: false,
+        first_run: record::next_run(output)?,
+        ..RecordRequest::default()
     })?;
-    let paths = record::write_traces(&arguments.output, &outcome.traces)?;
+    let paths = record::write_traces(output, &outcome.traces)?;
     summarise(&outcome, context);
     for path in &paths {
         context.talk.detail(&path.display().to_string());
     }
     Ok(ExitStatus::Program(outcome.ending.shell_status()))
+}
+
+/// Records each scenario that has a program, its output discarded.
+fn record_scenarios(arguments: &RecordArguments, context: &Context) -> Result<ExitStatus> {
+    let configured = arguments.configuration.read(&context.talk)?;
+    let starts = scenarios_to_record(&arguments.scenarios, &configured)?;
+    let phase = context.talk.phase("record", starts.len() as u64);
+    for start in &starts {
+        let request = RecordRequest {
+            images: arguments.images.clone(),
+            runs: arguments.runs,
+            first_run: 1,
+            ..start.request.clone()
+        };
+        let outcome = record::record(&request)?;
+        if outcome.traces.is_empty() {
+            return Err(Error::usage(format!("the scenario {} ran no function of its program", start.name))
+                .with_hint("is the program a script? name what it runs with --image"));
+        }
+        // Only now: a program that cannot be run must not cost the recordings that there are.
+        record::remove_recordings(&start.output)?;
+        record::write_traces(&start.output, &outcome.traces)?;
+        context.talk.detail(&format!("{}: {}", start.name, start.output.display()));
+        if outcome.ending != Ending::Exited(0) {
+            let cause =
+                format!("the scenario {} ended with status {}", start.name, outcome.ending.shell_status());
+            context.talk.warning(&cause, Some("run it by hand; a start that fails early is another start"));
+        }
+        phase.step();
+    }
+    phase.finish(&format!("{} scenarios", starts.len()));
+    Ok(ExitStatus::Success)
 }
 
 fn summarise(outcome: &RecordOutcome, context: &Context) {

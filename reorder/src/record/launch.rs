@@ -3,6 +3,7 @@
 //! The child waits on a pipe until it is seized, then executes the program; so no signal is sent and no stop is
 //! seen that an untraced program would not see.
 
+use std::collections::BTreeMap;
 use std::ffi::{CString, OsStr, OsString};
 use std::fs::{self, File};
 use std::io::{Read as _, Write as _};
@@ -18,12 +19,16 @@ use nix::sys::signal::{Signal, kill};
 use nix::sys::wait::waitpid;
 use nix::unistd::{ForkResult, Pid, fork, pipe2};
 
+use super::RecordRequest;
 use crate::error::{Error, Result};
 
 /// All that the child needs between fork and exec, made before the fork: it must not allocate.
 struct Prepared {
     path: CString,
     arguments: Vec<CString>,
+    directory: Option<CString>,
+    /// All variables, unless the program inherits those of this process as they are.
+    environment: Option<Vec<CString>>,
     discard: Option<File>,
 }
 
@@ -47,34 +52,55 @@ impl Launched {
     }
 }
 
-/// Starts `program` traced.
-///
-/// `discard_output` connects standard input, output and error to `/dev/null`.
+/// Starts the program of `request` traced.
 ///
 /// # Errors
 /// Programs that do not exist or cannot be executed, and systems that forbid tracing.
-pub(super) fn launch(program: &OsStr, arguments: &[OsString], discard_output: bool) -> Result<Launched> {
-    let path = find_program(program)?;
+pub(super) fn launch(request: &RecordRequest) -> Result<Launched> {
+    let path = find_program(&request.program)?;
+    // The child changes its directory before it executes the program.
+    let path = match &request.directory {
+        Some(_) => std::path::absolute(&path).map_err(|error| Error::io(&path, error))?,
+        None => path,
+    };
     refuse_privileged(&path)?;
-    let prepared = prepare(&path, program, arguments, discard_output)?;
+    let prepared = prepare(&path, request)?;
     start(&prepared, path)
 }
 
-fn prepare(path: &Path, program: &OsStr, arguments: &[OsString], discard_output: bool) -> Result<Prepared> {
+fn prepare(path: &Path, request: &RecordRequest) -> Result<Prepared> {
     let text = |word: &OsStr| {
         CString::new(word.as_bytes()).map_err(|_| Error::usage(format!("{word:?} holds a zero byte")))
     };
     let null = Path::new("/dev/null");
     let open_null =
         || File::options().read(true).write(true).open(null).map_err(|error| Error::io(null, error));
+    let arguments = std::iter::once(&request.program).chain(&request.arguments);
     Ok(Prepared {
         path: text(path.as_os_str())?,
-        arguments: std::iter::once(program)
-            .chain(arguments.iter().map(OsString::as_os_str))
-            .map(text)
-            .collect::<Result<_>>()?,
-        discard: discard_output.then(open_null).transpose()?,
+        arguments: arguments.map(|word| text(word)).collect::<Result<_>>()?,
+        directory: request.directory.as_ref().map(|directory| text(directory.as_os_str())).transpose()?,
+        environment: environment(&request.environment, &text)?,
+        discard: request.discard_output.then(open_null).transpose()?,
     })
+}
+
+/// The variables of this process with `changes`; nothing when there are none.
+fn environment(
+    changes: &[(OsString, OsString)],
+    text: &impl Fn(&OsStr) -> Result<CString>,
+) -> Result<Option<Vec<CString>>> {
+    if changes.is_empty() {
+        return Ok(None);
+    }
+    let mut variables: BTreeMap<OsString, OsString> = std::env::vars_os().collect();
+    variables.extend(changes.iter().cloned());
+    let joined = variables.into_iter().map(|(mut name, value)| {
+        name.push("=");
+        name.push(value);
+        text(&name)
+    });
+    joined.collect::<Result<_>>().map(Some)
 }
 
 fn start(prepared: &Prepared, path: PathBuf) -> Result<Launched> {
@@ -84,6 +110,9 @@ fn start(prepared: &Prepared, path: PathBuf) -> Result<Launched> {
     let mut pointers: Vec<*const libc::c_char> =
         prepared.arguments.iter().map(|argument| argument.as_ptr()).collect();
     pointers.push(std::ptr::null());
+    let variables: Option<Vec<*const libc::c_char>> = prepared.environment.as_ref().map(|variables| {
+        variables.iter().map(|variable| variable.as_ptr()).chain([std::ptr::null()]).collect()
+    });
     // SAFETY: the child calls `execute` only, which is restricted to async-signal-safe calls and never returns.
     let forked = unsafe { fork() }.map_err(io_error)?;
     let child = match forked {
@@ -92,6 +121,7 @@ fn start(prepared: &Prepared, path: PathBuf) -> Result<Launched> {
             execute(
                 prepared,
                 &pointers,
+                variables.as_deref(),
                 [go_reader.as_raw_fd(), go_writer.as_raw_fd()],
                 failure_writer.as_raw_fd(),
             )
@@ -116,11 +146,17 @@ fn start(prepared: &Prepared, path: PathBuf) -> Result<Launched> {
 }
 
 /// The child's part: waits for the go-ahead and executes the program.
-fn execute(prepared: &Prepared, arguments: &[*const libc::c_char], go: [RawFd; 2], failure: RawFd) -> ! {
+fn execute(
+    prepared: &Prepared,
+    arguments: &[*const libc::c_char],
+    variables: Option<&[*const libc::c_char]>,
+    go: [RawFd; 2],
+    failure: RawFd,
+) -> ! {
     let [go_reader, go_writer] = go;
     // SAFETY: only async-signal-safe functions are called, on descriptors that are open in this process and on
-    // memory that the parent prepared: `arguments` ends with a null pointer and points to strings that outlive the
-    // call. `environ` is not written meanwhile, because this process has one thread only.
+    // memory that the parent prepared: `arguments` and `variables` end with a null pointer and point to strings that
+    // outlive the call. `environ` is not written meanwhile, because this process has one thread only.
     unsafe {
         libc::close(go_writer);
         let mut go_ahead = 0u8;
@@ -134,7 +170,12 @@ fn execute(prepared: &Prepared, arguments: &[*const libc::c_char], go: [RawFd; 2
                 libc::dup2(null.as_raw_fd(), descriptor);
             }
         }
-        libc::execve(prepared.path.as_ptr(), arguments.as_ptr(), environ.cast());
+        let is_there =
+            prepared.directory.as_ref().is_none_or(|directory| libc::chdir(directory.as_ptr()) == 0);
+        if is_there {
+            let variables = variables.map_or(environ.cast(), <[_]>::as_ptr);
+            libc::execve(prepared.path.as_ptr(), arguments.as_ptr(), variables);
+        }
         let number = Errno::last_raw().to_le_bytes();
         libc::write(failure, number.as_ptr().cast(), number.len());
         libc::_exit(127)

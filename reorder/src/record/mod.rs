@@ -30,7 +30,7 @@ use crate::trace::Trace;
 
 use image::TracedImage;
 pub use interrupts::leave_interrupts_to_program;
-pub use output::{next_run, write_traces};
+pub use output::{next_run, remove_recordings, write_traces};
 use session::Session;
 pub use statistics::Statistics;
 pub use system::Ending;
@@ -48,6 +48,10 @@ pub struct RecordRequest {
     pub runs: u32,
     /// The number of the first run.
     pub first_run: u32,
+    /// Where it is started; here unless given.
+    pub directory: Option<PathBuf>,
+    /// Variables that are set for it, beside those of this process.
+    pub environment: Vec<(OsString, OsString)>,
     /// Connect the program's standard input, output and error to `/dev/null`.
     pub discard_output: bool,
 }
@@ -95,7 +99,7 @@ fn record_runs(request: &RecordRequest) -> Result<RecordOutcome> {
     let mut traces = Vec::new();
     let mut ending = Ending::Exited(0);
     for run in (request.first_run..).take(request.runs.max(1) as usize) {
-        let launched = launch::launch(&request.program, &request.arguments, request.discard_output)?;
+        let launched = launch::launch(request)?;
         let outcome = Session::new(launched, &mut images, &mut statistics).follow()?;
         if outcome.ending != Ending::Exited(0) {
             ending = outcome.ending;

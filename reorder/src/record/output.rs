@@ -1,6 +1,7 @@
 //! Recorded traces to files.
 
 use std::fs;
+use std::io::Read as _;
 use std::path::{Path, PathBuf};
 
 use super::RecordedTrace;
@@ -23,6 +24,35 @@ pub fn next_run(directory: &Path) -> Result<u32> {
         last = last.max(run_of(&name.to_string_lossy()).unwrap_or(0));
     }
     Ok(last.saturating_add(1))
+}
+
+/// Removes what [`write_traces`] wrote into `directory` before, of any build: files called `NAME.RUN.PROGRAM.trace` that begin
+/// like a trace. Everything else stays.
+///
+/// # Errors
+/// When the directory exists and cannot be read, or a file cannot be removed.
+pub fn remove_recordings(directory: &Path) -> Result<()> {
+    let io = |error| Error::io(directory, error);
+    if !directory.exists() {
+        return Ok(());
+    }
+    for entry in fs::read_dir(directory).map_err(io)? {
+        let path = entry.map_err(io)?.path();
+        let is_named_so = path.file_name().is_some_and(|name| run_of(&name.to_string_lossy()).is_some());
+        if is_named_so && path.is_file() && begins_like_trace(&path)? {
+            fs::remove_file(&path).map_err(|error| Error::io(&path, error))?;
+        }
+    }
+    Ok(())
+}
+
+fn begins_like_trace(path: &Path) -> Result<bool> {
+    let mut beginning = Vec::new();
+    let file = fs::File::open(path).map_err(|error| Error::io(path, error))?;
+    file.take(text::FIRST_WORDS.len() as u64)
+        .read_to_end(&mut beginning)
+        .map_err(|error| Error::io(path, error))?;
+    Ok(beginning == text::FIRST_WORDS.as_bytes())
 }
 
 /// The run of `NAME.RUN.PROGRAM.trace`.

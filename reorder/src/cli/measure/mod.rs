@@ -17,7 +17,7 @@ use crate::error::{Error, Result};
 use crate::exit_status::ExitStatus;
 use crate::measure::{self, MeasureRequest, StartKind, Surroundings};
 use exports::ExportArguments;
-pub(super) use scenarios::request_of;
+pub(super) use scenarios::{located_program, request_of, selected};
 
 const EXAMPLES: &str = "\
 Examples:

@@ -63,7 +63,7 @@ pub(in crate::cli) fn request_of(
 }
 
 /// The scenarios asked for, else all, by name.
-fn selected<'configured>(
+pub(in crate::cli) fn selected<'configured>(
     names: &[String],
     configured: &'configured Configured,
 ) -> Result<Vec<(&'configured String, &'configured ScenarioTable)>> {
@@ -97,7 +97,7 @@ pub(super) fn find_program(program: &Path) -> PathBuf {
 }
 
 /// A program of `reorder.toml`: paths start from the file, names are looked up as a shell does it.
-fn located_program(program: &Path, configured: &Configured) -> PathBuf {
+pub(in crate::cli) fn located_program(program: &Path, configured: &Configured) -> PathBuf {
     match is_bare_name(program) {
         true => looked_up(program),
         false => configured.file.located(program),
