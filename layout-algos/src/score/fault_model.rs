@@ -18,7 +18,7 @@ pub enum FaultModel {
         block: u64,
     },
     /// The file is not in memory, and a fault reads a window around the page: a cold start on Linux, whose window is
-    /// the device's `read_ahead_kb`, mostly 128 KiB. Up to version 6.15 half of it lies before the page; later ones
+    /// the device's `read_ahead_kb`, mostly 128 KiB. Up to version 6.16 half of it lies before the page; later ones
     /// read code from the page onwards. Further adaptations of the kernel (giving up after many misses) are not
     /// modelled.
     ReadAround {

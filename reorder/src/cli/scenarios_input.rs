@@ -22,7 +22,7 @@ pub struct ScenariosInput {
     /// Only these scenarios of reorder.toml; repeatable
     #[arg(long = "scenario", value_name = "NAME", conflicts_with = "paths")]
     scenarios: Vec<String>,
-    /// How memory answers: linux-4k, linux-4k-faultaround-64k, linux-readahead-128k, linux-6.16-readahead-128k,
+    /// How memory answers: linux-4k, linux-4k-faultaround-64k, linux-readahead-128k, linux-6.17-readahead-128k,
     /// android-16k, ios-16k, or one of reorder.toml; repeatable [default: those of the image's system]
     #[arg(long = "model", value_name = "NAME")]
     models: Vec<String>,

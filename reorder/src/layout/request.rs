@@ -51,12 +51,12 @@ pub enum Memory {
     #[value(name = "fault-around", alias = "linux-4k-faultaround-64k")]
     #[serde(rename = "fault-around")]
     FaultAround,
-    /// Windows of 128 KiB around each fault: Linux up to 6.15 with the file on disk
+    /// Windows of 128 KiB around each fault: Linux up to 6.16 with the file on disk
     #[value(name = "read-around", alias = "linux-readahead-128k")]
     #[serde(rename = "read-around")]
     ReadAround,
-    /// The 128 KiB from each fault on: Linux from 6.16 on with the file on disk
-    #[value(name = "read-ahead", alias = "linux-6.16-readahead-128k")]
+    /// The 128 KiB from each fault on: Linux from 6.17 on with the file on disk
+    #[value(name = "read-ahead", alias = "linux-6.17-readahead-128k")]
     #[serde(rename = "read-ahead")]
     ReadAhead,
 }

@@ -38,6 +38,7 @@ use serde::{Deserialize, Serialize};
 pub use effects::Effect;
 pub use figures::{Figure, FigureKind, Figures, Values};
 pub use report::{MeasureReport, Measurement};
+pub use run::Reach;
 pub use sign_test::Interval;
 pub use statistics::{Comparison, Sample};
 pub use surroundings::Surroundings;
@@ -120,6 +121,7 @@ impl MeasureRequest {
             directory: self.directory.as_deref(),
             environment: &self.environment,
             watch,
+            cold: self.start == StartKind::Cold,
             time_limit: self.time_limit,
         }
     }
@@ -219,10 +221,11 @@ pub fn abilities() -> Result<Abilities> {
         arguments: &[OsString::from("--version")],
         directory: None,
         environment: &[],
-        watch: Watch::EachPage,
+        watch: Watch::Pages(Reach::OnePage),
+        cold: false,
         time_limit: Duration::from_secs(10),
     })?;
-    Ok(Abilities { trace: outcome.mapped_text.is_some(), count_touched_pages: outcome.each_page.is_some() })
+    Ok(Abilities { trace: outcome.mapped_text.is_some(), count_touched_pages: outcome.watched.is_some() })
 }
 
 /// Whether a program in `directory` can be made cold, found out with a copy of this very program.
@@ -266,8 +269,8 @@ fn natural_run(
 
 /// One start whose touched pages are counted.
 fn touch_run(request: &MeasureRequest, file: &ProgramFile, series: &mut Series) -> Result<()> {
-    let outcome = run::run(&request.launch(file, Watch::EachPage))?;
-    series.extend(FigureKind::TextPagesTouched, outcome.each_page.map(|pages| pages.touched.len() as f64));
+    let outcome = run::run(&request.launch(file, Watch::Pages(Reach::OnePage)))?;
+    series.extend(FigureKind::TextPagesTouched, outcome.watched.map(|pages| pages.mapped.len() as f64));
     Ok(())
 }
 

@@ -28,8 +28,17 @@ use crate::error::{Error, Result};
 pub(super) enum Watch {
     /// Faults and time, undisturbed.
     Start,
-    /// Text pages touched: nothing is read ahead or mapped around, so faults and time are not those of a usual start.
-    EachPage,
+    /// Text pages: which are in the page table at the end, and which faulted.
+    Pages(Reach),
+}
+
+/// How far a page fault in the text reaches.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reach {
+    /// One page: nothing is read ahead or mapped around.
+    OnePage,
+    /// As far as the system has it.
+    AsUsual,
 }
 
 /// What to run and how.
@@ -41,6 +50,9 @@ pub(super) struct Launch<'request> {
     pub(super) directory: Option<&'request Path>,
     pub(super) environment: &'request [(OsString, OsString)],
     pub(super) watch: Watch,
+    /// Whether nothing of the text may be in the page cache when the first instruction runs. Pages watched in a warm
+    /// start leave the cache as it is.
+    pub(super) cold: bool,
     pub(super) time_limit: Duration,
 }
 
@@ -59,15 +71,15 @@ pub(super) struct Outcome {
     pub(super) counted: Option<Counted>,
     /// Pages that the page table held at the end.
     pub(super) mapped_text: Option<BTreeSet<u64>>,
-    /// What watching each page told, where that was asked for and possible.
-    pub(super) each_page: Option<EachPage>,
+    /// What watching pages told, where that was asked for and possible.
+    pub(super) watched: Option<WatchedPages>,
 }
 
-/// What watching each page told.
+/// What watching pages told.
 #[derive(Debug)]
-pub(super) struct EachPage {
-    /// Pages that the program executed or read.
-    pub(super) touched: BTreeSet<u64>,
+pub(super) struct WatchedPages {
+    /// Pages in the page table at the end; where faults reach one page, those that the program executed or read.
+    pub(super) mapped: BTreeSet<u64>,
     /// Whether no text was in the page cache when the program began, so that the cache tells, too.
     pub(super) began_cold: bool,
     /// Pages with a fault, by the kernel's own account, where it may be asked.
@@ -133,7 +145,7 @@ fn abandon(pid: Pid) {
 
 fn watch(launch: &Launch<'_>, pid: Pid, started: Instant) -> Result<Outcome> {
     let mut watcher =
-        Watcher { launch, pid, counters: None, each_page: None, end: None, mapped_text: None, pages: None };
+        Watcher { launch, pid, counters: None, started: None, end: None, mapped_text: None, pages: None };
     let mut loaded = false;
     loop {
         let (status, usage) = wait(pid)?;
@@ -162,7 +174,7 @@ fn watch(launch: &Launch<'_>, pid: Pid, started: Instant) -> Result<Outcome> {
                     minor_faults: u64::try_from(usage.ru_minflt).unwrap_or(0),
                     counted: watcher.counters.and_then(|counters| counters.read()),
                     mapped_text: watcher.mapped_text,
-                    each_page: watcher.pages,
+                    watched: watcher.pages,
                 });
             }
             _ => resume(pid, None)?,
@@ -175,13 +187,13 @@ struct Watcher<'launch> {
     launch: &'launch Launch<'launch>,
     pid: Pid,
     counters: Option<Counters>,
-    each_page: Option<Started>,
+    started: Option<Started>,
     end: Option<Instant>,
     mapped_text: Option<BTreeSet<u64>>,
-    pages: Option<EachPage>,
+    pages: Option<WatchedPages>,
 }
 
-/// A run of which each page is watched.
+/// A run whose pages are watched.
 struct Started {
     began_cold: bool,
     samples: Option<FaultSamples>,
@@ -194,16 +206,19 @@ impl Watcher<'_> {
         let program = self.launch.program.path();
         match self.launch.watch {
             Watch::Start => self.counters = Counters::open(self.pid),
-            Watch::EachPage => {
+            Watch::Pages(reach) => {
                 let mappings = tracee::mappings(self.pid, program).unwrap_or_default();
                 let text = mappings.iter().filter(|mapping| mapping.is_executable);
-                let text =
+                let text: Vec<_> =
                     text.map(|text| (text.start.wrapping_sub(text.offset), text.start..text.end)).collect();
-                if tracee::map_page_by_page(self.pid, program)? {
+                let is_ready = match reach {
+                    Reach::OnePage => tracee::map_page_by_page(self.pid, program)?,
+                    Reach::AsUsual => !text.is_empty(),
+                };
+                if is_ready {
                     // The system itself has read the file's beginning, and as much behind it as the disk is told to.
-                    let began_cold = self.launch.program.drop_unmapped_text()?;
-                    self.each_page =
-                        Some(Started { began_cold, samples: FaultSamples::open(self.pid), text });
+                    let began_cold = self.launch.cold && self.launch.program.drop_unmapped_text()?;
+                    self.started = Some(Started { began_cold, samples: FaultSamples::open(self.pid), text });
                 }
             }
         }
@@ -213,14 +228,14 @@ impl Watcher<'_> {
     fn finish(&mut self) {
         self.end = Some(Instant::now());
         self.mapped_text = tracee::mapped_text(self.pid, self.launch.program.path());
-        if let (Some(started), Some(touched)) = (&self.each_page, &self.mapped_text) {
+        if let (Some(started), Some(mapped)) = (&self.started, &self.mapped_text) {
             let faulted = started.samples.as_ref().and_then(|samples| samples.pages_of(self.pid));
             let place_of = |address: u64| {
                 let (bias, _) = started.text.iter().find(|(_, range)| range.contains(&address))?;
                 Some(address.wrapping_sub(*bias))
             };
-            self.pages = Some(EachPage {
-                touched: touched.clone(),
+            self.pages = Some(WatchedPages {
+                mapped: mapped.clone(),
                 began_cold: started.began_cold,
                 faulted: faulted.map(|faulted| faulted.into_iter().filter_map(place_of).collect()),
             });

@@ -83,7 +83,7 @@ const IS_PRESENT: u64 = 1 << 63;
 /// Makes each page of the text of a program that has not started yet a mapping of its own, and switches read-ahead off
 /// for the rest of its file. Answers `false` when the kernel does not allow so many mappings.
 ///
-/// `MADV_RANDOM` alone does not do it: since Linux 6.16 read-ahead of executable mappings ignores it. Leaving every
+/// `MADV_RANDOM` alone does not do it: since Linux 6.17 read-ahead of executable mappings ignores it. Leaving every
 /// second page out of core dumps changes nothing but that no two neighbours can be one mapping.
 pub(super) fn map_page_by_page(pid: Pid, program: &Path) -> Result<bool> {
     let Some(mappings) = mappings(pid, program) else { return Ok(false) };

@@ -37,37 +37,43 @@ pub const PRESETS: [Preset; 6] = [
     Preset {
         name: "linux-4k",
         title: "4 KiB pages",
-        source: "Linux on x86-64 and most of arm64, file not in memory, read-ahead off: each page faults once",
+        source: "Linux with the file on disk and read-ahead off: each page of 4 KiB faults once (mm/filemap.c, \
+                 filemap_fault); checked by page table, page cache and sampled faults",
         model: FaultModel::Pages { size: 4 << 10 },
     },
     Preset {
         name: "linux-4k-faultaround-64k",
         title: "64 KiB fault-around",
-        source: "Linux with the file in memory: a fault maps the aligned 64 KiB around it (fault_around_bytes, mm/memory.c)",
+        source: "Linux with the file in memory: a fault maps the aligned 64 KiB around it (mm/memory.c, do_fault_around, \
+                 fault_around_bytes); checked by page table and sampled faults",
         model: FaultModel::FaultAround { block: 64 << 10 },
     },
     Preset {
         name: "linux-readahead-128k",
         title: "128 KiB read-around",
-        source: "Linux with the file on disk: a fault reads 128 KiB that begin 64 KiB before it (read_ahead_kb, mm/filemap.c)",
+        source: "Linux up to 6.16 with the file on disk: a fault reads 128 KiB that begin 64 KiB before it (mm/filemap.c, \
+                 do_sync_mmap_readahead; read_ahead_kb); not checked yet: the tests need such a kernel",
         model: FaultModel::ReadAround { page: 4 << 10, window: 128 << 10, before: 64 << 10 },
     },
     Preset {
-        name: "linux-6.16-readahead-128k",
+        name: "linux-6.17-readahead-128k",
         title: "128 KiB read-ahead",
-        source: "Linux from 6.16 on with the file on disk: a fault in code reads the 128 KiB from its page on (mm/filemap.c)",
+        source: "Linux from 6.17 on with the file on disk: a fault in code reads the 128 KiB from its page on, not beyond the \
+                 mapping (mm/filemap.c, do_sync_mmap_readahead); checked by the page cache",
         model: FaultModel::ReadAround { page: 4 << 10, window: 128 << 10, before: 0 },
     },
     Preset {
         name: "android-16k",
         title: "16 KiB pages",
-        source: "Android 15 and later on devices with 16 KiB pages, read-ahead off: each page faults once",
+        source: "Android 15 and later on devices with 16 KiB pages (source.android.com, 16 KB page size), read-ahead off: each \
+                 page faults once; not checked on a device",
         model: FaultModel::Pages { size: 16 << 10 },
     },
     Preset {
         name: "ios-16k",
         title: "16 KiB pages",
-        source: "iOS, and macOS on arm64: each page of a mapped image is read and decrypted by itself",
+        source: "iOS, and macOS on arm64 (WWDC 2018, iOS Memory Deep Dive: pages are typically 16 KB): each page of a mapped \
+                 image is read and decrypted by itself; not checked on a device",
         model: FaultModel::Pages { size: 16 << 10 },
     },
 ];

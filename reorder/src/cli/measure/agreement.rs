@@ -7,8 +7,8 @@ use crate::error::{Error, Result};
 use crate::exit_status::ExitStatus;
 use crate::image::elf::file::ElfFile;
 use crate::image::functions::FunctionTable;
-use crate::measure::MeasureRequest;
 use crate::measure::agreement::{compare, real_pages};
+use crate::measure::{MeasureRequest, Reach};
 use crate::trace::ResolvedTrace;
 
 /// Starts the program once and compares.
@@ -24,7 +24,7 @@ pub(super) fn run(arguments: &MeasureArguments, context: &Context) -> Result<Exi
     let functions = FunctionTable::collect(&image).map_err(|error| error.in_file(path))?;
     let traces = arguments.traces.resolve(path, &image, &functions, &context.talk)?;
     let trace = of_this_start(&traces.traces, &request)?;
-    let report = compare(&request, &image, &functions, trace, &real_pages(&request)?);
+    let report = compare(&request, &image, &functions, trace, &real_pages(&request, Reach::OnePage)?);
     context.print(&report)?;
     Ok(match report.difference_percent <= arguments.within {
         true => ExitStatus::Success,

@@ -1,5 +1,7 @@
 //! Why a page is only predicted, or only touched.
 
+use std::collections::BTreeSet;
+
 use serde::Serialize;
 
 use super::super::page_cache::PAGE_BYTES;
@@ -22,15 +24,20 @@ pub enum Cause {
     DataInText,
     /// Touched: code that belongs to no known function.
     CodeWithoutFunction,
+    /// Touched: parts of functions that compilers split off, entered by a jump into their middle.
+    SplitOffParts,
     /// Touched: functions that the trace does not have.
     FunctionsNotInTrace,
 }
 
 impl Cause {
-    /// Whether no trace could have told: the page holds what is no function.
+    /// Whether no trace could have told: the page holds what is no function, or never begins like one.
     #[must_use]
     pub fn is_untraced_code(self) -> bool {
-        matches!(self, Self::StartupAndStubs | Self::DataInText | Self::CodeWithoutFunction)
+        matches!(
+            self,
+            Self::StartupAndStubs | Self::DataInText | Self::CodeWithoutFunction | Self::SplitOffParts
+        )
     }
 
     /// For people.
@@ -42,6 +49,7 @@ impl Cause {
             Self::StartupAndStubs => "linker stubs and start-up code",
             Self::DataInText => "data beside the code",
             Self::CodeWithoutFunction => "code of no known function",
+            Self::SplitOffParts => "split-off parts, entered in their middle",
             Self::FunctionsNotInTrace => "functions that the trace does not have",
         }
     }
@@ -63,11 +71,12 @@ pub(super) fn not_touched(
     ExplainedPage { page, cause, holds: names }
 }
 
-/// Explains a page that was touched and not predicted.
+/// Explains a page that was touched and not predicted; `split_parts` are functions that can run unseen.
 pub(super) fn not_predicted(
     file: &ElfFile<'_>,
     functions: &FunctionTable<'_>,
     page: Address,
+    split_parts: &BTreeSet<FunctionIndex>,
 ) -> ExplainedPage {
     let end = page.plus(PAGE_BYTES);
     let sections: Vec<_> = file
@@ -81,14 +90,20 @@ pub(super) fn not_predicted(
         (!holds.is_empty()).then_some(ExplainedPage { page, cause, holds })
     };
     let is_startup = |name: &[u8], _| is_linker_stub_section(name) || name == b".init" || name == b".fini";
-    let in_functions = || {
-        let on_page = functions.iter().filter(|(_, function)| function.start < end && function.end > page);
-        let holds: Vec<String> = on_page.map(|(index, _)| functions.display_name(index)).collect();
-        (!holds.is_empty()).then_some(ExplainedPage { page, cause: Cause::FunctionsNotInTrace, holds })
+    let on_page: Vec<FunctionIndex> = functions
+        .iter()
+        .filter(|(_, function)| function.start < end && function.end > page)
+        .map(|(index, _)| index)
+        .collect();
+    let of_functions = |cause, is_wanted: &dyn Fn(&FunctionIndex) -> bool| {
+        let wanted = on_page.iter().filter(|index| is_wanted(index));
+        let holds: Vec<String> = wanted.map(|&index| functions.display_name(index)).collect();
+        (!holds.is_empty()).then_some(ExplainedPage { page, cause, holds })
     };
     of_sections(Cause::StartupAndStubs, &is_startup)
         .or_else(|| of_sections(Cause::DataInText, &|_, is_executable| !is_executable))
-        .or_else(in_functions)
+        .or_else(|| of_functions(Cause::SplitOffParts, &|index| split_parts.contains(index)))
+        .or_else(|| of_functions(Cause::FunctionsNotInTrace, &|_| true))
         .or_else(|| of_sections(Cause::CodeWithoutFunction, &|_, _| true))
         .unwrap_or(ExplainedPage { page, cause: Cause::DataInText, holds: vec!["file headers".to_owned()] })
 }

@@ -7,6 +7,7 @@
 
 mod causes;
 mod report;
+mod split_parts;
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -14,7 +15,7 @@ pub use causes::Cause;
 pub use report::{AgreementReport, ExplainedPage, SecondWitness};
 
 use super::page_cache::{PAGE_BYTES, ProgramFile};
-use super::run::{self, Watch};
+use super::run::{self, Reach, Watch};
 use super::staging::Programs;
 use super::{MeasureRequest, StartKind};
 use crate::address::Address;
@@ -23,24 +24,25 @@ use crate::image::elf::file::ElfFile;
 use crate::image::functions::{FunctionIndex, FunctionTable};
 use crate::trace::ResolvedTrace;
 
-/// Text pages that a start touched, by the places in the file where they begin.
+/// Text pages of a start, by the places in the file where they begin. Where faults reach one page, all three say which
+/// pages it touched.
 #[derive(Clone, Debug)]
 pub struct RealPages {
-    /// By the page table.
-    pub touched: BTreeSet<u64>,
-    /// By the page cache; absent when that could not be emptied.
+    /// In the page table at the end.
+    pub mapped: BTreeSet<u64>,
+    /// In the page cache after the end; absent when that was not empty at the beginning.
     pub cached: Option<BTreeSet<u64>>,
-    /// By the kernel's samples of page faults; absent where it keeps them for itself.
+    /// Of the kernel's samples of page faults; absent where it keeps them for itself.
     pub faulted: Option<BTreeSet<u64>>,
     /// How the start ended.
     pub status: String,
 }
 
-/// Starts the old program of `request` page by page, cold if possible.
+/// Starts the old program of `request`, cold if that is asked for and possible, with faults that reach so far.
 ///
 /// # Errors
 /// As [`super::measure`], and when pages cannot be watched.
-pub fn real_pages(request: &MeasureRequest) -> Result<RealPages> {
+pub fn real_pages(request: &MeasureRequest, reach: Reach) -> Result<RealPages> {
     let ends = |file: &ProgramFile| Ok(run::run(&request.launch(file, Watch::Start))?.status);
     let warm = request.start == StartKind::Warm;
     let programs = Programs::prepare(vec![request.old.clone()], warm, &ends)?;
@@ -48,22 +50,22 @@ pub fn real_pages(request: &MeasureRequest) -> Result<RealPages> {
     if programs.cold() {
         program.evict()?;
     }
-    let outcome = run::run(&request.launch(program, Watch::EachPage))?;
+    let outcome = run::run(&request.launch(program, Watch::Pages(reach)))?;
     super::agree(programs.status(), &outcome, &request.old)?;
-    let each_page = outcome.each_page.ok_or_else(|| {
+    let watched = outcome.watched.ok_or_else(|| {
         Error::usage("the text pages of this program cannot be watched").in_file(&request.old).with_hint(
             "`reorder doctor` tells what is missing: ptrace, or enough mappings (vm.max_map_count)",
         )
     })?;
     Ok(RealPages {
-        touched: each_page.touched,
-        cached: each_page.began_cold.then(|| program.resident_text()).transpose()?,
-        faulted: each_page.faulted,
+        mapped: watched.mapped,
+        cached: watched.began_cold.then(|| program.resident_text()).transpose()?,
+        faulted: watched.faulted,
         status: outcome.status,
     })
 }
 
-/// Compares the pages that `trace` predicts with the `real` ones of a start by `request`.
+/// Compares the pages that `trace` predicts with the `real` ones of a start by `request` whose faults reached one page.
 #[must_use]
 pub fn compare(
     request: &MeasureRequest,
@@ -72,7 +74,7 @@ pub fn compare(
     trace: &ResolvedTrace,
     real: &RealPages,
 ) -> AgreementReport {
-    let touched = addresses(file, &real.touched);
+    let touched = addresses(file, &real.mapped);
     let witness = |pages: &Option<BTreeSet<u64>>| {
         pages.as_ref().map(|pages| SecondWitness::of(&touched, &addresses(file, pages)))
     };
@@ -81,8 +83,9 @@ pub fn compare(
     let only_touched = touched.iter().filter(|page| !predicted.contains_key(page));
     let predicted_only: Vec<ExplainedPage> =
         only_predicted.map(|(&page, running)| causes::not_touched(functions, page, running)).collect();
+    let split_parts = split_parts::entered_in_the_middle(file, functions, &trace.functions);
     let touched_only: Vec<ExplainedPage> =
-        only_touched.map(|&page| causes::not_predicted(file, functions, page)).collect();
+        only_touched.map(|&page| causes::not_predicted(file, functions, page, &split_parts)).collect();
     let unexplained = touched_only.iter().filter(|page| !page.cause.is_untraced_code()).count();
     let difference = predicted_only.len() + unexplained;
     AgreementReport {
