@@ -2,8 +2,9 @@
 
 Usage: browser.py PAGE EXPECTED SCREENSHOTS
 
-EXPECTED is a JSON file: `before`, `after` (or null) and `bound` as the heading says them, `functions`, `scenarios`, `search`
-(a word and how many functions it finds) and `hostile` (names that must appear as they are). SCREENSHOTS is a directory.
+EXPECTED is a JSON file: `before`, `after` (or null) and `bound` as the heading says them, `functions`, `scenarios`, `touched`
+(for each scenario the pages touched before and after), `search` (a word and how many functions it finds) and `hostile` (names
+that must appear as they are). SCREENSHOTS is a directory.
 """
 
 import json
@@ -213,6 +214,16 @@ def check_colours(session, expected):
         session.one("#model").select_option(index=0)
 
 
+def check_touched(session, expected):
+    """The maps show as many pages as were simulated to fault."""
+    for at, (before, after) in enumerate(expected["touched"]):
+        session.one("#scenario").select_option(str(at))
+        expect(session.one("#map-old .map-count strong")).to_have_text(before)
+        if after is not None:
+            expect(session.one("#map-new .map-count strong")).to_have_text(after)
+    session.one("#scenario").select_option(index=0)
+
+
 def check_curve(session, expected):
     curve = session.one("#curve")
     curve.scroll_into_view_if_needed()
@@ -394,6 +405,7 @@ def main(page, expected, directory):
             check_zoom(session, "map-old", expected["functions"] > 100)
             check_map_keys(session, "map-old")
             check_colours(session, expected)
+            check_touched(session, expected)
             check_curve(session, expected)
             check_table(session, expected)
             check_hostile(session, expected)

@@ -109,12 +109,24 @@ fn browse(page: &Path, summary: &Value, name: &str, search: (&str, u64), hostile
     assert!(python.status.success(), "{}", String::from_utf8_lossy(&python.stderr));
     let python = PathBuf::from(String::from_utf8(python.stdout).unwrap().trim());
     let model = &summary["models"][0];
+    // Under the first model each page of a single recording faults once: the map must show as many.
+    let touched: Vec<Value> = summary["scenarios"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|scenario| {
+            assert_eq!(scenario["recordings"], 1);
+            let faults = &scenario["models"][0];
+            json!([figure(&faults["faults"]), faults.get("new_faults").map(figure)])
+        })
+        .collect();
     let expected = json!({
         "before": figure(&model["faults"]),
         "after": model.get("new_faults").map(figure),
         "bound": figure(&model["lower_bound_faults"]),
         "functions": summary["functions"],
         "scenarios": summary["scenarios"].as_array().unwrap().len(),
+        "touched": touched,
         "search": [search.0, search.1],
         "hostile": hostile,
     });
@@ -206,7 +218,7 @@ fn an_image_is_never_replaced_by_its_page() {
         .output()
         .unwrap();
     assert_eq!(output.status.code(), Some(2));
-    assert!(String::from_utf8_lossy(&output.stderr).contains("-o FILE"));
+    assert!(String::from_utf8_lossy(&output.stderr).contains("another name"));
     assert_eq!(fs::read(directory.join("program")).unwrap(), before);
     let output = reorder()
         .args(["report", "program", "-t", "traces", "-o", "missing/report.html"])
