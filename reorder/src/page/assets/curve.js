@@ -9,10 +9,10 @@ function vector(tag, attributes = {}, ...children) {
   return made;
 }
 
-/** Round figures from 0 to at least `most`. */
-function ticks(most, wanted) {
+/** Round figures from 0 to at least `most`, no closer than `least`. */
+function ticks(most, wanted, least = 0) {
   if (!(most > 0)) return [0, 1];
-  const rough = most / wanted;
+  const rough = Math.max(most / wanted, least);
   const power = 10 ** Math.floor(Math.log10(rough));
   const step = [1, 2, 5, 10].map((factor) => factor * power).find((candidate) => candidate >= rough);
   const found = [];
@@ -47,7 +47,7 @@ class FaultCurves {
     const points = this.program.points;
     const most = Math.max(old[points], after.length ? after[points] : 0, 1);
     const isTime = this.axis === "time";
-    const upper = ticks(most, 5);
+    const upper = ticks(most, 5, 1);
     const top = upper.findLast((tick) => tick <= most * 1.02) >= most ? most : most * 1.04;
     const margin = { left: 58, right: 118, top: 14, bottom: 44 };
     this.plot = { left: margin.left, width: Math.max(80, width - margin.left - margin.right), top: margin.top, height: height - margin.top - margin.bottom };

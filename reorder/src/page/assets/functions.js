@@ -45,6 +45,7 @@ class FunctionTable {
     this.spacer = byId("function-spacer");
     this.status = byId("function-status");
     this.makeHead();
+    if (program.count < 17) this.box.style.height = `${(program.count + 2) * ROW}px`;
     byId("function-search").addEventListener("input", settled(120, () => {
       this.query = byId("function-search").value.trim();
       this.refresh();
@@ -88,7 +89,7 @@ class FunctionTable {
     const rank = this.ranks[index];
     if (!rank) return "–";
     const times = this.start.microseconds;
-    return times ? timeText(times[rank - 1]) : `${grouped(rank)}.`;
+    return times ? timeText(times[rank - 1]) : `#${grouped(rank)}`;
   }
 
   makeHead() {

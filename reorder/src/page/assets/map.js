@@ -2,6 +2,7 @@
 
 const GUTTER = 76;
 const LARGEST_CELL = 44;
+const SMALLEST_BOX = 132;
 const SMALLEST_ROOM = 5; // from this size of a cell on, cells are drawn apart
 const LABEL_ROOM = 34; // from this size on, cells say their figure
 
@@ -84,6 +85,7 @@ class PageMap {
 
   /** Shows another model's pages or another scenario. */
   update(pages, start, by, scenarioCount) {
+    if (pages !== this.pages) this.box.style.height = "";
     if (pages !== this.pages || start !== this.start) {
       this.touches = new Touches(this.program, this.layout, pages, start);
       if (pages !== this.pages) this.cursor = -1;
@@ -93,7 +95,7 @@ class PageMap {
     this.by = by;
     this.scenarioCount = scenarioCount;
     this.count.replaceChildren(
-      element("strong", {}, grouped(this.touches.touched)), ` of ${grouped(pages.count)} pages touched`);
+      element("strong", {}, grouped(this.touches.touched)), ` of ${plural(pages.count, "page")} touched`);
     this.box.setAttribute("aria-label",
       `${this.title}: ${grouped(this.touches.touched)} of ${grouped(pages.count)} pages of ${bytesText(pages.size)} ` +
       "are touched. Arrow keys go from page to page, plus and minus zoom, Enter lists the functions of a page.");
@@ -124,6 +126,10 @@ class PageMap {
     this.columns = columns;
     this.rows = Math.ceil(count / columns);
     this.cell = Math.min(LARGEST_CELL, this.width / columns);
+    // A small text leaves no empty box; the room is the same in both maps, which have as many pages.
+    if (this.cell === LARGEST_CELL && this.rows * this.cell < height) {
+      this.box.style.height = `${Math.max(SMALLEST_BOX, this.rows * this.cell)}px`;
+    }
     this.view.redraw();
   }
 

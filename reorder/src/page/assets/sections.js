@@ -19,7 +19,7 @@ function showHeading() {
     ? [element("span", { class: "before" }, faultsText(faults)), element("span", { class: "to", "aria-hidden": "true" }, " → "),
       element("span", { class: "visually-hidden" }, " before, after "), element("span", { class: "after" }, faultsText(after))]
     : [element("span", { class: "after" }, faultsText(faults))];
-  byId("headline").replaceChildren(...parts, element("span", { class: "unit" }, " page faults"));
+  byId("headline").replaceChildren(...parts, element("span", { class: "unit" }, (after ?? faults) === 1 ? " page fault" : " page faults"));
   const where = state.scenario < 0
     ? summary.scenarios.length === 1 ? `in the start “${summary.scenarios[0].name}”` : `in all ${summary.scenarios.length} scenarios together`
     : `in the start “${summary.scenarios[state.scenario].name}”`;
