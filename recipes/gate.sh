@@ -6,6 +6,5 @@ set -euo pipefail
 make
 rm -rf traces gate
 mkdir gate
-reorder record -o traces/startup -- build/program
-reorder record -o traces/help -- build/program --help
+reorder record
 reorder gate --export json=gate/gate.json --export markdown=gate/gate.md --export junit=gate/gate.xml
