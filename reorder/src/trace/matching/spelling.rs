@@ -109,7 +109,9 @@ pub fn readable(name: &[u8]) -> String {
         if write!(readable, "{rust:#}").is_ok() {
             return readable.0;
         }
-    } else if let Ok(symbol) = cpp_demangle::Symbol::new(bare.as_bytes())
+    // Without this mark it is a name of C, which reads as the mangled name of a type: `a` would be `signed char`.
+    } else if (bare.starts_with("_Z") || bare.starts_with("__Z"))
+        && let Ok(symbol) = cpp_demangle::Symbol::new(bare.as_bytes())
         && symbol.structured_demangle(&mut readable, &cpp_demangle::DemangleOptions::default()).is_ok()
     {
         return readable.0;

@@ -196,6 +196,21 @@ fn the_spelling_of_a_trace_is_that_of_nearly_all_names() {
     assert_eq!(of(&[]), Spelling::Plain);
 }
 
+#[test]
+fn names_of_c_are_not_those_of_types() {
+    for (name, shown) in [
+        (&b"a"[..], "a"),
+        (b"i", "i"),
+        (b"Zebra", "Zebra"),
+        (b"_start", "_start"),
+        (b"_ZN2ns5parseEi", "ns::parse(int)"),
+        (b"__ZN2ns5parseEi", "ns::parse(int)"),
+        (b"file.c;helper", "helper"),
+    ] {
+        assert_eq!(readable(name), shown);
+    }
+}
+
 /// Each substitution doubles the one before: 60 levels would be more text than any memory holds.
 #[test]
 fn names_that_expand_without_end_stay_as_they_are() {
