@@ -122,12 +122,14 @@ pub fn rendered_markdown(file: &Path) -> String {
 pub fn annotations_of_the_toolkit(annotations: &serde_json::Value) -> String {
     let library = directory().join("node/node_modules/@actions/core/lib/core.js");
     let script = format!(
-        "import * as core from {:?};\n\
-         for (const [level, message, properties] of JSON.parse(process.argv[1])) core[level](message, properties);",
+        "import * as core from {:?};\nimport {{ readFileSync }} from 'fs';\n\
+         for (const [level, message, properties] of JSON.parse(readFileSync(process.argv[1], 'utf8')))\n\
+           core[level](message, properties);",
         library.display().to_string()
     );
-    let mut command = Command::new("node");
-    must_succeed(command.args(["--input-type=module", "-e", &script]).arg(annotations.to_string()))
+    let file = tempfile::NamedTempFile::new().expect("a temporary file");
+    std::fs::write(file.path(), annotations.to_string()).expect("a temporary file can be written");
+    must_succeed(Command::new("node").args(["--input-type=module", "-e", &script]).arg(file.path()))
 }
 
 /// Workflows by actionlint, with the shell in them.

@@ -16,7 +16,7 @@ const SHOWN: usize = 10;
 const SHOWN_FUNCTIONS: usize = 6;
 /// Longer texts are cut by GitHub at a place that nobody chose.
 const LONGEST_TITLE: usize = 200;
-const LONGEST_MESSAGE: usize = 4000;
+const LONGEST_LINE: usize = 400;
 
 /// The report as workflow commands; empty when there is nothing to say.
 pub(super) fn render(report: &GateReport) -> String {
@@ -54,7 +54,7 @@ fn command(commands: &mut String, level: &str, place: Option<&Place>, title: &st
     if let Some(Place { file, line }) = place {
         let _ = write!(properties, ",file={},line={line}", property(file));
     }
-    let lines: Vec<_> = lines.iter().map(|line| visible_start(line, LONGEST_MESSAGE / 4)).collect();
+    let lines: Vec<_> = lines.iter().map(|line| visible_start(line, LONGEST_LINE)).collect();
     let _ = writeln!(commands, "::{level} {properties}::{}", data(&lines.join("\n")));
 }
 

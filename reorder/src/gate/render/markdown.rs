@@ -51,10 +51,10 @@ pub(super) fn render(report: &GateReport) -> String {
         reason(&mut page, explanation);
     }
     if !report.remarks.is_empty() {
-        page.0.push('\n');
+        page.0.push_str("\nNotes:\n\n");
         let notes = report.remarks.iter().map(|remark| {
             let next = remark.next.as_ref().map_or_else(String::new, |next| format!(" → {}", words(next)));
-            format!("- note: {}{next}\n", words(&remark.cause))
+            format!("- {}{next}\n", words(&remark.cause))
         });
         page.lines(notes, NOTES_END, "notes");
     }

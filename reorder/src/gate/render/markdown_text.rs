@@ -45,7 +45,9 @@ pub(super) fn code(text: &str) -> String {
     let longest_run = text.split(|character| character != '`').map(str::len).max().unwrap_or(0);
     let fence = "`".repeat(longest_run + 1);
     // One space on each side is taken off again, so that a backtick can stand at an end.
-    let is_padded = text.starts_with(['`', ' ']) || text.ends_with(['`', ' ']);
+    // Of nothing but spaces nothing is taken.
+    let is_padded = (text.starts_with(['`', ' ']) || text.ends_with(['`', ' ']))
+        && text.chars().any(|character| character != ' ');
     let pad = if is_padded { " " } else { "" };
     format!("{fence}{pad}{text}{pad}{fence}")
 }
@@ -57,6 +59,7 @@ mod tests {
     #[test]
     fn names_are_shown_as_they_are() {
         assert_eq!(code("main"), "`main`");
+        assert_eq!(code("  "), "`  `");
         assert_eq!(code("a``b`"), "``` a``b` ```");
         assert_eq!(code("<b>\n"), "`<b>\\u{a}`");
         assert_eq!(words("a|b*c_@all <x>"), "a\\|b\\*c\\_\\@\u{200b}all \\<x\\>");
