@@ -4,7 +4,7 @@
 set -euo pipefail
 
 make
-rm -rf traces gate
+rm -rf gate
 mkdir gate
 reorder record
 reorder gate --export json=gate/gate.json --export markdown=gate/gate.md --export junit=gate/gate.xml

@@ -97,7 +97,7 @@ impl GateProject {
 
     /// Builds the program and records both starts afresh.
     pub fn build_and_record(&self) {
-        self.run("make -s && ./record");
+        self.run("make -s && reorder record --quiet");
     }
 
     /// Gives the start one more function, [`NEW_FUNCTION`].

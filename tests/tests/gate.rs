@@ -176,7 +176,7 @@ fn limits_are_absolute_relative_and_of_one_scenario() {
 fn a_scenario_that_vanished_is_a_finding() {
     let project = accepted();
     let configuration = project.read("reorder.toml");
-    project.write("reorder.toml", configuration.replace("[scenario.help]\ntraces = [\"traces/help\"]\n", ""));
+    project.write("reorder.toml", configuration.replace("[scenario.help]\nprogram = \"build/program\"\narguments = [\"--help\"]\ntraces = [\"traces/help\"]\n", ""));
     let (status, report) = json(&project, &[]);
     assert_eq!(status, 1);
     let gone = with_verdict(&report, "gone");
@@ -191,11 +191,11 @@ fn a_scenario_that_vanished_is_a_finding() {
 fn the_baseline_and_every_form_have_the_same_bytes_again() {
     let project = worse();
     let first = project.read("reorder-baseline.json");
-    project.run("git stash -q 2>/dev/null || true; git checkout -q HEAD~1 && make -s -B && ./record && reorder gate --update-baseline");
+    project.run("git stash -q 2>/dev/null || true; git checkout -q HEAD~1 && make -s -B && reorder record -q && reorder gate --update-baseline");
     assert_eq!(project.read("reorder-baseline.json"), first, "as committed");
     project.run("reorder gate --update-baseline");
     assert_eq!(project.read("reorder-baseline.json"), first, "twice");
-    project.run("git checkout -q main && make -s -B && ./record");
+    project.run("git checkout -q main && make -s -B && reorder record -q");
     let forms = ["text", "json", "markdown", "github", "sarif", "junit"];
     let written = |threads: &str| {
         let exports: Vec<String> =

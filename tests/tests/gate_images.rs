@@ -110,12 +110,12 @@ fn traces_of_an_older_build_are_told() {
 #[test]
 fn a_stripped_image_is_gated_without_names() {
     let project = GateProject::new();
-    project.run("make -s && strip build/program && ./record && reorder gate --update-baseline");
+    project.run("make -s && strip build/program && reorder record -q && reorder gate --update-baseline");
     let (status, report, _) = gate(project.path(), &[]);
     assert_eq!((status, &report["outcome"]), (0, &"pass".into()));
     assert!(report["remarks"].to_string().contains("stripped"), "{report:#}");
     project.add_to_startup();
-    project.run("make -s && strip build/program && ./record");
+    project.run("make -s && strip build/program && reorder record -q");
     let (status, report, talk) = gate(project.path(), &[]);
     assert_eq!(status, 1, "{talk}");
     assert!(failing(&report).iter().any(|check| check["metric"] == "faults"), "{report:#}");

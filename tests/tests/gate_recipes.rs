@@ -246,7 +246,7 @@ impl Runner {
     }
 }
 
-const RECORD: &str = "rm -rf traces\nmake\n./record";
+const RECORD: &str = "make\nreorder record";
 
 #[test]
 fn the_action_installs_gates_and_hands_on_its_reports() {
