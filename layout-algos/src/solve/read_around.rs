@@ -11,8 +11,8 @@ use crate::problem::LayoutProblem;
 use crate::score::{FaultModel, positions};
 
 /// Rearranges `traced`, the functions at the front of a layout, inside each window of the problem's model: what a
-/// trace needs first of the window goes to where a fault reads all of it. Functions keep their window, up to its borders. Orders for
-/// other models stay as they are.
+/// trace needs first of the window goes to where a fault reads all of it. Functions keep their window, up to its
+/// borders. Orders for other models stay as they are.
 #[must_use]
 pub fn centre_windows(problem: &LayoutProblem, traced: &[FunctionId]) -> Vec<FunctionId> {
     let FaultModel::ReadAround { page, window, before } = problem.objective().model else {

@@ -157,12 +157,14 @@ impl<'problem> Replay<'problem> {
         let (mut faults, mut area) = (0u64, 0u64);
         for function in trace.functions {
             for page in self.span(*function).pages(self.page) {
-                let page = (page.0 - self.first_page) as usize;
-                if !present[page] {
+                if !present[(page.0 - self.first_page) as usize] {
                     faults += 1;
-                    let first = page.saturating_sub(self.pages_before as usize);
-                    let last = (first + self.window_pages as usize).min(present.len());
-                    present[first..last].fill(true);
+                    // Where a window ends depends on where it begins in the file, also where that is before the text.
+                    let first = page.0.saturating_sub(self.pages_before);
+                    let end = first.saturating_add(self.window_pages);
+                    let [first, end] = [first, end].map(|page| page.saturating_sub(self.first_page) as usize);
+                    let end = end.min(present.len());
+                    present[first..end].fill(true);
                 }
             }
             area += faults;
@@ -170,5 +172,51 @@ impl<'problem> Replay<'problem> {
         let early = u64::from(self.problem.objective().early_percent);
         let count = trace.functions.len().max(1) as u64;
         ((100 - early) * faults * 10 + early * area * 10 / count).saturating_mul(trace.weight)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::problem::Trace;
+    use crate::score::Objective;
+
+    proptest! {
+        /// Windows at the front of the text begin before it, and origins need not be multiples of windows.
+        #[test]
+        fn a_replay_counts_the_faults_of_the_model(
+            sizes in prop::collection::vec(0..200_u64, 1..24),
+            starts in prop::collection::vec(prop::collection::vec(0..24_u32, 0..24), 1..5),
+            origin in 0..2_000_u64,
+            before in 0..4_u64,
+        ) {
+            let count = sizes.len() as u32;
+            let of_start = |(index, start): (u64, &Vec<u32>)| {
+                let mut functions = Vec::new();
+                for function in start.iter().map(|number| FunctionId(number % count)) {
+                    if !functions.contains(&function) {
+                        functions.push(function);
+                    }
+                }
+                Trace { weight: index + 1, functions }
+            };
+            let traces: Vec<Trace> = (0..).zip(&starts).map(of_start).collect();
+            let [page, window, before] = [32, 128, before * 32];
+            let model = FaultModel::ReadAround { page, window, before };
+            let problem = LayoutProblem::new(sizes, &traces)
+                .unwrap()
+                .with_text(origin, Vec::new())
+                .unwrap()
+                .with_objective(Objective { model, early_percent: 0 })
+                .unwrap();
+            let spans = positions(&problem, &FunctionOrder::link_order(count));
+            let faults = |trace: &Trace| {
+                model.faults(trace.functions.iter().map(|function| spans[function.index()])).total()
+            };
+            let expected: u64 = traces.iter().map(|trace| trace.weight * faults(trace) * 1000).sum();
+            prop_assert_eq!(Replay::new(&problem, [page, window, before], spans.clone()).cost(), expected);
+        }
     }
 }
