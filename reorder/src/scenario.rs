@@ -53,13 +53,22 @@ impl ScenarioSources {
     }
 
     /// Sorts `traces` into scenarios.
+    ///
+    /// Of a start that was recorded with this build and with others, the recordings of this build count: the others ran other
+    /// functions.
     #[must_use]
     pub fn group<'traces>(&self, traces: &'traces ResolvedTraces) -> Vec<Scenario<'traces>> {
         let mut groups: BTreeMap<String, Vec<&ResolvedTrace>> = BTreeMap::new();
         for trace in &traces.traces {
             groups.entry(self.name_of(trace)).or_default().push(trace);
         }
-        groups.into_iter().map(|(name, traces)| Scenario { name, traces }).collect()
+        let of_this_build = |mut traces: Vec<&'traces ResolvedTrace>| {
+            if traces.iter().any(|trace| !trace.is_of_other_build) {
+                traces.retain(|trace| !trace.is_of_other_build);
+            }
+            traces
+        };
+        groups.into_iter().map(|(name, traces)| Scenario { name, traces: of_this_build(traces) }).collect()
     }
 
     fn name_of(&self, trace: &ResolvedTrace) -> String {
@@ -144,6 +153,23 @@ mod tests {
         assert_eq!(names, [("first", 1), ("git", 1), ("inner", 1), ("log", 1), ("one", 1), ("status", 2)]);
         assert!((scenarios[5].mean(|trace| trace.weight as f64) - 2.5).abs() < 1e-9, "weights count");
         assert!((scenarios[1].mean(|_| 7.0) - 7.0).abs() < 1e-9, "a start of no weight is a start");
+    }
+
+    #[test]
+    fn recordings_of_this_build_go_before_others() {
+        let old = |source| ResolvedTrace { is_of_other_build: true, ..traced(source, &["p", "a"], 1) };
+        let traces = ResolvedTraces {
+            traces: vec![
+                old("t/a/p.001.001.trace"),
+                traced("t/a/p.002.001.trace", &["p"], 1),
+                old("t/b/p.001.001.trace"),
+            ],
+            ..ResolvedTraces::default()
+        };
+        let sources = ScenarioSources { unnamed: vec![PathBuf::from("t")], ..ScenarioSources::default() };
+        let counts: Vec<_> =
+            sources.group(&traces).iter().map(|one| (one.name.clone(), one.traces.len())).collect();
+        assert_eq!(counts, [("a".to_owned(), 1), ("b".to_owned(), 1)]);
     }
 
     #[test]

@@ -80,12 +80,12 @@ fn without_a_limit_times_are_shown_and_without_the_flag_nothing_runs() {
 }
 
 #[test]
-fn runs_too_few_to_show_anything_are_told() {
+fn runs_too_few_to_show_anything_are_refused() {
     let directory = tempfile::tempdir().unwrap();
     let directory = directory.path();
     builds("wall-milliseconds = '+100 %'", directory);
     let few = call(&["gate", "slow", "--measure", "fast", "--runs", "2"], directory);
-    let text = String::from_utf8_lossy(&few.stdout);
-    assert_eq!(few.status.code(), Some(0));
-    assert!(text.contains("so few runs cannot show anything") && text.contains("--runs 5"), "{text}");
+    let told = String::from_utf8_lossy(&few.stderr);
+    assert_eq!(few.status.code(), Some(2));
+    assert!(told.contains("cannot show anything") && told.contains("--runs 5"), "{told}");
 }

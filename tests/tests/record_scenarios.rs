@@ -29,6 +29,7 @@ program = 'build/program'
 traces = ['traces/named']
 arguments = ['x']
 environment = { NAME = 'yes' }
+status = 3
 [scenario.only-traces]
 traces = ['other']
 ";
@@ -65,7 +66,6 @@ fn every_scenario_is_recorded_where_its_traces_are() {
     let output = call(&["record", "--runs", "2"], &directory.join("below"));
     let told = String::from_utf8_lossy(&output.stderr).into_owned();
     assert_eq!(output.status.code(), Some(0), "{told}");
-    assert!(told.contains("scenario named ended with status 3"), "{told}");
     let read = |name: &str| std::fs::read_to_string(directory.join("traces").join(name)).unwrap();
     let plain = read("plain/program.001.001.trace");
     assert!(plain.contains("\thome\n") && !plain.contains("\tnamed\n"), "{plain}");
@@ -93,6 +93,27 @@ fn recordings_are_replaced_and_nothing_else() {
     std::fs::remove_file(directory.join("build/program")).unwrap();
     assert_eq!(call(&["record"], directory).status.code(), Some(2));
     assert_eq!(files(&place).len(), 4);
+}
+
+#[test]
+fn starts_that_fail_keep_their_earlier_recordings() {
+    let directory = tempfile::tempdir().unwrap();
+    let directory = directory.path();
+    project(directory);
+    assert!(call(&["record", "--runs", "2"], directory).status.success());
+    let failing = CONFIGURATION.replace("status = 3", "status = 0");
+    std::fs::write(directory.join("reorder.toml"), failing).unwrap();
+    let output = call(&["record"], directory);
+    let told = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!(output.status.code(), Some(1), "{told}");
+    assert!(told.contains("scenario named ended with exit status 3 and is not recorded"), "{told}");
+    assert!(told.contains("status = 3"), "{told}");
+    assert_eq!(files(&directory.join("traces/named")).len(), 2, "as before");
+    assert_eq!(files(&directory.join("traces/plain")).len(), 1, "recorded again");
+    let shared = CONFIGURATION.replace("traces/named", "below/../traces/plain");
+    std::fs::write(directory.join("reorder.toml"), shared).unwrap();
+    let output = call(&["record"], directory);
+    assert!(String::from_utf8_lossy(&output.stderr).contains("the same place for traces"));
 }
 
 #[test]

@@ -12,7 +12,8 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::exit_status::ExitStatus;
 use crate::gate::place::{self, Source};
 use crate::gate::{
-    Baseline, Comparison, Compression, GateReport, Limits, Outcome, Remark, Startup, Subject, figures, judge,
+    Baseline, Check, Comparison, Compression, GateReport, Limits, Outcome, Remark, Startup, Subject, Verdict,
+    figures, judge,
 };
 use crate::image::analysis::Analysis;
 use crate::image::functions::{Function, FunctionTable};
@@ -79,6 +80,14 @@ pub fn run(arguments: &GateArguments, context: &Context) -> Result<ExitStatus> {
     let place = arguments.baseline_place(&configured);
     // Before the work: a missing baseline is the most common mistake.
     let (then, then_text) = arguments.read_baseline(place.as_deref(), &path)?.unzip();
+    let [wanted, wanted_models] = arguments.scenarios.names();
+    if arguments.update_baseline && (!wanted.is_empty() || !wanted_models.is_empty()) {
+        return Err(Error::usage("a baseline of some scenarios or models would forget the others")
+            .with_hint(
+                "leave out --scenario and --model; [gate] of reorder.toml says which models there are",
+            ));
+    }
+    let then = then.map(|then| then.restricted(wanted, wanted_models));
     let limits = Limits::of(&configured.document).map_err(|error| error.in_file(&configured.file.path))?;
     let bytes = map_image(&path)?;
     let in_image = |error: Error| error.in_file(&path);
@@ -106,18 +115,22 @@ pub fn run(arguments: &GateArguments, context: &Context) -> Result<ExitStatus> {
     let now = Baseline {
         reorder: env!("CARGO_PKG_VERSION").to_owned(),
         image: path.file_name().unwrap_or_default().to_string_lossy().into_owned(),
+        models: models.iter().map(|model| (model.name.clone(), model.numbers())).collect(),
         figures,
         startup: Startup::of(&functions, &scenarios),
-    };
+    }
+    .restricted(wanted, wanted_models);
     let (mut checks, explanations) =
-        judge(&Comparison { now: &now, then: then.as_ref(), limits: &limits, models: &models });
-    let (measured, mut weaknesses) = arguments.measured.checks(&path, &configured, &limits, context)?;
+        judge(&Comparison { now: &now, then: then.as_ref(), limits: &limits, models: &models })?;
+    let (measured, mut weaknesses) =
+        arguments.measured.checks(&path, &configured, wanted, &limits, context)?;
     checks.extend(measured);
     remarks.append(&mut weaknesses);
     let configuration = Source { path: &configured.file.path, text: &configured.file.text };
     let baseline = place.as_deref().zip(then_text.as_deref()).map(|(path, text)| Source { path, text });
     place::locate(&mut checks, Some(configuration), baseline);
     remark(&mut remarks, then.as_ref(), &now, &starts);
+    remark_on_limits(&mut remarks, &limits, &checks, wanted.is_empty() && wanted_models.is_empty());
     let findings = checks.iter().filter(|check| check.verdict.is_finding()).count() as u64;
     let outcome = match (arguments.update_baseline, findings, arguments.warn_only) {
         (true, ..) => Outcome::Updated,
@@ -158,8 +171,11 @@ impl GateArguments {
     fn baseline_place(&self, configured: &Configured) -> Option<PathBuf> {
         const USUAL: &str = "reorder-baseline.json";
         let in_file = configured.document.gate.baseline.as_deref().unwrap_or(Path::new(USUAL));
-        let place = self.baseline.clone().unwrap_or_else(|| configured.file.located(in_file));
-        (place != Path::new("off")).then_some(place)
+        let off = Path::new("off");
+        match &self.baseline {
+            Some(place) => (place != off).then(|| place.clone()),
+            None => (in_file != off).then(|| configured.file.located(in_file)),
+        }
     }
 
     /// The baseline with its text.
@@ -235,6 +251,34 @@ fn pinned(
     }
 }
 
+/// What the limits leave unjudged; `is_whole` tells that nothing was left out on request.
+fn remark_on_limits(remarks: &mut Vec<Remark>, limits: &Limits, checks: &[Check], is_whole: bool) {
+    let used = checks.iter().filter_map(|check| check.limit.as_ref());
+    let unused = limits.unused(used);
+    let mut add = |cause: String, next: &str| remarks.push(Remark { cause, next: Some(next.to_owned()) });
+    if is_whole && !unused.is_empty() {
+        add(
+            format!("these limits are of no figure: {}", unused.join(", ")),
+            "the first column has the figures; a longer key may have taken their place",
+        );
+    }
+    let new = checks.iter().filter(|check| check.verdict == Verdict::New).count();
+    let has_baseline = checks.iter().any(|check| check.baseline.is_some());
+    if new > 0 && has_baseline {
+        add(
+            format!("{new} figures are not in the baseline and have no judgement"),
+            "write it again: --update-baseline",
+        );
+    }
+    let is_judged = |check: &Check| !matches!(check.verdict, Verdict::New | Verdict::Unlimited);
+    if !checks.iter().any(is_judged) {
+        add(
+            "no figure was judged".to_owned(),
+            "give a baseline, or limits without a sign below [gate.limits] in reorder.toml",
+        );
+    }
+}
+
 /// Below this share of events found, faults say little about the starts.
 const FEW_PERCENT: u64 = 90;
 
@@ -249,6 +293,15 @@ fn remark(remarks: &mut Vec<Remark>, then: Option<&Baseline>, now: &Baseline, st
                 grouped(coverage.events)
             ),
             "record the starts again with this build",
+        );
+    }
+    let other_build = starts.traces.traces.iter().filter(|trace| trace.is_of_other_build).count();
+    if other_build > 0 {
+        add(
+            format!(
+                "{other_build} recordings are of another build: what this one adds to a start is not among their functions"
+            ),
+            "record the starts with this build: reorder record",
         );
     }
     if let Some(then) = then.filter(|then| then.reorder != now.reorder) {

@@ -8,8 +8,8 @@ use crate::cli::context::Context;
 use crate::cli::measure::{parse_confidence, request_of};
 use crate::cli::scenarios_input::Configured;
 use crate::error::{Error, Result};
-use crate::gate::{Check, Limits, Remark, measured_checks};
-use crate::measure::{self, MeasureRequest, StartKind};
+use crate::gate::{Check, Limits, Remark, has_measured_limit, measured_checks};
+use crate::measure::{self, MeasureRequest, StartKind, sign_test};
 
 /// Measured figures, off unless asked for.
 #[derive(Args, Debug)]
@@ -30,7 +30,7 @@ pub struct GateMeasured {
 }
 
 impl GateMeasured {
-    /// The checks of what was asked for.
+    /// The checks of what was asked for, of the scenarios called `wanted`, or of all.
     ///
     /// # Errors
     /// See [`measure::measure`]; no scenario that could be started.
@@ -38,6 +38,7 @@ impl GateMeasured {
         &self,
         image: &Path,
         configured: &Configured,
+        wanted: &[String],
         limits: &Limits,
         context: &Context,
     ) -> Result<(Vec<Check>, Vec<Remark>)> {
@@ -49,7 +50,12 @@ impl GateMeasured {
             confidence: self.confidence / 100.0,
             ..MeasureRequest::default()
         };
-        let scenarios = &configured.document.scenario;
+        let scenarios: Vec<_> = configured
+            .document
+            .scenario
+            .iter()
+            .filter(|(name, _)| wanted.is_empty() || wanted.contains(*name))
+            .collect();
         if scenarios.is_empty() {
             return Err(Error::usage("reorder.toml has no scenario to measure")
                 .with_hint("write [scenario.NAME] with arguments = [\"…\"]; or leave out --measure"));
@@ -58,6 +64,17 @@ impl GateMeasured {
             .iter()
             .map(|(name, table)| request_of(name, table, configured, self.runs, &base))
             .collect();
+        let needed = sign_test::values_needed(base.confidence);
+        for request in &requests {
+            // A limit that nothing could exceed would be no limit.
+            if request.rounds < needed && has_measured_limit(&request.scenario, limits) {
+                let cause = format!(
+                    "{}: {} runs cannot show anything with {} % confidence, and measured figures have a limit",
+                    request.scenario, request.rounds, self.confidence
+                );
+                return Err(Error::usage(cause).with_hint(format!("measure with --runs {needed} or more")));
+            }
+        }
         let rounds: usize = requests.iter().map(|request| request.rounds).sum();
         let phase = context.talk.phase("measure", rounds as u64);
         let measured = requests.iter().map(|request| measure::measure(request, &|| phase.step()));

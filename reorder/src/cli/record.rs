@@ -84,6 +84,7 @@ fn record_scenarios(arguments: &RecordArguments, context: &Context) -> Result<Ex
     let configured = arguments.configuration.read(&context.talk)?;
     let starts = scenarios_to_record(&arguments.scenarios, &configured)?;
     let phase = context.talk.phase("record", starts.len() as u64);
+    let mut failed = 0;
     for start in &starts {
         let request = RecordRequest {
             images: arguments.images.clone(),
@@ -96,19 +97,29 @@ fn record_scenarios(arguments: &RecordArguments, context: &Context) -> Result<Ex
             return Err(Error::usage(format!("the scenario {} ran no function of its program", start.name))
                 .with_hint("is the program a script? name what it runs with --image"));
         }
-        // Only now: a program that cannot be run must not cost the recordings that there are.
-        record::remove_recordings(&start.output)?;
-        record::write_traces(&start.output, &outcome.traces)?;
-        context.talk.detail(&format!("{}: {}", start.name, start.output.display()));
-        if outcome.ending != Ending::Exited(0) {
-            let cause =
-                format!("the scenario {} ended with status {}", start.name, outcome.ending.shell_status());
-            context.talk.warning(&cause, Some("run it by hand; a start that fails early is another start"));
+        if outcome.ending != Ending::Exited(start.status) {
+            let ended = match outcome.ending {
+                Ending::Killed(signal) => format!("was killed by signal {signal}"),
+                _ => format!("ended with exit status {}", outcome.ending.shell_status()),
+            };
+            failed += 1;
+            let next = format!(
+                "run it by hand; a start that fails early is another start. If it ends so, write status = {} below [scenario.{}]",
+                outcome.ending.shell_status(),
+                start.name
+            );
+            context
+                .talk
+                .warning(&format!("the scenario {} {ended} and is not recorded", start.name), Some(&next));
+            continue;
         }
+        // Only now: a program that cannot be run must not cost the recordings that there are.
+        record::replace_recordings(&start.output, &outcome.traces)?;
+        context.talk.detail(&format!("{}: {}", start.name, start.output.display()));
         phase.step();
     }
-    phase.finish(&format!("{} scenarios", starts.len()));
-    Ok(ExitStatus::Success)
+    phase.finish(&format!("{} of {} scenarios", starts.len() - failed, starts.len()));
+    Ok(if failed > 0 { ExitStatus::Finding } else { ExitStatus::Success })
 }
 
 fn summarise(outcome: &RecordOutcome, context: &Context) {

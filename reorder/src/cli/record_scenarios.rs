@@ -17,6 +17,8 @@ pub(super) struct RecordedScenario {
     pub(super) request: RecordRequest,
     /// The directory of its traces.
     pub(super) output: PathBuf,
+    /// How it ends.
+    pub(super) status: i32,
 }
 
 /// The scenarios called `names`, else all that have a program.
@@ -33,7 +35,14 @@ pub(super) fn scenarios_to_record(
         with_program.map(|(name, table)| scenario(name, table, configured)).collect::<Result<_>>()?;
     for (number, one) in scenarios.iter().enumerate() {
         // Recordings of one would take the place of the other's.
-        if let Some(other) = scenarios[..number].iter().find(|other| other.output == one.output) {
+        let place = |scenario: &RecordedScenario| {
+            // Nothing may stand there yet; what leads there does.
+            let path = std::path::absolute(&scenario.output).unwrap_or_else(|_| scenario.output.clone());
+            let existing = path.ancestors().find_map(|above| Some((above, above.canonicalize().ok()?)));
+            let found = existing.and_then(|(above, real)| Some(real.join(path.strip_prefix(above).ok()?)));
+            found.unwrap_or(path)
+        };
+        if let Some(other) = scenarios[..number].iter().find(|other| place(other) == place(one)) {
             let cause = format!(
                 "[scenario.{}] and [scenario.{}] have the same place for traces",
                 other.name, one.name
@@ -66,5 +75,5 @@ fn scenario(name: &str, table: &ScenarioTable, configured: &Configured) -> Resul
         discard_output: true,
         ..RecordRequest::default()
     };
-    Ok(RecordedScenario { name: name.to_owned(), request, output })
+    Ok(RecordedScenario { name: name.to_owned(), request, output, status: table.status })
 }

@@ -1,5 +1,6 @@
 //! The flags that say which starts are looked at and by which model of memory, with what `reorder.toml` adds.
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use clap::Args;
@@ -84,6 +85,11 @@ impl ScenariosInput {
         self.configuration.read(talk)
     }
 
+    /// The scenarios and the models that flags name.
+    pub(super) fn names(&self) -> [&[String]; 2] {
+        [&self.scenarios, &self.models]
+    }
+
     /// The starts in terms of the functions of `image`, which stands at `path`: those of `-t`, else those of the
     /// scenarios of `reorder.toml`. Says what was not found.
     ///
@@ -107,6 +113,15 @@ impl ScenariosInput {
                     path.display()
                 )));
         }
+        let found = sources.group(&traces);
+        if let Some(name) = sources.named.keys().find(|name| !found.iter().any(|one| one.name == **name)) {
+            return Err(Error::usage(format!(
+                "the scenario {name} has no recorded start of {}",
+                path.display()
+            ))
+            .with_hint("record it: reorder record; or take it out of reorder.toml"));
+        }
+        drop(found);
         Ok(Starts { traces, sources })
     }
 
@@ -124,7 +139,19 @@ impl ScenariosInput {
         let named = tables.iter().filter(|(name, table)| is_wanted(name) && !table.traces.is_empty());
         let located = |path: &PathBuf| configured.file.located(path);
         let named = named.map(|(name, table)| (name.clone(), table.traces.iter().map(located).collect()));
-        Ok(ScenarioSources { named: named.collect(), unnamed: Vec::new() })
+        let named: BTreeMap<String, Vec<PathBuf>> = named.collect();
+        let mut owners: BTreeMap<PathBuf, &str> = BTreeMap::new();
+        for (name, path) in named.iter().flat_map(|(name, paths)| paths.iter().map(move |path| (name, path)))
+        {
+            let place = path.canonicalize().unwrap_or_else(|_| path.clone());
+            if let Some(other) = owners.insert(place, name).filter(|other| other != name) {
+                let cause = format!("[scenario.{other}] and [scenario.{name}] have the same traces");
+                return Err(configured
+                    .file
+                    .mistake(&cause, "give each traces of its own, or leave out one of them"));
+            }
+        }
+        Ok(ScenarioSources { named, unnamed: Vec::new() })
     }
 
     /// The models asked for: by flags, else `configured_names`, else the usual ones of `image`.

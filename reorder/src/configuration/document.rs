@@ -26,7 +26,7 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 
 use crate::error::{Error, Result};
-use crate::simulate::MemoryModel;
+use crate::simulate::{MemoryModel, PRESETS};
 
 /// What commands share.
 #[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
@@ -53,7 +53,7 @@ pub struct ScenarioTable {
     /// Its traces: files, or directories of them.
     #[serde(default)]
     pub traces: Vec<PathBuf>,
-    /// The program that `reorder measure` starts; one without a slash is looked up as a shell does it.
+    /// The program that `reorder record` and `reorder measure` start; one without a slash is looked up as a shell does it.
     pub program: Option<PathBuf>,
     /// Its arguments.
     #[serde(default)]
@@ -65,6 +65,9 @@ pub struct ScenarioTable {
     pub environment: BTreeMap<String, String>,
     /// Runs of each program that `reorder measure` makes.
     pub runs: Option<usize>,
+    /// The exit status that it ends with, 0 unless given: a start that ends otherwise is another start, and is not recorded.
+    #[serde(default)]
+    pub status: i32,
     /// Beside those of the gate; the same key here goes first.
     #[serde(default)]
     pub limits: BTreeMap<String, LimitValue>,
@@ -120,26 +123,29 @@ pub enum LimitValue {
     Number(f64),
     /// Against the baseline, such as `+2 %` or `+10`; `off` for no limit.
     Text(String),
+    /// Nothing that a limit could be; understood to be told with its key.
+    #[schemars(skip)]
+    Flag(bool),
     /// `faults = { linux-4k = "+1 %" }`
     Parts(BTreeMap<String, LimitValue>),
 }
 
-/// All limits with their full keys, the parts joined by dots: a number or a text each.
+/// All limits with their full keys, the parts joined by dots, sorted; a key that is written in two ways is there twice, and
+/// a table of no limits is there itself.
 #[must_use]
-pub fn flatten_limits(limits: &BTreeMap<String, LimitValue>) -> BTreeMap<String, LimitValue> {
-    let mut flat = BTreeMap::new();
+pub fn flatten_limits(limits: &BTreeMap<String, LimitValue>) -> Vec<(String, LimitValue)> {
+    let mut flat = Vec::new();
     let mut open: Vec<(String, &LimitValue)> =
         limits.iter().map(|(key, value)| (key.clone(), value)).collect();
     while let Some((key, value)) = open.pop() {
         match value {
-            LimitValue::Parts(parts) => {
+            LimitValue::Parts(parts) if !parts.is_empty() => {
                 open.extend(parts.iter().map(|(part, value)| (format!("{key}.{part}"), value)));
             }
-            value => {
-                flat.insert(key, value.clone());
-            }
+            value => flat.push((key, value.clone())),
         }
     }
+    flat.sort_by(|one, other| one.0.cmp(&other.0));
     flat
 }
 
@@ -160,6 +166,13 @@ impl Document {
 
 impl ModelTable {
     fn named(self, name: &str) -> Result<MemoryModel> {
+        // Baselines and reports refer to presets by name: a name keeps its meaning.
+        if PRESETS.iter().any(|preset| preset.name == name) {
+            return Err(Error::usage(format!(
+                "[model.{name}] has the name of a model that comes with the program"
+            ))
+            .with_hint("call it otherwise"));
+        }
         let mistake = |cause: &str| {
             Error::usage(format!("[model.{name}] {cause}")).with_hint(
                 "write page = 4096 and, if one fault brings in more, fault-around = 65536, read-around or read-ahead = 131072",
@@ -237,6 +250,12 @@ mod tests {
     }
 
     #[test]
+    fn presets_keep_their_names() {
+        let document: Document = toml::from_str("[model.linux-4k]\npage = 65536\n").unwrap();
+        assert!(document.models().unwrap_err().to_string().contains("[model.linux-4k]"));
+    }
+
+    #[test]
     fn limits_have_one_key_however_they_are_written() {
         let nested: Document =
             toml::from_str("[gate.limits]\nfaults = { linux-4k = '+1 %' }\ncompressed.zstd = 100\n").unwrap();
@@ -244,6 +263,7 @@ mod tests {
             toml::from_str("[gate.limits]\n'faults.linux-4k' = '+1 %'\n'compressed.zstd' = 100.0\n").unwrap();
         let flat = flatten_limits(&nested.gate.limits);
         assert_eq!(flat, flatten_limits(&dotted.gate.limits));
-        assert_eq!(flat.keys().collect::<Vec<_>>(), ["compressed.zstd", "faults.linux-4k"]);
+        let keys: Vec<&str> = flat.iter().map(|(key, _)| key.as_str()).collect();
+        assert_eq!(keys, ["compressed.zstd", "faults.linux-4k"]);
     }
 }

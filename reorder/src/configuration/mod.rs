@@ -58,8 +58,14 @@ impl ConfigurationFile {
             return Ok(Self { note: Some(note), ..Self::default() });
         }
         let mut text = String::new();
-        opened.read_to_string(&mut text).map_err(failed)?;
-        let table = text.parse::<Table>().map_err(|error| malformed(&error, &path))?;
+        // Devices and pipes have no end.
+        opened.by_ref().take(LARGEST_FILE + 1).read_to_string(&mut text).map_err(failed)?;
+        if text.len() as u64 > LARGEST_FILE {
+            return Err(Error::usage("larger than any configuration")
+                .in_file(&path)
+                .with_hint("name a reorder.toml with --config"));
+        }
+        let table = text.parse::<Table>().map_err(|error| malformed(&error, &text, &path))?;
         Ok(Self { path, text, table, note: None })
     }
 
@@ -68,7 +74,7 @@ impl ConfigurationFile {
     /// # Errors
     /// Keys and values that they do not take, with the offset.
     pub fn document(&self) -> Result<Document> {
-        toml::from_str(&self.text).map_err(|error| malformed(&error, &self.path))
+        toml::from_str(&self.text).map_err(|error| malformed(&error, &self.text, &self.path))
     }
 
     /// The table called `name`, if there is one.
@@ -99,9 +105,16 @@ impl ConfigurationFile {
     }
 }
 
-fn malformed(error: &toml::de::Error, path: &Path) -> Error {
-    let offset = error.span().map_or(0, |span| span.start as u64);
-    Error::malformed(offset, error.message().to_owned()).in_file(path)
+/// A megabyte.
+const LARGEST_FILE: u64 = 1 << 20;
+
+fn malformed(error: &toml::de::Error, text: &str, path: &Path) -> Error {
+    let offset = error.span().map_or(0, |span| span.start);
+    let before = text.get(..offset).unwrap_or_default();
+    let (line, column) = (before.matches('\n').count() + 1, before.lines().last().map_or(0, str::len) + 1);
+    let column = if before.ends_with('\n') { 1 } else { column };
+    let message = format!("line {line}, column {column}: {}", error.message());
+    Error::malformed(offset as u64, message).in_file(path)
 }
 
 /// Why a file with these `facts` may be somebody else's trap for `user`.

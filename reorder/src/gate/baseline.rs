@@ -4,6 +4,7 @@
 //! version control shows what changed. Guarantee: writing what was read gives the same bytes; positions of functions that
 //! the file does not have are mistakes of the file.
 
+use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
 use schemars::JsonSchema;
@@ -11,7 +12,7 @@ use serde::{Deserialize, Serialize};
 
 use super::metric::Figure;
 use super::startup::{Startup, StartupFunction, StartupScenario};
-use crate::error::{Error, Result};
+use crate::error::{Error, ErrorKind, Result};
 
 /// Tells the file from others; its number grows when older programs cannot read it.
 pub const SCHEMA: &str = "reorder-baseline/1";
@@ -23,14 +24,18 @@ pub struct Baseline {
     pub reorder: String,
     /// Name of the image's file.
     pub image: String,
+    /// The models of memory by name, each with its numbers.
+    pub models: BTreeMap<String, String>,
     /// In the order of reports.
     pub figures: Vec<Figure>,
     /// What its starts ran.
     pub startup: Startup,
 }
 
-/// Of all functions together: their pages are counted one by one.
-const LARGEST_TEXT: u64 = 4 << 30;
+/// Pages of functions are counted one by one, so a small file must not state large ones: this, or so many bytes for each
+/// byte of the file, are what all starts together may run.
+const LARGEST_TEXT: u64 = 1 << 30;
+const LARGEST_PART: u64 = 4 << 10;
 
 #[derive(Deserialize, JsonSchema)]
 #[schemars(title = "Baseline of reorder gate")]
@@ -45,7 +50,10 @@ pub(crate) struct File {
     /// Name of the image's file.
     #[serde(default)]
     image: String,
-    /// Sorted by metric, part and scenario.
+    /// The models of memory by name, each with its numbers.
+    #[serde(default)]
+    models: BTreeMap<String, String>,
+    /// In the order of reports.
     figures: Vec<Figure>,
     /// Functions that some start runs: name, first address and bytes, sorted by address.
     functions: Vec<(String, u64, u64)>,
@@ -68,7 +76,7 @@ impl Baseline {
     /// Anything else than what [`Self::write`] gives, with its place.
     pub fn parse(bytes: &[u8]) -> Result<Self> {
         let again = "write it again: reorder gate IMAGE -t TRACES --update-baseline";
-        let malformed = |message: String| Error::malformed(0, message).with_hint(again);
+        let malformed = |message: String| Error::new(ErrorKind::Malformed, message).with_hint(again);
         let file: File =
             serde_json::from_slice(bytes).map_err(|error| malformed(format!("no baseline: {error}")))?;
         if file.schema != SCHEMA {
@@ -87,20 +95,29 @@ impl Baseline {
                 )));
             }
         }
-        let sum = |sum: u64, (_, address, size): &(String, u64, u64)| {
-            address.checked_add(*size).and_then(|_| sum.checked_add(*size)).filter(|sum| *sum <= LARGEST_TEXT)
-        };
-        if file.functions.iter().try_fold(0, sum).is_none() {
+        let size_of = |place: &u32| file.functions[*place as usize].2;
+        let mut sizes = file.scenarios.iter().flat_map(|scenario| &scenario.order).map(size_of);
+        let largest = LARGEST_TEXT.max((bytes.len() as u64).saturating_mul(LARGEST_PART));
+        let sum = sizes.try_fold(0, |sum: u64, size| sum.checked_add(size).filter(|sum| *sum <= largest));
+        let overflows = |(_, address, size): &(String, u64, u64)| address.checked_add(*size).is_none();
+        if sum.is_none() || file.functions.iter().any(overflows) {
             return Err(malformed("the functions are larger than any text".to_owned()));
         }
-        if file.figures.iter().any(|figure| !figure.value.is_finite()) {
-            return Err(malformed("a figure is no number".to_owned()));
+        for (number, figure) in file.figures.iter().enumerate() {
+            let key = &figure.key;
+            if !figure.value.is_finite() || figure.value < 0.0 {
+                return Err(malformed(format!("{key} has a value that no figure has")));
+            }
+            if file.figures[..number].iter().any(|other| other.key == *key) {
+                return Err(malformed(format!("{key} is there twice")));
+            }
         }
         let function = |(name, address, size)| StartupFunction { name, address, size };
         let scenario = |line: ScenarioLine| StartupScenario { name: line.name, order: line.order };
         Ok(Self {
             reorder: file.reorder,
             image: file.image,
+            models: file.models,
             figures: file.figures,
             startup: Startup {
                 functions: file.functions.into_iter().map(function).collect(),
@@ -112,12 +129,13 @@ impl Baseline {
     /// The file.
     #[must_use]
     pub fn write(&self) -> String {
-        let Self { reorder, image, figures, startup } = self;
+        let Self { reorder, image, models, figures, startup } = self;
         let mut text = format!(
-            "{{\n\"schema\": {},\n\"reorder\": {},\n\"image\": {},\n",
+            "{{\n\"schema\": {},\n\"reorder\": {},\n\"image\": {},\n\"models\": {},\n",
             json(&SCHEMA),
             json(reorder),
-            json(image)
+            json(image),
+            json(models)
         );
         list(&mut text, "figures", figures);
         text.push_str(",\n");
@@ -181,7 +199,11 @@ mod tests {
     proptest! {
         #[test]
         fn what_is_written_is_read(figures in prop::collection::vec(figure(), 0..8), startup in startup()) {
-            let baseline = Baseline { reorder: "1.2.3".into(), image: "a \"b\"\n".into(), figures, startup };
+            let mut keys = Vec::new();
+            let figures = figures.into_iter().filter(|one| !keys.contains(&one.key) && { keys.push(one.key.clone()); true });
+            let figures = figures.collect();
+            let models = [("tablet".to_owned(), "pages of 4096".to_owned())].into();
+            let baseline = Baseline { reorder: "1.2.3".into(), image: "a \"b\"\n".into(), models, figures, startup };
             let text = baseline.write();
             let read = Baseline::parse(text.as_bytes()).unwrap();
             prop_assert_eq!(&read, &baseline);
@@ -213,6 +235,9 @@ mod tests {
             "",
             r#"{"schema":"other","figures":[],"functions":[],"scenarios":[]}"#,
             r#"{"schema":"reorder-baseline/1","figures":[],"functions":[],"scenarios":[{"name":"s","order":[0]}]}"#,
+            r#"{"schema":"reorder-baseline/1","figures":[{"metric":"faults","value":1},{"metric":"faults","value":2}],"functions":[],"scenarios":[]}"#,
+            r#"{"schema":"reorder-baseline/1","figures":[{"metric":"faults","value":-1}],"functions":[],"scenarios":[]}"#,
+            r#"{"schema":"reorder-baseline/1","figures":[],"functions":[["f",0,4294967296]],"scenarios":[{"name":"s","order":[0]}]}"#,
         ] {
             let error = Baseline::parse(text.as_bytes()).unwrap_err();
             assert!(error.hint.is_some_and(|hint| hint.contains("--update-baseline")), "{text}");

@@ -3,7 +3,7 @@
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use super::limit::{AppliedLimit, Limits};
+use super::limit::{AppliedLimit, Limit, Limits};
 use super::metric::{Figure, Key, Unit};
 use super::place::Place;
 
@@ -92,17 +92,22 @@ pub(super) fn check(now: &[Figure], then: Option<&[Figure]>, limits: &Limits) ->
     let mut checks: Vec<Check> =
         now.iter().map(|figure| judged(figure, in_baseline(&figure.key), limits)).collect();
     let is_gone = |figure: &&Figure| !now.iter().any(|own| own.key == figure.key);
-    checks.extend(then.unwrap_or_default().iter().filter(is_gone).map(|figure| Check {
-        key: figure.key.clone(),
-        unit: figure.key.metric.unit(),
-        baseline: Some(figure.value),
-        current: None,
-        lower_bound: None,
-        limit: limits.find(&figure.key),
-        worst: None,
-        verdict: Verdict::Gone,
-        place: None,
-    }));
+    let gone = |figure: &Figure| {
+        let limit = limits.find(&figure.key);
+        let is_off = limit.as_ref().is_some_and(|limit| limit.limit == Limit::Off);
+        Check {
+            key: figure.key.clone(),
+            unit: figure.key.metric.unit(),
+            baseline: Some(figure.value),
+            current: None,
+            lower_bound: None,
+            limit,
+            worst: None,
+            verdict: if is_off { Verdict::Unlimited } else { Verdict::Gone },
+            place: None,
+        }
+    };
+    checks.extend(then.unwrap_or_default().iter().filter(is_gone).map(gone));
     checks
 }
 

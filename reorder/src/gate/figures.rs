@@ -64,9 +64,9 @@ pub fn figures(subject: &Subject<'_>) -> Result<Vec<Figure>> {
     Ok(figures)
 }
 
-/// Of nothing, all was found.
+/// Of nothing, nothing was found: an order file without lines orders nothing.
 fn percent(part: u64, whole: u64) -> f64 {
-    if whole == 0 { 100.0 } else { part as f64 * 100.0 / whole as f64 }
+    if whole == 0 { 0.0 } else { part as f64 * 100.0 / whole as f64 }
 }
 
 fn of_starts(subject: &Subject<'_>) -> Vec<Figure> {

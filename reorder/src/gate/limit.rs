@@ -3,7 +3,7 @@
 //! In: limits as configured, by metric and scenario. Out: for each figure the limit that holds, in its unit. What is
 //! configured for a scenario goes before what is configured for all, and there the longer key before the shorter.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -98,12 +98,28 @@ impl Limits {
     /// # Errors
     /// Keys that no metric has, and values that are no limits.
     pub fn of(document: &Document) -> Result<Self> {
-        let general = understood("gate.limits", &document.gate.limits)?;
+        let general = understood(GENERAL, &document.gate.limits)?;
         let by_scenario = document.scenario.iter().map(|(name, table)| {
             let limits = understood(&format!("scenario.{name}.limits"), &table.limits)?;
             Ok((name.clone(), limits))
         });
         Ok(Self { general, by_scenario: by_scenario.collect::<Result<_>>()? })
+    }
+
+    /// Configured limits that are those of no figure in `used`; of what is measured only on request none is told.
+    #[must_use]
+    pub fn unused<'limits>(
+        &'limits self,
+        used: impl Iterator<Item = &'limits AppliedLimit>,
+    ) -> Vec<&'limits str> {
+        let used: BTreeSet<&str> = used.map(|limit| limit.source.as_str()).collect();
+        let measured = [Metric::WallMilliseconds, Metric::MajorFaults, Metric::PagesTouched].map(Metric::key);
+        let is_measured = |key: &str| measured.contains(&key.split('.').next().unwrap_or_default());
+        let all = self.by_scenario.values().chain([&self.general]).flatten();
+        all.filter(|(key, _)| !is_measured(key))
+            .map(|(_, limit)| limit.source.as_str())
+            .filter(|source| !used.contains(source))
+            .collect()
     }
 
     /// The limit of the figure called `key`: what is configured, else the metric's usual one.
@@ -136,16 +152,27 @@ fn nearest<'limits>(
 }
 
 fn understood(table: &str, limits: &BTreeMap<String, LimitValue>) -> Result<BTreeMap<String, AppliedLimit>> {
-    let understood = flatten_limits(limits).into_iter().map(|(key, value)| {
+    let mut all = BTreeMap::new();
+    for (key, value) in flatten_limits(limits) {
         let source = format!("[{table}] {key}");
         let metric = key.split('.').next().unwrap_or_default();
-        if !Metric::ALL.iter().any(|known| known.key() == metric) {
+        let Some(metric) = Metric::ALL.into_iter().find(|known| known.key() == metric) else {
             let known: Vec<_> = Metric::ALL.iter().map(|metric| metric.key()).collect();
             return Err(Error::usage(format!("{source}: nothing is called {metric}"))
                 .with_hint(format!("there are limits of {}", known.join(", "))));
+        };
+        if table != GENERAL && !metric.is_of_starts() {
+            return Err(Error::usage(format!("{source}: no start has such a figure, the image has"))
+                .with_hint("write it below [gate.limits]"));
         }
         let (text, limit) = match value {
-            LimitValue::Number(number) => (number.to_string(), Limit::Absolute(number)),
+            LimitValue::Number(number) if number.is_finite() && number >= 0.0 => {
+                (number.to_string(), Limit::Absolute(number))
+            }
+            LimitValue::Number(number) => {
+                return Err(Error::usage(format!("{source}: {number} is no limit"))
+                    .with_hint("against the baseline write it in quotes: \"-2\""));
+            }
             LimitValue::Text(text) => {
                 let limit = Limit::parse(&text).map_err(|mut error| {
                     error.message = format!("{source}: {}", error.message);
@@ -153,12 +180,20 @@ fn understood(table: &str, limits: &BTreeMap<String, LimitValue>) -> Result<BTre
                 })?;
                 (text, limit)
             }
-            LimitValue::Parts(_) => return Err(mistake(format!("{source} is empty"))),
+            LimitValue::Flag(_) | LimitValue::Parts(_) => {
+                return Err(mistake(format!("{source} has no limit")));
+            }
         };
-        Ok((key, AppliedLimit { text, source, limit }))
-    });
-    understood.collect()
+        if all.insert(key, AppliedLimit { text, source: source.clone(), limit }).is_some() {
+            return Err(Error::usage(format!("{source} is there twice, in two ways of writing"))
+                .with_hint("leave one of them"));
+        }
+    }
+    Ok(all)
 }
+
+/// Limits of everything.
+const GENERAL: &str = "gate.limits";
 
 #[cfg(test)]
 mod tests {
@@ -198,6 +233,12 @@ mod tests {
             ("[gate.limits]\nfaults = '3 %'\n", "against what"),
             ("[scenario.s.limits]\nfaults = 'few'\n", "[scenario.s.limits] faults"),
             ("[gate.limits]\nfaults = 'inf'\n", "no limit"),
+            ("[gate.limits]\nfaults = nan\n", "no limit"),
+            ("[gate.limits]\ntrace-coverage = -2\n", "no limit"),
+            ("[gate.limits]\nfaults = true\n", "[gate.limits] faults"),
+            ("[gate.limits]\nfaults = {}\n", "[gate.limits] faults"),
+            ("[gate.limits]\nfaults = { linux-4k = 1 }\n'faults.linux-4k' = 2\n", "twice"),
+            ("[scenario.s.limits]\nfile-bytes = 1\n", "[scenario.s.limits] file-bytes"),
         ] {
             let error = limits(text).unwrap_err();
             assert!(error.to_string().contains(part) && error.hint.is_some(), "{error}");

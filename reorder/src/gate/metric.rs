@@ -103,6 +103,20 @@ impl Metric {
         }
     }
 
+    /// Whether starts have it.
+    #[must_use]
+    pub fn is_of_starts(self) -> bool {
+        matches!(
+            self,
+            Self::Faults
+                | Self::StartupBytes
+                | Self::StartupFunctions
+                | Self::WallMilliseconds
+                | Self::MajorFaults
+                | Self::PagesTouched
+        )
+    }
+
     /// Whether less is worse.
     #[must_use]
     pub fn is_better_larger(self) -> bool {

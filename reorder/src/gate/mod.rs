@@ -29,12 +29,13 @@ pub use compressed::{Compression, Compressor};
 pub use explanation::{ChangeKind, Explanation, FunctionChange};
 pub use figures::{Subject, figures};
 pub use limit::{AppliedLimit, Limit, Limits};
-pub use measured::measured_checks;
+pub use measured::{has_measured_limit, measured_checks};
 pub use metric::{Figure, Key, Metric, Unit};
 pub use place::Place;
 pub use report::{GateReport, Outcome, Remark};
 pub use startup::{Startup, StartupFunction, StartupScenario};
 
+use crate::error::{Error, Result};
 use crate::simulate::MemoryModel;
 
 /// Two builds and what is allowed.
@@ -51,11 +52,28 @@ pub struct Comparison<'files> {
 }
 
 /// Judges all figures, and explains every start whose faults changed, by the first model that tells a difference.
-#[must_use]
-pub fn judge(comparison: &Comparison<'_>) -> (Vec<Check>, Vec<Explanation>) {
+///
+/// Sums over all starts are taken over those that both builds have: a new start is no growth of the others.
+///
+/// # Errors
+/// Models of memory that have other numbers than in the baseline.
+pub fn judge(comparison: &Comparison<'_>) -> Result<(Vec<Check>, Vec<Explanation>)> {
     let Comparison { now, then, limits, models } = *comparison;
-    let checks = check::check(&now.figures, then.map(|then| then.figures.as_slice()), limits);
-    let Some(then) = then else { return (checks, Vec::new()) };
+    let Some(then) = then else {
+        return Ok((check::check(&now.figures, None, limits), Vec::new()));
+    };
+    for (name, numbers) in &now.models {
+        if let Some(before) = then.models.get(name).filter(|before| *before != numbers) {
+            let cause = format!("the model {name} is another than in the baseline: {numbers}, not {before}");
+            return Err(Error::usage(cause)
+                .with_hint("give it another name, or write the baseline again: --update-baseline"));
+        }
+    }
+    let is_common =
+        |name: &str| now.startup.scenario(name).is_some() && then.startup.scenario(name).is_some();
+    let (new_figures, old_figures) =
+        (with_sums(&now.figures, &is_common), with_sums(&then.figures, &is_common));
+    let checks = check::check(&new_figures, Some(&old_figures), limits);
     let is_changed = |scenario: &str, model: &MemoryModel| {
         let key = Key::of_scenario(Metric::Faults, &model.name, scenario);
         checks.iter().any(|check| check.key == key && check.is_changed())
@@ -65,5 +83,116 @@ pub fn judge(comparison: &Comparison<'_>) -> (Vec<Check>, Vec<Explanation>) {
         explanation::explain(&then.startup, &now.startup, &scenario.name, model)
     };
     let explanations = now.startup.scenarios.iter().filter_map(explained).collect();
-    (checks, explanations)
+    Ok((checks, explanations))
+}
+
+/// The same with sums of faults over the scenarios that are `common`; as they are when all are.
+fn with_sums(figures: &[Figure], is_common: &impl Fn(&str) -> bool) -> Vec<Figure> {
+    let is_left_out =
+        |figure: &Figure| figure.key.scenario.as_deref().is_some_and(|scenario| !is_common(scenario));
+    let mut summed = figures.to_vec();
+    if !figures.iter().any(is_left_out) {
+        return summed;
+    }
+    for sum in summed.iter_mut().filter(|one| one.key.metric == Metric::Faults && one.key.scenario.is_none())
+    {
+        let parts = || {
+            let is_part = |one: &&Figure| one.key.metric == Metric::Faults && one.key.part == sum.key.part;
+            let starts = figures.iter().filter(is_part);
+            starts.filter(|one| one.key.scenario.as_deref().is_some_and(is_common))
+        };
+        let bound = parts().map(|one| one.lower_bound.unwrap_or(0.0)).sum();
+        *sum = Figure::new(sum.key.clone(), parts().map(|one| one.value).sum()).with_bound(bound);
+    }
+    summed
+}
+
+impl Baseline {
+    /// Of it what was asked for by name: of these scenarios and models, all where nothing is named. Sums over all starts are
+    /// left out where some are.
+    #[must_use]
+    pub fn restricted(mut self, scenarios: &[String], models: &[String]) -> Self {
+        let is_wanted = |key: &Key| {
+            let has_scenario = match &key.scenario {
+                Some(scenario) => scenarios.is_empty() || scenarios.contains(scenario),
+                None => scenarios.is_empty() || key.metric != Metric::Faults,
+            };
+            has_scenario && (key.metric != Metric::Faults || models.is_empty() || models.contains(&key.part))
+        };
+        self.figures.retain(|figure| is_wanted(&figure.key));
+        self.startup.scenarios.retain(|one| scenarios.is_empty() || scenarios.contains(&one.name));
+        self
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)] // a failed unwrap is a failed test
+
+    use super::*;
+    use crate::simulate::presets::usual_for_elf;
+
+    /// An image whose starts have these faults each, and their sum.
+    fn image(starts: &[(&str, f64)]) -> Baseline {
+        let faults = |scenario: Option<&str>, value| {
+            let key = Key {
+                metric: Metric::Faults,
+                part: "linux-4k".to_owned(),
+                scenario: scenario.map(str::to_owned),
+            };
+            Figure::new(key, value).with_bound(value / 2.0)
+        };
+        let mut figures: Vec<Figure> =
+            starts.iter().map(|&(name, value)| faults(Some(name), value)).collect();
+        figures.push(faults(None, starts.iter().map(|(_, value)| value).sum()));
+        let scenario =
+            |(name, _): &(&str, f64)| StartupScenario { name: (*name).to_owned(), order: Vec::new() };
+        Baseline {
+            models: [("linux-4k".to_owned(), "pages of 4096".to_owned())].into(),
+            figures,
+            startup: Startup { functions: Vec::new(), scenarios: starts.iter().map(scenario).collect() },
+            ..Baseline::default()
+        }
+    }
+
+    fn verdicts(now: &Baseline, then: &Baseline) -> Vec<(Option<String>, Option<f64>, Verdict)> {
+        let (limits, models) = (Limits::default(), usual_for_elf());
+        let (checks, _) =
+            judge(&Comparison { now, then: Some(then), limits: &limits, models: &models }).unwrap();
+        checks.into_iter().map(|check| (check.key.scenario, check.current, check.verdict)).collect()
+    }
+
+    #[test]
+    fn a_new_start_is_no_growth_of_the_others() {
+        let (then, now) = (image(&[("a", 10.0)]), image(&[("a", 10.0), ("b", 90.0)]));
+        let named = |name: &str| Some(name.to_owned());
+        let expected = [
+            (named("a"), Some(10.0), Verdict::Pass),
+            (named("b"), Some(90.0), Verdict::New),
+            (None, Some(10.0), Verdict::Pass),
+        ];
+        assert_eq!(verdicts(&now, &then), expected);
+        let gone = verdicts(&then, &now);
+        assert_eq!(gone[1], (None, Some(10.0), Verdict::Pass), "the sum is over what both have");
+        assert_eq!(gone[2], (named("b"), None, Verdict::Gone));
+    }
+
+    #[test]
+    fn what_was_not_asked_for_is_not_gone() {
+        let all = image(&[("a", 10.0), ("b", 90.0)]);
+        let wanted = ["a".to_owned()];
+        let (now, then) = (image(&[("a", 10.0)]).restricted(&wanted, &[]), all.restricted(&wanted, &[]));
+        assert_eq!(verdicts(&now, &then), [(Some("a".to_owned()), Some(10.0), Verdict::Pass)]);
+    }
+
+    #[test]
+    fn a_name_stands_for_one_model() {
+        let then = image(&[("a", 10.0)]);
+        let mut now = then.clone();
+        now.models.insert("linux-4k".to_owned(), "pages of 65536".to_owned());
+        let (limits, models) = (Limits::default(), usual_for_elf());
+        let error = judge(&Comparison { now: &now, then: Some(&then), limits: &limits, models: &models })
+            .unwrap_err();
+        assert!(error.to_string().contains("linux-4k") && error.hint.is_some(), "{error}");
+    }
 }

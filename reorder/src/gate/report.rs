@@ -133,7 +133,10 @@ impl Check {
         match (&self.limit, self.worst) {
             (Some(limit), Some(worst)) if limit.limit.is_relative() => {
                 // The last whole number that passes, or bytes and functions would be shown in parts.
-                let is_whole = !matches!(self.unit, Unit::Percent | Unit::Milliseconds);
+                let is_mean = |value: Option<f64>| value.is_some_and(|value| value.fract() != 0.0);
+                let is_whole = !matches!(self.unit, Unit::Percent | Unit::Milliseconds)
+                    && !is_mean(self.baseline)
+                    && !is_mean(self.current);
                 let last = if is_whole { worst.floor() } else { worst };
                 format!("{} ({})", limit.text, self.shown(Some(last)))
             }

@@ -26,12 +26,30 @@ pub fn next_run(directory: &Path) -> Result<u32> {
     Ok(last.saturating_add(1))
 }
 
+/// Writes `traces` into `directory` in place of what was recorded there before; see [`remove_recordings`]. What was there
+/// stays until the new ones are written whole.
+///
+/// # Errors
+/// When the system refuses.
+pub fn replace_recordings(directory: &Path, traces: &[RecordedTrace]) -> Result<()> {
+    fs::create_dir_all(directory).map_err(|error| Error::io(directory, error))?;
+    let beside = tempfile::Builder::new().prefix(".reorder-record-").tempdir_in(directory);
+    let beside = beside.map_err(|error| Error::io(directory, error))?;
+    let written = write_traces(beside.path(), traces)?;
+    remove_recordings(directory)?;
+    for path in written {
+        let place = directory.join(path.file_name().unwrap_or_default());
+        fs::rename(&path, &place).map_err(|error| Error::io(&place, error))?;
+    }
+    Ok(())
+}
+
 /// Removes what [`write_traces`] wrote into `directory` before, of any build: files called `NAME.RUN.PROGRAM.trace` that begin
 /// like a trace. Everything else stays.
 ///
 /// # Errors
 /// When the directory exists and cannot be read, or a file cannot be removed.
-pub fn remove_recordings(directory: &Path) -> Result<()> {
+fn remove_recordings(directory: &Path) -> Result<()> {
     let io = |error| Error::io(directory, error);
     if !directory.exists() {
         return Ok(());

@@ -79,6 +79,18 @@ pub const PRESETS: [Preset; 6] = [
 ];
 
 impl MemoryModel {
+    /// Its numbers, in the form that baselines keep.
+    #[must_use]
+    pub fn numbers(&self) -> String {
+        match self.model {
+            FaultModel::Pages { size } => format!("pages of {size}"),
+            FaultModel::FaultAround { block } => format!("blocks of {block}"),
+            FaultModel::ReadAround { page, window, before } => {
+                format!("pages of {page}, windows of {window}, {before} before")
+            }
+        }
+    }
+
     /// Bytes of what one touch asks for: a page, or with fault-around its block.
     #[must_use]
     pub fn page_bytes(&self) -> u64 {

@@ -34,6 +34,8 @@ pub struct ResolvedTrace {
     pub source: Option<PathBuf>,
     /// The program and its arguments, where the trace has them.
     pub command: Vec<Vec<u8>>,
+    /// Whether it was recorded with another build of the image.
+    pub is_of_other_build: bool,
     /// Each function once, in order of first execution.
     pub functions: Vec<FunctionIndex>,
     /// Time since the program's start, parallel to `functions`, never decreasing; where a trace has no time, the
@@ -93,6 +95,7 @@ pub struct Resolution {
     label: String,
     source: Option<PathBuf>,
     command: Vec<Vec<u8>>,
+    is_of_other_build: bool,
     evidence: Evidence,
     /// Each function once, with its time and count.
     functions: Vec<(FunctionIndex, u64, u64)>,
@@ -139,11 +142,13 @@ impl<'table, 'data> Resolver<'table, 'data> {
             label: trace.label(),
             source: trace.source.clone(),
             command: trace.command.clone(),
+            is_of_other_build: false,
             evidence: trace.evidence,
             functions: Vec::new(),
             account: Account::default(),
         };
         let kinship = kinship(trace, self.functions, self.identity);
+        resolution.is_of_other_build = kinship == Kinship::OtherBuild;
         let has_names = || trace.events.iter().any(needs_no_address);
         match kinship {
             Kinship::OtherImage => {
@@ -178,8 +183,16 @@ impl<'table, 'data> Resolver<'table, 'data> {
         let mut account = Account::default();
         let mut resolved = ResolvedTraces::default();
         for resolution in resolutions {
-            let Resolution { weight, label, source, command, evidence, functions, account: of_trace } =
-                resolution?;
+            let Resolution {
+                weight,
+                label,
+                source,
+                command,
+                is_of_other_build,
+                evidence,
+                functions,
+                account: of_trace,
+            } = resolution?;
             account.absorb(of_trace);
             if functions.is_empty() {
                 continue;
@@ -191,6 +204,7 @@ impl<'table, 'data> Resolver<'table, 'data> {
                     label,
                     source,
                     command,
+                    is_of_other_build,
                     nanoseconds: functions.iter().map(|(_, time, _)| *time).collect(),
                     functions: functions.into_iter().map(|(function, ..)| function).collect(),
                 });
