@@ -9,12 +9,14 @@ mod attributes;
 #[cfg(test)]
 mod tests;
 
+use std::ffi::OsString;
 use std::fmt;
 use std::fs::{File, Metadata, Permissions};
 use std::io::Write;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
+use nix::unistd::{AccessFlags, access};
 use serde::Serialize;
 use tempfile::NamedTempFile;
 
@@ -130,6 +132,47 @@ pub fn whole(path: &Path, bytes: &[u8]) -> Result<()> {
     }
     publish(temporary, &target)?;
     Ok(())
+}
+
+/// Where a file is or will be: equal for all its names.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Place {
+    /// Device and number of a file that exists.
+    File(u64, u64),
+    /// Directory, by device and number, and name of one that does not exist yet.
+    New(u64, u64, OsString),
+}
+
+impl Place {
+    /// Where a file is that exists.
+    #[must_use]
+    pub fn of_file(file: &Metadata) -> Self {
+        Self::File(file.dev(), file.ino())
+    }
+
+    /// Where [`whole`] would put `path`; `None` for what is written directly, such as devices and pipes.
+    ///
+    /// # Errors
+    /// Paths that [`whole`] could not write: directories, and files in directories that do not exist or cannot be written.
+    pub fn of(path: &Path) -> Result<Option<Self>> {
+        let target = resolve_links(path)?;
+        let old = existing(&target)?;
+        if old.as_ref().is_some_and(Metadata::is_dir) {
+            return Err(Error::io(path, std::io::Error::from_raw_os_error(libc::EISDIR)));
+        }
+        if old.as_ref().is_some_and(|old| !old.is_file()) {
+            return Ok(None);
+        }
+        let directory = directory_of(&target);
+        let held = std::fs::metadata(directory).map_err(|error| Error::io(directory, error))?;
+        // Also for a file that exists: it is replaced by a new one.
+        access(directory, AccessFlags::W_OK | AccessFlags::X_OK)
+            .map_err(|error| Error::io(directory, error.into()))?;
+        Ok(Some(match old {
+            Some(old) => Self::of_file(&old),
+            None => Self::New(held.dev(), held.ino(), target.file_name().unwrap_or_default().to_owned()),
+        }))
+    }
 }
 
 /// The path at the end of a chain of symbolic links; it need not exist.

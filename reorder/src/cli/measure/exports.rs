@@ -1,12 +1,13 @@
 //! The flags that name files to write measurements to.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::Args;
 
 use crate::error::{Error, Result};
 use crate::measure::MeasureReport;
 use crate::measure::export::ExportForm;
+use crate::write;
 
 /// Files beside what goes to stdout.
 #[derive(Args, Clone, Debug)]
@@ -33,8 +34,9 @@ pub(super) struct Export {
 }
 
 impl ExportArguments {
-    /// All files, before anything is measured: a mistake should not cost the time of the runs.
-    pub(super) fn checked(&self) -> Result<Vec<Export>> {
+    /// All files, before anything is measured: a mistake should not cost the time of the runs. `inputs` may not be among
+    /// them, and no file may be named twice.
+    pub(super) fn checked(&self, inputs: &[PathBuf]) -> Result<Vec<Export>> {
         let mut exports = Vec::new();
         for path in &self.by_ending {
             exports.push(Export { path: path.clone(), form: ExportForm::of(path)? });
@@ -47,6 +49,28 @@ impl ExportArguments {
         for (paths, form) in named {
             exports.extend(paths.iter().map(|path| Export { path: path.clone(), form }));
         }
+        let inputs: Vec<(&Path, write::Place)> = inputs
+            .iter()
+            .filter_map(|input| {
+                Some((input.as_path(), write::Place::of_file(&std::fs::metadata(input).ok()?)))
+            })
+            .collect();
+        let mut taken: Vec<(&Path, write::Place)> = Vec::new();
+        for Export { path, .. } in &exports {
+            // Devices and pipes take any number of reports.
+            let Some(place) = write::Place::of(path)? else { continue };
+            if let Some((input, _)) = inputs.iter().find(|(_, input)| *input == place) {
+                return Err(Error::usage(format!("the export would replace {}", input.display()))
+                    .in_file(path)
+                    .with_hint("give the export a name of its own"));
+            }
+            if let Some((other, _)) = taken.iter().find(|(_, other)| *other == place) {
+                return Err(Error::usage(format!("the same file as the export {}", other.display()))
+                    .in_file(path)
+                    .with_hint("give each export a name of its own"));
+            }
+            taken.push((path, place));
+        }
         Ok(exports)
     }
 }
@@ -54,6 +78,6 @@ impl ExportArguments {
 impl Export {
     pub(super) fn write(&self, report: &MeasureReport) -> Result<()> {
         let text = self.form.render(report)?;
-        std::fs::write(&self.path, text).map_err(|error| Error::io(&self.path, error))
+        write::whole(&self.path, text.as_bytes())
     }
 }

@@ -5,7 +5,7 @@ mod exports;
 mod scenarios;
 
 use std::ffi::OsString;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use clap::{Args, ValueEnum};
@@ -63,10 +63,14 @@ pub struct MeasureArguments {
     #[command(flatten)]
     exports: ExportArguments,
     /// Compare the text pages that the trace of this start predicts with those that it really touches
-    #[arg(long, requires = "program", conflicts_with_all = ["new", "scenarios", "start", "warm", "runs"])]
+    #[arg(
+        long,
+        requires = "program",
+        conflicts_with_all = ["new", "scenarios", "start", "warm", "runs", "by_ending", "json", "markdown", "csv"]
+    )]
     agreement: bool,
     /// With --agreement: a larger difference is a finding
-    #[arg(long, value_name = "PERCENT", default_value_t = 5.0, requires = "agreement")]
+    #[arg(long, value_name = "PERCENT", default_value_t = 5.0, value_parser = parse_within, requires = "agreement")]
     within: f64,
     #[command(flatten)]
     traces: TracesInput,
@@ -109,8 +113,8 @@ pub fn run(arguments: &MeasureArguments, context: &Context) -> Result<ExitStatus
         return Err(Error::usage("traces are of no use here")
             .with_hint("add --agreement to compare them with what a start touches, or leave out -t"));
     }
-    let exports = arguments.exports.checked()?;
-    let starts = scenarios::starts(arguments, context)?;
+    let (starts, configuration) = scenarios::starts(arguments, context)?;
+    let exports = arguments.exports.checked(&inputs(&starts, &configuration))?;
     let kinds = arguments.kinds();
     // Before the first run: its own runs would be seen as load.
     let surroundings = Surroundings::of_this_machine();
@@ -125,11 +129,18 @@ pub fn run(arguments: &MeasureArguments, context: &Context) -> Result<ExitStatus
     }
     phase.finish(&format!("{} runs of each program", rounds * kinds.len()));
     let report = measure::report(surroundings, measurements);
+    // Before the files: one that cannot be written must not cost the result.
+    context.print(&report)?;
     for export in exports {
         export.write(&report)?;
     }
-    context.print(&report)?;
     Ok(ExitStatus::Success)
+}
+
+/// Files that no export may replace: what is measured, and what says what is measured.
+fn inputs(starts: &[MeasureRequest], configuration: &Path) -> Vec<PathBuf> {
+    let programs = starts.iter().flat_map(|start| std::iter::once(&start.old).chain(&start.new)).cloned();
+    programs.chain([configuration.to_path_buf()]).collect()
 }
 
 impl MeasureArguments {
@@ -151,5 +162,12 @@ pub(super) fn parse_confidence(text: &str) -> std::result::Result<f64, String> {
     match text.parse::<f64>() {
         Ok(percent) if (50.0..100.0).contains(&percent) => Ok(percent),
         _ => Err("give per cent, from 50 to less than 100".to_owned()),
+    }
+}
+
+fn parse_within(text: &str) -> std::result::Result<f64, String> {
+    match text.parse::<f64>() {
+        Ok(percent) if percent.is_finite() && percent >= 0.0 => Ok(percent),
+        _ => Err("give per cent, 0 or more".to_owned()),
     }
 }

@@ -10,11 +10,14 @@ use crate::configuration::ScenarioTable;
 use crate::error::{Error, Result};
 use crate::measure::MeasureRequest;
 
-/// One request for each start; all for cold ones.
+/// One request for each start, all for cold ones, and the path of `reorder.toml`, empty where there is none.
 ///
 /// With arguments, the programs of the command line are started with them. Otherwise the scenarios decide, with the
 /// programs of the command line in place of their own. Programs without scenarios are started without arguments.
-pub(super) fn starts(arguments: &MeasureArguments, context: &Context) -> Result<Vec<MeasureRequest>> {
+pub(super) fn starts(
+    arguments: &MeasureArguments,
+    context: &Context,
+) -> Result<(Vec<MeasureRequest>, PathBuf)> {
     let configured = arguments.configuration.read(&context.talk)?;
     let runs = configured.document.measure.runs;
     let new = arguments.new.as_deref().map(find_program);
@@ -27,7 +30,7 @@ pub(super) fn starts(arguments: &MeasureArguments, context: &Context) -> Result<
         let mut request = arguments.request(find_program(program), runs);
         request.new = new;
         request.scenario = words(&request.arguments).unwrap_or(request.scenario);
-        return Ok(vec![request]);
+        return Ok((vec![request], configured.file.path));
     }
     let start = |(name, table): (&String, &ScenarioTable)| -> Option<MeasureRequest> {
         let program = match (&arguments.program, &table.program) {
@@ -40,7 +43,7 @@ pub(super) fn starts(arguments: &MeasureArguments, context: &Context) -> Result<
         Some(request_of(name, table, &configured, arguments.runs, &base))
     };
     let starts: Vec<MeasureRequest> = named.into_iter().filter_map(start).collect();
-    if starts.is_empty() { Err(nothing_to_measure()) } else { Ok(starts) }
+    if starts.is_empty() { Err(nothing_to_measure()) } else { Ok((starts, configured.file.path)) }
 }
 
 /// What `base` asks for, of the scenario called `name`: `runs` of the command line go before those of the file.
