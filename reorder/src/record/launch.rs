@@ -21,6 +21,7 @@ use nix::unistd::{ForkResult, Pid, fork, pipe2};
 
 use super::RecordRequest;
 use crate::error::{Error, Result};
+use crate::start_directory;
 
 /// All that the child needs between fork and exec, made before the fork: it must not allocate.
 struct Prepared {
@@ -64,6 +65,9 @@ pub(super) fn launch(request: &RecordRequest) -> Result<Launched> {
         None => path,
     };
     refuse_privileged(&path)?;
+    if let Some(directory) = &request.directory {
+        start_directory::check(directory)?;
+    }
     let prepared = prepare(&path, request)?;
     start(&prepared, path)
 }
