@@ -93,8 +93,9 @@ impl Ring {
         let head = unsafe { &*base.add(HEAD_OFFSET).cast::<AtomicU64>() }.load(Ordering::Acquire);
         fence(Ordering::Acquire);
         let length = usize::try_from(head).unwrap_or(usize::MAX).min(RING_PAGES * PAGE_BYTES as usize);
-        // SAFETY: the data begin at the second page and are as long as the ring; the kernel writes only behind `head`,
-        // and by now the process has ended.
+        // SAFETY: the data begin at the second page and are as long as the ring; the mapping
+        // can be written, which tells the kernel not to write over bytes that are not marked as read, and none ever are.
+        // So the bytes before `head` do not change any more, although the process and its children may still fault.
         unsafe { std::slice::from_raw_parts(base.add(PAGE_BYTES as usize), length) }.to_vec()
     }
 }

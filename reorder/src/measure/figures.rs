@@ -116,6 +116,11 @@ impl Series {
         }
     }
 
+    /// As if this figure had never been taken.
+    pub(super) fn drop_kind(&mut self, kind: FigureKind) {
+        self.values.remove(&kind);
+    }
+
     fn of(&self, kind: FigureKind) -> &[f64] {
         self.values.get(&kind).map_or(&[], Vec::as_slice)
     }

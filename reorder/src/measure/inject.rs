@@ -2,28 +2,33 @@
 
 use nix::sys::ptrace;
 use nix::sys::signal::Signal;
-use nix::sys::wait::{WaitStatus, waitpid};
 use nix::unistd::Pid;
 
+use super::waiting::{Peeked, peek};
 use crate::error::{Error, ErrorKind, Result};
 
-/// Makes the program call `madvise` on `[start, length]`; whether that succeeded.
-pub(super) fn advise(pid: Pid, [start, length]: [u64; 2], advice: libc::c_int) -> Result<bool> {
+/// Makes the program call `madvise` on `[start, length]`; whether that succeeded. Signals that come meanwhile are `held`
+/// back for the caller to send again.
+pub(super) fn advise(
+    pid: Pid,
+    [start, length]: [u64; 2],
+    advice: libc::c_int,
+    held: &mut Vec<Signal>,
+) -> Result<bool> {
     let arguments = [start, length, u64::from(advice.cast_unsigned())];
-    inject(pid, libc::SYS_madvise.cast_unsigned(), arguments).map(|result| result == Some(0)).map_err(
-        |error| {
-            Error::new(ErrorKind::Io(error.into()), "the running program cannot be made to call the system")
-        },
-    )
+    let result = inject(pid, libc::SYS_madvise.cast_unsigned(), arguments, held);
+    result.map(|result| result == 0).map_err(|error| {
+        Error::new(ErrorKind::Io(error.into()), "the running program cannot be made to call the system")
+    })
 }
 
 /// The bytes of the `syscall` instruction, as the low end of a little-endian word.
 const SYSCALL_INSTRUCTION: i64 = 0x050f;
 const SYSCALL_MASK: i64 = 0xffff;
 
-/// Makes a stopped process perform one system call and puts it back as it was; its result, or `None` when the
-/// process ended or stopped for another reason.
-fn inject(pid: Pid, number: u64, arguments: [u64; 3]) -> nix::Result<Option<u64>> {
+/// Makes a stopped process perform one system call and puts it back as it was, whatever happens but its end; the
+/// call's result.
+fn inject(pid: Pid, number: u64, arguments: [u64; 3], held: &mut Vec<Signal>) -> nix::Result<u64> {
     let saved = ptrace::getregs(pid)?;
     let place = saved.rip as ptrace::AddressType;
     let word = ptrace::read(pid, place)?;
@@ -33,14 +38,23 @@ fn inject(pid: Pid, number: u64, arguments: [u64; 3]) -> nix::Result<Option<u64>
     registers.orig_rax = u64::MAX;
     [registers.rdi, registers.rsi, registers.rdx] = arguments;
     ptrace::write(pid, place, word & !SYSCALL_MASK | SYSCALL_INSTRUCTION)?;
-    ptrace::setregs(pid, registers)?;
-    ptrace::step(pid, None)?;
-    let stopped = matches!(waitpid(pid, None)?, WaitStatus::Stopped(_, Signal::SIGTRAP));
-    if !stopped {
-        return Ok(None);
-    }
-    let result = ptrace::getregs(pid)?.rax;
+    let called = ptrace::setregs(pid, registers).and_then(|()| step(pid, held));
+    let result = called.and_then(|()| ptrace::getregs(pid)).map(|registers| registers.rax);
     ptrace::write(pid, place, word)?;
     ptrace::setregs(pid, saved)?;
-    Ok(Some(result))
+    result
+}
+
+/// Lets the process perform one instruction. A signal stops it before that, and is taken away for now.
+fn step(pid: Pid, held: &mut Vec<Signal>) -> nix::Result<()> {
+    loop {
+        ptrace::step(pid, None)?;
+        match peek(pid)? {
+            // Still to be reaped by whoever waits for its end.
+            Peeked::Ended => return Err(nix::Error::ESRCH),
+            Peeked::Stopped(Some(Signal::SIGTRAP)) => return Ok(()),
+            Peeked::Stopped(Some(signal)) => held.push(signal),
+            Peeked::Stopped(None) => return Err(nix::Error::ESRCH),
+        }
+    }
 }

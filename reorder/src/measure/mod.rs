@@ -16,6 +16,7 @@ pub mod export;
 mod fault_samples;
 mod figures;
 mod inject;
+mod interruption;
 mod page_cache;
 mod perf_event;
 mod report;
@@ -27,6 +28,8 @@ mod surroundings;
 #[cfg(test)]
 mod tests;
 mod tracee;
+mod unknown;
+mod waiting;
 mod warnings;
 
 use std::ffi::{OsStr, OsString};
@@ -46,9 +49,11 @@ pub use warnings::Warning;
 
 use crate::error::{Error, Result};
 use figures::Series;
+use interruption::Interruption;
 use page_cache::ProgramFile;
 use run::{Launch, Outcome, Watch};
 use staging::Programs;
+use unknown::Unknown;
 
 /// Rounds that count touched pages. The count varies only where a program's own work does, and loading the text page
 /// by page takes a disk access each. Six are the fewest that give an interval with 95 % confidence.
@@ -136,6 +141,8 @@ pub fn measure(request: &MeasureRequest, progress: &dyn Fn()) -> Result<Measurem
     if request.rounds == 0 {
         return Err(Error::usage("no runs are asked for").with_hint("give at least --runs 1"));
     }
+    // Outlives the copies below: they vanish before a signal ends this process.
+    let _interruption = Interruption::note();
     let surroundings = Surroundings::of_this_machine();
     let ends = |file: &ProgramFile| Ok(run::run(&request.launch(file, Watch::Start))?.status);
     let programs = Programs::prepare(request.programs(), request.start == StartKind::Warm, &ends)?;
@@ -145,6 +152,7 @@ pub fn measure(request: &MeasureRequest, progress: &dyn Fn()) -> Result<Measurem
             ends(programs.file(index))?;
         }
     }
+    let mut unknowns = Unknowns::default();
     for round in 0..request.rounds {
         // A B B A …: a machine that slows down or speeds up over time favours neither.
         let mut order: Vec<usize> = programs.indices().collect();
@@ -153,16 +161,33 @@ pub fn measure(request: &MeasureRequest, progress: &dyn Fn()) -> Result<Measurem
         }
         for &index in &order {
             let outcome = natural_run(request, &programs, index, &mut series[index])?;
+            unknowns.mapped = unknowns.mapped.take().or(outcome.mapped_text.as_ref().err().cloned());
             agree(programs.status(), &outcome, programs.shown(index))?;
         }
         if round < TOUCH_ROUNDS {
             for &index in &order {
-                touch_run(request, programs.file(index), &mut series[index])?;
+                // Once it is unknown the figure is left out, and further rounds would tell nothing.
+                if unknowns.touched.is_none() {
+                    let touched = touched_pages(request, &programs, index)?;
+                    touched
+                        .map(|pages| series[index].push(FigureKind::TextPagesTouched, pages))
+                        .unwrap_or_else(|unknown| unknowns.touched = Some(unknown));
+                }
             }
         }
         progress();
     }
-    Ok(conclude(request, &programs, &series, &surroundings))
+    if unknowns.touched.is_some() {
+        series.iter_mut().for_each(|series| series.drop_kind(FigureKind::TextPagesTouched));
+    }
+    Ok(conclude(request, &programs, &series, &surroundings, &unknowns))
+}
+
+/// Why pages are unknown of some run; nothing where they are known of all.
+#[derive(Debug, Default)]
+struct Unknowns {
+    mapped: Option<Unknown>,
+    touched: Option<Unknown>,
 }
 
 fn conclude(
@@ -170,6 +195,7 @@ fn conclude(
     programs: &Programs,
     series: &[Series],
     surroundings: &Surroundings,
+    unknowns: &Unknowns,
 ) -> Measurement {
     let figures = Figures::of(series, request.confidence);
     let mut measurement = Measurement {
@@ -189,7 +215,7 @@ fn conclude(
         figures,
         warnings: Vec::new(),
     };
-    measurement.warnings = warnings::of_measurement(request, programs, &measurement, surroundings);
+    measurement.warnings = warnings::of_measurement(request, programs, &measurement, surroundings, unknowns);
     measurement
 }
 
@@ -225,7 +251,7 @@ pub fn abilities() -> Result<Abilities> {
         cold: false,
         time_limit: Duration::from_secs(10),
     })?;
-    Ok(Abilities { trace: outcome.mapped_text.is_some(), count_touched_pages: outcome.watched.is_some() })
+    Ok(Abilities { trace: outcome.mapped_text.is_ok(), count_touched_pages: outcome.watched.is_ok() })
 }
 
 /// Whether a program in `directory` can be made cold, found out with a copy of this very program.
@@ -253,7 +279,10 @@ fn natural_run(
     series.push(FigureKind::MajorFaults, outcome.major_faults as f64);
     series.push(FigureKind::MinorFaults, outcome.minor_faults as f64);
     series.push(FigureKind::WallMilliseconds, outcome.wall.as_secs_f64() * 1e3);
-    series.extend(FigureKind::TextPagesMapped, outcome.mapped_text.as_ref().map(|pages| pages.len() as f64));
+    series.extend(
+        FigureKind::TextPagesMapped,
+        outcome.mapped_text.as_ref().ok().map(|pages| pages.len() as f64),
+    );
     if let Some(counted) = outcome.counted {
         series.push(FigureKind::PageFaultsCounted, counted.page_faults);
         series.push(FigureKind::MajorFaultsCounted, counted.major_faults);
@@ -267,11 +296,17 @@ fn natural_run(
     Ok(outcome)
 }
 
-/// One start whose touched pages are counted.
-fn touch_run(request: &MeasureRequest, file: &ProgramFile, series: &mut Series) -> Result<()> {
-    let outcome = run::run(&request.launch(file, Watch::Pages(Reach::OnePage)))?;
-    series.extend(FigureKind::TextPagesTouched, outcome.watched.map(|pages| pages.mapped.len() as f64));
-    Ok(())
+/// One start whose touched pages are counted. One that ends otherwise than the rest did other work.
+fn touched_pages(
+    request: &MeasureRequest,
+    programs: &Programs,
+    index: usize,
+) -> Result<std::result::Result<f64, Unknown>> {
+    let outcome = run::run(&request.launch(programs.file(index), Watch::Pages(Reach::OnePage)))?;
+    Ok(match outcome.status == programs.status() {
+        true => outcome.watched.map(|pages| pages.mapped.len() as f64),
+        false => Err(Unknown::EndsOtherwise(outcome.status)),
+    })
 }
 
 /// All runs must end alike, or the figures compare different work.

@@ -12,6 +12,7 @@ use super::surroundings::Surroundings;
 use super::warnings::{Warning, percent};
 use crate::report::Report;
 use crate::report::table::Table;
+use crate::report::visible::visible;
 
 /// Real starts of one program, or of two, in one kind of start.
 #[derive(Clone, Debug, Serialize)]
@@ -61,6 +62,12 @@ impl Measurement {
         let kind = if self.cold { "cold" } else { "warm" };
         let each = if self.new.is_some() { " each" } else { "" };
         format!("{} {kind} starts{each}", self.rounds)
+    }
+
+    /// How the runs ended, in a line.
+    #[must_use]
+    pub fn ends(&self) -> String {
+        format!("every run ended with {}", self.status)
     }
 
     /// Titles and rows of the table, as text and Markdown show them.
@@ -122,6 +129,7 @@ impl Report for MeasureReport {
             let mut table = Table::new(titles);
             rows.into_iter().for_each(|row| table.row(row));
             text.push_str(&table.render());
+            text.push_str(&format!("{}\n", measurement.ends()));
             for effect in &measurement.effects {
                 text.push_str(&effect.text(measurement.read_ahead_bytes.filter(|_| measurement.cold)));
             }
@@ -144,6 +152,7 @@ pub(super) fn heading(measurement: &Measurement) -> String {
         text.push(' ');
         text.push_str(argument);
     }
+    let mut text = visible(&text).into_owned();
     text.push('\n');
     text
 }

@@ -19,9 +19,13 @@ use nix::unistd::Pid;
 
 use super::counters::{Counted, Counters};
 use super::fault_samples::FaultSamples;
+use super::interruption::Interruption;
 use super::page_cache::ProgramFile;
 use super::tracee;
+use super::unknown::Unknown;
+use super::waiting::Group;
 use crate::error::{Error, Result};
+use crate::start_directory;
 
 /// What a run is watched for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -70,9 +74,9 @@ pub(super) struct Outcome {
     /// The kernel's counters, where they may be used.
     pub(super) counted: Option<Counted>,
     /// Pages that the page table held at the end.
-    pub(super) mapped_text: Option<BTreeSet<u64>>,
+    pub(super) mapped_text: std::result::Result<BTreeSet<u64>, Unknown>,
     /// What watching pages told, where that was asked for and possible.
-    pub(super) watched: Option<WatchedPages>,
+    pub(super) watched: std::result::Result<WatchedPages, Unknown>,
 }
 
 /// What watching pages told.
@@ -97,38 +101,59 @@ pub(super) fn run(launch: &Launch<'_>) -> Result<Outcome> {
         command.current_dir(directory);
     }
     command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
-    // SAFETY: between fork and exec only the ptrace system call is made, which allocates nothing and takes no lock.
+    // SAFETY: between fork and exec only two system calls are made, which allocate nothing and take no lock.
     unsafe {
         command.pre_exec(|| {
+            // A session of its own is a process group of its own, without a terminal that could stop it: what the program
+            // leaves running can be ended with it. A fresh child leads no group, so this does not fail.
+            let _ = nix::unistd::setsid();
             // Where ptrace is forbidden the run goes on unwatched.
             let _ = ptrace::traceme();
             Ok(())
         });
     }
+    Interruption::check()?;
+    if let Some(directory) = launch.directory {
+        start_directory::check(directory)?;
+    }
     let started = Instant::now();
     let child = command.spawn().map_err(|error| Error::io(launch.program.path(), error))?;
     let pid = Pid::from_raw(child.id().cast_signed());
+    let group = Group::of(pid);
     let (alive, ended) = mpsc::channel::<()>();
     let limit = launch.time_limit;
     let outcome = std::thread::scope(|scope| {
-        let watchdog = scope.spawn(move || {
-            let late = ended.recv_timeout(limit) == Err(mpsc::RecvTimeoutError::Timeout);
-            if late {
-                // The process may have ended this instant; it is not reaped before it was waited for below.
-                let _ = kill(pid, Signal::SIGKILL);
-            }
-            late
-        });
-        let outcome = watch(launch, pid, started);
+        let watchdog = scope.spawn(|| guard(&group, ended, started, limit));
+        let outcome = watch(launch, &group, pid, started);
         if outcome.is_err() {
-            abandon(pid);
+            abandon(&group, pid);
         }
         drop(alive);
         // The watchdog only waits and kills; it cannot panic.
         if watchdog.join().unwrap_or(false) { Err(too_late(limit)) } else { outcome }
     });
+    Interruption::check()?;
     outcome.map_err(|error| error.in_file(launch.program.path()))
 }
+
+/// Kills the group when its time is over, or this process is asked to end; whether its time was over.
+fn guard(group: &Group, ended: mpsc::Receiver<()>, started: Instant, limit: Duration) -> bool {
+    loop {
+        let left = limit.saturating_sub(started.elapsed());
+        match ended.recv_timeout(left.min(LOOK_EVERY)) {
+            Err(mpsc::RecvTimeoutError::Timeout) => {}
+            _ => return false,
+        }
+        let is_late = started.elapsed() >= limit;
+        if is_late || Interruption::came() {
+            let had_ended = group.kill();
+            return is_late && !had_ended;
+        }
+    }
+}
+
+/// How long an interruption may go unnoticed.
+const LOOK_EVERY: Duration = Duration::from_millis(100);
 
 fn too_late(limit: Duration) -> Error {
     Error::usage(format!("still running after {} s and was stopped", limit.as_secs())).with_hint(
@@ -136,22 +161,40 @@ fn too_late(limit: Duration) -> Error {
     )
 }
 
-/// Ends and reaps a process that could not be watched to its end.
-fn abandon(pid: Pid) {
-    // Both fail only when it is gone already.
-    let _ = kill(pid, Signal::SIGKILL);
-    let _ = wait(pid);
+/// Ends and reaps a process that could not be watched to its end, with all of its group.
+fn abandon(group: &Group, pid: Pid) {
+    if group.kill() {
+        return;
+    }
+    loop {
+        // It may sit in a stop; all calls fail only when it is gone already.
+        let _ = ptrace::cont(pid, None);
+        match group.wait() {
+            Ok((WaitStatus::Exited(..) | WaitStatus::Signaled(..), _)) | Err(_) => return,
+            Ok(_) => {}
+        }
+    }
 }
 
-fn watch(launch: &Launch<'_>, pid: Pid, started: Instant) -> Result<Outcome> {
-    let mut watcher =
-        Watcher { launch, pid, counters: None, started: None, end: None, mapped_text: None, pages: None };
+fn watch(launch: &Launch<'_>, group: &Group, pid: Pid, started: Instant) -> Result<Outcome> {
+    let mut watcher = Watcher {
+        launch,
+        pid,
+        counters: None,
+        started: Err(Unknown::NotTraced),
+        end: None,
+        mapped_text: Err(Unknown::NotTraced),
+        pages: Err(Unknown::NotTraced),
+    };
     let mut loaded = false;
     loop {
-        let (status, usage) = wait(pid)?;
+        let (status, usage) = group.wait().map_err(system)?;
         match status {
             WaitStatus::Stopped(_, Signal::SIGTRAP) if !loaded => {
                 loaded = true;
+                // Unless its end is seen.
+                watcher.mapped_text = Err(Unknown::Unreadable);
+                watcher.pages = Err(Unknown::Unreadable);
                 let options = ptrace::Options::PTRACE_O_TRACEEXIT
                     | ptrace::Options::PTRACE_O_TRACEEXEC
                     | ptrace::Options::PTRACE_O_EXITKILL;
@@ -187,10 +230,10 @@ struct Watcher<'launch> {
     launch: &'launch Launch<'launch>,
     pid: Pid,
     counters: Option<Counters>,
-    started: Option<Started>,
+    started: std::result::Result<Started, Unknown>,
     end: Option<Instant>,
-    mapped_text: Option<BTreeSet<u64>>,
-    pages: Option<WatchedPages>,
+    mapped_text: std::result::Result<BTreeSet<u64>, Unknown>,
+    pages: std::result::Result<WatchedPages, Unknown>,
 }
 
 /// A run whose pages are watched.
@@ -212,34 +255,52 @@ impl Watcher<'_> {
                 let text: Vec<_> =
                     text.map(|text| (text.start.wrapping_sub(text.offset), text.start..text.end)).collect();
                 let is_ready = match reach {
-                    Reach::OnePage => tracee::map_page_by_page(self.pid, program)?,
-                    Reach::AsUsual => !text.is_empty(),
+                    Reach::OnePage => self.map_page_by_page()?,
+                    Reach::AsUsual if text.is_empty() => Err(Unknown::NoMapping),
+                    Reach::AsUsual => Ok(()),
                 };
-                if is_ready {
-                    // The system itself has read the file's beginning, and as much behind it as the disk is told to.
-                    let began_cold = self.launch.cold && self.launch.program.drop_unmapped_text()?;
-                    self.started = Some(Started { began_cold, samples: FaultSamples::open(self.pid), text });
-                }
+                self.started = match is_ready {
+                    Ok(()) => {
+                        // The system itself has read the file's beginning, and as much behind it as the disk is told to.
+                        let began_cold = self.launch.cold && self.launch.program.drop_unmapped_text()?;
+                        Ok(Started { began_cold, samples: FaultSamples::open(self.pid), text })
+                    }
+                    Err(unknown) => Err(unknown),
+                };
             }
         }
         Ok(())
     }
 
+    fn map_page_by_page(&self) -> Result<std::result::Result<(), Unknown>> {
+        let mut held = Vec::new();
+        let mapped = tracee::map_page_by_page(self.pid, self.launch.program.path(), &mut held);
+        for signal in held {
+            // Fails only when it is gone, which the next wait reports.
+            let _ = kill(self.pid, signal);
+        }
+        mapped
+    }
+
     fn finish(&mut self) {
         self.end = Some(Instant::now());
         self.mapped_text = tracee::mapped_text(self.pid, self.launch.program.path());
-        if let (Some(started), Some(mapped)) = (&self.started, &self.mapped_text) {
-            let faulted = started.samples.as_ref().and_then(|samples| samples.pages_of(self.pid));
-            let place_of = |address: u64| {
-                let (bias, _) = started.text.iter().find(|(_, range)| range.contains(&address))?;
-                Some(address.wrapping_sub(*bias))
-            };
-            self.pages = Some(WatchedPages {
-                mapped: mapped.clone(),
-                began_cold: started.began_cold,
-                faulted: faulted.map(|faulted| faulted.into_iter().filter_map(place_of).collect()),
-            });
-        }
+        self.pages = self.watched_pages();
+    }
+
+    fn watched_pages(&self) -> std::result::Result<WatchedPages, Unknown> {
+        let started = self.started.as_ref().map_err(Unknown::clone)?;
+        let mapped = self.mapped_text.as_ref().map_err(Unknown::clone)?;
+        let faulted = started.samples.as_ref().and_then(|samples| samples.pages_of(self.pid));
+        let place_of = |address: u64| {
+            let (bias, _) = started.text.iter().find(|(_, range)| range.contains(&address))?;
+            Some(address.wrapping_sub(*bias))
+        };
+        Ok(WatchedPages {
+            mapped: mapped.clone(),
+            began_cold: started.began_cold,
+            faulted: faulted.map(|faulted| faulted.into_iter().filter_map(place_of).collect()),
+        })
     }
 }
 
@@ -248,22 +309,6 @@ fn resume(pid: Pid, signal: Option<Signal>) -> Result<()> {
     match ptrace::cont(pid, signal) {
         Ok(()) | Err(nix::Error::ESRCH) => Ok(()),
         Err(error) => Err(system(error)),
-    }
-}
-
-/// The next change of the process's state, with the resources it has used.
-fn wait(pid: Pid) -> Result<(WaitStatus, libc::rusage)> {
-    loop {
-        let mut status = 0;
-        // SAFETY: `rusage` is plain integers, for which zero is a value.
-        let mut usage: libc::rusage = unsafe { std::mem::zeroed() };
-        // SAFETY: both pointers are to live local values of the types that the call fills in.
-        let waited = unsafe { libc::wait4(pid.as_raw(), &mut status, 0, &mut usage) };
-        match nix::Error::result(waited) {
-            Err(nix::Error::EINTR) => {}
-            Err(error) => return Err(system(error)),
-            Ok(_) => return Ok((WaitStatus::from_raw(pid, status).map_err(system)?, usage)),
-        }
     }
 }
 

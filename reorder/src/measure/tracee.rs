@@ -9,11 +9,12 @@ use std::fs::{self, File};
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 
+use nix::sys::signal::Signal;
 use nix::unistd::Pid;
 
 use super::inject::advise;
 use super::page_cache::PAGE_BYTES;
-use crate::error::Result;
+use super::unknown::Unknown;
 
 /// A mapping of the program's file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -51,14 +52,19 @@ fn parse_line(line: &str) -> Option<(Mapping, &str)> {
 }
 
 /// Pages of the program's file, by their place in the file, whose text mapping a stopped process has in its page
-/// table; `None` when it cannot be looked at.
-pub(super) fn mapped_text(pid: Pid, program: &Path) -> Option<BTreeSet<u64>> {
-    let mappings = mappings(pid, program)?;
+/// table.
+pub(super) fn mapped_text(pid: Pid, program: &Path) -> Result<BTreeSet<u64>, Unknown> {
+    let mappings = mappings(pid, program).ok_or(Unknown::Unreadable)?;
     let text: Vec<&Mapping> = mappings.iter().filter(|mapping| mapping.is_executable).collect();
-    // A process whose memory is gone already has nothing mapped, which is no figure.
     if text.is_empty() {
-        return None;
+        // A process whose memory is gone already has nothing mapped at all, which is no figure either.
+        let is_gone = fs::read(format!("/proc/{pid}/maps")).is_ok_and(|listing| listing.is_empty());
+        return Err(if is_gone { Unknown::Unreadable } else { Unknown::Replaced });
     }
+    pages_in_table(pid, &text).ok_or(Unknown::Unreadable)
+}
+
+fn pages_in_table(pid: Pid, text: &[&Mapping]) -> Option<BTreeSet<u64>> {
     let table = File::open(format!("/proc/{pid}/pagemap")).ok()?;
     let mut pages = BTreeSet::new();
     for mapping in text {
@@ -81,28 +87,33 @@ const ENTRY_BYTES: usize = 8;
 const IS_PRESENT: u64 = 1 << 63;
 
 /// Makes each page of the text of a program that has not started yet a mapping of its own, and switches read-ahead off
-/// for the rest of its file. Answers `false` when the kernel does not allow so many mappings.
+/// for the rest of its file. Answers why not where that is not possible, such as when the kernel does not allow so many
+/// mappings. Signals that come meanwhile are `held` back for the caller to send again.
 ///
 /// `MADV_RANDOM` alone does not do it: since Linux 6.17 read-ahead of executable mappings ignores it. Leaving every
 /// second page out of core dumps changes nothing but that no two neighbours can be one mapping.
-pub(super) fn map_page_by_page(pid: Pid, program: &Path) -> Result<bool> {
-    let Some(mappings) = mappings(pid, program) else { return Ok(false) };
-    let mut done = false;
+pub(super) fn map_page_by_page(
+    pid: Pid,
+    program: &Path,
+    held: &mut Vec<Signal>,
+) -> crate::error::Result<Result<(), Unknown>> {
+    let Some(mappings) = mappings(pid, program) else { return Ok(Err(Unknown::Unreadable)) };
+    let mut done = Err(Unknown::NoMapping);
     for mapping in &mappings {
         let size = mapping.end - mapping.start;
         if mapping.is_executable && size / PAGE_BYTES > mappings_allowed() {
-            return Ok(false);
+            return Ok(Err(Unknown::TooManyMappings));
         }
-        advise(pid, [mapping.start, size], libc::MADV_RANDOM)?;
+        advise(pid, [mapping.start, size], libc::MADV_RANDOM, held)?;
         if mapping.is_executable {
             // Mappings without huge pages only; kernels that have none refuse, which is as good.
-            advise(pid, [mapping.start, size], libc::MADV_NOHUGEPAGE)?;
+            advise(pid, [mapping.start, size], libc::MADV_NOHUGEPAGE, held)?;
             for page in (mapping.start..mapping.end).step_by(2 * PAGE_BYTES as usize) {
-                if !advise(pid, [page, PAGE_BYTES], libc::MADV_DONTDUMP)? {
-                    return Ok(false);
+                if !advise(pid, [page, PAGE_BYTES], libc::MADV_DONTDUMP, held)? {
+                    return Ok(Err(Unknown::TooManyMappings));
                 }
             }
-            done = true;
+            done = Ok(());
         }
     }
     Ok(done)

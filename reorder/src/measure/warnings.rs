@@ -7,8 +7,10 @@ use super::report::Measurement;
 use super::sign_test;
 use super::staging::Programs;
 use super::surroundings::Surroundings;
-use super::{MeasureRequest, StartKind};
+use super::unknown::Unknown;
+use super::{MeasureRequest, StartKind, Unknowns};
 use crate::report::table::grouped;
+use crate::report::visible::visible;
 
 /// Something that the reader of a figure must know.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
@@ -35,7 +37,7 @@ impl Warning {
     /// In one line.
     #[must_use]
     pub fn text(&self) -> String {
-        format!("{}: {}; {}", self.cause, self.doubt, self.next)
+        visible(&format!("{}: {}; {}", self.cause, self.doubt, self.next)).into_owned()
     }
 }
 
@@ -69,11 +71,29 @@ pub(super) fn of_measurement(
     programs: &Programs,
     measurement: &Measurement,
     surroundings: &Surroundings,
+    unknowns: &Unknowns,
 ) -> Vec<Warning> {
-    let mut warnings = limits(request, programs, measurement, surroundings);
+    let mut warnings: Vec<Warning> = failure(&measurement.status).into_iter().collect();
+    warnings.extend(limits(request, programs, measurement, surroundings, unknowns));
     warnings.extend(confidence(request, measurement));
     warnings.extend(noise(request, measurement));
     warnings
+}
+
+/// Programs that fail do other work than those that succeed, and mostly less.
+fn failure(status: &str) -> Option<Warning> {
+    if status == "exit status 0" {
+        return None;
+    }
+    let doubt = match status.starts_with("signal ") {
+        true => "the figures are those of a crash, up to it",
+        false => "the figures may be those of a failure, up to it",
+    };
+    Some(Warning::limit(
+        format!("every run ended with {status}"),
+        doubt,
+        "run it by hand with these arguments; input is empty and there is no terminal",
+    ))
 }
 
 fn limits(
@@ -81,6 +101,7 @@ fn limits(
     programs: &Programs,
     measurement: &Measurement,
     surroundings: &Surroundings,
+    unknowns: &Unknowns,
 ) -> Vec<Warning> {
     let mut warnings = Vec::new();
     if request.start == StartKind::Cold && !measurement.cold {
@@ -101,22 +122,21 @@ fn limits(
         ));
     }
     let figures = &measurement.figures;
-    if figures.get(FigureKind::TextPagesMapped).is_none() {
-        warnings.push(Warning::limit(
-            "the program could not be traced",
-            "mapped and touched pages, and the kernel's counters, are unknown",
-            "`reorder doctor` tells what forbids ptrace",
-        ));
-    } else if figures.get(FigureKind::TextPagesTouched).is_none() {
-        warnings.push(Warning::limit(
-            format!("{} KiB of text cannot be mapped page by page", grouped(measurement.text_bytes / 1024)),
-            "touched pages are unknown",
-            "`sysctl vm.max_map_count=1000000` as root allows it",
-        ));
+    if let Some(unknown) = &unknowns.mapped {
+        let doubt = match unknown {
+            Unknown::NotTraced => "mapped and touched pages, and the kernel's counters, are unknown",
+            _ => "mapped and touched pages are unknown",
+        };
+        let (cause, next) = unknown.told();
+        warnings.push(Warning::limit(cause, doubt, next));
     }
-    if figures.get(FigureKind::TextPagesMapped).is_some()
-        && (figures.get(FigureKind::ContextSwitches).is_none())
+    if let Some(unknown) =
+        unknowns.touched.as_ref().filter(|unknown| unknowns.mapped.as_ref() != Some(unknown))
     {
+        let (cause, next) = unknown.told();
+        warnings.push(Warning::limit(cause, "touched pages are unknown", next));
+    }
+    if unknowns.mapped != Some(Unknown::NotTraced) && figures.get(FigureKind::ContextSwitches).is_none() {
         let setting =
             surroundings.perf_event_paranoid.map_or_else(String::new, |level| format!(" is {level}"));
         let doubt = match figures.get(FigureKind::PageFaultsCounted) {

@@ -14,6 +14,7 @@ use std::collections::{BTreeMap, BTreeSet};
 pub use causes::Cause;
 pub use report::{AgreementReport, ExplainedPage, SecondWitness};
 
+use super::interruption::Interruption;
 use super::page_cache::{PAGE_BYTES, ProgramFile};
 use super::run::{self, Reach, Watch};
 use super::staging::Programs;
@@ -43,6 +44,7 @@ pub struct RealPages {
 /// # Errors
 /// As [`super::measure`], and when pages cannot be watched.
 pub fn real_pages(request: &MeasureRequest, reach: Reach) -> Result<RealPages> {
+    let _interruption = Interruption::note();
     let ends = |file: &ProgramFile| Ok(run::run(&request.launch(file, Watch::Start))?.status);
     let warm = request.start == StartKind::Warm;
     let programs = Programs::prepare(vec![request.old.clone()], warm, &ends)?;
@@ -52,10 +54,11 @@ pub fn real_pages(request: &MeasureRequest, reach: Reach) -> Result<RealPages> {
     }
     let outcome = run::run(&request.launch(program, Watch::Pages(reach)))?;
     super::agree(programs.status(), &outcome, &request.old)?;
-    let watched = outcome.watched.ok_or_else(|| {
-        Error::usage("the text pages of this program cannot be watched").in_file(&request.old).with_hint(
-            "`reorder doctor` tells what is missing: ptrace, or enough mappings (vm.max_map_count)",
-        )
+    let watched = outcome.watched.map_err(|unknown| {
+        let (cause, next) = unknown.told();
+        Error::usage(format!("the text pages of this program cannot be watched: {cause}"))
+            .in_file(&request.old)
+            .with_hint(next)
     })?;
     Ok(RealPages {
         mapped: watched.mapped,

@@ -9,6 +9,7 @@ use super::causes::Cause;
 use crate::address::Address;
 use crate::report::Report;
 use crate::report::table::{Table, grouped};
+use crate::report::visible::visible;
 
 /// Predicted and real text pages of one start.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -85,7 +86,9 @@ impl Report for AgreementReport {
 
     fn text(&self) -> String {
         let words: Vec<&str> = self.arguments.iter().map(String::as_str).collect();
-        let mut text = format!("{} {}\n", self.program.display(), words.join(" "));
+        let title = format!("{} {}", self.program.display(), words.join(" "));
+        let mut text = format!("{}\n", visible(&title));
+        text.push_str(&format!("it ended with {}\n", self.status));
         text.push_str(&format!(
             "{} functions of the trace lie on {} pages; this start touched {}, {} of them predicted\n",
             grouped(self.functions),
@@ -112,7 +115,7 @@ impl Report for AgreementReport {
             table.row([
                 page.page.to_string(),
                 side(page.cause).to_owned(),
-                format!("{}: {}{more}", page.cause.title(), holds.join(", ")),
+                visible(&format!("{}: {}{more}", page.cause.title(), holds.join(", "))).into_owned(),
             ]);
         }
         if !self.predicted_only.is_empty() || !self.touched_only.is_empty() {

@@ -1,6 +1,7 @@
 //! A table for each measurement, and what weakens it below.
 
 use crate::measure::MeasureReport;
+use crate::report::visible::visible;
 
 pub(super) fn render(report: &MeasureReport) -> String {
     let mut text = String::new();
@@ -12,7 +13,7 @@ pub(super) fn render(report: &MeasureReport) -> String {
             (0..titles.len()).map(|column| if column == 0 { ":---" } else { "---:" }.to_owned()).collect();
         push_row(&mut text, &alignments);
         rows.iter().for_each(|row| push_row(&mut text, row));
-        text.push('\n');
+        text.push_str(&format!("\n{}\n\n", escaped(&measurement.ends())));
         for warning in &measurement.warnings {
             text.push_str(&format!("- {}\n", escaped(&warning.text())));
         }
@@ -39,14 +40,18 @@ fn push_row(text: &mut String, cells: &[String]) {
 /// Text that neither ends a cell nor begins markup of its own.
 fn escaped(text: &str) -> String {
     let mut escaped = String::with_capacity(text.len());
-    for character in text.chars() {
+    for character in visible_lines(text).chars() {
         match character {
             '|' | '<' | '*' | '_' | '[' | '\\' => escaped.extend(['\\', character]),
-            '\n' | '\r' => escaped.push(' '),
             character => escaped.push(character),
         }
     }
     escaped
+}
+
+/// Line ends become spaces below; all else that steers a terminal is spelled out.
+fn visible_lines(text: &str) -> String {
+    visible(&text.replace(['\n', '\r'], " ")).into_owned()
 }
 
 #[cfg(test)]

@@ -1,0 +1,52 @@
+//! Why the text pages of a run are unknown.
+
+/// What stood in the way of looking at a program's pages.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Unknown {
+    /// The system forbids ptrace.
+    NotTraced,
+    /// The process has no text of the program's file mapped when it starts: somebody else maps or unpacks it.
+    NoMapping,
+    /// The process executed another program, or unmapped its own text, before it ended.
+    Replaced,
+    /// The process was gone, or could not be looked at, when it ended.
+    Unreadable,
+    /// The text has more pages than mappings are allowed.
+    TooManyMappings,
+    /// Mapped page by page, the program ends otherwise.
+    EndsOtherwise(String),
+}
+
+impl Unknown {
+    /// In words, and what to do about it.
+    pub(super) fn told(&self) -> (String, &'static str) {
+        let (cause, next) = match self {
+            Self::NotTraced => {
+                ("the program could not be traced", "`reorder doctor` tells what forbids ptrace")
+            }
+            Self::NoMapping => (
+                "the program's file is not mapped as text when it starts",
+                "measure the program itself, not one that unpacks or loads it",
+            ),
+            Self::Replaced => (
+                "the program executed another one, or unmapped its own text, before it ended",
+                "measure the program that it executes",
+            ),
+            Self::Unreadable => (
+                "the process could not be looked at when it ended",
+                "measure a program that ends by itself, as the same user",
+            ),
+            Self::TooManyMappings => (
+                "the text has more pages than a process may have mappings",
+                "`sysctl vm.max_map_count=1000000` as root allows more",
+            ),
+            Self::EndsOtherwise(status) => {
+                return (
+                    format!("the program ended with {status} when its text was mapped page by page"),
+                    "run it by hand several times: it may end by chance, or when it is slow",
+                );
+            }
+        };
+        (cause.to_owned(), next)
+    }
+}
