@@ -29,6 +29,7 @@ pub mod gate;
 pub mod gate_measured;
 pub mod gate_outputs;
 pub mod inspect;
+mod kept_inputs;
 pub mod layout_args;
 pub mod man;
 pub mod measure;

@@ -12,9 +12,9 @@ use clap::Args;
 use crate::apply::{Applied, Arrangement, apply};
 use crate::cli::apply::RelocateArguments;
 use crate::cli::context::Context;
+use crate::cli::kept_inputs::refuse_to_replace;
 use crate::cli::layout_args::LayoutArguments;
 use crate::cli::optimize_page::write_page;
-use crate::cli::report::refuse_to_replace;
 use crate::error::{Error, ErrorKind, Result};
 use crate::exit_status::ExitStatus;
 use crate::image::analysis::Analysis;
@@ -92,7 +92,8 @@ pub fn run(arguments: &OptimizeArguments, context: &Context) -> Result<ExitStatu
     let image = &arguments.image;
     let runs = arguments.runs.iter().map(|run| split(run)).collect::<Result<Vec<_>>>()?;
     if let Some(page) = &arguments.report {
-        refuse_to_replace(page, std::iter::once(image).chain(&arguments.output))?;
+        let images = std::iter::once(image).chain(&arguments.output).map(PathBuf::as_path);
+        refuse_to_replace(page, "an image", images)?;
     }
     let mapped = map_image(image)?;
     let report = optimize(arguments, context, &mapped, runs).map_err(|error| error.in_file(image))?;

@@ -1,11 +1,11 @@
 //! `reorder report`: one page of HTML that shows where the start goes.
 
-use std::os::unix::fs::MetadataExt;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use clap::Args;
 
 use crate::cli::context::Context;
+use crate::cli::kept_inputs::refuse_to_replace;
 use crate::cli::scenarios_input::ScenariosInput;
 use crate::error::{Error, Result};
 use crate::exit_status::ExitStatus;
@@ -47,15 +47,19 @@ pub struct ReportArguments {
 ///
 /// # Errors
 /// Unreadable images, traces that do not fit, a NEW that is not IMAGE with functions moved, a page that cannot be
-/// written; nothing is written then.
+/// written or would replace what is read; nothing is written then.
 pub fn run(arguments: &ReportArguments, context: &Context) -> Result<ExitStatus> {
     let path = &arguments.image;
-    refuse_to_replace(&arguments.output, std::iter::once(path).chain(&arguments.new))?;
+    let images = std::iter::once(path).chain(&arguments.new).map(PathBuf::as_path);
+    refuse_to_replace(&arguments.output, "an image", images)?;
     let bytes = map_image(path)?;
     let in_image = |error: Error| error.in_file(path);
     let image = OpenedImage::parse(&bytes, arguments.scenarios.architecture.as_deref()).map_err(in_image)?;
     let functions = image.functions().map_err(in_image)?;
     let configured = arguments.scenarios.configured(&context.talk)?;
+    for (what, files) in arguments.scenarios.files(&configured)? {
+        refuse_to_replace(&arguments.output, what, files.iter().map(PathBuf::as_path))?;
+    }
     let models = arguments.scenarios.models(None, &image, &configured)?;
     let starts = arguments.scenarios.resolve(path, &image, &functions, &configured, &context.talk)?;
     let moves = match &arguments.new {
@@ -84,20 +88,4 @@ pub fn run(arguments: &ReportArguments, context: &Context) -> Result<ExitStatus>
     summary.page = arguments.output.display().to_string();
     context.print(&summary)?;
     Ok(ExitStatus::Success)
-}
-
-/// The page must not take the place of an image.
-pub(super) fn refuse_to_replace<'path>(
-    page: &Path,
-    images: impl Iterator<Item = &'path PathBuf>,
-) -> Result<()> {
-    let identity = |path: &Path| std::fs::metadata(path).ok().map(|file| (file.dev(), file.ino()));
-    for image in images {
-        if identity(page).is_some() && identity(page) == identity(image) {
-            return Err(Error::usage("the page would replace an image")
-                .in_file(page)
-                .with_hint("give the page another name, such as report.html"));
-        }
-    }
-    Ok(())
 }

@@ -13,7 +13,7 @@ use crate::image::functions::FunctionTable;
 use crate::opened::OpenedImage;
 use crate::scenario::ScenarioSources;
 use crate::simulate::{MemoryModel, presets};
-use crate::trace::ResolvedTraces;
+use crate::trace::{ResolvedTraces, TraceFiles};
 
 /// Starts and models of memory.
 #[derive(Args, Clone, Debug)]
@@ -125,6 +125,23 @@ impl ScenariosInput {
         Ok(Starts { traces, sources })
     }
 
+    /// What is read to know the starts, by what it is called in a sentence.
+    ///
+    /// # Errors
+    /// Unknown scenarios, unreadable directories and lists of traces.
+    pub fn files(&self, configured: &Configured) -> Result<[(&'static str, Vec<PathBuf>); 4]> {
+        let given = self.sources(configured)?.paths();
+        let lists =
+            given.iter().filter_map(|path| Some(PathBuf::from(path.to_str()?.strip_prefix('@')?))).collect();
+        let traces = TraceFiles::find(&given)?.paths().map(Path::to_path_buf).collect();
+        Ok([
+            ("a trace file", traces),
+            ("a list of traces", lists),
+            ("a companion of the traces", self.traces.companions.files().to_vec()),
+            ("the configuration", vec![configured.file.path.clone()]),
+        ])
+    }
+
     fn sources(&self, configured: &Configured) -> Result<ScenarioSources> {
         if !self.traces.paths.is_empty() {
             return Ok(ScenarioSources { unnamed: self.traces.paths.clone(), ..ScenarioSources::default() });
@@ -167,7 +184,11 @@ impl ScenariosInput {
         let custom = configured.document.models().map_err(|error| error.in_file(&configured.file.path))?;
         let flags = (!self.models.is_empty()).then_some(self.models.as_slice());
         match flags.or(configured_names) {
-            Some(names) => presets::find(names, &custom),
+            Some(names) => {
+                let is_repeated = |(at, name): (usize, &String)| names[..at].contains(name);
+                let once = names.iter().enumerate().filter(|&one| !is_repeated(one));
+                presets::find(&once.map(|(_, name)| name.clone()).collect::<Vec<_>>(), &custom)
+            }
             None => Ok(image.usual_models()),
         }
     }

@@ -33,6 +33,12 @@ pub struct CompanionFiles {
 }
 
 impl CompanionFiles {
+    /// As given.
+    #[must_use]
+    pub fn files(&self) -> &[PathBuf] {
+        &self.companions
+    }
+
     /// All traces of `paths`, meant for `image` if there is one; says what was left out or is not to be believed.
     ///
     /// # Errors

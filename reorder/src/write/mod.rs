@@ -176,7 +176,7 @@ impl Place {
 }
 
 /// The path at the end of a chain of symbolic links; it need not exist.
-fn resolve_links(path: &Path) -> Result<PathBuf> {
+pub(crate) fn resolve_links(path: &Path) -> Result<PathBuf> {
     let mut target = path.to_path_buf();
     for _ in 0..MAX_LINKS {
         let Ok(next) = std::fs::read_link(&target) else { return Ok(target) };
