@@ -2,6 +2,8 @@
 //!
 //! Guarantee: what is returned has passed `verify`, and applying its map to it gives back the input.
 
+use std::collections::BTreeSet;
+
 use serde::Serialize;
 
 use crate::address::{Address, FileOffset};
@@ -131,10 +133,10 @@ fn prove(old: &[u8], new: &[u8]) -> Result<()> {
 
 /// What moved, and why the rest did not.
 pub fn summarise(functions: &FunctionTable<'_>, analysis: &Analysis<'_>, plan: &Plan) -> ApplySummary {
-    let without_room = |address: Address| {
-        let unit = unit_containing(&analysis.units, address)?;
-        let evidence = analysis.units[unit.0 as usize].start;
-        plan.without_room.contains(&unit).then_some(Pin { reason: PinReason::NoRoom, evidence })
+    let without_room = without_room(functions, analysis, plan);
+    let room_pin = |index: FunctionIndex| {
+        let at = without_room.binary_search_by_key(&index, |(function, _)| *function).ok()?;
+        Some(without_room[at].1)
     };
     let mut summary = ApplySummary {
         functions: functions.len(),
@@ -148,7 +150,7 @@ pub fn summarise(functions: &FunctionTable<'_>, analysis: &Analysis<'_>, plan: &
             summary.functions_moved += 1;
         }
         summary.functions_movable += usize::from(pin.is_none());
-        if let Some(pin) = pin.or_else(|| without_room(function.start)) {
+        if let Some(pin) = pin.or_else(|| room_pin(index)) {
             summary.pinned.push(PinnedFunction {
                 name: functions.display_name(index),
                 address: function.start,
@@ -159,6 +161,22 @@ pub fn summarise(functions: &FunctionTable<'_>, analysis: &Analysis<'_>, plan: &
         }
     }
     summary
+}
+
+/// Functions, ascending, that nothing pins but for which `plan` found no free place.
+#[must_use]
+pub fn without_room(
+    functions: &FunctionTable<'_>,
+    analysis: &Analysis<'_>,
+    plan: &Plan,
+) -> Vec<(FunctionIndex, Pin)> {
+    let units: BTreeSet<u32> = plan.without_room.iter().map(|unit| unit.0).collect();
+    let pin = |start: Address| {
+        let unit = unit_containing(&analysis.units, start).filter(|unit| units.contains(&unit.0))?;
+        let pin = Pin { reason: PinReason::NoRoom, evidence: analysis.units[unit.0 as usize].start };
+        analysis.pin_at(start).is_none().then_some(pin)
+    };
+    functions.iter().filter_map(|(index, function)| Some((index, pin(function.start)?))).collect()
 }
 
 /// A map that must repeat more than this part of the input is not worth having.

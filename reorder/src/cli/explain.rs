@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 
 use crate::address::Address;
+use crate::apply::without_room;
 use crate::cli::context::Context;
 use crate::cli::layout_args::LayoutArguments;
 use crate::cli::scenarios_input::{ScenariosInput, Starts};
@@ -12,8 +13,9 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::exit_status::ExitStatus;
 use crate::explain::{ExplainReport, Explainer, Knowledge, find};
 use crate::image::analysis::Analysis;
+use crate::image::analysis::pins::Pin;
 use crate::image::elf::file::ElfFile;
-use crate::image::functions::FunctionTable;
+use crate::image::functions::{FunctionIndex, FunctionTable};
 use crate::image::mapped::map_image;
 use crate::image::references::References;
 use crate::layout::{Room, lay_out};
@@ -52,6 +54,8 @@ pub struct ExplainArguments {
 /// Where everything goes, and who says so.
 struct NewPlaces {
     starts: Vec<Address>,
+    /// Functions, ascending, that had to stay for want of room.
+    without_room: Vec<(FunctionIndex, Pin)>,
     name: String,
 }
 
@@ -91,6 +95,7 @@ pub fn run(arguments: &ExplainArguments, context: &Context) -> Result<ExitStatus
         model,
         new_starts: new.as_ref().map(|new| new.starts.as_slice()),
         analysis: analysis.as_ref(),
+        without_room: new.as_ref().map_or(&[], |new| new.without_room.as_slice()),
         references: references.as_ref(),
     });
     context.print(&ExplainReport {
@@ -128,7 +133,7 @@ fn moved(new: &Path, bytes: &[u8], functions: &FunctionTable<'_>) -> Result<NewP
         error.in_file(new).with_hint("give an image that `reorder apply` made of the first")
     })?;
     let starts = functions.iter().map(|(_, function)| Address(moves.map(function.start).0)).collect();
-    Ok(NewPlaces { starts, name: new.display().to_string() })
+    Ok(NewPlaces { starts, without_room: Vec::new(), name: new.display().to_string() })
 }
 
 impl ExplainArguments {
@@ -149,6 +154,7 @@ impl ExplainArguments {
         let starts = functions.iter().map(|(_, function)| Address(plan.map.map(function.start).0)).collect();
         Ok(NewPlaces {
             starts,
+            without_room: without_room(functions, analysis, &plan),
             name: format!("the image that `reorder apply` would make ({})", request.strategy.name()),
         })
     }

@@ -1,20 +1,28 @@
 //! What people type to the functions that they mean.
 
+use super::bare::bare;
 use crate::address::Address;
 use crate::error::{Error, Result};
 use crate::image::functions::{FunctionIndex, FunctionTable};
+use crate::report::visible::visible_start;
 use crate::trace::readable_name;
 
 /// So many functions are explained for one word; more is a mistake.
 const MOST: usize = 16;
 /// So many are offered when nothing is found.
 const OFFERED: usize = 8;
+/// Of each so many characters: names may have many thousands, and each is compared with the word.
+const LONGEST_OFFERED: usize = 160;
 
 /// The functions called `word`: an address inside one (`0x…`), a symbol, a readable name, else a part of a readable name.
 ///
 /// # Errors
 /// Nothing, or too much, is called so; with the names that are most like it.
 pub fn find(word: &str, functions: &FunctionTable<'_>) -> Result<Vec<FunctionIndex>> {
+    if word.trim().is_empty() {
+        return Err(Error::usage("an empty word names no function")
+            .with_hint("give a symbol, a part of a readable name, or an address, 0x…"));
+    }
     if let Some(digits) = word.strip_prefix("0x").or(word.strip_prefix("function@0x")) {
         let address = u64::from_str_radix(digits, 16).map_err(|_| {
             Error::usage(format!("{word} is no address")).with_hint("write 0x and hexadecimal digits")
@@ -67,24 +75,20 @@ impl Meaning {
     }
 }
 
-/// `parse` of `ns::parse<int>(char const*)`.
-fn bare(readable: &str) -> &str {
-    let without_arguments = readable.split('(').next().unwrap_or(readable);
-    without_arguments.rsplit("::").next().unwrap_or(without_arguments)
-}
-
 fn nothing(word: &str, names: &[(FunctionIndex, &[u8], String)]) -> Error {
     let error = Error::usage(format!("no function is called {word}"));
     if names.is_empty() {
         return error.with_hint("the image has no symbols: give an address, 0x…");
     }
-    let mut alike: Vec<(f64, &str)> = names
-        .iter()
-        .map(|(.., readable)| (strsim::jaro_winkler(word, readable), readable.as_str()))
-        .collect();
-    alike.sort_by(|one, other| other.0.total_cmp(&one.0).then(one.1.cmp(other.1)));
-    alike.dedup_by_key(|(_, name)| *name);
-    let offered: Vec<&str> = alike.iter().take(OFFERED).map(|(_, name)| *name).collect();
+    let word = visible_start(word, LONGEST_OFFERED);
+    let alikeness = |(.., readable): &(FunctionIndex, &[u8], String)| {
+        let shown = visible_start(readable, LONGEST_OFFERED).into_owned();
+        (strsim::jaro_winkler(&word, &shown), shown)
+    };
+    let mut alike: Vec<(f64, String)> = names.iter().map(alikeness).collect();
+    alike.sort_by(|one, other| other.0.total_cmp(&one.0).then_with(|| one.1.cmp(&other.1)));
+    alike.dedup_by(|one, other| one.1 == other.1);
+    let offered: Vec<&str> = alike.iter().take(OFFERED).map(|(_, name)| name.as_str()).collect();
     error.with_hint(format!("most like it: {}", offered.join(", ")))
 }
 
@@ -115,6 +119,15 @@ mod tests {
         assert_eq!(found("0x12ff").unwrap(), [2]);
         let error = found("pasre").unwrap_err();
         assert!(error.hint.unwrap().contains("parse"));
+        let hint = odd_hint();
+        assert!(!hint.chars().any(char::is_control) && hint.len() < 2000, "{hint}");
         assert!(found("0x9999").is_err() && found("0xzz").is_err());
+        assert!(found("").is_err() && found(" ").is_err(), "an empty word is a part of every name");
+    }
+
+    fn odd_hint() -> String {
+        let long = [b"x\x1b[31m".as_slice(), &[b'y'; 65_000]].concat();
+        let functions = FunctionTable::from_named_ranges([(Address(0x1000), 16, long.as_slice())]);
+        find("absent", &functions).unwrap_err().hint.unwrap()
     }
 }

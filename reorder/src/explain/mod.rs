@@ -4,6 +4,7 @@
 //! [`ExplainedFunction`], facts and the reasons that follow from them; nothing is guessed from the strategy's inner state,
 //! so the same answer holds for any layout, whoever computed it.
 
+mod bare;
 mod find;
 mod neighbours;
 mod placement;
@@ -11,8 +12,10 @@ mod report;
 
 use crate::address::Address;
 use crate::image::analysis::Analysis;
-use crate::image::functions::{Function, FunctionIndex, FunctionTable};
+use crate::image::analysis::pins::Pin;
+use crate::image::functions::{FunctionIndex, FunctionTable};
 use crate::image::references::ReferenceGraph;
+use crate::report::visible::visible_start;
 use crate::scenario::Scenario;
 use crate::simulate::{MemoryModel, spans};
 use crate::trace::readable_name;
@@ -23,6 +26,9 @@ pub use placement::{Placed, PlacementReason};
 pub use report::{ExplainReport, ExplainedFunction, ExplainedPin, Run, Side};
 
 use neighbours::Places;
+
+/// Longer names are cut, in sentences too: a template's name may have thousands of characters.
+const LONGEST_NAME: usize = 400;
 
 /// What answers come from.
 #[derive(Clone, Copy)]
@@ -37,6 +43,8 @@ pub struct Knowledge<'files> {
     pub new_starts: Option<&'files [Address]>,
     /// What is pinned, where that is known.
     pub analysis: Option<&'files Analysis<'files>>,
+    /// Functions, ascending, that nothing pins but for which there is no room elsewhere, where that is known.
+    pub without_room: &'files [(FunctionIndex, Pin)],
     /// What refers to what, where that is known.
     pub references: Option<&'files ReferenceGraph>,
 }
@@ -47,7 +55,7 @@ pub struct Explainer<'files> {
     old: Places,
     new: Option<Places>,
     /// By function, in which scenarios it runs, as positions.
-    runs_in: Vec<Vec<u16>>,
+    runs_in: Vec<Vec<u32>>,
 }
 
 impl<'files> Explainer<'files> {
@@ -59,7 +67,7 @@ impl<'files> Explainer<'files> {
         let mut runs_in = vec![Vec::new(); functions.len()];
         for (position, scenario) in (0..).zip(knowledge.scenarios) {
             for index in scenario.traces.iter().flat_map(|trace| &trace.functions) {
-                let of_function: &mut Vec<u16> = &mut runs_in[index.0 as usize];
+                let of_function: &mut Vec<u32> = &mut runs_in[index.0 as usize];
                 if of_function.last() != Some(&position) {
                     of_function.push(position);
                 }
@@ -92,7 +100,11 @@ impl<'files> Explainer<'files> {
             new: self.new.as_ref().map(side),
             runs: self.runs(index),
             scenarios: self.knowledge.scenarios.len() as u64,
-            pin: self.pin(function),
+            pin: self.pin(index).map(|pin| ExplainedPin {
+                reason: pin.reason,
+                because: pin.reason.to_string(),
+                evidence: pin.evidence,
+            }),
             placement: self.placement(index),
         }
     }
@@ -100,12 +112,19 @@ impl<'files> Explainer<'files> {
     fn readable(&self, index: FunctionIndex) -> String {
         let functions = self.knowledge.functions;
         let name = functions.names_at(functions.get(index).start).next();
-        name.map_or_else(|| functions.display_name(index), readable_name)
+        let name = name.map_or_else(|| functions.display_name(index), readable_name);
+        visible_start(&name, LONGEST_NAME).into_owned()
     }
 
-    fn pin(&self, function: &Function) -> Option<ExplainedPin> {
-        let pin = self.knowledge.analysis?.pin_at(function.start)?;
-        Some(ExplainedPin { reason: pin.reason, because: pin.reason.to_string(), evidence: pin.evidence })
+    /// Why it stays.
+    fn pin(&self, index: FunctionIndex) -> Option<Pin> {
+        let Knowledge { functions, analysis, without_room, .. } = self.knowledge;
+        let pin = analysis.and_then(|analysis| analysis.pin_at(functions.get(index).start));
+        let of_room = || {
+            let at = without_room.binary_search_by_key(&index, |(function, _)| *function).ok()?;
+            Some(without_room[at].1)
+        };
+        pin.or_else(of_room)
     }
 
     fn neighbours(&self, indices: Vec<FunctionIndex>) -> Vec<Neighbour> {
@@ -120,8 +139,8 @@ impl<'files> Explainer<'files> {
     /// One entry for each scenario in which the function runs.
     fn runs(&self, index: FunctionIndex) -> Vec<Run> {
         let scenarios = self.knowledge.scenarios;
-        let of_scenario = |&position: &u16| {
-            let scenario = scenarios.get(usize::from(position))?;
+        let of_scenario = |&position: &u32| {
+            let scenario = scenarios.get(position as usize)?;
             let ranks: Vec<Option<usize>> = scenario
                 .traces
                 .iter()

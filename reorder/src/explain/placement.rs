@@ -2,9 +2,11 @@
 
 use serde::Serialize;
 
-use super::Explainer;
+use super::{Explainer, LONGEST_NAME};
+use crate::image::analysis::pins::PinReason;
 use crate::image::functions::FunctionIndex;
 use crate::image::references::NodeId;
+use crate::report::visible::visible_start;
 
 /// Why a function is where it is.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -41,10 +43,14 @@ impl Explainer<'_> {
         let function = functions.get(index);
         let mut because = Vec::new();
         let own = &self.runs_in[index.0 as usize];
-        let is_pinned =
-            self.knowledge.analysis.and_then(|analysis| analysis.pin_at(function.start)).is_some();
-        let reason = if is_pinned {
-            because.push("it is pinned, so everything else is placed around it".to_owned());
+        let pin = self.pin(index);
+        let reason = if let Some(pin) = pin {
+            because.push(match pin.reason {
+                PinReason::NoRoom => {
+                    "nothing pins it, but no free place was large enough: it stays".to_owned()
+                }
+                _ => "it is pinned, so everything else is placed around it".to_owned(),
+            });
             PlacementReason::Pinned
         } else if !own.is_empty() {
             because.push(self.needed_because(index, own));
@@ -56,23 +62,32 @@ impl Explainer<'_> {
             ));
             PlacementReason::Referenced
         } else {
-            because.push("no recorded start runs it, nor anything that refers to it".to_owned());
+            because.push(match self.knowledge.references {
+                Some(_) => "no recorded start runs it, nor anything that refers to it".to_owned(),
+                None => "no recorded start runs it; what refers to it is unknown for this kind of image"
+                    .to_owned(),
+            });
             PlacementReason::LeftInOrder
         };
         because.push(self.company(index, own));
-        if places.start(index) == function.start && !is_pinned {
+        if places.start(index) == function.start && pin.is_none() {
             because.push("it has the address that it had".to_owned());
         }
         let position = places.position(index) as u64 + 1;
         Some(Placed { reason, because, position, of_functions: functions.len() as u64 })
     }
 
-    fn needed_because(&self, index: FunctionIndex, own: &[u16]) -> String {
+    fn needed_because(&self, index: FunctionIndex, own: &[u32]) -> String {
         let all = self.knowledge.scenarios.len();
         let earliest =
             self.runs(index).into_iter().min_by_key(|run| (run.rank * 1000) / run.of_functions.max(1));
         let when = earliest.map_or_else(String::new, |run| {
-            format!(", earliest as number {} of {} in {}", run.rank, run.of_functions, run.scenario)
+            format!(
+                ", earliest as number {} of {} in {}",
+                run.rank,
+                run.of_functions,
+                visible_start(&run.scenario, LONGEST_NAME)
+            )
         });
         match (own.len(), all) {
             (1, 1) => format!("the recorded start runs it{when}"),
@@ -83,7 +98,7 @@ impl Explainer<'_> {
     }
 
     /// Who shares its pages, and whether they run together with it.
-    fn company(&self, index: FunctionIndex, own: &[u16]) -> String {
+    fn company(&self, index: FunctionIndex, own: &[u32]) -> String {
         let (Some(places), functions) = (self.new.as_ref(), self.knowledge.functions) else {
             return String::new();
         };
