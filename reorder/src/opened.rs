@@ -4,7 +4,7 @@ use std::ops::Range;
 use std::path::Path;
 
 use crate::address::Address;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::image::elf::file::ElfFile;
 use crate::image::functions::FunctionTable;
 use crate::image::macho::{MachOImage, is_macho};
@@ -23,11 +23,15 @@ impl<'data> OpenedImage<'data> {
     /// Reads the image; of a universal file the one for `architecture`.
     ///
     /// # Errors
-    /// Damaged files, and those of other kinds.
+    /// Damaged files, those of other kinds, and an architecture of a file that is not Mach-O.
     pub fn parse(bytes: &'data [u8], architecture: Option<&str>) -> Result<Self> {
-        match is_macho(bytes) {
-            true => MachOImage::parse(bytes, architecture).map(Self::MachO),
-            false => ElfFile::parse_any_machine(bytes).map(Self::Elf),
+        match (is_macho(bytes), architecture) {
+            (true, _) => MachOImage::parse(bytes, architecture).map(Self::MachO),
+            (false, None) => ElfFile::parse_any_machine(bytes).map(Self::Elf),
+            (false, Some(_)) => {
+                Err(Error::usage("--arch chooses an image of a Mach-O file, and this is none")
+                    .with_hint("leave --arch out: an ELF file has one image"))
+            }
         }
     }
 

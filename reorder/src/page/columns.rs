@@ -15,6 +15,9 @@ const ORIGIN_ALIGNMENT: u64 = 1 << 30;
 /// First touches that are drawn; scenarios beyond have their figures only.
 const MOST_TOUCHES: usize = 4_000_000;
 
+/// Points of curves that are drawn; scenarios beyond have their figures only.
+const MOST_POINTS: usize = 4_000_000;
+
 /// Everything that is drawn.
 #[derive(Clone, Debug, Serialize)]
 pub struct Columns {
@@ -54,10 +57,12 @@ struct StartColumns {
     is_drawn: bool,
     /// Differences of the numbers of the functions, by first touch.
     order: Vec<i64>,
-    /// Differences of the times of first touch; empty when unknown.
+    /// Differences of the times of first touch; empty when unknown, and of several recordings: the order is by shares of
+    /// each, in which times do not ascend.
     microseconds: Vec<i64>,
-    /// Where the axis of time ends.
+    /// Where the axis of time ends; 0 where there is none.
     end_microseconds: u64,
+    /// Empty beyond [`MOST_POINTS`].
     models: Vec<ModelColumns>,
 }
 
@@ -99,10 +104,14 @@ pub(super) fn columns(request: &PageRequest<'_>, results: Results, pins: PinnedF
         moved.map(|(start, size)| new_start(distance(start), size)).collect()
     });
     let mut budget = MOST_TOUCHES;
+    let mut points_left = MOST_POINTS;
     let mut start = |result: &ScenarioResult| {
         let is_drawn = result.order.len() <= budget;
         budget -= if is_drawn { result.order.len() } else { 0 };
-        start_columns(result, is_drawn)
+        let points = result.models.len() * CURVES * (POINTS + 1);
+        let has_curves = points <= points_left;
+        points_left -= if has_curves { points } else { 0 };
+        start_columns(result, is_drawn, has_curves)
     };
     Columns {
         origin: format!("{origin:#x}"),
@@ -134,10 +143,13 @@ fn pin_columns(pins: PinnedFunctions, distance: impl Fn(u64) -> i64) -> PinColum
     }
 }
 
-fn start_columns(result: &ScenarioResult, is_drawn: bool) -> StartColumns {
+/// Curves under one model.
+const CURVES: usize = 6;
+
+fn start_columns(result: &ScenarioResult, is_drawn: bool, has_curves: bool) -> StartColumns {
     let order: &[FirstTouch] = if is_drawn { &result.order } else { &[] };
     let microseconds = |touch: &FirstTouch| (touch.nanoseconds / 1000) as i64;
-    let has_times = result.nanoseconds > 0;
+    let has_times = result.nanoseconds > 0 && result.recordings == 1;
     StartColumns {
         is_drawn,
         order: differences(order.iter().map(|touch| i64::from(touch.function.0))),
@@ -146,6 +158,7 @@ fn start_columns(result: &ScenarioResult, is_drawn: bool) -> StartColumns {
         models: result
             .models
             .iter()
+            .filter(|_| has_curves)
             .map(|model| ModelColumns {
                 by_functions: curve_columns(&model.by_functions),
                 by_time: curve_columns(&model.by_time),

@@ -3,6 +3,7 @@
 use rayon::prelude::*;
 
 use crate::image::functions::{FunctionIndex, FunctionTable};
+use crate::report::visible::visible_start;
 use crate::trace::readable_name;
 
 /// Longer names are cut: a template's name may have thousands of characters, and a page has many names.
@@ -62,17 +63,7 @@ fn shown(name: &[u8]) -> String {
     }
 }
 
-/// At most [`LONGEST_NAME`] characters, without those that end lines or change the direction of writing.
+/// At most [`LONGEST_NAME`] characters, what cannot be seen spelled out.
 pub(super) fn printable(name: &str) -> String {
-    let is_odd = |character: char| {
-        character.is_control()
-            || matches!(character, '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
-    };
-    let replaced = |character| if is_odd(character) { char::REPLACEMENT_CHARACTER } else { character };
-    let mut characters = name.chars().map(replaced);
-    let mut shown: String = characters.by_ref().take(LONGEST_NAME).collect();
-    if characters.next().is_some() {
-        shown.push('…');
-    }
-    shown
+    visible_start(name, LONGEST_NAME).into_owned()
 }

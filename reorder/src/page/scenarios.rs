@@ -1,7 +1,8 @@
 //! What scenarios cost under each model: totals, curves, and the functions in the order of their first execution.
 //!
 //! A scenario's figures are the means over its starts; those of all scenarios are the sums of these means. A function's
-//! first touch is the earliest in any recording, counted in functions that had run.
+//! first touch is the earliest in any recording, counted in functions that had run. Over the time there are only scenarios
+//! of which every recording has times.
 
 use std::collections::BTreeMap;
 
@@ -27,8 +28,10 @@ pub(super) struct ScenarioResult {
     pub(super) touched_bytes: f64,
     /// Functions that any recording runs, by first touch.
     pub(super) order: Vec<FirstTouch>,
-    /// The latest event in nanoseconds; 0 when the traces have no times.
+    /// The latest event in nanoseconds; 0 when a recording has no times, or none of all scenarios has.
     pub(super) nanoseconds: u64,
+    /// How many recordings it has.
+    pub(super) recordings: usize,
 }
 
 /// Curves in faults, each with [`POINTS`] + 1 points; the last one is the total.
@@ -36,7 +39,7 @@ pub(super) struct ScenarioResult {
 pub(super) struct ModelResult {
     /// Over functions that had run.
     pub(super) by_functions: Curves,
-    /// Over the time since the start.
+    /// Over the time since the start; nothing in it where a recording has no times.
     pub(super) by_time: Curves,
 }
 
@@ -73,7 +76,9 @@ pub(super) struct Results {
 /// Simulates all starts in both layouts.
 pub(super) fn simulate(request: &PageRequest<'_>) -> Results {
     let longest = |scenario: &Scenario<'_>| {
-        scenario.traces.iter().filter_map(|trace| trace.nanoseconds.last().copied()).max().unwrap_or(0)
+        let last = scenario.traces.iter().map(|trace| trace.nanoseconds.last().copied());
+        // One without times would stand at the end of the axis with all its faults.
+        last.collect::<Option<Vec<u64>>>().and_then(|times| times.into_iter().max()).unwrap_or(0)
     };
     let end_of_all = request.scenarios.iter().map(longest).max().unwrap_or(0);
     let results: Vec<(ScenarioResult, Vec<Curves>)> = request
@@ -84,6 +89,7 @@ pub(super) fn simulate(request: &PageRequest<'_>) -> Results {
     let mut all = ScenarioResult {
         models: request.models.iter().map(|_| ModelResult::nothing(request.moves.is_some())).collect(),
         nanoseconds: end_of_all,
+        recordings: request.scenarios.iter().map(|scenario| scenario.traces.len()).sum(),
         ..ScenarioResult::default()
     };
     for (result, by_time) in &results {
@@ -118,12 +124,15 @@ fn simulate_scenario(
         for ((model, result), common) in request.models.iter().zip(&mut models).zip(&mut common) {
             let steps = replay.under(model);
             result.by_functions.add(&steps.at(|point| replay.count_at_share(point)), share);
-            result.by_time.add(&steps.at(|point| replay.count_at_time(point, end)), share);
-            common.add(&steps.at(|point| replay.count_at_time(point, end_of_all)), share);
+            if end > 0 {
+                result.by_time.add(&steps.at(|point| replay.count_at_time(point, end)), share);
+                common.add(&steps.at(|point| replay.count_at_time(point, end_of_all)), share);
+            }
         }
     }
     let order = earliest(scenario.traces.iter().flat_map(|trace| touches(trace)));
-    (ScenarioResult { models, touched_bytes, order, nanoseconds: end }, common)
+    let recordings = scenario.traces.len();
+    (ScenarioResult { models, touched_bytes, order, nanoseconds: end, recordings }, common)
 }
 
 fn touches(trace: &ResolvedTrace) -> impl Iterator<Item = FirstTouch> {

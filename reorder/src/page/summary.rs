@@ -41,6 +41,9 @@ pub struct Summary {
     /// Functions at another address in the second image.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub functions_moved: Option<u64>,
+    /// Functions that nothing pins and that have the address that they had all the same; absent where pins are unknown.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub functions_kept: Option<u64>,
     /// All scenarios together, in the order of the models asked for.
     pub models: Vec<ModelTotal>,
     /// Each scenario, by name.
@@ -179,6 +182,13 @@ pub(super) fn summarise(request: &PageRequest<'_>, results: &Results, pins: &Pin
         functions_run: results.all.order.len() as u64,
         functions_moved: request.moves.map(|moves| {
             functions.iter().filter(|(_, function)| is_moved(moves, function.start)).count() as u64
+        }),
+        functions_kept: request.moves.zip(pins.as_ref().ok()).map(|(moves, pins)| {
+            let is_pinned = |index| pins.binary_search_by_key(&index, |(pinned, _)| *pinned).is_ok();
+            let is_kept = |(index, function): &(FunctionIndex, &crate::image::functions::Function)| {
+                !is_moved(moves, function.start) && !is_pinned(*index)
+            };
+            functions.iter().filter(is_kept).count() as u64
         }),
         models: model_totals(request, &results.all),
         scenarios: request
@@ -326,6 +336,12 @@ impl Report for Summary {
                 grouped(self.pins.functions_run)
             ),
         });
+        if let Some(kept) = self.functions_kept.filter(|kept| *kept > 0) {
+            text.push_str(&format!(
+                "{} functions that nothing pins have the address that they had\n",
+                grouped(kept)
+            ));
+        }
         text
     }
 }

@@ -38,8 +38,8 @@ pub struct ResolvedTrace {
     pub is_of_other_build: bool,
     /// Each function once, in order of first execution.
     pub functions: Vec<FunctionIndex>,
-    /// Time since the program's start, parallel to `functions`, never decreasing; where a trace has no time, the
-    /// time of the event before, at first zero.
+    /// Time since the program's start, parallel to `functions`, never decreasing; where an event has no time, the
+    /// time of the event before, at first zero. Empty where no event of the trace has a time.
     pub nanoseconds: Vec<u64>,
 }
 
@@ -97,6 +97,8 @@ pub struct Resolution {
     command: Vec<Vec<u8>>,
     is_of_other_build: bool,
     evidence: Evidence,
+    /// Whether any event has a time; all times are 0 otherwise.
+    has_times: bool,
     /// Each function once, with its time and count.
     functions: Vec<(FunctionIndex, u64, u64)>,
     account: Account,
@@ -144,6 +146,7 @@ impl<'table, 'data> Resolver<'table, 'data> {
             command: trace.command.clone(),
             is_of_other_build: false,
             evidence: trace.evidence,
+            has_times: trace.events.iter().any(|event| event.nanoseconds.is_some()),
             functions: Vec::new(),
             account: Account::default(),
         };
@@ -190,6 +193,7 @@ impl<'table, 'data> Resolver<'table, 'data> {
                 command,
                 is_of_other_build,
                 evidence,
+                has_times,
                 functions,
                 account: of_trace,
             } = resolution?;
@@ -205,7 +209,7 @@ impl<'table, 'data> Resolver<'table, 'data> {
                     source,
                     command,
                     is_of_other_build,
-                    nanoseconds: functions.iter().map(|(_, time, _)| *time).collect(),
+                    nanoseconds: functions.iter().filter(|_| has_times).map(|(_, time, _)| *time).collect(),
                     functions: functions.into_iter().map(|(function, ..)| function).collect(),
                 });
                 continue;
