@@ -123,6 +123,23 @@ def check_hover(session, is_compared):
     expect(tooltip).to_be_hidden()
 
 
+def check_touch(session):
+    """A finger that comes down on a touched page is told its functions, as a pointer is."""
+    session.one("#map-old").scroll_into_view_if_needed()
+    session.settle()
+    x, y = touched_cells(session, "map-old")[0]
+    session.page.evaluate(
+        """([x, y]) => {
+          const box = document.querySelector("#map-old .map-box");
+          box.setPointerCapture = () => {};
+          const at = { pointerId: 7, pointerType: "touch", clientX: x, clientY: y, bubbles: true };
+          for (const type of ["pointerdown", "pointerup", "pointerleave"]) box.dispatchEvent(new PointerEvent(type, at));
+        }""",
+        [x, y],
+    )
+    expect(session.one("#tooltip")).to_contain_text("touched first")
+
+
 def check_zoom(session, map_id, is_large):
     """By wheel and buttons; dragging moves the text, if there is more of it than room."""
     box = session.one(f"#{map_id} .map-box")
@@ -421,6 +438,12 @@ def main(page, expected, directory):
         check_access(narrow)
         narrow.page.screenshot(path=str(directory / "narrow.png"), full_page=True)
         narrow.close()
+        for width in (360, 320):
+            phone = Session(browser, page, "light", width=width)
+            wide = phone.page.evaluate("document.documentElement.scrollWidth - document.documentElement.clientWidth")
+            assert wide <= 0, f"the page is {wide} pixels wider than a window of {width}"
+            check_touch(phone)
+            phone.close()
         browser.close()
 
 

@@ -229,6 +229,86 @@ fn an_image_is_never_replaced_by_its_page() {
 }
 
 #[test]
+fn what_is_read_is_never_replaced_by_the_page() {
+    let directory = tempfile::tempdir().unwrap();
+    let directory = directory.path();
+    program(directory);
+    fs::create_dir(directory.join("traces")).unwrap();
+    let files = [
+        (
+            "traces/one.trace",
+            "# reorder trace 1\n# image: program\n# columns: nanoseconds address size name\n- - - main\n",
+        ),
+        ("names.txt", "main\nstep_3\n"),
+        ("list", "names.txt\n"),
+        ("reorder.toml", "[scenario.open]\ntraces = [\"names.txt\"]\n"),
+    ];
+    for (name, text) in files {
+        fs::write(directory.join(name), text).unwrap();
+    }
+    for (traces, page) in [
+        (&["-t", "traces"][..], "traces/one.trace"),
+        (&["-t", "names.txt"], "names.txt"),
+        (&["-t", "@list"], "./list"),
+        (&["-t", "@list"], "traces/../names.txt"),
+        (&["-t", "traces"], "reorder.toml"),
+        (&[], "names.txt"),
+    ] {
+        let arguments = [&["report", "program"], traces, &["-o", page]].concat();
+        let output = reorder().args(&arguments).current_dir(directory).output().unwrap();
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(output.status.code() == Some(2) && said.contains("would replace"), "{arguments:?}: {said}");
+    }
+    for (name, text) in files {
+        assert_eq!(fs::read_to_string(directory.join(name)).unwrap(), text);
+    }
+    run(directory, &["report", "program", "-t", "traces", "-o", "traces/report.html"]);
+}
+
+/// Two recordings of one start, of which one stands for three starts and runs more.
+#[test]
+fn a_scenario_costs_the_mean_of_its_starts() {
+    let directory = tempfile::tempdir().unwrap();
+    let directory = directory.path();
+    program(directory);
+    for (scenario, weight, functions) in [("open", 3, 40), ("open", 1, 4), ("timeless", 1, 9)] {
+        let mut text = format!(
+            "# reorder trace 1\n# image: program\n# weight: {weight}\n# columns: nanoseconds address size name\n"
+        );
+        for number in 0..functions {
+            let time = if scenario == "open" { (number * 1000).to_string() } else { "-".to_owned() };
+            writeln!(text, "{time} - - step_{number}").unwrap();
+        }
+        fs::create_dir_all(directory.join("traces").join(scenario)).unwrap();
+        fs::write(directory.join(format!("traces/{scenario}/{weight}.trace")), text).unwrap();
+    }
+    let faults = |traces: &str| {
+        let summary = report(directory, &["program", "-t", traces, "-o", "part.html"]);
+        summary["models"][0]["faults"].as_f64().unwrap()
+    };
+    let (many, few, other) =
+        (faults("traces/open/3.trace"), faults("traces/open/1.trace"), faults("traces/timeless"));
+    assert!(many > few + 4.0, "{many} and {few}");
+    let summary = report(
+        directory,
+        &["program", "-t", "traces", "--model", "linux-4k", "--model", "linux-4k", "-o", "report.html"],
+    );
+    assert_eq!(summary["models"].as_array().unwrap().len(), 1, "a model is asked for twice");
+    let names: Vec<_> = summary["scenarios"].as_array().unwrap().iter().map(|one| &one["name"]).collect();
+    assert_eq!(names, ["open", "timeless"]);
+    let mean = (many * 3.0 + few) / 4.0;
+    assert_eq!(summary["scenarios"][0]["models"][0]["faults"], json!(mean));
+    assert_eq!(summary["models"][0]["faults"], json!(mean + other));
+    let output = run(
+        directory,
+        &["explain", "program", "step_3", "-t", "traces", "--config", "off", "--format", "json"],
+    );
+    let explained: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let runs = explained["functions"][0]["runs"].as_array().unwrap();
+    assert_eq!((&runs[0]["nanoseconds"], &runs[1]["nanoseconds"]), (&json!(3000), &Value::Null));
+}
+
+#[test]
 fn a_page_of_one_function_works_in_a_browser() {
     let directory = tempfile::tempdir().unwrap();
     let directory = directory.path();

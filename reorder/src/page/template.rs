@@ -22,11 +22,12 @@ const TEMPLATE: &str = include_str!("assets/page.html");
 const STYLE: &str = include_str!("assets/page.css");
 
 /// One script, in the order in which its parts use each other.
-const SCRIPTS: [&str; 9] = [
+const SCRIPTS: [&str; 10] = [
     include_str!("assets/data.js"),
     include_str!("assets/format.js"),
     include_str!("assets/colour.js"),
     include_str!("assets/tooltip.js"),
+    include_str!("assets/touches.js"),
     include_str!("assets/map.js"),
     include_str!("assets/curve.js"),
     include_str!("assets/functions.js"),

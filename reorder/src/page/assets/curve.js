@@ -36,12 +36,14 @@ class FaultCurves {
     this.start = start;
     this.curves = curves;
     this.axis = axis;
+    this.at = -1;
     this.draw();
   }
 
   draw() {
     const width = this.box.clientWidth;
     const height = this.box.clientHeight;
+    this.box.hidden = !this.curves;
     if (!this.curves || width === 0) return;
     const { old, new: after, bound } = this.curves;
     const points = this.program.points;

@@ -146,6 +146,7 @@ class Start {
     this.order = accumulate(columns.order, Uint32Array);
     this.microseconds = columns.microseconds.length > 0 ? accumulate(columns.microseconds) : null;
     this.end = columns.end_microseconds;
+    this.hasTimes = this.end > 0;
     this.models = columns.models.map((model) => ({
       time: curvesOf(model.by_time),
       functions: curvesOf(model.by_functions),

@@ -162,6 +162,7 @@ class FunctionTable {
     if (turn !== this.turn || !sorted) return;
     this.rows = sorted;
     this.current = -1;
+    this.box.removeAttribute("aria-activedescendant");
     this.box.removeAttribute("aria-busy");
     this.box.setAttribute("aria-rowcount", this.rows.length + 1);
     this.height = Math.min(TALLEST, this.rows.length * ROW);

@@ -1,6 +1,6 @@
 // What is chosen, and who shows it.
 
-const state = { model: 0, scenario: -1, by: "first", axis: "functions", biggest: "run" };
+const state = { model: 0, scenario: -1, by: "first", axis: "functions", biggest: "run", isEveryScenarioListed: false };
 
 const announce = settled(150, (text) => { byId("announcement").textContent = text; });
 
@@ -70,10 +70,24 @@ function update() {
     `coloured ones; ${reach > pages.size ? `one fault brings up to ${bytesText(reach)}` : "each of them costs it a fault"}.`;
   byId("not-drawn").hidden = start.isDrawn;
   maps.forEach((map) => map.update(pages, start, state.by, program.scenarios.length));
-  curves.update(start, start.models[state.model][state.axis], state.axis);
+  // Without times there is one axis only; far behind, scenarios have no curves.
+  const axis = start.hasTimes ? state.axis : "functions";
+  const drawn = start.models[state.model];
+  curves.update(start, drawn ? drawn[axis] : null, axis);
+  byId("curve-note").textContent = curveNote(start, axis);
   table.update(start);
   showBiggest(program, state.biggest);
   showLegend();
+}
+
+/** What the curves leave out. */
+function curveNote(start, axis) {
+  if (start.models.length === 0) return "There are too many scenarios to draw the curves of this one; its figures are complete.";
+  if (axis !== state.axis) return "Not every recording of this scenario has times: there is no axis of time.";
+  const timeless = program.scenarios.filter((scenario) => !scenario.hasTimes).length;
+  if (axis !== "time" || state.scenario >= 0 || timeless === 0) return "";
+  return `${timeless} of ${plural(program.scenarios.length, "scenario")} ${timeless === 1 ? "is" : "are"} left out over the time: ` +
+    "not every recording has times. Over functions run, all are there.";
 }
 
 const knownPages = new Map();
@@ -126,7 +140,7 @@ function listen() {
     state.by = value;
     update();
   });
-  const hasTimes = program.all.microseconds !== null;
+  const { hasTimes } = program.all;
   state.axis = hasTimes ? "time" : "functions";
   const axes = [["time", "Time"], ["functions", "Functions run"]];
   segments(byId("axis"), "Horizontal axis", hasTimes ? axes : axes.slice(1), state.axis, (value) => {

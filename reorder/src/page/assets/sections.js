@@ -109,10 +109,15 @@ function showModels() {
   byId("models").replaceChildren(plainTable([{ title: "Model of memory" }, ...faultColumns], rows));
 }
 
+// Browsers take long to lay out a table of thousands of rows, which nobody reads.
+const LISTED_SCENARIOS = 100;
+
 function showScenarios() {
   const of = (scenario) => scenario.models[state.model];
-  const most = Math.max(1, ...summary.scenarios.map((scenario) => Math.max(of(scenario).faults, of(scenario).new_faults ?? 0)));
-  const rows = summary.scenarios.map((scenario, at) => {
+  const most = summary.scenarios.reduce(
+    (largest, scenario) => Math.max(largest, of(scenario).faults, of(scenario).new_faults ?? 0), 1);
+  const isListed = (at) => state.isEveryScenarioListed || at < LISTED_SCENARIOS || at === state.scenario;
+  const rows = summary.scenarios.map((scenario, at) => ({ scenario, at })).filter(({ at }) => isListed(at)).map(({ scenario, at }) => {
     const choose = element("button", { type: "button", class: "link", "aria-pressed": String(at === state.scenario), onclick: () => actions.chooseScenario(at) }, scenario.name);
     return element("tr", { class: at === state.scenario ? "chosen" : "" },
       element("th", { scope: "row" }, choose), figure(grouped(scenario.recordings)), figure(grouped(scenario.functions)),
@@ -129,6 +134,12 @@ function showScenarios() {
   byId("scenarios").replaceChildren(plainTable([
     { title: "Scenario" }, { title: "Recordings", isFigure: true }, { title: "Functions", isFigure: true },
     { title: "Their code", isFigure: true }, ...faultColumns], rows));
+  if (summary.scenarios.length > LISTED_SCENARIOS && !state.isEveryScenarioListed) {
+    byId("scenarios").append(element("button", { type: "button", class: "chip", id: "all-scenarios", onclick: () => {
+      state.isEveryScenarioListed = true;
+      showScenarios();
+    } }, `List all ${grouped(summary.scenarios.length)} scenarios`));
+  }
 }
 
 function showBiggest(program, which) {
@@ -164,7 +175,11 @@ function showPins(program) {
   const box = byId("pins");
   const { pins } = summary;
   if (pins.unknown_because) return box.replaceChildren(element("p", {}, pins.unknown_because));
-  if (pins.functions === 0) return box.replaceChildren(element("p", {}, "Nothing in the image keeps a function where it is."));
+  const kept = summary.functions_kept > 0
+    ? element("p", { id: "kept" }, `${plural(summary.functions_kept, pins.functions ? "other function has" : "function has", pins.functions ? "other functions have" : "functions have")} ` +
+      "the address as before, though nothing pins them: no free place was large enough, or the new order puts them there.")
+    : "";
+  if (pins.functions === 0) return box.replaceChildren(element("p", {}, "Nothing in the image pins a function."), kept);
   const shown = 50;
   const sizes = program.sizes;
   const ranks = program.all.ranks(program.count);
@@ -174,6 +189,7 @@ function showPins(program) {
   return box.replaceChildren(
     element("p", {}, `${plural(pins.functions, "function")} of ${bytesText(pins.bytes)} must stay where they are, ` +
       `${grouped(pins.functions_run)} of them run at start.`),
+    kept,
     element("div", { class: "columns" },
       element("div", { class: "scroll" }, plainTable([{ title: "Reason" }, { title: "Functions", isFigure: true }, { title: "Bytes", isFigure: true }],
         pins.reasons.map((reason) => element("tr", {}, element("th", { scope: "row" }, reason.title), figure(grouped(reason.functions)), figure(grouped(reason.bytes)))))),
