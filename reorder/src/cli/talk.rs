@@ -7,6 +7,7 @@ use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
 use crate::cli::shared_args::SharedArguments;
 use crate::error::Error;
+use crate::report::visible::visible;
 
 /// Speaks to the user; cheap to pass by reference.
 #[derive(Debug)]
@@ -90,6 +91,11 @@ impl Talk {
     }
 
     fn say(&self, label: Option<(&str, Color)>, message: &str) {
+        let message = harmless(message);
+        self.write(label, &message);
+    }
+
+    fn write(&self, label: Option<(&str, Color)>, message: &str) {
         let mut stderr = std::io::stderr().lock();
         // A closed stderr leaves nobody to tell; the exit status still speaks.
         let _ = match label {
@@ -101,6 +107,17 @@ impl Talk {
     fn paint(&self, text: &str, color: Color) -> String {
         if self.colors { format!("\x1b[1;{}m{text}\x1b[0m", color as u8) } else { text.to_owned() }
     }
+}
+
+/// A message whose names from files steer no terminal and give no commands to a runner of GitHub, which reads lines that
+/// start with `::` also here. Lines and tabs of our own messages stay.
+fn harmless(message: &str) -> String {
+    let line = |line: &str| {
+        let shown: Vec<_> = line.split('\t').map(visible).collect();
+        let mark = if line.trim_start().starts_with("::") { "| " } else { "" };
+        format!("{mark}{}", shown.join("\t"))
+    };
+    message.split('\n').map(line).collect::<Vec<_>>().join("\n")
 }
 
 /// A running phase.
@@ -122,12 +139,27 @@ impl Phase<'_> {
     pub fn finish(self, outcome: &str) {
         self.bar.finish_and_clear();
         let name = self.talk.paint(&format!("{:>9}", self.name), Color::Green);
-        self.talk.note(&format!("{name} {outcome} ({:.2} s)", self.started.elapsed().as_secs_f64()));
+        if !self.talk.quiet {
+            let seconds = self.started.elapsed().as_secs_f64();
+            self.talk.write(None, &format!("{name} {} ({seconds:.2} s)", harmless(outcome)));
+        }
     }
 }
 
 impl Drop for Phase<'_> {
     fn drop(&mut self) {
         self.bar.finish_and_clear();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn messages_keep_their_lines_and_give_no_commands() {
+        assert_eq!(harmless("two\n\tlines é"), "two\n\tlines é");
+        assert_eq!(harmless("a\n ::error::b\u{1b}[31m\r"), "a\n|  ::error::b\\u{1b}[31m\\u{d}");
+        assert_eq!(harmless("std::vector"), "std::vector");
     }
 }

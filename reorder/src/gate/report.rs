@@ -159,7 +159,7 @@ impl Check {
                     None => String::new(),
                 };
                 let limit = self.limit.as_ref().map_or_else(String::new, |limit| {
-                    format!("; allowed {} by {}", self.shown_limit(), limit.source)
+                    format!("; allowed {} by {}", visible(&self.shown_limit()), visible(&limit.source))
                 });
                 format!("{title}: {}{change}{limit}", self.shown(self.current))
             }
@@ -220,7 +220,7 @@ impl Report for GateReport {
                 check.shown(check.baseline),
                 check.shown(check.current),
                 check.shown_change(),
-                check.shown_limit(),
+                visible(&check.shown_limit()).into_owned(),
                 verdict,
             ]);
         }
@@ -235,11 +235,11 @@ impl Report for GateReport {
                 text.push_str(&format!("  and {more} more functions; --format json lists all\n"));
             }
         }
-        text.push_str(&format!("\n{}: {}\n", self.image, self.summary()));
+        text.push_str(&format!("\n{}: {}\n", visible(&self.image), self.summary()));
         for remark in &self.remarks {
-            text.push_str(&format!("note: {}\n", remark.cause));
+            text.push_str(&format!("note: {}\n", visible(&remark.cause)));
             if let Some(next) = &remark.next {
-                text.push_str(&format!("  next: {next}\n"));
+                text.push_str(&format!("  next: {}\n", visible(next)));
             }
         }
         text
