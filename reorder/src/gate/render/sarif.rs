@@ -142,14 +142,13 @@ fn fingerprint(report: &GateReport, key: &Key) -> String {
     format!("{digits}:1")
 }
 
-/// A text in which brackets are no link: `[text](1)` would be one.
+/// A text in which braces are no placeholder, as `{0}` would be, and brackets no link, as `[text](1)` would be. Braces are
+/// doubled in every message, with arguments or without (SARIF 2.1.0, 3.11.5).
 fn message(text: &str) -> Message {
+    let text = text.replace('{', "{{").replace('}', "}}");
     let is_link_like = text.contains("](");
-    let text = if is_link_like {
-        text.replace('\\', "\\\\").replace('[', "\\[").replace(']', "\\]")
-    } else {
-        text.to_owned()
-    };
+    let text =
+        if is_link_like { text.replace('\\', "\\\\").replace('[', "\\[").replace(']', "\\]") } else { text };
     Message { text }
 }
 
@@ -165,4 +164,17 @@ fn uri(path: &str) -> String {
         }
     }
     uri
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn messages_have_no_placeholders_and_no_links() {
+        assert_eq!(message("main::{closure#0} is new").text, "main::{{closure#0}} is new");
+        assert_eq!(message("{0}, }").text, "{{0}}, }}");
+        assert_eq!(message("operator[](int)").text, "operator\\[\\](int)");
+        assert_eq!(message("a[1]").text, "a[1]");
+    }
 }
