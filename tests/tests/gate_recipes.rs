@@ -259,6 +259,12 @@ fn the_action_installs_gates_and_hands_on_its_reports() {
     assert_eq!(status(&outcome), 0, "{outcome}");
     assert_eq!(runner.output(&action, "verdict"), "pass");
     assert_eq!(runner.outputs["sources.outputs.digest"].len(), 32);
+    assert_eq!(runner.outputs["sources.outputs.system"].len(), 16);
+    let steps = action["runs"]["steps"].as_array().unwrap();
+    let key = steps.iter().find_map(|step| step["with"]["key"].as_str()).unwrap();
+    let (digest, system) =
+        (&runner.outputs["sources.outputs.digest"], &runner.outputs["sources.outputs.system"]);
+    assert_eq!(runner.evaluated(key), format!("reorder-os-arch-{system}-{digest}"));
 
     project.add_to_startup();
     let mut runner = Runner::new(&action, &[("prepare", RECORD)]);
@@ -276,6 +282,21 @@ fn the_action_installs_gates_and_hands_on_its_reports() {
     gate_validators::junit(Path::new(&runner.output(&action, "junit")));
     let report = std::fs::read_to_string(runner.output(&action, "json")).unwrap();
     assert!(report.contains(NEW_FUNCTION));
+}
+
+#[test]
+fn switches_of_the_action_take_two_words() {
+    let action = gate_validators::yaml(&workspace::root().join("action.yml"));
+    let project = tempfile::tempdir().unwrap();
+    for (name, value) in [("warn-only", "True"), ("warn-only", ""), ("install", "no"), ("install", "a\n::b")]
+    {
+        let mut runner = Runner::new(&action, &[(name, value)]);
+        let outcome = runner.run(&action, project.path());
+        assert_eq!(status(&outcome), 2, "{outcome}");
+        let stdout = outcome.stdout_text();
+        assert!(stdout.contains(&format!("::{name} is true or false, not ")), "{outcome}");
+        assert_eq!(stdout.lines().count(), 1, "{outcome}");
+    }
 }
 
 #[test]
