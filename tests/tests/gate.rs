@@ -243,6 +243,112 @@ fn split_off_commands(stdout: &str) -> (String, String) {
 }
 
 #[test]
+fn no_output_overwrites_an_input_or_another_output() {
+    let project = accepted();
+    let trace = project.run("ls traces/startup/* | head -n 1").trim().to_owned();
+    project
+        .run("cp build/program old && ln -s build/program link && ln reorder.toml hard && echo main > order");
+    let names = ["build/program", "reorder.toml", "reorder-baseline.json", "old", "order", &trace];
+    let bytes = || names.map(|name| std::fs::read(project.file(name)).unwrap());
+    let before = bytes();
+    let refused = |words: &[&str], part: &str| {
+        let outcome = project.gate(words);
+        assert_eq!(status(&outcome), 2, "{words:?}: {outcome}");
+        assert!(outcome.stderr_text().contains(part), "{part}: {outcome}");
+        assert!(outcome.stdout.is_empty() && bytes() == before, "{words:?}: {outcome}");
+    };
+    for (file, part) in [
+        ("build/program", "the image"),
+        ("link", "the image"),
+        ("build/../build/program", "the image"),
+        ("hard", "the configuration"),
+        ("reorder-baseline.json", "the baseline"),
+        ("order", "the order file"),
+        (&trace, "a trace"),
+    ] {
+        refused(&["--order", "order", "--export", &format!("json={file}")], part);
+    }
+    refused(&["--measure", "old", "--export", "json=old"], "the program to compare with");
+    refused(&["--update-baseline", "--export", "json=reorder-baseline.json"], "the baseline");
+    refused(&["--export", "json=new", "--export", "text=./new"], "another output");
+    refused(&["--export", "json=-", "--export", "sarif=-"], "stdout");
+    refused(&["--export", "text=-", "--format", "json"], "--export json=FILE");
+    refused(&["--github", "--format", "json"], "--export json=FILE");
+    refused(&["--export", "json=build"], "directory");
+    refused(&["--update-baseline", "--baseline", "program.c"], "no baseline");
+    refused(&["--update-baseline", "--baseline", "build/program"], "no baseline");
+    refused(&["--update-baseline", "--baseline", "no/such/folder/a.json"], "no/such/folder");
+    assert!(!project.file("new").exists());
+    // What begins like a baseline is one, damaged or not.
+    for text in ["", "{\n\"schema\": \"reorder-baseline/1\",\n<<<<<<<"] {
+        project.write("damaged.json", text);
+        let outcome = project.gate(&["--update-baseline", "--baseline", "damaged.json"]);
+        assert!(outcome.success(), "{outcome}");
+        assert_eq!(project.read("damaged.json"), project.read("reorder-baseline.json"));
+    }
+}
+
+#[test]
+fn outputs_have_any_name_and_a_lost_summary_loses_nothing_else() {
+    let project = worse();
+    let script = "reorder gate --github --export json=$'\\xff=.json' --export text=-";
+    let outcome = project.script(script, &[("GITHUB_STEP_SUMMARY", "/no/such/folder/summary.md")]);
+    assert_eq!(status(&outcome), 1, "{outcome}");
+    assert!(outcome.stderr_text().contains("the summary was not written"), "{outcome}");
+    let (text, annotations) = split_off_commands(&outcome.stdout_text());
+    assert_eq!(text, project.gate(&[]).stdout_text());
+    assert!(annotations.contains(NEW_FUNCTION));
+    project.run("test -s $'\\xff=.json'");
+    // Other forms are no commands either, and annotations are not said twice.
+    let outcome = project.gate(&["--github", "--export", "json=-"]);
+    let (text, _) = split_off_commands(&outcome.stdout_text());
+    assert_eq!(serde_json::from_str::<Value>(&text).unwrap()["outcome"], "fail");
+    assert_eq!(project.gate(&["--github", "--export", "github=-"]).stdout_text(), annotations);
+}
+
+#[test]
+fn a_new_baseline_is_not_judged_but_tells_what_it_gives_up() {
+    let project = worse();
+    let configuration = project.read("reorder.toml");
+    project.write("reorder.toml", configuration.replace("[scenario.help]\nprogram = \"build/program\"\narguments = [\"--help\"]\ntraces = [\"traces/help\"]\n", ""));
+    let outcome = project.gate(&["--update-baseline", "--export", "json=a.json"]);
+    assert_eq!(status(&outcome), 0, "{outcome}");
+    let report: Value = serde_json::from_str(&project.read("a.json")).unwrap();
+    assert_eq!((&report["outcome"], &report["findings"]), (&"updated".into(), &0.into()));
+    let count = report["checks"].as_array().unwrap().len();
+    assert_eq!(with_verdict(&report, "unlimited").len(), count);
+    let text = outcome.stdout_text();
+    assert!(!text.contains("FAIL") && !text.contains("GONE"), "{text}");
+    assert!(text.contains("no longer in the baseline: ") && text.contains("linux-4k, help ("), "{text}");
+    assert!(text.contains("worse than in the old baseline: ") && text.contains(NEW_FUNCTION), "{text}");
+    // A baseline that cannot be written is not said to be.
+    project.run("mkdir kept && cp reorder-baseline.json kept && chmod a-w kept");
+    if std::fs::write(project.file("kept/probe"), "").is_err() {
+        let outcome = project.gate(&["--update-baseline", "--baseline", "kept/reorder-baseline.json"]);
+        assert_eq!(status(&outcome), 2, "{outcome}");
+        assert!(outcome.stdout.is_empty(), "{outcome}");
+    }
+}
+
+#[test]
+fn reports_do_not_tell_where_the_repository_is() {
+    let project = accepted();
+    project.run(
+        "mkdir -p deep/inside && cd deep/inside && reorder gate --export json=a.json --export markdown=a.md",
+    );
+    let report: Value = serde_json::from_str(&project.read("deep/inside/a.json")).unwrap();
+    for (key, path) in
+        [("image", "build/program"), ("baseline", "reorder-baseline.json"), ("configuration", "reorder.toml")]
+    {
+        assert_eq!(report[key], format!("../../{path}"));
+    }
+    let folder = project.path().to_str().unwrap();
+    assert!(
+        ["json", "md"].iter().all(|form| !project.read(&format!("deep/inside/a.{form}")).contains(folder))
+    );
+}
+
+#[test]
 fn mistakes_say_how_to_go_on() {
     let project = accepted();
     let explained = |words: &[&str], part: &str| {

@@ -135,6 +135,11 @@ fn hostile_baselines_end_in_a_verdict_or_in_words() {
     let is_name = |text: &&str| text.starts_with("[\"");
     let function = baseline.lines().find(is_name).unwrap().trim_end_matches(',').to_owned();
     let files = [
+        (
+            "a version of all kinds",
+            replaced("\"reorder\": \"", "\"reorder\": \"x\\n::error::\\u001b[31m"),
+            true,
+        ),
         ("names of all kinds", replaced("read_settings", "</details>|\\n::error::\\u0000@a\\u202e"), true),
         ("far addresses", replaced(&function, "[\"main\",18446744073709551000,600]"), true),
         ("beyond all addresses", replaced(&function, "[\"main\",18446744073709551615,600]"), false),
@@ -169,6 +174,9 @@ fn hostile_baselines_end_in_a_verdict_or_in_words() {
             "github=a.github",
         ]);
         let status = status(&outcome);
+        let texts = format!("{}\n{}", outcome.stdout_text(), outcome.stderr_text());
+        assert!(!texts.contains('\u{1b}'), "{name}: {outcome}");
+        assert!(!texts.lines().any(|line| line.trim_start().starts_with("::")), "{name}: {outcome}");
         assert_eq!([0, 1].contains(&status), is_read, "{name}: {outcome}");
         if is_read {
             gate_validators::sarif(&project.file("a.sarif"));

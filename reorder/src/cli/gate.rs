@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 
 use crate::cli::context::Context;
+use crate::cli::gate_files::FileRole;
 use crate::cli::gate_measured::GateMeasured;
 use crate::cli::gate_outputs::GateOutputs;
 use crate::cli::scenarios_input::{Configured, ScenariosInput, Starts};
@@ -13,7 +14,7 @@ use crate::exit_status::ExitStatus;
 use crate::gate::place::{self, Source};
 use crate::gate::{
     Baseline, Check, Comparison, Compression, GateReport, Limits, Outcome, Remark, Startup, Subject, Verdict,
-    figures, judge,
+    figures, given_up, judge, unjudged,
 };
 use crate::image::analysis::Analysis;
 use crate::image::functions::{Function, FunctionTable};
@@ -79,7 +80,7 @@ pub fn run(arguments: &GateArguments, context: &Context) -> Result<ExitStatus> {
     let path = arguments.image(&configured)?;
     let place = arguments.baseline_place(&configured);
     // Before the work: a missing baseline is the most common mistake.
-    let (then, then_text) = arguments.read_baseline(place.as_deref(), &path)?.unzip();
+    let (then, then_text) = arguments.read_baseline(place.as_deref(), &path, context)?.unzip();
     let [wanted, wanted_models] = arguments.scenarios.names();
     if arguments.update_baseline && (!wanted.is_empty() || !wanted_models.is_empty()) {
         return Err(Error::usage("a baseline of some scenarios or models would forget the others")
@@ -88,6 +89,7 @@ pub fn run(arguments: &GateArguments, context: &Context) -> Result<ExitStatus> {
             ));
     }
     let then = then.map(|then| then.restricted(wanted, wanted_models));
+    arguments.outputs.check(&arguments.files(&path, place.as_deref(), &configured)?, context.format)?;
     let limits = Limits::of(&configured.document).map_err(|error| error.in_file(&configured.file.path))?;
     let bytes = map_image(&path)?;
     let in_image = |error: Error| error.in_file(&path);
@@ -122,9 +124,15 @@ pub fn run(arguments: &GateArguments, context: &Context) -> Result<ExitStatus> {
     .restricted(wanted, wanted_models);
     let (mut checks, explanations) =
         judge(&Comparison { now: &now, then: then.as_ref(), limits: &limits, models: &models })?;
+    if arguments.update_baseline {
+        remarks.extend(given_up(&checks));
+    }
     let (measured, mut weaknesses) =
         arguments.measured.checks(&path, &configured, wanted, &limits, context)?;
     checks.extend(measured);
+    if arguments.update_baseline {
+        unjudged(&mut checks);
+    }
     remarks.append(&mut weaknesses);
     let configuration = Source { path: &configured.file.path, text: &configured.file.text };
     let baseline = place.as_deref().zip(then_text.as_deref()).map(|(path, text)| Source { path, text });
@@ -138,6 +146,12 @@ pub fn run(arguments: &GateArguments, context: &Context) -> Result<ExitStatus> {
         (_, _, true) => Outcome::Warn,
         _ => Outcome::Fail,
     };
+    // Reports say that it was written, so it is written before them.
+    if let (true, Some(place)) = (arguments.update_baseline, &place) {
+        write::whole(place, now.write().as_bytes())?;
+        context.talk.note(&format!("{}: {} figures", place.display(), grouped(now.figures.len() as u64)));
+    }
+    let shown = |path: &Path| shown(path, &configured.file.path);
     let report = GateReport {
         reorder: env!("CARGO_PKG_VERSION"),
         image: shown(&path),
@@ -150,10 +164,6 @@ pub fn run(arguments: &GateArguments, context: &Context) -> Result<ExitStatus> {
         remarks,
     };
     arguments.outputs.write(&report, context)?;
-    if let (true, Some(place)) = (arguments.update_baseline, &place) {
-        write::whole(place, now.write().as_bytes())?;
-        context.talk.note(&format!("{}: {} figures", place.display(), grouped(now.figures.len() as u64)));
-    }
     Ok(if outcome == Outcome::Fail { ExitStatus::Finding } else { ExitStatus::Success })
 }
 
@@ -178,8 +188,35 @@ impl GateArguments {
         }
     }
 
+    /// All files but those of the reports.
+    fn files(
+        &self,
+        image: &Path,
+        baseline: Option<&Path>,
+        configured: &Configured,
+    ) -> Result<Vec<(FileRole, PathBuf)>> {
+        let role = if self.update_baseline { FileRole::UpdatedBaseline } else { FileRole::Baseline };
+        let configuration = Some(&configured.file.path).filter(|path| !path.as_os_str().is_empty());
+        let order = self.order_path(configured);
+        let single = [
+            (role, baseline),
+            (FileRole::Image, Some(image)),
+            (FileRole::Configuration, configuration.map(PathBuf::as_path)),
+            (FileRole::Order, order.as_deref()),
+            (FileRole::Old, self.measured.old()),
+        ];
+        let single = single.into_iter().filter_map(|(role, path)| Some((role, path?.to_path_buf())));
+        let traces = self.scenarios.trace_files(configured)?;
+        Ok(single.chain(traces.into_iter().map(|path| (FileRole::Trace, path))).collect())
+    }
+
     /// The baseline with its text.
-    fn read_baseline(&self, place: Option<&Path>, image: &Path) -> Result<Option<(Baseline, String)>> {
+    fn read_baseline(
+        &self,
+        place: Option<&Path>,
+        image: &Path,
+        context: &Context,
+    ) -> Result<Option<(Baseline, String)>> {
         let Some(place) = place else {
             if self.update_baseline {
                 return Err(Error::usage("a baseline that is off cannot be written")
@@ -190,7 +227,19 @@ impl GateArguments {
         match std::fs::read(place) {
             Ok(bytes) => match Baseline::parse(&bytes) {
                 Ok(baseline) => Ok(Some((baseline, String::from_utf8_lossy(&bytes).into_owned()))),
-                Err(_) if self.update_baseline => Ok(None),
+                Err(error) if self.update_baseline && Baseline::is_replaceable(&bytes) => {
+                    if !bytes.is_empty() {
+                        let cause =
+                            format!("the old baseline cannot be compared with: {}", error.in_file(place));
+                        context.talk.warning(&cause, None);
+                    }
+                    Ok(None)
+                }
+                Err(_) if self.update_baseline => {
+                    Err(Error::usage("this file is no baseline, so it is not overwritten")
+                        .in_file(place)
+                        .with_hint("name another file: --baseline reorder-baseline.json"))
+                }
                 Err(error) => Err(error.in_file(place)),
             },
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => match self.update_baseline {
@@ -204,13 +253,17 @@ impl GateArguments {
         }
     }
 
+    fn order_path(&self, configured: &Configured) -> Option<PathBuf> {
+        let in_file = configured.document.gate.order.as_ref().map(|order| configured.file.located(order));
+        self.order.clone().or(in_file)
+    }
+
     fn read_order(
         &self,
         configured: &Configured,
         functions: &FunctionTable<'_>,
     ) -> Result<Option<order_file::read::ListedOrder>> {
-        let in_file = configured.document.gate.order.as_ref().map(|order| configured.file.located(order));
-        let Some(path) = self.order.clone().or(in_file) else { return Ok(None) };
+        let Some(path) = self.order_path(configured) else { return Ok(None) };
         let bytes = std::fs::read(&path).map_err(|error| Error::io(&path, error))?;
         Ok(Some(order_file::read::read(&bytes, functions)))
     }
@@ -222,10 +275,32 @@ fn compressions(configured: &Configured) -> Result<Vec<Compression>> {
     compressions.map_err(|error| error.in_file(&configured.file.path))
 }
 
-/// A path as reports have it: from the current directory if it lies below, for reports shall not tell machines apart.
-fn shown(path: &Path) -> String {
+/// A path as reports have it, for they shall not tell machines apart: from the current directory if both lie below the
+/// folder of the configuration, else as it was given.
+fn shown(path: &Path, configuration: &Path) -> String {
     let current = std::env::current_dir().unwrap_or_default();
-    path.strip_prefix(&current).unwrap_or(path).display().to_string()
+    relative(path, &current, configuration.parent().unwrap_or(Path::new(""))).display().to_string()
+}
+
+fn relative(path: &Path, current: &Path, root: &Path) -> PathBuf {
+    if let Ok(below) = path.strip_prefix(current) {
+        return below.to_path_buf();
+    }
+    match (path.starts_with(root), current.strip_prefix(root)) {
+        (true, Ok(depth)) if root.is_absolute() => {
+            let shared = current.ancestors().zip(0..).find_map(|(ancestor, up)| {
+                path.strip_prefix(ancestor)
+                    .ok()
+                    .filter(|_| up <= depth.components().count())
+                    .map(|rest| (up, rest))
+            });
+            shared.map_or_else(
+                || path.to_path_buf(),
+                |(up, rest)| std::iter::repeat_n("..", up).collect::<PathBuf>().join(rest),
+            )
+        }
+        _ => path.to_path_buf(),
+    }
 }
 
 /// Functions that cannot be moved; nothing where nobody could tell.
@@ -316,5 +391,25 @@ fn remark(remarks: &mut Vec<Remark>, then: Option<&Baseline>, now: &Baseline, st
             "most functions have no name, so what changed cannot be told by function".to_owned(),
             "gate the program before it is stripped",
         );
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn reports_show_paths_from_the_current_directory() {
+        for (path, current, root, shown) in [
+            ("/r/build/p", "/r", "/r", "build/p"),
+            ("/r/build/p", "/r/a/b", "/r", "../../build/p"),
+            ("/r/a/c", "/r/a/b", "/r", "../c"),
+            ("/r/a/b/p", "/r/a/b", "", "p"),
+            ("/tmp/p", "/r/a", "/r", "/tmp/p"),
+            ("build/p", "/r/a", "/r", "build/p"),
+            ("/r/p", "/r/a", "", "/r/p"),
+        ] {
+            assert_eq!(relative(Path::new(path), Path::new(current), Path::new(root)), Path::new(shown));
+        }
     }
 }

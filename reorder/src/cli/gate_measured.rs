@@ -30,6 +30,11 @@ pub struct GateMeasured {
 }
 
 impl GateMeasured {
+    /// The program that is started for comparison.
+    pub(super) fn old(&self) -> Option<&Path> {
+        self.measure.as_deref()
+    }
+
     /// The checks of what was asked for, of the scenarios called `wanted`, or of all.
     ///
     /// # Errors

@@ -1,11 +1,16 @@
 //! Where the reports of `reorder gate` go: stdout, files, and the summary of a job.
 
+use std::ffi::{OsStr, OsString};
 use std::io::{Read as _, Seek as _, SeekFrom, Write as _};
+use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 
+use clap::builder::{OsStringValueParser, TypedValueParser as _};
 use clap::{Args, ValueEnum};
 
 use crate::cli::context::Context;
+use crate::cli::gate_files::{FileRole, refuse_overwriting};
+use crate::cli::shared_args::Format;
 use crate::error::{Error, Result};
 use crate::gate::GateReport;
 use crate::gate::render::ExportFormat;
@@ -16,7 +21,7 @@ use crate::write;
 pub struct GateOutputs {
     /// Write the report also in this form to this file, `-` for stdout instead of the text; repeatable. Forms: text, json,
     /// markdown, github, sarif, junit
-    #[arg(long = "export", value_name = "FORM=FILE", value_parser = parse_export)]
+    #[arg(long = "export", value_name = "FORM=FILE", value_parser = OsStringValueParser::new().try_map(parse_export))]
     exports: Vec<Export>,
     /// In GitHub Actions: print annotations behind the text, and append Markdown to the summary of the job
     /// (GITHUB_STEP_SUMMARY)
@@ -31,14 +36,17 @@ struct Export {
     file: PathBuf,
 }
 
-fn parse_export(text: &str) -> std::result::Result<Export, String> {
+fn parse_export(text: OsString) -> std::result::Result<Export, String> {
     let known = || {
         let forms = ExportFormat::value_variants().iter().filter_map(ValueEnum::to_possible_value);
         forms.map(|form| form.get_name().to_owned()).collect::<Vec<_>>().join(", ")
     };
-    let (form, file) =
-        text.split_once('=').ok_or_else(|| format!("write FORM=FILE; the forms are {}", known()))?;
-    let format = ExportFormat::from_str(form, false)
+    // Names of files need not be UTF-8.
+    let bytes = text.as_bytes();
+    let equals = bytes.iter().position(|byte| *byte == b'=');
+    let equals = equals.ok_or_else(|| format!("write FORM=FILE; the forms are {}", known()))?;
+    let (form, file) = (String::from_utf8_lossy(&bytes[..equals]), OsStr::from_bytes(&bytes[equals + 1..]));
+    let format = ExportFormat::from_str(&form, false)
         .map_err(|_| format!("no form is called {form}; there are {}", known()))?;
     if file.is_empty() {
         return Err("the file's name is missing".to_owned());
@@ -47,30 +55,60 @@ fn parse_export(text: &str) -> std::result::Result<Export, String> {
 }
 
 impl GateOutputs {
-    /// Writes `report` wherever it shall go.
+    /// Before the work: refuses outputs that would destroy one of `files` or each other, that cannot be created, and two
+    /// forms on stdout.
+    ///
+    /// # Errors
+    /// Usage, with what to write instead; directories that do not exist or take no file.
+    pub fn check(&self, files: &[(FileRole, PathBuf)], format: Format) -> Result<()> {
+        let stdout = self.exports.iter().filter(|export| export.is_stdout()).count();
+        if stdout > 1 {
+            return Err(Error::usage("two forms of the report would go to stdout")
+                .with_hint("give all but one a file: --export FORM=FILE"));
+        }
+        if format == Format::Json && (self.github || stdout > 0) {
+            let other = if self.github { "--github" } else { "--export FORM=-" };
+            return Err(Error::usage(format!("--format json and {other} both write to stdout"))
+                .with_hint("write the JSON to a file: --export json=FILE"));
+        }
+        let exports = self.exports.iter().filter(|export| !export.is_stdout());
+        let exports = exports.map(|export| (FileRole::Export, export.file.clone()));
+        let summary = summary_path().filter(|_| self.github).map(|path| (FileRole::Summary, path));
+        let all: Vec<(FileRole, PathBuf)> = files.iter().cloned().chain(exports).chain(summary).collect();
+        refuse_overwriting(&all)?;
+        let replaced = |(role, _): &&(FileRole, PathBuf)| role.is_replaced();
+        all.iter().filter(replaced).try_for_each(|(_, path)| write::writable(path))
+    }
+
+    /// Writes `report` wherever it shall go. A summary that cannot be written is a warning, for the verdict matters more.
     ///
     /// # Errors
     /// Files that cannot be written.
     pub fn write(&self, report: &GateReport, context: &Context) -> Result<()> {
         let (shown, files): (Vec<&Export>, Vec<&Export>) =
-            self.exports.iter().partition(|export| export.file == Path::new("-"));
+            self.exports.iter().partition(|export| export.is_stdout());
         for Export { format, file } in files {
             write::whole(file, format.render(report)?.as_bytes())?;
         }
-        for Export { format, .. } in &shown {
-            context.print_bytes(format.render(report)?.as_bytes())?;
+        let shown = shown.first().map(|export| export.format);
+        if !self.github {
+            return match shown {
+                Some(format) => context.print_bytes(format.render(report)?.as_bytes()),
+                None => context.print(report),
+            };
         }
-        match (self.github, shown.is_empty()) {
-            (true, is_free) => {
-                append_summary(report, context)?;
-                if is_free {
-                    context.print_bytes(inert(&ExportFormat::Text.render(report)?).as_bytes())?;
-                }
-                context.print_bytes(ExportFormat::Github.render(report)?.as_bytes())
-            }
-            (false, true) => context.print(report),
-            (false, false) => Ok(()),
+        append_summary(report, context)?;
+        let shown = shown.unwrap_or(ExportFormat::Text);
+        if shown != ExportFormat::Github {
+            context.print_bytes(inert(&shown.render(report)?).as_bytes())?;
         }
+        context.print_bytes(ExportFormat::Github.render(report)?.as_bytes())
+    }
+}
+
+impl Export {
+    fn is_stdout(&self) -> bool {
+        self.file == Path::new("-")
     }
 }
 
@@ -79,29 +117,43 @@ impl GateOutputs {
 fn inert(text: &str) -> String {
     use sha2::{Digest as _, Sha256};
     let word: String = Sha256::digest(text).iter().map(|byte| format!("{byte:02x}")).collect();
-    format!("::stop-commands::{word}\n{text}::{word}::\n")
+    let end = if text.ends_with('\n') { "" } else { "\n" };
+    format!("::stop-commands::{word}\n{text}{end}::{word}::\n")
 }
 
-/// Adds the report to the summary behind what is there, in one write.
+/// Where the runner says which file the summary is.
+const VARIABLE: &str = "GITHUB_STEP_SUMMARY";
+
+fn summary_path() -> Option<PathBuf> {
+    std::env::var_os(VARIABLE).filter(|path| !path.is_empty()).map(PathBuf::from)
+}
+
+/// Adds the report to the summary; says when that cannot be.
 fn append_summary(report: &GateReport, context: &Context) -> Result<()> {
-    const VARIABLE: &str = "GITHUB_STEP_SUMMARY";
-    let Some(path) = std::env::var_os(VARIABLE).filter(|path| !path.is_empty()).map(PathBuf::from) else {
+    let Some(path) = summary_path() else {
         context.talk.warning(
             &format!("{VARIABLE} is not set, so there is no summary"),
             Some("outside of GitHub Actions: --export markdown=FILE"),
         );
         return Ok(());
     };
-    let failed = |error| Error::io(&path, error);
-    let mut file =
-        std::fs::OpenOptions::new().read(true).append(true).create(true).open(&path).map_err(failed)?;
-    let mut text = ExportFormat::Markdown.render(report)?;
-    let length = file.seek(SeekFrom::End(0)).map_err(failed)?;
+    if let Err(error) = append(&path, ExportFormat::Markdown.render(report)?) {
+        let cause = format!("the summary was not written: {}: {error}", path.display());
+        context.talk.warning(&cause, Some("--export markdown=FILE writes it to a file"));
+    }
+    Ok(())
+}
+
+/// Adds a text that begins with a heading behind what is there, in one write.
+fn append(path: &Path, mut text: String) -> std::io::Result<()> {
+    let mut file = std::fs::OpenOptions::new().read(true).append(true).create(true).open(path)?;
+    let length = file.seek(SeekFrom::End(0))?;
     if length > 0 {
         let mut last = [0];
-        file.seek(SeekFrom::Start(length - 1)).and_then(|_| file.read_exact(&mut last)).map_err(failed)?;
+        file.seek(SeekFrom::Start(length - 1))?;
+        file.read_exact(&mut last)?;
         // A heading needs a line of its own.
         text.insert_str(0, if last == *b"\n" { "\n" } else { "\n\n" });
     }
-    file.write_all(text.as_bytes()).map_err(failed)
+    file.write_all(text.as_bytes())
 }

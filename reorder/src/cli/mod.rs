@@ -26,6 +26,7 @@ pub mod completions;
 pub mod doctor;
 pub mod explain;
 pub mod gate;
+pub mod gate_files;
 pub mod gate_measured;
 pub mod gate_outputs;
 pub mod inspect;

@@ -142,6 +142,15 @@ impl ScenariosInput {
         ])
     }
 
+    /// The files that [`Self::resolve`] reads.
+    ///
+    /// # Errors
+    /// Unknown scenarios, unreadable directories and lists of paths.
+    pub fn trace_files(&self, configured: &Configured) -> Result<Vec<PathBuf>> {
+        let found = TraceFiles::find(&self.sources(configured)?.paths())?;
+        Ok(found.paths().map(Path::to_path_buf).collect())
+    }
+
     fn sources(&self, configured: &Configured) -> Result<ScenarioSources> {
         if !self.traces.paths.is_empty() {
             return Ok(ScenarioSources { unnamed: self.traces.paths.clone(), ..ScenarioSources::default() });

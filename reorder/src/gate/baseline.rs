@@ -126,6 +126,16 @@ impl Baseline {
         })
     }
 
+    /// Whether a file with these contents may be replaced by a baseline: it is empty, or begins like one, however damaged
+    /// the rest.
+    #[must_use]
+    pub fn is_replaceable(bytes: &[u8]) -> bool {
+        // What our own files begin with, and a few blanks that other tools may have put in.
+        let start = String::from_utf8_lossy(&bytes[..bytes.len().min(256)]);
+        let start: String = start.chars().filter(|character| !character.is_whitespace()).collect();
+        start.is_empty() && bytes.len() < 256 || start.starts_with("{\"schema\":\"reorder-baseline/")
+    }
+
     /// The file.
     #[must_use]
     pub fn write(&self) -> String {
@@ -225,6 +235,24 @@ mod tests {
                     prop_assert!(scenario.order.iter().all(|&one| (one as usize) < read.startup.functions.len()));
                 }
             }
+        }
+    }
+
+    #[test]
+    fn only_baselines_are_replaced() {
+        let whole = Baseline::default().write();
+        let own = [
+            whole.as_str(),
+            &whole[..40],
+            "",
+            " \n",
+            "{ \"schema\" : \"reorder-baseline/9\"",
+            &format!("\n{whole}"),
+        ];
+        assert!(own.iter().all(|text| Baseline::is_replaceable(text.as_bytes())));
+        let blank = " ".repeat(300);
+        for text in ["{}", "\u{7f}ELF", "int main;", "{\"schema\": \"other\"}", "[1]", &blank] {
+            assert!(!Baseline::is_replaceable(text.as_bytes()), "{text}");
         }
     }
 

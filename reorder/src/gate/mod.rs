@@ -22,6 +22,7 @@ pub mod place;
 pub mod render;
 mod report;
 mod startup;
+mod updated;
 
 pub use baseline::Baseline;
 pub use check::{Check, Verdict};
@@ -34,6 +35,7 @@ pub use metric::{Figure, Key, Metric, Unit};
 pub use place::Place;
 pub use report::{GateReport, Outcome, Remark};
 pub use startup::{Startup, StartupFunction, StartupScenario};
+pub use updated::{given_up, unjudged};
 
 use crate::error::{Error, Result};
 use crate::simulate::MemoryModel;

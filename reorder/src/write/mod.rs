@@ -134,6 +134,14 @@ pub fn whole(path: &Path, bytes: &[u8]) -> Result<()> {
     Ok(())
 }
 
+/// Finds out before long work whether [`whole`] could write `path`.
+///
+/// # Errors
+/// See [`Place::of`].
+pub fn writable(path: &Path) -> Result<()> {
+    Place::of(path).map(drop)
+}
+
 /// Where a file is or will be: equal for all its names.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Place {
