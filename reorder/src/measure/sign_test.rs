@@ -54,15 +54,29 @@ pub fn values_needed_for_interval(confidence: f64) -> usize {
 
 /// The chance that at most `most` of `count` tosses of a coin show heads.
 fn tail(count: usize, most: usize) -> f64 {
+    let most = most.min(count);
+    if count <= EXACT_TOSSES {
+        let mut sequences = 1.0;
+        let mut sum = 0.0;
+        for heads in 0..=most {
+            sum += sequences;
+            sequences = sequences * (count - heads) as f64 / (heads + 1) as f64;
+        }
+        return sum * 0.5_f64.powi(count as i32);
+    }
     // In logarithms: the single chances of many tosses are smaller than any number.
     let mut logarithm = -(count as f64) * std::f64::consts::LN_2;
     let mut sum = 0.0;
-    for heads in 0..=most.min(count) {
+    for heads in 0..=most {
         sum += logarithm.exp();
         logarithm += ((count - heads) as f64).ln() - ((heads + 1) as f64).ln();
     }
     sum
 }
+
+/// Up to here every number of sequences, even times `count`, is a whole number that a float holds exactly. A chance that
+/// equals its limit (a quarter, an eighth) must not fall on the wrong side of it by rounding.
+const EXACT_TOSSES: usize = 48;
 
 #[cfg(test)]
 mod tests {
@@ -124,6 +138,12 @@ mod tests {
         assert_eq!(is_above_zero(&[1.0; 5], 0.95), Some(true));
         assert_eq!(is_above_zero(&[1.0, 1.0, 1.0, 1.0, -1.0], 0.95), Some(false));
         assert!(tail(5000, 2400) < 0.05, "no underflow");
+        // Two values of which both lie on one side: a chance of exactly one half.
+        assert_eq!(median_interval(&[1.0, 2.0], 0.5), Some(Interval { low: 1.0, high: 2.0 }));
+        for count in 1..=EXACT_TOSSES {
+            assert_eq!(tail(count, 0), 0.5_f64.powi(count as i32));
+            assert_eq!(tail(count, count), 1.0);
+        }
         assert_eq!(median_interval(&[], 0.9), None);
     }
 }
