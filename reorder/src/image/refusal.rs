@@ -39,6 +39,48 @@ pub enum RefusalCode {
     R14,
     /// The output failed verification.
     R16,
+    /// Mach-O: not for arm64 or x86-64.
+    M1,
+    /// Mach-O: neither program, library nor bundle, or a program at a fixed address.
+    M2,
+    /// Mach-O: a load command that may hold or protect code addresses in an unknown way.
+    M3,
+    /// Mach-O: not exactly one `__TEXT,__text`.
+    M4,
+    /// Mach-O: no table of function starts and no symbols to find functions by.
+    M5,
+    /// Mach-O: Go's tables of code offsets.
+    M6,
+    /// Mach-O: DTrace's probes with offsets of functions.
+    M7,
+    /// Mach-O: code that is addressed by its distance from the start of a block.
+    M8,
+    /// Mach-O: fixups in an unknown format.
+    M9,
+    /// Mach-O: tables of the old static linker in a finished image.
+    M10,
+    /// Mach-O: unwind entries or exception tables in an unknown encoding.
+    M11,
+    /// Mach-O: lists of Objective-C methods that are not covered completely.
+    M12,
+    /// Mach-O: compact unwind information in an unknown form.
+    M13,
+    /// Mach-O: the new compact unwind information does not fit.
+    M14,
+    /// Mach-O: the room between functions that stay cannot be filled exactly.
+    M15,
+    /// Mach-O: information for the shared cache that cannot be dropped.
+    M16,
+    /// Mach-O: bytes at the end of the file that no load command names.
+    M17,
+    /// Mach-O: too much of what should come first has to stay.
+    M18,
+    /// Mach-O: records of Swift whose functions have to stay.
+    M19,
+    /// Mach-O: the output failed verification.
+    M20,
+    /// Mach-O: damaged tables.
+    M21,
 }
 
 /// A refusal: the code, the exact reason, the place, and the cure.

@@ -52,6 +52,16 @@ pub enum PinReason {
     RelocationDisagrees,
     /// A relocation that the linker kept names a place where no address was decoded.
     RelocationWithoutField,
+    /// The two instructions that form an address cannot be paired with certainty.
+    UnpairedAddress,
+    /// A reference that cannot be made longer would not reach its target from everywhere.
+    ShortReference,
+    /// Nothing that is known refers to it, so something unknown may.
+    Unreferenced,
+    /// It is aligned to a page, which its code may count on.
+    PageAligned,
+    /// A record of Swift's metadata of an unknown kind refers to it.
+    SwiftRecord,
     /// Nothing free was large enough in the new layout.
     NoRoom,
 }
@@ -79,6 +89,11 @@ impl fmt::Display for PinReason {
             Self::AbsoluteAddress => "a constant may be its absolute address",
             Self::RelocationDisagrees => "a relocation that the linker kept contradicts the code",
             Self::RelocationWithoutField => "a relocation that the linker kept names no address in the code",
+            Self::UnpairedAddress => "the two halves of an address cannot be paired",
+            Self::ShortReference => "a reference with a short reach cannot be made longer",
+            Self::Unreferenced => "nothing that is known refers to it",
+            Self::PageAligned => "it is aligned to a page",
+            Self::SwiftRecord => "a record of Swift of an unknown kind refers to it",
             Self::NoRoom => "no free place was large enough",
         })
     }

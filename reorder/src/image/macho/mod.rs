@@ -7,6 +7,11 @@
 //! A function reaches from its symbol to the next one, to the next of `LC_FUNCTION_STARTS`, or to the end of its section.
 //! Symbols inside of functions that `LC_FUNCTION_STARTS` lists are names without a size.
 
+pub mod analysis;
+pub mod file;
+pub mod load_command;
+pub mod reference;
+pub mod section;
 mod slices;
 mod symbols;
 #[cfg(test)]

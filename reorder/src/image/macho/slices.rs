@@ -72,7 +72,7 @@ fn slices<'data, Fat: FatArch>(bytes: &'data [u8], all: &[Fat]) -> Result<Vec<(&
     Ok(images)
 }
 
-fn name_of(processor: macho::CpuType, variant: macho::CpuSubtype) -> Option<&'static str> {
+pub(super) fn name_of(processor: macho::CpuType, variant: macho::CpuSubtype) -> Option<&'static str> {
     // The upper byte has flags.
     let variant = variant.0 & 0x00ff_ffff;
     match processor {

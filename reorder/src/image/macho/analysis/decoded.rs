@@ -1,0 +1,24 @@
+//! What decoding one atom gives, whatever the processor.
+
+use crate::address::Address;
+use crate::image::analysis::pins::Pin;
+use crate::image::macho::reference::{CodeReference, DataReference};
+
+/// One atom's code, understood or not.
+///
+/// An atom is what lies between two neighbouring function starts. Guarantee for an atom without a pin: nothing in it
+/// depends on where it is, or where anything else is, but through what is listed here.
+#[derive(Clone, Debug, Default)]
+pub struct DecodedAtom {
+    /// Fields of instructions that refer out of the atom, or to a place in it in a form that a move changes (a page).
+    pub references: Vec<CodeReference>,
+    /// Places in other atoms from which the distance must stay: short branches, literals, falling through the end.
+    pub ties: Vec<Address>,
+    /// Words of jump tables outside of `__text` whose distance from the table follows the atom.
+    pub table_words: Vec<DataReference>,
+    /// Why the atom must stay.
+    pub pin: Option<Pin>,
+    /// Of an atom that is not understood, everything that its bytes might refer to: its bytes are never rewritten, so
+    /// these must stay as well. Everything else is empty then.
+    pub possible_targets: Vec<Address>,
+}
