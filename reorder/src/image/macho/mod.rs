@@ -8,14 +8,28 @@
 //! Symbols inside of functions that `LC_FUNCTION_STARTS` lists are names without a size.
 
 pub mod analysis;
+pub mod checks;
+pub mod data_in_code;
+pub mod eh_frame;
+pub mod entry;
+pub mod exception_table;
+pub mod export_trie;
 pub mod file;
+pub mod fixups;
+pub mod function_starts;
+pub mod init_offsets;
 pub mod load_command;
+pub mod method_lists;
+pub(crate) mod reader;
 pub mod reference;
 pub mod section;
+pub mod signature;
 mod slices;
+pub mod symbol_table;
 mod symbols;
 #[cfg(test)]
 mod tests;
+pub mod unwind_info;
 
 use std::borrow::Cow;
 
