@@ -1,5 +1,7 @@
 //! Where every address of the input image is in the output image.
 
+use std::ops::Range;
+
 use crate::address::{Address, NewAddress};
 use crate::error::{Error, Result};
 
@@ -57,6 +59,21 @@ impl AddressMap {
         }
     }
 
+    /// Whether no two bytes of `range` change their distance.
+    pub fn moves_as_one(&self, range: &Range<Address>) -> bool {
+        let first = self.moves.partition_point(|moved| moved.old.plus(moved.size) <= range.start);
+        let mut inside = self.moves[first..].iter().take_while(|moved| moved.old < range.end).peekable();
+        let Some(delta) = inside.peek().map(|moved| moved.delta()) else { return true };
+        let mut covered = range.start;
+        for moved in inside {
+            if moved.old > covered || moved.delta() != delta {
+                return false;
+            }
+            covered = moved.old.plus(moved.size);
+        }
+        covered >= range.end
+    }
+
     /// The moved ranges by old address.
     pub fn moves(&self) -> &[Move] {
         &self.moves
@@ -65,5 +82,22 @@ impl AddressMap {
     /// Whether nothing moves.
     pub fn is_identity(&self) -> bool {
         self.moves.is_empty()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{AddressMap, Move};
+    use crate::address::{Address, NewAddress};
+
+    #[test]
+    fn ranges_move_as_one_or_not() {
+        let moved = |old, new, size| Move { old: Address(old), new: NewAddress(new), size };
+        let map =
+            AddressMap::new([moved(10, 50, 10), moved(20, 60, 10), moved(40, 10, 5)]).expect("no overlap");
+        let as_one =
+            |range: std::ops::Range<u64>| map.moves_as_one(&(Address(range.start)..Address(range.end)));
+        assert!(as_one(10..30) && as_one(15..25) && as_one(0..10) && as_one(30..40) && as_one(40..45));
+        assert!(!as_one(9..11) && !as_one(29..31) && !as_one(25..41) && !as_one(44..46) && !as_one(0..100));
     }
 }

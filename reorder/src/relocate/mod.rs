@@ -12,6 +12,7 @@ pub mod debug;
 pub mod identity;
 pub mod layout_map;
 pub mod ledger;
+pub mod macho;
 pub mod plan;
 pub mod static_relocations;
 pub mod unwind;

@@ -54,6 +54,8 @@ pub struct MachOFile<'data> {
     pub sections: Vec<Section<'data>>,
     /// The parts of `__LINKEDIT` that are not empty, by offset.
     pub link_edit: Vec<LinkEditRange>,
+    /// Parts without bytes that have a place in `__LINKEDIT` all the same, by offset.
+    pub empty_link_edit: Vec<LinkEditRange>,
     /// `LC_UUID`.
     pub uuid: Option<[u8; 16]>,
     text: usize,
@@ -79,6 +81,14 @@ impl<'data> MachOFile<'data> {
         }
         let Headers { commands, segments, sections, mut link_edit, uuid } = headers;
         link_edit.sort_by_key(|range| (range.offset, range.part));
+        let (mut empty_link_edit, link_edit): (Vec<_>, Vec<_>) =
+            link_edit.into_iter().partition(|range| range.size == 0);
+        let link_edit_segment = segments.iter().find(|segment| segment.name == b"__LINKEDIT");
+        empty_link_edit.retain(|range| {
+            link_edit_segment.is_some_and(|segment| {
+                (segment.offset..=segment.offset + segment.file_size).contains(&range.offset)
+            })
+        });
         let text = sections.iter().position(|section| section.is(b"__TEXT", b"__text")).ok_or_else(|| {
             Refusal::new(
                 RefusalCode::M4,
@@ -100,6 +110,7 @@ impl<'data> MachOFile<'data> {
             segments,
             sections,
             link_edit,
+            empty_link_edit,
             uuid,
             text,
             base,
@@ -319,13 +330,10 @@ impl<'data> Headers<'data> {
                 })
             };
             let (start, size) = (number(*field)?, number(field + 4)?.saturating_mul(*entry));
-            if size == 0 {
-                continue;
-            }
-            if start.checked_add(size).is_none_or(|end| end > bytes.len()) {
+            if size > 0 && start.checked_add(size).is_none_or(|end| end > bytes.len()) {
                 return Err(Error::malformed(offset as u64, format!("{part:?} lies outside of the image")));
             }
-            if self.link_edit.iter().any(|range| range.part == *part) {
+            if size > 0 && self.link_edit.iter().any(|range| range.size > 0 && range.part == *part) {
                 return Err(Error::malformed(offset as u64, format!("{part:?} is there twice")));
             }
             let (offset_field, size_field) = (offset + field, offset + field + 4);

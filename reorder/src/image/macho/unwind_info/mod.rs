@@ -4,6 +4,11 @@
 
 mod read;
 
+#[cfg(test)]
+pub(crate) use read::Place;
+
+use std::ops::Range;
+
 use crate::address::Address;
 use crate::image::macho::file::Architecture;
 
@@ -66,6 +71,21 @@ impl UnwindInfo {
     pub fn exception_table_at(&self, start: Address) -> Option<Address> {
         let found = self.exception_tables.binary_search_by_key(&start, |(function, _)| *function);
         found.ok().map(|index| self.exception_tables[index].1)
+    }
+
+    /// Where the entry at `index` ends.
+    #[must_use]
+    pub fn entry_end(&self, index: usize) -> Address {
+        self.entries.get(index + 1).map_or(self.end, |next| next.start)
+    }
+
+    /// Ranges whose bytes must keep their distances, because an exception table or the size of a frame is found from the
+    /// range's start.
+    pub fn bound_ranges(&self) -> impl Iterator<Item = Range<Address>> {
+        let bound = move |(index, entry): (usize, &UnwindEntry)| {
+            self.is_bound_to_start(entry.encoding).then(|| entry.start..self.entry_end(index))
+        };
+        self.entries.iter().enumerate().filter_map(bound)
     }
 
     /// The entries by which exceptions are handled from the function's start on: atoms under one of these must keep their

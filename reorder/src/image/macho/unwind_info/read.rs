@@ -3,7 +3,7 @@
 use super::{COMPRESSED_PAGE, REGULAR_PAGE, UnwindEntry, UnwindInfo};
 use crate::address::Address;
 use crate::error::{Error, Result};
-use crate::image::macho::file::MachOFile;
+use crate::image::macho::file::{Architecture, MachOFile};
 use crate::image::macho::reader::Reader;
 use crate::image::refusal::{Refusal, RefusalCode};
 
@@ -24,8 +24,21 @@ impl UnwindInfo {
         else {
             return Ok(None);
         };
-        let origin = section.offset as u64;
-        let table = Table { file, bytes: file.section_bytes(section), origin };
+        let place = Place {
+            architecture: file.architecture,
+            base: file.base(),
+            section: section.address,
+            origin: section.offset as u64,
+        };
+        Self::decode(place, file.section_bytes(section)).map(Some)
+    }
+
+    /// The table in the bytes of a section.
+    ///
+    /// # Errors
+    /// As for [`UnwindInfo::parse`].
+    pub(crate) fn decode(place: Place, bytes: &[u8]) -> Result<Self> {
+        let table = Table { base: place.base, bytes, origin: place.origin };
         let mut header = table.at(0)?;
         let version = header.word()?;
         if version != 1 {
@@ -37,61 +50,62 @@ impl UnwindInfo {
         let mut rows = table.at(index)?;
         let mut pages: Vec<Page> = Vec::new();
         for _ in 0..count {
-            let function = file.address_of(rows.word()?.into());
+            let function = table.address_of(rows.word()?);
             let (page, exception_tables) = (rows.word()? as usize, rows.word()? as usize);
             pages.push(Page { function, page, exception_tables });
         }
-        let [first, .., last] = pages.as_slice() else {
-            return match pages.as_slice() {
-                // No entry, only the end.
-                [end] => Ok(Some(Self {
-                    architecture: file.architecture,
-                    base: file.base(),
-                    section: section.address,
-                    size: section.size,
-                    common_encodings,
-                    personalities,
-                    entries: Vec::new(),
-                    end: end.function,
-                    exception_tables: Vec::new(),
-                })),
-                _ => Err(Error::malformed(origin, "the unwind information has no end")),
-            };
+        let Some((last, filled)) = pages.split_last() else {
+            return Err(Error::malformed(place.origin, "the unwind information has no end"));
         };
-        let exception_tables = table.exception_tables(first.exception_tables, last.exception_tables)?;
         let mut entries = Vec::new();
-        for page in &pages[..pages.len() - 1] {
+        for page in filled {
             // Linkers write 0 for ranges without entries.
             match page.page {
                 0 => push(&mut entries, page.function, 0)?,
                 at => table.page(at, page.function, &common_encodings, &mut entries)?,
             }
         }
-        let end = last.function;
-        if entries.last().is_some_and(|entry| entry.start > end) {
-            return Err(unknown("unwind entries behind their end").at(end).into());
+        if entries.last().is_some_and(|entry| entry.start > last.function) {
+            return Err(unknown("unwind entries behind their end").at(last.function).into());
         }
-        Ok(Some(Self {
-            architecture: file.architecture,
-            base: file.base(),
-            section: section.address,
-            size: section.size,
+        let tables_start = filled.first().map_or(last.exception_tables, |first| first.exception_tables);
+        Ok(Self {
+            architecture: place.architecture,
+            base: place.base,
+            section: place.section,
+            size: bytes.len() as u64,
             common_encodings,
             personalities,
             entries,
-            end,
-            exception_tables,
-        }))
+            end: last.function,
+            exception_tables: table.exception_tables(tables_start, last.exception_tables)?,
+        })
     }
 }
 
-struct Table<'file, 'data> {
-    file: &'file MachOFile<'data>,
+/// What bytes of a table do not tell.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Place {
+    pub(crate) architecture: Architecture,
+    /// The address of the headers.
+    pub(crate) base: Address,
+    /// The section's first address.
+    pub(crate) section: Address,
+    /// Where the section starts in the image.
+    pub(crate) origin: u64,
+}
+
+struct Table<'data> {
+    base: Address,
     bytes: &'data [u8],
     origin: u64,
 }
 
-impl<'data> Table<'_, 'data> {
+impl<'data> Table<'data> {
+    fn address_of(&self, image_offset: u32) -> Address {
+        self.base.plus(image_offset.into())
+    }
+
     fn at(&self, position: usize) -> Result<Reader<'data>> {
         let mut reader = Reader::new(self.bytes, self.origin, "unwind information");
         reader.seek(position)?;
@@ -119,8 +133,8 @@ impl<'data> Table<'_, 'data> {
             Reader::new(reader.take(size)?, self.origin + start as u64, "list of exception tables");
         let mut tables: Vec<(Address, Address)> = Vec::with_capacity(size / 8);
         while !list.rest().is_empty() {
-            let function = self.file.address_of(list.word()?.into());
-            let table = self.file.address_of(list.word()?.into());
+            let function = self.address_of(list.word()?);
+            let table = self.address_of(list.word()?);
             if tables.last().is_some_and(|(last, _)| *last >= function) {
                 return Err(unknown("a list of exception tables that is not sorted").at(function).into());
             }
@@ -141,7 +155,7 @@ impl<'data> Table<'_, 'data> {
         match kind {
             REGULAR_PAGE => {
                 for _ in 0..count {
-                    let start = self.file.address_of(rows.word()?.into());
+                    let start = self.address_of(rows.word()?);
                     push(entries, start, rows.word()?)?;
                 }
             }
