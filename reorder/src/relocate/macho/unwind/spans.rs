@@ -35,7 +35,7 @@ pub(super) fn spans(map: &AddressMap) -> Vec<Span> {
     }
     taken.sort_unstable_by_key(|range| range.start);
     let mut position = 0;
-    for range in taken.into_iter().chain([u64::MAX..u64::MAX]) {
+    for range in taken.into_iter().chain(std::iter::once(u64::MAX..u64::MAX)) {
         if range.start > position {
             spans.push(Span { old: Address(position), new: position, size: range.start - position });
         }
