@@ -19,6 +19,7 @@ mod functions;
 mod gaps;
 mod jump_tables;
 mod kept_relocations;
+mod macho;
 mod notes;
 mod pair;
 mod pointers;
@@ -30,7 +31,8 @@ mod unchanged;
 mod unwind_tables;
 mod unwind_walk;
 
-pub use recover::{AddressMoves, Move, recover_moves};
+pub use macho::recover_moves_for;
+pub use recover::{AddressMoves, Move};
 pub use report::{Check, CheckSummary, Difference, VerifyReport};
 
 use elf_view::ElfView;
@@ -61,6 +63,9 @@ impl Default for VerifyOptions {
 /// # Errors
 /// The *old* file is not an image that can be read.
 pub fn verify(old: &[u8], new: &[u8], options: VerifyOptions) -> Result<VerifyReport> {
+    if macho::is_macho(old) {
+        return macho::verify(old, new, None, options);
+    }
     let mut findings = Findings::new(options.listed_differences);
     let old = ElfView::parse(old)?;
     // An old image that does not correspond to itself is malformed: that must not be blamed on the new one.
@@ -73,6 +78,31 @@ pub fn verify(old: &[u8], new: &[u8], options: VerifyOptions) -> Result<VerifyRe
         findings.differs(correspondence(&error));
     }
     Ok(findings.finish())
+}
+
+/// [`verify`] for a Mach-O image with one slice, whose map is claimed instead of recovered: the claim is checked.
+///
+/// Claims cover whole functions; what no claim covers stays where it is.
+///
+/// # Errors
+/// As [`verify`], and for images of other formats.
+pub fn verify_moves(old: &[u8], new: &[u8], moves: &[Move], options: VerifyOptions) -> Result<VerifyReport> {
+    match macho::is_macho(old) {
+        true => macho::verify(old, new, Some(moves), options),
+        false => verify(old, new, options),
+    }
+}
+
+/// Pairs the functions of the `old` file with those of the `new` one.
+///
+/// # Errors
+/// `Malformed` when a file cannot be read; `Verification` when the two images do not correspond, disagree about a move,
+/// or describe functions that overlap or leave their section; `Usage` for universal files with several images.
+pub fn recover_moves(old: &[u8], new: &[u8]) -> Result<AddressMoves> {
+    match macho::is_macho(old) {
+        true => recover_moves_for(old, new, None),
+        false => recover::recover_moves(old, new),
+    }
 }
 
 /// Reads the new image, whose shape must be that of the old one.

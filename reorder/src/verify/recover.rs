@@ -139,7 +139,7 @@ impl AddressMoves {
     }
 
     /// Merges `evidence` (one entry per unwind entry or symbol) into disjoint ranges.
-    fn from_evidence(mut evidence: Vec<Move>) -> Result<Self> {
+    pub(super) fn from_evidence(mut evidence: Vec<Move>) -> Result<Self> {
         evidence.sort_unstable();
         let mut moves: Vec<Move> = Vec::with_capacity(evidence.len());
         for next in evidence {
@@ -183,7 +183,7 @@ impl fmt::Display for Move {
 /// # Errors
 /// `Malformed` when a file cannot be read; `Verification` when unwind entries or symbols of the two images do not
 /// correspond, disagree about a move, or describe functions that overlap or leave their section.
-pub fn recover_moves(old: &[u8], new: &[u8]) -> Result<AddressMoves> {
+pub(super) fn recover_moves(old: &[u8], new: &[u8]) -> Result<AddressMoves> {
     moves_between(&ElfView::parse(old)?, &ElfView::parse(new)?)
 }
 

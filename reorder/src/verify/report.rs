@@ -37,6 +37,20 @@ pub enum Check {
     StaticRelocations,
     /// Probe notes follow the map; other notes are the same.
     Notes,
+    /// Mach-O: the load commands are the same but for the identity and the places in `__LINKEDIT`.
+    LoadCommands,
+    /// Mach-O: the parts of `__LINKEDIT` lie inside, apart and aligned; those without addresses are the same.
+    LinkEdit,
+    /// Mach-O: the function starts are the old ones, moved and sorted.
+    FunctionStarts,
+    /// Mach-O: the ranges of data in code are the old ones, moved and sorted.
+    DataInCode,
+    /// Mach-O: the same exported names, their addresses by the map.
+    Exports,
+    /// Mach-O: distances in data that lead to functions follow the map.
+    RelativeWords,
+    /// Mach-O: signed as before; every page has its hash.
+    Signature,
 }
 
 impl Check {
@@ -57,6 +71,13 @@ impl Check {
             Self::JumpTables => "jump tables",
             Self::StaticRelocations => "kept relocations",
             Self::Notes => "notes",
+            Self::LoadCommands => "load commands",
+            Self::LinkEdit => "parts of __LINKEDIT",
+            Self::FunctionStarts => "function starts",
+            Self::DataInCode => "data in code",
+            Self::Exports => "exported symbols",
+            Self::RelativeWords => "distances in data",
+            Self::Signature => "signature",
         }
     }
 }

@@ -1,0 +1,155 @@
+//! One atom of arm64 code, old against new.
+//!
+//! Most atoms need one pass: words are the same, or their distance follows the map. `ADRP` to a page on which something
+//! moved, and words that differ otherwise, need to know what registers hold: [`super::arm64_flow`].
+
+use super::super::bytes::u32_at;
+use super::super::recover::Move;
+use super::super::report::{Check, Difference};
+use super::arm64::{Form, NOP, effects, form, page};
+use super::arm64_flow;
+use super::pair::MachPair;
+use crate::address::NewAddress;
+
+/// What the atoms of an image showed.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Counts {
+    /// Instructions compared.
+    pub(super) instructions: usize,
+    /// Address fields that follow the map.
+    pub(super) fields: usize,
+}
+
+/// Pages of 4 KiB on which an atom moved.
+pub(super) struct MovedPages {
+    first: u64,
+    moved: Vec<bool>,
+}
+
+impl MovedPages {
+    /// Of `__text`.
+    pub(super) fn new(pair: MachPair<'_>) -> Self {
+        let range = pair.old.text().range();
+        let first = page(range.start);
+        let mut moved = vec![false; ((page(range.end) - first) >> 12) as usize + 1];
+        for atom in pair.moves.iter().filter(|atom| atom.is_moved()) {
+            let (from, to) = (page(atom.old_start.0), page(atom.old_end().0 - 1));
+            for number in (from - first) >> 12..=(to - first) >> 12 {
+                moved[number as usize] = true;
+            }
+        }
+        Self { first, moved }
+    }
+
+    /// Whether something on the page at `address` moved.
+    pub(super) fn contains(&self, address: u64) -> bool {
+        let number = address.checked_sub(self.first).map(|distance| (distance >> 12) as usize);
+        number.and_then(|number| self.moved.get(number)).copied().unwrap_or(false)
+    }
+}
+
+/// An atom in both images, as words.
+#[derive(Clone, Copy)]
+pub(super) struct AtomPair<'a> {
+    pub(super) pair: MachPair<'a>,
+    pub(super) pages: &'a MovedPages,
+    pub(super) range: Move,
+    /// Of the same length.
+    pub(super) old: &'a [u8],
+    pub(super) new: &'a [u8],
+    /// Where the new atom lies in the file.
+    pub(super) offset: u64,
+}
+
+impl AtomPair<'_> {
+    /// Number of words.
+    pub(super) fn len(&self) -> usize {
+        self.old.len() / 4
+    }
+
+    /// The words at `index` in both images.
+    pub(super) fn words(&self, index: usize) -> (u32, u32) {
+        (u32_at(self.old, index * 4).unwrap_or(0), u32_at(self.new, index * 4).unwrap_or(0))
+    }
+
+    /// The addresses of the word at `index` in both images.
+    pub(super) fn addresses(&self, index: usize) -> (u64, u64) {
+        let distance = index as u64 * 4;
+        (self.range.old_start.0.wrapping_add(distance), self.range.new_start.0.wrapping_add(distance))
+    }
+
+    /// Whether the distances in two words of the same form lead to corresponding places.
+    pub(super) fn corresponds(&self, form: Form, index: usize) -> bool {
+        let ((old, new), (from, to)) = (self.words(index), self.addresses(index));
+        if (old ^ new) & !form.field() != 0 {
+            return false;
+        }
+        let (target, found) = (form.target(old, from), form.target(new, to));
+        match self.range.old_start.0 <= target && target < self.range.old_end().0 {
+            true => found.wrapping_sub(target) == self.range.delta(),
+            false => self.pair.follows(target, found),
+        }
+    }
+
+    /// A difference at the word `index`.
+    pub(super) fn difference(&self, index: usize, expected: impl Into<String>) -> Difference {
+        let (old, new) = self.words(index);
+        let (from, to) = self.addresses(index);
+        let place = format!("the instruction at {} (was {old:#010x} at {from:#x})", NewAddress(to));
+        Difference::new(
+            Check::Functions,
+            Some(self.offset + index as u64 * 4),
+            place,
+            expected,
+            format!("{new:#010x}"),
+        )
+    }
+
+    /// Checks the atom; gives its first difference.
+    pub(super) fn check(&self, counts: &mut Counts) -> Option<Difference> {
+        counts.instructions += self.len();
+        if !self.old.len().is_multiple_of(4) && self.old != self.new {
+            return Some(Difference::new(
+                Check::Functions,
+                Some(self.offset),
+                format!("code of {} bytes at {}", self.old.len(), self.range.new_start),
+                "the same bytes",
+                "others",
+            ));
+        }
+        for index in 0..self.len() {
+            let (old, new) = self.words(index);
+            let kind = form(old);
+            let is_explained = match kind {
+                Form::Plain => old == new,
+                Form::Adrp => {
+                    counts.fields += 1;
+                    let target = kind.target(old, self.addresses(index).0);
+                    !self.pages.contains(target)
+                        && (old ^ new) & !kind.field() == 0
+                        && kind.target(new, self.addresses(index).1) == target
+                }
+                _ => {
+                    counts.fields += 1;
+                    self.corresponds(kind, index)
+                }
+            };
+            if !is_explained {
+                return arm64_flow::check(self);
+            }
+        }
+        None
+    }
+}
+
+/// Whether control may go on behind the last instruction of `code` that is no padding.
+pub(super) fn runs_on(code: &[u8]) -> bool {
+    let words = code.chunks_exact(4).rev().filter_map(|word| u32_at(word, 0));
+    let last = words.into_iter().find(|&word| word != NOP);
+    last.is_some_and(|word| {
+        // No instruction has eight ones in front: a negative entry of a table.
+        let is_data = word >> 24 == 0xff;
+        let effects = effects(word);
+        !(is_data || effects.ends || effects.is_call)
+    })
+}

@@ -1,0 +1,232 @@
+//! Headers and load commands: the same but for the identity and the places in `__LINKEDIT`.
+//!
+//! Source: `mach-o/loader.h` of Apple's cctools, and what dyld checks before it maps an image.
+
+use super::super::report::{Check, Difference};
+use super::pair::{Ledger, MachPair};
+use super::view::{MachView, Part, padded};
+use crate::error::{Error, Result};
+
+const SEGMENT: u32 = 0x19;
+const UUID: u32 = 0x1b;
+const MAIN: u32 = 0x8000_0028;
+const HEADER: usize = 32;
+
+/// Whether two images are alike enough to be compared: the same commands, segments and sections.
+///
+/// # Errors
+/// Says what differs.
+pub(super) fn comparable(old: &MachView<'_>, new: &MachView<'_>) -> Result<()> {
+    let commands = |image: &MachView<'_>| -> Vec<(u32, usize, usize)> {
+        image.commands.iter().map(|command| (command.kind, command.offset, command.size)).collect()
+    };
+    if commands(old) != commands(new) {
+        return Err(Error::verification("the load commands are not the same"));
+    }
+    if old.processor != new.processor || old.bytes[..HEADER] != new.bytes[..HEADER] {
+        return Err(Error::verification("the headers are not the same"));
+    }
+    let is_same = old.sections.len() == new.sections.len()
+        && old.segments.len() == new.segments.len()
+        && old.sections.iter().zip(&new.sections).all(|(old, new)| {
+            (old.segment, old.name) == (new.segment, new.name)
+                && (may_change_size(old) || (old.address, old.size) == (new.address, new.size))
+        });
+    match is_same {
+        true => Ok(()),
+        false => Err(Error::verification("the sections are not the same")),
+    }
+}
+
+/// The table of unwind rows is built anew and may be shorter, or longer where there is room.
+fn may_change_size(section: &super::view::SectionView<'_>) -> bool {
+    section.is(b"__TEXT", b"__unwind_info")
+}
+
+/// Everything in front of the first section's contents.
+pub(super) fn check_commands(pair: MachPair<'_>, ledger: &mut Ledger<'_>) {
+    let mut free = Vec::new();
+    for command in &pair.new.commands {
+        match command.kind {
+            UUID => free.push(command.offset + 8..command.offset + 24),
+            MAIN => free.push(command.offset + 8..command.offset + 16),
+            // Memory size and file size of the last segment, whose contents are checked by their parts.
+            SEGMENT
+                if pair.new.bytes.get(command.offset + 8..command.offset + 24)
+                    == Some(&padded(b"__LINKEDIT")) =>
+            {
+                free.push(command.offset + 32..command.offset + 40);
+                free.push(command.offset + 48..command.offset + 56);
+            }
+            _ => {}
+        }
+    }
+    for part in &pair.new.parts {
+        let end = match part.part {
+            // The numbers of symbols do not change.
+            Part::Symbols | Part::IndirectSymbols => part.field + 4,
+            _ => part.field + 8,
+        };
+        free.push(part.field..end);
+    }
+    for section in pair.new.sections.iter().filter(|section| may_change_size(section)) {
+        free.push(section.header + 32..section.header + 52);
+    }
+    let mut differing = None;
+    for command in &pair.new.commands {
+        for at in command.offset..command.offset + command.size {
+            let is_same = pair.old.bytes[at] == pair.new.bytes[at];
+            if !is_same && !free.iter().any(|range| range.contains(&at)) {
+                differing.get_or_insert(at);
+            }
+        }
+        ledger.claims.add(command.offset as u64, command.size as u64);
+    }
+    if let Some(at) = differing {
+        let (expected, found) = (pair.old.bytes[at].into(), pair.new.bytes[at].into());
+        let difference = Difference::number(
+            Check::LoadCommands,
+            at as u64,
+            "a byte of the load commands",
+            expected,
+            found,
+        );
+        ledger.findings.differs(difference);
+    }
+    ledger.findings.checked(Check::LoadCommands, "commands", pair.new.commands.len());
+    check_unwind_place(pair, ledger);
+}
+
+/// The table of unwind rows lies in its segment, and in no other section.
+fn check_unwind_place(pair: MachPair<'_>, ledger: &mut Ledger<'_>) {
+    for (old, new) in pair.old.sections.iter().zip(&pair.new.sections) {
+        if !may_change_size(old) {
+            continue;
+        }
+        let (before, after) = (old.range(), new.range());
+        let is_free = pair.new.sections.iter().all(|other| {
+            other.header == new.header
+                || other.size == 0
+                || other.range().end <= after.start
+                || after.end <= other.range().start
+        });
+        let commands_end = pair.new.commands.iter().map(|command| command.offset + command.size).max();
+        let is_behind_commands = new.offset >= commands_end.unwrap_or(0) as u64;
+        let is_aligned = after.start % (1 << new.alignment.min(12)) == 0;
+        if !(is_free && is_aligned && is_behind_commands) {
+            ledger.findings.differs(Difference::new(
+                Check::LoadCommands,
+                Some(new.header as u64),
+                "the place of __unwind_info",
+                "room that nothing else has",
+                format!("{:#x} to {:#x}", after.start, after.end),
+            ));
+        }
+        // What is left of the old table, and what was free in front of the new one.
+        ledger.claims.add(new.offset, new.size);
+        if before.start != after.start || before.end > after.end {
+            let from = if before.start == after.start { new.offset + new.size } else { old.offset };
+            let end = old.offset + old.size;
+            let rest = pair.new.bytes.get(from as usize..end as usize).unwrap_or_default();
+            let is_new = |at: u64| (new.offset..new.offset + new.size).contains(&at);
+            let was = pair.old.bytes.get(from as usize..end as usize).unwrap_or_default();
+            let is_clear = rest
+                .iter()
+                .zip(was)
+                .enumerate()
+                .all(|(index, (&byte, &was))| byte == 0 || byte == was || is_new(from + index as u64));
+            if is_clear {
+                ledger.claims.add(from, end.saturating_sub(from));
+            }
+        }
+    }
+}
+
+/// The parts of `__LINKEDIT` lie inside, in order, aligned, and cover it; those that nothing refers into are the same.
+pub(super) fn check_link_edit(pair: MachPair<'_>, ledger: &mut Ledger<'_>) {
+    let mut differs = |offset: u64, place: &str, expected: &str, found: String| {
+        ledger.findings.differs(Difference::new(Check::LinkEdit, Some(offset), place, expected, found));
+    };
+    let (Some(old), Some(new)) = (pair.old.segment(b"__LINKEDIT"), pair.new.segment(b"__LINKEDIT")) else {
+        let has_parts = pair.new.parts.iter().any(|part| part.size > 0);
+        if has_parts || pair.old.segment(b"__LINKEDIT").is_some() {
+            differs(0, "the segment __LINKEDIT", "one", "none".to_owned());
+        }
+        return;
+    };
+    let segment = new.offset as usize..(new.offset + new.file_size) as usize;
+    let is_last = |image: &MachView<'_>, end: u64| image.bytes.len() as u64 == end;
+    if is_last(pair.old, old.offset + old.file_size) && !is_last(pair.new, new.offset + new.file_size) {
+        let found = format!("{} bytes behind it", pair.new.bytes.len() - segment.end);
+        differs(segment.end as u64, "the end of the file", "the end of __LINKEDIT", found);
+    }
+    /// Pages of the loader.
+    const PAGE: u64 = 0x1000;
+    if new.memory_size % PAGE != 0 && old.memory_size % PAGE == 0 {
+        differs(
+            new.command as u64,
+            "the size of __LINKEDIT in memory",
+            "whole pages",
+            new.memory_size.to_string(),
+        );
+    }
+    let mut parts: Vec<_> = pair.new.parts.iter().filter(|part| part.size > 0).collect();
+    parts.sort_by_key(|part| part.offset);
+    let mut end = segment.start;
+    for part in parts {
+        let alignment = match part.part {
+            Part::Strings => 1,
+            Part::IndirectSymbols => 4,
+            Part::Signature => 16,
+            _ => 8,
+        };
+        // Some linkers do not align the tables either.
+        let was_aligned = pair.old.part(part.part).0.is_multiple_of(alignment);
+        if part.offset < end || part.offset + part.size > segment.end {
+            differs(
+                part.offset as u64,
+                &format!("{:?}", part.part),
+                "a place of its own in __LINKEDIT",
+                "none".into(),
+            );
+        } else if part.offset % alignment != 0 && was_aligned {
+            differs(part.offset as u64, &format!("{:?}", part.part), "an aligned place", "another".into());
+        } else if pair.new.bytes[end..part.offset].iter().any(|&byte| byte != 0) {
+            differs(
+                end as u64,
+                "what lies between the parts of __LINKEDIT",
+                "zeros",
+                "something else".into(),
+            );
+        }
+        end = end.max(part.offset + part.size);
+    }
+    if end < segment.end && pair.new.bytes[end..segment.end].iter().any(|&byte| byte != 0) {
+        differs(end as u64, "what lies behind the parts of __LINKEDIT", "zeros", "something else".into());
+    }
+    for (old, new) in pair.old.parts.iter().zip(&pair.new.parts) {
+        let is_constant = matches!(
+            new.part,
+            Part::Rebase
+                | Part::Bind
+                | Part::WeakBind
+                | Part::LazyBind
+                | Part::Fixups
+                | Part::IndirectSymbols
+                | Part::Strings
+                | Part::Other(_)
+        );
+        if is_constant && !same_but_for_padding(pair.old.part(old.part).1, pair.new.part(new.part).1) {
+            differs(new.offset as u64, &format!("{:?}", new.part), "the same bytes", "others".into());
+        }
+    }
+    ledger.claims.add(new.offset, new.file_size);
+    ledger.findings.checked(Check::LinkEdit, "parts", pair.new.parts.len());
+}
+
+/// Whether two tables hold the same, zeros at their end left out.
+fn same_but_for_padding(old: &[u8], new: &[u8]) -> bool {
+    let common = old.len().min(new.len());
+    let is_zero = |rest: &[u8]| rest.iter().all(|&byte| byte == 0);
+    old[..common] == new[..common] && is_zero(&old[common..]) && is_zero(&new[common..])
+}

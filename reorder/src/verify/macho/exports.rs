@@ -1,0 +1,175 @@
+//! The trie of exported symbols: the same names, with addresses that follow the map.
+//!
+//! Both tries are walked in the order of their names at the same time, so nothing is kept but the path. Source:
+//! `mach-o/loader.h` of Apple's cctools (`LC_DYLD_INFO`, export information).
+
+use super::super::report::{Check, Difference};
+use super::pair::{Ledger, MachPair};
+use super::tables::leb128;
+use super::view::{MachView, Part};
+use crate::error::{Error, Result};
+
+/// What the trie says of one name.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Export<'data> {
+    pub(super) flags: u64,
+    /// Addresses in the image: one, with a resolver two, of re-exports and absolute symbols none.
+    pub(super) addresses: Vec<u64>,
+    /// The payload of what has no address.
+    pub(super) rest: &'data [u8],
+}
+
+/// Walks a trie in the order of the names.
+pub(super) struct ExportWalk<'data> {
+    bytes: &'data [u8],
+    offset: usize,
+    base: u64,
+    name: Vec<u8>,
+    /// Nodes still to visit: length of the parent's name, the edge's text, position.
+    open: Vec<(usize, &'data [u8], usize)>,
+    is_visited: Vec<bool>,
+}
+
+/// No linker writes longer names; keeps damaged tries from costing the square of their size.
+const LONGEST_NAME: usize = 1 << 16;
+
+impl<'data> ExportWalk<'data> {
+    /// At the start of the image's trie.
+    pub(super) fn new(image: &MachView<'data>) -> Self {
+        let (offset, bytes) = image.part(Part::Exports);
+        let open = if bytes.is_empty() { Vec::new() } else { vec![(0, &bytes[..0], 0)] };
+        Self {
+            bytes,
+            offset,
+            base: image.base(),
+            name: Vec::new(),
+            open,
+            is_visited: vec![false; bytes.len()],
+        }
+    }
+
+    /// The next name with what it stands for.
+    ///
+    /// # Errors
+    /// A damaged trie.
+    pub(super) fn next(&mut self) -> Result<Option<(&[u8], Export<'data>)>> {
+        while let Some((length, edge, node)) = self.open.pop() {
+            self.name.truncate(length);
+            self.name.extend_from_slice(edge);
+            let export = self.visit(node).ok_or_else(|| {
+                Error::malformed((self.offset + node) as u64, "the trie of exported symbols is damaged")
+            })?;
+            if let Some(export) = export {
+                return Ok(Some((&self.name, export)));
+            }
+        }
+        Ok(None)
+    }
+
+    /// Reads one node and queues its children; nothing when it is damaged.
+    fn visit(&mut self, node: usize) -> Option<Option<Export<'data>>> {
+        let bytes = self.bytes;
+        if std::mem::replace(self.is_visited.get_mut(node)?, true) || self.name.len() > LONGEST_NAME {
+            return None;
+        }
+        let mut position = node;
+        let size = usize::try_from(leb128(bytes, &mut position)?).ok()?;
+        let end = position.checked_add(size)?;
+        let payload = bytes.get(position..end)?;
+        let export = match size {
+            0 => None,
+            _ => Some(read_export(payload, self.base)?),
+        };
+        let mut position = end + 1;
+        let mut children = Vec::new();
+        for _ in 0..*bytes.get(end)? {
+            let text = bytes.get(position..)?;
+            let length = text.iter().position(|&byte| byte == 0)?;
+            position += length + 1;
+            let child = usize::try_from(leb128(bytes, &mut position)?).ok()?;
+            children.push((self.name.len(), &text[..length], child));
+        }
+        // The last in the list is the next to be visited.
+        children.sort_by(|left, right| right.1.cmp(left.1));
+        self.open.append(&mut children);
+        Some(export)
+    }
+}
+
+fn read_export(payload: &[u8], base: u64) -> Option<Export<'_>> {
+    const KIND: u64 = 3;
+    const ABSOLUTE: u64 = 2;
+    const RE_EXPORT: u64 = 8;
+    const RESOLVER: u64 = 0x10;
+    let mut position = 0;
+    let flags = leb128(payload, &mut position)?;
+    let count = match flags {
+        _ if flags & RE_EXPORT != 0 || flags & KIND == ABSOLUTE => 0,
+        _ if flags & RESOLVER != 0 => 2,
+        _ => 1,
+    };
+    let mut addresses = Vec::with_capacity(count);
+    for _ in 0..count {
+        addresses.push(base.wrapping_add(leb128(payload, &mut position)?));
+    }
+    let rest = if count == 0 { payload.get(position..)? } else { &[] };
+    Some(Export { flags, addresses, rest })
+}
+
+/// The same names with the same meaning, addresses following the map.
+///
+/// # Errors
+/// Damaged tries.
+pub(super) fn check_exports(pair: MachPair<'_>, ledger: &mut Ledger<'_>) -> Result<()> {
+    let (mut old, mut new) = (ExportWalk::new(pair.old), ExportWalk::new(pair.new));
+    let (offset, _) = pair.new.part(Part::Exports);
+    let mut count = 0;
+    loop {
+        match (old.next()?, new.next()?) {
+            (None, None) => break,
+            (Some((name, before)), Some((new_name, after))) if name == new_name => {
+                count += 1;
+                let is_same = before.flags == after.flags
+                    && before.rest == after.rest
+                    && before.addresses.len() == after.addresses.len();
+                let title = || format!("the exported symbol {}", String::from_utf8_lossy(name));
+                if !is_same {
+                    let place = title();
+                    let difference = Difference::new(
+                        Check::Exports,
+                        Some(offset as u64),
+                        place,
+                        "the same",
+                        "another meaning",
+                    );
+                    ledger.findings.differs(difference);
+                    continue;
+                }
+                for (&before, &after) in before.addresses.iter().zip(&after.addresses) {
+                    if !pair.follows(before, after) {
+                        ledger.follows(pair, Check::Exports, offset, &title(), before, after);
+                    }
+                }
+            }
+            (before, after) => {
+                let name = |found: Option<(&[u8], Export<'_>)>| {
+                    found.map_or_else(
+                        || "no more".to_owned(),
+                        |(name, _)| String::from_utf8_lossy(name).into_owned(),
+                    )
+                };
+                let (expected, found) = (name(before), name(after));
+                ledger.findings.differs(Difference::new(
+                    Check::Exports,
+                    Some(offset as u64),
+                    "an exported symbol",
+                    expected,
+                    found,
+                ));
+                break;
+            }
+        }
+    }
+    ledger.findings.checked(Check::Exports, "names", count);
+    Ok(())
+}

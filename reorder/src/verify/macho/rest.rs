@@ -1,0 +1,125 @@
+//! Every byte that no other check answers for: the same, or a word relative to its own place that follows the map.
+//!
+//! Two directions. What changed in data must be a distance to a function that followed it. And a word in data that is
+//! exactly the distance to the start of a function that moved must have followed, because tables of Swift and relative
+//! method lists have no other mark. The relocator does not move what such a word may mean unless it knows it to be one.
+
+use std::ops::Range;
+
+use super::super::bytes::{displacement_at, u32_at};
+use super::super::report::{Check, Difference};
+use super::super::unchanged::Claims;
+use super::pair::{Ledger, MachPair};
+use super::view::SectionView;
+
+/// Words of these sections mean something that other checks know.
+fn is_known(section: &SectionView<'_>) -> bool {
+    const INITIALISER_OFFSETS: u32 = 0x16;
+    section.is_code()
+        || section.is(b"__TEXT", b"__unwind_info")
+        || section.is(b"__TEXT", b"__eh_frame")
+        || section.kind() == INITIALISER_OFFSETS
+}
+
+/// Sections in which every distance into `__text` counts, not only those to the start of a function.
+fn is_of_methods(section: &SectionView<'_>) -> bool {
+    section.name == super::view::padded(b"__objc_methlist")
+}
+
+/// Self-relative words in data that must have followed. `slots` are the positions of pointers, ascending.
+pub(super) fn check_relative_words(pair: MachPair<'_>, slots: &[u32], ledger: &mut Ledger<'_>) {
+    let mut count = 0;
+    for section in pair.old.sections.iter().filter(|section| !section.bytes.is_empty() && !is_known(section))
+    {
+        let skipped = (section.address.wrapping_neg() % 4) as usize;
+        for at in (skipped..section.bytes.len().saturating_sub(3)).step_by(4) {
+            let Some(distance) = displacement_at(section.bytes, at).filter(|&distance| distance != 0) else {
+                continue;
+            };
+            let place = section.address.wrapping_add(at as u64);
+            let target = place.wrapping_add(distance);
+            if !pair.is_text(target) || !(is_of_methods(section) || pair.is_moved_start(target)) {
+                continue;
+            }
+            let offset = section.offset as usize + at;
+            if is_in_slot(slots, offset) {
+                continue;
+            }
+            count += 1;
+            let found = place.wrapping_add(displacement_at(pair.new.bytes, offset).unwrap_or(0));
+            let title = format!("the distance at {place:#x} in {}", section.title());
+            ledger.follows(pair, Check::RelativeWords, offset, &title, target, found);
+            ledger.claims.add(offset as u64, 4);
+        }
+    }
+    ledger.findings.checked(Check::RelativeWords, "distances", count);
+}
+
+/// Whether the word at `offset` is part of a pointer.
+fn is_in_slot(slots: &[u32], offset: usize) -> bool {
+    let after = slots.partition_point(|&slot| slot as usize <= offset);
+    after.checked_sub(1).is_some_and(|index| offset < slots[index] as usize + 8)
+}
+
+/// Compares all bytes outside of the claims.
+pub(super) fn check_the_rest(
+    pair: MachPair<'_>,
+    claims: Claims,
+    ledger_findings: &mut super::super::report::Findings,
+) {
+    let (old, new) = (pair.old.bytes, pair.new.bytes);
+    let mut explained_to = 0;
+    let compared = claims.compare_rest(old, new, |run: Range<usize>| {
+        let mut at = run.start.max(explained_to);
+        while at < run.end {
+            match followed_word(pair, at) {
+                Some(end) => at = end,
+                None => {
+                    if ledger_findings.lists_more() {
+                        let place = describe(pair, at);
+                        let (expected, found) = (old[at].into(), new[at].into());
+                        let difference =
+                            Difference::number(Check::Unchanged, at as u64, &place, expected, found);
+                        ledger_findings.differs(difference);
+                    } else {
+                        ledger_findings.differs_silently();
+                    }
+                    return;
+                }
+            }
+        }
+        explained_to = at;
+    });
+    ledger_findings.checked(Check::Unchanged, "bytes", compared);
+}
+
+/// The end of the word at the changed position `at`, if it was the distance to a place in a function and is so now.
+fn followed_word(pair: MachPair<'_>, at: usize) -> Option<usize> {
+    let section = section_of(pair, at).filter(|section| !section.is_code() && section.segment[0] != 0)?;
+    let address = section.address + (at as u64 - section.offset);
+    let start = at - (address % 4) as usize;
+    let place = address & !3;
+    if u32_at(pair.old.bytes, start)? == u32_at(pair.new.bytes, start)? {
+        return None;
+    }
+    let target = place.wrapping_add(displacement_at(pair.old.bytes, start)?);
+    let found = place.wrapping_add(displacement_at(pair.new.bytes, start)?);
+    (pair.is_text(target) && pair.follows(target, found)).then_some(start + 4)
+}
+
+fn section_of<'a>(pair: MachPair<'a>, at: usize) -> Option<&'a SectionView<'a>> {
+    pair.old.sections.iter().find(|section| {
+        let start = section.offset as usize;
+        !section.bytes.is_empty() && (start..start + section.bytes.len()).contains(&at)
+    })
+}
+
+/// Where a file position lies, for people.
+fn describe(pair: MachPair<'_>, at: usize) -> String {
+    match section_of(pair, at) {
+        Some(section) => {
+            format!("a byte of {} at {:#x}", section.title(), section.address + (at as u64 - section.offset))
+        }
+        None => "a byte of the headers or between sections".to_owned(),
+    }
+}

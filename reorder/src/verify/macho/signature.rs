@@ -1,0 +1,186 @@
+//! The code signature: every page of the new image has the hash that is signed, and what described the old image is kept.
+//!
+//! Source: `cs_blobs.h` of Apple's XNU. A signature with a certificate cannot be kept; its replacement is ad hoc.
+
+use rayon::prelude::*;
+use sha2::{Digest, Sha256};
+
+use super::super::report::{Check, Difference};
+use super::pair::{Ledger, MachPair};
+use super::view::{MachView, Part, padded};
+
+const SUPER_BLOB: u32 = 0xfade_0cc0;
+const DIRECTORY: u32 = 0xfade_0c02;
+const HASH: usize = 32;
+const REQUIREMENTS: u32 = 2;
+const ENTITLEMENTS: u32 = 5;
+const ENTITLEMENTS_DER: u32 = 7;
+
+/// A signature that has been taken apart.
+struct Signature<'data> {
+    /// Slot and blob.
+    blobs: Vec<(u32, &'data [u8])>,
+}
+
+/// The big-endian word at `at`.
+fn word(bytes: &[u8], at: usize) -> Option<u32> {
+    Some(u32::from_be_bytes(bytes.get(at..at.checked_add(4)?)?.try_into().ok()?))
+}
+
+impl<'data> Signature<'data> {
+    fn read(bytes: &'data [u8]) -> Option<Self> {
+        let length = word(bytes, 4)? as usize;
+        let bytes = bytes.get(..length)?;
+        if word(bytes, 0)? != SUPER_BLOB {
+            return None;
+        }
+        let count = word(bytes, 8)? as usize;
+        if count > length / 8 {
+            return None;
+        }
+        let mut blobs = Vec::with_capacity(count);
+        for index in 0..count {
+            let (slot, offset) = (word(bytes, 12 + index * 8)?, word(bytes, 16 + index * 8)? as usize);
+            let blob = bytes.get(offset..)?;
+            blobs.push((slot, blob.get(..word(blob, 4)? as usize)?));
+        }
+        Some(Self { blobs })
+    }
+
+    fn blob(&self, slot: u32) -> Option<&'data [u8]> {
+        self.blobs.iter().find(|(known, _)| *known == slot).map(|(_, blob)| *blob)
+    }
+}
+
+/// The first directory of hashes.
+struct Directory<'data> {
+    bytes: &'data [u8],
+    hashes: usize,
+    special: usize,
+    pages: usize,
+    limit: usize,
+    page_shift: u32,
+}
+
+impl<'data> Directory<'data> {
+    fn read(bytes: &'data [u8]) -> Option<Self> {
+        let directory = Self {
+            bytes,
+            hashes: word(bytes, 16)? as usize,
+            special: word(bytes, 24)? as usize,
+            pages: word(bytes, 28)? as usize,
+            limit: word(bytes, 32)? as usize,
+            page_shift: u32::from(*bytes.get(39)?),
+        };
+        let is_sha256 = *bytes.get(36)? == HASH as u8 && *bytes.get(37)? == 2;
+        let room = directory.pages.checked_mul(HASH)?.checked_add(directory.hashes)?;
+        let is_whole = room <= bytes.len() && directory.special.checked_mul(HASH)? <= directory.hashes;
+        let is_sound = word(bytes, 0)? == DIRECTORY && is_sha256 && (12..=16).contains(&directory.page_shift);
+        (is_whole && is_sound).then_some(directory)
+    }
+
+    fn identifier(&self) -> Option<&'data [u8]> {
+        let name = self.bytes.get(word(self.bytes, 20)? as usize..)?;
+        name.split(|&byte| byte == 0).next()
+    }
+
+    /// Hash of the blob in `slot`.
+    fn special_hash(&self, slot: u32) -> Option<&'data [u8]> {
+        let slot = slot as usize;
+        let start = (slot <= self.special).then(|| self.hashes - slot * HASH)?;
+        self.bytes.get(start..start + HASH)
+    }
+}
+
+/// Signed stays signed, unsigned stays unsigned.
+pub(super) fn check_signature(pair: MachPair<'_>, ledger: &mut Ledger<'_>) {
+    let (_, old) = pair.old.part(Part::Signature);
+    let (offset, new) = pair.new.part(Part::Signature);
+    let mut differs = |place: &str, expected: &str, found: &str| {
+        let difference = Difference::new(Check::Signature, Some(offset as u64), place, expected, found);
+        ledger.findings.differs(difference);
+    };
+    if old.is_empty() || new.is_empty() {
+        if old.len() != new.len() {
+            differs("the signature", "one if and only if the old image has one", "the opposite");
+        }
+        return;
+    }
+    let parsed = |bytes| {
+        let signature = Signature::read(bytes)?;
+        let directory = Directory::read(signature.blob(0)?)?;
+        Some((signature, directory))
+    };
+    let Some((signature, directory)) = parsed(new) else {
+        return differs("the signature", "a directory of SHA-256 hashes", "none");
+    };
+    if directory.limit != offset || directory.pages != directory.limit.div_ceil(1 << directory.page_shift) {
+        differs("the signed part of the file", "all in front of the signature", "another part");
+    } else if let Some(page) = first_wrong_page(pair.new, &directory) {
+        differs(&format!("the hash of page {page}"), "that of the contents", "another");
+    }
+    for slot in 1..=directory.special as u32 {
+        let hash = directory.special_hash(slot).unwrap_or_default();
+        let is_right = match signature.blob(slot) {
+            Some(blob) => Sha256::digest(blob)[..] == *hash,
+            // The hashes of `Info.plist` (1) and of the bundle's resources (3) are of other files.
+            None => matches!(slot, 1 | 3) || hash.iter().all(|&byte| byte == 0),
+        };
+        if !is_right {
+            differs(&format!("the hash of slot {slot}"), "that of the slot", "another");
+        }
+    }
+    if let Some((blob, _)) =
+        signature.blobs.iter().find(|(slot, _)| *slot > directory.special as u32 && *slot < 0x1000)
+    {
+        differs(&format!("slot {blob} of the signature"), "a hash in the directory", "none");
+    }
+    if let Some((old_signature, old_directory)) = parsed(old) {
+        if directory.identifier() != old_directory.identifier() {
+            differs("the identifier of the signature", "the old one", "another");
+        }
+        for slot in [REQUIREMENTS, ENTITLEMENTS, ENTITLEMENTS_DER] {
+            if signature.blob(slot) != old_signature.blob(slot) {
+                differs(&format!("slot {slot} of the signature"), "the old one", "another");
+            }
+        }
+        for slot in [1, 3] {
+            let zero = [0u8; HASH];
+            let hash = |directory: &Directory<'_>| directory.special_hash(slot).unwrap_or(&zero).to_vec();
+            if hash(&directory) != hash(&old_directory) {
+                differs(&format!("the hash of slot {slot}"), "the old one", "another");
+            }
+        }
+    }
+    check_executable_part(pair.new, &directory, &mut differs);
+    ledger.findings.checked(Check::Signature, "pages", directory.pages);
+}
+
+/// The part of the file that the kernel lets run.
+fn check_executable_part(
+    image: &MachView<'_>,
+    directory: &Directory<'_>,
+    differs: &mut impl FnMut(&str, &str, &str),
+) {
+    const WITH_EXECUTABLE_PART: u32 = 0x20400;
+    if word(directory.bytes, 8).unwrap_or(0) < WITH_EXECUTABLE_PART {
+        return;
+    }
+    let long = |at: usize| {
+        Some(u64::from(word(directory.bytes, at)?) << 32 | u64::from(word(directory.bytes, at + 4)?))
+    };
+    let text = image.segments.iter().find(|segment| segment.name == padded(b"__TEXT"));
+    let stated = (long(64), long(72));
+    if text.is_some_and(|text| stated != (Some(text.offset), Some(text.file_size))) {
+        differs("the executable part of the signature", "the segment __TEXT", "another part");
+    }
+}
+
+fn first_wrong_page(image: &MachView<'_>, directory: &Directory<'_>) -> Option<usize> {
+    let contents = image.bytes.get(..directory.limit)?;
+    let hashes = directory.bytes.get(directory.hashes..)?;
+    contents
+        .par_chunks(1 << directory.page_shift)
+        .zip(hashes.par_chunks(HASH))
+        .position_first(|(page, hash)| Sha256::digest(page)[..] != *hash)
+}

@@ -1,0 +1,371 @@
+//! The headers of one Mach-O image, read through `goblin`.
+//!
+//! Takes the bytes of a 64-bit little-endian image for arm64 or x86-64; gives its commands, segments, sections and the
+//! parts of `__LINKEDIT` with bounds that were checked against the file. Addresses are plain numbers here: the caller
+//! knows whether they are stated in the old or in the new image.
+//!
+//! Nothing is shared with `image::macho`: a misunderstanding there must not hide here.
+
+use std::ops::Range;
+
+use goblin::mach::MachO;
+use goblin::mach::constants::cputype::{CPU_TYPE_ARM64, CPU_TYPE_X86_64};
+use goblin::mach::load_command::{CommandVariant, LinkeditDataCommand};
+use goblin::mach::segment::Section;
+
+use super::super::bytes::range;
+use crate::error::{Error, Result};
+
+/// The processors whose code can be checked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Processor {
+    /// Words of four bytes.
+    Arm64,
+    /// Instructions of 1 to 15 bytes.
+    X86_64,
+}
+
+/// One load command, whose bytes lie in the file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct CommandView {
+    pub(super) kind: u32,
+    pub(super) offset: usize,
+    pub(super) size: usize,
+}
+
+/// One segment.
+#[derive(Clone, Debug)]
+pub(super) struct SegmentView {
+    pub(super) name: [u8; 16],
+    pub(super) address: u64,
+    pub(super) memory_size: u64,
+    pub(super) offset: u64,
+    pub(super) file_size: u64,
+    /// Where its load command lies.
+    pub(super) command: usize,
+}
+
+/// One section, with its bytes.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct SectionView<'data> {
+    pub(super) segment: [u8; 16],
+    pub(super) name: [u8; 16],
+    pub(super) address: u64,
+    pub(super) size: u64,
+    /// Position of the first byte in the file.
+    pub(super) offset: u64,
+    pub(super) flags: u32,
+    /// The alignment's logarithm of base 2.
+    pub(super) alignment: u32,
+    /// Where its header lies.
+    pub(super) header: usize,
+    /// Contents; empty for sections that the file does not hold.
+    pub(super) bytes: &'data [u8],
+}
+
+/// What a load command names in `__LINKEDIT`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Part {
+    Rebase,
+    Bind,
+    WeakBind,
+    LazyBind,
+    Exports,
+    Fixups,
+    Starts,
+    DataInCode,
+    Symbols,
+    IndirectSymbols,
+    Strings,
+    Signature,
+    /// Of the load command with this number.
+    Other(u32),
+}
+
+/// Where a part is; its bytes lie in the file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct PartView {
+    pub(super) part: Part,
+    pub(super) offset: usize,
+    pub(super) size: usize,
+    /// Where its load command has the offset; the size follows it.
+    pub(super) field: usize,
+}
+
+/// One image's headers.
+#[derive(Debug)]
+pub(super) struct MachView<'data> {
+    /// The whole image.
+    pub(super) bytes: &'data [u8],
+    pub(super) processor: Processor,
+    pub(super) commands: Vec<CommandView>,
+    pub(super) segments: Vec<SegmentView>,
+    /// The section with number `n` is at `n - 1`.
+    pub(super) sections: Vec<SectionView<'data>>,
+    /// In the order of the commands; also empty ones.
+    pub(super) parts: Vec<PartView>,
+    text: usize,
+    base: u64,
+}
+
+/// A name of at most 16 bytes, padded with zeros.
+pub(super) fn padded(name: &[u8]) -> [u8; 16] {
+    let mut padded = [0; 16];
+    let length = name.len().min(16);
+    padded[..length].copy_from_slice(&name[..length]);
+    padded
+}
+
+impl SectionView<'_> {
+    /// The type of section: the lowest byte of the flags.
+    pub(super) fn kind(&self) -> u32 {
+        self.flags & 0xff
+    }
+
+    /// Whether it holds instructions.
+    pub(super) fn is_code(&self) -> bool {
+        const ANY_INSTRUCTIONS: u32 = 0x8000_0400;
+        self.flags & ANY_INSTRUCTIONS != 0 && !self.bytes.is_empty()
+    }
+
+    /// Its addresses.
+    pub(super) fn range(&self) -> Range<u64> {
+        self.address..self.address.wrapping_add(self.size)
+    }
+
+    /// Whether it is called `name` in `segment`.
+    pub(super) fn is(&self, segment: &[u8], name: &[u8]) -> bool {
+        self.segment == padded(segment) && self.name == padded(name)
+    }
+
+    /// Its name, for people.
+    pub(super) fn title(&self) -> String {
+        let text = |name: &[u8; 16]| {
+            String::from_utf8_lossy(name.split(|&byte| byte == 0).next().unwrap_or_default()).into_owned()
+        };
+        format!("{},{}", text(&self.segment), text(&self.name))
+    }
+}
+
+impl<'data> MachView<'data> {
+    /// Reads the headers of `bytes`.
+    ///
+    /// # Errors
+    /// Other formats and processors, no section `__TEXT,__text`, and headers, sections or parts outside of the file.
+    pub(super) fn parse(bytes: &'data [u8]) -> Result<Self> {
+        let broken = |offset: usize, what: &str| Error::malformed(offset as u64, what.to_owned());
+        let file = MachO::parse(bytes, 0)
+            .map_err(|error| broken(0, &format!("the headers of the Mach-O image: {error}")))?;
+        if !file.is_64 || !file.little_endian {
+            return Err(broken(0, "not a 64-bit little-endian Mach-O image"));
+        }
+        let processor = match file.header.cputype() {
+            CPU_TYPE_ARM64 => Processor::Arm64,
+            CPU_TYPE_X86_64 => Processor::X86_64,
+            _ => return Err(broken(4, "an image for another processor than arm64 or x86_64")),
+        };
+        let mut view = Self {
+            bytes,
+            processor,
+            commands: Vec::new(),
+            segments: Vec::new(),
+            sections: Vec::new(),
+            parts: Vec::new(),
+            text: 0,
+            base: 0,
+        };
+        for command in &file.load_commands {
+            let (offset, size) = (command.offset, command.command.cmdsize());
+            if range(bytes, offset as u64, size as u64).is_none() {
+                return Err(broken(offset, "a load command runs past the end of the file"));
+            }
+            view.commands.push(CommandView { kind: command.command.cmd(), offset, size });
+            view.read_parts(&command.command, offset)?;
+        }
+        let mut segment_commands = file
+            .load_commands
+            .iter()
+            .filter(|command| matches!(command.command, CommandVariant::Segment64(_)));
+        for segment in &file.segments {
+            let command = segment_commands.next().map_or(0, |command| command.offset);
+            let is_inside = range(bytes, segment.fileoff, segment.filesize).is_some()
+                && segment.vmaddr.checked_add(segment.vmsize).is_some()
+                && segment.filesize <= segment.vmsize;
+            if !is_inside {
+                return Err(broken(command, "a segment that is not in the file or not in the address space"));
+            }
+            view.segments.push(SegmentView {
+                name: segment.segname,
+                address: segment.vmaddr,
+                memory_size: segment.vmsize,
+                offset: segment.fileoff,
+                file_size: segment.filesize,
+                command,
+            });
+            let sections =
+                segment.sections().map_err(|error| broken(command, &format!("section headers: {error}")))?;
+            for (index, (section, _)) in sections.iter().enumerate() {
+                let header = command + 72 + index * 80;
+                let home = &view.segments[view.segments.len() - 1];
+                let section = read_section(bytes, section, home, header)
+                    .ok_or_else(|| broken(header, "a section that is not where its segment is"))?;
+                view.sections.push(section);
+            }
+        }
+        view.find_text()?;
+        Ok(view)
+    }
+
+    fn find_text(&mut self) -> Result<()> {
+        let mut texts =
+            (0..self.sections.len()).filter(|&index| self.sections[index].is(b"__TEXT", b"__text"));
+        match (texts.next(), texts.next()) {
+            (Some(text), None) if !self.sections[text].bytes.is_empty() => self.text = text,
+            _ => return Err(Error::malformed(0, "not one section __TEXT,__text with code")),
+        }
+        let first =
+            self.segments.iter().find(|segment| segment.name == padded(b"__TEXT") && segment.offset == 0);
+        self.base = first.ok_or_else(|| Error::malformed(0, "no segment __TEXT with the headers"))?.address;
+        let mut places: Vec<(u64, u64)> = self
+            .sections
+            .iter()
+            .filter(|section| !section.bytes.is_empty())
+            .map(|section| (section.offset, section.offset + section.bytes.len() as u64))
+            .collect();
+        places.sort_unstable();
+        // Checks walk each section once: sections that share bytes would make that unbounded.
+        match places.windows(2).any(|pair| pair[0].1 > pair[1].0) {
+            true => Err(Error::malformed(0, "sections overlap each other in the file")),
+            false => Ok(()),
+        }
+    }
+
+    fn read_parts(&mut self, command: &CommandVariant, at: usize) -> Result<()> {
+        let linkedit = |part: Part, data: &LinkeditDataCommand| (part, data.dataoff, data.datasize, 8);
+        let parts: Vec<(Part, u32, u32, usize)> = match command {
+            CommandVariant::Symtab(table) => vec![
+                (Part::Symbols, table.symoff, table.nsyms.saturating_mul(16), 8),
+                (Part::Strings, table.stroff, table.strsize, 16),
+            ],
+            CommandVariant::Dysymtab(table) => {
+                let unsupported =
+                    [table.ntoc, table.nmodtab, table.nextrefsyms, table.nextrel, table.nlocrel];
+                if unsupported.iter().any(|&count| count != 0) {
+                    return Err(Error::malformed(at as u64, "tables of old linkers that are not understood"));
+                }
+                vec![(Part::IndirectSymbols, table.indirectsymoff, table.nindirectsyms.saturating_mul(4), 56)]
+            }
+            CommandVariant::DyldInfo(info) | CommandVariant::DyldInfoOnly(info) => vec![
+                (Part::Rebase, info.rebase_off, info.rebase_size, 8),
+                (Part::Bind, info.bind_off, info.bind_size, 16),
+                (Part::WeakBind, info.weak_bind_off, info.weak_bind_size, 24),
+                (Part::LazyBind, info.lazy_bind_off, info.lazy_bind_size, 32),
+                (Part::Exports, info.export_off, info.export_size, 40),
+            ],
+            CommandVariant::DyldExportsTrie(data) => vec![linkedit(Part::Exports, data)],
+            CommandVariant::DyldChainedFixups(data) => vec![linkedit(Part::Fixups, data)],
+            CommandVariant::FunctionStarts(data) => vec![linkedit(Part::Starts, data)],
+            CommandVariant::DataInCode(data) => vec![linkedit(Part::DataInCode, data)],
+            CommandVariant::CodeSignature(data) => vec![linkedit(Part::Signature, data)],
+            CommandVariant::SegmentSplitInfo(data)
+            | CommandVariant::DylibCodeSignDrs(data)
+            | CommandVariant::LinkerOptimizationHint(data) => vec![linkedit(Part::Other(data.cmd), data)],
+            _ => Vec::new(),
+        };
+        for (part, offset, size, field) in parts {
+            let (offset, size) = (offset as usize, size as usize);
+            if size > 0 && range(self.bytes, offset as u64, size as u64).is_none() {
+                return Err(Error::malformed(at as u64, format!("{part:?} lies outside of the file")));
+            }
+            if size > 0 && self.parts.iter().any(|known| known.part == part && known.size > 0) {
+                return Err(Error::malformed(at as u64, format!("{part:?} is there twice")));
+            }
+            self.parts.push(PartView { part, offset, size, field: at + field });
+        }
+        Ok(())
+    }
+
+    /// `__TEXT,__text`: the functions.
+    pub(super) fn text(&self) -> &SectionView<'data> {
+        &self.sections[self.text]
+    }
+
+    /// The number that symbols have for `__text`.
+    pub(super) fn text_number(&self) -> usize {
+        self.text + 1
+    }
+
+    /// The address of the headers, from which image offsets count.
+    pub(super) fn base(&self) -> u64 {
+        self.base
+    }
+
+    /// The section called `name` in `segment`.
+    pub(super) fn section(&self, segment: &[u8], name: &[u8]) -> Option<&SectionView<'data>> {
+        self.sections.iter().find(|section| section.is(segment, name))
+    }
+
+    /// The section with bytes that holds `address`.
+    pub(super) fn section_at(&self, address: u64) -> Option<&SectionView<'data>> {
+        self.sections.iter().find(|section| !section.bytes.is_empty() && section.range().contains(&address))
+    }
+
+    /// The segment called `name`.
+    pub(super) fn segment(&self, name: &[u8]) -> Option<&SegmentView> {
+        self.segments.iter().find(|segment| segment.name == padded(name))
+    }
+
+    /// The file position of `size` bytes that a segment maps at `address`.
+    pub(super) fn offset_of(&self, address: u64, size: u64) -> Option<usize> {
+        self.segments.iter().find_map(|segment| {
+            let within = address.checked_sub(segment.address)?;
+            let is_inside = within.checked_add(size)? <= segment.file_size;
+            is_inside.then_some((segment.offset + within) as usize)
+        })
+    }
+
+    /// Position and bytes of a part of `__LINKEDIT`; nothing when the image does not have it.
+    pub(super) fn part(&self, part: Part) -> (usize, &'data [u8]) {
+        let found = self.parts.iter().find(|known| known.part == part && known.size > 0);
+        found.map_or((0, &[]), |found| (found.offset, &self.bytes[found.offset..found.offset + found.size]))
+    }
+
+    /// The first load command of this kind.
+    pub(super) fn command(&self, kind: u32) -> Option<(usize, &'data [u8])> {
+        let command = self.commands.iter().find(|command| command.kind == kind)?;
+        Some((command.offset, &self.bytes[command.offset..command.offset + command.size]))
+    }
+}
+
+fn read_section<'data>(
+    bytes: &'data [u8],
+    section: &Section,
+    home: &SegmentView,
+    header: usize,
+) -> Option<SectionView<'data>> {
+    const ZERO_FILL: [u32; 3] = [0x1, 0xc, 0x12];
+    let within = section.addr.checked_sub(home.address)?;
+    let end = within.checked_add(section.size)?;
+    if end > home.memory_size {
+        return None;
+    }
+    let has_bytes = !ZERO_FILL.contains(&(section.flags & 0xff)) && section.size > 0;
+    if has_bytes && (end > home.file_size || u64::from(section.offset) != home.offset.checked_add(within)?) {
+        return None;
+    }
+    let contents = match has_bytes {
+        true => range(bytes, u64::from(section.offset), section.size)?,
+        false => &[],
+    };
+    Some(SectionView {
+        segment: section.segname,
+        name: section.sectname,
+        address: section.addr,
+        size: section.size,
+        offset: u64::from(section.offset),
+        flags: section.flags,
+        alignment: section.align,
+        header,
+        bytes: contents,
+    })
+}
