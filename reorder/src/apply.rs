@@ -2,6 +2,8 @@
 //!
 //! Guarantee: what is returned has passed `verify`, and applying its map to it gives back the input.
 
+pub mod macho;
+
 use std::collections::BTreeSet;
 
 use serde::Serialize;
@@ -53,6 +55,9 @@ pub struct ApplySummary {
     pub functions_movable: usize,
     /// Functions that had to stay, with the obligation that failed.
     pub pinned: Vec<PinnedFunction>,
+    /// What the output lost or has to get again, such as a signature.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub warnings: Vec<String>,
 }
 
 /// A function that stays.
@@ -99,7 +104,7 @@ pub fn apply(
     // The way back needs no other proof than the digest of the image that it must lead to.
     if !matches!(side, Some((_, Side::New))) {
         let _phase = tracing::info_span!("verify").entered();
-        prove(file.bytes, &bytes)?;
+        prove(file.bytes, &bytes, RefusalCode::R16)?;
     }
     if let Some((map, side)) = side {
         let expected = if side == Side::New { &map.old_digest } else { &map.new_digest };
@@ -113,10 +118,10 @@ pub fn apply(
 }
 
 /// The output must pass the independent verifier, or it never leaves the memory.
-fn prove(old: &[u8], new: &[u8]) -> Result<()> {
+fn prove(old: &[u8], new: &[u8], code: RefusalCode) -> Result<()> {
     let failed = |message: String| {
         Error::from(Refusal::new(
-            RefusalCode::R16,
+            code,
             format!("the result did not pass verification: {message}"),
             "nothing was written; please report this image",
         ))
@@ -138,19 +143,29 @@ pub fn summarise(functions: &FunctionTable<'_>, analysis: &Analysis<'_>, plan: &
         let at = without_room.binary_search_by_key(&index, |(function, _)| *function).ok()?;
         Some(without_room[at].1)
     };
+    summary_of(functions, &plan.map, |index, address| (analysis.pin_at(address), room_pin(index)))
+}
+
+/// The summary of an image, given for each function what pins it and what kept it from being placed.
+fn summary_of(
+    functions: &FunctionTable<'_>,
+    map: &AddressMap,
+    pins_of: impl Fn(FunctionIndex, Address) -> (Option<Pin>, Option<Pin>),
+) -> ApplySummary {
     let mut summary = ApplySummary {
         functions: functions.len(),
         functions_moved: 0,
         functions_movable: 0,
         pinned: Vec::new(),
+        warnings: Vec::new(),
     };
     for (index, function) in functions.iter() {
-        let pin = analysis.pin_at(function.start);
-        if plan.map.map(function.start).0 != function.start.0 {
+        let (pin, room) = pins_of(index, function.start);
+        if map.map(function.start).0 != function.start.0 {
             summary.functions_moved += 1;
         }
         summary.functions_movable += usize::from(pin.is_none());
-        if let Some(pin) = pin.or_else(|| room_pin(index)) {
+        if let Some(pin) = pin.or(room) {
             summary.pinned.push(PinnedFunction {
                 name: functions.display_name(index),
                 address: function.start,
@@ -201,6 +216,7 @@ pub fn layout_map(
     let mut map = LayoutMap {
         old_digest: digest(input.bytes),
         new_digest: digest(&applied.bytes),
+        old_bytes: None,
         build_ids: build_ids(input, &moved),
         moves: applied.map.moves().to_vec(),
         names: Vec::new(),

@@ -6,7 +6,9 @@ use std::path::{Path, PathBuf};
 use clap::{Args, ValueEnum};
 use serde::Serialize;
 
+use crate::apply::macho::MachOOptions;
 use crate::apply::{Applied, ApplySummary, PinnedFunction, apply, layout_map};
+use crate::cli::apply_macho::{AppliedFile, MachORequest, apply_file};
 use crate::cli::arrangement::ArrangementArguments;
 use crate::cli::context::Context;
 use crate::error::{Error, Result};
@@ -14,12 +16,15 @@ use crate::exit_status::ExitStatus;
 use crate::image::analysis::Analysis;
 use crate::image::elf::file::ElfFile;
 use crate::image::functions::FunctionTable;
+use crate::image::macho::is_macho;
 use crate::image::mapped::map_image;
+use crate::layout::{Room, lay_out};
 use crate::relocate::RelocateOptions;
 use crate::relocate::debug::DebugPolicy;
 use crate::relocate::layout_map::LayoutMap;
 use crate::report::Report;
 use crate::report::table::{Table, grouped};
+use crate::trace::ImageIdentity;
 use crate::write::{ReplaceOptions, replace, whole};
 
 const EXAMPLES: &str = "\
@@ -45,9 +50,32 @@ pub struct ApplyArguments {
     in_place: bool,
     #[command(flatten)]
     options: RelocateArguments,
+    #[command(flatten)]
+    macho: MachOArguments,
     /// Also write the address map, which symbolizers can use and which leads back to the input
     #[arg(long, value_name = "FILE")]
     map: Option<PathBuf>,
+}
+
+/// What Mach-O files are asked for.
+#[derive(Args, Clone, Debug)]
+pub struct MachOArguments {
+    /// Of a universal Mach-O file, move only the image for this processor: arm64, x86_64
+    #[arg(long = "arch", value_name = "NAME")]
+    pub architecture: Option<String>,
+    /// Refuse a Mach-O image when more than this share of what should come first has to stay, in percent of its bytes
+    #[arg(long, value_name = "PERCENT", default_value_t = MachOOptions::default().most_pinned_percent, value_parser = clap::value_parser!(u8).range(0..=100))]
+    most_pinned: u8,
+    /// Go on although unknown records of Swift keep many functions in their place
+    #[arg(long)]
+    allow_swift_pins: bool,
+}
+
+impl MachOArguments {
+    /// The library's options.
+    pub fn options(&self) -> MachOOptions {
+        MachOOptions { most_pinned_percent: self.most_pinned, allow_swift_pins: self.allow_swift_pins }
+    }
 }
 
 /// How an image is rewritten.
@@ -70,6 +98,24 @@ enum DebugArgument {
 }
 
 impl RelocateArguments {
+    /// Says that a Mach-O image has no debug information in it and always gets a new UUID.
+    ///
+    /// # Errors
+    /// When one of these flags is given.
+    pub fn refuse_for_macho(&self) -> Result<()> {
+        match (self.debug, self.keep_build_id) {
+            (Some(_), _) => Err(Error::usage(
+                "--debug is for ELF images: those of Mach-O have no debug information in them",
+            )
+            .with_hint("leave out --debug; run dsymutil on the output for a new dSYM")),
+            (None, true) => Err(Error::usage(
+                "the UUID of a Mach-O image cannot be kept: old dSYMs would show wrong functions",
+            )
+            .with_hint("leave out --keep-build-id")),
+            (None, false) => Ok(()),
+        }
+    }
+
     /// The library's options.
     pub fn options(&self) -> RelocateOptions {
         RelocateOptions {
@@ -86,6 +132,7 @@ impl RelocateArguments {
 struct ApplyReport<'run> {
     output: String,
     file_bytes: usize,
+    bytes_before: usize,
     is_unchanged: bool,
     #[serde(flatten)]
     summary: &'run ApplySummary,
@@ -97,12 +144,19 @@ impl Report for ApplyReport<'_> {
     fn text(&self) -> String {
         let summary = self.summary;
         let mut text = format!(
-            "{}: {} of {} functions moved, {} pinned; {} bytes as before; verified\n",
+            "{}: {} of {} functions moved, {} pinned; {}; verified\n",
             self.output,
             grouped(summary.functions_moved as u64),
             grouped(summary.functions as u64),
             grouped(summary.pinned.len() as u64),
-            grouped(self.file_bytes as u64),
+            match self.file_bytes == self.bytes_before {
+                true => format!("{} bytes as before", grouped(self.file_bytes as u64)),
+                false => format!(
+                    "{} bytes, {} before",
+                    grouped(self.file_bytes as u64),
+                    grouped(self.bytes_before as u64)
+                ),
+            },
         );
         if self.is_unchanged {
             text.push_str("nothing moved: the output equals the input\n");
@@ -144,25 +198,47 @@ const SHOWN_PINS: usize = 10;
 /// Refusals, unreadable inputs, an output that cannot be written; nothing is written then.
 pub fn run(arguments: &ApplyArguments, context: &Context) -> Result<ExitStatus> {
     let mapped = map_image(&arguments.image)?;
-    let applied =
-        apply_mapped(arguments, context, &mapped).map_err(|error| error.in_file(&arguments.image))?;
-    let (applied, map) = applied;
+    let applied = match is_macho(&mapped) {
+        true => apply_macho(arguments, context, &mapped),
+        false => apply_elf(arguments, context, &mapped),
+    };
+    let applied = applied.map_err(|error| error.in_file(&arguments.image))?;
     let output = arguments.output.as_ref().unwrap_or(&arguments.image);
     let options = ReplaceOptions { in_place: arguments.in_place };
     // The map first: with --in-place it is the only way back.
-    if let (Some(path), Some(map)) = (&arguments.map, map) {
-        refuse_same_file(path, [&arguments.image, output])?;
-        whole(path, map.write().as_bytes())?;
+    if let Some(path) = &arguments.map {
+        for (path, map) in map_files(path, &applied.maps) {
+            refuse_same_file(&path, [&arguments.image, output])?;
+            whole(&path, map.write().as_bytes())?;
+        }
     }
     let warnings = replace(output, &arguments.image, &applied.bytes, options)?;
     warnings.iter().for_each(|warning| context.talk.warning(&warning.to_string(), None));
+    applied.summary.warnings.iter().for_each(|warning| context.talk.warning(warning, None));
     context.print(&ApplyReport {
         output: output.display().to_string(),
         file_bytes: applied.bytes.len(),
-        is_unchanged: applied.map.is_identity(),
+        bytes_before: mapped.len(),
+        is_unchanged: applied.is_unchanged,
         summary: &applied.summary,
     })?;
     Ok(ExitStatus::Success)
+}
+
+/// Where each map goes: one has the name that was given, several the processor's name behind it.
+fn map_files<'maps>(
+    path: &Path,
+    maps: &'maps [(&'static str, LayoutMap)],
+) -> Vec<(PathBuf, &'maps LayoutMap)> {
+    if let [(_, map)] = maps {
+        return vec![(path.to_path_buf(), map)];
+    }
+    let with_name = |name: &str| {
+        let mut path = path.as_os_str().to_owned();
+        path.push(format!(".{name}"));
+        PathBuf::from(path)
+    };
+    maps.iter().map(|(name, map)| (with_name(name), map)).collect()
 }
 
 /// The map must not take the place of an image.
@@ -179,23 +255,42 @@ fn refuse_same_file(map: &Path, images: [&PathBuf; 2]) -> Result<()> {
     }
 }
 
-fn apply_mapped(
-    arguments: &ApplyArguments,
-    context: &Context,
-    bytes: &[u8],
-) -> Result<(Applied, Option<LayoutMap>)> {
+fn apply_macho(arguments: &ApplyArguments, context: &Context, bytes: &[u8]) -> Result<AppliedFile> {
+    arguments.options.refuse_for_macho()?;
+    let request = MachORequest {
+        path: &arguments.image,
+        arrangement: &arguments.arrangement,
+        architecture: arguments.macho.architecture.as_deref(),
+        options: arguments.macho.options(),
+        with_maps: arguments.map.is_some(),
+    };
+    apply_file(&request, bytes, context)
+}
+
+fn apply_elf(arguments: &ApplyArguments, context: &Context, bytes: &[u8]) -> Result<AppliedFile> {
+    if arguments.macho.architecture.is_some() {
+        return Err(Error::usage("--arch chooses an image of a Mach-O file, and this is none")
+            .with_hint("leave --arch out: an ELF file has one image"));
+    }
     let file = ElfFile::parse(bytes)?;
     let functions = FunctionTable::collect(&file)?;
     let analysis = {
         let _phase = tracing::info_span!("analyse").entered();
         Analysis::new(&file, &functions)?
     };
-    let wanted =
-        arguments.arrangement.wanted(&arguments.image, &file, &functions, &analysis, &context.talk)?;
+    let identity = ImageIdentity::of(&arguments.image, &file);
+    let wanted = arguments.arrangement.wanted(
+        &arguments.image,
+        &identity,
+        &functions,
+        &context.talk,
+        |traces, layout| lay_out(&file, &functions, traces, Room::InPlace(&analysis), layout),
+    )?;
     let applied = apply(&file, &functions, &analysis, wanted.arrangement(), arguments.options.options())?;
-    let map = match arguments.map {
-        Some(_) => Some(layout_map(&file, &functions, &applied, arguments.options.options())?),
-        None => None,
+    let maps = match arguments.map {
+        Some(_) => vec![("", layout_map(&file, &functions, &applied, arguments.options.options())?)],
+        None => Vec::new(),
     };
-    Ok((applied, map))
+    let Applied { bytes, map, summary } = applied;
+    Ok(AppliedFile { bytes, summary, is_unchanged: map.is_identity(), maps })
 }

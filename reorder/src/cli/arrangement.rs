@@ -9,13 +9,11 @@ use crate::cli::layout_args::LayoutArguments;
 use crate::cli::talk::Talk;
 use crate::cli::traces_input::TracesInput;
 use crate::error::{Error, Result};
-use crate::image::analysis::Analysis;
-use crate::image::elf::file::ElfFile;
 use crate::image::functions::{FunctionIndex, FunctionTable};
-use crate::layout::{Room, lay_out};
+use crate::layout::{Layout, LayoutRequest};
 use crate::order_file;
 use crate::relocate::layout_map::LayoutMap;
-use crate::trace::ResolvedTraces;
+use crate::trace::{ImageIdentity, ResolvedTrace, ResolvedTraces};
 
 /// An order from traces, from a file, or by a strategy that needs neither.
 #[derive(Args, Clone, Debug)]
@@ -49,28 +47,27 @@ impl Wanted {
 }
 
 impl ArrangementArguments {
-    /// Reads whatever the flags name.
+    /// Reads whatever the flags name; `lay_out` computes an order where they ask for one.
     ///
     /// # Errors
     /// No traces where the strategy needs them, unreadable files, an order without a known function.
     pub fn wanted(
         &self,
         path: &Path,
-        file: &ElfFile<'_>,
+        identity: &ImageIdentity,
         functions: &FunctionTable<'_>,
-        analysis: &Analysis<'_>,
         talk: &Talk,
+        lay_out: impl FnOnce(&[ResolvedTrace], &LayoutRequest) -> Result<Layout>,
     ) -> Result<Wanted> {
         if let Some(order) = &self.order {
             return read_order(order, functions, talk);
         }
         let request = self.layout.request();
         let traces = match request.strategy.needs_traces() {
-            true => self.traces.resolve(path, file, functions, talk)?,
+            true => self.traces.resolve_for(path, identity, functions, talk)?,
             false => ResolvedTraces::default(),
         };
-        let mut layout = lay_out(file, functions, &traces.traces, Room::InPlace(analysis), &request)?
-            .with_hot(&traces.counts, functions);
+        let mut layout = lay_out(&traces.traces, &request)?.with_hot(&traces.counts, functions);
         // What nobody chose keeps its order behind.
         layout.order.truncate(layout.chosen);
         Ok(Wanted::Order(layout.order, layout.needed))

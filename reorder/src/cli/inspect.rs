@@ -9,12 +9,14 @@ use serde::Serialize;
 use crate::apply::{ApplySummary, summarise};
 use crate::cli::apply::pins_text;
 use crate::cli::context::Context;
+use crate::cli::inspect_macho;
 use crate::error::{Error, ErrorKind, Result};
 use crate::exit_status::ExitStatus;
 use crate::image::analysis::Analysis;
 use crate::image::analysis::kept_relocations::KeptRelocationSummary;
 use crate::image::elf::file::ElfFile;
 use crate::image::functions::FunctionTable;
+use crate::image::macho::is_macho;
 use crate::image::mapped::map_image;
 use crate::image::refusal::Refusal;
 use crate::relocate::address_map::AddressMap;
@@ -40,6 +42,9 @@ pub struct InspectArguments {
     /// List every pinned function instead of the largest
     #[arg(long)]
     all: bool,
+    /// Of a universal Mach-O file, only the image for this processor: arm64, x86_64
+    #[arg(long = "arch", value_name = "NAME")]
+    architecture: Option<String>,
 }
 
 /// What the analysis found.
@@ -122,13 +127,21 @@ impl Report for InspectReport {
 pub fn run(arguments: &InspectArguments, context: &Context) -> Result<ExitStatus> {
     const SHOWN_PINS: usize = 20;
     let bytes = map_image(&arguments.image)?;
+    let shown = if arguments.all { usize::MAX } else { SHOWN_PINS };
+    if is_macho(&bytes) {
+        let path = arguments.image.display().to_string();
+        let report = inspect_macho::inspect(path, &bytes, arguments.architecture.as_deref(), shown)
+            .map_err(|error| error.in_file(&arguments.image))?;
+        context.print(&report)?;
+        return Ok(if report.is_movable { ExitStatus::Success } else { ExitStatus::Finding });
+    }
     let mut report = InspectReport {
         image: arguments.image.display().to_string(),
         is_movable: true,
         refusal: None,
         build_id: None,
         facts: None,
-        shown: if arguments.all { usize::MAX } else { SHOWN_PINS },
+        shown,
     };
     match inspect(&bytes, &mut report) {
         Err(Error { kind: ErrorKind::Refused(refusal), .. }) => {

@@ -21,6 +21,7 @@ pub mod order;
 pub mod simulate;
 
 pub mod apply;
+pub mod apply_macho;
 pub mod arrangement;
 pub mod completions;
 pub mod doctor;
@@ -30,6 +31,7 @@ pub mod gate_files;
 pub mod gate_measured;
 pub mod gate_outputs;
 pub mod inspect;
+pub mod inspect_macho;
 mod kept_inputs;
 pub mod layout_args;
 pub mod man;

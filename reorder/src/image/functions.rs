@@ -106,7 +106,7 @@ impl<'data> FunctionTable<'data> {
     }
 
     /// Functions that something else than an ELF image tells: start, size and name of each. Those of no size are only
-    /// names.
+    /// names; empty names are none.
     pub fn from_named_ranges(ranges: impl IntoIterator<Item = (Address, u64, &'data [u8])>) -> Self {
         let mut functions = Vec::new();
         let mut names = Vec::new();
@@ -114,7 +114,9 @@ impl<'data> FunctionTable<'data> {
             if let Some(end) = start.0.checked_add(size).filter(|_| size > 0).map(Address) {
                 functions.push(Function { start, end, has_unwind_entry: false, has_symbol: true });
             }
-            names.push((start, name));
+            if !name.is_empty() {
+                names.push((start, name));
+            }
         }
         functions.sort_by_key(|function| (function.start, function.end));
         functions.dedup();

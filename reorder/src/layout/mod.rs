@@ -94,13 +94,14 @@ pub fn lay_out(
     arrange(Some(file), functions, traces, room, request)
 }
 
-/// Orders functions of which only addresses and sizes are known, for a linker: nothing tells what refers to what.
+/// Orders functions of which only addresses and sizes are known: nothing tells what refers to what.
 ///
 /// # Errors
 /// As [`lay_out`], and compression, which looks at contents.
 pub fn lay_out_functions(
     functions: &FunctionTable<'_>,
     traces: &[ResolvedTrace],
+    room: Room<'_>,
     request: &LayoutRequest,
 ) -> Result<Layout> {
     if request.compress {
@@ -109,7 +110,7 @@ pub fn lay_out_functions(
         )
         .with_hint("leave out --compress"));
     }
-    arrange(None, functions, traces, Room::Linker, request)
+    arrange(None, functions, traces, room, request)
 }
 
 fn arrange(

@@ -12,6 +12,7 @@ use crate::image::analysis::blocks::{ORDINARY_ALIGNMENT, alignment};
 use crate::image::analysis::units::unit_containing;
 use crate::image::elf::file::ElfFile;
 use crate::image::functions::{Function, FunctionTable};
+use crate::image::macho::analysis::MachOAnalysis;
 use crate::image::references::{FingerprintOptions, Fingerprints, References};
 use crate::trace::ResolvedTrace;
 
@@ -22,6 +23,8 @@ pub enum Room<'analysis> {
     Linker,
     /// Where relocation in place can put them.
     InPlace(&'analysis Analysis<'analysis>),
+    /// The same in a Mach-O image, whose functions stand without padding.
+    InMachO(&'analysis MachOAnalysis),
 }
 
 impl Room<'_> {
@@ -31,6 +34,7 @@ impl Room<'_> {
             Self::Linker => false,
             Self::InPlace(analysis) => unit_containing(&analysis.units, function.start)
                 .is_none_or(|unit| analysis.units[unit.0 as usize].pin.is_some()),
+            Self::InMachO(analysis) => analysis.unit_at(function.start).is_none_or(|unit| unit.pin.is_some()),
         }
     }
 
@@ -44,21 +48,39 @@ impl Room<'_> {
                     (interval.end.0.saturating_sub(interval.start.0), Reverse(interval.start))
                 });
                 let Some(largest) = largest else { return (0, Vec::new()) };
-                let mut free: Vec<Span> = analysis
+                let free = analysis
                     .free
                     .iter()
                     .filter(|interval| interval.arena == largest.arena)
-                    .map(|interval| Span { start: interval.start.0, end: interval.end.0 })
-                    .filter(|span| span.start < span.end)
-                    .collect();
-                free.sort_unstable();
-                let origin = largest.start.0;
-                let between = |pair: &[Span]| Span { start: pair[0].end, end: pair[1].start };
-                let is_ahead = |span: &Span| span.start < span.end && span.start >= origin;
-                (origin, free.windows(2).map(between).filter(is_ahead).collect())
+                    .map(|interval| Span { start: interval.start.0, end: interval.end.0 });
+                around(free.collect(), largest.start.0)
+            }
+            Self::InMachO(analysis) => {
+                let free = analysis.free();
+                let largest =
+                    free.iter().max_by_key(|gap| (gap.end.distance_from(gap.start), Reverse(gap.start)));
+                let origin = largest.map_or(0, |gap| gap.start.0);
+                around(free.iter().map(|gap| Span { start: gap.start.0, end: gap.end.0 }).collect(), origin)
             }
         }
     }
+
+    /// The alignment that a function keeps.
+    fn alignment(self, function: &Function) -> u32 {
+        match self {
+            Self::InMachO(analysis) => analysis.alignment_of(function.start) as u32,
+            Self::Linker | Self::InPlace(_) => alignment(function.start, ORDINARY_ALIGNMENT) as u32,
+        }
+    }
+}
+
+/// The first address, and what lies between the free spans behind it.
+fn around(mut free: Vec<Span>, origin: u64) -> (u64, Vec<Span>) {
+    free.retain(|span| span.start < span.end);
+    free.sort_unstable();
+    let between = |pair: &[Span]| Span { start: pair[0].end, end: pair[1].start };
+    let is_ahead = |span: &Span| span.start < span.end && span.start >= origin;
+    (origin, free.windows(2).map(between).filter(is_ahead).collect())
 }
 
 /// The problem that `request` poses; without `file`, references and contents are not known. Pinned functions are in no trace: their pages are touched wherever the others are.
@@ -89,8 +111,7 @@ pub(super) fn problem_of(
         })
         .collect();
     let sizes = functions.iter().map(|(_, function)| function.size()).collect();
-    let aligned = |function: &Function| alignment(function.start, ORDINARY_ALIGNMENT) as u32;
-    let alignments = functions.iter().map(|(_, function)| aligned(function)).collect();
+    let alignments = functions.iter().map(|(_, function)| room.alignment(function)).collect();
     let (origin, obstacles) = room.text(functions);
     let problem = LayoutProblem::new(sizes, &traces)
         .and_then(|problem| problem.with_alignments(alignments))

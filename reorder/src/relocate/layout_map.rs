@@ -4,6 +4,7 @@
 //! # reorder map 1
 //! # old-sha256: …            digest of the input
 //! # new-sha256: …            digest of the output
+//! # old-bytes: …             size of the input, if that of the output may differ
 //! # old-build-id: …          absent without a build-id
 //! # new-build-id: …
 //! move 0x1000 0x1400 0x2f name      old start, new start, size in bytes, first name or -
@@ -31,6 +32,8 @@ pub struct LayoutMap {
     pub old_digest: String,
     /// SHA-256 of the output, in hexadecimal.
     pub new_digest: String,
+    /// Bytes of the input, where the output may have another size.
+    pub old_bytes: Option<u64>,
     /// Build-ids of both, in hexadecimal.
     pub build_ids: Option<(String, String)>,
     /// What moved, by old address.
@@ -84,6 +87,9 @@ impl LayoutMap {
     pub fn write(&self) -> String {
         let mut text =
             format!("{FIRST_LINE}\n# old-sha256: {}\n# new-sha256: {}\n", self.old_digest, self.new_digest);
+        if let Some(bytes) = self.old_bytes {
+            let _ = writeln!(text, "# old-bytes: {bytes}");
+        }
         if let Some((old, new)) = &self.build_ids {
             let _ = write!(text, "# old-build-id: {old}\n# new-build-id: {new}\n");
         }
@@ -116,6 +122,7 @@ impl LayoutMap {
             match words.as_slice() {
                 ["#", "old-sha256:", value] => map.old_digest = (*value).to_owned(),
                 ["#", "new-sha256:", value] => map.new_digest = (*value).to_owned(),
+                ["#", "old-bytes:", value] => map.old_bytes = Some(value.parse().map_err(|_| broken())?),
                 ["#", "old-build-id:", value] => build_ids.0 = Some((*value).to_owned()),
                 ["#", "new-build-id:", value] => build_ids.1 = Some((*value).to_owned()),
                 ["#", ..] | [""] => {}
@@ -178,6 +185,7 @@ mod tests {
     #[test]
     fn what_is_written_is_read_back() {
         let map = LayoutMap {
+            old_bytes: None,
             old_digest: "aa".into(),
             new_digest: "bb".into(),
             build_ids: Some(("01".into(), "02".into())),

@@ -1,5 +1,6 @@
 //! Code bytes → instruction boundaries, address fields, jump dispatches.
 
+pub mod aarch64;
 pub mod gap;
 pub mod padding;
 pub mod x86_64;

@@ -29,9 +29,11 @@ pub mod symbol_table;
 mod symbols;
 #[cfg(test)]
 mod tests;
+pub mod universal;
 pub mod unwind_info;
 
 use std::borrow::Cow;
+use std::ops::Range;
 
 use object::LittleEndian;
 use object::macho::{MH_OBJECT, MachHeader64, SymtabCommand};
@@ -96,6 +98,14 @@ impl<'data> MachOImage<'data> {
         FunctionTable::from_named_ranges(self.ranges.iter().copied().chain(aliases))
     }
 
+    /// The functions that start in `range`.
+    #[must_use]
+    pub fn functions_within(&self, range: Range<Address>) -> FunctionTable<'_> {
+        let aliases = self.aliases.iter().map(|(address, name)| (*address, 0, name.as_slice()));
+        let all = self.ranges.iter().copied().chain(aliases);
+        FunctionTable::from_named_ranges(all.filter(|(start, _, _)| range.contains(start)))
+    }
+
     /// All symbols of code, as the linker spells them.
     #[must_use]
     pub fn symbols(&self) -> &[CodeSymbol<'data>] {
@@ -157,6 +167,14 @@ fn ranges<'data>(
             (address, end.map_or(0, |end| end.distance_from(address)), name)
         })
         .collect();
+    // Functions of which the symbol was stripped.
+    let mut named: Vec<Address> = symbols.iter().map(|(address, _)| *address).collect();
+    named.sort_unstable();
+    let nameless = starts.iter().filter(|start| named.binary_search(start).is_err());
+    ranges.extend(nameless.filter_map(|&start| {
+        let end = boundaries.get(boundaries.partition_point(|boundary| *boundary <= start))?;
+        Some((start, end.distance_from(start), &b""[..]))
+    }));
     ranges.sort_unstable();
     ranges.dedup();
     ranges

@@ -1,14 +1,38 @@
-//! The tables of a Mach-O image after its functions have moved.
+//! Order → new addresses → patched bytes, for one Mach-O image.
 //!
-//! In: the image, the address map, and a copy of the image in which the sections of code and data are already rewritten.
-//! Out: a whole image: unwind information, entry, identity, `__LINKEDIT` and signature follow the map. Guarantee: apart from
-//! these tables and the load commands that name them, nothing of the copy is changed.
+//! In: image, analysis, wanted order. Out: the new image's bytes and the address map. Code and data are rewritten first
+//! ([`move_code_and_data`]); then the tables follow and the image is signed ([`finish::finish`]). Whether the result is
+//! right is for `verify` to say.
 
+pub mod code;
+pub mod data;
+mod encode;
 mod entry;
 mod fields;
 pub mod finish;
 mod identity;
 mod link_edit;
+pub mod plan;
 mod signature;
 mod symbols;
 pub mod unwind;
+
+use crate::error::Result;
+use crate::image::macho::analysis::MachOAnalysis;
+use crate::image::macho::file::MachOFile;
+use crate::relocate::address_map::AddressMap;
+
+/// The image with its code and data rewritten; `__LINKEDIT`, unwind information and identity are as before.
+///
+/// # Errors
+/// An address field that does not reach its target.
+pub fn move_code_and_data(
+    file: &MachOFile<'_>,
+    analysis: &MachOAnalysis,
+    map: &AddressMap,
+) -> Result<Vec<u8>> {
+    let mut output = file.bytes.to_vec();
+    code::move_code(file, analysis, map, &mut output)?;
+    data::move_data(file, analysis, map, &mut output)?;
+    Ok(output)
+}

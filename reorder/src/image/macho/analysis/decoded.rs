@@ -18,7 +18,9 @@ pub struct DecodedAtom {
     pub table_words: Vec<DataReference>,
     /// Why the atom must stay.
     pub pin: Option<Pin>,
-    /// Of an atom that is not understood, everything that its bytes might refer to: its bytes are never rewritten, so
-    /// these must stay as well. Everything else is empty then.
+    /// Places in `__text` that must stay. Of an atom that is not understood, everything that its bytes might refer to:
+    /// its bytes are never rewritten, so `references` is empty then.
     pub possible_targets: Vec<Address>,
+    /// The atom holds words of a jump table only: it goes where the function goes that is tied to it, or nowhere.
+    pub is_table: bool,
 }

@@ -1,3 +1,278 @@
 //! From headers to units: everything that must be known before a function of a Mach-O image may move.
+//!
+//! In: a parsed image. Out: [`MachOAnalysis`]. Guarantee: a unit without a pin is referred to, and refers to other places,
+//! only through the references that are listed here and the tables that list functions (symbols, exports, function starts,
+//! unwind information).
 
+pub mod arm64;
+pub mod atoms;
+mod data;
 pub mod decoded;
+mod evidence;
+mod fixed_code;
+pub mod units;
+
+use std::collections::BTreeSet;
+use std::ops::Range;
+
+use rayon::prelude::*;
+
+use crate::address::Address;
+use crate::error::Result;
+use crate::image::analysis::pins::{Pin, PinReason};
+use crate::image::macho::eh_frame::frame_entries;
+use crate::image::macho::file::{Architecture, MachOFile};
+use crate::image::macho::reference::{CodeReference, DataReference};
+use crate::image::macho::unwind_info::UnwindInfo;
+use arm64::Arm64Context;
+use atoms::{AtomIndex, Atoms};
+use data::DataFacts;
+use decoded::DecodedAtom;
+use fixed_code::FixedCode;
+use units::{Obligations, Unit};
+
+/// All that is known about an image's code.
+#[derive(Clone, Debug)]
+pub struct MachOAnalysis {
+    /// The image's processor.
+    pub architecture: Architecture,
+    /// Function starts.
+    pub atoms: Atoms,
+    /// What moves as one, in address order.
+    pub units: Vec<Unit>,
+    /// References in instructions.
+    pub code: Vec<CodeReference>,
+    /// References in data, by place.
+    pub data: Vec<DataReference>,
+    /// Compact unwind information.
+    pub unwind: Option<UnwindInfo>,
+    /// Functions that nothing refers to in any known way.
+    pub unreferenced: usize,
+    /// Jump tables outside of functions, by word.
+    pub table_words: usize,
+}
+
+impl MachOAnalysis {
+    /// Analyses `file`.
+    ///
+    /// # Errors
+    /// The first global obligation that fails, as a refusal; malformed tables.
+    pub fn new(file: &MachOFile<'_>) -> Result<Self> {
+        crate::image::macho::checks::refuse_unmovable(file)?;
+        let unwind = UnwindInfo::parse(file)?;
+        let frames = frame_entries(file)?;
+        let atoms = Atoms::collect(file, unwind.as_ref(), &frames)?;
+        let mut obligations = Obligations::new(&atoms);
+        let facts = DataFacts::collect(file, &atoms, unwind.as_ref(), &frames, &mut obligations)?;
+        let decoder = Decoder::new(file, &atoms)?;
+        let fixed = FixedCode::collect(file, &decoder);
+        let decoded = decoder.decode(&facts, &fixed);
+
+        fixed.apply(&mut obligations);
+        for (index, atom) in decoded.iter().enumerate() {
+            oblige(AtomIndex(index as u32), atom, &atoms, &mut obligations);
+        }
+        for (index, atom) in decoded.iter().enumerate() {
+            let index = AtomIndex(index as u32);
+            if atom.is_table && !obligations.is_tied(index) {
+                // Nothing tells what the entries count from.
+                let evidence = atoms.range(index).start;
+                obligations.pin(index, Pin { reason: PinReason::UnprovenTable, evidence });
+            }
+        }
+        let unreferenced =
+            evidence::pin_unexplained(file, &atoms, &facts, &fixed.references, &decoded, &mut obligations);
+        let units = obligations.units();
+        let mut data = facts.references;
+        let table_words = decoded.iter().map(|atom| atom.table_words.len()).sum();
+        data.extend(decoded.iter().flat_map(|atom| atom.table_words.iter().copied()));
+        data.sort_unstable_by_key(|reference| reference.place);
+        let mut code = fixed.references;
+        code.extend(decoded.into_iter().flat_map(|atom| atom.references));
+        Ok(Self {
+            architecture: file.architecture,
+            atoms,
+            units,
+            code,
+            data,
+            unwind,
+            unreferenced,
+            table_words,
+        })
+    }
+
+    /// The ranges that movable units fill, by address.
+    #[must_use]
+    pub fn free(&self) -> Vec<Range<Address>> {
+        let mut free: Vec<Range<Address>> = Vec::new();
+        for unit in self.units.iter().filter(|unit| unit.pin.is_none()) {
+            match free.last_mut().filter(|gap| gap.end == unit.start) {
+                Some(gap) => gap.end = unit.end,
+                None => free.push(unit.range()),
+            }
+        }
+        free
+    }
+
+    /// The unit that holds `address`.
+    #[must_use]
+    pub fn unit_at(&self, address: Address) -> Option<&Unit> {
+        let after = self.units.partition_point(|unit| unit.start <= address);
+        self.units[..after].last().filter(|unit| address < unit.end)
+    }
+
+    /// What the start of the unit at `address` keeps its residue for: instructions of arm64 are words and need no more,
+    /// x86-64 functions begin where their compiler put them.
+    #[must_use]
+    pub fn alignment_of(&self, address: Address) -> u64 {
+        const FETCH: u32 = 4;
+        match self.architecture {
+            Architecture::Arm64 => 4,
+            Architecture::X86_64 => 1 << address.0.trailing_zeros().min(FETCH),
+        }
+    }
+
+    /// What must hold even when room is short.
+    #[must_use]
+    pub fn least_alignment(&self) -> u64 {
+        match self.architecture {
+            Architecture::Arm64 => 4,
+            Architecture::X86_64 => 1,
+        }
+    }
+
+    /// Why the function at `address` stays; nothing for those that can be moved.
+    #[must_use]
+    pub fn pin_at(&self, address: Address) -> Option<Pin> {
+        self.unit_at(address)?.pin
+    }
+}
+
+/// What one atom asks of others.
+fn oblige(index: AtomIndex, atom: &DecodedAtom, atoms: &Atoms, obligations: &mut Obligations<'_>) {
+    let range = atoms.range(index);
+    if let Some(pin) = atom.pin {
+        obligations.pin(index, pin);
+    }
+    for &target in &atom.ties {
+        match atoms.containing(target) {
+            Some(other) => obligations.tie(index, other, range.start),
+            // Out of `__text`, or over its end: only a place that stays reaches it.
+            None => {
+                obligations.pin(index, Pin { reason: PinReason::ShortReference, evidence: range.start });
+            }
+        }
+    }
+    let reason = match atom.references.is_empty() {
+        true => PinReason::OpaqueReference,
+        false => PinReason::UnpairedAddress,
+    };
+    for &target in &atom.possible_targets {
+        obligations.pin_at(target, reason, range.start);
+    }
+}
+
+/// The processor's part.
+pub(crate) enum Decoder<'data> {
+    Arm64(Arm64Context<'data>),
+}
+
+impl<'data> Decoder<'data> {
+    fn new(file: &'data MachOFile<'data>, atoms: &'data Atoms) -> Result<Self> {
+        match file.architecture {
+            Architecture::Arm64 => {
+                let mut context = Arm64Context {
+                    file,
+                    text: file.text().range(),
+                    starts: &atoms.starts,
+                    known: Vec::new(),
+                };
+                let mut known: Vec<Address> = (0..atoms.len() as u32)
+                    .into_par_iter()
+                    .with_min_len(256)
+                    .fold(Vec::new, |mut found, index| {
+                        arm64::addresses_formed(&context, atoms.range(AtomIndex(index)), &mut found);
+                        found
+                    })
+                    .reduce(Vec::new, |mut all, some| {
+                        all.extend(some);
+                        all
+                    });
+                known.par_sort_unstable();
+                known.dedup();
+                context.known = known;
+                Ok(Self::Arm64(context))
+            }
+            Architecture::X86_64 => Err(crate::image::refusal::Refusal::new(
+                crate::image::refusal::RefusalCode::M1,
+                "the image is for x86_64",
+                "give an image for arm64",
+            )
+            .into()),
+        }
+    }
+
+    fn decode_atom(&self, atom: Range<Address>, entries: &[Address]) -> DecodedAtom {
+        match self {
+            Self::Arm64(context) => arm64::decode_atom(context, atom, entries),
+        }
+    }
+
+    fn decode_fixed_section(&self, range: Range<Address>) -> (Vec<CodeReference>, Vec<Address>) {
+        match self {
+            Self::Arm64(context) => arm64::decode_fixed_section(context, range),
+        }
+    }
+
+    fn atoms(&self) -> Atoms {
+        match self {
+            Self::Arm64(context) => Atoms { starts: context.starts.to_vec(), end: context.text.end },
+        }
+    }
+
+    /// Decodes all atoms; again those that others enter in the middle, until no new entries are found.
+    fn decode(&self, facts: &DataFacts, fixed: &FixedCode) -> Vec<DecodedAtom> {
+        let atoms = self.atoms();
+        let mut entries: BTreeSet<Address> = facts.entries.iter().copied().collect();
+        let is_inner = |target: &Address| !atoms.is_start(*target) && atoms.containing(*target).is_some();
+        entries.extend(fixed.references.iter().map(|reference| reference.target).filter(is_inner));
+        let decode = |index: u32, entries: &BTreeSet<Address>| {
+            let range = atoms.range(AtomIndex(index));
+            let inner: Vec<Address> = entries.range(range.start.plus(1)..range.end).copied().collect();
+            self.decode_atom(range, &inner)
+        };
+        let all = 0..atoms.len() as u32;
+        let mut decoded: Vec<DecodedAtom> =
+            all.clone().into_par_iter().with_min_len(16).map(|index| decode(index, &entries)).collect();
+        let mut changed: Vec<u32> = all.collect();
+        // Each round adds places of which there are only so many; two rounds are usual.
+        for _ in 0..MOST_ROUNDS {
+            let targets = changed.iter().flat_map(|index| {
+                let atom = &decoded[*index as usize];
+                let referenced = atom.references.iter().map(|reference| reference.target);
+                referenced.chain(atom.ties.iter().copied())
+            });
+            let new: BTreeSet<Address> =
+                targets.filter(is_inner).filter(|target| !entries.contains(target)).collect();
+            if new.is_empty() {
+                return decoded;
+            }
+            let entered: BTreeSet<u32> =
+                new.iter().filter_map(|target| atoms.containing(*target)).map(|atom| atom.0).collect();
+            entries.extend(new);
+            changed = entered.into_iter().collect();
+            let again: Vec<DecodedAtom> = changed.par_iter().map(|index| decode(*index, &entries)).collect();
+            for (index, atom) in changed.iter().zip(again) {
+                decoded[*index as usize] = atom;
+            }
+        }
+        for index in changed {
+            let evidence = atoms.range(AtomIndex(index)).start;
+            decoded[index as usize].pin = Some(Pin { reason: PinReason::InsideAddressed, evidence });
+        }
+        decoded
+    }
+}
+
+/// Rounds of finding entries in the middle of functions.
+const MOST_ROUNDS: usize = 16;

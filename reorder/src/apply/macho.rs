@@ -1,0 +1,292 @@
+//! One Mach-O image in, one proven and signed image out.
+//!
+//! Guarantee: what is returned has passed `verify`.
+
+use std::collections::BTreeMap;
+
+use super::{Applied, ApplySummary, Arrangement, differences, prove, restore_rest, summary_of};
+use crate::address::{Address, NewAddress};
+use crate::error::{Error, Result};
+use crate::image::analysis::pins::{Pin, PinReason};
+use crate::image::functions::FunctionTable;
+use crate::image::macho::analysis::MachOAnalysis;
+use crate::image::macho::file::MachOFile;
+use crate::image::refusal::{Refusal, RefusalCode};
+use crate::relocate::address_map::{AddressMap, Move};
+use crate::relocate::layout_map::{LayoutMap, Side, digest, hexadecimal};
+use crate::relocate::macho::finish::finish;
+use crate::relocate::macho::move_code_and_data;
+use crate::relocate::macho::plan::{Plan, UnitIndex, plan, unit_order};
+use crate::relocate::macho::unwind::{unwind_room, unwind_size};
+
+/// What the user decides.
+#[derive(Clone, Copy, Debug)]
+pub struct MachOOptions {
+    /// More than this share of what should come first, in percent of its bytes, must not be pinned.
+    pub most_pinned_percent: u8,
+    /// Go on although many functions stay because of unknown records of Swift.
+    pub allow_swift_pins: bool,
+}
+
+impl Default for MachOOptions {
+    fn default() -> Self {
+        Self { most_pinned_percent: 25, allow_swift_pins: false }
+    }
+}
+
+/// Relocates the functions of `file`, signs and proves the result.
+///
+/// # Errors
+/// Refusals (M14, M18, M19, M20, R12), a map of another image.
+pub fn apply(
+    file: &MachOFile<'_>,
+    functions: &FunctionTable<'_>,
+    analysis: &MachOAnalysis,
+    arrangement: Arrangement<'_>,
+    options: MachOOptions,
+) -> Result<Applied> {
+    let (plan, side) = match arrangement {
+        Arrangement::Order(order) => {
+            (plan_order(file, functions, analysis, order, order.len(), options)?, None)
+        }
+        Arrangement::Needed(order, needed) => {
+            (plan_order(file, functions, analysis, order, needed, options)?, None)
+        }
+        Arrangement::Map(map) => {
+            let side = map.side_of(file.bytes)?;
+            let plan = plan_from_map(analysis, map.address_map(side)?)?;
+            (Planned { plan, warnings: Vec::new() }, Some((map, side)))
+        }
+    };
+    let Planned { plan, mut warnings } = plan;
+    let mut bytes = match plan.map.is_identity() {
+        // Signing anew would lose the signature for nothing.
+        true => file.bytes.to_vec(),
+        false => {
+            let _phase = tracing::info_span!("relocate").entered();
+            let moved = move_code_and_data(file, analysis, &plan.map)?;
+            let finished = finish(file, &plan.map, moved)?;
+            warnings.extend(finished.warnings);
+            finished.bytes
+        }
+    };
+    match side {
+        Some((map, side)) => {
+            if side == Side::New {
+                bytes.resize(old_size(map, bytes.len())?, 0);
+                restore_rest(map, &mut bytes);
+            }
+            let expected = if side == Side::New { &map.old_digest } else { &map.new_digest };
+            if digest(&bytes) != *expected {
+                return Err(Error::usage("the map does not lead to the image that it describes")
+                    .with_hint("give the map that `reorder apply --map` of this version wrote"));
+            }
+        }
+        None => {
+            let _phase = tracing::info_span!("verify").entered();
+            prove(file.bytes, &bytes, RefusalCode::M20)?;
+        }
+    }
+    let without_room: BTreeMap<Address, Address> = plan
+        .without_room
+        .iter()
+        .map(|index| &analysis.units[index.0 as usize])
+        .map(|unit| (unit.start, unit.end))
+        .collect();
+    let room_pin = |address: Address| {
+        let (start, end) = without_room.range(..=address).next_back()?;
+        (address < *end).then_some(Pin { reason: PinReason::NoRoom, evidence: *start })
+    };
+    let mut summary =
+        summary_of(functions, &plan.map, |_, address| (analysis.pin_at(address), room_pin(address)));
+    summary.warnings = warnings;
+    Ok(Applied { bytes, map: plan.map, summary })
+}
+
+/// Bytes of the image that the map leads back to.
+fn old_size(map: &LayoutMap, new_size: usize) -> Result<usize> {
+    let filled: u64 = map.fills.iter().map(|(_, bytes)| bytes.len() as u64).sum();
+    let old = map.old_bytes.unwrap_or(new_size as u64);
+    // What is longer than the output is listed as a fill.
+    match old <= (new_size as u64).saturating_add(filled) {
+        true => Ok(old as usize),
+        false => Err(Error::usage(format!("the map claims that the input had {old} bytes"))
+            .with_hint("give the map as `reorder apply --map` wrote it")),
+    }
+}
+
+/// What could move, and why the rest cannot.
+#[must_use]
+pub fn summarise(functions: &FunctionTable<'_>, analysis: &MachOAnalysis) -> ApplySummary {
+    summary_of(functions, &AddressMap::default(), |_, address| (analysis.pin_at(address), None))
+}
+
+struct Planned {
+    plan: Plan,
+    warnings: Vec<String>,
+}
+
+/// Parts of the cold functions, from the end, that are gathered by their unwind encoding: as few as make it fit.
+const GATHERED: [(usize, usize); 6] = [(0, 1), (1, 16), (1, 8), (1, 4), (1, 2), (1, 1)];
+
+/// Functions in `order` first. Compact unwind information joins neighbours that unwind alike, so an order may need more
+/// room than there is: then cold functions are gathered by how they unwind, and at last the least needed of the front
+/// become cold.
+fn plan_order(
+    file: &MachOFile<'_>,
+    functions: &FunctionTable<'_>,
+    analysis: &MachOAnalysis,
+    order: &[crate::image::functions::FunctionIndex],
+    needed: usize,
+    options: MachOOptions,
+) -> Result<Planned> {
+    let (wanted, front) = unit_order(analysis, functions, order);
+    let (_, needed) = unit_order(analysis, functions, order.get(..needed).unwrap_or(order));
+    check_pins(analysis, &wanted[..front], options)?;
+    let room = analysis.unwind.as_ref().map_or(u64::MAX, |info| unwind_room(file, info));
+    let mut kept = front;
+    let mut least = u64::MAX;
+    loop {
+        for (part, whole) in GATHERED {
+            let mut tried = wanted.clone();
+            if kept < front {
+                tried[kept..].sort_unstable();
+            }
+            let cold = tried.len() - kept;
+            let from = tried.len() - cold / whole * part;
+            gather(analysis, &mut tried[from..]);
+            let plan = plan(analysis, &tried)?;
+            let size = match &analysis.unwind {
+                Some(info) => unwind_size(info, &plan.map)?,
+                None => 0,
+            };
+            if size <= room {
+                let warnings = (kept < front).then(|| {
+                    format!(
+                        "only {kept} of {front} functions stand in front: the unwind information has no room for more"
+                    )
+                });
+                return Ok(Planned { plan, warnings: warnings.into_iter().collect() });
+            }
+            least = least.min(size);
+        }
+        if kept == 0 || kept <= needed && kept < front {
+            break;
+        }
+        // What starts need is given up last, and then only in a shuffle, where everything is needed.
+        kept = if kept > needed { needed.max(kept / 2) } else { kept / 2 };
+    }
+    Err(Refusal::new(
+        RefusalCode::M14,
+        format!("the unwind information would need {least} bytes and has {room}"),
+        "put fewer functions in front, or relink with an order file: reorder order IMAGE -t TRACES -o FILE",
+    )
+    .into())
+}
+
+/// Sorts units by how they unwind, keeping their order otherwise: entries that cannot be joined stand last.
+fn gather(analysis: &MachOAnalysis, units: &mut [UnitIndex]) {
+    let Some(unwind) = &analysis.unwind else { return };
+    units.sort_by_cached_key(|index| {
+        let start = analysis.units[index.0 as usize].start;
+        let encoding = unwind.encoding_at(start);
+        let is_single = unwind.is_bound_to_start(encoding) || unwind.exception_table_at(start).is_some();
+        (is_single, if is_single { 0 } else { encoding })
+    });
+}
+
+/// What should come first and cannot makes the effort vain.
+fn check_pins(analysis: &MachOAnalysis, front: &[UnitIndex], options: MachOOptions) -> Result<()> {
+    let units = || front.iter().map(|index| &analysis.units[index.0 as usize]);
+    let bytes: u64 = units().map(|unit| unit.size()).sum();
+    let pinned_by = |is_counted: &dyn Fn(Pin) -> bool| -> u64 {
+        units().filter(|unit| unit.pin.is_some_and(is_counted)).map(|unit| unit.size()).sum()
+    };
+    let percent = |part: u64| u128::from(part) * 100 / u128::from(bytes.max(1));
+    let swift = percent(pinned_by(&|pin| pin.reason == PinReason::SwiftRecord));
+    if swift > u128::from(options.most_pinned_percent) && !options.allow_swift_pins {
+        return Err(Refusal::new(
+            RefusalCode::M19,
+            format!("records of Swift of an unknown kind keep {swift} % of what should come first in its place"),
+            "go on with --allow-swift-pins, or relink with an order file: reorder order IMAGE -t TRACES -o FILE",
+        )
+        .into());
+    }
+    let all = percent(pinned_by(&|_| true));
+    if all > u128::from(options.most_pinned_percent) && !options.allow_swift_pins {
+        return Err(Refusal::new(
+            RefusalCode::M18,
+            format!("{all} % of what should come first has to stay where it is"),
+            "see why with reorder inspect IMAGE, and raise --most-pinned PERCENT if the rest is worth it",
+        )
+        .into());
+    }
+    Ok(())
+}
+
+/// Takes a given map as the plan, if it keeps units whole, apart and inside `__text`.
+fn plan_from_map(analysis: &MachOAnalysis, map: AddressMap) -> Result<Plan> {
+    let wrong = |message: String| {
+        Error::usage(message)
+            .with_hint("give the map that `reorder apply --map` wrote together with this image")
+    };
+    let mut placed = Vec::with_capacity(analysis.atoms.len());
+    for atom in analysis.atoms.ranges() {
+        let size = atom.end.distance_from(atom.start);
+        let start = map.map(atom.start);
+        if map.map(Address(atom.end.0 - 1)).0 != start.0.wrapping_add(size - 1) {
+            return Err(wrong(format!("the map tears the function at {} apart", atom.start)));
+        }
+        placed.push((start.0, size));
+    }
+    placed.sort_unstable();
+    let first = analysis.atoms.starts.first().map_or(0, |start| start.0);
+    let mut cursor = first;
+    for (start, size) in placed {
+        if start != cursor {
+            return Err(wrong(format!("the map leaves a gap or an overlap at {}", NewAddress(start))));
+        }
+        cursor += size;
+    }
+    Ok(Plan { map, without_room: Vec::new() })
+}
+
+/// A map that must repeat more than this part of the input is not worth having.
+const LARGEST_REST: usize = 4;
+
+/// The map between `input` and its relocated form, proven to lead back.
+///
+/// # Errors
+/// When the way back does not reproduce the input.
+pub fn layout_map(
+    input: &MachOFile<'_>,
+    functions: &FunctionTable<'_>,
+    applied: &Applied,
+) -> Result<LayoutMap> {
+    let moved = MachOFile::parse(&applied.bytes)?;
+    let analysis = MachOAnalysis::new(&moved)?;
+    let uuids = |old: Option<[u8; 16]>, new: Option<[u8; 16]>| Some((hexadecimal(&old?), hexadecimal(&new?)));
+    let mut map = LayoutMap {
+        old_digest: digest(input.bytes),
+        new_digest: digest(&applied.bytes),
+        old_bytes: Some(input.bytes.len() as u64),
+        build_ids: uuids(input.uuid, moved.uuid),
+        moves: applied.map.moves().to_vec(),
+        names: Vec::new(),
+        fills: Vec::new(),
+    };
+    map.names = map.moves.iter().map(|range: &Move| super::name_of(functions, range)).collect();
+    let back = plan_from_map(&analysis, map.address_map(Side::New)?)?;
+    let mut restored = move_code_and_data(&moved, &analysis, &back.map)?;
+    if !back.map.is_identity() {
+        restored = finish(&moved, &back.map, restored)?.bytes;
+    }
+    restored.resize(input.bytes.len(), 0);
+    map.fills = differences(input.bytes, &restored);
+    let rest: usize = map.fills.iter().map(|(_, bytes)| bytes.len()).sum();
+    if rest > input.bytes.len() / LARGEST_REST {
+        return Err(Error::usage("the input cannot be restored from the output, so no map was written")
+            .with_hint("leave out --map"));
+    }
+    Ok(map)
+}

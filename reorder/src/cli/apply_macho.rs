@@ -1,0 +1,129 @@
+//! `reorder apply` for Mach-O files: image by image.
+
+use std::path::Path;
+
+use crate::apply::macho::{MachOOptions, apply, layout_map};
+use crate::apply::{Applied, ApplySummary};
+use crate::cli::arrangement::ArrangementArguments;
+use crate::cli::context::Context;
+use crate::error::{Error, ErrorKind, Result};
+use crate::image::functions::FunctionTable;
+use crate::image::macho::MachOImage;
+use crate::image::macho::analysis::MachOAnalysis;
+use crate::image::macho::file::MachOFile;
+use crate::image::macho::universal::{Slice, replace, slices};
+use crate::layout::{Room, lay_out_functions};
+use crate::relocate::layout_map::LayoutMap;
+use crate::trace::ImageIdentity;
+
+/// A file of which the functions of at least one image were moved.
+pub struct AppliedFile {
+    /// The whole file.
+    pub bytes: Vec<u8>,
+    /// What moved, in all images together.
+    pub summary: ApplySummary,
+    /// Whether nothing moved anywhere.
+    pub is_unchanged: bool,
+    /// For each image that moved its processor's name and, where they are asked for, its map.
+    pub maps: Vec<(&'static str, LayoutMap)>,
+}
+
+/// What is asked of each image.
+pub struct MachORequest<'run> {
+    /// Where the file is.
+    pub path: &'run Path,
+    /// Where functions shall go.
+    pub arrangement: &'run ArrangementArguments,
+    /// The one image to move, by its processor's name.
+    pub architecture: Option<&'run str>,
+    /// Refusals that the user can lift.
+    pub options: MachOOptions,
+    /// Whether to make maps.
+    pub with_maps: bool,
+}
+
+/// Moves the functions of the images of `bytes`; an image of a universal file that is refused stays as it is.
+///
+/// # Errors
+/// When no image could be moved: the first refusal.
+pub fn apply_file(request: &MachORequest<'_>, bytes: &[u8], context: &Context) -> Result<AppliedFile> {
+    let all = slices(bytes)?;
+    let is_wanted =
+        |slice: &Slice| request.architecture.is_none_or(|wanted| slice.architecture == Some(wanted));
+    if !all.iter().any(is_wanted) {
+        // Says which images there are.
+        MachOImage::parse(bytes, request.architecture)?;
+    }
+    let is_universal = all.len() > 1;
+    let mut images = vec![None; all.len()];
+    let (mut maps, mut summaries, mut refused) = (Vec::new(), Vec::new(), None);
+    for (slice, image) in all.iter().zip(&mut images).filter(|(slice, _)| is_wanted(slice)) {
+        let name = slice.architecture.unwrap_or("an unknown processor");
+        match apply_slice(request, &bytes[slice.range.clone()], context) {
+            Ok((applied, map)) => {
+                maps.extend(map.map(|map| (name, map)));
+                summaries.push(applied.summary);
+                *image = (!applied.map.is_identity()).then_some(applied.bytes);
+            }
+            Err(error) if is_universal && matches!(error.kind, ErrorKind::Refused(_)) => {
+                let hint = error.hint.clone();
+                context
+                    .talk
+                    .warning(&format!("the image for {name} stays as it is: {error}"), hint.as_deref());
+                refused.get_or_insert(error);
+            }
+            Err(error) => return Err(error),
+        }
+    }
+    let is_unchanged = images.iter().all(Option::is_none);
+    match (summaries.into_iter().reduce(joined), refused) {
+        (Some(summary), _) => {
+            Ok(AppliedFile { bytes: replace(bytes, &all, &images)?, summary, is_unchanged, maps })
+        }
+        (None, Some(error)) => Err(error),
+        (None, None) => Err(Error::usage("the file has no image whose functions can be moved")),
+    }
+}
+
+fn joined(mut all: ApplySummary, next: ApplySummary) -> ApplySummary {
+    all.functions += next.functions;
+    all.functions_moved += next.functions_moved;
+    all.functions_movable += next.functions_movable;
+    all.pinned.extend(next.pinned);
+    all.warnings.extend(next.warnings);
+    all
+}
+
+fn apply_slice(
+    request: &MachORequest<'_>,
+    bytes: &[u8],
+    context: &Context,
+) -> Result<(Applied, Option<LayoutMap>)> {
+    let file = MachOFile::parse(bytes)?;
+    let image = MachOImage::parse(bytes, None)?;
+    let functions = functions_of(&file, &image);
+    let analysis = {
+        let _phase = tracing::info_span!("analyse").entered();
+        MachOAnalysis::new(&file)?
+    };
+    let identity = ImageIdentity {
+        path: Some(request.path.canonicalize().unwrap_or_else(|_| request.path.to_path_buf())),
+        build_id: file.uuid.map(|uuid| uuid.to_vec()),
+    };
+    let wanted = request.arrangement.wanted(
+        request.path,
+        &identity,
+        &functions,
+        &context.talk,
+        |traces, layout| lay_out_functions(&functions, traces, Room::InMachO(&analysis), layout),
+    )?;
+    let applied = apply(&file, &functions, &analysis, wanted.arrangement(), request.options)?;
+    let map = request.with_maps.then(|| layout_map(&file, &functions, &applied)).transpose()?;
+    Ok((applied, map))
+}
+
+/// The functions of `__text`: what else has symbols does not move.
+#[must_use]
+pub fn functions_of<'image>(file: &MachOFile<'_>, image: &'image MachOImage<'_>) -> FunctionTable<'image> {
+    image.functions_within(file.text().range())
+}

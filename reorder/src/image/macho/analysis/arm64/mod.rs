@@ -1,0 +1,370 @@
+//! One atom of arm64 code: its references, and what must stay because of it.
+
+mod flow;
+mod relaxed;
+mod tables;
+mod value;
+
+use std::ops::Range;
+
+use super::decoded::DecodedAtom;
+use crate::address::Address;
+use crate::image::analysis::pins::{Pin, PinReason};
+use crate::image::decode::aarch64::{NOP, Operation, PAGE, Register, WORD, decode, uses};
+use crate::image::macho::file::MachOFile;
+use crate::image::macho::reference::{CodeForm, CodeReference, DataForm, DataReference};
+use flow::{FlowFacts, follow};
+use relaxed::{nop_behind, nop_in_front};
+use tables::Dispatch;
+
+/// What decoding needs to know of the rest of the image.
+pub struct Arm64Context<'data> {
+    /// The image.
+    pub file: &'data MachOFile<'data>,
+    /// `__text`.
+    pub text: Range<Address>,
+    /// Starts of atoms, sorted; the first is the start of `__text`.
+    pub starts: &'data [Address],
+    /// Addresses outside of `__text` that code refers to, sorted: a jump table ends in front of the next one.
+    pub known: Vec<Address>,
+}
+
+/// Reach of `ADR` and of loads of literals, in bytes, in each direction.
+const SHORT_REACH: u64 = 1 << 20;
+
+impl Arm64Context<'_> {
+    /// Whether a page of 4 KiB holds bytes of `__text`.
+    pub(super) fn shares_page(&self, page: Address) -> bool {
+        page.plus(PAGE) > self.text.start && page < self.text.end
+    }
+
+    /// Whether `ADR` reaches `target` from wherever an atom may be put.
+    fn is_near(&self, target: Address) -> bool {
+        target.0.abs_diff(self.text.start.0) < SHORT_REACH && target.0.abs_diff(self.text.end.0) < SHORT_REACH
+    }
+
+    /// Starts of the atoms that share a page.
+    fn atoms_on_page(&self, page: Address) -> impl Iterator<Item = Address> + '_ {
+        let first = self.starts.partition_point(|start| *start <= page).saturating_sub(1);
+        self.starts[first..].iter().copied().take_while(move |start| *start < page.plus(PAGE))
+    }
+}
+
+/// Instructions of `bytes`; bytes behind the last whole one are left out.
+fn words_of(bytes: &[u8]) -> Vec<u32> {
+    let (words, _) = bytes.as_chunks::<4>();
+    words.iter().map(|word| u32::from_le_bytes(*word)).collect()
+}
+
+/// Decodes the atom at `atom`; control may also arrive at `entries` inside of it.
+#[must_use]
+pub fn decode_atom(context: &Arm64Context<'_>, atom: Range<Address>, entries: &[Address]) -> DecodedAtom {
+    let size = atom.end.distance_from(atom.start);
+    let bytes = context.file.bytes_at(atom.start, size).unwrap_or_default();
+    let words = words_of(bytes);
+    let mut result = DecodedAtom::default();
+    if size % WORD != 0 || atom.start.0 % WORD != 0 || words.is_empty() {
+        result.pin = Some(Pin { reason: PinReason::NotDecodable, evidence: atom.start });
+        return result;
+    }
+    if is_table(&words) {
+        result.is_table = true;
+        return result;
+    }
+    let facts = follow(context, &atom, &words, entries);
+    let mut builder = Builder { context, atom, words, facts, result };
+    builder.build();
+    builder.result
+}
+
+/// Whether all words are small distances, as tables hold them: no instruction that refers to a place has such an upper
+/// byte, so it cannot be code that is passed over.
+fn is_table(words: &[u32]) -> bool {
+    let is_small = |word: &u32| matches!(word >> 24, 0 | 0xff);
+    words.iter().all(is_small) && words.iter().any(|word| *word != 0)
+}
+
+struct Builder<'run, 'data> {
+    context: &'run Arm64Context<'data>,
+    atom: Range<Address>,
+    words: Vec<u32>,
+    facts: FlowFacts,
+    result: DecodedAtom,
+}
+
+impl Builder<'_, '_> {
+    fn place(&self, index: usize) -> Address {
+        self.atom.start.plus(index as u64 * WORD)
+    }
+
+    fn pin(&mut self, reason: PinReason, evidence: Address) {
+        self.result.pin.get_or_insert(Pin { reason, evidence });
+    }
+
+    fn build(&mut self) {
+        if let Some(index) = self.opaque_word() {
+            return self.keep_everything(index);
+        }
+        for index in 0..self.words.len() {
+            if self.facts.is_reached[index] {
+                self.add_references(index);
+            }
+        }
+        self.add_pages();
+        for (_, dispatch) in std::mem::take(&mut self.facts.dispatches) {
+            self.add_dispatch(dispatch);
+        }
+        if let Some(index) = self.facts.unexplained_jump {
+            self.pin(PinReason::UnresolvedJump, self.place(index as usize));
+        }
+        if self.facts.is_excessive {
+            self.pin(PinReason::UnpairedAddress, self.atom.start);
+        }
+        if self.facts.runs_over_end {
+            self.result.ties.push(self.atom.end);
+        }
+    }
+
+    /// The first word that makes the atom opaque: control never reaches it, and it might refer to something outside; or
+    /// control reaches it, and it is nothing.
+    fn opaque_word(&self) -> Option<usize> {
+        (0..self.words.len()).find(|&index| {
+            let operation = decode(self.words[index], self.place(index));
+            match self.facts.is_reached[index] {
+                true => operation == Operation::Invalid,
+                false => self.leaves(operation),
+            }
+        })
+    }
+
+    fn leaves(&self, operation: Operation) -> bool {
+        match operation {
+            Operation::Branch(target)
+            | Operation::Call(target)
+            | Operation::ConditionalBranch(target)
+            | Operation::Adr(_, target)
+            | Operation::LoadLiteral(_, target) => !self.atom.contains(&target),
+            Operation::Adrp(..) => true,
+            _ => false,
+        }
+    }
+
+    /// Nothing of the atom is written, and whatever it may refer to stays.
+    fn keep_everything(&mut self, evidence: usize) {
+        self.pin(PinReason::NotDecodable, self.place(evidence));
+        for index in 0..self.words.len() {
+            match decode(self.words[index], self.place(index)) {
+                Operation::Branch(target)
+                | Operation::Call(target)
+                | Operation::ConditionalBranch(target)
+                | Operation::Adr(_, target)
+                | Operation::LoadLiteral(_, target) => self.result.possible_targets.push(target),
+                Operation::Adrp(_, page) if self.context.shares_page(page) => {
+                    self.result.possible_targets.extend(self.context.atoms_on_page(page));
+                }
+                _ => {}
+            }
+        }
+        let (text, atom) = (&self.context.text, &self.atom);
+        self.result.possible_targets.retain(|target| text.contains(target) && !atom.contains(target));
+    }
+
+    fn add(&mut self, index: usize, target: Address, form: CodeForm) {
+        self.result.references.push(CodeReference { place: self.place(index), target, form });
+    }
+
+    fn add_references(&mut self, index: usize) {
+        match decode(self.words[index], self.place(index)) {
+            Operation::Branch(target) | Operation::Call(target) if !self.atom.contains(&target) => {
+                self.add(index, target, CodeForm::Branch26);
+            }
+            Operation::ConditionalBranch(target) if !self.atom.contains(&target) => {
+                self.result.ties.push(target);
+            }
+            Operation::Adr(register, target) if !self.atom.contains(&target) => {
+                self.add_adr(index, register, target);
+            }
+            Operation::LoadLiteral(register, target) if !self.atom.contains(&target) => {
+                self.add_literal(index, register, target);
+            }
+            Operation::Adrp(_, page) if !self.context.shares_page(page) => {
+                self.add(index, page, CodeForm::Page)
+            }
+            _ => {}
+        }
+    }
+
+    fn add_adr(&mut self, index: usize, register: Register, target: Address) {
+        let joined = &self.facts.is_joined;
+        if let Some(nop) = nop_behind(&self.words, index, register, |at| joined[at]) {
+            return self.add(index, target, CodeForm::RelaxedAdr { nop });
+        }
+        self.add(index, target, CodeForm::Adr);
+        if !self.context.is_near(target) {
+            self.pin(PinReason::ShortReference, self.place(index));
+            self.result.possible_targets.push(target);
+        }
+    }
+
+    fn add_literal(&mut self, index: usize, register: Option<Register>, target: Address) {
+        if self.context.text.contains(&target) {
+            return self.result.ties.push(target);
+        }
+        let joined = &self.facts.is_joined;
+        let nop = register.and_then(|register| nop_in_front(&self.words, index, register, |at| joined[at]));
+        if let Some(nop) = nop {
+            return self.add(index, target, CodeForm::RelaxedLoad { nop });
+        }
+        self.add(index, target, CodeForm::LoadLiteral);
+        if !self.context.is_near(target) {
+            self.pin(PinReason::ShortReference, self.place(index));
+        }
+    }
+
+    /// Each `ADRP` into the pages of `__text`, with what completes it.
+    fn add_pages(&mut self) {
+        let mut targets: Vec<Vec<Address>> = vec![Vec::new(); self.facts.pages.len()];
+        let uses: Vec<_> = self.facts.uses.iter().map(|(index, page_use)| (*index, *page_use)).collect();
+        for (index, page_use) in uses {
+            for &number in self.facts.sets.members(page_use.from) {
+                targets[number as usize].push(page_use.target);
+            }
+            self.add(index as usize, page_use.target, CodeForm::PageOffset { scale: page_use.scale });
+            // Loads count in their own size, and a move keeps multiples of a word only.
+            if page_use.is_access && page_use.scale > 2 {
+                self.result.possible_targets.push(page_use.target);
+            }
+        }
+        for (number, mut targets) in targets.into_iter().enumerate() {
+            let (index, page) = self.facts.pages[number];
+            if !self.facts.is_reached[index as usize] {
+                continue;
+            }
+            targets.sort_unstable();
+            targets.dedup();
+            let is_unresolved = self.facts.unresolved.contains(&(number as u32)) || targets.is_empty();
+            if is_unresolved {
+                self.pin(PinReason::UnpairedAddress, self.place(index as usize));
+                let atoms: Vec<Address> = self.context.atoms_on_page(Address(page)).collect();
+                self.result.possible_targets.extend(atoms);
+            }
+            if targets.len() > 1 {
+                // One page for several places: that holds as long as none of them moves.
+                self.result.possible_targets.extend(targets.iter().copied());
+            }
+            self.add(index as usize, targets.first().copied().unwrap_or(Address(page)), CodeForm::Page);
+        }
+        let text = &self.context.text;
+        self.result.possible_targets.retain(|target| text.contains(target));
+        if self.result.possible_targets.iter().any(|target| self.atom.contains(target)) {
+            self.pin(PinReason::UnpairedAddress, self.atom.start);
+        }
+    }
+
+    fn add_dispatch(&mut self, dispatch: Dispatch) {
+        if self.context.text.contains(&dispatch.table) && !self.atom.contains(&dispatch.table) {
+            // Whatever its entries count from, the distance stays.
+            self.result.ties.push(dispatch.table);
+        }
+        if self.atom.contains(&dispatch.base) {
+            return;
+        }
+        let targets = dispatch.targets(self.context, &self.atom);
+        let is_of_table = dispatch.base == dispatch.table && dispatch.size == 4 && dispatch.shift == 0;
+        if self.context.text.contains(&dispatch.base) && is_of_table {
+            return;
+        }
+        if !is_of_table || targets.is_empty() {
+            return self.pin(PinReason::UnresolvedJump, dispatch.table);
+        }
+        let from = dispatch.table;
+        let words = targets.into_iter().map(|(place, target)| DataReference {
+            place,
+            target,
+            form: DataForm::Difference32 { from },
+        });
+        self.result.table_words.extend(words);
+    }
+}
+
+/// Addresses outside of `__text` that the instructions at `range` form, as far as a straight look tells.
+pub fn addresses_formed(context: &Arm64Context<'_>, range: Range<Address>, found: &mut Vec<Address>) {
+    let bytes = context.file.bytes_at(range.start, range.end.distance_from(range.start)).unwrap_or_default();
+    let mut pages: [Option<Address>; 32] = [None; 32];
+    let mut push = |target: Address| {
+        if !context.text.contains(&target) {
+            found.push(target);
+        }
+    };
+    for (index, word) in words_of(bytes).into_iter().enumerate() {
+        let page_of = |register: Register| pages[usize::from(register.0)];
+        match decode(word, range.start.plus(index as u64 * WORD)) {
+            Operation::Adr(_, target) | Operation::LoadLiteral(_, target) => push(target),
+            Operation::AddImmediate(_, source, number) => {
+                page_of(source).into_iter().for_each(|page| push(page.plus(number)));
+            }
+            Operation::Access(base, offset, _) => {
+                page_of(base).into_iter().for_each(|page| push(page.plus(offset)));
+            }
+            Operation::Adrp(register, page) => {
+                pages[usize::from(register.0)] = Some(page);
+                continue;
+            }
+            Operation::Call(_) | Operation::CallRegister(_) => pages[..19].fill(None),
+            _ => {}
+        }
+        let mut written = uses(word).writes;
+        while written != 0 {
+            pages[written.trailing_zeros() as usize] = None;
+            written &= written - 1;
+        }
+    }
+}
+
+/// References of a section of code that stays, such as the linker's helpers for stubs, to `__text`; and places in
+/// `__text` that must stay because of it.
+#[must_use]
+pub fn decode_fixed_section(
+    context: &Arm64Context<'_>,
+    range: Range<Address>,
+) -> (Vec<CodeReference>, Vec<Address>) {
+    let bytes = context.file.bytes_at(range.start, range.end.distance_from(range.start)).unwrap_or_default();
+    let words = words_of(bytes);
+    let (mut references, mut must_stay) = (Vec::new(), Vec::new());
+    for (index, &word) in words.iter().enumerate() {
+        let place = range.start.plus(index as u64 * WORD);
+        match decode(word, place) {
+            Operation::Branch(target) | Operation::Call(target) if context.text.contains(&target) => {
+                references.push(CodeReference { place, target, form: CodeForm::Branch26 });
+            }
+            Operation::ConditionalBranch(target)
+            | Operation::Adr(_, target)
+            | Operation::LoadLiteral(_, target)
+                if context.text.contains(&target) =>
+            {
+                must_stay.push(target);
+            }
+            Operation::Adrp(register, page) if context.shares_page(page) => {
+                let next = words.get(index + 1).map(|next| decode(*next, place.plus(WORD)));
+                match next {
+                    Some(Operation::AddImmediate(to, from, number)) if to == register && from == register => {
+                        let target = page.plus(number);
+                        references.push(CodeReference { place, target, form: CodeForm::Page });
+                        let form = CodeForm::PageOffset { scale: 0 };
+                        references.push(CodeReference { place: place.plus(WORD), target, form });
+                    }
+                    _ => must_stay.extend(context.atoms_on_page(page)),
+                }
+            }
+            _ => {}
+        }
+    }
+    references.retain(|reference| context.text.contains(&reference.target));
+    (references, must_stay)
+}
+
+/// Whether the words of an atom are padding alone.
+#[must_use]
+pub fn is_padding(bytes: &[u8]) -> bool {
+    words_of(bytes).iter().all(|word| *word == 0 || *word == NOP || uses(*word).writes == 0 && *word == NOP)
+}

@@ -1,0 +1,53 @@
+//! Jump tables that arm64 code reads: bytes, halves or words, counted from a place in the function or from the table.
+
+use std::ops::Range;
+
+use super::Arm64Context;
+use crate::address::Address;
+
+/// A dispatch through a table: where a jump leads that adds an entry to a base.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Dispatch {
+    pub(super) base: Address,
+    pub(super) table: Address,
+    /// Bytes of an entry.
+    pub(super) size: u8,
+    pub(super) is_signed: bool,
+    /// How far entries are shifted.
+    pub(super) shift: u8,
+}
+
+/// No function has more cases.
+const MOST_ENTRIES: u64 = 1 << 16;
+
+impl Dispatch {
+    /// The places in `function` that the entries lead to, with the entries' addresses: from the first one to the one in
+    /// front of the first that leaves the function, or up to the next address that anything refers to.
+    ///
+    /// Comparisons with the number of cases are no bound: compilers leave them out where they know the value.
+    pub(super) fn targets(
+        &self,
+        context: &Arm64Context<'_>,
+        function: &Range<Address>,
+    ) -> Vec<(Address, Address)> {
+        let size = u64::from(self.size);
+        let next = context.known.partition_point(|known| *known <= self.table);
+        let room = context.known.get(next).map_or(u64::MAX, |known| known.distance_from(self.table));
+        let limit = (room / size.max(1)).min(MOST_ENTRIES);
+        let entries = (0..limit).map_while(|index| {
+            let place = self.table.plus(index * size);
+            let bytes = context.file.bytes_at(place, size)?;
+            let entry = match (bytes, self.is_signed) {
+                (&[byte], false) => i64::from(byte),
+                (&[byte], true) => i64::from(byte as i8),
+                (&[low, high], false) => i64::from(u16::from_le_bytes([low, high])),
+                (&[low, high], true) => i64::from(i16::from_le_bytes([low, high])),
+                (&[a, b, c, d], _) => i64::from(i32::from_le_bytes([a, b, c, d])),
+                _ => return None,
+            };
+            let target = self.base.plus((entry << self.shift) as u64);
+            (function.contains(&target) && target.0 % 4 == 0).then_some((place, target))
+        });
+        entries.collect()
+    }
+}

@@ -1,0 +1,156 @@
+//! What a register may hold at one place of a function.
+
+use std::collections::HashMap;
+
+use crate::image::decode::aarch64::Register;
+
+/// A set of `ADRP` instructions, by number in [`PageSets`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(super) struct PageSet(u32);
+
+/// The sets of `ADRP` instructions that a function needs: one each, and a union wherever paths meet.
+#[derive(Default)]
+pub(super) struct PageSets {
+    sets: Vec<Box<[u32]>>,
+    numbers: HashMap<Box<[u32]>, u32>,
+}
+
+impl PageSets {
+    /// More unions than this are no function that a compiler wrote.
+    const MOST: usize = 1 << 14;
+
+    pub(super) fn of(&mut self, members: Vec<u32>) -> PageSet {
+        let members = members.into_boxed_slice();
+        let number = *self.numbers.entry(members).or_insert_with_key(|members| {
+            self.sets.push(members.clone());
+            self.sets.len() as u32 - 1
+        });
+        PageSet(number)
+    }
+
+    pub(super) fn union(&mut self, first: PageSet, second: PageSet) -> PageSet {
+        if first == second {
+            return first;
+        }
+        let mut members = self.members(first).to_vec();
+        members.extend_from_slice(self.members(second));
+        members.sort_unstable();
+        members.dedup();
+        self.of(members)
+    }
+
+    pub(super) fn members(&self, set: PageSet) -> &[u32] {
+        &self.sets[set.0 as usize]
+    }
+
+    pub(super) fn is_excessive(&self) -> bool {
+        self.sets.len() > Self::MOST
+    }
+}
+
+/// What one register may hold.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Value {
+    /// A number or a complete address that came from elsewhere.
+    Unknown,
+    /// The address of a page that `__text` shares, from any of these `ADRP`.
+    Page { page: u64, from: PageSet },
+    /// Perhaps what one of these `ADRP` wrote.
+    MaybePage(PageSet),
+    /// This address.
+    Address(u64),
+    /// An entry of the table at this address.
+    Entry { table: u64, size: u8, is_signed: bool },
+    /// `base` and an entry of the table, the entry shifted.
+    Sum { base: u64, table: u64, size: u8, is_signed: bool, shift: u8 },
+    /// A sum or another combination that is not understood; not an address to jump to.
+    Computed,
+}
+
+impl Value {
+    /// The `ADRP` instructions whose page this may be.
+    pub(super) fn pages(self) -> Option<PageSet> {
+        match self {
+            Self::Page { from, .. } | Self::MaybePage(from) => Some(from),
+            _ => None,
+        }
+    }
+
+    fn is_for_jumps(self) -> bool {
+        matches!(self, Self::Entry { .. } | Self::Sum { .. } | Self::Computed)
+    }
+
+    /// What holds where two paths meet. Values only become vaguer, so this ends.
+    pub(super) fn join(self, other: Self, sets: &mut PageSets) -> Self {
+        if self == other {
+            return self;
+        }
+        match (self.pages(), other.pages()) {
+            (Some(first), Some(second)) => {
+                let from = sets.union(first, second);
+                match (self, other) {
+                    (Self::Page { page, .. }, Self::Page { page: same, .. }) if page == same => {
+                        Self::Page { page, from }
+                    }
+                    _ => Self::MaybePage(from),
+                }
+            }
+            (Some(from), None) | (None, Some(from)) => Self::MaybePage(from),
+            (None, None) if self.is_for_jumps() || other.is_for_jumps() => Self::Computed,
+            (None, None) => Self::Unknown,
+        }
+    }
+}
+
+/// All registers but 31.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Registers([Value; 31]);
+
+impl Registers {
+    /// As at the entry of a function.
+    pub(super) fn unknown() -> Self {
+        Self([Value::Unknown; 31])
+    }
+
+    pub(super) fn get(&self, register: Register) -> Value {
+        self.0.get(usize::from(register.0)).copied().unwrap_or(Value::Unknown)
+    }
+
+    pub(super) fn set(&mut self, register: Register, value: Value) {
+        if let Some(place) = self.0.get_mut(usize::from(register.0)) {
+            *place = value;
+        }
+    }
+
+    /// The values of the registers whose bits are set.
+    pub(super) fn chosen(&self, bits: u32) -> impl Iterator<Item = Value> + '_ {
+        let mut bits = bits & 0x7fff_ffff;
+        std::iter::from_fn(move || {
+            let register = bits.trailing_zeros();
+            (register < 31).then(|| {
+                bits &= bits - 1;
+                self.0[register as usize]
+            })
+        })
+    }
+
+    /// Gives all these registers one value.
+    pub(super) fn set_chosen(&mut self, bits: u32, value: Value) {
+        let mut bits = bits & 0x7fff_ffff;
+        while bits != 0 {
+            self.0[bits.trailing_zeros() as usize] = value;
+            bits &= bits - 1;
+        }
+    }
+
+    /// Joins each register; whether anything changed.
+    pub(super) fn join(&mut self, other: &Self, sets: &mut PageSets) -> bool {
+        let mut has_changed = false;
+        for (mine, theirs) in self.0.iter_mut().zip(&other.0) {
+            let joined = mine.join(*theirs, sets);
+            has_changed |= joined != *mine;
+            *mine = joined;
+        }
+        has_changed
+    }
+}

@@ -1,0 +1,109 @@
+//! Where functions start: the cuts that divide `__text` into atoms.
+//!
+//! Cuts are the union of `LC_FUNCTION_STARTS`, symbols of `__text` and starts of unwind entries. An atom reaches from one
+//! cut to the next, so padding belongs to the function in front of it. A cut too many costs nothing: what belongs
+//! together is tied.
+
+use std::ops::Range;
+
+use crate::address::Address;
+use crate::error::Result;
+use crate::image::macho::eh_frame::FrameEntry;
+use crate::image::macho::file::MachOFile;
+use crate::image::macho::function_starts::function_starts;
+use crate::image::macho::load_command::LinkEditPart;
+use crate::image::macho::unwind_info::UnwindInfo;
+use crate::image::refusal::{Refusal, RefusalCode};
+
+/// Position of an atom, in address order.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct AtomIndex(pub u32);
+
+/// The cuts of `__text`.
+#[derive(Clone, Debug)]
+pub struct Atoms {
+    /// Starts, sorted; the first is that of `__text`.
+    pub starts: Vec<Address>,
+    /// The end of `__text`.
+    pub end: Address,
+}
+
+impl Atoms {
+    /// Collects the cuts.
+    ///
+    /// # Errors
+    /// Refuses (M5) images in which nothing tells where functions start.
+    pub fn collect(file: &MachOFile<'_>, unwind: Option<&UnwindInfo>, frames: &[FrameEntry]) -> Result<Self> {
+        let text = file.text().range();
+        let mut starts = function_starts(file)?;
+        starts.extend(text_symbols(file));
+        starts.retain(|start| text.contains(start));
+        if starts.is_empty() {
+            return Err(Refusal::new(
+                RefusalCode::M5,
+                "neither function starts nor symbols tell where functions begin",
+                "link without -no_function_starts, or give the image before its symbols were stripped",
+            )
+            .at(text.start)
+            .into());
+        }
+        starts.extend(unwind.into_iter().flat_map(|info| info.entries.iter().map(|entry| entry.start)));
+        starts.extend(frames.iter().map(|frame| frame.start));
+        starts.retain(|start| text.contains(start));
+        starts.push(text.start);
+        starts.sort_unstable();
+        starts.dedup();
+        Ok(Self { starts, end: text.end })
+    }
+
+    /// Number of atoms.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.starts.len()
+    }
+
+    /// Whether there are none, which cannot be.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.starts.is_empty()
+    }
+
+    /// The addresses of an atom.
+    #[must_use]
+    pub fn range(&self, index: AtomIndex) -> Range<Address> {
+        let at = index.0 as usize;
+        self.starts[at]..self.starts.get(at + 1).copied().unwrap_or(self.end)
+    }
+
+    /// The atom that holds `address`.
+    #[must_use]
+    pub fn containing(&self, address: Address) -> Option<AtomIndex> {
+        let after = self.starts.partition_point(|start| *start <= address);
+        (after > 0 && address < self.end).then(|| AtomIndex(after as u32 - 1))
+    }
+
+    /// Whether an atom starts at `address`.
+    #[must_use]
+    pub fn is_start(&self, address: Address) -> bool {
+        self.starts.binary_search(&address).is_ok()
+    }
+
+    /// All addresses ranges, in order.
+    pub fn ranges(&self) -> impl Iterator<Item = Range<Address>> + '_ {
+        (0..self.len() as u32).map(|index| self.range(AtomIndex(index)))
+    }
+}
+
+/// Values of the symbols that are defined in `__text`, those of debug maps left out.
+fn text_symbols<'file>(file: &'file MachOFile<'_>) -> impl Iterator<Item = Address> + 'file {
+    const STAB: u8 = 0xe0;
+    const TYPE: u8 = 0x0e;
+    const IN_SECTION: u8 = 0x0e;
+    let number = file.text().number;
+    let (entries, _) = file.link_edit_bytes(LinkEditPart::Symbols).as_chunks::<16>();
+    entries.iter().filter_map(move |entry| {
+        let [_, _, _, _, kind, section, _, _, value @ ..] = entry;
+        let is_text = kind & STAB == 0 && kind & TYPE == IN_SECTION && u32::from(*section) == number;
+        is_text.then(|| Address(u64::from_le_bytes(*value)))
+    })
+}

@@ -1,0 +1,99 @@
+//! References from data to functions, all but those of tables that are rebuilt.
+
+use super::atoms::{AtomIndex, Atoms};
+use super::units::Obligations;
+use crate::address::Address;
+use crate::error::Result;
+use crate::image::analysis::pins::{Pin, PinReason};
+use crate::image::macho::data_in_code;
+use crate::image::macho::eh_frame::FrameEntry;
+use crate::image::macho::entry::entry;
+use crate::image::macho::exception_table::landing_pads;
+use crate::image::macho::file::MachOFile;
+use crate::image::macho::fixups::rebases;
+use crate::image::macho::init_offsets::initializer_offsets;
+use crate::image::macho::method_lists::implementations;
+use crate::image::macho::reference::{DataForm, DataReference};
+use crate::image::macho::unwind_info::UnwindInfo;
+
+/// What data says about functions.
+pub(super) struct DataFacts {
+    /// Fields that hold addresses in `__text` or distances to them.
+    pub(super) references: Vec<DataReference>,
+    /// Places inside of functions where control may arrive.
+    pub(super) entries: Vec<Address>,
+    /// Functions that are referred to by other means: the entry point.
+    pub(super) roots: Vec<Address>,
+}
+
+impl DataFacts {
+    pub(super) fn collect(
+        file: &MachOFile<'_>,
+        atoms: &Atoms,
+        unwind: Option<&UnwindInfo>,
+        frames: &[FrameEntry],
+        obligations: &mut Obligations<'_>,
+    ) -> Result<Self> {
+        let text = file.text().range();
+        let slots = rebases(file)?;
+        let mut references = initializer_offsets(file)?;
+        references.extend(implementations(file, &slots)?);
+        references.extend(slots.into_iter().filter(|slot| text.contains(&slot.target)));
+        let mut entries: Vec<Address> = references.iter().map(|reference| reference.target).collect();
+        references.extend(frames.iter().filter(|frame| text.contains(&frame.start)).map(|frame| {
+            let form = if frame.start_width == 4 { DataForm::Relative32 } else { DataForm::Relative64 };
+            DataReference { place: frame.start_field, target: frame.start, form }
+        }));
+        for frame in frames {
+            // One entry covers its function from the start, so its parts keep their distances.
+            keep_together(atoms, frame.start, frame.start.plus(frame.size), obligations);
+            if let Some(table) = frame.exception_table {
+                enter_landing_pads(file, atoms, table, frame.start, &mut entries, obligations)?;
+            }
+        }
+        for &(start, table) in unwind.into_iter().flat_map(|info| &info.exception_tables) {
+            enter_landing_pads(file, atoms, table, start, &mut entries, obligations)?;
+        }
+        for range in data_in_code::read(file)? {
+            if let Some(atom) = atoms.containing(range.start) {
+                obligations.pin(atom, Pin { reason: PinReason::NotDecodable, evidence: range.start });
+            }
+        }
+        let roots: Vec<Address> = entry(file)?.into_iter().map(|entry| entry.address).collect();
+        entries.extend(&roots);
+        entries.retain(|entry| text.contains(entry) && !atoms.is_start(*entry));
+        entries.sort_unstable();
+        entries.dedup();
+        Ok(Self { references, entries, roots })
+    }
+}
+
+fn keep_together(atoms: &Atoms, start: Address, end: Address, obligations: &mut Obligations<'_>) {
+    if let (Some(first), Some(last)) =
+        (atoms.containing(start), atoms.containing(Address(end.0.saturating_sub(1))))
+        && first != last
+    {
+        obligations.tie(first, last, start);
+    }
+}
+
+/// Landing pads are distances from the function's start.
+fn enter_landing_pads(
+    file: &MachOFile<'_>,
+    atoms: &Atoms,
+    table: Address,
+    start: Address,
+    entries: &mut Vec<Address>,
+    obligations: &mut Obligations<'_>,
+) -> Result<()> {
+    let owner: Option<AtomIndex> = atoms.containing(start);
+    for pad in landing_pads(file, table, start)? {
+        entries.push(pad);
+        if let (Some(owner), Some(other)) = (owner, atoms.containing(pad))
+            && owner != other
+        {
+            obligations.tie(owner, other, table);
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,124 @@
+//! Signs that something refers to a function in a way that nobody listed.
+//!
+//! Relative pointers have no fixups, so data of an unknown kind may hold them. A word of data that would lead exactly to
+//! the start of a function keeps that function where it is, unless the word is listed: a false alarm costs one function
+//! its freedom, a missed one the program. Functions that nothing refers to at all get a second look: their distance from
+//! the start of the image or of `__text`, stored anywhere, keeps them too.
+
+use std::collections::HashSet;
+
+use rayon::prelude::*;
+
+use super::atoms::{AtomIndex, Atoms};
+use super::data::DataFacts;
+use super::decoded::DecodedAtom;
+use super::units::Obligations;
+use crate::address::Address;
+use crate::image::analysis::pins::PinReason;
+use crate::image::macho::export_trie::{self, ExportValue};
+use crate::image::macho::file::MachOFile;
+use crate::image::macho::load_command::LinkEditPart;
+use crate::image::macho::reference::CodeReference;
+use crate::image::macho::section::Section;
+
+/// Pins what unlisted words may refer to; gives the number of functions that nothing listed refers to.
+pub(super) fn pin_unexplained(
+    file: &MachOFile<'_>,
+    atoms: &Atoms,
+    facts: &DataFacts,
+    fixed: &[CodeReference],
+    decoded: &[DecodedAtom],
+    obligations: &mut Obligations<'_>,
+) -> usize {
+    let mut listed: Vec<Address> = facts.references.iter().map(|reference| reference.place).collect();
+    listed.extend(decoded.iter().flat_map(|atom| atom.table_words.iter().map(|word| word.place)));
+    listed.sort_unstable();
+    let is_listed = |place: Address| listed.binary_search(&place).is_ok();
+    let is_referenced = referenced(file, atoms, facts, fixed, decoded);
+    let orphans: HashSet<u64> =
+        (0..atoms.len()).filter(|index| !is_referenced[*index]).map(|index| atoms.starts[index].0).collect();
+    let (base, text) = (file.base(), file.text().address);
+    let sections: Vec<&Section<'_>> =
+        file.sections.iter().filter(|section| section.has_bytes() && !is_explained(section)).collect();
+    for section in sections {
+        let bytes = file.section_bytes(section);
+        let (words, _) = bytes.as_chunks::<4>();
+        let hits: Vec<(Address, Address, PinReason)> = words
+            .par_iter()
+            .enumerate()
+            .with_min_len(1 << 14)
+            .filter_map(|(index, word)| {
+                let place = section.address.plus(index as u64 * 4);
+                let word = u32::from_le_bytes(*word);
+                if word == 0 {
+                    return None;
+                }
+                let relative = place.plus(i64::from(word as i32) as u64);
+                if atoms.is_start(relative) && !is_listed(place) {
+                    return Some((relative, place, PinReason::RelativePointer));
+                }
+                let offsets = [base, text].map(|from| from.plus(u64::from(word)));
+                let orphan = offsets.into_iter().find(|address| orphans.contains(&address.0));
+                orphan
+                    .filter(|_| !is_listed(place) && !orphans.is_empty())
+                    .map(|orphan| (orphan, place, PinReason::Unreferenced))
+            })
+            .collect();
+        for (target, place, reason) in hits {
+            obligations.pin_at(target, reason, place);
+        }
+    }
+    orphans.len()
+}
+
+/// Sections whose every word is read by somebody who knows what it means.
+fn is_explained(section: &Section<'_>) -> bool {
+    section.is_code()
+        || section.is(b"__TEXT", b"__unwind_info")
+        || section.is(b"__TEXT", b"__eh_frame")
+        || section.is(b"__TEXT", b"__cstring")
+        || section.segment == b"__LINKEDIT"
+}
+
+/// For each atom, whether anything listed refers to it.
+fn referenced(
+    file: &MachOFile<'_>,
+    atoms: &Atoms,
+    facts: &DataFacts,
+    fixed: &[CodeReference],
+    decoded: &[DecodedAtom],
+) -> Vec<bool> {
+    let mut is_referenced = vec![false; atoms.len()];
+    let mut mark = |target: Address| {
+        if let Some(AtomIndex(index)) = atoms.containing(target) {
+            is_referenced[index as usize] = true;
+        }
+    };
+    facts.references.iter().filter(|reference| !is_frame(file, reference.place)).for_each(|reference| {
+        mark(reference.target);
+    });
+    facts.roots.iter().copied().for_each(&mut mark);
+    fixed.iter().for_each(|reference| mark(reference.target));
+    for atom in decoded {
+        atom.references.iter().for_each(|reference| mark(reference.target));
+        atom.ties.iter().copied().for_each(&mut mark);
+        atom.table_words.iter().for_each(|word| mark(word.target));
+    }
+    let exports = export_trie::parse(file.link_edit_bytes(LinkEditPart::Exports)).unwrap_or_default();
+    for export in &exports {
+        match export.value {
+            ExportValue::Offset(offset) => mark(file.address_of(offset)),
+            ExportValue::StubAndResolver { stub, resolver } => {
+                mark(file.address_of(stub));
+                mark(file.address_of(resolver));
+            }
+            ExportValue::Absolute(_) | ExportValue::Reexport(_) => {}
+        }
+    }
+    is_referenced
+}
+
+/// Unwind entries describe functions, called or not.
+fn is_frame(file: &MachOFile<'_>, place: Address) -> bool {
+    file.section(b"__TEXT", b"__eh_frame").is_some_and(|section| section.range().contains(&place))
+}

@@ -1,0 +1,37 @@
+//! Code outside of `__text`: it stays, and its references to functions follow them.
+
+use super::Decoder;
+use super::units::Obligations;
+use crate::address::Address;
+use crate::image::analysis::pins::PinReason;
+use crate::image::macho::file::MachOFile;
+use crate::image::macho::reference::CodeReference;
+
+/// What the sections of stubs, helpers and further code ask of `__text`.
+pub(super) struct FixedCode {
+    /// References into `__text`.
+    pub(super) references: Vec<CodeReference>,
+    must_stay: Vec<(Address, Address)>,
+}
+
+impl FixedCode {
+    pub(super) fn collect(file: &MachOFile<'_>, decoder: &Decoder<'_>) -> Self {
+        let text = file.text().number;
+        let mut all = Self { references: Vec::new(), must_stay: Vec::new() };
+        let is_other_code = |section: &&crate::image::macho::section::Section<'_>| {
+            section.is_code() && section.number != text && section.has_bytes()
+        };
+        for section in file.sections.iter().filter(is_other_code) {
+            let (references, must_stay) = decoder.decode_fixed_section(section.range());
+            all.references.extend(references);
+            all.must_stay.extend(must_stay.into_iter().map(|target| (target, section.address)));
+        }
+        all
+    }
+
+    pub(super) fn apply(&self, obligations: &mut Obligations<'_>) {
+        for &(target, evidence) in &self.must_stay {
+            obligations.pin_at(target, PinReason::ShortReference, evidence);
+        }
+    }
+}
