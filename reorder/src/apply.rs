@@ -20,7 +20,7 @@ use crate::relocate::address_map::{AddressMap, Move};
 use crate::relocate::layout_map::{LayoutMap, Side, digest, hexadecimal};
 use crate::relocate::plan::{Plan, plan, plan_from_map};
 use crate::relocate::{RelocateOptions, relocate};
-use crate::verify::{VerifyOptions, verify};
+use crate::verify::{VerifyOptions, VerifyReport, verify};
 
 /// Where the functions shall go.
 #[derive(Clone, Copy, Debug)]
@@ -104,7 +104,7 @@ pub fn apply(
     // The way back needs no other proof than the digest of the image that it must lead to.
     if !matches!(side, Some((_, Side::New))) {
         let _phase = tracing::info_span!("verify").entered();
-        prove(file.bytes, &bytes, RefusalCode::R16)?;
+        prove(file.bytes, &bytes)?;
     }
     if let Some((map, side)) = side {
         let expected = if side == Side::New { &map.old_digest } else { &map.new_digest };
@@ -118,7 +118,12 @@ pub fn apply(
 }
 
 /// The output must pass the independent verifier, or it never leaves the memory.
-fn prove(old: &[u8], new: &[u8], code: RefusalCode) -> Result<()> {
+fn prove(old: &[u8], new: &[u8]) -> Result<()> {
+    judge(verify(old, new, VerifyOptions::default()), RefusalCode::R16)
+}
+
+/// A report as a refusal, unless it proves the output.
+fn judge(report: Result<VerifyReport>, code: RefusalCode) -> Result<()> {
     let failed = |message: String| {
         Error::from(Refusal::new(
             code,
@@ -126,7 +131,7 @@ fn prove(old: &[u8], new: &[u8], code: RefusalCode) -> Result<()> {
             "nothing was written; please report this image",
         ))
     };
-    let report = verify(old, new, VerifyOptions::default()).map_err(|error| failed(error.to_string()))?;
+    let report = report.map_err(|error| failed(error.to_string()))?;
     match report.differences.first() {
         None => Ok(()),
         Some(first) => Err(failed(format!(

@@ -4,7 +4,7 @@
 
 use std::collections::BTreeMap;
 
-use super::{Applied, ApplySummary, Arrangement, differences, prove, restore_rest, summary_of};
+use super::{Applied, ApplySummary, Arrangement, differences, judge, restore_rest, summary_of};
 use crate::address::{Address, NewAddress};
 use crate::error::{Error, Result};
 use crate::image::analysis::pins::{Pin, PinReason};
@@ -18,6 +18,7 @@ use crate::relocate::macho::finish::finish;
 use crate::relocate::macho::move_code_and_data;
 use crate::relocate::macho::plan::{Plan, UnitIndex, plan, unit_order};
 use crate::relocate::macho::unwind::{unwind_room, unwind_size};
+use crate::verify::{self, VerifyOptions, verify_moves};
 
 /// What the user decides.
 #[derive(Clone, Copy, Debug)]
@@ -84,7 +85,8 @@ pub fn apply(
         }
         None => {
             let _phase = tracing::info_span!("verify").entered();
-            prove(file.bytes, &bytes, RefusalCode::M20)?;
+            let claims: Vec<_> = plan.map.moves().iter().map(claim).collect();
+            judge(verify_moves(file.bytes, &bytes, &claims, VerifyOptions::default()), RefusalCode::M20)?;
         }
     }
     let without_room: BTreeMap<Address, Address> = plan
@@ -101,6 +103,11 @@ pub fn apply(
         summary_of(functions, &plan.map, |_, address| (analysis.pin_at(address), room_pin(address)));
     summary.warnings = warnings;
     Ok(Applied { bytes, map: plan.map, summary })
+}
+
+/// What the verifier is told, and checks.
+fn claim(range: &Move) -> verify::Move {
+    verify::Move { old_start: range.old, new_start: range.new, size: range.size }
 }
 
 /// Bytes of the image that the map leads back to.
@@ -129,6 +136,14 @@ struct Planned {
 /// Parts of the cold functions, from the end, that are gathered by their unwind encoding: as few as make it fit.
 const GATHERED: [(usize, usize); 6] = [(0, 1), (1, 16), (1, 8), (1, 4), (1, 2), (1, 1)];
 
+/// How many units of the front to try to put there: all, those that starts need, and if these are all, ever fewer.
+fn fronts(front: usize, needed: usize) -> Vec<usize> {
+    if needed < front {
+        return vec![front, needed];
+    }
+    std::iter::successors(Some(front), |kept| Some(kept / 2).filter(|kept| *kept > 0)).collect()
+}
+
 /// Functions in `order` first. Compact unwind information joins neighbours that unwind alike, so an order may need more
 /// room than there is: then cold functions are gathered by how they unwind, and at last the least needed of the front
 /// become cold.
@@ -144,9 +159,8 @@ fn plan_order(
     let (_, needed) = unit_order(analysis, functions, order.get(..needed).unwrap_or(order));
     check_pins(analysis, &wanted[..front], options)?;
     let room = analysis.unwind.as_ref().map_or(u64::MAX, |info| unwind_room(file, info));
-    let mut kept = front;
     let mut least = u64::MAX;
-    loop {
+    for kept in fronts(front, needed) {
         for (part, whole) in GATHERED {
             let mut tried = wanted.clone();
             if kept < front {
@@ -161,20 +175,16 @@ fn plan_order(
                 None => 0,
             };
             if size <= room {
-                let warnings = (kept < front).then(|| {
+                let warning = || {
                     format!(
                         "only {kept} of {front} functions stand in front: the unwind information has no room for more"
                     )
-                });
-                return Ok(Planned { plan, warnings: warnings.into_iter().collect() });
+                };
+                let warnings = (kept < front).then(warning).into_iter().collect();
+                return Ok(Planned { plan, warnings });
             }
             least = least.min(size);
         }
-        if kept == 0 || kept <= needed && kept < front {
-            break;
-        }
-        // What starts need is given up last, and then only in a shuffle, where everything is needed.
-        kept = if kept > needed { needed.max(kept / 2) } else { kept / 2 };
     }
     Err(Refusal::new(
         RefusalCode::M14,

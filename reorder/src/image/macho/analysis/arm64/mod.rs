@@ -165,6 +165,8 @@ impl Builder<'_, '_> {
                 _ => {}
             }
         }
+        // Control may run over the end into what stands behind.
+        self.result.possible_targets.push(self.atom.end);
         let (text, atom) = (&self.context.text, &self.atom);
         self.result.possible_targets.retain(|target| text.contains(target) && !atom.contains(target));
     }
