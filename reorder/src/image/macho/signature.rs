@@ -84,7 +84,11 @@ impl<'data> Signature<'data> {
         Self::parse(bytes).map(Some).map_err(|what| Error::malformed(range.offset as u64, what))
     }
 
-    fn parse(bytes: &'data [u8]) -> std::result::Result<Self, String> {
+    /// The signature in `bytes`; what is wrong with it otherwise.
+    ///
+    /// # Errors
+    /// As for [`Signature::read`].
+    pub fn parse(bytes: &'data [u8]) -> std::result::Result<Self, String> {
         let short = || "the code signature ends too early".to_owned();
         if word(bytes, 0) != Some(constants::SUPER_BLOB) {
             return Err("the code signature has no head".into());

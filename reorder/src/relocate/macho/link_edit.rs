@@ -83,11 +83,11 @@ fn grow(file: &MachOFile<'_>, segment: &Segment<'_>, end: usize, output: &mut [u
         Architecture::X86_64 => 0x1000,
     };
     let file_size = (end - segment.offset) as u64;
-    let mut memory_size = file_size.next_multiple_of(page);
-    if (segment.file_size as u64).next_multiple_of(page) != segment.memory_size {
-        // A linker with other pages, or one that asks for more: only what is missing is added.
-        memory_size = memory_size.max(segment.memory_size);
-    }
+    let pages = file_size.next_multiple_of(page);
+    // lld does not round: where as many pages serve, its number is right.
+    let is_enough =
+        file_size <= segment.memory_size && segment.memory_size.checked_next_multiple_of(page) == Some(pages);
+    let memory_size = if is_enough { segment.memory_size } else { pages };
     let new_end = segment.address.0.checked_add(memory_size);
     let mut behind = file.segments.iter().filter(|other| other.address > segment.address);
     if new_end.is_none_or(|end| behind.any(|other| other.address.0 < end)) {

@@ -171,3 +171,48 @@ pub(super) fn losses(old: &Signature<'_>) -> Vec<String> {
     losses.extend(lost.map(|slot| format!("slot {slot} of the signature is lost: sign the output again")));
     losses
 }
+
+#[cfg(test)]
+mod tests {
+    use super::{ADHOC, ALIGNMENT, HASH, LINKER_SIGNED, NO_REQUIREMENTS, Signer, digest};
+    use crate::image::macho::signature::Signature;
+
+    fn signer(slots: &[u32]) -> Signer<'static> {
+        let last = slots.last().map_or(0, |slot| *slot as usize);
+        let mut special_hashes = vec![[0; HASH]; last];
+        for slot in slots {
+            special_hashes[*slot as usize - 1] = digest(&NO_REQUIREMENTS);
+        }
+        Signer {
+            identifier: b"some.program",
+            flags: ADHOC | LINKER_SIGNED,
+            blobs: slots.iter().map(|slot| (*slot, NO_REQUIREMENTS.as_slice())).collect(),
+            special_hashes,
+            code_segment: (0, 0x4000, 1),
+        }
+    }
+
+    #[test]
+    fn what_was_signed_can_be_checked_page_by_page() {
+        for slots in [&[][..], &[2], &[2, 5], &[2, 5, 7], &[7]] {
+            for size in [1, 4095, 4096, 4097, 50_000usize] {
+                let code: Vec<u8> = (0..size).map(|at| (at / 7) as u8).collect();
+                let signer = signer(slots);
+                let bytes = signer.sign(&code);
+                assert_eq!((bytes.len(), bytes.len() % ALIGNMENT), (signer.size(size), 0));
+                let read = Signature::parse(&bytes).expect("what was written can be read");
+                let directory = &read.directory;
+                assert_eq!(directory.identifier, b"some.program");
+                assert_eq!((directory.flags, directory.code_limit), (ADHOC | LINKER_SIGNED, size as u64));
+                assert_eq!((directory.code_segment, directory.page_shift), (Some((0, 0x4000, 1)), 12));
+                let pages: Vec<_> = code.chunks(4096).map(digest).collect();
+                assert_eq!(directory.page_hashes, pages.iter().map(|page| &page[..]).collect::<Vec<_>>());
+                for slot in slots {
+                    let blob = read.blob(*slot).expect("the slot is kept");
+                    assert_eq!(directory.special_hashes[*slot as usize - 1], digest(blob));
+                }
+                assert_eq!(read.blobs.len(), slots.len() + 1);
+            }
+        }
+    }
+}
