@@ -13,7 +13,6 @@ use iced_x86::{
 
 use crate::address::Address;
 use crate::image::analysis::table_bound::bound_before;
-use crate::image::code::CodeSpace;
 
 /// What a jump through a register does.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -86,10 +85,11 @@ impl BlockFlow {
         Self { instructions, branches, register_jumps }
     }
 
-    /// Explains every jump through a register: (address of the jump, explanation).
+    /// Explains every jump through a register: (address of the jump, explanation). `is_code` tells what such a jump
+    /// may go to without a table.
     pub fn dispatches(
         &self,
-        code: &CodeSpace<'_>,
+        is_code: &dyn Fn(Address) -> bool,
         factory: &mut InstructionInfoFactory,
     ) -> Vec<(Address, Dispatch)> {
         self.register_jumps
@@ -100,7 +100,7 @@ impl BlockFlow {
                 if index >= MOST_JUMPS {
                     return (Address(instruction.ip()), Dispatch::Unknown);
                 }
-                let dispatch = self.explain(code, position, instruction.op0_register(), factory);
+                let dispatch = self.explain(is_code, position, instruction.op0_register(), factory);
                 (Address(instruction.ip()), dispatch)
             })
             .collect()
@@ -108,7 +108,7 @@ impl BlockFlow {
 
     fn explain(
         &self,
-        code: &CodeSpace<'_>,
+        is_code: &dyn Fn(Address) -> bool,
         position: usize,
         register: Register,
         factory: &mut InstructionInfoFactory,
@@ -117,7 +117,7 @@ impl BlockFlow {
         if sources.unknown || sources.loaded_distance {
             return Dispatch::Unknown;
         }
-        if sources.bases.iter().any(|&base| code.arena_of(base).is_none()) {
+        if sources.bases.iter().any(|&base| !is_code(base)) {
             return Dispatch::Unknown;
         }
         if sources.sums.is_empty() {

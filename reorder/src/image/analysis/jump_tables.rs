@@ -123,7 +123,7 @@ fn tables_of_block(
     let plausible: Vec<Address> =
         candidates.iter().copied().filter(|&base| extent(context, index, block, base) > 0).collect();
     let mut bases = BTreeSet::new();
-    for (jump, dispatch) in flow.dispatches(context.code, factory) {
+    for (jump, dispatch) in flow.dispatches(&|address| context.code.arena_of(address).is_some(), factory) {
         match dispatch {
             Dispatch::Pointer => {}
             Dispatch::Unknown => pin(PinReason::UnresolvedJump, jump),

@@ -9,7 +9,7 @@ use crate::image::macho::data_in_code;
 use crate::image::macho::eh_frame::FrameEntry;
 use crate::image::macho::entry::entry;
 use crate::image::macho::exception_table::landing_pads;
-use crate::image::macho::file::MachOFile;
+use crate::image::macho::file::{Architecture, MachOFile};
 use crate::image::macho::fixups::rebases;
 use crate::image::macho::init_offsets::initializer_offsets;
 use crate::image::macho::method_lists::implementations;
@@ -54,7 +54,12 @@ impl DataFacts {
         for &(start, table) in unwind.into_iter().flat_map(|info| &info.exception_tables) {
             enter_landing_pads(file, atoms, table, start, &mut entries, obligations)?;
         }
-        for range in data_in_code::read(file)? {
+        // Code of x86-64 is followed from its entries and knows these ranges itself.
+        let listed_data = match file.architecture {
+            Architecture::Arm64 => data_in_code::read(file)?,
+            Architecture::X86_64 => Vec::new(),
+        };
+        for range in listed_data {
             if let Some(atom) = atoms.containing(range.start) {
                 obligations.pin(atom, Pin { reason: PinReason::NotDecodable, evidence: range.start });
             }

@@ -6,6 +6,7 @@ use crate::address::Address;
 use crate::image::analysis::pins::PinReason;
 use crate::image::macho::file::MachOFile;
 use crate::image::macho::reference::CodeReference;
+use crate::image::macho::section::Section;
 
 /// What the sections of stubs, helpers and further code ask of `__text`.
 pub(super) struct FixedCode {
@@ -18,11 +19,11 @@ impl FixedCode {
     pub(super) fn collect(file: &MachOFile<'_>, decoder: &Decoder<'_>) -> Self {
         let text = file.text().number;
         let mut all = Self { references: Vec::new(), must_stay: Vec::new() };
-        let is_other_code = |section: &&crate::image::macho::section::Section<'_>| {
+        let is_other_code = |section: &&Section<'_>| {
             section.is_code() && section.number != text && section.has_bytes()
         };
         for section in file.sections.iter().filter(is_other_code) {
-            let (references, must_stay) = decoder.decode_fixed_section(section.range());
+            let (references, must_stay) = decoder.decode_fixed_section(section);
             all.references.extend(references);
             all.must_stay.extend(must_stay.into_iter().map(|target| (target, section.address)));
         }

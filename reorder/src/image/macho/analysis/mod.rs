@@ -20,9 +20,11 @@ use rayon::prelude::*;
 use crate::address::Address;
 use crate::error::Result;
 use crate::image::analysis::pins::{Pin, PinReason};
+use crate::image::macho::data_in_code;
 use crate::image::macho::eh_frame::frame_entries;
 use crate::image::macho::file::{Architecture, MachOFile};
 use crate::image::macho::reference::{CodeReference, DataReference};
+use crate::image::macho::section::Section;
 use crate::image::macho::unwind_info::UnwindInfo;
 use arm64::Arm64Context;
 use atoms::{AtomIndex, Atoms};
@@ -30,6 +32,7 @@ use data::DataFacts;
 use decoded::DecodedAtom;
 use fixed_code::FixedCode;
 use units::{Obligations, Unit};
+use x86_64::X86Context;
 
 /// All that is known about an image's code.
 #[derive(Clone, Debug)]
@@ -64,7 +67,10 @@ impl MachOAnalysis {
         let atoms = Atoms::collect(file, unwind.as_ref(), &frames)?;
         let mut obligations = Obligations::new(&atoms);
         let facts = DataFacts::collect(file, &atoms, unwind.as_ref(), &frames, &mut obligations)?;
-        let decoder = Decoder::new(file, &atoms)?;
+        let data_in_code = data_in_code::read(file)?;
+        let data_ranges: Vec<Range<Address>> =
+            data_in_code.iter().map(|data| data.start..data.start.plus(u64::from(data.length))).collect();
+        let decoder = Decoder::new(file, &atoms, &data_ranges);
         let fixed = FixedCode::collect(file, &decoder);
         let decoded = decoder.decode(&facts, &fixed);
 
@@ -173,66 +179,46 @@ fn oblige(index: AtomIndex, atom: &DecodedAtom, atoms: &Atoms, obligations: &mut
 }
 
 /// The processor's part.
-pub(crate) enum Decoder<'data> {
+pub(crate) struct Decoder<'data> {
+    file: &'data MachOFile<'data>,
+    atoms: &'data Atoms,
+    processor: Processor<'data>,
+}
+
+enum Processor<'data> {
     Arm64(Arm64Context<'data>),
+    X86_64(X86Context<'data>),
 }
 
 impl<'data> Decoder<'data> {
-    fn new(file: &'data MachOFile<'data>, atoms: &'data Atoms) -> Result<Self> {
-        match file.architecture {
-            Architecture::Arm64 => {
-                let mut context = Arm64Context {
-                    file,
-                    text: file.text().range(),
-                    starts: &atoms.starts,
-                    known: Vec::new(),
-                };
-                let mut known: Vec<Address> = (0..atoms.len() as u32)
-                    .into_par_iter()
-                    .with_min_len(256)
-                    .fold(Vec::new, |mut found, index| {
-                        arm64::addresses_formed(&context, atoms.range(AtomIndex(index)), &mut found);
-                        found
-                    })
-                    .reduce(Vec::new, |mut all, some| {
-                        all.extend(some);
-                        all
-                    });
-                known.par_sort_unstable();
-                known.dedup();
-                context.known = known;
-                Ok(Self::Arm64(context))
+    /// `data_in_code` are the listed ranges of data in `__text`, sorted.
+    fn new(file: &'data MachOFile<'data>, atoms: &'data Atoms, data_in_code: &'data [Range<Address>]) -> Self {
+        let processor = match file.architecture {
+            Architecture::Arm64 => Processor::Arm64(Arm64Context::new(file, atoms)),
+            Architecture::X86_64 => {
+                Processor::X86_64(X86Context::new(file, &atoms.starts, data_in_code))
             }
-            Architecture::X86_64 => Err(crate::image::refusal::Refusal::new(
-                crate::image::refusal::RefusalCode::M1,
-                "the image is for x86_64",
-                "give an image for arm64",
-            )
-            .into()),
-        }
+        };
+        Self { file, atoms, processor }
     }
 
     fn decode_atom(&self, atom: Range<Address>, entries: &[Address]) -> DecodedAtom {
-        match self {
-            Self::Arm64(context) => arm64::decode_atom(context, atom, entries),
+        match &self.processor {
+            Processor::Arm64(context) => arm64::decode_atom(context, atom, entries),
+            Processor::X86_64(context) => x86_64::decode_atom(context, atom, entries),
         }
     }
 
-    fn decode_fixed_section(&self, range: Range<Address>) -> (Vec<CodeReference>, Vec<Address>) {
-        match self {
-            Self::Arm64(context) => arm64::decode_fixed_section(context, range),
-        }
-    }
-
-    fn atoms(&self) -> Atoms {
-        match self {
-            Self::Arm64(context) => Atoms { starts: context.starts.to_vec(), end: context.text.end },
+    fn decode_fixed_section(&self, section: &Section<'_>) -> (Vec<CodeReference>, Vec<Address>) {
+        match &self.processor {
+            Processor::Arm64(context) => arm64::decode_fixed_section(context, section.range()),
+            Processor::X86_64(_) => (x86_64::decode_fixed_section(self.file, section), Vec::new()),
         }
     }
 
     /// Decodes all atoms; again those that others enter in the middle, until no new entries are found.
     fn decode(&self, facts: &DataFacts, fixed: &FixedCode) -> Vec<DecodedAtom> {
-        let atoms = self.atoms();
+        let atoms = self.atoms;
         let mut entries: BTreeSet<Address> = facts.entries.iter().copied().collect();
         let is_inner = |target: &Address| !atoms.is_start(*target) && atoms.containing(*target).is_some();
         entries.extend(fixed.references.iter().map(|reference| reference.target).filter(is_inner));

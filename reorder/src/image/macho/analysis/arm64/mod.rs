@@ -7,6 +7,9 @@ mod value;
 
 use std::ops::Range;
 
+use rayon::prelude::*;
+
+use super::atoms::{AtomIndex, Atoms};
 use super::decoded::DecodedAtom;
 use crate::address::Address;
 use crate::image::analysis::pins::{Pin, PinReason};
@@ -32,7 +35,28 @@ pub struct Arm64Context<'data> {
 /// Reach of `ADR` and of loads of literals, in bytes, in each direction.
 const SHORT_REACH: u64 = 1 << 20;
 
-impl Arm64Context<'_> {
+impl<'data> Arm64Context<'data> {
+    /// Looks once at all code for what it refers to.
+    #[must_use]
+    pub fn new(file: &'data MachOFile<'data>, atoms: &'data Atoms) -> Self {
+        let mut context = Self { file, text: file.text().range(), starts: &atoms.starts, known: Vec::new() };
+        let mut known: Vec<Address> = (0..atoms.len() as u32)
+            .into_par_iter()
+            .with_min_len(256)
+            .fold(Vec::new, |mut found, index| {
+                addresses_formed(&context, atoms.range(AtomIndex(index)), &mut found);
+                found
+            })
+            .reduce(Vec::new, |mut all, some| {
+                all.extend(some);
+                all
+            });
+        known.par_sort_unstable();
+        known.dedup();
+        context.known = known;
+        context
+    }
+
     /// Whether a page of 4 KiB holds bytes of `__text`.
     pub(super) fn shares_page(&self, page: Address) -> bool {
         page.plus(PAGE) > self.text.start && page < self.text.end
@@ -290,7 +314,7 @@ impl Builder<'_, '_> {
 }
 
 /// Addresses outside of `__text` that the instructions at `range` form, as far as a straight look tells.
-pub fn addresses_formed(context: &Arm64Context<'_>, range: Range<Address>, found: &mut Vec<Address>) {
+fn addresses_formed(context: &Arm64Context<'_>, range: Range<Address>, found: &mut Vec<Address>) {
     let bytes = context.file.bytes_at(range.start, range.end.distance_from(range.start)).unwrap_or_default();
     let mut pages: [Option<Address>; 32] = [None; 32];
     let mut push = |target: Address| {
@@ -363,10 +387,4 @@ pub fn decode_fixed_section(
     }
     references.retain(|reference| context.text.contains(&reference.target));
     (references, must_stay)
-}
-
-/// Whether the words of an atom are padding alone.
-#[must_use]
-pub fn is_padding(bytes: &[u8]) -> bool {
-    words_of(bytes).iter().all(|word| *word == 0 || *word == NOP || uses(*word).writes == 0 && *word == NOP)
 }
