@@ -18,6 +18,8 @@ pub mod file;
 pub mod fixups;
 pub mod function_starts;
 pub mod init_offsets;
+#[cfg(test)]
+mod linked;
 pub mod load_command;
 pub mod method_lists;
 pub(crate) mod reader;

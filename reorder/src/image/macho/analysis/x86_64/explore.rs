@@ -5,7 +5,7 @@
 //! where an entry leads elsewhere, where something else begins, or where what an entry leads to turns out to be no code.
 //! An extent that is found too short leaves code unreached, hence unexplained; one that is too long contradicts itself.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, VecDeque};
 use std::ops::Range;
 
 use super::walk::{Arrival, Byte, Trouble, Walk};
@@ -74,44 +74,43 @@ fn walk_once<'data>(atom: &Atom<'_, 'data>, lessons: &mut Lessons) -> Result<Wal
         walk.mark(base..(base + ENTRY).min(atom.bytes.len()), Byte::Table);
     }
     let known = lessons.bases.len();
-    let mut done = BTreeSet::new();
+    let mut fresh: Vec<usize> = lessons.bases.iter().copied().collect();
+    // In order, and only when all else is done: entries that are none come last, and meet what is known.
+    let mut table_entries = VecDeque::new();
     // The reason of trouble may be a table that is only found further on: behind a call that never returns.
-    let mut troubles = Vec::new();
+    let mut first_trouble = None;
     loop {
         while let Some(arrival) = pending.pop() {
             if let Err(trouble) = walk.follow(arrival, &mut pending) {
-                troubles.push((trouble, arrival.entry));
+                first_trouble.get_or_insert((trouble, arrival.entry));
             }
         }
-        let before = lessons.bases.len();
-        let taken = std::mem::take(&mut walk.taken);
         let mut is_contradicted = false;
-        for offset in taken {
+        for offset in std::mem::take(&mut walk.taken) {
             // What it leads to may be misunderstood until the table is known, so that does not count.
-            if !lessons.bases.contains(&offset) && entry_offset(atom, offset, offset).is_some() {
-                match walk.state(offset) {
-                    Byte::Unknown | Byte::Listed => {}
-                    Byte::First | Byte::Inner if !walk.has_register_jump => continue,
-                    Byte::First | Byte::Inner | Byte::Table => is_contradicted = true,
-                }
-                lessons.bases.insert(offset);
+            if lessons.bases.contains(&offset) || entry_offset(atom, offset, offset).is_none() {
+                continue;
             }
+            match walk.state(offset) {
+                Byte::Unknown | Byte::Listed => {}
+                Byte::First | Byte::Inner if !walk.has_register_jump => continue,
+                Byte::First | Byte::Inner | Byte::Table => is_contradicted = true,
+            }
+            lessons.bases.insert(offset);
+            fresh.push(offset);
         }
         if is_contradicted {
             return Err(Failure::Again);
         }
-        if lessons.bases.len() == before && done.len() == before {
-            return match troubles.first() {
-                // With what is known now there may be none.
-                Some(_) if before > known => Err(Failure::Again),
-                Some((trouble, entry)) => Err(lessons.learn(atom, *trouble, *entry)),
-                None => Ok(walk),
-            };
+        for base in std::mem::take(&mut fresh) {
+            add_table(atom, lessons, &mut walk, base, &mut table_entries);
         }
-        for base in lessons.bases.clone() {
-            if done.insert(base) {
-                add_table(atom, lessons, &mut walk, base, &mut pending);
-            }
+        match (table_entries.pop_front(), first_trouble) {
+            (Some(entry), _) => pending.push(entry),
+            (None, None) => return Ok(walk),
+            // With what is known now there may be none.
+            (None, Some(_)) if lessons.bases.len() > known => return Err(Failure::Again),
+            (None, Some((trouble, entry))) => return Err(lessons.learn(atom, trouble, entry)),
         }
     }
 }
@@ -133,13 +132,13 @@ impl Lessons {
     }
 }
 
-/// Marks the table at `base` and adds what its entries lead to.
+/// Marks the words of the table at `base` and adds what they lead to to `entries`.
 fn add_table(
     atom: &Atom<'_, '_>,
     lessons: &Lessons,
     walk: &mut Walk<'_>,
     base: usize,
-    pending: &mut Vec<Arrival>,
+    entries: &mut VecDeque<Arrival>,
 ) {
     let next = |places: &BTreeSet<usize>| places.range(base + 1..).next().copied().unwrap_or(usize::MAX);
     let listed = atom.listed.iter().find(|range| range.contains(&base)).map_or(usize::MAX, |range| range.end);
@@ -157,7 +156,7 @@ fn add_table(
         }
         let Some(offset) = entry_target(atom, walk, base, place) else { break };
         walk.mark(place..place + ENTRY, Byte::Table);
-        pending.push(Arrival { offset, entry: Some(place) });
+        entries.push_back(Arrival { offset, entry: Some(place) });
         place += ENTRY;
     }
 }

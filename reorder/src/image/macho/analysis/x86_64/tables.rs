@@ -40,13 +40,14 @@ pub(super) fn explain(context: &X86Context<'_>, atom: &Range<Address>, walk: &Wa
             Dispatch::Unknown => false,
             // The register came from the stack: from one of the tables that the atom addresses.
             Dispatch::Table { bases: found, .. } if found.is_empty() => has_inner_table,
-            Dispatch::Table { bases: found, .. } => found.into_iter().all(|base| {
-                let is_outer = !atom.contains(&base);
-                if is_outer {
-                    bases.push(base);
-                }
-                !is_outer || !context.is_code(base)
-            }),
+            Dispatch::Table { bases: found, .. } => {
+                let (inner, outer): (Vec<Address>, Vec<Address>) =
+                    found.into_iter().partition(|base| atom.contains(base));
+                let count = bases.len();
+                bases.extend(outer.iter().filter(|base| first_word_leads_into(context, atom, **base)));
+                // On paths that do not lead here, the register may have held other addresses.
+                !inner.is_empty() || bases.len() > count
+            }
         };
         if !is_explained {
             explained.pin.get_or_insert(Pin { reason: PinReason::UnresolvedJump, evidence: jump });
@@ -63,6 +64,11 @@ pub(super) fn explain(context: &X86Context<'_>, atom: &Range<Address>, walk: &Wa
         explained.words.extend(words);
     }
     explained
+}
+
+fn first_word_leads_into(context: &X86Context<'_>, atom: &Range<Address>, base: Address) -> bool {
+    let word = context.file.word_at(base).filter(|_| !context.is_code(base));
+    word.is_some_and(|word| atom.contains(&base.plus(i64::from(word as i32) as u64)))
 }
 
 /// The places that the instructions address, sorted.
