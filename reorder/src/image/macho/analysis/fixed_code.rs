@@ -19,9 +19,8 @@ impl FixedCode {
     pub(super) fn collect(file: &MachOFile<'_>, decoder: &Decoder<'_>) -> Self {
         let text = file.text().number;
         let mut all = Self { references: Vec::new(), must_stay: Vec::new() };
-        let is_other_code = |section: &&Section<'_>| {
-            section.is_code() && section.number != text && section.has_bytes()
-        };
+        let is_other_code =
+            |section: &&Section<'_>| section.is_code() && section.number != text && section.has_bytes();
         for section in file.sections.iter().filter(is_other_code) {
             let (references, must_stay) = decoder.decode_fixed_section(section);
             all.references.extend(references);

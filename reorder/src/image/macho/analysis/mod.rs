@@ -11,6 +11,7 @@ pub mod decoded;
 mod evidence;
 mod fixed_code;
 pub mod units;
+pub mod x86_64;
 
 use std::collections::BTreeSet;
 use std::ops::Range;
@@ -192,12 +193,14 @@ enum Processor<'data> {
 
 impl<'data> Decoder<'data> {
     /// `data_in_code` are the listed ranges of data in `__text`, sorted.
-    fn new(file: &'data MachOFile<'data>, atoms: &'data Atoms, data_in_code: &'data [Range<Address>]) -> Self {
+    fn new(
+        file: &'data MachOFile<'data>,
+        atoms: &'data Atoms,
+        data_in_code: &'data [Range<Address>],
+    ) -> Self {
         let processor = match file.architecture {
             Architecture::Arm64 => Processor::Arm64(Arm64Context::new(file, atoms)),
-            Architecture::X86_64 => {
-                Processor::X86_64(X86Context::new(file, &atoms.starts, data_in_code))
-            }
+            Architecture::X86_64 => Processor::X86_64(X86Context::new(file, &atoms.starts, data_in_code)),
         };
         Self { file, atoms, processor }
     }

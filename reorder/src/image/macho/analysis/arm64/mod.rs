@@ -13,7 +13,7 @@ use super::atoms::{AtomIndex, Atoms};
 use super::decoded::DecodedAtom;
 use crate::address::Address;
 use crate::image::analysis::pins::{Pin, PinReason};
-use crate::image::decode::aarch64::{NOP, Operation, PAGE, Register, WORD, decode, uses};
+use crate::image::decode::aarch64::{Operation, PAGE, Register, WORD, decode, uses};
 use crate::image::macho::file::MachOFile;
 use crate::image::macho::reference::{CodeForm, CodeReference, DataForm, DataReference};
 use flow::{FlowFacts, follow};
