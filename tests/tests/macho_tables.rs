@@ -17,6 +17,7 @@ use reorder::image::macho::fixups::rebases;
 use reorder::image::macho::function_starts::function_starts;
 use reorder::image::macho::load_command::LinkEditPart;
 use reorder::image::macho::method_lists::implementations;
+use reorder::image::macho::reference::DataForm;
 use reorder::image::macho::signature::Signature;
 use reorder::image::macho::symbol_table::symbols;
 use reorder::image::macho::unwind_info::UnwindInfo;
@@ -175,6 +176,71 @@ fn tables_are_read_as_llvm_reads_them() {
         let pads = landing_pads(&file, table, function).unwrap();
         assert!(pads.len() == 1 && pads[0] > function, "{variant:?}");
     }
+}
+
+#[test]
+fn rebase_opcodes_skip_and_repeat() {
+    let linked = Linked::new(("arm64", 12, "execute"), "");
+    let file = MachOFile::parse(&linked.bytes).unwrap();
+    let opcodes = file.link_edit_range(LinkEditPart::Rebase).unwrap();
+    let places = |program: &[u8]| {
+        let mut bytes = linked.bytes.clone();
+        bytes[opcodes.offset..opcodes.offset + opcodes.size].fill(0);
+        bytes[opcodes.offset..opcodes.offset + program.len()].copy_from_slice(program);
+        let slots = rebases(&MachOFile::parse(&bytes).unwrap()).ok()?;
+        Some(slots.iter().map(|slot| slot.place.distance_from(file.segments[2].address)).collect::<Vec<_>>())
+    };
+    // Twice, on by a slot, twice, once and on by a slot, twice with a slot between.
+    let all = [0x11, 0x22, 0x10, 0x52, 0x41, 0x60, 2, 0x70, 8, 0x80, 2, 8];
+    assert_eq!(places(&all), Some([0, 8, 24, 32, 40, 56, 72].map(|offset| offset + 16).to_vec()));
+    assert_eq!(places(&[0x11, 0x22, 0x10, 0x51, 0x30, 16, 0x51]), Some(vec![16, 40]));
+    assert_eq!(places(&[]), Some(vec![]));
+    assert_eq!(places(&[0x11, 0x22, 0x10, 0x60, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0x7f]), None, "endless");
+    let again = [0x11, 0x22, 0, 0x51, 0x30, 0xf8, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 1, 0x51];
+    assert_eq!(places(&again), None, "the same slot twice");
+    assert_eq!(places(&[0x11, 0x51]), None, "no segment");
+    assert_eq!(places(&[0x22, 0, 0x51]), None, "no type");
+    assert_eq!(places(&[0x11, 0x2f, 0, 0x51]), None, "a segment that is not there");
+}
+
+#[test]
+fn chains_have_any_links_and_spare_bits() {
+    let linked = Linked::new(("arm64", 13, "execute"), "");
+    let file = MachOFile::parse(&linked.bytes).unwrap();
+    let slots = rebases(&file).unwrap();
+    let (first, segment) = (slots[0], file.segment(b"__DATA_CONST").unwrap());
+    let in_segment = slots.iter().filter(|slot| segment.range().contains(&slot.place)).count();
+    let at = file.offset_of(first.place, 8).unwrap();
+    let changed = |next: u64, high: u64| {
+        let mut bytes = linked.bytes.clone();
+        let value = file.long_at(first.place).unwrap() & !(0xfff << 51) | next << 51 | high << 36;
+        bytes[at..at + 8].copy_from_slice(&value.to_le_bytes());
+        rebases(&MachOFile::parse(&bytes).unwrap()).ok()
+    };
+    assert_eq!(changed(2, 0).as_ref(), Some(&slots));
+    assert_eq!(changed(2, 0xff).as_ref(), Some(&slots), "the top byte is no part of the target");
+    let alone = changed(0, 0).unwrap();
+    assert_eq!((alone[0], alone.len()), (first, slots.len() - in_segment + 1), "the chain ends at once");
+    assert_eq!(changed(1, 0), None, "slots that overlap");
+    // The longest link of the page, into zeros: one more slot, and the chain's end.
+    let distance = 0x4000 - 8 - first.place.distance_from(segment.address);
+    assert_eq!(changed(distance / 4, 0).map(|slots| slots[1].place), Some(first.place.plus(distance)));
+    assert_eq!(changed(0xfff, 0), None, "a chain that leaves its page");
+    let offsets = {
+        let header = file.link_edit_range(LinkEditPart::ChainedFixups).unwrap().offset;
+        let word = |at: usize| u32::from_le_bytes(linked.bytes[at..at + 4].try_into().unwrap()) as usize;
+        let starts = header + word(header + 4);
+        let mut bytes = linked.bytes.clone();
+        for at in (0..word(starts)).map(|index| word(starts + 4 + 4 * index)).filter(|at| *at > 0) {
+            bytes[starts + at + 6] = 6;
+        }
+        rebases(&MachOFile::parse(&bytes).unwrap()).unwrap()
+    };
+    assert!(offsets.iter().zip(&slots).all(|(offset, address)| {
+        offset.place == address.place
+            && offset.form == DataForm::ChainedOffset
+            && offset.target == file.address_of(address.target.0)
+    }));
 }
 
 #[test]
