@@ -78,6 +78,15 @@ impl AtomPair<'_> {
         (self.range.old_start.0.wrapping_add(distance), self.range.new_start.0.wrapping_add(distance))
     }
 
+    /// The form of the old word at `index`; data has no distances that are known here.
+    pub(super) fn form(&self, index: usize) -> Form {
+        let address = self.addresses(index).0;
+        match self.pair.old.data_between(address, address.wrapping_add(4)).is_empty() {
+            true => form(self.words(index).0),
+            false => Form::Plain,
+        }
+    }
+
     /// Whether the distances in two words of the same form lead to corresponding places.
     pub(super) fn corresponds(&self, form: Form, index: usize) -> bool {
         let ((old, new), (from, to)) = (self.words(index), self.addresses(index));
@@ -117,9 +126,10 @@ impl AtomPair<'_> {
                 "others",
             ));
         }
+        let has_data = !self.pair.old.data_between(self.range.old_start.0, self.range.old_end().0).is_empty();
         for index in 0..self.len() {
             let (old, new) = self.words(index);
-            let kind = form(old);
+            let kind = if has_data { self.form(index) } else { form(old) };
             let is_explained = match kind {
                 Form::Plain => old == new,
                 Form::Adrp => {

@@ -70,7 +70,7 @@ impl<'a> Flow<'a> {
         starts[0] = true;
         for index in 0..atom.len() {
             let word = atom.words(index).0;
-            let kind = form(word);
+            let kind = atom.form(index);
             if let Some(target) = own_target(atom, kind, index) {
                 starts[target] = true;
             }
@@ -118,7 +118,7 @@ impl<'a> Flow<'a> {
                 }
                 let Some(last) = end.checked_sub(1) else { continue };
                 let word = self.atom.words(last).0;
-                let target = own_target(self.atom, form(word), last);
+                let target = own_target(self.atom, self.atom.form(last), last);
                 let target = target.and_then(|start| self.blocks.binary_search(&(start as u32)).ok());
                 let next = (!effects(word).ends && block + 1 < self.blocks.len()).then_some(block + 1);
                 for successor in target.into_iter().chain(next) {
@@ -178,7 +178,10 @@ impl<'a> Flow<'a> {
     fn step(&mut self, index: usize, state: &mut State) -> Result<(), String> {
         let (old, new) = self.atom.words(index);
         let (from, to) = self.atom.addresses(index);
-        let kind = form(old);
+        let kind = self.atom.form(index);
+        if kind == Form::Plain && form(old) != Form::Plain {
+            return if old == new { Ok(()) } else { Err(format!("{old:#010x}")) };
+        }
         let destination = register(old, 0);
         let base = register(old, 5);
         if kind == Form::Adrp {

@@ -110,7 +110,7 @@ fn check_successor(pair: MachPair<'_>, index: usize) -> Option<Difference> {
     let (_, bytes) = code_at(pair.old, atom.old_start.0, atom.size)?;
     let runs_on = match pair.old.processor {
         Processor::Arm64 => super::arm64_atom::runs_on(bytes),
-        Processor::X86_64 => x86_64::runs_on(bytes, atom.old_start.0),
+        Processor::X86_64 => x86_64::runs_on(pair.old, bytes, atom.old_start.0),
     };
     runs_on.then(|| {
         Difference::new(

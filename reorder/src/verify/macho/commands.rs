@@ -160,15 +160,27 @@ pub(super) fn check_link_edit(pair: MachPair<'_>, ledger: &mut Ledger<'_>) {
         let found = format!("{} bytes behind it", pair.new.bytes.len() - segment.end);
         differs(segment.end as u64, "the end of the file", "the end of __LINKEDIT", found);
     }
-    /// Pages of the loader.
-    const PAGE: u64 = 0x1000;
-    if new.memory_size % PAGE != 0 && old.memory_size % PAGE == 0 {
+    /// Pages of the loader, by processor.
+    const PAGES: [u64; 3] = [1, 0x1000, 0x4000];
+    let is_rounded = |page: u64| new.memory_size == new.file_size.next_multiple_of(page);
+    if new.memory_size != old.memory_size && !PAGES.into_iter().any(is_rounded) {
+        let found = new.memory_size.to_string();
         differs(
             new.command as u64,
             "the size of __LINKEDIT in memory",
-            "whole pages",
-            new.memory_size.to_string(),
+            "that of the file, in whole pages",
+            found,
         );
+    }
+    for (old, new) in pair.old.parts.iter().zip(&pair.new.parts) {
+        if new.size == 0 && ![0, old.offset].contains(&new.offset) {
+            differs(
+                new.field as u64,
+                &format!("the place of {:?}", new.part),
+                "none",
+                new.offset.to_string(),
+            );
+        }
     }
     let mut parts: Vec<_> = pair.new.parts.iter().filter(|part| part.size > 0).collect();
     parts.sort_by_key(|part| part.offset);

@@ -26,6 +26,7 @@ mod universal;
 mod unwind;
 mod view;
 mod x86_64;
+mod x86_64_walk;
 
 use super::VerifyOptions;
 use super::recover::{AddressMoves, Move};

@@ -196,7 +196,7 @@ impl Pairs<'_, '_> {
             Processor::X86_64 => {
                 let mut found = Vec::new();
                 let text = self.text();
-                x86_64::for_each_target(old, new, |before, after| {
+                x86_64::for_each_target(self.old, old, new, |before, after| {
                     if text.contains(&before) {
                         found.push((before, after));
                     }
@@ -306,7 +306,7 @@ fn fingerprint(image: &MachView<'_>, start: u64, end: u64) -> u64 {
     let range = (start - text.address) as usize..(end - text.address) as usize;
     let code = text.bytes.get(range).unwrap_or_default();
     if image.processor == Processor::X86_64 {
-        return x86_64::fingerprint(code, start, &text.range());
+        return x86_64::fingerprint(image, code, start, &text.range());
     }
     let mut hasher = DefaultHasher::new();
     let is_padding = |index: usize| matches!(u32_at(code, index * 4), Some(0 | NOP));

@@ -153,9 +153,11 @@ pub(super) fn function_starts(image: &MachView<'_>) -> Result<Vec<u64>> {
     let mut starts = Vec::new();
     let (mut position, mut address) = (0, image.base());
     while position < bytes.len() {
-        let distance = leb128(bytes, &mut position).ok_or_else(|| broken(position))?;
+        let at = position;
+        let distance = leb128(bytes, &mut position).ok_or_else(|| broken(at))?;
         if distance == 0 {
-            let rest = &bytes[position..];
+            // The terminator is one byte.
+            let rest = &bytes[at..];
             return match rest.iter().all(|&byte| byte == 0) {
                 true => Ok(starts),
                 false => Err(broken(position)),

@@ -14,6 +14,7 @@ use goblin::mach::load_command::{CommandVariant, LinkeditDataCommand};
 use goblin::mach::segment::Section;
 
 use super::super::bytes::range;
+use super::tables::data_in_code;
 use crate::error::{Error, Result};
 
 /// The processors whose code can be checked.
@@ -104,6 +105,8 @@ pub(super) struct MachView<'data> {
     pub(super) sections: Vec<SectionView<'data>>,
     /// In the order of the commands; also empty ones.
     pub(super) parts: Vec<PartView>,
+    /// Ranges that `LC_DATA_IN_CODE` lists, ascending.
+    data: Vec<Range<u64>>,
     text: usize,
     base: u64,
 }
@@ -171,6 +174,7 @@ impl<'data> MachView<'data> {
             segments: Vec::new(),
             sections: Vec::new(),
             parts: Vec::new(),
+            data: Vec::new(),
             text: 0,
             base: 0,
         };
@@ -213,6 +217,12 @@ impl<'data> MachView<'data> {
             }
         }
         view.find_text()?;
+        let mut data: Vec<Range<u64>> = data_in_code(&view)
+            .into_iter()
+            .map(|(start, length, _)| start..start.saturating_add(u64::from(length)))
+            .collect();
+        data.sort_unstable_by_key(|range| range.start);
+        view.data = data;
         Ok(view)
     }
 
@@ -277,7 +287,7 @@ impl<'data> MachView<'data> {
             if size > 0 && range(self.bytes, offset as u64, size as u64).is_none() {
                 return Err(Error::malformed(at as u64, format!("{part:?} lies outside of the file")));
             }
-            if size > 0 && self.parts.iter().any(|known| known.part == part && known.size > 0) {
+            if self.parts.iter().any(|known| known.part == part) {
                 return Err(Error::malformed(at as u64, format!("{part:?} is there twice")));
             }
             self.parts.push(PartView { part, offset, size, field: at + field });
@@ -328,6 +338,13 @@ impl<'data> MachView<'data> {
     pub(super) fn part(&self, part: Part) -> (usize, &'data [u8]) {
         let found = self.parts.iter().find(|known| known.part == part && known.size > 0);
         found.map_or((0, &[]), |found| (found.offset, &self.bytes[found.offset..found.offset + found.size]))
+    }
+
+    /// The ranges of data in code that reach into `[start, end)`, provided that they do not overlap.
+    pub(super) fn data_between(&self, start: u64, end: u64) -> &[Range<u64>] {
+        let from = self.data.partition_point(|range| range.end <= start);
+        let to = self.data.partition_point(|range| range.start < end);
+        self.data.get(from..to).unwrap_or_default()
     }
 
     /// The first load command of this kind.

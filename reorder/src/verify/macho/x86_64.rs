@@ -1,15 +1,18 @@
 //! One atom of x86-64 code, old against new.
 //!
-//! All bytes but the address fields recur, and each field stands for the mapped target. Bytes that are no instructions,
-//! such as jump tables in front of which nothing says so, must be the same; whatever decodes as an instruction must follow.
+//! All bytes but the address fields of instructions recur, and each field stands for the mapped target. Bytes that are no
+//! instructions, such as jump tables, are the same: they count from their own place.
 
-use iced_x86::{Decoder, DecoderOptions, FlowControl, Instruction, Mnemonic};
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::ops::Range;
 
-use super::super::fields::{Addressing, addressing, read_field};
+use super::super::fields::read_field;
 use super::super::recover::Move;
 use super::super::report::{Check, Difference};
 use super::arm64_atom::Counts;
 use super::pair::MachPair;
+use super::view::MachView;
+use super::x86_64_walk::walk;
 use crate::address::Address;
 
 /// Checks one atom; gives its first difference.
@@ -25,31 +28,28 @@ pub(super) fn check(
         let place = format!("the code at {}", range.new_start.plus(at as u64));
         Some(Difference::new(Check::Functions, Some(offset + at as u64), place, expected, found))
     };
-    let mut decoder = Decoder::with_ip(64, old, range.old_start.0, DecoderOptions::NONE);
-    let mut instruction = Instruction::default();
+    let walk = walk(pair.old, old, range.old_start.0);
+    counts.instructions += walk.instructions;
+    counts.fields += walk.fields.len();
+    if let Some(at) = walk.unsupported.filter(|_| range.is_moved()) {
+        return differs(at, "instructions whose distances are known".to_owned(), "others".to_owned());
+    }
     let mut compared_to = 0;
-    while decoder.can_decode() {
-        let start = decoder.position();
-        decoder.decode_out(&mut instruction);
-        counts.instructions += 1;
-        let Addressing::Field(field) = addressing(&decoder, &instruction) else { continue };
-        if instruction.is_invalid() {
-            continue;
-        }
-        let at = start + field.offset;
+    for placed in &walk.fields {
+        let (at, field) = (placed.at, placed.field);
         let is_own = (range.old_start.0..range.old_end().0).contains(&field.target);
         let found = read_field(&new[at..at + field.width], field.width).unwrap_or_default();
-        let found = range.new_start.0.wrapping_add(decoder.position() as u64).wrapping_add(found);
+        let found = range.new_start.0.wrapping_add(placed.end as u64).wrapping_add(found);
         let follows = match is_own {
             true => found.wrapping_sub(field.target) == range.delta(),
             false => pair.follows(field.target, found),
         };
-        counts.fields += 1;
         if !follows {
             let expected = format!("{}, where {} went", pair.expected(field.target), Address(field.target));
             return differs(at, expected, format!("{found:#x}"));
         }
-        if old[compared_to..at] != new[compared_to..at] {
+        // Instructions that overlap have fields that do.
+        if at < compared_to || old[compared_to..at] != new[compared_to..at] {
             return differs(compared_to, "the same bytes".to_owned(), "others".to_owned());
         }
         compared_to = at + field.width;
@@ -60,64 +60,40 @@ pub(super) fn check(
     }
 }
 
-/// Whether control may go on behind the last instruction of `code` that is no padding.
-pub(super) fn runs_on(code: &[u8], address: u64) -> bool {
-    let mut decoder = Decoder::with_ip(64, code, address, DecoderOptions::NONE);
-    let mut instruction = Instruction::default();
-    let mut runs_on = false;
-    while decoder.can_decode() {
-        decoder.decode_out(&mut instruction);
-        if instruction.is_invalid() {
-            runs_on = false;
-        } else if !matches!(instruction.mnemonic(), Mnemonic::Nop | Mnemonic::Int3) {
-            runs_on = matches!(
-                instruction.flow_control(),
-                FlowControl::Next | FlowControl::ConditionalBranch | FlowControl::XbeginXabortXend
-            ) && instruction.mnemonic() != Mnemonic::Hlt;
-        }
-    }
-    runs_on
+/// Whether control may go on behind `code`, an atom of the image.
+pub(super) fn runs_on(image: &MachView<'_>, code: &[u8], address: u64) -> bool {
+    walk(image, code, address).runs_on
 }
 
-/// Calls `found` with the old and the new target of every address field.
-pub(super) fn for_each_target(old: (u64, &[u8]), new: (u64, &[u8]), mut found: impl FnMut(u64, u64)) {
-    let mut decoder = Decoder::with_ip(64, old.1, old.0, DecoderOptions::NONE);
-    let mut instruction = Instruction::default();
-    while decoder.can_decode() {
-        let start = decoder.position();
-        decoder.decode_out(&mut instruction);
-        if let (false, Addressing::Field(field)) =
-            (instruction.is_invalid(), addressing(&decoder, &instruction))
-        {
-            let at = start + field.offset;
-            let distance = new.1.get(at..at + field.width).and_then(|bytes| read_field(bytes, field.width));
-            if let Some(distance) = distance {
-                found(field.target, new.0.wrapping_add(decoder.position() as u64).wrapping_add(distance));
-            }
+/// Calls `found` with the old and the new target of every address field of an atom of `image`.
+pub(super) fn for_each_target(
+    image: &MachView<'_>,
+    old: (u64, &[u8]),
+    new: (u64, &[u8]),
+    mut found: impl FnMut(u64, u64),
+) {
+    for placed in walk(image, old.1, old.0).fields {
+        let bytes = new.1.get(placed.at..placed.at + placed.field.width);
+        if let Some(distance) = bytes.and_then(|bytes| read_field(bytes, placed.field.width)) {
+            found(placed.field.target, new.0.wrapping_add(placed.end as u64).wrapping_add(distance));
         }
     }
 }
 
 /// A number that only depends on the bytes outside of address fields, and on addresses outside of `text`.
-pub(super) fn fingerprint(code: &[u8], address: u64, text: &std::ops::Range<u64>) -> u64 {
-    use std::hash::{DefaultHasher, Hash, Hasher};
+pub(super) fn fingerprint(image: &MachView<'_>, code: &[u8], address: u64, text: &Range<u64>) -> u64 {
     let mut hasher = DefaultHasher::new();
-    let mut decoder = Decoder::with_ip(64, code, address, DecoderOptions::NONE);
-    let mut instruction = Instruction::default();
-    while decoder.can_decode() {
-        let start = decoder.position();
-        decoder.decode_out(&mut instruction);
-        let end = decoder.position();
-        match addressing(&decoder, &instruction) {
-            Addressing::Field(field) if !instruction.is_invalid() => {
-                code[start..start + field.offset].hash(&mut hasher);
-                if !text.contains(&field.target) {
-                    field.target.hash(&mut hasher);
-                }
-                code[start + field.offset + field.width..end].hash(&mut hasher);
-            }
-            _ => code[start..end].hash(&mut hasher),
+    let mut position = 0;
+    for placed in walk(image, code, address).fields {
+        if placed.at < position {
+            continue;
         }
+        code[position..placed.at].hash(&mut hasher);
+        if !text.contains(&placed.field.target) {
+            placed.field.target.hash(&mut hasher);
+        }
+        position = placed.at + placed.field.width;
     }
+    code[position..].hash(&mut hasher);
     hasher.finish()
 }

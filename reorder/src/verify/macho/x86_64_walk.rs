@@ -1,0 +1,241 @@
+//! Which bytes of an atom of x86-64 are instructions.
+//!
+//! Compilers for Apple's systems put jump tables behind the code of a function, mostly unmarked, so decoding from the first
+//! byte to the last would read tables as instructions. Control is followed instead: from the start, over branches, and
+//! through tables of distances that the function takes the address of. What control was not seen to reach, such as landing
+//! pads, is decoded from its first byte up to the first that is no instruction.
+//!
+//! In: the bytes of one atom. Out: its address fields in order, and whether control runs out of its end.
+
+use iced_x86::{Decoder, DecoderOptions, FlowControl, Instruction, Mnemonic, OpKind};
+
+use super::super::bytes::displacement_at;
+use super::super::fields::{AddressField, Addressing, addressing};
+use super::view::MachView;
+
+/// An address field with its place.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct PlacedField {
+    /// Position of the field in the atom.
+    pub(super) at: usize,
+    /// Position of the end of its instruction.
+    pub(super) end: usize,
+    pub(super) field: AddressField,
+}
+
+/// What one atom is made of.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Walk {
+    /// By position.
+    pub(super) fields: Vec<PlacedField>,
+    pub(super) instructions: usize,
+    /// Control may go on behind the last byte.
+    pub(super) runs_on: bool,
+    /// An instruction that cannot be checked: position.
+    pub(super) unsupported: Option<usize>,
+}
+
+/// What is known of a byte.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Byte {
+    Unknown,
+    Code,
+    Data,
+}
+
+struct Walker<'a> {
+    code: &'a [u8],
+    address: u64,
+    bytes: Vec<Byte>,
+    open: Vec<usize>,
+    /// Positions whose address the function takes.
+    taken: Vec<usize>,
+    has_computed_jump: bool,
+    /// Where the zeros at the end begin; no instruction starts there.
+    end: usize,
+    /// Control goes on behind the last instruction that is no padding, which is no call.
+    is_live: bool,
+    walk: Walk,
+}
+
+/// Walks the atom `code`, which stands at `address` of `image`.
+pub(super) fn walk(image: &MachView<'_>, code: &[u8], address: u64) -> Walk {
+    let mut walker = Walker {
+        code,
+        address,
+        bytes: vec![Byte::Unknown; code.len()],
+        open: vec![0],
+        taken: Vec::new(),
+        has_computed_jump: false,
+        end: code.iter().rposition(|&byte| byte != 0).map_or(0, |last| last + 1),
+        is_live: false,
+        walk: Walk::default(),
+    };
+    for range in image.data_between(address, address.wrapping_add(code.len() as u64)) {
+        let from = range.start.saturating_sub(address) as usize;
+        let to = (range.end.saturating_sub(address) as usize).min(code.len());
+        walker.bytes[from.min(to)..to].fill(Byte::Data);
+    }
+    walker.follow();
+    while walker.find_tables() {
+        walker.follow();
+    }
+    walker.rest();
+    walker.walk.fields.sort_unstable_by_key(|field| field.at);
+    walker.walk
+}
+
+impl Walker<'_> {
+    /// Decodes everything that is reached from the open positions.
+    fn follow(&mut self) {
+        while let Some(start) = self.open.pop() {
+            let mut position = start;
+            self.is_live = true;
+            while let Some(next) = self.decode(position) {
+                position = next;
+            }
+        }
+    }
+
+    /// Decodes one instruction; gives the position behind it if control goes on there and it was not known.
+    fn decode(&mut self, position: usize) -> Option<usize> {
+        if position >= self.end {
+            self.walk.runs_on |= self.is_live;
+            return None;
+        }
+        if self.bytes[position] != Byte::Unknown {
+            return None;
+        }
+        let mut decoder = Decoder::with_ip(
+            64,
+            &self.code[position..],
+            self.address.wrapping_add(position as u64),
+            DecoderOptions::NONE,
+        );
+        let instruction = decoder.decode();
+        if instruction.is_invalid() {
+            return None;
+        }
+        let end = position + instruction.len();
+        self.bytes[position..end].fill(Byte::Code);
+        self.walk.instructions += 1;
+        match addressing(&decoder, &instruction) {
+            Addressing::None => {}
+            Addressing::Unsupported => self.walk.unsupported = Some(position),
+            Addressing::Field(field) => {
+                self.walk.fields.push(PlacedField { at: position + field.offset, end, field });
+                if let Some(target) = self.own(field.target) {
+                    match field.is_branch {
+                        true => self.open.push(target),
+                        false if instruction.mnemonic() == Mnemonic::Lea => self.taken.push(target),
+                        false => {}
+                    }
+                }
+            }
+        }
+        self.has_computed_jump |= instruction.flow_control() == FlowControl::IndirectBranch
+            && matches!(instruction.op0_kind(), OpKind::Register | OpKind::Memory);
+        if !falls_through(&instruction) {
+            return None;
+        }
+        if !is_padding(&instruction) {
+            // What is called at the end of a function does not return.
+            self.is_live =
+                !matches!(instruction.flow_control(), FlowControl::Call | FlowControl::IndirectCall);
+        }
+        Some(end)
+    }
+
+    fn own(&self, target: u64) -> Option<usize> {
+        let position = usize::try_from(target.checked_sub(self.address)?).ok()?;
+        (position < self.code.len()).then_some(position)
+    }
+
+    /// Reads the tables at the addresses taken; whether that led to anything new.
+    fn find_tables(&mut self) -> bool {
+        let mut taken = std::mem::take(&mut self.taken);
+        taken.sort_unstable();
+        taken.dedup();
+        for (index, &base) in taken.iter().enumerate() {
+            let limit = taken.get(index + 1).copied().unwrap_or(self.code.len());
+            let mut place = base;
+            while self.has_computed_jump && place + 4 <= limit {
+                let is_free = self.bytes[place..place + 4].iter().all(|byte| *byte != Byte::Code);
+                let distance = displacement_at(self.code, place);
+                let target =
+                    distance.map(|distance| self.address.wrapping_add(base as u64).wrapping_add(distance));
+                let Some(target) = target.and_then(|target| self.own(target)).filter(|_| is_free) else {
+                    break;
+                };
+                // No table leads into itself.
+                if (base..place + 4).contains(&target) {
+                    break;
+                }
+                self.bytes[place..place + 4].fill(Byte::Data);
+                self.open.push(target);
+                place += 4;
+            }
+            if place == base {
+                self.open.push(base);
+            }
+        }
+        !self.open.is_empty()
+    }
+
+    /// Decodes what was not reached, except padding.
+    fn rest(&mut self) {
+        let mut position = 0;
+        while position < self.code.len() {
+            if self.bytes[position] != Byte::Unknown {
+                position += 1;
+                continue;
+            }
+            let end =
+                position + self.bytes[position..].iter().take_while(|byte| **byte == Byte::Unknown).count();
+            self.is_live = false;
+            while position < end.min(self.end) {
+                match self.decode_unreached(position, end) {
+                    Some(next) => position = next,
+                    None => break,
+                }
+            }
+            self.follow();
+            position = end;
+        }
+    }
+
+    /// As [`Self::decode`], but goes on behind jumps, and never over the `end`.
+    fn decode_unreached(&mut self, position: usize, end: usize) -> Option<usize> {
+        if self.bytes[position] != Byte::Unknown {
+            return Some(position + 1);
+        }
+        let mut decoder = Decoder::new(64, &self.code[position..end], DecoderOptions::NONE);
+        let instruction = decoder.decode();
+        if instruction.is_invalid() {
+            return None;
+        }
+        let next = position + instruction.len();
+        if self.decode(position).is_none() {
+            self.is_live = false;
+        } else if next >= self.end {
+            self.walk.runs_on |= self.is_live;
+        }
+        Some(next)
+    }
+}
+
+fn is_padding(instruction: &Instruction) -> bool {
+    matches!(instruction.mnemonic(), Mnemonic::Nop | Mnemonic::Int3)
+}
+
+fn falls_through(instruction: &Instruction) -> bool {
+    match instruction.flow_control() {
+        FlowControl::Next
+        | FlowControl::ConditionalBranch
+        | FlowControl::XbeginXabortXend
+        | FlowControl::Call
+        | FlowControl::IndirectCall => !matches!(instruction.mnemonic(), Mnemonic::Hlt | Mnemonic::Ud2),
+        FlowControl::Interrupt => instruction.mnemonic() == Mnemonic::Int,
+        _ => false,
+    }
+}

@@ -1,0 +1,335 @@
+//! `verify` of Mach-O images against an oracle: the same objects linked again in another order are the first image with
+//! its functions moved, so they must be proven, and nothing that is damaged afterwards may be.
+//!
+//! What a linker does differently and a relocator does not: the name of the output is the identifier of the signature,
+//! so both have the same; x86-64 functions are padded to 16 bytes but for the last, so the last stays the last.
+
+#![allow(clippy::unwrap_used)] // a failed unwrap is a failed test
+
+use std::ops::Range;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use end_to_end::process::shell;
+use rayon::prelude::*;
+use reorder::verify::{Check, VerifyOptions, VerifyReport, recover_moves, verify, verify_moves};
+use tempfile::TempDir;
+
+const LIMIT: Duration = Duration::from_secs(120);
+const SOURCES: [(&str, &str); 5] = [
+    ("first.c", include_str!("../macho/verify/first.c")),
+    ("cleanup.c", include_str!("../macho/verify/cleanup.c")),
+    ("last.c", include_str!("../macho/verify/last.c")),
+    ("arm64.s", include_str!("../macho/verify/arm64.s")),
+    ("x86_64.s", include_str!("../macho/verify/x86_64.s")),
+];
+const ORDER: &str =
+    "_hoisted\n_guarded_too\n_many\n_early\n_table_b\n_framed\n_main\n_local\n_in_frame\n_apply\n_guarded\n";
+
+/// A pair of links, and where its parts are.
+struct Pair {
+    old: Vec<u8>,
+    new: Vec<u8>,
+    _directory: TempDir,
+    path: PathBuf,
+}
+
+impl Pair {
+    /// Links for an architecture and a version of macOS: 12 has opcodes, 13 chained fixups.
+    fn new(architecture: &str, version: u32) -> Self {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().to_path_buf();
+        for (name, source) in SOURCES {
+            std::fs::write(path.join(name), source).unwrap();
+        }
+        std::fs::write(path.join("order"), ORDER).unwrap();
+        let compile =
+            format!("clang-22 --target={architecture}-apple-macos{version} -fexceptions -funwind-tables -O1");
+        let link = format!(
+            "ld64.lld-22 -arch {architecture} -platform_version macos {version}.0 {version}.0 -undefined dynamic_lookup \
+             -no_uuid -adhoc_codesign first.o {architecture}.o cleanup.o last.o"
+        );
+        let line = format!(
+            "cd '{}' && for unit in first cleanup last; do {compile} -fno-builtin -c $unit.c -o $unit.o; done && \
+             {compile} -c {architecture}.s -o {architecture}.o && mkdir a b && {link} -o a/program && \
+             {link} -o b/program -order_file order",
+            path.display()
+        );
+        shell(&line, LIMIT).unwrap();
+        let read = |name: &str| std::fs::read(path.join(name)).unwrap();
+        Self { old: read("a/program"), new: read("b/program"), _directory: directory, path }
+    }
+
+    fn all() -> Vec<(String, Self)> {
+        [("arm64", 12), ("arm64", 13), ("x86_64", 12), ("x86_64", 13)]
+            .map(|(architecture, version)| {
+                (format!("{architecture} {version}"), Self::new(architecture, version))
+            })
+            .into()
+    }
+}
+
+fn options() -> VerifyOptions {
+    VerifyOptions { listed_differences: 1000 }
+}
+
+fn report(old: &[u8], new: &[u8]) -> VerifyReport {
+    verify(old, new, options()).unwrap()
+}
+
+/// What is found besides the hash of the page, which knows every change.
+fn found_by_content(old: &[u8], new: &[u8]) -> Vec<Check> {
+    let mut checks: Vec<Check> =
+        report(old, new).differences.iter().map(|difference| difference.check).collect();
+    checks.retain(|check| *check != Check::Signature);
+    checks
+}
+
+#[test]
+fn another_order_of_the_same_objects_is_proven() {
+    for (name, pair) in Pair::all() {
+        let report = report(&pair.old, &pair.new);
+        assert!(report.is_proven(), "{name}: {:#?}", report.differences);
+        assert!(report.moved >= 12, "{name}: {} of {}", report.moved, report.functions);
+        for check in [
+            Check::Functions,
+            Check::LoaderPointers,
+            Check::UnwindEntries,
+            Check::Symbols,
+            Check::Exports,
+            Check::FunctionStarts,
+            Check::DataInCode,
+            Check::Signature,
+            Check::Unchanged,
+        ] {
+            let count: u64 =
+                report.checks.iter().filter(|found| found.check == check).map(|found| found.count).sum();
+            assert!(count > 0, "{name}: nothing was looked at by {check:?}");
+        }
+    }
+}
+
+#[test]
+fn the_way_back_is_proven_too() {
+    for (name, pair) in Pair::all() {
+        let report = report(&pair.new, &pair.old);
+        assert!(report.is_proven(), "{name}: {:#?}", report.differences);
+    }
+}
+
+#[test]
+fn every_image_is_itself() {
+    for (name, pair) in Pair::all() {
+        for image in [&pair.old, &pair.new] {
+            let report = report(image, image);
+            assert!(report.is_proven() && report.moved == 0, "{name}: {:#?}", report.differences);
+        }
+    }
+}
+
+#[test]
+fn a_claimed_map_is_checked() {
+    let pair = Pair::new("arm64", 13);
+    let moves = recover_moves(&pair.old, &pair.new).unwrap();
+    let mut claim = moves.as_slice().to_vec();
+    assert!(verify_moves(&pair.old, &pair.new, &claim, options()).unwrap().is_proven());
+    let moved: Vec<usize> = (0..claim.len()).filter(|&index| claim[index].is_moved()).collect();
+    let swapped = (claim[moved[0]].new_start, claim[moved[1]].new_start);
+    (claim[moved[1]].new_start, claim[moved[0]].new_start) = swapped;
+    assert!(!verify_moves(&pair.old, &pair.new, &claim, options()).unwrap().is_proven());
+}
+
+/// Where the header of a section is.
+fn section_header(image: &[u8], name: &str) -> usize {
+    let mut padded = [0u8; 16];
+    padded[..name.len()].copy_from_slice(name.as_bytes());
+    let word = |at: usize| u32::from_le_bytes(image[at..at + 4].try_into().unwrap()) as usize;
+    let commands = 32 + word(20);
+    (32..commands).step_by(4).find(|&at| image[at..at + 16] == padded).unwrap()
+}
+
+/// The bytes of a section in the file.
+fn section(image: &[u8], name: &str) -> Range<usize> {
+    let word = |at: usize| u32::from_le_bytes(image[at..at + 4].try_into().unwrap()) as usize;
+    let header = section_header(image, name);
+    word(header + 48)..word(header + 48) + word(header + 40)
+}
+
+/// Where a part of `__LINKEDIT` is: the two words at `field` of the first command of this kind.
+fn part(image: &[u8], kind: u32, field: usize) -> Range<usize> {
+    let word = |at: usize| u32::from_le_bytes(image[at..at + 4].try_into().unwrap());
+    let mut at = 32;
+    while word(at) != kind {
+        at += word(at + 4) as usize;
+    }
+    let (offset, size) = (word(at + field) as usize, word(at + field + 4) as usize);
+    offset..offset + if kind == 2 && field == 8 { size * 16 } else { size }
+}
+
+/// Positions in `range` whose change is not found by the contents.
+fn unnoticed(pair: &Pair, range: Range<usize>) -> Vec<usize> {
+    range
+        .into_par_iter()
+        .filter(|&at| {
+            let mut damaged = pair.new.clone();
+            // Every bit is tried somewhere.
+            damaged[at] ^= 1 << (at * 5 % 8);
+            found_by_content(&pair.old, &damaged).is_empty()
+        })
+        .collect()
+}
+
+#[test]
+fn any_change_of_a_byte_of_code_or_data_is_found() {
+    for (name, pair) in Pair::all() {
+        let mut sections = vec!["__text", "__stubs", "__cstring", "__eh_frame", "__gcc_except_tab", "__data"];
+        sections.push(if name.ends_with("12") { "__mod_init_func" } else { "__init_offsets" });
+        for title in sections {
+            let range = section(&pair.new, title);
+            assert!(!range.is_empty(), "{name}: {title}");
+            let missed = unnoticed(&pair, range.clone());
+            assert!(missed.is_empty(), "{name}: {title} at {range:x?}: {missed:x?}");
+        }
+    }
+}
+
+#[test]
+fn any_change_of_the_load_commands_is_found() {
+    for (name, pair) in Pair::all() {
+        let commands = u32::from_le_bytes(pair.new[20..24].try_into().unwrap()) as usize;
+        let mut missed = unnoticed(&pair, 0..32 + commands);
+        // The room for unwind rows may end with bytes that nothing is in.
+        let header = section_header(&pair.new, "__unwind_info");
+        missed.retain(|at| !(header + 40..header + 48).contains(at));
+        assert!(missed.is_empty(), "{name}: {missed:x?}");
+    }
+}
+
+#[test]
+fn any_change_of_a_table_of_addresses_is_found() {
+    for (name, pair) in Pair::all() {
+        let exports = if name.ends_with("12") { (0x8000_0022, 40) } else { (0x8000_0033, 8) };
+        for (title, kind, field) in [
+            ("symbols", 2, 8),
+            ("strings", 2, 16),
+            ("function starts", 0x26, 8),
+            ("data in code", 0x29, 8),
+            ("exports", exports.0, exports.1),
+        ] {
+            let range = part(&pair.new, kind, field);
+            let missed = unnoticed(&pair, range.clone());
+            assert!(missed.is_empty(), "{name}: {title} at {range:x?}: {missed:x?}");
+        }
+        let rows = section(&pair.new, "__unwind_info");
+        let missed = unnoticed(&pair, rows.clone());
+        // The words of the header and of pages that say where the rest is may have equivalents; rows may not.
+        assert!(missed.len() * 10 < rows.len(), "{name}: rows at {rows:x?}: {missed:x?}");
+    }
+}
+
+#[test]
+fn wrong_hashes_are_found() {
+    for (name, pair) in Pair::all() {
+        let signature = part(&pair.new, 0x1d, 8);
+        let length =
+            u32::from_be_bytes(pair.new[signature.start + 4..signature.start + 8].try_into().unwrap());
+        let directory = signature.start + 20;
+        let word =
+            |at: usize| u32::from_be_bytes(pair.new[directory + at..directory + at + 4].try_into().unwrap());
+        let hashes = directory + word(16) as usize..signature.start + length as usize;
+        let hashes = hashes.start..hashes.start.max(directory + word(16) as usize + word(28) as usize * 32);
+        let missed: Vec<usize> = hashes
+            .into_par_iter()
+            .filter(|&at| {
+                let mut damaged = pair.new.clone();
+                damaged[at] ^= 0x10;
+                report(&pair.old, &damaged).is_proven()
+            })
+            .collect();
+        assert!(missed.is_empty(), "{name}: {missed:x?}");
+    }
+}
+
+#[test]
+fn addresses_that_the_linker_had_shortened_are_proven_when_they_are_pairs_again() {
+    let pair = Pair::new("arm64", 12);
+    let path = &pair.path;
+    // `near` is within reach of `subject` in one order and not in the other.
+    let source = "\
+        .text\n.globl _main\n.p2align 2\n_main:\n ret\n\
+        .globl _subject\n.p2align 2\n_subject:\nLa:\n adrp x0, _near@PAGE\nLb:\n add x0, x0, _near@PAGEOFF\n\
+        Lc:\n adrp x1, _value@PAGE\nLd:\n ldr x1, [x1, _value@PAGEOFF]\n ret\n\
+        .loh AdrpAdd La, Lb\n.loh AdrpLdr Lc, Ld\n\
+        .globl _filler\n.p2align 2\n_filler:\n .space 1200000, 0x1f\n ret\n\
+        .globl _near\n.p2align 2\n_near:\n ret\n\
+        .globl _last\n.p2align 2\n_last:\n ret\n\
+        .section __TEXT,__const\n.globl _value\n.p2align 3\n_value:\n .quad 7\n\
+        .subsections_via_symbols\n";
+    std::fs::write(path.join("far.s"), source).unwrap();
+    std::fs::write(path.join("near_order"), "_main\n_filler\n_subject\n_near\n_last\n").unwrap();
+    std::fs::write(path.join("far_order"), "_main\n_subject\n_filler\n_near\n_last\n").unwrap();
+    let link =
+        "ld64.lld-22 -arch arm64 -platform_version macos 12.0 12.0 -undefined dynamic_lookup -no_uuid far.o";
+    let line = format!(
+        "cd '{}' && clang-22 --target=arm64-apple-macos12 -c far.s -o far.o && \
+         {link} -o a/far -order_file near_order && {link} -o b/far -order_file far_order",
+        path.display()
+    );
+    shell(&line, LIMIT).unwrap();
+    let (near, far) =
+        (std::fs::read(path.join("a/far")).unwrap(), std::fs::read(path.join("b/far")).unwrap());
+    let nop = 0xd503_201fu32.to_le_bytes();
+    let count = |image: &[u8]| image.chunks_exact(4).filter(|word| **word == nop).count();
+    assert_eq!((count(&near), count(&far)), (2, 0), "the linker shortens what is near");
+    let proof = report(&near, &far);
+    assert!(proof.is_proven(), "{:#?}", proof.differences);
+    assert!(!report(&far, &near).is_proven(), "nothing shortens addresses but the linker");
+    let pair = Pair { old: near, new: far, ..pair };
+    let start = section(&pair.new, "__text").start;
+    let missed = unnoticed(&pair, start..start + 24);
+    assert!(missed.is_empty(), "{missed:x?}");
+}
+
+#[test]
+fn universal_files_are_checked_image_by_image() {
+    let (arm, intel) = (Pair::new("arm64", 13), Pair::new("x86_64", 13));
+    let universal = |images: [(&[u8], u32, u32); 2]| {
+        let mut file = [0xcafe_babeu32, 2].map(u32::to_be_bytes).concat();
+        let mut at = 0x4000u32;
+        for (image, processor, variant) in images {
+            let fields = [processor, variant, at, image.len() as u32, 14];
+            file.extend(fields.map(u32::to_be_bytes).concat());
+            at = (at + image.len() as u32).next_multiple_of(0x4000);
+        }
+        for (image, _, _) in images {
+            file.resize(file.len().next_multiple_of(0x4000), 0);
+            file.extend(image);
+        }
+        file
+    };
+    let both = |intel: &[u8], arm: &[u8]| universal([(intel, 0x0100_0007, 3), (arm, 0x0100_000c, 0)]);
+    let old = both(&intel.old, &arm.old);
+    for new in
+        [both(&intel.new, &arm.new), both(&intel.old, &arm.new), both(&intel.new, &arm.old), old.clone()]
+    {
+        let report = report(&old, &new);
+        assert!(report.is_proven(), "{:#?}", report.differences);
+    }
+    let turned = universal([(&arm.new, 0x0100_000c, 0), (&intel.new, 0x0100_0007, 3)]);
+    assert!(!report(&old, &turned).is_proven());
+    assert!(!report(&old, &arm.new).is_proven() && !report(&arm.old, &old).is_proven());
+    let mut damaged = both(&intel.new, &arm.new);
+    let last = damaged.len() - arm.new.len() + section(&arm.new, "__text").start;
+    damaged[last] ^= 1;
+    let report = report(&old, &damaged);
+    assert!(report.differences.iter().any(|difference| difference.place.starts_with("arm64: ")));
+}
+
+#[test]
+fn cut_files_are_errors_or_findings() {
+    let pair = Pair::new("arm64", 13);
+    for length in (0..pair.new.len()).step_by(97) {
+        assert!(!report(&pair.old, &pair.new[..length]).is_proven(), "{length}");
+        let _ = verify(&pair.new[..length], &pair.old, options());
+    }
+}
