@@ -11,15 +11,19 @@ use super::view::{MachView, Processor};
 use crate::address::{Address, NewAddress};
 use crate::error::{Error, Result};
 
-/// The first addresses of all atoms, ascending; the first is that of `__text`.
+/// The first addresses of all atoms, ascending. The first is that of `__text`, unless padding stands in front.
 pub(super) fn atom_starts(image: &MachView<'_>) -> Result<Vec<u64>> {
     let text = image.text().range();
-    let mut starts = vec![text.start];
-    starts.extend(function_starts(image)?);
+    let mut starts = function_starts(image)?;
     let number = image.text_number();
     starts.extend(symbols(image).filter(|symbol| symbol.is_in(number)).map(|symbol| symbol.value));
     starts.extend(UnwindTable::read(image)?.rows.iter().map(|row| row.start));
     starts.retain(|start| text.contains(start));
+    let first = starts.iter().min().map_or(text.end, |&first| first);
+    if !is_padding(image.processor, &image.text().bytes[..(first - text.start) as usize]) || first == text.end
+    {
+        starts.push(text.start);
+    }
     starts.sort_unstable();
     starts.dedup();
     starts.shrink_to_fit();

@@ -173,7 +173,8 @@ pub(super) fn check_link_edit(pair: MachPair<'_>, ledger: &mut Ledger<'_>) {
         );
     }
     for (old, new) in pair.old.parts.iter().zip(&pair.new.parts) {
-        if new.size == 0 && ![0, old.offset].contains(&new.offset) {
+        let is_inside = (segment.start..=segment.end).contains(&new.offset);
+        if new.size == 0 && !is_inside && ![0, old.offset].contains(&new.offset) {
             differs(
                 new.field as u64,
                 &format!("the place of {:?}", new.part),

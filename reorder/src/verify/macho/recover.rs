@@ -20,7 +20,7 @@ use super::tables::{entry_point, initialisers, symbols};
 use super::unwind::UnwindTable;
 use super::view::{MachView, Processor};
 use super::x86_64;
-use crate::error::Result;
+use crate::error::{Error, Result};
 
 /// Pairs the atoms of `old` with their places in `new`.
 ///
@@ -33,9 +33,15 @@ pub(super) fn recover(old: &MachView<'_>, new: &MachView<'_>) -> Result<AddressM
     pairs.learn_from_tables()?;
     pairs.learn_from_code();
     pairs.learn_from_contents()?;
-    let places: Vec<u64> =
-        pairs.places.iter().zip(&pairs.starts).map(|(place, &start)| place.unwrap_or(start)).collect();
-    moves_from(old, &pairs.starts, &places)
+    let lost = pairs.places.iter().filter(|place| place.is_none()).count();
+    let first_lost = pairs.places.iter().position(|place| place.is_none());
+    match first_lost {
+        Some(first) => Err(Error::verification(format!(
+            "{lost} functions have no counterpart, the first is that at {:#x}",
+            pairs.starts[first]
+        ))),
+        None => moves_from(old, &pairs.starts, &pairs.places.into_iter().flatten().collect::<Vec<u64>>()),
+    }
 }
 
 struct Pairs<'a, 'data> {
