@@ -4,12 +4,45 @@ use std::ops::Range;
 use std::path::Path;
 
 use crate::address::Address;
-use crate::error::{Error, Result};
+use crate::error::{Error, ErrorKind, Result};
+use crate::image::analysis::Analysis;
+use crate::image::analysis::pins::Pin;
 use crate::image::elf::file::ElfFile;
 use crate::image::functions::FunctionTable;
+use crate::image::macho::analysis::MachOAnalysis;
+use crate::image::macho::file::MachOFile;
 use crate::image::macho::{MachOImage, is_macho};
+use crate::image::refusal::Refusal;
 use crate::simulate::{MemoryModel, presets};
 use crate::trace::ImageIdentity;
+
+/// The analysis of an image that can be relocated.
+pub enum OpenedAnalysis<'image> {
+    /// Of an ELF image for x86-64.
+    Elf(Box<Analysis<'image>>),
+    /// Of a Mach-O image.
+    MachO(Box<MachOAnalysis>),
+}
+
+impl OpenedAnalysis<'_> {
+    /// Why the function at `address` stays; nothing for those that can be moved.
+    #[must_use]
+    pub fn pin_at(&self, address: Address) -> Option<Pin> {
+        match self {
+            Self::Elf(analysis) => analysis.pin_at(address),
+            Self::MachO(analysis) => analysis.pin_at(address),
+        }
+    }
+}
+
+/// Why no function of an image can be moved.
+#[derive(Debug)]
+pub enum Stays {
+    /// Images of this kind are not relocated, only ordered by the linker.
+    UnknownKind,
+    /// A global obligation failed.
+    Refused(Box<Refusal>),
+}
 
 /// An ELF image for any processor, or one architecture of a Mach-O image.
 pub enum OpenedImage<'data> {
@@ -73,9 +106,33 @@ impl<'data> OpenedImage<'data> {
         text
     }
 
-    /// The image if `reorder apply` knows its kind.
+    /// What decides where functions may go, or why nothing does.
+    ///
+    /// # Errors
+    /// Damaged tables.
+    pub fn analysis<'image>(
+        &'image self,
+        functions: &FunctionTable<'image>,
+    ) -> Result<std::result::Result<OpenedAnalysis<'image>, Stays>> {
+        let analysis = match self {
+            Self::Elf(file) if file.is_x86_64() => {
+                Analysis::new(file, functions).map(|analysis| OpenedAnalysis::Elf(Box::new(analysis)))
+            }
+            Self::Elf(_) => return Ok(Err(Stays::UnknownKind)),
+            Self::MachO(image) => MachOFile::parse(image.bytes)
+                .and_then(|file| MachOAnalysis::new(&file))
+                .map(|analysis| OpenedAnalysis::MachO(Box::new(analysis))),
+        };
+        match analysis {
+            Ok(analysis) => Ok(Ok(analysis)),
+            Err(Error { kind: ErrorKind::Refused(refusal), .. }) => Ok(Err(Stays::Refused(refusal))),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// The image if it is one of ELF whose code can be decoded.
     #[must_use]
-    pub fn relocatable(&self) -> Option<&ElfFile<'data>> {
+    pub fn elf_for_x86_64(&self) -> Option<&ElfFile<'data>> {
         match self {
             Self::Elf(file) if file.is_x86_64() => Some(file),
             _ => None,

@@ -8,7 +8,7 @@ use super::{Applied, ApplySummary, Arrangement, differences, judge, restore_rest
 use crate::address::{Address, NewAddress};
 use crate::error::{Error, Result};
 use crate::image::analysis::pins::{Pin, PinReason};
-use crate::image::functions::FunctionTable;
+use crate::image::functions::{FunctionIndex, FunctionTable};
 use crate::image::macho::analysis::MachOAnalysis;
 use crate::image::macho::file::MachOFile;
 use crate::image::refusal::{Refusal, RefusalCode};
@@ -89,20 +89,37 @@ pub fn apply(
             judge(verify_moves(file.bytes, &bytes, &claims, VerifyOptions::default()), RefusalCode::M20)?;
         }
     }
-    let without_room: BTreeMap<Address, Address> = plan
-        .without_room
-        .iter()
-        .map(|index| &analysis.units[index.0 as usize])
-        .map(|unit| (unit.start, unit.end))
-        .collect();
-    let room_pin = |address: Address| {
-        let (start, end) = without_room.range(..=address).next_back()?;
-        (address < *end).then_some(Pin { reason: PinReason::NoRoom, evidence: *start })
-    };
+    let room_pins = RoomPins::of(analysis, &plan);
     let mut summary =
-        summary_of(functions, &plan.map, |_, address| (analysis.pin_at(address), room_pin(address)));
+        summary_of(functions, &plan.map, |_, address| (analysis.pin_at(address), room_pins.at(address)));
     summary.warnings = warnings;
     Ok(Applied { bytes, map: plan.map, summary })
+}
+
+/// Units that stay for want of room, by start, with their ends.
+struct RoomPins(BTreeMap<Address, Address>);
+
+impl RoomPins {
+    fn of(analysis: &MachOAnalysis, plan: &Plan) -> Self {
+        let units = plan.without_room.iter().map(|index| &analysis.units[index.0 as usize]);
+        Self(units.map(|unit| (unit.start, unit.end)).collect())
+    }
+
+    fn at(&self, address: Address) -> Option<Pin> {
+        let (start, end) = self.0.range(..=address).next_back()?;
+        (address < *end).then_some(Pin { reason: PinReason::NoRoom, evidence: *start })
+    }
+}
+
+/// Functions, ascending, that nothing pins but for which `plan` found no free place.
+#[must_use]
+pub fn without_room(
+    functions: &FunctionTable<'_>,
+    analysis: &MachOAnalysis,
+    plan: &Plan,
+) -> Vec<(FunctionIndex, Pin)> {
+    let pins = RoomPins::of(analysis, plan);
+    functions.iter().filter_map(|(index, function)| Some((index, pins.at(function.start)?))).collect()
 }
 
 /// What the verifier is told, and checks.
@@ -151,7 +168,7 @@ fn plan_order(
     file: &MachOFile<'_>,
     functions: &FunctionTable<'_>,
     analysis: &MachOAnalysis,
-    order: &[crate::image::functions::FunctionIndex],
+    order: &[FunctionIndex],
     needed: usize,
     options: MachOOptions,
 ) -> Result<Planned> {

@@ -1,6 +1,6 @@
 //! `reorder explain`: everything about one function.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use clap::Args;
 
@@ -8,20 +8,19 @@ use crate::address::Address;
 use crate::apply::without_room;
 use crate::cli::context::Context;
 use crate::cli::layout_args::LayoutArguments;
+use crate::cli::recovered::recovered;
 use crate::cli::scenarios_input::{ScenariosInput, Starts};
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::{Error, Result};
 use crate::exit_status::ExitStatus;
 use crate::explain::{ExplainReport, Explainer, Knowledge, find};
-use crate::image::analysis::Analysis;
 use crate::image::analysis::pins::Pin;
-use crate::image::elf::file::ElfFile;
 use crate::image::functions::{FunctionIndex, FunctionTable};
 use crate::image::mapped::map_image;
 use crate::image::references::References;
-use crate::layout::{Room, lay_out};
-use crate::opened::OpenedImage;
+use crate::layout::{Room, lay_out, lay_out_functions};
+use crate::opened::{OpenedAnalysis, OpenedImage, Stays};
 use crate::relocate::plan::plan;
-use crate::verify::recover_moves;
+use crate::{apply, relocate};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -80,14 +79,18 @@ pub fn run(arguments: &ExplainArguments, context: &Context) -> Result<ExitStatus
     let scenarios = starts.sources.group(&starts.traces);
     let mut limits = Vec::new();
     let analysis = analysis(&image, &functions, &mut limits).map_err(in_image)?;
-    let references = match image.relocatable() {
+    let references = match image.elf_for_x86_64() {
         Some(file) => Some(References::extract(file, &functions).map_err(in_image)?.graph),
         None => None,
     };
-    let new = match (&arguments.new, image.relocatable(), &analysis) {
-        (Some(new), ..) => Some(moved(new, &bytes, &functions)?),
-        (None, Some(file), Some(analysis)) => Some(arguments.planned(file, &functions, analysis, &starts)?),
-        _ => None,
+    let new = match (&arguments.new, &analysis) {
+        (Some(new), _) => {
+            let moves = recovered(path, &bytes, new, arguments.scenarios.architecture.as_deref())?;
+            let starts = functions.iter().map(|(_, function)| Address(moves.map(function.start).0)).collect();
+            Some(NewPlaces { starts, without_room: Vec::new(), name: new.display().to_string() })
+        }
+        (None, Some(analysis)) => Some(arguments.planned(&image, &functions, analysis, &starts)?),
+        (None, None) => None,
     };
     let explainer = Explainer::new(Knowledge {
         functions: &functions,
@@ -113,48 +116,62 @@ fn analysis<'image>(
     image: &'image OpenedImage<'_>,
     functions: &FunctionTable<'image>,
     limits: &mut Vec<String>,
-) -> Result<Option<Analysis<'image>>> {
-    let Some(file) = image.relocatable() else {
-        limits.push("this kind of image is not relocated yet, so nothing is known about its pins".to_owned());
-        return Ok(None);
-    };
-    match Analysis::new(file, functions) {
+) -> Result<Option<OpenedAnalysis<'image>>> {
+    match image.analysis(functions)? {
         Ok(analysis) => Ok(Some(analysis)),
-        Err(Error { kind: ErrorKind::Refused(refusal), .. }) => {
+        Err(Stays::UnknownKind) => {
+            limits.push(
+                "this kind of image is not relocated yet, so nothing is known about its pins".to_owned(),
+            );
+            Ok(None)
+        }
+        Err(Stays::Refused(refusal)) => {
             limits.push(format!("the image is not relocated: {refusal}; {}", refusal.cure));
             Ok(None)
         }
-        Err(error) => Err(error),
     }
-}
-
-fn moved(new: &Path, bytes: &[u8], functions: &FunctionTable<'_>) -> Result<NewPlaces> {
-    let moves = recover_moves(bytes, &map_image(new)?).map_err(|error| {
-        error.in_file(new).with_hint("give an image that `reorder apply` made of the first")
-    })?;
-    let starts = functions.iter().map(|(_, function)| Address(moves.map(function.start).0)).collect();
-    Ok(NewPlaces { starts, without_room: Vec::new(), name: new.display().to_string() })
 }
 
 impl ExplainArguments {
     /// Where `reorder apply` would put everything.
     fn planned(
         &self,
-        file: &ElfFile<'_>,
+        image: &OpenedImage<'_>,
         functions: &FunctionTable<'_>,
-        analysis: &Analysis<'_>,
+        analysis: &OpenedAnalysis<'_>,
         starts: &Starts,
     ) -> Result<NewPlaces> {
         let request = self.layout.request();
         let traces = &starts.traces;
-        let layout = lay_out(file, functions, &traces.traces, Room::InPlace(analysis), &request)?
-            .with_hot(&traces.counts, functions);
+        let laid_out = match (image, analysis) {
+            (OpenedImage::Elf(file), OpenedAnalysis::Elf(analysis)) => {
+                lay_out(file, functions, &traces.traces, Room::InPlace(analysis), &request)
+            }
+            (_, OpenedAnalysis::MachO(analysis)) => {
+                lay_out_functions(functions, &traces.traces, Room::InMachO(analysis), &request)
+            }
+            (OpenedImage::MachO(_), OpenedAnalysis::Elf(_)) => {
+                lay_out_functions(functions, &traces.traces, Room::Linker, &request)
+            }
+        };
+        let layout = laid_out?.with_hot(&traces.counts, functions);
         let front = layout.order.get(..layout.chosen).unwrap_or(&layout.order);
-        let plan = plan(analysis, functions, front, layout.needed)?;
-        let starts = functions.iter().map(|(_, function)| Address(plan.map.map(function.start).0)).collect();
+        let (map, without_room) = match analysis {
+            OpenedAnalysis::Elf(analysis) => {
+                let plan = plan(analysis, functions, front, layout.needed)?;
+                (plan.map.clone(), without_room(functions, analysis, &plan))
+            }
+            OpenedAnalysis::MachO(analysis) => {
+                let (wanted, _) = relocate::macho::plan::unit_order(analysis, functions, front);
+                let plan = relocate::macho::plan::plan(analysis, &wanted)?;
+                let without_room = apply::macho::without_room(functions, analysis, &plan);
+                (plan.map, without_room)
+            }
+        };
+        let starts = functions.iter().map(|(_, function)| Address(map.map(function.start).0)).collect();
         Ok(NewPlaces {
             starts,
-            without_room: without_room(functions, analysis, &plan),
+            without_room,
             name: format!("the image that `reorder apply` would make ({})", request.strategy.name()),
         })
     }

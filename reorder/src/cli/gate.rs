@@ -9,17 +9,16 @@ use crate::cli::gate_files::FileRole;
 use crate::cli::gate_measured::GateMeasured;
 use crate::cli::gate_outputs::GateOutputs;
 use crate::cli::scenarios_input::{Configured, ScenariosInput, Starts};
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::{Error, Result};
 use crate::exit_status::ExitStatus;
 use crate::gate::place::{self, Source};
 use crate::gate::{
     Baseline, Check, Comparison, Compression, GateReport, Limits, Outcome, Remark, Startup, Subject, Verdict,
     figures, given_up, judge, unjudged,
 };
-use crate::image::analysis::Analysis;
 use crate::image::functions::{Function, FunctionTable};
 use crate::image::mapped::map_image;
-use crate::opened::OpenedImage;
+use crate::opened::{OpenedImage, Stays};
 use crate::order_file;
 use crate::report::table::grouped;
 use crate::write;
@@ -309,20 +308,19 @@ fn pinned(
     functions: &FunctionTable<'_>,
     remarks: &mut Vec<Remark>,
 ) -> Result<Option<usize>> {
-    let Some(file) = image.relocatable() else { return Ok(None) };
-    match Analysis::new(file, functions) {
+    match image.analysis(functions)? {
         Ok(analysis) => {
             let is_pinned = |(_, function): &(_, &Function)| analysis.pin_at(function.start).is_some();
             Ok(Some(functions.iter().filter(is_pinned).count()))
         }
-        Err(Error { kind: ErrorKind::Refused(refusal), .. }) => {
+        Err(Stays::UnknownKind) => Ok(None),
+        Err(Stays::Refused(refusal)) => {
             remarks.push(Remark {
                 cause: format!("pinned functions are not counted: {refusal}"),
                 next: Some(refusal.cure.clone()),
             });
             Ok(None)
         }
-        Err(error) => Err(error),
     }
 }
 

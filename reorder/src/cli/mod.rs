@@ -40,6 +40,7 @@ pub mod optimize;
 mod optimize_page;
 pub mod record;
 mod record_scenarios;
+mod recovered;
 pub mod report;
 pub mod schema;
 pub mod verify;

@@ -6,6 +6,7 @@ use clap::Args;
 
 use crate::cli::context::Context;
 use crate::cli::kept_inputs::refuse_to_replace;
+use crate::cli::recovered::recovered;
 use crate::cli::scenarios_input::ScenariosInput;
 use crate::error::{Error, Result};
 use crate::exit_status::ExitStatus;
@@ -13,7 +14,6 @@ use crate::image::mapped::map_image;
 use crate::opened::OpenedImage;
 use crate::page::{PageRequest, page};
 use crate::simulate::ImageNames;
-use crate::verify::recover_moves;
 use crate::write::whole;
 
 const EXAMPLES: &str = "\
@@ -62,14 +62,9 @@ pub fn run(arguments: &ReportArguments, context: &Context) -> Result<ExitStatus>
     }
     let models = arguments.scenarios.models(None, &image, &configured)?;
     let starts = arguments.scenarios.resolve(path, &image, &functions, &configured, &context.talk)?;
-    let moves = match &arguments.new {
-        None => None,
-        Some(new) => Some(recover_moves(&bytes, &map_image(new)?).map_err(|error| {
-            error
-                .in_file(new)
-                .with_hint(format!("give an image that `reorder apply` made of {}", path.display()))
-        })?),
-    };
+    let architecture = arguments.scenarios.architecture.as_deref();
+    let new = arguments.new.as_ref();
+    let moves = new.map(|new| recovered(path, &bytes, new, architecture)).transpose()?;
     let names = ImageNames {
         old: path.display().to_string(),
         new: arguments.new.as_ref().map(|new| new.display().to_string()),

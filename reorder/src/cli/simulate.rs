@@ -5,12 +5,12 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 
 use crate::cli::context::Context;
+use crate::cli::recovered::recovered;
 use crate::cli::scenarios_input::ScenariosInput;
 use crate::error::{Error, Result};
 use crate::exit_status::ExitStatus;
 use crate::opened::OpenedImage;
 use crate::simulate::{ImageNames, simulate};
-use crate::verify::recover_moves;
 
 /// Count the page faults of recorded runs by a model of memory
 ///
@@ -40,14 +40,9 @@ pub fn run(arguments: &SimulateArguments, context: &Context) -> Result<ExitStatu
     let configured = arguments.scenarios.configured(&context.talk)?;
     let models = arguments.scenarios.models(None, &image, &configured)?;
     let starts = arguments.scenarios.resolve(path, &image, &functions, &configured, &context.talk)?;
-    let moves = match &arguments.new {
-        None => None,
-        Some(new) => Some(recover_moves(&bytes, &read(new)?).map_err(|error| {
-            error
-                .in_file(new)
-                .with_hint(format!("give an image that `reorder apply` made of {}", path.display()))
-        })?),
-    };
+    let architecture = arguments.scenarios.architecture.as_deref();
+    let new = arguments.new.as_ref();
+    let moves = new.map(|new| recovered(path, &bytes, new, architecture)).transpose()?;
     let names = ImageNames {
         old: path.display().to_string(),
         new: arguments.new.as_ref().map(|new| new.display().to_string()),

@@ -11,10 +11,10 @@ mod placement;
 mod report;
 
 use crate::address::Address;
-use crate::image::analysis::Analysis;
 use crate::image::analysis::pins::Pin;
 use crate::image::functions::{FunctionIndex, FunctionTable};
 use crate::image::references::ReferenceGraph;
+use crate::opened::OpenedAnalysis;
 use crate::report::visible::visible_start;
 use crate::scenario::Scenario;
 use crate::simulate::{MemoryModel, spans};
@@ -42,7 +42,7 @@ pub struct Knowledge<'files> {
     /// By function, where it is after relocation; nothing when nothing is relocated.
     pub new_starts: Option<&'files [Address]>,
     /// What is pinned, where that is known.
-    pub analysis: Option<&'files Analysis<'files>>,
+    pub analysis: Option<&'files OpenedAnalysis<'files>>,
     /// Functions, ascending, that nothing pins but for which there is no room elsewhere, where that is known.
     pub without_room: &'files [(FunctionIndex, Pin)],
     /// What refers to what, where that is known.

@@ -31,7 +31,6 @@ mod unchanged;
 mod unwind_tables;
 mod unwind_walk;
 
-pub use macho::recover_moves_for;
 pub use recover::{AddressMoves, Move};
 pub use report::{Check, CheckSummary, Difference, VerifyReport};
 
@@ -99,8 +98,16 @@ pub fn verify_moves(old: &[u8], new: &[u8], moves: &[Move], options: VerifyOptio
 /// `Malformed` when a file cannot be read; `Verification` when the two images do not correspond, disagree about a move,
 /// or describe functions that overlap or leave their section; `Usage` for universal files with several images.
 pub fn recover_moves(old: &[u8], new: &[u8]) -> Result<AddressMoves> {
+    recover_moves_for(old, new, None)
+}
+
+/// The same between the images for `architecture` of two universal files.
+///
+/// # Errors
+/// As [`recover_moves`].
+pub fn recover_moves_for(old: &[u8], new: &[u8], architecture: Option<&str>) -> Result<AddressMoves> {
     match macho::is_macho(old) {
-        true => recover_moves_for(old, new, None),
+        true => macho::recover_moves_for(old, new, architecture),
         false => recover::recover_moves(old, new),
     }
 }

@@ -50,6 +50,8 @@ use symbols::{DebugEntry, Symbols};
 
 /// What order files need of an image.
 pub struct MachOImage<'data> {
+    /// Of a universal file the bytes of this image.
+    pub bytes: &'data [u8],
     /// As linkers name it: `arm64`, `arm64e`, `x86_64`.
     pub architecture: &'static str,
     /// Tells builds apart.
@@ -89,7 +91,7 @@ impl<'data> MachOImage<'data> {
             .iter()
             .map(|&(address, name)| CodeSymbol { address, name: name.into(), object: object_of(address) })
             .collect();
-        Ok(Self { architecture, uuid, code, ranges, aliases, symbols })
+        Ok(Self { bytes: image, architecture, uuid, code, ranges, aliases, symbols })
     }
 
     /// The functions. Their names are those of the symbol table, the same without the underscore in front, and of the

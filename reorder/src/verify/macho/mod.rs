@@ -225,7 +225,7 @@ fn check(pair: MachPair<'_>, findings: &mut Findings) -> Result<()> {
 ///
 /// # Errors
 /// Damaged files, images that do not correspond, several images and no architecture.
-pub fn recover_moves_for(old: &[u8], new: &[u8], architecture: Option<&str>) -> Result<AddressMoves> {
+pub(super) fn recover_moves_for(old: &[u8], new: &[u8], architecture: Option<&str>) -> Result<AddressMoves> {
     let (old, new) =
         (MachView::parse(choose(old, architecture)?)?, MachView::parse(choose(new, architecture)?)?);
     commands::comparable(&old, &new)?;
