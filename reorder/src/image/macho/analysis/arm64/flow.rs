@@ -147,7 +147,7 @@ impl<'run, 'data> Round<'run, 'data> {
 
     /// Registers that may hold every page that the function ever puts into them.
     fn anything(&mut self) -> Registers {
-        let mut by_register: HashMap<u8, Vec<u32>> = HashMap::new();
+        let mut by_register: BTreeMap<u8, Vec<u32>> = BTreeMap::new();
         for index in 0..self.words.len() as u32 {
             if let Operation::Adrp(register, page) = self.operation(index)
                 && self.is_for_text(index, register, page)

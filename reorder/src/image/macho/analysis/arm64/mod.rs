@@ -87,7 +87,7 @@ pub fn decode_atom(context: &Arm64Context<'_>, atom: Range<Address>, entries: &[
     let bytes = context.file.bytes_at(atom.start, size).unwrap_or_default();
     let words = words_of(bytes);
     let mut result = DecodedAtom::default();
-    if size % WORD != 0 || atom.start.0 % WORD != 0 || words.is_empty() {
+    if !size.is_multiple_of(WORD) || !atom.start.0.is_multiple_of(WORD) || words.is_empty() {
         result.pin = Some(Pin { reason: PinReason::NotDecodable, evidence: atom.start });
         return result;
     }

@@ -46,7 +46,7 @@ impl Dispatch {
                 _ => return None,
             };
             let target = self.base.plus((entry << self.shift) as u64);
-            (function.contains(&target) && target.0 % 4 == 0).then_some((place, target))
+            (function.contains(&target) && target.0.is_multiple_of(4)).then_some((place, target))
         });
         entries.collect()
     }
