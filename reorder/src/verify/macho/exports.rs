@@ -116,60 +116,54 @@ fn read_export(payload: &[u8], base: u64) -> Option<Export<'_>> {
     Some(Export { flags, addresses, rest })
 }
 
+/// All exports by name: two tries of the same names need not have them in the same order.
+fn exports_by_name<'data>(image: &'data MachView<'_>) -> Result<Vec<(Vec<u8>, Export<'data>)>> {
+    let mut walk = ExportWalk::new(image);
+    let mut exports = Vec::new();
+    while let Some((name, export)) = walk.next()? {
+        exports.push((name.to_vec(), export));
+    }
+    exports.sort_by(|(left, _), (right, _)| left.cmp(right));
+    Ok(exports)
+}
+
 /// The same names with the same meaning, addresses following the map.
 ///
 /// # Errors
 /// Damaged tries.
 pub(super) fn check_exports(pair: MachPair<'_>, ledger: &mut Ledger<'_>) -> Result<()> {
-    let (mut old, mut new) = (ExportWalk::new(pair.old), ExportWalk::new(pair.new));
+    let (old, new) = (exports_by_name(pair.old)?, exports_by_name(pair.new)?);
     let (offset, _) = pair.new.part(Part::Exports);
-    let mut count = 0;
-    loop {
-        match (old.next()?, new.next()?) {
-            (None, None) => break,
-            (Some((name, before)), Some((new_name, after))) if name == new_name => {
-                count += 1;
-                let is_same = before.flags == after.flags
-                    && before.rest == after.rest
-                    && before.addresses.len() == after.addresses.len();
-                let title = || format!("the exported symbol {}", String::from_utf8_lossy(name));
-                if !is_same {
-                    let place = title();
-                    let difference = Difference::new(
-                        Check::Exports,
-                        Some(offset as u64),
-                        place,
-                        "the same",
-                        "another meaning",
-                    );
-                    ledger.findings.differs(difference);
-                    continue;
-                }
-                for (&before, &after) in before.addresses.iter().zip(&after.addresses) {
-                    if !pair.follows(before, after) {
-                        ledger.follows(pair, Check::Exports, offset, &title(), before, after);
-                    }
-                }
-            }
-            (before, after) => {
-                let name = |found: Option<(&[u8], Export<'_>)>| {
-                    found.map_or_else(
-                        || "no more".to_owned(),
-                        |(name, _)| String::from_utf8_lossy(name).into_owned(),
-                    )
-                };
-                let (expected, found) = (name(before), name(after));
-                ledger.findings.differs(Difference::new(
-                    Check::Exports,
-                    Some(offset as u64),
-                    "an exported symbol",
-                    expected,
-                    found,
-                ));
-                break;
+    let mut differs = |place: &str, expected: String, found: String, ledger: &mut Ledger<'_>| {
+        let difference = Difference::new(Check::Exports, Some(offset as u64), place, expected, found);
+        ledger.findings.differs(difference);
+    };
+    let first_unequal = (0..old.len().max(new.len()))
+        .find(|&at| old.get(at).map(|(name, _)| name) != new.get(at).map(|(name, _)| name));
+    if let Some(at) = first_unequal {
+        let name = |exports: &[(Vec<u8>, Export<'_>)]| {
+            exports
+                .get(at)
+                .map_or_else(|| "no more".to_owned(), |(name, _)| String::from_utf8_lossy(name).into_owned())
+        };
+        differs("an exported symbol", name(&old), name(&new), ledger);
+        return Ok(());
+    }
+    for ((name, before), (_, after)) in old.iter().zip(&new) {
+        let title = || format!("the exported symbol {}", String::from_utf8_lossy(name));
+        let is_same = before.flags == after.flags
+            && before.rest == after.rest
+            && before.addresses.len() == after.addresses.len();
+        if !is_same {
+            differs(&title(), "the same".to_owned(), "another meaning".to_owned(), ledger);
+            continue;
+        }
+        for (&before, &after) in before.addresses.iter().zip(&after.addresses) {
+            if !pair.follows(before, after) {
+                ledger.follows(pair, Check::Exports, offset, &title(), before, after);
             }
         }
     }
-    ledger.findings.checked(Check::Exports, "names", count);
+    ledger.findings.checked(Check::Exports, "names", old.len());
     Ok(())
 }

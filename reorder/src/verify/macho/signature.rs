@@ -92,6 +92,9 @@ impl<'data> Directory<'data> {
     }
 }
 
+/// A set of no requirements: magic, size, number.
+const NO_REQUIREMENTS: [u8; 12] = [0xfa, 0xde, 0x0c, 0x01, 0, 0, 0, 12, 0, 0, 0, 0];
+
 /// Signed stays signed, unsigned stays unsigned.
 pub(super) fn check_signature(pair: MachPair<'_>, ledger: &mut Ledger<'_>) {
     let (_, old) = pair.old.part(Part::Signature);
@@ -140,7 +143,10 @@ pub(super) fn check_signature(pair: MachPair<'_>, ledger: &mut Ledger<'_>) {
             differs("the identifier of the signature", "the old one", "another");
         }
         for slot in [REQUIREMENTS, ENTITLEMENTS, ENTITLEMENTS_DER] {
-            if signature.blob(slot) != old_signature.blob(slot) {
+            let (kept, found) = (old_signature.blob(slot), signature.blob(slot));
+            // What demands a certificate is not met without one.
+            let is_dropped = slot == REQUIREMENTS && kept.is_some() && found == Some(&NO_REQUIREMENTS[..]);
+            if found != kept && !is_dropped {
                 differs(&format!("slot {slot} of the signature"), "the old one", "another");
             }
         }
@@ -152,7 +158,8 @@ pub(super) fn check_signature(pair: MachPair<'_>, ledger: &mut Ledger<'_>) {
             }
         }
     }
-    check_executable_part(pair.new, &directory, &mut differs);
+    let old_directory = parsed(old).map(|(_, directory)| directory);
+    check_executable_part(pair.new, &directory, old_directory.as_ref(), &mut differs);
     ledger.findings.checked(Check::Signature, "pages", directory.pages);
 }
 
@@ -160,20 +167,27 @@ pub(super) fn check_signature(pair: MachPair<'_>, ledger: &mut Ledger<'_>) {
 fn check_executable_part(
     image: &MachView<'_>,
     directory: &Directory<'_>,
+    old: Option<&Directory<'_>>,
     differs: &mut impl FnMut(&str, &str, &str),
 ) {
-    const WITH_EXECUTABLE_PART: u32 = 0x20400;
-    if word(directory.bytes, 8).unwrap_or(0) < WITH_EXECUTABLE_PART {
-        return;
+    let Some(stated) = executable_part(directory) else { return };
+    // The whole segment, or as much of it as the old signature named.
+    let text = image.segments.iter().find(|segment| segment.name == padded(b"__TEXT"));
+    let is_segment = text.is_none_or(|text| stated == (text.offset, text.file_size));
+    if !is_segment && old.and_then(executable_part) != Some(stated) {
+        differs("the executable part of the signature", "the segment __TEXT", "another part");
     }
+}
+
+/// Offset and size, where the directory's version has them.
+fn executable_part(directory: &Directory<'_>) -> Option<(u64, u64)> {
+    const WITH_EXECUTABLE_PART: u32 = 0x20400;
     let long = |at: usize| {
         Some(u64::from(word(directory.bytes, at)?) << 32 | u64::from(word(directory.bytes, at + 4)?))
     };
-    let text = image.segments.iter().find(|segment| segment.name == padded(b"__TEXT"));
-    let stated = (long(64), long(72));
-    if text.is_some_and(|text| stated != (Some(text.offset), Some(text.file_size))) {
-        differs("the executable part of the signature", "the segment __TEXT", "another part");
-    }
+    let has_part = word(directory.bytes, 8)? >= WITH_EXECUTABLE_PART;
+    has_part.then_some(())?;
+    Some((long(64)?, long(72)?))
 }
 
 fn first_wrong_page(image: &MachView<'_>, directory: &Directory<'_>) -> Option<usize> {

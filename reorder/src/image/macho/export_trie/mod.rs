@@ -102,9 +102,6 @@ impl<'data> Walk<'data> {
         for _ in 0..reader.byte()? {
             let edge = reader.string()?;
             let child = reader.uleb()?.try_into().unwrap_or(usize::MAX);
-            if edge.is_empty() {
-                return Err(reader.error("has an edge without a name"));
-            }
             pending.push((child, name.len(), edge));
         }
         Ok(())
