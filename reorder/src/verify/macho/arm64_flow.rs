@@ -52,6 +52,12 @@ pub(super) fn check(atom: &AtomPair<'_>) -> Option<Difference> {
     flow.judge()
 }
 
+/// The source of `MOV` between two 64-bit registers, which is `ORR` with the zero register.
+fn moved_register(word: u32) -> Option<usize> {
+    let is_move = word & 0xffe0_ffe0 == 0xaa00_03e0 && register(word, 0) != 31 && register(word, 16) != 31;
+    is_move.then(|| register(word, 16))
+}
+
 struct Flow<'a> {
     atom: &'a AtomPair<'a>,
     values: Vec<Value>,
@@ -213,6 +219,15 @@ impl<'a> Flow<'a> {
                 true => Ok(()),
                 false => Err(format!("the rest of {}", self.atom.pair.expected(kind.target(old, from)))),
             };
+        }
+        if let Some(source) = moved_register(old).filter(|_| old == new) {
+            // A page that is kept in another register; halves of addresses stay where they are.
+            let is_whole = |value| matches!(value, Value::Same | Value::Several | Value::Page { .. });
+            let (kept, lost) = (self.value(state, source), self.value(state, destination));
+            if is_whole(kept) && is_whole(lost) {
+                state[destination] = state[source];
+                return Ok(());
+            }
         }
         let mut verdict = Ok(());
         let mut effects = effects(old);

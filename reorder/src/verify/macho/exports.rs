@@ -134,7 +134,7 @@ fn exports_by_name<'data>(image: &'data MachView<'_>) -> Result<Vec<(Vec<u8>, Ex
 pub(super) fn check_exports(pair: MachPair<'_>, ledger: &mut Ledger<'_>) -> Result<()> {
     let (old, new) = (exports_by_name(pair.old)?, exports_by_name(pair.new)?);
     let (offset, _) = pair.new.part(Part::Exports);
-    let mut differs = |place: &str, expected: String, found: String, ledger: &mut Ledger<'_>| {
+    let differs = |place: &str, expected: String, found: String, ledger: &mut Ledger<'_>| {
         let difference = Difference::new(Check::Exports, Some(offset as u64), place, expected, found);
         ledger.findings.differs(difference);
     };
