@@ -27,6 +27,7 @@ pub mod reference;
 pub mod section;
 pub mod signature;
 mod slices;
+pub mod swift;
 pub mod symbol_table;
 mod symbols;
 #[cfg(test)]

@@ -14,6 +14,7 @@ use crate::image::macho::fixups::rebases;
 use crate::image::macho::init_offsets::initializer_offsets;
 use crate::image::macho::method_lists::implementations;
 use crate::image::macho::reference::{DataForm, DataReference};
+use crate::image::macho::swift;
 use crate::image::macho::unwind_info::UnwindInfo;
 
 /// What data says about functions.
@@ -38,6 +39,11 @@ impl DataFacts {
         let slots = rebases(file)?;
         let mut references = initializer_offsets(file)?;
         references.extend(implementations(file, &slots)?);
+        let swift = swift::references(file, &slots, &atoms.starts)?;
+        references.extend(swift.references);
+        for (word, function) in swift.unknown {
+            obligations.pin_at(function, PinReason::SwiftRecord, word);
+        }
         references.extend(slots.into_iter().filter(|slot| text.contains(&slot.target)));
         let mut entries: Vec<Address> = references.iter().map(|reference| reference.target).collect();
         references.extend(frames.iter().filter(|frame| text.contains(&frame.start)).map(|frame| {
