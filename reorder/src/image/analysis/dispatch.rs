@@ -26,6 +26,8 @@ pub enum Dispatch {
         /// Number of entries that the nearest comparison lets through.
         bound: Option<u64>,
     },
+    /// Goes to where a word in memory leads, by its distance from that word.
+    SelfRelative,
     /// Not explained.
     Unknown,
 }
@@ -45,6 +47,8 @@ const SEARCH_LIMIT: usize = 20_000;
 const MOST_JUMPS: usize = 2_000;
 /// How far back the load of a distance is looked for.
 const LOAD_WINDOW: usize = 64;
+/// How far in front of a sum its distance may be loaded from where it counts from.
+const SUM_WINDOW: usize = 16;
 
 /// Sources of the value in a register.
 #[derive(Default)]
@@ -55,6 +59,8 @@ struct Sources {
     bases: BTreeSet<Address>,
     /// A four-byte distance loaded from memory, sign-extended.
     loaded_distance: bool,
+    /// The sum of an address and the distance that was loaded from there.
+    self_relative: bool,
     /// Sums, as (position, left register, right register).
     sums: Vec<(usize, Register, Register)>,
 }
@@ -120,6 +126,9 @@ impl BlockFlow {
         if sources.bases.iter().any(|&base| !is_code(base)) {
             return Dispatch::Unknown;
         }
+        if sources.self_relative {
+            return if sources.sums.is_empty() { Dispatch::SelfRelative } else { Dispatch::Unknown };
+        }
         if sources.sums.is_empty() {
             let explained = sources.pointer || !sources.bases.is_empty();
             return if explained { Dispatch::Pointer } else { Dispatch::Unknown };
@@ -128,6 +137,9 @@ impl BlockFlow {
         for (sum, left, right) in sources.sums {
             let left = self.sources(sum, left, factory);
             let right = self.sources(sum, right, factory);
+            if left.self_relative || right.self_relative {
+                return Dispatch::Unknown;
+            }
             let (base, distance) = if left.loaded_distance { (right, left) } else { (left, right) };
             if !distance.loaded_distance || distance.unknown || !distance.sums.is_empty() {
                 return Dispatch::Unknown;
@@ -181,7 +193,7 @@ impl BlockFlow {
         pending: &mut Vec<(usize, Register)>,
     ) {
         let instruction = &self.instructions[position];
-        if matches!(instruction.flow_control(), FlowControl::Call | FlowControl::IndirectCall) {
+        if is_call(instruction) {
             match register {
                 Register::RAX => sources.pointer = true,
                 Register::RCX | Register::RDX | Register::RSI | Register::RDI => sources.unknown = true,
@@ -225,11 +237,12 @@ impl BlockFlow {
                     && instruction.memory_index_scale() == 1
                     && instruction.memory_displacement64() == 0 =>
             {
-                let (left, right) = (instruction.memory_base(), instruction.memory_index());
-                sources.sums.push((position, left.full_register(), right.full_register()));
+                let left = instruction.memory_base().full_register();
+                let right = instruction.memory_index().full_register();
+                self.follow_sum(position, left, right, factory, sources);
             }
             Mnemonic::Add if is_register(1) && instruction.op0_register().is_gpr64() => {
-                sources.sums.push((position, register, second()));
+                self.follow_sum(position, register, second(), factory, sources);
             }
             // glibc stores some pointers rotated and mixed with a per-thread secret.
             Mnemonic::Xor if instruction.segment_prefix() == Register::FS => sources.pointer = true,
@@ -243,6 +256,51 @@ impl BlockFlow {
             }
             _ => sources.unknown = true,
         }
+    }
+
+    fn follow_sum(
+        &self,
+        position: usize,
+        left: Register,
+        right: Register,
+        factory: &mut InstructionInfoFactory,
+        sources: &mut Sources,
+    ) {
+        let is_self_relative = self.is_loaded_from(position, right, left, factory)
+            || self.is_loaded_from(position, left, right, factory);
+        match is_self_relative {
+            true => sources.self_relative = true,
+            false => sources.sums.push((position, left, right)),
+        }
+    }
+
+    /// Whether, right before `position`, `distance` was loaded from where `base` still points.
+    fn is_loaded_from(
+        &self,
+        position: usize,
+        distance: Register,
+        base: Register,
+        factory: &mut InstructionInfoFactory,
+    ) -> bool {
+        for load in (position.saturating_sub(SUM_WINDOW)..position).rev() {
+            let is_entered = self.branches.binary_search_by_key(&(load + 1), |(target, _)| *target).is_ok();
+            let instruction = &self.instructions[load];
+            if is_entered || !continues(instruction) || is_call(instruction) {
+                return false;
+            }
+            if writes(instruction, distance, factory) {
+                return instruction.mnemonic() == Mnemonic::Movsxd
+                    && instruction.op1_kind() == OpKind::Memory
+                    && instruction.memory_base() == base
+                    && instruction.memory_index() == Register::None
+                    && instruction.memory_displacement64() == 0
+                    && distance != base;
+            }
+            if writes(instruction, base, factory) {
+                return false;
+            }
+        }
+        false
     }
 
     /// Whether the 32-bit value in `register` before `position` is a load from memory.
@@ -264,6 +322,10 @@ impl BlockFlow {
         }
         sources.unknown = true;
     }
+}
+
+fn is_call(instruction: &Instruction) -> bool {
+    matches!(instruction.flow_control(), FlowControl::Call | FlowControl::IndirectCall)
 }
 
 /// Control can go from `instruction` to the next one.

@@ -126,7 +126,7 @@ fn tables_of_block(
     for (jump, dispatch) in flow.dispatches(&|address| context.code.arena_of(address).is_some(), factory) {
         match dispatch {
             Dispatch::Pointer => {}
-            Dispatch::Unknown => pin(PinReason::UnresolvedJump, jump),
+            Dispatch::SelfRelative | Dispatch::Unknown => pin(PinReason::UnresolvedJump, jump),
             Dispatch::Table { bases: found, bound } => {
                 let (inside, outside): (Vec<Address>, Vec<Address>) =
                     found.into_iter().partition(|base| context.code.arena_of(*base).is_some());

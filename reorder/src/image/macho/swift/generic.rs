@@ -47,10 +47,7 @@ pub(super) fn read_requirement(walk: &mut Walk<'_, '_>, place: Address) -> Optio
     let subject = place.plus(8);
     match walk.word(place)? & 0x1f {
         // The second bit tells protocols of Objective-C.
-        CONFORMS => match walk.word(subject)? & 2 {
-            0 => walk.enter_indirect(Record::Context, subject, 3)?,
-            _ => {}
-        },
+        CONFORMS if walk.word(subject)? & 2 == 0 => walk.enter_indirect(Record::Context, subject, 3)?,
         SAME_TYPE | BASE_CLASS => walk.enter_direct(Record::Name, subject)?,
         _ => {}
     }

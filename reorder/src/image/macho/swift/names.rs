@@ -27,8 +27,8 @@ pub(super) fn read(walk: &mut Walk<'_, '_>, place: Address) -> Option<Address> {
                 walk.plain_function(next.plus(1))?;
                 next = next.plus(5);
             }
-            ..=LAST_WITH_DISTANCE => next = next.plus(5),
-            ..=LAST_WITH_POINTER => next = next.plus(9),
+            other if other <= LAST_WITH_DISTANCE => next = next.plus(5),
+            other if other <= LAST_WITH_POINTER => next = next.plus(9),
             _ => next = next.plus(1),
         }
     }

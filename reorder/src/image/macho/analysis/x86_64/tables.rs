@@ -36,7 +36,8 @@ pub(super) fn explain(context: &X86Context<'_>, atom: &Range<Address>, walk: &Wa
     let mut bases = Vec::new();
     for (jump, dispatch) in flow.dispatches(&|address| context.is_code(address), &mut factory) {
         let is_explained = match dispatch {
-            Dispatch::Pointer => true,
+            // Words that lead to functions by their distance are listed, or keep these functions where they are.
+            Dispatch::Pointer | Dispatch::SelfRelative => true,
             Dispatch::Unknown => false,
             // The register came from the stack: from one of the tables that the atom addresses.
             Dispatch::Table { bases: found, .. } if found.is_empty() => has_inner_table,
