@@ -15,6 +15,7 @@
 //! Time is O(rounds · (units + intervals · look-ahead) + units · log units) with at most log₂ units + 11 rounds.
 
 mod dense_pool;
+mod exact;
 mod fill;
 mod holes;
 mod interval;
@@ -23,6 +24,7 @@ mod tail;
 #[cfg(test)]
 mod tests;
 
+pub use exact::place_exactly;
 pub use interval::Interval;
 
 use fill::fill_in_order;

@@ -186,7 +186,7 @@ fn plan_order(
             let cold = tried.len() - kept;
             let from = tried.len() - cold / whole * part;
             gather(analysis, &mut tried[from..]);
-            let plan = plan(analysis, &tried)?;
+            let plan = plan(analysis, &tried, kept)?;
             let size = match &analysis.unwind {
                 Some(info) => unwind_size(info, &plan.map)?,
                 None => 0,

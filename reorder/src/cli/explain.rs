@@ -162,8 +162,8 @@ impl ExplainArguments {
                 (plan.map.clone(), without_room(functions, analysis, &plan))
             }
             OpenedAnalysis::MachO(analysis) => {
-                let (wanted, _) = relocate::macho::plan::unit_order(analysis, functions, front);
-                let plan = relocate::macho::plan::plan(analysis, &wanted)?;
+                let (wanted, count) = relocate::macho::plan::unit_order(analysis, functions, front);
+                let plan = relocate::macho::plan::plan(analysis, &wanted, count)?;
                 let without_room = apply::macho::without_room(functions, analysis, &plan);
                 (plan.map, without_room)
             }
