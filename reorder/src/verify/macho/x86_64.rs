@@ -25,8 +25,15 @@ pub(super) fn check(
     counts: &mut Counts,
 ) -> Option<Difference> {
     let differs = |at: usize, expected: String, found: String| {
-        let place = format!("the code at {}", range.new_start.plus(at as u64));
+        let (from, to) = (range.old_start.plus(at as u64), range.new_start.plus(at as u64));
+        let place = format!("the code at {to} (was at {from})");
         Some(Difference::new(Check::Functions, Some(offset + at as u64), place, expected, found))
+    };
+    let other_bytes = |from: usize, to: usize| {
+        let pairs = old[from..to].iter().zip(&new[from..to]);
+        let first = pairs.clone().position(|(old, new)| old != new)?;
+        let (old, new) = (old[from + first], new[from + first]);
+        differs(from + first, format!("{old:#04x}"), format!("{new:#04x}"))
     };
     let walk = walk(pair.old, old, range.old_start.0);
     counts.instructions += walk.instructions;
@@ -48,16 +55,15 @@ pub(super) fn check(
             let expected = format!("{}, where {} went", pair.expected(field.target), Address(field.target));
             return differs(at, expected, format!("{found:#x}"));
         }
-        // Instructions that overlap have fields that do.
-        if at < compared_to || old[compared_to..at] != new[compared_to..at] {
-            return differs(compared_to, "the same bytes".to_owned(), "others".to_owned());
+        if at < compared_to {
+            return differs(at, "instructions that do not overlap".to_owned(), "others".to_owned());
+        }
+        if let Some(difference) = other_bytes(compared_to, at) {
+            return Some(difference);
         }
         compared_to = at + field.width;
     }
-    match old[compared_to..] == new[compared_to..] {
-        true => None,
-        false => differs(compared_to, "the same bytes".to_owned(), "others".to_owned()),
-    }
+    other_bytes(compared_to, old.len())
 }
 
 /// Whether control may go on behind `code`, an atom of the image.

@@ -48,8 +48,10 @@ struct Walker<'a> {
     address: u64,
     bytes: Vec<Byte>,
     open: Vec<usize>,
-    /// Positions whose address the function takes.
+    /// Positions whose address the function takes, in what was decoded since the last look for tables.
     taken: Vec<usize>,
+    /// Positions whose address the function may take, ascending: no table goes on over the start of another.
+    limits: Vec<usize>,
     has_computed_jump: bool,
     /// Where the zeros at the end begin; no instruction starts there.
     end: usize,
@@ -66,6 +68,7 @@ pub(super) fn walk(image: &MachView<'_>, code: &[u8], address: u64) -> Walk {
         bytes: vec![Byte::Unknown; code.len()],
         open: vec![0],
         taken: Vec::new(),
+        limits: addresses_taken(code, address),
         has_computed_jump: false,
         end: code.iter().rposition(|&byte| byte != 0).map_or(0, |last| last + 1),
         is_live: false,
@@ -156,8 +159,9 @@ impl Walker<'_> {
         let mut taken = std::mem::take(&mut self.taken);
         taken.sort_unstable();
         taken.dedup();
-        for (index, &base) in taken.iter().enumerate() {
-            let limit = taken.get(index + 1).copied().unwrap_or(self.code.len());
+        for base in taken {
+            let next = self.limits.partition_point(|&limit| limit <= base);
+            let limit = self.limits.get(next).copied().unwrap_or(self.code.len());
             let mut place = base;
             while self.has_computed_jump && place + 4 <= limit {
                 let is_free = self.bytes[place..place + 4].iter().all(|byte| *byte != Byte::Code);
@@ -222,6 +226,24 @@ impl Walker<'_> {
         }
         Some(next)
     }
+}
+
+/// Positions in `code` that any instruction takes the address of, decoded from the first byte to the last. Tables may be
+/// misread here, which can only end a table too early.
+fn addresses_taken(code: &[u8], address: u64) -> Vec<usize> {
+    let own = address..address.wrapping_add(code.len() as u64);
+    let mut taken: Vec<usize> = Decoder::with_ip(64, code, address, DecoderOptions::NONE)
+        .into_iter()
+        .filter(|instruction| {
+            instruction.mnemonic() == Mnemonic::Lea && instruction.is_ip_rel_memory_operand()
+        })
+        .map(|instruction| instruction.ip_rel_memory_address())
+        .filter(|target| own.contains(target))
+        .map(|target| (target - address) as usize)
+        .collect();
+    taken.sort_unstable();
+    taken.dedup();
+    taken
 }
 
 fn is_padding(instruction: &Instruction) -> bool {
