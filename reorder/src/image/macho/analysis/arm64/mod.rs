@@ -3,6 +3,8 @@
 mod flow;
 mod relaxed;
 mod tables;
+#[cfg(test)]
+mod tests;
 mod value;
 
 use std::ops::Range;
