@@ -32,13 +32,17 @@ Examples:
   reorder apply ./program -t traces -o program.fast
   reorder apply ./program --order program.order -o program.fast --map program.map
   reorder apply program.fast --order program.map -o program.again    # back to the input, byte for byte
-  reorder apply ./program --strategy random --seed 7 -o program.shuffled";
+  reorder apply ./program --strategy random --seed 7 -o program.shuffled
+  reorder apply MyApp -t profiles --memory 16k -o MyApp.new --map MyApp.map    # Mach-O; sign it afterwards
+  reorder apply MyApp -t profiles --arch arm64 -o MyApp.new                    # one image of a universal file";
 
-/// Relocate functions inside the finished image: same size, same sections, proven
+/// Relocate functions inside the finished image: same sections, same behaviour, proven
+///
+/// ELF files keep their size. Mach-O files may change it by some bytes, and get a new UUID and an ad-hoc signature.
 #[derive(Args, Debug)]
 #[command(before_long_help = EXAMPLES)]
 pub struct ApplyArguments {
-    /// The program or shared object; never modified unless --in-place
+    /// The program, shared object, dylib or bundle; never modified unless --in-place
     image: PathBuf,
     #[command(flatten)]
     arrangement: ArrangementArguments,

@@ -30,6 +30,7 @@ const EXAMPLES: &str = "\
 Examples:
   reorder inspect /usr/bin/git
   reorder inspect libLLVM.so --format json
+  reorder inspect MyApp --arch arm64
 
 Exit status: 0 it can be moved, 1 it is refused (the reason is printed), 2 it could not be read.";
 
@@ -37,7 +38,7 @@ Exit status: 0 it can be moved, 1 it is refused (the reason is printed), 2 it co
 #[derive(Args, Debug)]
 #[command(before_long_help = EXAMPLES)]
 pub struct InspectArguments {
-    /// The program or shared object
+    /// The program, shared object, dylib or bundle: ELF for x86-64, or Mach-O
     image: PathBuf,
     /// List every pinned function instead of the largest
     #[arg(long)]

@@ -40,7 +40,8 @@ Examples:
 /// Record starts of a program, relocate its functions, prove the result and measure the gain
 ///
 /// The program is run several times with each set of arguments, in the current directory: choose runs that can be
-/// repeated. IMAGE stays untouched unless --in-place is given.
+/// repeated. IMAGE stays untouched unless --in-place is given. Mach-O programs do not run here: for them there is
+/// `reorder apply`, with profiles of their starts.
 #[derive(Args, Debug)]
 #[command(before_long_help = EXAMPLES)]
 pub struct OptimizeArguments {

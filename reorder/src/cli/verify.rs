@@ -15,7 +15,8 @@ use crate::verify::{VerifyOptions, VerifyReport, verify};
 const EXAMPLES: &str = "\
 Examples:
   reorder verify /usr/bin/git git.fast
-  reorder verify old.so new.so --format json";
+  reorder verify old.so new.so --format json
+  reorder verify MyApp MyApp.new                # Mach-O, universal files image by image";
 
 /// Prove that NEW is OLD with its functions moved and nothing else changed
 ///
