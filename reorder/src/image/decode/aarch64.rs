@@ -236,7 +236,9 @@ pub fn uses(word: u32) -> Uses {
         },
         0b1010 | 0b1011 => branch_uses(word, first, second),
         0b0100 | 0b0110 | 0b1100 | 0b1110 => return memory_uses(word),
-        0b0101 | 0b1101 => (second | third | fourth, first),
+        // Only multiplications that add have a third source; elsewhere its bits are numbers.
+        0b0101 | 0b1101 if word & 0x1f00_0000 == 0x1b00_0000 => (second | third | fourth, first),
+        0b0101 | 0b1101 => (second | third, first),
         // Moves and conversions between vectors and integers are the only ones with integer registers; which of both
         // fields is one is not told apart. Bit 28 is for scalars, else copies of elements from or to a general register.
         0b0111 | 0b1111 => match is_between_vectors_and_integers(word) {

@@ -305,7 +305,7 @@ impl<'run, 'data> Round<'run, 'data> {
                     Value::Address(address) => Value::Address(address.wrapping_add(number)),
                     other => {
                         self.not_understood(other);
-                        Value::Computed
+                        Value::computed_of(std::iter::once(other))
                     }
                 };
                 registers.set(to, value);
@@ -341,7 +341,7 @@ impl<'run, 'data> Round<'run, 'data> {
                     (Value::Entry { table, size, is_signed }, Value::Address(base)) if shift == 0 => {
                         Value::Sum { base, table, size, is_signed, shift }
                     }
-                    _ => Value::Computed,
+                    operands => Value::computed_of(<[Value; 2]>::from(operands).into_iter()),
                 };
                 registers.set(to, value);
             }
@@ -354,14 +354,12 @@ impl<'run, 'data> Round<'run, 'data> {
         self.read(index, registers);
         let word = self.words[index as usize];
         let used = uses(word);
-        // Arithmetic gives no address to jump to; a selection between two pointers does, and so does any load.
         let is_arithmetic = matches!(word >> 25 & 0xf, 0b1000 | 0b1001 | 0b0101 | 0b1101);
         let is_selection = word & 0x1fe0_0000 == 0x1a80_0000;
-        let is_for_jumps = |value| matches!(value, Value::Computed | Value::Sum { .. } | Value::Entry { .. });
-        let selects_sum = is_selection && registers.chosen(used.reads).any(is_for_jumps);
         let value = match operation {
             Operation::LoadLiteral(..) => Value::Unknown,
-            _ if is_arithmetic && !is_selection || selects_sum => Value::Computed,
+            _ if is_selection => Value::selected_of(registers.chosen(used.reads)),
+            _ if is_arithmetic => Value::computed_of(registers.chosen(used.reads)),
             _ => Value::Unknown,
         };
         registers.set_chosen(used.writes, value);
@@ -403,7 +401,7 @@ impl<'run, 'data> Round<'run, 'data> {
                     self.enter(at, registers);
                 }
             }
-            Value::Computed | Value::Entry { .. } => {
+            Value::Number | Value::Computed | Value::Entry { .. } => {
                 self.facts.unexplained_jump.get_or_insert(index);
             }
             // A pointer: where it leads outside is its own matter; inside, there is an entry for it.

@@ -63,7 +63,9 @@ pub(super) enum Value {
     Entry { table: u64, size: u8, is_signed: bool },
     /// `base` and an entry of the table, the entry shifted.
     Sum { base: u64, table: u64, size: u8, is_signed: bool, shift: u8 },
-    /// A sum or another combination that is not understood; not an address to jump to.
+    /// What arithmetic made of numbers that came from elsewhere: hardly an address, and if so not of this function's making.
+    Number,
+    /// What arithmetic that is not understood made of an address or of an entry of a table.
     Computed,
 }
 
@@ -76,8 +78,26 @@ impl Value {
         }
     }
 
-    fn is_for_jumps(self) -> bool {
+    /// Whether it has to do with a jump through a table, or might.
+    pub(super) fn is_for_jumps(self) -> bool {
         matches!(self, Self::Entry { .. } | Self::Sum { .. } | Self::Computed)
+    }
+
+    /// What arithmetic makes of such operands.
+    pub(super) fn computed_of(mut operands: impl Iterator<Item = Self>) -> Self {
+        let is_of_address = operands.any(|value| value.is_for_jumps() || matches!(value, Self::Address(_)));
+        if is_of_address { Self::Computed } else { Self::Number }
+    }
+
+    /// What a choice between such operands gives.
+    pub(super) fn selected_of(operands: impl Iterator<Item = Self>) -> Self {
+        let vaguer = |chosen: Self, value: Self| match (chosen, value) {
+            (Self::Computed, _) => Self::Computed,
+            (_, value) if value.is_for_jumps() => Self::Computed,
+            (Self::Number, _) | (_, Self::Number) => Self::Number,
+            _ => Self::Unknown,
+        };
+        operands.fold(Self::Unknown, vaguer)
     }
 
     /// What holds where two paths meet. Values only become vaguer, so this ends.
@@ -96,8 +116,7 @@ impl Value {
                 }
             }
             (Some(from), None) | (None, Some(from)) => Self::MaybePage(from),
-            (None, None) if self.is_for_jumps() || other.is_for_jumps() => Self::Computed,
-            (None, None) => Self::Unknown,
+            (None, None) => Self::selected_of([self, other].into_iter()),
         }
     }
 }
