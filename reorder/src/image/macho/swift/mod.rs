@@ -12,6 +12,7 @@
 mod conformance;
 mod context;
 mod generic;
+mod key_path;
 mod names;
 mod pattern;
 mod sections;
@@ -55,6 +56,7 @@ pub fn references(
     symbols::enter(&mut walk)?;
     names::enter_witnesses(&mut walk, rebases);
     walk.run();
+    key_path::find(&mut walk);
     let (references, mut unknown) = walk.finish();
     unknown::scan(file, text_starts, &references, &mut unknown);
     Ok(SwiftReferences { references, unknown })

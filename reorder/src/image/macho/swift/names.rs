@@ -38,7 +38,12 @@ pub(super) fn read(walk: &mut Walk<'_, '_>, place: Address) -> Option<Address> {
 pub(super) fn read_all(walk: &mut Walk<'_, '_>, start: Address, end: Address) -> Option<()> {
     let mut next = start;
     while next < end {
-        next = if walk.byte(next)? == 0 { next.plus(1) } else { read(walk, next)? };
+        if walk.byte(next)? == 0 {
+            next = next.plus(1);
+        } else {
+            walk.names.insert(next);
+            next = read(walk, next)?;
+        }
     }
     Some(())
 }

@@ -176,6 +176,30 @@ fn records_that_only_symbols_or_pointers_tell() {
 }
 
 #[test]
+fn key_paths_are_known_by_their_whole_form() {
+    // A property of another library with what to do without, a stored one, and one with arguments.
+    let pattern = "
+        l_path: to l_once\n .long 0\n .long l_root + 1 - .\n .long l_value + 1 - .\n .long 0, 0x80000048
+        .long 0x00000000\n .long l_pointer + 1 - .
+        .long 0x02c00002\n .long l_pointer - .\n to _a\n to _b\n .long l_value + 1 - .
+        .long 0x01000008\n .long l_root + 1 - .
+        .long 0x03fffffd, 16\n .long l_value + 1 - .
+        .long 0x02080000\n to _c\n to _d\n to _e\n .long 0\n to _f";
+    let names = "
+        section __swift5_typeref\nl_root: .asciz \"Sa\"\n l_value: .asciz \"SS\"
+        .data\n .p2align 3\nl_once: .quad 0\nl_pointer: .quad 0";
+    assert_eq!(known(&format!("{names}\n section __const\n{pattern}")), "abcdef");
+    // One byte off, and it is no pattern.
+    for (right, wrong) in
+        [("0x80000048", "0x80000044"), ("l_root + 1", "l_root + 2"), ("0x02080000", "0x05080000")]
+    {
+        let (found, _) =
+            functions(&format!("{names}\n section __const\n{}", pattern.replacen(right, wrong, 1)));
+        assert_eq!(found, "", "{wrong}");
+    }
+}
+
+#[test]
 fn what_no_record_explains_is_unknown() {
     let records = "
         section __swift5_entry\nl_main: .long _a + 4 - .
