@@ -2,10 +2,11 @@
 //!
 //! Nothing lists them, so one is known by its whole form: where the key path is kept once it is made, its generic
 //! signature, the names of its root and value types, a text for Objective-C, then parts that fill exactly the size that
-//! stands in front of them. Both names must begin where a name of the section of names does. No other record of Swift
+//! stands in front of them. Both names must be well-formed and lie in the section of names. No other record of Swift
 //! has the form; data that had it by chance would also have to lead to the start of a function in the right place.
 //! Source: Swift's `include/swift/ABI/KeyPath.h`.
 
+use super::names;
 use super::walk::Walk;
 use crate::address::Address;
 use crate::image::macho::section::Section;
@@ -126,9 +127,10 @@ fn target_of(walk: &Walk<'_, '_>, place: Address) -> Option<Option<Address>> {
     Some((word != 0).then(|| place.plus(i64::from((word & !1) as i32) as u64)))
 }
 
-/// Whether the odd distance at `place` leads to the beginning of a name.
+/// Whether the odd distance at `place` leads to a name in the section of names.
 fn is_name(walk: &Walk<'_, '_>, place: Address) -> bool {
-    let is_odd = walk.file.word_at(place).is_some_and(|word| word & 1 == 1);
-    let target = || walk.file.word_at(place).map(|word| place.plus(i64::from(word as i32) as u64));
-    is_odd && target().is_some_and(|target| walk.names.contains(&Address(target.0.wrapping_sub(1))))
+    let Some(word) = walk.file.word_at(place).filter(|word| word & 1 == 1) else { return false };
+    let name = place.plus(i64::from((word & !1) as i32) as u64);
+    let section = walk.file.section_at(name).filter(|section| section.name == b"__swift5_typeref");
+    section.is_some_and(|section| names::is_name(walk.file, name, section.end()))
 }

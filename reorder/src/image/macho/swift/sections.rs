@@ -37,6 +37,12 @@ fn enter_section(walk: &mut Walk<'_, '_>, section: &Section<'_>) -> Option<()> {
         }
         b"__swift5_entry" => walk.plain_function(section.address),
         b"__swift5_typeref" => names::read_all(walk, section.address, section.end()),
+        b"__swift5_fieldmd" | b"__swift5_assocty" | b"__swift5_capture" | b"__swift5_builtin"
+        | b"__swift5_mpenum" => {
+            let file = walk.file;
+            let names = file.sections.iter().find(|section| section.name == b"__swift5_typeref")?.range();
+            names::enter_all(walk, section.address, section.end(), &names)
+        }
         b"__swift5_acfuncs" => entries(section, ACCESSIBLE_SIZE)
             .try_for_each(|place| walk.implementation(place.plus(ACCESSIBLE_FUNCTION))),
         b"__swift5_replace" => pattern::enter_replacements(walk, section.address),

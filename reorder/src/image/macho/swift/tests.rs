@@ -186,7 +186,7 @@ fn key_paths_are_known_by_their_whole_form() {
         .long 0x03fffffd, 16\n .long l_value + 1 - .
         .long 0x02080000\n to _c\n to _d\n to _e\n .long 0\n to _f";
     let names = "
-        section __swift5_typeref\nl_root: .asciz \"Sa\"\n l_value: .asciz \"SS\"
+        section __swift5_typeref\nl_root: .asciz \"Sa\"\n .byte 0\nl_value: .asciz \"SS\"
         .data\n .p2align 3\nl_once: .quad 0\nl_pointer: .quad 0";
     assert_eq!(known(&format!("{names}\n section __const\n{pattern}")), "abcdef");
     // One byte off, and it is no pattern.

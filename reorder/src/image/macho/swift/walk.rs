@@ -38,8 +38,6 @@ pub(super) struct Walk<'context, 'data> {
     starts: &'context [Address],
     visited: HashSet<(Record, u64)>,
     pending: Vec<(Record, Address)>,
-    /// Where the names of the section of names begin.
-    pub(super) names: HashSet<Address>,
     /// Reads that are still allowed: damaged records may overlap, and every byte is read a few times at most.
     allowance: usize,
     /// Function by field.
@@ -58,7 +56,6 @@ impl<'context, 'data> Walk<'context, 'data> {
             starts,
             visited: HashSet::new(),
             pending: Vec::new(),
-            names: HashSet::new(),
             allowance: file.bytes.len().saturating_mul(READS_A_BYTE),
             found: BTreeMap::new(),
             doubtful: BTreeMap::new(),
