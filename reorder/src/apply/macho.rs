@@ -251,21 +251,22 @@ fn check_pins(analysis: &MachOAnalysis, front: &[UnitIndex], options: MachOOptio
     Ok(())
 }
 
-/// Takes a given map as the plan, if it keeps units whole, apart and inside `__text`.
+/// Takes a given map as the plan, if it keeps what it moves apart and inside `__text`.
 fn plan_from_map(analysis: &MachOAnalysis, map: AddressMap) -> Result<Plan> {
     let wrong = |message: String| {
         Error::usage(message)
             .with_hint("give the map that `reorder apply --map` wrote together with this image")
     };
-    let mut placed = Vec::with_capacity(analysis.atoms.len());
-    for atom in analysis.atoms.ranges() {
-        let size = atom.end.distance_from(atom.start);
-        let start = map.map(atom.start);
-        if map.map(Address(atom.end.0 - 1)).0 != start.0.wrapping_add(size - 1) {
-            return Err(wrong(format!("the map tears the function at {} apart", atom.start)));
-        }
-        placed.push((start.0, size));
-    }
+    // Cuts of an image that was moved may be fewer: unwind entries that became neighbours can have been joined.
+    let text = analysis.atoms.starts.first().copied().unwrap_or(analysis.atoms.end)..analysis.atoms.end;
+    let ends = map.moves().iter().flat_map(|range| [range.old, range.old.plus(range.size)]);
+    let mut cuts: Vec<Address> = ends.filter(|cut| text.contains(cut)).collect();
+    cuts.extend(&analysis.atoms.starts);
+    cuts.push(text.end);
+    cuts.sort_unstable();
+    cuts.dedup();
+    let mut placed: Vec<(u64, u64)> =
+        cuts.windows(2).map(|pair| (map.map(pair[0]).0, pair[1].distance_from(pair[0]))).collect();
     placed.sort_unstable();
     let first = analysis.atoms.starts.first().map_or(0, |start| start.0);
     let mut cursor = first;
