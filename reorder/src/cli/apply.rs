@@ -33,12 +33,12 @@ Examples:
   reorder apply ./program --order program.order -o program.fast --map program.map
   reorder apply program.fast --order program.map -o program.again    # back to the input, byte for byte
   reorder apply ./program --strategy random --seed 7 -o program.shuffled
-  reorder apply MyApp -t profiles --memory 16k -o MyApp.new --map MyApp.map    # Mach-O; sign it afterwards
-  reorder apply MyApp -t profiles --arch arm64 -o MyApp.new                    # one image of a universal file";
+  reorder apply MyApp -t profiles --memory 16k -o MyApp.new    # Mach-O: sign it again
+  reorder apply MyApp -t profiles --arch arm64 -o MyApp.new     # of a universal file";
 
 /// Relocate functions inside the finished image: same sections, same behaviour, proven
 ///
-/// ELF files keep their size. Mach-O files may change it by some bytes, and get a new UUID and an ad-hoc signature.
+/// ELF files keep their size. Mach-O files may change it a little, and get a new UUID and an ad-hoc signature.
 #[derive(Args, Debug)]
 #[command(before_long_help = EXAMPLES)]
 pub struct ApplyArguments {
