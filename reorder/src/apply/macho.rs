@@ -46,6 +46,14 @@ pub fn apply(
     arrangement: Arrangement<'_>,
     options: MachOOptions,
 ) -> Result<Applied> {
+    let cut;
+    let analysis = match arrangement {
+        Arrangement::Map(map) => {
+            cut = analysis_for(file, &map.address_map(map.side_of(file.bytes)?)?)?;
+            &cut
+        }
+        _ => analysis,
+    };
     let (plan, side) = match arrangement {
         Arrangement::Order(order) => {
             (plan_order(file, functions, analysis, order, order.len(), options)?, None)
@@ -251,6 +259,13 @@ fn check_pins(analysis: &MachOAnalysis, front: &[UnitIndex], options: MachOOptio
     Ok(())
 }
 
+/// The analysis in which each range of `map` is cut out.
+fn analysis_for(file: &MachOFile<'_>, map: &AddressMap) -> Result<MachOAnalysis> {
+    let ends = |range: &Move| [range.old, range.old.plus(range.size)];
+    let cuts: Vec<Address> = map.moves().iter().flat_map(ends).collect();
+    MachOAnalysis::with_cuts(file, &cuts)
+}
+
 /// Takes a given map as the plan, if it keeps what it moves apart and inside `__text`.
 fn plan_from_map(analysis: &MachOAnalysis, map: AddressMap) -> Result<Plan> {
     let wrong = |message: String| {
@@ -292,7 +307,6 @@ pub fn layout_map(
     applied: &Applied,
 ) -> Result<LayoutMap> {
     let moved = MachOFile::parse(&applied.bytes)?;
-    let analysis = MachOAnalysis::new(&moved)?;
     let uuids = |old: Option<[u8; 16]>, new: Option<[u8; 16]>| Some((hexadecimal(&old?), hexadecimal(&new?)));
     let mut map = LayoutMap {
         old_digest: digest(input.bytes),
@@ -304,7 +318,9 @@ pub fn layout_map(
         fills: Vec::new(),
     };
     map.names = map.moves.iter().map(|range: &Move| super::name_of(functions, range)).collect();
-    let back = plan_from_map(&analysis, map.address_map(Side::New)?)?;
+    let back = map.address_map(Side::New)?;
+    let analysis = analysis_for(&moved, &back)?;
+    let back = plan_from_map(&analysis, back)?;
     let mut restored = move_code_and_data(&moved, &analysis, &back.map)?;
     if !back.map.is_identity() {
         restored = finish(&moved, &back.map, restored)?.bytes;

@@ -203,7 +203,7 @@ impl OrderArguments {
         }
         if self.addresses {
             return Err(Error::usage("functions of Mach-O images cannot be listed by address")
-                .with_hint("leave out --addresses: `reorder apply` does not take these images"));
+                .with_hint("leave out --addresses; `reorder apply IMAGE -t TRACES` moves functions without names, too"));
         }
         let image = MachOImage::parse(bytes, self.architecture.as_deref())
             .map_err(|error| error.in_file(&self.image))?;

@@ -6,7 +6,7 @@
 
 use std::ops::Range;
 
-use super::super::bytes::{displacement_at, u32_at};
+use super::super::bytes::displacement_at;
 use super::super::report::{Check, Difference};
 use super::super::unchanged::Claims;
 use super::pair::{Ledger, MachPair};
@@ -97,14 +97,27 @@ pub(super) fn check_the_rest(
 fn followed_word(pair: MachPair<'_>, at: usize) -> Option<usize> {
     let section = section_of(pair, at).filter(|section| !section.is_code() && section.segment[0] != 0)?;
     let address = section.address + (at as u64 - section.offset);
-    let start = at - (address % 4) as usize;
-    let place = address & !3;
-    if u32_at(pair.old.bytes, start)? == u32_at(pair.new.bytes, start)? {
-        return None;
+    let aligned = at - (address % 4) as usize;
+    if is_followed(pair, section, aligned) {
+        return Some(aligned + 4);
     }
-    let target = place.wrapping_add(displacement_at(pair.old.bytes, start)?);
-    let found = place.wrapping_add(displacement_at(pair.new.bytes, start)?);
-    (pair.is_text(target) && pair.follows(target, found)).then_some(start + 4)
+    // Names of types hold distances anywhere, behind a byte that says so.
+    let is_symbolic = |start: &usize| {
+        let mark = start.checked_sub(1).and_then(|before| pair.old.bytes.get(before));
+        mark.is_some_and(|mark| (0x01..=0x1f).contains(mark)) && is_followed(pair, section, *start)
+    };
+    let is_of_names = section.name == super::view::padded(b"__swift5_typeref");
+    let first = at.saturating_sub(3).max(section.offset as usize);
+    (first..=at).filter(|_| is_of_names).find(is_symbolic).map(|start| start + 4)
+}
+
+/// Whether the word at `start` changed from the distance to a place in a function to that to its new place.
+fn is_followed(pair: MachPair<'_>, section: &SectionView<'_>, start: usize) -> bool {
+    let place = (section.address + start as u64).wrapping_sub(section.offset);
+    let (old, new) = (displacement_at(pair.old.bytes, start), displacement_at(pair.new.bytes, start));
+    let (Some(old), Some(new)) = (old, new) else { return false };
+    let target = place.wrapping_add(old);
+    old != new && pair.is_text(target) && pair.follows(target, place.wrapping_add(new))
 }
 
 fn section_of<'a>(pair: MachPair<'a>, at: usize) -> Option<&'a SectionView<'a>> {

@@ -29,11 +29,16 @@ pub struct Atoms {
 }
 
 impl Atoms {
-    /// Collects the cuts.
+    /// Collects the cuts, and the `further` ones.
     ///
     /// # Errors
     /// Refuses (M5) images in which nothing tells where functions start.
-    pub fn collect(file: &MachOFile<'_>, unwind: Option<&UnwindInfo>, frames: &[FrameEntry]) -> Result<Self> {
+    pub fn collect(
+        file: &MachOFile<'_>,
+        unwind: Option<&UnwindInfo>,
+        frames: &[FrameEntry],
+        further: &[Address],
+    ) -> Result<Self> {
         let text = file.text().range();
         let mut starts = function_starts(file)?;
         starts.extend(text_symbols(file));
@@ -49,6 +54,7 @@ impl Atoms {
         }
         starts.extend(unwind.into_iter().flat_map(|info| info.entries.iter().map(|entry| entry.start)));
         starts.extend(frames.iter().map(|frame| frame.start));
+        starts.extend(further);
         starts.retain(|start| text.contains(start));
         starts.push(text.start);
         starts.sort_unstable();

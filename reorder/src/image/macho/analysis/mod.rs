@@ -62,10 +62,19 @@ impl MachOAnalysis {
     /// # Errors
     /// The first global obligation that fails, as a refusal; malformed tables.
     pub fn new(file: &MachOFile<'_>) -> Result<Self> {
+        Self::with_cuts(file, &[])
+    }
+
+    /// The same with functions that somebody knows to start at `cuts`: what moved before may have lost such a mark, since
+    /// unwind entries of neighbours that unwind alike are joined.
+    ///
+    /// # Errors
+    /// As [`Self::new`].
+    pub fn with_cuts(file: &MachOFile<'_>, cuts: &[Address]) -> Result<Self> {
         crate::image::macho::checks::refuse_unmovable(file)?;
         let unwind = UnwindInfo::parse(file)?;
         let frames = frame_entries(file)?;
-        let atoms = Atoms::collect(file, unwind.as_ref(), &frames)?;
+        let atoms = Atoms::collect(file, unwind.as_ref(), &frames, cuts)?;
         let mut obligations = Obligations::new(&atoms);
         let facts = DataFacts::collect(file, &atoms, unwind.as_ref(), &frames, &mut obligations)?;
         let data_in_code = data_in_code::read(file)?;
@@ -92,7 +101,6 @@ impl MachOAnalysis {
         let units = obligations.units();
         let mut data = facts.references;
         let table_words = decoded.iter().map(|atom| atom.table_words.len()).sum();
-        data.extend(decoded.iter().flat_map(|atom| atom.table_words.iter().copied()));
         data.sort_unstable_by_key(|reference| reference.place);
         let mut code = fixed.references;
         code.extend(decoded.into_iter().flat_map(|atom| atom.references));
@@ -160,6 +168,10 @@ fn oblige(index: AtomIndex, atom: &DecodedAtom, atoms: &Atoms, obligations: &mut
     let range = atoms.range(index);
     if let Some(pin) = atom.pin {
         obligations.pin(index, pin);
+    }
+    if let Some(word) = atom.table_words.first() {
+        // Nothing but the code tells what the words count from, so a result could not be proven.
+        obligations.pin(index, Pin { reason: PinReason::UnprovenTable, evidence: word.place });
     }
     for &target in &atom.ties {
         match atoms.containing(target) {

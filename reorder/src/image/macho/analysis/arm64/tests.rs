@@ -32,7 +32,7 @@ impl Library {
     }
 
     fn atoms(&self) -> Atoms {
-        Atoms::collect(&self.file(), None, &[]).unwrap()
+        Atoms::collect(&self.file(), None, &[], &[]).unwrap()
     }
 
     fn decode(&self, name: &str, entries: &[Address]) -> DecodedAtom {
