@@ -202,8 +202,9 @@ impl OrderArguments {
             return Err(Error::usage("data of Mach-O images cannot be ordered").with_hint("leave out --data"));
         }
         if self.addresses {
-            return Err(Error::usage("functions of Mach-O images cannot be listed by address")
-                .with_hint("leave out --addresses; `reorder apply IMAGE -t TRACES` moves functions without names, too"));
+            return Err(Error::usage("functions of Mach-O images cannot be listed by address").with_hint(
+                "leave out --addresses; `reorder apply IMAGE -t TRACES` moves functions without names, too",
+            ));
         }
         let image = MachOImage::parse(bytes, self.architecture.as_deref())
             .map_err(|error| error.in_file(&self.image))?;
