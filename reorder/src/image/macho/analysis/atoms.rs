@@ -8,7 +8,6 @@ use std::ops::Range;
 
 use crate::address::Address;
 use crate::error::Result;
-use crate::image::macho::eh_frame::FrameEntry;
 use crate::image::macho::file::MachOFile;
 use crate::image::macho::function_starts::function_starts;
 use crate::image::macho::load_command::LinkEditPart;
@@ -36,7 +35,6 @@ impl Atoms {
     pub fn collect(
         file: &MachOFile<'_>,
         unwind: Option<&UnwindInfo>,
-        frames: &[FrameEntry],
         further: &[Address],
     ) -> Result<Self> {
         let text = file.text().range();
@@ -53,7 +51,6 @@ impl Atoms {
             .into());
         }
         starts.extend(unwind.into_iter().flat_map(|info| info.entries.iter().map(|entry| entry.start)));
-        starts.extend(frames.iter().map(|frame| frame.start));
         starts.extend(further);
         starts.retain(|start| text.contains(start));
         starts.push(text.start);

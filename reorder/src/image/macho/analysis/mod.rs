@@ -74,7 +74,7 @@ impl MachOAnalysis {
         crate::image::macho::checks::refuse_unmovable(file)?;
         let unwind = UnwindInfo::parse(file)?;
         let frames = frame_entries(file)?;
-        let atoms = Atoms::collect(file, unwind.as_ref(), &frames, cuts)?;
+        let atoms = Atoms::collect(file, unwind.as_ref(), cuts)?;
         let mut obligations = Obligations::new(&atoms);
         let facts = DataFacts::collect(file, &atoms, unwind.as_ref(), &frames, &mut obligations)?;
         let data_in_code = data_in_code::read(file)?;

@@ -239,6 +239,9 @@ impl Builder<'_, '_> {
             return self.result.ties.push(target);
         }
         let joined = &self.facts.is_joined;
+        // A load through a register needs a target aligned to its size, a literal only one aligned to a word.
+        let size = if self.words[index] >> 30 == 1 { 8 } else { WORD };
+        let register = register.filter(|_| target.0.is_multiple_of(size));
         let nop = register.and_then(|register| nop_in_front(&self.words, index, register, |at| joined[at]));
         if let Some(nop) = nop {
             return self.add(index, target, CodeForm::RelaxedLoad { nop });
