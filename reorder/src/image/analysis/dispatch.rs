@@ -59,10 +59,28 @@ struct Sources {
     bases: BTreeSet<Address>,
     /// A four-byte distance loaded from memory, sign-extended.
     loaded_distance: bool,
+    /// Four-byte distances, sign-extended, that stand at known places.
+    loaded_at: BTreeSet<Address>,
     /// The sum of an address and the distance that was loaded from there.
     self_relative: bool,
     /// Sums, as (position, left register, right register).
     sums: Vec<(usize, Register, Register)>,
+}
+
+impl Sources {
+    /// Whether this is nothing but the distance that stands at the one address that `base` may be.
+    fn is_distance_from(&self, base: &Self) -> bool {
+        let is_clean = |sources: &Self| {
+            !sources.pointer
+                && !sources.unknown
+                && !sources.loaded_distance
+                && !sources.self_relative
+                && sources.sums.is_empty()
+        };
+        let is_distance = self.loaded_at.len() == 1 && self.bases.is_empty();
+        let is_base = base.loaded_at.is_empty() && base.bases == self.loaded_at;
+        is_clean(self) && is_clean(base) && is_distance && is_base
+    }
 }
 
 impl BlockFlow {
@@ -120,7 +138,7 @@ impl BlockFlow {
         factory: &mut InstructionInfoFactory,
     ) -> Dispatch {
         let sources = self.sources(position, register, factory);
-        if sources.unknown || sources.loaded_distance {
+        if sources.unknown || sources.loaded_distance || !sources.loaded_at.is_empty() {
             return Dispatch::Unknown;
         }
         if sources.bases.iter().any(|&base| !is_code(base)) {
@@ -134,10 +152,18 @@ impl BlockFlow {
             return if explained { Dispatch::Pointer } else { Dispatch::Unknown };
         }
         let mut bases = BTreeSet::new();
+        let (count, mut self_relative) = (sources.sums.len(), 0);
         for (sum, left, right) in sources.sums {
             let left = self.sources(sum, left, factory);
             let right = self.sources(sum, right, factory);
             if left.self_relative || right.self_relative {
+                return Dispatch::Unknown;
+            }
+            if left.is_distance_from(&right) || right.is_distance_from(&left) {
+                self_relative += 1;
+                continue;
+            }
+            if !left.loaded_at.is_empty() || !right.loaded_at.is_empty() {
                 return Dispatch::Unknown;
             }
             let (base, distance) = if left.loaded_distance { (right, left) } else { (left, right) };
@@ -145,6 +171,11 @@ impl BlockFlow {
                 return Dispatch::Unknown;
             }
             bases.extend(base.bases);
+        }
+        match self_relative {
+            0 => {}
+            _ if self_relative == count => return Dispatch::SelfRelative,
+            _ => return Dispatch::Unknown,
         }
         Dispatch::Table { bases, bound: bound_before(&self.instructions, position) }
     }
@@ -220,6 +251,9 @@ impl BlockFlow {
                 }
             }
             // Entry k of a table stands at base + 4·k: any other operand is another kind of table.
+            Mnemonic::Movsxd if instruction.is_ip_rel_memory_operand() => {
+                sources.loaded_at.insert(Address(instruction.ip_rel_memory_address()));
+            }
             Mnemonic::Movsxd if !is_register(1) => {
                 let is_entry =
                     instruction.memory_index_scale() == 4 && instruction.memory_displacement64() == 0;
