@@ -149,7 +149,7 @@ proptest! {
         let offset = |index: usize| 0x1000 + 16 * index as u64;
         let known = || functions.iter().enumerate().filter_map(|(index, encoding)| Some((index, (*encoding)?)));
         let first = known().next().map_or(0, |(index, _)| index);
-        let last = known().last().map_or(0, |(index, _)| index + 1);
+        let last = known().next_back().map_or(0, |(index, _)| index + 1);
         let entries: Vec<(u64, u32)> =
             (first..last).map(|index| (offset(index), functions[index].unwrap_or(0))).collect();
         let tables: Vec<(u64, u64)> = known()
