@@ -9,6 +9,9 @@
 //! | `fixture` | reads the directives at the top of a fixture's source |
 //! | `inspection` | what `reorder inspect` says about the functions that stay |
 //! | `distribution` | permutes installed programs and compares what they print |
+//! | `macho_tools` | the emulator and the comparison of Mach-O images, and where they are installed |
+//! | `macho_fixtures` | compiles and links the Mach-O fixtures |
+//! | `macho_oracle` | links in a shuffled order and relocates the first link by it |
 //! | `stage` | a scratch place for an installed program and its permuted copy |
 //! | `invocations` | lists of invocations of real programs |
 //! | `agreement` | compares the order of a profile with a recorded one |
@@ -54,6 +57,9 @@ pub mod layout_summary;
 pub mod linker_wrapper;
 pub mod llvm_profiles;
 pub mod llvm_tools;
+pub mod macho_fixtures;
+pub mod macho_oracle;
+pub mod macho_tools;
 pub mod mutation;
 pub mod namesakes;
 pub mod plugin_links;

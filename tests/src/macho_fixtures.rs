@@ -1,0 +1,151 @@
+//! Compiles and links the programs of `tests/macho/fixtures`.
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use tempfile::TempDir;
+
+use crate::macho_oracle::Linked;
+use crate::macho_tools::{cxx_flags, runtime};
+use crate::process::shell;
+use crate::workspace;
+
+const LIMIT: Duration = Duration::from_secs(300);
+
+/// What decides how an image comes into being.
+#[derive(Clone, Copy, Debug)]
+pub struct Build {
+    /// `arm64` or `x86_64`.
+    pub architecture: &'static str,
+    /// The oldest macOS the image runs on: from 13.0 on fixups are chained and initialisers are offsets.
+    pub version: &'static str,
+    /// Flags of the compiler.
+    pub compile: &'static str,
+    /// Flags of the linker.
+    pub link: &'static str,
+    /// What the linker does about symbols that nobody defines: an error unless it is told otherwise.
+    pub undefined: &'static str,
+}
+
+/// Chained fixups.
+pub const CHAINED: Build =
+    Build { architecture: "arm64", version: "13.0", compile: "-O2", link: "", undefined: "" };
+/// Fixups as opcodes.
+pub const OPCODES: Build = Build { version: "12.0", ..CHAINED };
+
+impl Build {
+    /// These flags of the compiler.
+    pub const fn compiled(self, compile: &'static str) -> Self {
+        Self { compile, ..self }
+    }
+
+    /// These flags of the linker.
+    pub const fn linked(self, link: &'static str) -> Self {
+        Self { link, ..self }
+    }
+
+    /// For this architecture.
+    pub const fn on(self, architecture: &'static str) -> Self {
+        Self { architecture, ..self }
+    }
+}
+
+/// A linked fixture, with the folder of its objects.
+#[derive(Debug)]
+pub struct Fixture {
+    /// How it is linked again.
+    pub linked: Linked,
+    /// The image.
+    pub image: PathBuf,
+    /// Removed with this value.
+    _directory: TempDir,
+}
+
+/// Compiles `sources`, each a file of the fixtures with flags of its own, and links them.
+///
+/// # Panics
+/// When the compiler or the linker fails.
+pub fn build(sources: &[(&str, &str)], build: Build) -> Fixture {
+    let directory = tempfile::tempdir().expect("a scratch folder");
+    for (number, (source, flags)) in sources.iter().enumerate() {
+        compile(directory.path(), number, source, flags, build);
+    }
+    finish(directory, build)
+}
+
+/// The program of three units with many functions of the same shapes.
+pub fn program(how: Build) -> Fixture {
+    let units = [
+        ("program/main.c", ""),
+        ("program/unit.c", "-DUNIT=1"),
+        ("program/unit.c", "-DUNIT=2"),
+        ("program/unit.c", "-DUNIT=3"),
+    ];
+    build(&units, how)
+}
+
+/// The Rust program, with the standard library as rustup ships it.
+///
+/// # Panics
+/// When rustc or the linker fails.
+pub fn rust(how: Build) -> Fixture {
+    let directory = tempfile::tempdir().expect("a scratch folder");
+    let source = fixture_path("rust.rs");
+    // What rustc calls as linker keeps the objects: rustc removes them afterwards.
+    let script = format!(
+        "cd '{}' && mkdir kept && printf '%s\\n' '#!/bin/bash' 'for word; do' \
+         '  case $word in *.o | *.rlib) cp \"$word\" kept; printf \"%s \" \"kept/$(basename \"$word\")\" >> objects ;; esac' \
+         'done' 'while [ $# -gt 0 ]; do [ \"$1\" != -o ] || touch \"$2\"; shift; done' > linker && chmod +x linker && \
+         MACOSX_DEPLOYMENT_TARGET={} SDKROOT=/ rustc --edition 2024 --target aarch64-apple-darwin -O \
+         -C linker=\"$PWD/linker\" -C linker-flavor=ld64.lld '{}' -o rust",
+        directory.path().display(),
+        how.version,
+        source.display(),
+    );
+    shell(&script, LIMIT).unwrap_or_else(|error| panic!("{error}"));
+    // The standard library asks for more than its program calls.
+    finish(directory, Build { undefined: "-undefined dynamic_lookup", ..how })
+}
+
+/// One fixture of assembly, for arm64 only.
+pub fn assembly(name: &str, how: Build) -> Fixture {
+    build(&[(&format!("assembly/{name}.s"), "")], how)
+}
+
+/// A file of the fixtures.
+pub fn fixture_path(name: &str) -> PathBuf {
+    workspace::root().join("tests/macho/fixtures").join(name)
+}
+
+fn compile(directory: &Path, number: usize, source: &str, flags: &str, build: Build) {
+    let Build { architecture, version, compile, .. } = build;
+    let (compiler, language) = match source.ends_with(".cpp") {
+        true => ("clang++-22", cxx_flags()),
+        false => ("clang-22", String::new()),
+    };
+    let source = fixture_path(source);
+    // What assembles needs no optimisation.
+    let compile = if source.extension().is_some_and(|end| end == "s") { "" } else { compile };
+    let line = format!(
+        "cd '{}' && {compiler} --target={architecture}-apple-macos{version} {language} {compile} {flags} \
+         -c '{}' -o {number}.o",
+        directory.display(),
+        source.display(),
+    );
+    shell(&line, LIMIT).unwrap_or_else(|error| panic!("{error}"));
+}
+
+/// Links what lies in `directory`.
+fn finish(directory: TempDir, build: Build) -> Fixture {
+    let Build { architecture, version, link, undefined, .. } = build;
+    let libraries = runtime().join(architecture);
+    let line = format!(
+        "ld64.lld-22 -w -arch {architecture} -platform_version macos {version} {version} {link} {undefined} \
+         $(cat objects 2>/dev/null || echo *.o) '{libraries}/libSystem.B.dylib' '{libraries}/libc++.1.dylib'",
+        libraries = libraries.display(),
+    );
+    let architecture = build.architecture;
+    let linked = Linked { directory: directory.path().to_owned(), architecture, line };
+    let image = linked.image();
+    Fixture { linked, image, _directory: directory }
+}
