@@ -200,7 +200,6 @@ fn saves(image: &str, arguments: &[&str], wanted: f64) {
     let (before, after) = runs_alike(&published(image), &Emulated { arguments, ..Emulated::default() });
     assert!(before.outcome.success() && !before.outcome.stdout.is_empty(), "{}", before.outcome);
     let saved = 1.0 - after.text_pages as f64 / before.text_pages as f64;
-    println!("{image}: {} pages of 16 KiB, then {}", before.text_pages, after.text_pages);
     assert!(saved >= wanted, "{image}: {} pages, then {}", before.text_pages, after.text_pages);
 }
 

@@ -21,8 +21,9 @@ sys.path.insert(0, str(HERE.parent / "emulator"))
 
 from image import ARCHITECTURES, UNIVERSAL  # noqa: E402
 
-COLUMNS = ["package", "image", "architecture", "bytes", "functions", "movable", "moved", "seconds", "result", "detail"]
-REFUSED = 2
+COLUMNS = ["package", "image", "architecture", "bytes", "functions", "functions_movable", "moved", "seconds", "result", "detail"]
+# What `inspect` exits with for an image that cannot be moved, and what every command exits with for one it does not take.
+REFUSES, REFUSED = 1, 2
 LIMIT = 1800
 
 
@@ -60,7 +61,7 @@ def examine(reorder, path, architecture, thin, seed):
 
     status, out, errors = run(reorder, "inspect", path, "--format", "json", *arch)
     counts = {}
-    if status == 0:
+    if status in (0, REFUSES):
         counts = json.loads(out)
     elif status != REFUSED:
         return ended("broken", f"inspect: {status}: {one_line(errors)}")
@@ -77,7 +78,7 @@ def examine(reorder, path, architecture, thin, seed):
         moved = sum(line.startswith("move ") for line in moves.read_text().splitlines())
         status, out, errors = run(reorder, "verify", path, output)
         if status != 0:
-            return ended("broken", f"verify: {status}: {one_line(errors or out)}", functions, movable, moved)
+            return ended("broken", f"verify: {status}: {' '.join((errors or out).split())[-300:]}", functions, movable, moved)
         status, out, errors = run(sys.executable, HERE.parent / "checker/check.py", path, output, moves, architecture)
         if status != 0:
             return ended("refuted", one_line(out or errors), functions, movable, moved)
@@ -91,9 +92,9 @@ def shares(counts):
     def walk(value):
         if isinstance(value, dict):
             for key, inner in value.items():
-                if key in ("functions", "movable") and isinstance(inner, int):
+                if key in ("functions", "functions_movable") and isinstance(inner, int):
                     found.setdefault(key, inner)
-                elif key in ("functions", "movable") and isinstance(inner, dict) and isinstance(inner.get("count"), int):
+                elif key in ("functions", "functions_movable") and isinstance(inner, dict) and isinstance(inner.get("count"), int):
                     found.setdefault(key, inner["count"])
                 walk(inner)
         elif isinstance(value, list):
@@ -101,7 +102,7 @@ def shares(counts):
                 walk(inner)
 
     walk(counts)
-    return found.get("functions", ""), found.get("movable", "")
+    return found.get("functions", ""), found.get("functions_movable", "")
 
 
 def main():

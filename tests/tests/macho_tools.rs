@@ -1,0 +1,100 @@
+//! What other people's programs say of a relocated Mach-O image: each reads it without a complaint, and an independent
+//! computation gives the same signature.
+
+#![allow(clippy::unwrap_used)] // a failed unwrap is a failed test
+
+use std::path::Path;
+use std::process::Command;
+
+use end_to_end::macho_fixtures::{CHAINED, OPCODES, build, program, rust};
+use end_to_end::macho_tools::{published, run, script};
+use end_to_end::workspace;
+use object::Object;
+
+/// Everything that llvm-objdump prints of an image besides code.
+const OBJDUMP: [&str; 8] = [
+    "--all-headers",
+    "--chained-fixups",
+    "--exports-trie",
+    "--function-starts",
+    "--unwind-info",
+    "--objc-meta-data",
+    "--rebase",
+    "--bind",
+];
+
+/// Relocates `image`; every reader must accept the result.
+fn accepted(image: &Path) {
+    let directory = tempfile::tempdir().unwrap();
+    let relocated = directory.path().join("relocated");
+    let outcome = run(workspace::reorder()
+        .arg("apply")
+        .arg(image)
+        .args(["--strategy", "random", "--seed", "5", "--most-pinned", "100", "-o"])
+        .arg(&relocated));
+    assert!(outcome.success(), "{outcome}");
+
+    for flag in OBJDUMP {
+        let said = |path: &Path| run(Command::new("llvm-objdump-22").args(["--macho", flag]).arg(path));
+        let (before, after) = (said(image), said(&relocated));
+        assert!(after.success() || !before.success(), "{flag}: {after}");
+        assert_eq!(after.stderr.is_empty(), before.stderr.is_empty(), "{flag}: {after}");
+    }
+    let outcome = run(Command::new("llvm-otool-22").args(["-l", "-h", "-L"]).arg(&relocated));
+    assert!(outcome.success() && outcome.stderr.is_empty(), "{outcome}");
+    let outcome = run(script("checker/signature.py").arg(&relocated));
+    assert!(outcome.success(), "{outcome}");
+
+    let bytes = std::fs::read(&relocated).unwrap();
+    let before = std::fs::read(image).unwrap();
+    let (before, file) = (object::File::parse(&*before).unwrap(), object::File::parse(&*bytes).unwrap());
+    assert_eq!(file.exports().unwrap().len(), before.exports().unwrap().len());
+    assert_eq!(file.symbols().count(), before.symbols().count());
+    assert_ne!(file.mach_uuid().unwrap(), before.mach_uuid().unwrap());
+    let goblin = goblin::mach::MachO::parse(&bytes, 0).unwrap();
+    assert_eq!(goblin.exports().unwrap().len(), file.exports().unwrap().len());
+}
+
+#[test]
+fn small_programs() {
+    accepted(&program(CHAINED).image);
+    accepted(&program(OPCODES.compiled("-O1 -g")).image);
+    accepted(&build(&[("exceptions.cpp", "")], OPCODES).image);
+    accepted(&build(&[("methods.m", "")], CHAINED.linked("-bundle -undefined dynamic_lookup")).image);
+    accepted(&build(&[("library.c", "")], CHAINED.linked("-dylib -install_name @rpath/library.dylib")).image);
+    accepted(&rust(CHAINED.linked("-dead_strip")).image);
+}
+
+#[test]
+fn published_images() {
+    for name in ["ninja", "rg", "capstone"] {
+        accepted(&published(name));
+    }
+}
+
+/// The same order gives the same bytes, and the layout that an image has changes only what names the layout.
+#[test]
+fn orders_that_change_little() {
+    let fixture = program(CHAINED);
+    let directory = &fixture.linked.directory;
+    let apply = |image: &Path, order: &Path, output: &str| {
+        let output = directory.join(output);
+        let outcome =
+            run(workspace::reorder().arg("apply").arg(image).arg("--order").arg(order).arg("-o").arg(&output));
+        assert!(outcome.success(), "{outcome}");
+        output
+    };
+    let order = fixture.linked.shuffled_link(3);
+    let (one, other) =
+        (apply(&fixture.image, &order, "one"), apply(&fixture.image, &order, "other"));
+    assert_eq!(std::fs::read(&one).unwrap(), std::fs::read(&other).unwrap());
+
+    // Back by the addresses of the result in the order of the first link.
+    let outcome = run(script("checker/order.py").args([&fixture.image, &one]));
+    assert!(outcome.success(), "{outcome}");
+    let back = directory.join("back");
+    std::fs::write(&back, &outcome.stdout).unwrap();
+    let restored = apply(&one, &back, "restored");
+    let outcome = run(script("checker/same.py").args([&fixture.image, &restored]));
+    assert!(outcome.success(), "{outcome}");
+}
