@@ -22,7 +22,6 @@ fn relocated(image: &Path, directory: &Path, flags: &[&str]) -> PathBuf {
     assert!(outcome.success(), "{} {flags:?}: {outcome}", image.display());
     let outcome = run(workspace::reorder().arg("verify").args([image, &output]));
     assert!(outcome.success(), "{} {flags:?}: {outcome}", image.display());
-    assert_ne!(std::fs::read(image).unwrap(), std::fs::read(&output).unwrap(), "nothing moved");
     output
 }
 

@@ -42,17 +42,21 @@ fn accepted(image: &Path) {
     }
     let outcome = run(Command::new("llvm-otool-22").args(["-l", "-h", "-L"]).arg(&relocated));
     assert!(outcome.success() && outcome.stderr.is_empty(), "{outcome}");
-    let outcome = run(script("checker/signature.py").arg(&relocated));
-    assert!(outcome.success(), "{outcome}");
+    // LIEF finds fault with some images of ld64.lld: those faults may stay.
+    let faults = |path: &Path| run(script("checker/signature.py").arg(path)).stdout_text();
+    let known = faults(image);
+    for fault in faults(&relocated).lines() {
+        assert!(known.lines().any(|line| line == fault), "{}: {fault}", image.display());
+    }
 
     let bytes = std::fs::read(&relocated).unwrap();
     let before = std::fs::read(image).unwrap();
     let (before, file) = (object::File::parse(&*before).unwrap(), object::File::parse(&*bytes).unwrap());
-    assert_eq!(file.exports().unwrap().len(), before.exports().unwrap().len());
+    assert_eq!(file.exports().unwrap().count(), before.exports().unwrap().count());
     assert_eq!(file.symbols().count(), before.symbols().count());
     assert_ne!(file.mach_uuid().unwrap(), before.mach_uuid().unwrap());
     let goblin = goblin::mach::MachO::parse(&bytes, 0).unwrap();
-    assert_eq!(goblin.exports().unwrap().len(), file.exports().unwrap().len());
+    assert_eq!(goblin.exports().unwrap().len(), file.exports().unwrap().count());
 }
 
 #[test]
@@ -79,14 +83,18 @@ fn orders_that_change_little() {
     let directory = &fixture.linked.directory;
     let apply = |image: &Path, order: &Path, output: &str| {
         let output = directory.join(output);
-        let outcome =
-            run(workspace::reorder().arg("apply").arg(image).arg("--order").arg(order).arg("-o").arg(&output));
+        let outcome = run(workspace::reorder()
+            .arg("apply")
+            .arg(image)
+            .arg("--order")
+            .arg(order)
+            .arg("-o")
+            .arg(&output));
         assert!(outcome.success(), "{outcome}");
         output
     };
     let order = fixture.linked.shuffled_link(3);
-    let (one, other) =
-        (apply(&fixture.image, &order, "one"), apply(&fixture.image, &order, "other"));
+    let (one, other) = (apply(&fixture.image, &order, "one"), apply(&fixture.image, &order, "other"));
     assert_eq!(std::fs::read(&one).unwrap(), std::fs::read(&other).unwrap());
 
     // Back by the addresses of the result in the order of the first link.
