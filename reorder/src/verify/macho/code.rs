@@ -7,6 +7,7 @@ use super::super::recover::Move;
 use super::super::report::{Check, Difference};
 use super::arm64_atom::{AtomPair, Counts, MovedPages};
 use super::atoms::is_padding;
+use super::dispatch::{TableUse, check_tables, tables_of};
 use super::pair::{Ledger, MachPair};
 use super::view::{MachView, Processor, SectionView};
 use super::x86_64;
@@ -17,6 +18,7 @@ use crate::address::{Address, NewAddress};
 struct Outcome {
     counts: Counts,
     differences: Vec<Difference>,
+    tables: Vec<TableUse>,
 }
 
 /// Checks every section of code and answers for all its bytes.
@@ -31,8 +33,10 @@ pub(super) fn check_code(pair: MachPair<'_>, ledger: &mut Ledger<'_>) {
         .map(|(chunk, ranges)| {
             let mut outcome = Outcome::default();
             for (index, range) in ranges.iter().enumerate() {
+                let atom = chunk * CHUNK + index;
                 let difference = check_atom(pair, &pages, range, &mut outcome.counts)
-                    .or_else(|| check_successor(pair, chunk * CHUNK + index));
+                    .or_else(|| check_successor(pair, atom))
+                    .or_else(|| tables_of(pair, atom, &mut outcome.tables));
                 outcome.differences.extend(difference);
             }
             outcome
@@ -53,7 +57,9 @@ pub(super) fn check_code(pair: MachPair<'_>, ledger: &mut Ledger<'_>) {
         outcomes.push(outcome);
     }
     let mut counts = Counts::default();
+    let mut tables = Vec::new();
     for outcome in outcomes {
+        tables.extend(outcome.tables);
         counts.instructions += outcome.counts.instructions;
         counts.fields += outcome.counts.fields;
         for difference in outcome.differences {
@@ -62,11 +68,12 @@ pub(super) fn check_code(pair: MachPair<'_>, ledger: &mut Ledger<'_>) {
     }
     ledger.findings.checked(Check::Functions, "instructions", counts.instructions);
     ledger.findings.checked(Check::Functions, "address fields", counts.fields);
+    check_tables(pair, tables, ledger);
     check_padding(pair, ledger);
 }
 
 /// The bytes of `size` at `address` in a section of code, and their position in the file.
-fn code_at<'data>(image: &MachView<'data>, address: u64, size: u64) -> Option<(u64, &'data [u8])> {
+pub(super) fn code_at<'data>(image: &MachView<'data>, address: u64, size: u64) -> Option<(u64, &'data [u8])> {
     let section = image.section_at(address).filter(|section| section.is_code())?;
     let bytes = range(section.bytes, address - section.address, size)?;
     Some((section.offset + (address - section.address), bytes))

@@ -10,15 +10,18 @@
 
 mod arm64;
 mod arm64_atom;
+mod arm64_dispatch;
 mod arm64_flow;
 mod atoms;
 mod code;
 mod commands;
+mod dispatch;
 mod exports;
 mod fixups;
 mod frames;
 mod pair;
 mod recover;
+mod recover_code;
 mod rest;
 mod signature;
 mod tables;
@@ -205,6 +208,7 @@ fn check(pair: MachPair<'_>, findings: &mut Findings) -> Result<()> {
     commands::check_commands(pair, &mut ledger);
     commands::check_link_edit(pair, &mut ledger);
     code::check_code(pair, &mut ledger);
+    dispatch::check_functions_with_tables(pair, &mut ledger)?;
     let slots = fixups::check_slots(pair, &mut ledger)?;
     tables::check_entry(pair, &mut ledger);
     tables::check_initialisers(pair, &mut ledger);

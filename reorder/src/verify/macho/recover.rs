@@ -5,21 +5,20 @@
 //! instructions. What is left are functions that nothing refers to: they are found by their contents, at their old place
 //! first. Nothing of this is trusted: the checks decide whether the map holds.
 
-use std::collections::BTreeMap;
-use std::hash::{DefaultHasher, Hash, Hasher};
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 
-use super::super::bytes::{displacement_at, u32_at};
+use super::super::bytes::displacement_at;
 use super::super::recover::AddressMoves;
-use super::arm64::{Form, NOP, form, is_add, page_offset, register};
 use super::atoms::{atom_starts, moves_from};
 use super::exports::ExportWalk;
 use super::fixups::for_each_slot;
 use super::frames::frame_entries;
+use super::recover_code::{Code, fingerprint, for_each_pair};
 use super::tables::{entry_point, initialisers, symbols};
 use super::unwind::UnwindTable;
-use super::view::{MachView, Processor};
-use super::x86_64;
+use super::view::MachView;
 use crate::error::{Error, Result};
 
 /// Pairs the atoms of `old` with their places in `new`.
@@ -29,8 +28,9 @@ use crate::error::{Error, Result};
 pub(super) fn recover(old: &MachView<'_>, new: &MachView<'_>) -> Result<AddressMoves> {
     let starts = atom_starts(old)?;
     let places = vec![None; starts.len()];
-    let mut pairs = Pairs { old, new, starts, places, open: Vec::new() };
+    let mut pairs = Pairs { old, new, starts, places, open: Vec::new(), free: BTreeSet::new() };
     pairs.learn_from_tables()?;
+    pairs.learn_from_fixed_code();
     pairs.learn_from_code();
     pairs.learn_from_contents()?;
     let lost = pairs.places.iter().filter(|place| place.is_none()).count();
@@ -52,6 +52,8 @@ struct Pairs<'a, 'data> {
     places: Vec<Option<u64>>,
     /// Atoms whose code has not been looked at.
     open: Vec<u32>,
+    /// Places of the new image that belong to no atom yet, once contents are compared.
+    free: BTreeSet<u64>,
 }
 
 impl Pairs<'_, '_> {
@@ -63,18 +65,23 @@ impl Pairs<'_, '_> {
         self.starts.get(atom + 1).copied().unwrap_or(self.text().end)
     }
 
+    /// The last atom that starts at `address` or in front of it.
+    fn atom_at(&self, address: u64) -> Option<usize> {
+        self.starts.partition_point(|&start| start <= address).checked_sub(1)
+    }
+
     /// The byte at `address` is now at `found`. The first that says so is believed.
     fn learn(&mut self, address: u64, found: u64) {
         let text = self.text();
         if !text.contains(&address) {
             return;
         }
-        let after = self.starts.partition_point(|&start| start <= address);
-        let Some(atom) = after.checked_sub(1) else { return };
+        let Some(atom) = self.atom_at(address) else { return };
         let place = found.wrapping_sub(address - self.starts[atom]);
         if self.places[atom].is_none() && text.contains(&place) {
             self.places[atom] = Some(place);
             self.open.push(atom as u32);
+            self.free.remove(&place);
         }
     }
 
@@ -173,164 +180,109 @@ impl Pairs<'_, '_> {
         }
     }
 
-    /// Follows the distances in all pairs of atoms, and in the other sections of code, to a fixpoint.
-    fn learn_from_code(&mut self) {
+    /// Follows the distances in sections of code that stay.
+    fn learn_from_fixed_code(&mut self) {
         let (old, new) = (self.old, self.new);
         for (before, after) in old.sections.iter().zip(&new.sections) {
             let is_fixed = before.is_code() && before.header != old.text().header;
             if is_fixed && before.bytes.len() == after.bytes.len() {
-                self.compare((before.address, before.bytes), (after.address, after.bytes));
+                let codes = ((before.address, before.bytes), (after.address, after.bytes));
+                for_each_pair(old, codes.0, codes.1, |before, after| self.learn(before, after));
             }
         }
+    }
+
+    /// Follows the distances in all pairs of atoms to a fixpoint.
+    fn learn_from_code(&mut self) {
+        let mut found = Vec::new();
         while let Some(atom) = self.open.pop() {
-            let atom = atom as usize;
-            let Some(place) = self.places[atom] else { continue };
-            let size = (self.end_of(atom) - self.starts[atom]) as usize;
-            // The last atom's padding may be cut.
-            fn bytes<'a>(image: &MachView<'a>, start: u64, size: usize) -> &'a [u8] {
-                let text = image.text();
-                let rest = text.bytes.get((start - text.address) as usize..).unwrap_or_default();
-                &rest[..size.min(rest.len())]
+            let Some(place) = self.places[atom as usize] else { continue };
+            let (old, new) = self.codes(atom as usize, place);
+            let text = self.text();
+            for_each_pair(self.old, old, new, |before, after| {
+                if text.contains(&before) {
+                    found.push((before, after));
+                }
+            });
+            for (before, after) in found.drain(..) {
+                self.learn(before, after);
             }
-            let (before, after) = (bytes(old, self.starts[atom], size), bytes(new, place, size));
-            self.compare((self.starts[atom], before), (place, after));
         }
     }
 
-    fn compare(&mut self, old: (u64, &[u8]), new: (u64, &[u8])) {
-        match self.old.processor {
-            Processor::X86_64 => {
-                let mut found = Vec::new();
-                let text = self.text();
-                x86_64::for_each_target(self.old, old, new, |before, after| {
-                    if text.contains(&before) {
-                        found.push((before, after));
-                    }
-                });
-                for (before, after) in found {
-                    self.learn(before, after);
-                }
-            }
-            Processor::Arm64 => self.compare_words(old, new),
+    /// The code of an atom and what stands at `place` of the new image, of the same length.
+    fn codes(&self, atom: usize, place: u64) -> (Code<'_>, Code<'_>) {
+        /// The last atom's padding may be cut.
+        fn bytes<'a>(image: &MachView<'a>, start: u64, size: usize) -> &'a [u8] {
+            let text = image.text();
+            let rest = text.bytes.get((start - text.address) as usize..).unwrap_or_default();
+            &rest[..size.min(rest.len())]
         }
+        let (start, size) = (self.starts[atom], (self.end_of(atom) - self.starts[atom]) as usize);
+        ((start, bytes(self.old, start, size)), (place, bytes(self.new, place, size)))
     }
 
-    fn compare_words(&mut self, old: (u64, &[u8]), new: (u64, &[u8])) {
-        let count = old.1.len().min(new.1.len()) / 4;
-        let before = |index: usize| u32_at(old.1, index * 4).unwrap_or(0);
-        let after = |index: usize| u32_at(new.1, index * 4).unwrap_or(0);
-        for index in 0..count {
-            let kind = form(before(index));
-            if kind == Form::Plain {
-                continue;
-            }
-            let distance = index as u64 * 4;
-            let target = kind.target(before(index), old.0.wrapping_add(distance));
-            match (kind, form(after(index))) {
-                (Form::Adrp, Form::Adrp) => {
-                    // The next use of the page is near.
-                    let destination = register(before(index), 0);
-                    let page = kind.target(after(index), new.0.wrapping_add(distance));
-                    let next = (index + 1..count.min(index + 9))
-                        .find(|&next| is_add(before(next)) && register(before(next), 5) == destination);
-                    if let Some(next) = next {
-                        let low = |word| page_offset(word).unwrap_or(0);
-                        self.learn(
-                            target.wrapping_add(low(before(next))),
-                            page.wrapping_add(low(after(next))),
-                        );
-                    }
-                }
-                (Form::Adr, Form::Adrp) => {
-                    let destination = register(before(index), 0);
-                    let page = Form::Adrp.target(after(index), new.0.wrapping_add(distance));
-                    let next = (index + 1..count.min(index + 9)).find(|&next| {
-                        before(next) == NOP && is_add(after(next)) && register(after(next), 5) == destination
-                    });
-                    if let Some(next) = next {
-                        self.learn(target, page.wrapping_add(page_offset(after(next)).unwrap_or(0)));
-                    }
-                }
-                (before, after_form) if before == after_form => {
-                    self.learn(target, kind.target(after(index), new.0.wrapping_add(distance)));
-                }
-                _ => {}
-            }
-        }
+    /// Whether nothing that is known speaks against `place` for an atom.
+    fn is_consistent(&self, atom: usize, place: u64) -> bool {
+        let (old, new) = self.codes(atom, place);
+        let (text, own) = (self.text(), self.starts[atom]..self.end_of(atom));
+        let mut is_consistent = true;
+        for_each_pair(self.old, old, new, |target, found| {
+            let known = match self.atom_at(target).filter(|_| text.contains(&target)) {
+                _ if own.contains(&target) => Some(place.wrapping_add(target - own.start)),
+                Some(atom) => self.places[atom].map(|place| place.wrapping_add(target - self.starts[atom])),
+                None if text.contains(&target) => None,
+                None => Some(target),
+            };
+            is_consistent &= known.is_none_or(|known| known == found);
+        });
+        is_consistent
     }
 
     /// Pairs what is left by contents: at the old place, or else in the order of addresses.
     fn learn_from_contents(&mut self) -> Result<()> {
-        let missing: Vec<usize> =
+        let mut missing: Vec<usize> =
             (0..self.starts.len()).filter(|&atom| self.places[atom].is_none()).collect();
         if missing.is_empty() {
             return Ok(());
         }
+        // Large functions are told apart more easily, and tell the small ones apart that refer to them.
+        missing.sort_by_key(|&atom| Reverse(self.end_of(atom) - self.starts[atom]));
         let new_starts = atom_starts(self.new)?;
-        let taken: std::collections::BTreeSet<u64> = self.places.iter().flatten().copied().collect();
+        let taken: BTreeSet<u64> = self.places.iter().flatten().copied().collect();
         let text = self.text();
         let mut candidates: BTreeMap<u64, Vec<u64>> = BTreeMap::new();
-        let mut free: std::collections::BTreeSet<u64> = std::collections::BTreeSet::new();
-        for (index, &start) in new_starts.iter().enumerate().rev() {
+        for (index, &start) in new_starts.iter().enumerate() {
             if !taken.contains(&start) {
                 let end = new_starts.get(index + 1).copied().unwrap_or(text.end);
                 candidates.entry(fingerprint(self.new, start, end)).or_default().push(start);
-                free.insert(start);
+                self.free.insert(start);
             }
         }
-        let print =
-            |pairs: &Self, atom: usize| fingerprint(pairs.old, pairs.starts[atom], pairs.end_of(atom));
-        for &atom in &missing {
-            let start = self.starts[atom];
-            let is_there = candidates.get(&print(self, atom)).is_some_and(|places| places.contains(&start));
-            if is_there && free.remove(&start) {
-                self.places[atom] = Some(start);
-                self.open.push(atom as u32);
-            }
-        }
-        self.learn_from_code();
-        for &atom in &missing {
-            if self.places[atom].is_some() {
-                continue;
-            }
-            let Some(places) = candidates.get_mut(&print(self, atom)) else { continue };
-            while let Some(place) = places.pop() {
-                if free.remove(&place) {
-                    self.learn(self.starts[atom], place);
-                    break;
+        let prints: Vec<u64> =
+            missing.iter().map(|&atom| fingerprint(self.old, self.starts[atom], self.end_of(atom))).collect();
+        for must_stay in [true, false] {
+            for (&atom, print) in missing.iter().zip(&prints) {
+                let (start, mut tries) = (self.starts[atom], MOST_TRIES);
+                let fits = |place: &u64| {
+                    let is_free = self.free.contains(place) && (*place == start || !must_stay);
+                    if !is_free || tries == 0 {
+                        return false;
+                    }
+                    tries -= 1;
+                    self.is_consistent(atom, *place)
+                };
+                let places = candidates.get(print).map_or(&[][..], Vec::as_slice);
+                if let Some(place) = places.iter().copied().find(fits).filter(|_| self.places[atom].is_none())
+                {
+                    self.learn(start, place);
+                    self.learn_from_code();
                 }
             }
-            self.learn_from_code();
         }
         Ok(())
     }
 }
 
-/// A number that does not depend on where the code between `start` and `end` lies, or on where its targets in `__text` do.
-fn fingerprint(image: &MachView<'_>, start: u64, end: u64) -> u64 {
-    let text = image.text();
-    let range = (start - text.address) as usize..(end - text.address) as usize;
-    let code = text.bytes.get(range).unwrap_or_default();
-    if image.processor == Processor::X86_64 {
-        return x86_64::fingerprint(image, code, start, &text.range());
-    }
-    let mut hasher = DefaultHasher::new();
-    let is_padding = |index: usize| matches!(u32_at(code, index * 4), Some(0 | NOP));
-    let body = (0..code.len() / 4).rev().find(|&index| !is_padding(index)).map_or(0, |last| last + 1);
-    for index in 0..body {
-        let word = u32_at(code, index * 4).unwrap_or(0);
-        let kind = form(word);
-        let target = kind.target(word, start.wrapping_add(index as u64 * 4));
-        let is_half = word == NOP
-            || page_offset(word).is_some()
-            || matches!(kind, Form::Adr | Form::Adrp | Form::Literal);
-        match kind {
-            // Halves of addresses may be written in two ways.
-            _ if is_half => 0u32.hash(&mut hasher),
-            Form::Plain => word.hash(&mut hasher),
-            _ if text.range().contains(&target) => (word & !kind.field()).hash(&mut hasher),
-            _ => target.hash(&mut hasher),
-        }
-    }
-    hasher.finish()
-}
+/// Places that are compared for one function: many small functions are the same but for what they call.
+const MOST_TRIES: usize = 64;

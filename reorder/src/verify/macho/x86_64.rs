@@ -71,6 +71,11 @@ pub(super) fn runs_on(image: &MachView<'_>, code: &[u8], address: u64) -> bool {
     walk(image, code, address).runs_on
 }
 
+/// Whether `code`, an atom of the image, jumps to an address that it computes or reads.
+pub(super) fn has_computed_jump(image: &MachView<'_>, code: &[u8], address: u64) -> bool {
+    walk(image, code, address).has_computed_jump
+}
+
 /// Calls `found` with the old and the new target of every address field of an atom of `image`.
 pub(super) fn for_each_target(
     image: &MachView<'_>,

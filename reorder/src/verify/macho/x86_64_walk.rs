@@ -31,6 +31,8 @@ pub(super) struct Walk {
     pub(super) instructions: usize,
     /// Control may go on behind the last byte.
     pub(super) runs_on: bool,
+    /// It jumps to an address that it computes or reads.
+    pub(super) has_computed_jump: bool,
     /// An instruction that cannot be checked: position.
     pub(super) unsupported: Option<usize>,
 }
@@ -52,7 +54,6 @@ struct Walker<'a> {
     taken: Vec<usize>,
     /// Positions whose address the function may take, ascending: no table goes on over the start of another.
     limits: Vec<usize>,
-    has_computed_jump: bool,
     /// Where the zeros at the end begin; no instruction starts there.
     end: usize,
     /// Control goes on behind the last instruction that is no padding, which is no call.
@@ -69,7 +70,6 @@ pub(super) fn walk(image: &MachView<'_>, code: &[u8], address: u64) -> Walk {
         open: vec![0],
         taken: Vec::new(),
         limits: addresses_taken(code, address),
-        has_computed_jump: false,
         end: code.iter().rposition(|&byte| byte != 0).map_or(0, |last| last + 1),
         is_live: false,
         walk: Walk::default(),
@@ -136,7 +136,7 @@ impl Walker<'_> {
                 }
             }
         }
-        self.has_computed_jump |= instruction.flow_control() == FlowControl::IndirectBranch
+        self.walk.has_computed_jump |= instruction.flow_control() == FlowControl::IndirectBranch
             && matches!(instruction.op0_kind(), OpKind::Register | OpKind::Memory);
         if !falls_through(&instruction) {
             return None;
@@ -163,7 +163,7 @@ impl Walker<'_> {
             let next = self.limits.partition_point(|&limit| limit <= base);
             let limit = self.limits.get(next).copied().unwrap_or(self.code.len());
             let mut place = base;
-            while self.has_computed_jump && place + 4 <= limit {
+            while self.walk.has_computed_jump && place + 4 <= limit {
                 let is_free = self.bytes[place..place + 4].iter().all(|byte| *byte != Byte::Code);
                 let distance = displacement_at(self.code, place);
                 let target =

@@ -1,0 +1,143 @@
+//! Computed jumps of arm64 code, as far as they show what a table of distances counts from.
+//!
+//! Compilers count from an address in the function (`ADR` to itself), which moves with it. Assembly by hand also counts from
+//! the table, in data: those words must follow the function. One pass over the words in their order finds addresses in
+//! registers, loads from them and sums; what the pass misses about control only costs evidence.
+
+use super::super::bytes::u32_at;
+use super::arm64::{Form, effects, form, is_add, page_offset, register};
+
+/// What the computed jumps of a piece of code show.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Dispatches {
+    /// A sum is jumped to.
+    pub(super) is_computed: bool,
+    /// Tables of four-byte distances from their own start.
+    pub(super) tables: Vec<u64>,
+    /// Other addresses that distances are added to.
+    pub(super) anchors: Vec<u64>,
+}
+
+/// What a register holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Held {
+    Unknown,
+    Address(u64),
+    /// Read from a table of so many bytes a word.
+    Word {
+        table: u64,
+        size: u8,
+    },
+    Sum {
+        base: Option<u64>,
+        word: Option<(u64, u8)>,
+    },
+}
+
+/// Whether `word` is `BR`.
+fn is_jump(word: u32) -> bool {
+    word & 0xffff_fc1f == 0xd61f_0000
+}
+
+/// Looks at `code`, which stands at `address`.
+pub(super) fn dispatches(code: &[u8], address: u64) -> Dispatches {
+    let mut found = Dispatches::default();
+    let words = || code.chunks_exact(4).map(|word| u32_at(word, 0).unwrap_or(0));
+    if !words().any(is_jump) {
+        return found;
+    }
+    let mut held = [Held::Unknown; 32];
+    for (index, word) in words().enumerate() {
+        if is_jump(word) {
+            if let Held::Sum { base, word } = held[register(word, 5)] {
+                found.is_computed = true;
+                match (base, word) {
+                    (Some(base), Some((table, 4))) if base == table => found.tables.push(base),
+                    (Some(base), _) => found.anchors.push(base),
+                    _ => {}
+                }
+            }
+            continue;
+        }
+        let value = value_of(word, address.wrapping_add(index as u64 * 4), &held);
+        let effects = effects(word);
+        for (number, held) in held.iter_mut().enumerate().take(31) {
+            let is_lost = effects.is_call && (number <= 18 || number == 30);
+            if is_lost || effects.writes >> number & 1 != 0 {
+                *held = Held::Unknown;
+            }
+        }
+        if let Some(value) = value {
+            held[register(word, 0)] = value;
+        }
+        held[31] = Held::Unknown;
+    }
+    found.tables.sort_unstable();
+    found.tables.dedup();
+    found.anchors.sort_unstable();
+    found.anchors.dedup();
+    found
+}
+
+/// What `word` leaves in its destination.
+fn value_of(word: u32, address: u64, held: &[Held; 32]) -> Option<Held> {
+    let (left, right) = (held[register(word, 5)], held[register(word, 16)]);
+    let kind = form(word);
+    if matches!(kind, Form::Adr | Form::Adrp) {
+        return Some(Held::Address(kind.target(word, address)));
+    }
+    if is_add(word)
+        && let Held::Address(base) = left
+    {
+        return Some(Held::Address(base.wrapping_add(page_offset(word)?)));
+    }
+    // Loads with an index register.
+    if word & 0x3f20_0c00 == 0x3820_0800
+        && word & 0x00c0_0000 != 0
+        && let Held::Address(table) = left
+    {
+        return Some(Held::Word { table, size: 1 << (word >> 30) });
+    }
+    // ADD and SUB of two registers, shifted or extended.
+    if word & 0xbf00_0000 != 0x8b00_0000 {
+        return None;
+    }
+    let address_in = |held: Held| if let Held::Address(base) = held { Some(base) } else { None };
+    let word_in = |held: Held| if let Held::Word { table, size } = held { Some((table, size)) } else { None };
+    Some(Held::Sum {
+        base: address_in(left).or_else(|| address_in(right)),
+        word: word_in(right).or_else(|| word_in(left)),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn code(words: &[u32]) -> Vec<u8> {
+        words.iter().flat_map(|word| word.to_le_bytes()).collect()
+    }
+
+    #[test]
+    fn a_table_that_counts_from_itself_is_one() {
+        // adrp x8, .; add x8, x8, #0x40; ldrsw x4, [x8, x4, lsl #2]; add x8, x8, x4; br x8
+        let words = code(&[0x9000_0008, 0x9101_0108, 0xb8a4_7904, 0x8b04_0108, 0xd61f_0100]);
+        let found = dispatches(&words, 0x5000);
+        assert_eq!(found, Dispatches { is_computed: true, tables: vec![0x5040], anchors: vec![] });
+    }
+
+    #[test]
+    fn distances_from_a_place_in_the_function_are_no_such_table() {
+        // adr x9, .; ldrsw x10, [x8, x0, lsl #2]; add x9, x9, x10; br x9
+        let words = code(&[0x1000_0009, 0xb8a0_790a, 0x8b0a_0129, 0xd61f_0120]);
+        let found = dispatches(&words, 0x5000);
+        assert_eq!(found, Dispatches { is_computed: true, tables: vec![], anchors: vec![0x5000] });
+    }
+
+    #[test]
+    fn a_jump_to_a_pointer_is_not_computed() {
+        // ldr x8, [x0]; br x8
+        let words = code(&[0xf940_0008, 0xd61f_0100]);
+        assert_eq!(dispatches(&words, 0x5000), Dispatches::default());
+    }
+}
