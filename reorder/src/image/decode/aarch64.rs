@@ -20,7 +20,7 @@ impl Register {
     /// Not a register that keeps a value: zero or the stack pointer.
     pub const NONE: Self = Self(31);
 
-    fn at(word: u32, bit: u32) -> Self {
+    pub(crate) fn at(word: u32, bit: u32) -> Self {
         Self((word >> bit & 31) as u8)
     }
 }

@@ -229,6 +229,16 @@ impl<'a> Flow<'a> {
                 return Ok(());
             }
         }
+        if is_move(old) && old == new {
+            // A copy of a page is one.
+            let is_open = |value| matches!(value, Value::Ahead { .. } | Value::Early { .. });
+            let is_cut = is_open(self.value(state, destination));
+            state[destination] = state[register(old, 16)];
+            return match is_cut || is_open(self.value(state, destination)) {
+                true => Err("the second half of an address in front of this".to_owned()),
+                false => Ok(()),
+            };
+        }
         let mut verdict = Ok(());
         let mut effects = effects(old);
         if let Some(low) = page_offset(old)
@@ -339,6 +349,11 @@ fn own_target(atom: &AtomPair<'_>, kind: Form, index: usize) -> Option<usize> {
 
 fn is_lost(number: usize) -> bool {
     LOST_BY_CALL.contains(&number) || number == LINK
+}
+
+/// Whether `word` copies a general register into another.
+fn is_move(word: u32) -> bool {
+    word & 0xffe0_ffe0 == 0xaa00_03e0 && register(word, 0) != 31 && register(word, 16) != 31
 }
 
 /// Whether a load or store with a scaled offset stores a general register.

@@ -353,6 +353,15 @@ impl<'run, 'data> Round<'run, 'data> {
     fn other(&mut self, index: u32, operation: Operation, registers: &mut Registers) {
         self.read(index, registers);
         let word = self.words[index as usize];
+        if word >> 25 & 0xf == 0b0010 {
+            // Scalable vectors. Only the first field can be a general register that is written; forgetting what any
+            // register holds would make a computed jump look like one to a pointer.
+            let register = Register::at(word, 0);
+            if registers.get(register) != Value::Unknown {
+                registers.set(register, Value::Computed);
+            }
+            return;
+        }
         let used = uses(word);
         let is_arithmetic = matches!(word >> 25 & 0xf, 0b1000 | 0b1001 | 0b0101 | 0b1101);
         let is_selection = word & 0x1fe0_0000 == 0x1a80_0000;

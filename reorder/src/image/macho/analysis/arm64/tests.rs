@@ -122,6 +122,19 @@ fn tables_are_read_as_far_as_they_reach() {
 }
 
 #[test]
+fn scalable_vectors_do_not_hide_a_jump_through_a_table() {
+    // ld1sb { z4.h }, p0/z, [x5] between the sum and the jump, as dav1d has it.
+    let library = Library::assembled(
+        "_words: adrp x9, _wide@PAGE\n add x9, x9, _wide@PAGEOFF\n ldrsw x10, [x9, x8, lsl #2]\n add x10, x10, x9\n \
+         .long 0xa5c0a0a4\n br x10\n 1: b _f\n 2: ret\n\
+         _f: ret\n\
+         .section __DATA,__const\n .p2align 2\n _wide: .long 1b-_wide, 2b-_wide\n .long 0x7fffffff\n",
+    );
+    let words = library.decode("_words", &[]);
+    assert_eq!((words.pin, words.table_words.len()), (None, 2));
+}
+
+#[test]
 fn computed_jumps_are_explained_or_keep_their_function() {
     let library = Library::assembled(
         "_inside: adr x8, 1f\n add x8, x8, x0\n br x8\n 1: ret\n ret\n\
