@@ -257,3 +257,97 @@ fn to_general(word: u32) -> bool {
         false => word & 0xbfe0_fc00 == 0x0e00_3c00,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Where the words stand.
+    const PLACE: u64 = 0x10_0000;
+
+    #[test]
+    fn distances_are_read_at_both_ends_of_their_range() {
+        let known = [
+            (0x1400_0001, Form::Branch, 4),
+            (0x17ff_ffff, Form::Branch, -4),
+            (0x95ff_ffff, Form::Call, (1 << 27) - 4),
+            (0x5480_0000, Form::Conditional, -(1 << 20)),
+            (0xb47f_ffe0, Form::Conditional, (1 << 20) - 4),
+            (0x3604_0000, Form::TestBit, -(1 << 15)),
+            (0xb703_ffe1, Form::TestBit, (1 << 15) - 4),
+            (0x58ff_ffe0, Form::Literal, -4),
+            (0x7000_0000, Form::Adr, 3),
+            (0x70ff_ffe1, Form::Adr, -1),
+            (0x9080_0000, Form::Adrp, -(1 << 32)),
+            (0xf07f_ffe0, Form::Adrp, (1 << 32) - 0x1000),
+        ];
+        for (word, expected, distance) in known {
+            let found = (form(word), expected.target(word, PLACE));
+            assert_eq!(found, (expected, PLACE.wrapping_add_signed(distance)), "{word:#x}");
+        }
+        assert_eq!(form(NOP), Form::Plain);
+        assert_eq!(Form::Adrp.target(0x9000_0000, PLACE + 0xffc), PLACE, "pages count from the page");
+    }
+
+    #[test]
+    fn low_bits_are_scaled_by_the_size_of_the_access() {
+        let cases = [
+            (0x9101_0108, Some(0x40)), // add x8, x8, #0x40
+            (0x9141_0108, None),       // add x8, x8, #0x40, lsl #12
+            (0x1101_0108, None),       // add w8, w8, #0x40
+            (0xf940_0908, Some(0x10)), // ldr x8, [x8, #0x10]
+            (0x3940_0908, Some(2)),    // ldrb w8, [x8, #2]
+            (0x3dc0_0900, Some(0x20)), // ldr q0, [x8, #0x20]
+            (0xfd40_0900, Some(0x10)), // ldr d0, [x8, #0x10]
+            (0xf840_8108, None),       // ldur x8, [x8, #8]
+        ];
+        for (word, expected) in cases {
+            assert_eq!(page_offset(word), expected, "{word:#x}");
+        }
+    }
+
+    /// Registers as a mask.
+    fn mask(registers: &[u32]) -> u32 {
+        registers.iter().fold(0, |mask, register| mask | 1 << register)
+    }
+
+    #[test]
+    fn reads_and_writes_are_those_of_the_instruction() {
+        let cases: [(u32, &[u32], &[u32]); 16] = [
+            (0x9101_0109, &[8], &[9]),         // add x9, x8, #0x40
+            (0xd280_0009, &[], &[9]),          // mov x9, #0
+            (0xf280_0029, &[9], &[9]),         // movk x9, #1
+            (0xb340_0d09, &[8, 9], &[9]),      // bfxil x9, x8, #0, #4
+            (0x8b0a_0109, &[8, 10], &[9]),     // add x9, x8, x10
+            (0x9b0a_2d09, &[8, 10, 11], &[9]), // madd x9, x8, x10, x11
+            (0xf940_0109, &[8], &[9]),         // ldr x9, [x8]
+            (0xf900_0109, &[8, 9], &[]),       // str x9, [x8]
+            (0xa940_2909, &[8], &[9, 10]),     // ldp x9, x10, [x8]
+            (0xa900_2909, &[8, 9, 10], &[]),   // stp x9, x10, [x8]
+            (0x3dc0_0109, &[8], &[]),          // ldr q9, [x8]
+            (0x3d80_0109, &[8], &[]),          // str q9, [x8]
+            (0xb400_0049, &[9], &[]),          // cbz x9, …
+            (0x1e28_2000, &[], &[]),           // fcmp s0, s8
+            (0x9e66_0109, &[8], &[9]),         // fmov x9, d8: not told from a read of x8
+            (0x9e67_0109, &[8], &[]),          // fmov d9, x8
+        ];
+        for (word, reads, writes) in cases {
+            let found = effects(word);
+            assert_eq!((found.reads, found.writes), (mask(reads), mask(writes)), "{word:#x}");
+        }
+        let call = effects(0x9400_0000);
+        assert!(call.is_call && !call.ends);
+        let (returns, jumps, breaks, undefined) = (0xd65f_03c0, 0xd61f_0100, 0xd420_0020, 0);
+        assert!([returns, jumps, breaks, undefined].into_iter().all(|word| effects(word).ends));
+        assert!(effects(0xd63f_0100).is_call && !effects(0xd63f_0100).ends);
+    }
+
+    proptest::proptest! {
+        /// A register that is written is one that the word names.
+        #[test]
+        fn only_named_registers_are_written(word: u32) {
+            let named = mask(&[word & 31, word >> 5 & 31, word >> 10 & 31, word >> 16 & 31]);
+            proptest::prop_assert_eq!(effects(word).writes & !named, 0);
+        }
+    }
+}

@@ -65,7 +65,7 @@ pub(super) fn check_tables(pair: MachPair<'_>, mut tables: Vec<TableUse>, ledger
             let follows = pair.is_text(target) && pair.follows(target, found);
             let is_own = own.contains(&target);
             // A word that leaves the function may be behind the table; one that followed shows that the table goes on.
-            if !is_own && !(follows && old != new) {
+            if !is_own && (old == new || !follows) {
                 break;
             }
             words += 1;

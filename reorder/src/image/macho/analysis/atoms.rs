@@ -32,11 +32,7 @@ impl Atoms {
     ///
     /// # Errors
     /// Refuses (M5) images in which nothing tells where functions start.
-    pub fn collect(
-        file: &MachOFile<'_>,
-        unwind: Option<&UnwindInfo>,
-        further: &[Address],
-    ) -> Result<Self> {
+    pub fn collect(file: &MachOFile<'_>, unwind: Option<&UnwindInfo>, further: &[Address]) -> Result<Self> {
         let text = file.text().range();
         let mut starts = function_starts(file)?;
         starts.extend(text_symbols(file));
