@@ -18,6 +18,8 @@ const MOST_CANDIDATES: usize = 512;
 const LONGEST_SCAN: usize = 4096;
 /// Units taken in order that are given back to reach a sum, and units of the front that are given up for it.
 const MOST_ATTEMPTS: usize = 8;
+/// Sums that are looked for in all: texts with more gaps keep what is in the last ones.
+const MOST_SEARCHES: usize = 1 << 14;
 /// Of the largest gap, so much is given to the front when all units are wanted there: the rest is change for other gaps.
 const FRONT_SHARE: (u64, u64) = (3, 4);
 
@@ -111,13 +113,14 @@ struct Pool<'units> {
     is_used: Vec<bool>,
     first: usize,
     granule: u64,
+    searches: usize,
 }
 
 impl<'units> Pool<'units> {
     fn new(units: &'units [MovableUnit], order: Vec<usize>) -> Self {
         let granule =
             units.iter().fold(0, |granule, unit| greatest_common_divisor(granule, unit.size)).max(1);
-        Self { units, is_used: vec![false; order.len()], order, first: 0, granule }
+        Self { units, is_used: vec![false; order.len()], order, first: 0, granule, searches: 0 }
     }
 
     fn size(&self, position: usize) -> u64 {
@@ -128,6 +131,10 @@ impl<'units> Pool<'units> {
     fn take(&mut self, sum: u64) -> Option<Vec<usize>> {
         while self.is_used.get(self.first).is_some_and(|is_used| *is_used) {
             self.first += 1;
+        }
+        // Sums of multiples are multiples.
+        if !sum.is_multiple_of(self.granule) {
+            return None;
         }
         let most = MOST_CELLS * self.granule;
         let mut taken: Vec<usize> = Vec::new();
@@ -141,6 +148,10 @@ impl<'units> Pool<'units> {
             position += 1;
         }
         for _ in 0..MOST_ATTEMPTS {
+            self.searches += 1;
+            if self.searches > MOST_SEARCHES {
+                return None;
+            }
             if rest <= most * 2
                 && let Some(change) = self.change(rest, &taken)
             {

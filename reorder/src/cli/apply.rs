@@ -1,6 +1,5 @@
 //! `reorder apply`: relocates the functions of a finished image, in place.
 
-use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use clap::{Args, ValueEnum};
@@ -25,7 +24,7 @@ use crate::relocate::layout_map::LayoutMap;
 use crate::report::Report;
 use crate::report::table::{Table, grouped};
 use crate::trace::ImageIdentity;
-use crate::write::{ReplaceOptions, replace, whole};
+use crate::write::{Place, ReplaceOptions, replace, whole};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -210,11 +209,10 @@ pub fn run(arguments: &ApplyArguments, context: &Context) -> Result<ExitStatus> 
     let output = arguments.output.as_ref().unwrap_or(&arguments.image);
     let options = ReplaceOptions { in_place: arguments.in_place };
     // The map first: with --in-place it is the only way back.
-    if let Some(path) = &arguments.map {
-        for (path, map) in map_files(path, &applied.maps) {
-            refuse_same_file(&path, [&arguments.image, output])?;
-            whole(&path, map.write().as_bytes())?;
-        }
+    let maps = arguments.map.as_deref().map(|path| map_files(path, &applied.maps)).unwrap_or_default();
+    refuse_overwriting(arguments, output, &maps)?;
+    for (path, map) in &maps {
+        whole(path, map.write().as_bytes())?;
     }
     let warnings = replace(output, &arguments.image, &applied.bytes, options)?;
     warnings.iter().for_each(|warning| context.talk.warning(&warning.to_string(), None));
@@ -245,18 +243,30 @@ fn map_files<'maps>(
     maps.iter().map(|(name, map)| (with_name(name), map)).collect()
 }
 
-/// The map must not take the place of an image.
-fn refuse_same_file(map: &Path, images: [&PathBuf; 2]) -> Result<()> {
-    let identity = |path: &Path| std::fs::metadata(path).ok().map(|file| (file.dev(), file.ino()));
-    let is_same = images
-        .into_iter()
-        .any(|image| image == map || identity(map).is_some() && identity(map) == identity(image));
-    match is_same {
-        true => Err(Error::usage("the map would replace an image")
-            .in_file(map)
-            .with_hint("give another --map FILE")),
-        false => Ok(()),
+/// Neither output takes the place of the other or of what is read, but the image its own; nothing is written yet.
+fn refuse_overwriting(
+    arguments: &ApplyArguments,
+    output: &Path,
+    maps: &[(PathBuf, &LayoutMap)],
+) -> Result<()> {
+    let read = |path: &Path| std::fs::metadata(path).ok().map(|file| Place::of_file(&file));
+    let (image, order) = (read(&arguments.image), arguments.arrangement.order().and_then(read));
+    let written = Place::of(output)?;
+    if written.is_some() && written == order {
+        return Err(Error::usage("the output would replace the order file")
+            .in_file(output)
+            .with_hint("give another -o FILE"));
     }
+    for (map, _) in maps {
+        let Some(place) = Place::of(map)? else { continue };
+        let replaced = [(&image, "an image"), (&written, "an image"), (&order, "the order file")];
+        if let Some((_, what)) = replaced.iter().find(|(known, _)| known.as_ref() == Some(&place)) {
+            return Err(Error::usage(format!("the map would replace {what}"))
+                .in_file(map)
+                .with_hint("give another --map FILE"));
+        }
+    }
+    Ok(())
 }
 
 fn apply_macho(arguments: &ApplyArguments, context: &Context, bytes: &[u8]) -> Result<AppliedFile> {

@@ -47,6 +47,11 @@ impl Wanted {
 }
 
 impl ArrangementArguments {
+    /// The file with the order or map, if one is given.
+    pub fn order(&self) -> Option<&Path> {
+        self.order.as_deref()
+    }
+
     /// Reads whatever the flags name; `lay_out` computes an order where they ask for one.
     ///
     /// # Errors

@@ -211,8 +211,10 @@ fn decode_register(word: u32) -> Operation {
 pub struct Uses {
     /// Registers whose value may be read.
     pub reads: u32,
-    /// Registers whose value may be replaced.
+    /// Registers whose value is replaced.
     pub writes: u32,
+    /// Registers whose value may be replaced, or kept: the instruction is not decoded so far.
+    pub may_write: u32,
 }
 
 /// All registers but 31.
@@ -223,6 +225,7 @@ const ALL: u32 = 0x7fff_ffff;
 pub fn uses(word: u32) -> Uses {
     let bit = |at: u32| 1_u32 << (word >> at & 31);
     let (first, second, third, fourth) = (bit(0), bit(5), bit(16), bit(10));
+    let mut may_write = 0;
     let (reads, writes) = match word >> 25 & 0xf {
         0b1000 | 0b1001 => match word >> 23 & 7 {
             // ADR and ADRP.
@@ -236,19 +239,27 @@ pub fn uses(word: u32) -> Uses {
         },
         0b1010 | 0b1011 => branch_uses(word, first, second),
         0b0100 | 0b0110 | 0b1100 | 0b1110 => return memory_uses(word),
+        // CCMP and CCMN write flags alone.
+        0b0101 | 0b1101 if word & 0x1fe0_0000 == 0x1a40_0000 => (second | third, 0),
         // Only multiplications that add have a third source; elsewhere its bits are numbers.
         0b0101 | 0b1101 if word & 0x1f00_0000 == 0x1b00_0000 => (second | third | fourth, first),
         0b0101 | 0b1101 => (second | third, first),
         // Moves and conversions between vectors and integers are the only ones with integer registers; which of both
         // fields is one is not told apart. Bit 28 is for scalars, else copies of elements from or to a general register.
         0b0111 | 0b1111 => match is_between_vectors_and_integers(word) {
-            true => (second, first),
+            true => {
+                may_write = first & ALL;
+                (second, 0)
+            }
             false => (0, 0),
         },
         // Scalable vectors, matrices, unallocated.
-        _ => (ALL, ALL),
+        _ => {
+            may_write = ALL;
+            (ALL, 0)
+        }
     };
-    Uses { reads: reads & ALL, writes: writes & ALL }
+    Uses { reads: reads & ALL, writes: writes & ALL, may_write }
 }
 
 fn is_between_vectors_and_integers(word: u32) -> bool {
@@ -281,20 +292,23 @@ fn memory_uses(word: u32) -> Uses {
     let is_vector = word >> 26 & 1 == 1;
     // Literals have no base.
     if word & 0x3b00_0000 == 0x1800_0000 {
-        return Uses { reads: 0, writes: if is_vector { 0 } else { first & ALL } };
+        return Uses { reads: 0, writes: if is_vector { 0 } else { first & ALL }, may_write: 0 };
     }
     let mut reads = base;
     let mut writes = 0;
-    let transferred = if is_vector { 0 } else { first };
+    let mut may_write = 0;
+    // Prefetching has the form of a load of eight bytes with its sign extended.
+    let is_prefetch = word >> 30 == 3 && word >> 22 & 3 == 2;
+    let transferred = if is_vector || is_prefetch { 0 } else { first };
     match word >> 28 & 3 {
         // Exclusives, ordered accesses, compare and swap; vectors in structures, whose base may be written back.
         0 if !is_vector => {
             reads |= first | third | pair;
-            writes |= first | third | pair;
+            may_write |= first | third | pair;
         }
         0 => {
             reads |= third;
-            writes |= base;
+            may_write |= base;
         }
         // Pairs: bit 22 tells loads; bit 23 tells writing back.
         2 => {
@@ -316,7 +330,7 @@ fn memory_uses(word: u32) -> Uses {
             } else if word >> 21 & 1 == 1 && word >> 10 & 3 == 0 {
                 // Atomic memory operations.
                 reads |= third | first;
-                writes |= first;
+                may_write |= first;
             } else {
                 if word >> 22 & 3 == 0 {
                     reads |= transferred
@@ -334,10 +348,10 @@ fn memory_uses(word: u32) -> Uses {
         }
         _ => {
             reads |= first | third;
-            writes |= first | base | third;
+            may_write |= first | base | third;
         }
     }
-    Uses { reads: reads & ALL, writes: writes & ALL }
+    Uses { reads: reads & ALL, writes: writes & ALL, may_write: may_write & ALL }
 }
 
 #[cfg(test)]
@@ -388,7 +402,8 @@ mod tests {
     fn registers_are_read_and_written() {
         let is = |word, reads: &[u8], writes: &[u8]| {
             let bits = |registers: &[u8]| registers.iter().map(|register| 1 << register).sum::<u32>();
-            assert_eq!(uses(word), Uses { reads: bits(reads), writes: bits(writes) }, "{word:#x}");
+            let used = uses(word);
+            assert_eq!((used.reads, used.writes | used.may_write), (bits(reads), bits(writes)), "{word:#x}");
         };
         is(0xf940_0823, &[1], &[3]);
         is(0xa9bf_7bfd, &[29, 30], &[]); // stp x29, x30, [sp, #-16]!
@@ -400,5 +415,7 @@ mod tests {
         is(0xd280_0021, &[], &[1]); // movz
         is(0x4e20_8400, &[], &[]); // add v0.16b, v0.16b, v0.16b
         is(0x4e08_1c20, &[1], &[0]); // mov v0.d[0], x1
+        is(0x7a40_0824, &[0, 1], &[]); // ccmp w1, #0, #4, eq: the flags are no register that is written
+        is(0xf8a2_6828, &[1, 2], &[]); // prfm #8, [x1, x2]
     }
 }

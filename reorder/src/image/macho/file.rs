@@ -15,6 +15,9 @@ use crate::address::Address;
 use crate::error::{Error, Result};
 use crate::image::refusal::{Refusal, RefusalCode};
 
+/// What symbols can number.
+const MOST_SECTIONS: usize = 255;
+
 /// The processors whose code can be moved.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Architecture {
@@ -89,6 +92,11 @@ impl<'data> MachOFile<'data> {
                 (segment.offset..=segment.offset + segment.file_size).contains(&range.offset)
             })
         });
+        // Symbols have one byte for the number of their section; look-ups go through all of these.
+        if sections.len() > MOST_SECTIONS || segments.len() > MOST_SECTIONS {
+            return Err(Error::malformed(0, format!("the image has {} sections", sections.len()))
+                .with_hint("no linker writes more than 255: give the image as it was linked"));
+        }
         let text = sections.iter().position(|section| section.is(b"__TEXT", b"__text")).ok_or_else(|| {
             Refusal::new(
                 RefusalCode::M4,

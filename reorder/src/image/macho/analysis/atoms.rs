@@ -1,8 +1,9 @@
 //! Where functions start: the cuts that divide `__text` into atoms.
 //!
-//! Cuts are the union of `LC_FUNCTION_STARTS`, symbols of `__text` and starts of unwind entries. An atom reaches from one
-//! cut to the next, so padding belongs to the function in front of it. A cut too many costs nothing: what belongs
-//! together is tied.
+//! Cuts are those of `LC_FUNCTION_STARTS`; where that is empty, as in images of Zig's linker, symbols of `__text` and starts
+//! of unwind entries. An atom reaches from one cut to the next, so padding belongs to the function in front of it. Symbols
+//! alone do not cut where there are function starts: hand-written functions have labels inside, and what ends with a call
+//! or a table at such a label belongs to what follows.
 
 use std::ops::Range;
 
@@ -35,8 +36,14 @@ impl Atoms {
     pub fn collect(file: &MachOFile<'_>, unwind: Option<&UnwindInfo>, further: &[Address]) -> Result<Self> {
         let text = file.text().range();
         let mut starts = function_starts(file)?;
-        starts.extend(text_symbols(file));
         starts.retain(|start| text.contains(start));
+        if starts.is_empty() {
+            starts.extend(text_symbols(file).filter(|start| text.contains(start)));
+            if !starts.is_empty() {
+                starts
+                    .extend(unwind.into_iter().flat_map(|info| info.entries.iter().map(|entry| entry.start)));
+            }
+        }
         if starts.is_empty() {
             return Err(Refusal::new(
                 RefusalCode::M5,
@@ -46,7 +53,6 @@ impl Atoms {
             .at(text.start)
             .into());
         }
-        starts.extend(unwind.into_iter().flat_map(|info| info.entries.iter().map(|entry| entry.start)));
         starts.extend(further);
         starts.retain(|start| text.contains(start));
         starts.push(text.start);

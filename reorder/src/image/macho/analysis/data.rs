@@ -16,6 +16,7 @@ use crate::image::macho::method_lists::implementations;
 use crate::image::macho::reference::{DataForm, DataReference};
 use crate::image::macho::swift;
 use crate::image::macho::unwind_info::UnwindInfo;
+use crate::image::refusal::{Refusal, RefusalCode};
 
 /// What data says about functions.
 pub(super) struct DataFacts {
@@ -37,6 +38,15 @@ impl DataFacts {
     ) -> Result<Self> {
         let text = file.text().range();
         let slots = rebases(file)?;
+        if let Some(slot) = slots.iter().find(|slot| text.contains(&slot.place)) {
+            return Err(Refusal::new(
+                RefusalCode::M9,
+                "the loader writes a pointer between the functions",
+                "link it without pointers in __text",
+            )
+            .at(slot.place)
+            .into());
+        }
         let mut references = initializer_offsets(file)?;
         references.extend(implementations(file, &slots)?);
         let swift = swift::references(file, &slots, &atoms.starts)?;
@@ -66,8 +76,12 @@ impl DataFacts {
             Architecture::X86_64 => Vec::new(),
         };
         for range in listed_data {
-            if let Some(atom) = atoms.containing(range.start) {
-                obligations.pin(atom, Pin { reason: PinReason::NotDecodable, evidence: range.start });
+            let end = range.start.plus(u64::from(range.length.max(1)) - 1);
+            if let (Some(first), Some(last)) = (atoms.containing(range.start), atoms.containing(end)) {
+                for atom in first.0..=last.0 {
+                    let pin = Pin { reason: PinReason::NotDecodable, evidence: range.start };
+                    obligations.pin(AtomIndex(atom), pin);
+                }
             }
         }
         let roots: Vec<Address> = entry(file)?.into_iter().map(|entry| entry.address).collect();

@@ -41,6 +41,8 @@ pub(super) struct FlowFacts {
     pub(super) unresolved: BTreeSet<u32>,
     /// Jumps through tables.
     pub(super) dispatches: Vec<(u32, Dispatch)>,
+    /// Calls through tables, whose entries lead to functions.
+    pub(super) calls: Vec<Dispatch>,
     /// The first jump to a computed address that is not understood.
     pub(super) unexplained_jump: Option<u32>,
     /// Control runs over the end.
@@ -50,8 +52,11 @@ pub(super) struct FlowFacts {
     pub(super) sets: PageSets,
 }
 
-/// A function with more dispatches is interpreted anew for each no longer.
-const MOST_ROUNDS: usize = 4096;
+/// A function is interpreted anew for places that tables lead to no more often than this.
+const MOST_ROUNDS: usize = 256;
+/// Steps for each word of a function, and for entries of tables, over all rounds: loops and tables need a few each.
+const STEPS_A_WORD: usize = 512;
+const LEAST_STEPS: usize = 1 << 20;
 
 /// Interprets the function at `function`, whose words are `words`; control may also enter at `entries`.
 pub(super) fn follow(
@@ -69,21 +74,31 @@ pub(super) fn follow(
     }
     for (index, &word) in words.iter().enumerate() {
         let place = function.start.plus(index as u64 * WORD);
-        if let Operation::Branch(target) | Operation::ConditionalBranch(target) = decode(word, place)
-            && function.contains(&target)
-            && let Some(joined) = is_joined.get_mut((target.distance_from(function.start) / WORD) as usize)
+        let (target, is_entry) = match decode(word, place) {
+            Operation::Branch(target) | Operation::ConditionalBranch(target) => (target, false),
+            // A place whose address is taken: a jump through a register may lead there.
+            Operation::Adr(_, target) if target.0.is_multiple_of(WORD) => (target, true),
+            _ => continue,
+        };
+        let at = (target.distance_from(function.start) / WORD) as usize;
+        if function.contains(&target)
+            && let Some(joined) = is_joined.get_mut(at)
         {
             *joined = true;
+            if is_entry && at > 0 {
+                entered.insert(at as u32);
+            }
         }
     }
-    let mut round = Round::new(context, function, words, is_joined, entered);
+    let steps = (words.len() * STEPS_A_WORD).max(LEAST_STEPS);
+    let mut round = Round::new(context, function, words, is_joined, entered, steps);
     for _ in 0..MOST_ROUNDS {
         if round.run() {
             return round.facts;
         }
         // A table leads to places that were passed as if nothing met there: once more, with these known.
-        let Round { facts, entered, .. } = round;
-        round = Round::new(context, function, words, facts.is_joined, entered);
+        let Round { facts, entered, steps, .. } = round;
+        round = Round::new(context, function, words, facts.is_joined, entered, steps);
     }
     round.facts.is_excessive = true;
     round.facts
@@ -98,6 +113,8 @@ struct Round<'run, 'data> {
     work: Vec<u32>,
     numbers: HashMap<u32, u32>,
     facts: FlowFacts,
+    /// What may still be done.
+    steps: usize,
     has_new_joins: bool,
 }
 
@@ -108,6 +125,7 @@ impl<'run, 'data> Round<'run, 'data> {
         words: &'run [u32],
         is_joined: Vec<bool>,
         entered: BTreeSet<u32>,
+        steps: usize,
     ) -> Self {
         let facts = FlowFacts { is_reached: vec![false; words.len()], is_joined, ..FlowFacts::default() };
         Self {
@@ -119,6 +137,7 @@ impl<'run, 'data> Round<'run, 'data> {
             work: Vec::new(),
             numbers: HashMap::new(),
             facts,
+            steps,
             has_new_joins: false,
         }
     }
@@ -134,7 +153,7 @@ impl<'run, 'data> Round<'run, 'data> {
             if self.has_new_joins {
                 return false;
             }
-            if self.facts.sets.is_excessive() {
+            if self.facts.sets.is_excessive() || self.steps == 0 {
                 self.facts.is_excessive = true;
                 return true;
             }
@@ -155,13 +174,48 @@ impl<'run, 'data> Round<'run, 'data> {
                 by_register.entry(register.0).or_default().push(self.number_of(index, page.0));
             }
         }
+        self.follow_copies(&mut by_register);
         let mut registers = Registers::unknown();
         for (register, mut members) in by_register {
             members.sort_unstable();
+            members.dedup();
             let set = self.facts.sets.of(members);
             registers.set(Register(register), Value::MaybePage(set));
         }
         registers
+    }
+
+    /// Pages are also in the registers that they are copied to.
+    fn follow_copies(&self, by_register: &mut BTreeMap<u8, Vec<u32>>) {
+        if by_register.is_empty() {
+            return;
+        }
+        let copies: BTreeSet<(u8, u8)> = (0..self.words.len() as u32)
+            .filter_map(|index| match self.operation(index) {
+                Operation::Move(to, from) if to != from => Some((from.0, to.0)),
+                _ => None,
+            })
+            .collect();
+        // No chain of copies is longer than there are registers.
+        for _ in 0..32 {
+            for (from, to) in &copies {
+                let pages = by_register.get(from).cloned().unwrap_or_default();
+                if !pages.is_empty() {
+                    let known = by_register.entry(*to).or_default();
+                    known.extend(pages);
+                    known.sort_unstable();
+                    known.dedup();
+                }
+            }
+        }
+    }
+
+    /// Control leaves for a place that is no function: what it finds in registers there is not followed.
+    fn leave(&mut self, target: Address, registers: &Registers) {
+        if self.function.contains(&target) || self.context.starts.binary_search(&target).is_ok() {
+            return;
+        }
+        registers.all().for_each(|value| self.not_understood(value));
     }
 
     fn place(&self, index: u32) -> Address {
@@ -229,7 +283,10 @@ impl<'run, 'data> Round<'run, 'data> {
         let mut index = first;
         loop {
             if index as usize >= self.words.len() {
-                self.facts.runs_over_end |= !self.ends_with_call();
+                if !self.ends_with_call() {
+                    self.facts.runs_over_end = true;
+                    registers.all().for_each(|value| self.not_understood(value));
+                }
                 return;
             }
             if index != first && self.facts.is_joined[index as usize] {
@@ -237,21 +294,34 @@ impl<'run, 'data> Round<'run, 'data> {
                 return;
             }
             self.facts.is_reached[index as usize] = true;
+            self.steps = self.steps.saturating_sub(1);
             match self.operation(index) {
-                Operation::Branch(target) => return self.enter_address(target, &registers),
+                Operation::Branch(target) => {
+                    self.leave(target, &registers);
+                    return self.enter_address(target, &registers);
+                }
                 Operation::ConditionalBranch(target) => {
                     self.read(index, &registers);
+                    self.leave(target, &registers);
                     self.enter_address(target, &registers);
                 }
                 Operation::BranchRegister(register) => return self.jump(index, register, &registers),
                 Operation::Return | Operation::Trap | Operation::Invalid => return,
-                Operation::Call(_) => registers.set_chosen(CALL_CLOBBERED, Value::Unknown),
+                Operation::Call(_) => registers.lose_chosen(CALL_CLOBBERED),
                 Operation::CallRegister(register) => {
                     self.read(index, &registers);
-                    if registers.get(register) == Value::Computed {
-                        self.facts.unexplained_jump.get_or_insert(index);
+                    match registers.get(register) {
+                        Value::Sum { base, table, size, is_signed, shift } => {
+                            let (base, table) = (Address(base), Address(table));
+                            self.facts.calls.push(Dispatch { base, table, size, is_signed, shift });
+                            self.facts.unexplained_jump.get_or_insert(index);
+                        }
+                        Value::Computed | Value::Entry { .. } => {
+                            self.facts.unexplained_jump.get_or_insert(index);
+                        }
+                        _ => {}
                     }
-                    registers.set_chosen(CALL_CLOBBERED, Value::Unknown);
+                    registers.lose_chosen(CALL_CLOBBERED);
                 }
                 operation => {
                     if let Some(value) = self.adrp_pair(index, operation) {
@@ -372,6 +442,7 @@ impl<'run, 'data> Round<'run, 'data> {
             _ => Value::Unknown,
         };
         registers.set_chosen(used.writes, value);
+        registers.lose_chosen(used.may_write);
     }
 
     /// What reads a raw page in another way than completing an address is not understood.
@@ -403,6 +474,7 @@ impl<'run, 'data> Round<'run, 'data> {
                     self.facts.dispatches.push((index, dispatch));
                 }
                 for (_, target) in dispatch.targets(self.context, self.function) {
+                    self.steps = self.steps.saturating_sub(1);
                     let at = (target.distance_from(self.function.start) / WORD) as u32;
                     if !std::mem::replace(&mut self.facts.is_joined[at as usize], true) {
                         self.has_new_joins = true;

@@ -7,6 +7,7 @@ mod tables;
 mod tests;
 mod value;
 
+use std::collections::BTreeSet;
 use std::ops::Range;
 
 use rayon::prelude::*;
@@ -69,6 +70,11 @@ impl<'data> Arm64Context<'data> {
         target.0.abs_diff(self.text.start.0) < SHORT_REACH && target.0.abs_diff(self.text.end.0) < SHORT_REACH
     }
 
+    /// Whether another atom than this starts there.
+    fn is_start_elsewhere(&self, address: Address, atom: &Range<Address>) -> bool {
+        !atom.contains(&address) && self.starts.binary_search(&address).is_ok()
+    }
+
     /// Starts of the atoms that share a page.
     fn atoms_on_page(&self, page: Address) -> impl Iterator<Item = Address> + '_ {
         let first = self.starts.partition_point(|start| *start <= page).saturating_sub(1);
@@ -90,16 +96,34 @@ pub fn decode_atom(context: &Arm64Context<'_>, atom: Range<Address>, entries: &[
     let words = words_of(bytes);
     let mut result = DecodedAtom::default();
     if !size.is_multiple_of(WORD) || !atom.start.0.is_multiple_of(WORD) || words.is_empty() {
-        result.pin = Some(Pin { reason: PinReason::NotDecodable, evidence: atom.start });
-        return result;
+        return keep_odd(context, atom);
     }
     if is_table(&words) {
         result.is_table = true;
         return result;
     }
     let facts = follow(context, &atom, &words, entries);
-    let mut builder = Builder { context, atom, words, facts, result };
+    let mut builder = Builder { taken: BTreeSet::new(), context, atom, words, facts, result };
     builder.build();
+    builder.result
+}
+
+/// An atom that begins or ends inside a word stays, and all that the words that it shares in may refer to.
+fn keep_odd(context: &Arm64Context<'_>, atom: Range<Address>) -> DecodedAtom {
+    let whole = Address(atom.start.0 & !3)..Address(atom.end.0.next_multiple_of(WORD));
+    let size = whole.end.distance_from(whole.start);
+    let words = words_of(context.file.bytes_at(whole.start, size).unwrap_or_default());
+    let facts = FlowFacts::default();
+    let mut builder = Builder {
+        taken: BTreeSet::new(),
+        context,
+        atom: whole,
+        words,
+        facts,
+        result: DecodedAtom::default(),
+    };
+    builder.keep_everything(0);
+    builder.result.pin = Some(Pin { reason: PinReason::NotDecodable, evidence: atom.start });
     builder.result
 }
 
@@ -111,6 +135,8 @@ fn is_table(words: &[u32]) -> bool {
 }
 
 struct Builder<'run, 'data> {
+    /// Words that a shortened reference needs when it becomes a pair again.
+    taken: BTreeSet<usize>,
     context: &'run Arm64Context<'data>,
     atom: Range<Address>,
     words: Vec<u32>,
@@ -140,6 +166,9 @@ impl Builder<'_, '_> {
         for (_, dispatch) in std::mem::take(&mut self.facts.dispatches) {
             self.add_dispatch(dispatch);
         }
+        for call in std::mem::take(&mut self.facts.calls) {
+            self.keep_targets(call);
+        }
         if let Some(index) = self.facts.unexplained_jump {
             self.pin(PinReason::UnresolvedJump, self.place(index as usize));
         }
@@ -158,7 +187,7 @@ impl Builder<'_, '_> {
             let operation = decode(self.words[index], self.place(index));
             match self.facts.is_reached[index] {
                 true => operation == Operation::Invalid,
-                false => self.leaves(operation),
+                false => self.leaves(operation) || self.may_refer(index, operation),
             }
         })
     }
@@ -175,10 +204,25 @@ impl Builder<'_, '_> {
         }
     }
 
+    /// Whether an unreached word may be the distance from itself to something outside, or half of an address of which the
+    /// other half was reached.
+    fn may_refer(&self, index: usize, operation: Operation) -> bool {
+        let word = self.words[index];
+        let target = self.place(index).plus(i64::from(word as i32) as u64);
+        let is_distance = word != 0 && self.context.is_start_elsewhere(target, &self.atom);
+        let is_half = !self.facts.pages.is_empty()
+            && matches!(operation, Operation::AddImmediate(..) | Operation::Access(..));
+        is_distance || is_half
+    }
+
     /// Nothing of the atom is written, and whatever it may refer to stays.
     fn keep_everything(&mut self, evidence: usize) {
         self.pin(PinReason::NotDecodable, self.place(evidence));
         for index in 0..self.words.len() {
+            let distance = i64::from(self.words[index] as i32) as u64;
+            if self.words[index] != 0 {
+                self.result.possible_targets.push(self.place(index).plus(distance));
+            }
             match decode(self.words[index], self.place(index)) {
                 Operation::Branch(target)
                 | Operation::Call(target)
@@ -224,7 +268,9 @@ impl Builder<'_, '_> {
 
     fn add_adr(&mut self, index: usize, register: Register, target: Address) {
         let joined = &self.facts.is_joined;
-        if let Some(nop) = nop_behind(&self.words, index, register, |at| joined[at]) {
+        let nop = nop_behind(&self.words, index, register, |at| joined[at], &self.taken);
+        if let Some(nop) = nop {
+            self.taken.insert(index.wrapping_add_signed(isize::from(nop)));
             return self.add(index, target, CodeForm::RelaxedAdr { nop });
         }
         self.add(index, target, CodeForm::Adr);
@@ -242,8 +288,10 @@ impl Builder<'_, '_> {
         // A load through a register needs a target aligned to its size, a literal only one aligned to a word.
         let size = if self.words[index] >> 30 == 1 { 8 } else { WORD };
         let register = register.filter(|_| target.0.is_multiple_of(size));
-        let nop = register.and_then(|register| nop_in_front(&self.words, index, register, |at| joined[at]));
+        let nop = register
+            .and_then(|register| nop_in_front(&self.words, index, register, |at| joined[at], &self.taken));
         if let Some(nop) = nop {
+            self.taken.insert(index.wrapping_add_signed(isize::from(nop)));
             return self.add(index, target, CodeForm::RelaxedLoad { nop });
         }
         self.add(index, target, CodeForm::LoadLiteral);
@@ -297,15 +345,20 @@ impl Builder<'_, '_> {
             // Whatever its entries count from, the distance stays.
             self.result.ties.push(dispatch.table);
         }
+        let targets = dispatch.targets(self.context, &self.atom);
+        if targets.is_empty() {
+            self.keep_targets(dispatch);
+            return self.pin(PinReason::UnresolvedJump, dispatch.table);
+        }
         if self.atom.contains(&dispatch.base) {
             return;
         }
-        let targets = dispatch.targets(self.context, &self.atom);
         let is_of_table = dispatch.base == dispatch.table && dispatch.size == 4 && dispatch.shift == 0;
         if self.context.text.contains(&dispatch.base) && is_of_table {
             return;
         }
-        if !is_of_table || targets.is_empty() {
+        if !is_of_table {
+            self.keep_targets(dispatch);
             return self.pin(PinReason::UnresolvedJump, dispatch.table);
         }
         let from = dispatch.table;
@@ -315,6 +368,16 @@ impl Builder<'_, '_> {
             form: DataForm::Difference32 { from },
         });
         self.result.table_words.extend(words);
+    }
+}
+
+impl Builder<'_, '_> {
+    /// The entries of a table that is not understood may mean functions: these stay.
+    fn keep_targets(&mut self, dispatch: Dispatch) {
+        let (text, atom) = (&self.context.text, &self.atom);
+        let targets = dispatch.entries(self.context).map(|(_, target)| target);
+        let others = targets.filter(|target| text.contains(target) && !atom.contains(target));
+        self.result.possible_targets.extend(others);
     }
 }
 

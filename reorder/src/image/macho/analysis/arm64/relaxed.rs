@@ -3,6 +3,8 @@
 //! `ADRP` and `ADD` became `ADR` and `NOP`; `ADRP` and a load became `NOP` and a load of a literal. After a move the target
 //! may be too far: then the `NOP` is needed again. Source: linker optimization hints, as ld64 and lld apply them.
 
+use std::collections::BTreeSet;
+
 use crate::image::decode::aarch64::{NOP, Register, uses};
 
 /// How far the linkers' compilers put the two apart, in instructions.
@@ -15,6 +17,7 @@ pub(super) fn nop_behind(
     index: usize,
     register: Register,
     is_joined: impl Fn(usize) -> bool,
+    taken: &BTreeSet<usize>,
 ) -> Option<i8> {
     for distance in 1..=LONGEST_DISTANCE {
         let at = index + distance;
@@ -22,7 +25,7 @@ pub(super) fn nop_behind(
         if is_joined(at) || register == Register::NONE {
             return None;
         }
-        if word == NOP {
+        if word == NOP && !taken.contains(&at) {
             return Some(distance as i8);
         }
         if touches(word, register) || is_branch(word) {
@@ -38,6 +41,7 @@ pub(super) fn nop_in_front(
     index: usize,
     register: Register,
     is_joined: impl Fn(usize) -> bool,
+    taken: &BTreeSet<usize>,
 ) -> Option<i8> {
     for distance in 1..=LONGEST_DISTANCE.min(index) {
         let at = index - distance;
@@ -45,7 +49,7 @@ pub(super) fn nop_in_front(
             return None;
         }
         let word = words[at];
-        if word == NOP {
+        if word == NOP && !taken.contains(&at) {
             return Some(-(distance as i8));
         }
         if touches(word, register) || is_branch(word) {

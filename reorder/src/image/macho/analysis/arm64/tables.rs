@@ -30,11 +30,21 @@ impl Dispatch {
         context: &Arm64Context<'_>,
         function: &Range<Address>,
     ) -> Vec<(Address, Address)> {
+        let is_inside =
+            |(_, target): &(Address, Address)| function.contains(target) && target.0.is_multiple_of(4);
+        self.entries(context).take_while(is_inside).collect()
+    }
+
+    /// All entries, with where they lead, up to the next address that anything refers to.
+    pub(super) fn entries<'run>(
+        &'run self,
+        context: &'run Arm64Context<'_>,
+    ) -> impl Iterator<Item = (Address, Address)> + 'run {
         let size = u64::from(self.size);
         let next = context.known.partition_point(|known| *known <= self.table);
         let room = context.known.get(next).map_or(u64::MAX, |known| known.distance_from(self.table));
         let limit = (room / size.max(1)).min(MOST_ENTRIES);
-        let entries = (0..limit).map_while(|index| {
+        (0..limit).map_while(move |index| {
             let place = self.table.plus(index * size);
             let bytes = context.file.bytes_at(place, size)?;
             let entry = match (bytes, self.is_signed) {
@@ -46,8 +56,7 @@ impl Dispatch {
                 _ => return None,
             };
             let target = self.base.plus((entry << self.shift) as u64);
-            (function.contains(&target) && target.0.is_multiple_of(4)).then_some((place, target))
-        });
-        entries.collect()
+            Some((place, target))
+        })
     }
 }

@@ -12,16 +12,18 @@ pub(super) struct PageSet(u32);
 #[derive(Default)]
 pub(super) struct PageSets {
     sets: Vec<Box<[u32]>>,
+    members: usize,
     numbers: HashMap<Box<[u32]>, u32>,
 }
 
 impl PageSets {
-    /// More unions than this are no function that a compiler wrote.
-    const MOST: usize = 1 << 14;
+    /// Unions with more members than this in all are no function that a compiler wrote.
+    const MOST: usize = 1 << 18;
 
     pub(super) fn of(&mut self, members: Vec<u32>) -> PageSet {
         let members = members.into_boxed_slice();
         let number = *self.numbers.entry(members).or_insert_with_key(|members| {
+            self.members += members.len();
             self.sets.push(members.clone());
             self.sets.len() as u32 - 1
         });
@@ -44,7 +46,7 @@ impl PageSets {
     }
 
     pub(super) fn is_excessive(&self) -> bool {
-        self.sets.len() > Self::MOST
+        self.members > Self::MOST
     }
 }
 
@@ -155,11 +157,29 @@ impl Registers {
 
     /// Gives all these registers one value.
     pub(super) fn set_chosen(&mut self, bits: u32, value: Value) {
+        self.change_chosen(bits, |_| value);
+    }
+
+    /// What these registers hold is lost, or perhaps not: pages are not forgotten.
+    pub(super) fn lose_chosen(&mut self, bits: u32) {
+        self.change_chosen(bits, |value| match value.pages() {
+            Some(from) => Value::MaybePage(from),
+            None => Value::selected_of(std::iter::once(value)),
+        });
+    }
+
+    fn change_chosen(&mut self, bits: u32, change: impl Fn(Value) -> Value) {
         let mut bits = bits & 0x7fff_ffff;
         while bits != 0 {
-            self.0[bits.trailing_zeros() as usize] = value;
+            let place = &mut self.0[bits.trailing_zeros() as usize];
+            *place = change(*place);
             bits &= bits - 1;
         }
+    }
+
+    /// All that any register holds.
+    pub(super) fn all(&self) -> impl Iterator<Item = Value> + '_ {
+        self.0.iter().copied()
     }
 
     /// Joins each register; whether anything changed.
