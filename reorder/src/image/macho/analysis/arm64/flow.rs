@@ -74,20 +74,11 @@ pub(super) fn follow(
     }
     for (index, &word) in words.iter().enumerate() {
         let place = function.start.plus(index as u64 * WORD);
-        let (target, is_entry) = match decode(word, place) {
-            Operation::Branch(target) | Operation::ConditionalBranch(target) => (target, false),
-            // A place whose address is taken: a jump through a register may lead there.
-            Operation::Adr(_, target) if target.0.is_multiple_of(WORD) => (target, true),
-            _ => continue,
-        };
-        let at = (target.distance_from(function.start) / WORD) as usize;
-        if function.contains(&target)
-            && let Some(joined) = is_joined.get_mut(at)
+        if let Operation::Branch(target) | Operation::ConditionalBranch(target) = decode(word, place)
+            && function.contains(&target)
+            && let Some(joined) = is_joined.get_mut((target.distance_from(function.start) / WORD) as usize)
         {
             *joined = true;
-            if is_entry && at > 0 {
-                entered.insert(at as u32);
-            }
         }
     }
     let steps = (words.len() * STEPS_A_WORD).max(LEAST_STEPS);
@@ -484,6 +475,13 @@ impl<'run, 'data> Round<'run, 'data> {
             }
             Value::Number | Value::Computed | Value::Entry { .. } => {
                 self.facts.unexplained_jump.get_or_insert(index);
+            }
+            Value::Address(target) if self.function.contains(&Address(target)) => {
+                let at = ((target - self.function.start.0) / WORD) as u32;
+                if !std::mem::replace(&mut self.facts.is_joined[at as usize], true) {
+                    self.has_new_joins = true;
+                }
+                self.enter(at, registers);
             }
             // A pointer: where it leads outside is its own matter; inside, there is an entry for it.
             _ => {}
