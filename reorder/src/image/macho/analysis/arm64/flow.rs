@@ -1,8 +1,8 @@
 //! Follows control and addresses through one function: what is reached, and what each `ADRP` into `__text` is for.
 //!
 //! An abstract interpretation over straight runs of instructions. At each place where paths meet, the registers hold what
-//! holds on all of them; a place that control may reach in an unknown way (a landing pad, a pointer, a table) starts
-//! with registers that may hold any page that this function ever puts into them. So an address that is formed is found, or
+//! holds on all of them; a landing pad starts with registers that may hold any page that this function ever puts into them,
+//! and a place that a pointer leads to with what any jump to a pointer brings. So an address that is formed is found, or
 //! its `ADRP` counts as not understood.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -16,6 +16,9 @@ use crate::image::decode::aarch64::{MemoryAccess, Operation, Register, WORD, dec
 
 /// Registers that a call may replace: x0 to x18 and the link register.
 const CALL_CLOBBERED: u32 = 0x4007_ffff;
+
+/// Registers that calls, and so the unwinder, leave as they were.
+const PRESERVED: std::ops::RangeInclusive<u8> = 19..=29;
 
 /// An instruction that completes an address in `__text`'s pages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -155,7 +158,7 @@ impl<'run, 'data> Round<'run, 'data> {
         !self.has_new_joins
     }
 
-    /// Registers that may hold every page that the function ever puts into them.
+    /// Registers as at a landing pad: those that calls preserve may hold every page that the function ever puts into them.
     fn anything(&mut self) -> Registers {
         let mut by_register: BTreeMap<u8, Vec<u32>> = BTreeMap::new();
         for index in 0..self.words.len() as u32 {
@@ -167,7 +170,9 @@ impl<'run, 'data> Round<'run, 'data> {
         }
         self.follow_copies(&mut by_register);
         let mut registers = Registers::unknown();
-        for (register, mut members) in by_register {
+        for (register, mut members) in
+            by_register.into_iter().filter(|(register, _)| PRESERVED.contains(register))
+        {
             members.sort_unstable();
             members.dedup();
             let set = self.facts.sets.of(members);
@@ -484,7 +489,12 @@ impl<'run, 'data> Round<'run, 'data> {
                 self.enter(at, registers);
             }
             // A pointer: where it leads outside is its own matter; inside, there is an entry for it.
-            _ => {}
+            _ => {
+                for index in self.entered.clone() {
+                    self.steps = self.steps.saturating_sub(1);
+                    self.enter(index, registers);
+                }
+            }
         }
     }
 }
