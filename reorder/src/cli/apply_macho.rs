@@ -12,7 +12,7 @@ use crate::image::macho::MachOImage;
 use crate::image::macho::analysis::MachOAnalysis;
 use crate::image::macho::file::MachOFile;
 use crate::image::macho::universal::{Slice, replace, slices};
-use crate::layout::{Room, lay_out_functions};
+use crate::layout::{Room, lay_out_functions_in};
 use crate::relocate::layout_map::LayoutMap;
 use crate::trace::ImageIdentity;
 
@@ -115,7 +115,7 @@ fn apply_slice(
         &identity,
         &functions,
         &context.talk,
-        |traces, layout| lay_out_functions(&functions, traces, Room::InMachO(&analysis), layout),
+        |traces, layout| lay_out_functions_in(&functions, traces, Room::InMachO(&analysis), layout),
     )?;
     let applied = apply(&file, &functions, &analysis, wanted.arrangement(), request.options)?;
     let map = request.with_maps.then(|| layout_map(&file, &functions, &applied)).transpose()?;

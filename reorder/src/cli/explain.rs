@@ -17,7 +17,7 @@ use crate::image::analysis::pins::Pin;
 use crate::image::functions::{FunctionIndex, FunctionTable};
 use crate::image::mapped::map_image;
 use crate::image::references::References;
-use crate::layout::{Room, lay_out, lay_out_functions};
+use crate::layout::{Room, lay_out, lay_out_functions_in};
 use crate::opened::{OpenedAnalysis, OpenedImage, Stays};
 use crate::relocate::plan::plan;
 use crate::{apply, relocate};
@@ -148,10 +148,10 @@ impl ExplainArguments {
                 lay_out(file, functions, &traces.traces, Room::InPlace(analysis), &request)
             }
             (_, OpenedAnalysis::MachO(analysis)) => {
-                lay_out_functions(functions, &traces.traces, Room::InMachO(analysis), &request)
+                lay_out_functions_in(functions, &traces.traces, Room::InMachO(analysis), &request)
             }
             (OpenedImage::MachO(_), OpenedAnalysis::Elf(_)) => {
-                lay_out_functions(functions, &traces.traces, Room::Linker, &request)
+                lay_out_functions_in(functions, &traces.traces, Room::Linker, &request)
             }
         };
         let layout = laid_out?.with_hot(&traces.counts, functions);

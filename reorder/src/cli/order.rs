@@ -248,7 +248,7 @@ fn lay_out_known(
     traces: Option<&ResolvedTraces>,
     request: &LayoutRequest,
 ) -> Result<Layout> {
-    lay_out_functions(functions, traces.map_or(&[][..], |traces| &traces.traces), Room::Linker, request)
+    lay_out_functions(functions, traces.map_or(&[][..], |traces| &traces.traces), request)
 }
 
 fn with_counts(layout: Layout, traces: Option<&ResolvedTraces>, functions: &FunctionTable<'_>) -> Layout {

@@ -94,11 +94,23 @@ pub fn lay_out(
     arrange(Some(file), functions, traces, room, request)
 }
 
-/// Orders functions of which only addresses and sizes are known: nothing tells what refers to what.
+/// Orders functions of which only addresses and sizes are known, for a linker: nothing tells what refers to what.
 ///
 /// # Errors
 /// As [`lay_out`], and compression, which looks at contents.
 pub fn lay_out_functions(
+    functions: &FunctionTable<'_>,
+    traces: &[ResolvedTrace],
+    request: &LayoutRequest,
+) -> Result<Layout> {
+    lay_out_functions_in(functions, traces, Room::Linker, request)
+}
+
+/// The same for a place with this `room`.
+///
+/// # Errors
+/// As [`lay_out_functions`].
+pub fn lay_out_functions_in(
     functions: &FunctionTable<'_>,
     traces: &[ResolvedTrace],
     room: Room<'_>,
