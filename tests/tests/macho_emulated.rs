@@ -203,6 +203,7 @@ fn saves(image: &str, arguments: &[&str], wanted: f64) {
 }
 
 #[test]
+#[ignore = "takes minutes: cargo test --release --test macho_emulated -- --ignored"]
 fn ruff() {
     saves("ruff", &["--version"], 0.75);
 }
@@ -213,6 +214,7 @@ fn ripgrep() {
 }
 
 #[test]
+#[ignore = "takes minutes: cargo test --release --test macho_emulated -- --ignored"]
 fn biome() {
     saves("biome", &["--version"], 0.75);
 }
