@@ -9,7 +9,7 @@ use std::path::Path;
 use reorder::address::Address;
 use reorder::error::Error;
 use reorder::image::functions::{FunctionIndex, FunctionTable};
-use reorder::layout::{Layout, Room, lay_out_functions};
+use reorder::layout::{Layout, lay_out_functions};
 use reorder::order_file::read::{OrderCoverage, read};
 use reorder::trace::{
     Companions, Coverage, Event, ImageIdentity, Location, Note, ResolvedTraces, Resolver, Trace, TraceFiles,
@@ -75,7 +75,7 @@ pub(super) fn arrange(
                 true => ResolvedTraces::default(),
                 false => resolve(&table, &functions, options, output, &mut arrangement.notes)?,
             };
-            let layout = lay_out_functions(&functions, &resolved.traces, Room::Linker, &options.request)
+            let layout = lay_out_functions(&functions, &resolved.traces, &options.request)
                 .map_err(Failure::Unfitting)?
                 .with_hot(&resolved.counts, &functions);
             arrangement.coverage = (!options.traces.is_empty()).then_some(resolved.coverage);

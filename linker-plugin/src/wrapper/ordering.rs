@@ -79,7 +79,7 @@ impl Ordering {
         // What code refers to is known of one processor.
         let layout = match file.is_x86_64() {
             true => lay_out(&file, &functions, traces, Room::Linker, &request)?,
-            false => lay_out_functions(&functions, traces, Room::Linker, &request)?,
+            false => lay_out_functions(&functions, traces, &request)?,
         };
         let layout = layout.with_hot(&starts.traces.counts, &functions);
         let input = OrderInput { functions: &functions, layout: &layout, map: trial.map };
@@ -105,7 +105,7 @@ impl Ordering {
             code().map(|symbol| (symbol.address, symbol.size, symbol.name)).chain(in_source),
         );
         let starts = Starts::resolve(trial.image, &functions, invocation, options)?;
-        let layout = lay_out_functions(&functions, &starts.traces.traces, Room::Linker, &options.request())?
+        let layout = lay_out_functions(&functions, &starts.traces.traces, &options.request())?
             .with_hot(&starts.traces.counts, &functions);
         let symbols: Vec<CodeSymbol<'_>> = code()
             .map(|symbol| CodeSymbol {
