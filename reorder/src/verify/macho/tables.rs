@@ -163,6 +163,10 @@ pub(super) fn function_starts(image: &MachView<'_>) -> Result<Vec<u64>> {
                 false => Err(broken(position)),
             };
         }
+        // Linkers write no superfluous digits; a terminator that is read as one would be missed.
+        if bytes[position - 1] == 0 {
+            return Err(broken(at));
+        }
         address = address.checked_add(distance).ok_or_else(|| broken(position))?;
         starts.push(address);
     }
