@@ -24,7 +24,7 @@ const SOURCES: [(&str, &str); 5] = [
     ("x86_64.s", include_str!("../macho/verify/x86_64.s")),
 ];
 const ORDER: &str =
-    "_hoisted\n_guarded_too\n_many\n_early\n_table_b\n_framed\n_main\n_local\n_in_frame\n_apply\n_guarded\n";
+    "_guarded_too\n_hoisted\n_many\n_early\n_table_b\n_framed\n_main\n_local\n_in_frame\n_apply\n_guarded\n";
 
 /// A pair of links, and where its parts are.
 struct Pair {
@@ -166,6 +166,16 @@ fn part(image: &[u8], kind: u32, field: usize) -> Range<usize> {
     offset..offset + if kind == 2 && field == 8 { size * 16 } else { size }
 }
 
+/// The rows of the first page of unwind information, which is compressed; the linker pads pages to 4 KiB.
+fn rows(image: &[u8]) -> Range<usize> {
+    let table = section(image, "__unwind_info").start;
+    let word = |at: usize| u32::from_le_bytes(image[at..at + 4].try_into().unwrap()) as usize;
+    let page = table + word(table + word(table + 20) + 4);
+    assert_eq!(word(page), 3, "a compressed page");
+    let (start, count) = (page + (word(page + 4) & 0xffff), word(page + 4) >> 16);
+    start..start + count * 4
+}
+
 /// Positions in `range` whose change is not found by the contents.
 fn unnoticed(pair: &Pair, range: Range<usize>) -> Vec<usize> {
     range
@@ -217,13 +227,19 @@ fn any_change_of_a_table_of_addresses_is_found() {
             ("exports", exports.0, exports.1),
         ] {
             let range = part(&pair.new, kind, field);
-            let missed = unnoticed(&pair, range.clone());
+            let mut missed = unnoticed(&pair, range.clone());
+            // What aligns the next table belongs to no node of the trie.
+            let is_padding = |at: usize| {
+                title == "exports"
+                    && range.end - at < 8
+                    && pair.new[at..range.end].iter().all(|&byte| byte == 0)
+            };
+            missed.retain(|&at| !is_padding(at));
             assert!(missed.is_empty(), "{name}: {title} at {range:x?}: {missed:x?}");
         }
-        let rows = section(&pair.new, "__unwind_info");
+        let rows = rows(&pair.new);
         let missed = unnoticed(&pair, rows.clone());
-        // The words of the header and of pages that say where the rest is may have equivalents; rows may not.
-        assert!(missed.len() * 10 < rows.len(), "{name}: rows at {rows:x?}: {missed:x?}");
+        assert!(missed.is_empty(), "{name}: rows at {rows:x?}: {missed:x?}");
     }
 }
 

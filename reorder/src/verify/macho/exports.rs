@@ -112,7 +112,10 @@ fn read_export(payload: &[u8], base: u64) -> Option<Export<'_>> {
     for _ in 0..count {
         addresses.push(base.wrapping_add(leb128(payload, &mut position)?));
     }
-    let rest = if count == 0 { payload.get(position..)? } else { &[] };
+    let rest = payload.get(position..)?;
+    if count > 0 && !rest.is_empty() {
+        return None;
+    }
     Some(Export { flags, addresses, rest })
 }
 
