@@ -332,7 +332,8 @@ fn memory_uses(word: u32) -> Uses {
                 reads |= third | first;
                 may_write |= first;
             } else {
-                if word >> 22 & 3 == 0 {
+                let is_authenticated = word >> 21 & 1 == 1 && word >> 10 & 1 == 1;
+                if word >> 22 & 3 == 0 && !is_authenticated {
                     reads |= transferred
                 } else {
                     writes |= transferred
@@ -340,8 +341,8 @@ fn memory_uses(word: u32) -> Uses {
                 if word >> 21 & 1 == 1 {
                     reads |= third;
                 }
-                // Before or after the access; with authentication, bit 11.
-                if word >> 10 & 1 == 1 || word >> 21 & 1 == 1 && word >> 11 & 1 == 1 {
+                // Before or after the access; with authentication, bit 11 as well. An index in a register has bit 11 alone.
+                if word >> 10 & 1 == 1 && (word >> 21 & 1 == 0 || word >> 11 & 1 == 1) {
                     writes |= base;
                 }
             }
@@ -416,6 +417,8 @@ mod tests {
         is(0x4e20_8400, &[], &[]); // add v0.16b, v0.16b, v0.16b
         is(0x4e08_1c20, &[1], &[0]); // mov v0.d[0], x1
         is(0x7a40_0824, &[0, 1], &[]); // ccmp w1, #0, #4, eq: the flags are no register that is written
+        is(0xf862_6823, &[1, 2], &[3]); // ldr x3, [x1, x2]: the base stays
+        is(0xf820_0c23, &[0, 1], &[1, 3]); // ldraa x3, [x1]!: bits of its number count as an index
         is(0xf8a2_6828, &[1, 2], &[]); // prfm #8, [x1, x2]
     }
 }

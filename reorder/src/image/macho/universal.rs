@@ -43,6 +43,9 @@ pub fn slices(bytes: &[u8]) -> Result<Vec<Slice>> {
         let range = 0..bytes.len();
         return Ok(vec![Slice { architecture: Some(name), range, alignment: 0, field: None }]);
     };
+    if found.is_empty() {
+        return Err(Error::malformed(4, "the universal file has no images"));
+    }
     let mut ranges: Vec<Range<usize>> = found.iter().map(|slice| slice.range.clone()).collect();
     ranges.sort_by_key(|range| range.start);
     let table_end = found.iter().filter_map(|slice| slice.field).map(|field| field.offset + 8).max();
