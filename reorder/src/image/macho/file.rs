@@ -166,7 +166,8 @@ impl<'data> MachOFile<'data> {
     /// Bytes of `section`; empty for those that the file does not hold.
     #[must_use]
     pub fn section_bytes(&self, section: &Section<'_>) -> &'data [u8] {
-        match section.has_bytes() {
+        // What is empty may claim to lie anywhere.
+        match section.has_bytes() && section.size > 0 {
             true => &self.bytes[section.offset..section.offset + section.size as usize],
             false => &[],
         }
