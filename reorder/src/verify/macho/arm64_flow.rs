@@ -107,39 +107,65 @@ impl<'a> Flow<'a> {
         number as u32
     }
 
-    /// Finds the state at the start of every block. A block that nothing branches to starts with equal values.
+    /// Finds the state at the start of every block.
+    ///
+    /// A block that nothing is seen to branch to is a landing pad or the target of a computed jump: it starts with what
+    /// any of the atom's calls and computed jumps may bring there. The outer loop ends because a state only ever rises,
+    /// by at most three steps in each register.
     fn propagate(&mut self) {
-        let mut open: Vec<usize> = Vec::new();
-        for entry in 0..self.blocks.len() {
-            // In address order; one that is reached by then has its state.
-            if self.states[entry].is_none() {
-                self.states[entry] = Some([SAME; 32]);
-                open.push(entry);
-            }
+        self.states[0] = Some([SAME; 32]);
+        let mut open = vec![0];
+        let mut unreached = Vec::new();
+        let mut unseen: Option<State> = None;
+        let mut next_entry = 0;
+        loop {
             while let Some(block) = open.pop() {
-                let Some(mut state) = self.states[block] else { continue };
-                let end = self.end_of(block);
-                for index in self.blocks[block] as usize..end {
-                    let _ = self.step(index, &mut state);
-                }
-                let Some(last) = end.checked_sub(1) else { continue };
-                let word = self.atom.words(last).0;
-                let target = own_target(self.atom, self.atom.form(last), last);
-                let target = target.and_then(|start| self.blocks.binary_search(&(start as u32)).ok());
-                let next = (!effects(word).ends && block + 1 < self.blocks.len()).then_some(block + 1);
-                for successor in target.into_iter().chain(next) {
-                    if self.join(successor, &state) {
-                        open.push(successor);
-                    }
-                }
+                self.follow(block, &mut open, &mut unseen);
+            }
+            // In address order; one that is reached by then has its state.
+            while self.states.get(next_entry).is_some_and(Option::is_some) {
+                next_entry += 1;
+            }
+            let brought = unseen.unwrap_or([SAME; 32]);
+            if next_entry < self.blocks.len() {
+                self.states[next_entry] = Some(brought);
+                unreached.push(next_entry);
+                open.push(next_entry);
+                continue;
+            }
+            open.extend(unreached.iter().filter(|&&block| Self::join(&mut self.states[block], &brought)));
+            if open.is_empty() {
+                return;
             }
         }
     }
 
-    /// Adds a path to a block; whether that changed what is known there.
-    fn join(&mut self, block: usize, state: &State) -> bool {
-        let Some(known) = &mut self.states[block] else {
-            self.states[block] = Some(*state);
+    /// Executes a block and adds its end to the states of its successors; those that changed are `open` again.
+    fn follow(&mut self, block: usize, open: &mut Vec<usize>, unseen: &mut Option<State>) {
+        let Some(mut state) = self.states[block] else { return };
+        let end = self.end_of(block);
+        for index in self.blocks[block] as usize..end {
+            let _ = self.step(index, &mut state);
+            if self.atom.form(index) == Form::Call || is_computed(self.atom.words(index).0) {
+                let _ = Self::join(unseen, &state);
+            }
+        }
+        let Some(last) = end.checked_sub(1) else { return };
+        let word = self.atom.words(last).0;
+        let target = own_target(self.atom, self.atom.form(last), last);
+        let target = target.and_then(|start| self.blocks.binary_search(&(start as u32)).ok());
+        let next = (!effects(word).ends && block + 1 < self.blocks.len()).then_some(block + 1);
+        for successor in target.into_iter().chain(next) {
+            if Self::join(&mut self.states[successor], &state) {
+                open.push(successor);
+            }
+        }
+    }
+
+    /// Adds a path to what is known of a place; whether that changed what is known there.
+    fn join(known: &mut Option<State>, state: &State) -> bool {
+        let Some(known) = known else {
+            *known = Some(*state);
             return true;
         };
         let mut is_changed = false;
@@ -147,7 +173,8 @@ impl<'a> Flow<'a> {
             let joined = match (*known & !MAYBE, brought & !MAYBE) {
                 (left, right) if left == right => left | (*known | brought) & MAYBE,
                 (SAME, other) | (other, SAME) => other | MAYBE,
-                _ => SEVERAL,
+                // Kept, or paths that disagree would change the state without end.
+                _ => SEVERAL | (*known | brought) & MAYBE,
             };
             is_changed |= joined != *known;
             *known = joined;
@@ -345,6 +372,11 @@ fn own_target(atom: &AtomPair<'_>, kind: Form, index: usize) -> Option<usize> {
     let (start, target) = (atom.range.old_start.0, kind.target(atom.words(index).0, atom.addresses(index).0));
     let word = target.checked_sub(start)? as usize / 4;
     (word < atom.len()).then_some(word)
+}
+
+/// Whether `word` jumps or calls where a register says: `BR`, `BLR` and their authenticated forms.
+fn is_computed(word: u32) -> bool {
+    word & 0xfec0_0000 == 0xd600_0000
 }
 
 fn is_lost(number: usize) -> bool {
