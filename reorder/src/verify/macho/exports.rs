@@ -28,10 +28,14 @@ pub(super) struct ExportWalk<'data> {
     /// Nodes still to visit: length of the parent's name, the edge's text, position.
     open: Vec<(usize, &'data [u8], usize)>,
     is_visited: Vec<bool>,
+    /// Bytes of all names that were given out.
+    given: usize,
 }
 
 /// No linker writes longer names; keeps damaged tries from costing the square of their size.
 const LONGEST_NAME: usize = 1 << 16;
+/// Names share their beginnings, but all together are no longer than this many tries: what is kept of them is bounded.
+const NAMES_PER_TRIE: usize = 64;
 
 impl<'data> ExportWalk<'data> {
     /// At the start of the image's trie.
@@ -45,6 +49,7 @@ impl<'data> ExportWalk<'data> {
             name: Vec::new(),
             open,
             is_visited: vec![false; bytes.len()],
+            given: 0,
         }
     }
 
@@ -60,6 +65,11 @@ impl<'data> ExportWalk<'data> {
                 Error::malformed((self.offset + node) as u64, "the trie of exported symbols is damaged")
             })?;
             if let Some(export) = export {
+                self.given += self.name.len();
+                if self.given > self.bytes.len().saturating_mul(NAMES_PER_TRIE) {
+                    let offset = (self.offset + node) as u64;
+                    return Err(Error::malformed(offset, "the trie of exported symbols repeats long names"));
+                }
                 return Ok(Some((&self.name, export)));
             }
         }
