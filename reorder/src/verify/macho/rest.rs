@@ -117,7 +117,19 @@ fn is_followed(pair: MachPair<'_>, section: &SectionView<'_>, start: usize) -> b
     let (old, new) = (displacement_at(pair.old.bytes, start), displacement_at(pair.new.bytes, start));
     let (Some(old), Some(new)) = (old, new) else { return false };
     let target = place.wrapping_add(old);
-    old != new && pair.is_text(target) && pair.follows(target, place.wrapping_add(new))
+    let may_follow = pair.is_moved_start(target) || pair.is_text(target) && may_lead_inside(pair, section);
+    old != new && may_follow && pair.follows(target, place.wrapping_add(new))
+}
+
+/// Whether distances in `section` may lead to other places of a function than its start. Elsewhere any small number
+/// would be such a distance.
+fn may_lead_inside(pair: MachPair<'_>, section: &SectionView<'_>) -> bool {
+    let is_of_swift = |section: &SectionView<'_>| section.name.starts_with(b"__swift5_");
+    let is_record = [&b"__constg_swiftt"[..], b"__const"].map(super::view::padded).contains(&section.name);
+    is_of_methods(section)
+        || is_of_swift(section)
+        || section.name.starts_with(b"__swift_")
+        || is_record && pair.old.sections.iter().any(is_of_swift)
 }
 
 fn section_of<'a>(pair: MachPair<'a>, at: usize) -> Option<&'a SectionView<'a>> {
