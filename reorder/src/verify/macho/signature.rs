@@ -18,6 +18,10 @@ const ENTITLEMENTS_DER: u32 = 7;
 
 /// A signature that has been taken apart.
 struct Signature<'data> {
+    /// As many as it states.
+    bytes: &'data [u8],
+    /// Where each blob lies in it.
+    places: Vec<(usize, usize)>,
     /// Slot and blob.
     blobs: Vec<(u32, &'data [u8])>,
 }
@@ -39,17 +43,43 @@ impl<'data> Signature<'data> {
             return None;
         }
         let mut blobs = Vec::with_capacity(count);
+        let mut places = Vec::with_capacity(count);
         for index in 0..count {
             let (slot, offset) = (word(bytes, 12 + index * 8)?, word(bytes, 16 + index * 8)? as usize);
             let blob = bytes.get(offset..)?;
-            blobs.push((slot, blob.get(..word(blob, 4)? as usize)?));
+            let blob = blob.get(..word(blob, 4)? as usize)?;
+            blobs.push((slot, blob));
+            places.push((offset, offset + blob.len()));
         }
-        Some(Self { blobs })
+        Some(Self { bytes, blobs, places })
+    }
+
+    /// Whether it consists of one blob for each slot that the relocator writes, and zeros between them.
+    fn is_plain(&self) -> bool {
+        let mut slots: Vec<u32> = self.blobs.iter().map(|(slot, _)| *slot).collect();
+        slots.sort_unstable();
+        let is_known = |slot: &u32| matches!(*slot, 0 | REQUIREMENTS | ENTITLEMENTS | ENTITLEMENTS_DER);
+        let is_unique = slots.windows(2).all(|pair| pair[0] != pair[1]);
+        let mut places = self.places.clone();
+        places.sort_unstable();
+        let mut end = 12 + 8 * self.blobs.len();
+        for (start, next) in places {
+            if !is_zero(self.bytes, end, start) {
+                return false;
+            }
+            end = next;
+        }
+        slots.iter().all(is_known) && is_unique && end == self.bytes.len()
     }
 
     fn blob(&self, slot: u32) -> Option<&'data [u8]> {
         self.blobs.iter().find(|(known, _)| *known == slot).map(|(_, blob)| *blob)
     }
+}
+
+/// Whether `bytes` has the range from `start` to `end`, all of zeros.
+fn is_zero(bytes: &[u8], start: usize, end: usize) -> bool {
+    bytes.get(start..end).is_some_and(|bytes| bytes.iter().all(|&byte| byte == 0))
 }
 
 /// The first directory of hashes.
@@ -82,6 +112,33 @@ impl<'data> Directory<'data> {
     fn identifier(&self) -> Option<&'data [u8]> {
         let name = self.bytes.get(word(self.bytes, 20)? as usize..)?;
         name.split(|&byte| byte == 0).next()
+    }
+
+    /// Whether it says no more than that the pages have their hashes: signed ad hoc, of the version that linkers write,
+    /// without a list of scattered pages, a team, or a second limit, and nothing between its parts.
+    fn is_plain(&self, old: Option<&Self>, is_program: bool) -> bool {
+        const VERSION: u32 = 0x20400;
+        const HEADER: usize = 88;
+        const AD_HOC: u32 = 2;
+        const LINKER_SIGNED: u32 = 0x2_0000;
+        let flags = |directory: &Self| word(directory.bytes, 12).unwrap_or(0);
+        let platform = |directory: &Self| directory.bytes.get(38).copied();
+        let may_be_of_linker = self.special == 0 && old.is_none_or(|old| flags(old) & LINKER_SIGNED != 0);
+        let is_ad_hoc = flags(self) == AD_HOC || flags(self) == AD_HOC | LINKER_SIGNED && may_be_of_linker;
+        let is_of_platform = platform(self) == Some(0) || platform(self) == old.and_then(platform);
+        let usual = [0, 0, 0, 0, 0, 0, 0, u8::from(is_program)];
+        let segment_flags = self.bytes.get(80..HEADER);
+        let old_flags = old.filter(|old| executable_part(old).is_some()).map(|old| old.bytes.get(80..HEADER));
+        let name = word(self.bytes, 20).unwrap_or(0) as usize;
+        let name_end = name.saturating_add(self.identifier().unwrap_or_default().len());
+        word(self.bytes, 8) == Some(VERSION)
+            && is_ad_hoc
+            && is_of_platform
+            && (segment_flags == Some(&usual) || old_flags == Some(segment_flags))
+            && is_zero(self.bytes, 40, 64)
+            && is_zero(self.bytes, HEADER, name)
+            && is_zero(self.bytes, name_end, self.hashes - self.special * HASH)
+            && self.hashes + self.pages * HASH == self.bytes.len()
     }
 
     /// Hash of the blob in `slot`.
@@ -122,6 +179,15 @@ pub(super) fn check_signature(pair: MachPair<'_>, ledger: &mut Ledger<'_>) {
     } else if let Some(page) = first_wrong_page(pair.new, &directory) {
         differs(&format!("the hash of page {page}"), "that of the contents", "another");
     }
+    const PROGRAM: u32 = 2;
+    let is_program = pair.new.bytes.get(12..16) == Some(&PROGRAM.to_le_bytes()[..]);
+    let of_old = parsed(old).map(|(_, directory)| directory);
+    if !signature.is_plain() || !directory.is_plain(of_old.as_ref(), is_program) {
+        differs("the signature", "one that is ad hoc, as linkers make it", "another");
+    }
+    if !is_zero(new, signature.bytes.len(), new.len()) {
+        differs("what lies behind the signature", "zeros", "something else");
+    }
     for slot in 1..=directory.special as u32 {
         let hash = directory.special_hash(slot).unwrap_or_default();
         let is_right = match signature.blob(slot) {
@@ -158,8 +224,7 @@ pub(super) fn check_signature(pair: MachPair<'_>, ledger: &mut Ledger<'_>) {
             }
         }
     }
-    let old_directory = parsed(old).map(|(_, directory)| directory);
-    check_executable_part(pair.new, &directory, old_directory.as_ref(), &mut differs);
+    check_executable_part(pair.new, &directory, of_old.as_ref(), &mut differs);
     ledger.findings.checked(Check::Signature, "pages", directory.pages);
 }
 
