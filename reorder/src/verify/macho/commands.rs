@@ -2,9 +2,11 @@
 //!
 //! Source: `mach-o/loader.h` of Apple's cctools, and what dyld checks before it maps an image.
 
+use std::ops::Range;
+
 use super::super::report::{Check, Difference};
 use super::pair::{Ledger, MachPair};
-use super::view::{MachView, Part, padded};
+use super::view::{MachView, Part, SegmentView, padded};
 use crate::error::{Error, Result};
 
 const SEGMENT: u32 = 0x19;
@@ -41,6 +43,38 @@ pub(super) fn comparable(old: &MachView<'_>, new: &MachView<'_>) -> Result<()> {
 /// The table of unwind rows is built anew and may be shorter, or longer where there is room.
 fn may_change_size(section: &super::view::SectionView<'_>) -> bool {
     section.is(b"__TEXT", b"__unwind_info")
+}
+
+/// Whether every load command is of a kind that names no function, or whose tables other checks know.
+///
+/// # Errors
+/// Kinds whose contents may depend on where functions are: initial registers, initialisers of old linkers, notes, new
+/// tables in `__LINKEDIT`; or two commands that name the start of the program.
+pub(super) fn check_kinds(image: &MachView<'_>) -> Result<()> {
+    /// Set where the loader must know a command to run the image.
+    const REQUIRED: u32 = 0x8000_0000;
+    let mut entries = 0;
+    for command in &image.commands {
+        let is_known = matches!(
+            command.kind & !REQUIRED,
+            // Symbols and libraries.
+            0x2 | 0xb..=0xf | 0x12..=0x15 | 0x17 | 0x18
+            // Segments, identity, search paths, signature, split segments, more libraries, encryption.
+            | 0x19 | 0x1b..=0x21
+            // Pointers, libraries, versions, function starts, environment, start, data in code.
+            | 0x22..=0x29
+            // Source version, requirements, encryption, options, hints, versions.
+            | 0x2a..=0x30
+            // Build version, exports, chained pointers.
+            | 0x32..=0x34
+        );
+        entries += usize::from(command.kind == MAIN);
+        if !is_known || entries > 1 {
+            let message = format!("a load command of the kind {:#x}, which is not understood", command.kind);
+            return Err(Error::malformed(command.offset as u64, message));
+        }
+    }
+    Ok(())
 }
 
 /// Everything in front of the first section's contents.
@@ -204,18 +238,16 @@ pub(super) fn check_link_edit(pair: MachPair<'_>, ledger: &mut Ledger<'_>) {
             );
         } else if part.offset % alignment != 0 && was_aligned {
             differs(part.offset as u64, &format!("{:?}", part.part), "an aligned place", "another".into());
-        } else if pair.new.bytes[end..part.offset].iter().any(|&byte| byte != 0) {
-            differs(
-                end as u64,
-                "what lies between the parts of __LINKEDIT",
-                "zeros",
-                "something else".into(),
-            );
         }
         end = end.max(part.offset + part.size);
     }
-    if end < segment.end && pair.new.bytes[end..segment.end].iter().any(|&byte| byte != 0) {
-        differs(end as u64, "what lies behind the parts of __LINKEDIT", "zeros", "something else".into());
+    if between_parts(pair.old, old) != between_parts(pair.new, new) {
+        differs(
+            segment.start as u64,
+            "what lies between the parts of __LINKEDIT",
+            "the same bytes, or zeros",
+            "others".into(),
+        );
     }
     for (old, new) in pair.old.parts.iter().zip(&pair.new.parts) {
         let is_constant = matches!(
@@ -235,6 +267,27 @@ pub(super) fn check_link_edit(pair: MachPair<'_>, ledger: &mut Ledger<'_>) {
     }
     ledger.claims.add(new.offset, new.file_size);
     ledger.findings.checked(Check::LinkEdit, "parts", pair.new.parts.len());
+}
+
+/// What of `__LINKEDIT` belongs to no part, in the order of the file, without zeros at its ends.
+fn between_parts<'data>(image: &MachView<'data>, segment: &SegmentView) -> Vec<&'data [u8]> {
+    let segment = segment.offset as usize..(segment.offset + segment.file_size) as usize;
+    let mut parts: Vec<Range<usize>> =
+        image.parts.iter().map(|part| part.offset..part.offset.saturating_add(part.size)).collect();
+    parts.retain(|part| !part.is_empty());
+    parts.sort_by_key(|part| part.start);
+    parts.push(segment.end..segment.end);
+    let mut found = Vec::new();
+    let mut end = segment.start;
+    for part in parts {
+        let bytes = image.bytes.get(end..part.start.min(segment.end)).unwrap_or_default();
+        let is_set = |&byte: &u8| byte != 0;
+        if let (Some(first), Some(last)) = (bytes.iter().position(is_set), bytes.iter().rposition(is_set)) {
+            found.push(&bytes[first..=last]);
+        }
+        end = end.max(part.end);
+    }
+    found
 }
 
 /// Whether two tables hold the same, zeros at their end left out.

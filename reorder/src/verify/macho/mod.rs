@@ -201,6 +201,9 @@ fn claimed_moves(old: &MachView<'_>, claim: &[Move]) -> Result<AddressMoves> {
 
 /// Runs all checks over two images whose atoms correspond.
 fn check(pair: MachPair<'_>, findings: &mut Findings) -> Result<()> {
+    if pair.moves.moved() > 0 {
+        commands::check_kinds(pair.old)?;
+    }
     findings.functions(pair.moves.len(), pair.moves.moved());
     findings.checked(Check::Correspondence, "functions", pair.moves.len());
     let mut claims = Claims::default();
