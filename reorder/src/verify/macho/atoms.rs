@@ -3,11 +3,13 @@
 //! Function starts, symbols and unwind rows of the *old* image cut `__text` into atoms that cover it completely. A map is
 //! accepted if the atoms do not overlap in the new image; only padding at the end of an atom may be left behind.
 
+use super::super::bytes::range;
 use super::super::recover::{AddressMoves, Move};
 use super::arm64::NOP;
 use super::tables::{function_starts, symbols};
 use super::unwind::UnwindTable;
 use super::view::{MachView, Processor};
+use super::x86_64_walk::walk;
 use crate::address::{Address, NewAddress};
 use crate::error::{Error, Result};
 
@@ -59,7 +61,7 @@ pub(super) fn moves_from(old: &MachView<'_>, starts: &[u64], places: &[u64]) -> 
         let room = limit.saturating_sub(place);
         if room < atom.size {
             let padding = atom.size - room;
-            if room == 0 || !is_padding_at_end(old, atom.old_end().0, padding) {
+            if room == 0 || !is_padding_at_end(old, atom, padding) {
                 return Err(Error::verification(format!("two functions overlap in the new image: {atom}")));
             }
             atom.size = room;
@@ -68,13 +70,18 @@ pub(super) fn moves_from(old: &MachView<'_>, starts: &[u64], places: &[u64]) -> 
     AddressMoves::from_evidence(moves)
 }
 
-/// Whether the `size` bytes in front of `end` align what follows.
-fn is_padding_at_end(image: &MachView<'_>, end: u64, size: u64) -> bool {
-    let section = image.text();
-    let alignment = 1u64 << end.trailing_zeros().min(12);
-    let bytes = end.checked_sub(section.address + size).and_then(|start| section.bytes.get(start as usize..));
-    let Some(tail) = bytes.and_then(|bytes| bytes.get(..size as usize)) else { return false };
-    size < alignment && is_padding(image.processor, tail)
+/// Whether the last `size` bytes of `atom` align what follows it, and no instruction ends in them.
+fn is_padding_at_end(image: &MachView<'_>, atom: &Move, size: u64) -> bool {
+    let alignment = 1u64 << atom.old_end().0.trailing_zeros().min(12);
+    let start = atom.old_start.0.wrapping_sub(image.text().address);
+    let Some(code) = range(image.text().bytes, start, atom.size) else { return false };
+    let kept = code.len().saturating_sub(size as usize);
+    size < alignment
+        && is_padding(image.processor, &code[kept..])
+        && match image.processor {
+            Processor::Arm64 => true,
+            Processor::X86_64 => walk(image, code, atom.old_start.0).end <= kept,
+        }
 }
 
 /// Whether these bytes do nothing, or are zeros, from the first to the last.

@@ -35,6 +35,8 @@ pub(super) struct Walk {
     pub(super) has_computed_jump: bool,
     /// An instruction that cannot be checked: position.
     pub(super) unsupported: Option<usize>,
+    /// Position behind the last byte that is data or belongs to an instruction other than padding.
+    pub(super) end: usize,
 }
 
 /// What is known of a byte.
@@ -84,6 +86,8 @@ pub(super) fn walk(image: &MachView<'_>, code: &[u8], address: u64) -> Walk {
         walker.follow();
     }
     walker.rest();
+    let data = walker.bytes.iter().rposition(|byte| *byte == Byte::Data);
+    walker.walk.end = walker.walk.end.max(data.map_or(0, |last| last + 1));
     walker.walk.fields.sort_unstable_by_key(|field| field.at);
     walker.walk
 }
@@ -139,9 +143,11 @@ impl Walker<'_> {
         self.walk.has_computed_jump |= instruction.flow_control() == FlowControl::IndirectBranch
             && matches!(instruction.op0_kind(), OpKind::Register | OpKind::Memory);
         if !falls_through(&instruction) {
+            self.walk.end = self.walk.end.max(end);
             return None;
         }
         if !is_padding(&instruction) {
+            self.walk.end = self.walk.end.max(end);
             // What is called at the end of a function does not return.
             self.is_live =
                 !matches!(instruction.flow_control(), FlowControl::Call | FlowControl::IndirectCall);
