@@ -6,11 +6,12 @@
 
 use std::ops::Range;
 
-use super::super::bytes::displacement_at;
+use super::super::bytes::{displacement_at, range, u32_at};
 use super::super::report::{Check, Difference};
 use super::super::unchanged::Claims;
 use super::pair::{Ledger, MachPair};
-use super::view::SectionView;
+use super::view::{Processor, SectionView};
+use crate::address::Address;
 
 /// Words of these sections mean something that other checks know.
 fn is_known(section: &SectionView<'_>) -> bool {
@@ -117,19 +118,39 @@ fn is_followed(pair: MachPair<'_>, section: &SectionView<'_>, start: usize) -> b
     let (old, new) = (displacement_at(pair.old.bytes, start), displacement_at(pair.new.bytes, start));
     let (Some(old), Some(new)) = (old, new) else { return false };
     let target = place.wrapping_add(old);
-    let may_follow = pair.is_moved_start(target) || pair.is_text(target) && may_lead_inside(pair, section);
+    let may_follow =
+        pair.is_moved_start(target) || pair.is_text(target) && may_lead_inside(pair, section, target);
     old != new && may_follow && pair.follows(target, place.wrapping_add(new))
 }
 
 /// Whether distances in `section` may lead to other places of a function than its start. Elsewhere any small number
 /// would be such a distance.
-fn may_lead_inside(pair: MachPair<'_>, section: &SectionView<'_>) -> bool {
+fn may_lead_inside(pair: MachPair<'_>, section: &SectionView<'_>, target: u64) -> bool {
     let is_of_swift = |section: &SectionView<'_>| section.name.starts_with(b"__swift5_");
     let is_record = [&b"__constg_swiftt"[..], b"__const"].map(super::view::padded).contains(&section.name);
     is_of_methods(section)
         || is_of_swift(section)
         || section.name.starts_with(b"__swift_")
         || is_record && pair.old.sections.iter().any(is_of_swift)
+        || jumps_where_a_register_says(pair, target)
+}
+
+/// Whether the function at `target` has a computed jump, and so may have a table of distances in data.
+fn jumps_where_a_register_says(pair: MachPair<'_>, target: u64) -> bool {
+    let text = pair.old.text();
+    let code = pair
+        .moves
+        .containing(Address(target))
+        .and_then(|atom| range(text.bytes, atom.old_start.0.wrapping_sub(text.address), atom.size));
+    let code = code.unwrap_or_default();
+    match pair.old.processor {
+        // `BR` and its authenticated forms.
+        Processor::Arm64 => code
+            .chunks_exact(4)
+            .any(|word| u32_at(word, 0).is_some_and(|word| word & 0xfee0_0000 == 0xd600_0000)),
+        // `JMP` to a register or to what is in memory.
+        Processor::X86_64 => code.windows(2).any(|pair| pair[0] == 0xff && pair[1] >> 3 & 7 == 4),
+    }
 }
 
 fn section_of<'a>(pair: MachPair<'a>, at: usize) -> Option<&'a SectionView<'a>> {
