@@ -2,23 +2,23 @@
 //!
 //! In: bytes and a path. Out: the file under its name. Guarantees: whoever opens the path sees the old contents or
 //! the new ones, never a mixture; an existing file that is mapped or running keeps its own inode; on an error the
-//! old file is untouched and nothing else stays. A process killed half-way may leave a `.NAME.reorder-*` file
-//! beside the target, never a partial target.
+//! old file is untouched and nothing else stays; so it is with several files that belong together. A process killed
+//! half-way may leave a `.NAME.reorder-*` file beside the target, never a partial target.
 
 mod attributes;
+mod pending;
 #[cfg(test)]
 mod tests;
 
 use std::ffi::OsString;
 use std::fmt;
-use std::fs::{File, Metadata, Permissions};
-use std::io::Write;
-use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::fs::Metadata;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use nix::unistd::{AccessFlags, access};
+pub use pending::{Pending, together};
 use serde::Serialize;
-use tempfile::NamedTempFile;
 
 use crate::error::{Error, Result};
 
@@ -94,22 +94,7 @@ impl fmt::Display for Warning {
 /// # Errors
 /// Usage when `output` is `like` (unless in place) or not a regular file; I/O when the system refuses.
 pub fn replace(output: &Path, like: &Path, bytes: &[u8], options: ReplaceOptions) -> Result<Vec<Warning>> {
-    let target = resolve_links(output)?;
-    let like_file = File::open(like).map_err(|error| Error::io(like, error))?;
-    let like_metadata = like_file.metadata().map_err(|error| Error::io(like, error))?;
-    let mut warnings = Vec::new();
-    if let Some(old) = existing(&target)? {
-        check_replaceable(output, &old, like, &like_metadata, options)?;
-        if old.nlink() > 1 {
-            warnings.push(Warning::HardLinks { other_names: old.nlink() - 1 });
-        }
-    }
-    // Until the owner is right nobody else may read what may be a private program: 0600.
-    let temporary = write_beside(&target, bytes, Permissions::from_mode(0o600))?;
-    attributes::copy(&like_file, &like_metadata, temporary.as_file(), &mut warnings)
-        .map_err(|error| Error::io(&target, error))?;
-    warnings.extend(publish(temporary, &target)?);
-    Ok(warnings)
+    together(vec![Pending::replacing(output, like, bytes, options)?])
 }
 
 /// Writes `bytes` to `path`, keeping the mode of a file that is already there.
@@ -119,18 +104,7 @@ pub fn replace(output: &Path, like: &Path, bytes: &[u8], options: ReplaceOptions
 /// # Errors
 /// I/O when the system refuses.
 pub fn whole(path: &Path, bytes: &[u8]) -> Result<()> {
-    let target = resolve_links(path)?;
-    let old = existing(&target)?;
-    if old.as_ref().is_some_and(|old| !old.is_file()) {
-        return std::fs::write(&target, bytes).map_err(|error| Error::io(path, error));
-    }
-    // The process's umask applies to the mode of a new file only, as with any file that a program creates.
-    let temporary = write_beside(&target, bytes, Permissions::from_mode(0o666))?;
-    if let Some(old) = old {
-        let kept = temporary.as_file().set_permissions(old.permissions());
-        kept.map_err(|error| Error::io(path, error))?;
-    }
-    publish(temporary, &target)?;
+    together(vec![Pending::whole(path, bytes)?])?;
     Ok(())
 }
 
@@ -228,31 +202,4 @@ fn directory_of(path: &Path) -> &Path {
         Some(parent) if !parent.as_os_str().is_empty() => parent,
         _ => Path::new("."),
     }
-}
-
-/// A synchronised temporary file in the target's own directory, so that it can take the target's name.
-fn write_beside(target: &Path, bytes: &[u8], permissions: Permissions) -> Result<NamedTempFile> {
-    let name = target.file_name().ok_or_else(|| {
-        Error::usage("the output has no file name").in_file(target).with_hint("give a path with -o FILE")
-    })?;
-    let mut prefix = std::ffi::OsString::from(".");
-    prefix.push(name);
-    prefix.push(".reorder-");
-    let mut temporary = tempfile::Builder::new()
-        .prefix(&prefix)
-        .permissions(permissions)
-        .tempfile_in(directory_of(target))
-        .map_err(|error| Error::io(directory_of(target), error))?;
-    let written = temporary.write_all(bytes).and_then(|()| temporary.as_file().sync_all());
-    written.map_err(|error| Error::io(target, error))?;
-    Ok(temporary)
-}
-
-/// Gives the temporary file its name, and makes the name survive a crash.
-fn publish(temporary: NamedTempFile, target: &Path) -> Result<Option<Warning>> {
-    // Mode, owner and attributes changed after the contents were synchronised.
-    temporary.as_file().sync_all().map_err(|error| Error::io(target, error))?;
-    temporary.persist(target).map_err(|error| Error::io(target, error.error))?;
-    let synchronised = File::open(directory_of(target)).and_then(|directory| directory.sync_all());
-    Ok(synchronised.err().map(|error| Warning::NotDurable { reason: error.to_string() }))
 }

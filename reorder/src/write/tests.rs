@@ -238,3 +238,29 @@ fn a_killed_writer_leaves_one_whole_file() {
         assert!(expected, "{name} is not explained");
     }
 }
+
+#[test]
+fn files_that_belong_together_appear_together_or_not_at_all() {
+    let directory = TempDir::new().expect("a temporary directory");
+    let at = |name: &str| directory.path().join(name);
+    fs::write(at("old"), "old").expect("a file is written");
+    let before = fs::metadata(at("old")).expect("the file exists").ino();
+    let files = |names: [&str; 3]| {
+        names.map(|name| Pending::whole(&at(name), b"new").expect("there is room")).into_iter().collect()
+    };
+
+    let all: Vec<Pending> = files(["old", "fresh", "late"]);
+    assert_eq!(names_in(directory.path()).len(), 4, "nothing has its name before all are written");
+    // The last name is refused after the others were given.
+    fs::create_dir(at("late")).expect("a directory is made");
+    together(all).expect_err("a file cannot replace a directory");
+    assert_eq!(names_in(directory.path()), ["late", "old"]);
+    assert_eq!(fs::read(at("old")).expect("the file is readable"), b"old");
+    assert_eq!(fs::metadata(at("old")).expect("the file exists").ino(), before);
+
+    drop(files(["old", "fresh", "later"]));
+    assert_eq!(names_in(directory.path()), ["late", "old"]);
+    assert_eq!(together(files(["old", "fresh", "later"])).expect("all can be written"), []);
+    assert_eq!(names_in(directory.path()), ["fresh", "late", "later", "old"]);
+    assert_eq!(fs::read(at("old")).expect("the file is readable"), b"new");
+}
