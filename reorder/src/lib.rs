@@ -16,6 +16,7 @@ pub mod apply;
 pub mod trace;
 
 pub mod record;
+mod runnable;
 mod start_directory;
 
 pub mod link_map;

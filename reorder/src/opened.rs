@@ -13,6 +13,7 @@ use crate::image::macho::analysis::MachOAnalysis;
 use crate::image::macho::file::MachOFile;
 use crate::image::macho::{MachOImage, is_macho};
 use crate::image::refusal::Refusal;
+use crate::layout::Memory;
 use crate::simulate::{MemoryModel, presets};
 use crate::trace::ImageIdentity;
 
@@ -84,10 +85,7 @@ impl<'data> OpenedImage<'data> {
     pub fn identity(&self, path: &Path) -> ImageIdentity {
         match self {
             Self::Elf(file) => ImageIdentity::of(path, file),
-            Self::MachO(image) => ImageIdentity {
-                path: Some(path.canonicalize().unwrap_or_else(|_| path.to_path_buf())),
-                build_id: image.uuid.map(|uuid| uuid.to_vec()),
-            },
+            Self::MachO(image) => ImageIdentity::of_macho(path, image.uuid),
         }
     }
 
@@ -139,12 +137,21 @@ impl<'data> OpenedImage<'data> {
         }
     }
 
+    /// The memory that its layouts shall suit unless another is asked for.
+    #[must_use]
+    pub fn usual_memory(&self) -> Memory {
+        match self {
+            Self::Elf(_) => Memory::default(),
+            Self::MachO(image) => Memory::of_macho(image.architecture),
+        }
+    }
+
     /// The models of memory it is judged by unless others are asked for.
     #[must_use]
     pub fn usual_models(&self) -> Vec<MemoryModel> {
         match self {
             Self::Elf(_) => presets::usual_for_elf(),
-            Self::MachO(_) => presets::usual_for_macho(),
+            Self::MachO(image) => presets::usual_for_macho(image.architecture),
         }
     }
 }

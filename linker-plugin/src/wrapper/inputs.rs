@@ -100,7 +100,7 @@ fn settings(link: &OrderedLink<'_>, route: Route) -> Result<String> {
         "{} {:?} {route:?} {:?} {:?} {:?} {:?}",
         env!("CARGO_PKG_VERSION"),
         Stamp::of(&link.environment.own_executable)?,
-        options.request(),
+        options.layout,
         options.data,
         options.debug,
         options.recorded_as

@@ -132,9 +132,8 @@ impl OrderedLink<'_> {
         let mut report = ordering.report.clone();
         // A map of the user's may be of a form that is not known here; the link is none the worse for it.
         let new_text = of_user.or(own_map).and_then(|map| read(&map).ok()).unwrap_or_default();
-        report.faults = LinkMap::parse(&new_text)
-            .ok()
-            .map(|new| ordering.faults(&Moved::between(&trial_map, &new), self.options));
+        report.faults =
+            LinkMap::parse(&new_text).ok().map(|new| ordering.faults(&Moved::between(&trial_map, &new)));
         place.deliver()?;
         memory.remember_order(inputs, &ordering.additions, &report);
         self.tell(report);

@@ -10,6 +10,7 @@ use std::path::{Path, PathBuf};
 
 use clap::{ArgAction, CommandFactory, Parser, ValueEnum};
 use reorder::cli::layout_args::LayoutArguments;
+use reorder::layout::{LayoutRequest, Memory};
 use reorder::relocate::debug::DebugPolicy;
 
 use super::environment::Environment;
@@ -84,7 +85,7 @@ pub struct Options {
     #[arg(long, value_enum, default_value = "auto", value_name = "HOW")]
     pub mode: Mode,
     #[command(flatten)]
-    layout: LayoutArguments,
+    pub(super) layout: LayoutArguments,
     /// Order data as well, so that similar contents lie side by side (lld for ELF)
     #[arg(long)]
     pub data: bool,
@@ -121,10 +122,10 @@ pub struct Options {
 }
 
 impl Options {
-    /// The kind of layout.
+    /// The kind of layout, for an output whose systems usually have the memory `usual`.
     #[must_use]
-    pub fn request(&self) -> reorder::layout::LayoutRequest {
-        self.layout.request()
+    pub fn request(&self, usual: Memory) -> LayoutRequest {
+        self.layout.request(usual)
     }
 
     /// Where earlier links are remembered, if anywhere.

@@ -4,8 +4,9 @@ use std::path::Path;
 
 use reorder::error::Result;
 use reorder::image::functions::FunctionTable;
+use reorder::image::macho::architecture;
 use reorder::image::mapped::map_image;
-use reorder::layout::{Layout, Room, lay_out, lay_out_functions};
+use reorder::layout::{Layout, LayoutRequest, Memory, Room, lay_out, lay_out_functions};
 use reorder::link_map::LinkMap;
 use reorder::order_file::data::{DataOrder, similar_side_by_side};
 use reorder::order_file::hand_off::append_data;
@@ -54,6 +55,7 @@ pub struct Ordering {
     pub additions: Vec<Addition>,
     /// The account, without faults: they are not known before the real link is done.
     pub report: LinkReport,
+    request: LayoutRequest,
     /// What starts touch in the trial.
     spans: StartSpans,
 }
@@ -75,7 +77,7 @@ impl Ordering {
         let bytes = map_image(trial.image)?;
         let (file, functions) = functions_of(trial.image, &bytes)?;
         let starts = Starts::resolve(trial.image, &functions, invocation, options)?;
-        let (traces, request) = (&starts.traces.traces, options.request());
+        let (traces, request) = (&starts.traces.traces, options.request(Memory::default()));
         // What code refers to is known of one processor.
         let layout = match file.is_x86_64() {
             true => lay_out(&file, &functions, traces, Room::Linker, &request)?,
@@ -91,7 +93,7 @@ impl Ordering {
             Route::SectionOrdering => input.for_gold(),
             _ => input.for_bfd(trial.said)?,
         };
-        Ok(Self::with(additions, moved_along, &input, &starts, occasion))
+        Ok(Self::with(additions, moved_along, &input, &starts, (request, occasion)))
     }
 
     /// The map tells all that is needed: Apple's linkers place symbols, and list them with their objects.
@@ -105,7 +107,8 @@ impl Ordering {
             code().map(|symbol| (symbol.address, symbol.size, symbol.name)).chain(in_source),
         );
         let starts = Starts::resolve(trial.image, &functions, invocation, options)?;
-        let layout = lay_out_functions(&functions, &starts.traces.traces, &options.request())?
+        let request = options.request(Memory::of_macho(architecture(&map_image(trial.image)?)?));
+        let layout = lay_out_functions(&functions, &starts.traces.traces, &request)?
             .with_hot(&starts.traces.counts, &functions);
         let symbols: Vec<CodeSymbol<'_>> = code()
             .map(|symbol| CodeSymbol {
@@ -118,7 +121,7 @@ impl Ordering {
         let additions = vec![Addition::new(Form::OrderFile, &lines)];
         let input = OrderInput { functions: &functions, layout: &layout, map: trial.map };
         let moved_along = summary.ambiguous as u64;
-        Ok(Self::with(additions, moved_along, &input, &starts, occasion))
+        Ok(Self::with(additions, moved_along, &input, &starts, (request, occasion)))
     }
 
     fn with(
@@ -126,7 +129,7 @@ impl Ordering {
         moved_along: u64,
         input: &OrderInput<'_>,
         starts: &Starts,
-        occasion: &Occasion<'_>,
+        (request, occasion): (LayoutRequest, &Occasion<'_>),
     ) -> Self {
         let OrderInput { functions, layout, map } = input;
         let chosen = &layout.order[..layout.chosen];
@@ -145,17 +148,17 @@ impl Ordering {
             names: NamesFound::new(&starts.names),
             faults: None,
             notes: starts.notes.clone(),
-            layout: format!("{:?}", occasion.options.request()),
+            layout: format!("{request:?}"),
             is_remembered: false,
         };
-        Self { additions, report, spans: StartSpans::new(functions, &starts.traces) }
+        Self { additions, report, request, spans: StartSpans::new(functions, &starts.traces) }
     }
 
     /// What starts cost in the trial and in the link with the order.
     #[must_use]
-    pub fn faults(&self, moved: &Moved, options: &Options) -> Faults {
+    pub fn faults(&self, moved: &Moved) -> Faults {
         // What was not found again stays where it was.
-        self.spans.faults(|address| moved.map(address).unwrap_or(address), &options.request())
+        self.spans.faults(|address| moved.map(address).unwrap_or(address), &self.request)
     }
 }
 

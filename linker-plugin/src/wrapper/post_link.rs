@@ -9,7 +9,7 @@ use reorder::image::analysis::Analysis;
 use reorder::image::elf::file::ElfFile;
 use reorder::image::functions::FunctionTable;
 use reorder::image::mapped::map_image;
-use reorder::layout::{Room, lay_out};
+use reorder::layout::{Memory, Room, lay_out};
 use reorder::relocate::RelocateOptions;
 
 use super::invocation::Invocation;
@@ -35,7 +35,7 @@ pub fn order_in_place(
     let functions = FunctionTable::collect(&file)?;
     let starts = Starts::resolve(path, &functions, invocation, options)?;
     let analysis = Analysis::new(&file, &functions)?;
-    let request = options.request();
+    let request = options.request(Memory::default());
     let mut layout = lay_out(&file, &functions, &starts.traces.traces, Room::InPlace(&analysis), &request)?
         .with_hot(&starts.traces.counts, &functions);
     // What nobody chose keeps its order behind.

@@ -171,6 +171,8 @@ fn value_of(word: &OsStr, option: &str) -> Option<PathBuf> {
 
 #[cfg(test)]
 mod tests {
+    use reorder::layout::Memory;
+
     use super::*;
 
     fn request(arguments: &[&str], variables: &[(&str, &str)]) -> std::result::Result<Request, RequestError> {
@@ -198,7 +200,7 @@ mod tests {
         ];
         let here = request(&["--reorder-memory=4k"], &variables).unwrap();
         assert_eq!(here.options.traces, ["one", "two"].map(PathBuf::from));
-        assert_eq!(here.options.request().memory, reorder::layout::Memory::Pages4K);
+        assert_eq!(here.options.request(Memory::default()).memory, Memory::Pages4K);
         assert!(!here.options.strict && here.options.data);
         let there = request(&["--reorder-traces=three"], &variables).unwrap();
         assert_eq!(there.options.traces, [PathBuf::from("three")]);
@@ -209,7 +211,7 @@ mod tests {
         let handed = [("REORDER_OPTIONS", "--reorder-traces='a b' --reorder-seed=3")];
         let request_ = request(&["--reorder-strict"], &handed).unwrap();
         assert_eq!(request_.options.traces, [PathBuf::from("a b")]);
-        assert_eq!(request_.options.request().seed, 3);
+        assert_eq!(request_.options.request(Memory::default()).seed, 3);
         assert!(request(&[], &[("REORDER_OPTIONS", "-o x")]).is_err());
         assert!(request(&[], &[("REORDER_OPTIONS", "'")]).is_err());
     }
@@ -223,12 +225,15 @@ mod tests {
             ("REORDER_VERBOSE", "1"),
         ];
         let handed = request(&[], &variables).unwrap().options;
-        assert_eq!((handed.request().seed, handed.traces), (2, vec![PathBuf::from("handed")]));
+        assert_eq!(
+            (handed.request(Memory::default()).seed, handed.traces),
+            (2, vec![PathBuf::from("handed")])
+        );
         assert!(handed.quiet && !handed.verbose);
         let own = request(&["--reorder-seed=3", "--reorder-traces=own", "--reorder-verbose"], &variables)
             .unwrap()
             .options;
-        assert_eq!((own.request().seed, own.traces), (3, vec![PathBuf::from("own")]));
+        assert_eq!((own.request(Memory::default()).seed, own.traces), (3, vec![PathBuf::from("own")]));
         assert!(own.verbose && !own.quiet);
     }
 
@@ -250,9 +255,9 @@ mod tests {
         }
         assert!(of(&["--reorder-quiet"], &[one]).quiet);
         let two = ("REORDER_OPTIONS", "--reorder-config=two.toml");
-        assert_eq!(of(&[], &[one, two]).request().seed, 2);
+        assert_eq!(of(&[], &[one, two]).request(Memory::default()).seed, 2);
         let both = ["--reorder-config=two.toml", "--reorder-config=one.toml"];
-        assert_eq!(of(&both, &[two]).request().seed, 1);
+        assert_eq!(of(&both, &[two]).request(Memory::default()).seed, 1);
     }
 
     #[test]

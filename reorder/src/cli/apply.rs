@@ -17,14 +17,14 @@ use crate::image::elf::file::ElfFile;
 use crate::image::functions::FunctionTable;
 use crate::image::macho::is_macho;
 use crate::image::mapped::map_image;
-use crate::layout::{Room, lay_out};
+use crate::layout::{Memory, Room, lay_out};
 use crate::relocate::RelocateOptions;
 use crate::relocate::debug::DebugPolicy;
 use crate::relocate::layout_map::LayoutMap;
 use crate::report::Report;
 use crate::report::table::{Table, grouped};
 use crate::trace::ImageIdentity;
-use crate::write::{Place, ReplaceOptions, replace, whole};
+use crate::write::{Pending, Place, ReplaceOptions, together};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -32,7 +32,7 @@ Examples:
   reorder apply ./program --order program.order -o program.fast --map program.map
   reorder apply program.fast --order program.map -o program.again    # back to the input, byte for byte
   reorder apply ./program --strategy random --seed 7 -o program.shuffled
-  reorder apply MyApp -t profiles --memory 16k -o MyApp.new    # Mach-O: sign it again
+  reorder apply MyApp -t profiles -o MyApp.new                  # Mach-O: sign it again
   reorder apply MyApp -t profiles --arch arm64 -o MyApp.new     # of a universal file";
 
 /// Relocate functions inside the finished image: same sections, same behaviour, proven
@@ -208,13 +208,15 @@ pub fn run(arguments: &ApplyArguments, context: &Context) -> Result<ExitStatus> 
     let applied = applied.map_err(|error| error.in_file(&arguments.image))?;
     let output = arguments.output.as_ref().unwrap_or(&arguments.image);
     let options = ReplaceOptions { in_place: arguments.in_place };
-    // The map first: with --in-place it is the only way back.
     let maps = arguments.map.as_deref().map(|path| map_files(path, &applied.maps)).unwrap_or_default();
     refuse_overwriting(arguments, output, &maps)?;
-    for (path, map) in &maps {
-        whole(path, map.write().as_bytes())?;
-    }
-    let warnings = replace(output, &arguments.image, &applied.bytes, options)?;
+    // The image last: with --in-place the map is the only way back.
+    let mut files = maps
+        .iter()
+        .map(|(path, map)| Pending::whole(path, map.write().as_bytes()))
+        .collect::<Result<Vec<_>>>()?;
+    files.push(Pending::replacing(output, &arguments.image, &applied.bytes, options)?);
+    let warnings = together(files)?;
     warnings.iter().for_each(|warning| context.talk.warning(&warning.to_string(), None));
     applied.summary.warnings.iter().for_each(|warning| context.talk.warning(warning, None));
     context.print(&ApplyReport {
@@ -297,6 +299,7 @@ fn apply_elf(arguments: &ApplyArguments, context: &Context, bytes: &[u8]) -> Res
         &arguments.image,
         &identity,
         &functions,
+        Memory::default(),
         &context.talk,
         |traces, layout| lay_out(&file, &functions, traces, Room::InPlace(&analysis), layout),
     )?;

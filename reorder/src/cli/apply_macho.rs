@@ -12,7 +12,7 @@ use crate::image::macho::MachOImage;
 use crate::image::macho::analysis::MachOAnalysis;
 use crate::image::macho::file::MachOFile;
 use crate::image::macho::universal::{Slice, replace, slices};
-use crate::layout::{Room, lay_out_functions_in};
+use crate::layout::{Memory, Room, lay_out_functions_in};
 use crate::relocate::layout_map::LayoutMap;
 use crate::trace::ImageIdentity;
 
@@ -106,14 +106,12 @@ fn apply_slice(
         let _phase = tracing::info_span!("analyse").entered();
         MachOAnalysis::new(&file)?
     };
-    let identity = ImageIdentity {
-        path: Some(request.path.canonicalize().unwrap_or_else(|_| request.path.to_path_buf())),
-        build_id: file.uuid.map(|uuid| uuid.to_vec()),
-    };
+    let identity = ImageIdentity::of_macho(request.path, file.uuid);
     let wanted = request.arrangement.wanted(
         request.path,
         &identity,
         &functions,
+        Memory::of_macho(image.architecture),
         &context.talk,
         |traces, layout| lay_out_functions_in(&functions, traces, Room::InMachO(&analysis), layout),
     )?;

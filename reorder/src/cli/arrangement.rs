@@ -10,7 +10,7 @@ use crate::cli::talk::Talk;
 use crate::cli::traces_input::TracesInput;
 use crate::error::{Error, Result};
 use crate::image::functions::{FunctionIndex, FunctionTable};
-use crate::layout::{Layout, LayoutRequest};
+use crate::layout::{Layout, LayoutRequest, Memory};
 use crate::order_file;
 use crate::relocate::layout_map::LayoutMap;
 use crate::trace::{ImageIdentity, ResolvedTrace, ResolvedTraces};
@@ -52,7 +52,8 @@ impl ArrangementArguments {
         self.order.as_deref()
     }
 
-    /// Reads whatever the flags name; `lay_out` computes an order where they ask for one.
+    /// Reads whatever the flags name; `lay_out` computes an order where they ask for one, for the `usual` memory of the
+    /// image's systems unless they name another.
     ///
     /// # Errors
     /// No traces where the strategy needs them, unreadable files, an order without a known function.
@@ -61,13 +62,14 @@ impl ArrangementArguments {
         path: &Path,
         identity: &ImageIdentity,
         functions: &FunctionTable<'_>,
+        usual: Memory,
         talk: &Talk,
         lay_out: impl FnOnce(&[ResolvedTrace], &LayoutRequest) -> Result<Layout>,
     ) -> Result<Wanted> {
         if let Some(order) = &self.order {
             return read_order(order, functions, talk);
         }
-        let request = self.layout.request();
+        let request = self.layout.request(usual);
         let traces = match request.strategy.needs_traces() {
             true => self.traces.resolve_for(path, identity, functions, talk)?,
             false => ResolvedTraces::default(),

@@ -141,7 +141,7 @@ impl ExplainArguments {
         analysis: &OpenedAnalysis<'_>,
         starts: &Starts,
     ) -> Result<NewPlaces> {
-        let request = self.layout.request();
+        let request = self.layout.request(image.usual_memory());
         let traces = &starts.traces;
         let laid_out = match (image, analysis) {
             (OpenedImage::Elf(file), OpenedAnalysis::Elf(analysis)) => {

@@ -10,9 +10,9 @@ pub struct LayoutArguments {
     /// How functions are ordered
     #[arg(long, value_enum, default_value = "auto", value_name = "NAME")]
     strategy: Strategy,
-    /// The memory that the layout shall suit
-    #[arg(long, value_enum, default_value = "4k", value_name = "MODEL")]
-    memory: Memory,
+    /// The memory that the layout shall suit [default: 16k for Mach-O on arm64, else 4k]
+    #[arg(long, value_enum, value_name = "MODEL")]
+    memory: Option<Memory>,
     /// How much earlier faults count more: 0 counts all alike, 100 only how early they are
     #[arg(long, default_value_t = 25, value_name = "PERCENT", value_parser = clap::value_parser!(u32).range(..=100))]
     early: u32,
@@ -31,12 +31,12 @@ pub struct LayoutArguments {
 }
 
 impl LayoutArguments {
-    /// The library's form.
-    pub fn request(&self) -> LayoutRequest {
+    /// The library's form, for an image whose systems usually have the memory `usual`.
+    pub fn request(&self, usual: Memory) -> LayoutRequest {
         LayoutRequest {
             strategy: self.strategy,
             seed: self.seed,
-            memory: self.memory,
+            memory: self.memory.unwrap_or(usual),
             early_percent: self.early,
             effort: self.effort,
             unseen: self.unseen.unwrap_or(self.strategy.usual_unseen()),

@@ -21,11 +21,12 @@ use crate::image::analysis::Analysis;
 use crate::image::elf::file::ElfFile;
 use crate::image::functions::FunctionTable;
 use crate::image::mapped::map_image;
-use crate::layout::{Layout, Room, lay_out};
+use crate::layout::{Layout, Memory, Room, lay_out};
 use crate::measure::{self, MeasureRequest, Measurement};
 use crate::record::{self, Ending, RecordRequest, RecordedTrace};
 use crate::report::optimize::{OptimizeReport, OptimizedRun, SimulatedPages};
 use crate::report::table::grouped;
+use crate::runnable;
 use crate::simulate::{ImageNames, presets, simulate};
 use crate::trace::{ImageIdentity, ResolvedTraces, resolve};
 use crate::verify::recover_moves;
@@ -96,6 +97,7 @@ pub fn run(arguments: &OptimizeArguments, context: &Context) -> Result<ExitStatu
         let images = std::iter::once(image).chain(&arguments.output).map(PathBuf::as_path);
         refuse_to_replace(page, "an image", images)?;
     }
+    runnable::check(image, runnable::apply_command)?;
     let mapped = map_image(image)?;
     let report = optimize(arguments, context, &mapped, runs).map_err(|error| error.in_file(image))?;
     if report.total.new_faults > report.total.old_faults {
@@ -135,7 +137,7 @@ fn optimize(
     let starts = record_starts(arguments, context, &file, &functions, runs)?;
 
     let phase = talk.phase("order", 0);
-    let request = arguments.layout.request();
+    let request = arguments.layout.request(Memory::default());
     let all: Vec<_> = starts.iter().flat_map(|start| start.traces.traces.iter().cloned()).collect();
     let layout = lay_out(&file, &functions, &all, Room::InPlace(&analysis), &request)?;
     phase.finish(&format!("{} functions of {} traces in front", grouped(layout.needed as u64), all.len()));

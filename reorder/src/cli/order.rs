@@ -14,7 +14,7 @@ use crate::exit_status::ExitStatus;
 use crate::image::elf::file::ElfFile;
 use crate::image::functions::FunctionTable;
 use crate::image::macho::{MachOImage, is_macho};
-use crate::layout::{Layout, LayoutRequest, Room, lay_out, lay_out_functions};
+use crate::layout::{Layout, LayoutRequest, Memory, Room, lay_out, lay_out_functions};
 use crate::link_map::LinkMap;
 use crate::order_file::hand_off;
 use crate::order_file::lld::{OrderFile, Summary, Unnamed};
@@ -98,9 +98,10 @@ impl Report for OrderReport {
     }
 }
 
-/// An order with what was known about its traces.
+/// An order with what was asked for and what was known about its traces.
 struct Made {
     linker: Linker,
+    request: LayoutRequest,
     order: OrderFile,
     coverage: Option<Coverage>,
 }
@@ -120,10 +121,9 @@ pub fn run(arguments: &OrderArguments, context: &Context) -> Result<ExitStatus> 
         (Some(bytes), Some(path)) => Some(LinkMap::parse(bytes).map_err(|error| error.in_file(path))?),
         _ => None,
     };
-    let request = arguments.layout.request();
     let made = match is_macho(&bytes) {
-        true => arguments.for_macho(&bytes, map.as_ref(), &request, context)?,
-        false => arguments.for_elf(&bytes, map.as_ref(), &request, context)?,
+        true => arguments.for_macho(&bytes, map.as_ref(), context)?,
+        false => arguments.for_elf(&bytes, map.as_ref(), context)?,
     };
     warn(&made, arguments.unnamed(), context);
     match &arguments.output {
@@ -134,7 +134,7 @@ pub fn run(arguments: &OrderArguments, context: &Context) -> Result<ExitStatus> 
                 image: arguments.image.display().to_string(),
                 output: output.display().to_string(),
                 linker: made.linker,
-                layout: request,
+                layout: made.request,
                 order: made.order.summary,
                 traces: made.coverage,
             })?;
@@ -148,29 +148,24 @@ impl OrderArguments {
         if self.addresses { Unnamed::WriteAddress } else { Unnamed::Omit }
     }
 
-    fn for_elf(
-        &self,
-        bytes: &[u8],
-        map: Option<&LinkMap<'_>>,
-        request: &LayoutRequest,
-        context: &Context,
-    ) -> Result<Made> {
+    fn for_elf(&self, bytes: &[u8], map: Option<&LinkMap<'_>>, context: &Context) -> Result<Made> {
         let path = &self.image;
+        let request = self.layout.request(Memory::default());
         let file = ElfFile::parse_any_machine(bytes).map_err(|error| error.in_file(path))?;
         let functions = FunctionTable::collect(&file).map_err(|error| error.in_file(path))?;
-        let traces = self.resolve(&ImageIdentity::of(path, &file), &functions, request, context)?;
+        let traces = self.resolve(&ImageIdentity::of(path, &file), &functions, &request, context)?;
         let layout = match file.is_x86_64() {
             true => {
                 let resolved = traces.as_ref().map_or(&[][..], |traces| &traces.traces);
-                lay_out(&file, &functions, resolved, Room::Linker, request)?
+                lay_out(&file, &functions, resolved, Room::Linker, &request)?
             }
-            false => lay_out_known(&functions, traces.as_ref(), request)?,
+            false => lay_out_known(&functions, traces.as_ref(), &request)?,
         };
         let layout = with_counts(layout, traces.as_ref(), &functions);
         let coverage = traces.map(|traces| traces.coverage);
         let linker = self.linker.unwrap_or(Linker::Lld);
         let identity = Identity::BuildId(file.build_id());
-        let origin = Origin { identity, request: *request, coverage: coverage.as_ref() };
+        let origin = Origin { identity, request, coverage: coverage.as_ref() };
         let mut order = hand_off::write_elf(linker, &functions, &layout, map, &origin, self.unnamed())?;
         if self.data {
             if linker != Linker::Lld {
@@ -183,16 +178,10 @@ impl OrderArguments {
         if let Some(map) = map {
             warn_about_crowds(&sections::crowds(&functions, map), map, &order.summary, context);
         }
-        Ok(Made { linker, order, coverage })
+        Ok(Made { linker, request, order, coverage })
     }
 
-    fn for_macho(
-        &self,
-        bytes: &[u8],
-        map: Option<&LinkMap<'_>>,
-        request: &LayoutRequest,
-        context: &Context,
-    ) -> Result<Made> {
+    fn for_macho(&self, bytes: &[u8], map: Option<&LinkMap<'_>>, context: &Context) -> Result<Made> {
         if self.linker.is_some_and(|linker| linker != Linker::Ld64) {
             return Err(Error::usage("this is a Mach-O image, which that linker does not link")
                 .in_file(&self.image)
@@ -209,24 +198,22 @@ impl OrderArguments {
         let image = MachOImage::parse(bytes, self.architecture.as_deref())
             .map_err(|error| error.in_file(&self.image))?;
         let functions = image.functions();
-        let identity = ImageIdentity {
-            path: Some(self.image.canonicalize().unwrap_or_else(|_| self.image.clone())),
-            build_id: image.uuid.map(|uuid| uuid.to_vec()),
-        };
-        let traces = self.resolve(&identity, &functions, request, context)?;
-        let layout = lay_out_known(&functions, traces.as_ref(), request)?;
+        let identity = ImageIdentity::of_macho(&self.image, image.uuid);
+        let request = self.layout.request(Memory::of_macho(image.architecture));
+        let traces = self.resolve(&identity, &functions, &request, context)?;
+        let layout = lay_out_known(&functions, traces.as_ref(), &request)?;
         let layout = with_counts(layout, traces.as_ref(), &functions);
         let coverage = traces.map(|traces| traces.coverage);
         let origin = Origin {
             identity: Identity::Uuid(image.uuid.as_ref().map(|uuid| &uuid[..])),
-            request: *request,
+            request,
             coverage: coverage.as_ref(),
         };
         let of_map = map.map(hand_off::symbols_of).transpose()?;
         let symbols = of_map.as_deref().unwrap_or(image.symbols());
         let prefix = self.arch_prefix.then_some(image.architecture);
         let order = hand_off::write_ld64(&functions, &layout, symbols, prefix, &origin);
-        Ok(Made { linker: Linker::Ld64, order, coverage })
+        Ok(Made { linker: Linker::Ld64, request, order, coverage })
     }
 
     fn resolve(

@@ -24,7 +24,8 @@ pub struct ScenariosInput {
     #[arg(long = "scenario", value_name = "NAME", conflicts_with = "paths")]
     scenarios: Vec<String>,
     /// How memory answers: linux-4k, linux-4k-faultaround-64k, linux-readahead-128k, linux-6.17-readahead-128k,
-    /// android-16k, ios-16k, or one of reorder.toml; repeatable [default: those of the image's system]
+    /// android-16k, ios-16k, macos-4k, or one of reorder.toml; repeatable [default: those of the image's systems; of Mach-O
+    /// ios-16k for arm64, macos-4k for x86_64]
     #[arg(long = "model", value_name = "NAME")]
     models: Vec<String>,
     #[command(flatten)]

@@ -38,9 +38,9 @@ pub enum Unseen {
 /// How memory answers a first touch.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, ValueEnum)]
 pub enum Memory {
-    /// Pages of 4 KiB: most of Linux
+    /// Pages of 4 KiB: most of Linux, macOS on x86-64
     #[default]
-    #[value(name = "4k", alias = "linux-4k")]
+    #[value(name = "4k", alias = "linux-4k", alias = "macos-4k")]
     #[serde(rename = "4k")]
     Pages4K,
     /// Pages of 16 KiB: iOS, macOS on arm64, new Android devices
@@ -99,6 +99,15 @@ impl LayoutRequest {
 }
 
 impl Memory {
+    /// The memory of the systems that run Mach-O images for the processor that linkers call `architecture`.
+    #[must_use]
+    pub fn of_macho(architecture: &str) -> Self {
+        match architecture {
+            "x86_64" => Self::Pages4K,
+            _ => Self::Pages16K,
+        }
+    }
+
     /// The model in numbers.
     #[must_use]
     pub fn model(self) -> FaultModel {

@@ -13,6 +13,7 @@ use nix::sys::statfs::FsType;
 
 use crate::error::{Error, Result};
 use crate::image::elf::file::ElfFile;
+use crate::runnable;
 
 /// The unit of the page cache and of page tables on x86-64.
 pub(super) const PAGE_BYTES: u64 = 4096;
@@ -37,6 +38,7 @@ impl ProgramFile {
     /// Opens an ELF program.
     pub(super) fn open(path: &Path) -> Result<Self> {
         let io = |error| Error::io(path, error);
+        runnable::check(path, |program| format!("reorder simulate {program} NEW -t TRACES"))?;
         let file = File::open(path).map_err(io)?;
         let text = text_ranges(&map(&file).map_err(io)?).map_err(|error| error.in_file(path))?;
         // A fresh mapping that is never read: what this process had touched could not be dropped.

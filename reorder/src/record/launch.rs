@@ -21,7 +21,7 @@ use nix::unistd::{ForkResult, Pid, fork, pipe2};
 
 use super::RecordRequest;
 use crate::error::{Error, Result};
-use crate::start_directory;
+use crate::{runnable, start_directory};
 
 /// All that the child needs between fork and exec, made before the fork: it must not allocate.
 struct Prepared {
@@ -64,6 +64,7 @@ pub(super) fn launch(request: &RecordRequest) -> Result<Launched> {
         Some(_) => std::path::absolute(&path).map_err(|error| Error::io(&path, error))?,
         None => path,
     };
+    runnable::check(&path, runnable::apply_command)?;
     refuse_privileged(&path)?;
     if let Some(directory) = &request.directory {
         start_directory::check(directory)?;

@@ -33,7 +33,7 @@ pub struct Preset {
 }
 
 /// All models that come with the program.
-pub const PRESETS: [Preset; 6] = [
+pub const PRESETS: [Preset; 7] = [
     Preset {
         name: "linux-4k",
         title: "4 KiB pages",
@@ -76,6 +76,13 @@ pub const PRESETS: [Preset; 6] = [
                  image is read and decrypted by itself; not checked on a device",
         model: FaultModel::Pages { size: 16 << 10 },
     },
+    Preset {
+        name: "macos-4k",
+        title: "4 KiB pages",
+        source: "macOS on x86-64, whose processors have pages of 4 KiB (PAGE_SIZE in mach/i386/vm_param.h): each page of a \
+                 mapped image is read by itself; not checked on a device",
+        model: FaultModel::Pages { size: 4 << 10 },
+    },
 ];
 
 impl MemoryModel {
@@ -115,10 +122,11 @@ pub fn usual_for_elf() -> Vec<MemoryModel> {
     PRESETS.iter().filter(|preset| USUAL.contains(&preset.name)).map(|&preset| preset.into()).collect()
 }
 
-/// The same for a Mach-O image.
+/// The same for a Mach-O image for the processor that linkers call `architecture`.
 #[must_use]
-pub fn usual_for_macho() -> Vec<MemoryModel> {
-    PRESETS.iter().filter(|preset| preset.name == "ios-16k").map(|&preset| preset.into()).collect()
+pub fn usual_for_macho(architecture: &str) -> Vec<MemoryModel> {
+    let usual = if architecture == "x86_64" { "macos-4k" } else { "ios-16k" };
+    PRESETS.iter().filter(|preset| preset.name == usual).map(|&preset| preset.into()).collect()
 }
 
 /// The models called `names`, of these `custom` ones and of the presets, in the order of the names.

@@ -144,6 +144,14 @@ impl ImageIdentity {
             build_id: file.build_id().map(<[u8]>::to_vec),
         }
     }
+
+    /// The same for a Mach-O image with this `LC_UUID`.
+    pub fn of_macho(path: &Path, uuid: Option<[u8; 16]>) -> Self {
+        Self {
+            path: Some(path.canonicalize().unwrap_or_else(|_| path.to_path_buf())),
+            build_id: uuid.map(|uuid| uuid.to_vec()),
+        }
+    }
 }
 
 impl fmt::Display for ImageIdentity {

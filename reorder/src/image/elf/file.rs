@@ -12,6 +12,7 @@ use crate::address::{Address, FileOffset};
 use crate::error::{Error, Result};
 use crate::image::elf::section::{Section, SectionIndex};
 use crate::image::elf::segment::Segment;
+use crate::image::macho::is_macho;
 use crate::image::refusal::{Refusal, RefusalCode};
 
 /// How the image is linked.
@@ -208,7 +209,13 @@ const GIVE_PROGRAM: &str = "give an x86-64 Linux program or shared object";
 
 fn parse_header(bytes: &[u8]) -> Result<&FileHeader64<LittleEndian>> {
     if bytes.len() < 20 || bytes[..4] != *b"\x7fELF" {
-        return Err(not_supported("this is not an ELF file", GIVE_PROGRAM));
+        return Err(match is_macho(bytes) {
+            true => not_supported("this is a Mach-O file, and only ELF serves here", GIVE_PROGRAM),
+            false => not_supported(
+                "this is neither an ELF nor a Mach-O file",
+                "give a program or library: ELF for x86-64, or Mach-O for arm64 or x86-64",
+            ),
+        });
     }
     if bytes[4] != 2 || bytes[5] != 1 {
         return Err(not_supported("this is not a 64-bit little-endian ELF file", GIVE_PROGRAM));

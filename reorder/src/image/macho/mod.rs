@@ -49,6 +49,14 @@ use crate::image::functions::FunctionTable;
 pub use slices::is_macho;
 use symbols::{DebugEntry, Symbols};
 
+/// The name that linkers have for the processor of the one image in `bytes`.
+///
+/// # Errors
+/// Files that are no Mach-O, have several images, or none for a known processor.
+pub fn architecture(bytes: &[u8]) -> Result<&'static str> {
+    Ok(slices::choose(bytes, None)?.0)
+}
+
 /// What order files need of an image.
 pub struct MachOImage<'data> {
     /// Of a universal file the bytes of this image.

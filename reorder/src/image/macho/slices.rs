@@ -36,11 +36,16 @@ pub(super) fn choose<'data>(bytes: &'data [u8], wanted: Option<&str>) -> Result<
         (Some(image), None) => Ok(*image),
         (Some(_), Some(_)) => Err(Error::usage(format!("the file has images for {names}"))
             .with_hint("choose one of them with --arch NAME")),
-        (None, _) if all.is_empty() => Err(Error::usage("the file has no image for arm64 or x86_64")),
+        (None, _) if all.is_empty() => Err(Error::usage("the file has no image for arm64 or x86_64")
+            .with_hint("give a program or library for one of these processors")),
         (None, _) => Err(Error::usage(format!(
             "the file has no image for {}, only for {names}",
             wanted.unwrap_or_default()
-        ))),
+        ))
+        .with_hint(match all.len() {
+            1 => "leave out --arch".to_owned(),
+            _ => format!("choose one of them: --arch {}", all[0].0),
+        })),
     }
 }
 
