@@ -3,6 +3,8 @@
 //! Guarantee: what is returned has passed `verify`, and applying its map to it gives back the input.
 
 pub mod macho;
+#[cfg(test)]
+mod tests;
 
 use std::collections::BTreeSet;
 

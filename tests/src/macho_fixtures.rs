@@ -6,7 +6,7 @@ use std::time::Duration;
 use tempfile::TempDir;
 
 use crate::macho_oracle::Linked;
-use crate::macho_tools::{cxx_flags, runtime};
+use crate::macho_tools::{cxx_flags, runtime, zig_compiler};
 use crate::process::shell;
 use crate::workspace;
 
@@ -84,11 +84,34 @@ pub fn program(how: Build) -> Fixture {
     build(&units, how)
 }
 
+/// The program of three units as Zig's own linker makes it in `directory`: without a list of function starts.
+///
+/// # Panics
+/// When the compiler or the linker fails.
+pub fn zig(directory: &Path) -> PathBuf {
+    let (compiler, sources) = (zig_compiler(), fixture_path("program"));
+    let sources = sources.display();
+    let line = format!(
+        "cd '{}' && {compiler} -O2 -c '{sources}/main.c' -o main.o && \
+         for unit in 1 2 3; do {compiler} -O2 -DUNIT=$unit -c '{sources}/unit.c' -o $unit.o || exit; done && \
+         {compiler} main.o [123].o -o zig",
+        directory.display()
+    );
+    shell(&line, LIMIT).unwrap_or_else(|error| panic!("{error}"));
+    directory.join("zig")
+}
+
 /// The Rust program, with the standard library as rustup ships it.
 ///
 /// # Panics
-/// When rustc or the linker fails.
+/// When rustc, its standard library for arm64 macOS or the linker is missing or fails.
 pub fn rust(how: Build) -> Fixture {
+    let library = "d=$(rustc --print target-libdir --target aarch64-apple-darwin) && ls \"$d\"/libstd-*.rlib";
+    shell(library, LIMIT).unwrap_or_else(|error| {
+        panic!(
+            "the standard library for arm64 macOS is missing: rustup target add aarch64-apple-darwin\n{error}"
+        )
+    });
     let directory = tempfile::tempdir().expect("a scratch folder");
     let source = fixture_path("rust.rs");
     // What rustc calls as linker keeps the objects: rustc removes them afterwards.

@@ -1,5 +1,7 @@
 //! What makes, runs and compares Mach-O images on Linux: clang and ld64.lld, and the Python tools in `tests/macho`.
 
+use std::ffi::OsString;
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::OnceLock;
@@ -33,6 +35,26 @@ fn tools() -> &'static Path {
 /// Libraries that emulated programs load: a folder for each architecture.
 pub fn runtime() -> PathBuf {
     tools().join("runtime")
+}
+
+/// The compiler of Zig, for arm64, with arguments to follow: a part of a line for the shell.
+pub fn zig_compiler() -> String {
+    let (python, cache) = (python().display(), tools().join("zig"));
+    let cache = cache.display();
+    format!(
+        "ZIG_GLOBAL_CACHE_DIR='{cache}' ZIG_LOCAL_CACHE_DIR='{cache}' '{python}' -m ziglang cc -target aarch64-macos"
+    )
+}
+
+/// So many random orders are tried of each image: as many as `REORDER_MACHO_SEEDS` says, or a few.
+///
+/// # Panics
+/// When the variable holds no number.
+pub fn seeds() -> Range<u64> {
+    const FEW: u64 = 5;
+    let number = |text: OsString| text.to_str().and_then(|text| text.parse().ok());
+    let asked = std::env::var_os("REORDER_MACHO_SEEDS").map(|text| number(text).expect("a number of seeds"));
+    0..asked.unwrap_or(FEW)
 }
 
 /// One program of `tests/macho`, with its arguments to follow.

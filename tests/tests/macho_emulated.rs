@@ -4,9 +4,11 @@
 
 use std::path::{Path, PathBuf};
 
-use end_to_end::macho_fixtures::{CHAINED, Fixture, OPCODES, assembly, build, program, rust};
-use end_to_end::macho_tools::{Emulated, Run, published, run};
+use end_to_end::macho_fixtures::{CHAINED, Fixture, OPCODES, assembly, build, program, rust, zig};
+use end_to_end::macho_tools::{Emulated, Run, published, run, seeds};
 use end_to_end::workspace;
+use reorder::image::macho::file::MachOFile;
+use reorder::image::macho::function_starts::function_starts;
 
 /// Relocates `image` and proves it by the command's own `verify`.
 fn relocated(image: &Path, directory: &Path, flags: &[&str]) -> PathBuf {
@@ -30,8 +32,9 @@ fn runs_alike(image: &Path, how: &Emulated<'_>) -> (Run, Run) {
     let directory = tempfile::tempdir().unwrap();
     let trace = directory.path().join("trace");
     let before = Emulated { trace: Some(&trace), ..*how }.run(image);
-    for seed in ["1", "2", "3"] {
-        let shuffled = relocated(image, directory.path(), &["--strategy", "random", "--seed", seed]);
+    for seed in seeds() {
+        let shuffled =
+            relocated(image, directory.path(), &["--strategy", "random", "--seed", &seed.to_string()]);
         assert_eq!(how.run(&shuffled).outcome, before.outcome, "seed {seed}");
     }
     let ordered =
@@ -110,6 +113,23 @@ fn stripped() {
     fixture_runs_alike(&fixture);
 }
 
+/// Zig's linker writes an empty list of function starts, so that symbols alone tell where functions begin.
+#[test]
+fn linked_by_zig() {
+    let directory = tempfile::tempdir().unwrap();
+    let image = zig(directory.path());
+    let bytes = std::fs::read(&image).unwrap();
+    let file = MachOFile::parse(&bytes).unwrap();
+    assert_eq!(function_starts(&file).unwrap(), []);
+    let (before, _) = runs_alike(&image, &Emulated::default());
+    assert!(before.outcome.stdout_text().contains("two15"), "{}", before.outcome);
+
+    let outcome = run(std::process::Command::new("llvm-strip-22").arg(&image));
+    assert!(outcome.success(), "{outcome}");
+    let outcome = run(workspace::reorder().arg("inspect").arg(&image));
+    assert!(outcome.stdout_text().contains("refused (M5)"), "{outcome}");
+}
+
 /// A dylib moves, the program that calls it stays.
 #[test]
 fn dylib() {
@@ -123,9 +143,9 @@ fn dylib() {
         };
         let before = with(&library.image);
         assert!(before.stdout_text().contains("squared 16"), "{before}");
-        for seed in ["1", "2", "3"] {
-            let moved =
-                relocated(&library.image, directory.path(), &["--strategy", "random", "--seed", seed]);
+        for seed in seeds() {
+            let flags = ["--strategy", "random", "--seed", &seed.to_string()];
+            let moved = relocated(&library.image, directory.path(), &flags);
             assert_eq!(with(&moved), before);
         }
     }

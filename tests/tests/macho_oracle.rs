@@ -5,13 +5,11 @@
 use std::process::Command;
 
 use end_to_end::macho_fixtures::{Build, CHAINED, Fixture, OPCODES, build, program, rust};
-use end_to_end::macho_tools::run;
+use end_to_end::macho_tools::{run, seeds};
 use end_to_end::workspace;
 
-const SEEDS: std::ops::Range<u64> = 0..20;
-
 fn agrees(fixture: &Fixture) {
-    for seed in SEEDS {
+    for seed in seeds() {
         fixture.linked.agrees(seed);
     }
 }
@@ -75,7 +73,7 @@ fn debug_information() {
     let fixture = program(CHAINED.compiled("-O1 -g"));
     agrees(&fixture);
     // One seed more, for what dsymutil reads from the stabs.
-    let seed = SEEDS.end;
+    let seed = seeds().end;
     let order = fixture.linked.shuffled_link(seed);
     let relocated = fixture.linked.directory.join("relocated");
     let outcome = run(workspace::reorder()

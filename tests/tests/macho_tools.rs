@@ -6,7 +6,7 @@
 use std::path::Path;
 use std::process::Command;
 
-use end_to_end::macho_fixtures::{CHAINED, OPCODES, build, program, rust};
+use end_to_end::macho_fixtures::{CHAINED, OPCODES, build, program, rust, zig};
 use end_to_end::macho_tools::{published, run, script};
 use end_to_end::workspace;
 use object::Object;
@@ -67,11 +67,13 @@ fn small_programs() {
     accepted(&build(&[("methods.m", "")], CHAINED.linked("-bundle -undefined dynamic_lookup")).image);
     accepted(&build(&[("library.c", "")], CHAINED.linked("-dylib -install_name @rpath/library.dylib")).image);
     accepted(&rust(CHAINED.linked("-dead_strip")).image);
+    let directory = tempfile::tempdir().unwrap();
+    accepted(&zig(directory.path()));
 }
 
 #[test]
 fn published_images() {
-    for name in ["ninja", "rg", "capstone"] {
+    for name in ["ninja", "rg", "capstone", "pyobjc"] {
         accepted(&published(name));
     }
 }
@@ -97,12 +99,17 @@ fn orders_that_change_little() {
     let (one, other) = (apply(&fixture.image, &order, "one"), apply(&fixture.image, &order, "other"));
     assert_eq!(std::fs::read(&one).unwrap(), std::fs::read(&other).unwrap());
 
-    // Back by the addresses of the result in the order of the first link.
-    let outcome = run(script("checker/order.py").args([&fixture.image, &one]));
-    assert!(outcome.success(), "{outcome}");
-    let back = directory.join("back");
-    std::fs::write(&back, &outcome.stdout).unwrap();
-    let restored = apply(&one, &back, "restored");
+    // By the addresses of the result: back in the order of the first link, and in the order that it has.
+    let addresses = |order: &Path, name: &str| {
+        let outcome = run(script("checker/order.py").args([order, &one]));
+        assert!(outcome.success(), "{outcome}");
+        let list = directory.join(name);
+        std::fs::write(&list, &outcome.stdout).unwrap();
+        list
+    };
+    let again = apply(&one, &addresses(&one, "same"), "again");
+    assert_eq!(std::fs::read(&one).unwrap(), std::fs::read(&again).unwrap());
+    let restored = apply(&one, &addresses(&fixture.image, "back"), "restored");
     let outcome = run(script("checker/same.py").args([&fixture.image, &restored]));
     assert!(outcome.success(), "{outcome}");
 }

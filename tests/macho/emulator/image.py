@@ -155,10 +155,20 @@ class Image:
             starts.append(address)
         return starts
 
+    def symbol_addresses(self):
+        """Sorted addresses of the symbols that are places in sections."""
+        at = self.command(SYMTAB)
+        if at is None:
+            return []
+        table, count = struct.unpack_from("<2I", self.data, at + 8)
+        symbols = (struct.unpack_from("<IBBHQ", self.data, table + 16 * index) for index in range(count))
+        # No entry of a debugger, and of the type "in a section".
+        return sorted({value for _, kind, _, _, value in symbols if not kind & 0xE0 and kind & 0x0E == 0x0E})
+
     def function_of(self, address):
-        """The last function start at or before an address, or nothing."""
+        """The last function start at or before an address, or nothing; symbols stand in for a list that is empty."""
         if not hasattr(self, "_starts"):
-            self._starts = self.function_starts()
+            self._starts = self.function_starts() or self.symbol_addresses()
         index = bisect.bisect_right(self._starts, address)
         return self._starts[index - 1] if index else None
 

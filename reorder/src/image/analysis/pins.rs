@@ -8,7 +8,7 @@ use super::Analysis;
 use super::units::unit_containing;
 use crate::address::Address;
 
-/// The obligation that failed for a block.
+/// The obligation that failed for a block; of several the first of these is told.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum PinReason {
@@ -30,6 +30,8 @@ pub enum PinReason {
     UnprovenTable,
     /// A jump table used by two units.
     SharedTable,
+    /// A record of Swift's metadata of an unknown kind refers to it; such a word is a relative pointer as well, which says less.
+    SwiftRecord,
     /// Data holds the distance to the block in a form that no dispatch explains.
     RelativePointer,
     /// Code that belongs to no function refers to the block.
@@ -60,8 +62,6 @@ pub enum PinReason {
     Unreferenced,
     /// It is aligned to a page, which its code may count on.
     PageAligned,
-    /// A record of Swift's metadata of an unknown kind refers to it.
-    SwiftRecord,
     /// Nothing free was large enough in the new layout.
     NoRoom,
 }

@@ -83,6 +83,18 @@ fn what_nobody_described_stays_so_wherever_it_goes() {
 }
 
 #[test]
+fn an_entry_of_an_empty_function_hides_nothing() {
+    // As lld writes it: one page of whole entries, two of which have the same start.
+    let words = [1, 28, 0, 28, 0, 28, 2, 0x100, 52, 84, 0x130, 0, 84];
+    let page = [2, 3 << 16 | 8, 0x100, 0, 0x100, 7, 0x120, 5];
+    let bytes: Vec<u8> = words.into_iter().chain(page).flat_map(u32::to_le_bytes).collect();
+    let old = UnwindInfo::decode(PLACE, &bytes).expect("the table is whole");
+    assert_eq!([0x100, 0x11f, 0x120].map(|offset| old.encoding_at(at(offset))), [7, 7, 5]);
+    let new = rebuilt(&old, &map(&[(0x100, 0x110, 0x20), (0x120, 0x100, 0x10)]));
+    assert_eq!([0x100, 0x110, 0x12f].map(|offset| new.encoding_at(at(offset))), [5, 7, 7]);
+}
+
+#[test]
 fn exception_tables_follow_their_functions() {
     let lsda = HAS_EXCEPTION_TABLE | 0x0400_0000;
     let old = info(&[(0x100, lsda), (0x110, lsda)], 0x120, &[(0x100, 0x900), (0x110, 0x910)]);
