@@ -5,6 +5,7 @@
 //! simulated and measured. `ARCHITECTURE.md` draws the pipeline.
 
 pub mod address;
+mod address_index;
 pub mod error;
 pub mod exit_status;
 

@@ -152,7 +152,7 @@ fn inspect_image(bytes: &[u8], report: &mut ImageReport) -> Result<()> {
         movable_bytes: movable.map(|unit| unit.size()).sum(),
         units: analysis.units.len(),
         glued_units: analysis.atoms.len() - analysis.units.len(),
-        code_references: analysis.code.len(),
+        code_references: analysis.code.count() + analysis.fixed_code.len(),
         data_references: analysis.data.len(),
         jump_table_words: analysis.table_words,
         unreferenced_functions: analysis.unreferenced,

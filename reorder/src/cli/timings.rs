@@ -2,9 +2,19 @@
 //!
 //! Phases open `tracing` spans named as in ARCHITECTURE; without these flags nobody listens and they cost nothing.
 
-use tracing_subscriber::fmt::format::FmtSpan;
+use tracing_subscriber::fmt::format::{FmtSpan, Writer};
+use tracing_subscriber::fmt::time::FormatTime;
 
 use crate::cli::shared_args::SharedArguments;
+
+/// Lines begin without the time of day; to switch the clock off would take the durations of spans with it.
+struct NoTimeOfDay;
+
+impl FormatTime for NoTimeOfDay {
+    fn format_time(&self, _: &mut Writer<'_>) -> std::fmt::Result {
+        Ok(())
+    }
+}
 
 /// Starts listening, if asked to.
 pub fn install(shared: &SharedArguments) {
@@ -19,7 +29,7 @@ pub fn install(shared: &SharedArguments) {
         .with_max_level(level)
         .with_span_events(spans)
         .with_target(false)
-        .without_time()
+        .with_timer(NoTimeOfDay)
         .finish();
     // A second subscriber in one process (a caller of the library has its own) keeps the first.
     let _ = tracing::subscriber::set_global_default(subscriber);

@@ -3,6 +3,7 @@
 use std::ops::Range;
 
 use crate::address::{Address, NewAddress};
+use crate::address_index::AddressIndex;
 use crate::error::{Error, Result};
 
 /// A range that moves rigidly.
@@ -27,6 +28,7 @@ impl Move {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct AddressMap {
     moves: Vec<Move>,
+    index: AddressIndex,
 }
 
 impl AddressMap {
@@ -45,12 +47,13 @@ impl AddressMap {
         if overlap(&new) || overlap(&old) {
             return Err(Error::usage("two moved ranges overlap"));
         }
-        Ok(Self { moves })
+        let index = AddressIndex::new(moves.iter().map(|range| range.old.0));
+        Ok(Self { moves, index })
     }
 
     /// Where `address` is in the output image.
     pub fn map(&self, address: Address) -> NewAddress {
-        let after = self.moves.partition_point(|range| range.old <= address);
+        let after = self.index.count_up_to(address.0, |at| self.moves[at].old.0);
         match self.moves[..after].last() {
             Some(range) if address.distance_from(range.old) < range.size => {
                 NewAddress(address.0.wrapping_add(range.delta()))

@@ -13,6 +13,7 @@ use super::elf_view::ElfView;
 use super::symbol_walk::symbols;
 use super::unwind_walk::unwind_entries;
 use crate::address::{Address, NewAddress};
+use crate::address_index::AddressIndex;
 use crate::error::{Error, Result};
 
 /// A function range, or several that overlap, and where it went.
@@ -55,6 +56,8 @@ pub struct AddressMoves {
     moves: Vec<Move>,
     /// Positions in `moves`, sorted by new start.
     by_new_start: Vec<u32>,
+    /// Of the old starts.
+    index: AddressIndex,
 }
 
 impl AddressMoves {
@@ -98,8 +101,7 @@ impl AddressMoves {
 
     /// The range that contains `address` of the old image.
     pub fn containing(&self, address: Address) -> Option<&Move> {
-        let after = self.moves.partition_point(|range| range.old_start <= address);
-        self.moves[..after].last().filter(|range| address < range.old_end())
+        self.preceding(address).filter(|range| address < range.old_end())
     }
 
     /// The range that contains `address` of the new image.
@@ -119,7 +121,8 @@ impl AddressMoves {
 
     /// The last range that starts at or before `address` of the old image.
     pub fn preceding(&self, address: Address) -> Option<&Move> {
-        self.moves[..self.moves.partition_point(|range| range.old_start <= address)].last()
+        let after = self.index.count_up_to(address.0, |at| self.moves[at].old_start.0);
+        self.moves[..after].last()
     }
 
     /// The first range that starts behind `address` of the old image.
@@ -168,7 +171,8 @@ impl AddressMoves {
                 )));
             }
         }
-        Ok(Self { moves, by_new_start })
+        let index = AddressIndex::new(moves.iter().map(|range| range.old_start.0));
+        Ok(Self { moves, by_new_start, index })
     }
 }
 

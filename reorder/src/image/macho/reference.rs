@@ -52,6 +52,62 @@ pub struct CodeReference {
     pub form: CodeForm,
 }
 
+/// The references in the instructions of all atoms, packed: large images have millions.
+#[derive(Clone, Debug, Default)]
+pub struct AtomReferences {
+    base: Address,
+    by_atom: Vec<Box<[PackedReference]>>,
+}
+
+/// A reference by the distance of its place from the atom's start and the image offset of its target.
+#[derive(Clone, Copy, Debug)]
+pub struct PackedReference {
+    place: u32,
+    target: u32,
+    form: CodeForm,
+}
+
+impl CodeReference {
+    /// Of an atom at `start` in an image at `base`; nothing when the target lies further behind `base` than images reach.
+    pub(super) fn pack(&self, start: Address, base: Address) -> Option<PackedReference> {
+        let place = u32::try_from(self.place.distance_from(start)).ok()?;
+        let target = u32::try_from(self.target.distance_from(base)).ok()?;
+        Some(PackedReference { place, target, form: self.form })
+    }
+}
+
+impl AtomReferences {
+    /// `by_atom` has the references of each atom, packed for an image at `base`.
+    pub(super) fn new(base: Address, by_atom: Vec<Box<[PackedReference]>>) -> Self {
+        Self { base, by_atom }
+    }
+
+    /// How many there are.
+    #[must_use]
+    pub fn count(&self) -> usize {
+        self.by_atom.iter().map(|references| references.len()).sum()
+    }
+
+    /// Those of the atom with this number, which begins at `start`.
+    pub fn of_atom(&self, atom: usize, start: Address) -> impl Iterator<Item = CodeReference> + '_ {
+        self.by_atom[atom].iter().map(move |packed| CodeReference {
+            place: start.plus(u64::from(packed.place)),
+            target: self.base.plus(u64::from(packed.target)),
+            form: packed.form,
+        })
+    }
+
+    /// Whether the atom with this number has any.
+    #[must_use]
+    pub fn has_any(&self, atom: usize) -> bool {
+        !self.by_atom[atom].is_empty()
+    }
+
+    pub(super) fn replace(&mut self, atom: usize, references: Box<[PackedReference]>) {
+        self.by_atom[atom] = references;
+    }
+}
+
 /// How data holds an address in `__text`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DataForm {

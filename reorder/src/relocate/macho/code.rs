@@ -1,8 +1,11 @@
 //! Moves units and rewrites the references in their instructions.
 
-use crate::address::{Address, NewAddress};
+use rayon::prelude::*;
+
+use crate::address::NewAddress;
 use crate::error::{Error, Result};
 use crate::image::macho::analysis::MachOAnalysis;
+use crate::image::macho::analysis::atoms::AtomIndex;
 use crate::image::macho::file::MachOFile;
 use crate::image::macho::reference::{CodeForm, CodeReference};
 use crate::image::refusal::{Refusal, RefusalCode};
@@ -10,36 +13,87 @@ use crate::relocate::address_map::AddressMap;
 
 use super::encode;
 
-/// Copies every moved range to its new place, then encodes every reference anew of which one end moved.
+/// Copies every atom to its new place and encodes every reference anew of which one end moved.
 ///
 /// # Errors
-/// Refuses (R12) a reference that does not reach its target from the new place.
+/// Refuses (R12) a reference that does not reach its target from the new place; a map that puts two atoms into one place.
 pub fn move_code(
     file: &MachOFile<'_>,
     analysis: &MachOAnalysis,
     map: &AddressMap,
     output: &mut [u8],
 ) -> Result<()> {
-    let text = file.text();
-    let offset_in_text = |address: u64| text.offset + address.wrapping_sub(text.address.0) as usize;
-    for range in map.moves() {
-        let size = range.size as usize;
-        let (from, to) = (offset_in_text(range.old.0), offset_in_text(range.new.0));
-        let (Some(bytes), Some(place)) = (file.bytes.get(from..from + size), output.get_mut(to..to + size))
-        else {
-            return Err(Error::usage(format!("the function at {} would leave the image", range.old)));
-        };
-        place.copy_from_slice(bytes);
-    }
-    for reference in &analysis.code {
-        let (place, target) = (map.map(reference.place), map.map(reference.target));
-        if place.0 == reference.place.0 && target.0 == reference.target.0 {
-            continue;
+    for reference in &analysis.fixed_code {
+        let target = map.map(reference.target);
+        if target.0 != reference.target.0 {
+            let offset = file.offset_of(reference.place, 4).filter(|offset| *offset <= output.len());
+            let rewritten = offset.and_then(|offset| {
+                rewrite(&mut output[offset..], 0, reference, NewAddress(reference.place.0), target)
+            });
+            rewritten.ok_or_else(|| out_of_reach(reference, target))?;
         }
-        let code = Code { file, output };
-        code.rewrite(reference, place, target).ok_or_else(|| out_of_reach(reference, target))?;
     }
-    Ok(())
+    let text = file.text();
+    let text_end = text.offset + text.size as usize;
+    let places = split(analysis, map, &mut output[text.offset..text_end])?;
+    let failed = places.into_par_iter().with_min_len(64).find_map_first(|place| {
+        place.fill(file, analysis, map).err()
+    });
+    failed.map_or(Ok(()), Err)
+}
+
+/// The new place of an atom.
+struct Place<'output> {
+    atom: AtomIndex,
+    start: NewAddress,
+    bytes: &'output mut [u8],
+}
+
+/// Cuts `text`, the bytes of the section, into the new places of all atoms.
+fn split<'output>(
+    analysis: &MachOAnalysis,
+    map: &AddressMap,
+    mut text: &'output mut [u8],
+) -> Result<Vec<Place<'output>>> {
+    let mut starts: Vec<(NewAddress, AtomIndex)> = (0..analysis.atoms.len() as u32)
+        .map(|atom| (map.map(analysis.atoms.starts[atom as usize]), AtomIndex(atom)))
+        .collect();
+    starts.par_sort_unstable();
+    let mut position = NewAddress(analysis.atoms.starts.first().map_or(0, |start| start.0));
+    let mut places = Vec::with_capacity(starts.len());
+    for (start, atom) in starts {
+        let range = analysis.atoms.range(atom);
+        let size = range.end.distance_from(range.start) as usize;
+        let rest = start.0.checked_sub(position.0).and_then(|gap| text.split_at_mut_checked(gap as usize));
+        let Some((bytes, rest)) = rest.and_then(|(_, rest)| rest.split_at_mut_checked(size)) else {
+            return Err(Error::usage(format!("the function at {} would leave its place", range.start)));
+        };
+        places.push(Place { atom, start, bytes });
+        position = start.plus(size as u64);
+        text = rest;
+    }
+    Ok(places)
+}
+
+impl Place<'_> {
+    fn fill(self, file: &MachOFile<'_>, analysis: &MachOAnalysis, map: &AddressMap) -> Result<()> {
+        let old = analysis.atoms.range(self.atom);
+        if self.start.0 != old.start.0 {
+            let Some(bytes) = file.bytes_at(old.start, self.bytes.len() as u64) else {
+                return Err(Error::malformed(0, format!("the file does not hold the function at {}", old.start)));
+            };
+            self.bytes.copy_from_slice(bytes);
+        }
+        for reference in analysis.code.of_atom(self.atom.0 as usize, old.start) {
+            let distance = reference.place.distance_from(old.start);
+            let (place, target) = (self.start.plus(distance), map.map(reference.target));
+            if place.0 != reference.place.0 || target.0 != reference.target.0 {
+                rewrite(self.bytes, distance as usize, &reference, place, target)
+                    .ok_or_else(|| out_of_reach(&reference, target))?;
+            }
+        }
+        Ok(())
+    }
 }
 
 fn out_of_reach(reference: &CodeReference, target: NewAddress) -> Error {
@@ -52,60 +106,53 @@ fn out_of_reach(reference: &CodeReference, target: NewAddress) -> Error {
     .into()
 }
 
-struct Code<'run, 'data> {
-    file: &'run MachOFile<'data>,
-    output: &'run mut [u8],
+fn word_at(code: &[u8], offset: usize) -> Option<u32> {
+    Some(u32::from_le_bytes(code.get(offset..)?.first_chunk().copied()?))
 }
 
-impl Code<'_, '_> {
-    /// Where an instruction stands in the output. In sections other than `__text` nothing moves, and moves stay in it.
-    fn offset(&self, place: NewAddress) -> Option<usize> {
-        self.file.offset_of(Address(place.0), 4)
-    }
+fn write(code: &mut [u8], offset: usize, word: u32) -> Option<()> {
+    *code.get_mut(offset..)?.first_chunk_mut()? = word.to_le_bytes();
+    Some(())
+}
 
-    fn word(&self, offset: usize) -> Option<u32> {
-        Some(u32::from_le_bytes(self.output.get(offset..offset + 4)?.try_into().ok()?))
-    }
-
-    fn write(&mut self, offset: usize, word: u32) -> Option<()> {
-        self.output.get_mut(offset..offset + 4)?.copy_from_slice(&word.to_le_bytes());
-        Some(())
-    }
-
-    /// `None` when the target is out of reach.
-    fn rewrite(mut self, reference: &CodeReference, place: NewAddress, target: NewAddress) -> Option<()> {
-        let offset = self.offset(place)?;
-        let word = self.word(offset)?;
-        let new = match reference.form {
-            CodeForm::Branch26 => encode::branch(word, place, target)?,
-            CodeForm::Adr => encode::adr(word, place, target)?,
-            CodeForm::Page => encode::adrp(word, place, target)?,
-            // What stays where it is keeps its lowest bits, whatever they mean.
-            CodeForm::PageOffset { .. } if target.0 == reference.target.0 => word,
-            CodeForm::PageOffset { scale } => encode::page_offset(word, target, scale)?,
-            CodeForm::LoadLiteral => encode::literal(word, place, target)?,
-            CodeForm::RelaxedAdr { nop } => match encode::adr(word, place, target) {
-                Some(word) => word,
-                None => {
-                    self.write(beside(offset, nop)?, encode::add_of(word, target)?)?;
-                    encode::adrp(word, place, target)?
-                }
-            },
-            CodeForm::RelaxedLoad { nop } => match encode::literal(word, place, target) {
-                Some(word) => word,
-                None => {
-                    let page = NewAddress(place.0.wrapping_add_signed(i64::from(nop) * 4));
-                    self.write(beside(offset, nop)?, encode::adrp_of(word, page, target)?)?;
-                    encode::load_of(word, target)?
-                }
-            },
-            CodeForm::Relative32 { end } => {
-                let distance = target.distance_from(place.plus(u64::from(end))) as i64;
-                i32::try_from(distance).ok()? as u32
+/// Encodes the instruction at `offset` in `code` anew; `None` when the target is out of reach.
+fn rewrite(
+    code: &mut [u8],
+    offset: usize,
+    reference: &CodeReference,
+    place: NewAddress,
+    target: NewAddress,
+) -> Option<()> {
+    let word = word_at(code, offset)?;
+    let new = match reference.form {
+        CodeForm::Branch26 => encode::branch(word, place, target)?,
+        CodeForm::Adr => encode::adr(word, place, target)?,
+        CodeForm::Page => encode::adrp(word, place, target)?,
+        // What stays where it is keeps its lowest bits, whatever they mean.
+        CodeForm::PageOffset { .. } if target.0 == reference.target.0 => word,
+        CodeForm::PageOffset { scale } => encode::page_offset(word, target, scale)?,
+        CodeForm::LoadLiteral => encode::literal(word, place, target)?,
+        CodeForm::RelaxedAdr { nop } => match encode::adr(word, place, target) {
+            Some(word) => word,
+            None => {
+                write(code, beside(offset, nop)?, encode::add_of(word, target)?)?;
+                encode::adrp(word, place, target)?
             }
-        };
-        self.write(offset, new)
-    }
+        },
+        CodeForm::RelaxedLoad { nop } => match encode::literal(word, place, target) {
+            Some(word) => word,
+            None => {
+                let page = NewAddress(place.0.wrapping_add_signed(i64::from(nop) * 4));
+                write(code, beside(offset, nop)?, encode::adrp_of(word, page, target)?)?;
+                encode::load_of(word, target)?
+            }
+        },
+        CodeForm::Relative32 { end } => {
+            let distance = target.distance_from(place.plus(u64::from(end))) as i64;
+            i32::try_from(distance).ok()? as u32
+        }
+    };
+    write(code, offset, new)
 }
 
 /// The instruction so many instructions further on.

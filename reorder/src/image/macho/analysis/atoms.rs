@@ -8,6 +8,7 @@
 use std::ops::Range;
 
 use crate::address::Address;
+use crate::address_index::AddressIndex;
 use crate::error::Result;
 use crate::image::macho::file::MachOFile;
 use crate::image::macho::function_starts::function_starts;
@@ -26,6 +27,7 @@ pub struct Atoms {
     pub starts: Vec<Address>,
     /// The end of `__text`.
     pub end: Address,
+    index: AddressIndex,
 }
 
 impl Atoms {
@@ -58,7 +60,13 @@ impl Atoms {
         starts.push(text.start);
         starts.sort_unstable();
         starts.dedup();
-        Ok(Self { starts, end: text.end })
+        Ok(Self::new(starts, text.end))
+    }
+
+    /// Atoms with these starts, sorted.
+    pub(super) fn new(starts: Vec<Address>, end: Address) -> Self {
+        let index = AddressIndex::new(starts.iter().map(|start| start.0));
+        Self { starts, end, index }
     }
 
     /// Number of atoms.
@@ -83,14 +91,17 @@ impl Atoms {
     /// The atom that holds `address`.
     #[must_use]
     pub fn containing(&self, address: Address) -> Option<AtomIndex> {
-        let after = self.starts.partition_point(|start| *start <= address);
-        (after > 0 && address < self.end).then(|| AtomIndex(after as u32 - 1))
+        if address >= self.end {
+            return None;
+        }
+        let after = self.index.count_up_to(address.0, |at| self.starts[at].0);
+        Some(AtomIndex(after.checked_sub(1)? as u32))
     }
 
     /// Whether an atom starts at `address`.
     #[must_use]
     pub fn is_start(&self, address: Address) -> bool {
-        self.starts.binary_search(&address).is_ok()
+        self.containing(address).is_some_and(|atom| self.starts[atom.0 as usize] == address)
     }
 
     /// All addresses ranges, in order.

@@ -5,7 +5,7 @@
 //! its freedom, a missed one the program. Functions that nothing refers to at all get a second look: their distance from
 //! the start of the image or of `__text`, stored anywhere, keeps them too.
 
-use std::collections::HashSet;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use rayon::prelude::*;
 
@@ -18,7 +18,7 @@ use crate::image::analysis::pins::PinReason;
 use crate::image::macho::export_trie::{self, ExportValue};
 use crate::image::macho::file::MachOFile;
 use crate::image::macho::load_command::LinkEditPart;
-use crate::image::macho::reference::CodeReference;
+use crate::image::macho::reference::{AtomReferences, CodeReference};
 use crate::image::macho::section::Section;
 
 /// Pins what unlisted words may refer to; gives the number of functions that nothing listed refers to.
@@ -28,15 +28,19 @@ pub(super) fn pin_unexplained(
     facts: &DataFacts,
     fixed: &[CodeReference],
     decoded: &[DecodedAtom],
+    code: &AtomReferences,
     obligations: &mut Obligations<'_>,
 ) -> usize {
     let mut listed: Vec<Address> = facts.references.iter().map(|reference| reference.place).collect();
     listed.extend(decoded.iter().flat_map(|atom| atom.table_words.iter().map(|word| word.place)));
     listed.sort_unstable();
     let is_listed = |place: Address| listed.binary_search(&place).is_ok();
-    let is_referenced = referenced(file, atoms, facts, fixed, decoded);
-    let orphans: HashSet<u64> =
-        (0..atoms.len()).filter(|index| !is_referenced[*index]).map(|index| atoms.starts[index].0).collect();
+    let is_referenced = referenced(file, atoms, facts, fixed, decoded, code);
+    let orphans = is_referenced.iter().filter(|is_referenced| !**is_referenced).count();
+    let is_orphan = |address: Address| {
+        let atom = atoms.containing(address).map(|atom| atom.0 as usize);
+        atom.is_some_and(|atom| atoms.starts[atom] == address && !is_referenced[atom])
+    };
     let (base, text) = (file.base(), file.text().address);
     let sections: Vec<&Section<'_>> =
         file.sections.iter().filter(|section| section.has_bytes() && !is_explained(section)).collect();
@@ -58,9 +62,9 @@ pub(super) fn pin_unexplained(
                     return Some((relative, place, PinReason::RelativePointer));
                 }
                 let offsets = [base, text].map(|from| from.plus(u64::from(word)));
-                let orphan = offsets.into_iter().find(|address| orphans.contains(&address.0));
+                let orphan = offsets.into_iter().find(|address| is_orphan(*address));
                 orphan
-                    .filter(|_| !is_listed(place) && !orphans.is_empty())
+                    .filter(|_| !is_listed(place))
                     .map(|orphan| (orphan, place, PinReason::Unreferenced))
             })
             .collect();
@@ -68,7 +72,7 @@ pub(super) fn pin_unexplained(
             obligations.pin_at(target, reason, place);
         }
     }
-    orphans.len()
+    orphans
 }
 
 /// Sections whose every word is read by somebody who knows what it means.
@@ -87,23 +91,25 @@ fn referenced(
     facts: &DataFacts,
     fixed: &[CodeReference],
     decoded: &[DecodedAtom],
+    code: &AtomReferences,
 ) -> Vec<bool> {
-    let mut is_referenced = vec![false; atoms.len()];
-    let mut mark = |target: Address| {
+    // Only ever set, so the order in which threads do it does not matter.
+    let is_referenced: Vec<AtomicBool> = (0..atoms.len()).map(|_| AtomicBool::new(false)).collect();
+    let mark = |target: Address| {
         if let Some(AtomIndex(index)) = atoms.containing(target) {
-            is_referenced[index as usize] = true;
+            is_referenced[index as usize].store(true, Ordering::Relaxed);
         }
     };
     facts.references.iter().filter(|reference| !is_frame(file, reference.place)).for_each(|reference| {
         mark(reference.target);
     });
-    facts.roots.iter().copied().for_each(&mut mark);
+    facts.roots.iter().copied().for_each(mark);
     fixed.iter().for_each(|reference| mark(reference.target));
-    for atom in decoded {
-        atom.references.iter().for_each(|reference| mark(reference.target));
-        atom.ties.iter().copied().for_each(&mut mark);
+    decoded.par_iter().enumerate().with_min_len(256).for_each(|(index, atom)| {
+        code.of_atom(index, atoms.starts[index]).for_each(|reference| mark(reference.target));
+        atom.ties.iter().copied().for_each(mark);
         atom.table_words.iter().for_each(|word| mark(word.target));
-    }
+    });
     let exports = export_trie::parse(file.link_edit_bytes(LinkEditPart::Exports)).unwrap_or_default();
     for export in &exports {
         match export.value {
@@ -115,7 +121,7 @@ fn referenced(
             ExportValue::Absolute(_) | ExportValue::Reexport(_) => {}
         }
     }
-    is_referenced
+    is_referenced.into_iter().map(AtomicBool::into_inner).collect()
 }
 
 /// Unwind entries describe functions, called or not.

@@ -24,7 +24,7 @@ use crate::image::analysis::pins::{Pin, PinReason};
 use crate::image::macho::data_in_code;
 use crate::image::macho::eh_frame::frame_entries;
 use crate::image::macho::file::{Architecture, MachOFile};
-use crate::image::macho::reference::{CodeReference, DataReference};
+use crate::image::macho::reference::{AtomReferences, CodeReference, DataReference, PackedReference};
 use crate::image::macho::section::Section;
 use crate::image::macho::unwind_info::UnwindInfo;
 use arm64::Arm64Context;
@@ -44,8 +44,10 @@ pub struct MachOAnalysis {
     pub atoms: Atoms,
     /// What moves as one, in address order.
     pub units: Vec<Unit>,
-    /// References in instructions.
-    pub code: Vec<CodeReference>,
+    /// References in the instructions of atoms.
+    pub code: AtomReferences,
+    /// References in the instructions of sections of code that stay.
+    pub fixed_code: Vec<CodeReference>,
     /// References in data, by place.
     pub data: Vec<DataReference>,
     /// Compact unwind information.
@@ -82,11 +84,11 @@ impl MachOAnalysis {
             data_in_code.iter().map(|data| data.start..data.start.plus(u64::from(data.length))).collect();
         let decoder = Decoder::new(file, &atoms, &data_ranges);
         let fixed = FixedCode::collect(file, &decoder);
-        let decoded = decoder.decode(&facts, &fixed);
+        let (decoded, code) = decoder.decode(&facts, &fixed);
 
         fixed.apply(&mut obligations);
         for (index, atom) in decoded.iter().enumerate() {
-            oblige(AtomIndex(index as u32), atom, &atoms, &mut obligations);
+            oblige(AtomIndex(index as u32), atom, code.has_any(index), &atoms, &mut obligations);
         }
         for (index, atom) in decoded.iter().enumerate() {
             let index = AtomIndex(index as u32);
@@ -97,18 +99,17 @@ impl MachOAnalysis {
             }
         }
         let unreferenced =
-            evidence::pin_unexplained(file, &atoms, &facts, &fixed.references, &decoded, &mut obligations);
+            evidence::pin_unexplained(file, &atoms, &facts, &fixed.references, &decoded, &code, &mut obligations);
         let units = obligations.units();
         let mut data = facts.references;
         let table_words = decoded.iter().map(|atom| atom.table_words.len()).sum();
         data.sort_unstable_by_key(|reference| reference.place);
-        let mut code = fixed.references;
-        code.extend(decoded.into_iter().flat_map(|atom| atom.references));
         Ok(Self {
             architecture: file.architecture,
             atoms,
             units,
             code,
+            fixed_code: fixed.references,
             data,
             unwind,
             unreferenced,
@@ -164,7 +165,13 @@ impl MachOAnalysis {
 }
 
 /// What one atom asks of others.
-fn oblige(index: AtomIndex, atom: &DecodedAtom, atoms: &Atoms, obligations: &mut Obligations<'_>) {
+fn oblige(
+    index: AtomIndex,
+    atom: &DecodedAtom,
+    has_references: bool,
+    atoms: &Atoms,
+    obligations: &mut Obligations<'_>,
+) {
     let range = atoms.range(index);
     if let Some(pin) = atom.pin {
         obligations.pin(index, pin);
@@ -182,9 +189,9 @@ fn oblige(index: AtomIndex, atom: &DecodedAtom, atoms: &Atoms, obligations: &mut
             }
         }
     }
-    let reason = match atom.references.is_empty() {
-        true => PinReason::OpaqueReference,
-        false => PinReason::UnpairedAddress,
+    let reason = match has_references {
+        true => PinReason::UnpairedAddress,
+        false => PinReason::OpaqueReference,
     };
     for &target in &atom.possible_targets {
         obligations.pin_at(target, reason, range.start);
@@ -217,11 +224,25 @@ impl<'data> Decoder<'data> {
         Self { file, atoms, processor }
     }
 
-    fn decode_atom(&self, atom: Range<Address>, entries: &[Address]) -> DecodedAtom {
-        match &self.processor {
-            Processor::Arm64(context) => arm64::decode_atom(context, atom, entries),
-            Processor::X86_64(context) => x86_64::decode_atom(context, atom, entries),
-        }
+    /// The atom at `range`, and its references packed.
+    fn decode_atom(&self, range: Range<Address>, entries: &[Address]) -> (DecodedAtom, Box<[PackedReference]>) {
+        let mut atom = match &self.processor {
+            Processor::Arm64(context) => arm64::decode_atom(context, range.clone(), entries),
+            Processor::X86_64(context) => x86_64::decode_atom(context, range.clone(), entries),
+        };
+        let references = std::mem::take(&mut atom.references);
+        let base = self.file.base();
+        let packed: Option<Box<_>> =
+            references.iter().map(|reference| reference.pack(range.start, base)).collect();
+        let packed = packed.unwrap_or_else(|| {
+            // It refers to something far outside of the image, so it is hardly code: nothing of it is rewritten.
+            atom.pin.get_or_insert(Pin { reason: PinReason::NotDecodable, evidence: range.start });
+            let text = self.file.text().range();
+            let others = references.iter().map(|reference| reference.target);
+            atom.possible_targets.extend(others.filter(|target| text.contains(target)));
+            Box::default()
+        });
+        (atom, packed)
     }
 
     fn decode_fixed_section(&self, section: &Section<'_>) -> (Vec<CodeReference>, Vec<Address>) {
@@ -232,46 +253,52 @@ impl<'data> Decoder<'data> {
     }
 
     /// Decodes all atoms; again those that others enter in the middle, until no new entries are found.
-    fn decode(&self, facts: &DataFacts, fixed: &FixedCode) -> Vec<DecodedAtom> {
+    fn decode(&self, facts: &DataFacts, fixed: &FixedCode) -> (Vec<DecodedAtom>, AtomReferences) {
         let atoms = self.atoms;
         let mut entries: BTreeSet<Address> = facts.entries.iter().copied().collect();
-        let is_inner = |target: &Address| !atoms.is_start(*target) && atoms.containing(*target).is_some();
-        entries.extend(fixed.references.iter().map(|reference| reference.target).filter(is_inner));
+        let is_inner =
+            |target: Address| atoms.containing(target).is_some_and(|atom| atoms.range(atom).start != target);
+        let fixed_targets = fixed.references.iter().map(|reference| reference.target);
+        entries.extend(fixed_targets.filter(|target| is_inner(*target)));
         let decode = |index: u32, entries: &BTreeSet<Address>| {
             let range = atoms.range(AtomIndex(index));
             let inner: Vec<Address> = entries.range(range.start.plus(1)..range.end).copied().collect();
             self.decode_atom(range, &inner)
         };
         let all = 0..atoms.len() as u32;
-        let mut decoded: Vec<DecodedAtom> =
-            all.clone().into_par_iter().with_min_len(16).map(|index| decode(index, &entries)).collect();
+        let (mut decoded, packed): (Vec<DecodedAtom>, Vec<Box<[PackedReference]>>) =
+            all.clone().into_par_iter().with_min_len(16).map(|index| decode(index, &entries)).unzip();
+        let mut code = AtomReferences::new(self.file.base(), packed);
         let mut changed: Vec<u32> = all.collect();
         // Each round adds places of which there are only so many; two rounds are usual.
         for _ in 0..MOST_ROUNDS {
-            let targets = changed.iter().flat_map(|index| {
-                let atom = &decoded[*index as usize];
-                let referenced = atom.references.iter().map(|reference| reference.target);
-                referenced.chain(atom.ties.iter().copied())
+            let targets = changed.par_iter().with_min_len(256).flat_map_iter(|index| {
+                let referenced = code
+                    .of_atom(*index as usize, atoms.range(AtomIndex(*index)).start)
+                    .map(|reference| reference.target);
+                referenced.chain(decoded[*index as usize].ties.iter().copied())
             });
-            let new: BTreeSet<Address> =
-                targets.filter(is_inner).filter(|target| !entries.contains(target)).collect();
+            let mut new: Vec<Address> =
+                targets.filter(|target| is_inner(*target) && !entries.contains(target)).collect();
             if new.is_empty() {
-                return decoded;
+                return (decoded, code);
             }
-            let entered: BTreeSet<u32> =
-                new.iter().filter_map(|target| atoms.containing(*target)).map(|atom| atom.0).collect();
+            new.par_sort_unstable();
+            new.dedup();
+            changed = new.iter().filter_map(|target| atoms.containing(*target)).map(|atom| atom.0).collect();
+            changed.dedup();
             entries.extend(new);
-            changed = entered.into_iter().collect();
-            let again: Vec<DecodedAtom> = changed.par_iter().map(|index| decode(*index, &entries)).collect();
-            for (index, atom) in changed.iter().zip(again) {
-                decoded[*index as usize] = atom;
+            let again: Vec<_> = changed.par_iter().map(|index| decode(*index, &entries)).collect();
+            for (&index, (atom, references)) in changed.iter().zip(again) {
+                decoded[index as usize] = atom;
+                code.replace(index as usize, references);
             }
         }
         for index in changed {
             let evidence = atoms.range(AtomIndex(index)).start;
             decoded[index as usize].pin = Some(Pin { reason: PinReason::InsideAddressed, evidence });
         }
-        decoded
+        (decoded, code)
     }
 }
 

@@ -1,6 +1,7 @@
 //! One atom of arm64 code: its references, and what must stay because of it.
 
 mod flow;
+mod interpret;
 mod relaxed;
 mod tables;
 #[cfg(test)]
@@ -19,7 +20,7 @@ use crate::image::analysis::pins::{Pin, PinReason};
 use crate::image::decode::aarch64::{Operation, PAGE, Register, WORD, decode, uses};
 use crate::image::macho::file::MachOFile;
 use crate::image::macho::reference::{CodeForm, CodeReference, DataForm, DataReference};
-use flow::{FlowFacts, follow};
+use flow::{Code, FlowFacts, follow};
 use relaxed::{nop_behind, nop_in_front};
 use tables::Dispatch;
 
@@ -88,6 +89,11 @@ fn words_of(bytes: &[u8]) -> Vec<u32> {
     words.iter().map(|word| u32::from_le_bytes(*word)).collect()
 }
 
+fn operations_of(words: &[u32], start: Address) -> Vec<Operation> {
+    let places = (0..).map(|index| start.plus(index * WORD));
+    words.iter().zip(places).map(|(word, place)| decode(*word, place)).collect()
+}
+
 /// Decodes the atom at `atom`; control may also arrive at `entries` inside of it.
 #[must_use]
 pub fn decode_atom(context: &Arm64Context<'_>, atom: Range<Address>, entries: &[Address]) -> DecodedAtom {
@@ -102,8 +108,9 @@ pub fn decode_atom(context: &Arm64Context<'_>, atom: Range<Address>, entries: &[
         result.is_table = true;
         return result;
     }
-    let facts = follow(context, &atom, &words, entries);
-    let mut builder = Builder { taken: BTreeSet::new(), context, atom, words, facts, result };
+    let operations = operations_of(&words, atom.start);
+    let facts = follow(context, &atom, Code { words: &words, operations: &operations }, entries);
+    let mut builder = Builder { taken: BTreeSet::new(), context, atom, words, operations, facts, result };
     builder.build();
     builder.result
 }
@@ -113,12 +120,14 @@ fn keep_odd(context: &Arm64Context<'_>, atom: Range<Address>) -> DecodedAtom {
     let whole = Address(atom.start.0 & !3)..Address(atom.end.0.next_multiple_of(WORD));
     let size = whole.end.distance_from(whole.start);
     let words = words_of(context.file.bytes_at(whole.start, size).unwrap_or_default());
+    let operations = operations_of(&words, whole.start);
     let facts = FlowFacts::default();
     let mut builder = Builder {
         taken: BTreeSet::new(),
         context,
         atom: whole,
         words,
+        operations,
         facts,
         result: DecodedAtom::default(),
     };
@@ -140,6 +149,7 @@ struct Builder<'run, 'data> {
     context: &'run Arm64Context<'data>,
     atom: Range<Address>,
     words: Vec<u32>,
+    operations: Vec<Operation>,
     facts: FlowFacts,
     result: DecodedAtom,
 }
@@ -184,7 +194,7 @@ impl Builder<'_, '_> {
     /// control reaches it, and it is nothing.
     fn opaque_word(&self) -> Option<usize> {
         (0..self.words.len()).find(|&index| {
-            let operation = decode(self.words[index], self.place(index));
+            let operation = self.operations[index];
             match self.facts.is_reached[index] {
                 true => operation == Operation::Invalid,
                 false => self.leaves(operation) || self.may_refer(index, operation),
@@ -223,7 +233,7 @@ impl Builder<'_, '_> {
             if self.words[index] != 0 {
                 self.result.possible_targets.push(self.place(index).plus(distance));
             }
-            match decode(self.words[index], self.place(index)) {
+            match self.operations[index] {
                 Operation::Branch(target)
                 | Operation::Call(target)
                 | Operation::ConditionalBranch(target)
@@ -246,7 +256,7 @@ impl Builder<'_, '_> {
     }
 
     fn add_references(&mut self, index: usize) {
-        match decode(self.words[index], self.place(index)) {
+        match self.operations[index] {
             Operation::Branch(target) | Operation::Call(target) if !self.atom.contains(&target) => {
                 self.add(index, target, CodeForm::Branch26);
             }
@@ -385,12 +395,19 @@ impl Builder<'_, '_> {
 fn addresses_formed(context: &Arm64Context<'_>, range: Range<Address>, found: &mut Vec<Address>) {
     let bytes = context.file.bytes_at(range.start, range.end.distance_from(range.start)).unwrap_or_default();
     let mut pages: [Option<Address>; 32] = [None; 32];
+    // Bits of the registers with a page: most instructions have nothing to do with one.
+    let mut held = 0_u32;
     let mut push = |target: Address| {
         if !context.text.contains(&target) {
             found.push(target);
         }
     };
-    for (index, word) in words_of(bytes).into_iter().enumerate() {
+    let (words, _) = bytes.as_chunks::<4>();
+    for (index, word) in words.iter().enumerate() {
+        let word = u32::from_le_bytes(*word);
+        if held == 0 && !forms_address(word) {
+            continue;
+        }
         let page_of = |register: Register| pages[usize::from(register.0)];
         match decode(word, range.start.plus(index as u64 * WORD)) {
             Operation::Adr(_, target) | Operation::LoadLiteral(_, target) => push(target),
@@ -402,17 +419,27 @@ fn addresses_formed(context: &Arm64Context<'_>, range: Range<Address>, found: &m
             }
             Operation::Adrp(register, page) => {
                 pages[usize::from(register.0)] = Some(page);
+                held |= 1 << register.0;
                 continue;
             }
-            Operation::Call(_) | Operation::CallRegister(_) => pages[..19].fill(None),
+            Operation::Call(_) | Operation::CallRegister(_) => {
+                pages[..19].fill(None);
+                held &= !0x7_ffff;
+            }
             _ => {}
         }
-        let mut written = uses(word).writes;
+        let mut written = uses(word).writes & held;
+        held &= !written;
         while written != 0 {
             pages[written.trailing_zeros() as usize] = None;
             written &= written - 1;
         }
     }
+}
+
+/// Whether `word` may be `ADR`, `ADRP` or a load of a literal.
+fn forms_address(word: u32) -> bool {
+    word & 0x1f00_0000 == 0x1000_0000 || word & 0x3b00_0000 == 0x1800_0000
 }
 
 /// References of a section of code that stays, such as the linker's helpers for stubs, to `__text`; and places in

@@ -123,72 +123,85 @@ impl Value {
     }
 }
 
-/// All registers but 31.
+/// All registers but 31. Most hold nothing that matters most of the time, so work goes by the bits of those that do.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Registers([Value; 31]);
+pub(super) struct Registers {
+    /// Bits of the registers that hold anything but [`Value::Unknown`].
+    held: u32,
+    values: [Value; 31],
+}
+
+/// All registers but 31.
+const ALL: u32 = 0x7fff_ffff;
+
+/// The numbers of the bits that are set.
+fn numbers(mut bits: u32) -> impl Iterator<Item = usize> {
+    std::iter::from_fn(move || {
+        let number = bits.trailing_zeros() as usize;
+        (bits != 0).then(|| {
+            bits &= bits - 1;
+            number
+        })
+    })
+}
 
 impl Registers {
     /// As at the entry of a function.
     pub(super) fn unknown() -> Self {
-        Self([Value::Unknown; 31])
+        Self { held: 0, values: [Value::Unknown; 31] }
     }
 
     pub(super) fn get(&self, register: Register) -> Value {
-        self.0.get(usize::from(register.0)).copied().unwrap_or(Value::Unknown)
+        self.values.get(usize::from(register.0)).copied().unwrap_or(Value::Unknown)
     }
 
     pub(super) fn set(&mut self, register: Register, value: Value) {
-        if let Some(place) = self.0.get_mut(usize::from(register.0)) {
-            *place = value;
+        if register.0 < 31 {
+            self.put(usize::from(register.0), value);
         }
     }
 
-    /// The values of the registers whose bits are set.
+    fn put(&mut self, number: usize, value: Value) {
+        self.values[number] = value;
+        match value {
+            Value::Unknown => self.held &= !(1 << number),
+            _ => self.held |= 1 << number,
+        }
+    }
+
+    /// What is known of the registers whose bits are set.
     pub(super) fn chosen(&self, bits: u32) -> impl Iterator<Item = Value> + '_ {
-        let mut bits = bits & 0x7fff_ffff;
-        std::iter::from_fn(move || {
-            let register = bits.trailing_zeros();
-            (register < 31).then(|| {
-                bits &= bits - 1;
-                self.0[register as usize]
-            })
-        })
+        numbers(bits & self.held).map(|number| self.values[number])
     }
 
     /// Gives all these registers one value.
     pub(super) fn set_chosen(&mut self, bits: u32, value: Value) {
-        self.change_chosen(bits, |_| value);
+        numbers(bits & ALL).for_each(|number| self.put(number, value));
     }
 
     /// What these registers hold is lost, or perhaps not: pages are not forgotten.
     pub(super) fn lose_chosen(&mut self, bits: u32) {
-        self.change_chosen(bits, |value| match value.pages() {
-            Some(from) => Value::MaybePage(from),
-            None => Value::selected_of(std::iter::once(value)),
-        });
-    }
-
-    fn change_chosen(&mut self, bits: u32, change: impl Fn(Value) -> Value) {
-        let mut bits = bits & 0x7fff_ffff;
-        while bits != 0 {
-            let place = &mut self.0[bits.trailing_zeros() as usize];
-            *place = change(*place);
-            bits &= bits - 1;
+        for number in numbers(bits & self.held) {
+            let value = match self.values[number].pages() {
+                Some(from) => Value::MaybePage(from),
+                None => Value::selected_of(std::iter::once(self.values[number])),
+            };
+            self.put(number, value);
         }
     }
 
     /// All that any register holds.
     pub(super) fn all(&self) -> impl Iterator<Item = Value> + '_ {
-        self.0.iter().copied()
+        self.chosen(ALL)
     }
 
     /// Joins each register; whether anything changed.
     pub(super) fn join(&mut self, other: &Self, sets: &mut PageSets) -> bool {
         let mut has_changed = false;
-        for (mine, theirs) in self.0.iter_mut().zip(&other.0) {
-            let joined = mine.join(*theirs, sets);
-            has_changed |= joined != *mine;
-            *mine = joined;
+        for number in numbers(self.held | other.held) {
+            let joined = self.values[number].join(other.values[number], sets);
+            has_changed |= joined != self.values[number];
+            self.put(number, joined);
         }
         has_changed
     }

@@ -1,0 +1,235 @@
+//! What single instructions do to the registers of a [`Round`].
+
+use super::flow::{PageUse, Round};
+use super::tables::Dispatch;
+use super::value::{PageSet, Registers, Value};
+use crate::address::Address;
+use crate::image::decode::aarch64::{Operation, Register, WORD, uses};
+
+/// Registers that a call may replace: x0 to x18 and the link register.
+const CALL_CLOBBERED: u32 = 0x4007_ffff;
+
+impl Round<'_, '_> {
+    pub(super) fn interpret(&mut self, first: u32, mut registers: Registers) {
+        let mut index = first;
+        loop {
+            if index as usize >= self.code.words.len() {
+                if !self.ends_with_call() {
+                    self.facts.runs_over_end = true;
+                    registers.all().for_each(|value| self.not_understood(value));
+                }
+                return;
+            }
+            if index != first && self.facts.is_joined[index as usize] {
+                self.enter(index, &registers);
+                return;
+            }
+            self.facts.is_reached[index as usize] = true;
+            self.steps = self.steps.saturating_sub(1);
+            match self.operation(index) {
+                Operation::Branch(target) => {
+                    self.leave(target, &registers);
+                    return self.enter_address(target, &registers);
+                }
+                Operation::ConditionalBranch(target) => {
+                    self.read(index, &registers);
+                    self.leave(target, &registers);
+                    self.enter_address(target, &registers);
+                }
+                Operation::BranchRegister(register) => return self.jump(index, register, &registers),
+                Operation::Return | Operation::Trap | Operation::Invalid => return,
+                Operation::Call(_) => registers.lose_chosen(CALL_CLOBBERED),
+                Operation::CallRegister(register) => {
+                    self.read(index, &registers);
+                    match registers.get(register) {
+                        Value::Sum { base, table, size, is_signed, shift } => {
+                            let (base, table) = (Address(base), Address(table));
+                            self.facts.calls.push(Dispatch { base, table, size, is_signed, shift });
+                            self.facts.unexplained_jump.get_or_insert(index);
+                        }
+                        Value::Computed | Value::Entry { .. } => {
+                            self.facts.unexplained_jump.get_or_insert(index);
+                        }
+                        _ => {}
+                    }
+                    registers.lose_chosen(CALL_CLOBBERED);
+                }
+                operation => {
+                    if let Some(value) = self.adrp_pair(index, operation) {
+                        let (register, value) = value;
+                        registers.set(register, value);
+                        self.facts.is_reached[index as usize + 1] = true;
+                        index += 1;
+                    } else {
+                        self.step(index, operation, &mut registers);
+                    }
+                }
+            }
+            index += 1;
+        }
+    }
+
+    /// Whether nothing but padding stands behind the last call, which then does not come back.
+    fn ends_with_call(&self) -> bool {
+        let last = (0..self.code.words.len() as u32).rev().map(|index| self.operation(index));
+        let last = last.into_iter().find(|operation| *operation != Operation::Nop);
+        matches!(last, Some(Operation::Call(_) | Operation::CallRegister(_)))
+    }
+
+    fn adrp_pair(&mut self, index: u32, operation: Operation) -> Option<(Register, Value)> {
+        let Operation::Adrp(register, page) = operation else { return None };
+        if !self.context.shares_page(page) {
+            return None;
+        }
+        let (target, scale, is_access) = self.use_behind(index, register, page)?;
+        let number = self.number_of(index, page.0);
+        let from = self.facts.sets.of(vec![number]);
+        self.facts.uses.insert(index + 1, PageUse { target, from, scale, is_access });
+        Some((register, if is_access { Value::Unknown } else { Value::Address(target.0) }))
+    }
+
+    fn step(&mut self, index: u32, operation: Operation, registers: &mut Registers) {
+        match operation {
+            Operation::Adr(register, target) => registers.set(register, Value::Address(target.0)),
+            Operation::Adrp(register, page) if self.context.shares_page(page) => {
+                let number = self.number_of(index, page.0);
+                let from = self.facts.sets.of(vec![number]);
+                registers.set(register, Value::Page { page: page.0, from });
+            }
+            Operation::Adrp(register, page) => registers.set(register, Value::Address(page.0)),
+            Operation::AddImmediate(to, source, number) => {
+                let value = match registers.get(source) {
+                    Value::Page { page, from } if number < 4096 => {
+                        self.complete(index, page, from, number, 0, false);
+                        Value::Address(page.wrapping_add(number))
+                    }
+                    Value::Address(address) => Value::Address(address.wrapping_add(number)),
+                    other => {
+                        self.not_understood(other);
+                        Value::computed_of(std::iter::once(other))
+                    }
+                };
+                registers.set(to, value);
+            }
+            Operation::Access(base, offset, access) => {
+                match registers.get(base) {
+                    Value::Page { page, from } if offset < 4096 => {
+                        self.complete(index, page, from, offset, access.scale, true);
+                    }
+                    other => self.not_understood(other),
+                }
+                if let Some(register) = access.stores {
+                    self.not_understood(registers.get(register));
+                }
+                if let Some(register) = access.loads {
+                    registers.set(register, Value::Unknown);
+                }
+            }
+            Operation::IndexedLoad(to, base, size, is_signed) => {
+                self.read(index, registers);
+                let value = match registers.get(base) {
+                    Value::Address(table) if size < 8 => Value::Entry { table, size, is_signed },
+                    _ => Value::Unknown,
+                };
+                registers.set(to, value);
+            }
+            Operation::AddRegister(to, first, second, shift, _) => {
+                self.read(index, registers);
+                let value = match (registers.get(first), registers.get(second)) {
+                    (Value::Address(base), Value::Entry { table, size, is_signed }) => {
+                        Value::Sum { base, table, size, is_signed, shift }
+                    }
+                    (Value::Entry { table, size, is_signed }, Value::Address(base)) if shift == 0 => {
+                        Value::Sum { base, table, size, is_signed, shift }
+                    }
+                    operands => Value::computed_of(<[Value; 2]>::from(operands).into_iter()),
+                };
+                registers.set(to, value);
+            }
+            Operation::Move(to, source) => registers.set(to, registers.get(source)),
+            _ => self.other(index, operation, registers),
+        }
+    }
+
+    fn other(&mut self, index: u32, operation: Operation, registers: &mut Registers) {
+        self.read(index, registers);
+        let word = self.code.words[index as usize];
+        if word >> 25 & 0xf == 0b0010 {
+            // Scalable vectors. Only the first field can be a general register that is written; forgetting what any
+            // register holds would make a computed jump look like one to a pointer.
+            let register = Register::at(word, 0);
+            if registers.get(register) != Value::Unknown {
+                registers.set(register, Value::Computed);
+            }
+            return;
+        }
+        let used = uses(word);
+        let is_arithmetic = matches!(word >> 25 & 0xf, 0b1000 | 0b1001 | 0b0101 | 0b1101);
+        let is_selection = word & 0x1fe0_0000 == 0x1a80_0000;
+        let value = match operation {
+            Operation::LoadLiteral(..) => Value::Unknown,
+            _ if is_selection => Value::selected_of(registers.chosen(used.reads)),
+            _ if is_arithmetic => Value::computed_of(registers.chosen(used.reads)),
+            _ => Value::Unknown,
+        };
+        registers.set_chosen(used.writes, value);
+        registers.lose_chosen(used.may_write);
+    }
+
+    /// What reads a raw page in another way than completing an address is not understood.
+    fn read(&mut self, index: u32, registers: &Registers) {
+        let reads = uses(self.code.words[index as usize]).reads;
+        let pages: Vec<Value> = registers.chosen(reads).filter(|value| value.pages().is_some()).collect();
+        pages.into_iter().for_each(|value| self.not_understood(value));
+    }
+
+    pub(super) fn not_understood(&mut self, value: Value) {
+        if let Some(from) = value.pages() {
+            let members = self.facts.sets.members(from).iter();
+            self.facts.unresolved.extend(members);
+        }
+    }
+
+    fn complete(&mut self, index: u32, page: u64, from: PageSet, offset: u64, scale: u8, is_access: bool) {
+        let target = Address(page.wrapping_add(offset));
+        self.facts.uses.insert(index, PageUse { target, from, scale, is_access });
+    }
+
+    fn jump(&mut self, index: u32, register: Register, registers: &Registers) {
+        self.read(index, registers);
+        match registers.get(register) {
+            Value::Sum { base, table, size, is_signed, shift } => {
+                let (base, table) = (Address(base), Address(table));
+                let dispatch = Dispatch { base, table, size, is_signed, shift };
+                if !self.facts.dispatches.contains(&(index, dispatch)) {
+                    self.facts.dispatches.push((index, dispatch));
+                }
+                for (_, target) in dispatch.targets(self.context, self.function) {
+                    self.steps = self.steps.saturating_sub(1);
+                    let at = (target.distance_from(self.function.start) / WORD) as u32;
+                    if !std::mem::replace(&mut self.facts.is_joined[at as usize], true) {
+                        self.has_new_joins = true;
+                    }
+                    self.enter(at, registers);
+                }
+            }
+            Value::Number | Value::Computed | Value::Entry { .. } => {
+                self.facts.unexplained_jump.get_or_insert(index);
+            }
+            Value::Address(target) if self.function.contains(&Address(target)) => {
+                let at = ((target - self.function.start.0) / WORD) as u32;
+                if !std::mem::replace(&mut self.facts.is_joined[at as usize], true) {
+                    self.has_new_joins = true;
+                }
+                self.enter(at, registers);
+            }
+            // A pointer: where it leads outside is its own matter; inside, there is an entry for it.
+            _ => {
+                for index in self.entered.clone() {
+                    self.steps = self.steps.saturating_sub(1);
+                    self.enter(index, registers);
+                }
+            }
+        }
+    }
+}
