@@ -78,7 +78,7 @@ pub fn apply_file(request: &MachORequest<'_>, bytes: &[u8], context: &Context) -
     let is_unchanged = images.iter().all(Option::is_none);
     match (summaries.into_iter().reduce(joined), refused) {
         (Some(summary), _) => {
-            Ok(AppliedFile { bytes: replace(bytes, &all, &images)?, summary, is_unchanged, maps })
+            Ok(AppliedFile { bytes: replace(bytes, &all, images)?, summary, is_unchanged, maps })
         }
         (None, Some(error)) => Err(error),
         (None, None) => Err(Error::usage("the file has no image whose functions can be moved")),

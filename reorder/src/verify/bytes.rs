@@ -13,6 +13,7 @@ pub(super) fn u16_at(bytes: &[u8], offset: usize) -> Option<u16> {
 }
 
 /// The unsigned 32-bit number at `offset`.
+#[inline]
 pub(super) fn u32_at(bytes: &[u8], offset: usize) -> Option<u32> {
     array(bytes, offset).map(u32::from_le_bytes)
 }

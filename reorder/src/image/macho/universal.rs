@@ -79,9 +79,9 @@ fn of_table<Fat: FatArch>(all: &[Fat], is_wide: bool) -> Vec<Slice> {
 ///
 /// # Errors
 /// Images that together are too large for the table's fields, alignments without sense.
-pub fn replace(bytes: &[u8], slices: &[Slice], images: &[Option<Vec<u8>>]) -> Result<Vec<u8>> {
-    if let ([Slice { field: None, .. }], [Some(image)]) = (slices, images) {
-        return Ok(image.clone());
+pub fn replace(bytes: &[u8], slices: &[Slice], mut images: Vec<Option<Vec<u8>>>) -> Result<Vec<u8>> {
+    if let ([Slice { field: None, .. }], [image @ Some(_)]) = (slices, &mut images[..]) {
+        return Ok(std::mem::take(image).unwrap_or_default());
     }
     let first = slices.iter().map(|slice| slice.range.start).min().unwrap_or(bytes.len());
     let mut output = bytes[..first].to_vec();
@@ -160,8 +160,8 @@ mod tests {
             let file = universal([&vec![1; first], &vec![2; second]]);
             let found = slices(&file).map_err(|error| TestCaseError::fail(error.to_string()))?;
             prop_assert_eq!(found[0].architecture, Some("arm64"));
-            prop_assert_eq!(replace(&file, &found, &[None, None]).ok(), Some(file.clone()));
-            let replaced = replace(&file, &found, &[Some(vec![3; new]), None])
+            prop_assert_eq!(replace(&file, &found, vec![None, None]).ok(), Some(file.clone()));
+            let replaced = replace(&file, &found, vec![Some(vec![3; new]), None])
                 .map_err(|error| TestCaseError::fail(error.to_string()))?;
             prop_assert_eq!(replaced, universal([&vec![3; new], &vec![2; second]]));
         }
@@ -174,7 +174,7 @@ mod tests {
             }
             if let Ok(found) = slices(&file) {
                 let images = vec![None; found.len()];
-                if let Ok(replaced) = replace(&file, &found, &images) {
+                if let Ok(replaced) = replace(&file, &found, images) {
                     prop_assert!(replaced.len() <= file.len() + (found.len() << LARGEST_ALIGNMENT));
                 }
             }

@@ -36,9 +36,8 @@ pub fn move_code(
     let text = file.text();
     let text_end = text.offset + text.size as usize;
     let places = split(analysis, map, &mut output[text.offset..text_end])?;
-    let failed = places.into_par_iter().with_min_len(64).find_map_first(|place| {
-        place.fill(file, analysis, map).err()
-    });
+    let failed =
+        places.into_par_iter().with_min_len(64).find_map_first(|place| place.fill(file, analysis, map).err());
     failed.map_or(Ok(()), Err)
 }
 
@@ -80,7 +79,10 @@ impl Place<'_> {
         let old = analysis.atoms.range(self.atom);
         if self.start.0 != old.start.0 {
             let Some(bytes) = file.bytes_at(old.start, self.bytes.len() as u64) else {
-                return Err(Error::malformed(0, format!("the file does not hold the function at {}", old.start)));
+                return Err(Error::malformed(
+                    0,
+                    format!("the file does not hold the function at {}", old.start),
+                ));
             };
             self.bytes.copy_from_slice(bytes);
         }

@@ -60,10 +60,13 @@ pub(super) fn rebuild(
             output.resize(output.len().next_multiple_of(signature::ALIGNMENT), 0);
             let limit = output.len();
             fields::write_word(&mut output, range.offset_field, limit)?;
-            fields::write_word(&mut output, range.size_field, signer.size(limit))?;
-            grow(file, segment, limit + signer.size(limit), &mut output)?;
+            // What a developer's signature took is mostly more than is needed: filled up, the file keeps its size.
+            let end = (range.offset + range.size).max(limit + signer.size(limit));
+            fields::write_word(&mut output, range.size_field, end - limit)?;
+            grow(file, segment, end, &mut output)?;
             let signature = signer.sign(&output);
             output.extend_from_slice(&signature);
+            output.resize(end, 0);
         }
         _ => {
             output.extend_from_slice(&file.bytes[copied..segment.offset + segment.file_size]);

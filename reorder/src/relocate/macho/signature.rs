@@ -16,7 +16,8 @@ use crate::image::macho::signature::constants::{
 
 const VERSION: u32 = 0x20400;
 const DIRECTORY_HEADER: usize = 88;
-const PAGE_SHIFT: u8 = 12;
+/// Logarithms of the pages that linkers sign, and of those that Apple's tools sign for arm64.
+const PAGE_SHIFTS: [u8; 2] = [12, 14];
 const HASH: usize = 32;
 const SHA_256: u8 = 2;
 const PROGRAM: u64 = 1;
@@ -35,6 +36,8 @@ pub(super) struct Signer<'data> {
     special_hashes: Vec<[u8; HASH]>,
     /// File offset, size and flags of `__TEXT`.
     code_segment: (u64, u64, u64),
+    /// The logarithm of the bytes that one digest covers.
+    page_shift: u8,
 }
 
 impl<'data> Signer<'data> {
@@ -77,7 +80,15 @@ impl<'data> Signer<'data> {
             blobs,
             special_hashes,
             code_segment: (text.0, text.1, segment_flags),
+            page_shift: match PAGE_SHIFTS.contains(&directory.page_shift) {
+                true => directory.page_shift,
+                false => PAGE_SHIFTS[0],
+            },
         }
+    }
+
+    fn pages(&self, code_limit: usize) -> usize {
+        code_limit.div_ceil(1 << self.page_shift)
     }
 
     /// Bytes of the signature of `code_limit` bytes, padding included.
@@ -92,7 +103,7 @@ impl<'data> Signer<'data> {
     }
 
     fn directory_size(&self, code_limit: usize) -> usize {
-        self.hashes_start() + HASH * code_limit.div_ceil(1 << PAGE_SHIFT)
+        self.hashes_start() + HASH * self.pages(code_limit)
     }
 
     /// The signature of `code`, which is everything in front of it.
@@ -115,14 +126,14 @@ impl<'data> Signer<'data> {
 
     fn directory(&self, code: &[u8]) -> Vec<u8> {
         let mut bytes = Vec::with_capacity(self.directory_size(code.len()));
-        let pages = code.len().div_ceil(1 << PAGE_SHIFT);
+        let pages = self.pages(code.len());
         let (special, hashes) = (self.special_hashes.len(), self.hashes_start());
         // What does not fit into 32 bits has a wider field further on.
         let limit = u32::try_from(code.len()).unwrap_or(u32::MAX);
         let wide_limit = if code.len() as u64 > u64::from(limit) { code.len() as u64 } else { 0 };
         words(&mut bytes, &[CODE_DIRECTORY, self.directory_size(code.len()) as u32, VERSION, self.flags]);
         words(&mut bytes, &[hashes as u32, DIRECTORY_HEADER as u32, special as u32, pages as u32, limit]);
-        bytes.extend([HASH as u8, SHA_256, 0, PAGE_SHIFT]);
+        bytes.extend([HASH as u8, SHA_256, 0, self.page_shift]);
         // Reserved, scatter list, team, reserved.
         words(&mut bytes, &[0; 4]);
         let (base, size, flags) = self.code_segment;
@@ -132,7 +143,7 @@ impl<'data> Signer<'data> {
         bytes.extend_from_slice(self.identifier);
         bytes.push(0);
         self.special_hashes.iter().rev().for_each(|hash| bytes.extend_from_slice(hash));
-        let digests: Vec<[u8; HASH]> = code.par_chunks(1 << PAGE_SHIFT).map(digest).collect();
+        let digests: Vec<[u8; HASH]> = code.par_chunks(1 << self.page_shift).map(digest).collect();
         bytes.extend(digests.iter().flatten());
         bytes
     }
@@ -177,7 +188,7 @@ mod tests {
     use super::{ADHOC, ALIGNMENT, HASH, LINKER_SIGNED, NO_REQUIREMENTS, Signer, digest};
     use crate::image::macho::signature::Signature;
 
-    fn signer(slots: &[u32]) -> Signer<'static> {
+    fn signer(slots: &[u32], page_shift: u8) -> Signer<'static> {
         let last = slots.last().map_or(0, |slot| *slot as usize);
         let mut special_hashes = vec![[0; HASH]; last];
         for slot in slots {
@@ -189,23 +200,26 @@ mod tests {
             blobs: slots.iter().map(|slot| (*slot, NO_REQUIREMENTS.as_slice())).collect(),
             special_hashes,
             code_segment: (0, 0x4000, 1),
+            page_shift,
         }
     }
 
     #[test]
     fn what_was_signed_can_be_checked_page_by_page() {
         for slots in [&[][..], &[2], &[2, 5], &[2, 5, 7], &[7]] {
-            for size in [1, 4095, 4096, 4097, 50_000usize] {
+            for (size, shift) in
+                [1, 4095, 4096, 4097, 50_000usize].into_iter().flat_map(|size| [(size, 12), (size, 14)])
+            {
                 let code: Vec<u8> = (0..size).map(|at| (at / 7) as u8).collect();
-                let signer = signer(slots);
+                let signer = signer(slots, shift);
                 let bytes = signer.sign(&code);
                 assert_eq!((bytes.len(), bytes.len() % ALIGNMENT), (signer.size(size), 0));
                 let read = Signature::parse(&bytes).expect("what was written can be read");
                 let directory = &read.directory;
                 assert_eq!(directory.identifier, b"some.program");
                 assert_eq!((directory.flags, directory.code_limit), (ADHOC | LINKER_SIGNED, size as u64));
-                assert_eq!((directory.code_segment, directory.page_shift), (Some((0, 0x4000, 1)), 12));
-                let pages: Vec<_> = code.chunks(4096).map(digest).collect();
+                assert_eq!((directory.code_segment, directory.page_shift), (Some((0, 0x4000, 1)), shift));
+                let pages: Vec<_> = code.chunks(1 << shift).map(digest).collect();
                 assert_eq!(directory.page_hashes, pages.iter().map(|page| &page[..]).collect::<Vec<_>>());
                 for slot in slots {
                     let blob = read.blob(*slot).expect("the slot is kept");

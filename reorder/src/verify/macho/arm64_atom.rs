@@ -6,7 +6,7 @@
 use super::super::bytes::u32_at;
 use super::super::recover::Move;
 use super::super::report::{Check, Difference};
-use super::arm64::{Form, NOP, effects, form, page};
+use super::arm64::{Form, IMMEDIATE, NOP, effects, form, is_add, page, page_offset, register};
 use super::arm64_flow;
 use super::pair::MachPair;
 use crate::address::NewAddress;
@@ -127,7 +127,12 @@ impl AtomPair<'_> {
             ));
         }
         let has_data = !self.pair.old.data_between(self.range.old_start.0, self.range.old_end().0).is_empty();
+        // Second words of pairs that were found sound, ascending.
+        let mut completed: Vec<usize> = Vec::new();
         for index in 0..self.len() {
+            if completed.last() == Some(&index) {
+                continue;
+            }
             let (old, new) = self.words(index);
             let kind = if has_data { self.form(index) } else { form(old) };
             let is_explained = match kind {
@@ -135,9 +140,13 @@ impl AtomPair<'_> {
                 Form::Adrp => {
                     counts.fields += 1;
                     let target = kind.target(old, self.addresses(index).0);
-                    !self.pages.contains(target)
-                        && (old ^ new) & !kind.field() == 0
-                        && kind.target(new, self.addresses(index).1) == target
+                    let is_same_form = (old ^ new) & !kind.field() == 0;
+                    let is_kept = !self.pages.contains(target)
+                        && is_same_form
+                        && kind.target(new, self.addresses(index).1) == target;
+                    let is_pair = !is_kept && !has_data && is_same_form && self.is_sound_pair(index, target);
+                    completed.extend(is_pair.then_some(index + 1));
+                    is_kept || is_pair
                 }
                 _ => {
                     counts.fields += 1;
@@ -148,7 +157,42 @@ impl AtomPair<'_> {
                 return arm64_flow::check(self);
             }
         }
-        None
+        match completed.is_empty() || !self.enters_any(&completed) {
+            true => None,
+            false => arm64_flow::check(self),
+        }
+    }
+
+    /// Whether the next word completes the page at `index` and replaces its register, so that nothing else can use it.
+    fn is_sound_pair(&self, index: usize, page: u64) -> bool {
+        if index + 1 >= self.len() {
+            return false;
+        }
+        let ((adrp, new_adrp), (old, new)) = (self.words(index), self.words(index + 1));
+        let is_load = old & 0xbfc0_0000 == 0xb940_0000;
+        let is_closed = (is_add(old) || is_load)
+            && register(adrp, 0) != 31
+            && register(old, 0) == register(adrp, 0)
+            && register(old, 5) == register(adrp, 0)
+            && (old ^ new) & !IMMEDIATE == 0;
+        let new_page = Form::Adrp.target(new_adrp, self.addresses(index).1);
+        let completed = |page: u64, word: u32| Some(page.wrapping_add(page_offset(word)?));
+        is_closed
+            && completed(page, old)
+                .zip(completed(new_page, new))
+                .is_some_and(|(target, found)| self.pair.follows(target, found))
+    }
+
+    /// Whether a branch of the atom leads to one of these words.
+    fn enters_any(&self, words: &[usize]) -> bool {
+        (0..self.len()).any(|index| {
+            let (word, kind) = (self.words(index).0, form(self.words(index).0));
+            let start = self.range.old_start.0;
+            kind.is_jump() && {
+                let distance = kind.target(word, self.addresses(index).0).wrapping_sub(start);
+                words.binary_search(&((distance / 4) as usize)).is_ok()
+            }
+        })
     }
 }
 

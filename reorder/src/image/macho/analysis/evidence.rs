@@ -63,9 +63,7 @@ pub(super) fn pin_unexplained(
                 }
                 let offsets = [base, text].map(|from| from.plus(u64::from(word)));
                 let orphan = offsets.into_iter().find(|address| is_orphan(*address));
-                orphan
-                    .filter(|_| !is_listed(place))
-                    .map(|orphan| (orphan, place, PinReason::Unreferenced))
+                orphan.filter(|_| !is_listed(place)).map(|orphan| (orphan, place, PinReason::Unreferenced))
             })
             .collect();
         for (target, place, reason) in hits {

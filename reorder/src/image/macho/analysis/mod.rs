@@ -98,8 +98,15 @@ impl MachOAnalysis {
                 obligations.pin(index, Pin { reason: PinReason::UnprovenTable, evidence });
             }
         }
-        let unreferenced =
-            evidence::pin_unexplained(file, &atoms, &facts, &fixed.references, &decoded, &code, &mut obligations);
+        let unreferenced = evidence::pin_unexplained(
+            file,
+            &atoms,
+            &facts,
+            &fixed.references,
+            &decoded,
+            &code,
+            &mut obligations,
+        );
         let units = obligations.units();
         let mut data = facts.references;
         let table_words = decoded.iter().map(|atom| atom.table_words.len()).sum();
@@ -225,7 +232,11 @@ impl<'data> Decoder<'data> {
     }
 
     /// The atom at `range`, and its references packed.
-    fn decode_atom(&self, range: Range<Address>, entries: &[Address]) -> (DecodedAtom, Box<[PackedReference]>) {
+    fn decode_atom(
+        &self,
+        range: Range<Address>,
+        entries: &[Address],
+    ) -> (DecodedAtom, Box<[PackedReference]>) {
         let mut atom = match &self.processor {
             Processor::Arm64(context) => arm64::decode_atom(context, range.clone(), entries),
             Processor::X86_64(context) => x86_64::decode_atom(context, range.clone(), entries),

@@ -233,7 +233,12 @@ impl<'run, 'data> Round<'run, 'data> {
     }
 
     /// The use of an `ADRP` in the next instruction, if that also replaces the register, so that no other can use it.
-    pub(super) fn use_behind(&self, index: u32, register: Register, page: Address) -> Option<(Address, u8, bool)> {
+    pub(super) fn use_behind(
+        &self,
+        index: u32,
+        register: Register,
+        page: Address,
+    ) -> Option<(Address, u8, bool)> {
         let next = index + 1;
         if *self.facts.is_joined.get(next as usize)? {
             return None;

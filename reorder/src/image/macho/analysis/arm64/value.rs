@@ -199,9 +199,12 @@ impl Registers {
     pub(super) fn join(&mut self, other: &Self, sets: &mut PageSets) -> bool {
         let mut has_changed = false;
         for number in numbers(self.held | other.held) {
-            let joined = self.values[number].join(other.values[number], sets);
-            has_changed |= joined != self.values[number];
-            self.put(number, joined);
+            let (mine, theirs) = (self.values[number], other.values[number]);
+            if mine != theirs {
+                let joined = mine.join(theirs, sets);
+                has_changed |= joined != mine;
+                self.put(number, joined);
+            }
         }
         has_changed
     }
