@@ -151,14 +151,39 @@ fn images_that_are_not_there_are_answered_with_those_that_are() {
 }
 
 #[test]
+fn traces_are_imported_in_terms_of_an_image() {
+    let directory = programs();
+    let path = directory.path();
+    let imported = ["traces", "import", "starts/0.trace", "--image", "both", "-o"];
+    let outcome = reorder(path, &[&imported[..], &["none"]].concat());
+    assert!(!outcome.success() && outcome.stderr_text().contains("--arch"), "{outcome}");
+    for architecture in ARCHITECTURES {
+        let output = format!("{architecture}.traces");
+        let outcome = reorder(path, &[&imported[..], &[&output, "--arch", architecture]].concat());
+        assert!(outcome.success(), "{outcome}");
+        // By address and UUID: the image of the other processor has other addresses.
+        let words = ["simulate", "both", "--arch", architecture, "-t"];
+        let faults = |traces: &str| json(path, &[&words[..], &[traces]].concat())["totals"].take();
+        assert!(faults("starts/0.trace")[0]["faults"].as_u64().unwrap() > 0);
+        assert_eq!(faults("starts/0.trace"), faults(&output));
+    }
+    let words = ["traces", "convert", "--to", "list", "--image", "both", "--arch", "arm64", "starts/0.trace"];
+    let outcome = reorder(path, &words);
+    assert!(outcome.success() && outcome.stdout_text().contains("_main"), "{outcome}");
+}
+
+#[test]
 fn a_file_of_another_kind_is_told_both_that_serve() {
     let directory = programs();
-    let outcome = reorder(directory.path(), &["inspect", "main.c"]);
-    let said = outcome.stdout_text();
-    assert!(
-        said.contains("neither an ELF nor a Mach-O file") && said.contains("Mach-O for arm64"),
-        "{outcome}"
-    );
+    let commands: [&[&str]; 3] =
+        [&["inspect", "main.c"], &["verify", "main.c", "main.c"], &["simulate", "main.c", "-t", "starts"]];
+    for words in commands {
+        let said = reorder(directory.path(), words).to_string();
+        assert!(
+            said.contains("neither an ELF nor a Mach-O file") && said.contains("Mach-O for arm64"),
+            "{said}"
+        );
+    }
 }
 
 #[test]

@@ -98,6 +98,10 @@ impl<'data> ElfView<'data> {
     /// lie outside the file.
     pub(super) fn parse(bytes: &'data [u8]) -> Result<Self> {
         let broken = |offset: u64, what: &str| Error::malformed(offset, what.to_owned());
+        if !bytes.starts_with(b"\x7fELF") {
+            return Err(broken(0, "this is neither an ELF nor a Mach-O file")
+                .with_hint("give a program or library: ELF for x86-64, or Mach-O for arm64 or x86-64"));
+        }
         let header =
             Elf::parse_header(bytes).map_err(|error| broken(0, &format!("the ELF header: {error}")))?;
         let is_supported = header.e_ident[EI_CLASS] == ELFCLASS64

@@ -25,6 +25,9 @@ pub(super) struct ConvertArguments {
     /// Write the functions of this image that the traces name, by its names
     #[arg(long, value_name = "IMAGE")]
     image: Option<PathBuf>,
+    /// Of a universal Mach-O file this image, such as arm64
+    #[arg(long = "arch", value_name = "NAME", requires = "image")]
+    architecture: Option<String>,
     /// What to write
     #[arg(long, value_name = "FORM", value_enum)]
     to: Form,
@@ -56,7 +59,7 @@ pub(super) fn run(arguments: &ConvertArguments, context: &Context) -> Result<()>
     let files = &arguments.files;
     let traces = files.companions.read(&files.paths, arguments.image.as_deref(), &context.talk)?;
     let traces = match &arguments.image {
-        Some(image) => in_image(image, &traces, context)?.0,
+        Some(image) => in_image(image, arguments.architecture.as_deref(), &traces, context)?.0,
         None => traces,
     };
     let events: u64 = traces.iter().map(|trace| trace.events.len() as u64).sum();

@@ -10,11 +10,10 @@ use super::Files;
 use crate::cli::context::Context;
 use crate::cli::traces_input::tell_coverage;
 use crate::error::{Error, Result};
-use crate::image::elf::file::ElfFile;
-use crate::image::functions::FunctionTable;
+use crate::opened::OpenedImage;
 use crate::report::Report;
 use crate::report::table::grouped;
-use crate::trace::{Coverage, ImageIdentity, Resolver, Trace, identity_of, text};
+use crate::trace::{Coverage, Resolver, Trace, identity_of, text};
 use crate::write;
 
 #[derive(Args, Debug)]
@@ -27,6 +26,9 @@ pub(super) struct ImportArguments {
     /// Keep only what is found in this image, by address and size, so that nothing else is needed later
     #[arg(long, value_name = "IMAGE")]
     image: Option<PathBuf>,
+    /// Of a universal Mach-O file this image, such as arm64
+    #[arg(long = "arch", value_name = "NAME", requires = "image")]
+    architecture: Option<String>,
 }
 
 #[derive(Serialize)]
@@ -46,7 +48,7 @@ pub(super) fn run(arguments: &ImportArguments, context: &Context) -> Result<()> 
     }
     let (traces, coverage) = match &arguments.image {
         Some(image) => {
-            let (traces, coverage) = in_image(image, &traces, context)?;
+            let (traces, coverage) = in_image(image, arguments.architecture.as_deref(), &traces, context)?;
             (traces, Some(coverage))
         }
         None => (traces, None),
@@ -64,12 +66,17 @@ pub(super) fn run(arguments: &ImportArguments, context: &Context) -> Result<()> 
     })
 }
 
-/// The traces in terms of the functions of the image at `path`.
-pub(super) fn in_image(path: &Path, traces: &[Trace], context: &Context) -> Result<(Vec<Trace>, Coverage)> {
+/// The traces in terms of the functions of the image at `path`, of a universal file the one for `architecture`.
+pub(super) fn in_image(
+    path: &Path,
+    architecture: Option<&str>,
+    traces: &[Trace],
+    context: &Context,
+) -> Result<(Vec<Trace>, Coverage)> {
     let bytes = std::fs::read(path).map_err(|error| Error::io(path, error))?;
-    let file = ElfFile::parse(&bytes).map_err(|error| error.in_file(path))?;
-    let functions = FunctionTable::collect(&file).map_err(|error| error.in_file(path))?;
-    let identity = ImageIdentity::of(path, &file);
+    let image = OpenedImage::parse(&bytes, architecture).map_err(|error| error.in_file(path))?;
+    let functions = image.functions().map_err(|error| error.in_file(path))?;
+    let identity = image.identity(path);
     let resolver = Resolver::new(&functions, &identity);
     let resolutions: Vec<_> = traces.iter().map(|trace| resolver.resolve(trace)).collect::<Result<_>>()?;
     let found = traces
