@@ -6,7 +6,7 @@ use std::path::Path;
 use std::process::Command;
 
 /// A library linked of `source`, which is assembly or C as `extension` says, with more arguments for each tool.
-pub(in crate::image::macho) fn library(
+pub(crate) fn library(
     architecture: &str,
     extension: &str,
     source: &str,

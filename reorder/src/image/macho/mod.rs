@@ -19,7 +19,7 @@ pub mod fixups;
 pub mod function_starts;
 pub mod init_offsets;
 #[cfg(test)]
-mod linked;
+pub(crate) mod linked;
 pub mod load_command;
 pub mod method_lists;
 pub(crate) mod reader;
@@ -208,7 +208,9 @@ impl<'data> Tables<'data> {
     fn read(image: &'data [u8]) -> object::read::Result<Self> {
         let header = MachHeader64::<LittleEndian>::parse(image, 0)?;
         let mut commands = header.load_commands(LittleEndian, image, 0)?;
-        let (mut code, mut starts, mut text, mut uuid) = (Vec::new(), Vec::new(), 0, None);
+        let (mut starts, mut text, mut uuid) = (Vec::new(), 0, None);
+        // By number, as symbols name them: the range, if it is one of code.
+        let mut sections = Vec::new();
         let (mut table, mut function_starts): (Option<&SymtabCommand<LittleEndian>>, _) = (None, None);
         while let Some(command) = commands.next()? {
             if let Some((segment, data)) = command.segment_64()? {
@@ -216,7 +218,7 @@ impl<'data> Tables<'data> {
                     text = segment.vmaddr.get(LittleEndian);
                 }
                 for section in segment.sections(LittleEndian, data)? {
-                    code.extend(range_of_code(section));
+                    sections.push(range_of_code(section));
                 }
             } else if let Some(symtab) = command.symtab()? {
                 table = Some(symtab);
@@ -226,10 +228,16 @@ impl<'data> Tables<'data> {
                 function_starts = Some(command.data::<object::macho::LinkeditDataCommand<LittleEndian>>()?);
             }
         }
+        let mut code: Vec<(Address, Address)> = sections.iter().copied().flatten().collect();
         code.sort_unstable();
         let is_code = |address: Address| {
             let after = code.partition_point(|(start, _)| *start <= address);
             after > 0 && address < code[after - 1].1
+        };
+        // A mark of the end of another section may have the address of a function.
+        let is_in_code = |number: u8, address: Address| {
+            let section = sections.get(usize::from(number).wrapping_sub(1)).copied().flatten();
+            section.is_some_and(|(start, end)| (start..end).contains(&address))
         };
         if let Some(command) = function_starts {
             for start in command.function_starts(LittleEndian, image, text)? {
@@ -241,7 +249,7 @@ impl<'data> Tables<'data> {
         let mut symbols = match table {
             Some(table) => {
                 let table = table.symbols::<MachHeader64<LittleEndian>, _>(LittleEndian, image)?;
-                Symbols::read(table.symbols(), table.strings(), is_code)
+                Symbols::read(table.symbols(), table.strings(), is_in_code)
             }
             None => Symbols::default(),
         };

@@ -32,11 +32,11 @@ pub(super) struct DebugEntry<'data> {
 }
 
 impl<'data> Symbols<'data> {
-    /// Those for which `is_code` holds.
+    /// Those for which `is_code` holds: of the number of a symbol's section, and its address.
     pub(super) fn read(
         table: &'data [Nlist64<LittleEndian>],
         strings: object::StringTable<'data>,
-        is_code: impl Fn(Address) -> bool,
+        is_code: impl Fn(u8, Address) -> bool,
     ) -> Self {
         let mut symbols = Self::default();
         let (mut source, mut object): (&[u8], &[u8]) = (b"", b"");
@@ -49,11 +49,11 @@ impl<'data> Symbols<'data> {
                 N_SO if name.is_empty() => (source, object) = (b"", b""),
                 N_SO => source = name,
                 N_OSO => object = name,
-                N_FUN if !name.is_empty() && !object.is_empty() && is_code(address) => {
+                N_FUN if !name.is_empty() && !object.is_empty() && is_code(entry.n_sect, address) => {
                     symbols.debug_map.push(DebugEntry { address, name, source, object });
                 }
                 _ if entry.is_stab() => {}
-                _ if kind & N_TYPE == N_SECT.0 && !name.is_empty() && is_code(address) => {
+                _ if kind & N_TYPE == N_SECT.0 && !name.is_empty() && is_code(entry.n_sect, address) => {
                     symbols.code.push((address, name));
                 }
                 _ => {}

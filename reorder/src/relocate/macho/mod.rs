@@ -15,6 +15,8 @@ mod link_edit;
 pub mod plan;
 mod signature;
 mod symbols;
+#[cfg(test)]
+mod tests;
 pub mod unwind;
 
 use crate::error::Result;

@@ -15,8 +15,6 @@ use crate::relocate::address_map::AddressMap;
 
 /// Debuggers' symbols of a function: its name and start, or, without a name, its size.
 const N_FUN: u8 = 0x24;
-/// The start of a function.
-const N_BNSYM: u8 = 0x2e;
 /// The end of a function's symbols; ld64 gives it the size, others the start.
 const N_ENSYM: u8 = 0x4e;
 /// Where an entry has its value.
@@ -32,15 +30,19 @@ pub(super) fn move_symbols(file: &MachOFile<'_>, map: &AddressMap) -> Result<Vec
         .map_err(|()| Error::malformed(0, "the symbol table is cut off"))?;
     let names = file.link_edit_bytes(LinkEditPart::Strings);
     let mut moved = bytes.to_vec();
+    let text = file.text();
     let mut function = None;
     for (index, entry) in entries.iter().enumerate() {
         let value = entry.n_value(LittleEndian);
+        // Marks of the ends of other sections may have the address of a function.
+        if u32::from(entry.n_sect) != text.number || !text.range().contains(&Address(value)) {
+            continue;
+        }
         let kind = entry.n_type().0;
         let follows = match kind {
-            N_BNSYM => true,
             N_FUN => names.get(entry.n_strx.get(LittleEndian) as usize).is_some_and(|first| *first != 0),
             N_ENSYM => function == Some(value),
-            _ => !entry.is_stab() && kind & N_TYPE == N_SECT.0,
+            _ => entry.is_stab() || kind & N_TYPE == N_SECT.0,
         };
         if !follows {
             continue;

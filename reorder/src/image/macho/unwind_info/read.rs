@@ -5,6 +5,7 @@ use crate::address::Address;
 use crate::error::{Error, Result};
 use crate::image::macho::file::{Architecture, MachOFile};
 use crate::image::macho::reader::Reader;
+use crate::image::macho::section::Section;
 use crate::image::refusal::{Refusal, RefusalCode};
 
 /// A row of the first level.
@@ -20,10 +21,7 @@ impl UnwindInfo {
     /// # Errors
     /// Refuses (M13) other versions, unknown pages and entries that are not sorted; reports malformed tables.
     pub fn parse(file: &MachOFile<'_>) -> Result<Option<Self>> {
-        let Some(section) = file.section(b"__TEXT", b"__unwind_info").filter(|section| section.size > 0)
-        else {
-            return Ok(None);
-        };
+        let Some(section) = Self::section(file) else { return Ok(None) };
         let place = Place {
             architecture: file.architecture,
             base: file.base(),
@@ -31,6 +29,12 @@ impl UnwindInfo {
             origin: section.offset as u64,
         };
         Self::decode(place, file.section_bytes(section)).map(Some)
+    }
+
+    /// The section of the table, found by its name as the loader finds it: sections without contents may claim its address.
+    #[must_use]
+    pub fn section<'file, 'data>(file: &'file MachOFile<'data>) -> Option<&'file Section<'data>> {
+        file.section(b"__TEXT", b"__unwind_info").filter(|section| section.size > 0)
     }
 
     /// The table in the bytes of a section.

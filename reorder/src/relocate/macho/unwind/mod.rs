@@ -38,7 +38,7 @@ pub fn move_unwind_info(file: &MachOFile<'_>, map: &AddressMap, output: &mut [u8
         .at(info.section)
         .into());
     }
-    let Some(section) = file.section_at(info.section) else { return Ok(()) };
+    let Some(section) = UnwindInfo::section(file) else { return Ok(()) };
     let size = (section.size as usize).max(table.len());
     let Some(place) = output.get_mut(section.offset..section.offset + size) else {
         return Err(Error::malformed(
