@@ -60,8 +60,13 @@ pub fn apply_file(request: &MachORequest<'_>, bytes: &[u8], context: &Context) -
     for (slice, image) in all.iter().zip(&mut images).filter(|(slice, _)| is_wanted(slice)) {
         let name = slice.architecture.unwrap_or("an unknown processor");
         match apply_slice(request, &bytes[slice.range.clone()], context) {
-            Ok((applied, map)) => {
+            Ok((mut applied, map)) => {
                 maps.extend(map.map(|map| (name, map)));
+                if is_universal {
+                    // Each image has a signature of its own.
+                    let warnings = &mut applied.summary.warnings;
+                    warnings.iter_mut().for_each(|warning| *warning = format!("{name}: {warning}"));
+                }
                 summaries.push(applied.summary);
                 *image = (!applied.map.is_identity()).then_some(applied.bytes);
             }

@@ -9,6 +9,7 @@ use object::read::macho::{FatArch, MachOFatFile};
 
 use super::slices::name_of;
 use crate::error::{Error, Result};
+use crate::image::refusal::{Refusal, RefusalCode};
 
 /// One image of a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -75,19 +76,19 @@ fn of_table<Fat: FatArch>(all: &[Fat], is_wide: bool) -> Vec<Slice> {
 }
 
 /// The file with some of its images replaced: `images` has the new bytes of each slice, or nothing for those that stay
-/// as they are. Images keep their order and alignment.
+/// as they are. Images keep their order and alignment; what lies between them and behind them stays.
 ///
 /// # Errors
-/// Images that together are too large for the table's fields, alignments without sense.
+/// Refuses (M17) to write over something between the images, or to move it. Images that together are too large for the
+/// table's fields, alignments without sense.
 pub fn replace(bytes: &[u8], slices: &[Slice], mut images: Vec<Option<Vec<u8>>>) -> Result<Vec<u8>> {
     if let ([Slice { field: None, .. }], [image @ Some(_)]) = (slices, &mut images[..]) {
         return Ok(std::mem::take(image).unwrap_or_default());
     }
-    let first = slices.iter().map(|slice| slice.range.start).min().unwrap_or(bytes.len());
-    let mut output = bytes[..first].to_vec();
     let mut order: Vec<usize> = (0..slices.len()).collect();
     order.sort_by_key(|&index| slices[index].range.start);
-    let mut has_moved = false;
+    let mut output = Vec::with_capacity(bytes.len());
+    let (mut copied, mut has_moved) = (0, false);
     for index in order {
         let slice = &slices[index];
         let image = images.get(index).and_then(Option::as_deref).unwrap_or(&bytes[slice.range.clone()]);
@@ -100,15 +101,43 @@ pub fn replace(bytes: &[u8], slices: &[Slice], mut images: Vec<Option<Vec<u8>>>)
             false => slice.range.start,
         };
         has_moved |= start != slice.range.start || image.len() != slice.range.len();
-        output.resize(start, 0);
+        fill_gap(bytes, copied..slice.range.start, start, &mut output)?;
         output.extend_from_slice(image);
+        copied = slice.range.end;
         if let Some(field) = slice.field {
             write_place(&mut output, field, start as u64, image.len() as u64)?;
         }
     }
-    let end = slices.iter().map(|slice| slice.range.end).max().unwrap_or(0);
-    output.extend_from_slice(&bytes[end..]);
+    let end = if has_moved { output.len() + (bytes.len() - copied) } else { bytes.len() };
+    fill_gap(bytes, copied..bytes.len(), end, &mut output)?;
     Ok(output)
+}
+
+/// Fills `output` up to `end`, where the next image or the file's end is, with what stood in the `old` gap. Padding may
+/// become longer or shorter; anything else keeps its place.
+fn fill_gap(bytes: &[u8], old: Range<usize>, end: usize, output: &mut Vec<u8>) -> Result<()> {
+    let overwritten = old.start..output.len().clamp(old.start, old.end);
+    let is_padding = |range: Range<usize>| bytes[range].iter().all(|byte| *byte == 0);
+    if is_padding(old.clone()) {
+        output.resize(end, 0);
+        return Ok(());
+    }
+    if end != old.end || !is_padding(overwritten.clone()) {
+        return Err(Refusal::new(
+            RefusalCode::M17,
+            format!(
+                "the images of the universal file would need the bytes from {:#x} on, which are no padding",
+                old.start
+            ),
+            "take the images out with lipo, relocate them and join them again",
+        )
+        .into());
+    }
+    if output.len() < overwritten.end {
+        output.resize(overwritten.end, 0);
+    }
+    output.extend_from_slice(&bytes[overwritten.end..old.end]);
+    Ok(())
 }
 
 /// Of pages that no system has.
@@ -164,6 +193,22 @@ mod tests {
             let replaced = replace(&file, &found, vec![Some(vec![3; new]), None])
                 .map_err(|error| TestCaseError::fail(error.to_string()))?;
             prop_assert_eq!(replaced, universal([&vec![3; new], &vec![2; second]]));
+        }
+
+        /// What the gap and the end hold keeps its place, or nothing is written.
+        #[test]
+        fn what_lies_between_images_is_kept(new in 1_usize..0x4800, at in 0x4040_usize..0x8000) {
+            let mut file = universal([&[1; 64], &[2; 64]]);
+            file[at] = 9;
+            file.extend([7; 5]);
+            let found = slices(&file).map_err(|error| TestCaseError::fail(error.to_string()))?;
+            prop_assert_eq!(replace(&file, &found, vec![None, None]).ok(), Some(file.clone()));
+            let replaced = replace(&file, &found, vec![Some(vec![3; new]), None]);
+            prop_assert_eq!(replaced.is_ok(), 0x4000 + new <= at);
+            let is_kept = |bytes: Vec<u8>| bytes.len() == file.len() && bytes[at] == 9 && bytes.ends_with(&[7; 5]);
+            prop_assert!(replaced.map_or(true, is_kept));
+            let grown = vec![3; 0x4001];
+            prop_assert!(replace(&file, &found, vec![None, Some(grown)]).is_err());
         }
 
         #[test]
