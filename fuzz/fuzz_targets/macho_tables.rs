@@ -4,7 +4,7 @@
 use libfuzzer_sys::fuzz_target;
 use reorder::image::macho::checks::refuse_unmovable;
 use reorder::image::macho::eh_frame::frame_entries;
-use reorder::image::macho::exception_table::landing_pads;
+use reorder::image::macho::exception_table::{TableBudget, landing_pads};
 use reorder::image::macho::export_trie;
 use reorder::image::macho::file::MachOFile;
 use reorder::image::macho::fixups::rebases;
@@ -31,8 +31,9 @@ fuzz_target!(|bytes: &[u8]| {
         let _ = implementations(&file, &slots);
     }
     if let Ok(Some(unwind)) = UnwindInfo::parse(&file) {
+        let mut budget = TableBudget::of(&file);
         for (function, table) in &unwind.exception_tables {
-            let _ = landing_pads(&file, *table, *function);
+            let _ = landing_pads(&file, *table, *function, &mut budget);
         }
     }
     let _ = frame_entries(&file);

@@ -10,7 +10,7 @@ use end_to_end::process::shell;
 use reorder::address::{Address, NewAddress};
 use reorder::error::{Error, ErrorKind, Result};
 use reorder::image::macho::checks::refuse_unmovable;
-use reorder::image::macho::exception_table::landing_pads;
+use reorder::image::macho::exception_table::{TableBudget, landing_pads};
 use reorder::image::macho::export_trie::{self, ExportValue};
 use reorder::image::macho::file::MachOFile;
 use reorder::image::macho::fixups::rebases;
@@ -173,7 +173,7 @@ fn tables_are_read_as_llvm_reads_them() {
         assert!(entry.is_none_or(|entry| starts.contains(&entry.address.0)), "{variant:?}");
         let unwind = UnwindInfo::parse(&file).unwrap().unwrap();
         let [(function, table)] = unwind.exception_tables[..] else { panic!("one function catches") };
-        let pads = landing_pads(&file, table, function).unwrap();
+        let pads = landing_pads(&file, table, function, &mut TableBudget::of(&file)).unwrap();
         assert!(pads.len() == 1 && pads[0] > function, "{variant:?}");
     }
 }
@@ -327,8 +327,9 @@ fn read_everything(bytes: &[u8]) -> Result<()> {
     let slots = rebases(&file)?;
     implementations(&file, &slots)?;
     if let Some(unwind) = UnwindInfo::parse(&file)? {
+        let mut budget = TableBudget::of(&file);
         for (function, table) in &unwind.exception_tables {
-            landing_pads(&file, *table, *function)?;
+            landing_pads(&file, *table, *function, &mut budget)?;
         }
     }
     finish(&file, &reversed(&file)?, bytes.to_vec()).map(|_| ())

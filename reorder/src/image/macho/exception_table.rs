@@ -12,11 +12,32 @@ use crate::image::refusal::{Refusal, RefusalCode};
 
 const OMITTED: u8 = 0xff;
 
+/// Bytes of exception tables that may still be read.
+///
+/// Tables of an honest image do not overlap, so all of them together are shorter than the image. A hostile one could let
+/// each of its functions name the same long table: then the work would grow with the square of the file's size.
+#[derive(Clone, Copy, Debug)]
+pub struct TableBudget(usize);
+
+impl TableBudget {
+    /// For all functions of `file`.
+    #[must_use]
+    pub fn of(file: &MachOFile<'_>) -> Self {
+        Self(file.bytes.len())
+    }
+}
+
 /// Where the function at `function_start` goes on after exceptions, sorted, each once.
 ///
 /// # Errors
-/// Refuses (M11) a table whose landing pads count from elsewhere, or with an unknown encoding; reports malformed ones.
-pub fn landing_pads(file: &MachOFile<'_>, table: Address, function_start: Address) -> Result<Vec<Address>> {
+/// Refuses (M11) a table whose landing pads count from elsewhere, or with an unknown encoding, and one more table than the
+/// budget allows; reports malformed ones.
+pub fn landing_pads(
+    file: &MachOFile<'_>,
+    table: Address,
+    function_start: Address,
+    budget: &mut TableBudget,
+) -> Result<Vec<Address>> {
     let Some(section) = file.section_at(table).filter(|section| section.has_bytes()) else {
         return Err(Error::malformed(0, format!("the exception table at {table} lies in no section")));
     };
@@ -37,6 +58,10 @@ pub fn landing_pads(file: &MachOFile<'_>, table: Address, function_start: Addres
     let encoding = reader.byte()?;
     let size = usize::try_from(reader.uleb()?).unwrap_or(usize::MAX);
     let origin = (section.offset + start + reader.position()) as u64;
+    budget.0 = budget
+        .0
+        .checked_sub(size)
+        .ok_or_else(|| unknown("the functions' exception tables are longer than the image".into()))?;
     let mut sites = Reader::new(reader.take(size)?, origin, "exception table");
     let mut pads = Vec::new();
     while !sites.rest().is_empty() {

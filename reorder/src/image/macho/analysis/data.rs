@@ -1,6 +1,8 @@
 //! References from data to functions, all but those of tables that are rebuilt.
 
-use super::atoms::{AtomIndex, Atoms};
+use std::ops::Range;
+
+use super::atoms::Atoms;
 use super::units::Obligations;
 use crate::address::Address;
 use crate::error::Result;
@@ -8,7 +10,7 @@ use crate::image::analysis::pins::{Pin, PinReason};
 use crate::image::macho::data_in_code;
 use crate::image::macho::eh_frame::FrameEntry;
 use crate::image::macho::entry::entry;
-use crate::image::macho::exception_table::landing_pads;
+use crate::image::macho::exception_table::{TableBudget, landing_pads};
 use crate::image::macho::file::{Architecture, MachOFile};
 use crate::image::macho::fixups::rebases;
 use crate::image::macho::init_offsets::initializer_offsets;
@@ -26,6 +28,8 @@ pub(super) struct DataFacts {
     pub(super) entries: Vec<Address>,
     /// Functions that are referred to by other means: the entry point.
     pub(super) roots: Vec<Address>,
+    /// A pointer to the end of `__text`.
+    pub(super) end_pointer: Option<Address>,
 }
 
 impl DataFacts {
@@ -54,21 +58,26 @@ impl DataFacts {
         for (word, function) in swift.unknown {
             obligations.pin_at(function, PinReason::SwiftRecord, word);
         }
+        let end_pointer = slots.iter().find(|slot| slot.target == text.end).map(|slot| slot.place);
         references.extend(slots.into_iter().filter(|slot| text.contains(&slot.target)));
         let mut entries: Vec<Address> = references.iter().map(|reference| reference.target).collect();
         references.extend(frames.iter().filter(|frame| text.contains(&frame.start)).map(|frame| {
             let form = if frame.start_width == 4 { DataForm::Relative32 } else { DataForm::Relative64 };
             DataReference { place: frame.start_field, target: frame.start, form }
         }));
-        for frame in frames {
-            // One entry covers its function from the start, so its parts keep their distances.
-            keep_together(atoms, frame.start, frame.start.plus(frame.size), obligations);
-            if let Some(table) = frame.exception_table {
-                enter_landing_pads(file, atoms, table, frame.start, &mut entries, obligations)?;
-            }
+        // One entry covers its function from the start, so its parts keep their distances.
+        let bound = unwind.into_iter().flat_map(UnwindInfo::bound_ranges);
+        for range in frames.iter().map(FrameEntry::range).chain(bound) {
+            keep_together(atoms, &range, obligations);
         }
-        for &(start, table) in unwind.into_iter().flat_map(|info| &info.exception_tables) {
-            enter_landing_pads(file, atoms, table, start, &mut entries, obligations)?;
+        let with_table = frames.iter().filter_map(|frame| Some((frame.start, frame.exception_table?)));
+        let in_unwind = unwind.into_iter().flat_map(|info| info.exception_tables.iter().copied());
+        let mut budget = TableBudget::of(file);
+        for (start, table) in with_table.chain(in_unwind) {
+            for pad in landing_pads(file, table, start, &mut budget)? {
+                entries.push(pad);
+                keep_distance(atoms, start, pad, table, obligations);
+            }
         }
         // Code of x86-64 is followed from its entries and knows these ranges itself.
         let listed_data = match file.architecture {
@@ -78,10 +87,8 @@ impl DataFacts {
         for range in listed_data {
             let end = range.start.plus(u64::from(range.length.max(1)) - 1);
             if let (Some(first), Some(last)) = (atoms.containing(range.start), atoms.containing(end)) {
-                for atom in first.0..=last.0 {
-                    let pin = Pin { reason: PinReason::NotDecodable, evidence: range.start };
-                    obligations.pin(AtomIndex(atom), pin);
-                }
+                let pin = Pin { reason: PinReason::NotDecodable, evidence: range.start };
+                obligations.pin_all(first, last, pin);
             }
         }
         let roots: Vec<Address> = entry(file)?.into_iter().map(|entry| entry.address).collect();
@@ -89,36 +96,28 @@ impl DataFacts {
         entries.retain(|entry| text.contains(entry) && !atoms.is_start(*entry));
         entries.sort_unstable();
         entries.dedup();
-        Ok(Self { references, entries, roots })
+        Ok(Self { references, entries, roots, end_pointer })
     }
 }
 
-fn keep_together(atoms: &Atoms, start: Address, end: Address, obligations: &mut Obligations<'_>) {
-    if let (Some(first), Some(last)) =
-        (atoms.containing(start), atoms.containing(Address(end.0.saturating_sub(1))))
-        && first != last
-    {
-        obligations.tie(first, last, start);
+fn keep_together(atoms: &Atoms, range: &Range<Address>, obligations: &mut Obligations<'_>) {
+    let last = Address(range.end.0.saturating_sub(1));
+    if let (Some(first), Some(last)) = (atoms.containing(range.start), atoms.containing(last)) {
+        obligations.tie_all(first, last, range.start);
     }
 }
 
 /// Landing pads are distances from the function's start.
-fn enter_landing_pads(
-    file: &MachOFile<'_>,
+fn keep_distance(
     atoms: &Atoms,
-    table: Address,
     start: Address,
-    entries: &mut Vec<Address>,
+    pad: Address,
+    table: Address,
     obligations: &mut Obligations<'_>,
-) -> Result<()> {
-    let owner: Option<AtomIndex> = atoms.containing(start);
-    for pad in landing_pads(file, table, start)? {
-        entries.push(pad);
-        if let (Some(owner), Some(other)) = (owner, atoms.containing(pad))
-            && owner != other
-        {
-            obligations.tie(owner, other, table);
-        }
+) {
+    if let (Some(owner), Some(other)) = (atoms.containing(start), atoms.containing(pad))
+        && owner != other
+    {
+        obligations.tie(owner, other, table);
     }
-    Ok(())
 }

@@ -6,10 +6,13 @@
 
 pub mod arm64;
 pub mod atoms;
+mod bounds;
 mod data;
 pub mod decoded;
 mod evidence;
 mod fixed_code;
+#[cfg(test)]
+mod tests;
 pub mod units;
 pub mod x86_64;
 
@@ -97,6 +100,11 @@ impl MachOAnalysis {
                 let evidence = atoms.range(index).start;
                 obligations.pin(index, Pin { reason: PinReason::UnprovenTable, evidence });
             }
+        }
+        let starts = atoms.starts.iter().enumerate();
+        let in_code = starts.flat_map(|(atom, start)| code.of_atom(atom, *start));
+        if let Some(evidence) = bounds::named_bounds(file, &facts, in_code) {
+            obligations.pin_at(file.text().address, PinReason::NamedSection, evidence);
         }
         let unreferenced = evidence::pin_unexplained(
             file,
@@ -256,6 +264,15 @@ impl<'data> Decoder<'data> {
         (atom, packed)
     }
 
+    /// The atom stays, with all that its bytes may refer to.
+    fn keep(&self, atom: Range<Address>) -> DecodedAtom {
+        let pin = Pin { reason: PinReason::InsideAddressed, evidence: atom.start };
+        match &self.processor {
+            Processor::Arm64(context) => arm64::keep(context, atom, pin),
+            Processor::X86_64(context) => x86_64::keep(context, &atom, pin),
+        }
+    }
+
     fn decode_fixed_section(&self, section: &Section<'_>) -> (Vec<CodeReference>, Vec<Address>) {
         match &self.processor {
             Processor::Arm64(context) => arm64::decode_fixed_section(context, section.range()),
@@ -282,7 +299,7 @@ impl<'data> Decoder<'data> {
         let mut code = AtomReferences::new(self.file.base(), packed);
         let mut changed: Vec<u32> = all.collect();
         // Each round adds places of which there are only so many; two rounds are usual.
-        for _ in 0..MOST_ROUNDS {
+        for round in 0..=MOST_ROUNDS {
             let targets = changed.par_iter().with_min_len(256).flat_map_iter(|index| {
                 let referenced = code
                     .of_atom(*index as usize, atoms.range(AtomIndex(*index)).start)
@@ -299,15 +316,19 @@ impl<'data> Decoder<'data> {
             changed = new.iter().filter_map(|target| atoms.containing(*target)).map(|atom| atom.0).collect();
             changed.dedup();
             entries.extend(new);
+            if round == MOST_ROUNDS {
+                // What was decoded without its last entries was not understood.
+                for &index in &changed {
+                    decoded[index as usize] = self.keep(atoms.range(AtomIndex(index)));
+                    code.replace(index as usize, Box::default());
+                }
+                break;
+            }
             let again: Vec<_> = changed.par_iter().map(|index| decode(*index, &entries)).collect();
             for (&index, (atom, references)) in changed.iter().zip(again) {
                 decoded[index as usize] = atom;
                 code.replace(index as usize, references);
             }
-        }
-        for index in changed {
-            let evidence = atoms.range(AtomIndex(index)).start;
-            decoded[index as usize].pin = Some(Pin { reason: PinReason::InsideAddressed, evidence });
         }
         (decoded, code)
     }

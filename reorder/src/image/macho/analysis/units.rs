@@ -60,7 +60,27 @@ impl<'atoms> Obligations<'atoms> {
         }
     }
 
-    /// Two atoms, and all between, keep their distances.
+    /// All atoms from the first to the last are one unit; too many of them stay.
+    pub(super) fn tie_all(&mut self, first: AtomIndex, last: AtomIndex, evidence: Address) {
+        self.extend(first, last);
+        if last.0.saturating_sub(first.0) > MOST_TIED {
+            self.pin(first, Pin { reason: PinReason::ShortReference, evidence });
+        }
+    }
+
+    /// All atoms from the first to the last stay.
+    pub(super) fn pin_all(&mut self, first: AtomIndex, last: AtomIndex, pin: Pin) {
+        self.extend(first, last);
+        self.pin(first, pin);
+    }
+
+    /// A unit stays if one of its atoms does, so one number and one pin are enough for any number of atoms.
+    fn extend(&mut self, first: AtomIndex, last: AtomIndex) {
+        let tied = &mut self.tied_to[first.0 as usize];
+        *tied = (*tied).max(last.0);
+    }
+
+    /// Two atoms keep their distance: what lies between moves with them, or may move alone where both stay.
     pub(super) fn tie(&mut self, first: AtomIndex, second: AtomIndex, evidence: Address) {
         let (low, high) = (first.0.min(second.0), first.0.max(second.0));
         if high - low > MOST_TIED {
@@ -68,8 +88,7 @@ impl<'atoms> Obligations<'atoms> {
             self.pin(first, pin);
             self.pin(second, pin);
         } else {
-            let tied = &mut self.tied_to[low as usize];
-            *tied = (*tied).max(high);
+            self.extend(AtomIndex(low), AtomIndex(high));
         }
     }
 

@@ -9,6 +9,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::ops::Range;
 
 use super::Arm64Context;
+use super::ending::{ends_with_call, is_continued};
 use super::tables::Dispatch;
 use super::value::{PageSet, PageSets, Registers, Value};
 use crate::address::Address;
@@ -89,14 +90,15 @@ pub(super) fn follow(
         }
     }
     let steps = (code.words.len() * STEPS_A_WORD).max(LEAST_STEPS);
-    let mut round = Round::new(context, function, code, is_joined, entered, steps);
+    let is_continued = !ends_with_call(code.operations) || is_continued(context, function);
+    let mut round = Round::new(context, function, code, is_joined, entered, steps, is_continued);
     for _ in 0..MOST_ROUNDS {
         if round.run() {
             return round.facts;
         }
         // A table leads to places that were passed as if nothing met there: once more, with these known.
         let Round { facts, entered, steps, .. } = round;
-        round = Round::new(context, function, code, facts.is_joined, entered, steps);
+        round = Round::new(context, function, code, facts.is_joined, entered, steps, is_continued);
     }
     round.facts.is_excessive = true;
     round.facts
@@ -120,6 +122,8 @@ pub(super) struct Round<'run, 'data> {
     /// What may still be done.
     pub(super) steps: usize,
     pub(super) has_new_joins: bool,
+    /// Control may run over the end: no call that never comes back stands there.
+    pub(super) is_continued: bool,
 }
 
 impl<'run, 'data> Round<'run, 'data> {
@@ -130,6 +134,7 @@ impl<'run, 'data> Round<'run, 'data> {
         is_joined: Vec<bool>,
         entered: BTreeSet<u32>,
         steps: usize,
+        is_continued: bool,
     ) -> Self {
         let length = code.words.len();
         let facts = FlowFacts { is_reached: vec![false; length], is_joined, ..FlowFacts::default() };
@@ -145,6 +150,7 @@ impl<'run, 'data> Round<'run, 'data> {
             facts,
             steps,
             has_new_joins: false,
+            is_continued,
         }
     }
 

@@ -14,7 +14,7 @@ impl Round<'_, '_> {
         let mut index = first;
         loop {
             if index as usize >= self.code.words.len() {
-                if !self.ends_with_call() {
+                if self.is_continued {
                     self.facts.runs_over_end = true;
                     registers.all().for_each(|value| self.not_understood(value));
                 }
@@ -67,13 +67,6 @@ impl Round<'_, '_> {
             }
             index += 1;
         }
-    }
-
-    /// Whether nothing but padding stands behind the last call, which then does not come back.
-    fn ends_with_call(&self) -> bool {
-        let last = (0..self.code.words.len() as u32).rev().map(|index| self.operation(index));
-        let last = last.into_iter().find(|operation| *operation != Operation::Nop);
-        matches!(last, Some(Operation::Call(_) | Operation::CallRegister(_)))
     }
 
     fn adrp_pair(&mut self, index: u32, operation: Operation) -> Option<(Register, Value)> {

@@ -1,5 +1,6 @@
 //! One atom of arm64 code: its references, and what must stay because of it.
 
+mod ending;
 mod flow;
 mod interpret;
 mod relaxed;
@@ -102,7 +103,9 @@ pub fn decode_atom(context: &Arm64Context<'_>, atom: Range<Address>, entries: &[
     let words = words_of(bytes);
     let mut result = DecodedAtom::default();
     if !size.is_multiple_of(WORD) || !atom.start.0.is_multiple_of(WORD) || words.is_empty() {
-        return keep_odd(context, atom);
+        // Of an atom that begins or ends inside a word, the words that it shares count as its own.
+        let evidence = atom.start;
+        return keep(context, atom, Pin { reason: PinReason::NotDecodable, evidence });
     }
     if is_table(&words) {
         result.is_table = true;
@@ -115,8 +118,9 @@ pub fn decode_atom(context: &Arm64Context<'_>, atom: Range<Address>, entries: &[
     builder.result
 }
 
-/// An atom that begins or ends inside a word stays, and all that the words that it shares in may refer to.
-fn keep_odd(context: &Arm64Context<'_>, atom: Range<Address>) -> DecodedAtom {
+/// The atom stays, and all that its words may refer to, whole ones at its ends.
+#[must_use]
+pub fn keep(context: &Arm64Context<'_>, atom: Range<Address>, pin: Pin) -> DecodedAtom {
     let whole = Address(atom.start.0 & !3)..Address(atom.end.0.next_multiple_of(WORD));
     let size = whole.end.distance_from(whole.start);
     let words = words_of(context.file.bytes_at(whole.start, size).unwrap_or_default());
@@ -132,7 +136,7 @@ fn keep_odd(context: &Arm64Context<'_>, atom: Range<Address>) -> DecodedAtom {
         result: DecodedAtom::default(),
     };
     builder.keep_everything(0);
-    builder.result.pin = Some(Pin { reason: PinReason::NotDecodable, evidence: atom.start });
+    builder.result.pin = Some(pin);
     builder.result
 }
 
@@ -252,6 +256,10 @@ impl Builder<'_, '_> {
     }
 
     fn add(&mut self, index: usize, target: Address, form: CodeForm) {
+        // The end of this atom or the start of the next: one address, both meanings kept.
+        if target == self.atom.end && form != CodeForm::Branch26 && self.context.text.contains(&target) {
+            self.result.ties.push(target);
+        }
         self.result.references.push(CodeReference { place: self.place(index), target, form });
     }
 

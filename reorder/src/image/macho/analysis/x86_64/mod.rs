@@ -7,6 +7,7 @@
 //! Every reference is a distance of four bytes that reaches 2 GiB, so nothing has to be paired and nothing grows.
 //! Source: AMD64 Architecture Programmer's Manual, volume 3; System V ABI for AMD64, "Position-Independent Code".
 
+mod ending;
 mod explore;
 mod fields;
 mod fixed;
@@ -25,6 +26,7 @@ use crate::image::macho::file::MachOFile;
 
 use explore::Atom;
 pub use fixed::decode_fixed_section;
+pub use opaque::opaque as keep;
 
 /// What decoding needs to know about the image.
 #[derive(Clone, Debug)]
@@ -141,6 +143,9 @@ fn decode_reached(
                 decoded.pin.get_or_insert(Pin { reason: PinReason::GluedToGap, evidence: atom.end });
             }
         }
+    }
+    if walk.ends_with_call && ending::is_continued(context, atom, walk) {
+        decoded.ties.push(atom.end);
     }
     decoded.ties.sort_unstable();
     decoded.ties.dedup();

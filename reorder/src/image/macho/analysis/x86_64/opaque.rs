@@ -15,7 +15,8 @@ use crate::image::macho::analysis::decoded::DecodedAtom;
 const IMMEDIATES: [u64; 4] = [0, 1, 2, 4];
 
 /// The result for an atom that stays with all that its bytes may mean.
-pub(super) fn opaque(context: &X86Context<'_>, atom: &Range<Address>, pin: Pin) -> DecodedAtom {
+#[must_use]
+pub fn opaque(context: &X86Context<'_>, atom: &Range<Address>, pin: Pin) -> DecodedAtom {
     let bytes = context.bytes(atom);
     let text = context.file.text().range();
     let mut targets = Vec::new();

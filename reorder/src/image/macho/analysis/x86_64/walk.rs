@@ -55,6 +55,8 @@ pub(super) struct Walk<'data> {
     pub(super) fields: Vec<Field>,
     /// Control runs past the last byte.
     pub(super) falls_through: bool,
+    /// Control runs past the last byte if the call in front of it comes back.
+    pub(super) ends_with_call: bool,
     /// There is a jump through a register.
     pub(super) has_register_jump: bool,
 }
@@ -73,6 +75,7 @@ impl<'data> Walk<'data> {
             taken: Vec::new(),
             fields: Vec::new(),
             falls_through: false,
+            ends_with_call: false,
             has_register_jump: false,
         }
     }
@@ -103,12 +106,13 @@ impl<'data> Walk<'data> {
     pub(super) fn follow(&mut self, arrival: Arrival, pending: &mut Vec<Arrival>) -> Result<(), Trouble> {
         let mut position = arrival.offset;
         // Behind a call that may never return, or a trap: control need not arrive.
-        let mut is_doubtful = false;
+        let (mut is_doubtful, mut is_behind_call) = (false, false);
         let mut instruction = Instruction::default();
         loop {
             match self.states.get(position) {
                 None => {
                     self.falls_through |= !is_doubtful;
+                    self.ends_with_call |= is_behind_call;
                     return Ok(());
                 }
                 Some(Byte::First) => return Ok(()),
@@ -133,7 +137,9 @@ impl<'data> Walk<'data> {
             if !self.goes_on(&instruction, arrival.entry, pending) {
                 return Ok(());
             }
-            is_doubtful = may_be_last(&instruction) || is_doubtful && is_no_operation(&instruction);
+            let is_padding = is_no_operation(&instruction);
+            is_doubtful = may_be_last(&instruction) || is_doubtful && is_padding;
+            is_behind_call = is_call(&instruction) || is_behind_call && is_padding;
         }
     }
 
@@ -207,10 +213,13 @@ pub(super) fn is_register_jump(instruction: &Instruction) -> bool {
 
 /// A call of something that never returns is the last of its function; so is a trap.
 fn may_be_last(instruction: &Instruction) -> bool {
-    matches!(
-        instruction.flow_control(),
-        FlowControl::Call | FlowControl::IndirectCall | FlowControl::Interrupt
-    ) || instruction.mnemonic() == Mnemonic::Hlt
+    is_call(instruction)
+        || instruction.flow_control() == FlowControl::Interrupt
+        || instruction.mnemonic() == Mnemonic::Hlt
+}
+
+fn is_call(instruction: &Instruction) -> bool {
+    matches!(instruction.flow_control(), FlowControl::Call | FlowControl::IndirectCall)
 }
 
 /// Instructions that programs cannot use, or that no compiler of today writes: the bytes are rather data.
