@@ -84,6 +84,14 @@ fn is_padding_at_end(image: &MachView<'_>, atom: &Move, size: u64) -> bool {
         }
 }
 
+/// Whether control may go on behind `code`, an atom of the image that stands at `address`.
+pub(super) fn runs_on(image: &MachView<'_>, code: &[u8], address: u64) -> bool {
+    match image.processor {
+        Processor::Arm64 => super::arm64_atom::runs_on(code),
+        Processor::X86_64 => walk(image, code, address).runs_on,
+    }
+}
+
 /// Whether these bytes do nothing, or are zeros, from the first to the last.
 pub(super) fn is_padding(processor: Processor, bytes: &[u8]) -> bool {
     match processor {

@@ -6,7 +6,7 @@ use super::super::bytes::range;
 use super::super::recover::Move;
 use super::super::report::{Check, Difference};
 use super::arm64_atom::{AtomPair, Counts, MovedPages};
-use super::atoms::is_padding;
+use super::atoms::{is_padding, runs_on};
 use super::dispatch::{TableUse, check_tables, tables_of};
 use super::pair::{Ledger, MachPair};
 use super::view::{MachView, Processor, SectionView};
@@ -115,11 +115,7 @@ fn check_successor(pair: MachPair<'_>, index: usize) -> Option<Difference> {
         return None;
     }
     let (_, bytes) = code_at(pair.old, atom.old_start.0, atom.size)?;
-    let runs_on = match pair.old.processor {
-        Processor::Arm64 => super::arm64_atom::runs_on(bytes),
-        Processor::X86_64 => x86_64::runs_on(pair.old, bytes, atom.old_start.0),
-    };
-    runs_on.then(|| {
+    runs_on(pair.old, bytes, atom.old_start.0).then(|| {
         Difference::new(
             Check::Functions,
             None,

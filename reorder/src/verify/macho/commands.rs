@@ -4,14 +4,17 @@
 
 use std::ops::Range;
 
+use super::super::bytes::u32_at;
 use super::super::report::{Check, Difference};
 use super::pair::{Ledger, MachPair};
+use super::tables::entry_point;
 use super::view::{MachView, Part, SegmentView, padded};
 use crate::error::{Error, Result};
 
 const SEGMENT: u32 = 0x19;
 const UUID: u32 = 0x1b;
 const MAIN: u32 = 0x8000_0028;
+const ENCRYPTION: [u32; 2] = [0x21, 0x2c];
 const HEADER: usize = 32;
 
 /// Whether two images are alike enough to be compared: the same commands, segments and sections.
@@ -49,11 +52,13 @@ fn may_change_size(section: &super::view::SectionView<'_>) -> bool {
 ///
 /// # Errors
 /// Kinds whose contents may depend on where functions are: initial registers, initialisers of old linkers, notes, new
-/// tables in `__LINKEDIT`; or two commands that name the start of the program.
+/// tables in `__LINKEDIT`; tables of what refers to functions by their place; encrypted code; two starts of the program.
 pub(super) fn check_kinds(image: &MachView<'_>) -> Result<()> {
     /// Set where the loader must know a command to run the image.
     const REQUIRED: u32 = 0x8000_0000;
-    let mut entries = 0;
+    const SPLIT_SEGMENTS: u32 = 0x1e;
+    const OPTIMIZATION_HINTS: u32 = 0x2e;
+    let mut has_entry = false;
     for command in &image.commands {
         let is_known = matches!(
             command.kind & !REQUIRED,
@@ -68,9 +73,13 @@ pub(super) fn check_kinds(image: &MachView<'_>) -> Result<()> {
             // Build version, exports, chained pointers.
             | 0x32..=0x34
         );
-        entries += usize::from(command.kind == MAIN);
-        if !is_known || entries > 1 {
-            let message = format!("a load command of the kind {:#x}, which is not understood", command.kind);
+        let is_encrypted =
+            ENCRYPTION.contains(&command.kind) && u32_at(image.bytes, command.offset + 16) != Some(0);
+        let names_places = matches!(command.kind, SPLIT_SEGMENTS | OPTIMIZATION_HINTS)
+            && !image.part(Part::Other(command.kind)).1.is_empty();
+        let is_second = command.kind == MAIN && std::mem::replace(&mut has_entry, true);
+        if !is_known || is_encrypted || names_places || is_second {
+            let message = format!("a load command of the kind {:#x} that is not understood", command.kind);
             return Err(Error::malformed(command.offset as u64, message));
         }
     }
@@ -83,7 +92,10 @@ pub(super) fn check_commands(pair: MachPair<'_>, ledger: &mut Ledger<'_>) {
     for command in &pair.new.commands {
         match command.kind {
             UUID => free.push(command.offset + 8..command.offset + 24),
-            MAIN => free.push(command.offset + 8..command.offset + 16),
+            // The loader starts the program where the first says.
+            MAIN if entry_point(pair.new).is_some_and(|(field, _)| field == command.offset + 8) => {
+                free.push(command.offset + 8..command.offset + 16);
+            }
             // Memory size and file size of the last segment, whose contents are checked by their parts.
             SEGMENT
                 if pair.new.bytes.get(command.offset + 8..command.offset + 24)

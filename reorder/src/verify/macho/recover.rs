@@ -1,21 +1,22 @@
 //! Where the atoms of `__text` went, from the two images alone.
 //!
 //! What has a fixed place in both images names pairs: symbols at the same index, pointers in the same slot, exports of the
-//! same name, entries of `__eh_frame` and exception tables. Every pair of atoms names more, by the distances at the same
-//! instructions. What is left are functions that nothing refers to: they are found by their contents, at their old place
-//! first. Nothing of this is trusted: the checks decide whether the map holds.
+//! same name, entries of `__eh_frame` and exception tables, distances in data. Every pair of atoms names more: by the
+//! distances at the same instructions, and the atom that control runs into. What is left are functions that nothing refers
+//! to: [`super::recover_equals`]. Nothing of this is trusted: the checks decide whether the map holds.
 
-use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 
 use super::super::bytes::displacement_at;
 use super::super::recover::AddressMoves;
-use super::atoms::{atom_starts, moves_from};
+use super::atoms::{atom_starts, moves_from, runs_on};
 use super::exports::ExportWalk;
 use super::fixups::for_each_slot;
 use super::frames::frame_entries;
-use super::recover_code::{Code, fingerprint, for_each_pair};
+use super::recover_code::{Code, for_each_pair};
+use super::recover_equals::learn_from_equals;
+use super::rest;
 use super::tables::{entry_point, initialisers, symbols};
 use super::unwind::UnwindTable;
 use super::view::MachView;
@@ -26,13 +27,13 @@ use crate::error::{Error, Result};
 /// # Errors
 /// Tables that cannot be read, and atoms that do not fit their places.
 pub(super) fn recover(old: &MachView<'_>, new: &MachView<'_>) -> Result<AddressMoves> {
-    let starts = atom_starts(old)?;
-    let places = vec![None; starts.len()];
-    let mut pairs = Pairs { old, new, starts, places, open: Vec::new(), free: BTreeSet::new() };
+    let mut pairs = Pairs::new(old, new)?;
     pairs.learn_from_tables()?;
     pairs.learn_from_fixed_code();
     pairs.learn_from_code();
-    pairs.learn_from_contents()?;
+    pairs.learn_from_relative_words()?;
+    pairs.learn_from_code();
+    learn_from_equals(&mut pairs)?;
     let lost = pairs.places.iter().filter(|place| place.is_none()).count();
     let first_lost = pairs.places.iter().position(|place| place.is_none());
     match first_lost {
@@ -44,24 +45,43 @@ pub(super) fn recover(old: &MachView<'_>, new: &MachView<'_>) -> Result<AddressM
     }
 }
 
-struct Pairs<'a, 'data> {
-    old: &'a MachView<'data>,
-    new: &'a MachView<'data>,
-    starts: Vec<u64>,
+/// Reads all tables that [`recover`] reads of an image.
+///
+/// # Errors
+/// Tables that cannot be read.
+pub(super) fn check_tables(image: &MachView<'_>) -> Result<()> {
+    let mut pairs = Pairs::new(image, image)?;
+    pairs.learn_from_tables()
+}
+
+/// What is known while the map is put together.
+pub(super) struct Pairs<'a, 'data> {
+    pub(super) old: &'a MachView<'data>,
+    pub(super) new: &'a MachView<'data>,
+    /// The first addresses of all atoms of the old image, ascending.
+    pub(super) starts: Vec<u64>,
     /// Of the atom at the same position.
-    places: Vec<Option<u64>>,
+    pub(super) places: Vec<Option<u64>>,
     /// Atoms whose code has not been looked at.
     open: Vec<u32>,
     /// Places of the new image that belong to no atom yet, once contents are compared.
-    free: BTreeSet<u64>,
+    pub(super) free: BTreeSet<u64>,
 }
 
-impl Pairs<'_, '_> {
+impl<'a, 'data> Pairs<'a, 'data> {
+    /// Knows nothing but the atoms.
+    fn new(old: &'a MachView<'data>, new: &'a MachView<'data>) -> Result<Self> {
+        let starts = atom_starts(old)?;
+        let places = vec![None; starts.len()];
+        Ok(Self { old, new, starts, places, open: Vec::new(), free: BTreeSet::new() })
+    }
+
     fn text(&self) -> Range<u64> {
         self.old.text().range()
     }
 
-    fn end_of(&self, atom: usize) -> u64 {
+    /// Behind the last address of an atom.
+    pub(super) fn end_of(&self, atom: usize) -> u64 {
         self.starts.get(atom + 1).copied().unwrap_or(self.text().end)
     }
 
@@ -70,8 +90,19 @@ impl Pairs<'_, '_> {
         self.starts.partition_point(|&start| start <= address).checked_sub(1)
     }
 
+    /// The atoms that have no place.
+    pub(super) fn missing(&self) -> impl Iterator<Item = usize> {
+        (0..self.starts.len()).filter(|&atom| self.places[atom].is_none())
+    }
+
+    /// Where the byte at `address` is, if its atom has a place.
+    pub(super) fn counterpart(&self, address: u64) -> Option<u64> {
+        let atom = self.atom_at(address)?;
+        self.places[atom].map(|place| place.wrapping_add(address - self.starts[atom]))
+    }
+
     /// The byte at `address` is now at `found`. The first that says so is believed.
-    fn learn(&mut self, address: u64, found: u64) {
+    pub(super) fn learn(&mut self, address: u64, found: u64) {
         let text = self.text();
         if !text.contains(&address) {
             return;
@@ -163,6 +194,27 @@ impl Pairs<'_, '_> {
         Ok(())
     }
 
+    /// Words in data that are distances to the starts of functions in both images.
+    fn learn_from_relative_words(&mut self) -> Result<()> {
+        let mut slots = Vec::new();
+        for_each_slot(self.old, |slot| slots.push(slot.offset as u32))?;
+        slots.sort_unstable();
+        let new_starts = atom_starts(self.new)?;
+        let mut found = Vec::new();
+        rest::for_each_relative_word(self.old, &slots, |place, offset, target| {
+            let after = displacement_at(self.new.bytes, offset).map(|distance| place.wrapping_add(distance));
+            if let (Ok(_), Some(after)) = (self.starts.binary_search(&target), after)
+                && new_starts.binary_search(&after).is_ok()
+            {
+                found.push((target, after));
+            }
+        });
+        for (before, after) in found {
+            self.learn(before, after);
+        }
+        Ok(())
+    }
+
     /// Words of relative method lists.
     fn learn_from_methods(&mut self) {
         for (before, after) in self.old.sections.iter().zip(&self.new.sections) {
@@ -193,7 +245,7 @@ impl Pairs<'_, '_> {
     }
 
     /// Follows the distances in all pairs of atoms to a fixpoint.
-    fn learn_from_code(&mut self) {
+    pub(super) fn learn_from_code(&mut self) {
         let mut found = Vec::new();
         while let Some(atom) = self.open.pop() {
             let Some(place) = self.places[atom as usize] else { continue };
@@ -207,7 +259,28 @@ impl Pairs<'_, '_> {
             for (before, after) in found.drain(..) {
                 self.learn(before, after);
             }
+            self.learn_from_neighbours(atom as usize, place);
         }
+    }
+
+    /// What control runs into without a jump stays behind it.
+    fn learn_from_neighbours(&mut self, atom: usize, place: u64) {
+        let is_missing = |atom: usize| self.places.get(atom).is_some_and(Option::is_none);
+        let (start, end) = (self.starts[atom], self.end_of(atom));
+        let previous = atom.checked_sub(1).filter(|&previous| is_missing(previous) && self.runs_on(previous));
+        if is_missing(atom + 1) && self.runs_on(atom) {
+            self.learn(end, place.wrapping_add(end - start));
+        }
+        if let Some(previous) = previous {
+            self.learn(self.starts[previous], place.wrapping_sub(start - self.starts[previous]));
+        }
+    }
+
+    /// Whether control may leave an atom at its end.
+    fn runs_on(&self, atom: usize) -> bool {
+        let (start, text) = (self.starts[atom], self.old.text());
+        let range = (start - text.address) as usize..(self.end_of(atom) - text.address) as usize;
+        text.bytes.get(range).is_some_and(|code| runs_on(self.old, code, start))
     }
 
     /// The code of an atom and what stands at `place` of the new image, of the same length.
@@ -223,7 +296,7 @@ impl Pairs<'_, '_> {
     }
 
     /// Whether nothing that is known speaks against `place` for an atom.
-    fn is_consistent(&self, atom: usize, place: u64) -> bool {
+    pub(super) fn is_consistent(&self, atom: usize, place: u64) -> bool {
         let (old, new) = self.codes(atom, place);
         let (text, own) = (self.text(), self.starts[atom]..self.end_of(atom));
         let mut is_consistent = true;
@@ -238,51 +311,4 @@ impl Pairs<'_, '_> {
         });
         is_consistent
     }
-
-    /// Pairs what is left by contents: at the old place, or else in the order of addresses.
-    fn learn_from_contents(&mut self) -> Result<()> {
-        let mut missing: Vec<usize> =
-            (0..self.starts.len()).filter(|&atom| self.places[atom].is_none()).collect();
-        if missing.is_empty() {
-            return Ok(());
-        }
-        // Large functions are told apart more easily, and tell the small ones apart that refer to them.
-        missing.sort_by_key(|&atom| Reverse(self.end_of(atom) - self.starts[atom]));
-        let new_starts = atom_starts(self.new)?;
-        let taken: BTreeSet<u64> = self.places.iter().flatten().copied().collect();
-        let text = self.text();
-        let mut candidates: BTreeMap<u64, Vec<u64>> = BTreeMap::new();
-        for (index, &start) in new_starts.iter().enumerate() {
-            if !taken.contains(&start) {
-                let end = new_starts.get(index + 1).copied().unwrap_or(text.end);
-                candidates.entry(fingerprint(self.new, start, end)).or_default().push(start);
-                self.free.insert(start);
-            }
-        }
-        let prints: Vec<u64> =
-            missing.iter().map(|&atom| fingerprint(self.old, self.starts[atom], self.end_of(atom))).collect();
-        for must_stay in [true, false] {
-            for (&atom, print) in missing.iter().zip(&prints) {
-                let (start, mut tries) = (self.starts[atom], MOST_TRIES);
-                let fits = |place: &u64| {
-                    let is_free = self.free.contains(place) && (*place == start || !must_stay);
-                    if !is_free || tries == 0 {
-                        return false;
-                    }
-                    tries -= 1;
-                    self.is_consistent(atom, *place)
-                };
-                let places = candidates.get(print).map_or(&[][..], Vec::as_slice);
-                if let Some(place) = places.iter().copied().find(fits).filter(|_| self.places[atom].is_none())
-                {
-                    self.learn(start, place);
-                    self.learn_from_code();
-                }
-            }
-        }
-        Ok(())
-    }
 }
-
-/// Places that are compared for one function: many small functions are the same but for what they call.
-const MOST_TRIES: usize = 64;

@@ -3,7 +3,7 @@
 use std::hash::{DefaultHasher, Hash, Hasher};
 
 use super::super::bytes::u32_at;
-use super::arm64::{Form, NOP, form, is_add, page_offset, register};
+use super::arm64::{Form, IMMEDIATE, NOP, form, is_add, page_offset, register};
 use super::view::{MachView, Processor};
 use super::x86_64;
 
@@ -66,8 +66,9 @@ fn for_each_pair_of_words(old: Code<'_>, new: Code<'_>, found: &mut impl FnMut(u
     }
 }
 
-/// A number that does not depend on where the code between `start` and `end` lies, or on where its targets in `__text` do.
-pub(super) fn fingerprint(image: &MachView<'_>, start: u64, end: u64) -> u64 {
+/// A number that does not depend on where the code between `start` and `end` lies, or on where its targets in `__text` do;
+/// and how many of its bytes are no padding, for which the number stands.
+pub(super) fn fingerprint(image: &MachView<'_>, start: u64, end: u64) -> (u64, usize) {
     let text = image.text();
     let range = (start - text.address) as usize..(end - text.address) as usize;
     let code = text.bytes.get(range).unwrap_or_default();
@@ -77,20 +78,40 @@ pub(super) fn fingerprint(image: &MachView<'_>, start: u64, end: u64) -> u64 {
     let mut hasher = DefaultHasher::new();
     let is_padding = |index: usize| matches!(u32_at(code, index * 4), Some(0 | NOP));
     let body = (0..code.len() / 4).rev().find(|&index| !is_padding(index)).map_or(0, |last| last + 1);
-    for index in 0..body {
-        let word = u32_at(code, index * 4).unwrap_or(0);
+    let words = || (0..body).map(|index| u32_at(code, index * 4).unwrap_or(0));
+    let pages = page_registers(words());
+    let holds_page = |number: usize| pages & 1 << number != 0;
+    for (index, word) in words().enumerate() {
         let kind = form(word);
         let target = kind.target(word, start.wrapping_add(index as u64 * 4));
-        let is_half = word == NOP
-            || page_offset(word).is_some()
-            || matches!(kind, Form::Adr | Form::Adrp | Form::Literal);
+        let (destination, base) = (register(word, 0), register(word, 5));
+        let low = page_offset(word).filter(|_| holds_page(base));
         match kind {
             // Halves of addresses may be written in two ways.
-            _ if is_half => 0u32.hash(&mut hasher),
+            Form::Adr | Form::Adrp | Form::Literal => 0u32.hash(&mut hasher),
+            _ if word == NOP || low.is_some() && destination == base => 0u32.hash(&mut hasher),
+            Form::Plain if low.is_some() => (word & !IMMEDIATE).hash(&mut hasher),
             Form::Plain => word.hash(&mut hasher),
             _ if text.range().contains(&target) => (word & !kind.field()).hash(&mut hasher),
             _ => target.hash(&mut hasher),
         }
     }
-    hasher.finish()
+    (hasher.finish(), body * 4)
+}
+
+/// Registers that may hold a page or an address made of one, as bits by number: the same however the linker wrote them.
+fn page_registers(words: impl Iterator<Item = u32> + Clone) -> u32 {
+    let mut pages = 0u32;
+    let mut known = 1;
+    while pages != known {
+        known = pages;
+        for word in words.clone() {
+            let is_half = matches!(form(word), Form::Adr | Form::Adrp | Form::Literal);
+            let is_copy = word & 0xffe0_ffe0 == 0xaa00_03e0 && pages & 1 << register(word, 16) != 0;
+            if is_half || is_copy {
+                pages |= 1 << register(word, 0);
+            }
+        }
+    }
+    pages & 0x7fff_ffff
 }

@@ -10,7 +10,7 @@ use super::super::bytes::{displacement_at, range, u32_at};
 use super::super::report::{Check, Difference};
 use super::super::unchanged::Claims;
 use super::pair::{Ledger, MachPair};
-use super::view::{Processor, SectionView};
+use super::view::{MachView, Processor, SectionView};
 use crate::address::Address;
 
 /// Words of these sections mean something that other checks know.
@@ -27,32 +27,45 @@ fn is_of_methods(section: &SectionView<'_>) -> bool {
     section.name == super::view::padded(b"__objc_methlist")
 }
 
-/// Self-relative words in data that must have followed. `slots` are the positions of pointers, ascending.
-pub(super) fn check_relative_words(pair: MachPair<'_>, slots: &[u32], ledger: &mut Ledger<'_>) {
-    let mut count = 0;
-    for section in pair.old.sections.iter().filter(|section| !section.bytes.is_empty() && !is_known(section))
-    {
+/// Calls `found` with each aligned word of data that is a distance into `__text`, unless other checks know its section or
+/// it is part of a pointer: its address, its position in the file and what it leads to. `slots` are the positions of
+/// pointers, ascending.
+pub(super) fn for_each_relative_word(
+    image: &MachView<'_>,
+    slots: &[u32],
+    mut found: impl FnMut(u64, usize, u64),
+) {
+    let text = image.text().range();
+    for section in image.sections.iter().filter(|section| !section.bytes.is_empty() && !is_known(section)) {
         let skipped = (section.address.wrapping_neg() % 4) as usize;
         for at in (skipped..section.bytes.len().saturating_sub(3)).step_by(4) {
             let Some(distance) = displacement_at(section.bytes, at).filter(|&distance| distance != 0) else {
                 continue;
             };
             let place = section.address.wrapping_add(at as u64);
-            let target = place.wrapping_add(distance);
-            if !pair.is_text(target) || !(is_of_methods(section) || pair.is_moved_start(target)) {
-                continue;
+            let (target, offset) = (place.wrapping_add(distance), section.offset as usize + at);
+            if text.contains(&target) && !is_in_slot(slots, offset) {
+                found(place, offset, target);
             }
-            let offset = section.offset as usize + at;
-            if is_in_slot(slots, offset) {
-                continue;
-            }
-            count += 1;
-            let found = place.wrapping_add(displacement_at(pair.new.bytes, offset).unwrap_or(0));
-            let title = format!("the distance at {place:#x} in {}", section.title());
-            ledger.follows(pair, Check::RelativeWords, offset, &title, target, found);
-            ledger.claims.add(offset as u64, 4);
         }
     }
+}
+
+/// Self-relative words in data that must have followed. `slots` are the positions of pointers, ascending.
+pub(super) fn check_relative_words(pair: MachPair<'_>, slots: &[u32], ledger: &mut Ledger<'_>) {
+    let mut count = 0;
+    for_each_relative_word(pair.old, slots, |place, offset, target| {
+        let section = section_of(pair, offset);
+        if !(pair.is_moved_start(target) || section.is_some_and(is_of_methods)) {
+            return;
+        }
+        count += 1;
+        let found = place.wrapping_add(displacement_at(pair.new.bytes, offset).unwrap_or(0));
+        let title =
+            format!("the distance at {place:#x} in {}", section.map(SectionView::title).unwrap_or_default());
+        ledger.follows(pair, Check::RelativeWords, offset, &title, target, found);
+        ledger.claims.add(offset as u64, 4);
+    });
     ledger.findings.checked(Check::RelativeWords, "distances", count);
 }
 

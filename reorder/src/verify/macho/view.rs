@@ -10,10 +10,12 @@ use std::ops::Range;
 
 use goblin::mach::MachO;
 use goblin::mach::constants::cputype::{CPU_TYPE_ARM64, CPU_TYPE_X86_64};
-use goblin::mach::load_command::{CommandVariant, LinkeditDataCommand};
+use goblin::mach::load_command::CommandVariant;
 use goblin::mach::segment::Section;
 
 use super::super::bytes::range;
+pub(super) use super::parts::{Part, PartView};
+use super::parts::{least_size, parts_of};
 use super::tables::data_in_code;
 use crate::error::{Error, Result};
 
@@ -62,35 +64,6 @@ pub(super) struct SectionView<'data> {
     pub(super) header: usize,
     /// Contents; empty for sections that the file does not hold.
     pub(super) bytes: &'data [u8],
-}
-
-/// What a load command names in `__LINKEDIT`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Part {
-    Rebase,
-    Bind,
-    WeakBind,
-    LazyBind,
-    Exports,
-    Fixups,
-    Starts,
-    DataInCode,
-    Symbols,
-    IndirectSymbols,
-    Strings,
-    Signature,
-    /// Of the load command with this number.
-    Other(u32),
-}
-
-/// Where a part is; its bytes lie in the file.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct PartView {
-    pub(super) part: Part,
-    pub(super) offset: usize,
-    pub(super) size: usize,
-    /// Where its load command has the offset; the size follows it.
-    pub(super) field: usize,
 }
 
 /// One image's headers.
@@ -183,6 +156,9 @@ impl<'data> MachView<'data> {
             if range(bytes, offset as u64, size as u64).is_none() {
                 return Err(broken(offset, "a load command runs past the end of the file"));
             }
+            if size < least_size(&command.command) {
+                return Err(broken(offset, "a load command that is too short for its kind"));
+            }
             view.commands.push(CommandView { kind: command.command.cmd(), offset, size });
             view.read_parts(&command.command, offset)?;
         }
@@ -251,46 +227,15 @@ impl<'data> MachView<'data> {
     }
 
     fn read_parts(&mut self, command: &CommandVariant, at: usize) -> Result<()> {
-        let linkedit = |part: Part, data: &LinkeditDataCommand| (part, data.dataoff, data.datasize, 8);
-        let parts: Vec<(Part, u32, u32, usize)> = match command {
-            CommandVariant::Symtab(table) => vec![
-                (Part::Symbols, table.symoff, table.nsyms.saturating_mul(16), 8),
-                (Part::Strings, table.stroff, table.strsize, 16),
-            ],
-            CommandVariant::Dysymtab(table) => {
-                let unsupported =
-                    [table.ntoc, table.nmodtab, table.nextrefsyms, table.nextrel, table.nlocrel];
-                if unsupported.iter().any(|&count| count != 0) {
-                    return Err(Error::malformed(at as u64, "tables of old linkers that are not understood"));
-                }
-                vec![(Part::IndirectSymbols, table.indirectsymoff, table.nindirectsyms.saturating_mul(4), 56)]
+        for part in parts_of(command, at)? {
+            if part.size > 0 && range(self.bytes, part.offset as u64, part.size as u64).is_none() {
+                let message = format!("{:?} lies outside of the file", part.part);
+                return Err(Error::malformed(at as u64, message));
             }
-            CommandVariant::DyldInfo(info) | CommandVariant::DyldInfoOnly(info) => vec![
-                (Part::Rebase, info.rebase_off, info.rebase_size, 8),
-                (Part::Bind, info.bind_off, info.bind_size, 16),
-                (Part::WeakBind, info.weak_bind_off, info.weak_bind_size, 24),
-                (Part::LazyBind, info.lazy_bind_off, info.lazy_bind_size, 32),
-                (Part::Exports, info.export_off, info.export_size, 40),
-            ],
-            CommandVariant::DyldExportsTrie(data) => vec![linkedit(Part::Exports, data)],
-            CommandVariant::DyldChainedFixups(data) => vec![linkedit(Part::Fixups, data)],
-            CommandVariant::FunctionStarts(data) => vec![linkedit(Part::Starts, data)],
-            CommandVariant::DataInCode(data) => vec![linkedit(Part::DataInCode, data)],
-            CommandVariant::CodeSignature(data) => vec![linkedit(Part::Signature, data)],
-            CommandVariant::SegmentSplitInfo(data)
-            | CommandVariant::DylibCodeSignDrs(data)
-            | CommandVariant::LinkerOptimizationHint(data) => vec![linkedit(Part::Other(data.cmd), data)],
-            _ => Vec::new(),
-        };
-        for (part, offset, size, field) in parts {
-            let (offset, size) = (offset as usize, size as usize);
-            if size > 0 && range(self.bytes, offset as u64, size as u64).is_none() {
-                return Err(Error::malformed(at as u64, format!("{part:?} lies outside of the file")));
+            if self.parts.iter().any(|known| known.part == part.part) {
+                return Err(Error::malformed(at as u64, format!("{:?} is there twice", part.part)));
             }
-            if self.parts.iter().any(|known| known.part == part) {
-                return Err(Error::malformed(at as u64, format!("{part:?} is there twice")));
-            }
-            self.parts.push(PartView { part, offset, size, field: at + field });
+            self.parts.push(part);
         }
         Ok(())
     }

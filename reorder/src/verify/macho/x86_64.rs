@@ -6,13 +6,14 @@
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::ops::Range;
 
+use super::super::bytes::displacement_at;
 use super::super::fields::read_field;
 use super::super::recover::Move;
 use super::super::report::{Check, Difference};
 use super::arm64_atom::Counts;
 use super::pair::MachPair;
 use super::view::MachView;
-use super::x86_64_walk::walk;
+use super::x86_64_walk::{Walk, walk};
 use crate::address::Address;
 
 /// Checks one atom; gives its first difference.
@@ -41,6 +42,17 @@ pub(super) fn check(
     if let Some(at) = walk.unsupported.filter(|_| range.is_moved()) {
         return differs(at, "instructions whose distances are known".to_owned(), "others".to_owned());
     }
+    if let Some(at) = walk.unexplained.filter(|_| range.is_moved()) {
+        let expected = "instructions, tables or padding, since the function moved";
+        return differs(at, expected.to_owned(), format!("{:#04x}", old[at]));
+    }
+    if let Some((at, target)) = hidden_reference(pair, range, &walk, old, new) {
+        return differs(
+            at,
+            format!("{}, where {target} went", pair.expected(target.0)),
+            "the old distance".to_owned(),
+        );
+    }
     let mut compared_to = 0;
     for placed in &walk.fields {
         let (at, field) = (placed.at, placed.field);
@@ -66,9 +78,30 @@ pub(super) fn check(
     other_bytes(compared_to, old.len())
 }
 
-/// Whether control may go on behind `code`, an atom of the image.
-pub(super) fn runs_on(image: &MachView<'_>, code: &[u8], address: u64) -> bool {
-    walk(image, code, address).runs_on
+/// What control is not seen to reach may hold instructions that begin anywhere: a distance that no field is known at and
+/// that would have to be another, since it leads exactly to the start of a function. Its position and what it leads to.
+fn hidden_reference(
+    pair: MachPair<'_>,
+    range: &Move,
+    walk: &Walk,
+    old: &[u8],
+    new: &[u8],
+) -> Option<(usize, Address)> {
+    let own = range.old_start.0..range.old_end().0;
+    walk.unreached.iter().cloned().flatten().find_map(|at| {
+        let before = |distance: usize| at.checked_sub(distance).map_or(0, |at| old[at]);
+        let is_branch = matches!(before(1), 0xe8 | 0xe9) || before(2) == 0x0f && before(1) & 0xf0 == 0x80;
+        // `LEA` with a register of eight bytes; the address counts from its end.
+        let is_address = before(3) & 0xf8 == 0x48 && before(2) == 0x8d && before(1) & 0xc7 == 0x05;
+        if !(is_branch || is_address) {
+            return None;
+        }
+        let (distance, found) = (displacement_at(old, at)?, displacement_at(new, at)?);
+        let target = range.old_start.0.wrapping_add(at as u64 + 4).wrapping_add(distance);
+        let atom = pair.moves.containing(Address(target)).filter(|atom| atom.old_start.0 == target)?;
+        let is_wrong = distance == found && atom.delta() != range.delta() && !own.contains(&target);
+        is_wrong.then_some((at, Address(target)))
+    })
 }
 
 /// Whether `code`, an atom of the image, jumps to an address that it computes or reads.
@@ -91,12 +124,20 @@ pub(super) fn for_each_target(
     }
 }
 
-/// A number that only depends on the bytes outside of address fields, and on addresses outside of `text`.
-pub(super) fn fingerprint(image: &MachView<'_>, code: &[u8], address: u64, text: &Range<u64>) -> u64 {
+/// A number that only depends on the bytes outside of address fields, and on addresses outside of `text`; and for how many
+/// bytes it stands: padding at the end is left out.
+pub(super) fn fingerprint(
+    image: &MachView<'_>,
+    code: &[u8],
+    address: u64,
+    text: &Range<u64>,
+) -> (u64, usize) {
     let mut hasher = DefaultHasher::new();
     let mut position = 0;
-    for placed in walk(image, code, address).fields {
-        if placed.at < position {
+    let walk = walk(image, code, address);
+    let code = &code[..walk.end];
+    for placed in walk.fields {
+        if placed.at < position || placed.at + placed.field.width > code.len() {
             continue;
         }
         code[position..placed.at].hash(&mut hasher);
@@ -106,5 +147,5 @@ pub(super) fn fingerprint(image: &MachView<'_>, code: &[u8], address: u64, text:
         position = placed.at + placed.field.width;
     }
     code[position..].hash(&mut hasher);
-    hasher.finish()
+    (hasher.finish(), code.len())
 }

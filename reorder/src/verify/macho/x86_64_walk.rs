@@ -3,9 +3,11 @@
 //! Compilers for Apple's systems put jump tables behind the code of a function, mostly unmarked, so decoding from the first
 //! byte to the last would read tables as instructions. Control is followed instead: from the start, over branches, and
 //! through tables of distances that the function takes the address of. What control was not seen to reach, such as landing
-//! pads, is decoded from its first byte up to the first that is no instruction.
+//! pads, is decoded from its first byte up to the first that is no instruction; where that may be wrong is known, too.
 //!
 //! In: the bytes of one atom. Out: its address fields in order, and whether control runs out of its end.
+
+use std::ops::Range;
 
 use iced_x86::{Decoder, DecoderOptions, FlowControl, Instruction, Mnemonic, OpKind};
 
@@ -35,6 +37,10 @@ pub(super) struct Walk {
     pub(super) has_computed_jump: bool,
     /// An instruction that cannot be checked: position.
     pub(super) unsupported: Option<usize>,
+    /// A byte that is no instruction, data or padding: position.
+    pub(super) unexplained: Option<usize>,
+    /// What control is not seen to reach: positions. Its instructions may begin elsewhere than thought.
+    pub(super) unreached: Vec<Range<usize>>,
     /// Position behind the last byte that is data or belongs to an instruction other than padding.
     pub(super) end: usize,
 }
@@ -56,6 +62,8 @@ struct Walker<'a> {
     taken: Vec<usize>,
     /// Positions whose address the function may take, ascending: no table goes on over the start of another.
     limits: Vec<usize>,
+    /// Those of them where a table seems to begin: control does not run into it.
+    bases: Vec<usize>,
     /// Where the zeros at the end begin; no instruction starts there.
     end: usize,
     /// Control goes on behind the last instruction that is no padding, which is no call.
@@ -65,13 +73,20 @@ struct Walker<'a> {
 
 /// Walks the atom `code`, which stands at `address` of `image`.
 pub(super) fn walk(image: &MachView<'_>, code: &[u8], address: u64) -> Walk {
+    let (limits, may_have_tables) = addresses_taken(code, address);
+    let leads_inside = |base: usize| {
+        let target = displacement_at(code, base).map(|distance| (base as u64).wrapping_add(distance));
+        target.is_some_and(|target| target < code.len() as u64 && target != base as u64)
+    };
+    let bases = limits.iter().copied().filter(|&base| may_have_tables && leads_inside(base)).collect();
     let mut walker = Walker {
         code,
         address,
         bytes: vec![Byte::Unknown; code.len()],
         open: vec![0],
         taken: Vec::new(),
-        limits: addresses_taken(code, address),
+        limits,
+        bases,
         end: code.iter().rposition(|&byte| byte != 0).map_or(0, |last| last + 1),
         is_live: false,
         walk: Walk::default(),
@@ -85,7 +100,10 @@ pub(super) fn walk(image: &MachView<'_>, code: &[u8], address: u64) -> Walk {
     while walker.find_tables() {
         walker.follow();
     }
+    walker.walk.unreached = walker.unknown();
     walker.rest();
+    walker.walk.unexplained =
+        walker.unknown().first().map(|range| range.start).filter(|&first| first < walker.end);
     let data = walker.bytes.iter().rposition(|byte| *byte == Byte::Data);
     walker.walk.end = walker.walk.end.max(data.map_or(0, |last| last + 1));
     walker.walk.fields.sort_unstable_by_key(|field| field.at);
@@ -99,9 +117,27 @@ impl Walker<'_> {
             let mut position = start;
             self.is_live = true;
             while let Some(next) = self.decode(position) {
+                // Calls that never return stand in front of tables.
+                if self.bases.binary_search(&next).is_ok() {
+                    break;
+                }
                 position = next;
             }
         }
+    }
+
+    /// The runs of bytes of which nothing is known.
+    fn unknown(&self) -> Vec<Range<usize>> {
+        let mut position = 0;
+        let runs = self.bytes.chunk_by(|left, right| (*left == Byte::Unknown) == (*right == Byte::Unknown));
+        let mut unknown = Vec::new();
+        for run in runs {
+            if run[0] == Byte::Unknown {
+                unknown.push(position..position + run.len());
+            }
+            position += run.len();
+        }
+        unknown
     }
 
     /// Decodes one instruction; gives the position behind it if control goes on there and it was not known.
@@ -234,22 +270,24 @@ impl Walker<'_> {
     }
 }
 
-/// Positions in `code` that any instruction takes the address of, decoded from the first byte to the last. Tables may be
-/// misread here, which can only end a table too early.
-fn addresses_taken(code: &[u8], address: u64) -> Vec<usize> {
+/// Positions in `code` that any instruction takes the address of, decoded from the first byte to the last, ascending; and
+/// whether there is a computed jump. Tables may be misread here, which can only end a table too early.
+fn addresses_taken(code: &[u8], address: u64) -> (Vec<usize>, bool) {
     let own = address..address.wrapping_add(code.len() as u64);
-    let mut taken: Vec<usize> = Decoder::with_ip(64, code, address, DecoderOptions::NONE)
-        .into_iter()
-        .filter(|instruction| {
-            instruction.mnemonic() == Mnemonic::Lea && instruction.is_ip_rel_memory_operand()
-        })
-        .map(|instruction| instruction.ip_rel_memory_address())
-        .filter(|target| own.contains(target))
-        .map(|target| (target - address) as usize)
-        .collect();
+    let mut taken = Vec::new();
+    let mut has_computed_jump = false;
+    for instruction in Decoder::with_ip(64, code, address, DecoderOptions::NONE) {
+        has_computed_jump |= instruction.flow_control() == FlowControl::IndirectBranch;
+        if instruction.mnemonic() == Mnemonic::Lea && instruction.is_ip_rel_memory_operand() {
+            let target = instruction.ip_rel_memory_address();
+            if own.contains(&target) {
+                taken.push((target - address) as usize);
+            }
+        }
+    }
     taken.sort_unstable();
     taken.dedup();
-    taken
+    (taken, has_computed_jump)
 }
 
 fn is_padding(instruction: &Instruction) -> bool {
