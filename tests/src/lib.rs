@@ -11,6 +11,7 @@
 //! | `distribution` | permutes installed programs and compares what they print |
 //! | `macho_tools` | the emulator and the comparison of Mach-O images, and where they are installed |
 //! | `macho_fixtures` | compiles and links the Mach-O fixtures |
+//! | `macho_pairs` | links the same objects in two orders, for `verify` |
 //! | `macho_oracle` | links in a shuffled order and relocates the first link by it |
 //! | `stage` | a scratch place for an installed program and its permuted copy |
 //! | `invocations` | lists of invocations of real programs |
@@ -59,6 +60,7 @@ pub mod llvm_profiles;
 pub mod llvm_tools;
 pub mod macho_fixtures;
 pub mod macho_oracle;
+pub mod macho_pairs;
 pub mod macho_tools;
 pub mod mutation;
 pub mod namesakes;

@@ -180,3 +180,57 @@ pub(super) fn check_exports(pair: MachPair<'_>, ledger: &mut Ledger<'_>) -> Resu
     ledger.findings.checked(Check::Exports, "names", old.len());
     Ok(())
 }
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)] // a failed unwrap is a failed test
+
+    use super::*;
+
+    /// Bytes of a number below 2^14, always two.
+    fn number(value: usize) -> [u8; 2] {
+        [(value & 0x7f | 0x80) as u8, (value >> 7) as u8]
+    }
+
+    /// A trie whose root has one edge of `length` bytes, to a node with `count` children of one byte each.
+    fn fan(length: usize, count: u8) -> Vec<u8> {
+        let mut trie = vec![0, 1];
+        trie.extend(std::iter::repeat_n(b'n', length));
+        trie.push(0);
+        let node = trie.len() + 2;
+        trie.extend(number(node));
+        trie.extend([0, count]);
+        let leaves = node + 2 + usize::from(count) * 4;
+        for child in 0..count {
+            trie.extend([child + 1, 0]);
+            trie.extend(number(leaves + usize::from(child) * 4));
+        }
+        // Flags and one address, no children.
+        trie.extend([2, 0, 1, 0].repeat(usize::from(count)));
+        trie
+    }
+
+    fn walk(bytes: &[u8]) -> Result<usize> {
+        let mut walk = ExportWalk {
+            bytes,
+            offset: 0,
+            base: 0,
+            name: Vec::new(),
+            open: vec![(0, &bytes[..0], 0)],
+            is_visited: vec![false; bytes.len()],
+            given: 0,
+        };
+        let mut given = 0;
+        while let Some((name, _)) = walk.next()? {
+            given += name.len();
+        }
+        Ok(given)
+    }
+
+    #[test]
+    fn names_that_share_a_long_beginning_are_bounded_by_the_size_of_the_trie() {
+        assert_eq!(walk(&fan(20, 200)).unwrap(), 21 * 200);
+        // 1.2 MB of names in 8 KB.
+        assert!(walk(&fan(6000, 200)).is_err());
+    }
+}
