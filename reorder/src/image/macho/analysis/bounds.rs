@@ -7,7 +7,7 @@
 use super::data::DataFacts;
 use crate::address::Address;
 use crate::image::macho::file::MachOFile;
-use crate::image::macho::reference::{CodeForm, CodeReference};
+use crate::image::macho::reference::{CodeForm, CodeReference, DataForm};
 
 /// What refers to the end of `__text`, if something refers to its start, too, other than to run what stands there.
 pub(super) fn named_bounds(
@@ -16,7 +16,11 @@ pub(super) fn named_bounds(
     code: impl Iterator<Item = CodeReference>,
 ) -> Option<Address> {
     let text = file.text().range();
-    let mut has_start = facts.references.iter().any(|reference| reference.target == text.start);
+    // Lists of functions have distances; such a mark is a pointer.
+    let is_pointer =
+        |form| matches!(form, DataForm::Pointer | DataForm::ChainedAddress | DataForm::ChainedOffset);
+    let mut pointers = facts.references.iter().filter(|reference| is_pointer(reference.form));
+    let mut has_start = pointers.any(|reference| reference.target == text.start);
     let mut end = facts.end_pointer;
     for reference in code.filter(|reference| !is_branch(file, reference)) {
         has_start |= reference.target == text.start;

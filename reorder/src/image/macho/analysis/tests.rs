@@ -144,15 +144,3 @@ fn the_marks_of_the_sections_start_and_end_stay() {
     assert_eq!(pin_of_first(&in_code(start), ""), None);
     assert_eq!(pin_of_first(&in_code(end), ".quad _f"), None);
 }
-
-#[test]
-fn the_end_of_a_function_is_its_own_as_well_as_the_next_ones_start() {
-    let bytes = linked(
-        "_f: adrp x0, _g@PAGE\n add x0, x0, _g@PAGEOFF\n ret\n_g: ret\n\
-         _h: adrp x0, _f@PAGE\n add x0, x0, _f@PAGEOFF\n ret",
-    );
-    let file = MachOFile::parse(&bytes).unwrap();
-    let analysis = MachOAnalysis::new(&file).unwrap();
-    assert_eq!(analysis.unit_at(address(&file, "_f")).unwrap().end, address(&file, "_h"));
-    assert_eq!(analysis.unit_at(address(&file, "_h")).unwrap().start, address(&file, "_h"));
-}

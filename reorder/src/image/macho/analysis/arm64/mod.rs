@@ -256,10 +256,6 @@ impl Builder<'_, '_> {
     }
 
     fn add(&mut self, index: usize, target: Address, form: CodeForm) {
-        // The end of this atom or the start of the next: one address, both meanings kept.
-        if target == self.atom.end && form != CodeForm::Branch26 && self.context.text.contains(&target) {
-            self.result.ties.push(target);
-        }
         self.result.references.push(CodeReference { place: self.place(index), target, form });
     }
 

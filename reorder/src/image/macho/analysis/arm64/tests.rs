@@ -59,7 +59,7 @@ fn the_halves_of_an_address_are_found_wherever_they_are() {
          _loop: adrp x8, _f@PAGE\n 1: cbz x1, 2f\n sub x1, x1, #1\n b 1b\n 2: add x0, x8, _f@PAGEOFF\n ret\n\
          _call: adrp x19, _f@PAGE\n bl _f\n add x0, x19, _f@PAGEOFF\n ret\n\
          _moved: adrp x8, _f@PAGE\n mov x9, x8\n add x0, x9, _f@PAGEOFF\n ret\n\
-         _g: ret\n _f: ret",
+         _f: ret",
     );
     for name in ["_near", "_apart", "_loop", "_moved"] {
         let decoded = library.decode(name, &[]);
