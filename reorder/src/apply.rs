@@ -227,6 +227,7 @@ pub fn layout_map(
         build_ids: build_ids(input, &moved),
         moves: applied.map.moves().to_vec(),
         names: Vec::new(),
+        copies: Vec::new(),
         fills: Vec::new(),
     };
     map.names = map.moves.iter().map(|range| name_of(functions, range)).collect();

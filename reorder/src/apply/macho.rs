@@ -5,15 +5,16 @@
 use std::collections::BTreeMap;
 
 use super::{Applied, ApplySummary, Arrangement, differences, judge, restore_rest, summary_of};
-use crate::address::{Address, NewAddress};
+use crate::address::{Address, FileOffset, NewAddress};
 use crate::error::{Error, Result};
 use crate::image::analysis::pins::{Pin, PinReason};
 use crate::image::functions::{FunctionIndex, FunctionTable};
 use crate::image::macho::analysis::MachOAnalysis;
 use crate::image::macho::file::MachOFile;
+use crate::image::macho::load_command::LinkEditRange;
 use crate::image::refusal::{Refusal, RefusalCode};
 use crate::relocate::address_map::{AddressMap, Move};
-use crate::relocate::layout_map::{LayoutMap, Side, digest, hexadecimal};
+use crate::relocate::layout_map::{Copied, LayoutMap, Side, digest, hexadecimal};
 use crate::relocate::macho::finish::finish;
 use crate::relocate::macho::move_code_and_data;
 use crate::relocate::macho::plan::{Plan, UnitIndex, plan, unit_order};
@@ -81,7 +82,7 @@ pub fn apply(
     };
     if let Some((map, side)) = side {
         if side == Side::New {
-            bytes.resize(old_size(map, bytes.len())?, 0);
+            bytes = placed(&map.copies, &bytes, old_size(map, bytes.len())?);
             restore_rest(map, &mut bytes);
         }
         let expected = if side == Side::New { &map.old_digest } else { &map.new_digest };
@@ -138,8 +139,8 @@ fn claim(range: &Move) -> verify::Move {
 fn old_size(map: &LayoutMap, new_size: usize) -> Result<usize> {
     let filled: u64 = map.fills.iter().map(|(_, bytes)| bytes.len() as u64).sum();
     let old = map.old_bytes.unwrap_or(new_size as u64);
-    // What is longer than the output is listed as a fill.
-    match old <= (new_size as u64).saturating_add(filled) {
+    // What is longer than the output is listed as a fill, or gets longer by less than itself where a table does.
+    match old <= (new_size as u64).saturating_mul(2).saturating_add(filled) {
         true => Ok(old as usize),
         false => Err(Error::usage(format!("the map claims that the input had {old} bytes"))
             .with_hint("give the map as `reorder apply --map` wrote it")),
@@ -293,13 +294,40 @@ fn plan_from_map(analysis: &MachOAnalysis, map: AddressMap) -> Result<Plan> {
     Ok(Plan { map, without_room: Vec::new() })
 }
 
-/// A map that must repeat more than this part of the input is not worth having.
-const LARGEST_REST: usize = 4;
+/// What moving back gives, brought to the input's size, with the parts that stood elsewhere in their places.
+fn placed(copies: &[Copied], restored: &[u8], size: usize) -> Vec<u8> {
+    let mut bytes = restored.to_vec();
+    bytes.resize(size, 0);
+    for copied in copies {
+        let part = |offset: u64| {
+            Some(usize::try_from(offset).ok()?..usize::try_from(offset.checked_add(copied.size)?).ok()?)
+        };
+        let source = part(copied.from.0).and_then(|range| restored.get(range));
+        if let (Some(source), Some(place)) =
+            (source, part(copied.to.0).and_then(|range| bytes.get_mut(range)))
+        {
+            place.copy_from_slice(source);
+        }
+    }
+    bytes
+}
 
-/// The map between `input` and its relocated form, proven to lead back.
+/// The parts of `__LINKEDIT` that stand elsewhere in what moving back gives: tables that are written anew may have another
+/// size than the linker's, and move all that follows.
+fn moved_parts(input: &MachOFile<'_>, restored: &MachOFile<'_>) -> Vec<Copied> {
+    let part = |range: &LinkEditRange| {
+        let other = restored.link_edit_range(range.part)?;
+        let is_moved = other.size == range.size && other.offset != range.offset;
+        let (from, to) = (FileOffset(other.offset as u64), FileOffset(range.offset as u64));
+        is_moved.then_some(Copied { from, to, size: range.size as u64 })
+    };
+    input.link_edit.iter().filter_map(part).collect()
+}
+
+/// The map between `input` and its relocated form, which leads back: what moving back does not give is in the map.
 ///
 /// # Errors
-/// When the way back does not reproduce the input.
+/// When functions of the relocated form cannot be moved back.
 pub fn layout_map(
     input: &MachOFile<'_>,
     functions: &FunctionTable<'_>,
@@ -314,6 +342,7 @@ pub fn layout_map(
         build_ids: uuids(input.uuid, moved.uuid),
         moves: applied.map.moves().to_vec(),
         names: Vec::new(),
+        copies: Vec::new(),
         fills: Vec::new(),
     };
     map.names = map.moves.iter().map(|range: &Move| super::name_of(functions, range)).collect();
@@ -324,12 +353,7 @@ pub fn layout_map(
     if !back.map.is_identity() {
         restored = finish(&moved, &back.map, restored)?.bytes;
     }
-    restored.resize(input.bytes.len(), 0);
-    map.fills = differences(input.bytes, &restored);
-    let rest: usize = map.fills.iter().map(|(_, bytes)| bytes.len()).sum();
-    if rest > input.bytes.len() / LARGEST_REST {
-        return Err(Error::usage("the input cannot be restored from the output, so no map was written")
-            .with_hint("leave out --map"));
-    }
+    map.copies = moved_parts(input, &MachOFile::parse(&restored)?);
+    map.fills = differences(input.bytes, &placed(&map.copies, &restored, input.bytes.len()));
     Ok(map)
 }

@@ -8,6 +8,8 @@
 //! # old-build-id: …          absent without a build-id
 //! # new-build-id: …
 //! move 0x1000 0x1400 0x2f name      old start, new start, size in bytes, first name or -
+//! copy 0x8200 0x8210 0x1000         what moving back gives at the first file offset stands in the input at the second:
+//!                                   tables behind one that has another size now
 //! fill 0x12f0 0f1f4000              bytes of the input that moving back does not give, at their file offset:
 //!                                   padding that filler replaced, labels in padding
 //! ```
@@ -40,8 +42,21 @@ pub struct LayoutMap {
     pub moves: Vec<Move>,
     /// The first name of each moved range.
     pub names: Vec<String>,
+    /// Parts of the input that moving back gives at another place.
+    pub copies: Vec<Copied>,
     /// Bytes of the input that moving back does not give, by file offset.
     pub fills: Vec<(FileOffset, Vec<u8>)>,
+}
+
+/// A part of the input, where moving back gives it and where it stood.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Copied {
+    /// Where moving back gives it.
+    pub from: FileOffset,
+    /// Where it stood.
+    pub to: FileOffset,
+    /// Bytes.
+    pub size: u64,
 }
 
 /// Which of the map's two images a file is.
@@ -96,6 +111,9 @@ impl LayoutMap {
         for (range, name) in self.moves.iter().zip(&self.names) {
             let _ = writeln!(text, "move {} {} {:#x} {name}", range.old, range.new, range.size);
         }
+        for Copied { from, to, size } in &self.copies {
+            let _ = writeln!(text, "copy {from} {to} {size:#x}");
+        }
         for (offset, bytes) in &self.fills {
             let _ = writeln!(text, "fill {offset} {}", hexadecimal(bytes));
         }
@@ -114,7 +132,7 @@ impl LayoutMap {
             let broken = || {
                 Error::malformed(
                     offset,
-                    "this line of the map is not `move OLD NEW SIZE NAME` or `fill OFFSET BYTES`",
+                    "this line of the map is not `move OLD NEW SIZE NAME`, `copy FROM TO SIZE` or `fill OFFSET BYTES`",
                 )
             };
             let words = std::str::from_utf8(line).map_err(|_| broken())?;
@@ -134,6 +152,11 @@ impl LayoutMap {
                     }
                     map.moves.push(Move { old: Address(old), new: NewAddress(new), size });
                     map.names.push((*name).to_owned());
+                }
+                ["copy", from, to, size] => {
+                    let [from, to, size] = [from, to, size].map(|word| number(word));
+                    let (Some(from), Some(to), Some(size)) = (from, to, size) else { return Err(broken()) };
+                    map.copies.push(Copied { from: FileOffset(from), to: FileOffset(to), size });
                 }
                 ["fill", place, bytes] => {
                     let (Some(offset), Some(bytes)) = (number(place), from_hexadecimal(bytes)) else {
@@ -191,6 +214,7 @@ mod tests {
             build_ids: Some(("01".into(), "02".into())),
             moves: vec![Move { old: Address(0x1000), new: NewAddress(0x2000), size: 0x30 }],
             names: vec!["operator new(unsigned long)".into()],
+            copies: vec![Copied { from: FileOffset(0x40), to: FileOffset(0x48), size: 9 }],
             fills: vec![(FileOffset(0x1030), vec![0x0f, 0x1f])],
         };
         assert_eq!(LayoutMap::parse(map.write().as_bytes()).expect("a written map parses"), map);
@@ -203,6 +227,8 @@ mod tests {
             "move 0x1 0x2",
             "fill 0x1 0",
             "fill 0x1 zz",
+            "copy 0x1 0x2",
+            "copy 0x1 0x2 x",
             "other",
             "move 0xffffffffffffffff 0x0 0x2 x",
         ] {
