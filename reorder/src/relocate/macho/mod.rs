@@ -13,6 +13,7 @@ pub mod finish;
 mod identity;
 mod link_edit;
 pub mod plan;
+mod runs;
 mod signature;
 mod symbols;
 #[cfg(test)]

@@ -5,7 +5,8 @@
 
 use layout_algos::placement::{Interval, MovableUnit, place_exactly};
 
-use crate::address::NewAddress;
+use super::runs::runs;
+use crate::address::{Address, NewAddress};
 use crate::error::Result;
 use crate::image::functions::{FunctionIndex, FunctionTable};
 use crate::image::macho::analysis::MachOAnalysis;
@@ -51,43 +52,45 @@ pub fn unit_order(
 /// # Errors
 /// A placement that overlaps, which would be a defect of the placement.
 pub fn plan(analysis: &MachOAnalysis, wanted: &[UnitIndex], front: usize) -> Result<Plan> {
-    let members: Vec<UnitIndex> = (0..analysis.units.len() as u32)
-        .map(UnitIndex)
-        .filter(|index| analysis.units[index.0 as usize].pin.is_none())
-        .collect();
-    let position = |index: &UnitIndex| members.binary_search(index).ok();
-    let (front, rest) = wanted.split_at(front.min(wanted.len()));
-    let mut order: Vec<usize> = front.iter().filter_map(position).collect();
+    let runs = runs(analysis);
+    let mut run_of: Vec<Option<usize>> = vec![None; analysis.units.len()];
+    for (number, run) in runs.iter().enumerate() {
+        run_of[run.units.clone()].fill(Some(number));
+    }
+    let mut is_taken = vec![false; runs.len()];
+    let mut take = |index: &UnitIndex| {
+        run_of[index.0 as usize].filter(|run| !std::mem::replace(&mut is_taken[*run], true))
+    };
+    let (wanted_front, rest) = wanted.split_at(front.min(wanted.len()));
+    let mut order: Vec<usize> = wanted_front.iter().filter_map(&mut take).collect();
     let front = order.len();
-    order.extend(rest.iter().filter_map(position));
-    let movable: Vec<MovableUnit> = members
+    order.extend(rest.iter().filter_map(&mut take));
+    let least_modulus = analysis.least_alignment();
+    let movable: Vec<MovableUnit> = runs
         .iter()
-        .map(|index| {
-            let unit = &analysis.units[index.0 as usize];
-            let (modulus, least_modulus) = (analysis.alignment_of(unit.start), analysis.least_alignment());
-            MovableUnit { start: unit.start.0, size: unit.size(), modulus, least_modulus }
+        .map(|run| {
+            let (size, modulus) = (run.end - run.start, analysis.alignment_of(Address(run.start)));
+            MovableUnit { start: run.start, size, modulus, least_modulus }
         })
         .collect();
-    keep_aligned(&movable, &mut order[..front]);
-    keep_aligned(&movable, &mut order[front..]);
-    let free: Vec<Interval> =
-        analysis.free().into_iter().map(|gap| Interval { start: gap.start.0, end: gap.end.0 }).collect();
-    let placement = place_exactly(&movable, &order, front, &free);
-    let moves = members.iter().zip(&placement.starts).map(|(index, &start)| {
-        let unit = &analysis.units[index.0 as usize];
-        Move { old: unit.start, new: NewAddress(start), size: unit.size() }
-    });
-    let without_room = placement.pinned.iter().map(|&position| members[position]).collect();
-    Ok(Plan { map: AddressMap::new(moves)?, without_room })
-}
-
-/// Puts the few units of which the size is no multiple of the usual alignment behind all others: each shifts whatever
-/// stands behind it.
-fn keep_aligned(units: &[MovableUnit], order: &mut [usize]) {
-    const USUAL: u64 = 16;
-    let is_aligned = |unit: usize| units[unit].size.is_multiple_of(USUAL);
-    let is_usual = order.iter().filter(|&&unit| is_aligned(unit)).count() * 10 >= order.len() * 9;
-    if is_usual {
-        order.sort_by_key(|&unit| !is_aligned(unit));
+    let mut free: Vec<Interval> = Vec::new();
+    for run in &runs {
+        match free.last_mut().filter(|gap| gap.end == run.start) {
+            Some(gap) => gap.end = run.end,
+            None => free.push(Interval { start: run.start, end: run.end }),
+        }
     }
+    let placement = place_exactly(&movable, &order, front, &free);
+    let moves = runs.iter().zip(&placement.starts).map(|(run, &start)| {
+        let (old, size) = (Address(run.start), run.end - run.start);
+        Move { old, new: NewAddress(start), size }
+    });
+    let kept = placement.pinned.iter().flat_map(|&run| runs[run].units.clone());
+    let mut without_room: Vec<UnitIndex> = kept.map(|unit| UnitIndex(unit as u32)).collect();
+    let is_left_out = |index: &&UnitIndex| {
+        run_of[index.0 as usize].is_none() && analysis.units[index.0 as usize].pin.is_none()
+    };
+    without_room.extend(wanted_front.iter().filter(is_left_out));
+    without_room.sort_unstable();
+    Ok(Plan { map: AddressMap::new(moves)?, without_room })
 }
