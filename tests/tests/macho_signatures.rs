@@ -194,4 +194,17 @@ fn what_a_developer_signed_keeps_all_that_needs_no_certificate() {
     // Computed anew by another program: every page, and each slot that is there.
     let outcome = run(script("checker/signature.py").arg(&output));
     assert!(outcome.success(), "{outcome}");
+
+    // Each image of a universal file has its own.
+    let other = program(CHAINED.on("x86_64"));
+    let both = fixture.linked.directory.join("both");
+    let outcome = run(Command::new("llvm-lipo-22")
+        .arg("-create")
+        .args([&fixture.image, &other.image])
+        .arg("-output")
+        .arg(&both));
+    assert!(outcome.success(), "{outcome}");
+    let said = apply(&both, &order, &fixture.linked.directory.join("new")).stderr_text();
+    assert!(said.contains("arm64: the developer's signature of team TEAM123456"), "{said}");
+    assert!(!said.contains("x86_64: the developer's"), "{said}");
 }

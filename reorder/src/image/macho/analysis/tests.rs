@@ -144,3 +144,38 @@ fn the_marks_of_the_sections_start_and_end_stay() {
     assert_eq!(pin_of_first(&in_code(start), ""), None);
     assert_eq!(pin_of_first(&in_code(end), ".quad _f"), None);
 }
+
+#[test]
+fn functions_that_entries_of_a_table_between_functions_lead_to_stay() {
+    let dispatch = "adr x9, _table\n ldrsw x10, [x9, x8, lsl #2]\n add x10, x10, x9\n br x10\n";
+    let table = ".long 1f-_table, _other+4-_table, 1b-_table\n";
+    let own = format!(
+        "_f: {} 1: nop\n ret\n 2: .long 1b-2b, _other+4-2b, 1b-2b\n",
+        dispatch.replace("_table", "2f")
+    );
+    let apart = format!(
+        "_f: {} 1: nop\n ret\n _table: {}",
+        dispatch.replace("adr x9, _table", "adr x9, #24"),
+        table.replace("1f", "1b")
+    );
+    for source in [own, apart] {
+        let bytes =
+            linked(&format!("_first: ret\n{source}_next: ret\n_other: nop\n nop\n nop\n ret\n_last: ret"));
+        let file = MachOFile::parse(&bytes).unwrap();
+        let analysis = MachOAnalysis::new(&file).unwrap();
+        let is_pinned = |name: &str| analysis.pin_at(address(&file, name)).is_some();
+        assert_eq!(
+            ["_first", "_f", "_next", "_other", "_last"].map(is_pinned),
+            [false, true, false, true, false],
+            "{source}"
+        );
+    }
+    let source = ".intel_syntax noprefix\n .text\n_first: ret\n\
+        _f: lea rax, [rip + 2f]\n movsxd rcx, dword ptr [rax + 4*rdi]\n add rcx, rax\n jmp rcx\n 1: ret\n .p2align 2\n \
+        2: .long 1b-2b, _other+1-2b, 1b-2b\n .p2align 4\n_next: ret\n_other: nop\n ret\n_last: ret\n .subsections_via_symbols\n";
+    let bytes = library("x86_64", "s", source, &[], &[]);
+    let file = MachOFile::parse(&bytes).unwrap();
+    let analysis = MachOAnalysis::new(&file).unwrap();
+    let is_pinned = |name: &str| analysis.pin_at(address(&file, name)).is_some();
+    assert_eq!(["_first", "_f", "_other", "_last"].map(is_pinned), [false, true, true, false]);
+}

@@ -177,7 +177,8 @@ impl Builder<'_, '_> {
             }
         }
         self.add_pages();
-        for (_, dispatch) in std::mem::take(&mut self.facts.dispatches) {
+        let dispatches: Vec<Dispatch> = self.facts.dispatches.iter().map(|(_, dispatch)| *dispatch).collect();
+        for dispatch in dispatches {
             self.add_dispatch(dispatch);
         }
         for call in std::mem::take(&mut self.facts.calls) {
@@ -249,10 +250,29 @@ impl Builder<'_, '_> {
                 _ => {}
             }
         }
+        self.keep_entries();
         // Control may run over the end into what stands behind.
         self.result.possible_targets.push(self.atom.end);
         let (text, atom) = (&self.context.text, &self.atom);
         self.result.possible_targets.retain(|target| text.contains(target) && !atom.contains(target));
+    }
+
+    /// Words behind a place that the atom addresses may be distances from there.
+    fn keep_entries(&mut self) {
+        let formed = self.operations.iter().filter_map(|operation| match operation {
+            Operation::Adr(_, target) if self.atom.contains(target) => {
+                Some((target.distance_from(self.atom.start) / WORD) as usize)
+            }
+            _ => None,
+        });
+        let bases: BTreeSet<usize> = formed.collect();
+        for &base in &bases {
+            let next = bases.range(base + 1..).next().copied().unwrap_or(self.words.len());
+            let table = self.place(base);
+            let words = self.words[base..next].iter().filter(|word| **word != 0);
+            let targets = words.map(|word| table.plus(i64::from(*word as i32) as u64));
+            self.result.possible_targets.extend(targets);
+        }
     }
 
     fn add(&mut self, index: usize, target: Address, form: CodeForm) {
@@ -364,6 +384,11 @@ impl Builder<'_, '_> {
             self.keep_targets(dispatch);
             return self.pin(PinReason::UnresolvedJump, dispatch.table);
         }
+        let leaving = self.leaving_entries(dispatch, targets.len());
+        if !leaving.is_empty() {
+            self.result.possible_targets.extend(leaving);
+            self.pin(PinReason::UnresolvedJump, dispatch.table);
+        }
         if self.atom.contains(&dispatch.base) {
             return;
         }
@@ -386,6 +411,35 @@ impl Builder<'_, '_> {
 }
 
 impl Builder<'_, '_> {
+    /// Where a table goes on behind its first `inside` entries, as far as that is known, and leads out of the function. Of a
+    /// table between functions everything up to the next table, the next instruction that is reached or the atom's end is an
+    /// entry; behind one in data there may be anything, so only what leads exactly to functions counts.
+    fn leaving_entries(&self, dispatch: Dispatch, inside: usize) -> Vec<Address> {
+        let (text, table) = (&self.context.text, dispatch.table);
+        let entries = dispatch.entries(self.context).skip(inside);
+        if !text.contains(&table) {
+            let is_start = |target: &Address| self.context.is_start_elsewhere(*target, &self.atom);
+            let targets = entries.map(|(_, target)| target);
+            let known = targets
+                .take_while(|target| dispatch.size == 4 && (is_start(target) || self.atom.contains(target)));
+            return known.filter(is_start).collect();
+        }
+        let next = self.context.starts.partition_point(|start| *start <= table);
+        let end = self.context.starts.get(next).copied().unwrap_or(text.end);
+        let others =
+            self.facts.dispatches.iter().map(|(_, other)| other.table).filter(|other| *other > table);
+        let end = others.fold(end, Address::min);
+        let is_reached = |place: Address| {
+            let index = place.distance_from(self.atom.start) / WORD;
+            self.facts.is_reached.get(index as usize).is_some_and(|is_reached| *is_reached)
+        };
+        let is_entry = |(place, _): &(Address, Address)| *place < end && !is_reached(*place);
+        let is_leaving = |target: &Address| {
+            text.contains(target) && !self.atom.contains(target) && target.0.is_multiple_of(WORD)
+        };
+        entries.take_while(is_entry).map(|(_, target)| target).filter(is_leaving).collect()
+    }
+
     /// The entries of a table that is not understood may mean functions: these stay.
     fn keep_targets(&mut self, dispatch: Dispatch) {
         let (text, atom) = (&self.context.text, &self.atom);

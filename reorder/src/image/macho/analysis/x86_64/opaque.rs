@@ -4,12 +4,16 @@
 //! found is never rewritten, only kept where it is, so too much costs movable atoms and too little would break the
 //! program.
 
+use std::collections::BTreeSet;
 use std::ops::Range;
 
 use super::X86Context;
 use crate::address::Address;
 use crate::image::analysis::pins::Pin;
 use crate::image::macho::analysis::decoded::DecodedAtom;
+
+/// How many places further on that look addressed a table is followed.
+const MOST_CUTS: usize = 3;
 
 /// Sizes of the immediate operands that may follow an address relative to the instruction's end.
 const IMMEDIATES: [u64; 4] = [0, 1, 2, 4];
@@ -20,6 +24,7 @@ pub fn opaque(context: &X86Context<'_>, atom: &Range<Address>, pin: Pin) -> Deco
     let bytes = context.bytes(atom);
     let text = context.file.text().range();
     let mut targets = Vec::new();
+    let mut bases = BTreeSet::new();
     let mut add = |target: Address| {
         if text.contains(&target) && !atom.contains(&target) {
             targets.push(target);
@@ -49,6 +54,16 @@ pub fn opaque(context: &X86Context<'_>, atom: &Range<Address>, pin: Pin) -> Deco
         // A ModRM byte for an address relative to the instruction's end.
         if byte & 0xc7 == 0x05 {
             IMMEDIATES.iter().for_each(|size| add(place.plus(4 + size).plus(distance)));
+            let own = place.plus(4).plus(distance);
+            bases.extend(atom.contains(&own).then(|| own.distance_from(atom.start) as usize));
+        }
+    }
+    // Words behind a place that is addressed may be distances from there; what only looks like one may cut a table.
+    for &base in &bases {
+        let next = bases.range(base + 1..).nth(MOST_CUTS).copied().unwrap_or(bytes.len());
+        for word in bytes[base..next].chunks_exact(4) {
+            let distance = i64::from(i32::from_le_bytes([word[0], word[1], word[2], word[3]]));
+            add(atom.start.plus(base as u64).plus(distance as u64));
         }
     }
     // A word of a table may be a distance from itself.
