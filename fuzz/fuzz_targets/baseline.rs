@@ -23,8 +23,8 @@ fuzz_target!(|bytes: &[u8]| {
     now.startup.functions.iter_mut().for_each(|function| function.name.push('x'));
     let limits = Limits::default();
     let models = presets::usual_for_elf();
-    let (mut checks, explanations) =
-        judge(&Comparison { now: &now, then: Some(&then), limits: &limits, models: &models });
+    let judged = judge(&Comparison { now: &now, then: Some(&then), limits: &limits, models: &models });
+    let Ok((mut checks, explanations)) = judged else { return };
     locate(&mut checks, None, Some(Source { path: "baseline.json".as_ref(), text: &text }));
     let findings = checks.iter().filter(|check| check.verdict.is_finding()).count() as u64;
     let report = GateReport {
