@@ -202,8 +202,33 @@ pub(super) fn runs_on(code: &[u8]) -> bool {
     let last = words.into_iter().find(|&word| word != NOP);
     last.is_some_and(|word| {
         // No instruction has eight ones in front: a negative entry of a table.
-        let is_data = word >> 24 == 0xff;
+        let is_negative = word >> 24 == 0xff;
         let effects = effects(word);
-        !(is_data || effects.ends || effects.is_call)
+        !(is_negative || is_unallocated(word) || effects.ends || effects.is_call)
     })
+}
+
+/// Whether `word` lies in the class of ordered loads and stores of vectors, but is none of them: a constant.
+fn is_unallocated(word: u32) -> bool {
+    let is_in_class = word & 0x3f00_0000 == 0x1d00_0000;
+    // 16 bytes have a bit of their own, and no size.
+    let has_two_sizes = word & 1 << 23 != 0 && word >> 30 != 0;
+    is_in_class && (has_two_sizes || word & 0x0020_0c00 != 0x0000_0800)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn control_does_not_run_out_of_constants() {
+        let code = |words: [u32; 2]| words.map(u32::to_le_bytes).concat();
+        let (load, store_release, call, padding) = (0x79cc_4519, 0x9d00_0a87, 0x9400_0001, NOP);
+        assert!(runs_on(&code([call, load])) && runs_on(&code([load, padding])));
+        assert!(runs_on(&code([load, store_release])));
+        // The constant of SM3; the negative entry of a table; a call that does not return.
+        for last in [0x9d8a_7a87, 0xffff_fee0, call] {
+            assert!(!runs_on(&code([load, last])), "{last:#x}");
+        }
+    }
 }
