@@ -1,8 +1,8 @@
 //! Follows control and addresses through one function: what is reached, and what each `ADRP` into `__text` is for.
 //!
 //! An abstract interpretation over straight runs of instructions. At each place where paths meet, the registers hold what
-//! holds on all of them; a landing pad starts with registers that may hold any page that this function ever puts into them,
-//! and a place that a pointer leads to with what any jump to a pointer brings. So an address that is formed is found, or
+//! holds on all of them; a landing pad starts with what any call of the function leaves in the registers that calls
+//! preserve, and a place that a pointer leads to with what any jump to a pointer brings. So an address that is formed is found, or
 //! its `ADRP` counts as not understood.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -11,12 +11,9 @@ use std::ops::Range;
 use super::Arm64Context;
 use super::ending::{ends_with_call, is_continued};
 use super::tables::Dispatch;
-use super::value::{PageSet, PageSets, Registers, Value};
+use super::value::{PageSet, PageSets, Registers};
 use crate::address::Address;
 use crate::image::decode::aarch64::{MemoryAccess, Operation, Register, WORD};
-
-/// Registers that calls, and so the unwinder, leave as they were.
-const PRESERVED: std::ops::RangeInclusive<u8> = 19..=29;
 
 /// An instruction that completes an address in `__text`'s pages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -117,6 +114,8 @@ pub(super) struct Round<'run, 'data> {
     states: Vec<Registers>,
     /// Lower addresses first: what a place falls through from is mostly final then.
     work: BTreeSet<u32>,
+    /// What registers hold at calls, on any path.
+    at_calls: Registers,
     numbers: HashMap<u32, u32>,
     pub(super) facts: FlowFacts,
     /// What may still be done.
@@ -146,6 +145,7 @@ impl<'run, 'data> Round<'run, 'data> {
             state_at: vec![NONE; length],
             states: Vec::new(),
             work: BTreeSet::new(),
+            at_calls: Registers::dead(),
             numbers: HashMap::new(),
             facts,
             steps,
@@ -158,9 +158,8 @@ impl<'run, 'data> Round<'run, 'data> {
     /// same: the next round then knows the places of all tables at once.
     fn run(&mut self) -> bool {
         self.enter(0, &Registers::unknown());
-        let anything = self.anything();
         for index in self.entered.clone() {
-            self.enter(index, &anything);
+            self.enter(index, &Registers::unknown());
         }
         while let Some(index) = self.work.pop_first() {
             if self.facts.sets.is_excessive() || self.steps == 0 {
@@ -173,51 +172,19 @@ impl<'run, 'data> Round<'run, 'data> {
         !self.has_new_joins
     }
 
-    /// Registers as at a landing pad: those that calls preserve may hold every page that the function ever puts into them.
-    fn anything(&mut self) -> Registers {
-        let mut by_register: BTreeMap<u8, Vec<u32>> = BTreeMap::new();
-        for index in 0..self.code.words.len() as u32 {
-            if let Operation::Adrp(register, page) = self.operation(index)
-                && self.is_for_text(index, register, page)
-            {
-                by_register.entry(register.0).or_default().push(self.number_of(index, page.0));
-            }
+    /// A call, which may also go on at a landing pad.
+    pub(super) fn call(&mut self, registers: &mut Registers) {
+        registers.call(self.context.not_returned);
+        if !self.entered.is_empty() && self.at_calls.join(&registers.preserved(), &mut self.facts.sets) {
+            self.enter_everywhere(&self.at_calls.clone());
         }
-        self.follow_copies(&mut by_register);
-        let mut registers = Registers::unknown();
-        for (register, mut members) in
-            by_register.into_iter().filter(|(register, _)| PRESERVED.contains(register))
-        {
-            members.sort_unstable();
-            members.dedup();
-            let set = self.facts.sets.of(members);
-            registers.set(Register(register), Value::MaybePage(set));
-        }
-        registers
     }
 
-    /// Pages are also in the registers that they are copied to.
-    fn follow_copies(&self, by_register: &mut BTreeMap<u8, Vec<u32>>) {
-        if by_register.is_empty() {
-            return;
-        }
-        let copies: BTreeSet<(u8, u8)> = (self.code.operations.iter())
-            .filter_map(|operation| match *operation {
-                Operation::Move(to, from) if to != from => Some((from.0, to.0)),
-                _ => None,
-            })
-            .collect();
-        // No chain of copies is longer than there are registers.
-        for _ in 0..32 {
-            for (from, to) in &copies {
-                let pages = by_register.get(from).cloned().unwrap_or_default();
-                if !pages.is_empty() {
-                    let known = by_register.entry(*to).or_default();
-                    known.extend(pages);
-                    known.sort_unstable();
-                    known.dedup();
-                }
-            }
+    /// Control goes on at any of the places that are entered by other means than branches.
+    pub(super) fn enter_everywhere(&mut self, registers: &Registers) {
+        for index in self.entered.clone() {
+            self.steps = self.steps.saturating_sub(1);
+            self.enter(index, registers);
         }
     }
 
@@ -231,11 +198,6 @@ impl<'run, 'data> Round<'run, 'data> {
 
     pub(super) fn operation(&self, index: u32) -> Operation {
         self.code.operations[index as usize]
-    }
-
-    /// Whether an `ADRP` of this page may be for an address in `__text`, and its use does not stand right behind it.
-    fn is_for_text(&self, index: u32, register: Register, page: Address) -> bool {
-        self.context.shares_page(page) && self.use_behind(index, register, page).is_none()
     }
 
     /// The use of an `ADRP` in the next instruction, if that also replaces the register, so that no other can use it.

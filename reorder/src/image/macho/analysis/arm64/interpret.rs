@@ -1,17 +1,16 @@
 //! What single instructions do to the registers of a [`Round`].
 
+use super::compare::{compared_behind, known_after};
 use super::flow::{PageUse, Round};
 use super::tables::Dispatch;
-use super::value::{PageSet, Registers, Value};
+use super::value::{Entries, PageSet, Registers, Value};
 use crate::address::Address;
 use crate::image::decode::aarch64::{Operation, Register, WORD, uses};
-
-/// Registers that a call may replace: x0 to x18 and the link register.
-const CALL_CLOBBERED: u32 = 0x4007_ffff;
 
 impl Round<'_, '_> {
     pub(super) fn interpret(&mut self, first: u32, mut registers: Registers) {
         let mut index = first;
+        let mut compared = None;
         loop {
             if index as usize >= self.code.words.len() {
                 if self.is_continued {
@@ -34,25 +33,37 @@ impl Round<'_, '_> {
                 Operation::ConditionalBranch(target) => {
                     self.read(index, &registers);
                     self.leave(target, &registers);
-                    self.enter_address(target, &registers);
+                    let word = self.code.words[index as usize];
+                    match compared.and_then(|compared| known_after(word, compared)) {
+                        Some(known) if known.where_taken => {
+                            let mut there = registers.clone();
+                            there.set(known.register, Value::Below(known.limit));
+                            self.enter_address(target, &there);
+                        }
+                        known => {
+                            self.enter_address(target, &registers);
+                            if let Some(known) = known {
+                                registers.set(known.register, Value::Below(known.limit));
+                            }
+                        }
+                    }
                 }
                 Operation::BranchRegister(register) => return self.jump(index, register, &registers),
                 Operation::Return | Operation::Trap | Operation::Invalid => return,
-                Operation::Call(_) => registers.lose_chosen(CALL_CLOBBERED),
+                Operation::Call(_) => self.call(&mut registers),
                 Operation::CallRegister(register) => {
                     self.read(index, &registers);
                     match registers.get(register) {
-                        Value::Sum { base, table, size, is_signed, shift } => {
-                            let (base, table) = (Address(base), Address(table));
-                            self.facts.calls.push(Dispatch { base, table, size, is_signed, shift });
+                        Value::Sum { base, entries, shift } => {
+                            self.facts.calls.push(Dispatch::new(base, entries, shift));
                             self.facts.unexplained_jump.get_or_insert(index);
                         }
-                        Value::Computed | Value::Entry { .. } => {
+                        Value::Computed | Value::Entry(_) => {
                             self.facts.unexplained_jump.get_or_insert(index);
                         }
                         _ => {}
                     }
-                    registers.lose_chosen(CALL_CLOBBERED);
+                    self.call(&mut registers);
                 }
                 operation => {
                     if let Some(value) = self.adrp_pair(index, operation) {
@@ -65,6 +76,7 @@ impl Round<'_, '_> {
                     }
                 }
             }
+            compared = compared_behind(self.code.words[index as usize], compared);
             index += 1;
         }
     }
@@ -120,8 +132,14 @@ impl Round<'_, '_> {
             }
             Operation::IndexedLoad(to, base, size, is_signed) => {
                 self.read(index, registers);
+                let most = match registers.get(Register::at(self.code.words[index as usize], 16)) {
+                    Value::Below(most) => most,
+                    _ => u32::MAX,
+                };
                 let value = match registers.get(base) {
-                    Value::Address(table) if size < 8 => Value::Entry { table, size, is_signed },
+                    Value::Address(table) if size < 8 => {
+                        Value::Entry(Entries { table, size, is_signed, most })
+                    }
                     _ => Value::Unknown,
                 };
                 registers.set(to, value);
@@ -129,11 +147,9 @@ impl Round<'_, '_> {
             Operation::AddRegister(to, first, second, shift, _) => {
                 self.read(index, registers);
                 let value = match (registers.get(first), registers.get(second)) {
-                    (Value::Address(base), Value::Entry { table, size, is_signed }) => {
-                        Value::Sum { base, table, size, is_signed, shift }
-                    }
-                    (Value::Entry { table, size, is_signed }, Value::Address(base)) if shift == 0 => {
-                        Value::Sum { base, table, size, is_signed, shift }
+                    (Value::Address(base), Value::Entry(entries)) => Value::Sum { base, entries, shift },
+                    (Value::Entry(entries), Value::Address(base)) if shift == 0 => {
+                        Value::Sum { base, entries, shift }
                     }
                     operands => Value::computed_of(<[Value; 2]>::from(operands).into_iter()),
                 };
@@ -155,6 +171,12 @@ impl Round<'_, '_> {
                 registers.set(register, Value::Computed);
             }
             return;
+        }
+        // MOV of a register, 32 bits: keeps what a comparison told.
+        if word & 0xffe0_ffe0 == 0x2a00_03e0
+            && let below @ Value::Below(_) = registers.get(Register::at(word, 16))
+        {
+            return registers.set(Register::at(word, 0), below);
         }
         let used = uses(word);
         let is_arithmetic = matches!(word >> 25 & 0xf, 0b1000 | 0b1001 | 0b0101 | 0b1101);
@@ -191,9 +213,8 @@ impl Round<'_, '_> {
     fn jump(&mut self, index: u32, register: Register, registers: &Registers) {
         self.read(index, registers);
         match registers.get(register) {
-            Value::Sum { base, table, size, is_signed, shift } => {
-                let (base, table) = (Address(base), Address(table));
-                let dispatch = Dispatch { base, table, size, is_signed, shift };
+            Value::Sum { base, entries, shift } => {
+                let dispatch = Dispatch::new(base, entries, shift);
                 if !self.facts.dispatches.contains(&(index, dispatch)) {
                     self.facts.dispatches.push((index, dispatch));
                 }
@@ -206,7 +227,7 @@ impl Round<'_, '_> {
                     self.enter(at, registers);
                 }
             }
-            Value::Number | Value::Computed | Value::Entry { .. } => {
+            Value::Number | Value::Below(_) | Value::Computed | Value::Entry(_) => {
                 self.facts.unexplained_jump.get_or_insert(index);
             }
             Value::Address(target) if self.function.contains(&Address(target)) => {
@@ -217,12 +238,7 @@ impl Round<'_, '_> {
                 self.enter(at, registers);
             }
             // A pointer: where it leads outside is its own matter; inside, there is an entry for it.
-            _ => {
-                for index in self.entered.clone() {
-                    self.steps = self.steps.saturating_sub(1);
-                    self.enter(index, registers);
-                }
-            }
+            _ => self.enter_everywhere(registers),
         }
     }
 }

@@ -1,5 +1,6 @@
 //! One atom of arm64 code: its references, and what must stay because of it.
 
+mod compare;
 mod ending;
 mod flow;
 mod interpret;
@@ -35,6 +36,8 @@ pub struct Arm64Context<'data> {
     pub starts: &'data [Address],
     /// Addresses outside of `__text` that code refers to, sorted: a jump table ends in front of the next one.
     pub known: Vec<Address>,
+    /// Registers in which no call returns anything, as bits.
+    not_returned: u32,
 }
 
 /// Reach of `ADR` and of loads of literals, in bytes, in each direction.
@@ -44,7 +47,10 @@ impl<'data> Arm64Context<'data> {
     /// Looks once at all code for what it refers to.
     #[must_use]
     pub fn new(file: &'data MachOFile<'data>, atoms: &'data Atoms) -> Self {
-        let mut context = Self { file, text: file.text().range(), starts: &atoms.starts, known: Vec::new() };
+        let is_swift = file.sections.iter().any(|section| section.name.starts_with(b"__swift5_"));
+        let not_returned = if is_swift { value::NOT_RETURNED_BY_SWIFT } else { value::NOT_RETURNED };
+        let text = file.text().range();
+        let mut context = Self { file, text, starts: &atoms.starts, known: Vec::new(), not_returned };
         let mut known: Vec<Address> = (0..atoms.len() as u32)
             .into_par_iter()
             .with_min_len(256)

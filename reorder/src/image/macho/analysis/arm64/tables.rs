@@ -3,6 +3,7 @@
 use std::ops::Range;
 
 use super::Arm64Context;
+use super::value::Entries;
 use crate::address::Address;
 
 /// A dispatch through a table: where a jump leads that adds an entry to a base.
@@ -15,16 +16,24 @@ pub(super) struct Dispatch {
     pub(super) is_signed: bool,
     /// How far entries are shifted.
     pub(super) shift: u8,
+    /// There are no more; all ones where nothing tells.
+    pub(super) most: u32,
 }
 
 /// No function has more cases.
 const MOST_ENTRIES: u64 = 1 << 16;
 
 impl Dispatch {
+    pub(super) fn new(base: u64, entries: Entries, shift: u8) -> Self {
+        let Entries { table, size, is_signed, most } = entries;
+        Self { base: Address(base), table: Address(table), size, is_signed, shift, most }
+    }
+
     /// The places in `function` that the entries lead to, with the entries' addresses: from the first one to the one in
     /// front of the first that leaves the function, or up to the next address that anything refers to.
     ///
-    /// Comparisons with the number of cases are no bound: compilers leave them out where they know the value.
+    /// A comparison with the number of cases is the bound where there is one: compilers leave it out where they know the
+    /// value. What stands in front of the next address may be more than the table.
     pub(super) fn targets(
         &self,
         context: &Arm64Context<'_>,
@@ -35,15 +44,19 @@ impl Dispatch {
         self.entries(context).take_while(is_inside).collect()
     }
 
-    /// All entries, with where they lead, up to the next address that anything refers to.
+    /// All entries, with where they lead.
     pub(super) fn entries<'run>(
         &'run self,
         context: &'run Arm64Context<'_>,
     ) -> impl Iterator<Item = (Address, Address)> + 'run {
         let size = u64::from(self.size);
-        let next = context.known.partition_point(|known| *known <= self.table);
-        let room = context.known.get(next).map_or(u64::MAX, |known| known.distance_from(self.table));
-        let limit = (room / size.max(1)).min(MOST_ENTRIES);
+        let room = || {
+            let next = context.known.partition_point(|known| *known <= self.table);
+            let room = context.known.get(next).map_or(u64::MAX, |known| known.distance_from(self.table));
+            room / size.max(1)
+        };
+        let limit = if self.most == u32::MAX { room() } else { u64::from(self.most) };
+        let limit = limit.min(MOST_ENTRIES);
         (0..limit).map_while(move |index| {
             let place = self.table.plus(index * size);
             let bytes = context.file.bytes_at(place, size)?;

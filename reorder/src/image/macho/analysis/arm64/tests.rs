@@ -88,15 +88,24 @@ fn what_an_unknown_use_might_mean_stays() {
 }
 
 #[test]
-fn a_landing_pad_may_use_what_the_function_put_into_a_register() {
-    let library = Library::assembled(
-        "_f: adrp x19, _g@PAGE\n bl _g\n add x0, x19, _g@PAGEOFF\n ret\n\
-         add x1, x19, _g@PAGEOFF\n ret\n\
-         _g: ret",
-    );
-    let pad = library.address("_f").plus(16);
-    let decoded = library.decode("_f", &[pad]);
-    assert_eq!(decoded.pin.map(|pin| pin.reason), Some(PinReason::UnpairedAddress));
+fn a_landing_pad_uses_what_calls_leave_in_registers() {
+    let source = |register: &str, second: &str| {
+        format!(
+            "_f: adrp {register}, _g@PAGE\n bl _g\n add x0, {register}, _g@PAGEOFF\n {second}\n ret\n\
+             2: add x1, {register}, _g@PAGEOFF\n ret\n _g: ret"
+        )
+    };
+    let decoded = |register: &str, second: &str| {
+        let library = Library::assembled(&source(register, second));
+        let lines = if second.is_empty() { 4 } else { 4 + second.lines().count() as u64 };
+        let decoded = library.decode("_f", &[library.address("_f").plus(lines * 4)]);
+        (decoded.pin.map(|pin| pin.reason), library.forms_to(&decoded, "_g").len())
+    };
+    // ADRP, the call, and both ADD.
+    assert_eq!(decoded("x19", ""), (None, 4));
+    // Another call brings something else, or the call does not preserve it.
+    assert_eq!(decoded("x19", "mov x19, x2\n bl _g").0, Some(PinReason::UnpairedAddress));
+    assert_eq!(decoded("x9", "").0, Some(PinReason::UnpairedAddress));
 }
 
 #[test]
@@ -119,6 +128,39 @@ fn tables_are_read_as_far_as_they_reach() {
     let start = library.address("_words");
     let targets: Vec<u64> = words.table_words.iter().map(|word| word.target.distance_from(start)).collect();
     assert_eq!(targets, [20, 24]);
+}
+
+#[test]
+fn a_comparison_ends_a_table() {
+    // Read further, bytes of the string would be cases in the middle of the pair.
+    let source = |comparison: &str| {
+        format!(
+            "_f: {comparison}\n adrp x9, _table@PAGE\n add x9, x9, _table@PAGEOFF\n adr x10, 1f\n ldrb w11, [x9, x8]\n\
+             add x10, x10, x11, lsl #2\n br x10\n 1: ret\n adrp x0, _g@PAGE\n add x0, x0, _g@PAGEOFF\n 2: ret\n\
+             _g: ret\n .section __TEXT,__const\n _table: .byte 0, 1\n .ascii \"\\2\\2\"\n"
+        )
+    };
+    let reason =
+        |comparison| Library::assembled(&source(comparison)).decode("_f", &[]).pin.map(|pin| pin.reason);
+    assert_eq!(reason("cmp w8, #1\n b.hi 2f"), None);
+    assert_eq!(reason("cmp w8, #2\n b.hs 2f"), None);
+    assert_eq!(reason("nop"), Some(PinReason::UnpairedAddress));
+}
+
+#[test]
+fn a_call_that_does_not_return_leaves_tables_known() {
+    let source = |register: &str| {
+        format!(
+            "_f: adrp {register}, _table@PAGE\n add {register}, {register}, _table@PAGEOFF\n cbnz x0, 2f\n bl _g\n\
+             2: adr x10, 1f\n ldrb w11, [{register}, x8]\n add x10, x10, x11, lsl #2\n br x10\n 1: ret\n ret\n\
+             _g: brk #1\n .section __TEXT,__const\n _table: .byte 0, 1\n _next: .byte 9\n"
+        )
+    };
+    // In x9 nothing is returned; in x1 something may be.
+    for (register, reason) in [("x9", None), ("x1", Some(PinReason::UnresolvedJump))] {
+        let decoded = Library::assembled(&source(register)).decode("_f", &[]);
+        assert_eq!(decoded.pin.map(|pin| pin.reason), reason, "{register}");
+    }
 }
 
 #[test]

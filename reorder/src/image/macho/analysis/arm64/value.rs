@@ -61,14 +61,35 @@ pub(super) enum Value {
     MaybePage(PageSet),
     /// This address.
     Address(u64),
-    /// An entry of the table at this address.
-    Entry { table: u64, size: u8, is_signed: bool },
-    /// `base` and an entry of the table, the entry shifted.
-    Sum { base: u64, table: u64, size: u8, is_signed: bool, shift: u8 },
+    /// An entry of a table.
+    Entry(Entries),
+    /// `base` and an entry of a table, the entry shifted.
+    Sum { base: u64, entries: Entries, shift: u8 },
+    /// A number that was compared with another: less than this.
+    Below(u32),
     /// What arithmetic made of numbers that came from elsewhere: hardly an address, and if so not of this function's making.
     Number,
     /// What arithmetic that is not understood made of an address or of an entry of a table.
     Computed,
+}
+
+/// A jump table, as far as a load from it tells.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Entries {
+    pub(super) table: u64,
+    /// Bytes of an entry.
+    pub(super) size: u8,
+    pub(super) is_signed: bool,
+    /// No more than these are loaded; all ones if nothing was compared.
+    pub(super) most: u32,
+}
+
+impl Entries {
+    /// Entries of the same table, by way of either of two comparisons.
+    fn join(self, other: Self) -> Option<Self> {
+        let most = self.most.max(other.most);
+        (Self { most, ..self } == Self { most, ..other }).then_some(Self { most, ..self })
+    }
 }
 
 impl Value {
@@ -82,7 +103,7 @@ impl Value {
 
     /// Whether it has to do with a jump through a table, or might.
     pub(super) fn is_for_jumps(self) -> bool {
-        matches!(self, Self::Entry { .. } | Self::Sum { .. } | Self::Computed)
+        matches!(self, Self::Entry(_) | Self::Sum { .. } | Self::Computed)
     }
 
     /// What arithmetic makes of such operands.
@@ -96,7 +117,7 @@ impl Value {
         let vaguer = |chosen: Self, value: Self| match (chosen, value) {
             (Self::Computed, _) => Self::Computed,
             (_, value) if value.is_for_jumps() => Self::Computed,
-            (Self::Number, _) | (_, Self::Number) => Self::Number,
+            (Self::Number, _) | (_, Self::Number | Self::Below(_)) => Self::Number,
             _ => Self::Unknown,
         };
         operands.fold(Self::Unknown, vaguer)
@@ -106,6 +127,20 @@ impl Value {
     pub(super) fn join(self, other: Self, sets: &mut PageSets) -> Self {
         if self == other {
             return self;
+        }
+        match (self, other) {
+            (Self::Below(first), Self::Below(second)) => return Self::Below(first.max(second)),
+            (Self::Entry(first), Self::Entry(second)) => {
+                return first.join(second).map_or(Self::Computed, Self::Entry);
+            }
+            (
+                Self::Sum { base, entries, shift },
+                Self::Sum { base: other_base, entries: others, shift: other_shift },
+            ) if (base, shift) == (other_base, other_shift) => {
+                let entries = entries.join(others);
+                return entries.map_or(Self::Computed, |entries| Self::Sum { base, entries, shift });
+            }
+            _ => {}
         }
         match (self.pages(), other.pages()) {
             (Some(first), Some(second)) => {
@@ -128,11 +163,26 @@ impl Value {
 pub(super) struct Registers {
     /// Bits of the registers that hold anything but [`Value::Unknown`].
     held: u32,
+    /// Bits of the registers that a call may have replaced, but not by anything that it returns. A callee that was split off
+    /// from this function leaves the value there; otherwise nothing reads it, so where paths meet the other path decides.
+    /// Many calls never come back, and what seems to follow them must not make tables unknown.
+    left: u32,
     values: [Value; 31],
 }
 
 /// All registers but 31.
 const ALL: u32 = 0x7fff_ffff;
+
+/// Registers that a call may replace: x0 to x18 and the link register.
+const CALL_CLOBBERED: u32 = 0x4007_ffff;
+
+/// Registers that calls, and so the unwinder, leave as they were: x19 to x29.
+const PRESERVED: u32 = 0x3ff8_0000;
+
+/// Replaced registers in which C, C++ and Rust return nothing: all but x0 and x1.
+pub(super) const NOT_RETURNED: u32 = 0x4003_fffc;
+/// The same for Swift, which returns in x0 to x3.
+pub(super) const NOT_RETURNED_BY_SWIFT: u32 = 0x4003_fff0;
 
 /// The numbers of the bits that are set.
 fn numbers(mut bits: u32) -> impl Iterator<Item = usize> {
@@ -148,7 +198,21 @@ fn numbers(mut bits: u32) -> impl Iterator<Item = usize> {
 impl Registers {
     /// As at the entry of a function.
     pub(super) fn unknown() -> Self {
-        Self { held: 0, values: [Value::Unknown; 31] }
+        Self { held: 0, left: 0, values: [Value::Unknown; 31] }
+    }
+
+    /// What every other state replaces.
+    pub(super) fn dead() -> Self {
+        Self { left: ALL, ..Self::unknown() }
+    }
+
+    /// What holds behind a call that ends with an exception.
+    pub(super) fn preserved(&self) -> Self {
+        let mut kept = Self::unknown();
+        for number in numbers(self.held & PRESERVED) {
+            kept.put(number, self.values[number]);
+        }
+        kept
     }
 
     pub(super) fn get(&self, register: Register) -> Value {
@@ -162,6 +226,7 @@ impl Registers {
     }
 
     fn put(&mut self, number: usize, value: Value) {
+        self.left &= !(1 << number);
         self.values[number] = value;
         match value {
             Value::Unknown => self.held &= !(1 << number),
@@ -177,6 +242,17 @@ impl Registers {
     /// Gives all these registers one value.
     pub(super) fn set_chosen(&mut self, bits: u32, value: Value) {
         numbers(bits & ALL).for_each(|number| self.put(number, value));
+    }
+
+    /// A call that returns nothing in the registers `not_returned`.
+    pub(super) fn call(&mut self, not_returned: u32) {
+        self.lose_chosen(CALL_CLOBBERED & !not_returned);
+        for number in numbers(not_returned & self.held) {
+            if let Some(from) = self.values[number].pages() {
+                self.put(number, Value::MaybePage(from));
+            }
+        }
+        self.left |= not_returned;
     }
 
     /// What these registers hold is lost, or perhaps not: pages are not forgotten.
@@ -198,12 +274,23 @@ impl Registers {
     /// Joins each register; whether anything changed.
     pub(super) fn join(&mut self, other: &Self, sets: &mut PageSets) -> bool {
         let mut has_changed = false;
-        for number in numbers(self.held | other.held) {
+        for number in numbers(self.held | other.held | self.left | other.left) {
             let (mine, theirs) = (self.values[number], other.values[number]);
-            if mine != theirs {
-                let joined = mine.join(theirs, sets);
-                has_changed |= joined != mine;
+            let [is_left, are_left] = [self.left, other.left].map(|left| left >> number & 1 == 1);
+            if mine == theirs && (is_left, are_left) != (true, false) {
+                continue;
+            }
+            let is_decided = is_left != are_left && (mine.pages().is_none() || theirs.pages().is_none());
+            let joined = match (is_decided, is_left) {
+                (true, true) => theirs,
+                (true, false) => mine,
+                (false, _) => mine.join(theirs, sets),
+            };
+            let stays_left = is_left && are_left;
+            if joined != mine || is_left != stays_left {
+                has_changed = true;
                 self.put(number, joined);
+                self.left |= u32::from(stays_left) << number;
             }
         }
         has_changed
