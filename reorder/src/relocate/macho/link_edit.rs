@@ -61,7 +61,11 @@ pub(super) fn rebuild(
             let limit = output.len();
             fields::write_word(&mut output, range.offset_field, limit)?;
             // What a developer's signature took is mostly more than is needed: filled up, the file keeps its size.
-            let end = (range.offset + range.size).max(limit + signer.size(limit));
+            let least_end = limit + signer.size(limit);
+            let end = match range.offset + range.size {
+                old_end if old_end >= least_end => old_end,
+                _ => least_end.next_multiple_of(signature::ALIGNMENT),
+            };
             fields::write_word(&mut output, range.size_field, end - limit)?;
             grow(file, segment, end, &mut output)?;
             let signature = signer.sign(&output);

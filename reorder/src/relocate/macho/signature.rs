@@ -91,11 +91,10 @@ impl<'data> Signer<'data> {
         code_limit.div_ceil(1 << self.page_shift)
     }
 
-    /// Bytes of the signature of `code_limit` bytes, padding included.
+    /// Bytes of the signature of `code_limit` bytes, without padding.
     pub(super) fn size(&self, code_limit: usize) -> usize {
         let blobs: usize = self.blobs.iter().map(|(_, blob)| blob.len()).sum();
-        (12 + 8 * (self.blobs.len() + 1) + blobs + self.directory_size(code_limit))
-            .next_multiple_of(ALIGNMENT)
+        12 + 8 * (self.blobs.len() + 1) + blobs + self.directory_size(code_limit)
     }
 
     fn hashes_start(&self) -> usize {
@@ -120,7 +119,6 @@ impl<'data> Signer<'data> {
             offset += part.len();
         }
         parts().for_each(|(_, part)| bytes.extend_from_slice(part));
-        bytes.resize(self.size(code.len()), 0);
         bytes
     }
 
@@ -185,7 +183,7 @@ pub(super) fn losses(old: &Signature<'_>) -> Vec<String> {
 
 #[cfg(test)]
 mod tests {
-    use super::{ADHOC, ALIGNMENT, HASH, LINKER_SIGNED, NO_REQUIREMENTS, Signer, digest};
+    use super::{ADHOC, HASH, LINKER_SIGNED, NO_REQUIREMENTS, Signer, digest};
     use crate::image::macho::signature::Signature;
 
     fn signer(slots: &[u32], page_shift: u8) -> Signer<'static> {
@@ -213,7 +211,7 @@ mod tests {
                 let code: Vec<u8> = (0..size).map(|at| (at / 7) as u8).collect();
                 let signer = signer(slots, shift);
                 let bytes = signer.sign(&code);
-                assert_eq!((bytes.len(), bytes.len() % ALIGNMENT), (signer.size(size), 0));
+                assert_eq!(bytes.len(), signer.size(size));
                 let read = Signature::parse(&bytes).expect("what was written can be read");
                 let directory = &read.directory;
                 assert_eq!(directory.identifier, b"some.program");

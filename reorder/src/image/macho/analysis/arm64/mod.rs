@@ -313,10 +313,12 @@ impl Builder<'_, '_> {
             self.taken.insert(index.wrapping_add_signed(isize::from(nop)));
             return self.add(index, target, CodeForm::RelaxedAdr { nop });
         }
+        if !self.context.is_near(target) && self.context.text.contains(&target) {
+            return self.result.ties.push(target);
+        }
         self.add(index, target, CodeForm::Adr);
         if !self.context.is_near(target) {
             self.pin(PinReason::ShortReference, self.place(index));
-            self.result.possible_targets.push(target);
         }
     }
 
