@@ -158,9 +158,8 @@ impl<'run, 'data> Round<'run, 'data> {
     /// same: the next round then knows the places of all tables at once.
     fn run(&mut self) -> bool {
         self.enter(0, &Registers::unknown());
-        for index in self.entered.clone() {
-            self.enter(index, &Registers::unknown());
-        }
+        // What calls and jumps bring decides there: until then nothing is known to arrive.
+        self.enter_everywhere(&Registers::dead());
         while let Some(index) = self.work.pop_first() {
             if self.facts.sets.is_excessive() || self.steps == 0 {
                 self.facts.is_excessive = true;
