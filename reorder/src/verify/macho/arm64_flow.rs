@@ -45,6 +45,17 @@ enum Value {
     },
 }
 
+/// What instructions did with a value.
+#[derive(Clone, Copy, Debug, Default)]
+struct Uses {
+    /// Some made an address of it,
+    completes: bool,
+    /// of a place in `__text`.
+    names_text: bool,
+    /// The first that read it for anything else.
+    read: Option<usize>,
+}
+
 /// Checks `atom`.
 pub(super) fn check(atom: &AtomPair<'_>) -> Option<Difference> {
     let mut flow = Flow::new(atom);
@@ -61,8 +72,8 @@ fn moved_register(word: u32) -> Option<usize> {
 struct Flow<'a> {
     atom: &'a AtomPair<'a>,
     values: Vec<Value>,
-    /// Whether some instruction made an address of the value.
-    is_used: Vec<bool>,
+    /// What instructions did with the value.
+    uses: Vec<Uses>,
     /// Where the value comes from, for messages.
     origins: Vec<usize>,
     /// First words of the blocks, ascending.
@@ -88,7 +99,7 @@ impl<'a> Flow<'a> {
             (0..atom.len()).filter(|&index| starts[index]).map(|index| index as u32).collect();
         let states = vec![None; blocks.len()];
         let values = vec![Value::Same, Value::Several];
-        Self { atom, values, is_used: vec![true; 2], origins: vec![0; 2], blocks, states }
+        Self { atom, values, uses: vec![Uses::default(); 2], origins: vec![0; 2], blocks, states }
     }
 
     fn end_of(&self, block: usize) -> usize {
@@ -100,7 +111,7 @@ impl<'a> Flow<'a> {
         let known = self.values.iter().rposition(|known| *known == value);
         let number = known.unwrap_or_else(|| {
             self.values.push(value);
-            self.is_used.push(false);
+            self.uses.push(Uses::default());
             self.origins.push(origin);
             self.values.len() - 1
         });
@@ -184,7 +195,7 @@ impl<'a> Flow<'a> {
 
     /// Walks every block once more with the final states and judges each word.
     fn judge(&mut self) -> Option<Difference> {
-        self.is_used.fill(false);
+        self.uses.fill(Uses::default());
         for block in 0..self.blocks.len() {
             let mut state = self.states[block].unwrap_or([SAME; 32]);
             let end = self.end_of(block);
@@ -200,7 +211,11 @@ impl<'a> Flow<'a> {
                 return Some(self.atom.difference(end - 1, "the second half of an address in front of this"));
             }
         }
-        let unused = (2..self.values.len()).find(|&number| !self.is_used[number]);
+        let misread = self.uses.iter().find_map(|uses| uses.read.filter(|_| uses.names_text));
+        if let Some(index) = misread {
+            return Some(self.atom.difference(index, "no use of a page whose functions moved"));
+        }
+        let unused = (2..self.values.len()).find(|&number| !self.uses[number].completes);
         unused.map(|number| {
             self.atom
                 .difference(self.origins[number], "a page whose use is known, or one on which nothing moved")
@@ -239,7 +254,7 @@ impl<'a> Flow<'a> {
             };
             let is_complete = completes && register(new, 0) == destination && register(new, 5) == destination;
             let number = state[destination] & !MAYBE;
-            self.is_used[number as usize] = true;
+            self.uses[number as usize].completes = true;
             state[destination] = SAME;
             let found = page.wrapping_add(page_offset(new).unwrap_or(0));
             return match is_complete && self.atom.pair.follows(kind.target(old, from), found) {
@@ -286,7 +301,14 @@ impl<'a> Flow<'a> {
         }
         for number in 0..31 {
             if effects.reads & 1 << number != 0 && state[number] != SAME {
-                verdict = verdict.and(Err("no use of a page whose functions moved".to_owned()));
+                let value = (state[number] & !MAYBE) as usize;
+                match self.values[value] {
+                    // The same number in both images: sound unless the page is named for functions, too.
+                    Value::Page { old, new } if old == new => {
+                        self.uses[value].read.get_or_insert(index);
+                    }
+                    _ => verdict = verdict.and(Err("no use of a page whose functions moved".to_owned())),
+                }
             }
             if effects.writes & 1 << number != 0 || effects.is_call && is_lost(number) {
                 // The half of an address that is overwritten was never completed.
@@ -338,7 +360,7 @@ impl<'a> Flow<'a> {
         let Value::Ahead { target, page } = self.values[(number & !MAYBE) as usize] else {
             return unexplained;
         };
-        self.is_used[(number & !MAYBE) as usize] = true;
+        self.uses[(number & !MAYBE) as usize].completes = true;
         state[destination] = SAME;
         let found = page.wrapping_add(page_offset(new).unwrap_or(0));
         match number & MAYBE == 0 && self.atom.pair.follows(target, found) {
@@ -352,8 +374,10 @@ impl<'a> Flow<'a> {
         let Value::Page { old: old_page, new: new_page } = self.values[(number & !MAYBE) as usize] else {
             return Err("no use of several pages or of half an address".to_owned());
         };
-        self.is_used[(number & !MAYBE) as usize] = true;
+        self.uses[(number & !MAYBE) as usize].completes = true;
         let target = old_page.wrapping_add(low);
+        self.uses[(number & !MAYBE) as usize].names_text |=
+            self.atom.pair.old.text().range().contains(&target);
         let found = new_page.wrapping_add(page_offset(new).unwrap_or(0));
         let is_same_form = (old ^ new) & !IMMEDIATE == 0;
         let is_sound = number & MAYBE == 0 || old == new;

@@ -45,6 +45,8 @@ pub(super) struct FlowFacts {
     pub(super) pages: Vec<(u32, u64)>,
     /// Numbers of those of which a use is not understood.
     pub(super) unresolved: BTreeSet<u32>,
+    /// Numbers of those that something reads without completing an address.
+    pub(super) read: BTreeSet<u32>,
     /// Jumps through tables.
     pub(super) dispatches: Vec<(u32, Dispatch)>,
     /// Calls through tables, whose entries lead to functions.
@@ -187,9 +189,11 @@ impl<'run, 'data> Round<'run, 'data> {
         }
     }
 
-    /// Control leaves for a place that is no function: what it finds in registers there is not followed.
+    /// Control leaves for a place in `__text` that is no function: what it finds in registers there is not followed. Other
+    /// sections hold stubs, which lead to functions.
     pub(super) fn leave(&mut self, target: Address, registers: &Registers) {
-        if self.function.contains(&target) || self.context.starts.binary_search(&target).is_ok() {
+        let is_function = || self.context.starts.binary_search(&target).is_ok();
+        if self.function.contains(&target) || !self.context.text.contains(&target) || is_function() {
             return;
         }
         registers.all().for_each(|value| self.not_understood(value));

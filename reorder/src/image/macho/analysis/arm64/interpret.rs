@@ -191,11 +191,13 @@ impl Round<'_, '_> {
         registers.lose_chosen(used.may_write);
     }
 
-    /// What reads a raw page in another way than completing an address is not understood.
+    /// What reads a raw page in another way than completing an address is understood only if the page stays the same.
     fn read(&mut self, index: u32, registers: &Registers) {
         let reads = uses(self.code.words[index as usize]).reads;
-        let pages: Vec<Value> = registers.chosen(reads).filter(|value| value.pages().is_some()).collect();
-        pages.into_iter().for_each(|value| self.not_understood(value));
+        for from in registers.chosen(reads).filter_map(Value::pages) {
+            let members = self.facts.sets.members(from).iter();
+            self.facts.read.extend(members);
+        }
     }
 
     pub(super) fn not_understood(&mut self, value: Value) {

@@ -356,6 +356,13 @@ impl Builder<'_, '_> {
                 self.result.possible_targets.push(page_use.target);
             }
         }
+        // A page that the function names for nothing but data is the same wherever functions go: what reads it reads what it
+        // did, as where a register keeps it after its last use.
+        let text = self.context.text.clone();
+        let pages_of_text: BTreeSet<u64> = (targets.iter().zip(&self.facts.pages))
+            .filter(|(targets, _)| targets.iter().any(|target| text.contains(target)))
+            .map(|(_, (_, page))| *page)
+            .collect();
         for (number, mut targets) in targets.into_iter().enumerate() {
             let (index, page) = self.facts.pages[number];
             if !self.facts.is_reached[index as usize] {
@@ -363,7 +370,9 @@ impl Builder<'_, '_> {
             }
             targets.sort_unstable();
             targets.dedup();
-            let is_unresolved = self.facts.unresolved.contains(&(number as u32)) || targets.is_empty();
+            let is_read = self.facts.read.contains(&(number as u32)) && pages_of_text.contains(&page);
+            let is_unresolved =
+                is_read || self.facts.unresolved.contains(&(number as u32)) || targets.is_empty();
             if is_unresolved {
                 self.pin(PinReason::UnpairedAddress, self.place(index as usize));
                 let atoms: Vec<Address> = self.context.atoms_on_page(Address(page)).collect();
@@ -375,7 +384,6 @@ impl Builder<'_, '_> {
             }
             self.add(index as usize, targets.first().copied().unwrap_or(Address(page)), CodeForm::Page);
         }
-        let text = &self.context.text;
         self.result.possible_targets.retain(|target| text.contains(target));
         if self.result.possible_targets.iter().any(|target| self.atom.contains(target)) {
             self.pin(PinReason::UnpairedAddress, self.atom.start);

@@ -109,6 +109,20 @@ fn a_landing_pad_uses_what_calls_leave_in_registers() {
 }
 
 #[test]
+fn a_page_that_is_for_data_alone_may_be_read() {
+    // The constant stands on the last page of the text.
+    let library = Library::assembled(
+        "_data: adrp x9, _constant@PAGE\n ldr d0, [x9, _constant@PAGEOFF]\n cbz x9, 1f\n 1: ret\n\
+         _both: adrp x9, _constant@PAGE\n ldr d0, [x9, _constant@PAGEOFF]\n cbz x9, 1f\n adrp x8, _f@PAGE\n\
+         add x8, x8, _f@PAGEOFF\n 1: ret\n\
+         _f: ret\n .section __TEXT,__const\n .p2align 3\n _constant: .quad 1\n",
+    );
+    let data = library.decode("_data", &[]);
+    assert_eq!((data.pin, data.possible_targets), (None, Vec::new()));
+    assert_eq!(library.decode("_both", &[]).pin.map(|pin| pin.reason), Some(PinReason::UnpairedAddress));
+}
+
+#[test]
 fn tables_are_read_as_far_as_they_reach() {
     let library = Library::assembled(
         "_bytes: adrp x9, _table@PAGE\n add x9, x9, _table@PAGEOFF\n adr x10, 1f\n ldrb w11, [x9, x8]\n \
