@@ -52,8 +52,8 @@ pub(super) fn rebuild(
         }
     }
     for part in empty {
-        let start = output.len().saturating_add(part.offset) - copied;
-        fields::write_word(&mut output, part.offset_field, start)?;
+        let start = output.len().saturating_add(part.offset).checked_sub(copied);
+        fields::write_word(&mut output, part.offset_field, start.unwrap_or(part.offset))?;
     }
     match (signer, file.link_edit_range(LinkEditPart::Signature)) {
         (Some(signer), Some(range)) => {

@@ -1,5 +1,6 @@
 //! References from data to functions, all but those of tables that are rebuilt.
 
+use std::collections::HashSet;
 use std::ops::Range;
 
 use super::atoms::Atoms;
@@ -26,6 +27,8 @@ pub(super) struct DataFacts {
     pub(super) references: Vec<DataReference>,
     /// Places inside of functions where control may arrive.
     pub(super) entries: Vec<Address>,
+    /// Those of them where only exceptions lead, sorted.
+    pub(super) landing_pads: Vec<Address>,
     /// Functions that are referred to by other means: the entry point.
     pub(super) roots: Vec<Address>,
     /// A pointer to the end of `__text`.
@@ -73,9 +76,10 @@ impl DataFacts {
         let with_table = frames.iter().filter_map(|frame| Some((frame.start, frame.exception_table?)));
         let in_unwind = unwind.into_iter().flat_map(|info| info.exception_tables.iter().copied());
         let mut budget = TableBudget::of(file);
+        let mut pads = Vec::new();
         for (start, table) in with_table.chain(in_unwind) {
             for pad in landing_pads(file, table, start, &mut budget)? {
-                entries.push(pad);
+                pads.push(pad);
                 keep_distance(atoms, start, pad, table, obligations);
             }
         }
@@ -93,10 +97,15 @@ impl DataFacts {
         }
         let roots: Vec<Address> = entry(file)?.into_iter().map(|entry| entry.address).collect();
         entries.extend(&roots);
+        pads.sort_unstable();
+        pads.dedup();
+        let other: HashSet<Address> = entries.iter().copied().collect();
+        let landing_pads = pads.iter().copied().filter(|pad| !other.contains(pad)).collect();
+        entries.extend(pads);
         entries.retain(|entry| text.contains(entry) && !atoms.is_start(*entry));
         entries.sort_unstable();
         entries.dedup();
-        Ok(Self { references, entries, roots, end_pointer })
+        Ok(Self { references, entries, landing_pads, roots, end_pointer })
     }
 }
 

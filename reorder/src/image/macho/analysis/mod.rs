@@ -85,7 +85,7 @@ impl MachOAnalysis {
         let data_in_code = data_in_code::read(file)?;
         let data_ranges: Vec<Range<Address>> =
             data_in_code.iter().map(|data| data.start..data.start.plus(u64::from(data.length))).collect();
-        let decoder = Decoder::new(file, &atoms, &data_ranges);
+        let decoder = Decoder::new(file, &atoms, &data_ranges, &facts.landing_pads);
         let fixed = FixedCode::collect(file, &decoder);
         let (decoded, code) = decoder.decode(&facts, &fixed);
 
@@ -231,9 +231,10 @@ impl<'data> Decoder<'data> {
         file: &'data MachOFile<'data>,
         atoms: &'data Atoms,
         data_in_code: &'data [Range<Address>],
+        landing_pads: &'data [Address],
     ) -> Self {
         let processor = match file.architecture {
-            Architecture::Arm64 => Processor::Arm64(Arm64Context::new(file, atoms)),
+            Architecture::Arm64 => Processor::Arm64(Arm64Context::new(file, atoms, landing_pads)),
             Architecture::X86_64 => Processor::X86_64(X86Context::new(file, &atoms.starts, data_in_code)),
         };
         Self { file, atoms, processor }

@@ -43,12 +43,13 @@ fn sets_flags(word: u32) -> bool {
         0b0101 | 0b1101 => match word >> 24 & 0x1f {
             0x0a => word >> 29 & 3 == 3,
             0x0b => word >> 29 & 1 == 1,
-            // Conditional selection and instructions with two or three sources set none.
-            0x1a => !matches!(word >> 21 & 7, 4 | 6),
+            // Conditional selection and instructions with two sources set none, but for differences of tagged pointers.
+            0x1a => !matches!(word >> 21 & 7, 4 | 6) || word >> 29 & 1 == 1,
             _ => false,
         },
         0b1010 | 0b1011 => word & 0x7c00_0000 != 0x3400_0000 && word & 0xff00_0010 != 0x5400_0000,
-        0b0100 | 0b0110 | 0b1100 | 0b1110 => false,
+        // Among these are copies of memory.
+        0b0100 | 0b0110 | 0b1100 | 0b1110 => word & 0x3b00_0000 == 0x1900_0000,
         _ => true,
     }
 }

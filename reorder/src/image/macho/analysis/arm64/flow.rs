@@ -160,8 +160,14 @@ impl<'run, 'data> Round<'run, 'data> {
     /// same: the next round then knows the places of all tables at once.
     fn run(&mut self) -> bool {
         self.enter(0, &Registers::unknown());
-        // What calls and jumps bring decides there: until then nothing is known to arrive.
-        self.enter_everywhere(&Registers::dead());
+        for index in self.entered.clone() {
+            let place = self.function.start.plus(u64::from(index) * WORD);
+            // At a landing pad what calls leave decides: until then nothing is known to arrive.
+            match self.context.landing_pads.binary_search(&place) {
+                Ok(_) => self.enter(index, &Registers::dead()),
+                Err(_) => self.enter(index, &Registers::unknown()),
+            }
+        }
         while let Some(index) = self.work.pop_first() {
             if self.facts.sets.is_excessive() || self.steps == 0 {
                 self.facts.is_excessive = true;

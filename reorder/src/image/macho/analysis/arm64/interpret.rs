@@ -37,13 +37,13 @@ impl Round<'_, '_> {
                     match compared.and_then(|compared| known_after(word, compared)) {
                         Some(known) if known.where_taken => {
                             let mut there = registers.clone();
-                            there.set(known.register, Value::Below(known.limit));
+                            there.bound(known.register, known.limit);
                             self.enter_address(target, &there);
                         }
                         known => {
                             self.enter_address(target, &registers);
                             if let Some(known) = known {
-                                registers.set(known.register, Value::Below(known.limit));
+                                registers.bound(known.register, known.limit);
                             }
                         }
                     }
@@ -55,7 +55,10 @@ impl Round<'_, '_> {
                     self.read(index, &registers);
                     match registers.get(register) {
                         Value::Sum { base, entries, shift } => {
-                            self.facts.calls.push(Dispatch::new(base, entries, shift));
+                            let call = Dispatch::new(base, entries, shift);
+                            if !self.facts.calls.contains(&call) {
+                                self.facts.calls.push(call);
+                            }
                             self.facts.unexplained_jump.get_or_insert(index);
                         }
                         Value::Computed | Value::Entry(_) => {
@@ -132,8 +135,11 @@ impl Round<'_, '_> {
             }
             Operation::IndexedLoad(to, base, size, is_signed) => {
                 self.read(index, registers);
-                let most = match registers.get(Register::at(self.code.words[index as usize], 16)) {
-                    Value::Below(most) => most,
+                let word = self.code.words[index as usize];
+                // An index that is not scaled counts bytes.
+                let counts_entries = size == 1 || word >> 12 & 1 == 1;
+                let most = match registers.get(Register::at(word, 16)) {
+                    Value::Below(most) if counts_entries => most,
                     _ => u32::MAX,
                 };
                 let value = match registers.get(base) {
@@ -217,8 +223,13 @@ impl Round<'_, '_> {
         match registers.get(register) {
             Value::Sum { base, entries, shift } => {
                 let dispatch = Dispatch::new(base, entries, shift);
-                if !self.facts.dispatches.contains(&(index, dispatch)) {
-                    self.facts.dispatches.push((index, dispatch));
+                let is_same = |known: &(u32, Dispatch)| {
+                    known.0 == index && Dispatch { most: dispatch.most, ..known.1 } == dispatch
+                };
+                // Where paths meet the bound rises.
+                match self.facts.dispatches.iter_mut().find(|known| is_same(known)) {
+                    Some((_, known)) => known.most = known.most.max(dispatch.most),
+                    None => self.facts.dispatches.push((index, dispatch)),
                 }
                 for (_, target) in dispatch.targets(self.context, self.function) {
                     self.steps = self.steps.saturating_sub(1);

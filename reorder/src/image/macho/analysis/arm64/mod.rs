@@ -36,6 +36,8 @@ pub struct Arm64Context<'data> {
     pub starts: &'data [Address],
     /// Addresses outside of `__text` that code refers to, sorted: a jump table ends in front of the next one.
     pub known: Vec<Address>,
+    /// Places where only exceptions lead, sorted.
+    landing_pads: &'data [Address],
     /// Registers in which no call returns anything, as bits.
     not_returned: u32,
 }
@@ -46,11 +48,12 @@ const SHORT_REACH: u64 = 1 << 20;
 impl<'data> Arm64Context<'data> {
     /// Looks once at all code for what it refers to.
     #[must_use]
-    pub fn new(file: &'data MachOFile<'data>, atoms: &'data Atoms) -> Self {
+    pub fn new(file: &'data MachOFile<'data>, atoms: &'data Atoms, landing_pads: &'data [Address]) -> Self {
         let is_swift = file.sections.iter().any(|section| section.name.starts_with(b"__swift5_"));
         let not_returned = if is_swift { value::NOT_RETURNED_BY_SWIFT } else { value::NOT_RETURNED };
         let text = file.text().range();
-        let mut context = Self { file, text, starts: &atoms.starts, known: Vec::new(), not_returned };
+        let mut context =
+            Self { file, text, starts: &atoms.starts, known: Vec::new(), landing_pads, not_returned };
         let mut known: Vec<Address> = (0..atoms.len() as u32)
             .into_par_iter()
             .with_min_len(256)

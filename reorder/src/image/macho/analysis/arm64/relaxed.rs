@@ -61,7 +61,7 @@ pub(super) fn nop_in_front(
 
 fn touches(word: u32, register: Register) -> bool {
     let used = uses(word);
-    (used.reads | used.writes) >> register.0 & 1 == 1
+    (used.reads | used.writes | used.may_write) >> register.0 & 1 == 1
 }
 
 /// Branches, exceptions and system instructions.

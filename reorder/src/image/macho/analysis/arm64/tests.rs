@@ -37,7 +37,7 @@ impl Library {
 
     fn decode(&self, name: &str, entries: &[Address]) -> DecodedAtom {
         let (file, atoms) = (self.file(), self.atoms());
-        let context = Arm64Context::new(&file, &atoms);
+        let context = Arm64Context::new(&file, &atoms, entries);
         let atom = atoms.range(atoms.containing(self.address(name)).unwrap());
         decode_atom(&context, atom, entries)
     }

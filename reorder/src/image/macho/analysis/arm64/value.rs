@@ -106,6 +106,17 @@ impl Value {
         matches!(self, Self::Entry(_) | Self::Sum { .. } | Self::Computed)
     }
 
+    /// The same as far as a callee cannot have changed it: one that was split off may have loaded another index.
+    fn without_bound(self) -> Self {
+        let any = |entries| Entries { most: u32::MAX, ..entries };
+        match self {
+            Self::Below(_) => Self::Number,
+            Self::Entry(entries) => Self::Entry(any(entries)),
+            Self::Sum { base, entries, shift } => Self::Sum { base, entries: any(entries), shift },
+            other => other,
+        }
+    }
+
     /// What arithmetic makes of such operands.
     pub(super) fn computed_of(mut operands: impl Iterator<Item = Self>) -> Self {
         let is_of_address = operands.any(|value| value.is_for_jumps() || matches!(value, Self::Address(_)));
@@ -225,6 +236,15 @@ impl Registers {
         }
     }
 
+    /// A comparison told that the register is less than `limit`; what is known to be something else stays that.
+    pub(super) fn bound(&mut self, register: Register, limit: u32) {
+        match self.get(register) {
+            Value::Unknown | Value::Number => self.set(register, Value::Below(limit)),
+            Value::Below(known) => self.set(register, Value::Below(limit.min(known))),
+            _ => {}
+        }
+    }
+
     fn put(&mut self, number: usize, value: Value) {
         self.left &= !(1 << number);
         self.values[number] = value;
@@ -248,9 +268,8 @@ impl Registers {
     pub(super) fn call(&mut self, not_returned: u32) {
         self.lose_chosen(CALL_CLOBBERED & !not_returned);
         for number in numbers(not_returned & self.held) {
-            if let Some(from) = self.values[number].pages() {
-                self.put(number, Value::MaybePage(from));
-            }
+            let value = self.values[number];
+            self.put(number, value.pages().map_or(value.without_bound(), Value::MaybePage));
         }
         self.left |= not_returned;
     }
@@ -280,7 +299,9 @@ impl Registers {
             if mine == theirs && (is_left, are_left) != (true, false) {
                 continue;
             }
-            let is_decided = is_left != are_left && (mine.pages().is_none() || theirs.pages().is_none());
+            // A page may be needed after a call, so it is never dropped.
+            let dropped = if is_left { mine } else { theirs };
+            let is_decided = is_left != are_left && dropped.pages().is_none();
             let joined = match (is_decided, is_left) {
                 (true, true) => theirs,
                 (true, false) => mine,
