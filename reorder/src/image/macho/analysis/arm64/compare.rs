@@ -26,8 +26,8 @@ pub(super) fn compared_behind(word: u32, before: Option<Compared>) -> Option<Com
         let shift = (word >> 22 & 1) * 12;
         return Some(Compared { register: source, number: (word >> 10 & 0xfff) << shift });
     }
-    let used = uses(word);
     before.filter(|compared| {
+        let used = uses(word);
         !sets_flags(word) && (used.writes | used.may_write) >> compared.register.0 & 1 == 0
     })
 }

@@ -102,6 +102,7 @@ impl Value {
     }
 
     /// Whether it has to do with a jump through a table, or might.
+    #[inline]
     pub(super) fn is_for_jumps(self) -> bool {
         matches!(self, Self::Entry(_) | Self::Sum { .. } | Self::Computed)
     }
@@ -293,9 +294,10 @@ impl Registers {
     /// Joins each register; whether anything changed.
     pub(super) fn join(&mut self, other: &Self, sets: &mut PageSets) -> bool {
         let mut has_changed = false;
-        for number in numbers(self.held | other.held | self.left | other.left) {
+        // Where neither holds anything, only that another path decides can change.
+        for number in numbers(self.held | other.held | self.left & !other.left) {
             let (mine, theirs) = (self.values[number], other.values[number]);
-            let [is_left, are_left] = [self.left, other.left].map(|left| left >> number & 1 == 1);
+            let (is_left, are_left) = (self.left >> number & 1 == 1, other.left >> number & 1 == 1);
             if mine == theirs && (is_left, are_left) != (true, false) {
                 continue;
             }
