@@ -173,3 +173,17 @@ fn help_shows_examples_first_and_quiet_is_quiet() {
     assert_eq!((quiet.status.code(), text(&quiet.stderr).as_str()), (Some(0), ""));
     assert!(!quiet.stdout.is_empty());
 }
+
+#[test]
+fn timings_tell_how_long_each_phase_took() {
+    let directory = directory();
+    let program = build_program(directory.path());
+    let output = directory.path().join("output");
+    let arguments = ["--strategy", "random", "--seed", "1", "--most-pinned", "100", "--timings", "-o"];
+    let outcome =
+        reorder().arg("apply").arg(&program).args(arguments).arg(&output).output().expect("it runs");
+    let told = text(&outcome.stderr);
+    let has_duration =
+        |phase: &str| told.lines().any(|line| line.contains(phase) && line.contains("time.busy="));
+    assert!(["analyse", "relocate", "verify"].into_iter().all(has_duration), "{told}");
+}
