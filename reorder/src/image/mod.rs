@@ -3,10 +3,13 @@
 //! In: the file's bytes. Out: headers, functions, references, pins. Guarantee: nothing that this module reports
 //! as movable is referenced by anything that is not listed.
 
+pub mod aarch64;
 pub mod analysis;
 pub mod boundaries;
 pub mod code;
+pub mod code_reference;
 pub mod decode;
+pub mod decoded_atom;
 pub mod elf;
 pub mod functions;
 pub mod macho;

@@ -3,6 +3,7 @@
 //! In: image, analysis, wanted order. Out: the new image's bytes and the address map. Guarantee: the bytes differ
 //! from the input only where the ledger lists a write. Whether the result is right is for `verify` to say.
 
+pub mod aarch64;
 pub mod address_map;
 pub mod alignment;
 pub mod busy_pages;

@@ -4,14 +4,14 @@ use rayon::prelude::*;
 
 use crate::address::NewAddress;
 use crate::error::{Error, Result};
+use crate::image::code_reference::{CodeForm, CodeReference};
 use crate::image::macho::analysis::MachOAnalysis;
 use crate::image::macho::analysis::atoms::AtomIndex;
 use crate::image::macho::file::MachOFile;
-use crate::image::macho::reference::{CodeForm, CodeReference};
 use crate::image::refusal::{Refusal, RefusalCode};
 use crate::relocate::address_map::AddressMap;
 
-use super::encode;
+use crate::relocate::aarch64 as encode;
 
 /// Copies every atom to its new place and encodes every reference anew of which one end moved.
 ///

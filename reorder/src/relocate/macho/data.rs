@@ -23,10 +23,7 @@ pub fn move_data(
 ) -> Result<()> {
     for reference in &analysis.data {
         let target = map.map(reference.target);
-        let from = match reference.form {
-            DataForm::Difference32 { from } => map.map(from),
-            _ => NewAddress(reference.place.0),
-        };
+        let from = NewAddress(reference.place.0);
         if target.0 == reference.target.0 {
             continue;
         }

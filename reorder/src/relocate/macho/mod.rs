@@ -6,7 +6,6 @@
 
 pub mod code;
 pub mod data;
-mod encode;
 mod entry;
 mod fields;
 pub mod finish;

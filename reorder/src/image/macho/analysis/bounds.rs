@@ -6,8 +6,9 @@
 
 use super::data::DataFacts;
 use crate::address::Address;
+use crate::image::code_reference::{CodeForm, CodeReference};
 use crate::image::macho::file::MachOFile;
-use crate::image::macho::reference::{CodeForm, CodeReference, DataForm};
+use crate::image::macho::reference::DataForm;
 
 /// What refers to the end of `__text`, if something refers to its start, too, other than to run what stands there.
 pub(super) fn named_bounds(

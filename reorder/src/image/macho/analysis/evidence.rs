@@ -11,14 +11,14 @@ use rayon::prelude::*;
 
 use super::atoms::{AtomIndex, Atoms};
 use super::data::DataFacts;
-use super::decoded::DecodedAtom;
 use super::units::Obligations;
 use crate::address::Address;
 use crate::image::analysis::pins::PinReason;
+use crate::image::code_reference::{AtomReferences, CodeReference};
+use crate::image::decoded_atom::DecodedAtom;
 use crate::image::macho::export_trie::{self, ExportValue};
 use crate::image::macho::file::MachOFile;
 use crate::image::macho::load_command::LinkEditPart;
-use crate::image::macho::reference::{AtomReferences, CodeReference};
 use crate::image::macho::section::Section;
 
 /// Pins what unlisted words may refer to; gives the number of functions that nothing listed refers to.

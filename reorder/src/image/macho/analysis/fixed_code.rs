@@ -4,8 +4,8 @@ use super::Decoder;
 use super::units::Obligations;
 use crate::address::Address;
 use crate::image::analysis::pins::PinReason;
+use crate::image::code_reference::CodeReference;
 use crate::image::macho::file::MachOFile;
-use crate::image::macho::reference::CodeReference;
 use crate::image::macho::section::Section;
 
 /// What the sections of stubs, helpers and further code ask of `__text`.

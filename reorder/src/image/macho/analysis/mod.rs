@@ -4,11 +4,9 @@
 //! only through the references that are listed here and the tables that list functions (symbols, exports, function starts,
 //! unwind information).
 
-pub mod arm64;
 pub mod atoms;
 mod bounds;
 mod data;
-pub mod decoded;
 mod evidence;
 mod fixed_code;
 #[cfg(test)]
@@ -23,17 +21,18 @@ use rayon::prelude::*;
 
 use crate::address::Address;
 use crate::error::Result;
+use crate::image::aarch64::{self, CodeContext, value};
 use crate::image::analysis::pins::{Pin, PinReason};
+use crate::image::code_reference::{AtomReferences, CodeReference, PackedReference};
+use crate::image::decoded_atom::DecodedAtom;
 use crate::image::macho::data_in_code;
 use crate::image::macho::eh_frame::frame_entries;
 use crate::image::macho::file::{Architecture, MachOFile};
-use crate::image::macho::reference::{AtomReferences, CodeReference, DataReference, PackedReference};
+use crate::image::macho::reference::DataReference;
 use crate::image::macho::section::Section;
 use crate::image::macho::unwind_info::UnwindInfo;
-use arm64::Arm64Context;
 use atoms::{AtomIndex, Atoms};
 use data::DataFacts;
-use decoded::DecodedAtom;
 use fixed_code::FixedCode;
 use units::{Obligations, Unit};
 use x86_64::X86Context;
@@ -221,7 +220,7 @@ pub(crate) struct Decoder<'data> {
 }
 
 enum Processor<'data> {
-    Arm64(Arm64Context<'data>),
+    Arm64(CodeContext<'data>),
     X86_64(X86Context<'data>),
 }
 
@@ -234,7 +233,7 @@ impl<'data> Decoder<'data> {
         landing_pads: &'data [Address],
     ) -> Self {
         let processor = match file.architecture {
-            Architecture::Arm64 => Processor::Arm64(Arm64Context::new(file, atoms, landing_pads)),
+            Architecture::Arm64 => Processor::Arm64(arm64_context(file, atoms, landing_pads)),
             Architecture::X86_64 => Processor::X86_64(X86Context::new(file, &atoms.starts, data_in_code)),
         };
         Self { file, atoms, processor }
@@ -247,7 +246,7 @@ impl<'data> Decoder<'data> {
         entries: &[Address],
     ) -> (DecodedAtom, Box<[PackedReference]>) {
         let mut atom = match &self.processor {
-            Processor::Arm64(context) => arm64::decode_atom(context, range.clone(), entries),
+            Processor::Arm64(context) => aarch64::decode_atom(context, range.clone(), entries),
             Processor::X86_64(context) => x86_64::decode_atom(context, range.clone(), entries),
         };
         let references = std::mem::take(&mut atom.references);
@@ -269,14 +268,14 @@ impl<'data> Decoder<'data> {
     fn keep(&self, atom: Range<Address>) -> DecodedAtom {
         let pin = Pin { reason: PinReason::InsideAddressed, evidence: atom.start };
         match &self.processor {
-            Processor::Arm64(context) => arm64::keep(context, atom, pin),
+            Processor::Arm64(context) => aarch64::keep(context, atom, pin),
             Processor::X86_64(context) => x86_64::keep(context, &atom, pin),
         }
     }
 
     fn decode_fixed_section(&self, section: &Section<'_>) -> (Vec<CodeReference>, Vec<Address>) {
         match &self.processor {
-            Processor::Arm64(context) => arm64::decode_fixed_section(context, section.range()),
+            Processor::Arm64(context) => aarch64::fixed::decode_fixed_section(context, section.range()),
             Processor::X86_64(_) => (x86_64::decode_fixed_section(self.file, section), Vec::new()),
         }
     }
@@ -333,6 +332,18 @@ impl<'data> Decoder<'data> {
         }
         (decoded, code)
     }
+}
+
+pub(crate) fn arm64_context<'data>(
+    file: &'data MachOFile<'data>,
+    atoms: &'data Atoms,
+    landing_pads: &'data [Address],
+) -> CodeContext<'data> {
+    let is_swift = file.sections.iter().any(|section| section.name.starts_with(b"__swift5_"));
+    let not_returned = if is_swift { value::NOT_RETURNED_BY_SWIFT } else { value::NOT_RETURNED };
+    let ranges: Vec<Range<Address>> =
+        (0..atoms.len() as u32).map(|index| atoms.range(AtomIndex(index))).collect();
+    CodeContext::new(file, file.text().range(), &atoms.starts, &ranges, landing_pads, not_returned)
 }
 
 /// Rounds of finding entries in the middle of functions.

@@ -7,8 +7,8 @@ use iced_x86::{Decoder, FlowControl, Instruction, Mnemonic, OpKind, Register};
 use super::X86Context;
 use crate::address::Address;
 use crate::image::analysis::pins::PinReason;
-use crate::image::macho::analysis::decoded::DecodedAtom;
-use crate::image::macho::reference::{CodeForm, CodeReference};
+use crate::image::code_reference::{CodeForm, CodeReference};
+use crate::image::decoded_atom::DecodedAtom;
 
 /// What an instruction does with an address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

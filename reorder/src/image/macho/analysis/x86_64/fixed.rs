@@ -3,8 +3,8 @@
 use iced_x86::{Decoder, DecoderOptions, Instruction};
 
 use super::fields::Field;
+use crate::image::code_reference::CodeReference;
 use crate::image::macho::file::MachOFile;
-use crate::image::macho::reference::CodeReference;
 use crate::image::macho::section::Section;
 
 /// The fields of `section` that refer to `__text`, found from its first byte to its last.

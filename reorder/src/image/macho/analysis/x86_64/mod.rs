@@ -21,7 +21,7 @@ use std::ops::Range;
 
 use crate::address::Address;
 use crate::image::analysis::pins::{Pin, PinReason};
-use crate::image::macho::analysis::decoded::DecodedAtom;
+use crate::image::decoded_atom::DecodedAtom;
 use crate::image::macho::file::MachOFile;
 
 use explore::Atom;

@@ -10,7 +10,7 @@ use std::ops::Range;
 use super::X86Context;
 use crate::address::Address;
 use crate::image::analysis::pins::Pin;
-use crate::image::macho::analysis::decoded::DecodedAtom;
+use crate::image::decoded_atom::DecodedAtom;
 
 /// How many places further on that look addressed a table is followed.
 const MOST_CUTS: usize = 3;

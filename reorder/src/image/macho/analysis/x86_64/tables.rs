@@ -13,13 +13,13 @@ use super::walk::{Byte, Walk};
 use crate::address::Address;
 use crate::image::analysis::dispatch::{BlockFlow, Dispatch};
 use crate::image::analysis::pins::{Pin, PinReason};
-use crate::image::macho::reference::{DataForm, DataReference};
+use crate::image::decoded_atom::TableWord;
 
 /// What explains the jumps of an atom.
 #[derive(Default)]
 pub(super) struct Explained {
     /// The words of tables outside of `__text`, by place.
-    pub(super) words: Vec<DataReference>,
+    pub(super) words: Vec<TableWord>,
     /// The first jump that is not explained.
     pub(super) pin: Option<Pin>,
 }
@@ -85,7 +85,7 @@ fn words_of(
     walk: &Walk<'_>,
     base: Address,
     addressed: &[Address],
-) -> Vec<DataReference> {
+) -> Vec<TableWord> {
     let Some(section) = context.file.section_at(base).filter(|section| !section.is_code()) else {
         return Vec::new();
     };
@@ -102,7 +102,7 @@ fn words_of(
             Some(Byte::First | Byte::Unknown) => {}
             _ => break,
         }
-        words.push(DataReference { place, target, form: DataForm::Difference32 { from: base } });
+        words.push(TableWord { place, target, base });
         place = place.plus(4);
     }
     words

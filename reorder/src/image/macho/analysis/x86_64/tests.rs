@@ -9,9 +9,9 @@ use proptest::prelude::*;
 use super::{X86Context, decode_atom, decode_fixed_section};
 use crate::address::Address;
 use crate::image::analysis::pins::PinReason;
-use crate::image::macho::analysis::decoded::DecodedAtom;
+use crate::image::code_reference::CodeForm;
+use crate::image::decoded_atom::DecodedAtom;
 use crate::image::macho::file::MachOFile;
-use crate::image::macho::reference::{CodeForm, DataForm};
 use crate::image::macho::{data_in_code, fixups, linked, symbol_table};
 
 struct Library {
@@ -180,10 +180,7 @@ fn tables_of_hand_written_code_outside_of_the_text_follow_their_function() {
     assert_eq!((decoded.pin, decoded.references.len(), decoded.table_words.len()), (None, 2, 3));
     let base = decoded.table_words[0].place;
     for (index, word) in decoded.table_words.iter().enumerate() {
-        assert_eq!(
-            (word.place, word.form),
-            (base.plus(4 * index as u64), DataForm::Difference32 { from: base })
-        );
+        assert_eq!((word.place, word.base), (base.plus(4 * index as u64), base));
     }
     assert_eq!(decoded.table_words[0].target, decoded.table_words[2].target);
 }

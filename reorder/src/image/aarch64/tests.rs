@@ -5,7 +5,10 @@
 use proptest::prelude::*;
 
 use super::*;
-use crate::image::macho::analysis::MachOAnalysis;
+use crate::image::code_reference::CodeForm;
+use crate::image::macho::analysis::atoms::Atoms;
+use crate::image::macho::analysis::{MachOAnalysis, arm64_context};
+use crate::image::macho::file::MachOFile;
 use crate::image::macho::{linked, symbol_table};
 
 struct Library {
@@ -37,7 +40,7 @@ impl Library {
 
     fn decode(&self, name: &str, entries: &[Address]) -> DecodedAtom {
         let (file, atoms) = (self.file(), self.atoms());
-        let context = Arm64Context::new(&file, &atoms, entries);
+        let context = arm64_context(&file, &atoms, entries);
         let atom = atoms.range(atoms.containing(self.address(name)).unwrap());
         decode_atom(&context, atom, entries)
     }

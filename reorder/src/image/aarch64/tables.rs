@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use super::Arm64Context;
+use super::CodeContext;
 use super::value::Entries;
 use crate::address::Address;
 
@@ -36,7 +36,7 @@ impl Dispatch {
     /// value. What stands in front of the next address may be more than the table.
     pub(super) fn targets(
         &self,
-        context: &Arm64Context<'_>,
+        context: &CodeContext<'_>,
         function: &Range<Address>,
     ) -> Vec<(Address, Address)> {
         let is_inside =
@@ -47,7 +47,7 @@ impl Dispatch {
     /// All entries, with where they lead.
     pub(super) fn entries<'run>(
         &'run self,
-        context: &'run Arm64Context<'_>,
+        context: &'run CodeContext<'_>,
     ) -> impl Iterator<Item = (Address, Address)> + 'run {
         let size = u64::from(self.size);
         let room = || {
@@ -59,7 +59,7 @@ impl Dispatch {
         let limit = limit.min(MOST_ENTRIES);
         (0..limit).map_while(move |index| {
             let place = self.table.plus(index * size);
-            let bytes = context.file.bytes_at(place, size)?;
+            let bytes = context.image.bytes_at(place, size)?;
             let entry = match (bytes, self.is_signed) {
                 (&[byte], false) => i64::from(byte),
                 (&[byte], true) => i64::from(byte as i8),

@@ -2,7 +2,7 @@
 
 use crate::address::Address;
 use crate::image::analysis::pins::Pin;
-use crate::image::macho::reference::{CodeReference, DataReference};
+use crate::image::code_reference::CodeReference;
 
 /// One atom's code, understood or not.
 ///
@@ -14,13 +14,24 @@ pub struct DecodedAtom {
     pub references: Vec<CodeReference>,
     /// Places in other atoms from which the distance must stay: short branches, literals, falling through the end.
     pub ties: Vec<Address>,
-    /// Words of jump tables outside of `__text` whose distance from the table follows the atom.
-    pub table_words: Vec<DataReference>,
+    /// Words of jump tables outside of the code whose distance from the table follows the atom.
+    pub table_words: Vec<TableWord>,
     /// Why the atom must stay.
     pub pin: Option<Pin>,
-    /// Places in `__text` that must stay. Of an atom that is not understood, everything that its bytes might refer to:
+    /// Places in the code that must stay. Of an atom that is not understood, everything that its bytes might refer to:
     /// its bytes are never rewritten, so `references` is empty then.
     pub possible_targets: Vec<Address>,
     /// The atom holds words of a jump table only: it goes where the function goes that is tied to it, or nowhere.
     pub is_table: bool,
+}
+
+/// A word of a jump table: the distance of a place in code from the table's base.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TableWord {
+    /// The word.
+    pub place: Address,
+    /// Where it leads.
+    pub target: Address,
+    /// What it counts from.
+    pub base: Address,
 }

@@ -6,7 +6,7 @@
 
 use std::ops::Range;
 
-use super::{Arm64Context, words_of};
+use super::{CodeContext, words_of};
 use crate::address::Address;
 use crate::image::decode::aarch64::{Operation, Register, WORD, decode, uses};
 
@@ -20,11 +20,11 @@ pub(super) fn ends_with_call(operations: &[Operation]) -> bool {
 }
 
 /// Whether what stands behind `function` can only be its rest.
-pub(super) fn is_continued(context: &Arm64Context<'_>, function: &Range<Address>) -> bool {
+pub(super) fn is_continued(context: &CodeContext<'_>, function: &Range<Address>) -> bool {
     let next = context.starts.partition_point(|start| *start <= function.end);
     let end = context.starts.get(next).copied().unwrap_or(context.text.end);
     let size = end.0.saturating_sub(function.end.0);
-    let words = words_of(context.file.bytes_at(function.end, size).unwrap_or_default());
+    let words = words_of(context.image.bytes_at(function.end, size).unwrap_or_default());
     let mut is_rest = false;
     for (index, &word) in words.iter().enumerate() {
         let used = uses(word);

@@ -55,7 +55,7 @@ impl PageSets {
 pub(super) enum Value {
     /// A number or a complete address that came from elsewhere.
     Unknown,
-    /// The address of a page that `__text` shares, from any of these `ADRP`.
+    /// The address of a page that the code shares, from any of these `ADRP`.
     Page { page: u64, from: PageSet },
     /// Perhaps what one of these `ADRP` wrote.
     MaybePage(PageSet),
@@ -192,9 +192,9 @@ const CALL_CLOBBERED: u32 = 0x4007_ffff;
 const PRESERVED: u32 = 0x3ff8_0000;
 
 /// Replaced registers in which C, C++ and Rust return nothing: all but x0 and x1.
-pub(super) const NOT_RETURNED: u32 = 0x4003_fffc;
+pub const NOT_RETURNED: u32 = 0x4003_fffc;
 /// The same for Swift, which returns in x0 to x3.
-pub(super) const NOT_RETURNED_BY_SWIFT: u32 = 0x4003_fff0;
+pub const NOT_RETURNED_BY_SWIFT: u32 = 0x4003_fff0;
 
 /// The numbers of the bits that are set.
 fn numbers(mut bits: u32) -> impl Iterator<Item = usize> {

@@ -1,4 +1,4 @@
-//! Follows control and addresses through one function: what is reached, and what each `ADRP` into `__text` is for.
+//! Follows control and addresses through one function: what is reached, and what each `ADRP` into the code is for.
 //!
 //! An abstract interpretation over straight runs of instructions. At each place where paths meet, the registers hold what
 //! holds on all of them; a landing pad starts with what any call of the function leaves in the registers that calls
@@ -8,14 +8,14 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::ops::Range;
 
-use super::Arm64Context;
+use super::CodeContext;
 use super::ending::{ends_with_call, is_continued};
 use super::tables::Dispatch;
 use super::value::{PageSet, PageSets, Registers};
 use crate::address::Address;
 use crate::image::decode::aarch64::{MemoryAccess, Operation, Register, WORD};
 
-/// An instruction that completes an address in `__text`'s pages.
+/// An instruction that completes an address in the code's pages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct PageUse {
     pub(super) target: Address,
@@ -41,7 +41,7 @@ pub(super) struct FlowFacts {
     pub(super) is_joined: Vec<bool>,
     /// Words that complete an address, by index.
     pub(super) uses: BTreeMap<u32, PageUse>,
-    /// `ADRP` into the pages of `__text`: word and page, by number.
+    /// `ADRP` into the pages of the code: word and page, by number.
     pub(super) pages: Vec<(u32, u64)>,
     /// Numbers of those of which a use is not understood.
     pub(super) unresolved: BTreeSet<u32>,
@@ -68,7 +68,7 @@ const LEAST_STEPS: usize = 1 << 20;
 
 /// Interprets the function at `function`; control may also enter at `entries`.
 pub(super) fn follow(
-    context: &Arm64Context<'_>,
+    context: &CodeContext<'_>,
     function: &Range<Address>,
     code: Code<'_>,
     entries: &[Address],
@@ -107,7 +107,7 @@ pub(super) fn follow(
 const NONE: u32 = u32::MAX;
 
 pub(super) struct Round<'run, 'data> {
-    pub(super) context: &'run Arm64Context<'data>,
+    pub(super) context: &'run CodeContext<'data>,
     pub(super) function: &'run Range<Address>,
     pub(super) code: Code<'run>,
     pub(super) entered: BTreeSet<u32>,
@@ -129,7 +129,7 @@ pub(super) struct Round<'run, 'data> {
 
 impl<'run, 'data> Round<'run, 'data> {
     fn new(
-        context: &'run Arm64Context<'data>,
+        context: &'run CodeContext<'data>,
         function: &'run Range<Address>,
         code: Code<'run>,
         is_joined: Vec<bool>,
@@ -195,7 +195,7 @@ impl<'run, 'data> Round<'run, 'data> {
         }
     }
 
-    /// Control leaves for a place in `__text` that is no function: what it finds in registers there is not followed. Other
+    /// Control leaves for a place in the code that is no function: what it finds in registers there is not followed. Other
     /// sections hold stubs, which lead to functions.
     pub(super) fn leave(&mut self, target: Address, registers: &Registers) {
         let is_function = || self.context.starts.binary_search(&target).is_ok();

@@ -16,7 +16,7 @@ fn field(distance: u64, bits: u32, scale: u32) -> Option<u32> {
 }
 
 /// `B` or `BL`.
-pub(super) fn branch(word: u32, place: NewAddress, target: NewAddress) -> Option<u32> {
+pub(crate) fn branch(word: u32, place: NewAddress, target: NewAddress) -> Option<u32> {
     Some(word & 0xfc00_0000 | field(target.distance_from(place), 26, 2)?)
 }
 
@@ -25,40 +25,40 @@ fn with_split_immediate(word: u32, value: u32) -> u32 {
 }
 
 /// `ADR`.
-pub(super) fn adr(word: u32, place: NewAddress, target: NewAddress) -> Option<u32> {
+pub(crate) fn adr(word: u32, place: NewAddress, target: NewAddress) -> Option<u32> {
     Some(with_split_immediate(word, field(target.distance_from(place), 21, 0)?))
 }
 
 /// `ADRP`, whatever `ADR` or `ADRP` the word was.
-pub(super) fn adrp(word: u32, place: NewAddress, target: NewAddress) -> Option<u32> {
+pub(crate) fn adrp(word: u32, place: NewAddress, target: NewAddress) -> Option<u32> {
     let pages = (target.0 & !(PAGE - 1)).wrapping_sub(place.0 & !(PAGE - 1));
     Some(with_split_immediate(word | 0x8000_0000, field(pages, 21, 12)?))
 }
 
 /// The lowest 12 bits of `target`, in an `ADD`, a load or a store that counts in `1 << scale` bytes.
-pub(super) fn page_offset(word: u32, target: NewAddress, scale: u8) -> Option<u32> {
+pub(crate) fn page_offset(word: u32, target: NewAddress, scale: u8) -> Option<u32> {
     let offset = (target.0 & (PAGE - 1)) as u32;
     (offset >> scale << scale == offset).then_some(word & !0x003f_fc00 | offset >> scale << 10)
 }
 
 /// A load of a literal.
-pub(super) fn literal(word: u32, place: NewAddress, target: NewAddress) -> Option<u32> {
+pub(crate) fn literal(word: u32, place: NewAddress, target: NewAddress) -> Option<u32> {
     Some(word & 0xff00_001f | field(target.distance_from(place), 19, 2)? << 5)
 }
 
 /// `ADD` of the target's lowest 12 bits to the register that `adr` writes.
-pub(super) fn add_of(adr: u32, target: NewAddress) -> Option<u32> {
+pub(crate) fn add_of(adr: u32, target: NewAddress) -> Option<u32> {
     let register = adr & 31;
     page_offset(0x9100_0000 | register << 5 | register, target, 0)
 }
 
 /// `ADRP` of the target's page, into the register that the load of a literal writes.
-pub(super) fn adrp_of(literal: u32, place: NewAddress, target: NewAddress) -> Option<u32> {
+pub(crate) fn adrp_of(literal: u32, place: NewAddress, target: NewAddress) -> Option<u32> {
     adrp(0x9000_0000 | literal & 31, place, target)
 }
 
 /// The load through a register that does what the load of a literal did.
-pub(super) fn load_of(literal: u32, target: NewAddress) -> Option<u32> {
+pub(crate) fn load_of(literal: u32, target: NewAddress) -> Option<u32> {
     let register = literal & 31;
     let (load, scale) = match literal >> 30 {
         0 => (0xb940_0000, 2),
