@@ -8,6 +8,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::image::analysis::Analysis;
 use crate::image::analysis::pins::Pin;
 use crate::image::elf::file::ElfFile;
+use crate::image::elf::machine::Machine;
 use crate::image::functions::FunctionTable;
 use crate::image::macho::analysis::MachOAnalysis;
 use crate::image::macho::file::MachOFile;
@@ -19,7 +20,7 @@ use crate::trace::ImageIdentity;
 
 /// The analysis of an image that can be relocated.
 pub enum OpenedAnalysis<'image> {
-    /// Of an ELF image for x86-64.
+    /// Of an ELF image.
     Elf(Box<Analysis<'image>>),
     /// Of a Mach-O image.
     MachO(Box<MachOAnalysis>),
@@ -113,10 +114,10 @@ impl<'data> OpenedImage<'data> {
         functions: &FunctionTable<'image>,
     ) -> Result<std::result::Result<OpenedAnalysis<'image>, Stays>> {
         let analysis = match self {
-            Self::Elf(file) if file.is_x86_64() => {
+            Self::Elf(file) if file.machine == Machine::Other => return Ok(Err(Stays::UnknownKind)),
+            Self::Elf(file) => {
                 Analysis::new(file, functions).map(|analysis| OpenedAnalysis::Elf(Box::new(analysis)))
             }
-            Self::Elf(_) => return Ok(Err(Stays::UnknownKind)),
             Self::MachO(image) => MachOFile::parse(image.bytes)
                 .and_then(|file| MachOAnalysis::new(&file))
                 .map(|analysis| OpenedAnalysis::MachO(Box::new(analysis))),
@@ -128,11 +129,11 @@ impl<'data> OpenedImage<'data> {
         }
     }
 
-    /// The image if it is one of ELF whose code can be decoded.
+    /// The image if it is one of ELF for x86-64.
     #[must_use]
     pub fn elf_for_x86_64(&self) -> Option<&ElfFile<'data>> {
         match self {
-            Self::Elf(file) if file.is_x86_64() => Some(file),
+            Self::Elf(file) if file.machine == Machine::X86_64 => Some(file),
             _ => None,
         }
     }

@@ -12,6 +12,7 @@ use crate::cli::traces_input::TracesInput;
 use crate::error::{Error, Result};
 use crate::exit_status::ExitStatus;
 use crate::image::elf::file::ElfFile;
+use crate::image::elf::machine::Machine;
 use crate::image::functions::FunctionTable;
 use crate::image::macho::{MachOImage, is_macho};
 use crate::layout::{Layout, LayoutRequest, Memory, Room, lay_out, lay_out_functions};
@@ -154,7 +155,7 @@ impl OrderArguments {
         let file = ElfFile::parse_any_machine(bytes).map_err(|error| error.in_file(path))?;
         let functions = FunctionTable::collect(&file).map_err(|error| error.in_file(path))?;
         let traces = self.resolve(&ImageIdentity::of(path, &file), &functions, &request, context)?;
-        let layout = match file.is_x86_64() {
+        let layout = match file.machine != Machine::Other {
             true => {
                 let resolved = traces.as_ref().map_or(&[][..], |traces| &traces.traces);
                 lay_out(&file, &functions, resolved, Room::Linker, &request)?

@@ -4,6 +4,7 @@ use std::ops::Range;
 
 use crate::address::{Address, FileOffset};
 use crate::image::elf::file::{ElfFile, Linkage};
+use crate::image::elf::machine::Machine;
 use crate::image::elf::section::SectionIndex;
 use crate::image::functions::is_linker_stub_section;
 use crate::image::refusal::{Refusal, RefusalCode};
@@ -45,6 +46,8 @@ pub struct CodeSpace<'data> {
     pub arenas: Vec<Arena>,
     /// Executable sections that stay, by address.
     pub fixed: Vec<Range<Address>>,
+    /// The processor that runs it.
+    pub machine: Machine,
     /// Absolute addresses may be stored anywhere without the loader knowing.
     pub is_fixed_address: bool,
     data: Vec<Range<Address>>,
@@ -98,7 +101,17 @@ impl<'data> CodeSpace<'data> {
             .map(|segment| segment.address..segment.address.plus(segment.memory_size.max(segment.file_size)))
             .collect();
         let is_fixed_address = file.linkage == Linkage::FixedAddress;
-        Ok(Self { arenas, fixed, is_fixed_address, data, mapped, base, bytes: file.bytes, sources })
+        Ok(Self {
+            machine: file.machine,
+            arenas,
+            fixed,
+            is_fixed_address,
+            data,
+            mapped,
+            base,
+            bytes: file.bytes,
+            sources,
+        })
     }
 
     /// Position of an executable address.

@@ -1,17 +1,29 @@
 //! Moves the blocks and rewrites the address fields that leave them.
 
+use std::ops::Range;
+
 use rayon::prelude::*;
 
-use crate::address::Address;
+use crate::address::{Address, NewAddress};
+use crate::error::Result;
 use crate::image::analysis::Analysis;
-use crate::image::analysis::blocks::GapContent;
+use crate::image::analysis::blocks::{BlockIndex, GapContent};
+use crate::image::analysis::fields::CodeFields;
 use crate::image::decode::x86_64::Field;
+use crate::image::elf::machine::Machine;
 use crate::image::refusal::{Refusal, RefusalCode};
 use crate::relocate::address_map::AddressMap;
+use crate::relocate::code_reference;
 use crate::relocate::ledger::Ledger;
 
 /// Fills holes that the old layout did not have; running into one stops the program.
-const FILLER: u8 = 0xcc;
+fn filler(machine: Machine) -> u8 {
+    /// `int3`.
+    const BREAKPOINT: u8 = 0xcc;
+    /// Four of them are `UDF #0`.
+    const UNDEFINED: u8 = 0;
+    if machine == Machine::Aarch64 { UNDEFINED } else { BREAKPOINT }
+}
 
 /// Writes all units at their new places, and filler between.
 ///
@@ -23,7 +35,7 @@ pub fn move_code(
     input: &[u8],
     output: &mut [u8],
     ledger: &mut Ledger,
-) -> Result<(), Refusal> {
+) -> Result<()> {
     let mut placed = placed_ranges(analysis, map);
     placed.sort_by_key(|placed| analysis.code.file_offset(placed.new_start()));
     let mut targets = Vec::with_capacity(placed.len());
@@ -44,29 +56,33 @@ pub fn move_code(
             let old = analysis.code.file_offset(placed.start).0 as usize;
             bytes.copy_from_slice(&input[old..old + bytes.len()]);
             let mut is_changed = placed.delta != 0;
-            for field in placed.fields {
-                is_changed |= rewrite_field(analysis, map, &placed, field, bytes)?;
-            }
+            is_changed |= rewrite_fields(analysis, map, &placed, bytes)?;
             Ok(is_changed.then(|| start..start + bytes.len()))
         })
-        .collect::<Result<Vec<_>, Refusal>>()?;
+        .collect::<Result<Vec<_>>>()?;
     written.into_iter().flatten().for_each(|range| ledger.record(range));
     fill_holes(analysis, map, output, ledger);
     Ok(())
 }
 
 /// Bytes that move by one distance.
-pub(super) struct PlacedRange<'analysis> {
+pub(super) struct PlacedRange {
     pub(super) arena: u32,
     pub(super) start: Address,
     end: Address,
     delta: u64,
-    fields: &'analysis [Field],
+    blocks: Range<u32>,
 }
 
-impl PlacedRange<'_> {
+impl PlacedRange {
     pub(super) fn new_start(&self) -> Address {
         self.start.plus(self.delta)
+    }
+
+    /// Where what stood at `target` is afterwards.
+    fn new_target(&self, map: &AddressMap, target: Address) -> NewAddress {
+        let moves_along = self.start <= target && target < self.end;
+        if moves_along { NewAddress(target.0.wrapping_add(self.delta)) } else { map.map(target) }
     }
 
     pub(super) fn size(&self) -> u64 {
@@ -76,50 +92,77 @@ impl PlacedRange<'_> {
 
 /// Every trusted unit, whole where its blocks move together. On the way back to an earlier layout two units may
 /// look glued that never were; their blocks are then placed one by one.
-pub(super) fn placed_ranges<'analysis>(
-    analysis: &'analysis Analysis<'_>,
-    map: &AddressMap,
-) -> Vec<PlacedRange<'analysis>> {
+pub(super) fn placed_ranges(analysis: &Analysis<'_>, map: &AddressMap) -> Vec<PlacedRange> {
     let delta = |address: Address| map.map(address).0.wrapping_sub(address.0);
     let mut placed = Vec::with_capacity(analysis.units.len());
     for unit in analysis.units.iter().filter(|unit| unit.is_trusted) {
         let blocks = unit.blocks.clone().map(|index| &analysis.partition.blocks[index as usize]);
         if blocks.clone().all(|block| delta(block.start) == delta(unit.start)) {
-            let fields = analysis.fields(unit.blocks.clone());
             placed.push(PlacedRange {
                 arena: unit.arena,
                 start: unit.start,
                 end: unit.end,
                 delta: delta(unit.start),
-                fields,
+                blocks: unit.blocks.clone(),
             });
             continue;
         }
         for (index, block) in unit.blocks.clone().zip(blocks) {
-            let fields = analysis.fields(index..index + 1);
             placed.push(PlacedRange {
                 arena: unit.arena,
                 start: block.start,
                 end: block.end,
                 delta: delta(block.start),
-                fields,
+                blocks: index..index + 1,
             });
         }
     }
     placed
 }
 
+/// Rewrites all fields of `placed`, whose new bytes are `bytes`; true when any differs.
+fn rewrite_fields(
+    analysis: &Analysis<'_>,
+    map: &AddressMap,
+    placed: &PlacedRange,
+    bytes: &mut [u8],
+) -> Result<bool> {
+    let mut is_changed = false;
+    match &analysis.fields {
+        CodeFields::X86_64(fields) => {
+            for field in fields.of(placed.blocks.clone()) {
+                is_changed |= rewrite_field(analysis, map, placed, field, bytes)?;
+            }
+        }
+        CodeFields::Aarch64(references) => {
+            for block in placed.blocks.clone() {
+                let start = analysis.partition.block(BlockIndex(block)).start;
+                for reference in references.of_atom(block as usize, start) {
+                    let place = NewAddress(reference.place.0.wrapping_add(placed.delta));
+                    let target = placed.new_target(map, reference.target);
+                    if place.0 != reference.place.0 || target.0 != reference.target.0 {
+                        let offset = reference.place.distance_from(placed.start) as usize;
+                        code_reference::rewrite(bytes, offset, &reference, place, target)
+                            .ok_or_else(|| code_reference::out_of_reach(&reference, target))?;
+                        is_changed = true;
+                    }
+                }
+            }
+        }
+    }
+    Ok(is_changed)
+}
+
 /// Stores the field's new distance; true when it differs.
 fn rewrite_field(
     analysis: &Analysis<'_>,
     map: &AddressMap,
-    placed: &PlacedRange<'_>,
+    placed: &PlacedRange,
     field: &Field,
     bytes: &mut [u8],
-) -> Result<bool, Refusal> {
+) -> std::result::Result<bool, Refusal> {
     let target = field.target(&analysis.code);
-    let moves_along = placed.start <= target && target < placed.end;
-    let target_delta = if moves_along { placed.delta } else { map.map(target).0.wrapping_sub(target.0) };
+    let target_delta = placed.new_target(map, target).0.wrapping_sub(target.0);
     if target_delta == placed.delta {
         return Ok(false);
     }
@@ -157,7 +200,7 @@ fn fill_holes(analysis: &Analysis<'_>, map: &AddressMap, output: &mut [u8], ledg
         if start < end && !was_hole {
             let offset = analysis.code.file_offset(start).0 as usize;
             let range = offset..offset + end.distance_from(start) as usize;
-            output[range.clone()].fill(FILLER);
+            output[range.clone()].fill(filler(analysis.code.machine));
             ledger.record(range);
         }
     };

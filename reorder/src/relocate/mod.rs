@@ -8,6 +8,7 @@ pub mod address_map;
 pub mod alignment;
 pub mod busy_pages;
 pub mod code;
+mod code_reference;
 pub mod data;
 pub mod debug;
 pub mod identity;

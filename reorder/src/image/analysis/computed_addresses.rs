@@ -16,7 +16,7 @@ use crate::image::elf::file::ElfFile;
 /// Longest table of stored distances that is looked through.
 const LONGEST_TABLE: usize = 256;
 
-/// Pins for all three forms.
+/// Pins for the first two forms.
 pub fn check_computed_addresses(
     file: &ElfFile<'_>,
     code: &CodeSpace<'_>,
@@ -44,6 +44,15 @@ pub fn check_computed_addresses(
             findings.extend(reached.into_iter().map(pin));
         }
     }
+}
+
+/// Pins what stands in a section whose start and end the linker marks.
+pub fn check_named_sections(
+    file: &ElfFile<'_>,
+    code: &CodeSpace<'_>,
+    partition: &Partition,
+    findings: &mut Vec<Finding>,
+) {
     for (index, block) in partition.blocks.iter().enumerate() {
         let section = file.section_at(code.arenas[block.arena as usize].section);
         if section.is_some_and(|section| is_c_identifier(section.name)) {

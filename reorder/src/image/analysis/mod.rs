@@ -3,10 +3,12 @@
 //! In: a parsed image and its functions. Out: [`Analysis`]. Guarantee: a unit without a pin is referred to only
 //! through fields, tables and pointers that are listed here.
 
+mod aarch64;
 pub mod absolute_addresses;
 pub mod blocks;
 pub mod computed_addresses;
 pub mod dispatch;
+pub mod fields;
 pub mod gap_references;
 pub mod jump_tables;
 pub mod kept_relocations;
@@ -19,24 +21,22 @@ pub mod relative_words;
 pub mod stub_arrays;
 pub mod table_bound;
 pub mod units;
-
-use std::ops::Range;
-
-use rayon::prelude::*;
+mod x86_64;
 
 use crate::address::Address;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::image::boundaries::Boundaries;
 use crate::image::code::CodeSpace;
-use crate::image::decode::x86_64::{DecodedBlock, Field, decode_block};
 use crate::image::elf::dynamic::{DynamicEntry, dynamic_entries};
 use crate::image::elf::file::ElfFile;
-use crate::image::elf::relocation::{LoaderAction, LoaderRelocation, loader_relocations};
+use crate::image::elf::machine::Machine;
+use crate::image::elf::relocation::{LoaderRelocation, loader_relocations};
 use crate::image::functions::FunctionTable;
 use crate::image::refusal::{Refusal, RefusalCode};
-use blocks::{BlockIndex, Partition};
-use jump_tables::{JumpTable, TableContext, find_tables};
-use kept_relocations::{KeptRelocationSummary, check_kept_relocations};
+use blocks::Partition;
+use fields::CodeFields;
+use jump_tables::JumpTable;
+use kept_relocations::{KeptRelocationSummary, KeptRelocations};
 use pins::{Pin, PinReason};
 use pointers::{CodePointer, code_pointers};
 use references::Finding;
@@ -60,8 +60,33 @@ pub struct Analysis<'data> {
     pub pointers: Vec<CodePointer>,
     /// How relocations that the linker kept compare with the code; none when it kept none.
     pub kept_relocations: Option<KeptRelocationSummary>,
-    fields: Vec<Field>,
-    field_ranges: Vec<u32>,
+    /// The fields of instructions that a move may change.
+    pub fields: CodeFields,
+    refers_to_own_end: Vec<bool>,
+}
+
+/// What is known before any code is decoded.
+struct ImageFacts<'run, 'data> {
+    file: &'run ElfFile<'data>,
+    functions: &'run FunctionTable<'data>,
+    code: &'run CodeSpace<'data>,
+    relocations: &'run [LoaderRelocation],
+    pointers: &'run [CodePointer],
+    /// Code addresses that the headers hold.
+    roots: &'run [Address],
+}
+
+/// What the instructions of one processor tell.
+struct CodeFacts {
+    boundaries: Boundaries,
+    findings: Vec<Finding>,
+    fields: CodeFields,
+    /// Proven jump tables whose entries follow their targets, by base.
+    tables: Vec<JumpTable>,
+    /// Data addresses that code or the loader refers to, sorted, each once.
+    data_references: Vec<Address>,
+    kept: KeptRelocations,
+    /// For each block, whether its code or a table refers to the byte behind it.
     refers_to_own_end: Vec<bool>,
 }
 
@@ -77,56 +102,25 @@ impl<'data> Analysis<'data> {
         let relocations = loader_relocations(file, &dynamic)?;
         let pointers = code_pointers(file, &code, &relocations)?;
         let mut partition = Partition::new(&code, functions, &pointers);
-        let boundaries = Boundaries::new(code.span());
-        let mut decoded = decode_blocks(&code, &partition, &boundaries);
-        let opaque = opaque_bytes(&partition, &decoded);
-        for (block, decoded) in partition.blocks.iter_mut().zip(&decoded) {
-            if decoded.has_inner_data {
-                block.keep_data_alignment();
-            }
-        }
-        obligations::check_coverage(&code, &partition, opaque)?;
-
-        let mut findings = check_references(&code, &partition, &boundaries, &mut decoded);
-        let mut kept = check_kept_relocations(file, &code, &partition);
-        findings.append(&mut kept.findings);
-        keep_targets_of_distrusted(&code, &partition, &mut decoded, &mut findings);
+        let roots = entry_points(file, &dynamic);
+        let (relocations, roots) = (relocations.as_slice(), roots.as_slice());
+        let image = ImageFacts { file, functions, code: &code, relocations, pointers: &pointers, roots };
+        let facts = match file.machine {
+            Machine::X86_64 => x86_64::code_facts(&image, &mut partition)?,
+            Machine::Aarch64 => aarch64::code_facts(&image, &mut partition)?,
+            Machine::Other => return Err(other_machine()),
+        };
+        let CodeFacts { boundaries, mut findings, fields, tables, data_references, kept, refers_to_own_end } =
+            facts;
         for pointer in &pointers {
             references::check_pointer(&code, &partition, &boundaries, pointer, &mut findings);
         }
-        let mut data_references = Vec::new();
-        for gap in &partition.gaps {
-            gap_references::check_gap(&code, &partition, gap, &mut findings, &mut data_references);
-        }
-        for section in &code.fixed {
-            gap_references::check_fixed_code(
-                &code,
-                &partition,
-                section.clone(),
-                &mut findings,
-                &mut data_references,
-            );
+        for &address in roots {
+            references::check_data_target(&code, &partition, &boundaries, address, address, &mut findings);
         }
         check_exception_tables(file, functions, &partition, &mut findings)?;
-        if code.is_fixed_address {
-            absolute_addresses::check_absolute_addresses(file, &code, &partition, &decoded, &mut findings);
-        }
-        computed_addresses::check_computed_addresses(file, &code, &partition, &decoded, &mut findings);
+        computed_addresses::check_named_sections(file, &code, &partition, &mut findings);
         stub_arrays::check_stub_arrays(&code, &partition, &mut findings);
-
-        collect_data_references(&mut decoded, &relocations, &mut data_references);
-        let loader_places = sorted(relocations.iter().map(|relocation| relocation.place).collect());
-        let related = related_blocks(&findings);
-        let context = TableContext {
-            file,
-            code: &code,
-            partition: &partition,
-            boundaries: &boundaries,
-            data_references: &data_references,
-            loader_places: &loader_places,
-            related: &related,
-        };
-        let tables = find_tables(&context, &decoded, &mut findings);
         relative_pointers::check_relative_pointers(
             file,
             &code,
@@ -142,16 +136,7 @@ impl<'data> Analysis<'data> {
             &data_references,
             &mut findings,
         );
-        for address in entry_points(file, &dynamic) {
-            references::check_data_target(&code, &partition, &boundaries, address, address, &mut findings);
-        }
         let (units, free) = build_units(&code, &partition, &mut findings);
-        let mut refers_to_own_end: Vec<bool> = decoded.iter().map(|block| block.refers_to_own_end).collect();
-        for table in &tables {
-            let end = partition.block(table.owner).end;
-            refers_to_own_end[table.owner.0 as usize] |= table.targets(file).any(|target| target == end);
-        }
-        let (fields, field_ranges) = flatten_fields(decoded);
         Ok(Self {
             code,
             dynamic,
@@ -162,7 +147,6 @@ impl<'data> Analysis<'data> {
             pointers,
             kept_relocations: kept.summary,
             fields,
-            field_ranges,
             refers_to_own_end,
         })
     }
@@ -171,13 +155,6 @@ impl<'data> Analysis<'data> {
     pub fn refers_to_own_end(&self, unit: &Unit) -> bool {
         let last = unit.blocks.end as usize - 1;
         self.refers_to_own_end[last]
-    }
-
-    /// The address fields of a range of blocks that leave their block.
-    pub fn fields(&self, blocks: Range<u32>) -> &[Field] {
-        let first = self.field_ranges[blocks.start as usize] as usize;
-        let last = self.field_ranges[blocks.end as usize] as usize;
-        &self.fields[first..last]
     }
 }
 
@@ -191,67 +168,6 @@ fn entry_points(file: &ElfFile<'_>, dynamic: &[DynamicEntry]) -> Vec<Address> {
 pub const DT_INIT: i64 = 12;
 /// Address of the termination function.
 pub const DT_FINI: i64 = 13;
-
-fn decode_blocks(code: &CodeSpace<'_>, partition: &Partition, boundaries: &Boundaries) -> Vec<DecodedBlock> {
-    partition
-        .blocks
-        .par_iter()
-        .with_min_len(64)
-        .map(|block| decode_block(code, block.start..block.end, boundaries))
-        .collect()
-}
-
-fn opaque_bytes(partition: &Partition, decoded: &[DecodedBlock]) -> u64 {
-    let blocks = partition.blocks.iter().zip(decoded);
-    blocks.filter(|(_, decoded)| decoded.invalid_at.is_some()).map(|(block, _)| block.size()).sum()
-}
-
-fn check_references(
-    code: &CodeSpace<'_>,
-    partition: &Partition,
-    boundaries: &Boundaries,
-    decoded: &mut [DecodedBlock],
-) -> Vec<Finding> {
-    decoded
-        .par_iter_mut()
-        .enumerate()
-        .with_min_len(64)
-        .flat_map_iter(|(index, decoded)| {
-            let index = BlockIndex(index as u32);
-            let mut findings = Vec::new();
-            if let Some(evidence) = decoded.invalid_at {
-                decoded.fields.clear();
-                findings.push(Finding::Distrust(index, Pin { reason: PinReason::NotDecodable, evidence }));
-            } else {
-                references::check_fields(code, partition, boundaries, index, decoded, &mut findings);
-            }
-            findings
-        })
-        .collect()
-}
-
-/// A block that is not trusted is never written, so whatever it may refer to must stay as well.
-fn keep_targets_of_distrusted(
-    code: &CodeSpace<'_>,
-    partition: &Partition,
-    decoded: &mut [DecodedBlock],
-    findings: &mut Vec<Finding>,
-) {
-    let distrusted: Vec<BlockIndex> = findings
-        .iter()
-        .filter_map(|finding| match finding {
-            Finding::Distrust(block, _) => Some(*block),
-            _ => None,
-        })
-        .collect();
-    for index in distrusted {
-        let block = partition.block(index);
-        gap_references::check_opaque(code, partition, block.start, block.end, findings);
-        let decoded = &mut decoded[index.0 as usize];
-        decoded.fields.clear();
-        decoded.has_register_jump = false;
-    }
-}
 
 /// Landing pads are distances from the function's start unless the table names another base.
 fn check_exception_tables(
@@ -303,24 +219,9 @@ fn landing_pad_base(file: &ElfFile<'_>, table: Address) -> Result<Option<Address
     }
 }
 
-/// Moves all data addresses that code or pointers refer to into one sorted list.
-fn collect_data_references(
-    decoded: &mut [DecodedBlock],
-    relocations: &[LoaderRelocation],
-    data_references: &mut Vec<Address>,
-) {
-    for block in decoded.iter_mut() {
-        data_references.append(&mut block.data_references);
-        if !block.has_register_jump {
-            block.table_candidates = Vec::new();
-        }
-    }
-    for relocation in relocations {
-        if let LoaderAction::Relative(target) = relocation.action {
-            data_references.push(target);
-        }
-    }
-    *data_references = sorted(std::mem::take(data_references));
+fn other_machine() -> Error {
+    let cure = "give a program or shared object for x86-64 or AArch64";
+    Refusal::new(RefusalCode::R1, "the code of this processor cannot be decoded", cure).into()
 }
 
 fn sorted(mut addresses: Vec<Address>) -> Vec<Address> {
@@ -328,30 +229,4 @@ fn sorted(mut addresses: Vec<Address>) -> Vec<Address> {
     addresses.dedup();
     addresses.shrink_to_fit();
     addresses
-}
-
-fn related_blocks(findings: &[Finding]) -> Vec<(BlockIndex, BlockIndex)> {
-    let mut related: Vec<_> = findings
-        .iter()
-        .filter_map(|finding| match finding {
-            Finding::Related(first, second) => Some([(*first, *second), (*second, *first)]),
-            _ => None,
-        })
-        .flatten()
-        .collect();
-    related.sort_unstable();
-    related.dedup();
-    related
-}
-
-fn flatten_fields(decoded: Vec<DecodedBlock>) -> (Vec<Field>, Vec<u32>) {
-    let total = decoded.iter().map(|block| block.fields.len()).sum();
-    let mut fields = Vec::with_capacity(total);
-    let mut ranges = Vec::with_capacity(decoded.len() + 1);
-    for block in decoded {
-        ranges.push(fields.len() as u32);
-        fields.extend(block.fields);
-    }
-    ranges.push(fields.len() as u32);
-    (fields, ranges)
 }

@@ -10,6 +10,7 @@ use object::pod;
 
 use crate::address::{Address, FileOffset};
 use crate::error::{Error, Result};
+use crate::image::elf::machine::Machine;
 use crate::image::elf::section::{Section, SectionIndex};
 use crate::image::elf::segment::Segment;
 use crate::image::macho::is_macho;
@@ -24,11 +25,13 @@ pub enum Linkage {
     FixedAddress,
 }
 
-/// A parsed ELF64 little-endian image; for x86-64, unless it was read for any machine.
+/// A parsed ELF64 little-endian image.
 #[derive(Clone, Debug)]
 pub struct ElfFile<'data> {
     /// The whole file.
     pub bytes: &'data [u8],
+    /// The processor; never [`Machine::Other`] unless the image was read for any.
+    pub machine: Machine,
     /// Position-independent or not.
     pub linkage: Linkage,
     /// Entry point; zero when there is none.
@@ -48,31 +51,23 @@ impl<'data> ElfFile<'data> {
     /// Reads and checks all headers.
     ///
     /// # Errors
-    /// Refuses (R1, R4) what is not an x86-64 program or shared object with section headers; reports malformed
+    /// Refuses (R1, R4) what is not a program or shared object for x86-64 or AArch64 with section headers; reports malformed
     /// headers with their offset.
     pub fn parse(bytes: &'data [u8]) -> Result<Self> {
         let header = parse_header(bytes)?;
-        let machine = header.e_machine.get(LittleEndian);
-        if machine != object::elf::EM_X86_64 {
-            let name = if machine == object::elf::EM_AARCH64 { "AArch64" } else { "another processor" };
-            return Err(not_supported(&format!("this image is for {name}, not for x86-64"), GIVE_PROGRAM));
+        if Machine::of_header(header.e_machine.get(LittleEndian)) == Machine::Other {
+            return Err(not_supported("this image is neither for x86-64 nor for AArch64", GIVE_PROGRAM));
         }
         Self::with_header(bytes, header)
     }
 
     /// The same for any processor, for what looks at symbols and unwind entries alone: nobody may decode or rewrite the
-    /// code of an image that was read by this, unless [`Self::is_x86_64`].
+    /// code of an image for [`Machine::Other`].
     ///
     /// # Errors
     /// As [`Self::parse`], but for the processor.
     pub fn parse_any_machine(bytes: &'data [u8]) -> Result<Self> {
         Self::with_header(bytes, parse_header(bytes)?)
-    }
-
-    /// Whether the code can be decoded here.
-    pub fn is_x86_64(&self) -> bool {
-        parse_header(self.bytes)
-            .is_ok_and(|header| header.e_machine.get(LittleEndian) == object::elf::EM_X86_64)
     }
 
     fn with_header(bytes: &'data [u8], header: &FileHeader64<LittleEndian>) -> Result<Self> {
@@ -111,7 +106,8 @@ impl<'data> ElfFile<'data> {
         let tables = segments.len() as u64 * u64::from(header.e_phentsize.get(endian));
         let header_bytes = if segment_offset == 64 { 64 + tables } else { 64 };
         let entry = Address(header.e_entry.get(endian));
-        let file = Self { bytes, linkage, entry, segments, header_bytes, sections };
+        let machine = Machine::of_header(header.e_machine.get(endian));
+        let file = Self { bytes, machine, linkage, entry, segments, header_bytes, sections };
         file.check_loaded_sections()?;
         Ok(file)
     }
@@ -205,7 +201,7 @@ fn not_supported(what: &str, cure: &str) -> Error {
     Refusal::new(RefusalCode::R1, what, cure).into()
 }
 
-const GIVE_PROGRAM: &str = "give an x86-64 Linux program or shared object";
+const GIVE_PROGRAM: &str = "give a Linux program or shared object for x86-64 or AArch64";
 
 fn parse_header(bytes: &[u8]) -> Result<&FileHeader64<LittleEndian>> {
     if bytes.len() < 20 || bytes[..4] != *b"\x7fELF" {
@@ -213,7 +209,7 @@ fn parse_header(bytes: &[u8]) -> Result<&FileHeader64<LittleEndian>> {
             true => not_supported("this is a Mach-O file, and only ELF serves here", GIVE_PROGRAM),
             false => not_supported(
                 "this is neither an ELF nor a Mach-O file",
-                "give a program or library: ELF for x86-64, or Mach-O for arm64 or x86-64",
+                "give a program or library: ELF for x86-64 or AArch64, or Mach-O for arm64 or x86-64",
             ),
         });
     }

@@ -3,6 +3,7 @@
 pub mod dynamic;
 pub mod eh_frame;
 pub mod file;
+pub mod machine;
 pub mod note;
 pub mod relocation;
 pub mod section;

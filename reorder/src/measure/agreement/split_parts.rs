@@ -7,6 +7,7 @@ use iced_x86::{Decoder, DecoderOptions, FlowControl, OpKind};
 
 use crate::address::Address;
 use crate::image::elf::file::ElfFile;
+use crate::image::elf::machine::Machine;
 use crate::image::functions::{Function, FunctionIndex, FunctionTable};
 
 /// The functions that are entered in the middle by a jump from one of `running`, or from one that is entered so itself.
@@ -35,7 +36,7 @@ pub(super) fn entered_in_the_middle(
 /// Where direct jumps lead that leave `function`.
 fn jumps_out_of(file: &ElfFile<'_>, function: &Function) -> Vec<Address> {
     let mut targets = Vec::new();
-    if !file.is_x86_64() {
+    if file.machine != Machine::X86_64 {
         return targets;
     }
     let Some(bytes) = file.bytes_at(function.start, function.size()) else { return targets };

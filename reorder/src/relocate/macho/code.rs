@@ -4,14 +4,12 @@ use rayon::prelude::*;
 
 use crate::address::NewAddress;
 use crate::error::{Error, Result};
-use crate::image::code_reference::{CodeForm, CodeReference};
 use crate::image::macho::analysis::MachOAnalysis;
 use crate::image::macho::analysis::atoms::AtomIndex;
 use crate::image::macho::file::MachOFile;
-use crate::image::refusal::{Refusal, RefusalCode};
 use crate::relocate::address_map::AddressMap;
 
-use crate::relocate::aarch64 as encode;
+use crate::relocate::code_reference::{out_of_reach, rewrite};
 
 /// Copies every atom to its new place and encodes every reference anew of which one end moved.
 ///
@@ -96,68 +94,4 @@ impl Place<'_> {
         }
         Ok(())
     }
-}
-
-fn out_of_reach(reference: &CodeReference, target: NewAddress) -> Error {
-    Refusal::new(
-        RefusalCode::R12,
-        format!("an instruction does not reach {target} from its new place"),
-        "use another order, such as one with fewer functions in front",
-    )
-    .at(reference.place)
-    .into()
-}
-
-fn word_at(code: &[u8], offset: usize) -> Option<u32> {
-    Some(u32::from_le_bytes(code.get(offset..)?.first_chunk().copied()?))
-}
-
-fn write(code: &mut [u8], offset: usize, word: u32) -> Option<()> {
-    *code.get_mut(offset..)?.first_chunk_mut()? = word.to_le_bytes();
-    Some(())
-}
-
-/// Encodes the instruction at `offset` in `code` anew; `None` when the target is out of reach.
-fn rewrite(
-    code: &mut [u8],
-    offset: usize,
-    reference: &CodeReference,
-    place: NewAddress,
-    target: NewAddress,
-) -> Option<()> {
-    let word = word_at(code, offset)?;
-    let new = match reference.form {
-        CodeForm::Branch26 => encode::branch(word, place, target)?,
-        CodeForm::Adr => encode::adr(word, place, target)?,
-        CodeForm::Page => encode::adrp(word, place, target)?,
-        // What stays where it is keeps its lowest bits, whatever they mean.
-        CodeForm::PageOffset { .. } if target.0 == reference.target.0 => word,
-        CodeForm::PageOffset { scale } => encode::page_offset(word, target, scale)?,
-        CodeForm::LoadLiteral => encode::literal(word, place, target)?,
-        CodeForm::RelaxedAdr { nop } => match encode::adr(word, place, target) {
-            Some(word) => word,
-            None => {
-                write(code, beside(offset, nop)?, encode::add_of(word, target)?)?;
-                encode::adrp(word, place, target)?
-            }
-        },
-        CodeForm::RelaxedLoad { nop } => match encode::literal(word, place, target) {
-            Some(word) => word,
-            None => {
-                let page = NewAddress(place.0.wrapping_add_signed(i64::from(nop) * 4));
-                write(code, beside(offset, nop)?, encode::adrp_of(word, page, target)?)?;
-                encode::load_of(word, target)?
-            }
-        },
-        CodeForm::Relative32 { end } => {
-            let distance = target.distance_from(place.plus(u64::from(end))) as i64;
-            i32::try_from(distance).ok()? as u32
-        }
-    };
-    write(code, offset, new)
-}
-
-/// The instruction so many instructions further on.
-fn beside(offset: usize, instructions: i8) -> Option<usize> {
-    offset.checked_add_signed(isize::from(instructions) * 4)
 }

@@ -1,0 +1,170 @@
+//! The instructions of x86-64 code: fields, jump tables, and what must stay because of them.
+
+use rayon::prelude::*;
+
+use super::blocks::{BlockIndex, Partition};
+use super::fields::{ByBlock, CodeFields};
+use super::jump_tables::{TableContext, find_tables};
+use super::kept_relocations::check_kept_relocations;
+use super::pins::{Pin, PinReason};
+use super::references::{self, Finding};
+use super::{
+    CodeFacts, ImageFacts, absolute_addresses, computed_addresses, gap_references, obligations, sorted,
+};
+use crate::address::Address;
+use crate::error::Result;
+use crate::image::boundaries::Boundaries;
+use crate::image::code::CodeSpace;
+use crate::image::decode::x86_64::{DecodedBlock, decode_block};
+use crate::image::elf::relocation::{LoaderAction, LoaderRelocation};
+
+/// Decodes all blocks, and follows what they refer to.
+///
+/// # Errors
+/// Refuses (R5, R6) images of which too little is known.
+pub(super) fn code_facts(image: &ImageFacts<'_, '_>, partition: &mut Partition) -> Result<CodeFacts> {
+    let ImageFacts { file, code, relocations, .. } = *image;
+    let boundaries = Boundaries::new(code.span());
+    let mut decoded = decode_blocks(code, partition, &boundaries);
+    let opaque = opaque_bytes(partition, &decoded);
+    for (block, decoded) in partition.blocks.iter_mut().zip(&decoded) {
+        if decoded.has_inner_data {
+            block.keep_data_alignment();
+        }
+    }
+    let partition = &*partition;
+    obligations::check_coverage(code, partition, opaque)?;
+
+    let mut findings = check_references(code, partition, &boundaries, &mut decoded);
+    let mut kept = check_kept_relocations(file, code, partition);
+    findings.append(&mut kept.findings);
+    keep_targets_of_distrusted(code, partition, &mut decoded, &mut findings);
+    let mut data_references = Vec::new();
+    for gap in &partition.gaps {
+        gap_references::check_gap(code, partition, gap, &mut findings, &mut data_references);
+    }
+    for section in &code.fixed {
+        let range = section.clone();
+        gap_references::check_fixed_code(code, partition, range, &mut findings, &mut data_references);
+    }
+    if code.is_fixed_address {
+        absolute_addresses::check_absolute_addresses(file, code, partition, &decoded, &mut findings);
+    }
+    computed_addresses::check_computed_addresses(file, code, partition, &decoded, &mut findings);
+
+    collect_data_references(&mut decoded, relocations, &mut data_references);
+    let loader_places = sorted(relocations.iter().map(|relocation| relocation.place).collect());
+    let related = related_blocks(&findings);
+    let context = TableContext {
+        file,
+        code,
+        partition,
+        boundaries: &boundaries,
+        data_references: &data_references,
+        loader_places: &loader_places,
+        related: &related,
+    };
+    let tables = find_tables(&context, &decoded, &mut findings);
+    let mut refers_to_own_end: Vec<bool> = decoded.iter().map(|block| block.refers_to_own_end).collect();
+    for table in &tables {
+        let end = partition.block(table.owner).end;
+        refers_to_own_end[table.owner.0 as usize] |= table.targets(file).any(|target| target == end);
+    }
+    let fields = CodeFields::X86_64(ByBlock::new(decoded.into_iter().map(|block| block.fields)));
+    Ok(CodeFacts { boundaries, findings, fields, tables, data_references, kept, refers_to_own_end })
+}
+
+fn decode_blocks(code: &CodeSpace<'_>, partition: &Partition, boundaries: &Boundaries) -> Vec<DecodedBlock> {
+    partition
+        .blocks
+        .par_iter()
+        .with_min_len(64)
+        .map(|block| decode_block(code, block.start..block.end, boundaries))
+        .collect()
+}
+
+fn opaque_bytes(partition: &Partition, decoded: &[DecodedBlock]) -> u64 {
+    let blocks = partition.blocks.iter().zip(decoded);
+    blocks.filter(|(_, decoded)| decoded.invalid_at.is_some()).map(|(block, _)| block.size()).sum()
+}
+
+fn check_references(
+    code: &CodeSpace<'_>,
+    partition: &Partition,
+    boundaries: &Boundaries,
+    decoded: &mut [DecodedBlock],
+) -> Vec<Finding> {
+    decoded
+        .par_iter_mut()
+        .enumerate()
+        .with_min_len(64)
+        .flat_map_iter(|(index, decoded)| {
+            let index = BlockIndex(index as u32);
+            let mut findings = Vec::new();
+            if let Some(evidence) = decoded.invalid_at {
+                decoded.fields.clear();
+                findings.push(Finding::Distrust(index, Pin { reason: PinReason::NotDecodable, evidence }));
+            } else {
+                references::check_fields(code, partition, boundaries, index, decoded, &mut findings);
+            }
+            findings
+        })
+        .collect()
+}
+
+/// A block that is not trusted is never written, so whatever it may refer to must stay as well.
+fn keep_targets_of_distrusted(
+    code: &CodeSpace<'_>,
+    partition: &Partition,
+    decoded: &mut [DecodedBlock],
+    findings: &mut Vec<Finding>,
+) {
+    let distrusted: Vec<BlockIndex> = findings
+        .iter()
+        .filter_map(|finding| match finding {
+            Finding::Distrust(block, _) => Some(*block),
+            _ => None,
+        })
+        .collect();
+    for index in distrusted {
+        let block = partition.block(index);
+        gap_references::check_opaque(code, partition, block.start, block.end, findings);
+        let decoded = &mut decoded[index.0 as usize];
+        decoded.fields.clear();
+        decoded.has_register_jump = false;
+    }
+}
+
+/// Moves all data addresses that code or pointers refer to into one sorted list.
+fn collect_data_references(
+    decoded: &mut [DecodedBlock],
+    relocations: &[LoaderRelocation],
+    data_references: &mut Vec<Address>,
+) {
+    for block in decoded.iter_mut() {
+        data_references.append(&mut block.data_references);
+        if !block.has_register_jump {
+            block.table_candidates = Vec::new();
+        }
+    }
+    for relocation in relocations {
+        if let LoaderAction::Relative(target) = relocation.action {
+            data_references.push(target);
+        }
+    }
+    *data_references = sorted(std::mem::take(data_references));
+}
+
+fn related_blocks(findings: &[Finding]) -> Vec<(BlockIndex, BlockIndex)> {
+    let mut related: Vec<_> = findings
+        .iter()
+        .filter_map(|finding| match finding {
+            Finding::Related(first, second) => Some([(*first, *second), (*second, *first)]),
+            _ => None,
+        })
+        .flatten()
+        .collect();
+    related.sort_unstable();
+    related.dedup();
+    related
+}
