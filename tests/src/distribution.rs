@@ -3,7 +3,8 @@
 //! In: the path of an installed program. Out: a [`Verdict`]. The program is copied to a scratch directory, asked for
 //! `--version`, `--help` and `-h`, replaced at the same path by a copy whose movable functions are all permuted, and
 //! asked again: same path, same environment, same working directory, so every difference counts. A program that
-//! already differs between two runs of the original is not compared by its text but by how it ends.
+//! already differs between two runs of the original is not compared by its text but by how it ends. With [`Libraries`]
+//! the permuted program is asked a third time, while the C and C++ libraries below it are permuted, too.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -16,6 +17,7 @@ use object::LittleEndian;
 use object::elf::{ET_DYN, FileHeader64, PT_INTERP};
 use object::read::elf::{FileHeader, ProgramHeader};
 use serde_json::Value;
+use tempfile::TempDir;
 
 use crate::process::{self, Ending, Outcome};
 use crate::stage::Stage;
@@ -28,6 +30,11 @@ const RUN_LIMIT: Duration = Duration::from_secs(4);
 const APPLY_LIMIT: Duration = Duration::from_secs(600);
 /// How often an original is asked again before a difference is blamed on the permutation.
 const REPEATS: usize = 8;
+
+/// What nearly every program runs on.
+const LIBRARIES: [&str; 4] = ["libc.so.6", "libm.so.6", "libstdc++.so.6", "libgcc_s.so.1"];
+/// Where Debian keeps them.
+const LIBRARY_FOLDER: &str = "/usr/lib/x86_64-linux-gnu";
 
 /// Never run, whatever the option, with the reason.
 const SKIPPED: [(&str, &[&str]); 4] = [
@@ -180,11 +187,40 @@ fn is_program(path: &Path) -> bool {
     header.e_type(endian) == ET_DYN && segments.iter().any(|segment| segment.p_type(endian) == PT_INTERP)
 }
 
-/// Permutes one program with `seed` and compares its answers.
+/// Permuted copies of the libraries that nearly every program runs on.
+#[derive(Debug)]
+pub struct Libraries {
+    folder: TempDir,
+}
+
+impl Libraries {
+    /// Permutes the C and C++ libraries of this system with `seed`.
+    ///
+    /// # Errors
+    /// One of them is missing, or refused.
+    pub fn permuted(seed: u64) -> std::io::Result<Self> {
+        let folder = tempfile::tempdir()?;
+        for name in LIBRARIES {
+            let outcome = permute(&Path::new(LIBRARY_FOLDER).join(name), &folder.path().join(name), seed)?;
+            if !outcome.success() {
+                return Err(std::io::Error::other(format!("{name}: {outcome}")));
+            }
+        }
+        Ok(Self { folder })
+    }
+}
+
+fn permute(image: &Path, output: &Path, seed: u64) -> std::io::Result<Outcome> {
+    let mut command = workspace::reorder();
+    command.args(["apply", "--format", "json", "--strategy", "random", "--seed", &seed.to_string()]);
+    process::run(command.arg(image).arg("-o").arg(output), APPLY_LIMIT)
+}
+
+/// Permutes one program with `seed` and compares its answers, then once more on permuted `libraries`.
 ///
 /// # Errors
 /// The scratch directory cannot be used.
-pub fn examine(program: &Path, seed: u64) -> std::io::Result<Examination> {
+pub fn examine(program: &Path, seed: u64, libraries: Option<&Libraries>) -> std::io::Result<Examination> {
     let scratch = tempfile::tempdir()?;
     let stage = Stage::new(scratch.path(), program)?;
     let mut examination = Examination {
@@ -195,10 +231,7 @@ pub fn examine(program: &Path, seed: u64) -> std::io::Result<Examination> {
         moved: 0,
     };
     let permuted = scratch.path().join("permuted");
-    let mut command = workspace::reorder();
-    command.args(["apply", "--format", "json", "--strategy", "random", "--seed", &seed.to_string()]);
-    command.arg(&stage.image).arg("-o").arg(&permuted);
-    let outcome = process::run(&mut command, APPLY_LIMIT)?;
+    let outcome = permute(&stage.image, &permuted, seed)?;
     if !outcome.success() {
         examination.verdict = refusal(&outcome);
         return Ok(examination);
@@ -213,23 +246,36 @@ pub fn examine(program: &Path, seed: u64) -> std::io::Result<Examination> {
     for question in QUESTIONS {
         originals.push([ask(&stage, question)?, ask(&stage, question)?]);
     }
-    stage.play(&permuted)?;
-    let mut answers = Vec::new();
-    for question in QUESTIONS {
-        answers.push(ask(&stage, question)?);
-    }
-    stage.play_original()?;
-    for ((question, before), after) in QUESTIONS.iter().zip(&originals).zip(&answers) {
-        match compare(&stage, question, before, after)? {
-            Verdict::Same => {}
-            Verdict::Varies(what) => examination.verdict = Verdict::Varies(what),
-            verdict => {
-                examination.verdict = verdict;
-                break;
+    for libraries in once_or_twice(libraries) {
+        stage.play(&permuted)?;
+        stage.play_libraries(libraries.map(|libraries| libraries.folder.path()))?;
+        let mut answers = Vec::new();
+        for question in QUESTIONS {
+            answers.push(ask(&stage, question)?);
+        }
+        stage.play_original()?;
+        stage.play_libraries(None)?;
+        for ((question, before), after) in QUESTIONS.iter().zip(&originals).zip(&answers) {
+            match compare(&stage, question, before, after)? {
+                Verdict::Same => {}
+                Verdict::Varies(what) => examination.verdict = Verdict::Varies(what),
+                Verdict::Different(what) if libraries.is_some() => {
+                    examination.verdict = Verdict::Different(format!("on permuted libraries: {what}"));
+                    return Ok(examination);
+                }
+                verdict => {
+                    examination.verdict = verdict;
+                    return Ok(examination);
+                }
             }
         }
     }
     Ok(examination)
+}
+
+/// The libraries of the system, then the permuted ones if there are any.
+fn once_or_twice(libraries: Option<&Libraries>) -> impl Iterator<Item = Option<&Libraries>> {
+    std::iter::once(None).chain(libraries.map(Some))
 }
 
 /// The refusal's code, or the whole failure.
@@ -245,6 +291,7 @@ fn refusal(outcome: &Outcome) -> Verdict {
 fn ask(stage: &Stage, question: &str) -> std::io::Result<Outcome> {
     let mut command = Command::new(&stage.image);
     stage.set(&mut command);
+    command.env("LD_LIBRARY_PATH", &stage.libraries);
     process::run(command.arg(question), RUN_LIMIT)
 }
 

@@ -14,6 +14,8 @@ pub struct Stage {
     pub image: PathBuf,
     /// Its home and working directory.
     pub home: PathBuf,
+    /// What [`Stage::play_libraries`] fills, for `LD_LIBRARY_PATH`; not there at first.
+    pub libraries: PathBuf,
     original: PathBuf,
 }
 
@@ -36,6 +38,7 @@ impl Stage {
             image: bin.join(program.file_name().unwrap_or_default()),
             home,
             original: scratch.join("original"),
+            libraries: scratch.join("libraries"),
         };
         fs::copy(program, &stage.original)?;
         // A plain mode: neither the original nor the permuted copy runs with privileges of its own.
@@ -60,6 +63,17 @@ impl Stage {
         let beside = self.image.with_extension("next");
         fs::copy(image, &beside)?;
         fs::rename(&beside, &self.image)
+    }
+
+    /// Puts `folder` at [`Stage::libraries`], or nothing.
+    ///
+    /// # Errors
+    /// The link cannot be made.
+    pub fn play_libraries(&self, folder: Option<&Path>) -> io::Result<()> {
+        match fs::remove_file(&self.libraries) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+            _ => folder.map_or(Ok(()), |folder| symlink(folder, &self.libraries)),
+        }
     }
 
     /// Gives `command` the same surroundings every time.

@@ -84,7 +84,7 @@ fn main() -> ExitCode {
 }
 
 fn check(program: &Path) -> Result<(), Failed> {
-    let examination = examine(program, 1)?;
+    let examination = examine(program, 1, None)?;
     match examination.verdict {
         Verdict::Same | Verdict::Varies(_) if examination.moved == 0 => Err("no function moved".into()),
         Verdict::Same | Verdict::Varies(_) => Ok(()),

@@ -1,7 +1,8 @@
 //! Permutes every installed program and tells how many behave the same.
 //!
-//! Arguments: `[--at-least N] [--limit N] [--seed N] [--table FILE] [DIRECTORY…]`. Writes one line per program to the
-//! table and a summary to stdout. Exit status 1 when a program differs, `reorder` fails, or fewer than N were permuted.
+//! Arguments: `[--at-least N] [--limit N] [--seed N] [--libraries] [--table FILE] [DIRECTORY…]`. With `--libraries` each
+//! permuted program also runs on permuted C and C++ libraries. Writes one line per program to the table and a summary to
+//! stdout. Exit status 1 when a program differs, `reorder` fails, or fewer than N were permuted.
 
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "a script's summary is its output")]
 
@@ -11,7 +12,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::{env, fs};
 
-use end_to_end::distribution::{Examination, Verdict, examine, programs, reason_to_skip};
+use end_to_end::distribution::{Examination, Libraries, Verdict, examine, programs, reason_to_skip};
 use end_to_end::workspace;
 use rayon::iter::{IntoParallelRefIterator, ParallelIterator};
 
@@ -19,6 +20,7 @@ struct Options {
     at_least: usize,
     limit: usize,
     seed: u64,
+    libraries: bool,
     table: PathBuf,
     roots: Vec<PathBuf>,
 }
@@ -36,8 +38,15 @@ fn main() -> ExitCode {
     let (skipped, mut chosen): (Vec<_>, Vec<_>) =
         all.into_iter().partition(|program| reason_to_skip(program).is_some());
     chosen.truncate(options.limit);
+    let libraries = match options.libraries.then(|| Libraries::permuted(options.seed)).transpose() {
+        Ok(libraries) => libraries,
+        Err(error) => {
+            eprintln!("distribution: {error}");
+            return ExitCode::from(2);
+        }
+    };
     let examined: Vec<std::io::Result<Examination>> =
-        chosen.par_iter().map(|program| examine(program, options.seed)).collect();
+        chosen.par_iter().map(|program| examine(program, options.seed, libraries.as_ref())).collect();
     let examinations: Vec<Examination> = match examined.into_iter().collect() {
         Ok(examinations) => examinations,
         Err(error) => {
@@ -57,6 +66,7 @@ fn options(mut arguments: impl Iterator<Item = String>) -> Result<Options, Strin
         at_least: 400,
         limit: usize::MAX,
         seed: 1,
+        libraries: false,
         table: PathBuf::from("target/distribution.tsv"),
         roots: Vec::new(),
     };
@@ -67,6 +77,7 @@ fn options(mut arguments: impl Iterator<Item = String>) -> Result<Options, Strin
             "--at-least" => options.at_least = number(value()?)?,
             "--limit" => options.limit = number(value()?)?,
             "--seed" => options.seed = number(value()?)? as u64,
+            "--libraries" => options.libraries = true,
             "--table" => options.table = PathBuf::from(value()?),
             flag if flag.starts_with('-') => return Err(format!("unknown option {flag}")),
             directory => options.roots.push(PathBuf::from(directory)),
