@@ -71,7 +71,7 @@ impl Stage {
     /// The link cannot be made.
     pub fn play_libraries(&self, folder: Option<&Path>) -> io::Result<()> {
         match fs::remove_file(&self.libraries) {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+            Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
             _ => folder.map_or(Ok(()), |folder| symlink(folder, &self.libraries)),
         }
     }
