@@ -59,13 +59,15 @@ fn check(flags: &str, stacks: &str) {
 
 /// The functions on the stack, up to `main`, of nearly all samples of `name`.
 fn usual_stack(directory: &Path, name: &str, stacks: &str) -> String {
-    let inside = format!("cd '{}'", directory.display());
-    let record =
-        format!("perf record --quiet -e cpu-clock -F 499 --call-graph {stacks} -o {name}.data ./{name}");
-    shell(&format!("{inside} && {record}"), LIMIT).unwrap();
+    // The user's cache of images may hold what an earlier run left under the same identity.
+    let perf = format!("cd '{}' && perf --buildid-dir cache", directory.display());
+    shell(
+        &format!("{perf} record --quiet -e cpu-clock -F 499 --call-graph {stacks} -o {name}.data ./{name}"),
+        LIMIT,
+    )
+    .unwrap();
     // One line a frame, from the innermost outwards; an empty line between samples.
-    shell(&format!("{inside} && perf script -i {name}.data -F ip,sym > {name}.txt 2> {name}.errors"), LIMIT)
-        .unwrap();
+    shell(&format!("{perf} script -i {name}.data -F ip,sym > {name}.txt 2> {name}.errors"), LIMIT).unwrap();
     let text = fs::read_to_string(directory.join(format!("{name}.txt"))).unwrap();
     let mut counts: BTreeMap<String, usize> = BTreeMap::new();
     for sample in text.split("\n\n") {
