@@ -19,9 +19,10 @@ pub enum CodeForm {
         /// The logarithm of what the field counts in: 0 for `ADD`.
         scale: u8,
     },
-    /// arm64 `ADR` that the linker made of `ADRP` and `ADD`; becomes the pair again when the target is too far.
+    /// arm64 `ADR` that the linker made of `ADRP` and `ADD`; becomes the pair again when the target is too far: the `ADRP` comes
+    /// first.
     RelaxedAdr {
-        /// The `NOP` that was the `ADD`, in instructions behind the `ADR` or, if negative, in front.
+        /// The `NOP`, in instructions behind the `ADR` or, if negative, in front.
         nop: i8,
     },
     /// arm64 load of a word at a distance, 19 bits, in words.
@@ -100,6 +101,13 @@ impl AtomReferences {
     #[must_use]
     pub fn has_any(&self, atom: usize) -> bool {
         !self.by_atom[atom].is_empty()
+    }
+
+    /// Forgets the references of an atom, which begins at `start`, for which this does not hold.
+    pub(crate) fn retain(&mut self, atom: usize, start: Address, holds: impl Fn(&CodeReference) -> bool) {
+        let kept: Vec<bool> = self.of_atom(atom, start).map(|reference| holds(&reference)).collect();
+        let packed = self.by_atom[atom].iter().zip(kept);
+        self.by_atom[atom] = packed.filter(|(_, is_kept)| *is_kept).map(|(packed, _)| *packed).collect();
     }
 
     pub(crate) fn replace(&mut self, atom: usize, references: Box<[PackedReference]>) {

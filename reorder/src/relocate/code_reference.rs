@@ -45,6 +45,11 @@ pub(super) fn rewrite(
         CodeForm::LoadLiteral => encode::literal(word, place, target)?,
         CodeForm::RelaxedAdr { nop } => match encode::adr(word, place, target) {
             Some(word) => word,
+            None if nop < 0 => {
+                let page = NewAddress(place.0.wrapping_add_signed(i64::from(nop) * 4));
+                write(code, beside(offset, nop)?, encode::adrp(word, page, target)?)?;
+                encode::add_of(word, target)?
+            }
             None => {
                 write(code, beside(offset, nop)?, encode::add_of(word, target)?)?;
                 encode::adrp(word, place, target)?

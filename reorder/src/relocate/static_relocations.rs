@@ -2,7 +2,7 @@
 //!
 //! For S + A (− P) that agreed with the stored value before, A is chosen so that it agrees again. Entries that
 //! linkers left stale (relaxed types, table entries that went through the GOT) keep their addend; their place moves.
-//! Source: System V ABI AMD64, "Relocation Types".
+//! Source: System V ABI AMD64, "Relocation Types"; ELF for the Arm 64-bit Architecture, "Relocation types".
 
 use object::LittleEndian;
 use object::elf::Rela64;
@@ -12,6 +12,7 @@ use crate::address::Address;
 use crate::error::{Error, Result};
 use crate::image::analysis::Analysis;
 use crate::image::elf::file::ElfFile;
+use crate::image::elf::machine::Machine;
 use crate::image::elf::section::{Section, SectionIndex};
 use crate::image::elf::symbol::{Symbol, SymbolTable};
 use crate::image::refusal::{Refusal, RefusalCode};
@@ -23,18 +24,24 @@ use crate::relocate::ledger::Ledger;
 enum Formula {
     /// S + A − P in this many bytes.
     Relative(usize),
-    /// S + A in this many bytes.
+    /// S + A in this many bytes, or in some bits of an instruction of this many.
     Absolute(usize),
     /// Through the GOT, TLS, or nothing.
     Other,
 }
 
-fn formula(kind: u32) -> Formula {
-    match kind {
-        1 => Formula::Absolute(8),
-        2 | 4 => Formula::Relative(4),
-        10 | 11 => Formula::Absolute(4),
-        24 => Formula::Relative(8),
+fn formula(machine: Machine, kind: u32) -> Formula {
+    match (machine, kind) {
+        (Machine::X86_64, 1) => Formula::Absolute(8),
+        (Machine::X86_64, 2 | 4) => Formula::Relative(4),
+        (Machine::X86_64, 10 | 11) => Formula::Absolute(4),
+        (Machine::X86_64, 24) => Formula::Relative(8),
+        (Machine::Aarch64, 257) => Formula::Absolute(8),
+        (Machine::Aarch64, 258) => Formula::Absolute(4),
+        (Machine::Aarch64, 260) => Formula::Relative(8),
+        (Machine::Aarch64, 261 | 314) => Formula::Relative(4),
+        // Literals, ADR, ADRP, the lowest 12 bits in ADD, loads and stores, branches.
+        (Machine::Aarch64, 273..=280 | 282..=286 | 299) => Formula::Absolute(4),
         _ => Formula::Other,
     }
 }
@@ -83,7 +90,7 @@ fn move_copies(
     let symbols = SymbolTable::parse_section(file, SectionIndex(section.link))?;
     for entry in entries(file, section)? {
         let info = entry.r_info.get(LittleEndian);
-        if !matches!(formula(info as u32), Formula::Absolute(8)) {
+        if !matches!(formula(file.machine, info as u32), Formula::Absolute(8)) {
             continue;
         }
         let Some(symbol) = symbols.get((info >> 32) as usize) else { continue };
@@ -143,7 +150,7 @@ fn new_addend(
     addend: i64,
     symbol: &Symbol<'_>,
 ) -> Option<i64> {
-    let (width, is_relative) = match formula(kind) {
+    let (width, is_relative) = match formula(file.machine, kind) {
         Formula::Relative(width) => (width, true),
         Formula::Absolute(width) => (width, false),
         Formula::Other => return None,

@@ -37,7 +37,8 @@ impl Builder<'_, '_> {
 
     fn add_adr(&mut self, index: usize, register: Register, target: Address) {
         let joined = &self.facts.is_joined;
-        let nop = nop_behind(&self.words, index, register, |at| joined[at], &self.taken);
+        let nop = nop_behind(&self.words, index, register, |at| joined[at], &self.taken)
+            .or_else(|| nop_in_front(&self.words, index, register, |at| joined[at], &self.taken));
         if let Some(nop) = nop {
             self.taken.insert(index.wrapping_add_signed(isize::from(nop)));
             return self.add(index, target, CodeForm::RelaxedAdr { nop });

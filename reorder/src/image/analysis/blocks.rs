@@ -6,8 +6,8 @@
 use crate::address::Address;
 use crate::image::analysis::pointers::CodePointer;
 use crate::image::code::CodeSpace;
-use crate::image::decode::gap::code_length;
-use crate::image::decode::padding::padding_length;
+use crate::image::decode::{aarch64_gap, gap, padding};
+use crate::image::elf::machine::Machine;
 use crate::image::functions::FunctionTable;
 
 /// Position in [`Partition::blocks`], hence in address order.
@@ -141,8 +141,11 @@ impl Partition {
             return end;
         }
         let bytes = code.bytes(start..end);
-        let filler = padding_length(bytes);
-        let block_start = if before_block { prefix_start(bytes, filler, pointers, start, end) } else { end };
+        let filler = padding_length(code.machine, bytes, start);
+        let block_start = match before_block {
+            true => prefix_start(code.machine, bytes, filler, pointers, start, end),
+            false => end,
+        };
         self.push_gap_pieces(code, start, block_start);
         block_start
     }
@@ -155,9 +158,9 @@ impl Partition {
             return;
         }
         let bytes = code.bytes(start..end);
-        let before = padding_length(bytes);
+        let before = padding_length(code.machine, bytes, start);
         // Bytes that do not decode may end anywhere.
-        let (content, length) = match code_length(&bytes[before..]) {
+        let (content, length) = match code_length(code.machine, &bytes[before..], start.plus(before as u64)) {
             Some(length) => (GapContent::Code, length),
             None => (GapContent::Opaque, bytes.len() - before),
         };
@@ -190,9 +193,24 @@ impl Block {
     }
 }
 
+fn padding_length(machine: Machine, bytes: &[u8], start: Address) -> usize {
+    match machine {
+        Machine::Aarch64 => aarch64_gap::padding_length(bytes, start),
+        Machine::X86_64 | Machine::Other => padding::padding_length(bytes),
+    }
+}
+
+fn code_length(machine: Machine, bytes: &[u8], start: Address) -> Option<usize> {
+    match machine {
+        Machine::Aarch64 => aarch64_gap::code_length(bytes, start),
+        Machine::X86_64 | Machine::Other => gap::code_length(bytes),
+    }
+}
+
 /// Where the bytes before an entry begin that belong to it: patchable no-operations that a pointer names, or a
 /// type hash (`mov eax, imm32`) that callers read in front of the function.
 fn prefix_start(
+    machine: Machine,
     bytes: &[u8],
     filler: usize,
     pointers: &[CodePointer],
@@ -205,7 +223,9 @@ fn prefix_start(
         let first = pointers.partition_point(|pointer| pointer.target < start);
         return pointers.get(first).map_or(end, |pointer| pointer.target.min(end));
     }
-    let is_type_hash = filler + TYPE_HASH_LENGTH == bytes.len() && bytes[filler] == MOV_EAX_IMMEDIATE;
+    let is_type_hash = machine == Machine::X86_64
+        && filler + TYPE_HASH_LENGTH == bytes.len()
+        && bytes[filler] == MOV_EAX_IMMEDIATE;
     if is_type_hash { start.plus(filler as u64) } else { end }
 }
 

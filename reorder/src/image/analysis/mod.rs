@@ -8,6 +8,7 @@ pub mod absolute_addresses;
 pub mod blocks;
 pub mod computed_addresses;
 pub mod dispatch;
+mod exception_tables;
 pub mod fields;
 pub mod gap_references;
 pub mod jump_tables;
@@ -37,7 +38,6 @@ use blocks::Partition;
 use fields::CodeFields;
 use jump_tables::JumpTable;
 use kept_relocations::{KeptRelocationSummary, KeptRelocations};
-use pins::{Pin, PinReason};
 use pointers::{CodePointer, code_pointers};
 use references::Finding;
 use units::{FreeInterval, Unit, build_units};
@@ -118,7 +118,7 @@ impl<'data> Analysis<'data> {
         for &address in roots {
             references::check_data_target(&code, &partition, &boundaries, address, address, &mut findings);
         }
-        check_exception_tables(file, functions, &partition, &mut findings)?;
+        exception_tables::check_exception_tables(file, functions, &partition, &mut findings)?;
         computed_addresses::check_named_sections(file, &code, &partition, &mut findings);
         stub_arrays::check_stub_arrays(&code, &partition, &mut findings);
         relative_pointers::check_relative_pointers(
@@ -168,56 +168,6 @@ fn entry_points(file: &ElfFile<'_>, dynamic: &[DynamicEntry]) -> Vec<Address> {
 pub const DT_INIT: i64 = 12;
 /// Address of the termination function.
 pub const DT_FINI: i64 = 13;
-
-/// Landing pads are distances from the function's start unless the table names another base.
-fn check_exception_tables(
-    file: &ElfFile<'_>,
-    functions: &FunctionTable<'_>,
-    partition: &Partition,
-    findings: &mut Vec<Finding>,
-) -> Result<()> {
-    for entry in &functions.frame_entries {
-        if let Some(block) = entry.personality.and_then(|routine| partition.block_containing(routine)) {
-            // Named by a distance or an address inside the unwind entries, which are not rewritten for it.
-            let pin = Pin { reason: PinReason::RelativePointer, evidence: entry.start_field_address };
-            findings.push(Finding::Pin(block, pin));
-        }
-        let Some(table) = entry.exception_table else { continue };
-        let base = landing_pad_base(file, table)?;
-        for address in base.into_iter().flat_map(|base| [base, entry.start]) {
-            if let Some(block) = partition.block_containing(address) {
-                let pin = Pin { reason: PinReason::LandingPadBase, evidence: table };
-                findings.push(Finding::Pin(block, pin));
-            }
-        }
-    }
-    Ok(())
-}
-
-/// The base that a language-specific data area names for its landing pads, if it does.
-///
-/// Source: the Itanium C++ ABI's exception tables, as gcc and LLVM write them.
-fn landing_pad_base(file: &ElfFile<'_>, table: Address) -> Result<Option<Address>> {
-    const OMITTED: u8 = 0xff;
-    const FIELD_RELATIVE_FOUR_BYTES: u8 = 0x1b;
-    let unknown = || {
-        Refusal::new(
-            RefusalCode::R8,
-            "an exception table names a base for its landing pads in an unknown form",
-            "rebuild without basic-block sections",
-        )
-        .at(table)
-    };
-    match file.bytes_at(table, 1) {
-        Some([OMITTED]) => Ok(None),
-        Some([FIELD_RELATIVE_FOUR_BYTES]) => {
-            let field = table.plus(1);
-            let word = file.bytes_at(field, 4).and_then(|bytes| bytes.try_into().ok()).ok_or_else(unknown)?;
-            Ok(Some(field.plus(i64::from(i32::from_le_bytes(word)) as u64)))
-        }
-        _ => Err(unknown().into()),
-    }
-}
 
 fn other_machine() -> Error {
     let cure = "give a program or shared object for x86-64 or AArch64";

@@ -3,8 +3,10 @@
 use crate::address::Address;
 use crate::image::analysis::blocks::{GapContent, Partition};
 use crate::image::code::CodeSpace;
+use crate::image::decode::{aarch64_gap, padding};
 use crate::image::elf::dynamic::DynamicEntry;
 use crate::image::elf::file::ElfFile;
+use crate::image::elf::machine::Machine;
 use crate::image::refusal::{Refusal, RefusalCode};
 
 const DT_TEXTREL: i64 = 22;
@@ -94,7 +96,12 @@ fn check_uncovered_bytes(file: &ElfFile<'_>) -> Result<(), Refusal> {
         for &(start, stop) in covered.iter().chain([&(end, end)]) {
             let hole = position.min(end) as usize..start.clamp(position.min(end), end) as usize;
             let bytes = &file.bytes[hole];
-            let filler = crate::image::decode::padding::filler_length(bytes);
+            let filler = match file.machine {
+                Machine::Aarch64 => {
+                    aarch64_gap::filler_length(bytes, segment.address.plus(position - segment.offset.0))
+                }
+                Machine::X86_64 | Machine::Other => padding::filler_length(bytes),
+            };
             if filler < bytes.len() {
                 let address = segment.address.plus(position + filler as u64 - segment.offset.0);
                 let reason = "executable bytes belong to no section, so what they refer to is unknown";

@@ -1,6 +1,7 @@
 //! Code bytes → instruction boundaries, address fields, jump dispatches.
 
 pub mod aarch64;
+pub mod aarch64_gap;
 pub mod gap;
 pub mod padding;
 pub mod x86_64;

@@ -2,7 +2,7 @@
 //!
 //! Takes the loaded relocation sections; gives one [`LoaderRelocation`] per place. Guarantees that the sections
 //! cover what `.dynamic` tells the loader to process.
-//! Source: System V ABI AMD64, "Relocation Types"; the generic ABI's `SHT_RELR`.
+//! Source: System V ABI AMD64, "Relocation Types"; ELF for the Arm 64-bit Architecture, "Dynamic relocations"; the generic ABI's `SHT_RELR`.
 
 use object::LittleEndian;
 use object::elf::{FileHeader64, Rela64, Relr64};
@@ -13,6 +13,7 @@ use crate::address::{Address, FileOffset};
 use crate::error::{Error, Result};
 use crate::image::elf::dynamic::DynamicEntry;
 use crate::image::elf::file::ElfFile;
+use crate::image::elf::machine::Machine;
 use crate::image::elf::section::{Section, SectionIndex};
 use crate::image::elf::symbol::SymbolTable;
 use crate::image::refusal::{Refusal, RefusalCode};
@@ -39,12 +40,31 @@ pub struct LoaderRelocation {
     pub addend_field: Option<FileOffset>,
 }
 
-const R_X86_64_RELATIVE: u32 = object::elf::R_X86_64_RELATIVE.0;
-const R_X86_64_IRELATIVE: u32 = object::elf::R_X86_64_IRELATIVE.0;
-/// Nothing, a symbol's address (64, COPY, GLOB_DAT, JUMP_SLOT), its size, or thread-local storage.
-const SYMBOLIC_TYPES: [u32; 11] = [0, 1, 5, 6, 7, 16, 17, 18, 32, 33, 36];
-/// PC-relative types: the loader would compute them from the place's run-time address.
-const PC_RELATIVE_TYPES: [u32; 6] = [2, 4, 9, 13, 15, 24];
+/// The loader's relocation types of a processor.
+struct LoaderTypes {
+    relative: u32,
+    indirect: u32,
+    /// Nothing, a symbol's address, its size, or thread-local storage.
+    symbolic: &'static [u32],
+    /// The loader would compute them from the place's run-time address.
+    place_relative: &'static [u32],
+}
+
+/// Symbolic: 64, COPY, GLOB_DAT, JUMP_SLOT, DTPMOD64, DTPOFF64, TPOFF64, SIZE32, SIZE64, TLSDESC.
+const X86_64_TYPES: LoaderTypes = LoaderTypes {
+    relative: object::elf::R_X86_64_RELATIVE.0,
+    indirect: object::elf::R_X86_64_IRELATIVE.0,
+    symbolic: &[0, 1, 5, 6, 7, 16, 17, 18, 32, 33, 36],
+    place_relative: &[2, 4, 9, 13, 15, 24],
+};
+
+/// Symbolic: ABS64, COPY, GLOB_DAT, JUMP_SLOT, TLS_DTPMOD, TLS_DTPREL, TLS_TPREL, TLSDESC.
+const AARCH64_TYPES: LoaderTypes = LoaderTypes {
+    relative: object::elf::R_AARCH64_RELATIVE.0,
+    indirect: object::elf::R_AARCH64_IRELATIVE.0,
+    symbolic: &[0, 256, 257, 1024, 1025, 1026, 1028, 1029, 1030, 1031],
+    place_relative: &[260, 261, 262],
+};
 
 /// All loader relocations in file order.
 ///
@@ -92,15 +112,19 @@ fn explicit(
         0 => None,
         link => Some(SymbolTable::parse_section(file, SectionIndex(link))?),
     };
+    let types = match file.machine {
+        Machine::Aarch64 => &AARCH64_TYPES,
+        Machine::X86_64 | Machine::Other => &X86_64_TYPES,
+    };
     for (index, entry) in entries.iter().enumerate() {
         let position = section.offset.plus((index * size_of::<Rela64<LittleEndian>>()) as u64);
         let addend = Address(entry.r_addend.get(LittleEndian) as u64);
         let kind = entry.r_info.get(LittleEndian) as u32;
         let place = Address(entry.r_offset.get(LittleEndian));
         let action = match kind {
-            R_X86_64_RELATIVE => LoaderAction::Relative(addend),
-            R_X86_64_IRELATIVE => LoaderAction::ResolveIndirect(addend),
-            kind if PC_RELATIVE_TYPES.contains(&kind) => {
+            kind if kind == types.relative => LoaderAction::Relative(addend),
+            kind if kind == types.indirect => LoaderAction::ResolveIndirect(addend),
+            kind if types.place_relative.contains(&kind) => {
                 return Err(Refusal::new(
                     RefusalCode::R9,
                     format!("a loader relocation of PC-relative type {kind}"),
@@ -109,7 +133,7 @@ fn explicit(
                 .at(place)
                 .into());
             }
-            kind if SYMBOLIC_TYPES.contains(&kind) => {
+            kind if types.symbolic.contains(&kind) => {
                 check_symbol(&symbols, (entry.r_info.get(LittleEndian) >> 32) as usize, addend, place)?;
                 LoaderAction::Symbolic
             }

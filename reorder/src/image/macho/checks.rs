@@ -6,10 +6,10 @@
 use super::file::{ImageKind, MachOFile};
 use super::function_starts::function_starts;
 use super::load_command::{LC_REQ_DYLD, LinkEditPart, LoadCommand};
-use super::reader::Reader;
 use super::section::kind::DTRACE_OBJECT;
 use super::symbol_table::symbols;
 use crate::error::{Error, Result};
+use crate::image::reader::Reader;
 use crate::image::refusal::{Refusal, RefusalCode};
 
 const MH_PIE: u32 = 0x20_0000;

@@ -4,9 +4,9 @@
 
 use super::file::MachOFile;
 use super::load_command::LinkEditPart;
-use super::reader::Reader;
 use crate::address::Address;
 use crate::error::Result;
+use crate::image::reader::Reader;
 
 /// One range.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -4,9 +4,9 @@
 
 use super::file::MachOFile;
 use super::load_command::LC_REQ_DYLD;
-use super::reader::Reader;
 use crate::address::Address;
 use crate::error::Result;
+use crate::image::reader::Reader;
 
 const LC_MAIN: u32 = 0x28 | LC_REQ_DYLD;
 

@@ -4,9 +4,9 @@
 
 use super::file::MachOFile;
 use super::load_command::LinkEditPart;
-use super::reader::{Reader, write_uleb};
 use crate::address::{Address, NewAddress};
 use crate::error::Result;
+use crate::image::reader::{Reader, write_uleb};
 
 /// The starts, sorted and without repetitions; none if the image has no such table.
 ///
@@ -64,7 +64,7 @@ mod tests {
 
     use super::{decode, encode};
     use crate::address::{Address, NewAddress};
-    use crate::image::macho::reader::Reader;
+    use crate::image::reader::Reader;
 
     const BASE: Address = Address(0x1_0000_0000);
 

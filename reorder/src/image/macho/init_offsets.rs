@@ -3,10 +3,10 @@
 //! Source: `mach-o/loader.h`, `S_INIT_FUNC_OFFSETS`.
 
 use super::file::MachOFile;
-use super::reader::Reader;
 use super::reference::{DataForm, DataReference};
 use super::section::kind::INITIALIZER_OFFSETS;
 use crate::error::Result;
+use crate::image::reader::Reader;
 
 /// One reference for each, in the order in which they run.
 ///

@@ -6,10 +6,10 @@
 //! Source: Apple's objc4, `method_list_t`.
 
 use super::file::MachOFile;
-use super::reader::Reader;
 use super::reference::{DataForm, DataReference};
 use crate::address::Address;
 use crate::error::Result;
+use crate::image::reader::Reader;
 use crate::image::refusal::{Refusal, RefusalCode};
 
 /// Distances, in entries of twelve bytes.

@@ -17,14 +17,13 @@ pub mod x86_64;
 use std::collections::BTreeSet;
 use std::ops::Range;
 
-use rayon::prelude::*;
-
 use crate::address::Address;
 use crate::error::Result;
 use crate::image::aarch64::{self, CodeContext, value};
 use crate::image::analysis::pins::{Pin, PinReason};
 use crate::image::code_reference::{AtomReferences, CodeReference, PackedReference};
 use crate::image::decoded_atom::DecodedAtom;
+use crate::image::entry_rounds::{AtomDecoder, decode_atoms, pack};
 use crate::image::macho::data_in_code;
 use crate::image::macho::eh_frame::frame_entries;
 use crate::image::macho::file::{Architecture, MachOFile};
@@ -86,7 +85,7 @@ impl MachOAnalysis {
             data_in_code.iter().map(|data| data.start..data.start.plus(u64::from(data.length))).collect();
         let decoder = Decoder::new(file, &atoms, &data_ranges, &facts.landing_pads);
         let fixed = FixedCode::collect(file, &decoder);
-        let (decoded, code) = decoder.decode(&facts, &fixed);
+        let (decoded, code) = decoder.decode_all(&facts, &fixed);
 
         fixed.apply(&mut obligations);
         for (index, atom) in decoded.iter().enumerate() {
@@ -239,40 +238,6 @@ impl<'data> Decoder<'data> {
         Self { file, atoms, processor }
     }
 
-    /// The atom at `range`, and its references packed.
-    fn decode_atom(
-        &self,
-        range: Range<Address>,
-        entries: &[Address],
-    ) -> (DecodedAtom, Box<[PackedReference]>) {
-        let mut atom = match &self.processor {
-            Processor::Arm64(context) => aarch64::decode_atom(context, range.clone(), entries),
-            Processor::X86_64(context) => x86_64::decode_atom(context, range.clone(), entries),
-        };
-        let references = std::mem::take(&mut atom.references);
-        let base = self.file.base();
-        let packed: Option<Box<_>> =
-            references.iter().map(|reference| reference.pack(range.start, base)).collect();
-        let packed = packed.unwrap_or_else(|| {
-            // It refers to something far outside of the image, so it is hardly code: nothing of it is rewritten.
-            atom.pin.get_or_insert(Pin { reason: PinReason::NotDecodable, evidence: range.start });
-            let text = self.file.text().range();
-            let others = references.iter().map(|reference| reference.target);
-            atom.possible_targets.extend(others.filter(|target| text.contains(target)));
-            Box::default()
-        });
-        (atom, packed)
-    }
-
-    /// The atom stays, with all that its bytes may refer to.
-    fn keep(&self, atom: Range<Address>) -> DecodedAtom {
-        let pin = Pin { reason: PinReason::InsideAddressed, evidence: atom.start };
-        match &self.processor {
-            Processor::Arm64(context) => aarch64::keep(context, atom, pin),
-            Processor::X86_64(context) => x86_64::keep(context, &atom, pin),
-        }
-    }
-
     fn decode_fixed_section(&self, section: &Section<'_>) -> (Vec<CodeReference>, Vec<Address>) {
         match &self.processor {
             Processor::Arm64(context) => aarch64::fixed::decode_fixed_section(context, section.range()),
@@ -280,58 +245,34 @@ impl<'data> Decoder<'data> {
         }
     }
 
-    /// Decodes all atoms; again those that others enter in the middle, until no new entries are found.
-    fn decode(&self, facts: &DataFacts, fixed: &FixedCode) -> (Vec<DecodedAtom>, AtomReferences) {
-        let atoms = self.atoms;
+    /// Decodes all atoms.
+    fn decode_all(&self, facts: &DataFacts, fixed: &FixedCode) -> (Vec<DecodedAtom>, AtomReferences) {
         let mut entries: BTreeSet<Address> = facts.entries.iter().copied().collect();
-        let is_inner =
-            |target: Address| atoms.containing(target).is_some_and(|atom| atoms.range(atom).start != target);
-        let fixed_targets = fixed.references.iter().map(|reference| reference.target);
-        entries.extend(fixed_targets.filter(|target| is_inner(*target)));
-        let decode = |index: u32, entries: &BTreeSet<Address>| {
-            let range = atoms.range(AtomIndex(index));
-            let inner: Vec<Address> = entries.range(range.start.plus(1)..range.end).copied().collect();
-            self.decode_atom(range, &inner)
-        };
-        let all = 0..atoms.len() as u32;
-        let (mut decoded, packed): (Vec<DecodedAtom>, Vec<Box<[PackedReference]>>) =
-            all.clone().into_par_iter().with_min_len(16).map(|index| decode(index, &entries)).unzip();
-        let mut code = AtomReferences::new(self.file.base(), packed);
-        let mut changed: Vec<u32> = all.collect();
-        // Each round adds places of which there are only so many; two rounds are usual.
-        for round in 0..=MOST_ROUNDS {
-            let targets = changed.par_iter().with_min_len(256).flat_map_iter(|index| {
-                let referenced = code
-                    .of_atom(*index as usize, atoms.range(AtomIndex(*index)).start)
-                    .map(|reference| reference.target);
-                referenced.chain(decoded[*index as usize].ties.iter().copied())
-            });
-            let mut new: Vec<Address> =
-                targets.filter(|target| is_inner(*target) && !entries.contains(target)).collect();
-            if new.is_empty() {
-                return (decoded, code);
-            }
-            new.par_sort_unstable();
-            new.dedup();
-            changed = new.iter().filter_map(|target| atoms.containing(*target)).map(|atom| atom.0).collect();
-            changed.dedup();
-            entries.extend(new);
-            if round == MOST_ROUNDS {
-                // What was decoded without its last entries was not understood.
-                for &index in &changed {
-                    decoded[index as usize] = self.keep(atoms.range(AtomIndex(index)));
-                    code.replace(index as usize, Box::default());
-                }
-                break;
-            }
-            let again: Vec<_> = changed.par_iter().map(|index| decode(*index, &entries)).collect();
-            for (&index, (atom, references)) in changed.iter().zip(again) {
-                decoded[index as usize] = atom;
-                code.replace(index as usize, references);
-            }
-        }
-        (decoded, code)
+        entries.extend(fixed.references.iter().map(|reference| reference.target));
+        decode_atoms(&ranges(self.atoms), self.file.base(), entries, self)
     }
+}
+
+impl AtomDecoder for Decoder<'_> {
+    fn decode(&self, range: Range<Address>, entries: &[Address]) -> (DecodedAtom, Box<[PackedReference]>) {
+        let atom = match &self.processor {
+            Processor::Arm64(context) => aarch64::decode_atom(context, range.clone(), entries),
+            Processor::X86_64(context) => x86_64::decode_atom(context, range.clone(), entries),
+        };
+        pack(atom, range.start, self.file.base(), &self.file.text().range())
+    }
+
+    fn keep(&self, atom: Range<Address>) -> DecodedAtom {
+        let pin = Pin { reason: PinReason::InsideAddressed, evidence: atom.start };
+        match &self.processor {
+            Processor::Arm64(context) => aarch64::keep(context, atom, pin),
+            Processor::X86_64(context) => x86_64::keep(context, &atom, pin),
+        }
+    }
+}
+
+fn ranges(atoms: &Atoms) -> Vec<Range<Address>> {
+    (0..atoms.len() as u32).map(|index| atoms.range(AtomIndex(index))).collect()
 }
 
 pub(crate) fn arm64_context<'data>(
@@ -341,10 +282,5 @@ pub(crate) fn arm64_context<'data>(
 ) -> CodeContext<'data> {
     let is_swift = file.sections.iter().any(|section| section.name.starts_with(b"__swift5_"));
     let not_returned = if is_swift { value::NOT_RETURNED_BY_SWIFT } else { value::NOT_RETURNED };
-    let ranges: Vec<Range<Address>> =
-        (0..atoms.len() as u32).map(|index| atoms.range(AtomIndex(index))).collect();
-    CodeContext::new(file, file.text().range(), &atoms.starts, &ranges, landing_pads, not_returned)
+    CodeContext::new(file, file.text().range(), &atoms.starts, &ranges(atoms), landing_pads, not_returned)
 }
-
-/// Rounds of finding entries in the middle of functions.
-const MOST_ROUNDS: usize = 16;

@@ -1,7 +1,7 @@
 //! Exports → trie.
 
 use super::{Export, ExportValue};
-use crate::image::macho::reader::{uleb_size, write_uleb};
+use crate::image::reader::{uleb_size, write_uleb};
 
 /// A node: an optional export, and edges to the children, which stand side by side in the list of nodes.
 struct Node<'data> {

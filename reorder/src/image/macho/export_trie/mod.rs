@@ -8,8 +8,8 @@ mod tests;
 
 pub use encode::encode;
 
-use super::reader::Reader;
 use crate::error::Result;
+use crate::image::reader::Reader;
 use crate::image::refusal::{Refusal, RefusalCode};
 
 const KIND: u64 = 3;

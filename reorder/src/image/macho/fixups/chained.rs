@@ -8,9 +8,9 @@ use crate::address::Address;
 use crate::error::{Error, Result};
 use crate::image::macho::file::MachOFile;
 use crate::image::macho::load_command::LinkEditRange;
-use crate::image::macho::reader::Reader;
 use crate::image::macho::reference::{DataForm, DataReference};
 use crate::image::macho::section::Segment;
+use crate::image::reader::Reader;
 
 /// `DYLD_CHAINED_PTR_64`: targets are addresses.
 const ADDRESSES: u16 = 2;

@@ -7,9 +7,9 @@ use crate::address::Address;
 use crate::error::Result;
 use crate::image::macho::file::MachOFile;
 use crate::image::macho::load_command::LinkEditRange;
-use crate::image::macho::reader::Reader;
 use crate::image::macho::reference::{DataForm, DataReference};
 use crate::image::macho::section::Segment;
+use crate::image::reader::Reader;
 
 const TYPE_POINTER: u8 = 1;
 

@@ -4,8 +4,8 @@ use super::{COMPRESSED_PAGE, REGULAR_PAGE, UnwindEntry, UnwindInfo};
 use crate::address::Address;
 use crate::error::{Error, Result};
 use crate::image::macho::file::{Architecture, MachOFile};
-use crate::image::macho::reader::Reader;
 use crate::image::macho::section::Section;
+use crate::image::reader::Reader;
 use crate::image::refusal::{Refusal, RefusalCode};
 
 /// A row of the first level.

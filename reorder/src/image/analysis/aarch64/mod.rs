@@ -1,0 +1,120 @@
+//! The instructions of AArch64 code: fields, and what must stay because of them.
+//!
+//! Every block is one atom of [`crate::image::aarch64`]; what decoding it gives becomes findings. Jump tables of compilers
+//! count from a label of their function, so they need no change when it moves.
+
+mod findings;
+mod fixed;
+mod landing_pads;
+
+use std::collections::BTreeSet;
+use std::ops::Range;
+
+use crate::address::Address;
+use crate::error::Result;
+use crate::image::aarch64::{CodeContext, decode_atom, keep, value};
+use crate::image::analysis::blocks::{BlockIndex, Partition};
+use crate::image::analysis::fields::CodeFields;
+use crate::image::analysis::kept_relocations::KeptRelocations;
+use crate::image::analysis::pins::{Pin, PinReason};
+use crate::image::analysis::{CodeFacts, ImageFacts, obligations, sorted};
+use crate::image::boundaries::Boundaries;
+use crate::image::code_reference::PackedReference;
+use crate::image::decode::aarch64::WORD;
+use crate::image::decoded_atom::DecodedAtom;
+use crate::image::elf::relocation::{LoaderAction, LoaderRelocation};
+use crate::image::entry_rounds::{AtomDecoder, decode_atoms, pack};
+use findings::AtomFindings;
+use landing_pads::landing_pads;
+
+/// Decodes all blocks, and follows what they refer to.
+///
+/// # Errors
+/// Refuses (R5, R6, R8) images of which too little is known; reports malformed exception tables.
+pub(super) fn code_facts(image: &ImageFacts<'_, '_>, partition: &mut Partition) -> Result<CodeFacts> {
+    let ImageFacts { file, functions, code, relocations, pointers, roots } = *image;
+    let partition = &*partition;
+    // Instructions are words: a block that is not understood hides no references that cannot be listed.
+    const NO_OPAQUE_BLOCKS: u64 = 0;
+    obligations::check_coverage(code, partition, NO_OPAQUE_BLOCKS)?;
+    let atoms: Vec<Range<Address>> = partition.blocks.iter().map(|block| block.start..block.end).collect();
+    let starts = starts_of(partition);
+    let text =
+        atoms.first().map_or(Address(0), |atom| atom.start)..atoms.last().map_or(Address(0), |atom| atom.end);
+    let mut findings = Vec::new();
+    let pads = landing_pads(file, functions, partition, &mut findings)?;
+    let inner_starts = partition.blocks.iter().flat_map(|block| block.function_starts.iter().copied());
+    let known: BTreeSet<Address> = pointers
+        .iter()
+        .map(|pointer| pointer.target)
+        .chain(roots.iter().copied())
+        .chain(inner_starts)
+        .collect();
+    let only_pads: Vec<Address> = pads.iter().copied().filter(|pad| !known.contains(pad)).collect();
+    let context = CodeContext::new(file, text.clone(), &starts, &atoms, &only_pads, value::NOT_RETURNED);
+    let base = file.segments.iter().filter(|segment| segment.is_load()).map(|segment| segment.address).min();
+    let decoder = Decoder { context: &context, base: base.unwrap_or(Address(0)), text };
+    let mut entries = known;
+    entries.extend(pads);
+    entries.extend(fixed::check_fixed_code(&context, code, partition, &mut findings));
+    let (decoded, mut references) = decode_atoms(&atoms, decoder.base, entries, &decoder);
+
+    let mut refers_to_own_end = vec![false; atoms.len()];
+    for (index, atom) in decoded.iter().enumerate() {
+        let block = BlockIndex(index as u32);
+        let mut found = AtomFindings::new(code, partition, block, &mut findings);
+        found.add(atom, references.of_atom(index, atoms[index].start));
+        refers_to_own_end[index] = found.refers_to_own_end;
+        if found.refers_to_own_end {
+            let end = atoms[index].end;
+            references.retain(index, atoms[index].start, |reference| reference.target != end);
+        }
+    }
+    let boundaries = Boundaries::new(code.span());
+    for atom in &atoms {
+        let words = atom.end.distance_from(atom.start) / WORD;
+        (0..words).for_each(|word| boundaries.mark(code.offset(atom.start.plus(word * WORD))));
+    }
+    let data_references = data_references(context.known, relocations);
+    Ok(CodeFacts {
+        boundaries,
+        findings,
+        fields: CodeFields::Aarch64(references),
+        tables: Vec::new(),
+        data_references,
+        kept: KeptRelocations::default(),
+        refers_to_own_end,
+    })
+}
+
+/// Starts of blocks and of the functions in them.
+fn starts_of(partition: &Partition) -> Vec<Address> {
+    let blocks = partition.blocks.iter();
+    sorted(blocks.flat_map(|block| block.function_starts.iter().copied().chain([block.start])).collect())
+}
+
+fn data_references(mut known: Vec<Address>, relocations: &[LoaderRelocation]) -> Vec<Address> {
+    known.extend(relocations.iter().filter_map(|relocation| match relocation.action {
+        LoaderAction::Relative(target) => Some(target),
+        _ => None,
+    }));
+    sorted(known)
+}
+
+struct Decoder<'run> {
+    context: &'run CodeContext<'run>,
+    base: Address,
+    text: Range<Address>,
+}
+
+impl AtomDecoder for Decoder<'_> {
+    fn decode(&self, range: Range<Address>, entries: &[Address]) -> (DecodedAtom, Box<[PackedReference]>) {
+        let atom = decode_atom(self.context, range.clone(), entries);
+        pack(atom, range.start, self.base, &self.text)
+    }
+
+    fn keep(&self, range: Range<Address>) -> DecodedAtom {
+        let pin = Pin { reason: PinReason::InsideAddressed, evidence: range.start };
+        keep(self.context, range, pin)
+    }
+}
