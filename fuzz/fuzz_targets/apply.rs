@@ -34,7 +34,7 @@ fn permute(bytes: &[u8], seed: u64) -> Result<Vec<u8>, Error> {
         Room::InPlace(&analysis),
         &LayoutRequest::of(Strategy::Random, seed),
     )?;
-    let options = RelocateOptions { debug: Some(DebugPolicy::KeepStale), ..RelocateOptions::default() };
+    let options = RelocateOptions { debug: DebugPolicy::KeepStale, ..RelocateOptions::default() };
     let applied = apply(&file, &functions, &analysis, Arrangement::Order(&layout.order), options);
     applied.map(|applied| applied.bytes).inspect_err(|error| {
         let is_explained = !error.to_string().is_empty() && !matches!(error.kind, ErrorKind::Io(_));

@@ -19,6 +19,8 @@ use crate::image::elf::file::ElfFile;
 use crate::image::functions::{FunctionIndex, FunctionTable};
 use crate::image::refusal::{Refusal, RefusalCode};
 use crate::relocate::address_map::{AddressMap, Move};
+use crate::relocate::debug::rebuild::tail_start;
+use crate::relocate::debug::{DebugPolicy, has_debug};
 use crate::relocate::layout_map::{LayoutMap, Side, digest, hexadecimal};
 use crate::relocate::plan::{Plan, plan, plan_from_map};
 use crate::relocate::{RelocateOptions, relocate};
@@ -88,6 +90,13 @@ pub fn apply(
     arrangement: Arrangement<'_>,
     options: RelocateOptions,
 ) -> Result<Applied> {
+    if let Arrangement::Map(map) = arrangement
+        && map.is_one_way
+        && map.side_of(file.bytes)? == Side::New
+    {
+        return Err(Error::usage("the map does not lead back: the debug information was written again")
+            .with_hint("keep the input, or write the output and its map with --debug keep-stale"));
+    }
     let (plan, side) = match arrangement {
         Arrangement::Order(order) => (plan(analysis, functions, order, order.len())?, None),
         Arrangement::Needed(order, needed) => (plan(analysis, functions, order, needed)?, None),
@@ -229,11 +238,19 @@ pub fn layout_map(
         names: Vec::new(),
         copies: Vec::new(),
         fills: Vec::new(),
+        is_one_way: options.debug == DebugPolicy::Update && has_debug(input) && !applied.map.is_identity(),
     };
     map.names = map.moves.iter().map(|range| name_of(functions, range)).collect();
     let back = plan_from_map(&moved_analysis, map.address_map(Side::New)?)?;
+    // Debug information that was written again is not restored, nor what stands among it.
+    let end = if map.is_one_way { tail_start(input) } else { u64::MAX };
+    let options = match map.is_one_way {
+        true => RelocateOptions { debug: DebugPolicy::KeepStale, ..options },
+        false => options,
+    };
     let restored = relocate(&moved, &moved_functions, &moved_analysis, &back.map, options)?;
     map.fills = differences(input.bytes, &restored);
+    map.fills.retain(|(offset, _)| offset.0 < end);
     let rest: usize = map.fills.iter().map(|(_, bytes)| bytes.len()).sum();
     if rest > input.bytes.len() / LARGEST_REST {
         return Err(Error::usage("the input cannot be restored from the output, so no map was written")

@@ -132,13 +132,18 @@ impl<'variant> Scratch<'variant> {
         process::run(&mut command, RUN_LIMIT).map_err(|error| error.to_string())
     }
 
+    /// Debug information that is brought up to date changes its size, and no map leads back from it.
+    fn updates_debug(&self) -> bool {
+        self.variant.apply.iter().any(|argument| argument == "update")
+    }
+
     /// `apply` that must succeed and keep the size.
     fn relocate(&self, input: &Path, output: &Path, arguments: &[&str]) -> Result<(), String> {
         let outcome = self.apply(input, output, arguments)?;
         if !outcome.success() {
             return Err(format!("apply {arguments:?}: {outcome}"));
         }
-        if read(input)?.len() != read(output)?.len() {
+        if !self.updates_debug() && read(input)?.len() != read(output)?.len() {
             return Err(format!("apply {arguments:?} changed the size"));
         }
         Ok(())
@@ -266,6 +271,9 @@ impl<'variant> Scratch<'variant> {
         self.relocate(&identity, &one, &[&seven[..], &["--threads", "1", "--map", &map]].concat())?;
         self.relocate(&identity, &many, &[&seven[..], &["--threads", "16"]].concat())?;
         same_bytes(&one, &many, "1 and 16 threads")?;
+        if self.updates_debug() {
+            return Ok(());
+        }
         self.relocate(&one, &back, &["--order", &map])?;
         same_bytes(&identity, &back, "restoring a permutation")
     }

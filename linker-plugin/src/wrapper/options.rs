@@ -37,6 +37,8 @@ pub enum Mode {
 /// What happens to debug information when functions are moved in the finished image.
 #[derive(Clone, Copy, Debug, ValueEnum)]
 pub enum DebugChoice {
+    /// Bring it up to date
+    Update,
     /// Empty the debug sections
     Drop,
     /// Leave them: debuggers will show wrong lines
@@ -46,6 +48,7 @@ pub enum DebugChoice {
 impl From<DebugChoice> for DebugPolicy {
     fn from(choice: DebugChoice) -> Self {
         match choice {
+            DebugChoice::Update => Self::Update,
             DebugChoice::Drop => Self::Drop,
             DebugChoice::KeepStale => Self::KeepStale,
         }

@@ -40,7 +40,8 @@ pub fn order_in_place(
         .with_hot(&starts.traces.counts, &functions);
     // What nobody chose keeps its order behind.
     layout.order.truncate(layout.chosen);
-    let relocation = RelocateOptions { debug: options.debug.map(Into::into), keep_build_id: false };
+    let relocation =
+        RelocateOptions { debug: options.debug.map(Into::into).unwrap_or_default(), keep_build_id: false };
     let arrangement = Arrangement::Needed(&layout.order, layout.needed);
     let applied = apply(&file, &functions, &analysis, arrangement, relocation).map_err(as_option)?;
     let moved = |address| Address(applied.map.map(address).0);

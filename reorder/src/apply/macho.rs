@@ -344,6 +344,7 @@ pub fn layout_map(
         names: Vec::new(),
         copies: Vec::new(),
         fills: Vec::new(),
+        is_one_way: false,
     };
     map.names = map.moves.iter().map(|range: &Move| super::name_of(functions, range)).collect();
     let back = map.address_map(Side::New)?;

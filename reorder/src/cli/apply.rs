@@ -84,7 +84,7 @@ impl MachOArguments {
 /// How an image is rewritten.
 #[derive(Args, Clone, Debug)]
 pub struct RelocateArguments {
-    /// What happens to debug information, which a move makes wrong
+    /// What happens to debug information, of which a move makes addresses wrong; update is the default
     #[arg(long, value_enum)]
     debug: Option<DebugArgument>,
     /// Keep the build-id although the layout differs
@@ -94,6 +94,8 @@ pub struct RelocateArguments {
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
 enum DebugArgument {
+    /// Bring it up to date; the file may change its size
+    Update,
     /// Empty the debug sections; the file keeps its size until it is stripped
     Drop,
     /// Leave them: debuggers will show wrong lines and variables
@@ -122,10 +124,11 @@ impl RelocateArguments {
     /// The library's options.
     pub fn options(&self) -> RelocateOptions {
         RelocateOptions {
-            debug: self.debug.map(|choice| match choice {
-                DebugArgument::Drop => DebugPolicy::Drop,
-                DebugArgument::KeepStale => DebugPolicy::KeepStale,
-            }),
+            debug: match self.debug {
+                None | Some(DebugArgument::Update) => DebugPolicy::Update,
+                Some(DebugArgument::Drop) => DebugPolicy::Drop,
+                Some(DebugArgument::KeepStale) => DebugPolicy::KeepStale,
+            },
             keep_build_id: self.keep_build_id,
         }
     }

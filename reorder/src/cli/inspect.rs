@@ -20,7 +20,7 @@ use crate::image::macho::is_macho;
 use crate::image::mapped::map_image;
 use crate::image::refusal::Refusal;
 use crate::relocate::address_map::AddressMap;
-use crate::relocate::debug::check_policy;
+use crate::relocate::debug::sections::check;
 use crate::relocate::layout_map::hexadecimal;
 use crate::relocate::plan::Plan;
 use crate::report::Report;
@@ -164,7 +164,7 @@ fn inspect(bytes: &[u8], report: &mut InspectReport) -> Result<()> {
     let summary =
         summarise(&functions, &analysis, &Plan { map: AddressMap::default(), without_room: Vec::new() });
     report.facts = Some(facts(&analysis, summary));
-    check_policy(&file, None)?;
+    check(&file)?;
     Ok(())
 }
 

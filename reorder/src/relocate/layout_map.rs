@@ -7,6 +7,7 @@
 //! # old-bytes: …             size of the input, if that of the output may differ
 //! # old-build-id: …          absent without a build-id
 //! # new-build-id: …
+//! # one-way: debug-information      the output's debug information was written again: no way back
 //! move 0x1000 0x1400 0x2f name      old start, new start, size in bytes, first name or -
 //! copy 0x8200 0x8210 0x1000         what moving back gives at the first file offset stands in the input at the second:
 //!                                   tables behind one that has another size now
@@ -46,6 +47,8 @@ pub struct LayoutMap {
     pub copies: Vec<Copied>,
     /// Bytes of the input that moving back does not give, by file offset.
     pub fills: Vec<(FileOffset, Vec<u8>)>,
+    /// The output's debug information was written again, so the map does not lead back.
+    pub is_one_way: bool,
 }
 
 /// A part of the input, where moving back gives it and where it stood.
@@ -108,6 +111,9 @@ impl LayoutMap {
         if let Some((old, new)) = &self.build_ids {
             let _ = write!(text, "# old-build-id: {old}\n# new-build-id: {new}\n");
         }
+        if self.is_one_way {
+            text.push_str("# one-way: debug-information\n");
+        }
         for (range, name) in self.moves.iter().zip(&self.names) {
             let _ = writeln!(text, "move {} {} {:#x} {name}", range.old, range.new, range.size);
         }
@@ -143,6 +149,7 @@ impl LayoutMap {
                 ["#", "old-bytes:", value] => map.old_bytes = Some(value.parse().map_err(|_| broken())?),
                 ["#", "old-build-id:", value] => build_ids.0 = Some((*value).to_owned()),
                 ["#", "new-build-id:", value] => build_ids.1 = Some((*value).to_owned()),
+                ["#", "one-way:", ..] => map.is_one_way = true,
                 ["#", ..] | [""] => {}
                 ["move", old, new, size, name] => {
                     let [old, new, size] = [old, new, size].map(|word| number(word));
@@ -216,6 +223,7 @@ mod tests {
             names: vec!["operator new(unsigned long)".into()],
             copies: vec![Copied { from: FileOffset(0x40), to: FileOffset(0x48), size: 9 }],
             fills: vec![(FileOffset(0x1030), vec![0x0f, 0x1f])],
+            is_one_way: true,
         };
         assert_eq!(LayoutMap::parse(map.write().as_bytes()).expect("a written map parses"), map);
     }
@@ -263,6 +271,7 @@ mod tests {
     fn line() -> impl Strategy<Value = Vec<u8>> {
         prop_oneof![
             Just(FIRST_LINE.as_bytes().to_vec()),
+            Just(b"# one-way: debug-information".to_vec()),
             "# (old|new)-(sha256|build-id):[ 0-9a-f]{0,20}".prop_map(String::into_bytes),
             "move 0x[0-9a-f]{1,16} 0x[0-9a-f]{1,16} 0x[0-9a-f]{1,17} [ -~]{0,8}".prop_map(String::into_bytes),
             "(move|fill) [ 0-9a-fx]{0,30}".prop_map(String::into_bytes),

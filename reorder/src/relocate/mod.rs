@@ -21,18 +21,20 @@ pub mod unwind;
 
 use crate::error::{Error, Result};
 use crate::image::analysis::Analysis;
+use crate::image::analysis::blocks::GapContent;
 use crate::image::elf::file::ElfFile;
 use crate::image::functions::FunctionTable;
 use crate::image::refusal::{Refusal, RefusalCode};
 use address_map::AddressMap;
 use debug::DebugPolicy;
+use debug::pieces::Pieces;
 use ledger::Ledger;
 
 /// What the user decides.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct RelocateOptions {
     /// What happens to debug information.
-    pub debug: Option<DebugPolicy>,
+    pub debug: DebugPolicy,
     /// Keep the build-id although the layout differs.
     pub keep_build_id: bool,
 }
@@ -48,7 +50,6 @@ pub fn relocate(
     map: &AddressMap,
     options: RelocateOptions,
 ) -> Result<Vec<u8>> {
-    debug::check_policy(file, options.debug)?;
     let mut output = file.bytes.to_vec();
     let mut ledger = Ledger::default();
     code::move_code(analysis, map, file.bytes, &mut output, &mut ledger)?;
@@ -66,5 +67,19 @@ pub fn relocate(
         );
         return Err(Error::from(refusal));
     }
+    if options.debug == DebugPolicy::Update && debug::has_debug(file) && !map.is_identity() {
+        let _phase = tracing::info_span!("debug information").entered();
+        let edits = debug::update(file, &pieces(analysis, map))?;
+        return debug::rebuild::rebuild(file, &output, edits);
+    }
     Ok(output)
+}
+
+/// What of the old address space stays together.
+fn pieces(analysis: &Analysis<'_>, map: &AddressMap) -> Pieces {
+    let mut code: Vec<_> = analysis.code.arenas.iter().map(|arena| arena.start..arena.end).collect();
+    code.sort_unstable_by_key(|range| range.start);
+    let gaps = analysis.partition.gaps.iter().filter(|gap| gap.content == GapContent::Padding);
+    let padding: Vec<_> = gaps.map(|gap| gap.start..gap.end).collect();
+    Pieces::new(map, code, &padding)
 }

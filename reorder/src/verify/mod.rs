@@ -12,6 +12,7 @@
 
 mod absolute;
 mod bytes;
+mod debug;
 mod dropped_debug;
 mod elf_view;
 mod fields;
@@ -69,9 +70,12 @@ pub fn verify(old: &[u8], new: &[u8], options: VerifyOptions) -> Result<VerifyRe
     let old = ElfView::parse(old)?;
     // An old image that does not correspond to itself is malformed: that must not be blamed on the new one.
     recover::moves_between(&old, &old)?;
-    let outcome = comparable(&old, new).and_then(|new| {
-        let moves = recover::moves_between(&old, &new)?;
-        compare(ImagePair { old: &old, new: &new, moves: &moves }, &mut findings)
+    let outcome = ElfView::parse(new).and_then(|new| match debug::layout::is_rewritten(&old, &new) {
+        false => verify_pair(&old, &new, &mut findings),
+        true => {
+            let whole = debug::layout::put_back(&old, &new)?;
+            verify_pair(&old, &ElfView::parse(&whole)?, &mut findings)
+        }
     });
     if let Err(error) = outcome {
         findings.differs(correspondence(&error));
@@ -112,20 +116,20 @@ pub fn recover_moves_for(old: &[u8], new: &[u8], architecture: Option<&str>) -> 
     }
 }
 
-/// Reads the new image, whose shape must be that of the old one.
-fn comparable<'data>(old: &ElfView<'_>, new: &'data [u8]) -> Result<ElfView<'data>> {
-    if old.bytes.len() != new.len() {
+/// Two images of one shape.
+fn verify_pair(old: &ElfView<'_>, new: &ElfView<'_>, findings: &mut Findings) -> Result<()> {
+    if old.bytes.len() != new.bytes.len() {
         return Err(Error::verification(format!(
             "the file had {} bytes and has {}",
             old.bytes.len(),
-            new.len()
+            new.bytes.len()
         )));
     }
-    let new = ElfView::parse(new)?;
     if old.sections.len() != new.sections.len() || old.segments.len() != new.segments.len() {
         return Err(Error::verification("the numbers of sections or segments differ"));
     }
-    Ok(new)
+    let moves = recover::moves_between(old, new)?;
+    compare(ImagePair { old, new, moves: &moves }, findings)
 }
 
 fn correspondence(error: &Error) -> Difference {

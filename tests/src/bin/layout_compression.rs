@@ -56,7 +56,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let analysis = Analysis::new(&file, &functions)?;
     for (name, order) in [("page-only", &page_only.order), ("compression-aware", &compression_aware)] {
         let order: Vec<FunctionIndex> = order.iter().map(|function| FunctionIndex(function.0)).collect();
-        let options = RelocateOptions { debug: None, keep_build_id: true };
+        let options = RelocateOptions { keep_build_id: true, ..RelocateOptions::default() };
         let applied = apply(&file, &functions, &analysis, Arrangement::Order(&order), options)?;
         fs::write(out.join(name), &applied.bytes)?;
         let moved = functions.iter().map(|(_, function)| {

@@ -1,0 +1,168 @@
+//! Which parts of the old address space stay together, and by what each moves.
+
+use std::ops::Range;
+
+use crate::address::{Address, NewAddress};
+use crate::address_index::AddressIndex;
+use crate::relocate::address_map::AddressMap;
+
+/// Old addresses that move by one distance.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Piece {
+    /// First address.
+    pub start: Address,
+    /// One past the last address.
+    pub end: Address,
+    /// What is added to each address; wraps for moves to lower addresses.
+    pub delta: u64,
+}
+
+impl Piece {
+    /// Where `address`, which lies in the piece or at its end, is in the new image.
+    pub fn map(&self, address: u64) -> u64 {
+        address.wrapping_add(self.delta)
+    }
+}
+
+/// The old address space in pieces, without what the new image has no place for: padding from which the code in front
+/// went away, and places that other code took.
+#[derive(Clone, Debug, Default)]
+pub struct Pieces {
+    /// Sorted and disjoint.
+    pieces: Vec<Piece>,
+    index: AddressIndex,
+    /// Executable sections, sorted.
+    code: Vec<Range<Address>>,
+}
+
+impl Pieces {
+    /// Divides the address space by `map`. `code` are the executable sections, `padding` the filler between functions;
+    /// both sorted and disjoint.
+    pub fn new(map: &AddressMap, code: Vec<Range<Address>>, padding: &[Range<Address>]) -> Self {
+        let mut pieces: Vec<Piece> = Vec::new();
+        let mut taken: Vec<(u64, u64)> = Vec::with_capacity(2 * map.moves().len());
+        for range in map.moves() {
+            let piece = Piece { start: range.old, end: range.old.plus(range.size), delta: range.delta() };
+            match pieces.last_mut() {
+                Some(last) if last.end == piece.start && last.delta == piece.delta => last.end = piece.end,
+                _ => pieces.push(piece),
+            }
+            taken.push((range.old.0, range.size));
+            taken.push((range.new.0, range.size));
+        }
+        taken.sort_unstable();
+        let mut position = 0;
+        for (start, size) in taken.into_iter().chain([(u64::MAX, 0)]) {
+            // What follows code that left or arrived and is mere padding belongs to nobody.
+            let from = if position == 0 { 0 } else { behind_padding(padding, position) };
+            if from < start {
+                pieces.push(Piece { start: Address(from), end: Address(start), delta: 0 });
+            }
+            position = position.max(start.saturating_add(size));
+        }
+        pieces.sort_unstable_by_key(|piece| piece.start);
+        let index = AddressIndex::new(pieces.iter().map(|piece| piece.start.0));
+        Self { pieces, index, code }
+    }
+
+    /// Whether `address` lies in an executable section. Descriptions of code that the linker left out do not.
+    pub fn is_code(&self, address: u64) -> bool {
+        let after = self.code.partition_point(|range| range.start.0 <= address);
+        self.code[..after].last().is_some_and(|range| address < range.end.0)
+    }
+
+    /// The piece that holds `address`.
+    pub fn at(&self, address: u64) -> Option<&Piece> {
+        let after = self.index.count_up_to(address, |at| self.pieces[at].start.0);
+        self.pieces[..after].last().filter(|piece| address < piece.end.0)
+    }
+
+    /// Start of the first piece behind `address`.
+    pub fn next_start(&self, address: u64) -> Option<u64> {
+        let after = self.index.count_up_to(address, |at| self.pieces[at].start.0);
+        self.pieces.get(after).map(|piece| piece.start.0)
+    }
+
+    /// Where the code at `address` went; addresses that hold no code stay.
+    pub fn start(&self, address: u64) -> u64 {
+        match self.is_code(address) {
+            true => self.at(address).map_or(address, |piece| piece.map(address)),
+            false => address,
+        }
+    }
+
+    /// Where an address went that stands behind code which belongs to it, such as that after a call.
+    pub fn end(&self, address: u64) -> u64 {
+        let before = address.wrapping_sub(1);
+        match self.is_code(before) {
+            true => self.at(before).map_or(address, |piece| piece.map(address)),
+            false => address,
+        }
+    }
+
+    /// Where the addresses from `start` to `end` went, in the old order; neighbours are joined.
+    pub fn split(&self, start: u64, end: u64) -> Vec<(NewAddress, NewAddress)> {
+        let mut parts: Vec<(NewAddress, NewAddress)> = Vec::new();
+        let first = self.pieces.partition_point(|piece| piece.end.0 <= start);
+        for piece in self.pieces[first..].iter().take_while(|piece| piece.start.0 < end) {
+            let from = NewAddress(piece.map(start.max(piece.start.0)));
+            let to = NewAddress(piece.map(end.min(piece.end.0)));
+            match parts.last_mut() {
+                Some(last) if last.1 == from => last.1 = to,
+                _ => parts.push((from, to)),
+            }
+        }
+        parts
+    }
+
+    /// Whether all addresses from `start` to `end` move by one distance.
+    pub fn moves_as_one(&self, start: u64, end: u64) -> bool {
+        self.at(start).is_some_and(|piece| end <= piece.end.0)
+    }
+}
+
+/// The first address from `position` on that is no padding.
+fn behind_padding(padding: &[Range<Address>], position: u64) -> u64 {
+    let after = padding.partition_point(|range| range.end.0 <= position);
+    match padding.get(after) {
+        Some(range) if range.start.0 <= position => range.end.0,
+        _ => position,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::relocate::address_map::Move;
+
+    fn pieces() -> Pieces {
+        let moved = |old, new, size| Move { old: Address(old), new: NewAddress(new), size };
+        // f 0x100..0x10c, padding, g 0x110..0x120, h 0x120..0x130 change places: g h f.
+        let map =
+            AddressMap::new([moved(0x100, 0x120, 12), moved(0x110, 0x100, 16), moved(0x120, 0x110, 16)])
+                .expect("no overlap");
+        Pieces::new(&map, vec![Address(0x80)..Address(0x200)], &[Address(0x10c)..Address(0x110)])
+    }
+
+    #[test]
+    fn what_moves_together_is_one_piece() {
+        let pieces = pieces();
+        assert!(pieces.moves_as_one(0x110, 0x130));
+        assert!(!pieces.moves_as_one(0x100, 0x110));
+        assert_eq!(pieces.split(0x110, 0x130), [(NewAddress(0x100), NewAddress(0x120))]);
+    }
+
+    #[test]
+    fn a_range_over_padding_is_cut_at_the_function() {
+        let part = |from, to| (NewAddress(from), NewAddress(to));
+        assert_eq!(pieces().split(0x100, 0x110), [part(0x120, 0x12c)]);
+        assert_eq!(pieces().split(0xf0, 0x118), [part(0xf0, 0x100), part(0x120, 0x12c), part(0x100, 0x108)]);
+    }
+
+    #[test]
+    fn ends_go_with_the_code_in_front() {
+        let pieces = pieces();
+        assert_eq!((pieces.end(0x10c), pieces.start(0x110), pieces.end(0x110)), (0x12c, 0x100, 0x110));
+        assert_eq!((pieces.end(0x130), pieces.start(0x40), pieces.start(0x1f0)), (0x120, 0x40, 0x1f0));
+    }
+}
