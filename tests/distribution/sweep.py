@@ -19,7 +19,7 @@ import sys
 import tempfile
 
 COLUMNS = [
-    "image", "bytes", "functions", "movable", "moved", "function_bytes", "moved_bytes", "result", "code", "detail",
+    "image", "bytes", "functions", "movable", "moved", "function_bytes", "movable_bytes", "result", "code", "detail",
     "apply_seconds", "apply_peak_kib", "verify_seconds",
 ]
 PIN_COLUMNS = ["image", "function", "address", "bytes", "reason", "evidence"]
@@ -32,6 +32,8 @@ LIMIT_SECONDS = 1200
 TIMED_OUT = 124
 # Codes by which the tool says that it was wrong itself.
 OWN_FAULTS = {"R16"}
+# The code of images whose debug information nobody chose what to do with.
+DEBUG_INFORMATION = "R10"
 LEAST_MOVABLE_PERCENT = 99
 
 
@@ -91,6 +93,11 @@ def code_of(text):
     return text.partition("refused (")[2].partition(")")[0]
 
 
+def pins_of(path, facts):
+    """One line for each function that a report says stays."""
+    return [[path, pin["name"], pin["address"], pin["size_bytes"], pin["reason"], pin["evidence"]] for pin in facts["pinned"]]
+
+
 def examine(reorder, path, seed):
     """The fields of an image's line by name, and its pinned functions."""
     row = dict.fromkeys(COLUMNS, "") | {"image": path, "bytes": path.stat().st_size}
@@ -100,27 +107,28 @@ def examine(reorder, path, seed):
         kind = "refused" if inspected.status == REFUSED and "panicked" not in inspected.errors else "broken"
         return row | {"result": kind, "code": code_of(inspected.words()) or "error", "detail": inspected.words()}, []
     facts = json.loads(inspected.output)
-    if not facts["is_movable"]:
+    debug, pins = [], []
+    if facts["is_movable"]:
+        row["function_bytes"] = facts["function_bytes"]
+        pins = pins_of(path, facts)
+    elif facts["refusal"]["code"] == DEBUG_INFORMATION:
+        row["detail"], debug = "with --debug drop", ["--debug", "drop"]
+    else:
         refusal = facts["refusal"]
         return row | {"result": "refused", "code": refusal["code"], "detail": refusal["reason"]}, []
-    row |= {"functions": facts["functions"], "movable": facts["functions_movable"], "function_bytes": facts["function_bytes"]}
-    pins = [[path, pin["name"], pin["address"], pin["size_bytes"], pin["reason"], pin["evidence"]] for pin in facts["pinned"]]
     with tempfile.TemporaryDirectory() as work:
-        output, moves = pathlib.Path(work, "output"), pathlib.Path(work, "map")
-        apply = [reorder, "apply", path, "--strategy", "random", "--seed", seed, "-o", output, "--format", "json"]
-        applied = Run(*apply, "--map", moves)
-        if "no map was written" in applied.errors:
-            # Filler of an unusual form cannot be made again by a way back; the move itself may be fine.
-            moves.write_text("")
-            applied = Run(*apply)
+        output = pathlib.Path(work, "output")
+        applied = Run(reorder, "apply", path, "--strategy", "random", "--seed", seed, "-o", output, "--format", "json", *debug)
         row |= {"apply_seconds": applied.seconds, "apply_peak_kib": applied.peak_kib}
         if applied.status != 0:
             code = code_of(applied.words())
             kind = "refused" if applied.status == REFUSED and code and code not in OWN_FAULTS else "broken"
             return row | {"result": kind, "code": code, "detail": applied.words()}, pins
-        row["moved"] = json.loads(applied.output)["functions_moved"]
-        sizes = [line.split()[3] for line in moves.read_text().splitlines() if line.startswith("move ")]
-        row["moved_bytes"] = sum(int(size, 16) for size in sizes)
+        facts = json.loads(applied.output)
+        row |= {"functions": facts["functions"], "movable": facts["functions_movable"], "moved": facts["functions_moved"]}
+        pins = pins_of(path, facts)
+        if row["function_bytes"]:
+            row["movable_bytes"] = row["function_bytes"] - sum(pin["size_bytes"] for pin in facts["pinned"])
         verified = Run(reorder, "verify", path, output)
         row["verify_seconds"] = verified.seconds
         if verified.status != 0:
@@ -176,8 +184,9 @@ def summary(rows, pins):
     accepted = [row for row in rows if row["functions"]]
     functions, movable, moved = (total(accepted, column) for column in ("functions", "movable", "moved"))
     print(f"functions: {functions}, movable {movable} ({share(movable, functions):.3f} %), moved {moved} ({share(moved, functions):.3f} %)")
-    size, moved_size = total(accepted, "function_bytes"), total(accepted, "moved_bytes")
-    print(f"bytes of functions: {size}, moved {moved_size} ({share(moved_size, size):.3f} %)")
+    measured = [row for row in accepted if row["function_bytes"] and row["movable_bytes"]]
+    size, movable_size = total(measured, "function_bytes"), total(measured, "movable_bytes")
+    print(f"bytes of functions: {size}, movable {movable_size} ({share(movable_size, size):.3f} %)")
     shares = sorted(share(int(row["movable"]), int(row["functions"])) for row in accepted if int(row["functions"]))
     if shares:
         at = {name: shares[min(int(len(shares) * part), len(shares) - 1)] for name, part in (("1st", 0.01), ("5th", 0.05), ("10th", 0.1), ("50th", 0.5))}
@@ -185,7 +194,11 @@ def summary(rows, pins):
         steps = {bound: sum(value >= bound for value in shares) for bound in (100, 99.9, 99, 95, 90, 50)}
         print("images with at least: " + ", ".join(f"{bound} %: {count}" for bound, count in steps.items()))
     seconds = sum(float(row["apply_seconds"] or 0) for row in rows)
+    largest = max(rows, key=lambda row: int(row["bytes"]) if row["apply_peak_kib"] else 0, default=None)
     print(f"apply: {seconds:.0f} s in all")
+    if largest and largest["apply_peak_kib"]:
+        ratio = int(largest["apply_peak_kib"]) * 1024 / int(largest["bytes"])
+        print(f"the largest, {largest['image']}: {largest['apply_seconds']} s, {ratio:.2f} times the file in memory")
     print("\nrefused, by code:")
     by_code = collections.defaultdict(list)
     for row in rows:
