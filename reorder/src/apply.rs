@@ -23,6 +23,7 @@ use crate::relocate::debug::rebuild::tail_start;
 use crate::relocate::debug::{DebugPolicy, has_debug};
 use crate::relocate::layout_map::{LayoutMap, Side, digest, hexadecimal};
 use crate::relocate::plan::{Plan, plan, plan_from_map};
+use crate::relocate::static_relocations::compact_tables;
 use crate::relocate::{RelocateOptions, relocate};
 use crate::verify::{VerifyOptions, VerifyReport, verify};
 
@@ -124,7 +125,15 @@ pub fn apply(
                 .with_hint("use the same options as when the map was written (--debug, --keep-build-id)"));
         }
     }
-    let summary = summarise(functions, analysis, &plan);
+    let mut summary = summarise(functions, analysis, &plan);
+    if !plan.map.is_identity() {
+        summary.warnings.extend(compact_tables(file).map(|section| {
+            format!(
+                "{} was emptied: relocations in the compact form need more room after a move",
+                section.display_name()
+            )
+        }));
+    }
     Ok(Applied { bytes, map: plan.map, summary })
 }
 

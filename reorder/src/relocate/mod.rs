@@ -4,6 +4,7 @@
 //! from the input only where the ledger lists a write. Whether the result is right is for `verify` to say.
 
 pub mod aarch64;
+pub mod absolute;
 pub mod address_map;
 pub mod alignment;
 pub mod busy_pages;
@@ -42,7 +43,7 @@ pub struct RelocateOptions {
 /// Writes the image that `map` describes.
 ///
 /// # Errors
-/// Refusals R8, R10, R11, R12; malformed tables.
+/// Refusals R8, R10, R12; malformed tables.
 pub fn relocate(
     file: &ElfFile<'_>,
     functions: &FunctionTable<'_>,
@@ -53,6 +54,7 @@ pub fn relocate(
     let mut output = file.bytes.to_vec();
     let mut ledger = Ledger::default();
     code::move_code(analysis, map, file.bytes, &mut output, &mut ledger)?;
+    absolute::move_absolute_fields(file, analysis, map, &mut output, &mut ledger);
     data::move_data(file, functions, analysis, map, &mut output, &mut ledger);
     unwind::move_unwind_entries(file, &functions.frame_entries, map, &mut output, &mut ledger)?;
     // After all code and data, whose new contents decide the addends.

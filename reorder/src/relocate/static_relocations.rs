@@ -2,7 +2,7 @@
 //!
 //! For S + A (− P) that agreed with the stored value before, A is chosen so that it agrees again. Entries that
 //! linkers left stale (relaxed types, table entries that went through the GOT) keep their addend; their place moves.
-//! Source: System V ABI AMD64, "Relocation Types"; ELF for the Arm 64-bit Architecture, "Relocation types".
+//! The compact form cannot keep its size and is emptied.
 
 use object::LittleEndian;
 use object::elf::Rela64;
@@ -12,44 +12,17 @@ use crate::address::Address;
 use crate::error::{Error, Result};
 use crate::image::analysis::Analysis;
 use crate::image::elf::file::ElfFile;
-use crate::image::elf::machine::Machine;
+use crate::image::elf::relocation_types::{Meaning, meaning};
 use crate::image::elf::section::{Section, SectionIndex};
 use crate::image::elf::symbol::{Symbol, SymbolTable};
-use crate::image::refusal::{Refusal, RefusalCode};
 use crate::relocate::address_map::AddressMap;
 use crate::relocate::debug::is_debug;
 use crate::relocate::ledger::Ledger;
 
-/// How a type computes its value.
-enum Formula {
-    /// S + A − P in this many bytes.
-    Relative(usize),
-    /// S + A in this many bytes, or in some bits of an instruction of this many.
-    Absolute(usize),
-    /// Through the GOT, TLS, or nothing.
-    Other,
-}
-
-fn formula(machine: Machine, kind: u32) -> Formula {
-    match (machine, kind) {
-        (Machine::X86_64, 1) => Formula::Absolute(8),
-        (Machine::X86_64, 2 | 4) => Formula::Relative(4),
-        (Machine::X86_64, 10 | 11) => Formula::Absolute(4),
-        (Machine::X86_64, 24) => Formula::Relative(8),
-        (Machine::Aarch64, 257) => Formula::Absolute(8),
-        (Machine::Aarch64, 258) => Formula::Absolute(4),
-        (Machine::Aarch64, 260) => Formula::Relative(8),
-        (Machine::Aarch64, 261 | 314) => Formula::Relative(4),
-        // Literals, ADR, ADRP, the lowest 12 bits in ADD, loads and stores, branches.
-        (Machine::Aarch64, 273..=280 | 282..=286 | 299) => Formula::Absolute(4),
-        _ => Formula::Other,
-    }
-}
-
-/// Rewrites places and addends of all kept relocations.
+/// Rewrites places and addends of all kept relocations; empties the compact form.
 ///
 /// # Errors
-/// Refuses (R11) the compact form, which has no room for new values; reports malformed tables.
+/// Reports malformed tables.
 pub fn move_static_relocations(
     file: &ElfFile<'_>,
     analysis: &Analysis<'_>,
@@ -57,32 +30,54 @@ pub fn move_static_relocations(
     output: &mut [u8],
     ledger: &mut Ledger,
 ) -> Result<()> {
+    if !map.is_identity() {
+        compact_tables(file).for_each(|section| empty_table(section, output, ledger));
+    }
     for section in file.sections.iter().filter(|section| !section.is_loaded() && section.has_bytes()) {
-        let target = file.sections.get(section.info as usize);
-        if section.kind == object::elf::SHT_CREL.0 {
-            return Err(Refusal::new(
-                RefusalCode::R11,
-                format!("section {} keeps relocations in the compact form", section.display_name()),
-                "relink without --crel, or remove them: llvm-objcopy --remove-section NAME IN OUT",
-            )
-            .into());
+        let target = file.sections.get(section.info as usize).filter(|target| target.kind != NO_SECTION);
+        let Some(target) = target.filter(|_| section.kind == object::elf::SHT_RELA.0) else { continue };
+        // At a fixed address the analysis lists the words of all that is loaded.
+        let has_copies = match target.is_loaded() {
+            true => !target.is_executable() && !analysis.code.is_fixed_address,
+            false => !is_debug(target),
+        };
+        if has_copies {
+            move_copies(file, section, target, map, output, ledger)?;
         }
-        let is_kept = target.is_some_and(|target| target.is_loaded() || is_debug(target));
-        if section.kind == object::elf::SHT_RELA.0 && is_kept {
-            if target.is_some_and(|target| target.is_loaded() && !target.is_executable()) {
-                move_copies(file, section, map, output, ledger)?;
-            }
-            move_section(file, analysis, section, map, output, ledger)?;
-        }
+        move_section(file, analysis, section, map, output, ledger)?;
     }
     Ok(())
 }
 
+/// A table in the compact form whose header, of one byte, says: no entries.
+const EMPTY_SIZE: u64 = 1;
+
+/// Kept relocations in the compact form, which stores differences: after a move they need more room than there is.
+pub fn compact_tables<'a, 'data>(file: &'a ElfFile<'data>) -> impl Iterator<Item = &'a Section<'data>> {
+    let kept = file.sections.iter().filter(|section| !section.is_loaded() && section.size > EMPTY_SIZE);
+    kept.filter(|section| section.kind == object::elf::SHT_CREL.0)
+}
+
+/// Leaves a table without entries, in the place of the old one.
+fn empty_table(section: &Section<'_>, output: &mut [u8], ledger: &mut Ledger) {
+    /// Position of `sh_size` in a section header.
+    const SIZE_FIELD: usize = 32;
+    let start = section.offset.0 as usize;
+    let end = start + section.size as usize;
+    output[start..end].fill(0);
+    ledger.record(start..end);
+    ledger.write(output, section.header_offset.0 as usize + SIZE_FIELD, &EMPTY_SIZE.to_le_bytes());
+}
+
+/// `sh_type` of the section that stands for none.
+const NO_SECTION: u32 = object::elf::SHT_NULL.0;
+
 /// Words that hold the address of a symbol although the loader stores it there again, as gold writes them in shared
-/// objects: the kept relocation describes them, so they follow.
+/// objects, and those of notes that are not loaded: the kept relocation describes them, so they follow.
 fn move_copies(
     file: &ElfFile<'_>,
     section: &Section<'_>,
+    target: &Section<'_>,
     map: &AddressMap,
     output: &mut [u8],
     ledger: &mut Ledger,
@@ -90,15 +85,16 @@ fn move_copies(
     let symbols = SymbolTable::parse_section(file, SectionIndex(section.link))?;
     for entry in entries(file, section)? {
         let info = entry.r_info.get(LittleEndian);
-        if !matches!(formula(file.machine, info as u32), Formula::Absolute(8)) {
+        if meaning(file.machine, info as u32) != Meaning::Absolute(8) {
             continue;
         }
         let Some(symbol) = symbols.get((info >> 32) as usize) else { continue };
-        let target = symbol.value.plus(entry.r_addend.get(LittleEndian) as u64);
-        let Some(offset) = file.offset_of(Address(entry.r_offset.get(LittleEndian)), 8) else { continue };
-        let start = offset.0 as usize;
-        if file.bytes[start..start + 8] == target.0.to_le_bytes() {
-            ledger.write(output, start, &map.map(target).0.to_le_bytes());
+        let value = symbol.value.plus(entry.r_addend.get(LittleEndian) as u64);
+        let within = Address(entry.r_offset.get(LittleEndian)).distance_from(target.address);
+        let end = within.checked_add(8).filter(|&end| end <= target.size);
+        let Some(start) = end.map(|_| target.offset.plus(within).0 as usize) else { continue };
+        if file.bytes.get(start..start + 8) == Some(&value.0.to_le_bytes()[..]) {
+            ledger.write(output, start, &map.map(value).0.to_le_bytes());
         }
     }
     Ok(())
@@ -150,30 +146,35 @@ fn new_addend(
     addend: i64,
     symbol: &Symbol<'_>,
 ) -> Option<i64> {
-    let (width, is_relative) = match formula(file.machine, kind) {
-        Formula::Relative(width) => (width, true),
-        Formula::Absolute(width) => (width, false),
-        Formula::Other => return None,
-    };
     let value = symbol.value;
-    let symbol_moves = !symbol.is_section() && analysis.code.arena_of(value).is_some();
+    let is_code = |address: Address| analysis.code.arena_of(address).is_some();
+    let symbol_moves = !symbol.is_section() && is_code(value);
     let new_value = if symbol_moves { map.map(value).0 } else { value.0 };
     let symbol_delta = new_value.wrapping_sub(value.0);
-    let old_stored = stored(file.bytes, file.offset_of(place, width as u64)?.0 as usize, width)?;
-    let new_place = map.map(place);
-    let expected = value.0.wrapping_add(addend as u64);
-    let change = if is_relative {
-        if truncate(expected.wrapping_sub(place.0), width) != old_stored {
-            return None;
+    let expected = value.plus(addend as u64);
+    let change = match meaning(file.machine, kind) {
+        Meaning::Relative(width) => {
+            let width = usize::from(width);
+            let old_stored = stored(file.bytes, file.offset_of(place, width as u64)?.0 as usize, width)?;
+            if truncate(expected.0.wrapping_sub(place.0), width) != old_stored {
+                return None;
+            }
+            let new_place = map.map(place);
+            let new_offset = file.offset_of(Address(new_place.0), width as u64)?.0 as usize;
+            let new_stored = stored(output, new_offset, width)?;
+            let stored_change = sign_extend(new_stored, width).wrapping_sub(sign_extend(old_stored, width));
+            stored_change.wrapping_add(new_place.0.wrapping_sub(place.0))
         }
-        let new_offset = file.offset_of(Address(new_place.0), width as u64)?.0 as usize;
-        let new_stored = stored(output, new_offset, width)?;
-        let stored_change = sign_extend(new_stored, width).wrapping_sub(sign_extend(old_stored, width));
-        stored_change.wrapping_add(new_place.0.wrapping_sub(place.0))
-    } else {
-        // The loader's relocation holds the value when the word itself is zero, so the target decides.
-        let target = Address(expected);
-        map.map(target).0.wrapping_sub(target.0)
+        // The loader's relocation holds the value when the word itself is zero, and instructions hold parts of it, so
+        // the target decides. Where the symbol is an object, a sum that lies in the code means the object all the same.
+        Meaning::Absolute(_) | Meaning::Instruction(_) => {
+            let section = symbol.defining_section().and_then(|index| file.section_at(index));
+            if !section.is_some_and(Section::is_executable) {
+                return None;
+            }
+            map.map(expected).0.wrapping_sub(expected.0)
+        }
+        _ => return None,
     };
     Some(addend.wrapping_add(change.wrapping_sub(symbol_delta) as i64))
 }

@@ -1,47 +1,48 @@
-//! A program at a fixed address stores code addresses as plain constants that nothing lists. The move is sound only
-//! if no constant can mean a function that moved, or the place right behind one.
+//! A program at a fixed address stores code addresses as plain constants. Relocations that the linker kept list them:
+//! those fields must have followed. Where nothing lists them, the move is sound only if no constant can mean a function
+//! that moved, or the place right behind one.
 
 use goblin::elf::header::ET_EXEC;
 use goblin::elf::section_header::SHT_PROGBITS;
 use iced_x86::{Decoder, DecoderOptions, OpKind};
 use rayon::prelude::*;
 
+use super::bytes::{range, u64_at};
+use super::elf_view::SectionView;
+use super::pair::{ImagePair, Ledger};
+use super::report::{Check, Difference};
 use crate::address::Address;
-use crate::verify::elf_view::SectionView;
-use crate::verify::pair::ImagePair;
-use crate::verify::report::{Check, Difference, Findings};
 
-/// Looks at all data and all instructions of the old image.
-pub(super) fn check_absolute_addresses(pair: ImagePair<'_>, findings: &mut Findings) {
+/// Looks at all stored addresses, and at all other data and instructions of the old image.
+pub(super) fn check_absolute_addresses(pair: ImagePair<'_>, ledger: &mut Ledger<'_>) {
     if pair.old.header.e_type != ET_EXEC || pair.moves.moved() == 0 {
         return;
     }
-    let is_moved = |value: u64| {
-        let moved =
-            |address: u64| pair.moves.containing(Address(address)).is_some_and(|range| range.is_moved());
-        moved(value) || value.checked_sub(1).is_some_and(moved)
-    };
+    check_fields(pair, ledger);
+    check_contradictions(pair, ledger);
     let mut constants: Vec<(u64, u64)> = Vec::new();
     let mut looked_at = 0;
-    for section in pair.old.sections.iter().filter(|section| section.is_loaded()) {
+    let unlisted = pair.old.sections.iter().filter(|section| !pair.absolute.lists(section));
+    for section in unlisted.filter(|section| section.is_loaded()) {
         if section.is_code() {
             looked_at += section.bytes.len();
-            constants.extend(code_constants(section).filter(|&(_, value)| is_moved(value)));
+            constants.extend(code_constants(section).filter(|&(_, value)| is_moved(pair, value)));
         } else if section.kind == SHT_PROGBITS && !section.name.starts_with(b".eh_frame") {
             looked_at += section.bytes.len();
+            let slots = followed_slots(pair, section, ledger);
             let hits = (0..section.bytes.len()).into_par_iter().with_min_len(1 << 16);
             let hits = hits.filter_map(|position| {
                 let place = section.address + position as u64;
                 data_constant(section.bytes, position, place)
-                    .filter(|&value| is_moved(value))
+                    .filter(|&value| is_moved(pair, value) && !overlaps(&slots, place))
                     .map(|value| (place, value))
             });
             constants.extend(hits.collect::<Vec<_>>());
         }
     }
-    findings.checked(Check::AbsoluteAddresses, "bytes", looked_at);
+    ledger.findings.checked(Check::AbsoluteAddresses, "bytes", looked_at);
     for (place, value) in constants {
-        findings.differs(Difference::new(
+        ledger.findings.differs(Difference::new(
             Check::AbsoluteAddresses,
             None,
             format!("the constant at {place:#x}"),
@@ -49,6 +50,81 @@ pub(super) fn check_absolute_addresses(pair: ImagePair<'_>, findings: &mut Findi
             format!("{value:#x}"),
         ));
     }
+}
+
+/// Whether `value` is a byte of a function that moved, or the place behind one.
+fn is_moved(pair: ImagePair<'_>, value: u64) -> bool {
+    let moved = |address: u64| pair.moves.containing(Address(address)).is_some_and(|range| range.is_moved());
+    moved(value) || value.checked_sub(1).is_some_and(moved)
+}
+
+/// Listed addresses in data follow the map. Those in functions are compared with their instructions; code outside of
+/// functions is not written, so it must not hold any that moved.
+fn check_fields(pair: ImagePair<'_>, ledger: &mut Ledger<'_>) {
+    for field in pair.absolute.all() {
+        let Some(section) = pair.old.section_at(field.place) else { continue };
+        let offset = section.offset + (field.place - section.address);
+        let is_in_function = pair.moves.containing(Address(field.place)).is_some();
+        if section.is_code() && is_in_function {
+            continue;
+        }
+        let found = range(pair.new.bytes, offset, field.width as u64).and_then(|bytes| field.read(bytes));
+        let Some(found) = found else { continue };
+        if !section.is_code() {
+            ledger.claims.add(offset, field.width as u64);
+        }
+        if !pair.holds_followed(field, found) {
+            let name = format!("the address stored at {:#x}", field.place);
+            let expected = pair.mapped(field.value);
+            ledger.findings.differs(Difference::number(
+                Check::AbsoluteAddresses,
+                offset,
+                &name,
+                expected,
+                found,
+            ));
+        }
+    }
+    ledger.findings.checked(Check::AbsoluteAddresses, "listed addresses", pair.absolute.all().len());
+}
+
+/// An entry that the bytes contradict is harmless while nothing moved that the bytes may mean, such as a stub.
+fn check_contradictions(pair: ImagePair<'_>, ledger: &mut Ledger<'_>) {
+    for wrong in pair.absolute.contradictions.iter().filter(|wrong| is_moved(pair, wrong.stored)) {
+        ledger.findings.differs(Difference::new(
+            Check::AbsoluteAddresses,
+            None,
+            format!("the kept relocation for {:#x}", wrong.place),
+            "the address that is stored there",
+            format!("{:#x} instead of {:#x}", wrong.named, wrong.stored),
+        ));
+    }
+}
+
+/// Words of the GOT that no entry is for: each holds the address of a symbol that code reaches through the GOT, and
+/// follows it. Gives their addresses and claims them.
+fn followed_slots(pair: ImagePair<'_>, section: &SectionView<'_>, ledger: &mut Ledger<'_>) -> Vec<u64> {
+    const WORD: usize = 8;
+    let mut slots = Vec::new();
+    if !section.name.starts_with(b".got") || !section.address.is_multiple_of(WORD as u64) {
+        return slots;
+    }
+    for (index, word) in section.bytes.chunks_exact(WORD).enumerate() {
+        let offset = section.offset + (index * WORD) as u64;
+        let words = u64_at(word, 0).zip(u64_at(pair.new.bytes, offset as usize));
+        let Some((before, after)) = words.filter(|&(before, _)| is_moved(pair, before)) else { continue };
+        if pair.absolute.is_slot_value(before) && pair.mapped(before) == after {
+            ledger.claims.add(offset, WORD as u64);
+            slots.push(section.address + (index * WORD) as u64);
+        }
+    }
+    slots
+}
+
+/// A word at `place` shares bytes with one of the ascending eight-byte words.
+fn overlaps(words: &[u64], place: u64) -> bool {
+    let after = words.partition_point(|&word| word < place.saturating_add(8));
+    after.checked_sub(1).is_some_and(|at| words[at] + 8 > place)
 }
 
 /// Eight bytes at any place, or four at an aligned one.

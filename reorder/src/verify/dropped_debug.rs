@@ -7,8 +7,8 @@ use super::pair::{ImagePair, Ledger};
 /// Position of `sh_size` in a section header.
 const SIZE_FIELD: u64 = 32;
 
-const DEBUG_PREFIXES: [&[u8]; 6] =
-    [b".debug_", b".zdebug_", b".rela.debug_", b".gdb_index", b".gnu_debugdata", b".stab"];
+const DEBUG_PREFIXES: [&[u8]; 7] =
+    [b".debug_", b".zdebug_", b".rela.debug_", b".crel.debug_", b".gdb_index", b".gnu_debugdata", b".stab"];
 
 /// Accepts exactly the dropped debug sections.
 pub(super) fn accept_dropped_debug(pair: ImagePair<'_>, ledger: &mut Ledger<'_>) {

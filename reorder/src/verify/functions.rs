@@ -11,6 +11,7 @@
 use iced_x86::{Code, Decoder, DecoderOptions, FlowControl, Instruction, Mnemonic, OpKind};
 use rayon::prelude::*;
 
+use super::absolute_fields::AbsoluteField;
 use super::elf_view::ElfView;
 use super::fields::{AddressField, Addressing, addressing, read_field, write_field};
 use super::gaps::padding_length;
@@ -207,6 +208,9 @@ impl FunctionPair<'_> {
                 addressing(&decoder, &instruction)
             };
             outcome.instructions += 1;
+            if addressing != Addressing::Unsupported {
+                self.check_operands(&decoder, &instruction, start)?;
+            }
             if instruction.mnemonic() != Mnemonic::Nop {
                 shape.runs_on = falls_through(instruction.flow_control(), instruction.code());
             }
@@ -297,6 +301,13 @@ impl FunctionPair<'_> {
                 ));
             }
         }
+        for field in self.absolute_fields() {
+            let at = (field.place - self.range.old_start.0) as usize;
+            let bytes = scratch.get_mut(at..at + field.width);
+            if let Some(bytes) = bytes.filter(|bytes| is_followed(self.images, field, bytes)) {
+                bytes.copy_from_slice(&field.value.to_le_bytes()[..field.width]);
+            }
+        }
         match first_difference(scratch, self.old_bytes) {
             None => Ok(()),
             Some(at) => {
@@ -312,7 +323,62 @@ impl FunctionPair<'_> {
         }
     }
 
+    /// The stored addresses in the function.
+    fn absolute_fields(&self) -> &[AbsoluteField] {
+        self.images.absolute.within(self.range.old_start.0, self.range.old_end().0)
+    }
+
+    /// A stored address that had to follow must be an operand of its instruction, or it is none.
+    fn check_operands(
+        &self,
+        decoder: &Decoder<'_>,
+        instruction: &Instruction,
+        start: usize,
+    ) -> Result<(), Difference> {
+        let fields = self.images.absolute.within(instruction.ip(), instruction.next_ip());
+        for field in fields.iter().filter(|field| self.images.mapped(field.value) != field.value) {
+            let constants = decoder.get_constant_offsets(instruction);
+            let operands = [
+                (constants.displacement_offset(), constants.displacement_size()),
+                (constants.immediate_offset(), constants.immediate_size()),
+            ];
+            let at = (field.place - instruction.ip()) as usize;
+            if !operands.contains(&(at, field.width)) {
+                let place = format!("the address stored at {}", Address(field.place));
+                return Err(self.difference(
+                    Check::AbsoluteAddresses,
+                    start + at,
+                    place,
+                    "an operand",
+                    "none",
+                ));
+            }
+        }
+        Ok(())
+    }
+
+    /// The same bytes but for stored addresses, which follow the map.
     fn same_bytes(&self, from: usize, to: usize) -> Result<(), Difference> {
+        let start = self.range.old_start.0;
+        let mut position = from;
+        for field in self.images.absolute.within(start + from as u64, start + to as u64) {
+            let at = (field.place - start) as usize;
+            let Some(bytes) = self.new_bytes.get(at..at + field.width).filter(|_| at >= position) else {
+                continue;
+            };
+            self.identical_bytes(position, at)?;
+            if !is_followed(self.images, field, bytes) {
+                let place = format!("the address stored at {}", Address(field.place));
+                let expected = format!("{:#x}", self.images.mapped(field.value));
+                let found = format!("{:#x}", field.read(bytes).unwrap_or_default());
+                return Err(self.difference(Check::AbsoluteAddresses, at, place, expected, found));
+            }
+            position = at + field.width;
+        }
+        self.identical_bytes(position, to.max(position))
+    }
+
+    fn identical_bytes(&self, from: usize, to: usize) -> Result<(), Difference> {
         let (old, new) = (&self.old_bytes[from..to], &self.new_bytes[from..to]);
         match first_difference(old, new) {
             None => Ok(()),
@@ -376,6 +442,10 @@ fn falls_through(flow: FlowControl, code: Code) -> bool {
         FlowControl::Interrupt => !matches!(code, Code::Int3 | Code::Int1),
         _ => false,
     }
+}
+
+fn is_followed(images: ImagePair<'_>, field: &AbsoluteField, bytes: &[u8]) -> bool {
+    field.read(bytes).is_some_and(|found| images.holds_followed(field, found))
 }
 
 fn first_difference(left: &[u8], right: &[u8]) -> Option<usize> {

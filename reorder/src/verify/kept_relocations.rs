@@ -11,7 +11,8 @@ use goblin::elf::reloc::{
 use goblin::elf::section_header::SHT_RELA;
 
 use super::bytes::{range, u32_at, u64_at};
-use super::elf_view::{ElfView, SectionView};
+use super::compact_relocations::SHT_CREL;
+use super::elf_view::{ElfView, SECTION_HEADER_SIZE, SectionView};
 use super::pair::{ImagePair, Ledger};
 use super::pointers::RELA_SIZE;
 use super::report::{Check, Difference};
@@ -46,12 +47,43 @@ fn form(information: u64) -> Option<Form> {
 /// Checks all tables that are not loaded.
 pub(super) fn check_kept_relocations(pair: ImagePair<'_>, ledger: &mut Ledger<'_>) {
     let mut count = 0;
-    for (old, new) in pair.old.sections.iter().zip(&pair.new.sections) {
+    for (index, (old, new)) in pair.old.sections.iter().zip(&pair.new.sections).enumerate() {
+        if old.kind == SHT_CREL && !old.is_loaded() && pair.moves.moved() > 0 && !new.bytes.is_empty() {
+            check_emptied(pair, index, old, new, ledger);
+        }
         if old.kind == SHT_RELA && !old.is_loaded() && !new.bytes.is_empty() {
             count += check_table(pair, old, new, ledger);
         }
     }
     ledger.findings.checked(Check::StaticRelocations, "relocations", count);
+}
+
+/// Tables in the compact form have no room for new differences: nothing is left of them but a header without entries.
+fn check_emptied(
+    pair: ImagePair<'_>,
+    index: usize,
+    old: &SectionView<'_>,
+    new: &SectionView<'_>,
+    ledger: &mut Ledger<'_>,
+) {
+    /// Position of `sh_size` in a section header.
+    const SIZE_FIELD: u64 = 32;
+    let size = old.bytes.len() as u64;
+    let contents = range(pair.new.bytes, old.offset, size).unwrap_or_default();
+    let name = String::from_utf8_lossy(old.name);
+    if new.bytes == [0] && contents.iter().all(|&byte| byte == 0) {
+        ledger.claims.add(old.offset, size);
+        ledger.claims.add(pair.old.header.e_shoff + index as u64 * SECTION_HEADER_SIZE + SIZE_FIELD, 8);
+        ledger.findings.remark(format!("the relocations in {name} were left out"));
+    } else {
+        ledger.findings.differs(Difference::new(
+            Check::StaticRelocations,
+            Some(old.offset),
+            name,
+            "no relocations in the compact form",
+            "relocations for the old addresses",
+        ));
+    }
 }
 
 fn entry_at(section: &SectionView<'_>, index: usize) -> Option<Kept> {
@@ -140,11 +172,11 @@ fn misfit(
     }
 }
 
-/// A word in data that the kept relocation describes in both images follows its target: a distance, or the copy that
-/// some linkers write of an address that the loader stores there.
+/// A word in data that the kept relocation describes in both images follows its target: a distance, an address in a
+/// section that is not loaded, or the copy that some linkers write of an address that the loader stores there.
 fn claim_word(pair: ImagePair<'_>, target: &SectionView<'_>, entry: &Kept, ledger: &mut Ledger<'_>) {
     let Some(form) = form(entry.information) else { return };
-    if target.is_code() || !target.is_loaded() {
+    if target.is_code() {
         return;
     }
     let offset = target.offset + (entry.place - target.address);

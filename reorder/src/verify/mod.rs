@@ -11,7 +11,9 @@
 //! per instruction.
 
 mod absolute;
+mod absolute_fields;
 mod bytes;
+mod compact_relocations;
 mod debug;
 mod dropped_debug;
 mod elf_view;
@@ -35,6 +37,7 @@ mod unwind_walk;
 pub use recover::{AddressMoves, Move};
 pub use report::{Check, CheckSummary, Difference, VerifyReport};
 
+use absolute_fields::AbsoluteFields;
 use elf_view::ElfView;
 use jump_tables::{TableEvidence, TableExplainer};
 use pair::{ImagePair, Ledger};
@@ -129,7 +132,8 @@ fn verify_pair(old: &ElfView<'_>, new: &ElfView<'_>, findings: &mut Findings) ->
         return Err(Error::verification("the numbers of sections or segments differ"));
     }
     let moves = recover::moves_between(old, new)?;
-    compare(ImagePair { old, new, moves: &moves }, findings)
+    let absolute = AbsoluteFields::collect(old);
+    compare(ImagePair { old, new, moves: &moves, absolute: &absolute }, findings)
 }
 
 fn correspondence(error: &Error) -> Difference {
@@ -144,9 +148,9 @@ fn correspondence(error: &Error) -> Difference {
 fn compare(pair: ImagePair<'_>, findings: &mut Findings) -> Result<()> {
     findings.functions(pair.moves.len(), pair.moves.moved());
     findings.checked(Check::Correspondence, "functions", pair.moves.len());
-    absolute::check_absolute_addresses(pair, findings);
     let mut claims = Claims::default();
     let mut ledger = Ledger { findings, claims: &mut claims };
+    absolute::check_absolute_addresses(pair, &mut ledger);
     dropped_debug::accept_dropped_debug(pair, &mut ledger);
     unwind_tables::check_unwind_entries(pair, &mut ledger)?;
     unwind_tables::check_search_table(pair, &mut ledger);

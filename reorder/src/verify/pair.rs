@@ -1,5 +1,6 @@
 //! The two images, the map between them, and what the checks share.
 
+use super::absolute_fields::{AbsoluteField, AbsoluteFields};
 use super::elf_view::ElfView;
 use super::gaps::padding_length;
 use super::recover::AddressMoves;
@@ -16,6 +17,8 @@ pub(super) struct ImagePair<'a> {
     pub(super) new: &'a ElfView<'a>,
     /// Where functions went.
     pub(super) moves: &'a AddressMoves,
+    /// Addresses that the old image stores as such.
+    pub(super) absolute: &'a AbsoluteFields,
 }
 
 /// What the checks produce: findings, and the bytes they answered for.
@@ -38,6 +41,12 @@ impl<'a> ImagePair<'a> {
     /// stayed, or it went with the function that control runs into, together with the padding between.
     pub(super) fn leads_to(&self, address: u64, found: u64) -> bool {
         self.mapped(address) == found || self.is_prefix(address, found)
+    }
+
+    /// Whether `found` is what the field of an address must hold in the new image.
+    pub(super) fn holds_followed(&self, field: &AbsoluteField, found: u64) -> bool {
+        let in_width = |value: u64| if field.width == 8 { value } else { u64::from(value as u32) };
+        in_width(self.mapped(field.value)) == found || self.is_prefix(field.value, found)
     }
 
     /// Where the code at `found` of the new image may have come from, read as padding in front of a function.

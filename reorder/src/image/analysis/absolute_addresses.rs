@@ -1,44 +1,101 @@
-//! Programs at a fixed address: what may be an absolute address of code pins that code.
+//! Programs at a fixed address: what may be an absolute address of code, and is not known to be one, pins that code.
 //!
-//! Such a program holds addresses as plain constants, and nothing says which constants are addresses. So none is
-//! ever rewritten; instead every constant that *could* be the address of a function, or of a place inside or right
-//! behind one, keeps that function where it is. What remains is referred to only relative to the instruction, as in
-//! a position-independent program, and moves by the same rules.
+//! Such a program holds addresses as plain constants. Relocations that the linker kept say which constants are
+//! addresses; a section that has none, such as what linkers write themselves, or an image without them, holds
+//! constants of which any may be one. There, none is ever rewritten; instead every constant that *could* be the address of a
+//! function, or of a place inside or right behind one, keeps that function where it is. What remains is referred to
+//! only relative to the instruction, as in a position-independent program, and moves by the same rules.
 //!
 //! Constants are: immediates and displacements of all instructions, eight-byte words at any byte of the data, and
-//! aligned four-byte words.
+//! aligned four-byte words. Where relocations list the addresses, a constant that is exactly where a function starts
+//! and has no entry still keeps that function: it is most likely a number, but that costs next to nothing.
 
 use rayon::prelude::*;
 
 use crate::address::Address;
+use crate::image::analysis::absolute_fields::AbsoluteField;
 use crate::image::analysis::blocks::{BlockIndex, Partition};
 use crate::image::analysis::pins::{Pin, PinReason};
 use crate::image::analysis::references::Finding;
 use crate::image::code::CodeSpace;
-use crate::image::decode::x86_64::DecodedBlock;
+use crate::image::decode::x86_64::{DecodedBlock, absolute_constants};
 use crate::image::elf::file::ElfFile;
 use crate::image::elf::section::Section;
 
-/// Pins for all constants in code and data.
+/// What is known of an image's absolute addresses.
+#[derive(Clone, Copy, Debug)]
+pub struct Known<'a> {
+    /// The fields, by place.
+    pub fields: &'a [AbsoluteField],
+    /// Start addresses, ascending, of the sections whose addresses are all among the fields.
+    pub listed: &'a [Address],
+}
+
+impl Known<'_> {
+    fn lists(&self, section: Address) -> bool {
+        self.listed.binary_search(&section).is_ok()
+    }
+
+    /// A field overlaps the word at `place`.
+    fn explains(&self, place: Address) -> bool {
+        const LONGEST_WORD: u64 = 8;
+        let after = self.fields.partition_point(|field| field.place < place.plus(LONGEST_WORD));
+        let field = after.checked_sub(1).map(|index| self.fields[index]);
+        field.is_some_and(|field| field.place.plus(u64::from(field.width)) > place)
+    }
+
+    /// Addresses that fields in `block` hold.
+    fn explained_in(&self, start: Address, end: Address) -> impl Iterator<Item = Address> {
+        let first = self.fields.partition_point(|field| field.place < start);
+        self.fields[first..].iter().take_while(move |field| field.place < end).map(|field| field.target)
+    }
+}
+
+/// Pins for all constants in code and data that are not among the known fields.
 pub fn check_absolute_addresses(
     file: &ElfFile<'_>,
     code: &CodeSpace<'_>,
     partition: &Partition,
     decoded: &[DecodedBlock],
+    known: Known<'_>,
     findings: &mut Vec<Finding>,
 ) {
-    for (index, block) in decoded.iter().enumerate() {
-        let evidence = partition.blocks[index].start;
-        for &value in &block.absolute_candidates {
+    for (index, decoded) in decoded.iter().enumerate() {
+        let block = &partition.blocks[index];
+        let is_listed = known.lists(code.arenas[block.arena as usize].start);
+        for &value in &decoded.absolute_candidates {
+            if !is_listed {
+                keep(partition, value, block.start, findings);
+            } else if is_start(partition, value)
+                && !known.explained_in(block.start, block.end).any(|target| target == value)
+            {
+                keep(partition, value, block.start, findings);
+            }
+        }
+    }
+    check_unwritten_code(code, partition, findings);
+    for section in file.sections.iter().filter(|section| holds_constants(section)) {
+        let is_listed = known.lists(section.address);
+        for (value, place) in words(code, file.section_bytes(section), section.address) {
+            if !known.explains(place) && (!is_listed || is_start(partition, value)) {
+                keep(partition, value, place, findings);
+            }
+        }
+    }
+}
+
+/// Gaps and stubs stay as they are, whatever lists their addresses.
+fn check_unwritten_code(code: &CodeSpace<'_>, partition: &Partition, findings: &mut Vec<Finding>) {
+    let gaps = partition.gaps.iter().map(|gap| gap.start..gap.end);
+    for range in gaps.chain(code.fixed.iter().cloned()) {
+        for (value, evidence) in absolute_constants(code, range) {
             keep(partition, value, evidence, findings);
         }
     }
-    for section in file.sections.iter().filter(|section| holds_constants(section)) {
-        let hits: Vec<(Address, Address)> = words(code, file.section_bytes(section), section.address);
-        for (value, place) in hits {
-            keep(partition, value, place, findings);
-        }
-    }
+}
+
+fn is_start(partition: &Partition, value: Address) -> bool {
+    partition.block_containing(value).is_some_and(|block| partition.block(block).is_entry(value))
 }
 
 /// Everything at `value`, and what ends there, stays.

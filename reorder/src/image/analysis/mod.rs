@@ -5,6 +5,7 @@
 
 mod aarch64;
 pub mod absolute_addresses;
+pub mod absolute_fields;
 pub mod blocks;
 pub mod computed_addresses;
 pub mod dispatch;
@@ -30,14 +31,16 @@ use crate::image::boundaries::Boundaries;
 use crate::image::code::CodeSpace;
 use crate::image::elf::dynamic::{DynamicEntry, dynamic_entries};
 use crate::image::elf::file::ElfFile;
+use crate::image::elf::kept_relocations::KeptTables;
 use crate::image::elf::machine::Machine;
 use crate::image::elf::relocation::{LoaderRelocation, loader_relocations};
 use crate::image::functions::FunctionTable;
 use crate::image::refusal::{Refusal, RefusalCode};
+use absolute_fields::{AbsoluteField, check_absolute_fields};
 use blocks::Partition;
 use fields::CodeFields;
 use jump_tables::JumpTable;
-use kept_relocations::{KeptRelocationSummary, KeptRelocations};
+use kept_relocations::{KeptRelocationSummary, KeptRelocations, absolute_words};
 use pointers::{CodePointer, code_pointers};
 use references::Finding;
 use units::{FreeInterval, Unit, build_units};
@@ -58,6 +61,8 @@ pub struct Analysis<'data> {
     pub tables: Vec<JumpTable>,
     /// Code addresses in data, by target.
     pub pointers: Vec<CodePointer>,
+    /// At a fixed address: all other fields that hold the address of code, by place.
+    pub absolute_fields: Vec<AbsoluteField>,
     /// How relocations that the linker kept compare with the code; none when it kept none.
     pub kept_relocations: Option<KeptRelocationSummary>,
     /// The fields of instructions that a move may change.
@@ -71,6 +76,8 @@ struct ImageFacts<'run, 'data> {
     functions: &'run FunctionTable<'data>,
     code: &'run CodeSpace<'data>,
     relocations: &'run [LoaderRelocation],
+    /// Relocations that the linker kept.
+    tables: &'run KeptTables<'data>,
     pointers: &'run [CodePointer],
     /// Code addresses that the headers hold.
     roots: &'run [Address],
@@ -100,11 +107,21 @@ impl<'data> Analysis<'data> {
         obligations::check_image(file, &dynamic)?;
         let code = CodeSpace::collect(file)?;
         let relocations = loader_relocations(file, &dynamic)?;
-        let pointers = code_pointers(file, &code, &relocations)?;
+        let kept_tables = KeptTables::read(file);
+        let loader_pointers = code_pointers(file, &code, &relocations)?;
+        let pointers = with_words(file, &loader_pointers, &absolute_words(file, &code, &kept_tables));
         let mut partition = Partition::new(&code, functions, &pointers);
         let roots = entry_points(file, &dynamic);
         let (relocations, roots) = (relocations.as_slice(), roots.as_slice());
-        let image = ImageFacts { file, functions, code: &code, relocations, pointers: &pointers, roots };
+        let image = ImageFacts {
+            file,
+            functions,
+            code: &code,
+            relocations,
+            tables: &kept_tables,
+            pointers: &pointers,
+            roots,
+        };
         let facts = match file.machine {
             Machine::X86_64 => x86_64::code_facts(&image, &mut partition)?,
             Machine::Aarch64 => aarch64::code_facts(&image, &mut partition)?,
@@ -112,6 +129,8 @@ impl<'data> Analysis<'data> {
         };
         let CodeFacts { boundaries, mut findings, fields, tables, data_references, kept, refers_to_own_end } =
             facts;
+        check_absolute_fields(&code, &partition, &boundaries, &kept.absolute, &mut findings);
+        let pointers = with_words(file, &loader_pointers, &kept.absolute);
         for pointer in &pointers {
             references::check_pointer(&code, &partition, &boundaries, pointer, &mut findings);
         }
@@ -145,6 +164,11 @@ impl<'data> Analysis<'data> {
             free,
             tables,
             pointers,
+            absolute_fields: kept
+                .absolute
+                .into_iter()
+                .filter(|field| field.pointer(file).is_none())
+                .collect(),
             kept_relocations: kept.summary,
             fields,
             refers_to_own_end,
@@ -156,6 +180,14 @@ impl<'data> Analysis<'data> {
         let last = unit.blocks.end as usize - 1;
         self.refers_to_own_end[last]
     }
+}
+
+/// The loader's pointers and those among `fields`, by target.
+fn with_words(file: &ElfFile<'_>, loader: &[CodePointer], fields: &[AbsoluteField]) -> Vec<CodePointer> {
+    let words = fields.iter().filter_map(|field| field.pointer(file));
+    let mut pointers: Vec<CodePointer> = loader.iter().copied().chain(words).collect();
+    pointers.sort_unstable_by_key(|pointer| (pointer.target, pointer.place, pointer.addend_field));
+    pointers
 }
 
 /// Code addresses that the headers hold: the entry point, DT_INIT and DT_FINI.

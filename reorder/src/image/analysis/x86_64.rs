@@ -9,7 +9,8 @@ use super::kept_relocations::check_kept_relocations;
 use super::pins::{Pin, PinReason};
 use super::references::{self, Finding};
 use super::{
-    CodeFacts, ImageFacts, absolute_addresses, computed_addresses, gap_references, obligations, sorted,
+    CodeFacts, ImageFacts, absolute_addresses, absolute_fields, computed_addresses, gap_references,
+    obligations, sorted,
 };
 use crate::address::Address;
 use crate::error::Result;
@@ -23,7 +24,7 @@ use crate::image::elf::relocation::{LoaderAction, LoaderRelocation};
 /// # Errors
 /// Refuses (R5, R6) images of which too little is known.
 pub(super) fn code_facts(image: &ImageFacts<'_, '_>, partition: &mut Partition) -> Result<CodeFacts> {
-    let ImageFacts { file, code, relocations, .. } = *image;
+    let ImageFacts { file, code, relocations, tables: kept_tables, .. } = *image;
     let boundaries = Boundaries::new(code.span());
     let mut decoded = decode_blocks(code, partition, &boundaries);
     let opaque = opaque_bytes(partition, &decoded);
@@ -36,9 +37,10 @@ pub(super) fn code_facts(image: &ImageFacts<'_, '_>, partition: &mut Partition) 
     obligations::check_coverage(code, partition, opaque)?;
 
     let mut findings = check_references(code, partition, &boundaries, &mut decoded);
-    let mut kept = check_kept_relocations(file, code, partition);
+    let mut kept = check_kept_relocations(file, code, partition, kept_tables);
     findings.append(&mut kept.findings);
-    keep_targets_of_distrusted(code, partition, &mut decoded, &mut findings);
+    let is_distrusted = keep_targets_of_distrusted(code, partition, &mut decoded, &mut findings);
+    absolute_fields::keep_targets_of_unwritten(partition, is_distrusted, &mut kept.absolute, &mut findings);
     let mut data_references = Vec::new();
     for gap in &partition.gaps {
         gap_references::check_gap(code, partition, gap, &mut findings, &mut data_references);
@@ -48,7 +50,10 @@ pub(super) fn code_facts(image: &ImageFacts<'_, '_>, partition: &mut Partition) 
         gap_references::check_fixed_code(code, partition, range, &mut findings, &mut data_references);
     }
     if code.is_fixed_address {
-        absolute_addresses::check_absolute_addresses(file, code, partition, &decoded, &mut findings);
+        let listed = sorted(kept.listed_sections(kept_tables).collect());
+        let known = absolute_addresses::Known { fields: &kept.absolute, listed: &listed };
+        absolute_addresses::check_absolute_addresses(file, code, partition, &decoded, known, &mut findings);
+        data_references.extend(kept.data_references(code, kept_tables));
     }
     computed_addresses::check_computed_addresses(file, code, partition, &decoded, &mut findings);
 
@@ -112,27 +117,30 @@ fn check_references(
         .collect()
 }
 
-/// A block that is not trusted is never written, so whatever it may refer to must stay as well.
+/// A block that is not trusted is never written, so whatever it may refer to must stay as well. Tells which they are.
 fn keep_targets_of_distrusted(
     code: &CodeSpace<'_>,
     partition: &Partition,
     decoded: &mut [DecodedBlock],
     findings: &mut Vec<Finding>,
-) {
-    let distrusted: Vec<BlockIndex> = findings
+) -> impl Fn(BlockIndex) -> bool + use<> {
+    let mut distrusted: Vec<BlockIndex> = findings
         .iter()
         .filter_map(|finding| match finding {
             Finding::Distrust(block, _) => Some(*block),
             _ => None,
         })
         .collect();
-    for index in distrusted {
+    distrusted.sort_unstable();
+    distrusted.dedup();
+    for &index in &distrusted {
         let block = partition.block(index);
         gap_references::check_opaque(code, partition, block.start, block.end, findings);
         let decoded = &mut decoded[index.0 as usize];
         decoded.fields.clear();
         decoded.has_register_jump = false;
     }
+    move |block| distrusted.binary_search(&block).is_ok()
 }
 
 /// Moves all data addresses that code or pointers refer to into one sorted list.

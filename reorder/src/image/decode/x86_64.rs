@@ -236,6 +236,32 @@ fn collect_field(
     true
 }
 
+/// Operands of the instructions in `range` that could be addresses of code: (value, instruction). Behind bytes that
+/// are no instruction all positions are tried.
+pub fn absolute_constants(code: &CodeSpace<'_>, range: Range<Address>) -> Vec<(Address, Address)> {
+    let bytes = code.bytes(range.clone());
+    let mut decoder = Decoder::with_ip(64, bytes, range.start.0, DecoderOptions::NONE);
+    let mut instruction = Instruction::default();
+    let mut found = Vec::new();
+    let mut block = DecodedBlock::default();
+    while decoder.can_decode() {
+        decoder.decode_out(&mut instruction);
+        let address = Address(instruction.ip());
+        if instruction.is_invalid() {
+            let rest = address.distance_from(range.start) as usize;
+            let words = bytes[rest..].windows(4).enumerate().filter_map(|(index, word)| {
+                let value = Address(u64::from(u32::from_le_bytes(word.try_into().ok()?)));
+                code.arena_of(value).map(|_| (value, address.plus(index as u64)))
+            });
+            found.extend(words);
+            break;
+        }
+        collect_absolute_candidates(code, &decoder, &instruction, &mut block);
+        found.extend(block.absolute_candidates.drain(..).map(|value| (value, address)));
+    }
+    found
+}
+
 fn collect_absolute_candidates(
     code: &CodeSpace<'_>,
     decoder: &Decoder<'_>,

@@ -3,9 +3,11 @@
 pub mod dynamic;
 pub mod eh_frame;
 pub mod file;
+pub mod kept_relocations;
 pub mod machine;
 pub mod note;
 pub mod relocation;
+pub mod relocation_types;
 pub mod section;
 pub mod segment;
 pub mod symbol;

@@ -1,6 +1,7 @@
 //! What happens to debug information, whose addresses a move makes wrong.
 
 use crate::image::elf::file::ElfFile;
+use crate::image::elf::kept_relocations::is_table;
 use crate::image::elf::section::Section;
 use crate::relocate::ledger::Ledger;
 
@@ -51,5 +52,5 @@ pub fn is_debug(section: &Section<'_>) -> bool {
 /// Static relocations of a debug section.
 pub(super) fn relocates_debug(file: &ElfFile<'_>, section: &Section<'_>) -> bool {
     let target = file.sections.get(section.info as usize);
-    section.kind == object::elf::SHT_RELA.0 && !section.is_loaded() && target.is_some_and(is_debug)
+    is_table(section) && !section.is_loaded() && target.is_some_and(is_debug)
 }
