@@ -29,7 +29,7 @@ pub enum RefusalCode {
     R9,
     /// Debug information without a chosen policy.
     R10,
-    /// Static relocations that contradict the code.
+    /// Reserved: static relocations that contradict the code pin what they name, or are ignored.
     R11,
     /// An address field that cannot reach its target after the move.
     R12,

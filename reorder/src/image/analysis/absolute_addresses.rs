@@ -64,11 +64,8 @@ pub fn check_absolute_addresses(
         let block = &partition.blocks[index];
         let is_listed = known.lists(code.arenas[block.arena as usize].start);
         for &value in &decoded.absolute_candidates {
-            if !is_listed {
-                keep(partition, value, block.start, findings);
-            } else if is_start(partition, value)
-                && !known.explained_in(block.start, block.end).any(|target| target == value)
-            {
+            let is_explained = || known.explained_in(block.start, block.end).any(|target| target == value);
+            if !is_listed || is_start(partition, value) && !is_explained() {
                 keep(partition, value, block.start, findings);
             }
         }
