@@ -150,9 +150,9 @@ impl Round<'_, '_> {
                 };
                 registers.set(to, value);
             }
-            Operation::AddRegister(to, first, second, shift, _) => {
+            Operation::AddRegister(to, first, second, shift, extension) => {
                 self.read(index, registers);
-                let value = match (registers.get(first), registers.get(second)) {
+                let value = match (registers.get(first), registers.get(second).extended(extension)) {
                     (Value::Address(base), Value::Entry(entries)) => Value::Sum { base, entries, shift },
                     (Value::Entry(entries), Value::Address(base)) if shift == 0 => {
                         Value::Sum { base, entries, shift }
@@ -189,6 +189,8 @@ impl Round<'_, '_> {
         let is_selection = word & 0x1fe0_0000 == 0x1a80_0000;
         let value = match operation {
             Operation::LoadLiteral(..) => Value::Unknown,
+            // The C library hides pointers by an exclusive or with a secret; nobody hides a distance so.
+            _ if is_unmasking(word, registers) => Value::Unknown,
             _ if is_selection => Value::selected_of(registers.chosen(used.reads)),
             _ if is_arithmetic => Value::computed_of(registers.chosen(used.reads)),
             _ => Value::Unknown,
@@ -254,4 +256,10 @@ impl Round<'_, '_> {
             _ => self.enter_everywhere(registers),
         }
     }
+}
+
+/// `EOR` of registers, 64 bits, of two values that came from elsewhere.
+fn is_unmasking(word: u32, registers: &Registers) -> bool {
+    let operands = [5, 16].map(|bit| registers.get(Register::at(word, bit)));
+    word & 0xff20_0000 == 0xca00_0000 && operands == [Value::Unknown; 2]
 }

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use crate::image::decode::aarch64::Register;
+use crate::image::decode::aarch64::{Extension, Register};
 
 /// A set of `ADRP` instructions, by number in [`PageSets`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -114,6 +114,17 @@ impl Value {
             Self::Below(_) => Self::Number,
             Self::Entry(entries) => Self::Entry(any(entries)),
             Self::Sum { base, entries, shift } => Self::Sum { base, entries: any(entries), shift },
+            other => other,
+        }
+    }
+
+    /// What an addition takes of it: entries that were loaded without their sign may get it there.
+    pub(super) fn extended(self, extension: Extension) -> Self {
+        match self {
+            Self::Entry(entries) if extension.bytes == entries.size && extension.bytes < 8 => {
+                Self::Entry(Entries { is_signed: extension.is_signed, ..entries })
+            }
+            Self::Entry(entries) if extension.bytes < entries.size => Self::Computed,
             other => other,
         }
     }

@@ -54,9 +54,8 @@ pub enum Operation {
     Access(Register, u64, MemoryAccess),
     /// A load with an index: destination, base; bytes loaded; whether the sign is extended to 64 bits.
     IndexedLoad(Register, Register, u8, bool),
-    /// `ADD` of registers, 64 bits: destination, first, second, how far the second is shifted; whether the second is a
-    /// signed word.
-    AddRegister(Register, Register, Register, u8, bool),
+    /// `ADD` of registers, 64 bits: destination, first, second, how far the second is shifted; what counts of the second.
+    AddRegister(Register, Register, Register, u8, Extension),
     /// `MOV` of a register, 64 bits.
     Move(Register, Register),
     /// `NOP`.
@@ -65,6 +64,20 @@ pub enum Operation {
     Invalid,
     /// Anything else: see [`uses`].
     Other,
+}
+
+/// How much of a register an addition takes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Extension {
+    /// The lowest bytes: 1, 2, 4, or all 8.
+    pub bytes: u8,
+    /// Their sign is extended.
+    pub is_signed: bool,
+}
+
+impl Extension {
+    /// The whole register.
+    pub const NONE: Self = Self { bytes: 8, is_signed: false };
 }
 
 /// A load or store with an unsigned immediate.
@@ -192,12 +205,13 @@ fn decode_register(word: u32) -> Operation {
     // ADD (shifted register), 64 bits, LSL.
     if word & 0xffe0_0000 == 0x8b00_0000 {
         let shift = (word >> 10 & 0x3f) as u8;
-        return Operation::AddRegister(registers.0, registers.1, registers.2, shift, false);
+        return Operation::AddRegister(registers.0, registers.1, registers.2, shift, Extension::NONE);
     }
-    // ADD (extended register), 64 bits, SXTW.
-    if word & 0xffe0_e000 == 0x8b20_c000 {
+    // ADD (extended register), 64 bits.
+    if word & 0xffe0_0000 == 0x8b20_0000 {
         let shift = (word >> 10 & 7) as u8;
-        return Operation::AddRegister(registers.0, registers.1, registers.2, shift, true);
+        let extension = Extension { bytes: 1 << (word >> 13 & 3), is_signed: word >> 15 & 1 == 1 };
+        return Operation::AddRegister(registers.0, registers.1, registers.2, shift, extension);
     }
     // ORR with the zero register.
     if word & 0xffe0_ffe0 == 0xaa00_03e0 {
@@ -388,8 +402,9 @@ mod tests {
         is(0x9c00_0040, Operation::LoadLiteral(None, Address(0x1_0000_4008)));
         is(0x3868_6929, Operation::IndexedLoad(X(9), X(9), 1, false));
         is(0xb8a8_792a, Operation::IndexedLoad(X(10), X(9), 4, true));
-        is(0x8b09_0908, Operation::AddRegister(X(8), X(8), X(9), 2, false));
-        is(0x8b29_c108, Operation::AddRegister(X(8), X(8), X(9), 0, true));
+        is(0x8b09_0908, Operation::AddRegister(X(8), X(8), X(9), 2, Extension::NONE));
+        is(0x8b29_c108, Operation::AddRegister(X(8), X(8), X(9), 0, Extension { bytes: 4, is_signed: true }));
+        is(0x8b27_8907, Operation::AddRegister(X(7), X(8), X(7), 2, Extension { bytes: 1, is_signed: true }));
         is(0xaa01_03e0, Operation::Move(X(0), X(1)));
         is(0xffff_ff00, Operation::Other);
         is(NOP, Operation::Nop);
