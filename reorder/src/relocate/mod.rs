@@ -12,6 +12,7 @@ pub mod code;
 mod code_reference;
 pub mod data;
 pub mod debug;
+pub mod erratum;
 pub mod identity;
 pub mod layout_map;
 pub mod ledger;

@@ -6,11 +6,14 @@ use crate::address::{Address, NewAddress};
 use crate::error::{Error, Result};
 use crate::image::analysis::Analysis;
 use crate::image::analysis::units::{Unit, UnitIndex, unit_containing};
+use crate::image::elf::machine::Machine;
 use crate::image::functions::{FunctionIndex, FunctionTable};
+use crate::image::refusal::{Refusal, RefusalCode};
 use crate::relocate::address_map::{AddressMap, Move};
 use crate::relocate::alignment::{Alignment, alignments};
 use crate::relocate::busy_pages::filling_order;
 use crate::relocate::code::placed_ranges;
+use crate::relocate::erratum::Erratum;
 
 /// Where everything goes.
 #[derive(Clone, Debug)]
@@ -35,6 +38,7 @@ pub fn plan(
     let (_, needed_units) = unit_order(analysis, functions, front.get(..needed).unwrap_or(front));
     let (wanted, _) = unit_order(analysis, functions, front);
     let alignments = alignments(analysis);
+    let erratum = erratum_to_avoid(analysis);
     let mut moves = Vec::new();
     let mut without_room = Vec::new();
     for arena in 0..analysis.code.arenas.len() as u32 {
@@ -44,7 +48,7 @@ pub fn plan(
             .filter(|&index| is_here(index) && analysis.units[index.0 as usize].pin.is_none())
             .collect();
         let position_of = |index: UnitIndex| members.binary_search(&index).ok();
-        let order: Vec<usize> = wanted.iter().filter_map(|&index| position_of(index)).collect();
+        let mut order: Vec<usize> = wanted.iter().filter_map(|&index| position_of(index)).collect();
         let movable: Vec<MovableUnit> =
             members.iter().map(|&index| movable_unit(analysis, index, alignments[arena as usize])).collect();
         let free: Vec<Interval> = analysis
@@ -58,7 +62,23 @@ pub fn plan(
             .map(|index| &analysis.units[index.0 as usize])
             .filter(|unit| unit.arena == arena);
         let free = filling_order(front, free);
-        let placement = place(&movable, &order, &free);
+        let mut placement = place(&movable, &order, &free);
+        if let Some(erratum) = &erratum {
+            let sensitive = erratum.of(members.iter().map(|index| index.0 as usize));
+            let by_start = sorted(free.clone());
+            for round in 0.. {
+                let in_danger = sensitive.settle(&movable, &mut placement.starts, &by_start);
+                if in_danger.is_empty() {
+                    break;
+                }
+                if round == MOST_SETTLING_ROUNDS {
+                    return Err(unsettled(analysis.units[members[in_danger[0]].0 as usize].start));
+                }
+                // Where they are now they are safe.
+                order.retain(|unit| in_danger.binary_search(unit).is_err());
+                placement = place(&movable, &order, &free);
+            }
+        }
         for (&index, &start) in members.iter().zip(&placement.starts) {
             let unit = &analysis.units[index.0 as usize];
             moves.push(Move { old: unit.start, new: NewAddress(start), size: unit.size() });
@@ -66,6 +86,24 @@ pub fn plan(
         without_room.extend(placement.pinned.iter().map(|&position| members[position]));
     }
     Ok(Plan { map: AddressMap::new(moves)?, without_room })
+}
+
+/// Rounds of pinning what cannot be settled; each has a few units of a large image.
+const MOST_SETTLING_ROUNDS: usize = 16;
+
+fn unsettled(address: Address) -> Error {
+    let cure = "use another order, or relink without --fix-cortex-a53-843419 if no Cortex-A53 has to run it";
+    Refusal::new(RefusalCode::R12, "no layout was found that avoids erratum 843419", cure).at(address).into()
+}
+
+fn sorted(mut free: Vec<Interval>) -> Vec<Interval> {
+    free.sort_unstable_by_key(|interval| interval.start);
+    free
+}
+
+fn erratum_to_avoid(analysis: &Analysis<'_>) -> Option<Erratum> {
+    let ranges: Vec<_> = analysis.units.iter().map(|unit| unit.start..unit.end).collect();
+    (analysis.code.machine == Machine::Aarch64).then(|| Erratum::to_avoid(&analysis.code, &ranges))?
 }
 
 /// A unit that refers to its own end keeps one byte of padding there, so that the end never becomes the start of

@@ -241,6 +241,7 @@ impl BlockFlow {
         let second = || instruction.op_register(1).full_register();
         match instruction.mnemonic() {
             Mnemonic::Pop => sources.pointer = true,
+            Mnemonic::Lodsq if register == Register::RAX => sources.pointer = true,
             Mnemonic::Mov
                 if instruction.code() == Code::Mov_r64_rm64 || instruction.code() == Code::Mov_rm64_r64 =>
             {

@@ -166,13 +166,16 @@ fn find(haystack: &[u8], needle: &[u8]) -> Option<usize> {
 /// Uncovered code that every program carries: the C run-time's own start-up code and a few stubs.
 const TOLERATED_BYTES: u64 = 4096;
 
-/// Refuses images of which too little is known: R5, R6.
+/// Of an image in which more than a tenth of the code belongs to no function, or a hundredth cannot be decoded, everything
+/// outside of functions counts as undecodable: whatever any of its bytes may refer to stays.
+///
+/// Refuses images of which less than half is known: R5, R6.
 ///
 /// # Errors
 /// The refusal.
 pub fn check_coverage(
     code: &CodeSpace<'_>,
-    partition: &Partition,
+    partition: &mut Partition,
     opaque_blocks: u64,
 ) -> Result<(), Refusal> {
     let total: u64 = code.arenas.iter().map(|arena| arena.end.distance_from(arena.start)).sum();
@@ -189,7 +192,7 @@ pub fn check_coverage(
         .max_by_key(|gap| (gap.end.distance_from(gap.start), gap.start));
     let place = largest.map_or(Address(0), |gap| gap.start);
     let percent = |part: u64| part as f64 * 100.0 / total.max(1) as f64;
-    if uncovered > TOLERATED_BYTES && uncovered > total / 10 {
+    if uncovered > TOLERATED_BYTES && uncovered > total / 2 {
         return Err(Refusal::new(
             RefusalCode::R5,
             format!("{:.1} % of the code belongs to no known function", percent(uncovered)),
@@ -197,13 +200,18 @@ pub fn check_coverage(
         )
         .at(place));
     }
-    if opaque > TOLERATED_BYTES && opaque > total / 100 {
+    if opaque > TOLERATED_BYTES && opaque > total / 2 {
         return Err(Refusal::new(
             RefusalCode::R6,
             format!("{:.1} % of the code cannot be decoded", percent(opaque)),
             "data between functions must move to .rodata; nothing can be done for a finished image",
         )
         .at(place));
+    }
+    if uncovered > TOLERATED_BYTES.max(total / 10) || opaque > TOLERATED_BYTES.max(total / 100) {
+        for gap in partition.gaps.iter_mut().filter(|gap| gap.content == GapContent::Code) {
+            gap.content = GapContent::Opaque;
+        }
     }
     Ok(())
 }

@@ -33,8 +33,8 @@ pub(super) fn code_facts(image: &ImageFacts<'_, '_>, partition: &mut Partition) 
             block.keep_data_alignment();
         }
     }
-    let partition = &*partition;
     obligations::check_coverage(code, partition, opaque)?;
+    let partition = &*partition;
 
     let mut findings = check_references(code, partition, &boundaries, &mut decoded);
     let mut kept = check_kept_relocations(file, code, partition, kept_tables);

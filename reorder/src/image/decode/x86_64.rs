@@ -130,6 +130,14 @@ struct RecentSums {
 
 impl RecentSums {
     fn follow(&mut self, instruction: &Instruction) {
+        // What stands behind is entered from elsewhere.
+        if matches!(
+            instruction.flow_control(),
+            FlowControl::UnconditionalBranch | FlowControl::IndirectBranch | FlowControl::Return
+        ) {
+            *self = Self::default();
+            return;
+        }
         let is_sum = match instruction.mnemonic() {
             Mnemonic::Add => instruction.op1_kind() != OpKind::Immediate8to64,
             Mnemonic::Lea => instruction.memory_index() != Register::None,
