@@ -14,7 +14,7 @@ use crate::image::code_reference::{AtomReferences, CodeReference, PackedReferenc
 use crate::image::decoded_atom::DecodedAtom;
 
 /// Rounds of finding entries in the middle of functions.
-const MOST_ROUNDS: usize = 16;
+pub(super) const MOST_ROUNDS: usize = 16;
 
 /// How one atom is decoded.
 pub(super) trait AtomDecoder: Sync {

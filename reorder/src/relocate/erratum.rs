@@ -188,9 +188,10 @@ mod tests {
                 starts.iter().zip(&units).map(|(start, unit)| (*start, start + unit.size)).collect();
             ranges.sort_unstable();
             prop_assert!(ranges.windows(2).all(|pair| pair[0].1 <= pair[1].0), "no overlap");
-            prop_assert!(ranges.iter().all(|range| {
+            let is_inside = |range: &(u64, u64)| {
                 free.iter().any(|interval| interval.start <= range.0 && range.1 <= interval.end)
-            }));
+            };
+            prop_assert!(ranges.iter().all(is_inside));
             for (unit, start) in starts.iter().enumerate() {
                 let is_in_danger = is_in_danger(*start, &erratum.sensitive[unit]);
                 prop_assert!(!is_in_danger || left.contains(&unit));

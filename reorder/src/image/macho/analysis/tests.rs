@@ -6,6 +6,7 @@ use std::fmt::Write as _;
 
 use super::*;
 use crate::error::Error;
+use crate::image::entry_rounds::MOST_ROUNDS;
 use crate::image::macho::linked::library;
 use crate::image::macho::symbol_table::symbols;
 
