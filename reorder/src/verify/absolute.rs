@@ -7,9 +7,11 @@ use goblin::elf::section_header::SHT_PROGBITS;
 use iced_x86::{Decoder, DecoderOptions, OpKind};
 use rayon::prelude::*;
 
+use super::aarch64;
 use super::bytes::{range, u64_at};
 use super::elf_view::SectionView;
 use super::pair::{ImagePair, Ledger};
+use super::processor::Processor;
 use super::report::{Check, Difference};
 use crate::address::Address;
 
@@ -26,7 +28,15 @@ pub(super) fn check_absolute_addresses(pair: ImagePair<'_>, ledger: &mut Ledger<
     for section in unlisted.filter(|section| section.is_loaded()) {
         if section.is_code() {
             looked_at += section.bytes.len();
-            constants.extend(code_constants(section).filter(|&(_, value)| is_moved(pair, value)));
+            match pair.old.processor {
+                Processor::Aarch64 => {
+                    let found = aarch64::constants(section.bytes, section.address);
+                    constants.extend(found.filter(|&(_, value)| is_moved(pair, value)));
+                }
+                Processor::X86_64 => {
+                    constants.extend(code_constants(section).filter(|&(_, value)| is_moved(pair, value)));
+                }
+            }
         } else if section.kind == SHT_PROGBITS && !section.name.starts_with(b".eh_frame") {
             looked_at += section.bytes.len();
             let slots = followed_slots(pair, section, ledger);
@@ -139,7 +149,7 @@ fn data_constant(bytes: &[u8], position: usize, place: u64) -> Option<u64> {
     bytes.get(position..)?.first_chunk::<4>().map(|word| u64::from(u32::from_le_bytes(*word)))
 }
 
-/// Immediates and displacements of at least four bytes: (address of the instruction, value).
+/// Of x86-64 code: immediates and displacements of at least four bytes: (address of the instruction, value).
 fn code_constants<'a>(section: &'a SectionView<'_>) -> impl Iterator<Item = (u64, u64)> + 'a {
     let decoder = Decoder::with_ip(64, section.bytes, section.address, DecoderOptions::NONE);
     decoder.into_iter().flat_map(|instruction| {

@@ -5,8 +5,9 @@
 
 use goblin::elf::header::ET_EXEC;
 use goblin::elf::reloc::{
-    R_X86_64_32, R_X86_64_32S, R_X86_64_64, R_X86_64_GOTPCREL, R_X86_64_GOTPCRELX, R_X86_64_NONE,
-    R_X86_64_REX_GOTPCRELX,
+    R_AARCH64_ABS32, R_AARCH64_ABS64, R_AARCH64_ADR_GOT_PAGE, R_AARCH64_GOT_LD_PREL19,
+    R_AARCH64_LD64_GOT_LO12_NC, R_X86_64_32, R_X86_64_32S, R_X86_64_64, R_X86_64_GOTPCREL,
+    R_X86_64_GOTPCRELX, R_X86_64_REX_GOTPCRELX,
 };
 use goblin::elf::section_header::{SHN_UNDEF, SHT_RELA};
 use goblin::elf::sym::STT_SECTION;
@@ -15,12 +16,21 @@ use super::bytes::{range, u32_at, u64_at};
 use super::compact_relocations::{CompactEntry, SHT_CREL, compact_entries};
 use super::elf_view::{ElfView, SectionView};
 use super::pointers::RELA_SIZE;
+use super::processor::Processor;
 use super::symbol_walk::{SymbolView, symbol_at};
 
-/// The forms of a reference through the GOT in which linkers may have put the address itself.
+/// The forms of a reference through the GOT in which linkers may have put the address itself: x86-64.
 const SLOT_TYPES: [u32; 3] = [R_X86_64_GOTPCREL, R_X86_64_GOTPCRELX, R_X86_64_REX_GOTPCRELX];
 /// A slot's entry counts from the end of its four bytes.
 const SLOT_BIAS: u64 = 4;
+
+/// The type that names nothing, of both processors.
+const NONE: u32 = 0;
+/// Another one of AArch64, which older tools wrote.
+const WITHDRAWN: u32 = 256;
+/// AArch64 instructions that read a slot of the GOT; what linkers put there instead holds no address as such.
+const READ_SLOT_TYPES: [u32; 3] =
+    [R_AARCH64_ADR_GOT_PAGE, R_AARCH64_LD64_GOT_LO12_NC, R_AARCH64_GOT_LD_PREL19];
 
 /// One stored address of code.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -152,15 +162,19 @@ struct Table<'a> {
 impl Table<'_> {
     /// Adds what `entry` says; whether it names a stored address at all, or nothing when it points nowhere.
     fn judge(&self, entry: &CompactEntry, found: &mut AbsoluteFields) -> Option<bool> {
-        if entry.kind == R_X86_64_NONE {
+        let processor = self.image.processor;
+        if entry.kind == NONE || processor == Processor::Aarch64 && entry.kind == WITHDRAWN {
             return Some(false);
         }
         let symbol = symbol_at(self.symbols, entry.symbol as usize)?;
         let within = entry.place.checked_sub(self.target.address)?;
-        let is_slot = SLOT_TYPES.contains(&entry.kind);
-        let width = match entry.kind {
-            R_X86_64_64 => 8,
-            R_X86_64_32 | R_X86_64_32S => 4,
+        if processor == Processor::Aarch64 && READ_SLOT_TYPES.contains(&entry.kind) && self.is_code(&symbol) {
+            found.slot_values.push(symbol.value);
+        }
+        let is_slot = processor == Processor::X86_64 && SLOT_TYPES.contains(&entry.kind);
+        let width = match (processor, entry.kind) {
+            (Processor::X86_64, R_X86_64_64) | (Processor::Aarch64, R_AARCH64_ABS64) => 8,
+            (Processor::X86_64, R_X86_64_32 | R_X86_64_32S) | (Processor::Aarch64, R_AARCH64_ABS32) => 4,
             _ if is_slot => 4,
             _ => return (within < self.target.bytes.len() as u64).then_some(false),
         };

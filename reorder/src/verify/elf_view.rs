@@ -1,18 +1,24 @@
 //! The headers of one image, read through `goblin`.
 //!
-//! Takes the bytes of a 64-bit little-endian x86-64 image; gives its sections and segments with bounds that were
+//! Takes the bytes of a 64-bit little-endian image for x86-64 or AArch64; gives its sections and segments with bounds that were
 //! checked against the file. Addresses are plain numbers here: the caller knows whether they are stated in the
 //! old or in the new image and wraps them.
 //!
 //! Nothing is shared with `image::elf`: a misunderstanding there must not hide here.
 
 use goblin::container::{Container, Ctx, Endian};
-use goblin::elf::header::{EI_CLASS, EI_DATA, ELFCLASS64, ELFDATA2LSB, EM_X86_64, ET_DYN, ET_EXEC};
+use goblin::elf::header::{
+    EI_CLASS, EI_DATA, ELFCLASS64, ELFDATA2LSB, EM_AARCH64, EM_X86_64, ET_DYN, ET_EXEC,
+};
 use goblin::elf::program_header::PT_LOAD;
 use goblin::elf::section_header::{SHF_ALLOC, SHF_EXECINSTR, SHT_NOBITS, SHT_NULL};
 use goblin::elf::{Elf, Header, ProgramHeader, SectionHeader};
 
+use std::ops::Range;
+
 use super::bytes::range;
+use super::data_in_code::data_in_code;
+use super::processor::Processor;
 use crate::error::{Error, Result};
 
 /// How `goblin` is told to read: 64-bit, little-endian.
@@ -80,6 +86,8 @@ pub(super) struct ElfView<'data> {
     pub(super) bytes: &'data [u8],
     /// The ELF header.
     pub(super) header: Header,
+    /// What executes it.
+    pub(super) processor: Processor,
     /// Program headers.
     pub(super) segments: Vec<ProgramHeader>,
     /// Sections in header order, so that `sh_link` and `sh_info` are positions in it.
@@ -88,29 +96,36 @@ pub(super) struct ElfView<'data> {
     mapped: Vec<ProgramHeader>,
     /// Loaded sections with bytes, as (address, position in `sections`), sorted.
     loaded: Vec<(u64, usize)>,
+    /// What mapping symbols say is data in code: ascending, apart.
+    data: Vec<Range<u64>>,
 }
 
 impl<'data> ElfView<'data> {
     /// Reads the headers of `bytes`.
     ///
     /// # Errors
-    /// Not a 64-bit little-endian x86-64 program or library, no section headers, or headers and sections that
+    /// Not a 64-bit little-endian program or library for a known processor, no section headers, or headers and sections that
     /// lie outside the file.
     pub(super) fn parse(bytes: &'data [u8]) -> Result<Self> {
         let broken = |offset: u64, what: &str| Error::malformed(offset, what.to_owned());
         if !bytes.starts_with(b"\x7fELF") {
-            return Err(broken(0, "this is neither an ELF nor a Mach-O file")
-                .with_hint("give a program or library: ELF for x86-64, or Mach-O for arm64 or x86-64"));
+            return Err(broken(0, "this is neither an ELF nor a Mach-O file").with_hint(
+                "give a program or library: ELF for x86-64 or AArch64, or Mach-O for arm64 or x86-64",
+            ));
         }
         let header =
             Elf::parse_header(bytes).map_err(|error| broken(0, &format!("the ELF header: {error}")))?;
         let is_supported = header.e_ident[EI_CLASS] == ELFCLASS64
             && header.e_ident[EI_DATA] == ELFDATA2LSB
-            && header.e_machine == EM_X86_64
             && matches!(header.e_type, ET_DYN | ET_EXEC);
-        if !is_supported {
-            return Err(broken(0, "not a 64-bit little-endian x86-64 program or shared library"));
-        }
+        let processor = match header.e_machine {
+            EM_AARCH64 if is_supported => Processor::Aarch64,
+            EM_X86_64 if is_supported => Processor::X86_64,
+            _ => {
+                let what = "not a 64-bit little-endian program or shared library for x86-64 or AArch64";
+                return Err(broken(0, what));
+            }
+        };
         if header.e_shoff == 0 || u64::from(header.e_shentsize) != SECTION_HEADER_SIZE {
             return Err(broken(0x28, "no section headers: the verifier finds code and tables through them"));
         }
@@ -136,7 +151,11 @@ impl<'data> ElfView<'data> {
         let mut mapped: Vec<ProgramHeader> =
             segments.iter().filter(|segment| segment.p_type == PT_LOAD).cloned().collect();
         mapped.sort_by_key(|segment| segment.p_vaddr);
-        Ok(Self { bytes, header, segments, sections, mapped, loaded })
+        let data = match processor {
+            Processor::Aarch64 => data_in_code(&sections),
+            Processor::X86_64 => Vec::new(),
+        };
+        Ok(Self { bytes, header, processor, segments, sections, mapped, loaded, data })
     }
 
     /// The first section of this name.
@@ -162,6 +181,13 @@ impl<'data> ElfView<'data> {
             .iter()
             .filter_map(|&(_, index)| self.sections.get(index))
             .filter(|section| section.is_code())
+    }
+
+    /// The ranges of data in code that reach into `[start, end)`.
+    pub(super) fn data_between(&self, start: u64, end: u64) -> &[Range<u64>] {
+        let from = self.data.partition_point(|range| range.end <= start);
+        let to = self.data.partition_point(|range| range.start < end);
+        self.data.get(from..to).unwrap_or_default()
     }
 
     /// The file position of the byte at `address`, for a place inside a loaded section.

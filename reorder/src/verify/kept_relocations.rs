@@ -5,16 +5,14 @@
 //! have its value in the bytes of the new one; that fixes the addend without knowing where an instruction ends.
 //! Entries that were stale already (relaxed code, discarded input) may stay as they are.
 
-use goblin::elf::reloc::{
-    R_X86_64_32, R_X86_64_32S, R_X86_64_64, R_X86_64_PC32, R_X86_64_PC64, R_X86_64_PLT32,
-};
 use goblin::elf::section_header::SHT_RELA;
 
-use super::bytes::{range, u32_at, u64_at};
+use super::bytes::{range, u64_at};
 use super::compact_relocations::SHT_CREL;
 use super::elf_view::{ElfView, SECTION_HEADER_SIZE, SectionView};
 use super::pair::{ImagePair, Ledger};
 use super::pointers::RELA_SIZE;
+use super::relocated_field::RelocatedField;
 use super::report::{Check, Difference};
 use super::symbol_walk::symbol_at;
 use crate::address::Address;
@@ -25,23 +23,6 @@ struct Kept {
     place: u64,
     information: u64,
     addend: u64,
-}
-
-/// How a relocation's value is stored.
-#[derive(Clone, Copy)]
-struct Form {
-    width: usize,
-    is_relative: bool,
-}
-
-fn form(information: u64) -> Option<Form> {
-    match information as u32 {
-        R_X86_64_64 => Some(Form { width: 8, is_relative: false }),
-        R_X86_64_32 | R_X86_64_32S => Some(Form { width: 4, is_relative: false }),
-        R_X86_64_PC32 | R_X86_64_PLT32 => Some(Form { width: 4, is_relative: true }),
-        R_X86_64_PC64 => Some(Form { width: 8, is_relative: true }),
-        _ => None,
-    }
 }
 
 /// Checks all tables that are not loaded.
@@ -130,9 +111,9 @@ fn check_table(
             symbol_at(section, (before.information >> 32) as usize).map(|symbol| symbol.value)
         };
         let values = symbols(pair.old).zip(symbols(pair.new));
-        let is_exact = form(before.information).zip(values).and_then(|(form, (old_symbol, new_symbol))| {
-            let old_error = misfit(pair.old, old_target, &before, form, old_symbol)?;
-            (old_error == 0).then(|| misfit(pair.new, new_target, &after, form, new_symbol))
+        let is_exact = field(pair, &before).zip(values).and_then(|(field, (old_symbol, new_symbol))| {
+            let old_error = misfit(old_target, &before, field, old_symbol)?;
+            (old_error == 0).then(|| misfit(new_target, &after, field, new_symbol))
         });
         match is_exact {
             Some(Some(0)) => claim_word(pair, old_target, &before, ledger),
@@ -153,38 +134,30 @@ fn check_table(
     index
 }
 
-/// What the bytes say minus what the relocation says, in the width of the field; `None` without bytes.
-fn misfit(
-    image: &ElfView<'_>,
-    target: &SectionView<'_>,
-    entry: &Kept,
-    form: Form,
-    symbol: u64,
-) -> Option<u64> {
+fn field(pair: ImagePair<'_>, entry: &Kept) -> Option<RelocatedField> {
+    RelocatedField::of(pair.old.processor, entry.information as u32)
+}
+
+/// What the bytes say minus what the relocation says, in the width of the field; `None` without such a field.
+fn misfit(target: &SectionView<'_>, entry: &Kept, field: RelocatedField, symbol: u64) -> Option<u64> {
     let within = entry.place.checked_sub(target.address)?;
-    let bytes = range(image.bytes, target.offset.checked_add(within)?, form.width as u64)?;
-    range(target.bytes, within, form.width as u64)?;
-    let value = symbol.wrapping_add(entry.addend);
-    let value = if form.is_relative { value.wrapping_sub(entry.place) } else { value };
-    match form.width {
-        8 => Some(u64_at(bytes, 0)?.wrapping_sub(value)),
-        _ => Some(u64::from(u32_at(bytes, 0)?.wrapping_sub(value as u32))),
-    }
+    let bytes = range(target.bytes, within, field.width())?;
+    field.misfit(bytes, entry.place, symbol.wrapping_add(entry.addend))
 }
 
 /// A word in data that the kept relocation describes in both images follows its target: a distance, an address in a
 /// section that is not loaded, or the copy that some linkers write of an address that the loader stores there.
 fn claim_word(pair: ImagePair<'_>, target: &SectionView<'_>, entry: &Kept, ledger: &mut Ledger<'_>) {
-    let Some(form) = form(entry.information) else { return };
+    let Some(field) = field(pair, entry) else { return };
     if target.is_code() {
         return;
     }
     let offset = target.offset + (entry.place - target.address);
-    let size = form.width as u64;
+    let size = field.width();
     let words = range(pair.old.bytes, offset, size).zip(range(pair.new.bytes, offset, size));
     let Some((before, after)) = words.filter(|(before, after)| before != after) else { return };
     let follows = u64_at(before, 0).is_some_and(|address| u64_at(after, 0) == Some(pair.mapped(address)));
-    if form.is_relative || follows {
+    if field.is_relative() || follows {
         ledger.claims.add(offset, size);
     }
 }

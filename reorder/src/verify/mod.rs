@@ -10,10 +10,12 @@
 //! be misunderstood again by their judge. Memory: the two files plus small tables per function; nothing is kept
 //! per instruction.
 
+mod aarch64;
 mod absolute;
 mod absolute_fields;
 mod bytes;
 mod compact_relocations;
+mod data_in_code;
 mod debug;
 mod dropped_debug;
 mod elf_view;
@@ -24,9 +26,12 @@ mod jump_tables;
 mod kept_relocations;
 mod macho;
 mod notes;
+mod padding;
 mod pair;
 mod pointers;
+mod processor;
 pub mod recover;
+mod relocated_field;
 pub mod report;
 mod symbol_values;
 mod symbol_walk;
@@ -41,6 +46,7 @@ use absolute_fields::AbsoluteFields;
 use elf_view::ElfView;
 use jump_tables::{TableEvidence, TableExplainer};
 use pair::{ImagePair, Ledger};
+use processor::Processor;
 use report::Findings;
 use unchanged::Claims;
 
@@ -131,6 +137,9 @@ fn verify_pair(old: &ElfView<'_>, new: &ElfView<'_>, findings: &mut Findings) ->
     if old.sections.len() != new.sections.len() || old.segments.len() != new.segments.len() {
         return Err(Error::verification("the numbers of sections or segments differ"));
     }
+    if old.processor != new.processor {
+        return Err(Error::verification("the images are for different processors"));
+    }
     let moves = recover::moves_between(old, new)?;
     let absolute = AbsoluteFields::collect(old);
     compare(ImagePair { old, new, moves: &moves, absolute: &absolute }, findings)
@@ -178,8 +187,13 @@ fn check_code(pair: ImagePair<'_>, ledger: &mut Ledger<'_>) -> TableEvidence {
     for difference in outcome.differences {
         ledger.findings.differs(difference);
     }
-    let gap_references = gaps::check_gaps(pair.old, pair.new, pair.moves, ledger.findings);
+    let gap_references = gaps::check_gaps(pair, ledger.findings);
     outcome.references.extend(gap_references);
+    if pair.old.processor == Processor::Aarch64 && !outcome.tables.is_empty() {
+        // Tables that count from themselves are rare: only then is it worth knowing what code refers to.
+        outcome.references = functions::references(pair);
+        outcome.references.extend(outcome.tables.iter().map(|table| table.base));
+    }
     for section in pair.old.code_sections() {
         ledger.claims.add(section.offset, section.bytes.len() as u64);
     }

@@ -1,8 +1,11 @@
 //! The two images, the map between them, and what the checks share.
 
+use std::ops::Range;
+
+use super::aarch64::Images;
 use super::absolute_fields::{AbsoluteField, AbsoluteFields};
 use super::elf_view::ElfView;
-use super::gaps::padding_length;
+use super::padding::padding_length;
 use super::recover::AddressMoves;
 use super::report::Findings;
 use super::unchanged::Claims;
@@ -69,8 +72,27 @@ impl<'a> ImagePair<'a> {
             image.code_at(start, start.checked_add(size)?).and_then(|section| section.at(start, size))
         };
         let prefix = bytes(self.old, address);
-        prefix.is_some_and(|prefix| padding_length(prefix, address) == prefix.len())
+        prefix.is_some_and(|prefix| padding_length(self.old.processor, prefix, address) == prefix.len())
             && prefix == bytes(self.new, found)
+    }
+
+    /// Whether padding at `address` that something refers to is still what it was, up to where it ends.
+    fn is_kept(&self, address: u64) -> bool {
+        if self.moves.containing(Address(address)).is_some() {
+            return true;
+        }
+        let Some(section) = self.old.section_at(address).filter(|section| section.is_code()) else {
+            return true;
+        };
+        let next = self.moves.following(Address(address)).map_or(section.end(), |next| next.old_start.0);
+        // Longer runs of padding are no alignment; the bound keeps many references to one run cheap.
+        let size = (next.min(section.end()) - address).min(0x1000);
+        let bytes = |image: &'a ElfView<'a>| {
+            image.section_at(address).and_then(|section| section.at(address, size)).unwrap_or_default()
+        };
+        let (before, after) = (bytes(self.old), bytes(self.new));
+        let padding = padding_length(self.old.processor, before, address);
+        after.get(..padding) == before.get(..padding)
     }
 
     /// Whether `found` is where the jump target `target` went. The end of a function may also be read as a place
@@ -78,5 +100,36 @@ impl<'a> ImagePair<'a> {
     pub(super) fn is_target(&self, target: u64, found: u64) -> bool {
         self.leads_to(target, found)
             || self.moves.ending_at(Address(target)).is_some_and(|range| range.new_end().0 == found)
+    }
+}
+
+impl Images for ImagePair<'_> {
+    /// In both directions: what the new image names must also have come from `address`.
+    fn follows(&self, address: u64, found: u64) -> bool {
+        let returns =
+            || self.moves.unmap(NewAddress(found)).0 == address || self.prefix_origin(found) == Some(address);
+        self.leads_to(address, found) && returns() && (address != found || self.is_kept(address))
+    }
+
+    /// The end of a function without anything behind it goes with the function.
+    fn is_target(&self, target: u64, found: u64) -> bool {
+        let goes_with_function = || {
+            let before = self.moves.ending_at(Address(target));
+            self.moves.containing(Address(target)).is_none()
+                && before.is_some_and(|range| range.new_end().0 == found)
+        };
+        self.follows(target, found) || goes_with_function()
+    }
+
+    fn expected(&self, address: u64) -> String {
+        NewAddress(self.mapped(address)).to_string()
+    }
+
+    fn is_text(&self, address: u64) -> bool {
+        self.old.section_at(address).is_some_and(|section| section.is_code())
+    }
+
+    fn data_between(&self, start: u64, end: u64) -> &[Range<u64>] {
+        self.old.data_between(start, end)
     }
 }

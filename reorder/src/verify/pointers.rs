@@ -3,16 +3,20 @@
 //! In a position-independent image these are all absolute code addresses there are. Places and types must be the
 //! same; addends, and words that the loader adjusts in place, must follow the map. Tables are found as the loader
 //! finds them (through `.dynamic`) and by section type, so that neither view can hide one from the other.
-//! Sources: System V ABI, chapter 5; x86-64 psABI, 4.4.1; generic ABI, "Relative Relocation Table".
+//! Sources: System V ABI, chapter 5; x86-64 psABI, 4.4.1; ELF for the Arm 64-bit Architecture, 5.7; generic ABI, "Relative Relocation Table".
 
 use goblin::elf::dynamic::{DT_FINI, DT_INIT, DT_JMPREL, DT_PLTRELSZ, DT_RELA, DT_RELASZ};
 use goblin::elf::program_header::PT_DYNAMIC;
-use goblin::elf::reloc::{R_X86_64_64, R_X86_64_IRELATIVE, R_X86_64_RELATIVE};
+use goblin::elf::reloc::{
+    R_AARCH64_ABS64, R_AARCH64_IRELATIVE, R_AARCH64_RELATIVE, R_X86_64_64, R_X86_64_IRELATIVE,
+    R_X86_64_RELATIVE,
+};
 use goblin::elf::section_header::{SHT_DYNSYM, SHT_RELA};
 
 use super::bytes::{range, u64_at};
 use super::elf_view::{ElfView, SectionView};
 use super::pair::{ImagePair, Ledger};
+use super::processor::Processor;
 use super::report::{Check, Difference};
 use super::symbol_walk::symbol_at;
 use crate::address::Address;
@@ -129,6 +133,11 @@ fn check_relocation_table(pair: ImagePair<'_>, offset: u64, size: u64, ledger: &
         return 0;
     };
     let symbols = pair.old.sections.iter().find(|section| section.kind == SHT_DYNSYM);
+    // Types whose addend is an address, and the type that adds one to a symbol.
+    let (relative, absolute) = match pair.old.processor {
+        Processor::Aarch64 => ([R_AARCH64_RELATIVE, R_AARCH64_IRELATIVE], R_AARCH64_ABS64),
+        Processor::X86_64 => ([R_X86_64_RELATIVE, R_X86_64_IRELATIVE], R_X86_64_64),
+    };
     for (index, (before, after)) in old.chunks_exact(RELA_SIZE).zip(new.chunks_exact(RELA_SIZE)).enumerate() {
         let at = offset + (index * RELA_SIZE) as u64;
         // Place, type and symbol are left to the byte comparison; only the addend may follow the map.
@@ -138,9 +147,9 @@ fn check_relocation_table(pair: ImagePair<'_>, offset: u64, size: u64, ledger: &
             break;
         };
         let expected = match information as u32 {
-            R_X86_64_RELATIVE | R_X86_64_IRELATIVE if pair.leads_to(old_addend, new_addend) => new_addend,
-            R_X86_64_RELATIVE | R_X86_64_IRELATIVE => pair.mapped(old_addend),
-            R_X86_64_64 => symbolic_addend(pair, symbols, information, old_addend),
+            kind if relative.contains(&kind) && pair.leads_to(old_addend, new_addend) => new_addend,
+            kind if relative.contains(&kind) => pair.mapped(old_addend),
+            kind if kind == absolute => symbolic_addend(pair, symbols, information, old_addend),
             _ => old_addend,
         };
         if old_addend != new_addend {
@@ -150,6 +159,12 @@ fn check_relocation_table(pair: ImagePair<'_>, offset: u64, size: u64, ledger: &
         ledger.findings.expect(Check::LoaderPointers, at + 16, &name, expected, new_addend);
         if expected != old_addend {
             accept_copy(pair, place, old_addend, expected, ledger);
+        }
+        if information as u32 == absolute
+            && let Some(value) = symbol_value(symbols, information)
+        {
+            let value = value.wrapping_add(old_addend);
+            accept_copy(pair, place, value, pair.mapped(value), ledger);
         }
     }
     old.len() / RELA_SIZE
@@ -162,22 +177,24 @@ fn symbolic_addend(
     information: u64,
     addend: u64,
 ) -> u64 {
-    let symbol = symbols.and_then(|section| symbol_at(section, (information >> 32) as usize));
-    match symbol {
-        Some(symbol) if symbol.is_defined() => {
-            let target = pair.mapped(symbol.value.wrapping_add(addend));
-            target.wrapping_sub(pair.mapped(symbol.value))
-        }
-        _ => addend,
+    match symbol_value(symbols, information) {
+        Some(value) => pair.mapped(value.wrapping_add(addend)).wrapping_sub(pair.mapped(value)),
+        None => addend,
     }
 }
 
-/// The loader overwrites these words, so a copy of the addend may have followed or not; nothing else may be there.
-fn accept_copy(pair: ImagePair<'_>, place: u64, old_addend: u64, new_addend: u64, ledger: &mut Ledger<'_>) {
+/// The value of the symbol that a relocation names, if the image defines it.
+fn symbol_value(symbols: Option<&SectionView<'_>>, information: u64) -> Option<u64> {
+    let symbol = symbol_at(symbols?, (information >> 32) as usize)?;
+    symbol.is_defined().then_some(symbol.value)
+}
+
+/// The loader overwrites these words, so a copy of the address may have followed or not; nothing else may be there.
+fn accept_copy(pair: ImagePair<'_>, place: u64, old: u64, new: u64, ledger: &mut Ledger<'_>) {
     let Some(offset) = pair.old.mapped_offset(place, WORD) else { return };
     let before = u64_at(pair.old.bytes, offset as usize);
     let after = u64_at(pair.new.bytes, offset as usize);
-    if before == Some(old_addend) && after == Some(new_addend) {
+    if before == Some(old) && after == Some(new) {
         ledger.claims.add(offset, WORD);
     }
 }

@@ -3,8 +3,7 @@
 use crate::layout::{add, header_field, section, sections};
 use crate::proof::{assert_proven, count, report};
 use crate::relinked::Relinked;
-use reorder::address::Address;
-use reorder::verify::{Check, recover_moves};
+use reorder::verify::Check;
 
 #[test]
 fn an_installed_program_is_itself() {
@@ -59,7 +58,7 @@ fn every_kind_of_reference_is_counted() {
 #[test]
 fn kept_relocations_describe_the_new_image_or_are_reported() {
     let mut pair = Relinked::build(&["-Wl,--emit-relocs"]);
-    keep_relocations_in_old_order(&mut pair);
+    pair.keep_relocations_in_old_order();
     let report_of_pair = assert_proven(&pair.old, &pair.new);
     assert!(count(&report_of_pair, Check::StaticRelocations) > 50, "{:?}", report_of_pair.checks);
     let sections = sections(&pair.new);
@@ -74,28 +73,6 @@ fn kept_relocations_describe_the_new_image_or_are_reported() {
             let is_seen = report.differences.iter().any(|found| found.check == Check::StaticRelocations);
             assert!(is_seen, "{name}, entry at {entry:#x}, field {field}: {:#?}", report.differences);
         }
-    }
-}
-
-/// Linkers sort these tables by place; relocating in place keeps their order.
-fn keep_relocations_in_old_order(pair: &mut Relinked) {
-    let moves = recover_moves(&pair.old, &pair.new).expect("the pair corresponds");
-    let sections = sections(&pair.new);
-    let table = section(&sections, ".rela.text");
-    let entries = |image: &[u8]| -> Vec<(u64, Vec<u8>)> {
-        image[table.offset..table.offset + table.size]
-            .chunks(24)
-            .map(|entry| (header_field(entry, 0) as u64, entry.to_vec()))
-            .collect()
-    };
-    let mut linked = entries(&pair.new);
-    for (index, (place, _)) in entries(&pair.old).into_iter().enumerate() {
-        let followed = moves.map(Address(place)).0;
-        let at =
-            linked.iter().position(|(place, _)| *place == followed).expect("an entry for the same place");
-        let (_, entry) = linked.remove(at);
-        let offset = table.offset + index * 24;
-        pair.new[offset..offset + 24].copy_from_slice(&entry);
     }
 }
 

@@ -7,6 +7,10 @@ use std::ops::Range;
 use std::path::Path;
 use std::process::Command;
 
+use crate::layout::{header_field, section, sections};
+use reorder::address::Address;
+use reorder::verify::recover_moves;
+
 const PROGRAM: &str = include_str!("program.c");
 
 /// The functions in the order of the first link; the second link uses [`NEW_ORDER`].
@@ -27,6 +31,38 @@ pub(crate) struct Relinked {
     pub(crate) start_code: Range<u64>,
 }
 
+/// Whose compiler and linker make a pair.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Toolchain {
+    /// GNU's for x86-64.
+    Native,
+    /// GNU's for AArch64.
+    Aarch64,
+    /// LLVM's for AArch64.
+    LlvmAarch64,
+}
+
+impl Toolchain {
+    fn tool(self, name: &str) -> String {
+        match self {
+            Self::Native => name.to_owned(),
+            Self::Aarch64 | Self::LlvmAarch64 => format!("aarch64-linux-gnu-{name}"),
+        }
+    }
+
+    /// The compiler that also starts the linker.
+    fn compiler(self) -> Command {
+        match self {
+            Self::LlvmAarch64 => {
+                let mut clang = Command::new("clang-22");
+                clang.args(["--target=aarch64-linux-gnu", "-Wno-unused-command-line-argument"]);
+                clang
+            }
+            _ => Command::new(self.tool("gcc")),
+        }
+    }
+}
+
 impl Relinked {
     /// Compiles and links twice with these additional compiler options.
     pub(crate) fn build(options: &[&str]) -> Self {
@@ -35,18 +71,24 @@ impl Relinked {
 
     /// [`Self::build`] with `addition` at the end of the source.
     pub(crate) fn build_with(options: &[&str], addition: &str) -> Self {
+        Self::build_by(Toolchain::Native, options, addition)
+    }
+
+    /// [`Self::build_with`] for any toolchain.
+    pub(crate) fn build_by(toolchain: Toolchain, options: &[&str], addition: &str) -> Self {
         let directory = tempfile::tempdir().expect("a temporary directory");
         let source = directory.path().join("program.c");
         std::fs::write(&source, format!("{PROGRAM}\n{addition}\n")).expect("the source is written");
         let object = directory.path().join("program.o");
-        run(Command::new("gcc")
+        run(toolchain
+            .compiler()
             .args(["-O2", "-fPIC", "-ffunction-sections", "-falign-functions=16", "-c"])
             .args(options)
             .arg(&source)
             .arg("-o")
             .arg(&object));
-        let old = link(directory.path(), &object, "old", &OLD_ORDER, options);
-        let new = link(directory.path(), &object, "new", &NEW_ORDER, options);
+        let old = link(toolchain, directory.path(), &object, "old", &OLD_ORDER, options);
+        let new = link(toolchain, directory.path(), &object, "new", &NEW_ORDER, options);
         let symbols = OLD_ORDER
             .iter()
             .filter_map(|name| Some(((*name).to_owned(), old.find(name)?, new.find(name)?)))
@@ -54,6 +96,28 @@ impl Relinked {
         let start_code =
             new.find("deregister_tm_clones").unwrap_or_default()..new.find("frame_dummy").unwrap_or_default();
         Self { old: old.bytes, new: new.bytes, symbols, start_code }
+    }
+
+    /// Linkers sort these tables by place; relocating in place keeps their order.
+    pub(crate) fn keep_relocations_in_old_order(&mut self) {
+        let moves = recover_moves(&self.old, &self.new).expect("the pair corresponds");
+        let sections = sections(&self.new);
+        let table = section(&sections, ".rela.text");
+        let entries = |image: &[u8]| -> Vec<(u64, Vec<u8>)> {
+            image[table.offset..table.offset + table.size]
+                .chunks(24)
+                .map(|entry| (header_field(entry, 0) as u64, entry.to_vec()))
+                .collect()
+        };
+        let mut linked = entries(&self.new);
+        for (index, (place, _)) in entries(&self.old).into_iter().enumerate() {
+            let followed = moves.map(Address(place)).0;
+            let at =
+                linked.iter().position(|(place, _)| *place == followed).expect("an entry for the same place");
+            let (_, entry) = linked.remove(at);
+            let offset = table.offset + index * 24;
+            self.new[offset..offset + 24].copy_from_slice(&entry);
+        }
     }
 }
 
@@ -69,10 +133,55 @@ impl Linked {
     }
 }
 
-fn link(directory: &Path, object: &Path, name: &str, order: &[&str], options: &[&str]) -> Linked {
+fn link(
+    toolchain: Toolchain,
+    directory: &Path,
+    object: &Path,
+    name: &str,
+    order: &[&str],
+    options: &[&str],
+) -> Linked {
     let is_own_kind = options.iter().any(|option| matches!(*option, "-shared" | "-static-pie"));
+    let order = match toolchain {
+        Toolchain::LlvmAarch64 => by_symbols(directory, name, order),
+        _ => by_script(toolchain, directory, name, order, options),
+    };
+    let program = directory.join(name);
+    run(toolchain
+        .compiler()
+        .args(order)
+        .arg("-Wl,--build-id=sha1")
+        .args((!is_own_kind).then_some("-pie"))
+        .args(options)
+        .arg(object)
+        .arg("-o")
+        .arg(&program));
+    let names = run(Command::new(toolchain.tool("nm")).arg(&program));
+    Linked { bytes: std::fs::read(&program).expect("the program is there"), names }
+}
+
+/// Options that make LLVM's linker put functions into this order.
+fn by_symbols(directory: &Path, name: &str, order: &[&str]) -> Vec<String> {
+    let list = directory.join(format!("{name}.order"));
+    std::fs::write(&list, order.join("\n")).expect("the order is written");
+    let linker = run(Command::new("sh").args(["-c", "command -v ld.lld-22"]));
+    vec![
+        format!("--ld-path={}", linker.trim()),
+        format!("-Wl,--symbol-ordering-file,{}", list.display()),
+        "-Wl,--no-warn-symbol-ordering".to_owned(),
+    ]
+}
+
+/// Options that make GNU's linker put functions into this order.
+fn by_script(
+    toolchain: Toolchain,
+    directory: &Path,
+    name: &str,
+    order: &[&str],
+    options: &[&str],
+) -> Vec<String> {
     let kind = if options.contains(&"-shared") { "-shared" } else { "-pie" };
-    let default = run(Command::new("ld.bfd").arg(kind).arg("--verbose"));
+    let default = run(Command::new(toolchain.tool("ld.bfd")).arg(kind).arg("--verbose"));
     let script =
         default.split("==================================================").nth(1).expect("a script");
     let sections: String =
@@ -82,17 +191,7 @@ fn link(directory: &Path, object: &Path, name: &str, order: &[&str], options: &[
     let script = format!("{}\n{sections}    {}", &script[..first], &script[first..]);
     let script_file = directory.join(format!("{name}.ld"));
     std::fs::write(&script_file, script).expect("the script is written");
-    let program = directory.join(name);
-    run(Command::new("gcc")
-        .args(["-fuse-ld=bfd", "-Wl,--build-id=sha1"])
-        .args((!is_own_kind).then_some("-pie"))
-        .args(options)
-        .arg(format!("-Wl,-T,{}", script_file.display()))
-        .arg(object)
-        .arg("-o")
-        .arg(&program));
-    let names = run(Command::new("nm").arg(&program));
-    Linked { bytes: std::fs::read(&program).expect("the program is there"), names }
+    vec!["-fuse-ld=bfd".to_owned(), format!("-Wl,-T,{}", script_file.display())]
 }
 
 /// What a tool prints; it has to succeed.

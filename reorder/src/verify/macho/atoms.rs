@@ -3,12 +3,14 @@
 //! Function starts, symbols and unwind rows of the *old* image cut `__text` into atoms that cover it completely. A map is
 //! accepted if the atoms do not overlap in the new image; only padding at the end of an atom may be left behind.
 
+use super::super::aarch64::{self, NOP};
 use super::super::bytes::range;
+use super::super::padding::padding_length;
+use super::super::processor::Processor;
 use super::super::recover::{AddressMoves, Move};
-use super::arm64::NOP;
 use super::tables::{function_starts, symbols};
 use super::unwind::UnwindTable;
-use super::view::{MachView, Processor};
+use super::view::MachView;
 use super::x86_64_walk::walk;
 use crate::address::{Address, NewAddress};
 use crate::error::{Error, Result};
@@ -79,7 +81,7 @@ fn is_padding_at_end(image: &MachView<'_>, atom: &Move, size: u64) -> bool {
     size < alignment
         && is_padding(image.processor, &code[kept..])
         && match image.processor {
-            Processor::Arm64 => true,
+            Processor::Aarch64 => true,
             Processor::X86_64 => walk(image, code, atom.old_start.0).end <= kept,
         }
 }
@@ -87,7 +89,7 @@ fn is_padding_at_end(image: &MachView<'_>, atom: &Move, size: u64) -> bool {
 /// Whether control may go on behind `code`, an atom of the image that stands at `address`.
 pub(super) fn runs_on(image: &MachView<'_>, code: &[u8], address: u64) -> bool {
     match image.processor {
-        Processor::Arm64 => super::arm64_atom::runs_on(code),
+        Processor::Aarch64 => aarch64::runs_on(code),
         Processor::X86_64 => walk(image, code, address).runs_on,
     }
 }
@@ -95,11 +97,11 @@ pub(super) fn runs_on(image: &MachView<'_>, code: &[u8], address: u64) -> bool {
 /// Whether these bytes do nothing, or are zeros, from the first to the last.
 pub(super) fn is_padding(processor: Processor, bytes: &[u8]) -> bool {
     match processor {
-        Processor::Arm64 => {
+        Processor::Aarch64 => {
             bytes.len().is_multiple_of(4)
                 && bytes.chunks_exact(4).all(|word| *word == NOP.to_le_bytes() || *word == [0; 4])
         }
-        Processor::X86_64 => super::super::gaps::padding_length(bytes, 0) == bytes.len(),
+        Processor::X86_64 => padding_length(processor, bytes, 0) == bytes.len(),
     }
 }
 

@@ -2,14 +2,15 @@
 
 use rayon::prelude::*;
 
+use super::super::aarch64::{CodePair, Counts, MovedPages};
 use super::super::bytes::range;
+use super::super::processor::Processor;
 use super::super::recover::Move;
 use super::super::report::{Check, Difference};
-use super::arm64_atom::{AtomPair, Counts, MovedPages};
 use super::atoms::{is_padding, runs_on};
 use super::dispatch::{TableUse, check_tables, tables_of};
 use super::pair::{Ledger, MachPair};
-use super::view::{MachView, Processor, SectionView};
+use super::view::{MachView, SectionView};
 use super::x86_64;
 use crate::address::{Address, NewAddress};
 
@@ -25,7 +26,7 @@ struct Outcome {
 pub(super) fn check_code(pair: MachPair<'_>, ledger: &mut Ledger<'_>) {
     /// Atoms per work item: enough to hide the cost of an item, few enough to balance large functions.
     const CHUNK: usize = 64;
-    let pages = MovedPages::new(pair);
+    let pages = MovedPages::new(pair.moves);
     let atoms = pair.moves.as_slice();
     let mut outcomes: Vec<Outcome> = atoms
         .par_chunks(CHUNK)
@@ -97,7 +98,11 @@ fn check_atom(
         ));
     };
     match pair.old.processor {
-        Processor::Arm64 => AtomPair { pair, pages, range: *range, old, new, offset }.check(counts),
+        Processor::Aarch64 => {
+            let code =
+                CodePair { images: &pair, pages, range: *range, old, new, offset, check: Check::Functions };
+            code.check(counts)
+        }
         Processor::X86_64 => x86_64::check(pair, range, old, new, offset, counts),
     }
 }

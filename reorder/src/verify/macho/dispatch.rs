@@ -5,13 +5,14 @@
 
 use std::ops::Range;
 
+use super::super::aarch64::dispatches;
 use super::super::bytes::displacement_at;
+use super::super::processor::Processor;
 use super::super::report::{Check, Difference};
-use super::arm64_dispatch::dispatches;
 use super::code::code_at;
 use super::pair::{Ledger, MachPair};
 use super::tables::function_starts;
-use super::view::{MachView, Processor};
+use super::view::MachView;
 use super::x86_64;
 use crate::address::Address;
 use crate::error::Result;
@@ -99,7 +100,7 @@ pub(super) fn check_functions_with_tables(pair: MachPair<'_>, ledger: &mut Ledge
         }
         let jumps = |start: u64, size: u64| {
             code_at(pair.old, start, size).is_some_and(|(_, code)| match pair.old.processor {
-                Processor::Arm64 => dispatches(code, start).is_computed,
+                Processor::Aarch64 => dispatches(code, start).is_computed,
                 Processor::X86_64 => x86_64::has_computed_jump(pair.old, code, start),
             })
         };

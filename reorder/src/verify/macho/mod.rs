@@ -8,10 +8,6 @@
 //!
 //! As for ELF, nothing here uses the readers, the analysis or the relocator of this crate.
 
-mod arm64;
-mod arm64_atom;
-mod arm64_dispatch;
-mod arm64_flow;
 mod atoms;
 mod code;
 mod commands;

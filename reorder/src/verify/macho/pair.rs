@@ -1,5 +1,8 @@
 //! The two images, the map between them, and what the checks share.
 
+use std::ops::Range;
+
+use super::super::aarch64::Images;
 use super::super::recover::AddressMoves;
 use super::super::report::{Check, Difference, Findings};
 use super::super::unchanged::Claims;
@@ -47,13 +50,31 @@ impl MachPair<'_> {
 
     /// Whether `found` is where `address` went.
     pub(super) fn follows(&self, address: u64, found: u64) -> bool {
-        self.mapped(address) == Some(found)
+        Images::follows(self, address, found)
     }
 
     /// What must be found instead of `address`, for people.
     pub(super) fn expected(&self, address: u64) -> String {
+        Images::expected(self, address)
+    }
+}
+
+impl Images for MachPair<'_> {
+    fn follows(&self, address: u64, found: u64) -> bool {
+        self.mapped(address) == Some(found)
+    }
+
+    fn expected(&self, address: u64) -> String {
         self.mapped(address)
             .map_or_else(|| "a place that is still there".to_owned(), |new| NewAddress(new).to_string())
+    }
+
+    fn is_text(&self, address: u64) -> bool {
+        MachPair::is_text(self, address)
+    }
+
+    fn data_between(&self, start: u64, end: u64) -> &[Range<u64>] {
+        self.old.data_between(start, end)
     }
 }
 

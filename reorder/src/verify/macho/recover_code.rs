@@ -2,9 +2,10 @@
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 
+use super::super::aarch64::{Form, IMMEDIATE, NOP, form, is_add, page_offset, register};
 use super::super::bytes::u32_at;
-use super::arm64::{Form, IMMEDIATE, NOP, form, is_add, page_offset, register};
-use super::view::{MachView, Processor};
+use super::super::processor::Processor;
+use super::view::MachView;
 use super::x86_64;
 
 /// A piece of code: its address and its bytes.
@@ -20,7 +21,7 @@ pub(super) fn for_each_pair(
 ) {
     match image.processor {
         Processor::X86_64 => x86_64::for_each_target(image, old, new, found),
-        Processor::Arm64 => for_each_pair_of_words(old, new, &mut found),
+        Processor::Aarch64 => for_each_pair_of_words(old, new, &mut found),
     }
 }
 

@@ -7,10 +7,11 @@
 use std::ops::Range;
 
 use super::super::bytes::{displacement_at, range, u32_at};
+use super::super::processor::Processor;
 use super::super::report::{Check, Difference};
 use super::super::unchanged::Claims;
 use super::pair::{Ledger, MachPair};
-use super::view::{MachView, Processor, SectionView};
+use super::view::{MachView, SectionView};
 use crate::address::Address;
 
 /// Words of these sections mean something that other checks know.
@@ -158,7 +159,7 @@ fn jumps_where_a_register_says(pair: MachPair<'_>, target: u64) -> bool {
     let code = code.unwrap_or_default();
     match pair.old.processor {
         // `BR` and its authenticated forms.
-        Processor::Arm64 => code
+        Processor::Aarch64 => code
             .chunks_exact(4)
             .any(|word| u32_at(word, 0).is_some_and(|word| word & 0xfee0_0000 == 0xd600_0000)),
         // `JMP` to a register or to what is in memory.

@@ -4,9 +4,10 @@
 //! Source: `mach-o/compact_unwind_encoding.h` of Apple's libunwind, and how its `UnwindCursor` looks addresses up.
 
 use super::super::bytes::{u16_at, u32_at};
+use super::super::processor::Processor;
 use super::super::report::{Check, Difference};
 use super::pair::{Ledger, MachPair};
-use super::view::{MachView, Processor};
+use super::view::MachView;
 use crate::error::{Error, Result};
 
 /// What holds from one address to the next row.
@@ -43,7 +44,7 @@ impl Row {
 
     /// The position of the entry in `__eh_frame` that the row stands for.
     pub(super) fn frame_entry(&self, processor: Processor) -> Option<u32> {
-        let mode = if processor == Processor::Arm64 { 0x0300_0000 } else { 0x0400_0000 };
+        let mode = if processor == Processor::Aarch64 { 0x0300_0000 } else { 0x0400_0000 };
         (self.encoding & 0x0f00_0000 == mode).then_some(self.encoding & 0x00ff_ffff)
     }
 }

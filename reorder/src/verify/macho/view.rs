@@ -14,19 +14,11 @@ use goblin::mach::load_command::CommandVariant;
 use goblin::mach::segment::Section;
 
 use super::super::bytes::range;
+use super::super::processor::Processor;
 pub(super) use super::parts::{Part, PartView};
 use super::parts::{least_size, parts_of};
 use super::tables::data_in_code;
 use crate::error::{Error, Result};
-
-/// The processors whose code can be checked.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Processor {
-    /// Words of four bytes.
-    Arm64,
-    /// Instructions of 1 to 15 bytes.
-    X86_64,
-}
 
 /// One load command, whose bytes lie in the file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -136,7 +128,7 @@ impl<'data> MachView<'data> {
             return Err(broken(0, "not a 64-bit little-endian Mach-O image"));
         }
         let processor = match file.header.cputype() {
-            CPU_TYPE_ARM64 => Processor::Arm64,
+            CPU_TYPE_ARM64 => Processor::Aarch64,
             CPU_TYPE_X86_64 => Processor::X86_64,
             _ => return Err(broken(4, "an image for another processor than arm64 or x86_64")),
         };

@@ -6,11 +6,11 @@
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::ops::Range;
 
+use super::super::aarch64::Counts;
 use super::super::bytes::displacement_at;
 use super::super::fields::read_field;
 use super::super::recover::Move;
 use super::super::report::{Check, Difference};
-use super::arm64_atom::Counts;
 use super::pair::MachPair;
 use super::view::MachView;
 use super::x86_64_walk::{Walk, walk};

@@ -1,201 +1,44 @@
-//! The instructions of every function, old against new and back.
+//! One x86-64 function, old against new and back.
 //!
-//! Forward, each old function is decoded; all bytes but the address fields must recur in the new function, and
+//! Forward, the old function is decoded; all bytes but the address fields must recur in the new function, and
 //! each field must stand for the mapped target. Those bytes alone decide how an instruction decodes, so the new
-//! instructions have the same lengths. In reverse, each *new* function is decoded for itself, its fields are
+//! instructions have the same lengths. In reverse, the *new* function is decoded for itself, its fields are
 //! encoded for the old place from the targets they stand for now, and the result must be the old bytes: a map that
 //! is wrong in the same way in both images would still break here.
-//!
-//! Functions are checked in parallel; results come in address order. Nothing is kept per instruction.
 
 use iced_x86::{Code, Decoder, DecoderOptions, FlowControl, Instruction, Mnemonic, OpKind};
-use rayon::prelude::*;
 
-use super::absolute_fields::AbsoluteField;
-use super::elf_view::ElfView;
-use super::fields::{AddressField, Addressing, addressing, read_field, write_field};
-use super::gaps::padding_length;
-use super::pair::ImagePair;
-use super::recover::Move;
-use super::report::{Check, Difference};
+use super::{CodeOutcome, FunctionPair, FunctionShape};
 use crate::address::{Address, NewAddress};
-
-/// A data address that a dispatch may use as the base of a table of four-byte distances.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct TableUse {
-    /// Address of the table's first word.
-    pub(super) base: u64,
-    /// Position of the dispatching function in the moves.
-    pub(super) owner: u32,
-}
-
-/// What the functions of an image showed.
-#[derive(Clone, Debug, Default)]
-pub(super) struct CodeOutcome {
-    /// Instructions decoded in the old image.
-    pub(super) instructions: usize,
-    /// Address fields compared.
-    pub(super) fields: usize,
-    /// Functions that do not decode; they are the same at the same place.
-    pub(super) opaque: usize,
-    /// The first difference of each function that has one.
-    pub(super) differences: Vec<Difference>,
-    /// Addresses outside of code that instructions refer to.
-    pub(super) references: Vec<u64>,
-    /// Tables that functions with a computed jump refer to.
-    pub(super) tables: Vec<TableUse>,
-}
-
-impl CodeOutcome {
-    fn append(&mut self, mut other: Self) {
-        self.instructions += other.instructions;
-        self.fields += other.fields;
-        self.opaque += other.opaque;
-        self.differences.append(&mut other.differences);
-        self.references.append(&mut other.references);
-        self.tables.append(&mut other.tables);
-    }
-}
-
-/// Compares all functions of `old` with those of `new`.
-pub(super) fn compare_functions(images: ImagePair<'_>) -> CodeOutcome {
-    /// Functions per work item: enough to hide the cost of an item, few enough to balance large functions.
-    const CHUNK: usize = 64;
-    let comparison = Comparison { images };
-    let chunks: Vec<CodeOutcome> = images
-        .moves
-        .as_slice()
-        .par_chunks(CHUNK)
-        .enumerate()
-        .map(|(chunk, ranges)| {
-            let mut outcome = CodeOutcome::default();
-            let mut scratch = Vec::new();
-            for index in chunk * CHUNK..chunk * CHUNK + ranges.len() {
-                let difference = comparison.function(index, &mut outcome, &mut scratch);
-                outcome.differences.extend(difference);
-            }
-            outcome.references.sort_unstable();
-            outcome.references.dedup();
-            outcome
-        })
-        .collect();
-    let mut all = CodeOutcome::default();
-    for chunk in chunks {
-        all.append(chunk);
-    }
-    all.references.par_sort_unstable();
-    all.references.dedup();
-    all
-}
-
-/// Compares functions of two images.
-struct Comparison<'a> {
-    images: ImagePair<'a>,
-}
-
-/// One function in both images.
-struct FunctionPair<'a> {
-    images: ImagePair<'a>,
-    range: &'a Move,
-    old_bytes: &'a [u8],
-    new_bytes: &'a [u8],
-    new_offset: u64,
-}
-
-/// What decoding one function showed.
-#[derive(Default)]
-struct FunctionShape {
-    is_opaque: bool,
-    /// Control reaches the end of the range.
-    runs_on: bool,
-    has_computed_jump: bool,
-    /// Addresses that the function takes, outside of its own range.
-    taken: Vec<u64>,
-}
-
-impl Comparison<'_> {
-    /// Checks one function in both directions; gives its first difference.
-    fn function(&self, index: usize, outcome: &mut CodeOutcome, scratch: &mut Vec<u8>) -> Option<Difference> {
-        let range = &self.images.moves.as_slice()[index];
-        let bytes = |image: &ElfView<'_>, start: u64| {
-            let section = image.code_at(start, start.wrapping_add(range.size))?;
-            let offset = section.offset + (start - section.address);
-            Some((offset, offset.checked_add(range.size)?))
-        };
-        let found = bytes(self.images.old, range.old_start.0).zip(bytes(self.images.new, range.new_start.0));
-        let Some(((old_from, old_to), (new_from, new_to))) = found else {
-            return Some(Difference::new(
-                Check::Functions,
-                None,
-                range.to_string(),
-                "code in the file",
-                "none",
-            ));
-        };
-        // Both ranges lie inside section contents, which were checked against the file.
-        let pair = FunctionPair {
-            images: self.images,
-            range,
-            old_bytes: &self.images.old.bytes[old_from as usize..old_to as usize],
-            new_bytes: &self.images.new.bytes[new_from as usize..new_to as usize],
-            new_offset: new_from,
-        };
-        let mut shape = FunctionShape::default();
-        if let Err(difference) = pair.forward(outcome, &mut shape) {
-            return Some(difference);
-        }
-        if shape.is_opaque {
-            outcome.opaque += 1;
-            return None;
-        }
-        if shape.has_computed_jump {
-            let bases = shape.taken.iter().map(|&base| TableUse { base, owner: index as u32 });
-            outcome.tables.extend(bases);
-        }
-        pair.reverse(scratch).err().or_else(|| if shape.runs_on { self.successor(index) } else { None })
-    }
-
-    /// A function that control runs out of must keep what follows, with the padding between.
-    fn successor(&self, index: usize) -> Option<Difference> {
-        let range = &self.images.moves.as_slice()[index];
-        let next = self.images.moves.as_slice().get(index + 1);
-        let section = self.images.old.code_at(range.old_start.0, range.old_end().0)?;
-        let next = next.filter(|next| section.holds(next.old_start.0, next.old_end().0));
-        let follower = next.map_or(section.end(), |next| next.old_start.0);
-        let between_size = follower - range.old_end().0;
-        let between = |image: &ElfView<'_>, start: u64| {
-            let offset = image.offset_of(start)?;
-            super::bytes::range(image.bytes, offset, between_size).map(<[u8]>::to_vec)
-        };
-        let old_between = between(self.images.old, range.old_end().0).unwrap_or_default();
-        const INT3: u8 = 0xcc;
-        if old_between.first() == Some(&INT3) {
-            return None;
-        }
-        let is_kept = match next {
-            Some(next) if padding_length(&old_between, range.old_end().0) == old_between.len() => {
-                next.delta() == range.delta()
-                    && (between_size == 0
-                        || between(self.images.new, range.new_end().0).as_ref() == Some(&old_between))
-            }
-            // Control runs into code that belongs to no function and never moves.
-            _ => !range.is_moved(),
-        };
-        (!is_kept).then(|| {
-            Difference::new(
-                Check::Functions,
-                None,
-                format!("the end of {range}"),
-                "the code that control runs into, behind it",
-                next.map_or_else(|| "a function that moved away".to_owned(), |next| format!("{next}")),
-            )
-        })
-    }
-}
+use crate::verify::absolute_fields::AbsoluteField;
+use crate::verify::fields::{AddressField, Addressing, addressing, read_field, write_field};
+use crate::verify::pair::ImagePair;
+use crate::verify::report::{Check, Difference};
 
 impl FunctionPair<'_> {
+    /// Checks the function in both directions; `scratch` is for bytes.
+    pub(super) fn check_instructions(
+        &self,
+        outcome: &mut CodeOutcome,
+        shape: &mut FunctionShape,
+        scratch: &mut Vec<u8>,
+    ) -> Result<(), Difference> {
+        let has_computed_jump = self.forward(outcome, shape)?;
+        if shape.is_opaque {
+            return Ok(());
+        }
+        if !has_computed_jump {
+            shape.tables.clear();
+        }
+        self.reverse(scratch)
+    }
+
     /// Old against new: same bytes outside of address fields, mapped targets inside.
-    fn forward(&self, outcome: &mut CodeOutcome, shape: &mut FunctionShape) -> Result<(), Difference> {
+    ///
+    /// Gives whether the function jumps to an address that it computes; every address that it takes may then be the
+    /// base of a table.
+    fn forward(&self, outcome: &mut CodeOutcome, shape: &mut FunctionShape) -> Result<bool, Difference> {
+        let mut has_computed_jump = false;
         let mut decoder = Decoder::with_ip(64, self.old_bytes, self.range.old_start.0, DecoderOptions::NONE);
         let mut instruction = Instruction::default();
         let mut compared_to = 0usize;
@@ -216,7 +59,7 @@ impl FunctionPair<'_> {
             }
             match addressing {
                 Addressing::None => {
-                    shape.has_computed_jump |= instruction.flow_control() == FlowControl::IndirectBranch
+                    has_computed_jump |= instruction.flow_control() == FlowControl::IndirectBranch
                         && instruction.op0_kind() == OpKind::Register;
                 }
                 Addressing::Field(field) => {
@@ -228,7 +71,7 @@ impl FunctionPair<'_> {
                     if !field.is_branch && self.is_outside(field.target) {
                         outcome.references.push(field.target);
                         if instruction.mnemonic() == Mnemonic::Lea {
-                            shape.taken.push(field.target);
+                            shape.tables.push(field.target);
                         }
                     }
                 }
@@ -245,12 +88,13 @@ impl FunctionPair<'_> {
                             "none",
                         ))
                     } else {
-                        Ok(())
+                        Ok(false)
                     };
                 }
             }
         }
-        self.same_bytes(compared_to, self.old_bytes.len())
+        self.same_bytes(compared_to, self.old_bytes.len())?;
+        Ok(has_computed_jump)
     }
 
     /// New against old: fields encoded back for the old place must give the old bytes.

@@ -1,21 +1,22 @@
-//! Computed jumps of arm64 code, as far as they show what a table of distances counts from.
+//! Computed jumps of AArch64 code, as far as they show what a table of distances counts from.
 //!
 //! Compilers count from an address in the function (`ADR` to itself), which moves with it. Assembly by hand also counts from
 //! the table, in data: those words must follow the function. One pass over the words in their order finds addresses in
 //! registers, loads from them and sums; what the pass misses about control only costs evidence.
 
-use super::super::bytes::u32_at;
-use super::arm64::{Form, effects, form, is_add, page_offset, register};
+use super::effects::effects;
+use super::form::{Form, form, is_add, page_offset, register};
+use crate::verify::bytes::u32_at;
 
 /// What the computed jumps of a piece of code show.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Dispatches {
+pub(in crate::verify) struct Dispatches {
     /// A sum is jumped to.
-    pub(super) is_computed: bool,
+    pub(in crate::verify) is_computed: bool,
     /// Tables of four-byte distances from their own start.
-    pub(super) tables: Vec<u64>,
+    pub(in crate::verify) tables: Vec<u64>,
     /// Other addresses that distances are added to.
-    pub(super) anchors: Vec<u64>,
+    pub(in crate::verify) anchors: Vec<u64>,
 }
 
 /// What a register holds.
@@ -40,7 +41,7 @@ fn is_jump(word: u32) -> bool {
 }
 
 /// Looks at `code`, which stands at `address`.
-pub(super) fn dispatches(code: &[u8], address: u64) -> Dispatches {
+pub(in crate::verify) fn dispatches(code: &[u8], address: u64) -> Dispatches {
     let mut found = Dispatches::default();
     let words = || code.chunks_exact(4).map(|word| u32_at(word, 0).unwrap_or(0));
     if !words().any(is_jump) {
@@ -76,6 +77,32 @@ pub(super) fn dispatches(code: &[u8], address: u64) -> Dispatches {
     found.tables.dedup();
     found.anchors.sort_unstable();
     found.anchors.dedup();
+    found
+}
+
+/// The addresses that `code`, which stands at `address`, forms relative to its place; in any order, also repeated.
+pub(in crate::verify) fn addresses(code: &[u8], address: u64) -> Vec<u64> {
+    let mut found = Vec::new();
+    let mut pages: [Option<u64>; 32] = [None; 32];
+    for (index, word) in code.chunks_exact(4).enumerate() {
+        let word = u32_at(word, 0).unwrap_or(0);
+        let kind = form(word);
+        if matches!(kind, Form::Adr | Form::Literal) {
+            found.push(kind.target(word, address.wrapping_add(index as u64 * 4)));
+        }
+        if let (Some(low), Some(page)) = (page_offset(word), pages[register(word, 5)]) {
+            found.push(page.wrapping_add(low));
+        }
+        let written = effects(word).writes;
+        if written != 0 {
+            for (number, page) in pages.iter_mut().enumerate() {
+                *page = page.filter(|_| written >> number & 1 == 0);
+            }
+        }
+        if kind == Form::Adrp && register(word, 0) != 31 {
+            pages[register(word, 0)] = Some(kind.target(word, address.wrapping_add(index as u64 * 4)));
+        }
+    }
     found
 }
 

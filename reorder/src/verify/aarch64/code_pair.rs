@@ -1,94 +1,69 @@
-//! One atom of arm64 code, old against new.
+//! One piece of AArch64 code that is moved as a whole, old against new.
 //!
-//! Most atoms need one pass: words are the same, or their distance follows the map. `ADRP` to a page on which something
-//! moved, and words that differ otherwise, need to know what registers hold: [`super::arm64_flow`].
+//! Most code needs one pass: words are the same, or their distance follows the map. `ADRP` to a page on which something
+//! moved, and words that differ otherwise, need to know what registers hold: [`super::flow`].
 
-use super::super::bytes::u32_at;
-use super::super::recover::Move;
-use super::super::report::{Check, Difference};
-use super::arm64::{Form, IMMEDIATE, NOP, effects, form, is_add, page, page_offset, register};
-use super::arm64_flow;
-use super::pair::MachPair;
+use super::effects::effects;
+use super::flow;
+use super::form::{Form, IMMEDIATE, NOP, form, is_add, page_offset, register};
+use super::images::{Images, MovedPages};
 use crate::address::NewAddress;
+use crate::verify::bytes::u32_at;
+use crate::verify::recover::Move;
+use crate::verify::report::{Check, Difference};
 
-/// What the atoms of an image showed.
+/// What the code of an image showed.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Counts {
+pub(in crate::verify) struct Counts {
     /// Instructions compared.
-    pub(super) instructions: usize,
+    pub(in crate::verify) instructions: usize,
     /// Address fields that follow the map.
-    pub(super) fields: usize,
+    pub(in crate::verify) fields: usize,
 }
 
-/// Pages of 4 KiB on which an atom moved.
-pub(super) struct MovedPages {
-    first: u64,
-    moved: Vec<bool>,
-}
-
-impl MovedPages {
-    /// Of `__text`.
-    pub(super) fn new(pair: MachPair<'_>) -> Self {
-        let range = pair.old.text().range();
-        let first = page(range.start);
-        let mut moved = vec![false; ((page(range.end) - first) >> 12) as usize + 1];
-        for atom in pair.moves.iter().filter(|atom| atom.is_moved()) {
-            let (from, to) = (page(atom.old_start.0), page(atom.old_end().0 - 1));
-            for number in (from - first) >> 12..=(to - first) >> 12 {
-                moved[number as usize] = true;
-            }
-        }
-        Self { first, moved }
-    }
-
-    /// Whether something on the page at `address` moved.
-    pub(super) fn contains(&self, address: u64) -> bool {
-        let number = address.checked_sub(self.first).map(|distance| (distance >> 12) as usize);
-        number.and_then(|number| self.moved.get(number)).copied().unwrap_or(false)
-    }
-}
-
-/// An atom in both images, as words.
+/// A piece of code in both images, as words.
 #[derive(Clone, Copy)]
-pub(super) struct AtomPair<'a> {
-    pub(super) pair: MachPair<'a>,
-    pub(super) pages: &'a MovedPages,
-    pub(super) range: Move,
+pub(in crate::verify) struct CodePair<'a> {
+    /// What differences are reported as.
+    pub(in crate::verify) check: Check,
+    pub(in crate::verify) images: &'a dyn Images,
+    pub(in crate::verify) pages: &'a MovedPages,
+    pub(in crate::verify) range: Move,
     /// Of the same length.
-    pub(super) old: &'a [u8],
-    pub(super) new: &'a [u8],
-    /// Where the new atom lies in the file.
-    pub(super) offset: u64,
+    pub(in crate::verify) old: &'a [u8],
+    pub(in crate::verify) new: &'a [u8],
+    /// Where the new piece lies in the file.
+    pub(in crate::verify) offset: u64,
 }
 
-impl AtomPair<'_> {
+impl CodePair<'_> {
     /// Number of words.
-    pub(super) fn len(&self) -> usize {
+    pub(in crate::verify) fn len(&self) -> usize {
         self.old.len() / 4
     }
 
     /// The words at `index` in both images.
-    pub(super) fn words(&self, index: usize) -> (u32, u32) {
+    pub(in crate::verify) fn words(&self, index: usize) -> (u32, u32) {
         (u32_at(self.old, index * 4).unwrap_or(0), u32_at(self.new, index * 4).unwrap_or(0))
     }
 
     /// The addresses of the word at `index` in both images.
-    pub(super) fn addresses(&self, index: usize) -> (u64, u64) {
+    pub(in crate::verify) fn addresses(&self, index: usize) -> (u64, u64) {
         let distance = index as u64 * 4;
         (self.range.old_start.0.wrapping_add(distance), self.range.new_start.0.wrapping_add(distance))
     }
 
     /// The form of the old word at `index`; data has no distances that are known here.
-    pub(super) fn form(&self, index: usize) -> Form {
+    pub(in crate::verify) fn form(&self, index: usize) -> Form {
         let address = self.addresses(index).0;
-        match self.pair.old.data_between(address, address.wrapping_add(4)).is_empty() {
+        match self.images.data_between(address, address.wrapping_add(4)).is_empty() {
             true => form(self.words(index).0),
             false => Form::Plain,
         }
     }
 
     /// Whether the distances in two words of the same form lead to corresponding places.
-    pub(super) fn corresponds(&self, form: Form, index: usize) -> bool {
+    pub(in crate::verify) fn corresponds(&self, form: Form, index: usize) -> bool {
         let ((old, new), (from, to)) = (self.words(index), self.addresses(index));
         if (old ^ new) & !form.field() != 0 {
             return false;
@@ -96,17 +71,18 @@ impl AtomPair<'_> {
         let (target, found) = (form.target(old, from), form.target(new, to));
         match self.range.old_start.0 <= target && target < self.range.old_end().0 {
             true => found.wrapping_sub(target) == self.range.delta(),
-            false => self.pair.follows(target, found),
+            false if form.is_jump() => self.images.is_target(target, found),
+            false => self.images.follows(target, found),
         }
     }
 
     /// A difference at the word `index`.
-    pub(super) fn difference(&self, index: usize, expected: impl Into<String>) -> Difference {
+    pub(in crate::verify) fn difference(&self, index: usize, expected: impl Into<String>) -> Difference {
         let (old, new) = self.words(index);
         let (from, to) = self.addresses(index);
         let place = format!("the instruction at {} (was {old:#010x} at {from:#x})", NewAddress(to));
         Difference::new(
-            Check::Functions,
+            self.check,
             Some(self.offset + index as u64 * 4),
             place,
             expected,
@@ -114,19 +90,19 @@ impl AtomPair<'_> {
         )
     }
 
-    /// Checks the atom; gives its first difference.
-    pub(super) fn check(&self, counts: &mut Counts) -> Option<Difference> {
+    /// Checks the piece; gives its first difference.
+    pub(in crate::verify) fn check(&self, counts: &mut Counts) -> Option<Difference> {
         counts.instructions += self.len();
         if !self.old.len().is_multiple_of(4) && self.old != self.new {
             return Some(Difference::new(
-                Check::Functions,
+                self.check,
                 Some(self.offset),
                 format!("code of {} bytes at {}", self.old.len(), self.range.new_start),
                 "the same bytes",
                 "others",
             ));
         }
-        let has_data = !self.pair.old.data_between(self.range.old_start.0, self.range.old_end().0).is_empty();
+        let has_data = !self.images.data_between(self.range.old_start.0, self.range.old_end().0).is_empty();
         // Second words of pairs that were found sound, ascending.
         let mut completed: Vec<usize> = Vec::new();
         for index in 0..self.len() {
@@ -154,12 +130,12 @@ impl AtomPair<'_> {
                 }
             };
             if !is_explained {
-                return arm64_flow::check(self);
+                return flow::check(self);
             }
         }
         match completed.is_empty() || !self.enters_any(&completed) {
             true => None,
-            false => arm64_flow::check(self),
+            false => flow::check(self),
         }
     }
 
@@ -180,10 +156,10 @@ impl AtomPair<'_> {
         is_closed
             && completed(page, old)
                 .zip(completed(new_page, new))
-                .is_some_and(|(target, found)| self.pair.follows(target, found))
+                .is_some_and(|(target, found)| self.images.follows(target, found))
     }
 
-    /// Whether a branch of the atom leads to one of these words.
+    /// Whether a branch of the piece leads to one of these words.
     fn enters_any(&self, words: &[usize]) -> bool {
         (0..self.len()).any(|index| {
             let (word, kind) = (self.words(index).0, form(self.words(index).0));
@@ -197,7 +173,7 @@ impl AtomPair<'_> {
 }
 
 /// Whether control may go on behind the last instruction of `code` that is no padding.
-pub(super) fn runs_on(code: &[u8]) -> bool {
+pub(in crate::verify) fn runs_on(code: &[u8]) -> bool {
     let words = code.chunks_exact(4).rev().filter_map(|word| u32_at(word, 0));
     let last = words.into_iter().find(|&word| word != NOP);
     last.is_some_and(|word| {

@@ -1,0 +1,217 @@
+//! Both images of a piece of code executed side by side, as far as page addresses in registers go.
+//!
+//! `ADRP` gives a page, and only the instructions that add the lowest twelve bits make an address of it. Where something on
+//! the page moved, the new page and the new low bits must give the new address, for every use that control can reach.
+//! The state says in which registers the two images hold different things and why: a page and its counterpart, or the
+//! middle of a pair that the linker had shortened and that is a pair again. Anything else that reads such a register is a
+//! difference, so a use that is not understood refutes.
+//!
+//! In: one piece; out: its first difference. Cost: linear in the piece times the few rounds that loops need.
+
+use super::code_pair::CodePair;
+use super::effects::effects;
+use super::form::Form;
+use super::step::{is_computed, own_target};
+use crate::verify::report::Difference;
+
+/// Number of an entry in [`Flow::values`] per register; 0 where both images hold corresponding values.
+pub(super) type State = [u32; 32];
+
+pub(super) const SAME: u32 = 0;
+/// Set where other paths bring a value that is the same in both images.
+pub(super) const MAYBE: u32 = 1 << 31;
+/// Paths bring different pages.
+pub(super) const SEVERAL: u32 = 1;
+
+/// What the two images hold in one register.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Value {
+    Same,
+    Several,
+    /// A page on which something moved, and what the new image has instead.
+    Page {
+        old: u64,
+        new: u64,
+    },
+    /// The old image has the address, the new one its page: `ADR` became `ADRP`.
+    Ahead {
+        target: u64,
+        page: u64,
+    },
+    /// The new image has the page of an address that the old one will form at once: `NOP` became `ADRP`.
+    Early {
+        page: u64,
+    },
+}
+
+/// What instructions did with a value.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Uses {
+    /// Some made an address of it,
+    pub(super) completes: bool,
+    /// of a place where functions may be.
+    pub(super) names_text: bool,
+    /// The first that read it for anything else.
+    pub(super) read: Option<usize>,
+}
+
+/// Checks `code`.
+pub(super) fn check(code: &CodePair<'_>) -> Option<Difference> {
+    let mut flow = Flow::new(code);
+    flow.propagate();
+    flow.judge()
+}
+
+pub(super) struct Flow<'a> {
+    pub(super) code: &'a CodePair<'a>,
+    pub(super) values: Vec<Value>,
+    /// What instructions did with the value.
+    pub(super) uses: Vec<Uses>,
+    /// Where the value comes from, for messages.
+    origins: Vec<usize>,
+    /// First words of the blocks, ascending.
+    blocks: Vec<u32>,
+    states: Vec<Option<State>>,
+}
+
+impl<'a> Flow<'a> {
+    fn new(code: &'a CodePair<'a>) -> Self {
+        let mut starts = vec![false; code.len() + 1];
+        starts[0] = true;
+        for index in 0..code.len() {
+            let word = code.words(index).0;
+            let kind = code.form(index);
+            if let Some(target) = own_target(code, kind, index) {
+                starts[target] = true;
+            }
+            if kind.is_jump() && kind != Form::Call || effects(word).ends {
+                starts[index + 1] = true;
+            }
+        }
+        let blocks: Vec<u32> =
+            (0..code.len()).filter(|&index| starts[index]).map(|index| index as u32).collect();
+        let states = vec![None; blocks.len()];
+        let values = vec![Value::Same, Value::Several];
+        Self { code, values, uses: vec![Uses::default(); 2], origins: vec![0; 2], blocks, states }
+    }
+
+    fn end_of(&self, block: usize) -> usize {
+        self.blocks.get(block + 1).map_or(self.code.len(), |&next| next as usize)
+    }
+
+    /// The number of a value: little code has more than a handful.
+    pub(super) fn number(&mut self, value: Value, origin: usize) -> u32 {
+        let known = self.values.iter().rposition(|known| *known == value);
+        let number = known.unwrap_or_else(|| {
+            self.values.push(value);
+            self.uses.push(Uses::default());
+            self.origins.push(origin);
+            self.values.len() - 1
+        });
+        number as u32
+    }
+
+    /// Finds the state at the start of every block.
+    ///
+    /// A block that nothing is seen to branch to is a landing pad or the target of a computed jump: it starts with what
+    /// any of the code's calls and computed jumps may bring there. The outer loop ends because a state only ever rises,
+    /// by at most three steps in each register.
+    fn propagate(&mut self) {
+        self.states[0] = Some([SAME; 32]);
+        let mut open = vec![0];
+        let mut unreached = Vec::new();
+        let mut unseen: Option<State> = None;
+        let mut next_entry = 0;
+        loop {
+            while let Some(block) = open.pop() {
+                self.follow(block, &mut open, &mut unseen);
+            }
+            // In address order; one that is reached by then has its state.
+            while self.states.get(next_entry).is_some_and(Option::is_some) {
+                next_entry += 1;
+            }
+            let brought = unseen.unwrap_or([SAME; 32]);
+            if next_entry < self.blocks.len() {
+                self.states[next_entry] = Some(brought);
+                unreached.push(next_entry);
+                open.push(next_entry);
+                continue;
+            }
+            open.extend(unreached.iter().filter(|&&block| Self::join(&mut self.states[block], &brought)));
+            if open.is_empty() {
+                return;
+            }
+        }
+    }
+
+    /// Executes a block and adds its end to the states of its successors; those that changed are `open` again.
+    fn follow(&mut self, block: usize, open: &mut Vec<usize>, unseen: &mut Option<State>) {
+        let Some(mut state) = self.states[block] else { return };
+        let end = self.end_of(block);
+        for index in self.blocks[block] as usize..end {
+            let _ = self.step(index, &mut state);
+            if self.code.form(index) == Form::Call || is_computed(self.code.words(index).0) {
+                let _ = Self::join(unseen, &state);
+            }
+        }
+        let Some(last) = end.checked_sub(1) else { return };
+        let word = self.code.words(last).0;
+        let target = own_target(self.code, self.code.form(last), last);
+        let target = target.and_then(|start| self.blocks.binary_search(&(start as u32)).ok());
+        let next = (!effects(word).ends && block + 1 < self.blocks.len()).then_some(block + 1);
+        for successor in target.into_iter().chain(next) {
+            if Self::join(&mut self.states[successor], &state) {
+                open.push(successor);
+            }
+        }
+    }
+
+    /// Adds a path to what is known of a place; whether that changed what is known there.
+    fn join(known: &mut Option<State>, state: &State) -> bool {
+        let Some(known) = known else {
+            *known = Some(*state);
+            return true;
+        };
+        let mut is_changed = false;
+        for (known, &brought) in known.iter_mut().zip(state) {
+            let joined = match (*known & !MAYBE, brought & !MAYBE) {
+                (left, right) if left == right => left | (*known | brought) & MAYBE,
+                (SAME, other) | (other, SAME) => other | MAYBE,
+                // Kept, or paths that disagree would change the state without end.
+                _ => SEVERAL | (*known | brought) & MAYBE,
+            };
+            is_changed |= joined != *known;
+            *known = joined;
+        }
+        is_changed
+    }
+
+    /// Walks every block once more with the final states and judges each word.
+    fn judge(&mut self) -> Option<Difference> {
+        self.uses.fill(Uses::default());
+        for block in 0..self.blocks.len() {
+            let mut state = self.states[block].unwrap_or([SAME; 32]);
+            let end = self.end_of(block);
+            for index in self.blocks[block] as usize..end {
+                if let Err(expected) = self.step(index, &mut state) {
+                    return Some(self.code.difference(index, expected));
+                }
+            }
+            let is_open = |number: &u32| {
+                matches!(self.values[(*number & !MAYBE) as usize], Value::Ahead { .. } | Value::Early { .. })
+            };
+            if state.iter().any(is_open) {
+                return Some(self.code.difference(end - 1, "the second half of an address in front of this"));
+            }
+        }
+        let misread = self.uses.iter().find_map(|uses| uses.read.filter(|_| uses.names_text));
+        if let Some(index) = misread {
+            return Some(self.code.difference(index, "no use of a page whose functions moved"));
+        }
+        let unused = (2..self.values.len()).find(|&number| !self.uses[number].completes);
+        unused.map(|number| {
+            self.code
+                .difference(self.origins[number], "a page whose use is known, or one on which nothing moved")
+        })
+    }
+}

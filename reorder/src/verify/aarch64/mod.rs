@@ -1,0 +1,25 @@
+//! AArch64 code of two images side by side, whatever the format of the images.
+//!
+//! ```text
+//! words of a piece of code, old and new ─┐
+//! Images: where addresses went ──────────┼─> CodePair: every word is the same or follows ─> first difference
+//! MovedPages: what may have changed ─────┘     └─> flow: registers, where a pair of words forms an address
+//! ```
+//!
+//! Nothing here uses the decoder or the analysis of this crate.
+
+mod code_pair;
+mod constants;
+mod dispatch;
+mod effects;
+mod flow;
+mod form;
+mod images;
+mod step;
+
+pub(super) use code_pair::{CodePair, Counts, runs_on};
+pub(super) use constants::constants;
+pub(super) use dispatch::{addresses, dispatches};
+pub(super) use effects::effects;
+pub(super) use form::{Form, IMMEDIATE, NOP, form, is_add, page, page_offset, register};
+pub(super) use images::{Images, MovedPages};

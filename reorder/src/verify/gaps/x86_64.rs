@@ -1,0 +1,171 @@
+//! x86-64 code outside of functions.
+
+use std::ops::Range;
+
+use iced_x86::{Decoder, DecoderOptions, FlowControl, Instruction, Mnemonic};
+
+use super::GapCode;
+use crate::address::Address;
+use crate::verify::bytes::displacement_at;
+use crate::verify::elf_view::SectionView;
+use crate::verify::fields::{Addressing, addressing};
+use crate::verify::padding::padding_length;
+use crate::verify::processor::Processor;
+use crate::verify::recover::AddressMoves;
+use crate::verify::report::{Check, Difference, Findings};
+
+/// The part of a gap at `address` that may be executed or read: all but leading padding and padding behind the
+/// last jump away.
+pub(super) fn code_of_gap(bytes: &[u8], address: u64) -> Range<usize> {
+    let start = padding_length(Processor::X86_64, bytes, address);
+    let mut decoder =
+        Decoder::with_ip(64, &bytes[start..], address.wrapping_add(start as u64), DecoderOptions::NONE);
+    let mut instruction = Instruction::default();
+    while decoder.can_decode() {
+        decoder.decode_out(&mut instruction);
+        if instruction.is_invalid() {
+            break;
+        }
+        let end = start + decoder.position();
+        skip_padding(&mut decoder, &instruction, &bytes[end..]);
+        if end < bytes.len() && !decoder.can_decode() {
+            return start..end;
+        }
+    }
+    start..bytes.len()
+}
+
+/// Moves `decoder` over padding that control does not reach, so that zeros are not read as instructions. `rest` is
+/// what stands behind `instruction`.
+fn skip_padding(decoder: &mut Decoder<'_>, instruction: &Instruction, rest: &[u8]) {
+    let leaves = matches!(
+        instruction.flow_control(),
+        FlowControl::UnconditionalBranch
+            | FlowControl::IndirectBranch
+            | FlowControl::Return
+            | FlowControl::Exception
+    ) || instruction.mnemonic() == Mnemonic::Hlt;
+    if leaves {
+        let padding = padding_length(Processor::X86_64, rest, decoder.ip());
+        // The position stays inside the bytes of the decoder, of which `rest` is the end.
+        if decoder.set_position(decoder.position() + padding).is_ok() {
+            decoder.set_ip(decoder.ip().wrapping_add(padding as u64));
+        }
+    }
+}
+
+/// The code keeps its bytes, and whatever it refers to must be where it was: its fields are never rewritten.
+pub(super) fn check(
+    old: &SectionView<'_>,
+    new: &SectionView<'_>,
+    code: &Range<u64>,
+    moves: &AddressMoves,
+    findings: &mut Findings,
+) -> GapCode {
+    check_bytes(old, new, code, findings);
+    let section = old;
+    let bytes = section.at(code.start, code.end - code.start).unwrap_or_default();
+    let mut decoder = Decoder::with_ip(64, bytes, code.start, DecoderOptions::NONE);
+    let mut instruction = Instruction::default();
+    let mut seen = GapCode::default();
+    while decoder.can_decode() {
+        let position = decoder.position();
+        decoder.decode_out(&mut instruction);
+        if instruction.is_invalid() {
+            seen.opaque_bytes += bytes.len() - position;
+            check_opaque(section, code.start + position as u64..code.end, moves, findings);
+            break;
+        }
+        seen.instructions += 1;
+        let addressing = addressing(&decoder, &instruction);
+        let end = decoder.position();
+        skip_padding(&mut decoder, &instruction, &bytes[end..]);
+        let Addressing::Field(field) = addressing else { continue };
+        if moves.containing(Address(field.target)).is_some_and(|range| range.is_moved()) {
+            findings.differs(Difference::new(
+                Check::Gaps,
+                Some(section.offset + (instruction.ip() - section.address)),
+                format!("code outside of functions at {}", Address(instruction.ip())),
+                format!("its target {} where it was", Address(field.target)),
+                format!("moved to {}", moves.map(Address(field.target))),
+            ));
+        }
+        if !field.is_branch {
+            seen.references.push(field.target);
+        }
+    }
+    seen
+}
+
+fn check_bytes(old: &SectionView<'_>, new: &SectionView<'_>, code: &Range<u64>, findings: &mut Findings) {
+    let size = code.end - code.start;
+    let (before, after) =
+        (old.at(code.start, size).unwrap_or_default(), new.at(code.start, size).unwrap_or_default());
+    if let Some(at) = before.iter().zip(after).position(|(before, after)| before != after) {
+        let address = code.start + at as u64;
+        let place = format!("code outside of functions at {}", Address(address));
+        let offset = new.offset + (address - new.address);
+        findings.differs(Difference::number(
+            Check::Gaps,
+            offset,
+            &place,
+            before[at].into(),
+            after[at].into(),
+        ));
+    }
+}
+
+/// Code that cannot be read in a line may still hold calls and jumps: none may lead to the start of what moved.
+fn check_opaque(section: &SectionView<'_>, code: Range<u64>, moves: &AddressMoves, findings: &mut Findings) {
+    /// Bytes of a near distance.
+    const DISTANCE: usize = 4;
+    let bytes = section.at(code.start, code.end - code.start).unwrap_or_default();
+    for (at, pair) in bytes.windows(2).enumerate() {
+        let is_branch = matches!(pair, [_, 0xe8 | 0xe9] | [0x0f, 0x80..=0x8f]);
+        let Some(distance) = displacement_at(bytes, at + 2).filter(|_| is_branch) else { continue };
+        let target = Address(code.start.wrapping_add((at + 2 + DISTANCE) as u64).wrapping_add(distance));
+        if moves.containing(target).is_some_and(|range| range.is_moved() && range.old_start == target) {
+            let address = code.start + at as u64;
+            findings.differs(Difference::new(
+                Check::Gaps,
+                Some(section.offset + (address - section.address)),
+                format!("what may be a branch in unreadable code at {}", Address(address)),
+                format!("its target {target} where it was"),
+                format!("moved to {}", moves.map(target)),
+            ));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_padding_around_gap_code_is_free() {
+        let cases: [(&[u8], Range<usize>); 12] = [
+            (&[0x90, 0xcc, 0x0f, 0x1f, 0x00], 5..5),
+            (&[0x00, 0x00, 0x00], 3..3),
+            // One object's padding, then the linker's.
+            (&[0x66, 0x90, 0x00, 0x00], 4..4),
+            (&[0xc3, 0x00, 0x90, 0x00], 0..1),
+            // Zeros in front of code may be its first instruction, unless they lead to an aligned address.
+            (&[0x90, 0x00, 0x00, 0x00, 0xc3], 1..5),
+            (&[0x90, 0x00, 0x00, 0xc3], 3..4),
+            (&[0xc3, 0x00, 0x00, 0xc3, 0x00, 0x90], 0..4),
+            (&[0x90, 0xc3, 0x90, 0x90], 1..2),
+            // A call may return: what follows it is not padding.
+            (&[0xe8, 0, 0, 0, 0, 0x90], 0..6),
+            // Padding between two pieces of code stays as it is.
+            (&[0xc3, 0x90, 0xc3, 0xcc], 0..3),
+            // Nothing is known about bytes behind one that is no instruction.
+            (&[0xc3, 0x06, 0x90], 0..3),
+            (&[], 0..0),
+        ];
+        for (bytes, code) in cases {
+            let found = code_of_gap(bytes, 0x11);
+            assert_eq!((found.is_empty(), found.end), (code.is_empty(), code.end), "{bytes:02x?}");
+            assert!(code.is_empty() || found.start == code.start, "{bytes:02x?}: {found:?}");
+        }
+    }
+}

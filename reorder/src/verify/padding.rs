@@ -1,0 +1,120 @@
+//! What linkers and assemblers put between functions: instructions that do nothing or trap, and zeros.
+
+use iced_x86::{Decoder, DecoderOptions, Instruction, Mnemonic};
+
+use super::aarch64::NOP;
+use super::bytes::u32_at;
+use super::processor::Processor;
+
+/// What linkers insert zeros for: the size of a word of AArch64 code.
+const WORD: u64 = 4;
+
+/// Bytes at the start of `bytes`, which stand at `address`, that do nothing or trap: what linkers and assemblers
+/// put between functions. Control must not arrive there.
+pub(super) fn padding_length(processor: Processor, bytes: &[u8], address: u64) -> usize {
+    match processor {
+        Processor::Aarch64 => length_of_words(bytes, address),
+        Processor::X86_64 => length_of_instructions(bytes, address),
+    }
+}
+
+/// Zeros may also stand in front of the first word and behind the last.
+fn length_of_words(bytes: &[u8], address: u64) -> usize {
+    let zeros = |bytes: &[u8]| bytes.iter().all(|&byte| byte == 0);
+    let mut length = bytes.len().min((address.wrapping_neg() % WORD) as usize);
+    if !zeros(&bytes[..length]) {
+        return 0;
+    }
+    loop {
+        match filler_length(Processor::Aarch64, &bytes[length..]) {
+            0 => break,
+            filler => length += filler,
+        }
+    }
+    let rest = &bytes[length..];
+    if (rest.len() as u64) < WORD && zeros(rest) { bytes.len() } else { length }
+}
+
+/// Zeros count when more padding, the end, or an aligned address follows them: otherwise they may belong to the code
+/// behind.
+fn length_of_instructions(bytes: &[u8], address: u64) -> usize {
+    let mut length = 0;
+    let mut position = 0;
+    while position < bytes.len() {
+        let rest = &bytes[position..];
+        position += rest.iter().position(|&byte| byte != 0).unwrap_or(rest.len());
+        if position == bytes.len() || address.wrapping_add(position as u64).is_multiple_of(WORD) {
+            length = position;
+        }
+        let filler = filler_length(Processor::X86_64, &bytes[position..]);
+        if filler == 0 {
+            break;
+        }
+        position += filler;
+        length = position;
+    }
+    length
+}
+
+/// Bytes of the instruction at the start of `bytes`, if it does nothing or traps.
+pub(super) fn filler_length(processor: Processor, bytes: &[u8]) -> usize {
+    match processor {
+        Processor::Aarch64 => match u32_at(bytes, 0) {
+            Some(word) if word == NOP || is_break(word) || is_undefined(word) => 4,
+            _ => 0,
+        },
+        Processor::X86_64 => {
+            let instruction = Decoder::new(64, bytes, DecoderOptions::NONE).decode();
+            if is_padding(&instruction) { instruction.len() } else { 0 }
+        }
+    }
+}
+
+/// Whether control that arrives at `bytes` is stopped at once.
+pub(super) fn starts_with_trap(processor: Processor, bytes: &[u8]) -> bool {
+    /// `INT3`.
+    const TRAP: u8 = 0xcc;
+    match processor {
+        Processor::Aarch64 => u32_at(bytes, 0).is_some_and(|word| is_break(word) || is_undefined(word)),
+        Processor::X86_64 => bytes.first() == Some(&TRAP),
+    }
+}
+
+/// Whether an x86-64 instruction does nothing, or is the trap that fills holes.
+pub(super) fn is_padding(instruction: &Instruction) -> bool {
+    matches!(instruction.mnemonic(), Mnemonic::Nop | Mnemonic::Int3)
+}
+
+/// Whether `word` is `BRK`.
+fn is_break(word: u32) -> bool {
+    word & 0xffe0_001f == 0xd420_0000
+}
+
+/// Whether `word` is `UDF #0`.
+fn is_undefined(word: u32) -> bool {
+    word == 0
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn words_that_do_nothing_or_trap_are_padding() {
+        let code = |words: &[u32]| words.iter().flat_map(|word| word.to_le_bytes()).collect::<Vec<u8>>();
+        let (trap, load) = (0xd420_0020, 0xf940_0109);
+        let cases: [(Vec<u8>, u64, usize); 7] = [
+            (code(&[NOP, 0, trap, load]), 0x10, 12),
+            (code(&[load, NOP]), 0x10, 0),
+            // Zeros of a word that is an instruction.
+            (code(&[0, 0xd65f_0000]), 0x10, 4),
+            ([&[0, 0][..], &code(&[NOP, load])].concat(), 0x12, 6),
+            ([&[1, 0][..], &code(&[NOP])].concat(), 0x12, 0),
+            ([&code(&[NOP])[..], &[0, 0]].concat(), 0x10, 6),
+            (vec![], 0x10, 0),
+        ];
+        for (bytes, address, expected) in cases {
+            assert_eq!(padding_length(Processor::Aarch64, &bytes, address), expected, "{bytes:02x?}");
+        }
+    }
+}

@@ -1,0 +1,10 @@
+//! The processors whose code can be checked.
+
+/// What executes the code of an image.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Processor {
+    /// Words of four bytes.
+    Aarch64,
+    /// Instructions of 1 to 15 bytes.
+    X86_64,
+}

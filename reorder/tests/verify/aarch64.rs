@@ -1,0 +1,154 @@
+//! AArch64 pairs that a linker made: proven as they are, reported when one kind of reference did not follow.
+
+use crate::layout::{add, section, sections};
+use crate::mutation::{assert_damages_are_seen, assert_flips_are_noticed};
+use crate::proof::{assert_proven, count, report};
+use crate::relinked::{Relinked, Toolchain};
+use reorder::verify::Check;
+
+const TOOLCHAINS: [Toolchain; 2] = [Toolchain::Aarch64, Toolchain::LlvmAarch64];
+
+#[test]
+fn an_installed_library_is_itself() {
+    for library in ["libc.so.6", "libstdc++.so.6", "libgcc_s.so.1", "ld-linux-aarch64.so.1"] {
+        let path = format!("/usr/aarch64-linux-gnu/lib/{library}");
+        let bytes = std::fs::read(&path).unwrap_or_else(|error| panic!("{path}: {error}"));
+        let report = assert_proven(&bytes, &bytes);
+        assert_eq!(report.moved, 0, "{library}");
+        assert!(count(&report, Check::Functions) > 10_000, "{library}: {:?}", report.checks);
+    }
+}
+
+#[test]
+fn two_links_of_one_program_are_proven_in_both_directions() {
+    for toolchain in TOOLCHAINS {
+        for options in [
+            &[][..],
+            &["-O0"],
+            &["-Os"],
+            &["-mbranch-protection=standard"],
+            &["-s"],
+            &["-shared", "-Wl,-Bsymbolic"],
+            &["-static-pie"],
+            &["-Wl,-z,pack-relative-relocs"],
+        ] {
+            let pair = Relinked::build_by(toolchain, options, "");
+            let report = assert_proven(&pair.old, &pair.new);
+            assert!(report.moved >= 5, "{toolchain:?} {options:?}: only {} moved", report.moved);
+            assert_proven(&pair.new, &pair.old);
+        }
+    }
+}
+
+#[test]
+fn every_kind_of_reference_is_counted() {
+    for toolchain in TOOLCHAINS {
+        let pair = Relinked::build_by(toolchain, &[], "");
+        let report = assert_proven(&pair.old, &pair.new);
+        for check in [
+            Check::Functions,
+            Check::Reverse,
+            Check::UnwindEntries,
+            Check::UnwindSearchTable,
+            Check::LoaderPointers,
+            Check::Symbols,
+            Check::Gaps,
+            Check::Padding,
+            Check::Notes,
+            Check::Unchanged,
+        ] {
+            assert!(count(&report, check) > 0, "{check:?} looked at nothing: {:?}", report.checks);
+        }
+    }
+}
+
+#[test]
+fn each_kind_of_damage_is_seen_by_the_check_for_it() {
+    assert_damages_are_seen(&Relinked::build_by(Toolchain::Aarch64, &[], ""), 0);
+}
+
+#[test]
+fn no_flipped_bit_goes_unnoticed() {
+    let options = ["-Wl,-z,max-page-size=4096", "-Wl,-z,common-page-size=4096", "-Wl,-z,noseparate-code"];
+    assert_flips_are_noticed(&Relinked::build_by(Toolchain::Aarch64, &options, ""));
+}
+
+/// A table of distances from its own start, as assembly by hand has it.
+const TABLE: &str = r#"
+__asm__(".section .text.prepare,\"ax\",@progbits\n .balign 16\n .type jumper,@function\njumper: .cfi_startproc\n"
+        " adrp x1, distances\n add x1, x1, :lo12:distances\n ldrsw x2, [x1, w0, uxtw #2]\n add x1, x1, x2\n br x1\n"
+        "7: mov w0, 1\n ret\n8: mov w0, 2\n ret\n .cfi_endproc\n .size jumper,.-jumper\n"
+        " .section .rodata.distances,\"a\",@progbits\n .balign 4\ndistances: .word 7b-distances, 8b-distances, 7b-distances\n"
+        " .text");
+"#;
+
+#[test]
+fn a_table_word_that_stayed_behind_is_reported() {
+    let pair = Relinked::build_by(Toolchain::Aarch64, &[], TABLE);
+    assert_proven(&pair.new, &pair.old);
+    let proven = assert_proven(&pair.old, &pair.new);
+    assert!(count(&proven, Check::JumpTables) >= 3, "{:?}", proven.checks);
+    let sections = sections(&pair.new);
+    let constants = section(&sections, ".rodata");
+    let range = constants.offset..constants.offset + constants.size;
+    let words: Vec<usize> =
+        range.step_by(4).filter(|&at| pair.old[at..at + 4] != pair.new[at..at + 4]).collect();
+    assert_eq!(words.len(), 3, "the table has three words");
+    for at in words {
+        let mut new = pair.new.clone();
+        new[at..at + 4].copy_from_slice(&pair.old[at..at + 4]);
+        let report = report(&pair.old, &new);
+        assert!(report.differences.iter().any(|found| found.check == Check::JumpTables), "{report:#?}");
+    }
+}
+
+#[test]
+fn kept_relocations_describe_the_new_image_or_are_reported() {
+    let mut pair = Relinked::build_by(Toolchain::Aarch64, &["-Wl,--emit-relocs"], "");
+    pair.keep_relocations_in_old_order();
+    let proven = assert_proven(&pair.old, &pair.new);
+    assert!(count(&proven, Check::StaticRelocations) > 50, "{:?}", proven.checks);
+    let sections = sections(&pair.new);
+    for (name, field) in
+        [(".rela.text", 0), (".rela.text", 16), (".rela.data.rel.ro", 0), (".rela.data.rel.ro", 16)]
+    {
+        let table = section(&sections, name);
+        for entry in (table.offset..table.offset + table.size).step_by(24) {
+            let mut new = pair.new.clone();
+            add(&mut new, entry + field, 4);
+            let report = report(&pair.old, &new);
+            let is_seen = report.differences.iter().any(|found| found.check == Check::StaticRelocations);
+            assert!(is_seen, "{name}, entry at {entry:#x}, field {field}: {:#?}", report.differences);
+        }
+    }
+}
+
+#[test]
+fn code_that_control_runs_into_must_stay_behind_it() {
+    let split = r#"
+__asm__(".section .text.fivefold,\"ax\",@progbits\n .subsection 1\n .globl runner\n .type runner,@function\nrunner:\n"
+        " .cfi_startproc\n add w0, w0, 1\n .cfi_endproc\n .size runner,.-runner\n .text");
+"#;
+    let pair = Relinked::build_by(Toolchain::Aarch64, &[], split);
+    let report = report(&pair.old, &pair.new);
+    let is_seen = report.differences.iter().any(|found| found.place.contains("the end of"));
+    assert!(is_seen, "{:#?}", report.differences);
+}
+
+#[test]
+fn code_outside_of_functions_may_follow_what_moved_and_must() {
+    let stub = r#"__asm__(".section .text.last,\"ax\",@progbits\nstub:\n bl triple\n ret\n .text");"#;
+    let pair = Relinked::build_by(Toolchain::Aarch64, &[], stub);
+    assert_proven(&pair.old, &pair.new);
+    let sections = sections(&pair.new);
+    let text = section(&sections, ".text");
+    let place = (text.offset..text.offset + text.size)
+        .step_by(4)
+        .rfind(|&at| pair.new[at + 3] & 0xfc == 0x94 && pair.new[at + 4..at + 8] == [0xc0, 3, 0x5f, 0xd6])
+        .expect("the stub calls");
+    let mut new = pair.new.clone();
+    new[place..place + 4].copy_from_slice(&pair.old[place..place + 4]);
+    let report = report(&pair.old, &new);
+    let is_seen = report.differences.iter().any(|found| found.check == Check::Gaps);
+    assert!(is_seen, "{:#?}", report.differences);
+}
