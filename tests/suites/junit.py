@@ -20,7 +20,7 @@ def main():
         for case in xml.etree.ElementTree.parse(results).iter("testcase"):
             name = case.get("name", "")
             parts = name.split(".")
-            module = next((part for part in parts if part.startswith("test_")), parts[0])
+            module = next((part for part in parts if part.startswith("test_")), "other")
             outcome = next((child.tag for child in case if child.tag in ("failure", "error", "skipped")), case.get("result", "ran"))
             print(f"{module}\t{name}\t{outcome}")
     for line in log.read_text(errors="replace").splitlines():
