@@ -109,7 +109,7 @@ def examine(reorder, path, seed):
     facts = json.loads(inspected.output)
     debug, pins = [], []
     if facts["is_movable"]:
-        row["function_bytes"] = facts["function_bytes"]
+        row |= {"function_bytes": facts["function_bytes"], "functions": facts["functions"], "movable": facts["functions_movable"]}
         pins = pins_of(path, facts)
     elif facts["refusal"]["code"] == DEBUG_INFORMATION:
         row["detail"], debug = "with --debug drop", ["--debug", "drop"]
