@@ -98,7 +98,9 @@ enum DebugArgument {
     Update,
     /// Empty the debug sections; the file keeps its size until it is stripped
     Drop,
-    /// Leave them: debuggers will show wrong lines and variables
+    /// Leave it for the old layout, for tools that translate addresses by the map; needs --map
+    Map,
+    /// Leave it: debuggers will show wrong lines and variables
     KeepStale,
 }
 
@@ -127,7 +129,7 @@ impl RelocateArguments {
             debug: match self.debug {
                 None | Some(DebugArgument::Update) => DebugPolicy::Update,
                 Some(DebugArgument::Drop) => DebugPolicy::Drop,
-                Some(DebugArgument::KeepStale) => DebugPolicy::KeepStale,
+                Some(DebugArgument::Map | DebugArgument::KeepStale) => DebugPolicy::KeepStale,
             },
             keep_build_id: self.keep_build_id,
         }
@@ -290,6 +292,12 @@ fn apply_elf(arguments: &ApplyArguments, context: &Context, bytes: &[u8]) -> Res
     if arguments.macho.architecture.is_some() {
         return Err(Error::usage("--arch chooses an image of a Mach-O file, and this is none")
             .with_hint("leave --arch out: an ELF file has one image"));
+    }
+    if matches!(arguments.options.debug, Some(DebugArgument::Map)) && arguments.map.is_none() {
+        return Err(Error::usage(
+            "--debug map leaves debug information to the map, and none is to be written",
+        )
+        .with_hint("add --map FILE"));
     }
     let file = ElfFile::parse(bytes)?;
     let functions = FunctionTable::collect(&file)?;

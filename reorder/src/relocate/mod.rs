@@ -18,6 +18,7 @@ pub mod layout_map;
 pub mod ledger;
 pub mod macho;
 pub mod plan;
+pub mod sframe;
 pub mod static_relocations;
 pub mod unwind;
 
@@ -44,7 +45,7 @@ pub struct RelocateOptions {
 /// Writes the image that `map` describes.
 ///
 /// # Errors
-/// Refusals R8, R10, R12; malformed tables.
+/// Refusals R8, R9, R10, R12; malformed tables.
 pub fn relocate(
     file: &ElfFile<'_>,
     functions: &FunctionTable<'_>,
@@ -58,6 +59,7 @@ pub fn relocate(
     absolute::move_absolute_fields(file, analysis, map, &mut output, &mut ledger);
     data::move_data(file, functions, analysis, map, &mut output, &mut ledger);
     unwind::move_unwind_entries(file, &functions.frame_entries, map, &mut output, &mut ledger)?;
+    sframe::move_sframe(file, functions, map, &mut output, &mut ledger)?;
     // After all code and data, whose new contents decide the addends.
     static_relocations::move_static_relocations(file, analysis, map, &mut output, &mut ledger)?;
     identity::change_identity(file, functions, map, options.keep_build_id, &mut output, &mut ledger);
@@ -72,7 +74,7 @@ pub fn relocate(
     }
     if options.debug == DebugPolicy::Update && debug::has_debug(file) && !map.is_identity() {
         let _phase = tracing::info_span!("debug information").entered();
-        let edits = debug::update(file, &pieces(analysis, map))?;
+        let edits = debug::update(file, pieces(analysis, map))?;
         return debug::rebuild::rebuild(file, &output, edits);
     }
     Ok(output)

@@ -33,6 +33,7 @@ mod processor;
 pub mod recover;
 mod relocated_field;
 pub mod report;
+mod sframe;
 mod symbol_values;
 mod symbol_walk;
 mod unchanged;
@@ -80,10 +81,10 @@ pub fn verify(old: &[u8], new: &[u8], options: VerifyOptions) -> Result<VerifyRe
     // An old image that does not correspond to itself is malformed: that must not be blamed on the new one.
     recover::moves_between(&old, &old)?;
     let outcome = ElfView::parse(new).and_then(|new| match debug::layout::is_rewritten(&old, &new) {
-        false => verify_pair(&old, &new, &mut findings),
+        false => verify_pair(&old, &new, None, &mut findings),
         true => {
             let whole = debug::layout::put_back(&old, &new)?;
-            verify_pair(&old, &ElfView::parse(&whole)?, &mut findings)
+            verify_pair(&old, &ElfView::parse(&whole)?, Some(&new), &mut findings)
         }
     });
     if let Err(error) = outcome {
@@ -125,8 +126,13 @@ pub fn recover_moves_for(old: &[u8], new: &[u8], architecture: Option<&str>) -> 
     }
 }
 
-/// Two images of one shape.
-fn verify_pair(old: &ElfView<'_>, new: &ElfView<'_>, findings: &mut Findings) -> Result<()> {
+/// Two images of one shape; `updated` is the new one as it is in the file, if its debug information is another.
+fn verify_pair(
+    old: &ElfView<'_>,
+    new: &ElfView<'_>,
+    updated: Option<&ElfView<'_>>,
+    findings: &mut Findings,
+) -> Result<()> {
     if old.bytes.len() != new.bytes.len() {
         return Err(Error::verification(format!(
             "the file had {} bytes and has {}",
@@ -142,7 +148,9 @@ fn verify_pair(old: &ElfView<'_>, new: &ElfView<'_>, findings: &mut Findings) ->
     }
     let moves = recover::moves_between(old, new)?;
     let absolute = AbsoluteFields::collect(old);
-    compare(ImagePair { old, new, moves: &moves, absolute: &absolute }, findings)
+    let pair = ImagePair { old, new, moves: &moves, absolute: &absolute };
+    compare(pair, updated.is_some(), findings)?;
+    updated.map_or(Ok(()), |updated| debug::check_debug(pair, updated, findings))
 }
 
 fn correspondence(error: &Error) -> Difference {
@@ -154,15 +162,18 @@ fn correspondence(error: &Error) -> Difference {
 }
 
 /// Runs all checks over two images whose functions correspond.
-fn compare(pair: ImagePair<'_>, findings: &mut Findings) -> Result<()> {
+fn compare(pair: ImagePair<'_>, is_updated: bool, findings: &mut Findings) -> Result<()> {
     findings.functions(pair.moves.len(), pair.moves.moved());
     findings.checked(Check::Correspondence, "functions", pair.moves.len());
     let mut claims = Claims::default();
     let mut ledger = Ledger { findings, claims: &mut claims };
     absolute::check_absolute_addresses(pair, &mut ledger);
-    dropped_debug::accept_dropped_debug(pair, &mut ledger);
+    if !is_updated {
+        dropped_debug::accept_dropped_debug(pair, &mut ledger);
+    }
     unwind_tables::check_unwind_entries(pair, &mut ledger)?;
     unwind_tables::check_search_table(pair, &mut ledger);
+    sframe::check_sframe(pair, &mut ledger)?;
     let evidence = check_code(pair, &mut ledger);
     pointers::check_loader_pointers(pair, &mut ledger);
     symbol_values::check_symbols(pair, &mut ledger);

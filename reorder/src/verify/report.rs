@@ -37,6 +37,8 @@ pub enum Check {
     StaticRelocations,
     /// Probe notes follow the map; other notes are the same.
     Notes,
+    /// Debug information says of every function what it said before.
+    DebugInformation,
     /// Mach-O: the load commands are the same but for the identity and the places in `__LINKEDIT`.
     LoadCommands,
     /// Mach-O: the parts of `__LINKEDIT` lie inside, apart and aligned; those without addresses are the same.
@@ -71,6 +73,7 @@ impl Check {
             Self::JumpTables => "jump tables",
             Self::StaticRelocations => "kept relocations",
             Self::Notes => "notes",
+            Self::DebugInformation => "debug information",
             Self::LoadCommands => "load commands",
             Self::LinkEdit => "parts of __LINKEDIT",
             Self::FunctionStarts => "function starts",

@@ -14,14 +14,13 @@ const DT_FLAGS: i64 = 30;
 const DF_TEXTREL: u64 = 4;
 
 /// Sections that hold code addresses in a form of their own, with what writes them.
-const UNKNOWN_FORMATS: [(&str, &str); 14] = [
+const UNKNOWN_FORMATS: [(&str, &str); 13] = [
     (".llvm_bb_addr_map", "clang -fbasic-block-address-map"),
     (".pseudo_probe", "clang -fpseudo-probe-for-profiling"),
     (".llvm_stackmaps", "LLVM stack maps"),
     (".llvm_faultmaps", "LLVM fault maps"),
     (".llvm_jump_table_info", "clang -emit-jump-table-info"),
     (".stack_sizes", "clang -fstack-size-section"),
-    (".sframe", "the assembler's --gsframe"),
     (".kcfi_traps", "clang -fsanitize=kcfi"),
     ("xray_instr_map", "clang -fxray-instrument"),
     (".orc_unwind", "a kernel build"),

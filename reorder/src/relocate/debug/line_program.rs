@@ -189,6 +189,13 @@ fn divide(sequence: &Sequence<'_>, parameters: Parameters, pieces: &Pieces, outp
     for (at, row) in sequence.rows.iter().enumerate() {
         let next = sequence.rows.get(at + 1).map_or(sequence.end, |next| next.address);
         let mut from = row.address;
+        if from == sequence.end {
+            // It holds for no address, so it stays with what it stands behind, whatever follows there.
+            if let Some((writer, piece)) = writer.as_mut().filter(|(_, piece)| from <= piece.end.0) {
+                writer.row(piece.map(from), &row.state);
+            }
+            continue;
+        }
         loop {
             let continues = |(writer, piece): &(Writer<'_>, Piece)| {
                 piece.start.0 <= from && from < piece.end.0 && writer.address <= piece.map(from)
@@ -196,6 +203,9 @@ fn divide(sequence: &Sequence<'_>, parameters: Parameters, pieces: &Pieces, outp
             if !writer.as_ref().is_some_and(continues) {
                 if let Some((writer, piece)) = writer.take() {
                     writer.end(piece.map(piece.end.0));
+                }
+                if !pieces.count() {
+                    return;
                 }
                 let Some(piece) = pieces.at(from).copied() else {
                     // Nothing of the new image is here; what the row covers further on is.
@@ -230,7 +240,9 @@ struct Writer<'output> {
 
 impl<'output> Writer<'output> {
     fn new(parameters: Parameters, address: u64, output: &'output mut Vec<u8>) -> Self {
-        let mut writer = Self { parameters, output, address, state: initial(parameters) };
+        // The file is stated even where it is the first: the GNU tools of some years take another one for it.
+        let state = State { file: u64::MAX, ..initial(parameters) };
+        let mut writer = Self { parameters, output, address, state };
         writer.set_address(address);
         writer
     }

@@ -19,11 +19,14 @@ pub mod line_program;
 pub mod lines;
 pub mod lists;
 pub mod macros;
+pub mod mini;
 pub mod patch;
 pub mod pieces;
 pub mod policy;
 pub mod rebuild;
 pub mod sections;
+#[cfg(test)]
+mod tests;
 pub mod units;
 
 pub use policy::{DebugPolicy, apply_policy, has_debug, is_debug};
@@ -46,10 +49,15 @@ use crate::image::elf::file::ElfFile;
 ///
 /// # Errors
 /// Damaged sections, with their position; R10 for what cannot be expressed in the new layout.
-pub fn update(file: &ElfFile<'_>, pieces: &Pieces) -> Result<Edits> {
+pub fn update(file: &ElfFile<'_>, pieces: Pieces) -> Result<Edits> {
     let sections = DebugSections::read(file)?;
-    let mut update = Update { sections: &sections, pieces, lines: Lines::default(), edits: Edits::default() };
+    let pieces = pieces.limited(sections.iter().map(|section| section.bytes.len() as u64).sum());
+    let mut update =
+        Update { sections: &sections, pieces: &pieces, lines: Lines::default(), edits: Edits::default() };
     update.run()?;
+    if pieces.is_exhausted() {
+        return Err(cannot_update("it describes the same code over and over").into());
+    }
     let mut edits = update.edits;
     // The linker's relocations describe places that are elsewhere now, and nothing reads them.
     for section in file.sections.iter().filter(|section| policy::relocates_debug(file, section)) {
@@ -79,6 +87,9 @@ impl<'update> Update<'update, '_> {
         }
         if let Some(section) = self.sections.get(".debug_frame") {
             self.patch(section, &frames::move_frames(section, self.pieces)?)?;
+        }
+        if let Some(section) = self.sections.get(".gnu_debugdata") {
+            self.patch(section, &mini::move_mini(section, self.pieces)?)?;
         }
         self.units()
     }

@@ -1,6 +1,7 @@
 //! Which parts of the old address space stay together, and by what each moves.
 
 use std::ops::Range;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::address::{Address, NewAddress};
 use crate::address_index::AddressIndex;
@@ -26,13 +27,16 @@ impl Piece {
 
 /// The old address space in pieces, without what the new image has no place for: padding from which the code in front
 /// went away, and places that other code took.
-#[derive(Clone, Debug, Default)]
+#[derive(Debug, Default)]
 pub struct Pieces {
     /// Sorted and disjoint.
     pieces: Vec<Piece>,
     index: AddressIndex,
     /// Executable sections, sorted.
     code: Vec<Range<Address>>,
+    /// Parts made so far, and how many may be made: a file could describe all code over and over.
+    made: AtomicU64,
+    most: u64,
 }
 
 impl Pieces {
@@ -62,7 +66,26 @@ impl Pieces {
         }
         pieces.sort_unstable_by_key(|piece| piece.start);
         let index = AddressIndex::new(pieces.iter().map(|piece| piece.start.0));
-        Self { pieces, index, code }
+        Self { pieces, index, code, made: AtomicU64::new(0), most: u64::MAX }
+    }
+
+    /// Limits how much is divided to what `bytes` of debug information can justify.
+    #[must_use]
+    pub fn limited(mut self, bytes: u64) -> Self {
+        /// Each function is described by its unit, its lines, tables of addresses and the blocks around it.
+        const MOST_FOR_A_PIECE: u64 = 64;
+        self.most = bytes.saturating_add(MOST_FOR_A_PIECE.saturating_mul(self.pieces.len() as u64));
+        self
+    }
+
+    /// Counts a part; false when there are too many, so that whatever is divided must be given up.
+    pub fn count(&self) -> bool {
+        self.made.fetch_add(1, Ordering::Relaxed) < self.most
+    }
+
+    /// Whether something was given up.
+    pub fn is_exhausted(&self) -> bool {
+        self.made.load(Ordering::Relaxed) > self.most
     }
 
     /// Whether `address` lies in an executable section. Descriptions of code that the linker left out do not.
@@ -104,7 +127,7 @@ impl Pieces {
     pub fn split(&self, start: u64, end: u64) -> Vec<(NewAddress, NewAddress)> {
         let mut parts: Vec<(NewAddress, NewAddress)> = Vec::new();
         let first = self.pieces.partition_point(|piece| piece.end.0 <= start);
-        for piece in self.pieces[first..].iter().take_while(|piece| piece.start.0 < end) {
+        for piece in self.pieces[first..].iter().take_while(|piece| piece.start.0 < end && self.count()) {
             let from = NewAddress(piece.map(start.max(piece.start.0)));
             let to = NewAddress(piece.map(end.min(piece.end.0)));
             match parts.last_mut() {
@@ -157,6 +180,13 @@ mod tests {
         let part = |from, to| (NewAddress(from), NewAddress(to));
         assert_eq!(pieces().split(0x100, 0x110), [part(0x120, 0x12c)]);
         assert_eq!(pieces().split(0xf0, 0x118), [part(0xf0, 0x100), part(0x120, 0x12c), part(0x100, 0x108)]);
+    }
+
+    #[test]
+    fn describing_all_code_over_and_over_is_given_up() {
+        let pieces = pieces().limited(10);
+        let parts: usize = (0..10_000).map(|_| pieces.split(0, 0x1000).len()).sum();
+        assert!(parts < 1000 && pieces.is_exhausted());
     }
 
     #[test]

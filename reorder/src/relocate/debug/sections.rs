@@ -28,6 +28,8 @@ pub enum Packing {
     },
     /// `.zdebug_…`: "ZLIB", the size in eight bytes, big-endian, then the stream.
     OldZlib,
+    /// `.gnu_debugdata`: an image in the format of xz.
+    Xz,
 }
 
 /// One section's contents, decompressed.
@@ -140,14 +142,15 @@ fn plain_name(name: &[u8]) -> Option<String> {
     let text = std::str::from_utf8(name).ok()?;
     match text.strip_prefix(".zdebug_") {
         Some(rest) => Some(format!(".debug_{rest}")),
-        None => (text.starts_with(".debug_") || matches!(text, ".gdb_index" | ".stab" | ".stabstr"))
-            .then(|| text.to_owned()),
+        None => (text.starts_with(".debug_")
+            || matches!(text, ".gdb_index" | ".gnu_debugdata" | ".stab" | ".stabstr"))
+        .then(|| text.to_owned()),
     }
 }
 
 /// Why a section cannot be brought up to date, if its meaning is not known.
 fn unknown(name: &str) -> Option<&'static str> {
-    const KNOWN: [&str; 26] = [
+    const KNOWN: [&str; 27] = [
         ".debug_abbrev",
         ".debug_addr",
         ".debug_aranges",
@@ -172,6 +175,7 @@ fn unknown(name: &str) -> Option<&'static str> {
         ".debug_sup",
         ".debug_types",
         ".gdb_index",
+        ".gnu_debugdata",
         ".debug_cu_index",
         ".debug_tu_index",
     ];
@@ -202,6 +206,9 @@ fn unpack<'data>(
     let word = |at: usize| {
         bytes.get(at..).and_then(|rest| rest.first_chunk::<8>()).map(|word| u64::from_le_bytes(*word))
     };
+    if name == ".gnu_debugdata" {
+        return Ok((Packing::Xz, Cow::Owned(from_xz(bytes).map_err(|error| broken(&error.to_string()))?)));
+    }
     let (packing, size, stream) = if section.flags & COMPRESSED != 0 {
         let (Some(kind), Some(size), Some(alignment)) = (word(0), word(8), word(16)) else {
             return Err(broken("the header of the compressed section is cut off"));
@@ -233,13 +240,29 @@ fn unpack<'data>(
                 .read_to_end(&mut contents)
                 .map_err(|error| broken(&error.to_string()))?;
         }
-        Packing::Header { .. } | Packing::Plain => {
+        Packing::Header { .. } | Packing::Plain | Packing::Xz => {
             return Err(cannot_update(format!("{name} is compressed in an unknown way")).into());
         }
     }
     match contents.len() == size {
         true => Ok((packing, Cow::Owned(contents))),
         false => Err(broken("the compressed section has another size than it claims")),
+    }
+}
+
+/// What `xz` and what links such images use.
+const XZ_LEVEL: u32 = 6;
+
+/// Symbols and their names do not shrink more than so many times.
+const MOST_XZ_EXPANSION: u64 = 256;
+
+fn from_xz(bytes: &[u8]) -> std::io::Result<Vec<u8>> {
+    let most = bytes.len() as u64 * MOST_XZ_EXPANSION;
+    let mut contents = Vec::new();
+    liblzma::read::XzDecoder::new(bytes).take(most + 1).read_to_end(&mut contents)?;
+    match contents.len() as u64 > most {
+        true => Err(std::io::Error::other("the compressed section expands too much")),
+        false => Ok(contents),
     }
 }
 
@@ -256,6 +279,13 @@ pub fn pack(packing: Packing, contents: Vec<u8>) -> Result<Vec<u8>> {
     };
     match packing {
         Packing::Plain => Ok(contents),
+        Packing::Xz => {
+            let mut bytes = Vec::new();
+            liblzma::read::XzEncoder::new(contents.as_slice(), XZ_LEVEL)
+                .read_to_end(&mut bytes)
+                .map_err(|error| failed(error.to_string()))?;
+            Ok(bytes)
+        }
         Packing::OldZlib => {
             let mut header = b"ZLIB".to_vec();
             header.extend_from_slice(&(contents.len() as u64).to_be_bytes());

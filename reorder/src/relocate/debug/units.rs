@@ -335,8 +335,15 @@ impl<'data> Walk<'_, 'data> {
                 }
             }
             (None, Some(low)) => {
+                let start = self.pieces.start(low.value);
                 if low.index.is_none() {
-                    self.store(low.at, low.width, self.pieces.start(low.value));
+                    self.store(low.at, low.width, start);
+                }
+                // Code without extent, whose end is stated as an address.
+                if let Some(high) = bounds.high.filter(|high| high.is_address && high.value == low.value)
+                    && high.index.is_none()
+                {
+                    self.store(high.at, high.width, start);
                 }
                 Ok(())
             }

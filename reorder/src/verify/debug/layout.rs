@@ -15,7 +15,7 @@ const OFFSET_FIELD: usize = 24;
 const SIZE_FIELD: usize = 32;
 
 /// Names of sections whose contents may change as a whole.
-const DEBUG_PREFIXES: [&[u8]; 3] = [b".debug_", b".zdebug_", b".gdb_index"];
+const DEBUG_PREFIXES: [&[u8]; 4] = [b".debug_", b".zdebug_", b".gdb_index", b".gnu_debugdata"];
 /// Sections that an update may add.
 const ADDED: [&[u8]; 4] = [b".debug_ranges", b".debug_rnglists", b".debug_loc", b".debug_loclists"];
 

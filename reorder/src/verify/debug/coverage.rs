@@ -1,0 +1,155 @@
+//! Addresses that something in the debug information covers, before and after.
+
+use super::super::pair::ImagePair;
+use crate::address::{Address, NewAddress};
+use crate::verify::gaps::padding_length;
+
+/// Addresses from the first up to the second.
+pub(super) type Range = (u64, u64);
+
+/// One old entry's addresses in the new image, in the old order.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(super) struct Parts {
+    /// Inside of functions.
+    pub(super) functions: Vec<Range>,
+    /// Between functions, in old addresses.
+    pub(super) between: Vec<Range>,
+}
+
+/// Whether the code section that holds `address` exists.
+pub(super) fn is_code(pair: ImagePair<'_>, address: u64) -> bool {
+    pair.old.section_at(address).is_some_and(|section| section.is_code())
+}
+
+/// Divides an old range into functions and what is between them, and says where the functions' parts are now.
+pub(super) fn old_parts(pair: ImagePair<'_>, range: Range) -> Parts {
+    parts(range, |address| {
+        let moves = pair.moves;
+        match moves.containing(Address(address)) {
+            Some(found) => (found.old_end().0, Some(found.delta()), 0),
+            None => (moves.following(Address(address)).map_or(u64::MAX, |next| next.old_start.0), None, 0),
+        }
+    })
+}
+
+/// Divides a new range in the same way, in new addresses.
+pub(super) fn new_parts(pair: ImagePair<'_>, range: Range) -> Parts {
+    parts(range, |address| {
+        let moves = pair.moves;
+        match moves.containing_new(NewAddress(address)) {
+            Some(found) => (found.new_end().0, Some(0), 0),
+            None => {
+                let next = moves.following_new(NewAddress(address));
+                (next.map_or(u64::MAX, |next| next.new_start.0), None, shift(pair, address))
+            }
+        }
+    })
+}
+
+/// Padding between two functions that kept their distance may have gone along with them: what is to be subtracted
+/// from a new address between functions for the old one.
+fn shift(pair: ImagePair<'_>, address: u64) -> u64 {
+    let moves = pair.moves;
+    let Some(next) = moves.following_new(NewAddress(address)) else { return 0 };
+    let Some(before) = moves.preceding(Address(next.old_start.0.wrapping_sub(1))) else { return 0 };
+    let is_between = before.new_end().0 <= address && before.delta() == next.delta();
+    if is_between { next.delta() } else { 0 }
+}
+
+/// The old address of a new one between functions.
+pub(super) fn new_origin(pair: ImagePair<'_>, address: u64) -> u64 {
+    address.wrapping_sub(shift(pair, address))
+}
+
+/// `at` gives for an address where its function, or the room between two, ends; by what the function moves; and by
+/// what the room moved.
+fn parts((start, end): Range, at: impl Fn(u64) -> (u64, Option<u64>, u64)) -> Parts {
+    let mut parts = Parts::default();
+    let mut position = start;
+    while position < end {
+        let (stop, delta, shift) = at(position);
+        let stop = stop.min(end).max(position.saturating_add(1));
+        match delta {
+            Some(delta) => parts.functions.push((position.wrapping_add(delta), stop.wrapping_add(delta))),
+            None => parts.between.push((position.wrapping_sub(shift), stop.wrapping_sub(shift))),
+        }
+        position = stop;
+    }
+    parts
+}
+
+/// Sorted, without overlaps and neighbours.
+pub(super) fn union(mut ranges: Vec<Range>) -> Vec<Range> {
+    ranges.sort_unstable();
+    let mut joined: Vec<Range> = Vec::with_capacity(ranges.len());
+    for (start, end) in ranges.into_iter().filter(|(start, end)| start < end) {
+        match joined.last_mut() {
+            Some(last) if start <= last.1 => last.1 = last.1.max(end),
+            _ => joined.push((start, end)),
+        }
+    }
+    joined
+}
+
+/// Whether `new` covers exactly what `old` covers. Padding may be left out, since the function that it followed may
+/// be elsewhere; what is no code of the image stays as it is.
+pub(super) fn same(pair: ImagePair<'_>, old: &[Range], new: &[Range]) -> bool {
+    let live = |range: &&Range| is_code(pair, range.0);
+    let dead = |ranges: &[Range]| -> Vec<Range> {
+        ranges.iter().filter(|range| !live(range) && range.0 != range.1).copied().collect()
+    };
+    if dead(old) != dead(new) {
+        return false;
+    }
+    let divide = |ranges: &[Range], divide: fn(ImagePair<'_>, Range) -> Parts| {
+        let mut all = Parts::default();
+        for range in ranges.iter().filter(live) {
+            let mut parts = divide(pair, *range);
+            all.functions.append(&mut parts.functions);
+            all.between.append(&mut parts.between);
+        }
+        (union(all.functions), union(all.between))
+    };
+    let (old_functions, old_between) = divide(old, old_parts);
+    let (new_functions, new_between) = divide(new, new_parts);
+    old_functions == new_functions
+        && new_between.iter().all(|range| is_inside(*range, &old_between))
+        && subtract(&old_between, &new_between).into_iter().all(|lost| may_be_lost(pair, lost))
+}
+
+/// Whether one of the sorted `ranges` holds all of `range`.
+pub(super) fn is_inside(range: Range, ranges: &[Range]) -> bool {
+    let after = ranges.partition_point(|known| known.0 <= range.0);
+    ranges[..after].last().is_some_and(|known| range.1 <= known.1)
+}
+
+fn subtract(from: &[Range], what: &[Range]) -> Vec<Range> {
+    let mut rest = Vec::new();
+    for &(from, end) in from {
+        let mut start = from;
+        for &(other, stop) in what.iter().filter(|range| range.1 > from && range.0 < end) {
+            if other > start {
+                rest.push((start, other));
+            }
+            start = start.max(stop);
+        }
+        if start < end {
+            rest.push((start, end));
+        }
+    }
+    rest
+}
+
+/// Whether an old range between functions is padding, or in no code, or taken by a function now.
+pub(super) fn may_be_lost(pair: ImagePair<'_>, (start, end): Range) -> bool {
+    let gap_start = pair.moves.preceding(Address(start)).map_or(0, |before| before.old_end().0);
+    let Some(section) = pair.old.section_at(start).filter(|section| section.is_code()) else { return true };
+    let from = gap_start.max(section.address);
+    let size = end.min(section.end()).saturating_sub(from);
+    let Some(bytes) = section.at(from, size) else { return false };
+    let is_taken = || {
+        let parts = new_parts(pair, (start, end));
+        parts.between.is_empty()
+    };
+    padding_length(bytes, from) == bytes.len() || is_taken()
+}

@@ -1,0 +1,45 @@
+//! Two expressions that must compute the same, but for addresses that follow the map.
+
+use gimli::Operation;
+
+use super::units::Side;
+use super::view::Slice;
+use crate::verify::pair::ImagePair;
+
+/// Whether the operations are the same; addresses are those of the map.
+pub(super) fn same_expression(
+    pair: ImagePair<'_>,
+    old: (&Side<'_, '_>, Slice<'_>),
+    new: (&Side<'_, '_>, Slice<'_>),
+) -> gimli::Result<bool> {
+    let mut waiting = vec![(old.1, new.1)];
+    while let Some((mut before, mut after)) = waiting.pop() {
+        if before.len() != after.len() {
+            return Ok(false);
+        }
+        while !before.is_empty() {
+            let first = Operation::parse(&mut before, old.0.unit.encoding())?;
+            let second = Operation::parse(&mut after, new.0.unit.encoding())?;
+            let is_same = match (first, second) {
+                (Operation::Address { address }, Operation::Address { address: found }) => {
+                    pair.mapped(address) == found
+                }
+                (Operation::AddressIndex { index }, Operation::AddressIndex { index: other }) => {
+                    index == other && pair.mapped(old.0.address(index)?) == new.0.address(index)?
+                }
+                (Operation::ConstantIndex { index }, Operation::ConstantIndex { index: other }) => {
+                    index == other && old.0.address(index)? == new.0.address(index)?
+                }
+                (Operation::EntryValue { expression }, Operation::EntryValue { expression: other }) => {
+                    waiting.push((expression, other));
+                    true
+                }
+                (first, second) => first == second,
+            };
+            if !is_same || before.len() != after.len() {
+                return Ok(false);
+            }
+        }
+    }
+    Ok(true)
+}

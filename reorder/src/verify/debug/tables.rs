@@ -1,0 +1,206 @@
+//! Tables of addresses beside the units: which unit owns which addresses, frames, numbered addresses, macros.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use goblin::elf::section_header::SHT_SYMTAB;
+
+use gimli::{BaseAddresses, CieOrFde, DebugAranges, DebugFrame, LittleEndian, UnwindSection};
+
+use super::coverage::{Range, same};
+use super::view::DebugView;
+use crate::verify::bytes::{array, u32_at, u64_at};
+use crate::verify::pair::ImagePair;
+
+/// What differs, or how much was looked at.
+pub(super) type Judgement = std::result::Result<usize, String>;
+
+fn broken(error: gimli::Error) -> String {
+    error.to_string()
+}
+
+/// `.debug_aranges`: each set belongs to the same unit and covers the same.
+pub(super) fn compare_aranges(pair: ImagePair<'_>, old: &DebugView<'_>, new: &DebugView<'_>) -> Judgement {
+    let sets = |view: &DebugView<'_>| {
+        let section = DebugAranges::new(view.bytes(".debug_aranges"), LittleEndian);
+        let mut headers = section.headers();
+        let mut sets: Vec<(usize, Vec<Range>)> = Vec::new();
+        while let Some(header) = headers.next().map_err(broken)? {
+            let mut entries = header.entries();
+            let mut ranges = Vec::new();
+            while let Some(entry) = entries.next_raw().map_err(broken)? {
+                ranges.push((entry.address(), entry.address().wrapping_add(entry.length())));
+            }
+            sets.push((header.debug_info_offset().0, ranges));
+        }
+        Ok::<_, String>(sets)
+    };
+    let (before, after) = (sets(old)?, sets(new)?);
+    if before.len() != after.len() {
+        return Err("the number of sets".to_owned());
+    }
+    for (before, after) in before.iter().zip(&after) {
+        if before.0 != after.0 || !same(pair, &before.1, &after.1) {
+            return Err(format!("the addresses of the unit at {:#x}", before.0));
+        }
+    }
+    Ok(before.len())
+}
+
+/// `.gdb_index`: the same units and names, the same addresses for each unit.
+pub(super) fn compare_gdb_index(pair: ImagePair<'_>, old: &[u8], new: &[u8]) -> Judgement {
+    let cut = || "the header".to_owned();
+    let parts = |bytes: &[u8]| {
+        let fields = if u32_at(bytes, 0)? >= 9 { 6 } else { 5 };
+        let starts: Option<Vec<usize>> =
+            (0..fields).map(|field| u32_at(bytes, 4 + 4 * field).map(|start| start as usize)).collect();
+        let mut starts = starts?;
+        starts.push(bytes.len());
+        let parts: Option<Vec<Vec<u8>>> =
+            starts.windows(2).map(|pair| bytes.get(pair[0]..pair[1]).map(<[u8]>::to_vec)).collect();
+        parts
+    };
+    let (before, after) = (parts(old).ok_or_else(cut)?, parts(new).ok_or_else(cut)?);
+    /// Position of the addresses among the parts.
+    const AREA: usize = 2;
+    if before.len() != after.len() || old.get(..4) != new.get(..4) {
+        return Err(cut());
+    }
+    let others = |at: &usize| *at != AREA;
+    if (0..before.len()).filter(others).any(|at| before[at] != after[at]) {
+        return Err("units, names or constants".to_owned());
+    }
+    let by_unit = |area: &[u8]| {
+        let mut units: BTreeMap<u32, Vec<Range>> = BTreeMap::new();
+        for row in area.chunks_exact(20) {
+            let row = (u32_at(row, 16), u64_at(row, 0), u64_at(row, 8));
+            if let (Some(unit), Some(low), Some(high)) = row {
+                units.entry(unit).or_default().push((low, high));
+            }
+        }
+        units
+    };
+    let (before, after) = (by_unit(&before[AREA]), by_unit(&after[AREA]));
+    let differing = before
+        .iter()
+        .find(|(unit, ranges)| !same(pair, ranges, after.get(unit).map_or(&[][..], Vec::as_slice)));
+    match differing {
+        Some((unit, _)) => Err(format!("the addresses of unit {unit}")),
+        None if after.keys().any(|unit| !before.contains_key(unit)) => Err("a unit without code".to_owned()),
+        None => Ok(before.values().map(Vec::len).sum()),
+    }
+}
+
+/// `.debug_frame`: the same entries but for their starts.
+pub(super) fn compare_frames(pair: ImagePair<'_>, old: &[u8], new: &[u8]) -> Judgement {
+    let starts = |bytes: &[u8]| {
+        let section = DebugFrame::new(bytes, LittleEndian);
+        let bases = BaseAddresses::default();
+        let mut entries = section.entries(&bases);
+        let mut starts: Vec<(usize, usize, u64, u64)> = Vec::new();
+        while let Some(entry) = entries.next().map_err(broken)? {
+            if let CieOrFde::Fde(partial) = entry {
+                let frame = partial.parse(DebugFrame::cie_from_offset).map_err(broken)?;
+                starts.push((frame.offset(), frame.entry_len(), frame.initial_address(), frame.len()));
+            }
+        }
+        Ok::<_, String>(starts)
+    };
+    let (before, after) = (starts(old)?, starts(new)?);
+    if before.len() != after.len() || old.len() != new.len() {
+        return Err("the number of entries".to_owned());
+    }
+    let mut fields = BTreeSet::new();
+    for (before, after) in before.iter().zip(&after) {
+        if (before.0, before.1, before.3) != (after.0, after.1, after.3) || !pair.leads_to(before.2, after.2)
+        {
+            return Err(format!("the entry at {:#x}", before.0));
+        }
+        // Behind the length and the common entry's position, both of four bytes, or twelve and eight.
+        let header = if array::<4>(old, before.0) == Some([0xff; 4]) { 20 } else { 8 };
+        fields.insert(before.0 + header);
+    }
+    match differing_words(old, new, &fields) {
+        None => Ok(before.len()),
+        Some(at) => Err(format!("the byte at {at:#x}")),
+    }
+}
+
+/// `.debug_addr`: each address follows the map, stays, or goes with the code in front of it; who names it is judged
+/// with the units.
+pub(super) fn compare_addresses(pair: ImagePair<'_>, old: &[u8], new: &[u8]) -> Judgement {
+    if old.len() != new.len() {
+        return Err("the size".to_owned());
+    }
+    for at in (0..old.len()).step_by(8) {
+        let (Some(before), Some(after)) = (u64_at(old, at), u64_at(new, at)) else {
+            return if old.get(at..) == new.get(at..) {
+                Ok(old.len() / 8)
+            } else {
+                Err("the end".to_owned())
+            };
+        };
+        let is_end = || pair.mapped(before.wrapping_sub(1)).wrapping_add(1) == after;
+        if before != after && !pair.leads_to(before, after) && !is_end() {
+            return Err(format!("the address at {at:#x}"));
+        }
+    }
+    Ok(old.len() / 8)
+}
+
+/// `.debug_macro`: the same but for positions of line programs, which must be those of the units.
+pub(super) fn compare_macros(old: &[u8], new: &[u8], lines: &BTreeSet<(usize, usize)>) -> Judgement {
+    if old.len() != new.len() {
+        return Err("the size".to_owned());
+    }
+    let mut position = 0;
+    while let Some(within) = old[position..].iter().zip(&new[position..]).position(|(old, new)| old != new) {
+        let at = position + within;
+        // The first differing byte is one of the four of a position.
+        let is_position = |start: &usize| {
+            let words = u32_at(old, *start).zip(u32_at(new, *start));
+            words.is_some_and(|(old, new)| lines.contains(&(old as usize, new as usize)))
+        };
+        match (at.saturating_sub(3)..=at).find(is_position) {
+            Some(start) => position = start + 4,
+            None => return Err(format!("the byte at {at:#x}")),
+        }
+    }
+    Ok(lines.len())
+}
+
+/// `.gnu_debugdata`: an image of symbols, of which only values may differ, by the map.
+pub(super) fn compare_mini(pair: ImagePair<'_>, old: &[u8], new: &[u8]) -> Judgement {
+    let parse = |bytes| goblin::elf::Elf::parse(bytes).map_err(|error| error.to_string());
+    let (before, after) = (parse(old)?, parse(new)?);
+    if before.syms.len() != after.syms.len() || old.len() != new.len() {
+        return Err("the number of symbols".to_owned());
+    }
+    let table = before.section_headers.iter().find(|header| header.sh_type == SHT_SYMTAB);
+    let start = table.map_or(0, |header| header.sh_offset as usize);
+    let mut fields = BTreeSet::new();
+    for (index, (before, after)) in before.syms.iter().zip(&after.syms).enumerate() {
+        let is_end = || pair.mapped(before.st_value.wrapping_sub(1)).wrapping_add(1) == after.st_value;
+        let is_code = super::coverage::is_code(pair, before.st_value);
+        if before.st_value != after.st_value
+            && !(is_code && (pair.leads_to(before.st_value, after.st_value) || is_end()))
+        {
+            return Err(format!("the value of symbol {index}"));
+        }
+        if before.is_function() && is_code && !pair.leads_to(before.st_value, after.st_value) {
+            return Err(format!("the value of function {index}"));
+        }
+        fields.insert(start.saturating_add(index * 24 + 8));
+    }
+    match differing_words(old, new, &fields) {
+        None => Ok(before.syms.len()),
+        Some(at) => Err(format!("the byte at {at:#x}")),
+    }
+}
+
+/// The first difference outside of the eight bytes at each of `fields`.
+fn differing_words(old: &[u8], new: &[u8], fields: &BTreeSet<usize>) -> Option<usize> {
+    old.iter().zip(new).enumerate().filter(|(_, (old, new))| old != new).map(|(at, _)| at).find(|&at| {
+        let field = fields.range(..=at).next_back();
+        !field.is_some_and(|field| at < field + 8)
+    })
+}

@@ -1,0 +1,273 @@
+//! Entries of units, side by side: the same but for addresses, which follow the map.
+
+use std::collections::BTreeSet;
+
+use gimli::{AttributeValue, DwAt, DwTag, UnitHeader, constants};
+
+use super::coverage::{Range, same};
+use super::expressions::same_expression;
+use super::lists::{locations, ranges, same_locations};
+use super::view::Slice;
+use crate::verify::pair::ImagePair;
+
+/// One unit of one image.
+pub(super) struct Side<'unit, 'data> {
+    pub(super) dwarf: &'unit gimli::Dwarf<Slice<'data>>,
+    pub(super) unit: &'unit gimli::Unit<Slice<'data>>,
+}
+
+impl Side<'_, '_> {
+    /// The address of this number.
+    pub(super) fn address(&self, index: gimli::DebugAddrIndex<usize>) -> gimli::Result<u64> {
+        self.dwarf.address(self.unit, index)
+    }
+}
+
+/// What a pair of units leaves for other checks, and what was looked at.
+#[derive(Debug, Default)]
+pub(super) struct Outcome {
+    /// The first difference.
+    pub(super) difference: Option<String>,
+    /// Old and new position of line programs that the units name.
+    pub(super) lines: BTreeSet<(usize, usize)>,
+    /// Entries compared.
+    pub(super) entries: usize,
+    /// Lists compared.
+    pub(super) lists: usize,
+}
+
+/// Addresses that an entry covers, as its attributes say.
+#[derive(Clone, Debug, Default)]
+struct Covered {
+    low: Option<u64>,
+    high: Option<u64>,
+    ranges: Option<Vec<Range>>,
+}
+
+impl Covered {
+    fn ranges(&self) -> Option<Vec<Range>> {
+        match (&self.ranges, self.low, self.high) {
+            (Some(ranges), _, _) => Some(ranges.clone()),
+            (None, Some(low), Some(high)) => Some(vec![(low, high)]),
+            _ => None,
+        }
+    }
+}
+
+/// Compares two units whose headers stand at the same place.
+pub(super) fn compare_units<'data>(
+    pair: ImagePair<'_>,
+    old: (&gimli::Dwarf<Slice<'data>>, UnitHeader<Slice<'data>>),
+    new: (&gimli::Dwarf<Slice<'data>>, UnitHeader<Slice<'data>>),
+) -> Outcome {
+    let mut outcome = Outcome::default();
+    let result = compare(pair, old, new, &mut outcome);
+    if let Err(error) = result {
+        outcome.difference.get_or_insert_with(|| format!("the unit at {:#x}: {error}", old.1.offset().0));
+    }
+    outcome
+}
+
+fn compare<'data>(
+    pair: ImagePair<'_>,
+    old: (&gimli::Dwarf<Slice<'data>>, UnitHeader<Slice<'data>>),
+    new: (&gimli::Dwarf<Slice<'data>>, UnitHeader<Slice<'data>>),
+    outcome: &mut Outcome,
+) -> gimli::Result<()> {
+    let shape = |header: &UnitHeader<Slice<'_>>| {
+        (
+            header.offset(),
+            header.length_including_self(),
+            header.encoding(),
+            header.type_(),
+            header.header_size(),
+        )
+    };
+    if shape(&old.1) != shape(&new.1) {
+        outcome.difference = Some(format!("the header of the unit at {:#x}", old.1.offset().0));
+        return Ok(());
+    }
+    let start = old.1.offset().0;
+    let units = (old.0.unit(old.1)?, new.0.unit(new.1)?);
+    let sides = (Side { dwarf: old.0, unit: &units.0 }, Side { dwarf: new.0, unit: &units.1 });
+    let (mut before, mut after) = (units.0.entries_raw(None)?, units.1.entries_raw(None)?);
+    let mut is_root = true;
+    while !before.is_empty() {
+        let place = before.next_offset();
+        if place != after.next_offset() {
+            outcome.difference = Some(format!("the entry at {:#x} has another size", start + place.0));
+            return Ok(());
+        }
+        let pairs = (before.read_abbreviation()?, after.read_abbreviation()?);
+        let (Some(first), Some(second)) = pairs else {
+            if pairs.0.is_some() != pairs.1.is_some() {
+                outcome.difference = Some(format!("there is no entry at {:#x}", start + place.0));
+                return Ok(());
+            }
+            continue;
+        };
+        outcome.entries += 1;
+        let mut attributes = (Vec::new(), Vec::new());
+        for specification in first.attributes() {
+            attributes.0.push(before.read_attribute(*specification)?);
+        }
+        for specification in second.attributes() {
+            attributes.1.push(after.read_attribute(*specification)?);
+        }
+        let mut entries = Entries { pair, sides: &sides, tag: first.tag(), is_root, outcome };
+        let is_same = first.tag() == second.tag()
+            && first.has_children() == second.has_children()
+            && entries.same(&attributes.0, &attributes.1)?;
+        if !is_same {
+            outcome.difference = Some(format!("the {} at {:#x}", first.tag(), start + place.0));
+            return Ok(());
+        }
+        is_root = false;
+    }
+    if !after.is_empty() {
+        outcome.difference = Some(format!("the unit at {start:#x} has more entries"));
+    }
+    Ok(())
+}
+
+/// Two entries that stand at the same place.
+struct Entries<'entry, 'data> {
+    pair: ImagePair<'entry>,
+    sides: &'entry (Side<'entry, 'data>, Side<'entry, 'data>),
+    tag: DwTag,
+    is_root: bool,
+    outcome: &'entry mut Outcome,
+}
+
+type Attribute<'data> = gimli::Attribute<Slice<'data>>;
+
+impl<'data> Entries<'_, 'data> {
+    fn same(&mut self, old: &[Attribute<'data>], new: &[Attribute<'data>]) -> gimli::Result<bool> {
+        let covered = (self.covered(&self.sides.0, old)?, self.covered(&self.sides.1, new)?);
+        if !self.same_coverage(&covered.0, &covered.1) {
+            return Ok(false);
+        }
+        // Only a unit may say in another form what it covers, and fill what is left over.
+        let is_kept = |attribute: &&Attribute<'_>| {
+            !self.is_root || !is_bound(attribute.name()) && attribute.name() != constants::DW_AT_hi_user
+        };
+        let (before, after): (Vec<_>, Vec<_>) =
+            (old.iter().filter(is_kept).collect(), new.iter().filter(is_kept).collect());
+        if before.len() != after.len() {
+            return Ok(false);
+        }
+        for (before, after) in before.into_iter().zip(after) {
+            let is_same = before.name() == after.name()
+                && before.form() == after.form()
+                && (is_bound(before.name()) && covered.0.ranges().is_some()
+                    || self.same_value(before, after)?);
+            if !is_same {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
+    fn covered(&self, side: &Side<'_, '_>, attributes: &[Attribute<'_>]) -> gimli::Result<Covered> {
+        let mut covered = Covered::default();
+        let mut length = None;
+        for attribute in attributes {
+            match (attribute.name(), attribute.value()) {
+                (constants::DW_AT_low_pc, value) => {
+                    covered.low = side.dwarf.attr_address(side.unit, value)?
+                }
+                (constants::DW_AT_high_pc, AttributeValue::Udata(value)) => length = Some(value),
+                (constants::DW_AT_high_pc, value) => {
+                    covered.high = side.dwarf.attr_address(side.unit, value)?;
+                }
+                (constants::DW_AT_ranges, value) => {
+                    let offset = side.dwarf.attr_ranges_offset(side.unit, value)?;
+                    covered.ranges = offset.map(|offset| ranges(side, offset.0)).transpose()?;
+                }
+                _ => {}
+            }
+        }
+        if let (Some(low), Some(length)) = (covered.low, length) {
+            covered.high = Some(low.wrapping_add(length));
+        }
+        Ok(covered)
+    }
+
+    fn same_coverage(&mut self, old: &Covered, new: &Covered) -> bool {
+        self.outcome.lists += usize::from(old.ranges.is_some());
+        let is_split = self.sides.0.unit.dwo_id.is_some();
+        if self.is_root && is_split && old.ranges.is_none() && new.ranges.is_some() {
+            // What stands in another file counts from the unit's start.
+            return false;
+        }
+        match (old.ranges(), new.ranges()) {
+            (Some(old), Some(new)) => same(self.pair, &old, &new),
+            (None, None) => match (old.low, new.low) {
+                (Some(old), Some(new)) => self.same_address(constants::DW_AT_low_pc, old, new),
+                (old, new) => old == new,
+            },
+            _ => false,
+        }
+    }
+
+    /// The place behind a call may be the end of a function, which goes with what stands in front of it.
+    fn same_address(&self, name: DwAt, old: u64, new: u64) -> bool {
+        let is_return = name == constants::DW_AT_call_return_pc
+            || name == constants::DW_AT_low_pc && self.tag == constants::DW_TAG_GNU_call_site;
+        match is_return {
+            true => self.pair.mapped(old.wrapping_sub(1)).wrapping_add(1) == new,
+            false => self.pair.leads_to(old, new),
+        }
+    }
+
+    fn same_value(&mut self, old: &Attribute<'data>, new: &Attribute<'data>) -> gimli::Result<bool> {
+        let name = old.name();
+        let (before, after) = self.sides;
+        Ok(match (old.value(), new.value()) {
+            (AttributeValue::Addr(first), AttributeValue::Addr(second)) => {
+                self.same_address(name, first, second)
+            }
+            (AttributeValue::DebugAddrIndex(first), AttributeValue::DebugAddrIndex(second)) => {
+                first == second && self.same_address(name, before.address(first)?, after.address(second)?)
+            }
+            (AttributeValue::Exprloc(first), AttributeValue::Exprloc(second)) => {
+                same_expression(self.pair, (before, first.0), (after, second.0))?
+            }
+            (AttributeValue::Block(first), AttributeValue::Block(second)) if first != second => {
+                same_expression(self.pair, (before, first), (after, second))?
+            }
+            (AttributeValue::DebugLineRef(first), AttributeValue::DebugLineRef(second)) => {
+                self.outcome.lines.insert((first.0, second.0));
+                true
+            }
+            (
+                first @ (AttributeValue::LocationListsRef(_) | AttributeValue::DebugLocListsIndex(_)),
+                second @ (AttributeValue::LocationListsRef(_) | AttributeValue::DebugLocListsIndex(_)),
+            ) => {
+                self.outcome.lists += 1;
+                let offsets = (
+                    before.dwarf.attr_locations_offset(before.unit, first)?,
+                    after.dwarf.attr_locations_offset(after.unit, second)?,
+                );
+                let (Some(first), Some(second)) = offsets else { return Ok(false) };
+                let lists = (locations(before, first.0)?, locations(after, second.0)?);
+                same_locations(self.pair, (before, &lists.0), (after, &lists.1))?
+            }
+            // They are judged by what they lead to.
+            (AttributeValue::RangeListsRef(_), AttributeValue::RangeListsRef(_))
+            | (AttributeValue::DebugRngListsBase(_), AttributeValue::DebugRngListsBase(_))
+            | (AttributeValue::DebugLocListsBase(_), AttributeValue::DebugLocListsBase(_)) => true,
+            (AttributeValue::SecOffset(_), AttributeValue::SecOffset(_))
+                if name == constants::DW_AT_GNU_locviews =>
+            {
+                true
+            }
+            (first, second) => first == second,
+        })
+    }
+}
+
+/// Attributes that together say what an entry covers.
+fn is_bound(name: DwAt) -> bool {
+    matches!(name, constants::DW_AT_low_pc | constants::DW_AT_high_pc | constants::DW_AT_ranges)
+}
