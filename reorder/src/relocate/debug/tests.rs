@@ -1,5 +1,7 @@
 //! Arbitrary bytes in place of sections, and line programs whose rows must follow the map.
 
+#![allow(clippy::unwrap_used)] // a failed unwrap is a failed test
+
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -64,7 +66,7 @@ fn line_section(program: &[u8]) -> Vec<u8> {
 /// One sequence: at each address a line.
 fn program(rows: &[(u64, u8)], end: u64) -> Vec<u8> {
     let mut bytes = Vec::new();
-    let mut set = |bytes: &mut Vec<u8>, address: u64| {
+    let set = |bytes: &mut Vec<u8>, address: u64| {
         bytes.extend_from_slice(&[0, 9, 2]);
         bytes.extend_from_slice(&address.to_le_bytes());
     };

@@ -201,6 +201,6 @@ pub(super) fn compare_mini(pair: ImagePair<'_>, old: &[u8], new: &[u8]) -> Judge
 fn differing_words(old: &[u8], new: &[u8], fields: &BTreeSet<usize>) -> Option<usize> {
     old.iter().zip(new).enumerate().filter(|(_, (old, new))| old != new).map(|(at, _)| at).find(|&at| {
         let field = fields.range(..=at).next_back();
-        !field.is_some_and(|field| at < field + 8)
+        field.is_none_or(|field| at >= field + 8)
     })
 }
