@@ -4,7 +4,7 @@ use crate::address::Address;
 use crate::error::Result;
 use crate::image::elf::file::ElfFile;
 use crate::image::elf::section::Section;
-use crate::image::functions::FunctionTable;
+use crate::image::functions::{FunctionTable, is_linker_stub_section};
 use crate::image::refusal::{Refusal, RefusalCode};
 use crate::relocate::address_map::AddressMap;
 use crate::relocate::ledger::Ledger;
@@ -58,7 +58,12 @@ pub fn move_sframe(
         starts.sort_unstable();
         starts
     };
-    let is_function = |address: Address| starts.binary_search(&address).is_ok();
+    // Stubs of the linker have one unwind entry for all of them.
+    let is_stub = |address: Address| {
+        let home = file.sections.iter().find(|section| section.is_loaded() && section.contains(address));
+        home.is_some_and(|home| is_linker_stub_section(home.name))
+    };
+    let is_function = |address: Address| starts.binary_search(&address).is_ok() || is_stub(address);
     let serves = |origin: &Origin| {
         (0..table.count).all(|index| table.start(section, index, *origin).is_some_and(is_function))
     };

@@ -10,7 +10,8 @@ use super::sections::Slice;
 /// What a row says, without its address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct State {
-    file: u64,
+    /// None where the program does not say it: readers do not agree which file is the first.
+    file: Option<u64>,
     line: u64,
     column: u64,
     isa: u64,
@@ -84,7 +85,7 @@ fn copy_moved(sequence: &Sequence<'_>, piece: &Piece, output: &mut Vec<u8>) {
 
 fn initial(parameters: Parameters) -> State {
     State {
-        file: 1,
+        file: None,
         line: 1,
         column: 0,
         isa: 0,
@@ -143,7 +144,7 @@ fn read_sequence<'data>(
             constants::DW_LNS_advance_line => {
                 state.line = state.line.wrapping_add_signed(rest.read_sleb128()?);
             }
-            constants::DW_LNS_set_file => state.file = rest.read_uleb128()?,
+            constants::DW_LNS_set_file => state.file = Some(rest.read_uleb128()?),
             constants::DW_LNS_set_column => state.column = rest.read_uleb128()?,
             constants::DW_LNS_negate_stmt => state.is_statement = !state.is_statement,
             constants::DW_LNS_set_basic_block => state.is_block = true,
@@ -240,9 +241,7 @@ struct Writer<'output> {
 
 impl<'output> Writer<'output> {
     fn new(parameters: Parameters, address: u64, output: &'output mut Vec<u8>) -> Self {
-        // The file is stated even where it is the first: the GNU tools of some years take another one for it.
-        let state = State { file: u64::MAX, ..initial(parameters) };
-        let mut writer = Self { parameters, output, address, state };
+        let mut writer = Self { parameters, output, address, state: initial(parameters) };
         writer.set_address(address);
         writer
     }
@@ -254,8 +253,8 @@ impl<'output> Writer<'output> {
 
     fn row(&mut self, address: u64, state: &State) {
         let old = self.state;
-        if state.file != old.file {
-            self.number(constants::DW_LNS_set_file, state.file);
+        if let Some(file) = state.file.filter(|_| state.file != old.file) {
+            self.number(constants::DW_LNS_set_file, file);
         }
         if state.column != old.column {
             self.number(constants::DW_LNS_set_column, state.column);
