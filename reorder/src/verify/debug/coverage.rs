@@ -2,7 +2,7 @@
 
 use super::super::pair::ImagePair;
 use crate::address::{Address, NewAddress};
-use crate::verify::gaps::padding_length;
+use crate::verify::padding::padding_length;
 
 /// Addresses from the first up to the second.
 pub(super) type Range = (u64, u64);
@@ -151,5 +151,5 @@ pub(super) fn may_be_lost(pair: ImagePair<'_>, (start, end): Range) -> bool {
         let parts = new_parts(pair, (start, end));
         parts.between.is_empty()
     };
-    padding_length(bytes, from) == bytes.len() || is_taken()
+    padding_length(pair.old.processor, bytes, from) == bytes.len() || is_taken()
 }
