@@ -116,7 +116,12 @@ fn check_table(
             (old_error == 0).then(|| misfit(new_target, &after, field, new_symbol))
         });
         match is_exact {
-            Some(Some(0)) => claim_word(pair, old_target, &before, ledger),
+            Some(Some(0)) => {
+                claim_word(pair, old_target, &before, ledger);
+                if field(pair, &before).is_some_and(RelocatedField::is_partial) {
+                    check_stale_addend(pair, &before, &after, values, offset, ledger);
+                }
+            }
             Some(_) => {
                 let name = format!("the addend of the kept relocation for {}", Address(after.place));
                 ledger.findings.differs(Difference::new(

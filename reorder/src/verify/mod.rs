@@ -24,6 +24,7 @@ mod functions;
 mod gaps;
 mod jump_tables;
 mod kept_relocations;
+mod landing_pads;
 mod macho;
 mod notes;
 mod padding;
@@ -46,6 +47,7 @@ pub use report::{Check, CheckSummary, Difference, VerifyReport};
 use absolute_fields::AbsoluteFields;
 use elf_view::ElfView;
 use jump_tables::{TableEvidence, TableExplainer};
+use landing_pads::LandingPads;
 use pair::{ImagePair, Ledger};
 use processor::Processor;
 use report::Findings;
@@ -148,7 +150,8 @@ fn verify_pair(
     }
     let moves = recover::moves_between(old, new)?;
     let absolute = AbsoluteFields::collect(old);
-    let pair = ImagePair { old, new, moves: &moves, absolute: &absolute };
+    let pads = LandingPads::of(old);
+    let pair = ImagePair { old, new, moves: &moves, absolute: &absolute, pads: &pads };
     compare(pair, updated.is_some(), findings)?;
     updated.map_or(Ok(()), |updated| debug::check_debug(pair, updated, findings))
 }

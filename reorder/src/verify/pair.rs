@@ -5,6 +5,7 @@ use std::ops::Range;
 use super::aarch64::Images;
 use super::absolute_fields::{AbsoluteField, AbsoluteFields};
 use super::elf_view::ElfView;
+use super::landing_pads::LandingPads;
 use super::padding::padding_length;
 use super::recover::AddressMoves;
 use super::report::Findings;
@@ -22,6 +23,8 @@ pub(super) struct ImagePair<'a> {
     pub(super) moves: &'a AddressMoves,
     /// Addresses that the old image stores as such.
     pub(super) absolute: &'a AbsoluteFields,
+    /// Where exceptions are caught in AArch64 functions of the old image.
+    pub(super) pads: &'a LandingPads,
 }
 
 /// What the checks produce: findings, and the bytes they answered for.
@@ -127,6 +130,10 @@ impl Images for ImagePair<'_> {
 
     fn is_text(&self, address: u64) -> bool {
         self.old.section_at(address).is_some_and(|section| section.is_code())
+    }
+
+    fn is_landing_pad(&self, address: u64) -> Option<bool> {
+        self.pads.contains(address)
     }
 
     fn data_between(&self, start: u64, end: u64) -> &[Range<u64>] {

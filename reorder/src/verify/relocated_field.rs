@@ -78,6 +78,11 @@ impl RelocatedField {
         matches!(self, Self::Word { is_relative: true, .. })
     }
 
+    /// Whether the field holds only a part of the address, so that others would fit as well.
+    pub(super) fn is_partial(self) -> bool {
+        matches!(self, Self::Distance([Form::Adrp]) | Self::LowOfAdd | Self::LowOfAccess)
+    }
+
     /// What `bytes` at `place` say minus what they should for `target`, in the width of the field; nothing when another
     /// instruction is there.
     pub(super) fn misfit(self, bytes: &[u8], place: u64, target: u64) -> Option<u64> {

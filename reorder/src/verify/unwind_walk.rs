@@ -182,7 +182,7 @@ fn encoded_pointer(record: &[u8], cursor: &mut usize, encoding: u8, address: u64
 }
 
 /// Skips and reads one LEB128 number; only its length matters for signed ones.
-fn unsigned_leb128(record: &[u8], cursor: &mut usize) -> Option<u64> {
+pub(super) fn unsigned_leb128(record: &[u8], cursor: &mut usize) -> Option<u64> {
     let mut value = 0u64;
     for shift in (0..64).step_by(7) {
         let byte = *record.get(*cursor)?;

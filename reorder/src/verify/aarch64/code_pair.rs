@@ -172,16 +172,21 @@ impl CodePair<'_> {
     }
 }
 
-/// Whether control may go on behind the last instruction of `code` that is no padding.
+/// Whether control may go on behind the last instruction of `code` that is no padding and no barrier.
 pub(in crate::verify) fn runs_on(code: &[u8]) -> bool {
     let words = code.chunks_exact(4).rev().filter_map(|word| u32_at(word, 0));
-    let last = words.into_iter().find(|&word| word != NOP);
+    let last = words.into_iter().find(|&word| word != NOP && !is_barrier(word));
     last.is_some_and(|word| {
         // No instruction has eight ones in front: a negative entry of a table.
         let is_negative = word >> 24 == 0xff;
         let effects = effects(word);
         !(is_negative || is_unallocated(word) || effects.ends || effects.is_call)
     })
+}
+
+/// Whether `word` is a barrier, as it stands behind a return that must not be passed by speculation.
+fn is_barrier(word: u32) -> bool {
+    word & 0xffff_f01f == 0xd503_301f
 }
 
 /// Whether `word` lies in the class of ordered loads and stores of vectors, but is none of them: a constant.
@@ -202,6 +207,10 @@ mod tests {
         let (load, store_release, call, padding) = (0x79cc_4519, 0x9d00_0a87, 0x9400_0001, NOP);
         assert!(runs_on(&code([call, load])) && runs_on(&code([load, padding])));
         assert!(runs_on(&code([load, store_release])));
+        // DSB and ISB behind RET, and behind something else.
+        let (ret, wait, synchronise) = (0xd65f_03c0, 0xd503_3f9f, 0xd503_3fdf);
+        assert!(!runs_on(&[code([ret, wait]), code([synchronise, padding])].concat()));
+        assert!(runs_on(&code([load, synchronise])));
         // The constant of SM3; the negative entry of a table; a call that does not return.
         for last in [0x9d8a_7a87, 0xffff_fee0, call] {
             assert!(!runs_on(&code([load, last])), "{last:#x}");

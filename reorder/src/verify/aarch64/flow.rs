@@ -11,7 +11,7 @@
 use super::code_pair::CodePair;
 use super::effects::effects;
 use super::form::Form;
-use super::step::{is_computed, own_target};
+use super::step::{is_computed_jump, own_target};
 use crate::verify::report::Difference;
 
 /// Number of an entry in [`Flow::values`] per register; 0 where both images hold corresponding values.
@@ -42,6 +42,30 @@ pub(super) enum Value {
     Early {
         page: u64,
     },
+}
+
+/// What control brings to places that it reaches without being seen to.
+#[derive(Clone, Copy, Debug, Default)]
+struct Brought {
+    by_calls: Option<State>,
+    by_jumps: Option<State>,
+}
+
+impl Brought {
+    /// What may arrive at a place that is a landing pad, is none, or may be either.
+    fn at(&self, is_landing_pad: Option<bool>) -> Option<State> {
+        match is_landing_pad {
+            Some(true) => self.by_calls,
+            Some(false) => self.by_jumps,
+            None => {
+                let mut both = self.by_calls;
+                if let Some(jumps) = &self.by_jumps {
+                    let _ = Flow::join(&mut both, jumps);
+                }
+                both
+            }
+        }
+    }
 }
 
 /// What instructions did with a value.
@@ -87,6 +111,7 @@ impl<'a> Flow<'a> {
             if kind.is_jump() && kind != Form::Call || effects(word).ends {
                 starts[index + 1] = true;
             }
+            starts[index] |= code.images.is_landing_pad(code.addresses(index).0) == Some(true);
         }
         let blocks: Vec<u32> =
             (0..code.len()).filter(|&index| starts[index]).map(|index| index as u32).collect();
@@ -114,44 +139,58 @@ impl<'a> Flow<'a> {
     /// Finds the state at the start of every block.
     ///
     /// A block that nothing is seen to branch to is a landing pad or the target of a computed jump: it starts with what
-    /// any of the code's calls and computed jumps may bring there. The outer loop ends because a state only ever rises,
+    /// any of the code's calls or computed jumps may bring there. The outer loop ends because a state only ever rises,
     /// by at most three steps in each register.
     fn propagate(&mut self) {
         self.states[0] = Some([SAME; 32]);
         let mut open = vec![0];
-        let mut unreached = Vec::new();
-        let mut unseen: Option<State> = None;
+        let pads = (0..self.blocks.len()).filter(|&block| self.is_landing_pad(block) == Some(true));
+        let mut entered: Vec<usize> = pads.collect();
+        let mut brought = Brought::default();
         let mut next_entry = 0;
         loop {
             while let Some(block) = open.pop() {
-                self.follow(block, &mut open, &mut unseen);
+                self.follow(block, &mut open, &mut brought);
             }
             // In address order; one that is reached by then has its state.
             while self.states.get(next_entry).is_some_and(Option::is_some) {
                 next_entry += 1;
             }
-            let brought = unseen.unwrap_or([SAME; 32]);
             if next_entry < self.blocks.len() {
-                self.states[next_entry] = Some(brought);
-                unreached.push(next_entry);
+                let state = brought.at(self.is_landing_pad(next_entry)).unwrap_or([SAME; 32]);
+                self.states[next_entry] = Some(state);
+                entered.push(next_entry);
                 open.push(next_entry);
                 continue;
             }
-            open.extend(unreached.iter().filter(|&&block| Self::join(&mut self.states[block], &brought)));
+            for &block in &entered {
+                let state = brought.at(self.is_landing_pad(block));
+                if state.is_some_and(|state| Self::join(&mut self.states[block], &state)) {
+                    open.push(block);
+                }
+            }
             if open.is_empty() {
                 return;
             }
         }
     }
 
+    fn is_landing_pad(&self, block: usize) -> Option<bool> {
+        let (address, _) = self.code.addresses(self.blocks[block] as usize);
+        self.code.images.is_landing_pad(address)
+    }
+
     /// Executes a block and adds its end to the states of its successors; those that changed are `open` again.
-    fn follow(&mut self, block: usize, open: &mut Vec<usize>, unseen: &mut Option<State>) {
+    fn follow(&mut self, block: usize, open: &mut Vec<usize>, brought: &mut Brought) {
         let Some(mut state) = self.states[block] else { return };
         let end = self.end_of(block);
         for index in self.blocks[block] as usize..end {
             let _ = self.step(index, &mut state);
-            if self.code.form(index) == Form::Call || is_computed(self.code.words(index).0) {
-                let _ = Self::join(unseen, &state);
+            let word = self.code.words(index).0;
+            if effects(word).is_call {
+                let _ = Self::join(&mut brought.by_calls, &state);
+            } else if is_computed_jump(word) {
+                let _ = Self::join(&mut brought.by_jumps, &state);
             }
         }
         let Some(last) = end.checked_sub(1) else { return };

@@ -21,6 +21,12 @@ pub(in crate::verify) trait Images {
     /// Whether functions may be at `address` of the old image.
     fn is_text(&self, address: u64) -> bool;
 
+    /// Whether control may go on at `address` of the old image after a call, as an exception lets it; nothing when that
+    /// is not known.
+    fn is_landing_pad(&self, _address: u64) -> Option<bool> {
+        None
+    }
+
     /// The ranges of data in code of the old image that reach into `[start, end)`.
     fn data_between(&self, start: u64, end: u64) -> &[Range<u64>];
 }

@@ -75,6 +75,8 @@ impl Flow<'_> {
             if old != new {
                 verdict = Err(format!("{old:#010x}"));
             }
+        } else if let Some(reason) = self.leaves_with_page(kind, index, state) {
+            verdict = Err(reason);
         } else if !self.code.corresponds(kind, index) {
             verdict = Err(format!("a reference to {}", self.code.images.expected(kind.target(old, from))));
         }
@@ -99,6 +101,25 @@ impl Flow<'_> {
             }
         }
         verdict
+    }
+
+    /// What is wrong with a jump to another piece of code, which may go on with what registers hold: a page that is
+    /// another in the new image would be completed there as if it were the same. Only a jump that nothing decides may be
+    /// the end of a function that is done with its registers, but for those that it had to restore.
+    fn leaves_with_page(&self, kind: Form, index: usize, state: &State) -> Option<String> {
+        let leaves = kind.is_jump() && kind != Form::Call && own_target(self.code, kind, index).is_none();
+        if !leaves
+            || !self.code.images.is_text(kind.target(self.code.words(index).0, self.code.addresses(index).0))
+        {
+            return None;
+        }
+        let kept = if kind == Form::Branch { 19..=28 } else { 0..=30 };
+        let is_taken = kept.into_iter().any(|number| match self.value(state, number) {
+            Value::Same => false,
+            Value::Page { old, new } => old != new,
+            Value::Several | Value::Ahead { .. } | Value::Early { .. } => true,
+        });
+        is_taken.then(|| "no page whose functions moved in a register where control leaves".to_owned())
     }
 
     fn value(&self, state: &State, register: usize) -> Value {
@@ -176,9 +197,9 @@ pub(super) fn own_target(code: &CodePair<'_>, kind: Form, index: usize) -> Optio
     (word < code.len()).then_some(word)
 }
 
-/// Whether `word` jumps or calls where a register says: `BR`, `BLR` and their authenticated forms.
-pub(super) fn is_computed(word: u32) -> bool {
-    word & 0xfec0_0000 == 0xd600_0000
+/// Whether `word` jumps where a register says: `BR` and its authenticated forms.
+pub(super) fn is_computed_jump(word: u32) -> bool {
+    word & 0xfee0_0000 == 0xd600_0000
 }
 
 fn is_lost(number: usize) -> bool {

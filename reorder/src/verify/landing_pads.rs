@@ -1,0 +1,134 @@
+//! Landing pads: where the unwinder lets control go on in AArch64 functions, with what a call left in registers.
+//!
+//! Takes the unwind entries and their exception tables; says so where a table is not understood. Source: Itanium C++ ABI, "Exception Handling Tables", and the tables that GCC and LLVM write.
+
+use std::ops::Range;
+
+use super::bytes::{displacement_at, u32_at};
+use super::elf_view::ElfView;
+use super::processor::Processor;
+use super::unwind_walk::{OMITTED, UnwindEntry, unsigned_leb128, unwind_entries};
+
+/// The places of one image.
+#[derive(Debug, Default)]
+pub(super) struct LandingPads {
+    /// Ascending.
+    pads: Vec<u64>,
+    /// Functions of which the pads are not known, by start.
+    unknown: Vec<Range<u64>>,
+}
+
+impl LandingPads {
+    /// Of all functions of `image`, if it is for AArch64: others need none.
+    pub(super) fn of(image: &ElfView<'_>) -> Self {
+        let mut found = Self::default();
+        let section = image.section(b".eh_frame").filter(|_| image.processor == Processor::Aarch64);
+        let entries = section
+            .and_then(|section| unwind_entries(section.bytes, section.address, section.offset).ok())
+            .unwrap_or_default();
+        // Tables are not shared by functions: more call sites than bytes are not worth reading.
+        let mut budget = image.bytes.len();
+        for entry in &entries {
+            let Some(table) = entry.exception_table else { continue };
+            let known = image
+                .section_at(table)
+                .and_then(|section| section.bytes.get((table - section.address) as usize..))
+                .and_then(|bytes| read_table(bytes, entry, &mut budget, &mut found.pads));
+            if known.is_none() {
+                found.unknown.push(entry.start..entry.start.saturating_add(entry.size));
+            }
+        }
+        found.pads.sort_unstable();
+        found.pads.dedup();
+        found.pads.shrink_to_fit();
+        found.unknown.sort_unstable_by_key(|range| range.start);
+        found
+    }
+
+    /// Whether an exception may be caught at `address`; nothing when the function's table is not understood.
+    pub(super) fn contains(&self, address: u64) -> Option<bool> {
+        let after = self.unknown.partition_point(|range| range.start <= address);
+        let is_unknown = self.unknown[..after].last().is_some_and(|range| address < range.end);
+        (!is_unknown).then(|| self.pads.binary_search(&address).is_ok())
+    }
+}
+
+/// Adds the pads of one function; nothing when its table is not understood.
+fn read_table(table: &[u8], entry: &UnwindEntry, budget: &mut usize, pads: &mut Vec<u64>) -> Option<()> {
+    let mut cursor = 1;
+    if *table.first()? != OMITTED {
+        return None;
+    }
+    let types = *table.get(cursor)?;
+    cursor += 1;
+    if types != OMITTED {
+        unsigned_leb128(table, &mut cursor)?;
+    }
+    let encoding = *table.get(cursor)?;
+    cursor += 1;
+    let size = usize::try_from(unsigned_leb128(table, &mut cursor)?).ok()?;
+    let sites = table.get(..cursor.checked_add(size)?)?;
+    while cursor < sites.len() {
+        *budget = budget.checked_sub(1)?;
+        number(sites, &mut cursor, encoding)?;
+        number(sites, &mut cursor, encoding)?;
+        let pad = number(sites, &mut cursor, encoding)?;
+        unsigned_leb128(sites, &mut cursor)?;
+        if pad != 0 {
+            pads.push(entry.start.wrapping_add(pad));
+        }
+    }
+    Some(())
+}
+
+/// One number of a call site, in the forms that compilers write.
+fn number(bytes: &[u8], cursor: &mut usize, encoding: u8) -> Option<u64> {
+    let value = match encoding {
+        0x01 => return unsigned_leb128(bytes, cursor),
+        0x03 => u64::from(u32_at(bytes, *cursor)?),
+        0x0b => displacement_at(bytes, *cursor)?,
+        _ => return None,
+    };
+    *cursor += 4;
+    Some(value)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn entry() -> UnwindEntry {
+        UnwindEntry {
+            offset: 0,
+            start_field: 8,
+            start: 0x1000,
+            size: 0x100,
+            exception_table: Some(1),
+            personality: None,
+        }
+    }
+
+    #[test]
+    fn pads_count_from_the_start_of_their_function() {
+        // Two call sites, the second without a pad; then one action.
+        let table = [0xff, 0xff, 0x01, 8, 4, 4, 0x40, 1, 0x20, 4, 0, 0, 1, 0];
+        let mut pads = Vec::new();
+        assert_eq!(read_table(&table, &entry(), &mut 10, &mut pads), Some(()));
+        assert_eq!(pads, [0x1040]);
+        // A base of its own, a table that runs past its end, and more sites than are worth reading.
+        let based = [&[0x1b, 0, 0, 0, 0][..], &table[1..]].concat();
+        assert_eq!(read_table(&based, &entry(), &mut 10, &mut Vec::new()), None);
+        assert_eq!(read_table(&table[..9], &entry(), &mut 10, &mut Vec::new()), None);
+        assert_eq!(read_table(&table, &entry(), &mut 1, &mut Vec::new()), None);
+    }
+
+    proptest::proptest! {
+        /// Any bytes: an answer, and no more pads than bytes.
+        #[test]
+        fn hostile_tables_end(table in proptest::collection::vec(proptest::num::u8::ANY, 0..64)) {
+            let mut pads = Vec::new();
+            let _ = read_table(&table, &entry(), &mut 1000, &mut pads);
+            proptest::prop_assert!(pads.len() <= table.len());
+        }
+    }
+}
