@@ -21,17 +21,13 @@ const BUILDS: [(&str, &str, bool); 20] = [
     ("gcc 5", "gcc -g -gdwarf-5 -O2", false),
     ("gcc 4", "gcc -g -gdwarf-4 -O2", false),
     ("gcc 3", "gcc -g -gdwarf-3 -gstrict-dwarf -O1", false),
-    ("gcc 2", "gcc -g -gdwarf-2 -gstrict-dwarf -O1", false),
+    ("gcc 2", "gcc -g -gdwarf-2 -gstrict-dwarf -O0", false),
     ("gcc without optimisation", "gcc -g -O0", true),
     ("gcc sections", "gcc -g -O2 -ffunction-sections -Wl,--gc-sections", false),
     ("gcc macros", "gcc -g3 -O2", false),
     ("gcc types", "gcc -g -O2 -fdebug-types-section", false),
     ("gcc wide", "gcc -g -gdwarf64 -O2", false),
-    (
-        "gcc frames",
-        "gcc -g -O2 -Wa,--gdwarf-cie-version=4 -fno-asynchronous-unwind-tables -funwind-tables",
-        false,
-    ),
+    ("gcc frames", "gcc -g -O2 -fno-asynchronous-unwind-tables", false),
     ("gcc compressed", "gcc -g -gz=zlib -O2", false),
     ("gcc kept relocations", "gcc -g -O2 -Wl,--emit-relocs", false),
     ("gcc whole program", "gcc -g -O2 -flto", false),
@@ -171,7 +167,6 @@ break sum
 break digits
 break depth
 info line two
-info line unused_two
 run
 backtrace full
 step
