@@ -1,4 +1,4 @@
-//! `.gnu_debugdata`: an image of its own that holds further symbols; their values follow, in place.
+//! `.gnu_debugdata`: an image of its own that holds further symbols; their values and the entry point follow, in place.
 //! Source: the GDB manual, "MiniDebugInfo".
 
 use gimli::{LittleEndian, Reader};
@@ -8,6 +8,8 @@ use super::pieces::Pieces;
 use super::sections::{DebugSection, Slice};
 use crate::error::Result;
 
+/// Position of the entry point in the file header.
+const ENTRY: usize = 24;
 /// Bytes of a section header and of a symbol.
 const HEADER: usize = 64;
 const SYMBOL: usize = 24;
@@ -23,8 +25,12 @@ pub fn move_mini(section: &DebugSection<'_>, pieces: &Pieces) -> Result<Vec<Patc
 
 fn patches(image: Slice<'_>, pieces: &Pieces) -> gimli::Result<Vec<Patch>> {
     let mut patches = Vec::new();
+    // Debuggers take a different entry for a program that was loaded elsewhere.
     let mut header = image;
-    header.skip(40)?;
+    header.skip(ENTRY)?;
+    let entry = header.read_u64()?;
+    patches.push(Patch { at: ENTRY, width: 8, value: pieces.start(entry) });
+    header.skip(8)?;
     let table = header.read_u64()? as usize;
     header.skip(12)?;
     let count = usize::from(header.read_u16()?);

@@ -177,7 +177,10 @@ pub(super) fn compare_mini(pair: ImagePair<'_>, old: &[u8], new: &[u8]) -> Judge
     }
     let table = before.section_headers.iter().find(|header| header.sh_type == SHT_SYMTAB);
     let start = table.map_or(0, |header| header.sh_offset as usize);
-    let mut fields = BTreeSet::new();
+    if pair.mapped(before.entry) != after.entry {
+        return Err("the entry point".to_owned());
+    }
+    let mut fields = BTreeSet::from([24]);
     for (index, (before, after)) in before.syms.iter().zip(&after.syms).enumerate() {
         let is_end = || pair.mapped(before.st_value.wrapping_sub(1)).wrapping_add(1) == after.st_value;
         let is_code = super::coverage::is_code(pair, before.st_value);
