@@ -123,6 +123,20 @@ impl RelocateArguments {
         }
     }
 
+    /// Says that debug information can only be left to a map that is written.
+    ///
+    /// # Errors
+    /// `--debug map` without one.
+    pub fn check_map(&self, is_written: bool) -> Result<()> {
+        match self.debug {
+            Some(DebugArgument::Map) if !is_written => Err(Error::usage(
+                "--debug map leaves debug information to the map, and none is to be written",
+            )
+            .with_hint("use `reorder apply` with --map FILE")),
+            _ => Ok(()),
+        }
+    }
+
     /// The library's options.
     pub fn options(&self) -> RelocateOptions {
         RelocateOptions {

@@ -241,6 +241,7 @@ fn apply_layout(
 ) -> Result<Applied> {
     // What nobody chose keeps its order behind.
     let front = layout.order.get(..layout.chosen).unwrap_or(&layout.order);
+    arguments.relocate.check_map(false)?;
     apply(file, functions, analysis, Arrangement::Needed(front, layout.needed), arguments.relocate.options())
 }
 
