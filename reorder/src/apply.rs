@@ -50,7 +50,7 @@ pub struct Applied {
 }
 
 /// What moved and what did not.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Default, Serialize)]
 pub struct ApplySummary {
     /// Functions of the image.
     pub functions: usize,

@@ -21,6 +21,7 @@ mod runnable;
 mod start_directory;
 
 pub mod link_map;
+pub mod loaded_libraries;
 
 pub mod configuration;
 
@@ -36,6 +37,8 @@ pub mod schema;
 pub mod simulate;
 
 pub mod verify;
+
+pub mod wheel;
 
 pub mod write;
 

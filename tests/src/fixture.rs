@@ -7,8 +7,8 @@
 //! | key | value |
 //! |---|---|
 //! | `build`, `build NAME` | shell command that makes `{output}` from `{source}`; `{cc}`, `{cxx}` and `{ld}` come from the toolchain, `{ballast}` is an object of unused functions |
-//! | `toolchains` | `COMPILER+LINKER …`: one variant of each build that names a compiler |
-//! | `prepare` | shell command after the build, such as compiling a host program |
+//! | `toolchains` | `COMPILER+LINKER …`: one variant of each build that names a compiler; with `aarch64-` before it, for that processor |
+//! | `prepare` | shell command after the build, such as compiling a host program; with `{cc}` as above |
 //! | `run` | command line to compare before and after; default `{image}` |
 //! | `stdout` | a line the original must print; all such lines together are the whole output |
 //! | `exit` | exit status of all runs; default 0 |
@@ -25,6 +25,9 @@
 
 use std::path::{Path, PathBuf};
 use std::{fs, io};
+
+/// Compilers of this name make images for AArch64, which run under QEMU.
+const CROSS: &str = "aarch64-";
 
 /// What must happen to the image.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -94,6 +97,14 @@ pub struct Variant {
     pub stripped: Stripped,
 }
 
+impl Variant {
+    /// Whether the image is for AArch64.
+    #[must_use]
+    pub fn is_cross(&self) -> bool {
+        self.name.contains(CROSS)
+    }
+}
+
 /// All variants of all fixtures below `root`, in order of their names.
 ///
 /// # Errors
@@ -133,20 +144,28 @@ fn fixture_variants(directory: &Path) -> Result<Vec<Variant>, String> {
     for build in directives.iter().filter(|directive| directive.key.split(' ').next() == Some("build")) {
         let flavour = build.key.strip_prefix("build").unwrap_or_default().trim();
         let generic = ["{cc}", "{cxx}", "{ld}"].iter().any(|name| build.value.contains(name));
-        let names: Vec<(String, String)> = if generic {
+        let names: Vec<(String, String, Option<&str>)> = if generic {
             toolchains
                 .iter()
-                .map(|toolchain| Ok((join(flavour, toolchain), with_toolchain(&build.value, toolchain)?)))
+                .map(|toolchain| {
+                    let command = with_toolchain(&build.value, toolchain)?;
+                    Ok((join(flavour, toolchain), command, Some(*toolchain)))
+                })
                 .collect::<Result<_, String>>()?
         } else {
-            vec![(join(flavour, ""), build.value.clone())]
+            vec![(join(flavour, ""), build.value.clone(), None)]
         };
-        for (name, command) in names {
+        for (name, command, toolchain) in names {
             if !applies(&build.filter, &name) {
                 continue;
             }
             let full_name = format!("{case}/{name}");
-            variants.push(variant(full_name, &name, directory, &source, command, &directives)?);
+            let mut variant = variant(full_name, &name, directory, &source, command, &directives)?;
+            if let Some(toolchain) = toolchain {
+                let prepare = variant.prepare.iter().map(|line| with_toolchain(line, toolchain));
+                variant.prepare = prepare.collect::<Result<_, String>>()?;
+            }
+            variants.push(variant);
         }
     }
     if variants.is_empty() { Err("no `build` directive".to_owned()) } else { Ok(variants) }
@@ -271,10 +290,14 @@ fn with_toolchain(command: &str, toolchain: &str) -> Result<String, String> {
     let (cc, cxx) = match compiler {
         "gcc" => ("gcc", "g++"),
         "clang" => ("clang-22", "clang++-22"),
+        "aarch64-gcc" => ("aarch64-linux-gnu-gcc", "aarch64-linux-gnu-g++"),
+        "aarch64-clang" => ("clang-22 --target=aarch64-linux-gnu", "clang++-22 --target=aarch64-linux-gnu"),
         _ => return Err(format!("unknown compiler `{compiler}`")),
     };
     let ld = match linker {
         "lld" => "-B/usr/lib/llvm-22/bin -fuse-ld=lld".to_owned(),
+        // A compiler for another processor looks for linkers with that processor's name.
+        "mold" if compiler.starts_with(CROSS) => "-B/usr/libexec/mold".to_owned(),
         "bfd" | "gold" | "mold" => format!("-fuse-ld={linker}"),
         _ => return Err(format!("unknown linker `{linker}`")),
     };

@@ -33,7 +33,8 @@ const RANDOM: [&str; 3] = ["--strategy", "random", "--seed"];
 pub fn check(variant: &Variant) -> Result<(), String> {
     let scratch = tempfile::tempdir().map_err(|error| error.to_string())?;
     let directory = Scratch::new(scratch.path(), variant)?;
-    let build = directory.resolve(&variant.build, &directory.old).replace("{ballast}", ballast()?);
+    let build =
+        directory.resolve(&variant.build, &directory.old).replace("{ballast}", ballast(variant.is_cross())?);
     process::shell(&build, BUILD_LIMIT)?;
     for line in &variant.prepare {
         process::shell(&directory.resolve(line, &directory.old), BUILD_LIMIT)?;
@@ -53,14 +54,19 @@ pub fn check(variant: &Variant) -> Result<(), String> {
     directory.check_stripped(&before)
 }
 
-/// The object file of unused functions, compiled once.
-fn ballast() -> Result<&'static str, String> {
-    static OBJECT: OnceLock<Result<(TempDir, String), String>> = OnceLock::new();
-    let object = OBJECT.get_or_init(|| {
+/// The object file of unused functions, compiled once for each processor.
+fn ballast(is_cross: bool) -> Result<&'static str, String> {
+    static OBJECTS: [OnceLock<Result<(TempDir, String), String>>; 2] = [OnceLock::new(), OnceLock::new()];
+    let (object, compiler) =
+        if is_cross { (&OBJECTS[1], "aarch64-linux-gnu-gcc") } else { (&OBJECTS[0], "gcc") };
+    let object = object.get_or_init(|| {
         let directory = tempfile::tempdir().map_err(|error| error.to_string())?;
         let object = directory.path().join("ballast.o").to_string_lossy().into_owned();
         let source = workspace::root().join("tests/fixtures/ballast.c");
-        process::shell(&format!("gcc -O2 -fPIC -c '{}' -o '{object}'", source.display()), BUILD_LIMIT)?;
+        process::shell(
+            &format!("{compiler} -O2 -fPIC -c '{}' -o '{object}'", source.display()),
+            BUILD_LIMIT,
+        )?;
         Ok((directory, object))
     });
     object.as_ref().map(|(_, object)| object.as_str()).map_err(Clone::clone)
@@ -97,12 +103,19 @@ impl<'variant> Scratch<'variant> {
             .replace("{image}", &text(image))
     }
 
+    fn emulator(&self) -> &'static str {
+        match self.variant.is_cross() {
+            true => "qemu-aarch64-static -L /usr/aarch64-linux-gnu ",
+            false => "",
+        }
+    }
+
     fn run_all(&self, image: &Path) -> Result<Vec<Outcome>, String> {
         self.variant
             .runs
             .iter()
             .map(|line| {
-                let line = self.resolve(line, image);
+                let line = format!("{}{}", self.emulator(), self.resolve(line, image));
                 process::run(Command::new("bash").args(["-c", &format!("exec {line}")]), RUN_LIMIT)
                     .map_err(|error| format!("{line}: {error}"))
             })
@@ -283,7 +296,8 @@ impl<'variant> Scratch<'variant> {
         fs::create_dir(&folder).map_err(|error| error.to_string())?;
         let stripped = folder.join("image");
         let strip = || {
-            let line = format!("strip '{}' -o '{}'", self.old.display(), stripped.display());
+            let prefix = if self.variant.is_cross() { "aarch64-linux-gnu-" } else { "" };
+            let line = format!("{prefix}strip '{}' -o '{}'", self.old.display(), stripped.display());
             process::shell(&line, BUILD_LIMIT)
         };
         match &self.variant.stripped {

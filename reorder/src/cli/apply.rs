@@ -8,6 +8,8 @@ use serde::Serialize;
 use crate::apply::macho::MachOOptions;
 use crate::apply::{Applied, ApplySummary, PinnedFunction, apply, layout_map};
 use crate::cli::apply_macho::{AppliedFile, MachORequest, apply_file};
+use crate::cli::apply_set;
+use crate::cli::apply_wheel::apply_wheel;
 use crate::cli::arrangement::ArrangementArguments;
 use crate::cli::context::Context;
 use crate::error::{Error, Result};
@@ -24,6 +26,7 @@ use crate::relocate::layout_map::LayoutMap;
 use crate::report::Report;
 use crate::report::table::{Table, grouped};
 use crate::trace::ImageIdentity;
+use crate::wheel::is_archive;
 use crate::write::{Pending, Place, ReplaceOptions, together};
 
 const EXAMPLES: &str = "\
@@ -31,7 +34,9 @@ Examples:
   reorder apply ./program -t traces -o program.fast
   reorder apply ./program --order program.order -o program.fast --map program.map
   reorder apply program.fast --order program.map -o program.again    # back to the input, byte for byte
+  reorder apply ./program -t traces --set fast                  # with the libraries of `record --libraries`
   reorder apply ./program --strategy random --seed 7 -o program.shuffled
+  reorder apply package.whl -t traces -o moved/package.whl      # a Python wheel, its digests updated
   reorder apply MyApp -t profiles -o MyApp.new                  # Mach-O: sign it again
   reorder apply MyApp -t profiles --arch arm64 -o MyApp.new     # of a universal file";
 
@@ -41,13 +46,16 @@ Examples:
 #[derive(Args, Debug)]
 #[command(before_long_help = EXAMPLES)]
 pub struct ApplyArguments {
-    /// The program, shared object, dylib or bundle; never modified unless --in-place
+    /// The program, shared object, dylib, bundle or Python wheel; never modified unless --in-place
     image: PathBuf,
     #[command(flatten)]
     arrangement: ArrangementArguments,
     /// Where the result goes
-    #[arg(short, long, required_unless_present = "in_place")]
+    #[arg(short, long, required_unless_present_any = ["in_place", "set"])]
     output: Option<PathBuf>,
+    /// Move the program and the libraries that it loads at its start, as far as the traces know them, into this directory
+    #[arg(long, value_name = "DIR", conflicts_with_all = ["output", "in_place", "map", "order", "architecture"])]
+    set: Option<PathBuf>,
     /// Replace IMAGE itself, atomically
     #[arg(long, conflicts_with = "output")]
     in_place: bool,
@@ -219,10 +227,29 @@ const SHOWN_PINS: usize = 10;
 /// # Errors
 /// Refusals, unreadable inputs, an output that cannot be written; nothing is written then.
 pub fn run(arguments: &ApplyArguments, context: &Context) -> Result<ExitStatus> {
+    let request = ElfRequest {
+        arrangement: &arguments.arrangement,
+        options: arguments.options.options(),
+        with_map: arguments.map.is_some(),
+    };
+    if matches!(arguments.options.debug, Some(DebugArgument::Map)) && arguments.map.is_none() {
+        return Err(Error::usage(
+            "--debug map leaves debug information to the map, and none is to be written",
+        )
+        .with_hint("add --map FILE"));
+    }
+    if let Some(directory) = &arguments.set {
+        return apply_set::run(&arguments.image, directory, &request, context);
+    }
     let mapped = map_image(&arguments.image)?;
     let applied = match is_macho(&mapped) {
         true => apply_macho(arguments, context, &mapped),
-        false => apply_elf(arguments, context, &mapped),
+        false if arguments.macho.architecture.is_some() => {
+            Err(Error::usage("--arch chooses an image of a Mach-O file, and this is none")
+                .with_hint("leave --arch out: an ELF file has one image"))
+        }
+        false if is_archive(&mapped) => apply_to_wheel(arguments, &request, context, &mapped),
+        false => apply_elf(&arguments.image, &request, context, &mapped),
     };
     let applied = applied.map_err(|error| error.in_file(&arguments.image))?;
     let output = arguments.output.as_ref().unwrap_or(&arguments.image);
@@ -292,46 +319,71 @@ fn refuse_overwriting(
 
 fn apply_macho(arguments: &ApplyArguments, context: &Context, bytes: &[u8]) -> Result<AppliedFile> {
     arguments.options.refuse_for_macho()?;
-    let request = MachORequest {
+    apply_file(&macho_request(arguments), bytes, context)
+}
+
+fn macho_request(arguments: &ApplyArguments) -> MachORequest<'_> {
+    MachORequest {
         path: &arguments.image,
         arrangement: &arguments.arrangement,
         architecture: arguments.macho.architecture.as_deref(),
         options: arguments.macho.options(),
         with_maps: arguments.map.is_some(),
-    };
-    apply_file(&request, bytes, context)
+    }
 }
 
-fn apply_elf(arguments: &ApplyArguments, context: &Context, bytes: &[u8]) -> Result<AppliedFile> {
-    if arguments.macho.architecture.is_some() {
-        return Err(Error::usage("--arch chooses an image of a Mach-O file, and this is none")
-            .with_hint("leave --arch out: an ELF file has one image"));
+fn apply_to_wheel(
+    arguments: &ApplyArguments,
+    request: &ElfRequest<'_>,
+    context: &Context,
+    bytes: &[u8],
+) -> Result<AppliedFile> {
+    if arguments.map.is_some() {
+        return Err(Error::usage("a map is of one image, and a wheel may hold many")
+            .with_hint("leave out --map, or unpack the wheel and give its images one by one"));
     }
-    if matches!(arguments.options.debug, Some(DebugArgument::Map)) && arguments.map.is_none() {
-        return Err(Error::usage(
-            "--debug map leaves debug information to the map, and none is to be written",
-        )
-        .with_hint("add --map FILE"));
-    }
+    apply_wheel(request, &macho_request(arguments), bytes, context)
+}
+
+/// What is asked of an ELF image.
+pub struct ElfRequest<'run> {
+    /// Where functions shall go.
+    pub arrangement: &'run ArrangementArguments,
+    /// How the image is rewritten.
+    pub options: RelocateOptions,
+    /// Whether to make a map.
+    pub with_map: bool,
+}
+
+/// Moves the functions of the image at `path`.
+///
+/// # Errors
+/// Refusals, malformed tables, no traces of this image.
+pub fn apply_elf(
+    path: &Path,
+    request: &ElfRequest<'_>,
+    context: &Context,
+    bytes: &[u8],
+) -> Result<AppliedFile> {
     let file = ElfFile::parse(bytes)?;
     let functions = FunctionTable::collect(&file)?;
     let analysis = {
         let _phase = tracing::info_span!("analyse").entered();
         Analysis::new(&file, &functions)?
     };
-    let identity = ImageIdentity::of(&arguments.image, &file);
-    let wanted = arguments.arrangement.wanted(
-        &arguments.image,
+    let identity = ImageIdentity::of(path, &file);
+    let wanted = request.arrangement.wanted(
+        path,
         &identity,
         &functions,
         Memory::default(),
         &context.talk,
         |traces, layout| lay_out(&file, &functions, traces, Room::InPlace(&analysis), layout),
     )?;
-    let applied = apply(&file, &functions, &analysis, wanted.arrangement(), arguments.options.options())?;
-    let maps = match arguments.map {
-        Some(_) => vec![("", layout_map(&file, &functions, &applied, arguments.options.options())?)],
-        None => Vec::new(),
+    let applied = apply(&file, &functions, &analysis, wanted.arrangement(), request.options)?;
+    let maps = match request.with_map {
+        true => vec![("", layout_map(&file, &functions, &applied, request.options)?)],
+        false => Vec::new(),
     };
     let Applied { bytes, map, summary } = applied;
     Ok(AppliedFile { bytes, summary, is_unchanged: map.is_identity(), maps })

@@ -22,6 +22,8 @@ pub mod simulate;
 
 pub mod apply;
 pub mod apply_macho;
+mod apply_set;
+mod apply_wheel;
 pub mod arrangement;
 pub mod completions;
 pub mod doctor;

@@ -1,6 +1,6 @@
 //! `reorder record`: runs a program and writes which functions ran first.
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::path::PathBuf;
 
 use clap::Args;
@@ -10,6 +10,9 @@ use crate::cli::record_scenarios::scenarios_to_record;
 use crate::cli::scenarios_input::ConfigurationArguments;
 use crate::error::{Error, Result};
 use crate::exit_status::ExitStatus;
+use crate::image::elf::file::ElfFile;
+use crate::image::mapped::map_image;
+use crate::loaded_libraries::loaded_libraries;
 use crate::record::{self, Ending, RecordOutcome, RecordRequest};
 use crate::report::table::grouped;
 
@@ -18,6 +21,7 @@ Examples:
   reorder record -o traces -- git status
   reorder record -o traces --runs 3 -- ./program --first-screen
   reorder record -o traces --image /usr/lib/libexample.so -- ./program
+  reorder record -o traces --libraries -- ./program
   reorder record                     # all scenarios of reorder.toml, in place of their earlier recordings
 
 Traces accumulate in the directory. The program's input, output and exit status are its own.";
@@ -43,6 +47,9 @@ pub struct RecordArguments {
     /// Trace this library, or program executed by the program, as well; repeatable
     #[arg(long = "image", value_name = "PATH")]
     images: Vec<PathBuf>,
+    /// Trace all libraries that the program loads at its start as well
+    #[arg(long, requires = "command")]
+    libraries: bool,
     /// The program and its arguments
     #[arg(last = true, value_name = "PROGRAM")]
     command: Vec<OsString>,
@@ -66,7 +73,7 @@ pub fn run(arguments: &RecordArguments, context: &Context) -> Result<ExitStatus>
     let outcome = record::record(&RecordRequest {
         program: program.clone(),
         arguments: rest.to_vec(),
-        images: arguments.images.clone(),
+        images: images(arguments, program)?,
         runs: arguments.runs,
         first_run: record::next_run(output)?,
         ..RecordRequest::default()
@@ -77,6 +84,19 @@ pub fn run(arguments: &RecordArguments, context: &Context) -> Result<ExitStatus>
         context.talk.detail(&path.display().to_string());
     }
     Ok(ExitStatus::Program(outcome.ending.shell_status()))
+}
+
+/// The further images to trace.
+fn images(arguments: &RecordArguments, program: &OsStr) -> Result<Vec<PathBuf>> {
+    let mut images = arguments.images.clone();
+    if arguments.libraries {
+        let path = record::find_program(program)?;
+        let bytes = map_image(&path)?;
+        let libraries = ElfFile::parse(&bytes).and_then(|file| loaded_libraries(&path, &file));
+        let libraries = libraries.map_err(|error| error.in_file(&path))?;
+        images.extend(libraries.into_iter().map(|library| library.path));
+    }
+    Ok(images)
 }
 
 /// Records each scenario that has a program, its output discarded.

@@ -205,7 +205,10 @@ fn forbidden(path: &Path, error: Errno) -> Error {
 }
 
 /// The file that `program` names, looked up as a shell does.
-fn find_program(program: &OsStr) -> Result<PathBuf> {
+///
+/// # Errors
+/// There is none.
+pub fn find_program(program: &OsStr) -> Result<PathBuf> {
     if program.as_bytes().contains(&b'/') {
         return Ok(PathBuf::from(program));
     }

@@ -30,6 +30,7 @@ use crate::trace::Trace;
 
 use image::TracedImage;
 pub use interrupts::leave_interrupts_to_program;
+pub use launch::find_program;
 pub use output::{next_run, replace_recordings, write_traces};
 use session::Session;
 pub use statistics::Statistics;

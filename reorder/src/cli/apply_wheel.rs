@@ -1,0 +1,70 @@
+//! `reorder apply` for Python wheels: every image that the traces know, and the list of digests.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use crate::apply::ApplySummary;
+use crate::cli::apply::{ElfRequest, apply_elf};
+use crate::cli::apply_macho::{AppliedFile, MachORequest, apply_file};
+use crate::cli::context::Context;
+use crate::error::{Error, ErrorKind, Result};
+use crate::image::macho::is_macho;
+use crate::wheel::Wheel;
+
+/// As much of a file as tells whether it is an image.
+const HEAD_BYTES: u64 = 8;
+
+/// Moves the functions of the images in the wheel `bytes`. Images that no trace is of, or that are refused, stay as they are.
+///
+/// # Errors
+/// When no image moves: the first reason; damaged archives.
+pub(super) fn apply_wheel(
+    elf: &ElfRequest<'_>,
+    macho: &MachORequest<'_>,
+    bytes: &[u8],
+    context: &Context,
+) -> Result<AppliedFile> {
+    let mut wheel = Wheel::open(bytes)?;
+    let mut replaced = BTreeMap::new();
+    let mut total = ApplySummary::default();
+    let mut first_reason = None;
+    for name in wheel.names().to_vec() {
+        let head = wheel.read(&name, Some(HEAD_BYTES))?;
+        let is_elf = head.starts_with(b"\x7fELF");
+        if !is_elf && !is_macho(&head) {
+            continue;
+        }
+        let image = wheel.read(&name, None)?;
+        let path = Path::new(&name);
+        let applied = match is_elf {
+            true => apply_elf(path, elf, context, &image),
+            false => apply_file(&MachORequest { path, ..*macho }, &image, context),
+        };
+        match applied {
+            Ok(applied) => {
+                total.functions += applied.summary.functions;
+                total.functions_moved += applied.summary.functions_moved;
+                total.functions_movable += applied.summary.functions_movable;
+                total.pinned.extend(applied.summary.pinned);
+                total.warnings.extend(applied.summary.warnings);
+                if !applied.is_unchanged {
+                    replaced.insert(name, applied.bytes);
+                }
+            }
+            Err(error) if matches!(error.kind, ErrorKind::Usage | ErrorKind::Refused(_)) => {
+                context.talk.warning(&format!("{name} stays as it is: {error}"), error.hint.as_deref());
+                first_reason.get_or_insert(error);
+            }
+            Err(error) => return Err(error.in_file(path)),
+        }
+    }
+    if total.functions == 0 {
+        return Err(first_reason.unwrap_or_else(|| {
+            Error::usage("the wheel holds neither programs nor libraries")
+                .with_hint("wheels of pure Python have no functions to move")
+        }));
+    }
+    let is_unchanged = replaced.is_empty();
+    let bytes = if is_unchanged { bytes.to_vec() } else { wheel.replace(&replaced)? };
+    Ok(AppliedFile { bytes, summary: total, is_unchanged, maps: Vec::new() })
+}

@@ -1,0 +1,151 @@
+//! A program with its libraries, and Python wheels: what is moved together, and what says so.
+
+#![allow(clippy::unwrap_used)] // a failed unwrap is a failed test
+
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+use std::time::Duration;
+
+use end_to_end::process::{self, Outcome, shell};
+use end_to_end::workspace::reorder;
+
+const LIMIT: Duration = Duration::from_secs(600);
+
+fn run(command: &mut Command) -> Outcome {
+    process::run(command, LIMIT).unwrap()
+}
+
+/// A program with a library of its own beside it.
+fn program_with_library(directory: &Path) {
+    let functions = |prefix: &str| -> String {
+        let one = |index: usize| {
+            format!("int {prefix}{index}(int x) {{ return printf(\"{prefix}{index} %d\\n\", x); }}\n")
+        };
+        format!("#include <stdio.h>\n{}", (0..40).map(one).collect::<String>())
+    };
+    fs::write(directory.join("own.c"), functions("own")).unwrap();
+    let main = "int own7(int); int own31(int);\nint main(int c, char **v) { (void)v; main3(c); own31(1); main17(2); return own7(3) > 99; }\n";
+    fs::write(directory.join("main.c"), functions("main") + main).unwrap();
+    let line = format!(
+        "cd '{}' && gcc -O1 -fPIC -shared own.c -o libown.so && gcc -O1 main.c ./libown.so -Wl,-rpath,'$ORIGIN' -o program",
+        directory.display()
+    );
+    shell(&line, LIMIT).unwrap();
+}
+
+#[test]
+fn a_program_moves_together_with_the_libraries_that_it_loads() {
+    let scratch = tempfile::tempdir().unwrap();
+    let directory = scratch.path();
+    program_with_library(directory);
+    let program = directory.join("program");
+    let before = run(&mut Command::new(&program));
+    let traces = directory.join("traces");
+    let recorded = run(reorder().args(["record", "--libraries", "-o"]).arg(&traces).arg("--").arg(&program));
+    assert_eq!(recorded.stdout_text(), before.stdout_text());
+    let set = directory.join("set");
+    let applied = run(reorder()
+        .args(["apply", "--format", "json"])
+        .arg(&program)
+        .arg("-t")
+        .arg(&traces)
+        .arg("--set")
+        .arg(&set));
+    assert!(applied.success(), "{applied}");
+    let report: serde_json::Value = serde_json::from_str(&applied.stdout_text()).unwrap();
+    let outputs: Vec<&str> =
+        report["images"].as_array().unwrap().iter().filter_map(|image| image["output"].as_str()).collect();
+    for name in ["program", "libown.so", "libc.so.6"] {
+        let output = set.join(name);
+        assert!(outputs.contains(&output.to_str().unwrap()), "{outputs:?}");
+        let old = if name == "libc.so.6" { None } else { Some(directory.join(name)) };
+        if let Some(old) = old {
+            let verified = run(reorder().arg("verify").arg(&old).arg(&output));
+            assert!(verified.success(), "{verified}");
+            assert_ne!(fs::read(&old).unwrap(), fs::read(&output).unwrap(), "{name} did not move");
+        }
+    }
+    let loader = run(Command::new("bash").args(["-c", report["start"].as_str().unwrap()]));
+    assert_eq!(loader.stdout_text(), before.stdout_text());
+    let order = |image: &Path| {
+        let listing = shell(&format!("nm -n '{}' | grep -o ' T own[0-9]*'", image.display()), LIMIT).unwrap();
+        listing.split_whitespace().filter(|word| *word != "T").take(2).map(str::to_owned).collect::<Vec<_>>()
+    };
+    assert_eq!(order(&set.join("libown.so")), ["own31", "own7"], "what ran first stands first");
+}
+
+#[test]
+fn a_set_never_takes_the_place_of_its_inputs() {
+    let scratch = tempfile::tempdir().unwrap();
+    program_with_library(scratch.path());
+    let program = scratch.path().join("program");
+    let before = fs::read(&program).unwrap();
+    let refused = run(reorder()
+        .arg("apply")
+        .arg(&program)
+        .args(["--strategy", "random", "--seed", "1", "--set"])
+        .arg(scratch.path()));
+    assert!(!refused.success() && refused.stderr_text().contains("would replace an image"), "{refused}");
+    assert_eq!(fs::read(&program).unwrap(), before);
+}
+
+/// Reads every line of a wheel's list and compares it with the files.
+const CHECK_LIST: &str = "
+import base64, csv, hashlib, io, sys, zipfile
+wheel = zipfile.ZipFile(sys.argv[1])
+assert wheel.testzip() is None
+record = next(name for name in wheel.namelist() if name.endswith('.dist-info/RECORD'))
+rows = list(csv.reader(io.StringIO(wheel.read(record).decode())))
+for name, digest, size in rows:
+    if digest:
+        data = wheel.read(name)
+        found = base64.urlsafe_b64encode(hashlib.sha256(data).digest()).rstrip(b'=').decode()
+        assert digest == 'sha256=' + found and int(size) == len(data), name
+assert sorted(name for name, _, _ in rows) == sorted(wheel.namelist())
+";
+
+#[test]
+fn a_wheel_installs_and_works_with_its_images_moved() {
+    let scratch = tempfile::tempdir().unwrap();
+    let directory = scratch.path();
+    let line = format!(
+        "cd '{}' && python3 -m venv venv && venv/bin/pip download -q --no-deps --only-binary :all: \
+         --python-version 3.11 --platform manylinux2014_x86_64 -d wheels markupsafe==3.0.2 regex==2024.11.6",
+        directory.display()
+    );
+    shell(&line, LIMIT).unwrap();
+    let wheels: Vec<_> =
+        fs::read_dir(directory.join("wheels")).unwrap().map(|entry| entry.unwrap().path()).collect();
+    assert_eq!(wheels.len(), 2);
+    fs::create_dir(directory.join("moved")).unwrap();
+    for wheel in &wheels {
+        let moved = directory.join("moved").join(wheel.file_name().unwrap());
+        let applied = run(reorder()
+            .arg("apply")
+            .arg(wheel)
+            .args(["--strategy", "random", "--seed", "5", "-o"])
+            .arg(&moved));
+        assert!(applied.success(), "{applied}");
+        assert_ne!(fs::read(wheel).unwrap(), fs::read(&moved).unwrap());
+        let checked = run(Command::new("python3").args(["-c", CHECK_LIST]).arg(&moved));
+        assert!(checked.success(), "{checked}");
+    }
+    let use_both = "import sys, markupsafe._speedups, markupsafe, regex
+print(markupsafe.escape('<a & \"b\">'), regex.findall(r'(?V1)\\b\\p{Lu}[a-z--[aeiou]]\\w*', 'Try My Ab Cde'), regex.sub(r'(?i)(x+)(?=y)', '-', 'aXxyxy'))";
+    for folder in ["wheels", "moved"] {
+        let line = format!(
+            "cd '{}' && venv/bin/pip install -q --no-deps --no-index --target site-{folder} {folder}/*.whl",
+            directory.display()
+        );
+        shell(&line, LIMIT).unwrap();
+    }
+    let result = |folder: &str| {
+        let mut command = Command::new("python3");
+        command.env("PYTHONPATH", directory.join(format!("site-{folder}"))).args(["-c", use_both]);
+        run(&mut command)
+    };
+    let before = result("wheels");
+    assert!(before.success(), "{before}");
+    assert_eq!(before.stdout_text(), result("moved").stdout_text());
+}
