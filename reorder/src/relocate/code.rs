@@ -90,12 +90,12 @@ impl PlacedRange {
     }
 }
 
-/// Every trusted unit, whole where its blocks move together. On the way back to an earlier layout two units may
+/// Every unit, whole where its blocks move together; blocks that are not trusted stay, and have no fields. On the way back to an earlier layout two units may
 /// look glued that never were; their blocks are then placed one by one.
 pub(super) fn placed_ranges(analysis: &Analysis<'_>, map: &AddressMap) -> Vec<PlacedRange> {
     let delta = |address: Address| map.map(address).0.wrapping_sub(address.0);
     let mut placed = Vec::with_capacity(analysis.units.len());
-    for unit in analysis.units.iter().filter(|unit| unit.is_trusted) {
+    for unit in &analysis.units {
         let blocks = unit.blocks.clone().map(|index| &analysis.partition.blocks[index as usize]);
         if blocks.clone().all(|block| delta(block.start) == delta(unit.start)) {
             placed.push(PlacedRange {

@@ -165,8 +165,6 @@ pub fn plan_from_map(analysis: &Analysis<'_>, map: AddressMap) -> Result<Plan> {
         }
         placed.push((start.0, range.size()));
     }
-    let untrusted = analysis.units.iter().filter(|unit| !unit.is_trusted);
-    placed.extend(untrusted.map(|unit| (unit.start.0, unit.size())));
     placed.sort_unstable();
     if let Some(pair) = placed.windows(2).find(|pair| pair[0].0 + pair[0].1 > pair[1].0) {
         return Err(wrong(format!("the map puts two functions at {:#x}", pair[1].0)));

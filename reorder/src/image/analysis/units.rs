@@ -30,8 +30,6 @@ pub struct Unit {
     pub arena: u32,
     /// Why it stays, if it does.
     pub pin: Option<Pin>,
-    /// Its fields may be rewritten when their targets move. False when decoding it is not to be trusted.
-    pub is_trusted: bool,
 }
 
 impl Unit {
@@ -55,7 +53,6 @@ pub struct FreeInterval {
 /// What the findings say of each block and gap.
 struct Combined {
     pins: Vec<Option<Pin>>,
-    trusted: Vec<bool>,
     kept_gaps: Vec<bool>,
     /// For each block: the last block that it is glued to, or itself.
     glued_to: Vec<u32>,
@@ -66,9 +63,9 @@ fn combine(partition: &Partition, findings: &mut Vec<Finding>) -> Combined {
     findings.sort_unstable();
     findings.dedup();
     let count = partition.blocks.len();
+    let mut is_distrusted = vec![false; count];
     let mut combined = Combined {
         pins: vec![None; count],
-        trusted: vec![true; count],
         kept_gaps: vec![false; partition.gaps.len()],
         glued_to: (0..count as u32).collect(),
     };
@@ -84,7 +81,7 @@ fn combine(partition: &Partition, findings: &mut Vec<Finding>) -> Combined {
             }
             Finding::Distrust(block, pin) => {
                 // This is the cause; what its bytes may refer to, itself included, is pinned as a consequence.
-                if std::mem::replace(&mut combined.trusted[block.0 as usize], false) {
+                if !std::mem::replace(&mut is_distrusted[block.0 as usize], true) {
                     combined.pins[block.0 as usize] = Some(pin);
                 }
             }
@@ -106,7 +103,6 @@ pub fn build_units(
     let mut reach = 0;
     for (index, block) in partition.blocks.iter().enumerate() {
         let pin = combined.pins[index];
-        let trusted = combined.trusted[index];
         if index > 0
             && reach >= index as u32
             && let Some(unit) = units.last_mut().filter(|unit| unit.arena == block.arena)
@@ -117,7 +113,6 @@ pub fn build_units(
             unit.blocks.end += 1;
             unit.modulus = unit.modulus.max(block.modulus);
             unit.keeps_alignment |= block.keeps_alignment;
-            unit.is_trusted &= trusted;
             reach = reach.max(combined.glued_to[index]);
             continue;
         }
@@ -130,7 +125,6 @@ pub fn build_units(
             keeps_alignment: block.keeps_alignment,
             arena: block.arena,
             pin,
-            is_trusted: trusted,
         });
     }
     let free = free_intervals(code, partition, &combined, &units);

@@ -21,6 +21,8 @@ pub(super) struct AtomFindings<'run, 'data> {
     findings: &'run mut Vec<Finding>,
     /// A branch leads to the byte behind the block, where compilers send what cannot happen.
     pub(super) refers_to_own_end: bool,
+    /// Nothing of the block may be written, so whatever its bytes may refer to stays.
+    pub(super) is_distrusted: bool,
 }
 
 impl<'run, 'data> AtomFindings<'run, 'data> {
@@ -30,7 +32,7 @@ impl<'run, 'data> AtomFindings<'run, 'data> {
         index: BlockIndex,
         findings: &'run mut Vec<Finding>,
     ) -> Self {
-        Self { code, partition, index, findings, refers_to_own_end: false }
+        Self { code, partition, index, findings, refers_to_own_end: false, is_distrusted: false }
     }
 
     fn block(&self) -> &'run Block {
@@ -41,6 +43,11 @@ impl<'run, 'data> AtomFindings<'run, 'data> {
         self.findings.push(Finding::Pin(block, Pin { reason, evidence }));
     }
 
+    fn distrust(&mut self, pin: Pin) {
+        self.is_distrusted = true;
+        self.findings.push(Finding::Distrust(self.index, pin));
+    }
+
     fn is_padding(&self, gap: usize) -> bool {
         self.partition.gaps[gap].content == GapContent::Padding
     }
@@ -48,15 +55,12 @@ impl<'run, 'data> AtomFindings<'run, 'data> {
     pub(super) fn add(&mut self, atom: &DecodedAtom, references: impl Iterator<Item = CodeReference>) {
         let evidence = self.block().start;
         match atom.pin {
-            Some(pin) if pin.reason == PinReason::NotDecodable => {
-                self.findings.push(Finding::Distrust(self.index, pin));
-            }
+            Some(pin) if pin.reason == PinReason::NotDecodable => self.distrust(pin),
             Some(pin) => self.findings.push(Finding::Pin(self.index, pin)),
             None => {}
         }
         if atom.is_table {
-            let pin = Pin { reason: PinReason::NotDecodable, evidence };
-            self.findings.push(Finding::Distrust(self.index, pin));
+            self.distrust(Pin { reason: PinReason::NotDecodable, evidence });
         }
         if let Some(word) = atom.table_words.first() {
             // Nothing but the code tells what the words count from, so a result could not be proven.
@@ -113,8 +117,7 @@ impl<'run, 'data> AtomFindings<'run, 'data> {
             Region::Mapped | Region::Outside if target == Address(0) => return,
             Region::Data | Region::Mapped | Region::Outside if !is_branch => return,
             _ => {
-                let pin = Pin { reason: PinReason::BranchOutsideCode, evidence };
-                return self.findings.push(Finding::Distrust(self.index, pin));
+                return self.distrust(Pin { reason: PinReason::BranchOutsideCode, evidence });
             }
         }
         let end = self.block().end;

@@ -65,6 +65,14 @@ pub(super) fn code_facts(image: &ImageFacts<'_, '_>, partition: &mut Partition) 
         let mut found = AtomFindings::new(code, partition, block, &mut findings);
         found.add(atom, references.of_atom(index, atoms[index].start));
         refers_to_own_end[index] = found.refers_to_own_end;
+        if found.is_distrusted {
+            let evidence = atoms[index].start;
+            let pin = Pin { reason: PinReason::OpaqueReference, evidence };
+            let targets = keep(&context, atoms[index].clone(), pin).possible_targets;
+            fixed::keep_targets(partition, &targets, pin, &mut findings);
+            references.replace(index, Box::default());
+            continue;
+        }
         if found.refers_to_own_end {
             let end = atoms[index].end;
             references.retain(index, atoms[index].start, |reference| reference.target != end);
