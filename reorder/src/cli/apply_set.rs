@@ -89,6 +89,11 @@ pub(super) fn run(
     images.push((program.to_path_buf(), None));
     let phase = context.talk.phase("apply", libraries.len() as u64);
     for library in &libraries {
+        if library.name.contains('/') {
+            let reason = "the program asks for it by a path, not by a name";
+            images.push((library.path.clone(), Some(reason.to_owned())));
+            continue;
+        }
         let left_out = match map_image(&library.path)
             .and_then(|bytes| apply_elf(&library.path, request, context, &bytes))
         {
