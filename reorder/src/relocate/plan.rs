@@ -114,7 +114,8 @@ fn movable_unit(analysis: &Analysis<'_>, index: UnitIndex, alignment: Alignment)
     let guard = u64::from(has_room && analysis.refers_to_own_end(unit));
     let (modulus, least_modulus) = match unit.keeps_alignment {
         true => (unit.modulus, unit.modulus),
-        false => (unit.modulus.min(alignment.ordinary), unit.modulus.min(alignment.least)),
+        // Even stays even whatever else is asked for: an odd pointer to a member function of C++ means a virtual one.
+        false => (unit.modulus.min(alignment.ordinary.max(2)), unit.modulus.min(alignment.least.max(2))),
     };
     MovableUnit { start: unit.start.0, size: unit.size() + guard, modulus, least_modulus }
 }
