@@ -3,6 +3,7 @@
 use std::path::Path;
 
 use reorder::error::Result;
+use reorder::image::elf::machine::Machine;
 use reorder::image::functions::FunctionTable;
 use reorder::image::macho::architecture;
 use reorder::image::mapped::map_image;
@@ -78,8 +79,8 @@ impl Ordering {
         let (file, functions) = functions_of(trial.image, &bytes)?;
         let starts = Starts::resolve(trial.image, &functions, invocation, options)?;
         let (traces, request) = (&starts.traces.traces, options.request(Memory::default()));
-        // What code refers to is known of one processor.
-        let layout = match file.is_x86_64() {
+        // What code refers to is known of some processors.
+        let layout = match file.machine != Machine::Other {
             true => lay_out(&file, &functions, traces, Room::Linker, &request)?,
             false => lay_out_functions(&functions, traces, &request)?,
         };

@@ -10,11 +10,11 @@ use crate::verify::pair::ImagePair;
 /// What a row says; the end of a sequence says nothing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Said {
-    file: u64,
-    line: u64,
-    column: u64,
-    discriminator: u64,
-    isa: u64,
+    file: u32,
+    line: u32,
+    column: u32,
+    discriminator: u32,
+    isa: u32,
     flags: [bool; 4],
 }
 
@@ -22,7 +22,7 @@ struct Said {
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Rows {
     /// New start of the function, its number in the program, new address; nothing behind the last row.
-    functions: Vec<(u64, usize, u64, Option<Said>)>,
+    functions: Vec<(u64, u32, u64, Option<Said>)>,
     /// Rows of code that is not in the image.
     dead: Vec<(u64, Option<Said>)>,
     /// Rows that begin between functions, with the address where the next one begins.
@@ -129,21 +129,23 @@ fn rows(
     sorted.functions.sort_by_key(|row| (row.0, row.1));
     // Between the rows of two functions their order says nothing.
     for (at, row) in sorted.functions.iter_mut().enumerate() {
-        row.1 = at;
+        row.1 = at as u32;
     }
     Ok(sorted)
 }
 
+/// There are many rows, and no compiler writes numbers that do not fit.
 fn said(row: &gimli::LineRow) -> Said {
+    let narrow = |number: u64| u32::try_from(number).unwrap_or(u32::MAX);
     Said {
-        file: row.file_index(),
-        line: row.line().map_or(0, u64::from),
+        file: narrow(row.file_index()),
+        line: narrow(row.line().map_or(0, u64::from)),
         column: match row.column() {
             ColumnType::LeftEdge => 0,
-            ColumnType::Column(column) => column.get(),
+            ColumnType::Column(column) => narrow(column.get()),
         },
-        discriminator: row.discriminator(),
-        isa: row.isa(),
+        discriminator: narrow(row.discriminator()),
+        isa: narrow(row.isa()),
         flags: [row.is_stmt(), row.basic_block(), row.prologue_end(), row.epilogue_begin()],
     }
 }
@@ -151,12 +153,12 @@ fn said(row: &gimli::LineRow) -> Said {
 fn push(
     sorted: &mut Rows,
     function: &impl Fn(u64) -> Option<(u64, u64, u64)>,
-    number: &mut usize,
+    number: &mut u32,
     address: u64,
     stop: u64,
     said: Option<Said>,
 ) {
-    *number += 1;
+    *number = number.saturating_add(1);
     match (function(address), said) {
         (Some((start, delta, _)), said) => {
             sorted.functions.push((start.wrapping_add(delta), *number, address.wrapping_add(delta), said));
