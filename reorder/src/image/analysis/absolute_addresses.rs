@@ -10,6 +10,8 @@
 //! aligned four-byte words. Where relocations list the addresses, a constant that is exactly where a function starts
 //! and has no entry still keeps that function: it is most likely a number, but that costs next to nothing.
 
+use std::ops::Range;
+
 use rayon::prelude::*;
 
 use crate::address::Address;
@@ -51,26 +53,35 @@ impl Known<'_> {
     }
 }
 
+/// Constants in code that could be addresses of code.
+#[derive(Clone, Debug, Default)]
+pub struct CodeConstants {
+    /// Of each block.
+    pub blocks: Vec<(BlockIndex, Address)>,
+    /// In gaps and stubs, which are never written: the value, and what holds it.
+    pub unwritten: Vec<(Address, Address)>,
+}
+
 /// Pins for all constants in code and data that are not among the known fields.
 pub fn check_absolute_addresses(
     file: &ElfFile<'_>,
     code: &CodeSpace<'_>,
     partition: &Partition,
-    decoded: &[DecodedBlock],
+    constants: &CodeConstants,
     known: Known<'_>,
     findings: &mut Vec<Finding>,
 ) {
-    for (index, decoded) in decoded.iter().enumerate() {
-        let block = &partition.blocks[index];
+    for &(index, value) in &constants.blocks {
+        let block = partition.block(index);
         let is_listed = known.lists(code.arenas[block.arena as usize].start);
-        for &value in &decoded.absolute_candidates {
-            let is_explained = || known.explained_in(block.start, block.end).any(|target| target == value);
-            if !is_listed || is_start(partition, value) && !is_explained() {
-                keep(partition, value, block.start, findings);
-            }
+        let is_explained = || known.explained_in(block.start, block.end).any(|target| target == value);
+        if !is_listed || is_start(partition, value) && !is_explained() {
+            keep(partition, value, block.start, findings);
         }
     }
-    check_unwritten_code(code, partition, findings);
+    for &(value, evidence) in &constants.unwritten {
+        keep(partition, value, evidence, findings);
+    }
     for section in file.sections.iter().filter(|section| holds_constants(section)) {
         let is_listed = known.lists(section.address);
         for (value, place) in words(code, file.section_bytes(section), section.address) {
@@ -81,14 +92,69 @@ pub fn check_absolute_addresses(
     }
 }
 
-/// Gaps and stubs stay as they are, whatever lists their addresses.
-fn check_unwritten_code(code: &CodeSpace<'_>, partition: &Partition, findings: &mut Vec<Finding>) {
+/// Every address of code that data may hold: where control may arrive.
+pub fn possible_targets(file: &ElfFile<'_>, code: &CodeSpace<'_>) -> Vec<Address> {
+    let sections = file.sections.iter().filter(|section| holds_constants(section));
+    sections
+        .flat_map(|section| words(code, file.section_bytes(section), section.address))
+        .map(|(value, _)| value)
+        .collect()
+}
+
+/// The constants of x86-64 code.
+pub fn operands(code: &CodeSpace<'_>, partition: &Partition, decoded: &[DecodedBlock]) -> CodeConstants {
+    let blocks = decoded.iter().enumerate().flat_map(|(index, block)| {
+        block.absolute_candidates.iter().map(move |&value| (BlockIndex(index as u32), value))
+    });
+    let unwritten = unwritten_ranges(code, partition).flat_map(|range| absolute_constants(code, range));
+    CodeConstants { blocks: blocks.collect(), unwritten: unwritten.collect() }
+}
+
+/// The constants of AArch64 code: literals, and numbers that two instructions put together.
+pub fn literals(code: &CodeSpace<'_>, partition: &Partition) -> CodeConstants {
+    let of_range = |range: Range<Address>| {
+        let bytes = code.bytes(range.clone());
+        let built = built_numbers(bytes).filter(|&(value, _)| code.arena_of(value).is_some());
+        let built = built.map(move |(value, offset)| (value, range.start.plus(offset)));
+        words(code, bytes, range.start).into_iter().chain(built)
+    };
+    let blocks = partition.blocks.iter().enumerate().flat_map(|(index, block)| {
+        of_range(block.start..block.end).map(move |(value, _)| (BlockIndex(index as u32), value))
+    });
+    let unwritten = unwritten_ranges(code, partition).flat_map(of_range);
+    CodeConstants { blocks: blocks.collect(), unwritten: unwritten.collect() }
+}
+
+/// Gaps and stubs.
+fn unwritten_ranges<'a>(
+    code: &'a CodeSpace<'_>,
+    partition: &'a Partition,
+) -> impl Iterator<Item = Range<Address>> + 'a {
     let gaps = partition.gaps.iter().map(|gap| gap.start..gap.end);
-    for range in gaps.chain(code.fixed.iter().cloned()) {
-        for (value, evidence) in absolute_constants(code, range) {
-            keep(partition, value, evidence, findings);
+    gaps.chain(code.fixed.iter().cloned())
+}
+
+/// Numbers of 32 bits that a `MOVZ` and one of the next few `MOVK` of its register make: (value, position).
+fn built_numbers(bytes: &[u8]) -> impl Iterator<Item = (Address, u64)> + '_ {
+    const WINDOW: usize = 8;
+    let word_at = |index: usize| {
+        let word = bytes.get(4 * index..4 * index + 4)?;
+        Some(u32::from_le_bytes(word.try_into().ok()?))
+    };
+    // Opcode without the width and the shift; register; sixteen bits; the shift in halves.
+    let parts = |word: u32| (word >> 23 & 0xff, word & 31, u64::from(word >> 5 & 0xffff), word >> 21 & 3);
+    const MOVZ: u32 = 0xa5;
+    const MOVK: u32 = 0xe5;
+    (0..bytes.len() / 4).filter_map(move |index| {
+        let (opcode, register, low, shift) = parts(word_at(index)?);
+        if opcode != MOVZ || shift > 1 {
+            return None;
         }
-    }
+        let rest = (index + 1..index + WINDOW).filter_map(word_at).map(parts);
+        let other = rest.filter(|part| part.0 == MOVK && part.1 == register && part.3 == 1 - shift);
+        let (_, _, high, other_shift) = other.into_iter().next().unwrap_or((MOVK, register, 0, 1 - shift));
+        Some((Address(low << (16 * shift) | high << (16 * other_shift)), 4 * index as u64))
+    })
 }
 
 fn is_start(partition: &Partition, value: Address) -> bool {

@@ -52,7 +52,8 @@ pub(super) fn code_facts(image: &ImageFacts<'_, '_>, partition: &mut Partition) 
     if code.is_fixed_address {
         let listed = sorted(kept.listed_sections(kept_tables).collect());
         let known = absolute_addresses::Known { fields: &kept.absolute, listed: &listed };
-        absolute_addresses::check_absolute_addresses(file, code, partition, &decoded, known, &mut findings);
+        let constants = absolute_addresses::operands(code, partition, &decoded);
+        absolute_addresses::check_absolute_addresses(file, code, partition, &constants, known, &mut findings);
         data_references.extend(kept.data_references(code, kept_tables));
     }
     computed_addresses::check_computed_addresses(file, code, partition, &decoded, &mut findings);

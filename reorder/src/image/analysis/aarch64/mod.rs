@@ -15,9 +15,9 @@ use crate::error::Result;
 use crate::image::aarch64::{CodeContext, decode_atom, keep, value};
 use crate::image::analysis::blocks::{BlockIndex, Partition};
 use crate::image::analysis::fields::CodeFields;
-use crate::image::analysis::kept_relocations::KeptRelocations;
+use crate::image::analysis::kept_relocations::check_kept_relocations;
 use crate::image::analysis::pins::{Pin, PinReason};
-use crate::image::analysis::{CodeFacts, ImageFacts, obligations, sorted};
+use crate::image::analysis::{CodeFacts, ImageFacts, absolute_addresses, obligations, sorted};
 use crate::image::boundaries::Boundaries;
 use crate::image::code_reference::PackedReference;
 use crate::image::decode::aarch64::WORD;
@@ -32,7 +32,7 @@ use landing_pads::landing_pads;
 /// # Errors
 /// Refuses (R5, R6, R8) images of which too little is known; reports malformed exception tables.
 pub(super) fn code_facts(image: &ImageFacts<'_, '_>, partition: &mut Partition) -> Result<CodeFacts> {
-    let ImageFacts { file, functions, code, relocations, pointers, roots, .. } = *image;
+    let ImageFacts { file, functions, code, relocations, tables, pointers, roots } = *image;
     // Instructions are words: a block that is not understood hides no references that cannot be listed.
     const NO_OPAQUE_BLOCKS: u64 = 0;
     obligations::check_coverage(code, partition, NO_OPAQUE_BLOCKS)?;
@@ -56,6 +56,13 @@ pub(super) fn code_facts(image: &ImageFacts<'_, '_>, partition: &mut Partition) 
     let decoder = Decoder { context: &context, base: base.unwrap_or(Address(0)), text };
     let mut entries = known;
     entries.extend(pads);
+    if code.is_fixed_address {
+        entries.extend(
+            absolute_addresses::possible_targets(file, code)
+                .into_iter()
+                .filter(|target| target.0 % WORD == 0),
+        );
+    }
     entries.extend(fixed::check_fixed_code(&context, code, partition, &mut findings));
     let (decoded, mut references) = decode_atoms(&atoms, decoder.base, entries, &decoder);
 
@@ -78,6 +85,14 @@ pub(super) fn code_facts(image: &ImageFacts<'_, '_>, partition: &mut Partition) 
             references.retain(index, atoms[index].start, |reference| reference.target != end);
         }
     }
+    let mut kept = check_kept_relocations(file, code, partition, tables);
+    findings.append(&mut kept.findings);
+    if code.is_fixed_address {
+        let listed = sorted(kept.listed_sections(tables).collect());
+        let known = absolute_addresses::Known { fields: &kept.absolute, listed: &listed };
+        let constants = absolute_addresses::literals(code, partition);
+        absolute_addresses::check_absolute_addresses(file, code, partition, &constants, known, &mut findings);
+    }
     let boundaries = Boundaries::new(code.span());
     for atom in &atoms {
         let words = atom.end.distance_from(atom.start) / WORD;
@@ -90,7 +105,7 @@ pub(super) fn code_facts(image: &ImageFacts<'_, '_>, partition: &mut Partition) 
         fields: CodeFields::Aarch64(references),
         tables: Vec::new(),
         data_references,
-        kept: KeptRelocations::default(),
+        kept,
         refers_to_own_end,
     })
 }

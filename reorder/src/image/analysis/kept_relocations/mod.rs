@@ -8,6 +8,7 @@
 //! the linkers write. Guarantee: an image where more disagrees than single defects explain is analysed as if it had
 //! no such relocations.
 
+mod aarch64;
 mod absolute;
 mod data;
 mod x86_64;
@@ -23,6 +24,7 @@ use crate::image::analysis::relative_words::RelativeWord;
 use crate::image::code::CodeSpace;
 use crate::image::elf::file::ElfFile;
 use crate::image::elf::kept_relocations::{KeptEntry, KeptTables};
+use crate::image::elf::machine::Machine;
 use crate::image::elf::relocation_types::Meaning;
 
 pub use data::absolute_words;
@@ -95,6 +97,7 @@ pub fn check_kept_relocations(
     let mut total = Outcome::default();
     for table in &tables.tables {
         total.append(match table.target.is_executable() {
+            true if file.machine == Machine::Aarch64 => aarch64::compare_code(file, code, partition, table),
             true => x86_64::compare_code(file, code, partition, table),
             false => data::compare_data(file, code, partition, table),
         });
