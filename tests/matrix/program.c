@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define KEPT __attribute__((noinline, noclone))
+#define KEPT __attribute__((noinline))
 
 /* Tables for a switch, with and without holes. */
 KEPT int dense(int value, int other) {

@@ -49,24 +49,19 @@ pub fn move_static_relocations(
     Ok(())
 }
 
-/// A table in the compact form whose header, of one byte, says: no entries.
-const EMPTY_SIZE: u64 = 1;
-
 /// Kept relocations in the compact form, which stores differences: after a move they need more room than there is.
 pub fn compact_tables<'a, 'data>(file: &'a ElfFile<'data>) -> impl Iterator<Item = &'a Section<'data>> {
-    let kept = file.sections.iter().filter(|section| !section.is_loaded() && section.size > EMPTY_SIZE);
-    kept.filter(|section| section.kind == object::elf::SHT_CREL.0)
+    let kept = file.sections.iter().filter(|section| !section.is_loaded());
+    let compact = kept.filter(|section| section.kind == object::elf::SHT_CREL.0);
+    compact.filter(|section| file.section_bytes(section).iter().any(|&byte| byte != 0))
 }
 
-/// Leaves a table without entries, in the place of the old one.
+/// Leaves a table without entries: its header, whose first byte is zero, says so, and nobody reads what follows.
 fn empty_table(section: &Section<'_>, output: &mut [u8], ledger: &mut Ledger) {
-    /// Position of `sh_size` in a section header.
-    const SIZE_FIELD: usize = 32;
     let start = section.offset.0 as usize;
     let end = start + section.size as usize;
     output[start..end].fill(0);
     ledger.record(start..end);
-    ledger.write(output, section.header_offset.0 as usize + SIZE_FIELD, &EMPTY_SIZE.to_le_bytes());
 }
 
 /// `sh_type` of the section that stands for none.
