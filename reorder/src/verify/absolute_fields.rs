@@ -6,8 +6,8 @@
 use goblin::elf::header::ET_EXEC;
 use goblin::elf::reloc::{
     R_AARCH64_ABS32, R_AARCH64_ABS64, R_AARCH64_ADR_GOT_PAGE, R_AARCH64_GOT_LD_PREL19,
-    R_AARCH64_LD64_GOT_LO12_NC, R_X86_64_32, R_X86_64_32S, R_X86_64_64, R_X86_64_GOTPCREL,
-    R_X86_64_GOTPCRELX, R_X86_64_REX_GOTPCRELX,
+    R_AARCH64_LD64_GOT_LO12_NC, R_AARCH64_LD64_GOTOFF_LO15, R_AARCH64_LD64_GOTPAGE_LO15, R_X86_64_32,
+    R_X86_64_32S, R_X86_64_64, R_X86_64_GOTPCREL, R_X86_64_GOTPCRELX, R_X86_64_REX_GOTPCRELX,
 };
 use goblin::elf::section_header::{SHN_UNDEF, SHT_RELA};
 use goblin::elf::sym::STT_SECTION;
@@ -29,8 +29,13 @@ const NONE: u32 = 0;
 /// Another one of AArch64, which older tools wrote.
 const WITHDRAWN: u32 = 256;
 /// AArch64 instructions that read a slot of the GOT; what linkers put there instead holds no address as such.
-const READ_SLOT_TYPES: [u32; 3] =
-    [R_AARCH64_ADR_GOT_PAGE, R_AARCH64_LD64_GOT_LO12_NC, R_AARCH64_GOT_LD_PREL19];
+const READ_SLOT_TYPES: [u32; 5] = [
+    R_AARCH64_ADR_GOT_PAGE,
+    R_AARCH64_LD64_GOT_LO12_NC,
+    R_AARCH64_LD64_GOTOFF_LO15,
+    R_AARCH64_LD64_GOTPAGE_LO15,
+    R_AARCH64_GOT_LD_PREL19,
+];
 
 /// One stored address of code.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
