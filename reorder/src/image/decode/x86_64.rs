@@ -10,7 +10,7 @@ use iced_x86::{Code, Decoder, DecoderOptions, FlowControl, Instruction, Mnemonic
 
 use crate::address::Address;
 use crate::image::boundaries::Boundaries;
-use crate::image::code::{CodeOffset, CodeSpace};
+use crate::image::code::{CodeOffset, CodeSpace, Region};
 use crate::image::decode::padding::is_no_operation;
 
 /// How a field's instruction uses the address.
@@ -281,18 +281,22 @@ fn collect_absolute_candidates(
     }
     let constants = decoder.get_constant_offsets(instruction);
     if constants.displacement_size() >= 4 && !instruction.is_ip_rel_memory_operand() {
-        let value = Address(instruction.memory_displacement64());
-        if code.arena_of(value).is_some() {
-            block.absolute_candidates.push(value);
-        }
+        push_absolute_candidate(code, Address(instruction.memory_displacement64()), block);
     }
     if constants.immediate_size() >= 4 && instruction.op0_kind() != OpKind::NearBranch64 {
         for operand in 0..instruction.op_count() {
-            if let Ok(value) = instruction.try_immediate(operand)
-                && code.arena_of(Address(value)).is_some()
-            {
-                block.absolute_candidates.push(Address(value));
+            if let Ok(value) = instruction.try_immediate(operand) {
+                push_absolute_candidate(code, Address(value), block);
             }
         }
+    }
+}
+
+/// At a fixed address a constant may be the base of a table as well, from which distances to code count.
+fn push_absolute_candidate(code: &CodeSpace<'_>, value: Address, block: &mut DecodedBlock) {
+    match code.region(value) {
+        Region::Arena => block.absolute_candidates.push(value),
+        Region::Data => block.data_references.push(value),
+        _ => {}
     }
 }
