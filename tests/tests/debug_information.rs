@@ -111,7 +111,7 @@ impl Pair {
 
     /// The start of every function and 1,000 places in functions.
     fn lines_by_address(&self) {
-        let functions = self.both(|image| functions(image));
+        let functions = self.both(functions);
         assert_eq!(functions[0].len(), functions[1].len());
         let mut places = [Vec::new(), Vec::new()];
         let mut state = 7_u64;

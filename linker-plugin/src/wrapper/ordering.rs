@@ -3,7 +3,6 @@
 use std::path::Path;
 
 use reorder::error::Result;
-use reorder::image::elf::machine::Machine;
 use reorder::image::functions::FunctionTable;
 use reorder::image::macho::architecture;
 use reorder::image::mapped::map_image;
@@ -79,11 +78,7 @@ impl Ordering {
         let (file, functions) = functions_of(trial.image, &bytes)?;
         let starts = Starts::resolve(trial.image, &functions, invocation, options)?;
         let (traces, request) = (&starts.traces.traces, options.request(Memory::default()));
-        // What code refers to is known of some processors.
-        let layout = match file.machine != Machine::Other {
-            true => lay_out(&file, &functions, traces, Room::Linker, &request)?,
-            false => lay_out_functions(&functions, traces, &request)?,
-        };
+        let layout = lay_out(&file, &functions, traces, Room::Linker, &request)?;
         let layout = layout.with_hot(&starts.traces.counts, &functions);
         let input = OrderInput { functions: &functions, layout: &layout, map: trial.map };
         let coverage = Some(&starts.traces.coverage);

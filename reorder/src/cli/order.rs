@@ -155,7 +155,7 @@ impl OrderArguments {
         let file = ElfFile::parse_any_machine(bytes).map_err(|error| error.in_file(path))?;
         let functions = FunctionTable::collect(&file).map_err(|error| error.in_file(path))?;
         let traces = self.resolve(&ImageIdentity::of(path, &file), &functions, &request, context)?;
-        let layout = match file.machine != Machine::Other {
+        let layout = match file.machine == Machine::X86_64 {
             true => {
                 let resolved = traces.as_ref().map_or(&[][..], |traces| &traces.traces);
                 lay_out(&file, &functions, resolved, Room::Linker, &request)?

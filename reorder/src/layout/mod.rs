@@ -21,6 +21,7 @@ pub use strategy::Strategy;
 
 use crate::error::{Error, Result};
 use crate::image::elf::file::ElfFile;
+use crate::image::elf::machine::Machine;
 use crate::image::functions::{FunctionIndex, FunctionTable};
 use crate::trace::ResolvedTrace;
 
@@ -91,7 +92,11 @@ pub fn lay_out(
         return Err(Error::usage(format!("the strategy {name} places all functions by itself"))
             .with_hint("leave out --compress and --unseen, or choose another --strategy"));
     }
-    arrange(Some(file), functions, traces, room, request)
+    // What code refers to is known of one processor.
+    match file.machine {
+        Machine::X86_64 => arrange(Some(file), functions, traces, room, request),
+        Machine::Aarch64 | Machine::Other => lay_out_functions_in(functions, traces, room, request),
+    }
 }
 
 /// Orders functions of which only addresses and sizes are known, for a linker: nothing tells what refers to what.

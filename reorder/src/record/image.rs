@@ -13,6 +13,7 @@ use memmap2::Mmap;
 use crate::address::Address;
 use crate::error::{Error, Result};
 use crate::image::elf::file::{ElfFile, Linkage};
+use crate::image::elf::machine::Machine;
 use crate::image::functions::{Function, FunctionTable};
 use crate::image::mapped::map_image;
 use crate::record::arch_x86_64::BREAKPOINT;
@@ -72,6 +73,13 @@ impl TracedImage {
         let bytes = map_image(path)?;
         let metadata = fs::metadata(path).map_err(|error| Error::io(path, error))?;
         let file = ElfFile::parse(&bytes).map_err(in_file)?;
+        if file.machine != Machine::X86_64 {
+            let cure =
+                "record it where it runs, with a recorder whose traces can be read (reorder traces --help)";
+            return Err(in_file(
+                Error::usage("this image is not for this machine's processor").with_hint(cure),
+            ));
+        }
         let functions = FunctionTable::collect(&file).map_err(in_file)?;
         let identity = ImageIdentity::of(path, &file);
         let segments = file
