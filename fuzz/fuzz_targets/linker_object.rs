@@ -9,7 +9,8 @@ fuzz_target!(|bytes: &[u8]| {
     let lines: Vec<&[u8]> = bytes.split(|&byte| byte == b'\n').collect();
     let _ = Options::parse(&lines);
     let Some(code) = read_object(bytes) else { return };
-    let names = code.sections.iter().flat_map(|section| &section.functions).map(|function| function.name.len());
+    let names =
+        code.sections.iter().flat_map(|section| &section.functions).map(|function| function.name.len());
     assert!(names.sum::<usize>() <= 4 * bytes.len());
     assert!(code.sections.windows(2).all(|pair| pair[0].index < pair[1].index));
     for section in &code.sections {

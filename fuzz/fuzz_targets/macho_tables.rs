@@ -2,14 +2,15 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
+use reorder::image::exception_table::TableBudget;
 use reorder::image::macho::checks::refuse_unmovable;
 use reorder::image::macho::eh_frame::frame_entries;
-use reorder::image::macho::exception_table::{TableBudget, landing_pads};
 use reorder::image::macho::export_trie;
 use reorder::image::macho::file::MachOFile;
 use reorder::image::macho::fixups::rebases;
 use reorder::image::macho::function_starts::function_starts;
 use reorder::image::macho::init_offsets::initializer_offsets;
+use reorder::image::macho::landing_pads::landing_pads;
 use reorder::image::macho::method_lists::implementations;
 use reorder::image::macho::unwind_info::UnwindInfo;
 use reorder::relocate::address_map::AddressMap;
@@ -31,7 +32,7 @@ fuzz_target!(|bytes: &[u8]| {
         let _ = implementations(&file, &slots);
     }
     if let Ok(Some(unwind)) = UnwindInfo::parse(&file) {
-        let mut budget = TableBudget::of(&file);
+        let mut budget = TableBudget::new(file.bytes.len());
         for (function, table) in &unwind.exception_tables {
             let _ = landing_pads(&file, *table, *function, &mut budget);
         }

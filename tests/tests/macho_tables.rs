@@ -9,12 +9,13 @@ use std::time::Duration;
 use end_to_end::process::shell;
 use reorder::address::{Address, NewAddress};
 use reorder::error::{Error, ErrorKind, Result};
+use reorder::image::exception_table::TableBudget;
 use reorder::image::macho::checks::refuse_unmovable;
-use reorder::image::macho::exception_table::{TableBudget, landing_pads};
 use reorder::image::macho::export_trie::{self, ExportValue};
 use reorder::image::macho::file::MachOFile;
 use reorder::image::macho::fixups::rebases;
 use reorder::image::macho::function_starts::function_starts;
+use reorder::image::macho::landing_pads::landing_pads;
 use reorder::image::macho::load_command::LinkEditPart;
 use reorder::image::macho::method_lists::implementations;
 use reorder::image::macho::reference::DataForm;
@@ -173,7 +174,7 @@ fn tables_are_read_as_llvm_reads_them() {
         assert!(entry.is_none_or(|entry| starts.contains(&entry.address.0)), "{variant:?}");
         let unwind = UnwindInfo::parse(&file).unwrap().unwrap();
         let [(function, table)] = unwind.exception_tables[..] else { panic!("one function catches") };
-        let pads = landing_pads(&file, table, function, &mut TableBudget::of(&file)).unwrap();
+        let pads = landing_pads(&file, table, function, &mut TableBudget::new(file.bytes.len())).unwrap();
         assert!(pads.len() == 1 && pads[0] > function, "{variant:?}");
     }
 }
@@ -327,7 +328,7 @@ fn read_everything(bytes: &[u8]) -> Result<()> {
     let slots = rebases(&file)?;
     implementations(&file, &slots)?;
     if let Some(unwind) = UnwindInfo::parse(&file)? {
-        let mut budget = TableBudget::of(&file);
+        let mut budget = TableBudget::new(file.bytes.len());
         for (function, table) in &unwind.exception_tables {
             landing_pads(&file, *table, *function, &mut budget)?;
         }

@@ -17,6 +17,7 @@ pub mod file;
 pub mod fixups;
 pub mod function_starts;
 pub mod init_offsets;
+pub mod landing_pads;
 #[cfg(test)]
 pub(crate) mod linked;
 pub mod load_command;

@@ -8,13 +8,14 @@ use super::units::Obligations;
 use crate::address::Address;
 use crate::error::{Error, Result};
 use crate::image::analysis::pins::{Pin, PinReason};
-use crate::image::exception_table::{ExceptionTable, TableBudget};
+use crate::image::exception_table::TableBudget;
 use crate::image::macho::data_in_code;
 use crate::image::macho::eh_frame::FrameEntry;
 use crate::image::macho::entry::entry;
 use crate::image::macho::file::{Architecture, MachOFile};
 use crate::image::macho::fixups::rebases;
 use crate::image::macho::init_offsets::initializer_offsets;
+use crate::image::macho::landing_pads::landing_pads;
 use crate::image::macho::method_lists::implementations;
 use crate::image::macho::reference::{DataForm, DataReference};
 use crate::image::macho::swift;
@@ -129,31 +130,4 @@ fn keep_distance(
     {
         obligations.tie(owner, other, table);
     }
-}
-
-/// Landing pads of the function at `function_start`, sorted.
-///
-/// # Errors
-/// Refuses (M11) tables that count from elsewhere than the function's start or have an unknown form.
-fn landing_pads(
-    file: &MachOFile<'_>,
-    table: Address,
-    function_start: Address,
-    budget: &mut TableBudget,
-) -> Result<Vec<Address>> {
-    let Some(section) = file.section_at(table).filter(|section| section.has_bytes()) else {
-        return Err(Error::malformed(0, format!("the exception table at {table} lies in no section")));
-    };
-    let start = table.distance_from(section.address) as usize;
-    let bytes = &file.section_bytes(section)[start..];
-    let origin = (section.offset + start) as u64;
-    let table = ExceptionTable { bytes, origin, address: table, refusal: RefusalCode::M11 };
-    let pads = table.landing_pads(function_start, budget)?;
-    if pads.base.is_some() {
-        let what = "an exception table counts from elsewhere than its function";
-        let cure =
-            "build it with clang, rustc or GCC for macOS, which write tables that count from the function";
-        return Err(Refusal::new(RefusalCode::M11, what, cure).at(table.address).into());
-    }
-    Ok(pads.addresses)
 }
