@@ -6,7 +6,7 @@ use std::ops::Range;
 use super::atoms::Atoms;
 use super::units::Obligations;
 use crate::address::Address;
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::image::analysis::pins::{Pin, PinReason};
 use crate::image::exception_table::TableBudget;
 use crate::image::macho::data_in_code;
