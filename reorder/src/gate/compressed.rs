@@ -231,7 +231,7 @@ mod tests {
             let output = std::process::Command::new(tool).args(arguments).arg(&file).output();
             let output = output.unwrap_or_else(|error| panic!("{tool}: {error}"));
             let (ours, theirs) = (compressor.size(&bytes).unwrap() as f64, output.stdout.len() as f64);
-            assert!((ours / theirs - 1.0).abs() < 0.1, "{tool}: {ours} {theirs}");
+            assert!((ours / theirs - 1.0).abs() < 0.15, "{tool}: {ours} {theirs}");
         }
     }
 }

@@ -5,8 +5,13 @@
 //! Code built for size is not aligned at all, has no padding, and fits only if nothing is asked beyond what its
 //! functions whose addresses are taken have in common.
 
+use crate::address::Address;
 use crate::image::analysis::Analysis;
 use crate::image::analysis::blocks::{Block, ORDINARY_ALIGNMENT, alignment};
+use crate::image::analysis::fields::CodeFields;
+use crate::image::analysis::units::unit_containing;
+use crate::image::decode::x86_64::FieldKind;
+use crate::image::functions::FunctionTable;
 
 /// What a new start keeps of the old one, as powers of two.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -15,6 +20,14 @@ pub struct Alignment {
     pub ordinary: u64,
     /// Always.
     pub least: u64,
+}
+
+impl Alignment {
+    /// The same for what must not come from an even address to an odd one.
+    #[must_use]
+    pub fn even(self) -> Self {
+        Self { ordinary: self.ordinary.max(2), least: self.least.max(2) }
+    }
 }
 
 /// Bits that a run-time may use in a function pointer: three.
@@ -38,4 +51,26 @@ fn alignment_of(analysis: &Analysis<'_>, arena: u32) -> Alignment {
     });
     let shared = taken.map(|target| alignment(target, LARGEST_TAG)).min().unwrap_or(1);
     Alignment { ordinary: shared, least: shared }
+}
+
+/// For each unit, whether something takes an address in it: its lowest bit may then have a meaning. Pointers to member functions
+/// of C++ say by it whether the function is virtual (Itanium C++ ABI, section 2.3).
+pub fn addressed_units(analysis: &Analysis<'_>, functions: &FunctionTable<'_>) -> Vec<bool> {
+    let mut is_addressed = vec![false; analysis.units.len()];
+    let mut mark = |target: Address| {
+        if let Some(unit) = unit_containing(&analysis.units, target) {
+            is_addressed[unit.0 as usize] = true;
+        }
+    };
+    analysis.pointers.iter().for_each(|pointer| mark(pointer.target));
+    analysis.absolute_fields.iter().for_each(|field| mark(field.target));
+    let exported = functions.dynamic_symbols.iter().filter(|symbol| symbol.defining_section().is_some());
+    exported.for_each(|symbol| mark(symbol.value));
+    // Instructions of AArch64 are words, so nothing in it is odd.
+    if let CodeFields::X86_64(fields) = &analysis.fields {
+        let all = fields.of(0..analysis.partition.blocks.len() as u32).iter();
+        let taken = all.filter(|field| field.kind == FieldKind::AddressOf);
+        taken.for_each(|field| mark(field.target(&analysis.code)));
+    }
+    is_addressed
 }

@@ -10,7 +10,7 @@ use crate::image::elf::machine::Machine;
 use crate::image::functions::{FunctionIndex, FunctionTable};
 use crate::image::refusal::{Refusal, RefusalCode};
 use crate::relocate::address_map::{AddressMap, Move};
-use crate::relocate::alignment::{Alignment, alignments};
+use crate::relocate::alignment::{Alignment, addressed_units, alignments};
 use crate::relocate::busy_pages::filling_order;
 use crate::relocate::code::placed_ranges;
 use crate::relocate::erratum::Erratum;
@@ -38,6 +38,7 @@ pub fn plan(
     let (_, needed_units) = unit_order(analysis, functions, front.get(..needed).unwrap_or(front));
     let (wanted, _) = unit_order(analysis, functions, front);
     let alignments = alignments(analysis);
+    let is_addressed = addressed_units(analysis, functions);
     let erratum = erratum_to_avoid(analysis);
     let mut moves = Vec::new();
     let mut without_room = Vec::new();
@@ -49,8 +50,12 @@ pub fn plan(
             .collect();
         let position_of = |index: UnitIndex| members.binary_search(&index).ok();
         let mut order: Vec<usize> = wanted.iter().filter_map(|&index| position_of(index)).collect();
+        let alignment = |index: UnitIndex| match is_addressed[index.0 as usize] {
+            true => alignments[arena as usize].even(),
+            false => alignments[arena as usize],
+        };
         let movable: Vec<MovableUnit> =
-            members.iter().map(|&index| movable_unit(analysis, index, alignments[arena as usize])).collect();
+            members.iter().map(|&index| movable_unit(analysis, index, alignment(index))).collect();
         let free: Vec<Interval> = analysis
             .free
             .iter()
@@ -114,8 +119,7 @@ fn movable_unit(analysis: &Analysis<'_>, index: UnitIndex, alignment: Alignment)
     let guard = u64::from(has_room && analysis.refers_to_own_end(unit));
     let (modulus, least_modulus) = match unit.keeps_alignment {
         true => (unit.modulus, unit.modulus),
-        // Even stays even whatever else is asked for: an odd pointer to a member function of C++ means a virtual one.
-        false => (unit.modulus.min(alignment.ordinary.max(2)), unit.modulus.min(alignment.least.max(2))),
+        false => (unit.modulus.min(alignment.ordinary), unit.modulus.min(alignment.least)),
     };
     MovableUnit { start: unit.start.0, size: unit.size() + guard, modulus, least_modulus }
 }
