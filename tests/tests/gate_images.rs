@@ -71,9 +71,7 @@ fn images_of_other_systems_are_gated() {
         let (status, report, talk) = gate(directory, &[&words[..], &["--update-baseline"]].concat());
         assert_eq!((status, &report["outcome"]), (0, &"updated".into()), "{talk}");
         let checks = report["checks"].as_array().unwrap();
-        // Code of AArch64 is known in Mach-O images alone.
-        let are_pins_known = checks.iter().any(|check| check["metric"] == "pinned-functions");
-        assert_eq!(are_pins_known, build == MACH_O, "{report:#}");
+        assert!(checks.iter().any(|check| check["metric"] == "pinned-functions"), "{report:#}");
         assert!(checks.iter().any(|check| check["part"] == model), "{report:#}");
         assert!(checks.iter().all(|check| check["part"] != missing), "{report:#}");
         assert_eq!(gate(directory, &words).0, 0);

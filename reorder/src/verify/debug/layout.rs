@@ -57,6 +57,12 @@ pub(in crate::verify) fn put_back(old: &ElfView<'_>, new: &ElfView<'_>) -> Resul
         return differs("the file is shorter than what is loaded of it".to_owned());
     };
     whole[..loaded.len()].copy_from_slice(loaded);
+    // A tool that enlarged the image may have put loaded bytes behind the section headers; these are compared below.
+    let table = usize::try_from(old.header.e_shoff).unwrap_or(usize::MAX);
+    let table = table..table.saturating_add(old.sections.len() * SECTION_HEADER_SIZE as usize);
+    if let (Some(place), Some(headers)) = (whole.get_mut(table.clone()), old.bytes.get(table)) {
+        place.copy_from_slice(headers);
+    }
     // Where the headers are and how many is compared here; the rest of the file header in its place.
     for field in [TABLE_FIELD..TABLE_FIELD + 8, COUNT_FIELD..COUNT_FIELD + 2] {
         whole[field.clone()].copy_from_slice(&old.bytes[field]);
