@@ -345,30 +345,30 @@ fn images_that_only_a_linker_orders_have_a_page_too() {
     let directory = tempfile::tempdir().unwrap();
     let directory = directory.path();
     fs::write(
-        directory.join("arm.c"),
+        directory.join("risc.c"),
         "int first(void) { return 1; }\nint second(void) { return first(); }\n",
     )
     .unwrap();
     built(
         Command::new("clang-22")
             .args([
-                "--target=aarch64-linux-gnu",
+                "--target=riscv64-linux-gnu",
                 "-O1",
                 "-nostdlib",
                 "-shared",
                 "-fuse-ld=lld",
                 "-o",
-                "libarm.so",
-                "arm.c",
+                "librisc.so",
+                "risc.c",
             ])
             .current_dir(directory),
     );
     fs::write(directory.join("names.txt"), "second\nfirst\n").unwrap();
     let summary =
-        report(directory, &["libarm.so", "-t", "names.txt", "--model", "android-16k", "-o", "report.html"]);
+        report(directory, &["librisc.so", "-t", "names.txt", "--model", "android-16k", "-o", "report.html"]);
     assert!(summary["pins"]["unknown_because"].as_str().unwrap().contains("linker"), "{summary}");
     assert_eq!(summary["models"][0]["faults"], json!(1.0));
-    browse(&directory.join("report.html"), &summary, "arm", ("second", 1), &[]);
+    browse(&directory.join("report.html"), &summary, "risc", ("second", 1), &[]);
 }
 
 /// Debian's LLVM: 129 000 functions.
