@@ -2,7 +2,7 @@
 //!
 //! A fixture is a directory with a file `main.*`. The comment lines (`//`) at its top are its recipe and its
 //! expectations, one `key: value` each; lines of any other form are prose. A key may be limited to some variants:
-//! `pinned[gcc,mold]: …` holds for variants whose name contains `gcc` or `mold`.
+//! `pinned[gcc,mold]: …` holds for variants whose name contains `gcc` or `mold`, `pinned[!gcc]: …` for those without.
 //!
 //! | key | value |
 //! |---|---|
@@ -273,7 +273,11 @@ fn directives(text: &str) -> Result<Vec<Directive>, String> {
 }
 
 fn applies(filter: &[String], name: &str) -> bool {
-    filter.is_empty() || filter.iter().any(|part| name.contains(part.as_str()))
+    let selects = |part: &String| match part.strip_prefix('!') {
+        Some(part) => !name.contains(part),
+        None => name.contains(part.as_str()),
+    };
+    filter.is_empty() || filter.iter().any(selects)
 }
 
 fn join(flavour: &str, toolchain: &str) -> String {
@@ -357,5 +361,7 @@ mod tests {
         let filter = vec!["lld".to_owned()];
         assert!(applies(&filter, "pie-gcc+lld"));
         assert!(!applies(&filter, "pie-gcc+bfd"));
+        let others = vec!["!lld".to_owned()];
+        assert!(!applies(&others, "pie-gcc+lld") && applies(&others, "pie-gcc+bfd"));
     }
 }

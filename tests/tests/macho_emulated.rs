@@ -223,7 +223,6 @@ fn saves(image: &str, arguments: &[&str], wanted: f64) {
 }
 
 #[test]
-#[ignore = "takes minutes: cargo test --release --test macho_emulated -- --ignored"]
 fn ruff() {
     saves("ruff", &["--version"], 0.75);
 }
@@ -234,7 +233,6 @@ fn ripgrep() {
 }
 
 #[test]
-#[ignore = "takes minutes: cargo test --release --test macho_emulated -- --ignored"]
 fn biome() {
     saves("biome", &["--version"], 0.75);
 }

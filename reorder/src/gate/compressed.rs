@@ -216,12 +216,15 @@ mod tests {
         }
     }
 
-    /// Versions differ, so sizes do by some per cent.
+    /// Versions differ, so sizes do by some per cent; of code, that is: tables of relocations differ more.
     #[test]
     fn sizes_are_those_of_the_tools() {
         let directory = tempfile::tempdir().unwrap();
         let file = directory.path().join("bytes");
-        let bytes = own_program();
+        let program = std::fs::read(std::env::current_exe().unwrap()).unwrap();
+        let image = crate::image::elf::file::ElfFile::parse(&program).unwrap();
+        let code = image.section_bytes(image.section(b".text").unwrap());
+        let bytes = code[..code.len().min(1 << 20)].to_vec();
         std::fs::write(&file, &bytes).unwrap();
         for (compressor, tool, arguments) in [
             (Compressor::Gzip, "gzip", &["-9", "-c"][..]),
@@ -231,7 +234,7 @@ mod tests {
             let output = std::process::Command::new(tool).args(arguments).arg(&file).output();
             let output = output.unwrap_or_else(|error| panic!("{tool}: {error}"));
             let (ours, theirs) = (compressor.size(&bytes).unwrap() as f64, output.stdout.len() as f64);
-            assert!((ours / theirs - 1.0).abs() < 0.15, "{tool}: {ours} {theirs}");
+            assert!((ours / theirs - 1.0).abs() < 0.1, "{tool}: {ours} {theirs}");
         }
     }
 }
