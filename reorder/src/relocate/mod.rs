@@ -14,6 +14,7 @@ pub mod data;
 pub mod debug;
 pub mod erratum;
 pub mod identity;
+mod kept_sums;
 pub mod layout_map;
 pub mod ledger;
 pub mod macho;

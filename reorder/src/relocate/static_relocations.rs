@@ -17,6 +17,7 @@ use crate::image::elf::section::{Section, SectionIndex};
 use crate::image::elf::symbol::{Symbol, SymbolTable};
 use crate::relocate::address_map::AddressMap;
 use crate::relocate::debug::is_debug;
+use crate::relocate::kept_sums;
 use crate::relocate::ledger::Ledger;
 
 /// Rewrites places and addends of all kept relocations; empties the compact form.
@@ -84,11 +85,14 @@ fn move_copies(
             continue;
         }
         let Some(symbol) = symbols.get((info >> 32) as usize) else { continue };
-        let value = symbol.value.plus(entry.r_addend.get(LittleEndian) as u64);
+        let addend = entry.r_addend.get(LittleEndian) as u64;
         let within = Address(entry.r_offset.get(LittleEndian)).distance_from(target.address);
         let end = within.checked_add(8).filter(|&end| end <= target.size);
         let Some(start) = end.map(|_| target.offset.plus(within).0 as usize) else { continue };
-        if file.bytes.get(start..start + 8) == Some(&value.0.to_le_bytes()[..]) {
+        let values = kept_sums::readings(file, &symbol).map(|reading| reading.plus(addend));
+        let is_stored =
+            |value: &Address| file.bytes.get(start..start + 8) == Some(&value.0.to_le_bytes()[..]);
+        if let Some(value) = values.into_iter().find(is_stored) {
             ledger.write(output, start, &map.map(value).0.to_le_bytes());
         }
     }
@@ -142,12 +146,14 @@ fn new_addend(
     symbol: &Symbol<'_>,
 ) -> Option<i64> {
     let value = symbol.value;
+    let meaning = meaning(file.machine, kind);
+    let sums = kept_sums::readings(file, symbol).map(|reading| reading.plus(addend as u64));
+    let expected = kept_sums::meant(file, analysis, place, meaning, sums);
     let is_code = |address: Address| analysis.code.arena_of(address).is_some();
     let symbol_moves = !symbol.is_section() && is_code(value);
     let new_value = if symbol_moves { map.map(value).0 } else { value.0 };
     let symbol_delta = new_value.wrapping_sub(value.0);
-    let expected = value.plus(addend as u64);
-    let change = match meaning(file.machine, kind) {
+    let change = match meaning {
         Meaning::Relative(width) => {
             let width = usize::from(width);
             let old_stored = stored(file.bytes, file.offset_of(place, width as u64)?.0 as usize, width)?;

@@ -6,6 +6,7 @@
 //! Entries that were stale already (relaxed code, discarded input) may stay as they are.
 
 use goblin::elf::section_header::SHT_RELA;
+use goblin::elf::sym::STT_SECTION;
 
 use super::bytes::{range, u64_at};
 use super::compact_relocations::SHT_CREL;
@@ -95,23 +96,22 @@ fn check_table(
         if before.addend != after.addend {
             ledger.claims.add(offset + 16, 8);
         }
-        let symbols = |image: &ElfView<'_>| {
-            let section = image.sections.get(old.link as usize)?;
-            symbol_at(section, (before.information >> 32) as usize).map(|symbol| symbol.value)
+        let readings = readings(pair, old.link as usize, &before);
+        let field = field(pair, &before);
+        let fits = |target: &SectionView<'_>, entry: &Kept, symbol: u64| {
+            field.and_then(|field| misfit(target, entry, field, symbol)) == Some(0)
         };
-        let values = symbols(pair.old).zip(symbols(pair.new));
-        let is_exact = field(pair, &before).zip(values).and_then(|(field, (old_symbol, new_symbol))| {
-            let old_error = misfit(old_target, &before, field, old_symbol)?;
-            (old_error == 0).then(|| misfit(new_target, &after, field, new_symbol))
-        });
+        let mut fitting = readings.iter().filter(|(symbol, _)| fits(old_target, &before, *symbol)).peekable();
+        let is_exact =
+            fitting.peek().is_some().then(|| fitting.any(|(_, symbol)| fits(new_target, &after, *symbol)));
         match is_exact {
-            Some(Some(0)) => {
+            Some(true) => {
                 claim_word(pair, old_target, &before, ledger);
-                if field(pair, &before).is_some_and(RelocatedField::is_partial) {
-                    check_stale_addend(pair, &before, &after, values, offset, ledger);
+                if field.is_some_and(RelocatedField::is_partial) {
+                    check_stale_addend(pair, &before, &after, &readings, offset, ledger);
                 }
             }
-            Some(_) => {
+            Some(false) => {
                 let name = format!("the addend of the kept relocation for {}", Address(after.place));
                 ledger.findings.differs(Difference::new(
                     Check::StaticRelocations,
@@ -122,10 +122,23 @@ fn check_table(
                 ));
             }
             None if before.addend == after.addend => {}
-            None => check_stale_addend(pair, &before, &after, values, offset, ledger),
+            None => check_stale_addend(pair, &before, &after, &readings, offset, ledger),
         }
     }
     index
+}
+
+/// What the symbol of an entry may stand for in the old and in the new image: its value and, for the symbol of a section,
+/// the address in that section's header, since lld 22 names sections by symbols of other places. `link` is the table
+/// of symbols.
+fn readings(pair: ImagePair<'_>, link: usize, entry: &Kept) -> Vec<(u64, u64)> {
+    let symbols = |image: &ElfView<'_>| {
+        let symbol = symbol_at(image.sections.get(link)?, (entry.information >> 32) as usize)?;
+        let section = image.sections.get(symbol.section as usize).filter(|_| symbol.kind == STT_SECTION);
+        Some([symbol.value, section.map_or(symbol.value, |section| section.address)])
+    };
+    let both = symbols(pair.old).zip(symbols(pair.new));
+    both.map_or_else(Vec::new, |(old, new)| old.into_iter().zip(new).collect())
 }
 
 fn field(pair: ImagePair<'_>, entry: &Kept) -> Option<RelocatedField> {
@@ -161,11 +174,11 @@ fn check_stale_addend(
     pair: ImagePair<'_>,
     before: &Kept,
     after: &Kept,
-    values: Option<(u64, u64)>,
+    readings: &[(u64, u64)],
     offset: u64,
     ledger: &mut Ledger<'_>,
 ) {
-    let is_followed = values.is_some_and(|(old_symbol, new_symbol)| {
+    let is_followed = readings.iter().any(|(old_symbol, new_symbol)| {
         // A relative addend is short of its target by what is left of the instruction: 4 to 8 bytes.
         [0u64, 4, 5, 6, 8].iter().any(|bias| {
             let target = old_symbol.wrapping_add(before.addend).wrapping_add(*bias);

@@ -229,7 +229,9 @@ fn the_symbol_of_a_section_counts_by_the_sections_header_too() {
     assert!(analysed.pins.is_empty(), "{:?}", analysed.pins);
     let scratch = Scratch::new();
     let expected = run(&scratch.write("original", &wrong));
-    assert_eq!(run(&scratch.write("moved", &permute(&wrong, 5).bytes)), expected);
+    let moved = permute(&wrong, 5).bytes;
+    assert_eq!(run(&scratch.write("moved", &moved)), expected);
+    assert_eq!(analyse(&moved).kept.unwrap().disagreeing, 0, "the new addends count from the header, too");
 }
 
 #[test]

@@ -146,6 +146,11 @@ fn disagrees(
     }
 }
 
+/// Whether the instruction `word` at `place` holds `value`, or the part of it that `form` has room for.
+pub fn holds(form: InstructionForm, word: u32, place: Address, value: Address) -> bool {
+    compare(form, word, place, [value, value]) == Match::Same
+}
+
 fn compare(form: InstructionForm, word: u32, place: Address, values: [Address; 2]) -> Match {
     let is_page = |page: Address| values.iter().any(|value| value.0 & PAGE_MASK == page.0);
     let is_low = |low: u64| values.iter().any(|value| value.0 & !PAGE_MASK == low);

@@ -27,6 +27,7 @@ use crate::image::elf::kept_relocations::{KeptEntry, KeptTables};
 use crate::image::elf::machine::Machine;
 use crate::image::elf::relocation_types::Meaning;
 
+pub use aarch64::holds;
 pub use data::absolute_words;
 
 /// How often kept relocations were compared with the code, and with what result.
