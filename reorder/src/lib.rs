@@ -6,6 +6,7 @@
 
 pub mod address;
 mod address_index;
+mod arch;
 pub mod error;
 pub mod exit_status;
 

@@ -438,6 +438,34 @@ fn the_command_explains_what_cannot_be_recorded() {
 }
 
 #[test]
+fn what_is_for_another_processor_is_refused_before_an_emulator_is_recorded() {
+    let directory = tempfile::tempdir().unwrap();
+    let source = directory.path().join("program.c");
+    let program = directory.path().join("program");
+    fs::write(&source, ORDER).unwrap();
+    let compiled = Command::new("aarch64-linux-gnu-gcc")
+        .arg("-w")
+        .arg(&source)
+        .arg("-o")
+        .arg(&program)
+        .status()
+        .unwrap();
+    assert!(compiled.success());
+    for arguments in
+        [vec!["--", program.to_str().unwrap()], vec!["--image", program.to_str().unwrap(), "--", "true"]]
+    {
+        let output = reorder().args(["record", "-o"]).arg(directory.path()).args(arguments).output().unwrap();
+        let stderr = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(2), "{stderr}");
+        assert!(
+            stderr.contains("this image is for AArch64, and this reorder records what is for x86-64"),
+            "{stderr}"
+        );
+        assert!(stderr.contains("record it on AArch64 with a reorder built for it"), "{stderr}");
+    }
+}
+
+#[test]
 fn a_stripped_system_program_behaves_and_its_trace_resolves() {
     use reorder::image::elf::file::ElfFile;
     use reorder::image::functions::FunctionTable;

@@ -5,6 +5,7 @@ use nix::sys::signal::Signal;
 use nix::unistd::Pid;
 
 use super::waiting::{Peeked, peek};
+use crate::arch;
 use crate::error::{Error, ErrorKind, Result};
 
 /// Makes the program call `madvise` on `[start, length]`; whether that succeeded. Signals that come meanwhile are `held`
@@ -22,26 +23,18 @@ pub(super) fn advise(
     })
 }
 
-/// The bytes of the `syscall` instruction, as the low end of a little-endian word.
-const SYSCALL_INSTRUCTION: i64 = 0x050f;
-const SYSCALL_MASK: i64 = 0xffff;
-
 /// Makes a stopped process perform one system call and puts it back as it was, whatever happens but its end; the
 /// call's result.
 fn inject(pid: Pid, number: u64, arguments: [u64; 3], held: &mut Vec<Signal>) -> nix::Result<u64> {
-    let saved = ptrace::getregs(pid)?;
-    let place = saved.rip as ptrace::AddressType;
+    let saved = arch::registers(pid)?;
+    let place = arch::program_counter(&saved) as ptrace::AddressType;
     let word = ptrace::read(pid, place)?;
-    let mut registers = saved;
-    registers.rax = number;
-    // Not inside a system call, or the kernel might restart the interrupted one.
-    registers.orig_rax = u64::MAX;
-    [registers.rdi, registers.rsi, registers.rdx] = arguments;
-    ptrace::write(pid, place, word & !SYSCALL_MASK | SYSCALL_INSTRUCTION)?;
-    let called = ptrace::setregs(pid, registers).and_then(|()| step(pid, held));
-    let result = called.and_then(|()| ptrace::getregs(pid)).map(|registers| registers.rax);
+    let registers = arch::calling(&saved, number, arguments);
+    ptrace::write(pid, place, word & !arch::SYSTEM_CALL_MASK | arch::SYSTEM_CALL)?;
+    let called = arch::set_registers(pid, &registers).and_then(|()| step(pid, held));
+    let result = called.and_then(|()| arch::registers(pid)).map(|registers| arch::result(&registers));
     ptrace::write(pid, place, word)?;
-    ptrace::setregs(pid, saved)?;
+    arch::set_registers(pid, &saved)?;
     result
 }
 

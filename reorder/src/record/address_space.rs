@@ -74,15 +74,15 @@ impl AddressSpace {
         Some(Hit { address, image: range.image, start })
     }
 
-    /// Puts back the byte under a breakpoint.
+    /// Puts back what stood under a breakpoint.
     ///
     /// Doing so twice is harmless, and needed: a child forked by one thread while another one's hit was being
     /// served has a copy of the breakpoint that its parent has no more.
     pub(super) fn disarm(&self, images: &[TracedImage], hit: Hit) -> io::Result<()> {
-        self.memory.write(hit.address, &[images[hit.image].starts[hit.start].original])
+        self.memory.write(hit.address, &images[hit.image].starts[hit.start].original)
     }
 
-    /// Puts back all bytes, once, for a process that is to go on untraced.
+    /// Puts back all of them, once, for a process that is to go on untraced.
     ///
     /// Breakpoints that were hit before and are reported later are still recognised.
     pub(super) fn disarm_all(&mut self, images: &[TracedImage]) -> io::Result<()> {

@@ -6,10 +6,10 @@
 use std::io;
 use std::ops::Range;
 
-use super::arch_x86_64::BREAKPOINT;
 use super::image::{CodeSegment, FunctionStart, TracedImage};
 use super::memory::{Mapping, ProcessMemory};
 use crate::address::Address;
+use crate::arch::BREAKPOINT;
 use crate::error::{Error, Result};
 
 /// A range of memory that holds an image's breakpoints.
@@ -52,7 +52,8 @@ pub(super) fn arm(
                 return Err(differs(image, &piece, &buffer, expected));
             }
             for start in starts_in(&image.starts, &piece) {
-                buffer[start.address.distance_from(piece.start) as usize] = BREAKPOINT;
+                let place = start.address.distance_from(piece.start) as usize;
+                buffer[place..place + BREAKPOINT.len()].copy_from_slice(&BREAKPOINT);
             }
             memory.write(place, &buffer).map_err(|error| refused(image, error))?;
         }
@@ -75,9 +76,10 @@ pub(super) fn disarm(memory: &ProcessMemory, image: &TracedImage, armed: &ArmedR
         buffer.resize(piece.end.distance_from(piece.start) as usize, 0);
         memory.read(place, &mut buffer)?;
         for start in starts_in(&image.starts, &piece) {
-            let byte = &mut buffer[start.address.distance_from(piece.start) as usize];
-            if *byte == BREAKPOINT {
-                *byte = start.original;
+            let place = start.address.distance_from(piece.start) as usize;
+            let code = &mut buffer[place..place + BREAKPOINT.len()];
+            if code == BREAKPOINT {
+                code.copy_from_slice(&start.original);
             }
         }
         memory.write(place, &buffer)?;
@@ -95,10 +97,11 @@ fn mapped_part(segment: &CodeSegment, mapping: &Mapping) -> Option<Range<Address
     (first < end).then(|| address(first)..address(end))
 }
 
+/// The starts whose breakpoints lie in `range` with all their bytes.
 fn starts_in<'starts>(starts: &'starts [FunctionStart], range: &Range<Address>) -> &'starts [FunctionStart] {
     let first = starts.partition_point(|start| start.address < range.start);
-    let after = starts.partition_point(|start| start.address < range.end);
-    &starts[first..after]
+    let after = starts.partition_point(|start| start.address.plus(BREAKPOINT.len() as u64) <= range.end);
+    starts.get(first..after).unwrap_or_default()
 }
 
 /// Ranges of whole pages, cut off at the ends of `range`, that together hold every start in it and no page without

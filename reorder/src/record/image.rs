@@ -11,12 +11,12 @@ use std::path::{Path, PathBuf};
 use memmap2::Mmap;
 
 use crate::address::Address;
+use crate::arch;
 use crate::error::{Error, Result};
 use crate::image::elf::file::{ElfFile, Linkage};
-use crate::image::elf::machine::Machine;
 use crate::image::functions::{Function, FunctionTable};
 use crate::image::mapped::map_image;
-use crate::record::arch_x86_64::BREAKPOINT;
+use crate::record::processor;
 use crate::trace::ImageIdentity;
 
 /// An image and its function starts.
@@ -53,8 +53,8 @@ pub(super) struct FunctionStart {
     pub(super) address: Address,
     /// The function's size in bytes.
     pub(super) size: u64,
-    /// The byte that the breakpoint replaces.
-    pub(super) original: u8,
+    /// What the breakpoint replaces.
+    pub(super) original: arch::Instruction,
     /// The function's name, if it has one.
     pub(super) name: Option<Box<[u8]>>,
 }
@@ -67,19 +67,13 @@ impl TracedImage {
     /// Reads the image at `path`.
     ///
     /// # Errors
-    /// Unreadable or malformed files, and files that are no x86-64 images with section headers.
+    /// Unreadable or malformed files, and files that are no images for this processor with section headers.
     pub(super) fn read(path: &Path) -> Result<Self> {
         let in_file = |error: Error| error.in_file(path);
         let bytes = map_image(path)?;
         let metadata = fs::metadata(path).map_err(|error| Error::io(path, error))?;
         let file = ElfFile::parse(&bytes).map_err(in_file)?;
-        if file.machine != Machine::X86_64 {
-            let cure =
-                "record it where it runs, with a recorder whose traces can be read (reorder traces --help)";
-            return Err(in_file(
-                Error::usage("this image is not for this machine's processor").with_hint(cure),
-            ));
-        }
+        processor::check(file.machine).map_err(in_file)?;
         let functions = FunctionTable::collect(&file).map_err(in_file)?;
         let identity = ImageIdentity::of(path, &file);
         let segments = file
@@ -142,8 +136,10 @@ fn function_starts(file: &ElfFile<'_>, functions: &FunctionTable<'_>) -> Vec<Fun
         let is_new = starts.last().is_none_or(|last| last.address != function.start);
         if is_new && is_certain(function, end, unwind_end) {
             // A start that is a breakpoint already could not be told from ours.
-            if let Some(&[original]) = file.bytes_at(function.start, 1)
-                && original != BREAKPOINT
+            if arch::is_aligned(function.start.0)
+                && let Some(code) = file.bytes_at(function.start, arch::BREAKPOINT.len() as u64)
+                && let Ok(original) = arch::Instruction::try_from(code)
+                && !arch::is_breakpoint(original)
             {
                 starts.push(FunctionStart {
                     address: function.start,

@@ -19,7 +19,7 @@ use nix::sys::signal::{Signal, kill};
 use nix::sys::wait::waitpid;
 use nix::unistd::{ForkResult, Pid, fork, pipe2};
 
-use super::RecordRequest;
+use super::{RecordRequest, processor};
 use crate::error::{Error, Result};
 use crate::{runnable, start_directory};
 
@@ -65,6 +65,7 @@ pub(super) fn launch(request: &RecordRequest) -> Result<Launched> {
         None => path,
     };
     runnable::check(&path, runnable::apply_command)?;
+    processor::check_program(&path)?;
     refuse_privileged(&path)?;
     if let Some(directory) = &request.directory {
         start_directory::check(directory)?;

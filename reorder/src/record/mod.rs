@@ -8,13 +8,13 @@
 //! blocked or ignored SIGTRAP is unblocked and loses its handler when a breakpoint is hit, as under any debugger.
 
 mod address_space;
-mod arch_x86_64;
 mod arm;
 mod image;
 mod interrupts;
 mod launch;
 mod memory;
 mod output;
+mod processor;
 mod recording;
 mod session;
 mod statistics;
@@ -91,6 +91,7 @@ pub fn record(request: &RecordRequest) -> Result<RecordOutcome> {
 }
 
 fn record_runs(request: &RecordRequest) -> Result<RecordOutcome> {
+    processor::check_host()?;
     let mut images = request.images.iter().map(|path| TracedImage::read(path)).collect::<Result<Vec<_>>>()?;
     let command: Vec<Vec<u8>> = std::iter::once(&request.program)
         .chain(&request.arguments)

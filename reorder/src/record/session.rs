@@ -14,13 +14,13 @@ use nix::sys::ptrace;
 use nix::unistd::Pid;
 
 use super::address_space::AddressSpace;
-use super::arch_x86_64 as arch;
 use super::image::TracedImage;
 use super::launch::Launched;
 use super::memory::{self, Mapping};
 use super::recording::Recording;
 use super::statistics::Statistics;
 use super::system::{self, Ending, Report, Resume, Stop};
+use crate::arch;
 use crate::error::{Error, ErrorKind, Result};
 
 /// What one run gave.
@@ -163,7 +163,7 @@ impl<'images> Session<'images> {
         if let Some(Task { space: Some(space), .. }) = self.tasks.remove(&task) {
             space.borrow_mut().disarm_all(self.images)?;
         }
-        Ok(system::detach(task, signal)?)
+        Ok(system::resume(task, Resume::Untraced, signal)?)
     }
 
     fn space(&self, task: Pid) -> Option<&Rc<RefCell<AddressSpace>>> {
@@ -179,7 +179,7 @@ impl<'images> Session<'images> {
     /// Takes away the breakpoint that `task` has hit; gives the signal to deliver if it was none of ours.
     fn trap(&mut self, task: Pid) -> Served<i32> {
         let arrived = Instant::now();
-        let address = arch::program_counter(task)?.wrapping_sub(1);
+        let Some(address) = arch::breakpoint_hit(task)? else { return Ok(libc::SIGTRAP) };
         let hit = self.space(task).and_then(|space| {
             let hit = space.borrow().start_at(self.images, address)?;
             Some((Rc::clone(space), hit))
@@ -187,13 +187,8 @@ impl<'images> Session<'images> {
         let Some((space, hit)) = hit else { return Ok(libc::SIGTRAP) };
         let space = space.borrow();
         let is_first = space.recording.borrow_mut().hit(hit.image, hit.start);
-        // Nothing can stand behind a function's first byte before the function was entered. Later it can, if that
-        // byte is an instruction: then only the signal's origin tells a breakpoint from a signal that was sent.
-        if !is_first && ptrace::getsiginfo(task)?.si_code != libc::SI_KERNEL {
-            return Ok(libc::SIGTRAP);
-        }
         space.disarm(self.images, hit)?;
-        arch::set_program_counter(task, address)?;
+        arch::go_on_at(task, address)?;
         if is_first {
             self.statistics.first_execution(arrived.elapsed());
         }
@@ -305,7 +300,7 @@ fn unless_killed(task: Pid, served: Served) -> Result<()> {
 
 /// Whether a task that had stopped was killed meanwhile.
 fn is_gone(task: Pid) -> bool {
-    arch::program_counter(task) == Err(Errno::ESRCH)
+    ptrace::getevent(task) == Err(Errno::ESRCH)
 }
 
 /// Whether the system says that a process does not exist any more.

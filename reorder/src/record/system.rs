@@ -1,8 +1,7 @@
 //! The system calls of tracing that `nix` cannot express.
 //!
 //! `nix` knows signals 1 to 31 only, but programs stop and continue with real-time signals too (thread
-//! cancellation uses them), so waiting and continuing go to the system with plain numbers. This is the only file of
-//! the recorder with `unsafe`, apart from the launch of the program.
+//! cancellation uses them), so waiting and continuing go to the system with plain numbers.
 
 use std::io;
 
@@ -98,6 +97,8 @@ pub(super) enum Resume {
     ToSystemCall,
     /// Stays stopped, but notices the end of its group stop.
     Listening,
+    /// For ever: its tracing ends.
+    Untraced,
 }
 
 /// Lets a stopped `task` go on, with `signal` delivered unless it is zero.
@@ -108,16 +109,8 @@ pub(super) fn resume(task: Pid, how: Resume, signal: i32) -> io::Result<()> {
         Resume::Freely => libc::PTRACE_CONT,
         Resume::ToSystemCall => libc::PTRACE_SYSCALL,
         Resume::Listening => libc::PTRACE_LISTEN,
+        Resume::Untraced => libc::PTRACE_DETACH,
     };
-    request_with_signal(task, request, signal)
-}
-
-/// Ends the tracing of a stopped `task`, with `signal` delivered unless it is zero.
-pub(super) fn detach(task: Pid, signal: i32) -> io::Result<()> {
-    request_with_signal(task, libc::PTRACE_DETACH, signal)
-}
-
-fn request_with_signal(task: Pid, request: libc::c_uint, signal: i32) -> io::Result<()> {
     // SAFETY: these requests read no memory of the caller: the address is ignored and the data is the signal's number.
     let result = unsafe {
         libc::ptrace(request, task.as_raw(), std::ptr::null_mut::<libc::c_void>(), libc::c_long::from(signal))
