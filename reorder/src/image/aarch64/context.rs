@@ -63,7 +63,11 @@ impl<'data> CodeContext<'data> {
             .par_iter()
             .with_min_len(256)
             .fold(Vec::new, |mut found, atom| {
-                addresses_formed(&context, atom.clone(), &mut found);
+                addresses_formed(image, atom.clone(), |target| {
+                    if !context.text.contains(&target) {
+                        found.push(target);
+                    }
+                });
                 found
             })
             .reduce(Vec::new, |mut all, some| {
@@ -98,17 +102,16 @@ impl<'data> CodeContext<'data> {
     }
 }
 
-/// Addresses outside of the code that the instructions at `range` form, as far as a straight look tells.
-fn addresses_formed(context: &CodeContext<'_>, range: Range<Address>, found: &mut Vec<Address>) {
-    let bytes = context.image.bytes_at(range.start, range.end.distance_from(range.start)).unwrap_or_default();
+/// Gives `push` the addresses that the instructions at `range` form, as far as a straight look tells.
+pub(super) fn addresses_formed(
+    image: &dyn MappedBytes,
+    range: Range<Address>,
+    mut push: impl FnMut(Address),
+) {
+    let bytes = image.bytes_at(range.start, range.end.distance_from(range.start)).unwrap_or_default();
     let mut pages: [Option<Address>; 32] = [None; 32];
     // Bits of the registers with a page: most instructions have nothing to do with one.
     let mut held = 0_u32;
-    let mut push = |target: Address| {
-        if !context.text.contains(&target) {
-            found.push(target);
-        }
-    };
     let (words, _) = bytes.as_chunks::<4>();
     for (index, word) in words.iter().enumerate() {
         let word = u32::from_le_bytes(*word);

@@ -11,6 +11,7 @@ mod flow;
 mod interpret;
 mod references;
 mod relaxed;
+mod summands;
 mod table_targets;
 mod tables;
 #[cfg(test)]
@@ -130,6 +131,7 @@ impl Builder<'_, '_> {
         }
         if let Some(index) = self.facts.unexplained_jump {
             self.pin(PinReason::UnresolvedJump, self.place(index as usize));
+            self.keep_summands();
         }
         if self.facts.is_excessive {
             self.pin(PinReason::UnpairedAddress, self.atom.start);

@@ -42,7 +42,7 @@ fn is_breakpoint(word: u32) -> bool {
 }
 
 /// Length of `bytes`, which stand at `start`, up to the filler at their end; none when something is neither filler nor an
-/// instruction.
+/// instruction. Where control runs into that filler, it is code: a `BRK` behind a conditional branch stops the program.
 pub fn code_length(bytes: &[u8], start: Address) -> Option<usize> {
     let (words, rest) = bytes.as_chunks::<4>();
     if !start.0.is_multiple_of(WORD) || rest.iter().any(|byte| *byte != 0) {
@@ -57,7 +57,8 @@ pub fn code_length(bytes: &[u8], start: Address) -> Option<usize> {
             _ => length = 4 * (index + 1),
         }
     }
-    Some(length)
+    let runs_on = length > 0 && falls_through(&bytes[..length], start);
+    Some(if runs_on { bytes.len() } else { length })
 }
 
 /// Whether control may run past the end of `bytes`, which are instructions.
@@ -99,6 +100,8 @@ mod tests {
         let start = Address(0x1000);
         assert_eq!(code_length(&bytes(&[RET, NOP, RET, 0, NOP]), start), Some(12));
         assert_eq!(code_length(&bytes(&[RET, 0x0001_0000]), start), None);
+        // cbnz w0, +8; brk #1.
+        assert_eq!(code_length(&bytes(&[0x3500_0040, 0xd420_0020]), start), Some(8));
         assert_eq!(code_length(&bytes(&[RET]), Address(0x1002)), None);
         assert!(falls_through(&bytes(&[0x9400_0000, NOP]), start) && !falls_through(&bytes(&[RET]), start));
     }

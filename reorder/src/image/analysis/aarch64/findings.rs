@@ -69,6 +69,7 @@ impl<'run, 'data> AtomFindings<'run, 'data> {
         atom.ties.iter().for_each(|tie| self.tie(*tie));
         let reason = match atom.pin {
             Some(pin) if pin.reason == PinReason::NotDecodable => PinReason::OpaqueReference,
+            Some(pin) if pin.reason == PinReason::UnresolvedJump => PinReason::ComputedAddress,
             _ => PinReason::UnpairedAddress,
         };
         keep_targets(self.partition, &atom.possible_targets, Pin { reason, evidence }, self.findings);
