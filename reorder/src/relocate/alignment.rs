@@ -66,6 +66,8 @@ pub fn addressed_units(analysis: &Analysis<'_>, functions: &FunctionTable<'_>) -
     analysis.absolute_fields.iter().for_each(|field| mark(field.target));
     let exported = functions.dynamic_symbols.iter().filter(|symbol| symbol.defining_section().is_some());
     exported.for_each(|symbol| mark(symbol.value));
+    let own = analysis.partition.blocks.iter().filter(|block| block.takes_own_address);
+    own.for_each(|block| mark(block.start));
     // Instructions of AArch64 are words, so nothing in it is odd.
     if let CodeFields::X86_64(fields) = &analysis.fields {
         let all = fields.of(0..analysis.partition.blocks.len() as u32).iter();

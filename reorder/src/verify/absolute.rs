@@ -72,6 +72,7 @@ fn is_moved(pair: ImagePair<'_>, value: u64) -> bool {
 /// functions is not written, so it must not hold any that moved.
 fn check_fields(pair: ImagePair<'_>, ledger: &mut Ledger<'_>) {
     for field in pair.absolute.all() {
+        ledger.findings.found(pair.oddity(Check::AbsoluteAddresses, field.value));
         let Some(section) = pair.old.section_at(field.place) else { continue };
         let offset = section.offset + (field.place - section.address);
         let is_in_function = pair.moves.containing(Address(field.place)).is_some();

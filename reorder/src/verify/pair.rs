@@ -8,7 +8,7 @@ use super::elf_view::ElfView;
 use super::landing_pads::LandingPads;
 use super::padding::padding_length;
 use super::recover::AddressMoves;
-use super::report::Findings;
+use super::report::{Check, Difference, Findings};
 use super::unchanged::Claims;
 use crate::address::{Address, NewAddress};
 
@@ -47,6 +47,18 @@ impl<'a> ImagePair<'a> {
     /// stayed, or it went with the function that control runs into, together with the padding between.
     pub(super) fn leads_to(&self, address: u64, found: u64) -> bool {
         self.mapped(address) == found || self.is_prefix(address, found)
+    }
+
+    /// What is wrong with taking `address`, for people: a function that it starts was at an even place and is at an odd
+    /// one. The lowest bit of a function pointer may have a meaning: pointers to member functions of C++ say by it
+    /// whether the function is virtual (Itanium C++ ABI, section 2.3).
+    pub(super) fn oddity(&self, check: Check, address: u64) -> Option<Difference> {
+        let range = self.moves.containing(Address(address))?;
+        let was_even = address.is_multiple_of(2) && range.old_start.0 == address;
+        (was_even && !range.new_start.0.is_multiple_of(2)).then(|| {
+            let place = format!("the function at {}, whose address is taken", range.old_start);
+            Difference::new(check, None, place, "an even address", range.new_start.to_string())
+        })
     }
 
     /// Whether `found` is what the field of an address must hold in the new image.

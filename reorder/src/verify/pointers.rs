@@ -155,6 +155,9 @@ fn check_relocation_table(pair: ImagePair<'_>, offset: u64, size: u64, ledger: &
         if old_addend != new_addend {
             ledger.claims.add(at + 16, WORD);
         }
+        if relative.contains(&(information as u32)) {
+            ledger.findings.found(pair.oddity(Check::LoaderPointers, old_addend));
+        }
         let name = format!("the addend for {}", Address(place));
         ledger.findings.expect(Check::LoaderPointers, at + 16, &name, expected, new_addend);
         if expected != old_addend {
@@ -239,6 +242,7 @@ fn check_word(pair: ImagePair<'_>, place: u64, ledger: &mut Ledger<'_>) {
     if before != after {
         ledger.claims.add(offset, WORD);
     }
+    ledger.findings.found(pair.oddity(Check::LoaderPointers, before));
     if !pair.leads_to(before, after) {
         let expected = pair.mapped(before);
         let name = format!("the word at {}", Address(place));

@@ -161,6 +161,11 @@ impl Findings {
         }
     }
 
+    /// Adds a difference if there is one.
+    pub(super) fn found(&mut self, difference: Option<Difference>) {
+        difference.into_iter().for_each(|difference| self.differs(difference));
+    }
+
     /// Whether another difference would be listed; beyond that its description is not worth making.
     pub(super) fn lists_more(&self) -> bool {
         self.report.differences.len() < self.limit

@@ -33,6 +33,10 @@ fn check_table(
         if before.value != after.value {
             ledger.claims.add(place, 8);
         }
+        // What other images can name, they can take the address of.
+        if old.kind == SHT_DYNSYM && stands_for_code(pair, &before) {
+            ledger.findings.found(pair.oddity(Check::Symbols, before.value));
+        }
         if !is_accepted(pair, &before, after.value) {
             let name = format!("the value of symbol {index} of {}", String::from_utf8_lossy(old.name));
             ledger.findings.expect(Check::Symbols, place, &name, expected_value(pair, &before), after.value);

@@ -5,6 +5,7 @@ mod command;
 mod layout;
 mod mutation;
 mod pairs;
+mod parity;
 mod proof;
 mod recover;
 mod relinked;

@@ -187,8 +187,13 @@ fn by_script(
     let sections: String =
         order.iter().chain(&["last"]).map(|function| format!("    *(.text.{function})\n")).collect();
     let first = script.find("*(.text.unlikely").expect("the script orders code");
+    // Code for size is not aligned; what something takes the address of must not come from an even to an odd place.
+    let before = match options.contains(&"-Os") {
+        true => script[..first].replacen(".text           :", ".text : SUBALIGN(2)", 1),
+        false => script[..first].to_owned(),
+    };
     // The one place that lists the code comes first; the rest of the script stays the default.
-    let script = format!("{}\n{sections}    {}", &script[..first], &script[first..]);
+    let script = format!("{before}\n{sections}    {}", &script[first..]);
     let script_file = directory.join(format!("{name}.ld"));
     std::fs::write(&script_file, script).expect("the script is written");
     vec!["-fuse-ld=bfd".to_owned(), format!("-Wl,-T,{}", script_file.display())]

@@ -27,6 +27,8 @@ pub struct Block {
     pub modulus: u64,
     /// The code reads aligned data inside itself, so the modulus is not negotiable.
     pub keeps_alignment: bool,
+    /// The code takes the address of a place inside itself.
+    pub takes_own_address: bool,
     /// Position of the arena in the code space.
     pub arena: u32,
 }
@@ -95,6 +97,7 @@ impl Partition {
                     function_starts: vec![function.start],
                     modulus: alignment(function.start, ORDINARY_ALIGNMENT),
                     keeps_alignment: false,
+                    takes_own_address: false,
                     arena: index as u32,
                 });
                 position = function.end;

@@ -32,6 +32,7 @@ pub(super) fn code_facts(image: &ImageFacts<'_, '_>, partition: &mut Partition) 
         if decoded.has_inner_data {
             block.keep_data_alignment();
         }
+        block.takes_own_address = decoded.takes_own_address;
     }
     obligations::check_coverage(code, partition, opaque)?;
     let partition = &*partition;

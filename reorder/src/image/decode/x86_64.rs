@@ -76,6 +76,8 @@ pub struct DecodedBlock {
     pub wide_constants: Vec<u64>,
     /// Takes the address of the very instruction that does so: to add a distance from there to something.
     pub takes_own_place: bool,
+    /// Takes the address of any place in the block.
+    pub takes_own_address: bool,
     /// Calls or jumps to a sum that was made just before.
     pub has_computed_call: bool,
     /// Reads or writes its own bytes as data.
@@ -235,6 +237,7 @@ fn collect_field(
     }
     if range.contains(&target) {
         block.has_inner_data |= kind == FieldKind::Memory;
+        block.takes_own_address |= kind == FieldKind::AddressOf;
         block.takes_own_place |= kind == FieldKind::AddressOf && target.0 == instruction.ip();
         return true;
     }

@@ -66,6 +66,11 @@ impl FunctionPair<'_> {
                     let at = start + field.offset;
                     self.same_bytes(compared_to, at)?;
                     self.check_field(&field, at, decoder.position())?;
+                    if instruction.mnemonic() == Mnemonic::Lea
+                        && let Some(difference) = self.images.oddity(Check::Functions, field.target)
+                    {
+                        return Err(difference);
+                    }
                     compared_to = at + field.width;
                     outcome.fields += 1;
                     if !field.is_branch && self.is_outside(field.target) {
