@@ -103,8 +103,9 @@ impl<'variant> Scratch<'variant> {
             .replace("{image}", &text(image))
     }
 
-    fn emulator(&self) -> &'static str {
-        match self.variant.is_cross() {
+    /// What runs `line`; commands without the image are this machine's own.
+    fn emulator(&self, line: &str) -> &'static str {
+        match self.variant.is_cross() && line.contains("{image}") {
             true => "qemu-aarch64-static -L /usr/aarch64-linux-gnu ",
             false => "",
         }
@@ -115,7 +116,7 @@ impl<'variant> Scratch<'variant> {
             .runs
             .iter()
             .map(|line| {
-                let line = format!("{}{}", self.emulator(), self.resolve(line, image));
+                let line = format!("{}{}", self.emulator(line), self.resolve(line, image));
                 process::run(Command::new("bash").args(["-c", &format!("exec {line}")]), RUN_LIMIT)
                     .map_err(|error| format!("{line}: {error}"))
             })

@@ -184,6 +184,34 @@ pub(in crate::verify) fn runs_on(code: &[u8]) -> bool {
     })
 }
 
+/// `code` at `start` up to the constants that it loads and that reach to its end.
+pub(in crate::verify) fn without_literals(code: &[u8], start: u64) -> &[u8] {
+    let words = code.chunks_exact(4).zip((start..).step_by(4));
+    let loads = words.filter_map(|(word, place)| Some((u32_at(word, 0)?, place)));
+    let loads = loads.filter(|&(word, _)| form(word) == Form::Literal);
+    let mut constants: Vec<(u64, u64)> = loads
+        .map(|(word, place)| {
+            let (is_vector, size) = (word >> 26 & 1 == 1, word >> 30);
+            // LDRSW has the place of the largest vector.
+            let width = if size == 2 && !is_vector { 4 } else { 4 << size.min(2) };
+            let first = Form::Literal.target(word, place);
+            (first.wrapping_sub(start), width)
+        })
+        .filter(|&(first, width)| first.checked_add(width).is_some_and(|end| end <= code.len() as u64))
+        .collect();
+    constants.sort_unstable();
+    let mut length = code.len() as u64;
+    for (first, width) in constants.into_iter().rev() {
+        // Zeros align constants of different sizes.
+        let behind = code.get((first + width) as usize..length as usize).unwrap_or_default();
+        if behind.iter().any(|byte| *byte != 0) {
+            break;
+        }
+        length = length.min(first);
+    }
+    code.get(..length as usize).unwrap_or(code)
+}
+
 /// Whether `word` is a barrier, as it stands behind a return that must not be passed by speculation.
 fn is_barrier(word: u32) -> bool {
     word & 0xffff_f01f == 0xd503_301f
@@ -211,6 +239,10 @@ mod tests {
         let (ret, wait, synchronise) = (0xd65f_03c0, 0xd503_3f9f, 0xd503_3fdf);
         assert!(!runs_on(&[code([ret, wait]), code([synchronise, padding])].concat()));
         assert!(runs_on(&code([load, synchronise])));
+        // LDR of the word behind a return, which would be an instruction.
+        let literal = [code([0x1800_0040, ret]), code([0x1234_5678, 0])].concat();
+        assert!(runs_on(&literal[..12]) && !runs_on(without_literals(&literal[..12], 0x1000)));
+        assert_eq!(without_literals(&literal[..8], 0x1000).len(), 8);
         // The constant of SM3; the negative entry of a table; a call that does not return.
         for last in [0x9d8a_7a87, 0xffff_fee0, call] {
             assert!(!runs_on(&code([load, last])), "{last:#x}");

@@ -17,7 +17,7 @@ mod form;
 mod images;
 mod step;
 
-pub(super) use code_pair::{CodePair, Counts, runs_on};
+pub(super) use code_pair::{CodePair, Counts, runs_on, without_literals};
 pub(super) use constants::constants;
 pub(super) use dispatch::{addresses, dispatches};
 pub(super) use effects::effects;

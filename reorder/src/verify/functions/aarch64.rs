@@ -35,7 +35,8 @@ impl FunctionPair<'_> {
         }
         outcome.instructions += counts.instructions;
         outcome.fields += counts.fields;
-        shape.runs_on = aarch64::runs_on(self.without_data_behind());
+        let code = aarch64::without_literals(self.without_data_behind(), self.range.old_start.0);
+        shape.runs_on = aarch64::runs_on(code);
         let found = dispatches(self.old_bytes, self.range.old_start.0);
         self.check_anchors(&found.anchors)?;
         shape.tables = found.tables;
