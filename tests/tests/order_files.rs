@@ -148,6 +148,30 @@ fn an_order_of_all_functions_with_pinned_ones_among_them_is_kept_as_far_as_possi
 }
 
 #[test]
+fn an_order_that_wants_more_in_front_than_the_pins_leave_room_for_is_kept_as_far_as_possible() {
+    let case = Case::new();
+    let image = case.directory.path().join("relative_pointers");
+    let fixtures = workspace::root().join("tests/fixtures");
+    let line = format!(
+        "gcc -O2 -fPIE -pie '{0}/relative_pointers/main.c' '{0}/ballast.c' -o '{1}'",
+        fixtures.display(),
+        image.display()
+    );
+    shell(&line, LIMIT).unwrap();
+    // Everything is wanted first, in the reverse of the order that it has; some of it stays.
+    let all: Vec<String> = case.names_by_address(&image).into_iter().rev().collect();
+    let (output, _) = case.apply(&image, &all.join("\n"));
+    assert_eq!(shell(&format!("'{}'", output.display()), LIMIT).unwrap(), "220\n");
+    let addresses =
+        |image: &Path| shell(&format!("nm '{}' | grep ' T target_'", image.display()), LIMIT).unwrap();
+    assert_eq!(addresses(&image), addresses(&output), "pinned functions stay");
+    let wanted = ["ballast_8", "ballast_6", "ballast_4", "ballast_2"];
+    let found = positions(&case.names_by_address(&output), &wanted);
+    let before = positions(&case.names_by_address(&image), &wanted);
+    assert!(!before.is_sorted() && found.is_sorted(), "{before:?} {found:?}");
+}
+
+#[test]
 fn when_all_hot_functions_are_pinned_the_output_is_the_input_and_the_reason_is_told() {
     let case = Case::new();
     let image = case.directory.path().join("relative_pointers");

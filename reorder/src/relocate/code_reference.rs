@@ -10,7 +10,7 @@ use crate::relocate::aarch64 as encode;
 pub(super) fn out_of_reach(reference: &CodeReference, target: NewAddress) -> Error {
     Refusal::new(
         RefusalCode::R12,
-        format!("an instruction does not reach {target} from its new place"),
+        format!("after the move an instruction would not reach its target, {target}, any more"),
         "use another order, such as one with fewer functions in front",
     )
     .at(reference.place)

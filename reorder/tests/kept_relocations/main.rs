@@ -16,7 +16,7 @@ use reorder::image::elf::file::ElfFile;
 use reorder::image::functions::FunctionTable;
 use reorder::layout::{LayoutRequest, Room, Strategy, lay_out};
 use reorder::relocate::RelocateOptions;
-use toolchain::{LINKERS, Scratch, run};
+use toolchain::{LINKERS, Scratch, emulate, run};
 
 const PROGRAM: &str = include_str!("program.c");
 
@@ -246,5 +246,29 @@ fn indices_and_places_out_of_range_are_ignored() {
         let mut damaged = bytes.clone();
         damaged[field..field + 4].fill(0xff);
         assert!(analyse(&damaged).kept.unwrap().is_ignored);
+    }
+}
+
+/// gold 1.16 puts some entries on the wrong instruction and loses others: none of a table with such an entry is believed.
+#[test]
+fn misplaced_entries_of_gold_for_aarch64_are_ignored_and_the_image_moves() {
+    let scratch = Scratch::new();
+    for options in [
+        &["-O2", "-fPIE", "-pie"][..],
+        &["-O2", "-fno-pie", "-no-pie"],
+        &["-O2", "-fno-pie", "-no-pie", "-static"],
+    ] {
+        let case = format!("{options:?}");
+        let original = scratch.build("aarch64-linux-gnu-gcc", "gold", PROGRAM, options);
+        let kept = analyse(&original.bytes).kept.expect(&case);
+        assert!(kept.is_ignored && kept.disagreeing > 0, "{case}: {kept:?}");
+        let expected = emulate(&original.path);
+        let mut bytes = original.bytes;
+        for seed in [1, 2, 3] {
+            let applied = permute(&case, &bytes, seed);
+            assert!(applied.summary.functions_moved > 0, "{case}");
+            bytes = applied.bytes;
+            assert_eq!(emulate(&scratch.write("moved", &bytes)), expected, "{case} after {seed}");
+        }
     }
 }

@@ -50,6 +50,15 @@ impl Scratch {
     }
 }
 
+/// What a program for AArch64 prints under QEMU; it has to succeed.
+#[allow(dead_code)] // one of the two test programs has none
+pub(crate) fn emulate(path: &Path) -> String {
+    let mut command = Command::new("qemu-aarch64-static");
+    let output = command.args(["-L", "/usr/aarch64-linux-gnu"]).arg(path).output().unwrap();
+    assert!(output.status.success(), "{}: {:?}", path.display(), output.status);
+    String::from_utf8(output.stdout).unwrap()
+}
+
 /// What the program prints; it has to succeed.
 pub(crate) fn run(path: &Path) -> String {
     let output = Command::new(path).output().unwrap();

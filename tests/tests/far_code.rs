@@ -1,0 +1,101 @@
+//! AArch64 code of more than 128 MiB, the reach of a branch: what is further away goes through the linker's stubs, which
+//! move like functions or stay, and an order that takes a branch out of its reach is refused instead of cutting it off.
+
+#![allow(clippy::unwrap_used)] // a failed unwrap is a failed test
+
+use std::fs;
+use std::path::Path;
+use std::time::Duration;
+
+use end_to_end::process::{self, Ending, Outcome, shell};
+use end_to_end::workspace::reorder;
+use tempfile::TempDir;
+
+const LIMIT: Duration = Duration::from_secs(300);
+
+/// Five functions of 32 MiB, and two behind them that call all.
+const LIBRARY: &str = r#"
+#define FAR(n)                                                                                            \
+    asm(".text\n.p2align 4\n.globl far_" #n "\n.type far_" #n ",%function\nfar_" #n ": .cfi_startproc\n"  \
+        "add w0, w0, " #n "\nret\n.fill 8388608 - 3, 4, 0xd503201f\nret\n.cfi_endproc\n"                  \
+        ".size far_" #n ", . - far_" #n "\n");                                                            \
+    int far_##n(int);
+FAR(1) FAR(2) FAR(3) FAR(4) FAR(5)
+__attribute__((noinline)) int both_ends(int n) { return far_1(n) + far_5(n); }
+int run(int n) { return far_1(n) + far_5(both_ends(n)) + far_2(0) + far_3(0) + far_4(0); }
+"#;
+const HOST: &str =
+    "#include <stdio.h>\nint run(int);\nint main(void) { return printf(\"%d\\n\", run(1)) < 0; }\n";
+
+/// `run` still reaches all that it calls itself.
+const WITHIN_REACH: &str = "far_1\nfar_2\nfar_3\nfar_5\nfar_4\nboth_ends\nrun\n";
+/// `run` calls `far_3` itself, which would stand 160 MiB in front of it.
+const OUT_OF_REACH: &str = "far_3\nfar_1\nfar_2\nfar_4\nfar_5\nboth_ends\nrun\n";
+
+#[test]
+fn an_order_that_keeps_branches_within_their_reach_is_applied() {
+    let scratch = build("-B/usr/lib/llvm-22/bin -fuse-ld=lld");
+    let directory = scratch.path();
+    let (old, new) = (directory.join("old/libfar.so"), directory.join("new/libfar.so"));
+    let moved = apply(directory, WITHIN_REACH);
+    assert!(moved.success(), "{moved}");
+    assert_eq!(run(directory, "new"), "24\n");
+    assert!(fs::read(&old).unwrap() != fs::read(&new).unwrap(), "nothing moved");
+    assert_eq!(stubs(&old), stubs(&new));
+}
+
+#[test]
+fn an_order_that_takes_a_branch_out_of_its_reach_is_refused() {
+    let scratch = build("");
+    let refused = apply(scratch.path(), OUT_OF_REACH);
+    assert_eq!(refused.ending, Ending::Exited(2), "{refused}");
+    assert!(refused.stderr_text().contains("(R12)"), "{refused}");
+    assert!(!scratch.path().join("new/libfar.so").exists());
+}
+
+/// The library and its host; `link` chooses the linker.
+fn build(link: &str) -> TempDir {
+    let scratch = tempfile::tempdir().unwrap();
+    let directory = scratch.path();
+    fs::write(directory.join("library.c"), LIBRARY).unwrap();
+    fs::write(directory.join("host.c"), HOST).unwrap();
+    let line = format!(
+        "cd '{}' && mkdir old new && aarch64-linux-gnu-gcc -O1 -fPIC -shared -nostartfiles -Wl,-Bsymbolic {link} \
+         library.c -o old/libfar.so && aarch64-linux-gnu-gcc host.c old/libfar.so -o host",
+        directory.display()
+    );
+    shell(&line, LIMIT).unwrap();
+    let stubs = stubs(&directory.join("old/libfar.so"));
+    assert!(stubs.len() >= 2, "{stubs:?}");
+    assert_eq!(run(directory, "old"), "24\n");
+    scratch
+}
+
+fn apply(directory: &Path, order: &str) -> Outcome {
+    fs::write(directory.join("order"), order).unwrap();
+    let mut command = reorder();
+    command.current_dir(directory).args([
+        "apply",
+        "old/libfar.so",
+        "--order",
+        "order",
+        "-o",
+        "new/libfar.so",
+    ]);
+    process::run(&mut command, LIMIT).unwrap()
+}
+
+/// What the host prints with the library of this folder.
+fn run(directory: &Path, folder: &str) -> String {
+    let line = format!(
+        "cd '{}' && qemu-aarch64-static -L /usr/aarch64-linux-gnu -E LD_LIBRARY_PATH={folder} ./host",
+        directory.display()
+    );
+    shell(&line, LIMIT).unwrap()
+}
+
+/// The names of the linker's stubs.
+fn stubs(library: &Path) -> Vec<String> {
+    let line = format!("nm '{}' | cut -d' ' -f3 | grep -iE 'thunk|veneer' || true", library.display());
+    shell(&line, LIMIT).unwrap().lines().map(str::to_owned).collect()
+}
