@@ -2,6 +2,8 @@
 
 use std::ops::Range;
 
+use goblin::elf::section_header::SHF_WRITE;
+
 use super::aarch64::Images;
 use super::absolute_fields::{AbsoluteField, AbsoluteFields};
 use super::elf_view::ElfView;
@@ -146,6 +148,12 @@ impl Images for ImagePair<'_> {
 
     fn is_landing_pad(&self, address: u64) -> Option<bool> {
         self.pads.contains(address)
+    }
+
+    fn constants(&self, address: u64, size: u64) -> Option<&[u8]> {
+        let section = self.old.section_at(address)?;
+        let is_written = section.flags & u64::from(SHF_WRITE) != 0;
+        section.at(address, size).filter(|_| !is_written)
     }
 
     fn data_between(&self, start: u64, end: u64) -> &[Range<u64>] {

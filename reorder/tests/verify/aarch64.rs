@@ -152,3 +152,38 @@ fn code_outside_of_functions_may_follow_what_moved_and_must() {
     let is_seen = report.differences.iter().any(|found| found.check == Check::Gaps);
     assert!(is_seen, "{:#?}", report.differences);
 }
+
+#[test]
+fn a_page_in_a_register_is_followed_into_every_case_of_a_table() {
+    let cases: String = (0..3).map(|_| " add x9, x9, :lo12:triple\\n b 9f\\n").collect();
+    let switch = format!(
+        r#"
+__asm__(".section .text.fivefold,\"ax\",@progbits\n .balign 16\n .globl switch\n .type switch,@function\nswitch:\n"
+        " .cfi_startproc\n adrp x9, triple\n cmp w0, #2\n adrp x3, cases\n b.hi 8f\n add x3, x3, :lo12:cases\n"
+        " ldrb w4, [x3, w0, uxtw]\n adr x5, 7f\n add x4, x5, w4, sxtb #2\n br x4\n7:{cases}8: mov x9, x3\n"
+        "9: mov x0, x9\n ret\n .cfi_endproc\n .size switch, . - switch\n"
+        " .section .rodata\ncases: .byte 0, 2, 4\n .balign 8\n .text");
+"#
+    );
+    for toolchain in TOOLCHAINS {
+        let pair = Relinked::build_by(toolchain, &[], &switch);
+        assert_proven(&pair.old, &pair.new);
+        let sections = sections(&pair.new);
+        let text = section(&sections, ".text");
+        let word = |image: &[u8], at: usize| u32::from_le_bytes(image[at..at + 4].try_into().unwrap());
+        let lows = |image: &[u8]| -> Vec<usize> {
+            let places = (text.offset..text.offset + text.size).step_by(4);
+            places.filter(|&at| word(image, at) & 0xffc0_03ff == 0x9100_0129).collect()
+        };
+        let (before, after) = (lows(&pair.old), lows(&pair.new));
+        assert_eq!((before.len(), after.len()), (3, 3), "{toolchain:?}");
+        for (from, to) in before.into_iter().zip(after) {
+            let mut new = pair.new.clone();
+            new[to..to + 4].copy_from_slice(&pair.old[from..from + 4]);
+            assert_ne!(new, pair.new, "the low bits are others");
+            let report = report(&pair.old, &new);
+            let is_seen = report.differences.iter().any(|found| found.check == Check::Functions);
+            assert!(is_seen, "{toolchain:?} {to:#x}: {:#?}", report.differences);
+        }
+    }
+}

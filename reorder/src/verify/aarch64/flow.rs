@@ -8,10 +8,13 @@
 //!
 //! In: one piece; out: its first difference. Cost: linear in the piece times the few rounds that loops need.
 
+use std::collections::BTreeMap;
+
 use super::code_pair::CodePair;
 use super::effects::effects;
 use super::form::Form;
 use super::step::{is_computed_jump, own_target};
+use super::switch::switches;
 use crate::verify::report::Difference;
 
 /// Number of an entry in [`Flow::values`] per register; 0 where both images hold corresponding values.
@@ -48,6 +51,7 @@ pub(super) enum Value {
 #[derive(Clone, Copy, Debug, Default)]
 struct Brought {
     by_calls: Option<State>,
+    /// Jumps that may lead anywhere.
     by_jumps: Option<State>,
 }
 
@@ -96,28 +100,40 @@ pub(super) struct Flow<'a> {
     /// First words of the blocks, ascending.
     blocks: Vec<u32>,
     states: Vec<Option<State>>,
+    /// The blocks that a computed jump at the end of a block leads to, where its table tells.
+    cases: BTreeMap<usize, Vec<usize>>,
 }
 
 impl<'a> Flow<'a> {
     fn new(code: &'a CodePair<'a>) -> Self {
         let mut starts = vec![false; code.len() + 1];
-        starts[0] = true;
+        // Where control may come from elsewhere than the word before.
+        let mut is_entered = vec![false; code.len() + 1];
+        (starts[0], is_entered[0]) = (true, true);
         for index in 0..code.len() {
             let word = code.words(index).0;
             let kind = code.form(index);
             if let Some(target) = own_target(code, kind, index) {
-                starts[target] = true;
+                (starts[target], is_entered[target]) = (true, true);
             }
             if kind.is_jump() && kind != Form::Call || effects(word).ends {
                 starts[index + 1] = true;
             }
-            starts[index] |= code.images.is_landing_pad(code.addresses(index).0) == Some(true);
+            let is_pad = code.images.is_landing_pad(code.addresses(index).0) == Some(true);
+            starts[index] |= is_pad;
+            is_entered[index] |= is_pad;
         }
+        let cases = switches(code, &mut starts, &is_entered);
         let blocks: Vec<u32> =
             (0..code.len()).filter(|&index| starts[index]).map(|index| index as u32).collect();
+        let position = |word: usize| blocks.binary_search(&(word as u32)).ok();
+        let cases = cases.into_iter().filter_map(|(start, targets)| {
+            Some((position(start)?, targets.into_iter().filter_map(position).collect()))
+        });
+        let cases = cases.collect();
         let states = vec![None; blocks.len()];
         let values = vec![Value::Same, Value::Several];
-        Self { code, values, uses: vec![Uses::default(); 2], origins: vec![0; 2], blocks, states }
+        Self { code, values, uses: vec![Uses::default(); 2], origins: vec![0; 2], blocks, states, cases }
     }
 
     fn end_of(&self, block: usize) -> usize {
@@ -145,7 +161,10 @@ impl<'a> Flow<'a> {
         self.states[0] = Some([SAME; 32]);
         let mut open = vec![0];
         let pads = (0..self.blocks.len()).filter(|&block| self.is_landing_pad(block) == Some(true));
-        let mut entered: Vec<usize> = pads.collect();
+        // Other jumps may lead where a table does.
+        let mut entered: Vec<usize> = pads.chain(self.cases.values().flatten().copied()).collect();
+        entered.sort_unstable();
+        entered.dedup();
         let mut brought = Brought::default();
         let mut next_entry = 0;
         loop {
@@ -189,7 +208,7 @@ impl<'a> Flow<'a> {
             let word = self.code.words(index).0;
             if effects(word).is_call {
                 let _ = Self::join(&mut brought.by_calls, &state);
-            } else if is_computed_jump(word) {
+            } else if is_computed_jump(word) && !self.cases.contains_key(&block) {
                 let _ = Self::join(&mut brought.by_jumps, &state);
             }
         }
@@ -198,7 +217,8 @@ impl<'a> Flow<'a> {
         let target = own_target(self.code, self.code.form(last), last);
         let target = target.and_then(|start| self.blocks.binary_search(&(start as u32)).ok());
         let next = (!effects(word).ends && block + 1 < self.blocks.len()).then_some(block + 1);
-        for successor in target.into_iter().chain(next) {
+        let cases = self.cases.get(&block).map(Vec::as_slice).unwrap_or_default();
+        for successor in target.into_iter().chain(next).chain(cases.iter().copied()) {
             if Self::join(&mut self.states[successor], &state) {
                 open.push(successor);
             }

@@ -27,6 +27,11 @@ pub(in crate::verify) trait Images {
         None
     }
 
+    /// `size` bytes at `address` of the old image, if nothing can have written there; nothing when that is not known.
+    fn constants(&self, _address: u64, _size: u64) -> Option<&[u8]> {
+        None
+    }
+
     /// The ranges of data in code of the old image that reach into `[start, end)`.
     fn data_between(&self, start: u64, end: u64) -> &[Range<u64>];
 }

@@ -16,6 +16,7 @@ mod flow;
 mod form;
 mod images;
 mod step;
+mod switch;
 
 pub(super) use code_pair::{CodePair, Counts, runs_on, without_literals};
 pub(super) use constants::constants;
