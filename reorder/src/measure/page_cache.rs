@@ -10,12 +10,13 @@ use std::time::Duration;
 use memmap2::Mmap;
 use nix::fcntl::{PosixFadviseAdvice, posix_fadvise};
 use nix::sys::statfs::FsType;
+use nix::unistd::{SysconfVar, sysconf};
 
 use crate::error::{Error, Result};
 use crate::image::elf::file::ElfFile;
 use crate::runnable;
 
-/// The unit of the page cache and of page tables on x86-64.
+/// The unit of the page cache and of page tables on x86-64, and mostly on AArch64.
 pub(super) const PAGE_BYTES: u64 = 4096;
 
 /// Pages that another processor has just touched sit in its private list for a moment and cannot be dropped; a few
@@ -34,11 +35,23 @@ pub(super) struct ProgramFile {
     text: Vec<Range<u64>>,
 }
 
+/// Kernels for AArch64 may have larger pages.
+fn check_page_size() -> Result<()> {
+    match sysconf(SysconfVar::PAGE_SIZE) {
+        Ok(Some(size)) if size.cast_unsigned() != PAGE_BYTES => Err(Error::usage(format!(
+            "this system has pages of {size} bytes, and only those of {PAGE_BYTES} are measured"
+        ))
+        .with_hint("simulate instead: reorder simulate --help")),
+        _ => Ok(()),
+    }
+}
+
 impl ProgramFile {
     /// Opens an ELF program.
     pub(super) fn open(path: &Path) -> Result<Self> {
         let io = |error| Error::io(path, error);
         runnable::check(path, |program| format!("reorder simulate {program} NEW -t TRACES"))?;
+        check_page_size()?;
         let file = File::open(path).map_err(io)?;
         let text = text_ranges(&map(&file).map_err(io)?).map_err(|error| error.in_file(path))?;
         // A fresh mapping that is never read: what this process had touched could not be dropped.
