@@ -13,13 +13,14 @@ use end_to_end::workspace;
 const APPLY_LIMIT: Duration = Duration::from_secs(900);
 const RUN_LIMIT: Duration = Duration::from_secs(300);
 const LIBRARIES: &str = "/usr/lib/x86_64-linux-gnu";
+const CROSS_LIBRARIES: &str = "/usr/aarch64-linux-gnu/lib";
 
-/// Permutes `names` into a new directory.
-fn permuted(directory: &Path, names: &[&str], seed: u64) -> PathBuf {
+/// Permutes `names` of the folder `libraries` into a new directory.
+fn permuted(directory: &Path, libraries: &str, names: &[&str], seed: u64) -> PathBuf {
     let folder = directory.join(format!("seed{seed}"));
     fs::create_dir(&folder).unwrap();
     for name in names {
-        let library = Path::new(LIBRARIES).join(name);
+        let library = Path::new(libraries).join(name);
         let mut command = workspace::reorder();
         command.arg("apply").arg(&library).args(["--strategy", "random", "--seed", &seed.to_string(), "-o"]);
         let outcome = process::run(command.arg(folder.join(name)), APPLY_LIMIT).unwrap();
@@ -67,7 +68,7 @@ fn programs_run_on_permuted_c_and_cpp_libraries() {
     ];
     let before: Vec<Outcome> = lines.iter().map(|line| run(None, scratch.path(), line)).collect();
     for seed in [1, 2] {
-        let folder = permuted(scratch.path(), &names, seed);
+        let folder = permuted(scratch.path(), LIBRARIES, &names, seed);
         let used = run(Some(&folder), scratch.path(), "ldd /usr/bin/git").stdout_text();
         assert!(used.contains(&*folder.join("libc.so.6").to_string_lossy()), "{used}");
         for (line, before) in lines.iter().zip(&before) {
@@ -77,9 +78,43 @@ fn programs_run_on_permuted_c_and_cpp_libraries() {
 }
 
 #[test]
+fn emulated_programs_run_on_permuted_libraries() {
+    let scratch = tempfile::tempdir().unwrap();
+    let fixtures = workspace::root().join("tests/fixtures");
+    let build = format!(
+        "cd '{}' && aarch64-linux-gnu-g++ -O1 '{1}/exceptions/main.cpp' -o exceptions -pthread && \
+         aarch64-linux-gnu-gcc -O1 -rdynamic '{1}/forced_unwind/main.c' -o unwind -pthread -fexceptions && \
+         aarch64-linux-gnu-gcc -O1 '{1}/static_pie/main.c' -o library -lm",
+        scratch.path().display(),
+        fixtures.display()
+    );
+    process::shell(&build, RUN_LIMIT).unwrap();
+    let lines = ["exceptions 1", "library 40 hello", "unwind"];
+    let run = |folder: Option<&Path>, options: &str, line: &str| {
+        let path =
+            folder.map_or_else(String::new, |folder| format!("-E LD_LIBRARY_PATH={}", folder.display()));
+        let line = format!("qemu-aarch64-static -L /usr/aarch64-linux-gnu {path} {options} ./{line}");
+        run(None, scratch.path(), &line)
+    };
+    let before: Vec<Outcome> = lines.iter().map(|line| run(None, "", line)).collect();
+    assert!(before.iter().all(Outcome::success), "{before:?}");
+    let names = ["libc.so.6", "libm.so.6", "libstdc++.so.6", "libgcc_s.so.1"];
+    for seed in [1, 2] {
+        let folder = permuted(scratch.path(), CROSS_LIBRARIES, &names, seed);
+        let used = run(Some(&folder), "-E LD_TRACE_LOADED_OBJECTS=1", lines[0]).stdout_text();
+        for name in names {
+            assert!(used.contains(&*folder.join(name).to_string_lossy()), "{used}");
+        }
+        for (line, before) in lines.iter().zip(&before) {
+            assert_eq!(&run(Some(&folder), "", line), before, "seed {seed}: {line}");
+        }
+    }
+}
+
+#[test]
 fn a_compiler_on_its_permuted_library_writes_the_same_object() {
     let scratch = tempfile::tempdir().unwrap();
-    let folder = permuted(scratch.path(), &["libLLVM.so.22.1"], 1);
+    let folder = permuted(scratch.path(), LIBRARIES, &["libLLVM.so.22.1"], 1);
     let source = workspace::root().join("tests/fixtures/exceptions/main.cpp");
     let compile = |folder: Option<&Path>, object: &str| {
         let line = format!("clang++-22 -O2 -c '{}' -o {object}", source.display());
