@@ -2,6 +2,7 @@
 //!
 //! Guarantee: what is returned has passed `verify`, and applying its map to it gives back the input.
 
+pub mod clones;
 pub mod macho;
 #[cfg(test)]
 mod tests;
@@ -60,6 +61,9 @@ pub struct ApplySummary {
     pub functions_movable: usize,
     /// Functions that had to stay, with the obligation that failed.
     pub pinned: Vec<PinnedFunction>,
+    /// What was copied, where copies were asked for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub clones: Option<clones::CloneSummary>,
     /// What the output lost or has to get again, such as a signature.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub warnings: Vec<String>,
@@ -78,6 +82,15 @@ pub struct PinnedFunction {
     pub reason: PinReason,
     /// The place that shows it.
     pub evidence: Address,
+}
+
+impl Applied {
+    /// The image as it is.
+    #[must_use]
+    pub fn unmoved(file: &ElfFile<'_>, functions: &FunctionTable<'_>) -> Self {
+        let summary = ApplySummary { functions: functions.len(), ..ApplySummary::default() };
+        Self { bytes: file.bytes.to_vec(), map: AddressMap::default(), summary }
+    }
 }
 
 /// Relocates the functions of `image`, then proves the result.
@@ -182,6 +195,7 @@ fn summary_of(
         functions_moved: 0,
         functions_movable: 0,
         pinned: Vec::new(),
+        clones: None,
         warnings: Vec::new(),
     };
     for (index, function) in functions.iter() {

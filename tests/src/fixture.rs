@@ -18,6 +18,7 @@
 //! | `movable` | names of functions that must not be pinned |
 //! | `glued` | names of functions that move as one |
 //! | `check` | shell command over `{old}` and `{new}` that must succeed after each relocation |
+//! | `copies` | `native`: copies of functions are tried in variants for this machine alone |
 //! | `stripped` | what holds for the stripped image: `same` (default), `skip`, or `refused R5` |
 //!
 //! Everywhere `{directory}` is the scratch directory of the variant, `{fixture}` the fixture's own, `{image}` the
@@ -93,6 +94,8 @@ pub struct Variant {
     pub glued: Vec<Vec<String>>,
     /// Commands after each relocation.
     pub checks: Vec<String>,
+    /// Whether copies of functions are tried.
+    pub with_copies: bool,
     /// The stripped image.
     pub stripped: Stripped,
 }
@@ -194,6 +197,7 @@ fn variant(
         movable: Vec::new(),
         glued: Vec::new(),
         checks: Vec::new(),
+        with_copies: true,
         stripped: Stripped::Same,
     };
     for directive in directives.iter().filter(|directive| applies(&directive.filter, name)) {
@@ -219,6 +223,7 @@ fn variant(
             "movable" => variant.movable.extend(words()),
             "glued" => variant.glued.push(words().collect()),
             "check" => variant.checks.push(value),
+            "copies" if value == "native" => variant.with_copies = !variant.is_cross(),
             "stripped" => variant.stripped = stripped(&value)?,
             "toolchains" => {}
             key if key.split(' ').next() == Some("build") => {}
@@ -233,7 +238,7 @@ fn variant(
 
 /// The directives of the comment block at the top of `text`.
 fn directives(text: &str) -> Result<Vec<Directive>, String> {
-    const KEYS: [&str; 13] = [
+    const KEYS: [&str; 14] = [
         "build",
         "toolchains",
         "prepare",
@@ -246,6 +251,7 @@ fn directives(text: &str) -> Result<Vec<Directive>, String> {
         "movable",
         "glued",
         "check",
+        "copies",
         "stripped",
     ];
     let mut found = Vec::new();

@@ -5,6 +5,7 @@
 
 use std::io::{Read, Seek, SeekFrom};
 use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::path::Path;
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 use std::{fmt, fs, io, thread};
@@ -52,6 +53,19 @@ impl Outcome {
     pub fn stderr_text(&self) -> String {
         String::from_utf8_lossy(&self.stderr).into_owned()
     }
+}
+
+/// Copies a program to a path that it will run from.
+///
+/// A process of its own writes it: a child that another thread starts while this process has the copy open would keep it open
+/// until it executes its own program, and the kernel starts no program that somebody may write (`ETXTBSY`).
+///
+/// # Errors
+/// The copy fails.
+pub fn copy_executable(from: &Path, to: &Path) -> io::Result<()> {
+    let status = Command::new("cp").arg(from).arg(to).status()?;
+    let failed = || io::Error::other(format!("cp {} {}: {status}", from.display(), to.display()));
+    status.success().then_some(()).ok_or_else(failed)
 }
 
 impl fmt::Display for Outcome {

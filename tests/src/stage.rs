@@ -7,6 +7,8 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::{fs, io};
 
+use crate::process::copy_executable;
+
 /// One program's scratch place; nothing else lies in it.
 #[derive(Clone, Debug)]
 pub struct Stage {
@@ -40,7 +42,7 @@ impl Stage {
             original: scratch.join("original"),
             libraries: scratch.join("libraries"),
         };
-        fs::copy(program, &stage.original)?;
+        copy_executable(program, &stage.original)?;
         // A plain mode: neither the original nor the permuted copy runs with privileges of its own.
         fs::set_permissions(&stage.original, fs::Permissions::from_mode(0o755))?;
         stage.play_original()?;
@@ -61,7 +63,7 @@ impl Stage {
     /// The copy fails.
     pub fn play(&self, image: &Path) -> io::Result<()> {
         let beside = self.image.with_extension("next");
-        fs::copy(image, &beside)?;
+        copy_executable(image, &beside)?;
         fs::rename(&beside, &self.image)
     }
 

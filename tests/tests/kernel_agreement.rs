@@ -10,6 +10,7 @@
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
+use end_to_end::process::copy_executable;
 use end_to_end::workspace::{reorder, root};
 use reorder::image::elf::file::ElfFile;
 use reorder::image::functions::FunctionTable;
@@ -38,7 +39,7 @@ impl Program {
         let beside = std::env::current_exe().unwrap();
         let directory = TempDir::new_in(beside.parent().unwrap()).unwrap();
         let path = directory.path().join(name);
-        std::fs::copy(found, &path).unwrap();
+        copy_executable(&found, &path).unwrap();
         Self { _directory: directory, path }
     }
 

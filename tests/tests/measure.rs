@@ -6,6 +6,7 @@ use std::fs;
 use std::path::Path;
 use std::process::{Command, Output};
 
+use end_to_end::process::copy_executable;
 use end_to_end::workspace::reorder;
 use tempfile::TempDir;
 
@@ -40,7 +41,7 @@ fn workplace() -> TempDir {
     let built =
         Command::new("gcc").arg("-O1").arg("-o").arg(path("old")).arg(path("program.c")).output().unwrap();
     assert!(built.status.success(), "{}", String::from_utf8_lossy(&built.stderr));
-    fs::copy(path("old"), path("new")).unwrap();
+    copy_executable(&path("old"), &path("new")).unwrap();
     fs::create_dir(path("data")).unwrap();
     directory
 }

@@ -10,7 +10,7 @@ use std::process::{Command, Stdio};
 use std::thread;
 use std::time::Duration;
 
-use end_to_end::process::{self, Ending, Outcome, shell};
+use end_to_end::process::{self, Ending, Outcome, copy_executable, shell};
 use end_to_end::workspace;
 use tempfile::TempDir;
 
@@ -119,8 +119,8 @@ fn a_directory_without_permission_is_a_clean_failure() {
     fs::set_permissions(open.path(), fs::Permissions::from_mode(0o755)).unwrap();
     let (command_copy, image_copy, locked) =
         (open.path().join("reorder"), open.path().join("program"), open.path().join("locked"));
-    fs::copy(workspace::reorder_path(), &command_copy).unwrap();
-    fs::copy(&image, &image_copy).unwrap();
+    copy_executable(workspace::reorder_path(), &command_copy).unwrap();
+    copy_executable(&image, &image_copy).unwrap();
     fs::create_dir(&locked).unwrap();
     fs::set_permissions(&locked, fs::Permissions::from_mode(0o555)).unwrap();
     let mut command = if nix::unistd::geteuid().is_root() {

@@ -5,8 +5,10 @@ use std::path::{Path, PathBuf};
 use clap::{Args, ValueEnum};
 use serde::Serialize;
 
+use crate::apply::clones::CloneSummary;
 use crate::apply::macho::MachOOptions;
-use crate::apply::{Applied, ApplySummary, PinnedFunction, apply, layout_map};
+use crate::apply::{ApplySummary, PinnedFunction};
+use crate::cli::apply_elf::{CloneChoice, ElfRequest, apply_elf};
 use crate::cli::apply_macho::{AppliedFile, MachORequest, apply_file};
 use crate::cli::apply_set;
 use crate::cli::apply_wheel::apply_wheel;
@@ -14,18 +16,14 @@ use crate::cli::arrangement::ArrangementArguments;
 use crate::cli::context::Context;
 use crate::error::{Error, Result};
 use crate::exit_status::ExitStatus;
-use crate::image::analysis::Analysis;
-use crate::image::elf::file::ElfFile;
-use crate::image::functions::FunctionTable;
 use crate::image::macho::is_macho;
 use crate::image::mapped::map_image;
-use crate::layout::{Memory, Room, lay_out};
 use crate::relocate::RelocateOptions;
+use crate::relocate::clones::COPIES;
 use crate::relocate::debug::DebugPolicy;
 use crate::relocate::layout_map::LayoutMap;
 use crate::report::Report;
 use crate::report::table::{Table, grouped};
-use crate::trace::ImageIdentity;
 use crate::wheel::is_archive;
 use crate::write::{Pending, Place, ReplaceOptions, together};
 
@@ -36,6 +34,7 @@ Examples:
   reorder apply program.fast --order program.map -o program.again    # back to the input, byte for byte
   reorder apply ./program -t traces --set fast                  # with the libraries of `record --libraries`
   reorder apply ./program --strategy random --seed 7 -o program.shuffled
+  reorder apply ./program -t traces --clone -o program.fast     # copies of what cannot move; the file grows
   reorder apply package.whl -t traces -o moved/package.whl      # a Python wheel, its digests updated
   reorder apply MyApp -t profiles -o MyApp.new                  # Mach-O: sign it again
   reorder apply MyApp -t profiles --arch arm64 -o MyApp.new     # of a universal file";
@@ -63,6 +62,9 @@ pub struct ApplyArguments {
     options: RelocateArguments,
     #[command(flatten)]
     macho: MachOArguments,
+    /// Copy functions that should come first into a segment of their own: those that cannot move, or all; the file grows
+    #[arg(long, value_enum, value_name = "WHICH", num_args = 0..=1, require_equals = true, default_missing_value = "stayed", conflicts_with_all = ["map", "architecture"])]
+    clone: Option<CloneArgument>,
     /// Also write the address map, which symbolizers can use and which leads back to the input
     #[arg(long, value_name = "FILE")]
     map: Option<PathBuf>,
@@ -110,6 +112,23 @@ enum DebugArgument {
     Map,
     /// Leave it: debuggers will show wrong lines and variables
     KeepStale,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum CloneArgument {
+    /// Those that cannot move in place
+    Stayed,
+    /// All; nothing moves in place
+    All,
+}
+
+impl CloneArgument {
+    fn choice(self) -> CloneChoice {
+        match self {
+            Self::Stayed => CloneChoice::Stayed,
+            Self::All => CloneChoice::All,
+        }
+    }
 }
 
 impl RelocateArguments {
@@ -188,12 +207,37 @@ impl Report for ApplyReport<'_> {
                 ),
             },
         );
-        if self.is_unchanged {
+        if let Some(clones) = &summary.clones {
+            text.push_str(&clones_text(clones));
+        } else if self.is_unchanged {
             text.push_str("nothing moved: the output equals the input\n");
         }
         text.push_str(&pins_text(&summary.pinned, SHOWN_PINS));
         text
     }
+}
+
+/// What was copied, and what could not be.
+fn clones_text(clones: &CloneSummary) -> String {
+    let mut text = format!(
+        "{} functions copied ({} bytes) into {COPIES}; {} that should come first stay\n",
+        grouped(clones.functions as u64),
+        grouped(clones.bytes),
+        grouped(clones.skipped.len() as u64),
+    );
+    if !clones.skipped.is_empty() {
+        let mut table = Table::new(["not copied", "address", "because", "evidence"]);
+        for function in clones.skipped.iter().take(SHOWN_PINS) {
+            table.row([
+                function.name.clone(),
+                function.address.to_string(),
+                function.obstacle.to_string(),
+                function.evidence.to_string(),
+            ]);
+        }
+        text.push_str(&format!("\n{}", table.render()));
+    }
+    text
 }
 
 /// The largest pinned functions, with their reasons.
@@ -231,6 +275,7 @@ pub fn run(arguments: &ApplyArguments, context: &Context) -> Result<ExitStatus> 
         arrangement: &arguments.arrangement,
         options: arguments.options.options(),
         with_map: arguments.map.is_some(),
+        clones: arguments.clone.map(CloneArgument::choice),
     };
     if matches!(arguments.options.debug, Some(DebugArgument::Map)) && arguments.map.is_none() {
         return Err(Error::usage(
@@ -343,48 +388,4 @@ fn apply_to_wheel(
             .with_hint("leave out --map, or unpack the wheel and give its images one by one"));
     }
     apply_wheel(request, &macho_request(arguments), bytes, context)
-}
-
-/// What is asked of an ELF image.
-pub struct ElfRequest<'run> {
-    /// Where functions shall go.
-    pub arrangement: &'run ArrangementArguments,
-    /// How the image is rewritten.
-    pub options: RelocateOptions,
-    /// Whether to make a map.
-    pub with_map: bool,
-}
-
-/// Moves the functions of the image at `path`.
-///
-/// # Errors
-/// Refusals, malformed tables, no traces of this image.
-pub fn apply_elf(
-    path: &Path,
-    request: &ElfRequest<'_>,
-    context: &Context,
-    bytes: &[u8],
-) -> Result<AppliedFile> {
-    let file = ElfFile::parse(bytes)?;
-    let functions = FunctionTable::collect(&file)?;
-    let analysis = {
-        let _phase = tracing::info_span!("analyse").entered();
-        Analysis::new(&file, &functions)?
-    };
-    let identity = ImageIdentity::of(path, &file);
-    let wanted = request.arrangement.wanted(
-        path,
-        &identity,
-        &functions,
-        Memory::default(),
-        &context.talk,
-        |traces, layout| lay_out(&file, &functions, traces, Room::InPlace(&analysis), layout),
-    )?;
-    let applied = apply(&file, &functions, &analysis, wanted.arrangement(), request.options)?;
-    let maps = match request.with_map {
-        true => vec![("", layout_map(&file, &functions, &applied, request.options)?)],
-        false => Vec::new(),
-    };
-    let Applied { bytes, map, summary } = applied;
-    Ok(AppliedFile { bytes, summary, is_unchanged: map.is_identity(), maps })
 }

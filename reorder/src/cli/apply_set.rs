@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use serde::Serialize;
 
 use crate::apply::ApplySummary;
-use crate::cli::apply::{ElfRequest, apply_elf};
+use crate::cli::apply_elf::{ElfRequest, apply_elf};
 use crate::cli::apply_macho::AppliedFile;
 use crate::cli::context::Context;
 use crate::error::{Error, ErrorKind, Result};

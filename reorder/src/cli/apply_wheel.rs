@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use crate::apply::ApplySummary;
-use crate::cli::apply::{ElfRequest, apply_elf};
+use crate::cli::apply_elf::{ElfRequest, apply_elf};
 use crate::cli::apply_macho::{AppliedFile, MachORequest, apply_file};
 use crate::cli::context::Context;
 use crate::error::{Error, ErrorKind, Result};

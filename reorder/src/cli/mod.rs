@@ -21,6 +21,7 @@ pub mod order;
 pub mod simulate;
 
 pub mod apply;
+pub mod apply_elf;
 pub mod apply_macho;
 mod apply_set;
 mod apply_wheel;

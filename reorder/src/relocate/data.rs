@@ -3,7 +3,7 @@
 use crate::address::{Address, FileOffset, NewAddress};
 use crate::image::analysis::{Analysis, DT_FINI, DT_INIT};
 use crate::image::elf::file::{ENTRY_FIELD, ElfFile};
-use crate::image::elf::note::notes;
+use crate::image::elf::note::probe_addresses;
 use crate::image::elf::symbol::SymbolTable;
 use crate::image::functions::FunctionTable;
 use crate::relocate::address_map::AddressMap;
@@ -57,26 +57,6 @@ fn moving_symbols<'a>(
         })
         .filter(|symbol| analysis.code.arena_of(symbol.value).is_some())
         .map(|symbol| (symbol.value_field, symbol.value))
-}
-
-/// Program counters of SystemTap probes: (field, address).
-///
-/// Source: the SystemTap "UserSpaceProbeImplementation" description, note type 3: program counter, base,
-/// semaphore, then three strings.
-fn probe_addresses<'a>(file: &'a ElfFile<'_>) -> impl Iterator<Item = (FileOffset, Address)> + 'a {
-    const NT_STAPSDT: u32 = 3;
-    file.sections
-        .iter()
-        .filter(|section| section.kind == object::elf::SHT_NOTE.0)
-        .flat_map(|section| {
-            let start = section.offset.0 as usize;
-            notes(file.bytes, start..start + section.size as usize)
-        })
-        .filter(|note| note.owner == b"stapsdt" && note.kind == NT_STAPSDT)
-        .filter_map(|note| {
-            let bytes = file.bytes.get(note.description.clone())?.first_chunk::<8>()?;
-            Some((FileOffset(note.description.start as u64), Address(u64::from_le_bytes(*bytes))))
-        })
 }
 
 /// An entry moves by what its target moves; the owner's end moves with the owner.

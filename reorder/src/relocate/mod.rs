@@ -8,6 +8,7 @@ pub mod absolute;
 pub mod address_map;
 pub mod alignment;
 pub mod busy_pages;
+pub mod clones;
 pub mod code;
 mod code_reference;
 pub mod data;

@@ -53,6 +53,31 @@ impl LandingPads {
     }
 }
 
+/// Where the exceptions of one function are caught.
+pub(super) enum TablePads {
+    /// The places, which count from the function's start.
+    FromStart(Vec<u64>),
+    /// Places that count from a base in the table.
+    FromBase,
+}
+
+/// What the exception table at `table` says of the function of `entry`; nothing when it is not understood, or longer than
+/// the `budget` that all tables of an image share.
+pub(super) fn pads_of(
+    image: &ElfView<'_>,
+    table: u64,
+    entry: &UnwindEntry,
+    budget: &mut usize,
+) -> Option<TablePads> {
+    let section = image.section_at(table)?;
+    let bytes = section.bytes.get((table - section.address) as usize..)?;
+    if *bytes.first()? != OMITTED {
+        return Some(TablePads::FromBase);
+    }
+    let mut pads = Vec::new();
+    read_table(bytes, entry, budget, &mut pads).map(|()| TablePads::FromStart(pads))
+}
+
 /// Adds the pads of one function; nothing when its table is not understood.
 fn read_table(table: &[u8], entry: &UnwindEntry, budget: &mut usize, pads: &mut Vec<u64>) -> Option<()> {
     let mut cursor = 1;

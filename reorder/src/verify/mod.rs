@@ -14,6 +14,7 @@ mod aarch64;
 mod absolute;
 mod absolute_fields;
 mod bytes;
+mod clones;
 mod compact_relocations;
 mod data_in_code;
 mod debug;
@@ -82,17 +83,33 @@ pub fn verify(old: &[u8], new: &[u8], options: VerifyOptions) -> Result<VerifyRe
     let old = ElfView::parse(old)?;
     // An old image that does not correspond to itself is malformed: that must not be blamed on the new one.
     recover::moves_between(&old, &old)?;
-    let outcome = ElfView::parse(new).and_then(|new| match debug::layout::is_rewritten(&old, &new) {
-        false => verify_pair(&old, &new, None, &mut findings),
-        true => {
-            let whole = debug::layout::put_back(&old, &new)?;
-            verify_pair(&old, &ElfView::parse(&whole)?, Some(&new), &mut findings)
+    let outcome = ElfView::parse(new).and_then(|new| match clones::Record::of(&new)? {
+        // What had copies before is compared as it is.
+        Some(record) if clones::Record::of(&old)?.is_none() => {
+            let whole = record.without_copies(new.bytes);
+            let without = ElfView::parse(&whole)?;
+            if without.bytes != old.bytes {
+                verify_moved(&old, &without, &mut findings)?;
+            }
+            clones::check(&without, &new, &record, &mut findings)
         }
+        _ => verify_moved(&old, &new, &mut findings),
     });
     if let Err(error) = outcome {
         findings.differs(correspondence(&error));
     }
     Ok(findings.finish())
+}
+
+/// Checks an image in which functions moved.
+fn verify_moved(old: &ElfView<'_>, new: &ElfView<'_>, findings: &mut Findings) -> Result<()> {
+    match debug::layout::is_rewritten(old, new) {
+        false => verify_pair(old, new, None, findings),
+        true => {
+            let whole = debug::layout::put_back(old, new)?;
+            verify_pair(old, &ElfView::parse(&whole)?, Some(new), findings)
+        }
+    }
 }
 
 /// [`verify`] for a Mach-O image with one slice, whose map is claimed instead of recovered: the claim is checked.

@@ -39,6 +39,8 @@ pub enum Check {
     Notes,
     /// Debug information says of every function what it said before.
     DebugInformation,
+    /// Copies of functions do what the originals do, and everything that leads to one led to its original.
+    Copies,
     /// Mach-O: the load commands are the same but for the identity and the places in `__LINKEDIT`.
     LoadCommands,
     /// Mach-O: the parts of `__LINKEDIT` lie inside, apart and aligned; those without addresses are the same.
@@ -74,6 +76,7 @@ impl Check {
             Self::StaticRelocations => "kept relocations",
             Self::Notes => "notes",
             Self::DebugInformation => "debug information",
+            Self::Copies => "copies of functions",
             Self::LoadCommands => "load commands",
             Self::LinkEdit => "parts of __LINKEDIT",
             Self::FunctionStarts => "function starts",

@@ -39,7 +39,7 @@ pub(super) fn check_exception_tables(
 ///
 /// # Errors
 /// There is no data in the file.
-pub(super) fn exception_table<'data>(
+pub(crate) fn exception_table<'data>(
     file: &ElfFile<'data>,
     address: Address,
 ) -> Result<ExceptionTable<'data>> {

@@ -9,7 +9,8 @@ pub mod absolute_fields;
 pub mod blocks;
 pub mod computed_addresses;
 pub mod dispatch;
-mod exception_tables;
+pub(crate) mod exception_tables;
+pub mod exposure;
 pub mod fields;
 pub mod gap_references;
 pub mod jump_tables;
@@ -38,6 +39,7 @@ use crate::image::functions::FunctionTable;
 use crate::image::refusal::{Refusal, RefusalCode};
 use absolute_fields::{AbsoluteField, check_absolute_fields};
 use blocks::Partition;
+use exposure::Exposure;
 use fields::CodeFields;
 use jump_tables::JumpTable;
 use kept_relocations::{KeptRelocationSummary, KeptRelocations, absolute_words};
@@ -67,7 +69,18 @@ pub struct Analysis<'data> {
     pub kept_relocations: Option<KeptRelocationSummary>,
     /// The fields of instructions that a move may change.
     pub fields: CodeFields,
+    /// What may refer to blocks besides what is listed here.
+    pub exposure: Exposure,
     refers_to_own_end: Vec<bool>,
+}
+
+/// How much of the code must be known.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Coverage {
+    /// At least half, or functions are not moved.
+    Half,
+    /// Any part: functions are copied, and everything else stays as it is.
+    Any,
 }
 
 /// What is known before any code is decoded.
@@ -81,6 +94,7 @@ struct ImageFacts<'run, 'data> {
     pointers: &'run [CodePointer],
     /// Code addresses that the headers hold.
     roots: &'run [Address],
+    coverage: Coverage,
 }
 
 /// What the instructions of one processor tell.
@@ -98,11 +112,23 @@ struct CodeFacts {
 }
 
 impl<'data> Analysis<'data> {
-    /// Analyses `file`.
+    /// Analyses `file`, in which functions shall move.
     ///
     /// # Errors
     /// The first global obligation that fails, as a refusal; malformed tables.
     pub fn new(file: &ElfFile<'data>, functions: &FunctionTable<'data>) -> Result<Self> {
+        Self::with_coverage(file, functions, Coverage::Half)
+    }
+
+    /// Analyses `file`, of whose code so much must be known.
+    ///
+    /// # Errors
+    /// As [`Self::new`].
+    pub fn with_coverage(
+        file: &ElfFile<'data>,
+        functions: &FunctionTable<'data>,
+        coverage: Coverage,
+    ) -> Result<Self> {
         let dynamic = dynamic_entries(file)?;
         obligations::check_image(file, &dynamic)?;
         let code = CodeSpace::collect(file)?;
@@ -121,6 +147,7 @@ impl<'data> Analysis<'data> {
             tables: &kept_tables,
             pointers: &pointers,
             roots,
+            coverage,
         };
         let facts = match file.machine {
             Machine::X86_64 => x86_64::code_facts(&image, &mut partition)?,
@@ -155,6 +182,7 @@ impl<'data> Analysis<'data> {
             &data_references,
             &mut findings,
         );
+        let exposure = Exposure::new(&partition, &findings);
         let (units, free) = build_units(&code, &partition, &mut findings);
         Ok(Self {
             code,
@@ -171,6 +199,7 @@ impl<'data> Analysis<'data> {
                 .collect(),
             kept_relocations: kept.summary,
             fields,
+            exposure,
             refers_to_own_end,
         })
     }

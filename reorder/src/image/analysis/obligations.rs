@@ -1,6 +1,7 @@
 //! What must hold for the image as a whole before anything in it may move.
 
 use crate::address::Address;
+use crate::image::analysis::Coverage;
 use crate::image::analysis::blocks::{GapContent, Partition};
 use crate::image::code::CodeSpace;
 use crate::image::decode::{aarch64_gap, padding};
@@ -30,7 +31,10 @@ const UNKNOWN_FORMATS: [(&str, &str); 13] = [
     (".modinfo", "a kernel build"),
 ];
 
-/// Refuses what is known before any code is decoded: R2, R3, R7, R9.
+/// Lists the copies of functions in an image that has some.
+pub const LIST_OF_COPIES: &str = ".reorder.clones";
+
+/// Refuses what is known before any code is decoded: R3, R5, R7, R9, R13.
 ///
 /// # Errors
 /// The refusal.
@@ -63,6 +67,11 @@ pub fn check_image(file: &ElfFile<'_>, dynamic: &[DynamicEntry]) -> Result<(), R
             )
             .at(file.entry));
         }
+    }
+    if file.section(LIST_OF_COPIES.as_bytes()).is_some() {
+        let cure = "give the image as it was before --clone";
+        let reason = "the image has copies of functions, which moving would take apart";
+        return Err(Refusal::new(RefusalCode::R13, reason, cure));
     }
     check_uncovered_bytes(file)?;
     check_runtimes(file)?;
@@ -168,7 +177,7 @@ const TOLERATED_BYTES: u64 = 4096;
 /// Of an image in which more than a tenth of the code belongs to no function, or a hundredth cannot be decoded, everything
 /// outside of functions counts as undecodable: whatever any of its bytes may refer to stays.
 ///
-/// Refuses images of which less than half is known: R5, R6.
+/// Refuses images of which less than half is known, unless any part will do: R5, R6.
 ///
 /// # Errors
 /// The refusal.
@@ -176,6 +185,7 @@ pub fn check_coverage(
     code: &CodeSpace<'_>,
     partition: &mut Partition,
     opaque_blocks: u64,
+    coverage: Coverage,
 ) -> Result<(), Refusal> {
     let total: u64 = code.arenas.iter().map(|arena| arena.end.distance_from(arena.start)).sum();
     let gap_bytes = |content: GapContent| -> u64 {
@@ -191,7 +201,8 @@ pub fn check_coverage(
         .max_by_key(|gap| (gap.end.distance_from(gap.start), gap.start));
     let place = largest.map_or(Address(0), |gap| gap.start);
     let percent = |part: u64| part as f64 * 100.0 / total.max(1) as f64;
-    if uncovered > TOLERATED_BYTES && uncovered > total / 2 {
+    let is_demanded = coverage == Coverage::Half;
+    if is_demanded && uncovered > TOLERATED_BYTES && uncovered > total / 2 {
         return Err(Refusal::new(
             RefusalCode::R5,
             format!("{:.1} % of the code belongs to no known function", percent(uncovered)),
@@ -199,7 +210,7 @@ pub fn check_coverage(
         )
         .at(place));
     }
-    if opaque > TOLERATED_BYTES && opaque > total / 2 {
+    if is_demanded && opaque > TOLERATED_BYTES && opaque > total / 2 {
         return Err(Refusal::new(
             RefusalCode::R6,
             format!("{:.1} % of the code cannot be decoded", percent(opaque)),

@@ -34,7 +34,7 @@ pub(super) fn code_facts(image: &ImageFacts<'_, '_>, partition: &mut Partition) 
         }
         block.takes_own_address = decoded.takes_own_address;
     }
-    obligations::check_coverage(code, partition, opaque)?;
+    obligations::check_coverage(code, partition, opaque, image.coverage)?;
     let partition = &*partition;
 
     let mut findings = check_references(code, partition, &boundaries, &mut decoded);

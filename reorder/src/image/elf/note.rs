@@ -3,6 +3,7 @@
 
 use std::ops::Range;
 
+use crate::address::{Address, FileOffset};
 use crate::image::elf::file::ElfFile;
 
 /// One note: owner without its terminator, type, and where its description lies in the file.
@@ -41,6 +42,26 @@ pub fn notes<'data>(bytes: &'data [u8], range: Range<usize>) -> impl Iterator<It
         let owner = owner.strip_suffix(b"\0").unwrap_or(owner);
         Some(Note { owner, kind, description: description_start..description_end })
     })
+}
+
+/// Program counters of SystemTap probes: (field, address).
+///
+/// Source: the SystemTap "UserSpaceProbeImplementation" description, note type 3: program counter, base,
+/// semaphore, then three strings.
+pub fn probe_addresses<'a>(file: &'a ElfFile<'_>) -> impl Iterator<Item = (FileOffset, Address)> + 'a {
+    const NT_STAPSDT: u32 = 3;
+    file.sections
+        .iter()
+        .filter(|section| section.kind == object::elf::SHT_NOTE.0)
+        .flat_map(|section| {
+            let start = section.offset.0 as usize;
+            notes(file.bytes, start..start + section.size as usize)
+        })
+        .filter(|note| note.owner == b"stapsdt" && note.kind == NT_STAPSDT)
+        .filter_map(|note| {
+            let bytes = file.bytes.get(note.description.clone())?.first_chunk::<8>()?;
+            Some((FileOffset(note.description.start as u64), Address(u64::from_le_bytes(*bytes))))
+        })
 }
 
 pub(super) fn build_id_range(file: &ElfFile<'_>) -> Option<Range<usize>> {

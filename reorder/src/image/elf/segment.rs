@@ -21,6 +21,8 @@ pub struct Segment {
     pub file_size: u64,
     /// Bytes in memory.
     pub memory_size: u64,
+    /// `p_align`.
+    pub alignment: u64,
 }
 
 impl Segment {
@@ -33,6 +35,7 @@ impl Segment {
             address: Address(entry.p_vaddr.get(endian)),
             file_size: entry.p_filesz.get(endian),
             memory_size: entry.p_memsz.get(endian),
+            alignment: entry.p_align.get(endian),
         };
         let end = segment.offset.0.checked_add(segment.file_size);
         if end.is_none_or(|end| end > bytes.len() as u64) {

@@ -32,10 +32,10 @@ use landing_pads::landing_pads;
 /// # Errors
 /// Refuses (R5, R6, R8) images of which too little is known; reports malformed exception tables.
 pub(super) fn code_facts(image: &ImageFacts<'_, '_>, partition: &mut Partition) -> Result<CodeFacts> {
-    let ImageFacts { file, functions, code, relocations, tables, pointers, roots } = *image;
+    let ImageFacts { file, functions, code, relocations, tables, pointers, roots, coverage } = *image;
     // Instructions are words: a block that is not understood hides no references that cannot be listed.
     const NO_OPAQUE_BLOCKS: u64 = 0;
-    obligations::check_coverage(code, partition, NO_OPAQUE_BLOCKS)?;
+    obligations::check_coverage(code, partition, NO_OPAQUE_BLOCKS, coverage)?;
     let partition = &*partition;
     let atoms: Vec<Range<Address>> = partition.blocks.iter().map(|block| block.start..block.end).collect();
     let starts = starts_of(partition);

@@ -1,0 +1,116 @@
+//! `reorder apply` for one ELF image: in place, then copies of what should come first and could not move.
+
+use std::path::Path;
+
+use crate::apply::clones::with_clones;
+use crate::apply::{Applied, apply, layout_map};
+use crate::cli::apply_macho::AppliedFile;
+use crate::cli::arrangement::{ArrangementArguments, Wanted};
+use crate::cli::context::Context;
+use crate::error::{Error, ErrorKind, Result};
+use crate::image::analysis::Analysis;
+use crate::image::elf::file::ElfFile;
+use crate::image::functions::FunctionTable;
+use crate::image::refusal::RefusalCode;
+use crate::layout::{Memory, Room, lay_out};
+use crate::relocate::RelocateOptions;
+use crate::trace::ImageIdentity;
+
+/// What is asked of an ELF image.
+pub struct ElfRequest<'run> {
+    /// Where functions shall go.
+    pub arrangement: &'run ArrangementArguments,
+    /// How the image is rewritten.
+    pub options: RelocateOptions,
+    /// Whether to make a map.
+    pub with_map: bool,
+    /// Which of the functions that should come first are copied.
+    pub clones: Option<CloneChoice>,
+}
+
+/// Which functions are copied.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CloneChoice {
+    /// Those that cannot move in place.
+    Stayed,
+    /// All; nothing moves in place.
+    All,
+}
+
+/// Moves the functions of the image at `path`.
+///
+/// # Errors
+/// Refusals, malformed tables, no traces of this image.
+pub fn apply_elf(
+    path: &Path,
+    request: &ElfRequest<'_>,
+    context: &Context,
+    bytes: &[u8],
+) -> Result<AppliedFile> {
+    let file = ElfFile::parse(bytes)?;
+    let functions = FunctionTable::collect(&file)?;
+    let analysed = (request.clones != Some(CloneChoice::All)).then(|| {
+        let _phase = tracing::info_span!("analyse").entered();
+        Analysis::new(&file, &functions)
+    });
+    let analysis = match analysed.transpose() {
+        Ok(analysis) => analysis,
+        Err(error) if is_too_little_known(&error) && request.clones.is_some() => {
+            context.talk.warning(&format!("nothing moves in place: {error}"), None);
+            None
+        }
+        Err(error) => return Err(offering_clones(error)),
+    };
+    let identity = ImageIdentity::of(path, &file);
+    // What cannot move is part of the order, too, if it is to be copied.
+    let room = match &analysis {
+        Some(analysis) if request.clones.is_none() => Room::InPlace(analysis),
+        _ => Room::Linker,
+    };
+    let wanted = request.arrangement.wanted(
+        path,
+        &identity,
+        &functions,
+        Memory::default(),
+        &context.talk,
+        |traces, layout| lay_out(&file, &functions, traces, room, layout),
+    )?;
+    let mut applied = match &analysis {
+        Some(analysis) => apply(&file, &functions, analysis, wanted.arrangement(), request.options)?,
+        None => Applied::unmoved(&file, &functions),
+    };
+    if request.clones.is_some() {
+        let Wanted::Order(order, needed) = &wanted else {
+            return Err(Error::usage("a map says where functions move, and nothing of copies")
+                .with_hint("leave out --clone, or give traces in place of the map"));
+        };
+        let first = order.get(..*needed).unwrap_or(order);
+        let starts: Vec<_> = first.iter().map(|&function| functions.get(function).start).collect();
+        applied = with_clones(applied, &starts, analysis.is_some())?;
+    }
+    let maps = match request.with_map {
+        true => vec![("", layout_map(&file, &functions, &applied, request.options)?)],
+        false => Vec::new(),
+    };
+    let is_unchanged = applied.bytes == bytes;
+    let Applied { bytes, summary, .. } = applied;
+    Ok(AppliedFile { bytes, summary, is_unchanged, maps })
+}
+
+/// Whether the image is refused because its code is not known well enough for functions to move.
+fn is_too_little_known(error: &Error) -> bool {
+    match &error.kind {
+        ErrorKind::Refused(refusal) => matches!(refusal.code, RefusalCode::R5 | RefusalCode::R6),
+        _ => false,
+    }
+}
+
+/// Says what else can be done.
+fn offering_clones(error: Error) -> Error {
+    match is_too_little_known(&error) {
+        true => {
+            error.with_hint("copy what should come first into a new segment with --clone; the file grows")
+        }
+        false => error,
+    }
+}

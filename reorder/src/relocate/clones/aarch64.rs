@@ -1,0 +1,26 @@
+//! Steps of AArch64 code.
+//! Source: Arm Architecture Reference Manual, DDI 0487, chapter C4.
+
+use super::step::{Reference, Step, Use};
+use crate::address::Address;
+use crate::image::code_reference::CodeForm;
+use crate::image::decode::aarch64::{Operation, WORD, decode};
+
+/// The instruction at the start of `bytes`, which lie at `address`; nothing when they are none.
+pub(super) fn step(bytes: &[u8], address: Address) -> Option<Step> {
+    let word = u32::from_le_bytes(*bytes.first_chunk()?);
+    let stated = |target, form, usage| Some(Reference { target, place: address, form, usage });
+    let (continues, reference) = match decode(word, address) {
+        Operation::Invalid => return None,
+        Operation::Branch(target) => (false, stated(target, Some(CodeForm::Branch26), Use::Jump)),
+        Operation::Call(target) => (true, stated(target, Some(CodeForm::Branch26), Use::Call)),
+        Operation::ConditionalBranch(target) => (true, stated(target, None, Use::Jump)),
+        Operation::BranchRegister(_) | Operation::Return | Operation::Trap => (false, None),
+        Operation::Adr(_, target) => (true, stated(target, Some(CodeForm::Adr), Use::Value)),
+        // Whatever completes it counts from the same page afterwards, so nothing needs to be paired.
+        Operation::Adrp(_, target) => (true, stated(target, Some(CodeForm::Page), Use::Value)),
+        Operation::LoadLiteral(_, target) => (true, stated(target, Some(CodeForm::LoadLiteral), Use::Value)),
+        _ => (true, None),
+    };
+    Some(Step { length: WORD as u8, continues, reference })
+}

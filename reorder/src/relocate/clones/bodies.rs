@@ -1,0 +1,196 @@
+//! Which functions are copied, and what of each.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Range;
+
+use super::obstacle::Obstacle;
+use super::step::{Step, Use};
+use super::walk::{Walk, walk};
+use super::{aarch64, x86_64};
+use crate::address::Address;
+use crate::error::Result;
+use crate::image::analysis::Analysis;
+use crate::image::analysis::blocks::BlockIndex;
+use crate::image::analysis::exception_tables::exception_table;
+use crate::image::elf::file::ElfFile;
+use crate::image::elf::machine::Machine;
+use crate::image::elf::note::probe_addresses;
+use crate::image::exception_table::TableBudget;
+use crate::image::functions::{FunctionIndex, FunctionTable};
+
+/// A function, or several that share bytes, of which there will be a copy.
+#[derive(Clone, Debug)]
+pub(super) struct Body {
+    /// Its number in the partition.
+    pub block: BlockIndex,
+    /// Where it is.
+    pub range: Range<Address>,
+    /// Starts of the functions in it, ascending.
+    pub function_starts: Vec<Address>,
+    /// What of it is copied.
+    pub walk: Walk,
+}
+
+/// A block that should have had a copy, why it has none, and the place that shows it.
+pub(super) type Skipped = (BlockIndex, Obstacle, Address);
+
+/// The decoder for a processor.
+fn decoder(machine: Machine) -> fn(&[u8], Address) -> Option<Step> {
+    match machine {
+        Machine::Aarch64 => aarch64::step,
+        Machine::X86_64 | Machine::Other => x86_64::step,
+    }
+}
+
+/// What is known of places inside functions.
+struct Knowledge {
+    /// Places in code that pointers, headers or probes name, ascending.
+    named: Vec<Address>,
+    /// Where exceptions are caught, by the start of the function.
+    landing_pads: BTreeMap<Address, Vec<Address>>,
+}
+
+/// Walks the blocks of `wanted`, in that order, each once.
+///
+/// # Errors
+/// Malformed exception tables.
+pub(super) fn collect(
+    file: &ElfFile<'_>,
+    functions: &FunctionTable<'_>,
+    analysis: &Analysis<'_>,
+    wanted: &[FunctionIndex],
+) -> Result<(Vec<Body>, Vec<Skipped>)> {
+    let mut blocks = Vec::new();
+    let mut is_listed = vec![false; analysis.partition.blocks.len()];
+    for &function in wanted {
+        let start = functions.get(function).start;
+        let Some(block) = analysis.partition.block_containing(start) else { continue };
+        if !std::mem::replace(&mut is_listed[block.0 as usize], true) {
+            blocks.push(block);
+        }
+    }
+    let knowledge = knowledge(file, functions, analysis, &is_listed)?;
+    let mut skipped = Vec::new();
+    let mut bodies = Vec::new();
+    let mut entries = Vec::new();
+    for block in blocks {
+        match entries_of(analysis, &knowledge, block) {
+            Ok(found) => {
+                let known = analysis.partition.block(block);
+                let function_starts = known.function_starts.clone();
+                // What stands in front of the entry, such as room for a patch, is read through the original's address.
+                let start = function_starts.first().copied().unwrap_or(known.start);
+                let range = start..known.end;
+                bodies.push(Body { block, range, function_starts, walk: Walk::default() });
+                entries.push(found);
+            }
+            Err((obstacle, place)) => skipped.push((block, obstacle, place)),
+        }
+    }
+    Ok((settle(analysis, bodies, entries, &mut skipped), skipped))
+}
+
+fn knowledge(
+    file: &ElfFile<'_>,
+    functions: &FunctionTable<'_>,
+    analysis: &Analysis<'_>,
+    is_listed: &[bool],
+) -> Result<Knowledge> {
+    let mut named: Vec<Address> = analysis.pointers.iter().map(|pointer| pointer.target).collect();
+    named.extend(probe_addresses(file).map(|(_, address)| address));
+    named.sort_unstable();
+    named.dedup();
+    let mut budget = TableBudget::new(file.bytes.len());
+    let mut landing_pads: BTreeMap<Address, Vec<Address>> = BTreeMap::new();
+    for entry in &functions.frame_entries {
+        let block = analysis.partition.block_containing(entry.start);
+        let is_wanted = block.is_some_and(|block| is_listed[block.0 as usize]);
+        let Some(table) = entry.exception_table.filter(|_| is_wanted) else { continue };
+        let pads = exception_table(file, table)?.landing_pads(entry.start, &mut budget)?;
+        // Pads with a base of their own are in the original, whose frame is the same.
+        if pads.base.is_none() {
+            let range = entry.start..entry.end();
+            let known = landing_pads.entry(entry.start).or_default();
+            known.extend(pads.addresses.iter().map(|pad| if range.contains(pad) { *pad } else { OUTSIDE }));
+        }
+    }
+    Ok(Knowledge { named, landing_pads })
+}
+
+/// Stands for a landing pad that is not in its function.
+const OUTSIDE: Address = Address(u64::MAX);
+
+/// Where control may enter the copy of a block, as distances from its start.
+fn entries_of(
+    analysis: &Analysis<'_>,
+    knowledge: &Knowledge,
+    block: BlockIndex,
+) -> std::result::Result<BTreeSet<u32>, (Obstacle, Address)> {
+    let known = analysis.partition.block(block);
+    if let Some(evidence) = analysis.exposure.inside(block) {
+        return Err((Obstacle::InsideKnown, evidence));
+    }
+    let first = knowledge.named.partition_point(|address| *address <= known.start);
+    let mut inside = knowledge.named[first..].iter().copied().take_while(|address| *address < known.end);
+    if let Some(named) = inside.find(|named| known.function_starts.binary_search(named).is_err()) {
+        return Err((Obstacle::InsideKnown, named));
+    }
+    let first = known.function_starts.first().copied().unwrap_or(known.start);
+    let mut entries = BTreeSet::new();
+    for start in &known.function_starts {
+        entries.insert(start.distance_from(first) as u32);
+        for &pad in knowledge.landing_pads.get(start).into_iter().flatten() {
+            if pad == OUTSIDE {
+                return Err((Obstacle::LandingPadOutside, *start));
+            }
+            entries.insert(pad.distance_from(first) as u32);
+        }
+    }
+    Ok(entries)
+}
+
+/// Walks all bodies until the branches between them lead to instructions that were reached. Each round that is not the last
+/// makes something known that was not: an entry or an obstacle.
+fn settle(
+    analysis: &Analysis<'_>,
+    mut bodies: Vec<Body>,
+    mut entries: Vec<BTreeSet<u32>>,
+    skipped: &mut Vec<Skipped>,
+) -> Vec<Body> {
+    let decode = decoder(analysis.code.machine);
+    let mut by_start: Vec<(Address, usize)> =
+        bodies.iter().enumerate().map(|(index, body)| (body.range.start, index)).collect();
+    by_start.sort_unstable();
+    let mut is_skipped = vec![false; bodies.len()];
+    let mut to_walk: Vec<usize> = (0..bodies.len()).collect();
+    while !to_walk.is_empty() {
+        for index in std::mem::take(&mut to_walk) {
+            let body = &mut bodies[index];
+            let code = analysis.code.bytes(body.range.clone());
+            match walk(code, &body.range, &body.function_starts, &entries[index], decode) {
+                Ok(walk) => body.walk = walk,
+                Err((obstacle, place)) => {
+                    is_skipped[index] = true;
+                    skipped.push((body.block, obstacle, place));
+                }
+            }
+        }
+        let mut demands: BTreeSet<usize> = BTreeSet::new();
+        for (index, body) in bodies.iter().enumerate().filter(|(index, _)| !is_skipped[*index]) {
+            let references = body.walk.steps.iter().filter_map(|(_, step)| step.reference);
+            let branches = references.filter(|reference| reference.usage != Use::Value);
+            let end = body.walk.runs_past_end.then_some(body.range.end);
+            for target in branches.map(|branch| branch.target).chain(end) {
+                let after = by_start.partition_point(|(start, _)| *start <= target);
+                let Some(&(start, other)) = by_start[..after].last() else { continue };
+                let is_other = other != index && !is_skipped[other] && bodies[other].range.contains(&target);
+                if is_other && entries[other].insert(target.distance_from(start) as u32) {
+                    demands.insert(other);
+                }
+            }
+        }
+        to_walk = demands.into_iter().collect();
+    }
+    let kept = bodies.into_iter().zip(is_skipped).filter(|(_, is_skipped)| !is_skipped);
+    kept.map(|(body, _)| body).collect()
+}

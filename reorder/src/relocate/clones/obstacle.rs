@@ -1,0 +1,36 @@
+//! Why a function is not copied.
+
+use std::fmt;
+
+use serde::Serialize;
+
+/// What keeps a function from having a copy; it still runs where it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Obstacle {
+    /// Control reaches bytes that are no instruction.
+    NotDecodable,
+    /// Control reaches the middle of an instruction.
+    Overlap,
+    /// It calls a place inside itself to learn where it is.
+    TakesOwnPlace,
+    /// A branch or literal cannot reach its target from anywhere else.
+    ShortReach,
+    /// Something knows a place inside: where an interrupted program stands may be compared with it.
+    InsideKnown,
+    /// Exceptions are caught outside of the function by a distance from its start.
+    LandingPadOutside,
+}
+
+impl fmt::Display for Obstacle {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(match self {
+            Self::NotDecodable => "control reaches bytes that are not instructions",
+            Self::Overlap => "control reaches the middle of an instruction",
+            Self::TakesOwnPlace => "it calls a place inside itself",
+            Self::ShortReach => "a branch or a literal reaches too short a way",
+            Self::InsideKnown => "something knows a place inside it",
+            Self::LandingPadOutside => "exceptions are caught outside of it",
+        })
+    }
+}

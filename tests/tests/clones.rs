@@ -1,0 +1,200 @@
+//! Copies of functions (`apply --clone`): what runs, what tools see, what the judge refuses.
+
+#![allow(clippy::unwrap_used)] // a failed unwrap is a failed test
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
+
+use end_to_end::process::{self, Outcome, shell};
+use end_to_end::workspace::reorder;
+use object::{Object, ObjectSection};
+use reorder::verify::{VerifyOptions, verify};
+use tempfile::TempDir;
+
+const LIMIT: Duration = Duration::from_secs(300);
+
+/// Calls, a switch, exceptions, a pointer that is compared, and a table of pointers.
+const SOURCE: &str = r#"
+#include <cstdio>
+#include <stdexcept>
+#include <string>
+typedef int (*Step)(int);
+__attribute__((noinline)) static int deepest(int x) { if (x > 3) throw std::runtime_error("deep"); std::printf("at %d\n", x); return x + 1; }
+__attribute__((noinline)) static int guarded(int x) { try { return deepest(x); } catch (const std::exception &e) { std::printf("caught %s\n", e.what()); return -x; } }
+__attribute__((noinline)) static int choose(int x) { switch (x) { case 0: return guarded(9); case 1: return guarded(1); case 2: return 22; case 3: return guarded(3); case 4: return 44; case 5: return 55; default: return 7; } }
+__attribute__((noinline)) static int twice(int x) { return guarded(x) + guarded(x); }
+extern const Step steps[] = {deepest, guarded, choose, twice};
+__attribute__((noinline)) bool is_first(Step step) { return step == deepest; }
+int main(int count, char **) {
+  int sum = 0;
+  for (int i = 0; i < 7; i++) sum += choose(i);
+  for (Step step : steps) sum += is_first(step) ? step(count) : step(2);
+  std::printf("%d\n", sum);
+  return sum == 0;
+}
+"#;
+
+fn run(command: &mut Command) -> Outcome {
+    process::run(command, LIMIT).unwrap()
+}
+
+/// A program, and the same with copies of all its functions.
+struct Pair {
+    directory: TempDir,
+    old: PathBuf,
+    new: PathBuf,
+}
+
+impl Pair {
+    fn build(flags: &str) -> Self {
+        let directory = tempfile::tempdir().unwrap();
+        let path = |name: &str| directory.path().join(name);
+        fs::write(path("program.cpp"), SOURCE).unwrap();
+        shell(&format!("cd '{}' && g++ -O2 {flags} program.cpp -o old", directory.path().display()), LIMIT)
+            .unwrap();
+        let (old, new) = (path("old"), path("new"));
+        let applied = run(reorder()
+            .arg("apply")
+            .arg(&old)
+            .args(["--strategy", "random", "--seed", "3", "--clone=all", "-o"])
+            .arg(&new));
+        assert!(applied.success(), "{applied}");
+        assert!(applied.stdout_text().contains("functions copied"), "{applied}");
+        Self { directory, old, new }
+    }
+
+    fn bytes(&self) -> (Vec<u8>, Vec<u8>) {
+        (fs::read(&self.old).unwrap(), fs::read(&self.new).unwrap())
+    }
+}
+
+fn is_proven(old: &[u8], new: &[u8]) -> bool {
+    verify(old, new, VerifyOptions::default()).is_ok_and(|report| report.is_proven())
+}
+
+/// File range of a section.
+fn section(bytes: &[u8], name: &str) -> std::ops::Range<usize> {
+    let file = object::File::parse(bytes).unwrap();
+    let (start, size) = file.section_by_name(name).unwrap().file_range().unwrap();
+    start as usize..(start + size) as usize
+}
+
+#[test]
+fn copies_behave_and_survive_tools() {
+    for flags in ["-fPIE -pie", "-no-pie", "-static-pie", "-fPIE -pie -fuse-ld=gold", "-s -fPIE -pie"] {
+        let pair = Pair::build(flags);
+        let before = run(&mut Command::new(&pair.old));
+        assert!(before.success(), "{before}");
+        assert_eq!(run(&mut Command::new(&pair.new)), before, "{flags}");
+        let verified = run(reorder().arg("verify").arg(&pair.old).arg(&pair.new));
+        assert!(verified.success(), "{flags}: {verified}");
+        for tool in ["strip -s", "llvm-strip-22 -s", "patchelf --set-rpath /nowhere"] {
+            let edited = pair.directory.path().join("edited");
+            let line = format!("cp '{}' '{1}' && {tool} '{1}'", pair.new.display(), edited.display());
+            if tool.starts_with("patchelf") && flags.contains("static") {
+                continue;
+            }
+            shell(&line, LIMIT).unwrap();
+            assert_eq!(run(&mut Command::new(&edited)), before, "{flags}: {tool}");
+        }
+    }
+}
+
+#[test]
+fn a_start_runs_in_the_copies() {
+    let pair = Pair::build("-fPIE -pie");
+    let trace = |image: &Path, name: &str| -> String {
+        let traces = pair.directory.path().join(name);
+        let recorded = run(reorder().args(["record", "-o"]).arg(&traces).arg("--").arg(image));
+        assert!(recorded.success(), "{recorded}");
+        run(reorder().args(["traces", "show"]).arg(&traces)).stdout_text()
+    };
+    let shown = trace(&pair.new, "traces");
+    for name in ["main", "choose", "guarded", "deepest", "twice"] {
+        assert!(
+            shown.lines().any(|line| line.contains(name) && line.contains(".reorder")),
+            "{name}:\n{shown}"
+        );
+    }
+}
+
+#[test]
+fn debuggers_walk_out_of_copies() {
+    let pair = Pair::build("-fPIE -pie -fomit-frame-pointer");
+    let symbols = shell(&format!("nm '{}'", pair.new.display()), LIMIT).unwrap();
+    let deepest = symbols.lines().find(|line| line.contains("deepest") && line.ends_with(".reorder"));
+    let deepest = deepest.and_then(|line| line.split(' ').nth(2)).unwrap();
+    let line = format!(
+        "gdb -nx -batch -ex 'set debuginfod enabled off' -ex \"break *'{deepest}'\" -ex run -ex bt '{}' 2>&1",
+        pair.new.display()
+    );
+    let shown = shell(&line, LIMIT).unwrap();
+    let frames: Vec<&str> = shown.lines().filter(|line| line.starts_with('#')).collect();
+    for (frame, name) in frames.iter().zip(["deepest", "guarded"]) {
+        assert!(frame.contains(name), "{shown}");
+    }
+    assert!(frames.last().is_some_and(|frame| frame.contains("main") || frame.contains("_start")), "{shown}");
+}
+
+/// Each forgery changes what a copy does, what leads to it, or what unwinds it.
+#[test]
+fn forged_copies_are_refused() {
+    let pair = Pair::build("-fPIE -pie");
+    let (old, new) = pair.bytes();
+    assert!(is_proven(&old, &new));
+    let copies = section(&new, ".text.reorder");
+    let mut accepted = Vec::new();
+    let mut tried = 0;
+    let mut forge = |at: usize, what: &str| {
+        let mut forged = new.clone();
+        forged[at] ^= 0x04;
+        tried += 1;
+        if is_proven(&old, &forged) {
+            accepted.push((what.to_owned(), at, new[at]));
+        }
+    };
+    // Every byte of the tables; of the copies all but filler, which nothing reaches.
+    for name in [".eh_frame_hdr", ".eh_frame"] {
+        section(&new, name).step_by(3).for_each(|at| forge(at, name));
+    }
+    copies.filter(|at| new[*at] != 0xcc).step_by(2).for_each(|at| forge(at, "copies"));
+    (0..64 + 13 * 56).for_each(|at| forge(at, "headers"));
+    assert!(tried > 1200, "{tried}");
+    // A terminator ends nothing here.
+    let end = section(&new, ".eh_frame").end;
+    accepted.retain(|(what, at, _)| what != ".eh_frame" || *at + 4 < end);
+    assert!(accepted.is_empty(), "{} of {tried} forgeries pass: {accepted:x?}", accepted.len());
+}
+
+#[test]
+fn what_cannot_move_is_offered_copies_by_name() {
+    let directory = tempfile::tempdir().unwrap();
+    let image = directory.path().join("image");
+    // Most of the text belongs to no function.
+    let source = "int known(int x) { return x + 1; }\nint main(void) { return known(-1); }\n__asm__(\".text\\n.rept 4000\\n xor %eax, %edi\\n ret\\n.endr\\n\");\n";
+    fs::write(directory.path().join("image.c"), source).unwrap();
+    let line = format!("cd '{}' && gcc -O1 image.c -o image && strip image", directory.path().display());
+    shell(&line, LIMIT).unwrap();
+    let output = directory.path().join("output");
+    let apply = |arguments: &[&str], input: &Path, output: &Path| {
+        run(reorder()
+            .arg("apply")
+            .arg(input)
+            .args(["--strategy", "random", "--seed", "1"])
+            .args(arguments)
+            .arg("-o")
+            .arg(output))
+    };
+    let refused = apply(&[], &image, &output);
+    assert_eq!(refused.ending, process::Ending::Exited(2), "{refused}");
+    assert!(refused.stderr_text().contains("(R5)") && refused.stderr_text().contains("--clone"), "{refused}");
+    let cloned = apply(&["--clone"], &image, &output);
+    assert!(cloned.success(), "{cloned}");
+    assert!(run(&mut Command::new(&output)).success());
+    let again = apply(&["--clone"], &output, &directory.path().join("again"));
+    assert!(again.stderr_text().contains("(R13)"), "{again}");
+    let moved = apply(&[], &output, &directory.path().join("again"));
+    assert!(moved.stderr_text().contains("(R13)"), "{moved}");
+}
