@@ -10,8 +10,8 @@ use std::io::Write as _;
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 
+use nix::NixPath as _;
 use nix::errno::Errno;
-use nix::fcntl::{AT_FDCWD, RenameFlags, renameat2};
 use tempfile::{NamedTempFile, TempPath};
 
 use super::{ReplaceOptions, Warning, attributes, check_replaceable, directory_of, existing, resolve_links};
@@ -135,10 +135,22 @@ enum Before {
     Gone,
 }
 
+/// Exchanges two files at once. `nix` has this call for glibc alone, the system has it for all.
+fn exchange(first: &Path, second: &Path) -> nix::Result<()> {
+    let exchanged = first.with_nix_path(|first| {
+        second.with_nix_path(|second| {
+            let (here, first, second) = (libc::AT_FDCWD, first.as_ptr(), second.as_ptr());
+            // SAFETY: both are strings that end with a zero byte and outlive the call, which writes no memory.
+            unsafe { libc::syscall(libc::SYS_renameat2, here, first, here, second, libc::RENAME_EXCHANGE) }
+        })
+    })??;
+    Errno::result(exchanged).map(drop)
+}
+
 impl Given {
     fn give(&mut self, temporary: NamedTempFile, target: PathBuf) -> Result<()> {
         let temporary = temporary.into_temp_path();
-        let exchanged = renameat2(AT_FDCWD, &*temporary, AT_FDCWD, &target, RenameFlags::RENAME_EXCHANGE);
+        let exchanged = exchange(&temporary, &target);
         let before = match exchanged {
             Ok(()) => Before::File(temporary),
             // Not there, or a file system that knows no exchange.
