@@ -159,8 +159,11 @@ fn forged_copies_are_refused() {
     for name in [".eh_frame_hdr", ".eh_frame"] {
         section(&new, name).step_by(3).for_each(|at| forge(at, name));
     }
+    // Behind the magic number and the old length, of which only the page counts.
+    section(&new, ".reorder.clones").skip(16).step_by(3).for_each(|at| forge(at, "list"));
     copies.filter(|at| new[*at] != 0xcc).step_by(2).for_each(|at| forge(at, "copies"));
-    (0..64 + 13 * 56).for_each(|at| forge(at, "headers"));
+    let headers = 64 + usize::from(u16::from_le_bytes([new[56], new[57]])) * 56;
+    (0..headers).for_each(|at| forge(at, "headers"));
     assert!(tried > 1200, "{tried}");
     // A terminator ends nothing here.
     let end = section(&new, ".eh_frame").end;
@@ -197,4 +200,129 @@ fn what_cannot_move_is_offered_copies_by_name() {
     assert!(again.stderr_text().contains("(R13)"), "{again}");
     let moved = apply(&[], &output, &directory.path().join("again"));
     assert!(moved.stderr_text().contains("(R13)"), "{moved}");
+}
+
+/// The section's bytes as they were, in the place where the new section has them.
+fn with_old_bytes(old: &[u8], new: &[u8], name: &str, at: usize, count: usize) -> Vec<u8> {
+    let (from, to) = (section(old, name).start + at, section(new, name).start + at);
+    let mut forged = new.to_vec();
+    forged[to..to + count].copy_from_slice(&old[from..from + count]);
+    forged
+}
+
+/// Fields that count from themselves must have followed their section, also where nothing reads them as an address.
+#[test]
+fn unwind_fields_that_did_not_follow_are_refused() {
+    let pair = Pair::build("-fPIE -pie");
+    let (old, new) = pair.bytes();
+    let size = section(&old, ".eh_frame").len();
+    let (before, after) = (section(&old, ".eh_frame"), section(&new, ".eh_frame"));
+    let mut tried = 0;
+    for at in 0..size - 4 {
+        let differs = old[before.start + at..][..4] != new[after.start + at..][..4];
+        if differs {
+            tried += 1;
+            assert!(!is_proven(&old, &with_old_bytes(&old, &new, ".eh_frame", at, 4)), "field at {at:#x}");
+        }
+    }
+    // Starts, exception tables and the personality routine.
+    assert!(tried > 20, "{tried}");
+}
+
+/// Builds, copies everything (or what is pinned), and compares the runs; gives what was printed by `apply`.
+fn same_with(source: &str, build: &str, which: &str) -> String {
+    let directory = tempfile::tempdir().unwrap();
+    let path = |name: &str| directory.path().join(name);
+    fs::write(path("program.c"), source).unwrap();
+    shell(&format!("cd '{}' && {build}", directory.path().display()), LIMIT).unwrap();
+    let applied = run(reorder()
+        .arg("apply")
+        .arg(path("program"))
+        .args(["--strategy", "random", "--seed", "2", which, "--format", "json", "-o"])
+        .arg(path("copies")));
+    assert!(applied.success(), "{applied}");
+    let before = run(&mut Command::new(path("program")));
+    assert!(before.success(), "{before}");
+    assert_eq!(run(&mut Command::new(path("copies"))), before, "{applied}");
+    applied.stdout_text()
+}
+
+/// A handler goes on behind the trap.
+#[test]
+fn code_behind_traps_is_copied() {
+    let source = r#"
+#include <signal.h>
+#include <stdio.h>
+static void handler(int signal) { (void)signal; }
+__attribute__((noinline)) int trapped(int x) { __asm__ volatile("int3"); printf("behind\n"); return x + 1; }
+int main(int count, char **arguments) { (void)arguments; signal(SIGTRAP, handler); return trapped(count) - 2; }
+"#;
+    let report = same_with(source, "gcc -O1 program.c -o program", "--clone=all");
+    assert!(!report.contains("\"name\": \"trapped\""), "{report}");
+}
+
+/// A handler without unwind entry compares where the program stands with a place inside a function.
+#[test]
+fn what_is_known_inside_has_no_copy() {
+    let source = r#"
+#define _GNU_SOURCE
+#include <signal.h>
+#include <stdio.h>
+#include <ucontext.h>
+#include <unistd.h>
+extern char fault_place[] __attribute__((visibility("hidden"))), fault_fix[] __attribute__((visibility("hidden")));
+#ifdef HANDLER
+void handler(int signal, siginfo_t *information, void *context) {
+  ucontext_t *user = context;
+  (void)signal, (void)information;
+  if ((char *)user->uc_mcontext.gregs[REG_RIP] != fault_place) _exit(3);
+  user->uc_mcontext.gregs[REG_RIP] = (long)fault_fix;
+}
+#else
+void handler(int, siginfo_t *, void *);
+__attribute__((noinline)) int probe(const int *pointer) {
+  int is_readable = 1, value;
+  __asm__ volatile(".globl fault_place, fault_fix\n.hidden fault_place, fault_fix\nfault_place: movl (%2), %1\n jmp 4f\nfault_fix: movl $0, %0\n4:"
+                   : "+r"(is_readable), "=r"(value) : "r"(pointer) : "memory");
+  return is_readable;
+}
+int main(void) {
+  struct sigaction action = {.sa_sigaction = handler, .sa_flags = SA_SIGINFO};
+  sigaction(SIGSEGV, &action, 0);
+  printf("probe %d %d\n", probe(&(int){1}), probe((int *)8));
+  return 0;
+}
+#endif
+"#;
+    let build = |linking: &str| {
+        format!(
+            "gcc -O1 {linking} -DHANDLER -fno-asynchronous-unwind-tables -c program.c -o handler.o && gcc -O1 {linking} program.c handler.o -o program && strip program"
+        )
+    };
+    for linking in ["-fPIE -pie", "-no-pie"] {
+        for which in ["--clone", "--clone=all"] {
+            let report = same_with(source, &build(linking), which);
+            assert!(report.contains("inside_known"), "{linking} {which}: {report}");
+        }
+    }
+}
+
+/// Branches to and fro between two functions are walked once.
+#[test]
+fn functions_that_jump_to_and_fro_are_copied() {
+    let jumps = |own: &str, other: &str| -> String {
+        (0..4000).map(|number| format!("{own}{number}: incl %eax\n jmp {other}{number}\n")).collect()
+    };
+    let one = |number: usize| format!("b{number}: jmp a{}\n", number + 1);
+    let chain: String = (0..4000).map(one).collect();
+    let assembly = format!(
+        ".text\n.globl first\n.type first, @function\nfirst:\n xorl %eax, %eax\n{}a4000: ret\n.size first, .-first\n.type second, @function\nsecond:\n{chain}.size second, .-second\n.section .note.GNU-stack\n",
+        jumps("a", "b")
+    );
+    let source =
+        "#include <stdio.h>\nint first(void);\nint main(void) { printf(\"%d\\n\", first()); return 0; }\n";
+    let directory = tempfile::tempdir().unwrap();
+    fs::write(directory.path().join("jumps.s"), assembly).unwrap();
+    let build = format!("gcc -O1 program.c '{}/jumps.s' -o program", directory.path().display());
+    same_with(source, &build, "--clone=all");
 }

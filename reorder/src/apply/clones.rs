@@ -10,7 +10,7 @@ use crate::error::Result;
 use crate::image::analysis::{Analysis, Coverage};
 use crate::image::elf::file::ElfFile;
 use crate::image::functions::{FunctionIndex, FunctionTable};
-use crate::relocate::clones::{Obstacle, clone_functions};
+use crate::relocate::clones::{LostNote, Obstacle, clone_functions};
 
 /// What was copied.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
@@ -70,10 +70,16 @@ pub fn with_clones(applied: Applied, wanted: &[Address], has_moved: bool) -> Res
         bytes: if is_unchanged { 0 } else { cloned.copied_bytes },
         skipped: skipped.collect(),
     });
-    if cloned.loses_notes {
-        let warning = "the segment of copies took the program header of a note: tools that look for the build-id in a \
-                       running program do not find it";
-        summary.warnings.push(warning.to_owned());
+    let lost = match cloned.lost {
+        Some(LostNote::BuildId) => "the build-id, which tools do not find in a running program now",
+        Some(LostNote::Properties) => {
+            "the image's properties, so that protections such as branch target identification are off"
+        }
+        Some(LostNote::Other) => "a note",
+        None => "",
+    };
+    if !lost.is_empty() {
+        summary.warnings.push(format!("the segment of copies took the program header of {lost}"));
     }
     if !is_unchanged {
         let _phase = tracing::info_span!("verify").entered();

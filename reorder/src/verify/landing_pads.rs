@@ -130,6 +130,7 @@ mod tests {
             size: 0x100,
             exception_table: Some(1),
             personality: None,
+            relative: [None; 2],
         }
     }
 

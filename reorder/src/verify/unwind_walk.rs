@@ -3,6 +3,8 @@
 //! Takes the section's bytes and address; gives the entries in section order, continuing behind terminators.
 //! Source: Linux Standard Base 5.0, "Exception Frames"; DWARF 5, section 6.4.
 
+use std::ops::Range;
+
 use super::bytes::{displacement_at, u32_at, u64_at};
 use crate::error::{Error, Result};
 
@@ -28,6 +30,8 @@ pub(super) struct UnwindEntry {
     pub(super) exception_table: Option<u64>,
     /// Address of a personality routine that is named directly, not through a data word.
     pub(super) personality: Option<u64>,
+    /// The fields of both, where they count from themselves: position in the section, and bytes.
+    pub(super) relative: [Option<(usize, usize)>; 2],
 }
 
 /// What the entries of one common information entry share.
@@ -37,6 +41,7 @@ struct Common {
     exception_table_encoding: u8,
     has_augmentation_data: bool,
     personality: Option<u64>,
+    personality_field: Option<(usize, usize)>,
 }
 
 /// All entries of a section whose `bytes` lie at `address`; `offset` is its position in the file, for messages.
@@ -88,10 +93,13 @@ fn read_entry(record: &[u8], position: usize, address: u64, common: Common) -> O
     start.checked_add(size)?;
     let mut cursor = start_field + 8;
     let mut exception_table = None;
+    let mut table_field = None;
     if common.has_augmentation_data {
         unsigned_leb128(record, &mut cursor)?;
         if common.exception_table_encoding != OMITTED {
-            exception_table = encoded_pointer(record, &mut cursor, common.exception_table_encoding, address)?;
+            let (encoding, place) = (common.exception_table_encoding, cursor);
+            exception_table = encoded_pointer(record, &mut cursor, encoding, address)?;
+            table_field = relative_field(record, encoding, place..cursor);
         }
     }
     Some(UnwindEntry {
@@ -101,6 +109,7 @@ fn read_entry(record: &[u8], position: usize, address: u64, common: Common) -> O
         size,
         exception_table,
         personality: common.personality,
+        relative: [table_field, common.personality_field],
     })
 }
 
@@ -135,6 +144,7 @@ fn read_common(bytes: &[u8], position: usize, address: u64) -> Option<Common> {
         exception_table_encoding: OMITTED,
         has_augmentation_data: false,
         personality: None,
+        personality_field: None,
     };
     for &letter in augmentation {
         match letter {
@@ -153,7 +163,9 @@ fn read_common(bytes: &[u8], position: usize, address: u64) -> Option<Common> {
             b'P' => {
                 let encoding = *record.get(cursor)?;
                 cursor += 1;
+                let place = cursor;
                 common.personality = encoded_pointer(record, &mut cursor, encoding, address)?;
+                common.personality_field = relative_field(record, encoding, place..cursor);
             }
             b'S' | b'B' => {}
             _ => return None,
@@ -179,6 +191,12 @@ fn encoded_pointer(record: &[u8], cursor: &mut usize, encoding: u8, address: u64
     };
     let is_absent = value == 0 || encoding & INDIRECT != 0;
     Some((!is_absent).then(|| base.wrapping_add(value)))
+}
+
+/// The pointer at `place`, if it counts from itself and is not null.
+fn relative_field(record: &[u8], encoding: u8, place: Range<usize>) -> Option<(usize, usize)> {
+    let is_null = record.get(place.clone())?.iter().all(|byte| *byte == 0);
+    (encoding & 0x70 == 0x10 && !is_null).then_some((place.start, place.len()))
 }
 
 /// Skips and reads one LEB128 number; only its length matters for signed ones.

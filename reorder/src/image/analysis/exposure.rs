@@ -29,11 +29,12 @@ impl Exposure {
                 | PinReason::StubArray
                 | PinReason::RelocationDisagrees
                 | PinReason::RelocationWithoutField
-                | PinReason::UnpairedAddress
                 | PinReason::Unreferenced => exposure.may_be_addressed[block] = true,
-                PinReason::InsideAddressed | PinReason::PointerInside | PinReason::AbsoluteAddress => {
+                // Which place of the page an unpaired half is for is not known.
+                PinReason::InsideAddressed | PinReason::PointerInside | PinReason::UnpairedAddress => {
                     let known = &mut exposure.inside[block];
                     *known = Some(known.map_or(pin.evidence, |known| known.min(pin.evidence)));
+                    exposure.may_be_addressed[block] = true;
                 }
                 _ => {}
             }

@@ -31,8 +31,8 @@ const UNKNOWN_FORMATS: [(&str, &str); 13] = [
     (".modinfo", "a kernel build"),
 ];
 
-/// Lists the copies of functions in an image that has some.
-pub const LIST_OF_COPIES: &str = ".reorder.clones";
+/// Holds the copies of functions in an image that has some.
+pub const COPIES: &str = ".text.reorder";
 
 /// Refuses what is known before any code is decoded: R3, R5, R7, R9, R13.
 ///
@@ -68,7 +68,7 @@ pub fn check_image(file: &ElfFile<'_>, dynamic: &[DynamicEntry]) -> Result<(), R
             .at(file.entry));
         }
     }
-    if file.section(LIST_OF_COPIES.as_bytes()).is_some() {
+    if file.section(COPIES.as_bytes()).is_some() {
         let cure = "give the image as it was before --clone";
         let reason = "the image has copies of functions, which moving would take apart";
         return Err(Refusal::new(RefusalCode::R13, reason, cure));

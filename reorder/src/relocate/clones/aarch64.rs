@@ -15,6 +15,8 @@ pub(super) fn step(bytes: &[u8], address: Address) -> Option<Step> {
         Operation::Branch(target) => (false, stated(target, Some(CodeForm::Branch26), Use::Jump)),
         Operation::Call(target) => (true, stated(target, Some(CodeForm::Branch26), Use::Call)),
         Operation::ConditionalBranch(target) => (true, stated(target, None, Use::Jump)),
+        // The program's own handler may go on behind a breakpoint.
+        Operation::Trap if word & 0xffe0_001f == 0xd420_0000 => (true, None),
         Operation::BranchRegister(_) | Operation::Return | Operation::Trap => (false, None),
         Operation::Adr(_, target) => (true, stated(target, Some(CodeForm::Adr), Use::Value)),
         // Whatever completes it counts from the same page afterwards, so nothing needs to be paired.

@@ -3,9 +3,10 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 
+use super::inside::Insides;
 use super::obstacle::Obstacle;
-use super::step::{Step, Use};
-use super::walk::{Walk, walk};
+use super::step::Step;
+use super::walk::{Walk, Walker};
 use super::{aarch64, x86_64};
 use crate::address::Address;
 use crate::error::Result;
@@ -87,7 +88,18 @@ pub(super) fn collect(
             Err((obstacle, place)) => skipped.push((block, obstacle, place)),
         }
     }
-    Ok((settle(analysis, bodies, entries, &mut skipped), skipped))
+    let known = Insides::find(file, &bodies);
+    let mut kept = (Vec::with_capacity(bodies.len()), Vec::with_capacity(bodies.len()));
+    for ((body, entries), evidence) in bodies.into_iter().zip(entries).zip(known) {
+        match evidence {
+            Some(place) => skipped.push((body.block, Obstacle::InsideKnown, place)),
+            None => {
+                kept.0.push(body);
+                kept.1.push(entries);
+            }
+        }
+    }
+    Ok((settle(analysis, kept.0, kept.1, &mut skipped), skipped))
 }
 
 fn knowledge(
@@ -149,48 +161,50 @@ fn entries_of(
     Ok(entries)
 }
 
-/// Walks all bodies until the branches between them lead to instructions that were reached. Each round that is not the last
-/// makes something known that was not: an entry or an obstacle.
+/// Walks all bodies, each from its own entries and from the branches of the others. Each place is walked once.
 fn settle(
     analysis: &Analysis<'_>,
     mut bodies: Vec<Body>,
-    mut entries: Vec<BTreeSet<u32>>,
+    entries: Vec<BTreeSet<u32>>,
     skipped: &mut Vec<Skipped>,
 ) -> Vec<Body> {
     let decode = decoder(analysis.code.machine);
     let mut by_start: Vec<(Address, usize)> =
         bodies.iter().enumerate().map(|(index, body)| (body.range.start, index)).collect();
     by_start.sort_unstable();
-    let mut is_skipped = vec![false; bodies.len()];
-    let mut to_walk: Vec<usize> = (0..bodies.len()).collect();
-    while !to_walk.is_empty() {
-        for index in std::mem::take(&mut to_walk) {
-            let body = &mut bodies[index];
+    let mut walkers: Vec<Option<Walker<'_>>> = bodies
+        .iter()
+        .map(|body| {
             let code = analysis.code.bytes(body.range.clone());
-            match walk(code, &body.range, &body.function_starts, &entries[index], decode) {
-                Ok(walk) => body.walk = walk,
-                Err((obstacle, place)) => {
-                    is_skipped[index] = true;
-                    skipped.push((body.block, obstacle, place));
-                }
+            Some(Walker::new(code, body.range.clone(), &body.function_starts))
+        })
+        .collect();
+    let own = entries.iter().enumerate();
+    let mut waiting: Vec<(usize, u32)> =
+        own.flat_map(|(index, entries)| entries.iter().map(move |entry| (index, *entry))).collect();
+    let mut leaving = Vec::new();
+    while let Some((index, entry)) = waiting.pop() {
+        let Some(walker) = &mut walkers[index] else { continue };
+        if let Err((obstacle, place)) = walker.enter(entry, decode, &mut leaving) {
+            walkers[index] = None;
+            skipped.push((bodies[index].block, obstacle, place));
+        }
+        for target in leaving.drain(..) {
+            let after = by_start.partition_point(|(start, _)| *start <= target);
+            if let Some(&(start, other)) = by_start[..after].last()
+                && bodies[other].range.contains(&target)
+            {
+                waiting.push((other, target.distance_from(start) as u32));
             }
         }
-        let mut demands: BTreeSet<usize> = BTreeSet::new();
-        for (index, body) in bodies.iter().enumerate().filter(|(index, _)| !is_skipped[*index]) {
-            let references = body.walk.steps.iter().filter_map(|(_, step)| step.reference);
-            let branches = references.filter(|reference| reference.usage != Use::Value);
-            let end = body.walk.runs_past_end.then_some(body.range.end);
-            for target in branches.map(|branch| branch.target).chain(end) {
-                let after = by_start.partition_point(|(start, _)| *start <= target);
-                let Some(&(start, other)) = by_start[..after].last() else { continue };
-                let is_other = other != index && !is_skipped[other] && bodies[other].range.contains(&target);
-                if is_other && entries[other].insert(target.distance_from(start) as u32) {
-                    demands.insert(other);
-                }
-            }
-        }
-        to_walk = demands.into_iter().collect();
     }
-    let kept = bodies.into_iter().zip(is_skipped).filter(|(_, is_skipped)| !is_skipped);
-    kept.map(|(body, _)| body).collect()
+    let walks: Vec<Option<Walk>> = walkers.into_iter().map(|walker| walker.map(Walker::finish)).collect();
+    let mut kept = Vec::with_capacity(bodies.len());
+    for (mut body, walk) in bodies.drain(..).zip(walks) {
+        if let Some(walk) = walk {
+            body.walk = walk;
+            kept.push(body);
+        }
+    }
+    kept
 }

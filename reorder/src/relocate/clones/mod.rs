@@ -1,7 +1,7 @@
 //! Copies of functions in a segment of their own, for what cannot be moved in place.
 //!
 //! In: an image, its analysis, the functions that should come first. Out: the image with one more segment, whose copies are what
-//! runs at a start: branches, pointers and symbols lead to them. The originals stay as they are, so whatever is not
+//! runs at a start: branches, pointers and symbols lead to them. The originals keep their place, so whatever is not
 //! understood, such as a jump table, still leads to code that does the same with the same registers and the same
 //! frame.
 //!
@@ -10,6 +10,7 @@
 mod aarch64;
 mod bodies;
 mod copies;
+mod inside;
 mod obstacle;
 mod program_headers;
 mod record;
@@ -23,11 +24,13 @@ mod x86_64;
 use std::collections::BTreeSet;
 
 pub use obstacle::Obstacle;
-pub use sections::{COPIES, SUFFIX};
+pub use program_headers::LostNote;
+pub use sections::SUFFIX;
 
 use crate::address::{Address, NewAddress};
 use crate::error::Result;
 use crate::image::analysis::Analysis;
+use crate::image::analysis::blocks::BlockIndex;
 use crate::image::elf::file::ElfFile;
 use crate::image::elf::kept_relocations::KeptTables;
 use crate::image::functions::{FunctionIndex, FunctionTable};
@@ -46,8 +49,8 @@ pub struct Cloned {
     pub copied_bytes: u64,
     /// Functions that have none: what keeps them, and the place that shows it.
     pub skipped: Vec<(Address, Obstacle, Address)>,
-    /// Notes of the image, such as its build-id, can no longer be found in a running program.
-    pub loses_notes: bool,
+    /// A note that can no longer be found in a running program.
+    pub lost: Option<LostNote>,
 }
 
 /// Copies the functions of `wanted`, in that order.
@@ -66,6 +69,7 @@ pub fn clone_functions(
     let (mut bodies, mut skipped) = bodies::collect(file, functions, analysis, wanted)?;
     let image = Image::new(file, functions, analysis, tables.as_ref())?;
     let mut followed = references::followed(file, analysis, &bodies);
+    let mut rounds = 0;
     loop {
         let copies = Copies::new(&bodies, &followed, image.address, file.machine);
         let mut contents = Vec::with_capacity(bodies.len());
@@ -84,7 +88,10 @@ pub fn clone_functions(
             // A new displacement may look like the address of an original from the middle of an instruction.
             let kept = image.still_formed(&copies, &contents, &bytes);
             if !kept.is_empty() {
-                followed.retain(|address| !kept.contains(address));
+                rounds += 1;
+                // No address at all may follow its copy: that is always right.
+                let is_last = rounds == MOST_ROUNDS;
+                followed.retain(|address| !is_last && !kept.contains(address));
                 continue;
             }
             let original = |block| analysis.partition.block(block).start;
@@ -96,17 +103,20 @@ pub fn clone_functions(
                     .into_iter()
                     .map(|(block, obstacle, place)| (original(block), obstacle, place))
                     .collect(),
-                loses_notes: slot.loses_notes && !bodies.is_empty(),
+                lost: slot.lost.filter(|_| !bodies.is_empty()),
             });
         }
-        // Each round leaves out at least one, or an address.
-        for (index, obstacle, place) in failed.into_iter().rev() {
-            let body = bodies.remove(index);
-            followed.retain(|address| !body.range.contains(address));
-            skipped.push((body.block, obstacle, place));
-        }
+        // Each round leaves out at least one.
+        let left_out: BTreeSet<BlockIndex> = failed.iter().map(|(index, ..)| bodies[*index].block).collect();
+        skipped.extend(failed.iter().map(|&(index, obstacle, place)| (bodies[index].block, obstacle, place)));
+        bodies.retain(|body| !left_out.contains(&body.block));
+        let block_of = |address: Address| analysis.partition.block_containing(address);
+        followed.retain(|address| block_of(*address).is_none_or(|block| !left_out.contains(&block)));
     }
 }
+
+/// Rounds of taking out addresses that new displacements look like; one is rare.
+const MOST_ROUNDS: usize = 4;
 
 fn check(file: &ElfFile<'_>) -> std::result::Result<(), Refusal> {
     if !KeptTables::read(file).is_empty() {

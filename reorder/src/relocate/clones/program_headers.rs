@@ -7,6 +7,7 @@ use std::ops::Range;
 
 use crate::address::NewAddress;
 use crate::image::elf::file::ElfFile;
+use crate::image::elf::note::notes;
 use crate::image::elf::segment::Segment;
 use crate::image::refusal::{Refusal, RefusalCode};
 
@@ -20,8 +21,19 @@ const TABLE_FIELD: usize = 32;
 pub(super) struct Slot {
     /// Its number.
     index: usize,
-    /// It described notes that can be found through it alone, once the image is loaded.
-    pub loses_notes: bool,
+    /// What it described and can be found through it alone, once the image is loaded.
+    pub lost: Option<LostNote>,
+}
+
+/// Notes that a running program no longer has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum LostNote {
+    /// None that tools look for.
+    Other,
+    /// The build-id.
+    BuildId,
+    /// What the processor may rely on, such as branch target identification.
+    Properties,
 }
 
 /// A header to use for another segment.
@@ -31,29 +43,37 @@ pub(super) struct Slot {
 pub(super) fn slot(file: &ElfFile<'_>) -> std::result::Result<Slot, Refusal> {
     let of_kind =
         |kind: u32| file.segments.iter().enumerate().filter(move |(_, segment)| segment.kind == kind);
-    let property = of_kind(object::elf::PT_GNU_PROPERTY.0).next().map(|(_, segment)| segment.address);
-    let unused = of_kind(object::elf::PT_NULL.0).map(|(index, _)| (index, false));
-    let repeated = of_kind(object::elf::PT_NOTE.0)
-        .filter(|(_, segment)| Some(segment.address) == property)
-        .map(|(index, _)| (index, false));
-    let build_id = file.build_id_range().unwrap_or_default();
-    let holds_build_id = |segment: &Segment| {
-        let start = segment.offset.0 as usize;
-        (start..start + segment.file_size as usize).contains(&build_id.start)
-    };
-    let notes = |with_build_id: bool| {
-        of_kind(object::elf::PT_NOTE.0)
-            .filter(move |(_, segment)| holds_build_id(segment) == with_build_id)
-            .map(|(index, _)| (index, true))
-    };
-    let found = unused.chain(repeated).chain(notes(false)).chain(notes(true)).next();
-    found.map(|(index, loses_notes)| Slot { index, loses_notes }).ok_or_else(|| {
+    let property = of_kind(object::elf::PT_GNU_PROPERTY.0).next();
+    let place = |segment: &Segment| (segment.address, segment.file_size);
+    let is_repeated = |segment: &Segment| property.is_some_and(|(_, known)| place(known) == place(segment));
+    let mut found: Vec<(Option<LostNote>, usize)> =
+        of_kind(object::elf::PT_NULL.0).map(|(index, _)| (None, index)).collect();
+    found.extend(of_kind(object::elf::PT_NOTE.0).map(|(index, segment)| {
+        let lost = if is_repeated(segment) { None } else { Some(note_in(file, segment)) };
+        (lost, index)
+    }));
+    // What nobody misses first.
+    found.sort_by_key(|(lost, _)| *lost);
+    found.first().map(|&(lost, index)| Slot { index, lost }).ok_or_else(|| {
         Refusal::new(
             RefusalCode::R13,
             "no program header is free for the segment of copies, and there is no note to give its own",
             "link with --build-id, whose note has one; or leave out --clone",
         )
     })
+}
+
+/// The note in `segment` that would be missed most.
+fn note_in(file: &ElfFile<'_>, segment: &Segment) -> LostNote {
+    /// `NT_GNU_PROPERTY_TYPE_0`.
+    const PROPERTIES: u32 = 5;
+    let start = segment.offset.0 as usize;
+    let range = start..start + segment.file_size as usize;
+    let build_id = file.build_id_range().unwrap_or_default();
+    if notes(file.bytes, range.clone()).any(|note| note.owner == b"GNU" && note.kind == PROPERTIES) {
+        return LostNote::Properties;
+    }
+    if range.contains(&build_id.start) { LostNote::BuildId } else { LostNote::Other }
 }
 
 /// The new segment.

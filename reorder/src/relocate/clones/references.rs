@@ -7,6 +7,7 @@ use std::collections::BTreeSet;
 
 use super::bodies::Body;
 use super::copies::Copies;
+use super::inside::formed_addresses;
 use crate::address::{Address, FileOffset, NewAddress};
 use crate::error::Result;
 use crate::image::analysis::Analysis;
@@ -60,47 +61,26 @@ fn distances(bytes: &[u8], address: Address) -> impl Iterator<Item = Address> + 
     })
 }
 
-/// Addresses among `wanted` that `code` may form, in whatever way it is cut into instructions, and the place that does.
+/// Addresses among `wanted` that `code` may form, in whatever way it is cut into instructions, and the place that does. On AArch64
+/// all of each page counts whose address is formed: several instructions may complete it, and one alone cannot be led
+/// elsewhere.
 pub(super) fn formed_by_code(
     machine: Machine,
     code: &[u8],
     address: Address,
     wanted: &BTreeSet<Address>,
 ) -> Vec<(Address, Address)> {
-    match machine {
-        Machine::Aarch64 => formed_aarch64(code, address, wanted),
-        Machine::X86_64 | Machine::Other => formed_x86_64(code, address, wanted),
-    }
-}
-
-/// A displacement that counts from the instruction stands behind a ModRM byte that says so, and in front of an immediate of at
-/// most four bytes.
-fn formed_x86_64(code: &[u8], address: Address, wanted: &BTreeSet<Address>) -> Vec<(Address, Address)> {
-    let mut formed = Vec::new();
-    for position in (0..code.len()).filter(|position| code[*position] & 0xc7 == 0x05) {
-        let Some(distance) = code.get(position + 1..).and_then(<[u8]>::first_chunk::<4>) else { continue };
-        let distance = i64::from(i32::from_le_bytes(*distance)) as u64;
-        let place = address.plus(position as u64 + 1);
-        let targets = [0, 1, 2, 4].map(|immediate| place.plus(4 + immediate).plus(distance));
-        let found = targets.into_iter().filter(|target| wanted.contains(target));
-        formed.extend(found.map(|target| (target, place)));
-    }
-    formed
-}
-
-/// What `ADR` forms, and all of each page that `ADRP` forms: several instructions may complete a page, and one alone cannot be
-/// led elsewhere.
-fn formed_aarch64(code: &[u8], address: Address, wanted: &BTreeSet<Address>) -> Vec<(Address, Address)> {
-    let mut formed = Vec::new();
-    for (number, word) in code.chunks_exact(4).enumerate() {
-        let place = address.plus(4 * number as u64);
-        let range = match decode(u32::from_le_bytes([word[0], word[1], word[2], word[3]]), place) {
-            Operation::Adr(_, target) => target..target.plus(1),
-            Operation::Adrp(_, page) => page..page.plus(PAGE),
-            _ => continue,
-        };
-        if range.start < range.end {
-            formed.extend(wanted.range(range).map(|target| (*target, place)));
+    let whole = formed_addresses(machine, code, address).filter(|(target, _)| wanted.contains(target));
+    let mut formed: Vec<(Address, Address)> = whole.collect();
+    if machine == Machine::Aarch64 {
+        for (number, word) in code.chunks_exact(4).enumerate() {
+            let place = address.plus(4 * number as u64);
+            let word = u32::from_le_bytes([word[0], word[1], word[2], word[3]]);
+            if let Operation::Adrp(_, page) = decode(word, place)
+                && page < page.plus(PAGE)
+            {
+                formed.extend(wanted.range(page..page.plus(PAGE)).map(|target| (*target, place)));
+            }
         }
     }
     formed

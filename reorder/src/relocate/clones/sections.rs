@@ -4,11 +4,11 @@ use std::collections::BTreeMap;
 
 use super::copies::Copies;
 use crate::address::NewAddress;
-use crate::error::{Error, Result};
-use crate::image::analysis::obligations::LIST_OF_COPIES;
+use crate::image::analysis::obligations::COPIES;
 use crate::image::elf::file::ElfFile;
 use crate::image::elf::section::Section;
 use crate::image::functions::FunctionTable;
+use crate::image::refusal::{Refusal, RefusalCode};
 
 /// Bytes of a section header.
 const HEADER: usize = 64;
@@ -19,8 +19,8 @@ const TABLE_FIELD: usize = 40;
 const COUNT_FIELD: usize = 60;
 const NAMES_FIELD: usize = 62;
 
-/// Name of the section with the copies.
-pub const COPIES: &str = ".text.reorder";
+/// Name of the section that lists the copies and what the file held before.
+const RECORD: &str = ".reorder.clones";
 /// What the names of copies end with.
 pub const SUFFIX: &str = ".reorder";
 
@@ -48,14 +48,19 @@ impl<'run> Sections<'run> {
     /// Takes the headers of `file`.
     ///
     /// # Errors
-    /// More sections than the file header can count.
-    pub(super) fn new(file: &'run ElfFile<'run>) -> Result<Self> {
+    /// Refuses (R13) more sections than the file header can count.
+    pub(super) fn new(file: &'run ElfFile<'run>) -> Result<Self, Refusal> {
         let first = file.sections.first().map_or(0, |section| section.header_offset.0 as usize);
         let headers = file.bytes.get(first..first + file.sections.len() * HEADER);
         let index = u16::from_le_bytes([file.bytes[NAMES_FIELD], file.bytes[NAMES_FIELD + 1]]);
         let names = file.sections.get(usize::from(index)).filter(|_| file.sections.len() + 2 < 0xff00);
         let (Some(headers), Some(names)) = (headers, names) else {
-            return Err(Error::malformed(NAMES_FIELD as u64, "too many sections for two more"));
+            let what = "the image has more sections than its header counts, or none with their names";
+            return Err(Refusal::new(
+                RefusalCode::R13,
+                what,
+                "relink with fewer sections, or leave out --clone",
+            ));
         };
         Ok(Self { file, headers: headers.to_vec(), names, strings: BTreeMap::new() })
     }
@@ -144,7 +149,7 @@ impl<'run> Sections<'run> {
         self.add(COPIES, flags, 16, copied);
         // Its place and size are known below; names come first.
         let of_record = self.headers.len() / HEADER;
-        self.add(LIST_OF_COPIES, 0, 8, Placed { offset: 0, address: NewAddress(0), size: 0 });
+        self.add(RECORD, 0, 8, Placed { offset: 0, address: NewAddress(0), size: 0 });
         let symbols = self.symbols(functions, copies);
         let strings = std::mem::take(&mut self.strings);
         for (index, bytes) in symbols.into_iter().chain(strings) {

@@ -10,7 +10,7 @@ use std::ops::Range;
 use super::copies::Copies;
 use crate::address::{Address, NewAddress};
 use crate::error::{Error, Result};
-use crate::image::elf::file::ElfFile;
+use crate::image::elf::file::{ElfFile, Linkage};
 use crate::image::elf::section::Section;
 use crate::image::refusal::{Refusal, RefusalCode};
 
@@ -29,6 +29,7 @@ pub(super) struct OldTables<'data> {
     records: Vec<Record>,
     /// Where the last entry ends: behind it are terminators.
     used: usize,
+    is_fixed: bool,
 }
 
 /// A frame description entry.
@@ -70,6 +71,8 @@ impl RelativeField {
 struct Common {
     exception_table: Option<u8>,
     has_data: bool,
+    /// The image has a fixed address, so absolute pointers stay right.
+    is_fixed: bool,
     /// Fields that count from themselves.
     relative: Vec<RelativeField>,
 }
@@ -113,8 +116,9 @@ impl<'data> OldTables<'data> {
             search.address.plus(distance as u64)
         };
         let rows = rows.chunks_exact(ROW_SIZE).map(|row| (at(row, 0), at(row, 4))).collect();
-        let (records, used) = records(bytes, frames)?;
-        Ok(Some(Self { frames, bytes, rows, records, used }))
+        let is_fixed = file.linkage == Linkage::FixedAddress;
+        let (records, used) = records(bytes, frames, is_fixed)?;
+        Ok(Some(Self { frames, bytes, rows, records, used, is_fixed }))
     }
 
     /// Bytes of the search table with `copies`.
@@ -192,7 +196,11 @@ impl<'data> OldTables<'data> {
         parents.dedup();
         let mut places = Vec::new();
         for parent in parents {
-            places.extend(common(self.bytes, parent).ok_or_else(|| broken(self.frames, parent))?.relative);
+            places.extend(
+                common(self.bytes, parent, self.is_fixed)
+                    .ok_or_else(|| broken(self.frames, parent))?
+                    .relative,
+            );
         }
         Ok(places)
     }
@@ -214,7 +222,7 @@ fn put(bytes: &mut [u8], at: usize, value: u32) {
 }
 
 /// All entries, and where the last one of any kind ends.
-fn records(bytes: &[u8], frames: &Section<'_>) -> Result<(Vec<Record>, usize)> {
+fn records(bytes: &[u8], frames: &Section<'_>, is_fixed: bool) -> Result<(Vec<Record>, usize)> {
     let mut known: BTreeMap<usize, Common> = BTreeMap::new();
     let mut records = Vec::new();
     let (mut position, mut used) = (0, 0);
@@ -227,7 +235,7 @@ fn records(bytes: &[u8], frames: &Section<'_>) -> Result<(Vec<Record>, usize)> {
             let parent = (position + 4).checked_sub(back).ok_or_else(wrong)?;
             let common = match known.entry(parent) {
                 Entry::Occupied(known) => known.into_mut(),
-                Entry::Vacant(new) => new.insert(common(bytes, parent).ok_or_else(wrong)?),
+                Entry::Vacant(new) => new.insert(common(bytes, parent, is_fixed).ok_or_else(wrong)?),
             };
             let found = record(bytes, position..end, parent, common, frames);
             records.push(found.ok_or_else(wrong)?);
@@ -259,14 +267,14 @@ fn record(
             let place = cursor;
             // A null pointer says that there is no table.
             let is_null = word(contents, place)? == 0;
-            relative.extend(pointer(contents, &mut cursor, encoding)?.filter(|_| !is_null));
+            relative.extend(pointer(contents, &mut cursor, encoding, common.is_fixed)?.filter(|_| !is_null));
         }
     }
     Some(Record { range, parent, address, relative })
 }
 
 /// Reads a common entry; nothing when it is not understood.
-fn common(bytes: &[u8], position: usize) -> Option<Common> {
+fn common(bytes: &[u8], position: usize, is_fixed: bool) -> Option<Common> {
     let length = word(bytes, position)? as usize;
     let record = bytes.get(..position.checked_add(4)?.checked_add(length)?)?;
     if word(record, position + 4)? != 0 {
@@ -284,7 +292,7 @@ fn common(bytes: &[u8], position: usize) -> Option<Common> {
     } else {
         unsigned(record, &mut cursor)?;
     }
-    let mut common = Common::default();
+    let mut common = Common { is_fixed, ..Common::default() };
     let mut is_relative = false;
     for &letter in &record[letters..letters + letter_count] {
         match letter {
@@ -303,7 +311,7 @@ fn common(bytes: &[u8], position: usize) -> Option<Common> {
             b'P' => {
                 let encoding = *record.get(cursor)?;
                 cursor += 1;
-                common.relative.extend(pointer(record, &mut cursor, encoding)?);
+                common.relative.extend(pointer(record, &mut cursor, encoding, is_fixed)?);
             }
             b'S' | b'B' => {}
             _ => return None,
@@ -313,7 +321,7 @@ fn common(bytes: &[u8], position: usize) -> Option<Common> {
 }
 
 /// Skips a pointer; gives it if it counts from itself. Nothing for forms that cannot be moved.
-fn pointer(record: &[u8], cursor: &mut usize, encoding: u8) -> Option<Option<RelativeField>> {
+fn pointer(record: &[u8], cursor: &mut usize, encoding: u8, is_fixed: bool) -> Option<Option<RelativeField>> {
     let place = *cursor;
     let width = match encoding & 0x0f {
         0x00 | 0x04 | 0x0c => 8,
@@ -323,10 +331,15 @@ fn pointer(record: &[u8], cursor: &mut usize, encoding: u8) -> Option<Option<Rel
     *cursor += width;
     record.get(..*cursor)?;
     match encoding & 0x70 {
-        0x00 => Some(None),
+        // An absolute address, which in an image without a fixed place something else would have to adjust.
+        0x00 if is_fixed || is_null(record, place..place + width) => Some(None),
         0x10 => Some(Some(RelativeField { place, width })),
         _ => None,
     }
+}
+
+fn is_null(record: &[u8], place: Range<usize>) -> bool {
+    record.get(place).is_some_and(|bytes| bytes.iter().all(|byte| *byte == 0))
 }
 
 /// The next LEB128 number; of signed ones only the length matters.

@@ -3,7 +3,6 @@
 //! A copy holds these and nothing else. Where a copy jumps through a register or a table, it goes on in the original: the address
 //! that it computes with is the original's. So no jump table has to be understood.
 
-use std::collections::BTreeSet;
 use std::ops::Range;
 
 use super::obstacle::Obstacle;
@@ -34,60 +33,89 @@ enum Mark {
     Inside,
 }
 
-/// Follows control in `code`, the bytes of `range`, from `entries` (distances from its start).
-///
-/// # Errors
-/// The first place that shows why the body cannot be copied.
-pub(super) fn walk(
-    code: &[u8],
-    range: &Range<Address>,
-    function_starts: &[Address],
-    entries: &BTreeSet<u32>,
-    decode: impl Fn(&[u8], Address) -> Option<Step>,
-) -> Result<Walk, (Obstacle, Address)> {
-    let mut marks = vec![Mark::Unreached; code.len()];
-    let mut found = Walk::default();
-    let mut waiting: Vec<u32> = entries.iter().rev().copied().collect();
-    while let Some(mut offset) = waiting.pop() {
-        loop {
-            let position = offset as usize;
-            let place = range.start.plus(u64::from(offset));
-            match marks.get(position) {
-                None => {
-                    found.runs_past_end = true;
-                    break;
-                }
-                Some(Mark::Start) => break,
-                Some(Mark::Inside) => return Err((Obstacle::Overlap, place)),
-                Some(Mark::Unreached) => {}
-            }
-            let step = code.get(position..).and_then(|rest| decode(rest, place));
-            let step = step.ok_or((Obstacle::NotDecodable, place))?;
-            let bytes = marks.get_mut(position..position + usize::from(step.length));
-            let bytes = bytes.ok_or((Obstacle::NotDecodable, place))?;
-            if bytes.iter().any(|mark| *mark != Mark::Unreached) {
-                return Err((Obstacle::Overlap, place));
-            }
-            bytes.fill(Mark::Inside);
-            bytes[0] = Mark::Start;
-            found.steps.push((offset, step));
-            if let Some(reference) = step.reference {
-                let target = reference.target;
-                match (range.contains(&target), reference.usage) {
-                    (true, Use::Call) if function_starts.binary_search(&target).is_err() => {
-                        return Err((Obstacle::TakesOwnPlace, place));
-                    }
-                    (true, Use::Call | Use::Jump) => waiting.push(target.distance_from(range.start) as u32),
-                    _ if reference.form.is_none() => return Err((Obstacle::ShortReach, place)),
-                    _ => {}
-                }
-            }
-            if !step.continues {
-                break;
-            }
-            offset += u32::from(step.length);
+/// One body on its way to being walked.
+pub(super) struct Walker<'run> {
+    code: &'run [u8],
+    range: Range<Address>,
+    function_starts: &'run [Address],
+    marks: Vec<Mark>,
+    found: Walk,
+}
+
+impl<'run> Walker<'run> {
+    /// Nothing of `code`, the bytes of `range`, is reached yet.
+    pub(super) fn new(code: &'run [u8], range: Range<Address>, function_starts: &'run [Address]) -> Self {
+        Self {
+            code,
+            range,
+            function_starts,
+            marks: vec![Mark::Unreached; code.len()],
+            found: Walk::default(),
         }
     }
-    found.steps.sort_unstable_by_key(|(offset, _)| *offset);
-    Ok(found)
+
+    /// Follows control from `entry`, a distance from the start; puts the targets of branches that leave the body into `leaving`.
+    ///
+    /// # Errors
+    /// The first place that shows why the body cannot be copied.
+    pub(super) fn enter(
+        &mut self,
+        entry: u32,
+        decode: impl Fn(&[u8], Address) -> Option<Step>,
+        leaving: &mut Vec<Address>,
+    ) -> Result<(), (Obstacle, Address)> {
+        let mut waiting = vec![entry];
+        while let Some(mut offset) = waiting.pop() {
+            loop {
+                let position = offset as usize;
+                let place = self.range.start.plus(u64::from(offset));
+                match self.marks.get(position) {
+                    None => {
+                        self.found.runs_past_end = true;
+                        leaving.push(self.range.end);
+                        break;
+                    }
+                    Some(Mark::Start) => break,
+                    Some(Mark::Inside) => return Err((Obstacle::Overlap, place)),
+                    Some(Mark::Unreached) => {}
+                }
+                let step = self.code.get(position..).and_then(|rest| decode(rest, place));
+                let step = step.ok_or((Obstacle::NotDecodable, place))?;
+                let bytes = self.marks.get_mut(position..position + usize::from(step.length));
+                let bytes = bytes.ok_or((Obstacle::NotDecodable, place))?;
+                if bytes.iter().any(|mark| *mark != Mark::Unreached) {
+                    return Err((Obstacle::Overlap, place));
+                }
+                bytes.fill(Mark::Inside);
+                bytes[0] = Mark::Start;
+                self.found.steps.push((offset, step));
+                if let Some(reference) = step.reference {
+                    let target = reference.target;
+                    match (self.range.contains(&target), reference.usage) {
+                        (true, Use::Call) if self.function_starts.binary_search(&target).is_err() => {
+                            return Err((Obstacle::TakesOwnPlace, place));
+                        }
+                        (true, Use::Call | Use::Jump) => {
+                            waiting.push(target.distance_from(self.range.start) as u32);
+                        }
+                        _ if reference.form.is_none() => return Err((Obstacle::ShortReach, place)),
+                        (false, Use::Call | Use::Jump) => leaving.push(target),
+                        (_, Use::Value) => {}
+                    }
+                }
+                if !step.continues {
+                    break;
+                }
+                offset += u32::from(step.length);
+            }
+        }
+        Ok(())
+    }
+
+    /// What was reached.
+    pub(super) fn finish(self) -> Walk {
+        let mut found = self.found;
+        found.steps.sort_unstable_by_key(|(offset, _)| *offset);
+        found
+    }
 }

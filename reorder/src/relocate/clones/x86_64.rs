@@ -25,11 +25,8 @@ pub(super) fn step(bytes: &[u8], address: Address) -> Option<Step> {
 
 fn continues(instruction: &Instruction) -> bool {
     match instruction.flow_control() {
-        FlowControl::UnconditionalBranch
-        | FlowControl::IndirectBranch
-        | FlowControl::Return
-        | FlowControl::Exception => false,
-        FlowControl::Interrupt => instruction.mnemonic() != Mnemonic::Int3,
+        FlowControl::UnconditionalBranch | FlowControl::IndirectBranch | FlowControl::Return => false,
+        // The program's own handler may go on behind a trap.
         _ => instruction.mnemonic() != Mnemonic::Hlt,
     }
 }

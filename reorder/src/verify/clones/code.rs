@@ -2,6 +2,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use goblin::elf::header::ET_EXEC;
+
 use super::follow::Copies;
 use super::instruction::{Use, compare};
 use crate::address::Address;
@@ -81,33 +83,69 @@ pub(super) fn formed(copies: &Copies<'_>, wanted: &BTreeSet<u64>) -> BTreeMap<u6
     found
 }
 
-/// A displacement that counts from the instruction stands behind a ModRM byte that says so, and in front of an immediate of
-/// at most four bytes.
+/// Only `LEA` keeps an address, and nothing stands behind its displacement.
 fn formed_x86_64(section: &SectionView<'_>, wanted: &BTreeSet<u64>, found: &mut BTreeMap<u64, u64>) {
-    for (position, _) in section.bytes.iter().enumerate().filter(|(_, byte)| **byte & 0xc7 == 0x05) {
-        let Some(distance) = displacement_at(section.bytes, position + 1) else { continue };
-        let place = section.address.wrapping_add(position as u64);
-        for immediate in [0, 1, 2, 4] {
-            let target = place.wrapping_add(5 + immediate).wrapping_add(distance);
-            if wanted.contains(&target) {
-                found.insert(target, place);
-            }
-        }
-    }
+    let formed = lea_targets(section).filter(|(target, _)| wanted.contains(target));
+    found.extend(formed);
+}
+
+/// What every byte sequence that is a `LEA` relative to its place would form, and where its displacement is.
+fn lea_targets<'view>(section: &'view SectionView<'_>) -> impl Iterator<Item = (u64, u64)> + 'view {
+    section.bytes.windows(2).enumerate().filter_map(|(position, bytes)| {
+        let is_lea = bytes[0] == 0x8d && bytes[1] & 0xc7 == 0x05;
+        let distance = is_lea.then(|| displacement_at(section.bytes, position + 2))??;
+        let place = section.address.wrapping_add(position as u64 + 2);
+        Some((place.wrapping_add(4).wrapping_add(distance), place))
+    })
 }
 
 /// What completes a page is not looked for: all of a page that is formed counts.
 fn formed_aarch64(section: &SectionView<'_>, wanted: &BTreeSet<u64>, found: &mut BTreeMap<u64, u64>) {
-    for position in (0..section.bytes.len()).step_by(4) {
-        let Some(word) = u32_at(section.bytes, position) else { break };
-        let place = section.address.wrapping_add(position as u64);
-        let kind = form(word);
-        let target = kind.target(word, place);
+    for (kind, target, place) in distances(section) {
         let formed = match kind {
             Form::Adr => target..target.saturating_add(1),
             Form::Adrp => page(target)..page(target).saturating_add(0x1000),
             _ => continue,
         };
         found.extend(wanted.range(formed).map(|address| (*address, place)));
+    }
+}
+
+/// Words as AArch64 instructions: form, what they state, place.
+fn distances<'view>(section: &'view SectionView<'_>) -> impl Iterator<Item = (Form, u64, u64)> + 'view {
+    (0..section.bytes.len()).step_by(4).filter_map(|position| {
+        let word = u32_at(section.bytes, position)?;
+        let place = section.address.wrapping_add(position as u64);
+        Some((form(word), form(word).target(word, place), place))
+    })
+}
+
+/// Nothing outside of a function that has a copy may hold a place inside it: it may be compared with where an interrupted
+/// program stands. In whatever way the code is cut into instructions, and at a fixed address for every four bytes.
+pub(super) fn check_insides(copies: &Copies<'_>, findings: &mut Findings) {
+    let image = copies.old;
+    let mut differs = |target: u64, place: u64| {
+        if copies.is_known_inside(target, place) {
+            let name = format!("the function with the place {}", Address(target));
+            let found = format!("a copy, although something at {} knows the place", Address(place));
+            findings.differs(Difference::new(Check::Copies, None, name, "no copy", found));
+        }
+    };
+    for section in image.code_sections() {
+        match image.processor {
+            Processor::X86_64 => lea_targets(section).for_each(|(target, place)| differs(target, place)),
+            Processor::Aarch64 => distances(section)
+                .filter(|(kind, ..)| *kind == Form::Adr)
+                .for_each(|(_, target, place)| differs(target, place)),
+        }
+    }
+    if image.header.e_type != ET_EXEC {
+        return;
+    }
+    for section in image.sections.iter().filter(|section| section.is_loaded()) {
+        for (position, word) in section.bytes.windows(4).enumerate() {
+            let value = u32_at(word, 0).map_or(0, u64::from);
+            differs(value, section.address.wrapping_add(position as u64));
+        }
     }
 }

@@ -1,7 +1,8 @@
 //! Every way into a copy, followed: each instruction that can run there does what the original's does.
 //!
 //! Nothing is said of bytes that control cannot reach. Computed jumps are not followed: what they compute with is the same in
-//! the copy, and no address of a copy but a function's start is ever computed with, so they lead into the original.
+//! the copy, and of the copies' own addresses only starts of functions are computed with, so they lead into the original. Return
+//! addresses are others; that nobody computes with those is assumed, but for calls into a function's own middle.
 
 use std::collections::BTreeSet;
 
@@ -19,6 +20,7 @@ pub(super) struct Copies<'a> {
     /// The section of the copies.
     section: &'a SectionView<'a>,
     by_copy: Vec<Copied>,
+    by_original: Vec<Copied>,
     /// Functions of the old image.
     functions: &'a AddressMoves,
     starts: BTreeSet<u64>,
@@ -46,8 +48,8 @@ impl<'a> Copies<'a> {
         };
         let mut by_copy = copies.to_vec();
         by_copy.sort_unstable_by_key(|copied| copied.copy);
-        let mut originals = copies.to_vec();
-        originals.sort_unstable();
+        let mut by_original = copies.to_vec();
+        by_original.sort_unstable();
         for copied in &by_copy {
             let end = copied.original + copied.size;
             let is_function = functions
@@ -63,11 +65,11 @@ impl<'a> Copies<'a> {
         if let Some(pair) = by_copy.windows(2).find(|pair| pair[0].copy + pair[0].size > pair[1].copy) {
             return Err(wrong(&pair[1], "it shares bytes with another"));
         }
-        if let Some(pair) = originals.windows(2).find(|pair| pair[0].original == pair[1].original) {
+        if let Some(pair) = by_original.windows(2).find(|pair| pair[0].original == pair[1].original) {
             return Err(wrong(&pair[1], "a second copy"));
         }
         let (waiting, followed, led) = Default::default();
-        Ok(Self { old, new, section, by_copy, functions, starts, waiting, followed, led })
+        Ok(Self { old, new, section, by_copy, by_original, functions, starts, waiting, followed, led })
     }
 
     /// What the code at `address` of the new image is a copy of.
@@ -76,6 +78,14 @@ impl<'a> Copies<'a> {
         let copied = self.by_copy[..after].last()?;
         let distance = address - copied.copy;
         (distance < copied.size).then(|| copied.original + distance)
+    }
+
+    /// Whether `target` lies inside an original of which there is a copy, where no function starts, and `place` lies elsewhere.
+    pub(super) fn is_known_inside(&self, target: u64, place: u64) -> bool {
+        let after = self.by_original.partition_point(|copied| copied.original < target);
+        let Some(copied) = self.by_original[..after].last() else { return false };
+        let range = copied.original..copied.original + copied.size;
+        range.contains(&target) && !range.contains(&place) && !self.starts.contains(&target)
     }
 
     /// Takes note that control goes to `found` where it went to `address`; whether that is the same code.
@@ -124,8 +134,15 @@ impl<'a> Copies<'a> {
 
     fn follow_from(&mut self, start: u64) -> Result<(), Difference> {
         let mut address = start;
-        while self.followed.insert(address) {
-            let Some(original) = self.original(address) else { return self.check_end(address) };
+        let Some(mut original) = self.original(start) else { return Ok(()) };
+        loop {
+            // Behind the last byte of a copy another one may begin, which is none of this original.
+            if self.original(address) != Some(original) {
+                return self.check_end(address, original);
+            }
+            if !self.followed.insert(address) {
+                return Ok(());
+            }
             let home = self.old.section_at(original);
             let old = home.and_then(|home| home.bytes.get((original - home.address) as usize..));
             let pair = old
@@ -155,8 +172,8 @@ impl<'a> Copies<'a> {
                 return Ok(());
             }
             address += length;
+            original += length;
         }
-        Ok(())
     }
 
     /// Whether `target` lies inside the function at `place`, where no function starts.
@@ -167,11 +184,10 @@ impl<'a> Copies<'a> {
     }
 
     /// Behind a copy from which control may run on stands a jump to what stands behind the original.
-    fn check_end(&mut self, address: u64) -> Result<(), Difference> {
-        let ending = self.original(address - 1).map(|last| last + 1);
+    fn check_end(&mut self, address: u64, ending: u64) -> Result<(), Difference> {
         let target = self.copied(address).and_then(|bytes| jump_target(self.new.processor, bytes, address));
-        match (ending, target) {
-            (Some(ending), Some(target)) if self.leads_to(ending, target) => Ok(()),
+        match target {
+            Some(target) if self.leads_to(ending, target) => Ok(()),
             _ => {
                 let name = format!("what stands behind the copy at {}", NewAddress(address));
                 let found =

@@ -49,11 +49,8 @@ fn compare_x86_64((old, old_address): (&[u8], u64), (new, new_address): (&[u8], 
     }
     let length = before.len();
     let continues = match before.flow_control() {
-        FlowControl::UnconditionalBranch
-        | FlowControl::IndirectBranch
-        | FlowControl::Return
-        | FlowControl::Exception => false,
-        FlowControl::Interrupt => before.mnemonic() != Mnemonic::Int3,
+        FlowControl::UnconditionalBranch | FlowControl::IndirectBranch | FlowControl::Return => false,
+        // Handlers of traps may go on behind them.
         _ => before.mnemonic() != Mnemonic::Hlt,
     };
     let [first, second] = &decoders;
@@ -90,7 +87,12 @@ fn compare_aarch64((old, old_address): (&[u8], u64), (new, new_address): (&[u8],
     };
     let stated =
         usage.map(|usage| (found.target(before, old_address), found.target(after, new_address), usage));
-    Some(Pair { length: 4, continues: !effects(before).ends, stated })
+    Some(Pair { length: 4, continues: !effects(before).ends || is_breakpoint(before), stated })
+}
+
+/// `BRK`, behind which a handler may go on.
+fn is_breakpoint(word: u32) -> bool {
+    word & 0xffe0_001f == 0xd420_0000
 }
 
 /// Where the jump at the start of `bytes`, which lie at `address`, always leads.

@@ -67,6 +67,7 @@ pub(super) fn check(
     let followed = copies.follow(findings);
     findings.checked(Check::Copies, "instructions", followed);
     pointers::check_identity(&copies, findings);
+    code::check_insides(&copies, findings);
     pointers::check_added_symbols(&copies, index, findings);
     let compared = claims.compare_rest(old.bytes, new.bytes, |run| {
         let (expected, found) = (old.bytes[run.start].into(), new.bytes[run.start].into());

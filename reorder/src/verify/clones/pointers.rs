@@ -1,8 +1,9 @@
 //! What the loader reads: relocations, words and symbols lead to what they led to, or to its copy; and an address of a function
 //! is always that of the copy, or never.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
+use goblin::elf::header::ET_EXEC;
 use goblin::elf::reloc::{R_AARCH64_IRELATIVE, R_AARCH64_RELATIVE, R_X86_64_IRELATIVE, R_X86_64_RELATIVE};
 use goblin::elf::section_header::{SHT_DYNSYM, SHT_PROGBITS, SHT_RELA, SHT_SYMTAB};
 
@@ -100,6 +101,7 @@ fn check_symbols(copies: &mut Copies<'_>, index: usize, claims: &mut Claims, fin
     let (old, new) = (copies.old, copies.new);
     let Some(table) = old.sections.iter().position(|section| section.kind == SHT_DYNSYM) else { return };
     let (before, after) = (&old.sections[table], &new.sections[table]);
+    let mut moved = BTreeSet::new();
     for number in 0..before.bytes.len() / SYMBOL_SIZE {
         let (Some(symbol), Some(found)) = (symbol_at(before, number), symbol_at(after, number)) else {
             break;
@@ -110,6 +112,7 @@ fn check_symbols(copies: &mut Copies<'_>, index: usize, claims: &mut Claims, fin
         let offset = before.offset + (number * SYMBOL_SIZE) as u64;
         // The section and the value; everything else is compared byte by byte.
         claims.add(offset + 6, 10);
+        moved.insert(number as u64);
         let is_copy = symbol.is_defined()
             && found.section as usize == index
             && copies.original(found.value).is_some()
@@ -117,6 +120,22 @@ fn check_symbols(copies: &mut Copies<'_>, index: usize, claims: &mut Claims, fin
         if !is_copy {
             let name = format!("dynamic symbol {number}");
             findings.differs(Difference::number(Check::Copies, offset + 8, &name, symbol.value, found.value));
+        }
+    }
+    // The loader would make an address inside the copy.
+    for section in old.sections.iter().filter(|section| section.is_loaded() && section.kind == SHT_RELA) {
+        for entry in section.bytes.chunks_exact(RELA_SIZE) {
+            let symbol = u64_at(entry, 8).unwrap_or(0) >> 32;
+            if moved.contains(&symbol) && u64_at(entry, 16) != Some(0) {
+                let name = format!("a relocation of dynamic symbol {symbol}");
+                findings.differs(Difference::new(
+                    Check::Copies,
+                    None,
+                    name,
+                    "no distance from a copy",
+                    "one",
+                ));
+            }
         }
     }
 }
@@ -170,6 +189,12 @@ pub(super) fn check_identity(copies: &Copies<'_>, findings: &mut Findings) {
             let Some(distance) = displacement_at(section.bytes, position) else { break };
             kept.extend(Some((place.wrapping_add(distance), place)).filter(wanted));
         }
+    }
+    if copies.old.header.e_type == ET_EXEC && !copies.led.is_empty() {
+        let found = "some are those of copies";
+        let expected = "addresses of originals, which constants hold";
+        let name = "addresses of functions at fixed places";
+        findings.differs(Difference::new(Check::Copies, None, name, expected, found));
     }
     for (address, place) in kept {
         let name = format!("the function at {}", Address(address));

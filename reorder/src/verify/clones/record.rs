@@ -13,6 +13,8 @@ use crate::verify::elf_view::{ElfView, SectionView};
 /// Name of the section.
 pub(super) const RECORD: &[u8] = b".reorder.clones";
 const MAGIC: &[u8] = b"REORDCL1";
+/// Bytes of a copy's description.
+const COPIED_SIZE: usize = 24;
 
 /// Where a function is, and where its copy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -57,8 +59,7 @@ impl<'data> Record<'data> {
         };
         let length = usize::try_from(number(&mut position)?).ok().filter(|length| *length <= file_size)?;
         let count = usize::try_from(number(&mut position)?).ok();
-        // Each takes more bytes than one here.
-        let count = count.filter(|count| *count <= bytes.len())?;
+        let count = count.filter(|count| *count <= bytes.len() / COPIED_SIZE)?;
         let mut copies = Vec::with_capacity(count);
         for _ in 0..count {
             let (original, copy, size) =

@@ -12,6 +12,9 @@ use crate::verify::elf_view::{ElfView, SectionView};
 /// Positions in the file header of what may differ: the entry point, the place and the number of section headers.
 const MAY_DIFFER: [std::ops::Range<usize>; 3] = [24..32, 40..48, 60..62];
 const FILE_HEADER: usize = 64;
+/// Pages that systems for these processors have.
+const SMALLEST_PAGE: u64 = 0x1000;
+const LARGEST_PAGE: u64 = 0x1_0000;
 /// `SHT_STRTAB`.
 const STRINGS: u32 = 3;
 
@@ -26,9 +29,15 @@ pub(super) fn added_segment(old: &ElfView<'_>, new: &ElfView<'_>) -> Result<Prog
             return Err(differs("the file header changed"));
         }
     }
-    // Where the search table is, the check of the unwind tables compares.
+    // Where the search table is, the check of the unwind tables compares, if there are any.
+    let has_entries = old.section(b".eh_frame").is_some_and(|section| !section.bytes.is_empty());
+    let first_search = |image: &ElfView<'_>| {
+        image.segments.iter().position(|segment| has_entries && segment.p_type == PT_GNU_EH_FRAME)
+    };
     let others = |image: &ElfView<'_>| -> Vec<ProgramHeader> {
-        image.segments.iter().filter(|segment| segment.p_type != PT_GNU_EH_FRAME).cloned().collect()
+        let search = first_search(image);
+        let others = image.segments.iter().enumerate().filter(|(index, _)| Some(*index) != search);
+        others.map(|(_, segment)| segment.clone()).collect()
     };
     let (before, mut after) = (others(old), others(new));
     let last = after.iter().rposition(|segment| segment.p_type == PT_LOAD);
@@ -38,26 +47,25 @@ pub(super) fn added_segment(old: &ElfView<'_>, new: &ElfView<'_>) -> Result<Prog
     if !is_same || !matches!(before[given].p_type, PT_NOTE | PT_NULL) {
         return Err(differs("more changed in the program headers than one segment in place of a note"));
     }
-    let search = |image: &ElfView<'_>| {
-        image.segments.iter().find(|segment| segment.p_type == PT_GNU_EH_FRAME).cloned()
-    };
+    let search = |image: &ElfView<'_>| first_search(image).map(|index| image.segments[index].clone());
     if let (Some(before), Some(after)) = (search(old), search(new)) {
         let is_same = (before.p_flags, before.p_align) == (after.p_flags, after.p_align);
         if !is_same || (after.p_paddr, after.p_memsz) != (after.p_vaddr, after.p_filesz) {
             return Err(differs("the header of the unwind search table changed in more than its place"));
         }
     }
+    let loads = || after.iter().filter(|segment| segment.p_type == PT_LOAD);
+    let end = loads().map(|segment| segment.p_vaddr.saturating_add(segment.p_memsz)).max();
+    let least = loads().map(|segment| segment.p_align).max().unwrap_or(0).clamp(SMALLEST_PAGE, LARGEST_PAGE);
     let is_sound = segment.p_flags == PF_R | PF_X
         && segment.p_filesz == segment.p_memsz
         && segment.p_vaddr == segment.p_paddr
         && segment.p_align.is_power_of_two()
-        && segment.p_align >= 0x1000
+        && (least..=least.max(LARGEST_PAGE)).contains(&segment.p_align)
         && segment.p_offset % segment.p_align == segment.p_vaddr % segment.p_align
-        && segment.p_offset >= old.bytes.len() as u64
+        && (old.bytes.len() as u64).checked_next_multiple_of(segment.p_align) == Some(segment.p_offset)
         && range(new.bytes, segment.p_offset, segment.p_filesz).is_some()
         && segment.p_vaddr.checked_add(segment.p_memsz).is_some();
-    let loads = after.iter().filter(|segment| segment.p_type == PT_LOAD);
-    let end = loads.map(|segment| segment.p_vaddr.saturating_add(segment.p_memsz)).max();
     // Segments that shared a page would be mapped over each other.
     let starts_own_page =
         is_sound && end.is_some_and(|end| segment.p_vaddr / segment.p_align * segment.p_align >= end);

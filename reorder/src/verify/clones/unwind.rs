@@ -1,5 +1,7 @@
 //! The unwind tables: the old entries, moved as a whole; for each copy the entries of its original; a search table of all.
 
+use std::ops::Range;
+
 use super::follow::Copies;
 use super::record::Copied;
 use crate::address::{Address, NewAddress};
@@ -41,7 +43,10 @@ pub(super) fn check_unwind(
         Difference::new(Check::UnwindEntries, offset, name, "the same as before", what)
     };
     let end = known.last().map_or(0, |entry| entry.offset + length(before.bytes, entry.offset));
-    if let Some(at) = first_difference(&before.bytes[..end], after.bytes, shift) {
+    let mut fields: Vec<(usize, usize)> = known.iter().flat_map(fields_of).collect();
+    fields.sort_unstable();
+    fields.dedup();
+    if let Some(at) = first_difference((before.bytes, 0..end), (after.bytes, 0), &fields, shift) {
         findings.differs(differs(at, format!("byte {at:#x} of .eh_frame"), "another one"));
     }
     let (moved, added) = found.split_at(known.len());
@@ -97,29 +102,43 @@ fn length(bytes: &[u8], offset: usize) -> usize {
     4 + u32_at(bytes, offset).unwrap_or(0) as usize
 }
 
-/// The first byte of `old` that is not the same in `new`, nor part of four or eight that count `shift` less because they count
-/// from themselves.
-fn first_difference(old: &[u8], new: &[u8], shift: u64) -> Option<usize> {
-    let mut at = 0;
-    while at < old.len() {
-        if old.get(at) == new.get(at) {
-            at += 1;
-            continue;
+/// The fields of an entry and of its parent that count from themselves.
+fn fields_of(entry: &UnwindEntry) -> impl Iterator<Item = (usize, usize)> + use<> {
+    [(entry.start_field, 4)].into_iter().chain(entry.relative.into_iter().flatten())
+}
+
+/// The first position in `range` of `old` that is not the same in `new`, which stands for it from `start` on. The `fields`
+/// (positions in `old` and bytes, ascending) count `further` less there.
+fn first_difference(
+    (old, range): (&[u8], Range<usize>),
+    (new, start): (&[u8], usize),
+    fields: &[(usize, usize)],
+    further: u64,
+) -> Option<usize> {
+    let mut position = range.start;
+    let inside = fields.iter().filter(|(place, width)| range.start <= *place && place + width <= range.end);
+    for &(place, width) in inside.chain([&(range.end, 0)]) {
+        let new_place = |place: usize| start + (place - range.start);
+        let plain = (old.get(position..place), new.get(new_place(position)..new_place(place)));
+        match plain {
+            (Some(old), Some(new)) if old == new => {}
+            (Some(old), Some(new)) => {
+                return old.iter().zip(new).position(|(old, new)| old != new).map(|at| position + at);
+            }
+            _ => return Some(position),
         }
-        let narrow = |start: &usize| match (u32_at(old, *start), u32_at(new, *start)) {
-            (Some(before), Some(after)) => after == before.wrapping_sub(shift as u32),
-            _ => false,
+        let number = |bytes: &[u8], at: usize| match width {
+            8 => u64_at(bytes, at),
+            _ => u32_at(bytes, at).map(u64::from),
         };
-        let wide = |start: &usize| match (u64_at(old, *start), u64_at(new, *start)) {
-            (Some(before), Some(after)) => after == before.wrapping_sub(shift),
-            _ => false,
-        };
-        let wide = (at.saturating_sub(7)..=at).rev().find(wide).map(|start| start + 8);
-        let narrow = || (at.saturating_sub(3)..=at).rev().find(narrow).map(|start| start + 4);
-        match wide.or_else(narrow) {
-            Some(end) => at = end,
-            None => return Some(at),
+        let expected = number(old, place).map(|old| match width {
+            8 => old.wrapping_sub(further),
+            _ => u64::from((old as u32).wrapping_sub(further as u32)),
+        });
+        if width > 0 && number(new, new_place(place)) != expected {
+            return Some(place);
         }
+        position = place + width;
     }
     None
 }
@@ -135,19 +154,14 @@ fn is_repeated(
     };
     let size = length(before, entry.offset);
     // Behind the parent and the start: size, exception table, rules.
-    fn rest<'bytes>(bytes: &'bytes [u8], entry: &UnwindEntry, size: usize) -> Option<&'bytes [u8]> {
-        bytes.get(entry.start_field + 4..entry.offset + size)
-    }
+    let rest = entry.start_field + 4..entry.offset + size;
     let further = shift.wrapping_add((found.offset as u64).wrapping_sub(entry.offset as u64));
-    let is_same_rest = match (rest(before, entry, size), rest(after, found, size)) {
-        (Some(old), Some(new)) => old.len() == new.len() && first_difference(old, new, further).is_none(),
-        _ => false,
-    };
+    let table: Vec<(usize, usize)> = entry.relative[0].into_iter().collect();
     length(after, found.offset) == size
         && parent(before, entry) == parent(after, found)
         && (entry.size, entry.exception_table, entry.personality)
             == (found.size, found.exception_table, found.personality)
-        && is_same_rest
+        && first_difference((before, rest), (after, found.start_field + 4), &table, further).is_none()
 }
 
 /// Exceptions are caught in the copy, or in the original where the table names a base of its own.
