@@ -80,12 +80,13 @@ impl Calls {
         while let Some(record) =
             bytes.get(position..position + RECORD).and_then(|bytes| Record::parse(bytes, order))
         {
-            // Values of arguments are told from the next record by its fixed bits and by time going on.
-            let is_record = record.magic == MAGIC
-                && (!has_arguments
-                    || (last_time..last_time.saturating_add(LONGEST_PAUSE)).contains(&record.time));
-            if !is_record {
-                self.damaged += u64::from(!has_arguments);
+            if has_arguments {
+                has_arguments = false;
+                position = behind_arguments(bytes, position, last_time, order);
+                continue;
+            }
+            if record.magic != MAGIC {
+                self.damaged += 1;
                 position += RECORD / 2;
                 continue;
             }
@@ -114,8 +115,22 @@ impl Calls {
     }
 }
 
-/// A day.
+/// A day, in nanoseconds.
 const LONGEST_PAUSE: u64 = 86_400_000_000_000;
+/// More values of arguments than uftrace stores for one call, in bytes.
+const MOST_ARGUMENTS: usize = 1024;
+
+/// Where the next record stands behind values of arguments, which begin at `position` and have no length of their own: it is
+/// told by its fixed bits and by time going on. Pointers may look like both, but like a far later time.
+fn behind_arguments(bytes: &[u8], position: usize, last_time: u64, order: ByteOrder) -> usize {
+    let times = last_time..last_time.saturating_add(LONGEST_PAUSE);
+    let candidates = (position..=position + MOST_ARGUMENTS).step_by(RECORD / 2).filter_map(|position| {
+        let record = Record::parse(bytes.get(position..position + RECORD)?, order)?;
+        (record.magic == MAGIC && times.contains(&record.time)).then_some((record.time, position))
+    });
+    // Without one, what stands there is counted as damage.
+    candidates.min().map_or(position, |(_, position)| position)
+}
 
 /// The files of threads, sorted; those of processors and of the kernel have other names.
 fn threads(directory: &Path) -> Result<Vec<(u32, PathBuf)>> {
@@ -155,6 +170,19 @@ impl Record {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn pointers_that_look_like_records_are_values_of_arguments() {
+        const ENTRY: u64 = MAGIC << 3;
+        // On a system that has run for a day, the number of a stack's address is a time of tomorrow.
+        let (now, stack) = (80_000_000_000_000, 0x7ffd_0000_1000);
+        let words = [now, ENTRY | 4 | 0x1000 << 16, stack, stack | ENTRY, 1, now + 9, ENTRY | 0x2000 << 16];
+        let bytes: Vec<u8> = words.iter().flat_map(|word: &u64| word.to_le_bytes()).collect();
+        let mut calls = Calls::default();
+        calls.thread(1, &bytes, ByteOrder::Little, &Tasks::default());
+        let addresses: Vec<u64> = calls.calls.iter().map(|call| call.address).collect();
+        assert_eq!((addresses, calls.damaged), (vec![0x1000, 0x2000], 0));
+    }
 
     #[test]
     fn lost_records_are_counted_without_end() {
