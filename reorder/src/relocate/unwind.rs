@@ -10,9 +10,11 @@ use crate::relocate::address_map::AddressMap;
 use crate::relocate::ledger::Ledger;
 
 /// Version 1; frame pointer: field-relative, four bytes; count: four bytes; table: header-relative, four bytes.
-const KNOWN_HEADER: [u8; 4] = [1, 0x1b, 0x03, 0x3b];
-const HEADER_SIZE: usize = 12;
-const ROW_SIZE: usize = 8;
+pub(super) const KNOWN_HEADER: [u8; 4] = [1, 0x1b, 0x03, 0x3b];
+/// Bytes in front of the rows of the search table.
+pub(super) const HEADER_SIZE: usize = 12;
+/// Bytes of a row.
+pub(super) const ROW_SIZE: usize = 8;
 
 /// Rewrites the starts of all unwind entries and the search table.
 ///

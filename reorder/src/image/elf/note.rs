@@ -50,28 +50,22 @@ pub fn notes<'data>(bytes: &'data [u8], range: Range<usize>) -> impl Iterator<It
 /// semaphore, then three strings.
 pub fn probe_addresses<'a>(file: &'a ElfFile<'_>) -> impl Iterator<Item = (FileOffset, Address)> + 'a {
     const NT_STAPSDT: u32 = 3;
-    file.sections
-        .iter()
-        .filter(|section| section.kind == object::elf::SHT_NOTE.0)
-        .flat_map(|section| {
-            let start = section.offset.0 as usize;
-            notes(file.bytes, start..start + section.size as usize)
-        })
-        .filter(|note| note.owner == b"stapsdt" && note.kind == NT_STAPSDT)
-        .filter_map(|note| {
-            let bytes = file.bytes.get(note.description.clone())?.first_chunk::<8>()?;
-            Some((FileOffset(note.description.start as u64), Address(u64::from_le_bytes(*bytes))))
-        })
+    all_notes(file).filter(|note| note.owner == b"stapsdt" && note.kind == NT_STAPSDT).filter_map(|note| {
+        let bytes = file.bytes.get(note.description.clone())?.first_chunk::<8>()?;
+        Some((FileOffset(note.description.start as u64), Address(u64::from_le_bytes(*bytes))))
+    })
+}
+
+/// The notes of all sections of notes.
+fn all_notes<'a>(file: &'a ElfFile<'_>) -> impl Iterator<Item = Note<'a>> + 'a {
+    file.sections.iter().filter(|section| section.kind == object::elf::SHT_NOTE.0).flat_map(|section| {
+        let start = section.offset.0 as usize;
+        notes(file.bytes, start..start + section.size as usize)
+    })
 }
 
 pub(super) fn build_id_range(file: &ElfFile<'_>) -> Option<Range<usize>> {
-    file.sections
-        .iter()
-        .filter(|section| section.kind == object::elf::SHT_NOTE.0)
-        .flat_map(|section| {
-            let start = section.offset.0 as usize;
-            notes(file.bytes, start..start + section.size as usize)
-        })
+    all_notes(file)
         .find(|note| note.owner == b"GNU" && note.kind == NT_GNU_BUILD_ID && !note.description.is_empty())
         .map(|note| note.description)
 }

@@ -13,11 +13,9 @@ use crate::error::{Error, Result};
 use crate::image::elf::file::{ElfFile, Linkage};
 use crate::image::elf::section::Section;
 use crate::image::refusal::{Refusal, RefusalCode};
+use crate::relocate::unwind::{HEADER_SIZE, KNOWN_HEADER, ROW_SIZE};
 
-/// Version 1; frame pointer: field-relative, four bytes; count: four bytes; rows: header-relative, four bytes.
-const KNOWN_HEADER: [u8; 4] = [1, 0x1b, 0x03, 0x3b];
-const HEADER_SIZE: usize = 12;
-const ROW_SIZE: usize = 8;
+/// The pointer is absent.
 const OMITTED: u8 = 0xff;
 
 /// The old tables of an image.
