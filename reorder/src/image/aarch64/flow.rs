@@ -51,13 +51,32 @@ pub(super) struct FlowFacts {
     pub(super) dispatches: Vec<(u32, Dispatch)>,
     /// Calls through tables, whose entries lead to functions.
     pub(super) calls: Vec<Dispatch>,
-    /// The first jump to a computed address that is not understood.
-    pub(super) unexplained_jump: Option<u32>,
+    pub(super) unexplained: Unexplained,
     /// Control runs over the end.
     pub(super) runs_over_end: bool,
     /// The function is beyond all bounds.
     pub(super) is_excessive: bool,
     pub(super) sets: PageSets,
+}
+
+/// Jumps and calls to computed addresses that are not understood.
+#[derive(Default)]
+pub(super) struct Unexplained {
+    /// The first of them.
+    pub(super) first: Option<u32>,
+    /// What numbers were added to.
+    pub(super) bases: BTreeSet<u64>,
+    /// Some are computed from more than one address and numbers, or in another way.
+    pub(super) is_of_anything: bool,
+}
+
+impl Unexplained {
+    /// `base` is what a number was added to, if no more was done.
+    pub(super) fn add(&mut self, index: u32, base: Option<u64>) {
+        self.first.get_or_insert(index);
+        self.bases.extend(base);
+        self.is_of_anything |= base.is_none();
+    }
 }
 
 /// A function is interpreted anew for places that tables lead to no more often than this.

@@ -59,11 +59,10 @@ impl Round<'_, '_> {
                             if !self.facts.calls.contains(&call) {
                                 self.facts.calls.push(call);
                             }
-                            self.facts.unexplained_jump.get_or_insert(index);
+                            self.facts.unexplained.add(index, Some(base));
                         }
-                        Value::Computed | Value::Entry(_) => {
-                            self.facts.unexplained_jump.get_or_insert(index);
-                        }
+                        Value::Offset(base) => self.facts.unexplained.add(index, Some(base)),
+                        Value::Computed | Value::Entry(_) => self.facts.unexplained.add(index, None),
                         _ => {}
                     }
                     self.call(&mut registers);
@@ -152,13 +151,8 @@ impl Round<'_, '_> {
             }
             Operation::AddRegister(to, first, second, shift, extension) => {
                 self.read(index, registers);
-                let value = match (registers.get(first), registers.get(second).extended(extension)) {
-                    (Value::Address(base), Value::Entry(entries)) => Value::Sum { base, entries, shift },
-                    (Value::Entry(entries), Value::Address(base)) if shift == 0 => {
-                        Value::Sum { base, entries, shift }
-                    }
-                    operands => Value::computed_of(<[Value; 2]>::from(operands).into_iter()),
-                };
+                let second = registers.get(second).extended(extension);
+                let value = Value::sum_of(registers.get(first), second, shift);
                 registers.set(to, value);
             }
             Operation::Move(to, source) => registers.set(to, registers.get(source)),
@@ -242,8 +236,9 @@ impl Round<'_, '_> {
                     self.enter(at, registers);
                 }
             }
+            Value::Offset(base) => self.facts.unexplained.add(index, Some(base)),
             Value::Number | Value::Below(_) | Value::Computed | Value::Entry(_) => {
-                self.facts.unexplained_jump.get_or_insert(index);
+                self.facts.unexplained.add(index, None);
             }
             Value::Address(target) if self.function.contains(&Address(target)) => {
                 let at = ((target - self.function.start.0) / WORD) as u32;

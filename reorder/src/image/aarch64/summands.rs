@@ -8,13 +8,19 @@ use crate::address::Address;
 const LONGEST_TABLE: u64 = 256;
 
 impl Builder<'_, '_> {
-    /// The functions whose addresses the atom forms stay, and those at stored distances from them: either may be a part of
-    /// the sum.
+    /// The functions whose addresses may be parts of such sums stay, and those at stored distances from them. Where a number
+    /// was added to one known address, that is the only part: most often a label of the atom itself, with a table that calls
+    /// or meeting paths hid.
     pub(super) fn keep_summands(&mut self) {
-        let (mut bases, mut tables) = (Vec::new(), Vec::new());
+        let unexplained = &self.facts.unexplained;
+        let mut bases: Vec<Address> = unexplained.bases.iter().copied().map(Address).collect();
+        let mut tables = Vec::new();
         addresses_formed(self.context.image, self.atom.clone(), |address| {
-            let is_code = self.context.text.contains(&address);
-            if is_code { &mut bases } else { &mut tables }.push(address);
+            match self.context.text.contains(&address) {
+                true if unexplained.is_of_anything => bases.push(address),
+                true => {}
+                false => tables.push(address),
+            }
         });
         bases.sort_unstable();
         bases.dedup();
@@ -22,12 +28,13 @@ impl Builder<'_, '_> {
         tables.dedup();
         for table in tables {
             for distance in self.distances_at(table) {
-                let targets = bases.iter().map(|base| base.plus(distance));
+                let targets = bases.iter().chain([&table]).map(|base| base.plus(distance));
                 let reached = targets.filter(|target| self.context.is_start_elsewhere(*target, &self.atom));
                 self.result.possible_targets.extend(reached);
             }
         }
-        let others = bases.into_iter().filter(|base| !self.atom.contains(base));
+        let is_elsewhere = |base: &Address| self.context.text.contains(base) && !self.atom.contains(base);
+        let others = bases.into_iter().filter(is_elsewhere);
         self.result.possible_targets.extend(others);
     }
 

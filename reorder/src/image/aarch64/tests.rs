@@ -207,6 +207,22 @@ fn computed_jumps_are_explained_or_keep_their_function() {
 }
 
 #[test]
+fn a_number_added_to_a_label_leads_to_no_other_function() {
+    let library = Library::assembled(
+        "_labels: adrp x8, _f@PAGE\n add x8, x8, _f@PAGEOFF\n str x8, [x0]\n\
+         adr x9, 1f\n ldrh w10, [x1, x2, lsl #1]\n add x9, x9, x10, lsl #2\n br x9\n 1: ret\n\
+         _anything: adrp x8, _f@PAGE\n add x8, x8, _f@PAGEOFF\n ldr x9, [x0]\n sub x8, x8, x9\n br x8\n\
+         _other: adrp x8, _f@PAGE\n add x8, x8, _f@PAGEOFF\n ldr x9, [x0]\n add x8, x9, x8\n br x8\n\
+         _f: ret",
+    );
+    for (name, keeps) in [("_labels", false), ("_anything", true), ("_other", true)] {
+        let decoded = library.decode(name, &[]);
+        assert_eq!(decoded.pin.map(|pin| pin.reason), Some(PinReason::UnresolvedJump), "{name}");
+        assert_eq!(decoded.possible_targets.contains(&library.address("_f")), keeps, "{name}");
+    }
+}
+
+#[test]
 fn short_references_tie() {
     let library = Library::assembled(
         "_falls: mov x0, x1\n\

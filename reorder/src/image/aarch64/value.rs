@@ -65,6 +65,8 @@ pub(super) enum Value {
     Entry(Entries),
     /// `base` and an entry of a table, the entry shifted.
     Sum { base: u64, entries: Entries, shift: u8 },
+    /// This address and a number that came from elsewhere.
+    Offset(u64),
     /// A number that was compared with another: less than this.
     Below(u32),
     /// What arithmetic made of numbers that came from elsewhere: hardly an address, and if so not of this function's making.
@@ -104,7 +106,7 @@ impl Value {
     /// Whether it has to do with a jump through a table, or might.
     #[inline]
     pub(super) fn is_for_jumps(self) -> bool {
-        matches!(self, Self::Entry(_) | Self::Sum { .. } | Self::Computed)
+        matches!(self, Self::Entry(_) | Self::Sum { .. } | Self::Offset(_) | Self::Computed)
     }
 
     /// The same as far as a callee cannot have changed it: one that was split off may have loaded another index.
@@ -126,6 +128,27 @@ impl Value {
             }
             Self::Entry(entries) if extension.bytes < entries.size => Self::Computed,
             other => other,
+        }
+    }
+
+    /// What an addition makes of such operands, of which the second is shifted.
+    pub(super) fn sum_of(first: Self, second: Self, shift: u8) -> Self {
+        match (first, second) {
+            (Self::Address(base), Self::Entry(entries)) => Self::Sum { base, entries, shift },
+            (Self::Entry(entries), Self::Address(base)) if shift == 0 => Self::Sum { base, entries, shift },
+            (Self::Address(base), Self::Unknown | Self::Number | Self::Below(_)) => Self::Offset(base),
+            (Self::Unknown | Self::Number | Self::Below(_), Self::Address(base)) if shift == 0 => {
+                Self::Offset(base)
+            }
+            operands => Self::computed_of(<[Self; 2]>::from(operands).into_iter()),
+        }
+    }
+
+    /// The address that something was added to, if that is what this is.
+    fn base(self) -> Option<u64> {
+        match self {
+            Self::Sum { base, .. } | Self::Offset(base) => Some(base),
+            _ => None,
         }
     }
 
@@ -161,9 +184,14 @@ impl Value {
                 Self::Sum { base: other_base, entries: others, shift: other_shift },
             ) if (base, shift) == (other_base, other_shift) => {
                 let entries = entries.join(others);
-                return entries.map_or(Self::Computed, |entries| Self::Sum { base, entries, shift });
+                return entries.map_or(Self::Offset(base), |entries| Self::Sum { base, entries, shift });
             }
             _ => {}
+        }
+        if let (Some(base), Some(same)) = (self.base(), other.base())
+            && base == same
+        {
+            return Self::Offset(base);
         }
         match (self.pages(), other.pages()) {
             (Some(first), Some(second)) => {
