@@ -41,7 +41,7 @@ fn permute(bytes: &[u8], seed: u64) -> Result<Vec<u8>, Error> {
         &LayoutRequest::of(Strategy::Random, seed),
     )?;
     let options = RelocateOptions { debug: policy(seed), ..RelocateOptions::default() };
-    let applied = apply(&file, &functions, &analysis, Arrangement::Order(&layout.order), options);
+    let applied = apply(&file, &functions, analysis, Arrangement::Order(&layout.order), options);
     applied.map(|applied| applied.bytes).inspect_err(|error| {
         let is_explained = !error.to_string().is_empty() && !matches!(error.kind, ErrorKind::Io(_));
         assert!(is_explained, "{error:?}");

@@ -93,14 +93,15 @@ impl Applied {
     }
 }
 
-/// Relocates the functions of `image`, then proves the result.
+/// Relocates the functions of `file`, then proves the result. The analysis is taken, since it takes as much memory as the
+/// proof, which starts when nothing needs it any longer.
 ///
 /// # Errors
 /// Refusals (R1…R16), malformed input, a map of another image.
 pub fn apply(
     file: &ElfFile<'_>,
     functions: &FunctionTable<'_>,
-    analysis: &Analysis<'_>,
+    analysis: Analysis<'_>,
     arrangement: Arrangement<'_>,
     options: RelocateOptions,
 ) -> Result<Applied> {
@@ -112,17 +113,19 @@ pub fn apply(
             .with_hint("keep the input, or write the output and its map with --debug keep-stale"));
     }
     let (plan, side) = match arrangement {
-        Arrangement::Order(order) => (plan(analysis, functions, order, order.len())?, None),
-        Arrangement::Needed(order, needed) => (plan(analysis, functions, order, needed)?, None),
+        Arrangement::Order(order) => (plan(&analysis, functions, order, order.len())?, None),
+        Arrangement::Needed(order, needed) => (plan(&analysis, functions, order, needed)?, None),
         Arrangement::Map(map) => {
             let side = map.side_of(file.bytes)?;
-            (plan_from_map(analysis, map.address_map(side)?)?, Some((map, side)))
+            (plan_from_map(&analysis, map.address_map(side)?)?, Some((map, side)))
         }
     };
     let mut bytes = {
         let _phase = tracing::info_span!("relocate").entered();
-        relocate(file, functions, analysis, &plan.map, options)?
+        relocate(file, functions, &analysis, &plan.map, options)?
     };
+    let mut summary = summarise(functions, &analysis, &plan);
+    drop(analysis);
     if let Some((map, Side::New)) = side {
         restore_rest(map, &mut bytes);
     }
@@ -138,7 +141,6 @@ pub fn apply(
                 .with_hint("use the same options as when the map was written (--debug, --keep-build-id)"));
         }
     }
-    let mut summary = summarise(functions, analysis, &plan);
     if !plan.map.is_identity() {
         summary.warnings.extend(compact_tables(file).map(|section| {
             format!(

@@ -37,7 +37,7 @@ fn permute(bytes: &[u8]) -> Result<Vec<u8>> {
     let layout =
         lay_out(&file, &functions, &[], Room::Linker, &LayoutRequest::of(LayoutStrategy::Random, 1))?;
     let arrangement = Arrangement::Order(&layout.order);
-    Ok(apply(&file, &functions, &analysis, arrangement, RelocateOptions::default())?.bytes)
+    Ok(apply(&file, &functions, analysis, arrangement, RelocateOptions::default())?.bytes)
 }
 
 /// All that an orderer wants to know, which no refusal prevents.

@@ -131,8 +131,7 @@ fn relocate(bytes: &[u8]) -> reorder::error::Result<Vec<u8>> {
     let functions = FunctionTable::collect(&file)?;
     let analysis = Analysis::new(&file, &functions)?;
     let order = lay_out(&file, &functions, &[], Room::Linker, &LayoutRequest::of(Strategy::Random, 1))?.order;
-    let applied =
-        apply(&file, &functions, &analysis, Arrangement::Order(&order), RelocateOptions::default())?;
+    let applied = apply(&file, &functions, analysis, Arrangement::Order(&order), RelocateOptions::default())?;
     Ok(applied.bytes)
 }
 

@@ -75,7 +75,8 @@ pub fn apply_elf(
         &context.talk,
         |traces, layout| lay_out(&file, &functions, traces, room, layout),
     )?;
-    let mut applied = match &analysis {
+    let has_moved = analysis.is_some();
+    let mut applied = match analysis {
         Some(analysis) => apply(&file, &functions, analysis, wanted.arrangement(), request.options)?,
         None => Applied::unmoved(&file, &functions),
     };
@@ -86,7 +87,7 @@ pub fn apply_elf(
         };
         let first = order.get(..*needed).unwrap_or(order);
         let starts: Vec<_> = first.iter().map(|&function| functions.get(function).start).collect();
-        applied = with_clones(applied, &starts, analysis.is_some())?;
+        applied = with_clones(applied, &starts, has_moved)?;
     }
     let maps = match request.with_map {
         true => vec![("", layout_map(&file, &functions, &applied, request.options)?)],

@@ -143,7 +143,7 @@ fn optimize(
     phase.finish(&format!("{} functions of {} traces in front", grouped(layout.needed as u64), all.len()));
 
     let phase = talk.phase("relocate", 0);
-    let applied = apply_layout(&file, &functions, &analysis, &layout, arguments)?;
+    let applied = apply_layout(&file, &functions, analysis, &layout, arguments)?;
     phase.finish(&format!(
         "{} moved, {} pinned, verified",
         grouped(applied.summary.functions_moved as u64),
@@ -235,7 +235,7 @@ fn as_path_argument(image: &Path) -> OsString {
 fn apply_layout(
     file: &ElfFile<'_>,
     functions: &FunctionTable<'_>,
-    analysis: &Analysis<'_>,
+    analysis: Analysis<'_>,
     layout: &Layout,
     arguments: &OptimizeArguments,
 ) -> Result<Applied> {

@@ -7,7 +7,7 @@ use std::ops::Range;
 use super::bytes::{displacement_at, u32_at};
 use super::elf_view::ElfView;
 use super::processor::Processor;
-use super::unwind_walk::{OMITTED, UnwindEntry, unsigned_leb128, unwind_entries};
+use super::unwind_walk::{OMITTED, UnwindEntries, UnwindEntry, unsigned_leb128};
 
 /// The places of one image.
 #[derive(Debug, Default)]
@@ -23,17 +23,14 @@ impl LandingPads {
     pub(super) fn of(image: &ElfView<'_>) -> Self {
         let mut found = Self::default();
         let section = image.section(b".eh_frame").filter(|_| image.processor == Processor::Aarch64);
-        let entries = section
-            .and_then(|section| unwind_entries(section.bytes, section.address, section.offset).ok())
-            .unwrap_or_default();
         // Tables are not shared by functions: more call sites than bytes are not worth reading.
         let mut budget = image.bytes.len();
-        for entry in &entries {
+        for entry in section.into_iter().flat_map(UnwindEntries::of).map_while(Result::ok) {
             let Some(table) = entry.exception_table else { continue };
             let known = image
                 .section_at(table)
                 .and_then(|section| section.bytes.get((table - section.address) as usize..))
-                .and_then(|bytes| read_table(bytes, entry, &mut budget, &mut found.pads));
+                .and_then(|bytes| read_table(bytes, &entry, &mut budget, &mut found.pads));
             if known.is_none() {
                 found.unknown.push(entry.start..entry.start.saturating_add(entry.size));
             }

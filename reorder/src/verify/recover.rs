@@ -11,7 +11,7 @@ use goblin::elf::section_header::{SHT_DYNSYM, SHT_SYMTAB};
 
 use super::elf_view::ElfView;
 use super::symbol_walk::symbols;
-use super::unwind_walk::unwind_entries;
+use super::unwind_walk::UnwindEntries;
 use crate::address::{Address, NewAddress};
 use crate::address_index::AddressIndex;
 use crate::error::{Error, Result};
@@ -202,16 +202,17 @@ pub(super) fn moves_between(old: &ElfView<'_>, new: &ElfView<'_>) -> Result<Addr
 }
 
 fn unwind_evidence(old: &ElfView<'_>, new: &ElfView<'_>, evidence: &mut Vec<Move>) -> Result<()> {
-    let entries = |image: &ElfView<'_>| {
-        image
-            .section(b".eh_frame")
-            .map_or(Ok(Vec::new()), |section| unwind_entries(section.bytes, section.address, section.offset))
-    };
-    let (before, after) = (entries(old)?, entries(new)?);
-    if before.len() != after.len() {
-        return Err(Error::verification(format!("{} unwind entries became {}", before.len(), after.len())));
-    }
-    for (before, after) in before.iter().zip(&after) {
+    let of = |image| ElfView::section(image, b".eh_frame").into_iter().flat_map(UnwindEntries::of);
+    let (mut entries, mut found) = (of(old), of(new));
+    loop {
+        let (before, after) = match (entries.next().transpose()?, found.next().transpose()?) {
+            (None, None) => return Ok(()),
+            (Some(before), Some(after)) => (before, after),
+            (before, _) => {
+                let which = if before.is_some() { "more" } else { "fewer" };
+                return Err(Error::verification(format!("there were {which} unwind entries before")));
+            }
+        };
         if before.size != after.size || before.offset != after.offset {
             return Err(Error::verification(format!(
                 "the unwind entry of {:#x} does not correspond to that of {:#x} at the same position",
@@ -220,7 +221,6 @@ fn unwind_evidence(old: &ElfView<'_>, new: &ElfView<'_>, evidence: &mut Vec<Move
         }
         push_evidence(old, new, before.start, after.start, before.size, evidence)?;
     }
-    Ok(())
 }
 
 fn symbol_evidence(old: &ElfView<'_>, new: &ElfView<'_>, kind: u32, evidence: &mut Vec<Move>) -> Result<()> {

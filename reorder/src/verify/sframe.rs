@@ -4,7 +4,7 @@ use super::bytes::{displacement_at, range, u32_at};
 use super::elf_view::SectionView;
 use super::pair::{ImagePair, Ledger};
 use super::report::{Check, Difference};
-use super::unwind_walk::unwind_entries;
+use super::unwind_walk::UnwindEntries;
 use crate::error::Result;
 
 /// One entry: where the function starts, and all other bytes.
@@ -23,10 +23,9 @@ pub(super) fn check_sframe(pair: ImagePair<'_>, ledger: &mut Ledger<'_>) -> Resu
         return Ok(());
     }
     let mut known: Vec<u64> = match pair.old.section(b".eh_frame") {
-        Some(frames) => unwind_entries(frames.bytes, frames.address, frames.offset)?
-            .into_iter()
-            .map(|entry| entry.start)
-            .collect(),
+        Some(frames) => {
+            UnwindEntries::of(frames).map(|entry| Ok(entry?.start)).collect::<Result<Vec<u64>>>()?
+        }
         None => Vec::new(),
     };
     known.sort_unstable();

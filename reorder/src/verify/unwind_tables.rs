@@ -4,7 +4,7 @@ use super::bytes::{displacement_at, range, u32_at};
 use super::elf_view::ElfView;
 use super::pair::{ImagePair, Ledger};
 use super::report::{Check, Difference};
-use super::unwind_walk::{OMITTED, unwind_entries};
+use super::unwind_walk::{OMITTED, UnwindEntries};
 use crate::address::{Address, NewAddress};
 use crate::error::Result;
 
@@ -22,9 +22,11 @@ const ROW_SIZE: usize = 8;
 /// A malformed section in the old image.
 pub(super) fn check_unwind_entries(pair: ImagePair<'_>, ledger: &mut Ledger<'_>) -> Result<()> {
     let Some(section) = pair.old.section(b".eh_frame") else { return Ok(()) };
-    let old = unwind_entries(section.bytes, section.address, section.offset)?;
     let new_bytes = range(pair.new.bytes, section.offset, section.bytes.len() as u64).unwrap_or_default();
-    for entry in &old {
+    let mut count = 0;
+    for entry in UnwindEntries::of(section) {
+        let entry = entry?;
+        count += 1;
         let Some(distance) = displacement_at(new_bytes, entry.start_field) else { break };
         let found = section.address.wrapping_add(entry.start_field as u64).wrapping_add(distance);
         let place = section.offset + entry.start_field as u64;
@@ -36,7 +38,7 @@ pub(super) fn check_unwind_entries(pair: ImagePair<'_>, ledger: &mut Ledger<'_>)
         ledger.findings.expect(Check::UnwindEntries, place, &name, pair.mapped(entry.start), found);
         check_rigid_pointers(pair, entry.personality, entry.exception_table, entry.start, place, ledger);
     }
-    ledger.findings.checked(Check::UnwindEntries, "entries", old.len());
+    ledger.findings.checked(Check::UnwindEntries, "entries", count);
     Ok(())
 }
 

@@ -6,6 +6,7 @@
 use std::ops::Range;
 
 use super::bytes::{displacement_at, u32_at, u64_at};
+use super::elf_view::SectionView;
 use crate::error::{Error, Result};
 
 /// `DW_EH_PE_pcrel | DW_EH_PE_sdata4`: the only form of start that relocating supports.
@@ -44,20 +45,28 @@ struct Common {
     personality_field: Option<(usize, usize)>,
 }
 
-/// All entries of a section whose `bytes` lie at `address`; `offset` is its position in the file, for messages.
-///
-/// # Errors
-/// Entries that run past the section, unknown augmentations or encodings.
-pub(super) fn unwind_entries(bytes: &[u8], address: u64, offset: u64) -> Result<Vec<UnwindEntry>> {
-    // Entries of real images take about 40 bytes; the reserve is bounded by the section's own size.
-    let mut entries = Vec::with_capacity(bytes.len() / 40);
-    let mut last_common: Option<(usize, Common)> = None;
-    let mut position = 0usize;
-    while let Some(length) = u32_at(bytes, position) {
-        if length == 0 {
-            position += 4;
-            continue;
-        }
+/// The entries of a section, read one after the other: large images have too many to keep for a comparison that needs
+/// each of them once.
+#[derive(Clone, Debug)]
+pub(super) struct UnwindEntries<'a> {
+    bytes: &'a [u8],
+    address: u64,
+    /// Position of the section in the file, for messages.
+    offset: u64,
+    position: usize,
+    last_common: Option<(usize, Common)>,
+}
+
+impl<'a> UnwindEntries<'a> {
+    /// Those of `section`; behind an entry that is malformed there are no more.
+    pub(super) fn of(section: &SectionView<'a>) -> Self {
+        let SectionView { bytes, address, offset, .. } = *section;
+        Self { bytes, address, offset, position: 0, last_common: None }
+    }
+
+    /// The record at the position, as far as its end; an entry, or what entries share.
+    fn read(&mut self, length: u32) -> Result<Option<UnwindEntry>> {
+        let (bytes, position, offset) = (self.bytes, self.position, self.offset);
         let broken = |what: &str| Error::malformed(offset.wrapping_add(position as u64), what.to_owned());
         let body = position + 4;
         let end = body.saturating_add(length as usize);
@@ -65,22 +74,44 @@ pub(super) fn unwind_entries(bytes: &[u8], address: u64, offset: u64) -> Result<
             return Err(broken("an unwind entry runs past the end of .eh_frame"));
         }
         let record = &bytes[..end];
+        self.position = end;
         let pointer = u32_at(record, body).ok_or_else(|| broken("a truncated unwind entry"))? as usize;
-        if pointer != 0 {
-            let common_at = body.checked_sub(pointer).ok_or_else(|| broken("an entry of no known parent"))?;
-            let common = match last_common {
-                Some((known, common)) if known == common_at => common,
-                _ => read_common(bytes, common_at, address)
-                    .ok_or_else(|| broken("an unwind entry with an unknown parent or augmentation"))?,
-            };
-            last_common = Some((common_at, common));
-            let entry = read_entry(record, position, address, common)
-                .ok_or_else(|| broken("a truncated unwind entry or an unknown start encoding"))?;
-            entries.push(entry);
+        if pointer == 0 {
+            return Ok(None);
         }
-        position = end;
+        let common_at = body.checked_sub(pointer).ok_or_else(|| broken("an entry of no known parent"))?;
+        let common = match self.last_common {
+            Some((known, common)) if known == common_at => common,
+            _ => read_common(bytes, common_at, self.address)
+                .ok_or_else(|| broken("an unwind entry with an unknown parent or augmentation"))?,
+        };
+        self.last_common = Some((common_at, common));
+        let entry = read_entry(record, position, self.address, common)
+            .ok_or_else(|| broken("a truncated unwind entry or an unknown start encoding"))?;
+        Ok(Some(entry))
     }
-    Ok(entries)
+}
+
+impl Iterator for UnwindEntries<'_> {
+    type Item = Result<UnwindEntry>;
+
+    /// Entries that run past the section, unknown augmentations and encodings are errors.
+    fn next(&mut self) -> Option<Self::Item> {
+        while let Some(length) = u32_at(self.bytes, self.position) {
+            if length == 0 {
+                self.position += 4;
+                continue;
+            }
+            let entry = self.read(length);
+            if entry.is_err() {
+                self.position = self.bytes.len();
+            }
+            if let Some(entry) = entry.transpose() {
+                return Some(entry);
+            }
+        }
+        None
+    }
 }
 
 fn read_entry(record: &[u8], position: usize, address: u64, common: Common) -> Option<UnwindEntry> {

@@ -47,7 +47,7 @@ fn permute(bytes: &[u8], seed: u64) -> Applied {
     let request = LayoutRequest::of(Strategy::Random, seed);
     let layout = lay_out(&file, &functions, &[], Room::Linker, &request).unwrap();
     let arrangement = Arrangement::Order(&layout.order);
-    apply(&file, &functions, &analysis, arrangement, RelocateOptions::default()).unwrap()
+    apply(&file, &functions, analysis, arrangement, RelocateOptions::default()).unwrap()
 }
 
 /// The program by gcc and GNU ld.

@@ -50,7 +50,7 @@ fn permute(case: &str, bytes: &[u8], seed: u64) -> Applied {
     let layout =
         lay_out(&file, &functions, &[], Room::Linker, &LayoutRequest::of(Strategy::Random, seed)).unwrap();
     let arrangement = Arrangement::Order(&layout.order);
-    let applied = apply(&file, &functions, &analysis, arrangement, RelocateOptions::default());
+    let applied = apply(&file, &functions, analysis, arrangement, RelocateOptions::default());
     applied.unwrap_or_else(|error| panic!("{case}, permutation {seed}: {error}"))
 }
 

@@ -205,7 +205,7 @@ fn moved_functions_keep_their_references_and_fingerprints() {
         let layout =
             lay_out(&file, &functions, &[], Room::Linker, &LayoutRequest::of(Strategy::Random, 7)).unwrap();
         let arrangement = Arrangement::Order(&layout.order);
-        let moved = apply(&file, &functions, &analysis, arrangement, RelocateOptions::default()).unwrap();
+        let moved = apply(&file, &functions, analysis, arrangement, RelocateOptions::default()).unwrap();
         assert_ne!(moved.bytes, image.bytes);
         assert_eq!(run(&scratch.write("moved", &moved.bytes)), expected);
 

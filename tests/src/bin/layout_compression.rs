@@ -53,11 +53,11 @@ fn main() -> Result<(), Box<dyn Error>> {
 
     print_pages(&corpus, "link-order", &corpus.spans);
     fs::write(out.join("link-order"), &bytes)?;
-    let analysis = Analysis::new(&file, &functions)?;
     for (name, order) in [("page-only", &page_only.order), ("compression-aware", &compression_aware)] {
         let order: Vec<FunctionIndex> = order.iter().map(|function| FunctionIndex(function.0)).collect();
         let options = RelocateOptions { keep_build_id: true, ..RelocateOptions::default() };
-        let applied = apply(&file, &functions, &analysis, Arrangement::Order(&order), options)?;
+        let analysis = Analysis::new(&file, &functions)?;
+        let applied = apply(&file, &functions, analysis, Arrangement::Order(&order), options)?;
         fs::write(out.join(name), &applied.bytes)?;
         let moved = functions.iter().map(|(_, function)| {
             let start = applied.map.map(function.start).0;

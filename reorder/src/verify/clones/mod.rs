@@ -26,7 +26,7 @@ use super::recover::moves_between;
 use super::report::{Check, Difference, Findings};
 use super::symbol_walk::{SymbolView, symbols};
 use super::unchanged::Claims;
-use super::unwind_walk::unwind_entries;
+use super::unwind_walk::UnwindEntries;
 use crate::error::Result;
 use follow::Copies;
 
@@ -81,10 +81,11 @@ pub(super) fn check(
 /// Where functions begin, as unwind entries and symbols say.
 fn function_starts(image: &ElfView<'_>) -> Result<BTreeSet<u64>> {
     let section = image.section(b".eh_frame");
-    let entries = section.map(|section| unwind_entries(section.bytes, section.address, section.offset));
-    let entries = entries.transpose()?.unwrap_or_default();
-    let mut starts: BTreeSet<u64> =
-        entries.iter().filter(|entry| entry.size > 0).map(|entry| entry.start).collect();
+    let mut starts = BTreeSet::new();
+    for entry in section.into_iter().flat_map(UnwindEntries::of) {
+        let entry = entry?;
+        starts.extend((entry.size > 0).then_some(entry.start));
+    }
     for kind in [SHT_SYMTAB, SHT_DYNSYM] {
         let sized = symbols(image, kind).filter(SymbolView::is_sized_function);
         starts.extend(sized.map(|symbol| symbol.value));

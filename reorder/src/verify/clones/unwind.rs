@@ -10,7 +10,7 @@ use crate::verify::bytes::{displacement_at, u32_at, u64_at};
 use crate::verify::elf_view::ElfView;
 use crate::verify::landing_pads::{TablePads, pads_of};
 use crate::verify::report::{Check, Difference, Findings};
-use crate::verify::unwind_walk::{UnwindEntry, unwind_entries};
+use crate::verify::unwind_walk::{UnwindEntries, UnwindEntry};
 
 /// `PT_GNU_EH_FRAME`.
 const SEARCH_TABLE: u32 = 0x6474_e550;
@@ -33,8 +33,8 @@ pub(super) fn check_unwind(
     let missing = || Error::verification("the unwind entries are gone".to_owned());
     let after = new.section(b".eh_frame").ok_or_else(missing)?;
     let shift = after.address.wrapping_sub(before.address);
-    let known = unwind_entries(before.bytes, before.address, before.offset)?;
-    let found = unwind_entries(after.bytes, after.address, after.offset)?;
+    let known = UnwindEntries::of(before).collect::<Result<Vec<_>>>()?;
+    let found = UnwindEntries::of(after).collect::<Result<Vec<_>>>()?;
     if found.len() < known.len() {
         return Err(missing());
     }
