@@ -20,6 +20,7 @@ pub mod trace;
 pub mod record;
 mod runnable;
 mod start_directory;
+mod stops;
 
 pub mod link_map;
 pub mod loaded_libraries;

@@ -4,6 +4,7 @@
 //! |---|---|
 //! | `process` | runs one program with a time limit and keeps what it said |
 //! | `profiles` | profiles made by real tools, and the orders that they hold |
+//! | `recorded_programs` | compiles and records small programs |
 //! | `namesakes` | a program with functions of equal names in several objects and members |
 //! | `workspace` | builds and finds the `reorder` command under test |
 //! | `fixture` | reads the directives at the top of a fixture's source |
@@ -67,6 +68,7 @@ pub mod namesakes;
 pub mod plugin_links;
 pub mod process;
 pub mod profiles;
+pub mod recorded_programs;
 pub mod stage;
 pub mod synthetic;
 pub mod workspace;

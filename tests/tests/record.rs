@@ -3,66 +3,15 @@
 //! Each test compiles a small program and compares the whole recorded order of its own functions, or what the
 //! program did, with what the source says.
 
-#![expect(clippy::unwrap_used, reason = "a helper that cannot build or start its program is a failed test")]
-
-use std::ffi::OsString;
 use std::fs;
 use std::io::Write as _;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
+use end_to_end::recorded_programs::{build, compile, recorded, request, steps};
 use end_to_end::workspace::reorder;
-use reorder::record::{Ending, RecordOutcome, RecordRequest, record};
-use tempfile::TempDir;
-
-/// A compiled program in a directory of its own.
-struct Program {
-    directory: TempDir,
-    path: PathBuf,
-}
-
-/// Without optimisation every call of the source is a call of the program.
-const FLAGS: [&str; 2] = ["-O0", "-w"];
-
-fn compile(source: &str, flags: &[&str]) -> Program {
-    let directory = tempfile::tempdir().unwrap();
-    let path = build(directory.path(), "program", source, flags);
-    Program { directory, path }
-}
-
-fn build(directory: &Path, name: &str, source: &str, flags: &[&str]) -> PathBuf {
-    let source_path = directory.join(format!("{name}.c"));
-    let path = directory.join(name);
-    fs::write(&source_path, source).unwrap();
-    let compiled =
-        Command::new("gcc").args(FLAGS).arg(&source_path).arg("-o").arg(&path).args(flags).output().unwrap();
-    assert!(compiled.status.success(), "{}", String::from_utf8_lossy(&compiled.stderr));
-    path
-}
-
-fn request(program: &Path, arguments: &[&str]) -> RecordRequest {
-    RecordRequest {
-        program: program.into(),
-        arguments: arguments.iter().map(OsString::from).collect(),
-        runs: 1,
-        first_run: 1,
-        discard_output: true,
-        ..RecordRequest::default()
-    }
-}
-
-fn recorded(program: &Program, arguments: &[&str]) -> RecordOutcome {
-    record(&request(&program.path, arguments)).unwrap()
-}
-
-/// The names that start with `step_` or are `main`, in order, of one trace.
-fn steps(outcome: &RecordOutcome, trace: usize) -> Vec<String> {
-    let events = &outcome.traces[trace].trace.events;
-    let names = events.iter().filter_map(|event| event.symbol());
-    let names = names.map(|name| String::from_utf8_lossy(name).into_owned());
-    names.filter(|name| name == "main" || name.starts_with("step_")).collect()
-}
+use reorder::record::{Ending, RecordRequest, record};
 
 const ORDER: &str = r#"
     #include <stdlib.h>

@@ -7,9 +7,9 @@ use std::rc::Rc;
 
 use nix::unistd::Pid;
 
-use super::arm::{ArmedRange, arm, disarm};
+use super::arm::{ArmedRange, arm, disarm, ranges};
 use super::image::TracedImage;
-use super::memory::{Mapping, ProcessMemory};
+use super::memory::{Mapping, ProcessMemory, ProgramMark};
 use super::recording::Recording;
 use crate::address::Address;
 use crate::error::{Error, Result};
@@ -38,9 +38,16 @@ pub(super) struct Hit {
 }
 
 impl AddressSpace {
-    /// The space that `task` has after it executed a program, without breakpoints.
-    pub(super) fn new(task: Pid, missing: Vec<usize>, recording: Rc<RefCell<Recording>>) -> Result<Self> {
-        Ok(Self { memory: open(task)?, armed: Vec::new(), disarmed: false, missing, recording })
+    /// The space that `task` has now, without breakpoints; `recording` gives the record of the family that is told by
+    /// a mark.
+    pub(super) fn new(
+        task: Pid,
+        missing: Vec<usize>,
+        recording: impl FnOnce(Option<ProgramMark>) -> Rc<RefCell<Recording>>,
+    ) -> Result<Self> {
+        let memory = open(task)?;
+        let recording = recording(memory.program_mark(task));
+        Ok(Self { memory, armed: Vec::new(), disarmed: false, missing, recording })
     }
 
     /// The copy that the forked process `child` has: the breakpoints were copied with the memory.
@@ -56,15 +63,27 @@ impl AddressSpace {
 
     /// Plants the breakpoints of `image` in `mapping`; tells how many bytes of code that concerned.
     pub(super) fn arm(&mut self, index: usize, image: &TracedImage, mapping: &Mapping) -> Result<u64> {
-        let armed = arm(&self.memory, image, index, mapping)?;
+        let armed = ranges(image, index, mapping);
+        for range in &armed {
+            arm(&self.memory, image, range)?;
+        }
+        Ok(self.add(index, image, armed))
+    }
+
+    /// As [`Self::arm`] where `mapping` was copied together with its breakpoints.
+    pub(super) fn inherit(&mut self, index: usize, image: &TracedImage, mapping: &Mapping) {
+        self.add(index, image, ranges(image, index, mapping));
+    }
+
+    fn add(&mut self, index: usize, image: &TracedImage, armed: Vec<ArmedRange>) -> u64 {
         if armed.is_empty() {
-            return Ok(0);
+            return 0;
         }
         self.missing.retain(|missing| *missing != index);
         self.recording.borrow_mut().add_image(index, image);
         let bytes = armed.iter().map(|range| range.memory.end - range.memory.start).sum();
         self.armed.extend(armed);
-        Ok(bytes)
+        bytes
     }
 
     /// The function start at `address`, if one of ours is there.

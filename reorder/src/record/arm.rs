@@ -21,46 +21,58 @@ pub(super) struct ArmedRange {
     pub(super) bias: u64,
     /// Which of the traced images.
     pub(super) image: usize,
+    /// Which of its executable segments.
+    pub(super) segment: usize,
+}
+
+impl ArmedRange {
+    fn in_image(&self) -> Range<Address> {
+        let address = |place: u64| Address(place.wrapping_sub(self.bias));
+        address(self.memory.start)..address(self.memory.end)
+    }
+
+    fn place(&self, address: Address) -> u64 {
+        address.0.wrapping_add(self.bias)
+    }
 }
 
 /// Pages are read and written in pieces of at most this size, so that the copies stay in the cache.
 const LARGEST_PIECE: u64 = 256 << 10;
 const PAGE: u64 = 4096;
 
-/// Plants a breakpoint at every function start of `image` that `mapping` maps.
+/// Where `mapping` has the code of `image`, the traced image number `index`.
+pub(super) fn ranges(image: &TracedImage, index: usize, mapping: &Mapping) -> Vec<ArmedRange> {
+    let in_memory = |(segment, code): (usize, &CodeSegment)| {
+        let range = mapped_part(code, mapping)?;
+        let bias = mapping.start.wrapping_sub(mapping.offset).wrapping_add(code.offset);
+        let bias = bias.wrapping_sub(code.address.0);
+        let place = |address: Address| address.0.wrapping_add(bias);
+        Some(ArmedRange { memory: place(range.start)..place(range.end), bias, image: index, segment })
+    };
+    image.segments.iter().enumerate().filter_map(in_memory).collect()
+}
+
+/// Plants a breakpoint at every function start of `image` in `armed`.
 ///
 /// # Errors
 /// When the memory cannot be written, or does not hold what the file holds.
-pub(super) fn arm(
-    memory: &ProcessMemory,
-    image: &TracedImage,
-    index: usize,
-    mapping: &Mapping,
-) -> Result<Vec<ArmedRange>> {
-    let mut armed = Vec::new();
+pub(super) fn arm(memory: &ProcessMemory, image: &TracedImage, armed: &ArmedRange) -> Result<()> {
     let mut buffer = Vec::new();
-    for segment in &image.segments {
-        let Some(range) = mapped_part(segment, mapping) else { continue };
-        let bias = mapping.start.wrapping_sub(mapping.offset).wrapping_add(segment.offset);
-        let bias = bias.wrapping_sub(segment.address.0);
-        for piece in pieces(&image.starts, &range) {
-            let place = piece.start.0.wrapping_add(bias);
-            let expected = image.code(segment, &piece);
-            buffer.resize(expected.len(), 0);
-            memory.read(place, &mut buffer).map_err(|error| refused(image, error))?;
-            if buffer != expected {
-                return Err(differs(image, &piece, &buffer, expected));
-            }
-            for start in starts_in(&image.starts, &piece) {
-                let place = start.address.distance_from(piece.start) as usize;
-                buffer[place..place + BREAKPOINT.len()].copy_from_slice(&BREAKPOINT);
-            }
-            memory.write(place, &buffer).map_err(|error| refused(image, error))?;
+    for piece in pieces(&image.starts, &armed.in_image()) {
+        let place = armed.place(piece.start);
+        let expected = image.code(armed.segment, &piece);
+        buffer.resize(expected.len(), 0);
+        memory.read(place, &mut buffer).map_err(|error| refused(image, error))?;
+        if buffer != expected {
+            return Err(differs(image, &piece, &buffer, expected));
         }
-        let in_memory = |address: Address| address.0.wrapping_add(bias);
-        armed.push(ArmedRange { memory: in_memory(range.start)..in_memory(range.end), bias, image: index });
+        for start in starts_in(&image.starts, &piece) {
+            let place = start.address.distance_from(piece.start) as usize;
+            buffer[place..place + BREAKPOINT.len()].copy_from_slice(&BREAKPOINT);
+        }
+        memory.write(place, &buffer).map_err(|error| refused(image, error))?;
     }
-    Ok(armed)
+    Ok(())
 }
 
 /// Takes back every breakpoint of `armed` that is still there.
@@ -68,11 +80,9 @@ pub(super) fn arm(
 /// # Errors
 /// When the memory is gone.
 pub(super) fn disarm(memory: &ProcessMemory, image: &TracedImage, armed: &ArmedRange) -> io::Result<()> {
-    let in_image = |address: u64| Address(address.wrapping_sub(armed.bias));
-    let range = in_image(armed.memory.start)..in_image(armed.memory.end);
     let mut buffer = Vec::new();
-    for piece in pieces(&image.starts, &range) {
-        let place = piece.start.0.wrapping_add(armed.bias);
+    for piece in pieces(&image.starts, &armed.in_image()) {
+        let place = armed.place(piece.start);
         buffer.resize(piece.end.distance_from(piece.start) as usize, 0);
         memory.read(place, &mut buffer)?;
         for start in starts_in(&image.starts, &piece) {

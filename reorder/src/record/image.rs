@@ -106,8 +106,9 @@ impl TracedImage {
                 .is_ok_and(|metadata| (metadata.dev(), metadata.ino()) == self.device_and_inode)
     }
 
-    /// The file's bytes for `range` of `segment`.
-    pub(super) fn code(&self, segment: &CodeSegment, range: &Range<Address>) -> &[u8] {
+    /// The file's bytes for `range`, which lies in executable segment number `segment`.
+    pub(super) fn code(&self, segment: usize, range: &Range<Address>) -> &[u8] {
+        let segment = &self.segments[segment];
         let offset = |address: Address| (segment.offset + address.distance_from(segment.address)) as usize;
         &self.bytes[offset(range.start)..offset(range.end)]
     }

@@ -35,12 +35,28 @@ impl ProcessMemory {
         self.file.write_all_at(bytes, address)
     }
 
+    /// What the system gave the program of `task` at its start, whose memory this is; nothing for 32-bit programs.
+    pub(super) fn program_mark(&self, task: Pid) -> Option<ProgramMark> {
+        let vector = fs::read(format!("/proc/{task}/auxv")).ok()?;
+        let (words, _) = vector.as_chunks::<8>();
+        let (pairs, _) = words.as_chunks::<2>();
+        let [_, address] = pairs.iter().find(|[key, _]| u64::from_le_bytes(*key) == libc::AT_RANDOM)?;
+        let mut mark = [0; 16];
+        self.read(u64::from_le_bytes(*address), &mut mark).ok()?;
+        Some(ProgramMark(mark))
+    }
+
     /// The eight bytes at `address`, if they are mapped.
     pub(super) fn word(&self, address: u64) -> Option<u64> {
         let mut bytes = [0; 8];
         self.read(address, &mut bytes).ok().map(|()| u64::from_le_bytes(bytes))
     }
 }
+
+/// The random bytes that the system leaves in the memory of each program that is executed (`AT_RANDOM`, getauxval(3)):
+/// the same in all processes that it forks, and in no other.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct ProgramMark([u8; 16]);
 
 /// One executable file mapping.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -9,6 +9,7 @@
 
 mod address_space;
 mod arm;
+mod failure;
 mod image;
 mod interrupts;
 mod launch;
@@ -16,9 +17,10 @@ mod memory;
 mod output;
 mod processor;
 mod recording;
+mod release;
 mod session;
 mod statistics;
-mod system;
+mod tasks;
 
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStrExt as _;
@@ -34,7 +36,8 @@ pub use launch::find_program;
 pub use output::{next_run, replace_recordings, write_traces};
 use session::Session;
 pub use statistics::Statistics;
-pub use system::Ending;
+
+pub use crate::stops::Ending;
 
 /// What to record.
 #[derive(Clone, Debug, Default)]

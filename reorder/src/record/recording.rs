@@ -8,12 +8,15 @@ use std::time::Instant;
 use nix::unistd::Pid;
 
 use super::image::TracedImage;
+use super::memory::ProgramMark;
 use crate::trace::{Event, Evidence, Location, Name, Trace};
 
 /// First executions of one family.
 #[derive(Debug)]
 pub(super) struct Recording {
     process: Pid,
+    /// What tells the family by its memory alone.
+    mark: Option<ProgramMark>,
     started: Instant,
     /// Parallel to the session's images; nothing for images that no member has mapped.
     images: Vec<Option<ImageRecording>>,
@@ -30,8 +33,13 @@ struct ImageRecording {
 
 impl Recording {
     /// The record of the program that `process` is about to start.
-    pub(super) fn new(process: Pid) -> Self {
-        Self { process, started: Instant::now(), images: Vec::new() }
+    pub(super) fn new(process: Pid, mark: Option<ProgramMark>) -> Self {
+        Self { process, mark, started: Instant::now(), images: Vec::new() }
+    }
+
+    /// Whether memory with `mark` belongs to a member.
+    pub(super) fn is_of(&self, mark: ProgramMark) -> bool {
+        self.mark == Some(mark)
     }
 
     /// Starts the clock: planting breakpoints is not the program's time.

@@ -4,24 +4,24 @@
 //! the system kills what is still traced instead of leaving it with breakpoints.
 
 use std::cell::RefCell;
-use std::collections::BTreeMap;
 use std::path::Path;
 use std::rc::Rc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
-use nix::errno::Errno;
 use nix::sys::ptrace;
 use nix::unistd::Pid;
 
 use super::address_space::AddressSpace;
+use super::failure::{Failure, Served, names_no_process, unless_killed, wait_failed};
 use super::image::TracedImage;
 use super::launch::Launched;
 use super::memory::{self, Mapping};
 use super::recording::Recording;
 use super::statistics::Statistics;
-use super::system::{self, Ending, Report, Resume, Stop};
+use super::tasks::{SharedSpace, Tasks};
 use crate::arch;
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::{Error, Result};
+use crate::stops::{self, Ending, Report, Resume, Stop};
 
 /// What one run gave.
 pub(super) struct RunOutcome {
@@ -30,28 +30,22 @@ pub(super) struct RunOutcome {
     pub(super) ending: Ending,
 }
 
-/// A thread or process that is followed.
-#[derive(Debug)]
-struct Task {
-    /// Nothing before the first `exec`, and for newborn tasks whose parent has not told of them yet.
-    space: Option<Rc<RefCell<AddressSpace>>>,
-    /// It has stopped before its parent told of it, and waits.
-    waits: bool,
-}
-
 /// The state of one run.
 pub(super) struct Session<'images> {
-    images: &'images mut Vec<TracedImage>,
+    pub(super) images: &'images mut Vec<TracedImage>,
     statistics: &'images mut Statistics,
     root: Pid,
     launched: Option<Launched>,
-    tasks: BTreeMap<Pid, Task>,
+    pub(super) tasks: Tasks,
     recordings: Vec<Rc<RefCell<Recording>>>,
     /// Every library that was asked for.
     libraries: Vec<usize>,
     /// The program has ended; what outlives it goes on untraced.
-    releasing: bool,
+    pub(super) releasing: bool,
 }
+
+/// How often is looked for news while a newborn task waits for its parent's.
+const LOOK_EVERY: Duration = Duration::from_micros(200);
 
 impl<'images> Session<'images> {
     /// Follows what was launched; the executed program is added to `images` unless it is there.
@@ -62,13 +56,12 @@ impl<'images> Session<'images> {
     ) -> Self {
         let libraries = (0..images.len()).filter(|&index| images[index].is_library).collect();
         let root = launched.process;
-        let tasks = BTreeMap::from([(root, Task { space: None, waits: false })]);
         Self {
             images,
             statistics,
             root,
             launched: Some(launched),
-            tasks,
+            tasks: Tasks::of(root),
             recordings: Vec::new(),
             libraries,
             releasing: false,
@@ -81,10 +74,10 @@ impl<'images> Session<'images> {
     /// Images that cannot be traced and refusals of the system; what still runs is then killed.
     pub(super) fn follow(mut self) -> Result<RunOutcome> {
         let mut ending = None;
-        while let Some((task, report)) = system::wait().map_err(wait_failed)? {
+        while let Some((task, report)) = self.next_report()? {
             match report {
                 Report::Ended(how) => {
-                    self.tasks.remove(&task);
+                    self.tasks.remove(task);
                     if task == self.root {
                         ending = Some(how);
                         self.begin_release();
@@ -106,6 +99,22 @@ impl<'images> Session<'images> {
         Ok(RunOutcome { recordings: recordings.collect(), ending })
     }
 
+    /// Waits for the next stop or end; nothing when no task is left.
+    fn next_report(&mut self) -> Result<Option<(Pid, Report)>> {
+        // Parents that are killed while they make a child never tell of it, and nothing else tells that they will not.
+        while self.tasks.someone_waits() {
+            if let Some(orphan) = self.tasks.orphan() {
+                let served = self.adopt(orphan);
+                unless_killed(orphan, served)?;
+            } else if let Some(next) = stops::poll().map_err(wait_failed)? {
+                return Ok(Some(next));
+            } else {
+                std::thread::sleep(LOOK_EVERY);
+            }
+        }
+        stops::wait().map_err(wait_failed)
+    }
+
     fn serve(&mut self, task: Pid, stop: Stop) -> Served {
         match stop {
             Stop::Signal(libc::SIGTRAP) => {
@@ -113,7 +122,7 @@ impl<'images> Session<'images> {
                 self.resume(task, signal)
             }
             Stop::Signal(signal) => self.resume(task, signal),
-            Stop::Group => system::resume(task, Resume::Listening, 0).map_err(Failure::from),
+            Stop::Group => stops::resume(task, Resume::Listening, 0).map_err(Failure::from),
             Stop::Attached => self.attached(task),
             Stop::SystemCall => self.system_call(task),
             Stop::Event(libc::PTRACE_EVENT_EXEC) => self.executed(task),
@@ -128,59 +137,17 @@ impl<'images> Session<'images> {
         }
     }
 
-    /// Makes all that is left stop, to be let go.
-    fn begin_release(&mut self) {
-        self.releasing = true;
-        for &task in self.tasks.keys() {
-            // It may have ended by itself, which will be reported.
-            let _ = ptrace::interrupt(task);
-        }
-    }
-
-    /// Lets a stopped task go on untraced.
-    fn release(&mut self, task: Pid, stop: Stop) -> Served {
-        let signal = match stop {
-            Stop::Signal(libc::SIGTRAP) => self.trap(task)?,
-            Stop::Signal(signal) => signal,
-            Stop::Attached if self.is_newborn(task) => return Ok(()),
-            Stop::Event(libc::PTRACE_EVENT_EXEC) => {
-                // New memory, without breakpoints.
-                self.tasks.remove(&task);
-                0
-            }
-            Stop::Event(event) if is_birth(event) => {
-                if let Some(child) = self.made_child(task, event)? {
-                    self.let_go(child, 0)?;
-                }
-                0
-            }
-            _ => 0,
-        };
-        self.let_go(task, signal)
-    }
-
-    fn let_go(&mut self, task: Pid, signal: i32) -> Served {
-        if let Some(Task { space: Some(space), .. }) = self.tasks.remove(&task) {
-            space.borrow_mut().disarm_all(self.images)?;
-        }
-        Ok(system::resume(task, Resume::Untraced, signal)?)
-    }
-
-    fn space(&self, task: Pid) -> Option<&Rc<RefCell<AddressSpace>>> {
-        self.tasks.get(&task)?.space.as_ref()
-    }
-
     fn resume(&self, task: Pid, signal: i32) -> Served {
-        let misses = self.space(task).is_some_and(|space| !space.borrow().missing.is_empty());
+        let misses = self.tasks.space(task).is_some_and(|space| !space.borrow().missing.is_empty());
         let how = if misses { Resume::ToSystemCall } else { Resume::Freely };
-        Ok(system::resume(task, how, signal)?)
+        Ok(stops::resume(task, how, signal)?)
     }
 
     /// Takes away the breakpoint that `task` has hit; gives the signal to deliver if it was none of ours.
-    fn trap(&mut self, task: Pid) -> Served<i32> {
+    pub(super) fn trap(&mut self, task: Pid) -> Served<i32> {
         let arrived = Instant::now();
         let Some(address) = arch::breakpoint_hit(task)? else { return Ok(libc::SIGTRAP) };
-        let hit = self.space(task).and_then(|space| {
+        let hit = self.tasks.space(task).and_then(|space| {
             let hit = space.borrow().start_at(self.images, address)?;
             Some((Rc::clone(space), hit))
         });
@@ -197,18 +164,13 @@ impl<'images> Session<'images> {
 
     /// A task begins its life, or a group stop ended.
     fn attached(&mut self, task: Pid) -> Served {
-        if self.is_newborn(task) { Ok(()) } else { self.resume(task, 0) }
-    }
-
-    /// Whether `task` must wait until its parent's stop tells what memory it has.
-    fn is_newborn(&mut self, task: Pid) -> bool {
-        self.tasks.entry(task).or_insert(Task { space: None, waits: true }).waits
+        if self.tasks.must_wait(task) { Ok(()) } else { self.resume(task, 0) }
     }
 
     /// Gives the child of `parent` its address space; gives the child if it has stopped already and waits.
-    fn made_child(&mut self, parent: Pid, event: i32) -> Served<Option<Pid>> {
+    pub(super) fn made_child(&mut self, parent: Pid, event: i32) -> Served<Option<Pid>> {
         let child = Pid::from_raw(ptrace::getevent(parent)? as libc::pid_t);
-        let space = match self.space(parent) {
+        let space = match self.tasks.space(parent) {
             None => None,
             Some(space) => {
                 let told = arch::child_shares_memory(parent, |address| space.borrow().word(address))?;
@@ -224,20 +186,55 @@ impl<'images> Session<'images> {
                 }
             }
         };
-        let waits = self.tasks.insert(child, Task { space, waits: false }).is_some_and(|known| known.waits);
-        Ok(waits.then_some(child))
+        Ok(self.tasks.tell(child, space).then_some(child))
+    }
+
+    /// Lets a newborn task go on whose parent will never tell of it: its own memory tells nearly as much.
+    fn adopt(&mut self, orphan: Pid) -> Served {
+        let space = match self.inherited_space(orphan) {
+            Ok(space) => Some(space),
+            Err(error) if names_no_process(&error) => None,
+            Err(error) => return Err(Failure::Other(error)),
+        };
+        self.tasks.adopt(orphan, space);
+        if self.releasing { self.let_go(orphan, 0) } else { self.resume(orphan, 0) }
+    }
+
+    /// The memory of `task` with the breakpoints that were copied with it.
+    fn inherited_space(&self, task: Pid) -> Result<SharedSpace> {
+        let mut space = AddressSpace::new(task, self.libraries.clone(), |mark| {
+            let family =
+                |recording: &&Rc<RefCell<Recording>>| mark.is_some_and(|mark| recording.borrow().is_of(mark));
+            // Of a program that has overwritten its mark only the breakpoints matter.
+            let unknown = || Rc::new(RefCell::new(Recording::new(task, mark)));
+            self.recordings.iter().find(family).map_or_else(unknown, Rc::clone)
+        })?;
+        for mapping in
+            memory::executable_mappings(task).map_err(|error| Error::io(Path::new("/proc"), error))?
+        {
+            if let Some(index) = self.image_of(task, &mapping.path) {
+                space.inherit(index, &self.images[index], &mapping);
+            }
+        }
+        Ok(Rc::new(RefCell::new(space)))
     }
 
     fn executed(&mut self, task: Pid) -> Served {
         let former = Pid::from_raw(ptrace::getevent(task)? as libc::pid_t);
-        // The thread that executes takes over the process id; the other threads are gone.
-        self.tasks.remove(&former);
-        self.tasks.insert(task, Task { space: None, waits: false });
+        self.tasks.executed(task, former);
         if self.launched.take().is_some() {
             self.add_program(task)?;
         }
-        let recording = Rc::new(RefCell::new(Recording::new(task)));
-        let mut space = AddressSpace::new(task, self.libraries.clone(), Rc::clone(&recording))?;
+        let space = self.armed_space(task)?;
+        self.tasks.give(task, space);
+        self.resume(task, 0)
+    }
+
+    /// The memory of the program that `task` has executed, with its breakpoints, and a record for them.
+    fn armed_space(&mut self, task: Pid) -> Served<SharedSpace> {
+        let mut space = AddressSpace::new(task, self.libraries.clone(), |mark| {
+            Rc::new(RefCell::new(Recording::new(task, mark)))
+        })?;
         let begun = Instant::now();
         let mut bytes = 0;
         for mapping in memory::executable_mappings(task)? {
@@ -246,10 +243,9 @@ impl<'images> Session<'images> {
             }
         }
         self.statistics.armed(bytes, begun.elapsed());
-        recording.borrow_mut().start_clock();
-        self.recordings.push(recording);
-        self.tasks.insert(task, Task { space: Some(Rc::new(RefCell::new(space))), waits: false });
-        self.resume(task, 0)
+        space.recording.borrow_mut().start_clock();
+        self.recordings.push(Rc::clone(&space.recording));
+        Ok(Rc::new(RefCell::new(space)))
     }
 
     /// The first executed file is always traced: for a script it is the interpreter.
@@ -275,7 +271,7 @@ impl<'images> Session<'images> {
         if let Some(mapped) = arch::finished_code_mapping(task)?
             && let Ok(path) = memory::descriptor_file(task, mapped.descriptor)
             && let Some(index) = self.image_of(task, &path)
-            && let Some(space) = self.space(task).cloned()
+            && let Some(space) = self.tasks.space(task).cloned()
             && space.borrow().missing.contains(&index)
         {
             let mapping = Mapping { start: mapped.start, length: mapped.length, offset: mapped.offset, path };
@@ -287,64 +283,7 @@ impl<'images> Session<'images> {
     }
 }
 
-type Served<T = ()> = std::result::Result<T, Failure>;
-
-/// A task that was killed in the middle of being served is no failure: its end is reported next.
-fn unless_killed(task: Pid, served: Served) -> Result<()> {
-    match served {
-        Ok(()) | Err(Failure::Gone) => Ok(()),
-        Err(Failure::Other(_)) if is_gone(task) => Ok(()),
-        Err(Failure::Other(error)) => Err(error),
-    }
-}
-
-/// Whether a task that had stopped was killed meanwhile.
-fn is_gone(task: Pid) -> bool {
-    ptrace::getevent(task) == Err(Errno::ESRCH)
-}
-
-/// Whether the system says that a process does not exist any more.
-fn names_no_process(error: &Error) -> bool {
-    let ErrorKind::Io(source) = &error.kind else { return false };
-    matches!(source.raw_os_error(), Some(libc::ESRCH | libc::ENOENT))
-}
-
-fn is_birth(event: i32) -> bool {
+/// Whether a task has just made another.
+pub(super) fn is_birth(event: i32) -> bool {
     matches!(event, libc::PTRACE_EVENT_FORK | libc::PTRACE_EVENT_VFORK | libc::PTRACE_EVENT_CLONE)
-}
-
-/// Why a stop was not served.
-enum Failure {
-    /// The task was killed meanwhile.
-    Gone,
-    /// Recording cannot go on.
-    Other(Error),
-}
-
-impl From<Error> for Failure {
-    fn from(error: Error) -> Self {
-        Self::Other(error)
-    }
-}
-
-impl From<std::io::Error> for Failure {
-    fn from(error: std::io::Error) -> Self {
-        match error.raw_os_error() {
-            Some(libc::ESRCH) => Self::Gone,
-            _ => Self::Other(wait_failed(error)),
-        }
-    }
-}
-
-impl From<Errno> for Failure {
-    fn from(error: Errno) -> Self {
-        std::io::Error::from(error).into()
-    }
-}
-
-fn wait_failed(error: std::io::Error) -> Error {
-    let mut failure = Error::io(Path::new("/proc"), error);
-    failure.message = "tracing failed".to_owned();
-    failure.file = None;
-    failure
 }

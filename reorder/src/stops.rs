@@ -1,4 +1,4 @@
-//! The system calls of tracing that `nix` cannot express.
+//! Why traced tasks stop, and how they go on, for all that traces.
 //!
 //! `nix` knows signals 1 to 31 only, but programs stop and continue with real-time signals too (thread
 //! cancellation uses them), so waiting and continuing go to the system with plain numbers.
@@ -9,11 +9,31 @@ use nix::unistd::Pid;
 
 /// What a wait reported about one task.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Report {
+pub(crate) enum Report {
     /// It ended.
     Ended(Ending),
     /// It stopped and waits to be resumed.
     Stopped(Stop),
+}
+
+impl Report {
+    /// What a status of `waitpid` says.
+    pub(crate) fn of(status: i32) -> Self {
+        if libc::WIFEXITED(status) {
+            return Self::Ended(Ending::Exited(libc::WEXITSTATUS(status)));
+        }
+        if libc::WIFSIGNALED(status) {
+            return Self::Ended(Ending::Killed(libc::WTERMSIG(status)));
+        }
+        let signal = libc::WSTOPSIG(status);
+        Self::Stopped(match status >> 16 {
+            0 if signal == libc::SIGTRAP | SYSTEM_CALL_BIT => Stop::SystemCall,
+            0 => Stop::Signal(signal),
+            libc::PTRACE_EVENT_STOP if signal == libc::SIGTRAP => Stop::Attached,
+            libc::PTRACE_EVENT_STOP => Stop::Group,
+            event => Stop::Event(event),
+        })
+    }
 }
 
 /// How a process ended.
@@ -37,7 +57,7 @@ impl Ending {
 
 /// Why a traced task stopped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Stop {
+pub(crate) enum Stop {
     /// At one of the `PTRACE_EVENT_*` that were asked for.
     Event(i32),
     /// Entering or leaving a system call.
@@ -54,43 +74,37 @@ pub(super) enum Stop {
 const SYSTEM_CALL_BIT: i32 = 0x80;
 
 /// Waits for any child or tracee of the calling thread, and of no other thread; nothing when none is left.
-pub(super) fn wait() -> io::Result<Option<(Pid, Report)>> {
-    loop {
-        let mut status = 0;
-        // SAFETY: `status` is a live integer of the type that the call writes.
-        let task = unsafe { libc::waitpid(-1, &raw mut status, libc::__WALL | libc::__WNOTHREAD) };
-        if task >= 0 {
-            return Ok(Some((Pid::from_raw(task), decode(status))));
-        }
-        let error = io::Error::last_os_error();
-        match error.raw_os_error() {
-            Some(libc::ECHILD) => return Ok(None),
-            Some(libc::EINTR) => {}
-            _ => return Err(error),
-        }
+pub(crate) fn wait() -> io::Result<Option<(Pid, Report)>> {
+    match wait_for_any(0) {
+        Err(error) if error.raw_os_error() == Some(libc::ECHILD) => Ok(None),
+        waited => waited.map(Some),
     }
 }
 
-fn decode(status: i32) -> Report {
-    if libc::WIFEXITED(status) {
-        return Report::Ended(Ending::Exited(libc::WEXITSTATUS(status)));
+/// Like [`wait`], but gives nothing when there is nothing to report yet.
+pub(crate) fn poll() -> io::Result<Option<(Pid, Report)>> {
+    let (task, report) = wait_for_any(libc::WNOHANG)?;
+    Ok((task.as_raw() != 0).then_some((task, report)))
+}
+
+fn wait_for_any(options: i32) -> io::Result<(Pid, Report)> {
+    loop {
+        let mut status = 0;
+        // SAFETY: `status` is a live integer of the type that the call writes.
+        let task = unsafe { libc::waitpid(-1, &raw mut status, libc::__WALL | libc::__WNOTHREAD | options) };
+        if task >= 0 {
+            return Ok((Pid::from_raw(task), Report::of(status)));
+        }
+        let error = io::Error::last_os_error();
+        if error.raw_os_error() != Some(libc::EINTR) {
+            return Err(error);
+        }
     }
-    if libc::WIFSIGNALED(status) {
-        return Report::Ended(Ending::Killed(libc::WTERMSIG(status)));
-    }
-    let signal = libc::WSTOPSIG(status);
-    Report::Stopped(match status >> 16 {
-        0 if signal == libc::SIGTRAP | SYSTEM_CALL_BIT => Stop::SystemCall,
-        0 => Stop::Signal(signal),
-        libc::PTRACE_EVENT_STOP if signal == libc::SIGTRAP => Stop::Attached,
-        libc::PTRACE_EVENT_STOP => Stop::Group,
-        event => Stop::Event(event),
-    })
 }
 
 /// How a stopped task goes on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Resume {
+pub(crate) enum Resume {
     /// Until the next event.
     Freely,
     /// Until the next event or system call.
@@ -104,7 +118,7 @@ pub(super) enum Resume {
 /// Lets a stopped `task` go on, with `signal` delivered unless it is zero.
 ///
 /// A task that was killed meanwhile is no error: the next wait reports its end.
-pub(super) fn resume(task: Pid, how: Resume, signal: i32) -> io::Result<()> {
+pub(crate) fn resume(task: Pid, how: Resume, signal: i32) -> io::Result<()> {
     let request = match how {
         Resume::Freely => libc::PTRACE_CONT,
         Resume::ToSystemCall => libc::PTRACE_SYSCALL,

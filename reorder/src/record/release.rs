@@ -1,0 +1,48 @@
+//! What outlives the recorded program goes on untraced, without breakpoints.
+
+use nix::sys::ptrace;
+use nix::unistd::Pid;
+
+use super::failure::Served;
+use super::session::{Session, is_birth};
+use crate::stops::{self, Resume, Stop};
+
+impl Session<'_> {
+    /// Makes all that is left stop, to be let go.
+    pub(super) fn begin_release(&mut self) {
+        self.releasing = true;
+        for task in self.tasks.ids() {
+            // It may have ended by itself, which will be reported.
+            let _ = ptrace::interrupt(task);
+        }
+    }
+
+    /// Lets a stopped task go on untraced.
+    pub(super) fn release(&mut self, task: Pid, stop: Stop) -> Served {
+        let signal = match stop {
+            Stop::Signal(libc::SIGTRAP) => self.trap(task)?,
+            Stop::Signal(signal) => signal,
+            Stop::Attached if self.tasks.must_wait(task) => return Ok(()),
+            Stop::Event(libc::PTRACE_EVENT_EXEC) => {
+                // New memory, without breakpoints.
+                self.tasks.remove(task);
+                0
+            }
+            Stop::Event(event) if is_birth(event) => {
+                if let Some(child) = self.made_child(task, event)? {
+                    self.let_go(child, 0)?;
+                }
+                0
+            }
+            _ => 0,
+        };
+        self.let_go(task, signal)
+    }
+
+    pub(super) fn let_go(&mut self, task: Pid, signal: i32) -> Served {
+        if let Some(space) = self.tasks.remove(task) {
+            space.borrow_mut().disarm_all(self.images)?;
+        }
+        Ok(stops::resume(task, Resume::Untraced, signal)?)
+    }
+}
