@@ -37,6 +37,12 @@ impl Entry<'_> {
     pub fn range(begin: u64, end: u64) -> Self {
         Self { begin, end, expression: None, is_default: false }
     }
+
+    /// Its bounds, if it covers code of the image.
+    pub fn code(&self, pieces: &Pieces) -> Option<(u64, u64)> {
+        let is_code = !self.is_default && self.begin < self.end && pieces.is_code(self.begin);
+        is_code.then_some((self.begin, self.end))
+    }
 }
 
 /// What reading an entry needs besides its bytes.

@@ -138,6 +138,15 @@ impl Pieces {
         parts
     }
 
+    /// By what everything from `start` to `end` moves; `None` when parts of it go apart. Padding that belongs to nobody
+    /// does not count.
+    pub fn distance(&self, start: u64, end: u64) -> Option<u64> {
+        let first = self.pieces.partition_point(|piece| piece.end.0 <= start);
+        let mut parts = self.pieces[first..].iter().take_while(|piece| piece.start.0 < end && self.count());
+        let distance = parts.next().map_or(0, |piece| piece.delta);
+        parts.all(|piece| piece.delta == distance).then_some(distance)
+    }
+
     /// Whether all addresses from `start` to `end` move by one distance.
     pub fn moves_as_one(&self, start: u64, end: u64) -> bool {
         self.at(start).is_some_and(|piece| end <= piece.end.0)
@@ -187,6 +196,16 @@ mod tests {
         let pieces = pieces().limited(10);
         let parts: usize = (0..10_000).map(|_| pieces.split(0, 0x1000).len()).sum();
         assert!(parts < 1000 && pieces.is_exhausted());
+    }
+
+    #[test]
+    fn padding_between_does_not_count_for_a_distance() {
+        // f and g 0x110..0x120 both by 0x100; what stands behind them stays.
+        let moved = |old, new, size| Move { old: Address(old), new: NewAddress(new), size };
+        let map = AddressMap::new([moved(0x100, 0x200, 12), moved(0x110, 0x210, 16)]).expect("no overlap");
+        let code = vec![Address(0x80)..Address(0x300)];
+        let pieces = Pieces::new(&map, code, &[Address(0x10c)..Address(0x110)]);
+        assert_eq!((pieces.distance(0x100, 0x120), pieces.distance(0x100, 0x121)), (Some(0x100), None));
     }
 
     #[test]

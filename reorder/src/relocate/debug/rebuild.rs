@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use super::sections::Edits;
+use super::sections::{Edits, cannot_update};
 use crate::error::{Error, Result};
 use crate::image::elf::file::ElfFile;
 
@@ -27,10 +27,18 @@ struct Item {
     is_table: bool,
 }
 
+impl Item {
+    /// Bytes that no header names. A program may look for them by their position, or from the end of its file.
+    fn is_unnamed(&self) -> bool {
+        self.sections.is_empty() && !self.is_table
+    }
+}
+
 /// Puts `edits` into `image`, which is `file` with its loaded part rewritten.
 ///
 /// # Errors
-/// Sections that overlap each other; a file that would be too large.
+/// Sections that overlap each other; a file that would be too large; R10 when bytes that no header names would be
+/// elsewhere, from the start or from the end of the file.
 pub fn rebuild(file: &ElfFile<'_>, image: &[u8], edits: Edits) -> Result<Vec<u8>> {
     let word =
         |at: usize| image.get(at..).and_then(|rest| rest.first_chunk::<8>()).map(|w| u64::from_le_bytes(*w));
@@ -44,10 +52,16 @@ pub fn rebuild(file: &ElfFile<'_>, image: &[u8], edits: Edits) -> Result<Vec<u8>
     let mut output = image.get(..usize::try_from(tail).unwrap_or(usize::MAX)).unwrap_or(image).to_vec();
     items.sort_by_key(|item| item.old);
     let mut new_table = table_at;
+    let mut unnamed = None;
+    let mut is_shifted = false;
     for item in items {
         let alignment = usize::try_from(item.alignment.clamp(1, 1 << 16)).unwrap_or(1);
         output.resize(output.len().next_multiple_of(alignment), 0);
         let place = output.len() as u64;
+        if item.is_unnamed() {
+            unnamed.get_or_insert(item.old);
+            is_shifted |= place != item.old;
+        }
         for index in item.sections {
             set_word(&mut headers, index, OFFSET_FIELD, place);
             set_word(&mut headers, index, SIZE_FIELD, item.bytes.len() as u64);
@@ -58,6 +72,12 @@ pub fn rebuild(file: &ElfFile<'_>, image: &[u8], edits: Edits) -> Result<Vec<u8>
         } else {
             output.extend_from_slice(&item.bytes);
         }
+    }
+    if let Some(at) = unnamed.filter(|_| is_shifted || output.len() != image.len()) {
+        let reason = format!(
+            "the file holds bytes of no section, such as appended data, at {at:#x}, and they would move"
+        );
+        return Err(cannot_update(reason).into());
     }
     let place = usize::try_from(new_table).unwrap_or(usize::MAX);
     let table = place.checked_add(headers.len()).and_then(|end| output.get_mut(place..end));

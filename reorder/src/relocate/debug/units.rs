@@ -13,7 +13,7 @@ use super::patch::Patch;
 use super::pieces::Pieces;
 use super::sections::{DebugSection, DebugSections, Slice, cannot_update};
 use crate::address::Address;
-use crate::error::Result;
+use crate::error::{Error, Result};
 
 /// What a place in the unit refers to in a section that is written again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -90,8 +90,11 @@ struct Bound {
 struct Bounds {
     low: Option<Bound>,
     high: Option<Bound>,
+    ranges: Option<Key>,
     location: Option<Key>,
     views: Option<(usize, u8, usize)>,
+    /// Says that entries stand in another file.
+    is_split: bool,
 }
 
 struct Walk<'unit, 'data> {
@@ -206,6 +209,7 @@ impl<'data> Walk<'_, 'data> {
     ) -> Result<()> {
         let (name, form) = (attribute.name(), attribute.form());
         let bound = |value, is_address, index| Some(Bound { at, width, form, value, is_address, index });
+        bounds.is_split |= names_other_file(name);
         match attribute.value() {
             AttributeValue::Addr(value) if name == constants::DW_AT_low_pc => {
                 bounds.low = bound(value, true, None);
@@ -256,10 +260,13 @@ impl<'data> Walk<'_, 'data> {
             AttributeValue::RangeListsRef(offset) => {
                 let key = Key::At(offset.0);
                 self.range_keys.insert(key, ());
+                bounds.ranges = Some(key);
                 self.refer(at, width, Target::Ranges(key));
             }
             AttributeValue::DebugRngListsIndex(index) => {
-                self.range_keys.insert(Key::Index(index.0), ());
+                let key = Key::Index(index.0);
+                self.range_keys.insert(key, ());
+                bounds.ranges = Some(key);
             }
             AttributeValue::DebugLineRef(offset) => self.refer(at, width, Target::Lines(offset.0)),
             AttributeValue::DebugRngListsBase(base) if name == constants::DW_AT_rnglists_base => {
@@ -375,6 +382,12 @@ impl<'data> Walk<'_, 'data> {
         if self.base.is_none() && self.update.encoding.version <= 4 {
             self.base = Some(0);
         }
+        let is_split = bounds.is_split
+            || self.bases.unit.dwo_id.is_some()
+            || matches!(self.bases.unit.header.type_(), UnitType::Skeleton(_));
+        if let (true, Some(key)) = (is_split, bounds.ranges) {
+            self.split_ranges(key, bounds.low)?;
+        }
         let Some((low, high, end)) = self.live(bounds) else {
             return self.bounds(place, constants::DW_TAG_compile_unit, bounds);
         };
@@ -383,16 +396,8 @@ impl<'data> Walk<'_, 'data> {
             self.base = Some(start.0);
             return self.store_bounds(place, low, high, start.0, end.0);
         }
-        let is_split = matches!(self.bases.unit.header.type_(), UnitType::Skeleton(_))
-            || self.bases.unit.dwo_id.is_some();
         if is_split {
-            let reason = format!(
-                "the unit at {:#x} of {} has its entries in a file of its own, which counts from an address that \
-                 is no longer its own",
-                self.bases.unit.header.offset().0,
-                self.section.name
-            );
-            return Err(cannot_update(reason).at(Address(low.value)).into());
+            return Err(self.counted_elsewhere(low.value));
         }
         let word = usize::from(self.update.encoding.format.word_size());
         let (slot, reshape) =
@@ -421,6 +426,47 @@ impl<'data> Walk<'_, 'data> {
         Ok(())
     }
 
+    /// The ranges of a unit whose entries stand in another file, which counts from the start of each of them, or from
+    /// the unit's own: compilers count from labels of the same section.
+    fn split_ranges(&mut self, key: Key, low: Option<Bound>) -> Result<()> {
+        let section = self.section;
+        let offset = self.bases.unit.header.offset().0;
+        let broken = |error: gimli::Error| section.damaged(offset, error);
+        let Some(position) = self.range_position(key).map_err(broken)? else { return Ok(()) };
+        let low = low.map(|low| low.value).filter(|&low| self.pieces.is_code(low));
+        let base = low.and_then(|low| self.pieces.at(low)).map(|piece| piece.delta);
+        for entry in self.bases.ranges(position).map_err(broken)? {
+            let Some((begin, end)) = entry.code(self.pieces) else { continue };
+            match self.pieces.distance(begin, end) {
+                Some(distance) if base.is_none_or(|base| base == distance) => {}
+                _ => return Err(self.counted_elsewhere(begin)),
+            }
+        }
+        Ok(())
+    }
+
+    fn counted_elsewhere(&self, address: u64) -> Error {
+        let reason = format!(
+            "the unit at {:#x} of {} has its entries in a file of its own, which counts from an address that is no \
+             longer its own",
+            self.bases.unit.header.offset().0,
+            self.section.name
+        );
+        cannot_update(reason).at(Address(address)).into()
+    }
+
+    /// Where a list of ranges is.
+    fn range_position(&self, key: Key) -> gimli::Result<Option<usize>> {
+        Ok(match key {
+            Key::At(position) => Some(position),
+            Key::Index(index) => {
+                let index = gimli::DebugRngListsIndex(index);
+                Some(self.bases.dwarf.ranges_offset(self.bases.unit, index)?.0)
+            }
+            Key::Own => None,
+        })
+    }
+
     /// Reads all lists that the entries name and writes them with the unit's new base.
     fn lists(&mut self, offset: usize) -> Result<()> {
         let section = self.section;
@@ -429,13 +475,7 @@ impl<'data> Walk<'_, 'data> {
         let unit = self.bases.unit;
         let dwarf = self.bases.dwarf;
         for key in self.range_keys.keys() {
-            let position = match *key {
-                Key::At(position) => position,
-                Key::Index(index) => {
-                    dwarf.ranges_offset(unit, gimli::DebugRngListsIndex(index)).map_err(broken)?.0
-                }
-                Key::Own => continue,
-            };
+            let Some(position) = self.range_position(*key).map_err(broken)? else { continue };
             let entries = self.bases.ranges(position).map_err(broken)?;
             let uses = &mut self.update.uses;
             self.update.ranges.push(*key, &entries, None, writing, uses).map_err(broken)?;
@@ -474,6 +514,11 @@ impl<'data> Walk<'_, 'data> {
 fn ends_code(name: DwAt, tag: DwTag) -> bool {
     name == constants::DW_AT_call_return_pc
         || name == constants::DW_AT_low_pc && tag == constants::DW_TAG_GNU_call_site
+}
+
+/// Whether the attribute says that a unit's entries stand in another file.
+fn names_other_file(name: DwAt) -> bool {
+    matches!(name, constants::DW_AT_dwo_name | constants::DW_AT_GNU_dwo_name | constants::DW_AT_GNU_dwo_id)
 }
 
 /// Attributes whose blocks are expressions in DWARF 2 and 3 although the reader takes them for bytes.

@@ -140,6 +140,33 @@ fn subtract(from: &[Range], what: &[Range]) -> Vec<Range> {
     rest
 }
 
+/// By what all code of an old range moved; none when parts of it moved by different distances.
+pub(super) fn distance(pair: ImagePair<'_>, (start, end): Range) -> Option<u64> {
+    let mut distance = None;
+    let mut position = start;
+    while position < end {
+        let (stop, delta) = match pair.moves.containing(Address(position)) {
+            Some(found) => (found.old_end().0, Some(found.delta())),
+            None => {
+                let next = pair.moves.following(Address(position)).map_or(u64::MAX, |next| next.old_start.0);
+                // Code of no function stays.
+                (next, (!is_padding(pair, (position, next.min(end)))).then_some(0))
+            }
+        };
+        if delta.is_some_and(|delta| *distance.get_or_insert(delta) != delta) {
+            return None;
+        }
+        position = stop.max(position.saturating_add(1));
+    }
+    Some(distance.unwrap_or(0))
+}
+
+fn is_padding(pair: ImagePair<'_>, (start, end): Range) -> bool {
+    let section = pair.old.section_at(start);
+    let bytes = section.and_then(|section| section.at(start, end.min(section.end()).saturating_sub(start)));
+    bytes.is_some_and(|bytes| padding_length(pair.old.processor, bytes, start) == bytes.len())
+}
+
 /// Whether an old range between functions is padding, or in no code, or taken by a function now.
 pub(super) fn may_be_lost(pair: ImagePair<'_>, (start, end): Range) -> bool {
     let gap_start = pair.moves.preceding(Address(start)).map_or(0, |before| before.old_end().0);

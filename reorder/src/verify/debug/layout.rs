@@ -86,8 +86,10 @@ pub(in crate::verify) fn put_back(old: &ElfView<'_>, new: &ElfView<'_>) -> Resul
         }
     }
     check_places(new, tail)?;
-    if unnamed(old, tail) != unnamed(new, tail) {
-        return differs("bytes behind the sections changed".to_owned());
+    let kept = unnamed(old, tail);
+    // Some programs look for such bytes from the start of their file, some from its end.
+    if kept != unnamed(new, tail) || !kept.is_empty() && old.bytes.len() != new.bytes.len() {
+        return differs("bytes behind the sections changed or moved".to_owned());
     }
     Ok(whole)
 }
@@ -153,15 +155,19 @@ fn check_places(image: &ElfView<'_>, tail: u64) -> Result<()> {
     }
 }
 
-/// Bytes behind the loaded part that nothing names, without zeros.
-fn unnamed(image: &ElfView<'_>, tail: u64) -> Vec<u8> {
+/// Bytes behind the loaded part that nothing names, without zeros around them, each run with its position.
+fn unnamed<'data>(image: &ElfView<'data>, tail: u64) -> Vec<(u64, &'data [u8])> {
     let end_of_file = image.bytes.len() as u64;
     let mut position = tail;
-    let mut bytes = Vec::new();
+    let mut runs = Vec::new();
     for (start, end) in places(image, tail).into_iter().chain([(end_of_file, end_of_file)]) {
         let between = range(image.bytes, position, start.saturating_sub(position)).unwrap_or_default();
-        bytes.extend(between.iter().copied().filter(|&byte| byte != 0));
+        let is_set = |byte: &u8| *byte != 0;
+        if let (Some(first), Some(last)) = (between.iter().position(is_set), between.iter().rposition(is_set))
+        {
+            runs.push((position + first as u64, &between[first..=last]));
+        }
         position = position.max(end);
     }
-    bytes
+    runs
 }

@@ -6,8 +6,9 @@ use goblin::elf::section_header::SHT_SYMTAB;
 
 use gimli::{BaseAddresses, CieOrFde, DebugAranges, DebugFrame, LittleEndian, UnwindSection};
 
-use super::coverage::{Range, same};
+use super::coverage::{Range, distance, same};
 use super::view::DebugView;
+use crate::address::Address;
 use crate::verify::bytes::{array, u32_at, u64_at};
 use crate::verify::pair::ImagePair;
 
@@ -90,39 +91,66 @@ pub(super) fn compare_gdb_index(pair: ImagePair<'_>, old: &[u8], new: &[u8]) -> 
     }
 }
 
-/// `.debug_frame`: the same entries but for their starts.
+/// `.debug_frame`: the same entries but for what they cover, which moved by one distance. No instruction states an
+/// address.
 pub(super) fn compare_frames(pair: ImagePair<'_>, old: &[u8], new: &[u8]) -> Judgement {
-    let starts = |bytes: &[u8]| {
-        let section = DebugFrame::new(bytes, LittleEndian);
+    let moved =
+        |address: u64| pair.moves.containing(Address(address)).is_some_and(|found| found.delta() != 0);
+    let entries = |bytes: &[u8], is_old: bool| {
+        let mut section = DebugFrame::new(bytes, LittleEndian);
+        section.set_vendor(gimli::Vendor::AArch64);
         let bases = BaseAddresses::default();
         let mut entries = section.entries(&bases);
-        let mut starts: Vec<(usize, usize, u64, u64)> = Vec::new();
+        let mut found: Vec<(usize, usize, u64, u64)> = Vec::new();
         while let Some(entry) = entries.next().map_err(broken)? {
-            if let CieOrFde::Fde(partial) = entry {
-                let frame = partial.parse(DebugFrame::cie_from_offset).map_err(broken)?;
-                starts.push((frame.offset(), frame.entry_len(), frame.initial_address(), frame.len()));
+            match entry {
+                CieOrFde::Cie(common) if is_old => states_no_address(common.instructions(&section, &bases))?,
+                CieOrFde::Cie(_) => {}
+                CieOrFde::Fde(partial) => {
+                    let frame = partial.parse(DebugFrame::cie_from_offset).map_err(broken)?;
+                    if is_old && moved(frame.initial_address()) {
+                        states_no_address(frame.instructions(&section, &bases))?;
+                    }
+                    found.push((frame.offset(), frame.entry_len(), frame.initial_address(), frame.len()));
+                }
             }
         }
-        Ok::<_, String>(starts)
+        Ok::<_, String>(found)
     };
-    let (before, after) = (starts(old)?, starts(new)?);
+    let (before, after) = (entries(old, true)?, entries(new, false)?);
     if before.len() != after.len() || old.len() != new.len() {
         return Err("the number of entries".to_owned());
     }
     let mut fields = BTreeSet::new();
     for (before, after) in before.iter().zip(&after) {
-        if (before.0, before.1, before.3) != (after.0, after.1, after.3) || !pair.leads_to(before.2, after.2)
-        {
+        let range = |entry: &(usize, usize, u64, u64)| (entry.2, entry.2.wrapping_add(entry.3));
+        let is_same = (before.0, before.1) == (after.0, after.1)
+            && pair.leads_to(before.2, after.2)
+            && distance(pair, range(before)).is_some()
+            && same(pair, &[range(before)], &[range(after)])
+            && (before.3 == 0) == (after.3 == 0);
+        if !is_same {
             return Err(format!("the entry at {:#x}", before.0));
         }
         // Behind the length and the common entry's position, both of four bytes, or twelve and eight.
         let header = if array::<4>(old, before.0) == Some([0xff; 4]) { 20 } else { 8 };
-        fields.insert(before.0 + header);
+        fields.extend([before.0 + header, before.0 + header + 8]);
     }
     match differing_words(old, new, &fields) {
         None => Ok(before.len()),
         Some(at) => Err(format!("the byte at {at:#x}")),
     }
+}
+
+fn states_no_address(
+    mut instructions: gimli::CallFrameInstructionIter<'_, gimli::EndianSlice<'_, LittleEndian>>,
+) -> std::result::Result<(), String> {
+    while let Some(instruction) = instructions.next().map_err(broken)? {
+        if matches!(instruction, gimli::CallFrameInstruction::SetLoc { .. }) {
+            return Err("an address among the instructions of an entry".to_owned());
+        }
+    }
+    Ok(())
 }
 
 /// `.debug_addr`: each address follows the map, stays, or goes with the code in front of it; who names it is judged

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use gimli::{AttributeValue, DwAt, DwTag, UnitHeader, constants};
 
-use super::coverage::{Range, same};
+use super::coverage::{Range, distance, is_code, same};
 use super::expressions::same_expression;
 use super::lists::{locations, ranges, same_locations};
 use super::view::Slice;
@@ -144,7 +144,7 @@ type Attribute<'data> = gimli::Attribute<Slice<'data>>;
 impl<'data> Entries<'_, 'data> {
     fn same(&mut self, old: &[Attribute<'data>], new: &[Attribute<'data>]) -> gimli::Result<bool> {
         let covered = (self.covered(&self.sides.0, old)?, self.covered(&self.sides.1, new)?);
-        if !self.same_coverage(&covered.0, &covered.1) {
+        if !self.same_coverage(&covered.0, &covered.1) || self.is_torn(old, &covered) {
             return Ok(false);
         }
         // Only a unit may say in another form what it covers, and fill what is left over.
@@ -195,11 +195,6 @@ impl<'data> Entries<'_, 'data> {
 
     fn same_coverage(&mut self, old: &Covered, new: &Covered) -> bool {
         self.outcome.lists += usize::from(old.ranges.is_some());
-        let is_split = self.sides.0.unit.dwo_id.is_some();
-        if self.is_root && is_split && old.ranges.is_none() && new.ranges.is_some() {
-            // What stands in another file counts from the unit's start.
-            return false;
-        }
         match (old.ranges(), new.ranges()) {
             (Some(old), Some(new)) => same(self.pair, &old, &new),
             (None, None) => match (old.low, new.low) {
@@ -208,6 +203,32 @@ impl<'data> Entries<'_, 'data> {
             },
             _ => false,
         }
+    }
+
+    /// Whether the unit's entries stand in another file, which counts from the start of each of the unit's ranges or
+    /// from the unit's own, although code of one range moved by different distances.
+    fn is_torn(&self, attributes: &[Attribute<'_>], (old, new): &(Covered, Covered)) -> bool {
+        let names_file = |attribute: &Attribute<'_>| {
+            let name = attribute.name();
+            matches!(
+                name,
+                constants::DW_AT_dwo_name | constants::DW_AT_GNU_dwo_name | constants::DW_AT_GNU_dwo_id
+            )
+        };
+        let is_split = self.sides.0.unit.dwo_id.is_some() || attributes.iter().any(names_file);
+        if !self.is_root || !is_split {
+            return false;
+        }
+        if old.ranges.is_none() && new.ranges.is_some() {
+            return true;
+        }
+        let live = |address: &u64| is_code(self.pair, *address);
+        let base = old.low.filter(live).and_then(|low| distance(self.pair, (low, low.saturating_add(1))));
+        let ranges = old.ranges().unwrap_or_default();
+        ranges.into_iter().filter(|range| range.0 < range.1 && live(&range.0)).any(|range| {
+            let found = distance(self.pair, range);
+            found.is_none() || base.is_some_and(|base| found != Some(base))
+        })
     }
 
     /// The place behind a call may be the end of a function, which goes with what stands in front of it.
@@ -255,8 +276,11 @@ impl<'data> Entries<'_, 'data> {
             }
             // They are judged by what they lead to.
             (AttributeValue::RangeListsRef(_), AttributeValue::RangeListsRef(_))
-            | (AttributeValue::DebugRngListsBase(_), AttributeValue::DebugRngListsBase(_))
             | (AttributeValue::DebugLocListsBase(_), AttributeValue::DebugLocListsBase(_)) => true,
+            // The other such base is that of lists which only another file names.
+            (AttributeValue::DebugRngListsBase(_), AttributeValue::DebugRngListsBase(_)) => {
+                name == constants::DW_AT_rnglists_base
+            }
             (AttributeValue::SecOffset(_), AttributeValue::SecOffset(_))
                 if name == constants::DW_AT_GNU_locviews =>
             {
