@@ -54,20 +54,29 @@ pub enum OpenedImage<'data> {
     MachO(MachOImage<'data>),
 }
 
+/// Says that only Mach-O files have images to choose from.
+///
+/// # Errors
+/// When an architecture is asked for.
+pub fn refuse_architecture(architecture: Option<&str>) -> Result<()> {
+    match architecture {
+        None => Ok(()),
+        Some(_) => Err(Error::usage("--arch chooses an image of a Mach-O file, and this is none")
+            .with_hint("leave --arch out: an ELF file has one image")),
+    }
+}
+
 impl<'data> OpenedImage<'data> {
     /// Reads the image; of a universal file the one for `architecture`.
     ///
     /// # Errors
     /// Damaged files, those of other kinds, and an architecture of a file that is not Mach-O.
     pub fn parse(bytes: &'data [u8], architecture: Option<&str>) -> Result<Self> {
-        match (is_macho(bytes), architecture) {
-            (true, _) => MachOImage::parse(bytes, architecture).map(Self::MachO),
-            (false, None) => ElfFile::parse_any_machine(bytes).map(Self::Elf),
-            (false, Some(_)) => {
-                Err(Error::usage("--arch chooses an image of a Mach-O file, and this is none")
-                    .with_hint("leave --arch out: an ELF file has one image"))
-            }
+        if is_macho(bytes) {
+            return MachOImage::parse(bytes, architecture).map(Self::MachO);
         }
+        refuse_architecture(architecture)?;
+        ElfFile::parse_any_machine(bytes).map(Self::Elf)
     }
 
     /// Its functions.

@@ -187,3 +187,28 @@ fn timings_tell_how_long_each_phase_took() {
         |phase: &str| told.lines().any(|line| line.contains(phase) && line.contains("time.busy="));
     assert!(["analyse", "relocate", "verify"].into_iter().all(has_duration), "{told}");
 }
+
+#[test]
+fn options_of_mach_o_images_are_refused_for_others() {
+    let directory = directory();
+    let program = build_program(directory.path());
+    let program = program.to_str().expect("UTF-8");
+    let random = ["--strategy", "random", "-o", "/dev/null"];
+    let call = |command: &str, options: &[&str]| {
+        let output = run(&[&[command, program], options].concat());
+        assert_eq!(output.status.code(), Some(2), "{command} {options:?}");
+        text(&output.stderr)
+    };
+    for message in [
+        call("inspect", &["--arch", "foo"]),
+        call("order", &[&["--arch", "arm64"], &random[..]].concat()),
+        call("apply", &[&["--arch", "arm64"], &random[..]].concat()),
+        call("simulate", &["--arch", "arm64", "-t", "none"]),
+    ] {
+        assert!(message.contains("leave --arch out"), "{message}");
+    }
+    for flag in [&["--most-pinned", "5"] as &[&str], &["--allow-swift-pins"]] {
+        let message = call("apply", &[flag, &random[..]].concat());
+        assert!(message.contains(&format!("{} is for Mach-O images", flag[0])), "{message}");
+    }
+}

@@ -62,7 +62,7 @@ fn exports_replace_nothing_that_is_measured() {
         (&["--export-json", "program"] as &[&str], "would replace"),
         (&["--export", "linked.json"], "would replace"),
         (&["--export-csv", "reorder.toml"], "would replace"),
-        (&["--export", "a.csv", "--export-json", "./a.csv"], "same file"),
+        (&["--export", "a.csv", "--export-json", "./a.csv"], "another output"),
         (&["--export", "none/a.csv"], "none"),
     ] {
         let output = measure(directory, &[&["./program"], exports].concat());

@@ -90,6 +90,113 @@ fn a_set_never_takes_the_place_of_its_inputs() {
     assert_eq!(fs::read(&program).unwrap(), before);
 }
 
+/// Moves the program `arguments` begin with, at random, and expects a refusal that says `reason` and writes nothing.
+fn refused_set(directory: &Path, program: &str, set: &str, environment: &[(&str, &str)], reason: &str) {
+    let applied = run(reorder().current_dir(directory).envs(environment.iter().copied()).args([
+        "apply",
+        program,
+        "--strategy",
+        "random",
+        "--seed",
+        "1",
+        "--set",
+        set,
+    ]));
+    assert!(!applied.success() && applied.stderr_text().contains(reason), "{program}: {applied}");
+    assert!(!directory.join(set).exists(), "{program}");
+}
+
+#[test]
+fn a_set_that_would_not_start_from_its_own_images_is_refused() {
+    let scratch = tempfile::tempdir().unwrap();
+    let directory = scratch.path();
+    let line = format!(
+        "cd '{}' && mkdir bin lib names
+        functions() {{ for n in 0 1 2 3 4 5; do echo \"int $1$n(int x) {{ return x * $n + 1; }}\"; done; }}
+        functions own > own.c; functions main > main.c; echo 'int own1(int);int main(int c, char **v) {{ (void)v; return own1(c) > 9; }}' >> main.c
+        gcc -fPIC -shared own.c -o lib/libown.so -Wl,-soname,libown.so
+        gcc -fPIC -shared own.c -o names/same -Wl,-soname,same
+        gcc main.c names/same -o same
+        gcc main.c -Llib -lown -o bin/beside -Wl,-rpath,'$ORIGIN/../lib'
+        gcc main.c -Llib -lown -o bin/before -Wl,--disable-new-dtags,-rpath,\"$PWD/lib\"",
+        directory.display()
+    );
+    shell(&line, LIMIT).unwrap();
+    let names = directory.join("names");
+    let search = [("LD_LIBRARY_PATH", names.to_str().unwrap())];
+    refused_set(directory, "same", "set", &search, "would have one name");
+    refused_set(directory, "bin/before", "set", &[], "the moved program would load");
+    // A library that is left out, and was found beside the program.
+    fs::write(directory.join("order"), "main3\nmain1\n").unwrap();
+    let traces = directory.join("traces");
+    let recorded = run(reorder().current_dir(directory).args(["record", "-o", "traces", "--", "bin/beside"]));
+    assert!(recorded.success() && traces.exists(), "{recorded}");
+    let move_to = |set: &str| {
+        run(reorder().current_dir(directory).args(["apply", "bin/beside", "-t", "traces", "--set", set]))
+    };
+    fs::create_dir(directory.join("far")).unwrap();
+    let refused = move_to("far/set");
+    assert!(!refused.success() && refused.stderr_text().contains("would not start"), "{refused}");
+    assert!(!directory.join("far/set").exists());
+    let applied = move_to("set");
+    assert!(applied.success(), "{applied}");
+    let moved = run(&mut Command::new(directory.join("set/beside")));
+    assert!(moved.success(), "{moved}");
+}
+
+#[test]
+fn no_code_of_the_program_runs_when_its_libraries_are_listed() {
+    let scratch = tempfile::tempdir().unwrap();
+    let directory = scratch.path();
+    fs::write(
+        directory.join("audit.c"),
+        "#include <fcntl.h>\nunsigned la_version(unsigned v) { open(\"executed\", O_CREAT | O_WRONLY, 0600); return v; }\n",
+    )
+    .unwrap();
+    fs::write(directory.join("main.c"), "int main(void) { return 0; }\n").unwrap();
+    let line = format!(
+        "cd '{}' && gcc -fPIC -shared audit.c -o libaudit.so && gcc main.c -o program -Wl,--audit,\"$PWD/libaudit.so\"",
+        directory.display()
+    );
+    shell(&line, LIMIT).unwrap();
+    refused_set(directory, "program", "set", &[], "auditing libraries");
+    assert!(!directory.join("executed").exists());
+}
+
+#[test]
+fn libraries_that_are_asked_for_by_path_are_listed_and_the_line_is_for_a_shell() {
+    let scratch = tempfile::tempdir().unwrap();
+    let directory = scratch.path();
+    program_with_library(directory);
+    let line = format!(
+        "cd '{}' && gcc -O1 -fPIC -shared own.c -o plain.so && gcc -O1 main.c ./plain.so -o by-path",
+        directory.display()
+    );
+    shell(&line, LIMIT).unwrap();
+    let applied = run(reorder().current_dir(directory).env_remove("LD_LIBRARY_PATH").args([
+        "apply",
+        "by-path",
+        "--strategy",
+        "random",
+        "--seed",
+        "1",
+        "--format",
+        "json",
+        "--set",
+        "a set",
+    ]));
+    assert!(applied.success(), "{applied}");
+    let report: serde_json::Value = serde_json::from_str(&applied.stdout_text()).unwrap();
+    let images = report["images"].as_array().unwrap();
+    let plain = images.iter().find(|image| image["image"] == "./plain.so").expect("it is listed");
+    assert!(plain["left_out"].as_str().unwrap().contains("by a path"), "{plain}");
+    let before = run(Command::new("./by-path").current_dir(directory));
+    let line = report["start"].as_str().unwrap();
+    let started = run(Command::new("bash").args(["-c", line]).current_dir(directory));
+    assert_eq!(started.stdout_text(), before.stdout_text(), "{line}");
+    assert!(line.contains(&format!("'{}/a set'", directory.display())), "{line}");
+}
+
 /// Reads every line of a wheel's list and compares it with the files.
 const CHECK_LIST: &str = "
 import base64, csv, hashlib, io, sys, zipfile

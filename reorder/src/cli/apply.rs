@@ -6,21 +6,21 @@ use clap::{Args, ValueEnum};
 use serde::Serialize;
 
 use crate::apply::clones::CloneSummary;
-use crate::apply::macho::MachOOptions;
 use crate::apply::{ApplySummary, PinnedFunction};
+use crate::cli::applied::AppliedFile;
 use crate::cli::apply_elf::{CloneChoice, ElfRequest, apply_elf};
-use crate::cli::apply_macho::{AppliedFile, MachORequest, apply_file};
+use crate::cli::apply_macho::{MachORequest, apply_file};
 use crate::cli::apply_set;
 use crate::cli::apply_wheel::apply_wheel;
 use crate::cli::arrangement::ArrangementArguments;
 use crate::cli::context::Context;
+use crate::cli::kept_inputs::KeptFiles;
+use crate::cli::relocate_args::{MachOArguments, RelocateArguments};
 use crate::error::{Error, Result};
 use crate::exit_status::ExitStatus;
 use crate::image::analysis::obligations::COPIES;
 use crate::image::macho::is_macho;
 use crate::image::mapped::map_image;
-use crate::relocate::RelocateOptions;
-use crate::relocate::debug::DebugPolicy;
 use crate::relocate::layout_map::LayoutMap;
 use crate::report::Report;
 use crate::report::table::{Table, grouped};
@@ -31,7 +31,8 @@ const EXAMPLES: &str = "\
 Examples:
   reorder apply ./program -t traces -o program.fast
   reorder apply ./program --order program.order -o program.fast --map program.map
-  reorder apply program.fast --order program.map -o program.again    # back to the input, byte for byte
+  reorder apply program.fast --order program.map -o program.again    # back to the input, byte for byte, if it has no
+                                                                     # debug information; else add --debug keep-stale to both
   reorder apply ./program -t traces --set fast                  # with the libraries of `record --libraries`
   reorder apply ./program --strategy random --seed 7 -o program.shuffled
   reorder apply ./program -t traces --clone -o program.fast     # copies of what cannot move; the file grows
@@ -41,7 +42,8 @@ Examples:
 
 /// Relocate functions inside the finished image: same sections, same behaviour, proven
 ///
-/// ELF files keep their size. Mach-O files may change it a little, and get a new UUID and an ad-hoc signature.
+/// ELF files keep their size unless debug information is brought up to date or --clone adds copies. Mach-O files may change
+/// it a little, and get a new UUID and an ad-hoc signature.
 #[derive(Args, Debug)]
 #[command(before_long_help = EXAMPLES)]
 pub struct ApplyArguments {
@@ -53,7 +55,7 @@ pub struct ApplyArguments {
     #[arg(short, long, required_unless_present_any = ["in_place", "set"])]
     output: Option<PathBuf>,
     /// Move the program and the libraries that it loads at its start, as far as the traces know them, into this directory
-    #[arg(long, value_name = "DIR", conflicts_with_all = ["output", "in_place", "map", "order", "architecture"])]
+    #[arg(long, value_name = "DIR", conflicts_with_all = ["output", "in_place", "map", "order", "architecture", "most_pinned", "allow_swift_pins"])]
     set: Option<PathBuf>,
     /// Replace IMAGE itself, atomically
     #[arg(long, conflicts_with = "output")]
@@ -63,55 +65,12 @@ pub struct ApplyArguments {
     #[command(flatten)]
     macho: MachOArguments,
     /// Copy functions that should come first into a segment of their own: those that cannot move, or all; the file grows
-    #[arg(long, value_enum, value_name = "WHICH", num_args = 0..=1, require_equals = true, default_missing_value = "stayed", conflicts_with_all = ["map", "architecture"])]
+    #[arg(long, value_enum, value_name = "WHICH", num_args = 0..=1, require_equals = true, default_missing_value = "stayed", conflicts_with_all = ["map", "architecture", "most_pinned", "allow_swift_pins"])]
     clone: Option<CloneArgument>,
-    /// Also write the address map, which symbolizers can use and which leads back to the input
+    /// Also write the address map, which symbolizers can use; it leads back to the input unless debug information was
+    /// written again
     #[arg(long, value_name = "FILE")]
     map: Option<PathBuf>,
-}
-
-/// What Mach-O files are asked for.
-#[derive(Args, Clone, Debug)]
-pub struct MachOArguments {
-    /// Of a universal Mach-O file, move only the image for this processor: arm64, x86_64
-    #[arg(long = "arch", value_name = "NAME")]
-    pub architecture: Option<String>,
-    /// Refuse a Mach-O image when more than this share of what should come first has to stay, in percent of its bytes
-    #[arg(long, value_name = "PERCENT", default_value_t = MachOOptions::default().most_pinned_percent, value_parser = clap::value_parser!(u8).range(0..=100))]
-    most_pinned: u8,
-    /// Go on although unknown records of Swift keep many functions in their place
-    #[arg(long)]
-    allow_swift_pins: bool,
-}
-
-impl MachOArguments {
-    /// The library's options.
-    pub fn options(&self) -> MachOOptions {
-        MachOOptions { most_pinned_percent: self.most_pinned, allow_swift_pins: self.allow_swift_pins }
-    }
-}
-
-/// How an image is rewritten.
-#[derive(Args, Clone, Debug)]
-pub struct RelocateArguments {
-    /// What happens to debug information, of which a move makes addresses wrong; update is the default
-    #[arg(long, value_enum)]
-    debug: Option<DebugArgument>,
-    /// Keep the build-id although the layout differs
-    #[arg(long)]
-    keep_build_id: bool,
-}
-
-#[derive(Clone, Copy, Debug, ValueEnum)]
-enum DebugArgument {
-    /// Bring it up to date; the file may change its size
-    Update,
-    /// Empty the debug sections; the file keeps its size until it is stripped
-    Drop,
-    /// Leave it for the old layout, for tools that translate addresses by the map; needs --map
-    Map,
-    /// Leave it: debuggers will show wrong lines and variables
-    KeepStale,
 }
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
@@ -127,52 +86,6 @@ impl CloneArgument {
         match self {
             Self::Stayed => CloneChoice::Stayed,
             Self::All => CloneChoice::All,
-        }
-    }
-}
-
-impl RelocateArguments {
-    /// Says that a Mach-O image has no debug information in it and always gets a new UUID.
-    ///
-    /// # Errors
-    /// When one of these flags is given.
-    pub fn refuse_for_macho(&self) -> Result<()> {
-        match (self.debug, self.keep_build_id) {
-            (Some(_), _) => Err(Error::usage(
-                "--debug is for ELF images: those of Mach-O have no debug information in them",
-            )
-            .with_hint("leave out --debug; run dsymutil on the output for a new dSYM")),
-            (None, true) => Err(Error::usage(
-                "the UUID of a Mach-O image cannot be kept: old dSYMs would show wrong functions",
-            )
-            .with_hint("leave out --keep-build-id")),
-            (None, false) => Ok(()),
-        }
-    }
-
-    /// Says that debug information can only be left to a map that is written.
-    ///
-    /// # Errors
-    /// `--debug map` without one.
-    pub fn check_map(&self, is_written: bool) -> Result<()> {
-        match self.debug {
-            Some(DebugArgument::Map) if !is_written => Err(Error::usage(
-                "--debug map leaves debug information to the map, and none is to be written",
-            )
-            .with_hint("use `reorder apply` with --map FILE")),
-            _ => Ok(()),
-        }
-    }
-
-    /// The library's options.
-    pub fn options(&self) -> RelocateOptions {
-        RelocateOptions {
-            debug: match self.debug {
-                None | Some(DebugArgument::Update) => DebugPolicy::Update,
-                Some(DebugArgument::Drop) => DebugPolicy::Drop,
-                Some(DebugArgument::Map | DebugArgument::KeepStale) => DebugPolicy::KeepStale,
-            },
-            keep_build_id: self.keep_build_id,
         }
     }
 }
@@ -277,30 +190,27 @@ pub fn run(arguments: &ApplyArguments, context: &Context) -> Result<ExitStatus> 
         with_map: arguments.map.is_some(),
         clones: arguments.clone.map(CloneArgument::choice),
     };
-    if matches!(arguments.options.debug, Some(DebugArgument::Map)) && arguments.map.is_none() {
-        return Err(Error::usage(
-            "--debug map leaves debug information to the map, and none is to be written",
-        )
-        .with_hint("add --map FILE"));
-    }
+    arguments.options.check_map(arguments.map.is_some())?;
     if let Some(directory) = &arguments.set {
         return apply_set::run(&arguments.image, directory, &request, context);
     }
+    let output = arguments.output.as_ref().unwrap_or(&arguments.image);
+    let kept = kept_files(arguments, output)?;
     let mapped = map_image(&arguments.image)?;
     let applied = match is_macho(&mapped) {
         true => apply_macho(arguments, context, &mapped),
-        false if arguments.macho.architecture.is_some() => {
-            Err(Error::usage("--arch chooses an image of a Mach-O file, and this is none")
-                .with_hint("leave --arch out: an ELF file has one image"))
-        }
         false if is_archive(&mapped) => apply_to_wheel(arguments, &request, context, &mapped),
-        false => apply_elf(&arguments.image, &request, context, &mapped),
+        false => {
+            let refused = arguments.macho.refuse_for_elf();
+            refused.and_then(|()| apply_elf(&arguments.image, &request, context, &mapped))
+        }
     };
-    let applied = applied.map_err(|error| error.in_file(&arguments.image))?;
-    let output = arguments.output.as_ref().unwrap_or(&arguments.image);
+    let mut applied = applied.map_err(|error| error.in_file(&arguments.image))?;
     let options = ReplaceOptions { in_place: arguments.in_place };
+    let one_way = is_one_way(arguments, &applied.maps)?;
+    applied.summary.warnings.extend(one_way.map(str::to_owned));
     let maps = arguments.map.as_deref().map(|path| map_files(path, &applied.maps)).unwrap_or_default();
-    refuse_overwriting(arguments, output, &maps)?;
+    maps.iter().try_fold(kept, |kept, (path, _)| kept.writes("map", path, "give another --map FILE"))?;
     // The image last: with --in-place the map is the only way back.
     let mut files = maps
         .iter()
@@ -336,33 +246,39 @@ fn map_files<'maps>(
     maps.iter().map(|(name, map)| (with_name(name), map)).collect()
 }
 
-/// Neither output takes the place of the other or of what is read, but the image its own; nothing is written yet.
-fn refuse_overwriting(
+/// Everything that is read and may not be replaced by a map, and the output, which replaces at most the image.
+fn kept_files(arguments: &ApplyArguments, output: &Path) -> Result<KeptFiles> {
+    let read = arguments.arrangement.files()?;
+    let read = read.iter().fold(KeptFiles::default(), |kept, (what, files)| kept.reads(what, files));
+    let kept = read.writes("output", output, "give another -o FILE")?;
+    Place::of(output)?;
+    Ok(kept.reads("an image", [&arguments.image]))
+}
+
+/// What to say of a map that leads to the output but not back.
+///
+/// # Errors
+/// The map was to lead back to an image that is about to be replaced.
+fn is_one_way(
     arguments: &ApplyArguments,
-    output: &Path,
-    maps: &[(PathBuf, &LayoutMap)],
-) -> Result<()> {
-    let read = |path: &Path| std::fs::metadata(path).ok().map(|file| Place::of_file(&file));
-    let (image, order) = (read(&arguments.image), arguments.arrangement.order().and_then(read));
-    let written = Place::of(output)?;
-    if written.is_some() && written == order {
-        return Err(Error::usage("the output would replace the order file")
-            .in_file(output)
-            .with_hint("give another -o FILE"));
+    maps: &[(&'static str, LayoutMap)],
+) -> Result<Option<&'static str>> {
+    match (maps.iter().any(|(_, map)| map.is_one_way), arguments.in_place) {
+        (false, _) => Ok(None),
+        (true, false) => Ok(Some(
+            "the map does not lead back, since debug information was written again: keep the input, or use --debug keep-stale",
+        )),
+        (true, true) => Err(Error::usage(
+            "the map would not lead back to the image that is replaced: its debug information is written again",
+        )
+        .with_hint("add --debug keep-stale or --debug map, of which maps lead back; or write to -o FILE and keep the image")),
     }
-    for (map, _) in maps {
-        let Some(place) = Place::of(map)? else { continue };
-        let replaced = [(&image, "an image"), (&written, "an image"), (&order, "the order file")];
-        if let Some((_, what)) = replaced.iter().find(|(known, _)| known.as_ref() == Some(&place)) {
-            return Err(Error::usage(format!("the map would replace {what}"))
-                .in_file(map)
-                .with_hint("give another --map FILE"));
-        }
-    }
-    Ok(())
 }
 
 fn apply_macho(arguments: &ApplyArguments, context: &Context, bytes: &[u8]) -> Result<AppliedFile> {
+    if arguments.clone.is_some() {
+        return Err(Error::usage("--clone is for ELF images").with_hint("leave out --clone"));
+    }
     arguments.options.refuse_for_macho()?;
     apply_file(&macho_request(arguments), bytes, context)
 }

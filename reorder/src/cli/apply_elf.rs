@@ -4,7 +4,7 @@ use std::path::Path;
 
 use crate::apply::clones::with_clones;
 use crate::apply::{Applied, apply, layout_map};
-use crate::cli::apply_macho::AppliedFile;
+use crate::cli::applied::AppliedFile;
 use crate::cli::arrangement::{ArrangementArguments, Wanted};
 use crate::cli::context::Context;
 use crate::error::{Error, ErrorKind, Result};

@@ -2,8 +2,9 @@
 
 use std::path::Path;
 
+use crate::apply::Applied;
 use crate::apply::macho::{MachOOptions, apply, layout_map};
-use crate::apply::{Applied, ApplySummary};
+use crate::cli::applied::{AppliedFile, joined};
 use crate::cli::arrangement::ArrangementArguments;
 use crate::cli::context::Context;
 use crate::error::{Error, ErrorKind, Result};
@@ -15,18 +16,6 @@ use crate::image::macho::universal::{Slice, replace, slices};
 use crate::layout::{Memory, Room, lay_out_functions_in};
 use crate::relocate::layout_map::LayoutMap;
 use crate::trace::ImageIdentity;
-
-/// A file of which the functions of at least one image were moved.
-pub struct AppliedFile {
-    /// The whole file.
-    pub bytes: Vec<u8>,
-    /// What moved, in all images together.
-    pub summary: ApplySummary,
-    /// Whether nothing moved anywhere.
-    pub is_unchanged: bool,
-    /// For each image that moved its processor's name and, where they are asked for, its map.
-    pub maps: Vec<(&'static str, LayoutMap)>,
-}
 
 /// What is asked of each image.
 pub struct MachORequest<'run> {
@@ -88,15 +77,6 @@ pub fn apply_file(request: &MachORequest<'_>, bytes: &[u8], context: &Context) -
         (None, Some(error)) => Err(error),
         (None, None) => Err(Error::usage("the file has no image whose functions can be moved")),
     }
-}
-
-fn joined(mut all: ApplySummary, next: ApplySummary) -> ApplySummary {
-    all.functions += next.functions;
-    all.functions_moved += next.functions_moved;
-    all.functions_movable += next.functions_movable;
-    all.pinned.extend(next.pinned);
-    all.warnings.extend(next.warnings);
-    all
 }
 
 fn apply_slice(

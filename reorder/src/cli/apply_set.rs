@@ -1,22 +1,25 @@
 //! `reorder apply --set`: a program with the libraries that it loads at its start.
 
+use std::ffi::{OsStr, OsString};
+use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 
 use serde::Serialize;
 
 use crate::apply::ApplySummary;
+use crate::cli::applied::AppliedFile;
 use crate::cli::apply_elf::{ElfRequest, apply_elf};
-use crate::cli::apply_macho::AppliedFile;
 use crate::cli::context::Context;
+use crate::cli::kept_inputs::KeptFiles;
 use crate::error::{Error, ErrorKind, Result};
 use crate::exit_status::ExitStatus;
 use crate::image::elf::file::ElfFile;
 use crate::image::macho::is_macho;
 use crate::image::mapped::map_image;
-use crate::loaded_libraries::loaded_libraries;
+use crate::loaded_libraries::{LoadedLibrary, SEARCH_PATH, is_same, loaded_libraries, loaded_libraries_from};
 use crate::report::Report;
 use crate::report::table::{Table, grouped};
-use crate::write::{Pending, Place, ReplaceOptions, together};
+use crate::write::{Pending, ReplaceOptions, Warning, together_if};
 
 /// One image of the set.
 #[derive(Serialize)]
@@ -60,7 +63,13 @@ impl Report for SetReport {
                 },
             ]);
         }
-        format!("{}all of them verified; start it so:\n  {}\n", table.render(), self.start)
+        let moved = self.images.iter().filter(|image| image.output.is_some()).count();
+        format!(
+            "{}{moved} of {} images moved and verified, and the loader finds them; start the program so:\n  {}\n",
+            table.render(),
+            self.images.len(),
+            self.start
+        )
     }
 }
 
@@ -74,6 +83,8 @@ pub(super) fn run(
     request: &ElfRequest<'_>,
     context: &Context,
 ) -> Result<ExitStatus> {
+    let kept = request.arrangement.files()?;
+    let kept = kept.iter().fold(KeptFiles::default(), |kept, (what, files)| kept.reads(what, files));
     let mapped = map_image(program)?;
     if is_macho(&mapped) {
         return Err(Error::usage("--set is for ELF programs").in_file(program).with_hint("leave out --set"));
@@ -82,6 +93,14 @@ pub(super) fn run(
     let libraries = ElfFile::parse(&mapped).and_then(|file| loaded_libraries(program, &file));
     let libraries = libraries.map_err(in_program)?;
     let name = program.file_name().map_or_else(|| "program".into(), |name| name.to_os_string());
+    if let Some(library) = libraries.iter().find(|library| OsStr::new(&library.name) == name) {
+        return Err(Error::usage(format!(
+            "the library {} and the program would have one name in the directory",
+            library.path.display()
+        ))
+        .in_file(program)
+        .with_hint("move them one by one, with -o FILE"));
+    }
     let mut images = Vec::new();
     let mut moved: Vec<(PathBuf, PathBuf, AppliedFile)> = Vec::new();
     let applied = apply_elf(program, request, context, &mapped).map_err(in_program)?;
@@ -102,7 +121,9 @@ pub(super) fn run(
                 None
             }
             // No trace is of it, or it cannot be moved: the system's own serves.
-            Err(error) if matches!(error.kind, ErrorKind::Usage | ErrorKind::Refused(_)) => {
+            Err(error)
+                if matches!(error.kind, ErrorKind::Usage | ErrorKind::Refused(_) | ErrorKind::Malformed) =>
+            {
                 Some(error.to_string())
             }
             Err(error) => return Err(error.in_file(&library.path)),
@@ -111,7 +132,11 @@ pub(super) fn run(
         phase.step();
     }
     phase.finish(&format!("{} of {} images", moved.len(), images.len()));
-    write_all(directory, &moved, context)?;
+    let set = StagedSet { program, directory, name: &name, libraries: &libraries };
+    let warnings = write_all(&set, kept, &moved)?;
+    warnings.iter().for_each(|warning| context.talk.warning(&warning.to_string(), None));
+    let summaries = moved.iter().flat_map(|(.., applied)| &applied.summary.warnings);
+    summaries.for_each(|warning| context.talk.warning(warning, None));
     let outputs: Vec<(PathBuf, PathBuf, ApplySummary)> =
         moved.into_iter().map(|(image, output, applied)| (image, output, applied.summary)).collect();
     let rows = images.into_iter().map(|(image, left_out)| {
@@ -123,35 +148,123 @@ pub(super) fn run(
             summary: found.map(|(_, _, summary)| summary.clone()),
         }
     });
-    let start = format!("LD_LIBRARY_PATH={0} {0}/{1}", directory.display(), Path::new(&name).display());
     context.print(&SetReport {
         directory: directory.display().to_string(),
-        start,
+        start: set.start()?,
         images: rows.collect(),
     })?;
     Ok(ExitStatus::Success)
 }
 
-/// All outputs or none; none of them takes the place of an input.
-fn write_all(directory: &Path, moved: &[(PathBuf, PathBuf, AppliedFile)], context: &Context) -> Result<()> {
-    std::fs::create_dir_all(directory).map_err(|error| Error::io(directory, error))?;
-    let read: Vec<Place> = moved
-        .iter()
-        .filter_map(|(image, ..)| std::fs::metadata(image).ok())
-        .map(|file| Place::of_file(&file))
-        .collect();
-    let mut files = Vec::new();
-    for (image, output, applied) in moved {
-        if Place::of(output)?.is_some_and(|place| read.contains(&place)) {
-            return Err(Error::usage("the output would replace an image that is read")
-                .in_file(output)
+/// A set in its directory.
+struct StagedSet<'run> {
+    program: &'run Path,
+    directory: &'run Path,
+    /// The program's, in the directory.
+    name: &'run OsStr,
+    /// What the program loads without the set.
+    libraries: &'run [LoadedLibrary],
+}
+
+impl StagedSet<'_> {
+    fn absolute(&self) -> Result<PathBuf> {
+        std::path::absolute(self.directory).map_err(|error| Error::io(self.directory, error))
+    }
+
+    /// The directory in front of where the environment lets the loader look.
+    fn search_path(&self) -> Result<OsString> {
+        let mut path = self.absolute()?.into_os_string();
+        if path.as_bytes().iter().any(|byte| b":;".contains(byte)) {
+            return Err(Error::usage("the loader cannot look into directories with : or ; in their path")
+                .in_file(self.directory)
                 .with_hint("give another directory to --set"));
         }
-        files.push(Pending::replacing(output, image, &applied.bytes, ReplaceOptions::default())?);
+        if let Some(rest) = std::env::var_os(SEARCH_PATH).filter(|rest| !rest.is_empty()) {
+            path.push(":");
+            path.push(rest);
+        }
+        Ok(path)
     }
-    let warnings = together(files)?;
-    warnings.iter().for_each(|warning| context.talk.warning(&warning.to_string(), None));
-    let summaries = moved.iter().flat_map(|(.., applied)| &applied.summary.warnings);
-    summaries.for_each(|warning| context.talk.warning(warning, None));
-    Ok(())
+
+    /// A line for a shell.
+    fn start(&self) -> Result<String> {
+        let quoted = |text: &OsStr| {
+            let quoted = shlex::bytes::try_quote(text.as_bytes()).map(|quoted| quoted.into_owned());
+            String::from_utf8_lossy(&quoted.unwrap_or_default()).into_owned()
+        };
+        let program = self.absolute()?.join(self.name);
+        Ok(format!("{SEARCH_PATH}={} {}", quoted(&self.search_path()?), quoted(program.as_os_str())))
+    }
+
+    /// Asks the loader what the program loads from the directory: the moved libraries, and else what it loaded before.
+    fn check(&self, moved: &[(PathBuf, PathBuf, AppliedFile)]) -> Result<()> {
+        let Some((_, program, applied)) = moved.first() else { return Ok(()) };
+        let file = ElfFile::parse(&applied.bytes)?;
+        let with_advice = |error: Error| {
+            let advice = format!(
+                "nothing was written; where the program looks for libraries beside itself ($ORIGIN), give --set a directory \
+                 beside {}",
+                self.program
+                    .parent()
+                    .filter(|parent| *parent != Path::new(""))
+                    .unwrap_or(Path::new("."))
+                    .display()
+            );
+            Error::usage(format!("the moved program would not start: {error}")).with_hint(advice)
+        };
+        let found = loaded_libraries_from(program, &file, Some(&self.search_path()?)).map_err(with_advice)?;
+        for library in self.libraries {
+            let output = moved.iter().skip(1).find(|(image, ..)| *image == library.path);
+            let expected = output.map_or(&library.path, |(_, output, _)| output);
+            let path = found.iter().find(|found| found.name == library.name).map(|found| &found.path);
+            if !path.is_some_and(|path| is_same(path, expected)) {
+                let instead = path.map_or_else(|| "nothing".to_owned(), |path| path.display().to_string());
+                let cause = format!(
+                    "the moved program would load {instead} for {}, not {}",
+                    library.name,
+                    expected.display()
+                );
+                let hint = "nothing was written; DT_RPATH and paths in DT_NEEDED go before LD_LIBRARY_PATH: link with \
+                            -Wl,--enable-new-dtags, or move the images one by one; empty the directory if it has old files";
+                return Err(Error::usage(cause).in_file(program).with_hint(hint));
+            }
+        }
+        match found.iter().find(|found| self.libraries.iter().all(|library| library.name != found.name)) {
+            None => Ok(()),
+            Some(new) => Err(Error::usage(format!(
+                "the moved program would also load {}, which it did not before",
+                new.path.display()
+            ))
+            .in_file(program)
+            .with_hint("nothing was written; give --set a directory without other files")),
+        }
+    }
+}
+
+/// All outputs or none; none of them takes the place of an input, and the loader finds them.
+fn write_all(
+    set: &StagedSet<'_>,
+    kept: KeptFiles,
+    moved: &[(PathBuf, PathBuf, AppliedFile)],
+) -> Result<Vec<Warning>> {
+    let directory = set.directory;
+    let is_new = !directory.exists();
+    std::fs::create_dir_all(directory).map_err(|error| Error::io(directory, error))?;
+    let write = || {
+        let kept = kept.reads("an image that is read", set.libraries.iter().map(|library| &library.path));
+        let kept = kept.reads("an image that is read", [set.program]);
+        moved.iter().try_fold(kept, |kept, (_, output, _)| {
+            kept.writes("output", output, "give another directory to --set")
+        })?;
+        let files = moved.iter().map(|(image, output, applied)| {
+            Pending::replacing(output, image, &applied.bytes, ReplaceOptions::default())
+        });
+        together_if(files.collect::<Result<_>>()?, || set.check(moved))
+    };
+    let written = write();
+    if written.is_err() && is_new {
+        // Empty again; if not, somebody else uses it.
+        let _ = std::fs::remove_dir(directory);
+    }
+    written
 }

@@ -4,8 +4,9 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use crate::apply::ApplySummary;
+use crate::cli::applied::{AppliedFile, joined};
 use crate::cli::apply_elf::{ElfRequest, apply_elf};
-use crate::cli::apply_macho::{AppliedFile, MachORequest, apply_file};
+use crate::cli::apply_macho::{MachORequest, apply_file};
 use crate::cli::context::Context;
 use crate::error::{Error, ErrorKind, Result};
 use crate::image::macho::is_macho;
@@ -42,16 +43,14 @@ pub(super) fn apply_wheel(
         };
         match applied {
             Ok(applied) => {
-                total.functions += applied.summary.functions;
-                total.functions_moved += applied.summary.functions_moved;
-                total.functions_movable += applied.summary.functions_movable;
-                total.pinned.extend(applied.summary.pinned);
-                total.warnings.extend(applied.summary.warnings);
+                total = joined(total, applied.summary);
                 if !applied.is_unchanged {
                     replaced.insert(name, applied.bytes);
                 }
             }
-            Err(error) if matches!(error.kind, ErrorKind::Usage | ErrorKind::Refused(_)) => {
+            Err(error)
+                if matches!(error.kind, ErrorKind::Usage | ErrorKind::Refused(_) | ErrorKind::Malformed) =>
+            {
                 context.talk.warning(&format!("{name} stays as it is: {error}"), error.hint.as_deref());
                 first_reason.get_or_insert(error);
             }

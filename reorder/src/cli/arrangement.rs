@@ -47,9 +47,14 @@ impl Wanted {
 }
 
 impl ArrangementArguments {
-    /// The file with the order or map, if one is given.
-    pub fn order(&self) -> Option<&Path> {
-        self.order.as_deref()
+    /// What is read to know where functions go, by what it is called in a sentence.
+    ///
+    /// # Errors
+    /// Unreadable directories and lists of traces.
+    pub fn files(&self) -> Result<Vec<(&'static str, Vec<PathBuf>)>> {
+        let mut files = self.traces.files()?;
+        files.push(("the order file", self.order.iter().cloned().collect()));
+        Ok(files)
     }
 
     /// Reads whatever the flags name; `lay_out` computes an order where they ask for one, for the `usual` memory of the

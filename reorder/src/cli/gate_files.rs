@@ -1,14 +1,12 @@
 //! The files of one run of `reorder gate`, and that none of them is overwritten by another.
 //!
-//! In: what is read and what will be written, by path. Out: nothing, or the two that are the same file. Files are the same
-//! by device and inode; those that do not exist yet by their names in the same directory.
+//! In: what is read and what will be written, by path. Out: nothing, or the two that are the same file.
 
-use std::ffi::OsString;
 use std::fmt;
-use std::os::unix::fs::MetadataExt as _;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
-use crate::error::{Error, Result};
+use crate::cli::kept_inputs::KeptFiles;
+use crate::error::Result;
 
 /// What a file is to the run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -40,6 +38,15 @@ impl FileRole {
         matches!(self, Self::Export | Self::UpdatedBaseline)
     }
 
+    /// What the file that is written is called.
+    fn written_as(self) -> &'static str {
+        match self {
+            Self::UpdatedBaseline => "new baseline",
+            Self::Summary => "summary of the job",
+            _ => "export",
+        }
+    }
+
     fn is_written(self) -> bool {
         self.is_replaced() || self == Self::Summary
     }
@@ -54,29 +61,9 @@ impl fmt::Display for FileRole {
             Self::Order => "the order file",
             Self::Old => "the program to compare with",
             Self::Baseline | Self::UpdatedBaseline => "the baseline",
-            Self::Export => "another output",
+            Self::Export => "an export",
             Self::Summary => "the summary of the job",
         })
-    }
-}
-
-/// What makes two paths the same file.
-#[derive(PartialEq, Eq)]
-enum Identity {
-    Inode(u64, u64),
-    Name(PathBuf, OsString),
-}
-
-/// Nothing for devices and pipes, which keep nothing, and for names in directories that do not exist.
-fn identity(path: &Path) -> Option<Identity> {
-    match std::fs::metadata(path) {
-        Ok(metadata) if metadata.is_file() => Some(Identity::Inode(metadata.dev(), metadata.ino())),
-        Ok(_) => None,
-        Err(_) => {
-            let directory = path.parent().filter(|directory| !directory.as_os_str().is_empty());
-            let directory = directory.unwrap_or(Path::new(".")).canonicalize().ok()?;
-            Some(Identity::Name(directory, path.file_name()?.to_owned()))
-        }
     }
 }
 
@@ -85,22 +72,10 @@ fn identity(path: &Path) -> Option<Identity> {
 /// # Errors
 /// Usage, with the path that would be overwritten and what it is.
 pub fn refuse_overwriting(files: &[(FileRole, PathBuf)]) -> Result<()> {
-    let identities: Vec<_> = files.iter().map(|(_, path)| identity(path)).collect();
-    for (later, (role, path)) in files.iter().enumerate() {
-        let is_same =
-            |earlier: &usize| identities[later].is_some() && identities[*earlier] == identities[later];
-        for earlier in (0..later).filter(is_same) {
-            let (other, _) = &files[earlier];
-            let also = match (role.is_written(), other.is_written()) {
-                (true, _) => other,
-                (false, true) => role,
-                (false, false) => continue,
-            };
-            return Err(Error::usage(format!("the output is also {also}"))
-                .in_file(path)
-                .with_hint("give each output a file of its own: --export FORM=FILE, --baseline FILE"));
-        }
-    }
+    let (written, read): (Vec<_>, Vec<_>) = files.iter().partition(|(role, _)| role.is_written());
+    let known = read.iter().fold(KeptFiles::default(), |known, (role, path)| known.reads(role, [path]));
+    let hint = "give each output a file of its own: --export FORM=FILE, --baseline FILE";
+    written.iter().try_fold(known, |known, (role, path)| known.writes(role.written_as(), path, hint))?;
     Ok(())
 }
 

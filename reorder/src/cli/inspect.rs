@@ -19,6 +19,7 @@ use crate::image::functions::FunctionTable;
 use crate::image::macho::is_macho;
 use crate::image::mapped::map_image;
 use crate::image::refusal::Refusal;
+use crate::opened::refuse_architecture;
 use crate::relocate::address_map::AddressMap;
 use crate::relocate::debug::sections::check;
 use crate::relocate::layout_map::hexadecimal;
@@ -38,7 +39,7 @@ Exit status: 0 it can be moved, 1 it is refused (the reason is printed), 2 it co
 #[derive(Args, Debug)]
 #[command(before_long_help = EXAMPLES)]
 pub struct InspectArguments {
-    /// The program, shared object, dylib or bundle: ELF for x86-64, or Mach-O
+    /// The program, shared object, dylib or bundle: ELF or Mach-O, for x86-64 or AArch64
     image: PathBuf,
     /// List every pinned function instead of the largest
     #[arg(long)]
@@ -136,6 +137,8 @@ pub fn run(arguments: &InspectArguments, context: &Context) -> Result<ExitStatus
         context.print(&report)?;
         return Ok(if report.is_movable { ExitStatus::Success } else { ExitStatus::Finding });
     }
+    refuse_architecture(arguments.architecture.as_deref())
+        .map_err(|error| error.in_file(&arguments.image))?;
     let mut report = InspectReport {
         image: arguments.image.display().to_string(),
         is_movable: true,

@@ -1,45 +1,54 @@
-//! What a command reads, or has just written, is not to be replaced by its page.
+//! What a command reads is not to be replaced by what it writes, and no output by another.
 //!
-//! In: where the page goes, and the other files. Out: nothing, or an error that names the file. A file is known by device
-//! and inode, and by the place of its name, which holds for files that do not exist yet.
+//! In: the files of one run and what they are. Out: nothing, or an error that names both. A file is known by device and
+//! inode; one that does not exist yet by its directory and name.
 
-use std::ffi::OsString;
-use std::os::unix::fs::MetadataExt;
-use std::path::{Path, PathBuf};
+use std::fmt::Display;
+use std::path::Path;
 
 use crate::error::{Error, Result};
-use crate::write::resolve_links;
+use crate::write::Place;
 
-/// Refuses a page that would take the place of one of `files`, which are of the kind `what`, such as "an image".
-///
-/// # Errors
-/// The page is one of them.
-pub(super) fn refuse_to_replace<'path>(
-    page: &Path,
-    what: &str,
-    files: impl IntoIterator<Item = &'path Path>,
-) -> Result<()> {
-    let (inode, name) = (inode(page), name(page));
-    let is_page = |file: &Path| {
-        (inode.is_some() && inode == self::inode(file)) || (name.is_some() && name == self::name(file))
-    };
-    match files.into_iter().any(is_page) {
-        false => Ok(()),
-        true => Err(Error::usage(format!("the page would replace {what}"))
-            .in_file(page)
-            .with_hint("give the page another name, such as report.html")),
+/// The files of one run so far.
+#[derive(Debug, Default)]
+pub(super) struct KeptFiles {
+    known: Vec<(Place, String)>,
+}
+
+impl KeptFiles {
+    /// Adds files that are read, or kept for another reason; `what` names each, such as "an image".
+    pub(super) fn reads(
+        mut self,
+        what: impl Display,
+        files: impl IntoIterator<Item = impl AsRef<Path>>,
+    ) -> Self {
+        let places = files.into_iter().filter_map(|file| place(file.as_ref()));
+        self.known.extend(places.map(|place| (place, what.to_string())));
+        self
+    }
+
+    /// Adds a file that is written, called `what`, such as "page".
+    ///
+    /// # Errors
+    /// It is one of those that are known already; `hint` says what to do.
+    pub(super) fn writes(mut self, what: &str, path: &Path, hint: &str) -> Result<Self> {
+        let Some(place) = place(path) else { return Ok(self) };
+        if let Some((_, known)) = self.known.iter().find(|(known, _)| *known == place) {
+            return Err(Error::usage(format!("the {what} would replace {known}"))
+                .in_file(path)
+                .with_hint(hint));
+        }
+        self.known.push((place, "another output".to_owned()));
+        Ok(self)
     }
 }
 
-fn inode(path: &Path) -> Option<(u64, u64)> {
-    std::fs::metadata(path).ok().map(|file| (file.dev(), file.ino()))
-}
-
-/// The directory without links, and the name in it.
-fn name(path: &Path) -> Option<(PathBuf, OsString)> {
-    let target = resolve_links(path).ok()?;
-    let directory = target.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    Some((directory.canonicalize().ok()?, target.file_name()?.to_owned()))
+/// Nothing for devices and pipes, which keep nothing, and for what cannot be written: that fails without a loss.
+fn place(path: &Path) -> Option<Place> {
+    match std::fs::metadata(path) {
+        Ok(metadata) => metadata.is_file().then(|| Place::of_file(&metadata)),
+        Err(_) => Place::of(path).ok().flatten(),
+    }
 }
 
 #[cfg(test)]
@@ -49,19 +58,40 @@ mod tests {
     use super::*;
 
     #[test]
-    fn files_that_do_not_exist_yet_are_known_by_their_place() {
+    fn one_file_has_many_names() {
         let directory = tempfile::tempdir().unwrap();
         let at = |name: &str| directory.path().join(name);
         std::fs::create_dir(at("below")).unwrap();
-        std::os::unix::fs::symlink("new", at("link")).unwrap();
-        for same in ["new", "below/../new", "./new", "link"] {
-            assert!(refuse_to_replace(&at(same), "an image", [at("new").as_path()]).is_err(), "{same}");
-        }
-        for other in ["other", "below/new"] {
-            assert!(refuse_to_replace(&at(other), "an image", [at("new").as_path()]).is_ok(), "{other}");
-        }
         std::fs::write(at("file"), "").unwrap();
         std::fs::hard_link(at("file"), at("twin")).unwrap();
-        assert!(refuse_to_replace(&at("twin"), "an image", [at("file").as_path()]).is_err());
+        std::os::unix::fs::symlink("file", at("soft")).unwrap();
+        std::os::unix::fs::symlink("new", at("link")).unwrap();
+        let replaces = |read: &str, written: &str| {
+            KeptFiles::default().reads("an image", [at(read)]).writes("page", &at(written), "").is_err()
+        };
+        for (read, written) in [
+            ("file", "file"),
+            ("file", "twin"),
+            ("file", "soft"),
+            ("file", "below/../file"),
+            // Not there yet.
+            ("new", "new"),
+            ("new", "./new"),
+            ("new", "below/../new"),
+            ("new", "link"),
+        ] {
+            assert!(replaces(read, written), "{read} {written}");
+        }
+        for (read, written) in
+            [("file", "new"), ("new", "other"), ("new", "below/new"), ("file", "none/file")]
+        {
+            assert!(!replaces(read, written), "{read} {written}");
+        }
+        let null = Path::new("/dev/null");
+        let twice = KeptFiles::default().writes("page", null, "").unwrap().writes("page", null, "");
+        assert!(twice.is_ok());
+        let twice = KeptFiles::default().writes("page", &at("new"), "").unwrap();
+        let message = twice.writes("map", &at("link"), "").unwrap_err().to_string();
+        assert!(message.ends_with("the map would replace another output"), "{message}");
     }
 }

@@ -20,6 +20,7 @@ pub mod scenarios_input;
 pub mod order;
 pub mod simulate;
 
+pub mod applied;
 pub mod apply;
 pub mod apply_elf;
 pub mod apply_macho;
@@ -44,6 +45,7 @@ mod optimize_page;
 pub mod record;
 mod record_scenarios;
 mod recovered;
+pub mod relocate_args;
 pub mod report;
 pub mod schema;
 pub mod verify;

@@ -10,11 +10,12 @@ use std::time::Duration;
 use clap::Args;
 
 use crate::apply::{Applied, Arrangement, apply};
-use crate::cli::apply::RelocateArguments;
 use crate::cli::context::Context;
-use crate::cli::kept_inputs::refuse_to_replace;
+use crate::cli::kept_inputs::KeptFiles;
 use crate::cli::layout_args::LayoutArguments;
 use crate::cli::optimize_page::write_page;
+use crate::cli::relocate_args::RelocateArguments;
+use crate::cli::report::PAGE_NAME;
 use crate::error::{Error, ErrorKind, Result};
 use crate::exit_status::ExitStatus;
 use crate::image::analysis::Analysis;
@@ -94,8 +95,8 @@ pub fn run(arguments: &OptimizeArguments, context: &Context) -> Result<ExitStatu
     let image = &arguments.image;
     let runs = arguments.runs.iter().map(|run| split(run)).collect::<Result<Vec<_>>>()?;
     if let Some(page) = &arguments.report {
-        let images = std::iter::once(image).chain(&arguments.output).map(PathBuf::as_path);
-        refuse_to_replace(page, "an image", images)?;
+        let images = std::iter::once(image).chain(&arguments.output);
+        KeptFiles::default().reads("an image", images).writes("page", page, PAGE_NAME)?;
     }
     runnable::check(image, runnable::apply_command)?;
     let mapped = map_image(image)?;

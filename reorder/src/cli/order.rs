@@ -6,6 +6,7 @@ use clap::Args;
 use serde::Serialize;
 
 use crate::cli::context::Context;
+use crate::cli::kept_inputs::KeptFiles;
 use crate::cli::layout_args::LayoutArguments;
 use crate::cli::shared_args::Format;
 use crate::cli::traces_input::TracesInput;
@@ -17,6 +18,7 @@ use crate::image::functions::FunctionTable;
 use crate::image::macho::{MachOImage, is_macho};
 use crate::layout::{Layout, LayoutRequest, Memory, Room, lay_out, lay_out_functions};
 use crate::link_map::LinkMap;
+use crate::opened::refuse_architecture;
 use crate::order_file::hand_off;
 use crate::order_file::lld::{OrderFile, Summary, Unnamed};
 use crate::order_file::origin::{Identity, Origin};
@@ -115,6 +117,13 @@ pub fn run(arguments: &OrderArguments, context: &Context) -> Result<ExitStatus> 
     if arguments.output.is_none() && context.format == Format::Json {
         return Err(Error::usage("an order file is not JSON").with_hint("name the order file with -o FILE"));
     }
+    if let Some(output) = &arguments.output {
+        let read = KeptFiles::default().reads("the image", [&arguments.image]);
+        let read = read.reads("the link map", &arguments.link_map);
+        let read = arguments.traces.files()?.iter().fold(read, |read, (what, files)| read.reads(what, files));
+        read.writes("order", output, "give the order a name of its own: -o FILE")?;
+        write::writable(output)?;
+    }
     let read = |path: &Path| std::fs::read(path).map_err(|error| Error::io(path, error));
     let bytes = read(&arguments.image)?;
     let map_bytes = arguments.link_map.as_deref().map(read).transpose()?;
@@ -151,6 +160,7 @@ impl OrderArguments {
 
     fn for_elf(&self, bytes: &[u8], map: Option<&LinkMap<'_>>, context: &Context) -> Result<Made> {
         let path = &self.image;
+        refuse_architecture(self.architecture.as_deref()).map_err(|error| error.in_file(path))?;
         let request = self.layout.request(Memory::default());
         let file = ElfFile::parse_any_machine(bytes).map_err(|error| error.in_file(path))?;
         let functions = FunctionTable::collect(&file).map_err(|error| error.in_file(path))?;

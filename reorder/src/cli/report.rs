@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::Args;
 
 use crate::cli::context::Context;
-use crate::cli::kept_inputs::refuse_to_replace;
+use crate::cli::kept_inputs::KeptFiles;
 use crate::cli::recovered::recovered;
 use crate::cli::scenarios_input::ScenariosInput;
 use crate::error::{Error, Result};
@@ -43,6 +43,9 @@ pub struct ReportArguments {
     scenarios: ScenariosInput,
 }
 
+/// What to do when the page would replace something else.
+pub(super) const PAGE_NAME: &str = "give the page another name, such as report.html";
+
 /// Runs the command.
 ///
 /// # Errors
@@ -50,16 +53,19 @@ pub struct ReportArguments {
 /// written or would replace what is read; nothing is written then.
 pub fn run(arguments: &ReportArguments, context: &Context) -> Result<ExitStatus> {
     let path = &arguments.image;
-    let images = std::iter::once(path).chain(&arguments.new).map(PathBuf::as_path);
-    refuse_to_replace(&arguments.output, "an image", images)?;
+    let images = std::iter::once(path).chain(&arguments.new);
+    let read = KeptFiles::default().reads("an image", images);
     let bytes = map_image(path)?;
     let in_image = |error: Error| error.in_file(path);
     let image = OpenedImage::parse(&bytes, arguments.scenarios.architecture.as_deref()).map_err(in_image)?;
     let functions = image.functions().map_err(in_image)?;
     let configured = arguments.scenarios.configured(&context.talk)?;
-    for (what, files) in arguments.scenarios.files(&configured)? {
-        refuse_to_replace(&arguments.output, what, files.iter().map(PathBuf::as_path))?;
-    }
+    let read = arguments
+        .scenarios
+        .files(&configured)?
+        .iter()
+        .fold(read, |read, (what, files)| read.reads(what, files));
+    read.writes("page", &arguments.output, PAGE_NAME)?;
     let models = arguments.scenarios.models(None, &image, &configured)?;
     let starts = arguments.scenarios.resolve(path, &image, &functions, &configured, &context.talk)?;
     let architecture = arguments.scenarios.architecture.as_deref();

@@ -130,17 +130,11 @@ impl ScenariosInput {
     ///
     /// # Errors
     /// Unknown scenarios, unreadable directories and lists of traces.
-    pub fn files(&self, configured: &Configured) -> Result<[(&'static str, Vec<PathBuf>); 4]> {
-        let given = self.sources(configured)?.paths();
-        let lists =
-            given.iter().filter_map(|path| Some(PathBuf::from(path.to_str()?.strip_prefix('@')?))).collect();
-        let traces = TraceFiles::find(&given)?.paths().map(Path::to_path_buf).collect();
-        Ok([
-            ("a trace file", traces),
-            ("a list of traces", lists),
-            ("a companion of the traces", self.traces.companions.files().to_vec()),
-            ("the configuration", vec![configured.file.path.clone()]),
-        ])
+    pub fn files(&self, configured: &Configured) -> Result<Vec<(&'static str, Vec<PathBuf>)>> {
+        let paths = self.sources(configured)?.paths();
+        let mut files = TracesInput { paths, companions: self.traces.companions.clone() }.files()?;
+        files.push(("the configuration", vec![configured.file.path.clone()]));
+        Ok(files)
     }
 
     /// The files that [`Self::resolve`] reads.

@@ -69,6 +69,19 @@ impl CompanionFiles {
 }
 
 impl TracesInput {
+    /// What is read for the traces, by what it is called in a sentence.
+    ///
+    /// # Errors
+    /// Unreadable directories and lists of traces.
+    pub fn files(&self) -> Result<Vec<(&'static str, Vec<PathBuf>)>> {
+        let listed = |path: &PathBuf| Some(PathBuf::from(path.to_str()?.strip_prefix('@')?));
+        Ok(vec![
+            ("a trace file", TraceFiles::find(&self.paths)?.paths().map(Path::to_path_buf).collect()),
+            ("a list of traces", self.paths.iter().filter_map(listed).collect()),
+            ("a companion of the traces", self.companions.files().to_vec()),
+        ])
+    }
+
     /// The traces in terms of the functions of the image at `path`; says what was not found.
     ///
     /// # Errors

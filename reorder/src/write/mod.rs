@@ -17,7 +17,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use nix::unistd::{AccessFlags, access};
-pub use pending::{Pending, together};
+pub use pending::{Pending, together, together_if};
 use serde::Serialize;
 
 use crate::error::{Error, Result};

@@ -82,11 +82,26 @@ impl Pending {
 /// # Errors
 /// I/O when the system refuses one.
 pub fn together(files: Vec<Pending>) -> Result<Vec<Warning>> {
+    give_all(files, None)
+}
+
+/// [`together`], and takes all names back unless `check` is content with the files in their places.
+///
+/// # Errors
+/// As there, and those of `check`. Old contents are lost then on file systems that cannot exchange names.
+pub fn together_if(files: Vec<Pending>, check: impl FnOnce() -> Result<()>) -> Result<Vec<Warning>> {
+    give_all(files, Some(Box::new(check)))
+}
+
+/// Looks at files in their places.
+type Check<'run> = Box<dyn FnOnce() -> Result<()> + 'run>;
+
+fn give_all(files: Vec<Pending>, check: Option<Check<'_>>) -> Result<Vec<Warning>> {
     let mut warnings = Vec::new();
     let mut given = Given::default();
     let (direct, mut written): (Vec<_>, Vec<_>) =
         files.into_iter().partition(|file| matches!(file.contents, Contents::Direct(_)));
-    let last = written.pop();
+    let last = if check.is_none() { written.pop() } else { None };
     for Pending { target, contents, .. } in direct {
         if let Contents::Direct(bytes) = contents {
             std::fs::write(&target, bytes).map_err(|error| Error::io(&target, error))?;
@@ -110,6 +125,7 @@ pub fn together(files: Vec<Pending>) -> Result<Vec<Warning>> {
             temporary.persist(&file.target).map_err(|error| Error::io(&file.target, error.error))?;
         }
     }
+    check.map_or(Ok(()), |check| check())?;
     given.keep();
     directories.sort_unstable();
     directories.dedup();

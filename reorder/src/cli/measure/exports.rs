@@ -1,10 +1,11 @@
 //! The flags that name files to write measurements to.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use clap::Args;
 
-use crate::error::{Error, Result};
+use crate::cli::kept_inputs::KeptFiles;
+use crate::error::Result;
 use crate::measure::MeasureReport;
 use crate::measure::export::ExportForm;
 use crate::write;
@@ -49,28 +50,11 @@ impl ExportArguments {
         for (paths, form) in named {
             exports.extend(paths.iter().map(|path| Export { path: path.clone(), form }));
         }
-        let inputs: Vec<(&Path, write::Place)> = inputs
-            .iter()
-            .filter_map(|input| {
-                Some((input.as_path(), write::Place::of_file(&std::fs::metadata(input).ok()?)))
-            })
-            .collect();
-        let mut taken: Vec<(&Path, write::Place)> = Vec::new();
-        for Export { path, .. } in &exports {
-            // Devices and pipes take any number of reports.
-            let Some(place) = write::Place::of(path)? else { continue };
-            if let Some((input, _)) = inputs.iter().find(|(_, input)| *input == place) {
-                return Err(Error::usage(format!("the export would replace {}", input.display()))
-                    .in_file(path)
-                    .with_hint("give the export a name of its own"));
-            }
-            if let Some((other, _)) = taken.iter().find(|(_, other)| *other == place) {
-                return Err(Error::usage(format!("the same file as the export {}", other.display()))
-                    .in_file(path)
-                    .with_hint("give each export a name of its own"));
-            }
-            taken.push((path, place));
-        }
+        let read = inputs.iter().fold(KeptFiles::default(), |read, path| read.reads(path.display(), [path]));
+        exports.iter().try_fold(read, |known, Export { path, .. }| {
+            write::writable(path)?;
+            known.writes("export", path, "give each export a name of its own")
+        })?;
         Ok(exports)
     }
 }

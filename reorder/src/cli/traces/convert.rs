@@ -9,7 +9,8 @@ use serde::Serialize;
 use super::import::in_image;
 use super::{Files, deliver};
 use crate::cli::context::Context;
-use crate::cli::traces_input::tell_notes;
+use crate::cli::kept_inputs::KeptFiles;
+use crate::cli::traces_input::{TracesInput, tell_notes};
 use crate::error::Result;
 use crate::report::Report;
 use crate::report::table::grouped;
@@ -57,6 +58,13 @@ struct ConvertReport {
 
 pub(super) fn run(arguments: &ConvertArguments, context: &Context) -> Result<()> {
     let files = &arguments.files;
+    if let Some(output) = &arguments.output {
+        let read =
+            TracesInput { paths: files.paths.clone(), companions: files.companions.clone() }.files()?;
+        let read = read.iter().fold(KeptFiles::default(), |kept, (what, files)| kept.reads(what, files));
+        let read = read.reads("the image", &arguments.image);
+        read.writes("output", output, "give another -o FILE")?;
+    }
     let traces = files.companions.read(&files.paths, arguments.image.as_deref(), &context.talk)?;
     let traces = match &arguments.image {
         Some(image) => in_image(image, arguments.architecture.as_deref(), &traces, context)?.0,

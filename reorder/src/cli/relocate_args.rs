@@ -1,0 +1,119 @@
+//! The flags that say how an image is rewritten, and which of them are for one format alone.
+
+use clap::{Args, ValueEnum};
+
+use crate::apply::macho::MachOOptions;
+use crate::error::{Error, Result};
+use crate::opened::refuse_architecture;
+use crate::relocate::RelocateOptions;
+use crate::relocate::debug::DebugPolicy;
+
+/// What Mach-O files are asked for.
+#[derive(Args, Clone, Debug)]
+pub struct MachOArguments {
+    /// Of a universal Mach-O file, move only the image for this processor: arm64, x86_64
+    #[arg(long = "arch", value_name = "NAME")]
+    pub architecture: Option<String>,
+    /// Refuse a Mach-O image when more than this share of what should come first has to stay, in percent of its bytes
+    /// [default: 25]
+    #[arg(long, value_name = "PERCENT", value_parser = clap::value_parser!(u8).range(0..=100), verbatim_doc_comment)]
+    most_pinned: Option<u8>,
+    /// Go on although unknown records of Swift keep many functions in their place
+    #[arg(long)]
+    allow_swift_pins: bool,
+}
+
+impl MachOArguments {
+    /// The library's options.
+    pub fn options(&self) -> MachOOptions {
+        let usual = MachOOptions::default();
+        MachOOptions {
+            most_pinned_percent: self.most_pinned.unwrap_or(usual.most_pinned_percent),
+            allow_swift_pins: self.allow_swift_pins,
+        }
+    }
+
+    /// Says that an ELF file has no use for these flags.
+    ///
+    /// # Errors
+    /// When one of them is given.
+    pub fn refuse_for_elf(&self) -> Result<()> {
+        refuse_architecture(self.architecture.as_deref())?;
+        let flag = match (self.most_pinned, self.allow_swift_pins) {
+            (Some(_), _) => "--most-pinned",
+            (None, true) => "--allow-swift-pins",
+            (None, false) => return Ok(()),
+        };
+        Err(Error::usage(format!("{flag} is for Mach-O images, and this is none"))
+            .with_hint(format!("leave out {flag}")))
+    }
+}
+
+/// How an image is rewritten.
+#[derive(Args, Clone, Debug)]
+pub struct RelocateArguments {
+    /// What happens to debug information, of which a move makes addresses wrong; update is the default
+    #[arg(long, value_enum)]
+    debug: Option<DebugArgument>,
+    /// Keep the build-id although the layout differs
+    #[arg(long)]
+    keep_build_id: bool,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum DebugArgument {
+    /// Bring it up to date; the file may change its size
+    Update,
+    /// Empty the debug sections; the file keeps its size until it is stripped
+    Drop,
+    /// Leave it for the old layout, for tools that translate addresses by the map; needs --map
+    Map,
+    /// Leave it: debuggers will show wrong lines and variables
+    KeepStale,
+}
+
+impl RelocateArguments {
+    /// Says that a Mach-O image has no debug information in it and always gets a new UUID.
+    ///
+    /// # Errors
+    /// When one of these flags is given.
+    pub fn refuse_for_macho(&self) -> Result<()> {
+        match (self.debug, self.keep_build_id) {
+            (Some(_), _) => Err(Error::usage(
+                "--debug is for ELF images: those of Mach-O have no debug information in them",
+            )
+            .with_hint("leave out --debug; run dsymutil on the output for a new dSYM")),
+            (None, true) => Err(Error::usage(
+                "the UUID of a Mach-O image cannot be kept: old dSYMs would show wrong functions",
+            )
+            .with_hint("leave out --keep-build-id")),
+            (None, false) => Ok(()),
+        }
+    }
+
+    /// Says that debug information can only be left to a map that is written.
+    ///
+    /// # Errors
+    /// `--debug map` without one.
+    pub fn check_map(&self, is_written: bool) -> Result<()> {
+        match self.debug {
+            Some(DebugArgument::Map) if !is_written => Err(Error::usage(
+                "--debug map leaves debug information to the map, and none is to be written",
+            )
+            .with_hint("use `reorder apply` with --map FILE")),
+            _ => Ok(()),
+        }
+    }
+
+    /// The library's options.
+    pub fn options(&self) -> RelocateOptions {
+        RelocateOptions {
+            debug: match self.debug {
+                None | Some(DebugArgument::Update) => DebugPolicy::Update,
+                Some(DebugArgument::Drop) => DebugPolicy::Drop,
+                Some(DebugArgument::Map | DebugArgument::KeepStale) => DebugPolicy::KeepStale,
+            },
+            keep_build_id: self.keep_build_id,
+        }
+    }
+}
