@@ -2,14 +2,72 @@
 
 #![allow(clippy::unwrap_used)] // a failed unwrap is a failed test
 
+use std::fs;
 use std::sync::mpsc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use end_to_end::recorded_programs::{compile, request};
 use reorder::record::{Ending, record};
 
 /// Far longer than anything that ends at all.
 const FOR_EVER: Duration = Duration::from_secs(120);
+
+#[test]
+fn breakpoints_that_are_hit_while_the_program_ends_harm_nothing_that_outlives_it() {
+    const RECORDINGS: usize = 1200;
+    const FUNCTIONS: usize = 400;
+    // Four threads run one function after the other for the first time; the guard tells how they ended.
+    let mut source = String::from(
+        "#include <fcntl.h>\n#include <pthread.h>\n#include <stdlib.h>\n#include <sys/wait.h>\n#include <unistd.h>\n",
+    );
+    for thread in ["a", "b", "c", "d"] {
+        let name = |number: usize| format!("{thread}{number}");
+        source.extend((0..FUNCTIONS).map(|number| format!("void {}(void) {{}}\n", name(number))));
+        let calls: String = (0..FUNCTIONS).map(|number| format!("{}();", name(number))).collect();
+        source.push_str(&format!("void *work_{thread}(void *unused) {{ {calls} return 0; }}\n"));
+    }
+    source.push_str(
+        r#"
+        int main(int count, char **words) {
+            int ready[2], status, result;
+            char byte = 'x';
+            pthread_t threads[4];
+            pipe(ready);
+            if (fork()) {
+                read(ready[0], &byte, 1);
+                usleep(atoi(words[1]));
+                return 0;
+            }
+            if (fork()) {
+                wait(&status);
+                result = open(words[2], O_CREAT | O_APPEND | O_WRONLY, 0666);
+                write(result, status ? "!" : ".", 1);
+                return 0;
+            }
+            write(ready[1], &byte, 1);
+            pthread_create(threads, 0, work_a, 0);
+            pthread_create(threads + 1, 0, work_b, 0);
+            pthread_create(threads + 2, 0, work_c, 0);
+            pthread_create(threads + 3, 0, work_d, 0);
+            for (int thread = 0; thread < 4; thread++) pthread_join(threads[thread], 0);
+            _exit(0);
+        }"#,
+    );
+    let program = compile(&source, &["-pthread"]);
+    let results = program.directory.path().join("results");
+    for recording in 0..RECORDINGS {
+        let delay = (recording % 50 * 100).to_string();
+        let outcome = record(&request(&program.path, &[&delay, results.to_str().unwrap()])).unwrap();
+        assert_eq!(outcome.ending, Ending::Exited(0));
+    }
+    let begun = Instant::now();
+    let ended = || fs::read_to_string(&results).unwrap_or_default();
+    while ended().len() < RECORDINGS {
+        assert!(begun.elapsed() < FOR_EVER, "not all have ended: {}", ended());
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    assert_eq!(ended(), ".".repeat(RECORDINGS));
+}
 
 #[test]
 fn a_process_that_ends_while_its_threads_fork_is_recorded_to_its_end() {

@@ -4,6 +4,7 @@ use nix::sys::ptrace;
 use nix::unistd::Pid;
 
 use super::failure::Served;
+use super::memory;
 use super::session::{Session, is_birth};
 use crate::stops::{self, Resume, Stop};
 
@@ -40,6 +41,11 @@ impl Session<'_> {
     }
 
     pub(super) fn let_go(&mut self, task: Pid, signal: i32) -> Served {
+        // A breakpoint may have been hit already and not be reported yet: an interrupt is reported first. Untraced, that
+        // signal would kill the task; it comes before the task executes anything.
+        if memory::has_hit_something(task) {
+            return Ok(stops::resume(task, Resume::Freely, signal)?);
+        }
         if let Some(space) = self.tasks.remove(task) {
             space.borrow_mut().disarm_all(self.images)?;
         }
