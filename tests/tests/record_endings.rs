@@ -2,11 +2,14 @@
 
 #![allow(clippy::unwrap_used)] // a failed unwrap is a failed test
 
-use std::fs;
+use std::fs::{self, Permissions};
+use std::os::unix::fs::PermissionsExt as _;
+use std::process::Command;
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
 use end_to_end::recorded_programs::{compile, request};
+use end_to_end::workspace::reorder;
 use reorder::record::{Ending, record};
 
 /// Far longer than anything that ends at all.
@@ -99,4 +102,31 @@ fn a_process_that_ends_while_its_threads_fork_is_recorded_to_its_end() {
     for delay in (150..6000).step_by(100) {
         assert_eq!(endings.recv_timeout(FOR_EVER), Ok((delay, Ending::Exited(3))));
     }
+}
+
+#[test]
+fn a_program_that_may_not_be_read_runs_unrecorded_among_others() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = |name: &str| directory.path().join(name).to_str().unwrap().to_owned();
+    fs::copy("/bin/echo", path("secret")).unwrap();
+    // Not even by its owner.
+    fs::set_permissions(path("secret"), Permissions::from_mode(0o111)).unwrap();
+    fs::set_permissions(directory.path(), Permissions::from_mode(0o777)).unwrap();
+    let script = format!("{} secret; (exec {} forked); echo after", path("secret"), path("secret"));
+    let mut command = match nix::unistd::geteuid().is_root() {
+        // Root may read everything.
+        true => {
+            let mut command = Command::new("setpriv");
+            command.args(["--reuid=65534", "--regid=65534", "--clear-groups"]).arg(reorder().get_program());
+            command
+        }
+        false => reorder(),
+    };
+    let output = command.args(["record", "-o", &path("traces"), "--", "sh", "-c", &script]).output().unwrap();
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(0), "{stderr}");
+    assert_eq!(output.stdout, b"secret\nforked\nafter\n");
+    assert!(stderr.contains("2 programs that this user may execute but not read ran unrecorded"), "{stderr}");
+    // The shell itself.
+    assert_eq!(fs::read_dir(path("traces")).unwrap().count(), 1);
 }

@@ -113,6 +113,7 @@ fn record_scenarios(arguments: &RecordArguments, context: &Context) -> Result<Ex
             ..start.request.clone()
         };
         let outcome = record::record(&request)?;
+        warn_of_forbidden_programs(&outcome, context);
         if outcome.traces.is_empty() {
             return Err(Error::usage(format!("the scenario {} ran no function of its program", start.name))
                 .with_hint("is the program a script? name what it runs with --image"));
@@ -154,7 +155,19 @@ fn summarise(outcome: &RecordOutcome, context: &Context) {
         statistics.arming_nanoseconds as f64 / 1e6,
         statistics.armed_bytes as f64 / 1e6,
     ));
+    warn_of_forbidden_programs(outcome, context);
     if let Ending::Killed(signal) = outcome.ending {
         context.talk.warning(&format!("the program was killed by signal {signal}"), None);
+    }
+}
+
+fn warn_of_forbidden_programs(outcome: &RecordOutcome, context: &Context) {
+    let count = outcome.statistics.forbidden_programs;
+    if count > 0 {
+        let programs = if count == 1 { "one program".to_owned() } else { format!("{count} programs") };
+        context.talk.warning(
+            &format!("{programs} that this user may execute but not read ran unrecorded"),
+            Some("record as a user who may read them, such as root, if their functions matter"),
+        );
     }
 }

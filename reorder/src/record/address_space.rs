@@ -1,15 +1,16 @@
 //! One address space with breakpoints, shared by all threads and `vfork` children that run in it.
 
-use std::cell::RefCell;
+use std::cell::{OnceCell, RefCell};
 use std::io;
+use std::ops::Range;
 use std::path::Path;
 use std::rc::Rc;
 
 use nix::unistd::Pid;
 
-use super::arm::{ArmedRange, arm, disarm, ranges};
+use super::arm::{ArmedRange, arm, disarm, holds_code, is_unmapped, ranges};
 use super::image::TracedImage;
-use super::memory::{Mapping, ProcessMemory, ProgramMark};
+use super::memory::{self, Mapping, ProcessMemory, ProgramMark};
 use super::recording::Recording;
 use crate::address::Address;
 use crate::error::{Error, Result};
@@ -79,6 +80,12 @@ impl AddressSpace {
         if armed.is_empty() {
             return 0;
         }
+        // Whatever was there before is not any more.
+        self.armed.retain(|old| {
+            let is_over =
+                |new: &ArmedRange| new.memory.start < old.memory.end && old.memory.start < new.memory.end;
+            !armed.iter().any(is_over)
+        });
         self.missing.retain(|missing| *missing != index);
         self.recording.borrow_mut().add_image(index, image);
         let bytes = armed.iter().map(|range| range.memory.end - range.memory.start).sum();
@@ -86,11 +93,16 @@ impl AddressSpace {
         bytes
     }
 
-    /// The function start at `address`, if one of ours is there.
-    pub(super) fn start_at(&self, images: &[TracedImage], address: u64) -> Option<Hit> {
+    /// The function start at `address`, where `task` has hit a breakpoint, if it is one of ours.
+    ///
+    /// It is none where a library was closed and other code has taken its place.
+    pub(super) fn hit_at(&self, task: Pid, images: &[TracedImage], address: u64) -> Option<Hit> {
         let range = self.armed.iter().find(|range| range.memory.contains(&address))?;
-        let start = images[range.image].start_at(Address(address.wrapping_sub(range.bias)))?;
-        Some(Hit { address, image: range.image, start })
+        let image = &images[range.image];
+        let start = image.start_at(Address(address.wrapping_sub(range.bias)))?;
+        let is_there = holds_code(&self.memory, image, range, start)
+            || contain(&mapped_ranges(task, image, range), address);
+        is_there.then_some(Hit { address, image: range.image, start })
     }
 
     /// Puts back what stood under a breakpoint.
@@ -98,16 +110,24 @@ impl AddressSpace {
     /// Doing so twice is harmless, and needed: a child forked by one thread while another one's hit was being
     /// served has a copy of the breakpoint that its parent has no more.
     pub(super) fn disarm(&self, images: &[TracedImage], hit: Hit) -> io::Result<()> {
-        self.memory.write(hit.address, &images[hit.image].starts[hit.start].original)
+        match self.memory.write(hit.address, &images[hit.image].starts[hit.start].original) {
+            // Another thread has just closed the library.
+            Err(error) if is_unmapped(&error) => Ok(()),
+            written => written,
+        }
     }
 
-    /// Puts back all of them, once, for a process that is to go on untraced.
+    /// Puts back all of them, once, for the process of `task`, which is to go on untraced.
     ///
     /// Breakpoints that were hit before and are reported later are still recognised.
-    pub(super) fn disarm_all(&mut self, images: &[TracedImage]) -> io::Result<()> {
+    pub(super) fn disarm_all(&mut self, task: Pid, images: &[TracedImage]) -> io::Result<()> {
         if !std::mem::replace(&mut self.disarmed, true) {
             for range in &self.armed {
-                disarm(&self.memory, &images[range.image], range)?;
+                let image = &images[range.image];
+                let mapped = OnceCell::new();
+                let is_mapped =
+                    |address| contain(mapped.get_or_init(|| mapped_ranges(task, image, range)), address);
+                disarm(&self.memory, image, range, is_mapped)?;
             }
         }
         Ok(())
@@ -117,6 +137,23 @@ impl AddressSpace {
     pub(super) fn word(&self, address: u64) -> Option<u64> {
         self.memory.word(address)
     }
+}
+
+fn contain(ranges: &[Range<u64>], address: u64) -> bool {
+    ranges.iter().any(|range| range.contains(&address))
+}
+
+/// Where `task` still maps `image` as it did when `armed` was.
+fn mapped_ranges(task: Pid, image: &TracedImage, armed: &ArmedRange) -> Vec<Range<u64>> {
+    // Of a process that has none any more, or may not be looked at, nothing is known to be there.
+    let mappings = memory::present_mappings(task).unwrap_or_default();
+    let of_image = mappings.iter().filter(|mapping| {
+        let overlaps = mapping.start < armed.memory.end
+            && armed.memory.start < mapping.start.saturating_add(mapping.length);
+        overlaps && image.is_file(&mapping.path, &memory::seen_by(task, &mapping.path))
+    });
+    let ranges = of_image.flat_map(|mapping| ranges(image, armed.image, mapping));
+    ranges.filter(|range| range.bias == armed.bias).map(|range| range.memory).collect()
 }
 
 fn open(task: Pid) -> Result<ProcessMemory> {

@@ -77,24 +77,77 @@ pub(super) fn arm(memory: &ProcessMemory, image: &TracedImage, armed: &ArmedRang
 
 /// Takes back every breakpoint of `armed` that is still there.
 ///
+/// Memory that is gone has none. Where the memory holds something else by now, `is_mapped` tells whether an address
+/// still belongs to the image, which the program has changed then, or to code that may have breakpoints of its own.
+///
 /// # Errors
-/// When the memory is gone.
-pub(super) fn disarm(memory: &ProcessMemory, image: &TracedImage, armed: &ArmedRange) -> io::Result<()> {
+/// When the system refuses.
+pub(super) fn disarm(
+    memory: &ProcessMemory,
+    image: &TracedImage,
+    armed: &ArmedRange,
+    is_mapped: impl Fn(u64) -> bool,
+) -> io::Result<()> {
     let mut buffer = Vec::new();
     for piece in pieces(&image.starts, &armed.in_image()) {
         let place = armed.place(piece.start);
-        buffer.resize(piece.end.distance_from(piece.start) as usize, 0);
-        memory.read(place, &mut buffer)?;
-        for start in starts_in(&image.starts, &piece) {
-            let place = start.address.distance_from(piece.start) as usize;
-            let code = &mut buffer[place..place + BREAKPOINT.len()];
-            if code == BREAKPOINT {
-                code.copy_from_slice(&start.original);
+        let expected = image.code(armed.segment, &piece);
+        buffer.resize(expected.len(), 0);
+        match memory.read(place, &mut buffer) {
+            Err(error) if is_unmapped(&error) => continue,
+            read => read?,
+        }
+        let armed_code = buffer.clone();
+        restore(&mut buffer, image, &piece, |_| true);
+        if buffer != expected {
+            buffer.copy_from_slice(&armed_code);
+            restore(&mut buffer, image, &piece, |start| is_mapped(armed.place(start)));
+        }
+        if buffer != armed_code {
+            match memory.write(place, &buffer) {
+                Err(error) if is_unmapped(&error) => {}
+                written => written?,
             }
         }
-        memory.write(place, &buffer)?;
     }
     Ok(())
+}
+
+/// Whether the memory at function start number `start` holds the image's code, with or without its breakpoints.
+pub(super) fn holds_code(
+    memory: &ProcessMemory,
+    image: &TracedImage,
+    armed: &ArmedRange,
+    start: usize,
+) -> bool {
+    let start = image.starts[start].address;
+    let piece = start..start.plus(COMPARED).min(armed.in_image().end);
+    let expected = image.code(armed.segment, &piece);
+    let mut buffer = vec![0; expected.len()];
+    let is_read = memory.read(armed.place(start), &mut buffer).is_ok();
+    restore(&mut buffer, image, &piece, |_| true);
+    // The breakpoint alone says nothing.
+    is_read && expected.len() > BREAKPOINT.len() && buffer == expected
+}
+
+/// Bytes that are compared to know code again: many instructions, and one system call.
+const COMPARED: u64 = 32;
+
+/// Puts what stood under breakpoints back into `code`, a copy of `piece`, at the starts that are `wanted`.
+fn restore(code: &mut [u8], image: &TracedImage, piece: &Range<Address>, wanted: impl Fn(Address) -> bool) {
+    for start in starts_in(&image.starts, piece) {
+        let place = start.address.distance_from(piece.start) as usize;
+        let code = &mut code[place..place + BREAKPOINT.len()];
+        if code == BREAKPOINT && wanted(start.address) {
+            code.copy_from_slice(&start.original);
+        }
+    }
+}
+
+/// Whether the system refuses because nothing is mapped there, or no memory is left at all.
+pub(super) fn is_unmapped(error: &io::Error) -> bool {
+    matches!(error.raw_os_error(), Some(libc::EIO | libc::EFAULT))
+        || matches!(error.kind(), io::ErrorKind::UnexpectedEof | io::ErrorKind::WriteZero)
 }
 
 /// The addresses of `segment` that `mapping` holds.

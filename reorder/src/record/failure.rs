@@ -69,6 +69,11 @@ pub(super) fn names_no_process(error: &Error) -> bool {
     matches!(system_error(error), Some(libc::ESRCH | libc::ENOENT))
 }
 
+/// Whether the system says that this user may not look at a process.
+pub(super) fn forbids(error: &Error) -> bool {
+    matches!(system_error(error), Some(libc::EACCES | libc::EPERM))
+}
+
 fn system_error(error: &Error) -> Option<i32> {
     let ErrorKind::Io(source) = &error.kind else { return None };
     source.raw_os_error()

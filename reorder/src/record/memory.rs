@@ -58,7 +58,7 @@ impl ProcessMemory {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct ProgramMark([u8; 16]);
 
-/// One executable file mapping.
+/// One file mapping.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Mapping {
     /// First byte in memory.
@@ -73,28 +73,46 @@ pub(super) struct Mapping {
 
 /// The executable file mappings of `task`, in address order.
 pub(super) fn executable_mappings(task: Pid) -> io::Result<Vec<Mapping>> {
-    let text = fs::read(format!("/proc/{task}/maps"))?;
-    Ok(text.split(|&byte| byte == b'\n').filter_map(executable_mapping).collect())
+    let mappings = mappings(task)?;
+    Ok(mappings.into_iter().filter_map(|(mapping, is_executable)| is_executable.then_some(mapping)).collect())
 }
 
-/// `start-end permissions offset device inode path`; nothing for memory that is not a file's code.
-fn executable_mapping(line: &[u8]) -> Option<Mapping> {
+/// The file mappings of `task`, whatever their protection, with the paths that their files had when they were mapped.
+pub(super) fn present_mappings(task: Pid) -> io::Result<Vec<Mapping>> {
+    let named = |(mut mapping, _): (Mapping, bool)| {
+        if let Some(path) = mapping.path.as_os_str().as_bytes().strip_suffix(DELETED) {
+            mapping.path = PathBuf::from(OsString::from_vec(path.to_vec()));
+        }
+        mapping
+    };
+    Ok(mappings(task)?.into_iter().map(named).collect())
+}
+
+/// The file mappings of `task`, in address order; whether they are executable.
+fn mappings(task: Pid) -> io::Result<Vec<(Mapping, bool)>> {
+    let text = fs::read(format!("/proc/{task}/maps"))?;
+    Ok(text.split(|&byte| byte == b'\n').filter_map(file_mapping).collect())
+}
+
+/// `start-end permissions offset device inode path`; nothing for memory that is not a file's.
+fn file_mapping(line: &[u8]) -> Option<(Mapping, bool)> {
     let mut columns = line.splitn(6, |&byte| byte == b' ');
     let (start, end) = std::str::from_utf8(columns.next()?).ok()?.split_once('-')?;
     let permissions = columns.next()?;
     let offset = std::str::from_utf8(columns.next()?).ok()?;
     let path = columns.nth(2)?.trim_ascii_start();
-    if permissions.get(2) != Some(&b'x') || !path.starts_with(b"/") {
+    if !path.starts_with(b"/") {
         return None;
     }
     let number = |digits| u64::from_str_radix(digits, 16).ok();
     let start = number(start)?;
-    Some(Mapping {
+    let mapping = Mapping {
         start,
         length: number(end)?.checked_sub(start)?,
         offset: number(offset)?,
         path: PathBuf::from(OsString::from_vec(path.to_vec())),
-    })
+    };
+    Some((mapping, permissions.get(2) == Some(&b'x')))
 }
 
 /// The program file that `task` executes.
@@ -128,5 +146,8 @@ pub(super) fn seen_by(task: Pid, path: &Path) -> PathBuf {
 
 /// Whether the kernel marks the file as removed.
 pub(super) fn is_deleted(path: &Path) -> bool {
-    path.as_os_str().as_bytes().ends_with(b" (deleted)")
+    path.as_os_str().as_bytes().ends_with(DELETED)
 }
+
+/// What the kernel writes behind the path of a removed file.
+const DELETED: &[u8] = b" (deleted)";

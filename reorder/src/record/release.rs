@@ -47,7 +47,7 @@ impl Session<'_> {
             return Ok(stops::resume(task, Resume::Freely, signal)?);
         }
         if let Some(space) = self.tasks.remove(task) {
-            space.borrow_mut().disarm_all(self.images)?;
+            space.borrow_mut().disarm_all(task, self.images)?;
         }
         Ok(stops::resume(task, Resume::Untraced, signal)?)
     }

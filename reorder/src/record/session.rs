@@ -12,10 +12,10 @@ use nix::sys::ptrace;
 use nix::unistd::Pid;
 
 use super::address_space::AddressSpace;
-use super::failure::{Failure, Served, names_no_process, unless_killed, wait_failed};
+use super::failure::{Failure, Served, forbids, names_no_process, unless_killed, wait_failed};
 use super::image::TracedImage;
 use super::launch::Launched;
-use super::memory::{self, Mapping};
+use super::memory::{self, Mapping, ProgramMark};
 use super::recording::Recording;
 use super::statistics::Statistics;
 use super::tasks::{SharedSpace, Tasks};
@@ -148,7 +148,7 @@ impl<'images> Session<'images> {
         let arrived = Instant::now();
         let Some(address) = arch::breakpoint_hit(task)? else { return Ok(libc::SIGTRAP) };
         let hit = self.tasks.space(task).and_then(|space| {
-            let hit = space.borrow().start_at(self.images, address)?;
+            let hit = space.borrow().hit_at(task, self.images, address)?;
             Some((Rc::clone(space), hit))
         });
         let Some((space, hit)) = hit else { return Ok(libc::SIGTRAP) };
@@ -193,7 +193,7 @@ impl<'images> Session<'images> {
     fn adopt(&mut self, orphan: Pid) -> Served {
         let space = match self.inherited_space(orphan) {
             Ok(space) => Some(space),
-            Err(error) if names_no_process(&error) => None,
+            Err(error) if names_no_process(&error) || forbids(&error) => None,
             Err(error) => return Err(Failure::Other(error)),
         };
         self.tasks.adopt(orphan, space);
@@ -202,55 +202,73 @@ impl<'images> Session<'images> {
 
     /// The memory of `task` with the breakpoints that were copied with it.
     fn inherited_space(&self, task: Pid) -> Result<SharedSpace> {
-        let mut space = AddressSpace::new(task, self.libraries.clone(), |mark| {
-            let family =
+        let (mut space, mappings) = self.open_space(task, |mark| {
+            let is_family =
                 |recording: &&Rc<RefCell<Recording>>| mark.is_some_and(|mark| recording.borrow().is_of(mark));
             // Of a program that has overwritten its mark only the breakpoints matter.
             let unknown = || Rc::new(RefCell::new(Recording::new(task, mark)));
-            self.recordings.iter().find(family).map_or_else(unknown, Rc::clone)
+            self.recordings.iter().find(is_family).map_or_else(unknown, Rc::clone)
         })?;
-        for mapping in
-            memory::executable_mappings(task).map_err(|error| Error::io(Path::new("/proc"), error))?
-        {
-            if let Some(index) = self.image_of(task, &mapping.path) {
-                space.inherit(index, &self.images[index], &mapping);
-            }
+        for (index, mapping) in mappings {
+            space.inherit(index, &self.images[index], &mapping);
         }
         Ok(Rc::new(RefCell::new(space)))
+    }
+
+    /// The memory of `task`, as if it had no breakpoints, and where the images are in it.
+    fn open_space(
+        &self,
+        task: Pid,
+        recording: impl FnOnce(Option<ProgramMark>) -> Rc<RefCell<Recording>>,
+    ) -> Result<(AddressSpace, Vec<(usize, Mapping)>)> {
+        let space = AddressSpace::new(task, self.libraries.clone(), recording)?;
+        let mappings = memory::executable_mappings(task).map_err(wait_failed)?;
+        let of_images = mappings.into_iter();
+        let of_images = of_images.filter_map(|mapping| Some((self.image_of(task, &mapping.path)?, mapping)));
+        Ok((space, of_images.collect()))
     }
 
     fn executed(&mut self, task: Pid) -> Served {
         let former = Pid::from_raw(ptrace::getevent(task)? as libc::pid_t);
         self.tasks.executed(task, former);
-        if self.launched.take().is_some() {
+        let is_first = self.launched.take().is_some();
+        if is_first {
             self.add_program(task)?;
         }
-        let space = self.armed_space(task)?;
-        self.tasks.give(task, space);
+        match self.open_space(task, |mark| Rc::new(RefCell::new(Recording::new(task, mark)))) {
+            Ok((space, mappings)) => self.begin_recording(task, space, &mappings)?,
+            // What the program executes need not be for this user's eyes.
+            Err(error) if !is_first && forbids(&error) => self.statistics.forbidden_programs += 1,
+            Err(error) => return Err(error.into()),
+        }
         self.resume(task, 0)
     }
 
-    /// The memory of the program that `task` has executed, with its breakpoints, and a record for them.
-    fn armed_space(&mut self, task: Pid) -> Served<SharedSpace> {
-        let mut space = AddressSpace::new(task, self.libraries.clone(), |mark| {
-            Rc::new(RefCell::new(Recording::new(task, mark)))
-        })?;
+    /// Plants the breakpoints of the program that `task` is about to start.
+    fn begin_recording(
+        &mut self,
+        task: Pid,
+        mut space: AddressSpace,
+        mappings: &[(usize, Mapping)],
+    ) -> Result<()> {
         let begun = Instant::now();
         let mut bytes = 0;
-        for mapping in memory::executable_mappings(task)? {
-            if let Some(index) = self.image_of(task, &mapping.path) {
-                bytes += space.arm(index, &self.images[index], &mapping)?;
-            }
+        for (index, mapping) in mappings {
+            bytes += space.arm(*index, &self.images[*index], mapping)?;
         }
         self.statistics.armed(bytes, begun.elapsed());
         space.recording.borrow_mut().start_clock();
         self.recordings.push(Rc::clone(&space.recording));
-        Ok(Rc::new(RefCell::new(space)))
+        self.tasks.give(task, Rc::new(RefCell::new(space)));
+        Ok(())
     }
 
     /// The first executed file is always traced: for a script it is the interpreter.
     fn add_program(&mut self, task: Pid) -> Result<()> {
-        let failed = |error| Error::io(Path::new(&format!("/proc/{task}/exe")), error);
+        let failed = |error| {
+            Error::io(Path::new(&format!("/proc/{task}/exe")), error)
+                .with_hint("only programs that this user may read can be recorded")
+        };
         let path = memory::executed_file(task).map_err(failed)?;
         if self.image_of(task, &path).is_none() {
             self.images.push(TracedImage::read(&path)?);

@@ -13,6 +13,8 @@ pub struct Statistics {
     pub armed_bytes: u64,
     /// Time to plant them.
     pub arming_nanoseconds: u64,
+    /// Executed programs that this user may not look at, which ran unrecorded.
+    pub forbidden_programs: u64,
     /// Time that the recorder held the program at each first execution, in order of occurrence.
     #[serde(skip)]
     stops: Vec<u32>,

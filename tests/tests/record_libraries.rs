@@ -1,0 +1,137 @@
+//! The recorder where libraries are closed again, and where other code takes their place.
+
+#![allow(clippy::unwrap_used)] // a failed unwrap is a failed test
+
+use std::fs;
+use std::time::Duration;
+
+use end_to_end::recorded_programs::{build, request, steps};
+use reorder::record::{Ending, RecordOutcome, RecordRequest, record};
+use tempfile::TempDir;
+
+const LIBRARY: &str = "
+    void step_unused(void) {}
+    __attribute__((constructor)) void step_load(void) {}";
+
+/// Records a program of `source` whose first argument is a library to open, and whose second and third are files: what
+/// it leaves running writes into the one and renames it to the other.
+fn with_library(source: &str) -> (RecordOutcome, TempDir) {
+    let directory = tempfile::tempdir().unwrap();
+    let library = build(directory.path(), "libstep.so", LIBRARY, &["-shared", "-fPIC"]);
+    let program = build(directory.path(), "program", source, &["-ldl"]);
+    let path = |name: &str| directory.path().join(name).to_str().unwrap().to_owned();
+    let arguments = [path("libstep.so"), path("draft"), path("result")];
+    let request = request(&program, &arguments.each_ref().map(String::as_str));
+    (record(&RecordRequest { images: vec![library], ..request }).unwrap(), directory)
+}
+
+/// What the process that outlives the program has written.
+fn result(directory: &TempDir) -> String {
+    let read = || {
+        std::thread::sleep(Duration::from_millis(50));
+        fs::read_to_string(directory.path().join("result")).ok()
+    };
+    (0..100).find_map(|_| read()).unwrap_or_default()
+}
+
+#[test]
+fn a_closed_library_is_no_hindrance_when_a_child_outlives_the_program() {
+    let (outcome, directory) = with_library(
+        r#"
+        #include <dlfcn.h>
+        #include <stdio.h>
+        #include <unistd.h>
+        int main(int count, char **words) {
+            void *library = dlopen(words[1], RTLD_NOW);
+            if (!library || dlclose(library) || dlopen(words[1], RTLD_NOW | RTLD_NOLOAD)) return 1;
+            if (fork()) return 0;
+            usleep(200000);
+            FILE *file = fopen(words[2], "w");
+            fputs("alive", file);
+            fclose(file);
+            rename(words[2], words[3]);
+            return 0;
+        }"#,
+    );
+    assert_eq!(outcome.ending, Ending::Exited(0));
+    assert_eq!(steps(&outcome, 0), ["step_load"]);
+    assert_eq!(result(&directory), "alive");
+}
+
+#[test]
+fn breakpoints_of_code_in_the_place_of_a_closed_library_are_the_programs_own() {
+    let (outcome, directory) = with_library(
+        r#"
+        #include <dlfcn.h>
+        #include <signal.h>
+        #include <stdint.h>
+        #include <stdio.h>
+        #include <sys/mman.h>
+        #include <unistd.h>
+        static volatile int trapped;
+        void trap(int signal) { trapped++; }
+        int main(int count, char **words) {
+            void *library = dlopen(words[1], RTLD_NOW);
+            unsigned char *code = library ? dlsym(library, "step_unused") : 0;
+            if (!code || dlclose(library)) return 1;
+            void *page = (void *)((uintptr_t)code & -4096l);
+            int protection = PROT_READ | PROT_WRITE | PROT_EXEC;
+            if (mmap(page, 4096, protection, MAP_FIXED | MAP_PRIVATE | MAP_ANONYMOUS, -1, 0) != page) return 2;
+            /* A handler that is still unrecorded would be lost with its first call. */
+            trap(0);
+            trapped = 0;
+            signal(SIGTRAP, trap);
+            code[0] = 0xcc;
+            code[1] = 0xc3;
+            ((void (*)(void))code)();
+            if (trapped != 1 || code[0] != 0xcc) return 3;
+            if (fork()) return 0;
+            usleep(200000);
+            ((void (*)(void))code)();
+            FILE *file = fopen(words[2], "w");
+            fprintf(file, "trapped %d", trapped);
+            fclose(file);
+            rename(words[2], words[3]);
+            return 0;
+        }"#,
+    );
+    assert_eq!(outcome.ending, Ending::Exited(0));
+    assert_eq!(steps(&outcome, 0), ["step_load"]);
+    assert_eq!(result(&directory), "trapped 2");
+}
+
+#[test]
+fn a_library_that_the_program_has_changed_or_removed_is_still_the_same() {
+    let (outcome, directory) = with_library(
+        r#"
+        #include <dlfcn.h>
+        #include <stdint.h>
+        #include <stdio.h>
+        #include <sys/mman.h>
+        #include <unistd.h>
+        int main(int count, char **words) {
+            void *library = dlopen(words[1], RTLD_NOW);
+            unsigned char *code = library ? dlsym(library, "step_unused") : 0;
+            if (!code || unlink(words[1])) return 1;
+            /* The instruction behind the first, for one that does the same. */
+            void *page = (void *)((uintptr_t)code & -4096l);
+            if (mprotect(page, 4096, PROT_READ | PROT_WRITE | PROT_EXEC)) return 2;
+            static const unsigned char same[] = {0x48, 0x8b, 0xec};
+            for (int byte = 0; byte < 3; byte++) code[1 + byte] = same[byte];
+            if (!fork()) {
+                usleep(200000);
+                ((void (*)(void))code)();
+                FILE *file = fopen(words[2], "w");
+                fputs("alive", file);
+                fclose(file);
+                rename(words[2], words[3]);
+                return 0;
+            }
+            if (count > 3) ((void (*)(void))code)();
+            return 0;
+        }"#,
+    );
+    assert_eq!(outcome.ending, Ending::Exited(0));
+    assert_eq!(steps(&outcome, 0), ["step_load", "step_unused"]);
+    assert_eq!(result(&directory), "alive");
+}
