@@ -17,6 +17,7 @@ pub mod apply;
 
 pub mod trace;
 
+mod processor;
 pub mod record;
 mod runnable;
 mod start_directory;

@@ -3,8 +3,9 @@
 //! `nix` knows signals 1 to 31 only, but programs stop and continue with real-time signals too (thread
 //! cancellation uses them), so waiting and continuing go to the system with plain numbers.
 
-use std::io;
+use std::{fmt, io};
 
+use nix::sys::signal::Signal;
 use nix::unistd::Pid;
 
 /// What a wait reported about one task.
@@ -25,14 +26,7 @@ impl Report {
         if libc::WIFSIGNALED(status) {
             return Self::Ended(Ending::Killed(libc::WTERMSIG(status)));
         }
-        let signal = libc::WSTOPSIG(status);
-        Self::Stopped(match status >> 16 {
-            0 if signal == libc::SIGTRAP | SYSTEM_CALL_BIT => Stop::SystemCall,
-            0 => Stop::Signal(signal),
-            libc::PTRACE_EVENT_STOP if signal == libc::SIGTRAP => Stop::Attached,
-            libc::PTRACE_EVENT_STOP => Stop::Group,
-            event => Stop::Event(event),
-        })
+        Self::Stopped(Stop::of(status >> 8))
     }
 }
 
@@ -55,6 +49,18 @@ impl Ending {
     }
 }
 
+impl fmt::Display for Ending {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match *self {
+            Self::Exited(status) => write!(formatter, "exit status {status}"),
+            Self::Killed(number) => match Signal::try_from(number) {
+                Ok(signal) => write!(formatter, "signal {signal}"),
+                Err(_) => write!(formatter, "signal {number}"),
+            },
+        }
+    }
+}
+
 /// Why a traced task stopped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Stop {
@@ -72,6 +78,20 @@ pub(crate) enum Stop {
 
 /// Set in the stop signal of system calls by `PTRACE_O_TRACESYSGOOD`.
 const SYSTEM_CALL_BIT: i32 = 0x80;
+
+impl Stop {
+    /// What `waitid` gives as the status of a stop: the signal, and the event above it.
+    pub(crate) fn of(status: i32) -> Self {
+        let signal = status & 0xff;
+        match status >> 8 {
+            0 if signal == libc::SIGTRAP | SYSTEM_CALL_BIT => Self::SystemCall,
+            0 => Self::Signal(signal),
+            libc::PTRACE_EVENT_STOP if signal == libc::SIGTRAP => Self::Attached,
+            libc::PTRACE_EVENT_STOP => Self::Group,
+            event => Self::Event(event),
+        }
+    }
+}
 
 /// Waits for any child or tracee of the calling thread, and of no other thread; nothing when none is left.
 pub(crate) fn wait() -> io::Result<Option<(Pid, Report)>> {

@@ -93,6 +93,67 @@ fn how_runs_end_is_told() {
 }
 
 #[test]
+fn signals_of_every_number_reach_the_measured_program() {
+    let workplace = workplace();
+    let directory = workplace.path();
+    let source = r#"
+        #include <pthread.h>
+        #include <signal.h>
+        #include <string.h>
+        #include <unistd.h>
+        static volatile int seen;
+        void see(int signal) { seen += signal; }
+        /* The C library tells all threads by a signal of its own. */
+        void *change(void *unused) { setgid(getgid()); return 0; }
+        int main(int count, char **arguments) {
+            if (count > 1 && !strcmp(arguments[1], "killed")) raise(SIGRTMIN + 4);
+            signal(SIGUSR1, see);
+            signal(SIGRTMIN + 3, see);
+            raise(SIGUSR1);
+            raise(SIGRTMIN + 3);
+            pthread_t thread;
+            pthread_create(&thread, 0, change, 0);
+            pthread_join(thread, 0);
+            return seen == SIGUSR1 + SIGRTMIN + 3 ? 7 : 1;
+        }"#;
+    fs::write(directory.join("signals.c"), source).unwrap();
+    let mut built = Command::new("gcc");
+    built.args(["-pthread", "-o", "signals", "signals.c"]).current_dir(directory);
+    assert!(built.status().unwrap().success());
+    for (arguments, ending) in [(&[] as &[&str], "exit status 7"), (&["killed"], "signal 38")] {
+        let output = measure(directory, &[&["./signals", "--runs", "2", "--"], arguments].concat());
+        assert!(output.status.success(), "{}", text(&output.stderr));
+        let told = text(&output.stdout);
+        assert!(told.contains(&format!("every run ended with {ending}")), "{told}");
+    }
+}
+
+#[test]
+fn programs_of_another_processor_are_refused_before_an_emulator_is_measured() {
+    let workplace = workplace();
+    let directory = workplace.path();
+    let mut built = Command::new("aarch64-linux-gnu-gcc");
+    built.args(["-w", "-Wl,--emit-relocs", "-o", "foreign", "program.c"]).current_dir(directory);
+    assert!(built.status().unwrap().success());
+    fs::write(directory.join("reorder.toml"), "[scenario.a]\nprogram = './foreign'\ntraces = ['t']\n")
+        .unwrap();
+    for (arguments, verb) in [
+        (&["measure", "./foreign"] as &[&str], "measure"),
+        (&["measure", "./program", "./foreign"], "measure"),
+        (&["measure", "./foreign", "--agreement", "-t", "t"], "measure"),
+        (&["measure"], "measure"),
+        (&["optimize", "./foreign", "--run", "", "-o", "new"], "record"),
+    ] {
+        let output = reorder().args(arguments).current_dir(directory).output().unwrap();
+        let message = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(2), "{arguments:?}: {message}");
+        let refusal = format!("this image is for AArch64, and this reorder {verb}s what is for x86-64");
+        let cure = format!("{verb} it on AArch64 with a reorder built for it, or ");
+        assert!(message.contains(&refusal) && message.contains(&cure), "{arguments:?}: {message}");
+    }
+}
+
+#[test]
 fn a_directory_that_is_missing_is_named() {
     let workplace = workplace();
     let directory = workplace.path();

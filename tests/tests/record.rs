@@ -387,6 +387,33 @@ fn the_command_explains_what_cannot_be_recorded() {
 }
 
 #[test]
+fn the_program_is_not_run_when_its_traces_could_not_be_written() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = |name: &str| directory.path().join(name);
+    fs::write(path("file"), "").unwrap();
+    fs::write(
+        path("reorder.toml"),
+        "[scenario.a]\nprogram = '/bin/touch'\narguments = ['ran']\ntraces = ['/proc/x']\n",
+    )
+    .unwrap();
+    for arguments in [
+        &["record", "-o", "/proc/x", "--", "touch", "ran"] as &[&str],
+        &["record", "-o", "file/traces", "--", "touch", "ran"],
+        &["record"],
+    ] {
+        let output = reorder().args(arguments).current_dir(directory.path()).output().unwrap();
+        let stderr = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(2), "{arguments:?}: {stderr}");
+        assert!(stderr.contains("a directory that this user may write into"), "{arguments:?}: {stderr}");
+        assert!(!path("ran").exists(), "{arguments:?}");
+    }
+    // And nothing is left of a recording that did not begin.
+    let output =
+        reorder().args(["record", "-o", "traces", "--", "./missing"]).current_dir(directory.path()).output();
+    assert!(!output.unwrap().status.success() && !path("traces").exists());
+}
+
+#[test]
 fn what_is_for_another_processor_is_refused_before_an_emulator_is_recorded() {
     let directory = tempfile::tempdir().unwrap();
     let source = directory.path().join("program.c");

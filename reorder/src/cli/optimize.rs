@@ -24,6 +24,7 @@ use crate::image::functions::FunctionTable;
 use crate::image::mapped::map_image;
 use crate::layout::{Layout, Memory, Room, lay_out};
 use crate::measure::{self, MeasureRequest, Measurement};
+use crate::processor::{self, Purpose};
 use crate::record::{self, Ending, RecordRequest, RecordedTrace};
 use crate::report::optimize::{OptimizeReport, OptimizedRun, SimulatedPages};
 use crate::report::table::grouped;
@@ -99,6 +100,7 @@ pub fn run(arguments: &OptimizeArguments, context: &Context) -> Result<ExitStatu
         KeptFiles::default().reads("an image", images).writes("page", page, PAGE_NAME)?;
     }
     runnable::check(image, runnable::apply_command)?;
+    processor::check_program(image, Purpose::Record)?;
     let mapped = map_image(image)?;
     let report = optimize(arguments, context, &mapped, runs).map_err(|error| error.in_file(image))?;
     if report.total.new_faults > report.total.old_faults {

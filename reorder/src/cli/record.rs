@@ -13,7 +13,7 @@ use crate::exit_status::ExitStatus;
 use crate::image::elf::file::ElfFile;
 use crate::image::mapped::map_image;
 use crate::loaded_libraries::loaded_libraries;
-use crate::record::{self, Ending, RecordOutcome, RecordRequest};
+use crate::record::{self, Ending, RecordOutcome, RecordRequest, TraceDirectory};
 use crate::report::table::grouped;
 
 const EXAMPLES: &str = "\
@@ -70,12 +70,15 @@ pub fn run(arguments: &RecordArguments, context: &Context) -> Result<ExitStatus>
         };
     };
     record::leave_interrupts_to_program().map_err(|error| Error::io(&PathBuf::from(program), error))?;
+    let first_run = record::next_run(output)?;
+    let images = images(arguments, program)?;
+    let _directory = TraceDirectory::prepare(output)?;
     let outcome = record::record(&RecordRequest {
         program: program.clone(),
         arguments: rest.to_vec(),
-        images: images(arguments, program)?,
+        images,
         runs: arguments.runs,
-        first_run: record::next_run(output)?,
+        first_run,
         ..RecordRequest::default()
     })?;
     let paths = record::write_traces(output, &outcome.traces)?;
@@ -112,6 +115,7 @@ fn record_scenarios(arguments: &RecordArguments, context: &Context) -> Result<Ex
             first_run: 1,
             ..start.request.clone()
         };
+        let _directory = TraceDirectory::prepare(&start.output)?;
         let outcome = record::record(&request)?;
         warn_of_forbidden_programs(&outcome, context);
         if outcome.traces.is_empty() {

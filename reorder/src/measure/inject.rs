@@ -1,12 +1,12 @@
 //! System calls that a stopped process is made to perform.
 
 use nix::sys::ptrace;
-use nix::sys::signal::Signal;
 use nix::unistd::Pid;
 
 use super::waiting::{Peeked, peek};
 use crate::arch;
 use crate::error::{Error, ErrorKind, Result};
+use crate::stops::Stop;
 
 /// Makes the program call `madvise` on `[start, length]`; whether that succeeded. Signals that come meanwhile are `held`
 /// back for the caller to send again.
@@ -14,7 +14,7 @@ pub(super) fn advise(
     pid: Pid,
     [start, length]: [u64; 2],
     advice: libc::c_int,
-    held: &mut Vec<Signal>,
+    held: &mut Vec<i32>,
 ) -> Result<bool> {
     let arguments = [start, length, u64::from(advice.cast_unsigned())];
     let result = inject(pid, libc::SYS_madvise.cast_unsigned(), arguments, held);
@@ -25,7 +25,7 @@ pub(super) fn advise(
 
 /// Makes a stopped process perform one system call and puts it back as it was, whatever happens but its end; the
 /// call's result.
-fn inject(pid: Pid, number: u64, arguments: [u64; 3], held: &mut Vec<Signal>) -> nix::Result<u64> {
+fn inject(pid: Pid, number: u64, arguments: [u64; 3], held: &mut Vec<i32>) -> nix::Result<u64> {
     let saved = arch::registers(pid)?;
     let place = arch::program_counter(&saved) as ptrace::AddressType;
     let word = ptrace::read(pid, place)?;
@@ -39,15 +39,15 @@ fn inject(pid: Pid, number: u64, arguments: [u64; 3], held: &mut Vec<Signal>) ->
 }
 
 /// Lets the process perform one instruction. A signal stops it before that, and is taken away for now.
-fn step(pid: Pid, held: &mut Vec<Signal>) -> nix::Result<()> {
+fn step(pid: Pid, held: &mut Vec<i32>) -> nix::Result<()> {
     loop {
         ptrace::step(pid, None)?;
         match peek(pid)? {
             // Still to be reaped by whoever waits for its end.
             Peeked::Ended => return Err(nix::Error::ESRCH),
-            Peeked::Stopped(Some(Signal::SIGTRAP)) => return Ok(()),
-            Peeked::Stopped(Some(signal)) => held.push(signal),
-            Peeked::Stopped(None) => return Err(nix::Error::ESRCH),
+            Peeked::Stopped(Stop::Signal(libc::SIGTRAP)) => return Ok(()),
+            Peeked::Stopped(Stop::Signal(signal)) => held.push(signal),
+            Peeked::Stopped(_) => return Err(nix::Error::ESRCH),
         }
     }
 }

@@ -14,6 +14,7 @@ use nix::unistd::{SysconfVar, sysconf};
 
 use crate::error::{Error, Result};
 use crate::image::elf::file::ElfFile;
+use crate::processor::{self, Purpose};
 use crate::runnable;
 
 /// The unit of the page cache and of page tables on x86-64, and mostly on AArch64.
@@ -51,6 +52,7 @@ impl ProgramFile {
     pub(super) fn open(path: &Path) -> Result<Self> {
         let io = |error| Error::io(path, error);
         runnable::check(path, |program| format!("reorder simulate {program} NEW -t TRACES"))?;
+        processor::check_program(path, Purpose::Measure)?;
         check_page_size()?;
         let file = File::open(path).map_err(io)?;
         let text = text_ranges(&map(&file).map_err(io)?).map_err(|error| error.in_file(path))?;

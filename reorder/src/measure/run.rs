@@ -5,6 +5,7 @@
 
 use std::collections::BTreeSet;
 use std::ffi::{OsStr, OsString};
+use std::io;
 use std::ops::Range;
 use std::os::unix::process::CommandExt;
 use std::path::Path;
@@ -13,8 +14,6 @@ use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
 use nix::sys::ptrace;
-use nix::sys::signal::{Signal, kill};
-use nix::sys::wait::WaitStatus;
 use nix::unistd::Pid;
 
 use super::counters::{Counted, Counters};
@@ -26,6 +25,7 @@ use super::unknown::Unknown;
 use super::waiting::Group;
 use crate::error::{Error, Result};
 use crate::start_directory;
+use crate::stops::{self, Report, Resume, Stop};
 
 /// What a run is watched for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -168,9 +168,9 @@ fn abandon(group: &Group, pid: Pid) {
     }
     loop {
         // It may sit in a stop; all calls fail only when it is gone already.
-        let _ = ptrace::cont(pid, None);
+        let _ = resume(pid, 0);
         match group.wait() {
-            Ok((WaitStatus::Exited(..) | WaitStatus::Signaled(..), _)) | Err(_) => return,
+            Ok((Report::Ended(_), _)) | Err(_) => return,
             Ok(_) => {}
         }
     }
@@ -188,9 +188,9 @@ fn watch(launch: &Launch<'_>, group: &Group, pid: Pid, started: Instant) -> Resu
     };
     let mut loaded = false;
     loop {
-        let (status, usage) = group.wait().map_err(system)?;
-        match status {
-            WaitStatus::Stopped(_, Signal::SIGTRAP) if !loaded => {
+        let (report, usage) = group.wait().map_err(system)?;
+        match report {
+            Report::Stopped(Stop::Signal(libc::SIGTRAP)) if !loaded => {
                 loaded = true;
                 // Unless its end is seen.
                 watcher.mapped_text = Err(Unknown::Unreadable);
@@ -200,18 +200,19 @@ fn watch(launch: &Launch<'_>, group: &Group, pid: Pid, started: Instant) -> Resu
                     | ptrace::Options::PTRACE_O_EXITKILL;
                 ptrace::setoptions(pid, options).map_err(system)?;
                 watcher.begin()?;
-                resume(pid, None)?;
+                resume(pid, 0)?;
             }
-            WaitStatus::PtraceEvent(_, _, event) => {
+            Report::Stopped(Stop::Event(event)) => {
                 if event == libc::PTRACE_EVENT_EXIT {
                     watcher.finish();
                 }
-                resume(pid, None)?;
+                resume(pid, 0)?;
             }
-            WaitStatus::Stopped(_, signal) => resume(pid, Some(signal))?,
-            WaitStatus::Exited(..) | WaitStatus::Signaled(..) => {
+            Report::Stopped(Stop::Signal(signal)) => resume(pid, signal)?,
+            Report::Stopped(_) => resume(pid, 0)?,
+            Report::Ended(ending) => {
                 return Ok(Outcome {
-                    status: describe(status),
+                    status: ending.to_string(),
                     wall: watcher.end.unwrap_or_else(Instant::now).duration_since(started),
                     major_faults: u64::try_from(usage.ru_majflt).unwrap_or(0),
                     minor_faults: u64::try_from(usage.ru_minflt).unwrap_or(0),
@@ -220,7 +221,6 @@ fn watch(launch: &Launch<'_>, group: &Group, pid: Pid, started: Instant) -> Resu
                     watched: watcher.pages,
                 });
             }
-            _ => resume(pid, None)?,
         }
     }
 }
@@ -276,8 +276,8 @@ impl Watcher<'_> {
         let mut held = Vec::new();
         let mapped = tracee::map_page_by_page(self.pid, self.launch.program.path(), &mut held);
         for signal in held {
-            // Fails only when it is gone, which the next wait reports.
-            let _ = kill(self.pid, signal);
+            // SAFETY: the call takes plain numbers. It fails only when the process is gone, which the next wait reports.
+            let _ = unsafe { libc::kill(self.pid.as_raw(), signal) };
         }
         mapped
     }
@@ -304,25 +304,14 @@ impl Watcher<'_> {
     }
 }
 
-/// Lets the program go on; one that was killed meanwhile is reported by the next wait.
-fn resume(pid: Pid, signal: Option<Signal>) -> Result<()> {
-    match ptrace::cont(pid, signal) {
-        Ok(()) | Err(nix::Error::ESRCH) => Ok(()),
-        Err(error) => Err(system(error)),
-    }
+/// Lets the program go on, with `signal` delivered unless it is zero.
+fn resume(pid: Pid, signal: i32) -> Result<()> {
+    stops::resume(pid, Resume::Freely, signal).map_err(system)
 }
 
-fn system(error: nix::Error) -> Error {
+fn system(error: impl Into<io::Error>) -> Error {
     let mut wrapped = Error::usage("");
     wrapped.kind = crate::error::ErrorKind::Io(error.into());
     "the running program cannot be watched".clone_into(&mut wrapped.message);
     wrapped
-}
-
-fn describe(status: WaitStatus) -> String {
-    match status {
-        WaitStatus::Exited(_, code) => format!("exit status {code}"),
-        WaitStatus::Signaled(_, signal, _) => format!("signal {signal}"),
-        other => format!("{other:?}"),
-    }
 }

@@ -9,7 +9,6 @@ use std::fs::{self, File};
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 
-use nix::sys::signal::Signal;
 use nix::unistd::Pid;
 
 use super::inject::advise;
@@ -95,7 +94,7 @@ const IS_PRESENT: u64 = 1 << 63;
 pub(super) fn map_page_by_page(
     pid: Pid,
     program: &Path,
-    held: &mut Vec<Signal>,
+    held: &mut Vec<i32>,
 ) -> crate::error::Result<Result<(), Unknown>> {
     let Some(mappings) = mappings(pid, program) else { return Ok(Err(Unknown::Unreadable)) };
     let mut done = Err(Unknown::NoMapping);

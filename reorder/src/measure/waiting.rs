@@ -6,47 +6,53 @@ use std::sync::{Mutex, PoisonError};
 
 use nix::errno::Errno;
 use nix::sys::signal::{Signal, killpg};
-use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
 use nix::unistd::Pid;
+
+use crate::stops::{Report, Stop};
 
 /// What a process came to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Peeked {
-    /// It stopped; for a signal, unless it was an event such as its end.
-    Stopped(Option<Signal>),
+    /// It stopped, for what is given.
+    Stopped(Stop),
     /// It ended and is not reaped.
     Ended,
 }
 
 /// Waits until the process stops, or has ended.
 pub(super) fn peek(pid: Pid) -> nix::Result<Peeked> {
-    if has_ended(pid)? {
-        return Ok(Peeked::Ended);
+    while !has_ended(pid)? {
+        match wait_id(pid, libc::WSTOPPED | libc::WNOHANG) {
+            // SAFETY: the call has filled it in, with zeros where there was nothing.
+            Ok(change) if unsafe { change.si_pid() } != 0 => {
+                // SAFETY: as before.
+                return Ok(Peeked::Stopped(Stop::of(unsafe { change.si_status() })));
+            }
+            // It was killed after it had stopped.
+            Ok(_) | Err(Errno::ECHILD) => {}
+            Err(error) => return Err(error),
+        }
     }
-    // Only this thread reaps it, and the change that was seen is still there.
-    match waitpid(pid, Some(WaitPidFlag::WNOHANG))? {
-        WaitStatus::Stopped(_, signal) => Ok(Peeked::Stopped(Some(signal))),
-        _ => Ok(Peeked::Stopped(None)),
-    }
+    Ok(Peeked::Ended)
 }
 
 /// Waits until the process's state changes, and leaves the change to be waited for; whether it has ended.
 fn has_ended(pid: Pid) -> nix::Result<bool> {
+    let change = wait_id(pid, libc::WEXITED | libc::WSTOPPED | libc::WNOWAIT)?;
+    Ok([libc::CLD_EXITED, libc::CLD_KILLED, libc::CLD_DUMPED].contains(&change.si_code))
+}
+
+fn wait_id(pid: Pid, options: libc::c_int) -> nix::Result<libc::siginfo_t> {
     loop {
         // SAFETY: `siginfo_t` is plain integers, for which zero is a value.
         let mut information: libc::siginfo_t = unsafe { std::mem::zeroed() };
-        let options = libc::WEXITED | libc::WSTOPPED | libc::WNOWAIT | libc::__WALL;
+        let options = options | libc::__WALL;
         // SAFETY: the pointer is to a live local value of the type that the call fills in.
         let waited =
             unsafe { libc::waitid(libc::P_PID, pid.as_raw().cast_unsigned(), &raw mut information, options) };
         match Errno::result(waited) {
             Err(Errno::EINTR) => {}
-            Err(error) => return Err(error),
-            Ok(_) => {
-                return Ok(
-                    [libc::CLD_EXITED, libc::CLD_KILLED, libc::CLD_DUMPED].contains(&information.si_code)
-                );
-            }
+            result => return result.map(|_| information),
         }
     }
 }
@@ -73,7 +79,7 @@ impl Group {
     }
 
     /// The leader's next change of state, with the resources it has used.
-    pub(super) fn wait(&self) -> nix::Result<(WaitStatus, libc::rusage)> {
+    pub(super) fn wait(&self) -> nix::Result<(Report, libc::rusage)> {
         has_ended(self.leader)?;
         let mut is_reaped = self.is_reaped.lock().unwrap_or_else(PoisonError::into_inner);
         let mut status = 0;
@@ -84,7 +90,8 @@ impl Group {
             unsafe { libc::wait4(self.leader.as_raw(), &raw mut status, libc::__WALL, &raw mut usage) };
         Errno::result(waited)?;
         // Not what was seen before: a stop may have become the end meanwhile.
-        *is_reaped = libc::WIFEXITED(status) || libc::WIFSIGNALED(status);
-        Ok((WaitStatus::from_raw(self.leader, status)?, usage))
+        let report = Report::of(status);
+        *is_reaped = matches!(report, Report::Ended(_));
+        Ok((report, usage))
     }
 }

@@ -16,7 +16,7 @@ use crate::error::{Error, Result};
 use crate::image::elf::file::{ElfFile, Linkage};
 use crate::image::functions::{Function, FunctionTable};
 use crate::image::mapped::map_image;
-use crate::record::processor;
+use crate::processor::{self, Purpose};
 use crate::trace::ImageIdentity;
 
 /// An image and its function starts.
@@ -73,7 +73,7 @@ impl TracedImage {
         let bytes = map_image(path)?;
         let metadata = fs::metadata(path).map_err(|error| Error::io(path, error))?;
         let file = ElfFile::parse(&bytes).map_err(in_file)?;
-        processor::check(file.machine).map_err(in_file)?;
+        processor::check(file.machine, Purpose::Record).map_err(in_file)?;
         let functions = FunctionTable::collect(&file).map_err(in_file)?;
         let identity = ImageIdentity::of(path, &file);
         let segments = file

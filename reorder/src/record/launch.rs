@@ -19,8 +19,9 @@ use nix::sys::signal::{Signal, kill};
 use nix::sys::wait::waitpid;
 use nix::unistd::{ForkResult, Pid, fork, pipe2};
 
-use super::{RecordRequest, processor};
+use super::RecordRequest;
 use crate::error::{Error, Result};
+use crate::processor::{self, Purpose};
 use crate::{runnable, start_directory};
 
 /// All that the child needs between fork and exec, made before the fork: it must not allocate.
@@ -65,7 +66,7 @@ pub(super) fn launch(request: &RecordRequest) -> Result<Launched> {
         None => path,
     };
     runnable::check(&path, runnable::apply_command)?;
-    processor::check_program(&path)?;
+    processor::check_program(&path, Purpose::Record)?;
     refuse_privileged(&path)?;
     if let Some(directory) = &request.directory {
         start_directory::check(directory)?;

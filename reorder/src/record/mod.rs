@@ -15,7 +15,6 @@ mod interrupts;
 mod launch;
 mod memory;
 mod output;
-mod processor;
 mod recording;
 mod release;
 mod session;
@@ -28,12 +27,13 @@ use std::path::PathBuf;
 use std::thread;
 
 use crate::error::Result;
+use crate::processor;
 use crate::trace::Trace;
 
 use image::TracedImage;
 pub use interrupts::leave_interrupts_to_program;
 pub use launch::find_program;
-pub use output::{next_run, replace_recordings, write_traces};
+pub use output::{TraceDirectory, next_run, replace_recordings, write_traces};
 use session::Session;
 pub use statistics::Statistics;
 

@@ -26,6 +26,40 @@ pub fn next_run(directory: &Path) -> Result<u32> {
     Ok(last.saturating_add(1))
 }
 
+/// A directory that traces will be written into.
+#[derive(Debug)]
+pub struct TraceDirectory {
+    /// Made here, and to vanish again if nothing is written.
+    made: Option<PathBuf>,
+}
+
+impl TraceDirectory {
+    /// Makes `path` if need be and proves that files can be written there: a program may run for long, or not twice,
+    /// before its traces are.
+    ///
+    /// # Errors
+    /// When the system refuses.
+    pub fn prepare(path: &Path) -> Result<Self> {
+        let refused = |error| {
+            Error::io(path, error).with_hint("the traces need a directory that this user may write into")
+        };
+        let made = (!path.exists()).then(|| path.to_path_buf());
+        fs::create_dir_all(path).map_err(refused)?;
+        let directory = Self { made };
+        tempfile::Builder::new().prefix(".reorder-record-").tempfile_in(path).map_err(refused)?;
+        Ok(directory)
+    }
+}
+
+impl Drop for TraceDirectory {
+    fn drop(&mut self) {
+        if let Some(path) = &self.made {
+            // Refused when it holds anything.
+            let _ = fs::remove_dir(path);
+        }
+    }
+}
+
 /// Writes `traces` into `directory` in place of what was recorded there before; see [`remove_recordings`]. What was there
 /// stays until the new ones are written whole.
 ///

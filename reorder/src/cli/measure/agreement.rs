@@ -9,6 +9,7 @@ use crate::image::elf::file::ElfFile;
 use crate::image::functions::FunctionTable;
 use crate::measure::agreement::{compare, real_pages};
 use crate::measure::{MeasureRequest, Reach};
+use crate::processor::{self, Purpose};
 use crate::runnable;
 use crate::trace::ResolvedTrace;
 
@@ -21,6 +22,7 @@ pub(super) fn run(arguments: &MeasureArguments, context: &Context) -> Result<Exi
     let request = arguments.request(find_program(program), None);
     let path = &request.old;
     runnable::check(path, |program| format!("reorder simulate {program} -t TRACES"))?;
+    processor::check_program(path, Purpose::Measure)?;
     let bytes = std::fs::read(path).map_err(|error| Error::io(path, error))?;
     let image = ElfFile::parse(&bytes).map_err(|error| error.in_file(path))?;
     let functions = FunctionTable::collect(&image).map_err(|error| error.in_file(path))?;
