@@ -120,12 +120,11 @@ pub fn apply(
             (plan_from_map(&analysis, map.address_map(side)?)?, Some((map, side)))
         }
     };
+    let mut summary = summarise(functions, &analysis, &plan);
     let mut bytes = {
         let _phase = tracing::info_span!("relocate").entered();
-        relocate(file, functions, &analysis, &plan.map, options)?
+        relocate(file, functions, analysis, &plan.map, options)?
     };
-    let mut summary = summarise(functions, &analysis, &plan);
-    drop(analysis);
     if let Some((map, Side::New)) = side {
         restore_rest(map, &mut bytes);
     }
@@ -273,7 +272,7 @@ pub fn layout_map(
         true => RelocateOptions { debug: DebugPolicy::KeepStale, ..options },
         false => options,
     };
-    let restored = relocate(&moved, &moved_functions, &moved_analysis, &back.map, options)?;
+    let restored = relocate(&moved, &moved_functions, moved_analysis, &back.map, options)?;
     map.fills = differences(input.bytes, &restored);
     map.fills.retain(|(offset, _)| offset.0 < end);
     let rest: usize = map.fills.iter().map(|(_, bytes)| bytes.len()).sum();

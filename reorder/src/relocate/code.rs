@@ -36,32 +36,41 @@ pub fn move_code(
     output: &mut [u8],
     ledger: &mut Ledger,
 ) -> Result<()> {
+    /// Ranges per piece of work: enough to hide what a piece costs, few enough to balance large functions.
+    const CHUNK: usize = 256;
     let mut placed = placed_ranges(analysis, map);
-    placed.sort_by_key(|placed| analysis.code.file_offset(placed.new_start()));
-    let mut targets = Vec::with_capacity(placed.len());
+    let offset = |placed: &PlacedRange| analysis.code.file_offset(placed.new_start()).0 as usize;
+    placed.sort_by_key(offset);
+    let mut pieces = Vec::with_capacity(placed.len().div_ceil(CHUNK));
     let mut rest = &mut *output;
     let mut position = 0;
-    for placed in placed {
-        let start = analysis.code.file_offset(placed.new_start()).0 as usize;
+    for placed in placed.chunks(CHUNK) {
+        let start = placed.first().map_or(position, offset);
+        let end = placed.last().map_or(start, |last| offset(last) + last.size() as usize);
         let (_, after) = std::mem::take(&mut rest).split_at_mut(start - position);
-        let (bytes, after) = after.split_at_mut(placed.size() as usize);
-        position = start + bytes.len();
-        rest = after;
-        targets.push((placed, start, bytes));
+        let (bytes, after) = after.split_at_mut(end - start);
+        pieces.push((placed, start, bytes));
+        (position, rest) = (end, after);
     }
-    let written = targets
+    let written = pieces
         .into_par_iter()
-        .with_min_len(64)
-        .map(|(placed, start, bytes)| {
-            let old = analysis.code.file_offset(placed.start).0 as usize;
-            bytes.copy_from_slice(&input[old..old + bytes.len()]);
-            let mut is_changed = placed.delta != 0;
-            is_changed |= rewrite_fields(analysis, map, &placed, bytes)?;
-            Ok(is_changed.then(|| start..start + bytes.len()))
+        .map(|(placed, first, bytes)| {
+            let mut written = Ledger::default();
+            for placed in placed {
+                let start = offset(placed);
+                let bytes = &mut bytes[start - first..start - first + placed.size() as usize];
+                let old = analysis.code.file_offset(placed.start).0 as usize;
+                bytes.copy_from_slice(&input[old..old + bytes.len()]);
+                let is_rewritten = rewrite_fields(analysis, map, placed, bytes)?;
+                if is_rewritten || placed.delta != 0 {
+                    written.record(start..start + bytes.len());
+                }
+            }
+            Ok(written)
         })
         .collect::<Result<Vec<_>>>()?;
-    written.into_iter().flatten().for_each(|range| ledger.record(range));
-    fill_holes(analysis, map, output, ledger);
+    written.into_iter().for_each(|written| ledger.append(written));
+    fill_holes(analysis, placed, output, ledger);
     Ok(())
 }
 
@@ -90,8 +99,8 @@ impl PlacedRange {
     }
 }
 
-/// Every unit, whole where its blocks move together; blocks that are not trusted stay, and have no fields. On the way back to an earlier layout two units may
-/// look glued that never were; their blocks are then placed one by one.
+/// Every unit, whole where its blocks move together. On the way back to an earlier layout two units may look glued that
+/// never were; their blocks are then placed one by one.
 pub(super) fn placed_ranges(analysis: &Analysis<'_>, map: &AddressMap) -> Vec<PlacedRange> {
     let delta = |address: Address| map.map(address).0.wrapping_sub(address.0);
     let mut placed = Vec::with_capacity(analysis.units.len());
@@ -186,12 +195,8 @@ fn rewrite_field(
 }
 
 /// Fills the free bytes that no unit took. A hole that was there before, with the same bounds, keeps its bytes.
-fn fill_holes(analysis: &Analysis<'_>, map: &AddressMap, output: &mut [u8], ledger: &mut Ledger) {
-    let mut taken: Vec<(Address, Address)> = placed_ranges(analysis, map)
-        .iter()
-        .map(|placed| (placed.new_start(), placed.new_start().plus(placed.size())))
-        .collect();
-    taken.sort_unstable();
+fn fill_holes(analysis: &Analysis<'_>, mut placed: Vec<PlacedRange>, output: &mut [u8], ledger: &mut Ledger) {
+    placed.sort_unstable_by_key(|placed| (placed.new_start(), placed.size()));
     let mut fill = |start: Address, end: Address| {
         let was_hole = analysis.partition.gap_containing(start).is_some_and(|gap| {
             let gap = &analysis.partition.gaps[gap];
@@ -204,7 +209,8 @@ fn fill_holes(analysis: &Analysis<'_>, map: &AddressMap, output: &mut [u8], ledg
             ledger.record(range);
         }
     };
-    let mut taken = taken.into_iter().peekable();
+    let taken = placed.iter().map(|placed| (placed.new_start(), placed.new_start().plus(placed.size())));
+    let mut taken = taken.peekable();
     let mut position = Address(0);
     for interval in &analysis.free {
         // On the way back a unit may reach from one interval over what the analysis pinned into the next.

@@ -17,6 +17,11 @@ impl Ledger {
         }
     }
 
+    /// Lists what another ledger lists.
+    pub fn append(&mut self, other: Self) {
+        other.writes.into_iter().for_each(|range| self.record(range));
+    }
+
     /// Replaces bytes of `output` and lists them, unless they already are what they should be.
     pub fn write(&mut self, output: &mut [u8], start: usize, bytes: &[u8]) {
         let range = start..start + bytes.len();

@@ -24,9 +24,12 @@ pub mod sframe;
 pub mod static_relocations;
 pub mod unwind;
 
+use std::ops::Range;
+
 use crate::error::{Error, Result};
 use crate::image::analysis::Analysis;
 use crate::image::analysis::blocks::GapContent;
+use crate::image::analysis::fields::CodeFields;
 use crate::image::elf::file::ElfFile;
 use crate::image::functions::FunctionTable;
 use crate::image::refusal::{Refusal, RefusalCode};
@@ -44,20 +47,26 @@ pub struct RelocateOptions {
     pub keep_build_id: bool,
 }
 
-/// Writes the image that `map` describes.
+/// Writes the image that `map` describes. The analysis is taken: what is not needed any longer goes while the output grows.
 ///
 /// # Errors
 /// Refusals R8, R9, R10, R12; malformed tables.
 pub fn relocate(
     file: &ElfFile<'_>,
     functions: &FunctionTable<'_>,
-    analysis: &Analysis<'_>,
+    mut analysis: Analysis<'_>,
     map: &AddressMap,
     options: RelocateOptions,
 ) -> Result<Vec<u8>> {
-    let mut output = file.bytes.to_vec();
+    let mut output = vec![0; file.bytes.len()];
     let mut ledger = Ledger::default();
-    code::move_code(analysis, map, file.bytes, &mut output, &mut ledger)?;
+    let code = code_bytes(&analysis);
+    code.iter().for_each(|range| output[range.clone()].copy_from_slice(&file.bytes[range.clone()]));
+    code::move_code(&analysis, map, file.bytes, &mut output, &mut ledger)?;
+    // The fields of large images take as much memory as half of what is copied now.
+    analysis.fields = CodeFields::none();
+    let analysis = &analysis;
+    copy_rest(&code, file.bytes, &mut output);
     absolute::move_absolute_fields(file, analysis, map, &mut output, &mut ledger);
     data::move_data(file, functions, analysis, map, &mut output, &mut ledger);
     unwind::move_unwind_entries(file, &functions.frame_entries, map, &mut output, &mut ledger)?;
@@ -80,6 +89,28 @@ pub fn relocate(
         return debug::rebuild::rebuild(file, &output, edits);
     }
     Ok(output)
+}
+
+/// Where code that may move lies in the file, in order.
+fn code_bytes(analysis: &Analysis<'_>) -> Vec<Range<usize>> {
+    let arenas = analysis.code.arenas.iter().map(|arena| {
+        let start = analysis.code.file_offset(arena.start).0 as usize;
+        start..start + arena.end.distance_from(arena.start) as usize
+    });
+    let mut ranges: Vec<_> = arenas.collect();
+    ranges.sort_unstable_by_key(|range| range.start);
+    ranges
+}
+
+/// Copies everything but `code`, whose ranges are in order.
+fn copy_rest(code: &[Range<usize>], input: &[u8], output: &mut [u8]) {
+    let mut position = 0;
+    let end = std::iter::once(input.len()..input.len());
+    for range in code.iter().cloned().chain(end) {
+        let rest = position.min(range.start)..range.start;
+        output[rest.clone()].copy_from_slice(&input[rest]);
+        position = position.max(range.end);
+    }
 }
 
 /// What of the old address space stays together.

@@ -34,11 +34,15 @@ const DYNAMIC_SIZE: usize = 16;
 const SHT_RELR: u32 = 19;
 const DT_RELR: u64 = 36;
 const DT_RELRSZ: u64 = 35;
+/// The last of the tags of the generic ABI.
+const DT_RELRENT: u64 = 37;
+const SHT_X86_64_UNWIND: u32 = 0x7000_0001;
 
 /// Checks everything the loader follows.
 pub(super) fn check_loader_pointers(pair: ImagePair<'_>, ledger: &mut Ledger<'_>) {
     check_entry_point(pair, ledger);
     let tables = check_dynamic_section(pair, ledger);
+    check_kinds(pair, &tables, ledger);
     let mut relocations = 0;
     for (offset, size) in table_ranges(pair.old, &tables, SHT_RELA, DT_RELA, DT_RELASZ) {
         relocations += check_relocation_table(pair, offset, size, ledger);
@@ -49,6 +53,46 @@ pub(super) fn check_loader_pointers(pair: ImagePair<'_>, ledger: &mut Ledger<'_>
     }
     ledger.findings.checked(Check::LoaderPointers, "relocations", relocations);
     ledger.findings.checked(Check::LoaderPointers, "words of relative tables", words);
+}
+
+/// Sections and entries of `.dynamic` that nobody here reads may be relocations of another form, with words that stayed.
+fn check_kinds(pair: ImagePair<'_>, dynamic: &[(u64, u64)], ledger: &mut Ledger<'_>) {
+    if pair.moves.moved() == 0 {
+        return;
+    }
+    let is_arm = pair.old.processor == Processor::Aarch64;
+    let differs = |offset, place: String| {
+        Difference::new(
+            Check::LoaderPointers,
+            offset,
+            place,
+            "a form that holds no addresses",
+            "an unknown one",
+        )
+    };
+    for section in pair.old.sections.iter().filter(|section| section.is_loaded()) {
+        let is_known = section.kind <= SHT_RELR
+            || matches!(section.kind, 0x6fff_fff4..=0x6fff_fff7 | 0x6fff_fffd..=0x6fff_ffff)
+            || section.kind == SHT_X86_64_UNWIND && !is_arm;
+        if !is_known {
+            let place = format!("the section at {:#x} of type {:#x}", section.address, section.kind);
+            ledger.findings.differs(differs(Some(section.offset), place));
+        }
+    }
+    for &(tag, _) in dynamic {
+        let is_known = match tag {
+            0..=DT_RELRENT => true,
+            // The ranges of GNU, without those of Android; what filters and audits.
+            0x6fff_fdf5..=0x6fff_fdff | 0x6fff_fef5..=0x6fff_feff | 0x6fff_fff0..=0x6fff_ffff => true,
+            0x7fff_fffd..=0x7fff_ffff => true,
+            0x7000_0001..=0x7000_000c => is_arm || tag & 0xf <= 3,
+            0x7000_0000 => !is_arm,
+            _ => false,
+        };
+        if !is_known {
+            ledger.findings.differs(differs(None, format!("the entry {tag:#x} of .dynamic")));
+        }
+    }
 }
 
 fn check_entry_point(pair: ImagePair<'_>, ledger: &mut Ledger<'_>) {

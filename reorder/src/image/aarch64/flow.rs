@@ -9,7 +9,8 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::ops::Range;
 
 use super::CodeContext;
-use super::ending::{ends_with_call, is_continued};
+use super::ending::{Behind, behind};
+use super::split_off::takes_register;
 use super::tables::Dispatch;
 use super::value::{PageSet, PageSets, Registers};
 use crate::address::Address;
@@ -108,15 +109,15 @@ pub(super) fn follow(
         }
     }
     let steps = (code.words.len() * STEPS_A_WORD).max(LEAST_STEPS);
-    let is_continued = !ends_with_call(code.operations) || is_continued(context, function);
-    let mut round = Round::new(context, function, code, is_joined, entered, steps, is_continued);
+    let behind = behind(context, function);
+    let mut round = Round::new(context, function, code, is_joined, entered, steps, behind);
     for _ in 0..MOST_ROUNDS {
         if round.run() {
             return round.facts;
         }
         // A table leads to places that were passed as if nothing met there: once more, with these known.
         let Round { facts, entered, steps, .. } = round;
-        round = Round::new(context, function, code, facts.is_joined, entered, steps, is_continued);
+        round = Round::new(context, function, code, facts.is_joined, entered, steps, behind);
     }
     round.facts.is_excessive = true;
     round.facts
@@ -143,7 +144,7 @@ pub(super) struct Round<'run, 'data> {
     pub(super) steps: usize,
     pub(super) has_new_joins: bool,
     /// Control may run over the end: no call that never comes back stands there.
-    pub(super) is_continued: bool,
+    pub(super) behind: Behind,
 }
 
 impl<'run, 'data> Round<'run, 'data> {
@@ -154,7 +155,7 @@ impl<'run, 'data> Round<'run, 'data> {
         is_joined: Vec<bool>,
         entered: BTreeSet<u32>,
         steps: usize,
-        is_continued: bool,
+        behind: Behind,
     ) -> Self {
         let length = code.words.len();
         let facts = FlowFacts { is_reached: vec![false; length], is_joined, ..FlowFacts::default() };
@@ -171,7 +172,7 @@ impl<'run, 'data> Round<'run, 'data> {
             facts,
             steps,
             has_new_joins: false,
-            is_continued,
+            behind,
         }
     }
 
@@ -214,14 +215,30 @@ impl<'run, 'data> Round<'run, 'data> {
         }
     }
 
-    /// Control leaves for a place in the code that is no function: what it finds in registers there is not followed. Other
-    /// sections hold stubs, which lead to functions.
+    /// Control leaves for a place in the code: what it finds in registers there is not followed. Other sections hold stubs,
+    /// which lead to functions.
     pub(super) fn leave(&mut self, target: Address, registers: &Registers) {
-        let is_function = || self.context.starts.binary_search(&target).is_ok();
-        if self.function.contains(&target) || !self.context.text.contains(&target) || is_function() {
+        if self.function.contains(&target) || !self.context.text.contains(&target) {
             return;
         }
-        registers.all().for_each(|value| self.not_understood(value));
+        match self.context.starts.binary_search(&target) {
+            Ok(_) => self.take_away(target, registers),
+            Err(_) => registers.all().for_each(|value| self.not_understood(value)),
+        }
+    }
+
+    /// Control goes to the function at `target`, which may be a part that was split off from this one and complete a page that
+    /// a register holds.
+    pub(super) fn take_away(&mut self, target: Address, registers: &Registers) {
+        if self.function.contains(&target) || !self.context.text.contains(&target) {
+            return;
+        }
+        for (register, value) in registers.pages() {
+            self.steps = self.steps.saturating_sub(1);
+            if takes_register(self.context, target, register) {
+                self.not_understood(value);
+            }
+        }
     }
 
     pub(super) fn operation(&self, index: u32) -> Operation {

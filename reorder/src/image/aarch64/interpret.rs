@@ -1,6 +1,7 @@
 //! What single instructions do to the registers of a [`Round`].
 
 use super::compare::{compared_behind, known_after};
+use super::ending::{Behind, comes_back};
 use super::flow::{PageUse, Round};
 use super::tables::Dispatch;
 use super::value::{Entries, PageSet, Registers, Value};
@@ -11,9 +12,11 @@ impl Round<'_, '_> {
     pub(super) fn interpret(&mut self, first: u32, mut registers: Registers) {
         let mut index = first;
         let mut compared = None;
+        // The call that control comes from without doing anything else.
+        let mut called = None;
         loop {
             if index as usize >= self.code.words.len() {
-                if self.is_continued {
+                if called.is_none_or(|call| self.goes_on_behind(call)) {
                     self.facts.runs_over_end = true;
                     registers.all().for_each(|value| self.not_understood(value));
                 }
@@ -31,6 +34,7 @@ impl Round<'_, '_> {
                     return self.enter_address(target, &registers);
                 }
                 Operation::ConditionalBranch(target) => {
+                    called = None;
                     self.read(index, &registers);
                     self.leave(target, &registers);
                     let word = self.code.words[index as usize];
@@ -50,7 +54,12 @@ impl Round<'_, '_> {
                 }
                 Operation::BranchRegister(register) => return self.jump(index, register, &registers),
                 Operation::Return | Operation::Trap | Operation::Invalid => return,
-                Operation::Call(_) => self.call(&mut registers),
+                operation @ Operation::Call(target) => {
+                    self.take_away(target, &registers);
+                    self.call(&mut registers);
+                    called = Some(operation);
+                }
+                Operation::Nop if called.is_some() => {}
                 Operation::CallRegister(register) => {
                     self.read(index, &registers);
                     match registers.get(register) {
@@ -66,8 +75,10 @@ impl Round<'_, '_> {
                         _ => {}
                     }
                     self.call(&mut registers);
+                    called = Some(Operation::CallRegister(register));
                 }
                 operation => {
+                    called = None;
                     if let Some(value) = self.adrp_pair(index, operation) {
                         let (register, value) = value;
                         registers.set(register, value);
@@ -80,6 +91,15 @@ impl Round<'_, '_> {
             }
             compared = compared_behind(self.code.words[index as usize], compared);
             index += 1;
+        }
+    }
+
+    /// Whether control runs into what follows from a call that is the last instruction.
+    fn goes_on_behind(&self, call: Operation) -> bool {
+        match (self.behind, call) {
+            (Behind::Rest, _) => true,
+            (Behind::Either, Operation::Call(target)) => comes_back(self.context, target),
+            _ => false,
         }
     }
 
@@ -133,7 +153,7 @@ impl Round<'_, '_> {
                 }
             }
             Operation::IndexedLoad(to, base, size, is_signed) => {
-                self.read(index, registers);
+                self.take(index, registers);
                 let word = self.code.words[index as usize];
                 // An index that is not scaled counts bytes.
                 let counts_entries = size == 1 || word >> 12 & 1 == 1;
@@ -150,7 +170,7 @@ impl Round<'_, '_> {
                 registers.set(to, value);
             }
             Operation::AddRegister(to, first, second, shift, extension) => {
-                self.read(index, registers);
+                self.take(index, registers);
                 let second = registers.get(second).extended(extension);
                 let value = Value::sum_of(registers.get(first), second, shift);
                 registers.set(to, value);
@@ -161,7 +181,7 @@ impl Round<'_, '_> {
     }
 
     fn other(&mut self, index: u32, operation: Operation, registers: &mut Registers) {
-        self.read(index, registers);
+        self.take(index, registers);
         let word = self.code.words[index as usize];
         if word >> 25 & 0xf == 0b0010 {
             // Scalable vectors. Only the first field can be a general register that is written; forgetting what any
@@ -200,6 +220,14 @@ impl Round<'_, '_> {
             let members = self.facts.sets.members(from).iter();
             self.facts.read.extend(members);
         }
+    }
+
+    /// What takes a page to memory, to a vector or into a sum: it may be completed there in a way that nobody sees.
+    fn take(&mut self, index: u32, registers: &Registers) {
+        self.read(index, registers);
+        let reads = uses(self.code.words[index as usize]).reads;
+        let pages = registers.chosen(reads).filter(|value| matches!(value, Value::Page { .. }));
+        pages.for_each(|value| self.not_understood(value));
     }
 
     pub(super) fn not_understood(&mut self, value: Value) {

@@ -11,6 +11,7 @@ mod flow;
 mod interpret;
 mod references;
 mod relaxed;
+mod split_off;
 mod summands;
 mod table_targets;
 mod tables;

@@ -330,6 +330,12 @@ impl Registers {
         self.chosen(ALL)
     }
 
+    /// The registers that hold a page, or may.
+    pub(super) fn pages(&self) -> impl Iterator<Item = (Register, Value)> + '_ {
+        let held = numbers(self.held).map(|number| (Register(number as u8), self.values[number]));
+        held.filter(|(_, value)| value.pages().is_some())
+    }
+
     /// Joins each register; whether anything changed.
     pub(super) fn join(&mut self, other: &Self, sets: &mut PageSets) -> bool {
         let mut has_changed = false;

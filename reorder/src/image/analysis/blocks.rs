@@ -3,6 +3,8 @@
 //! Takes the function table; gives [`Partition`]. A block is a maximal run of overlapping function ranges. A gap
 //! is what lies between: padding, code that nobody describes, or bytes that are no code.
 
+use std::iter;
+
 use crate::address::Address;
 use crate::image::analysis::pointers::CodePointer;
 use crate::image::code::CodeSpace;
@@ -21,8 +23,10 @@ pub struct Block {
     pub start: Address,
     /// One past the last byte.
     pub end: Address,
-    /// Start of each function inside, ascending.
-    pub function_starts: Vec<Address>,
+    /// Start of the first function, behind whatever padding something refers to.
+    pub first_function: Address,
+    /// Starts of further functions, ascending; hardly any block has any.
+    pub further_functions: Vec<Address>,
     /// A new start must equal the old one modulo this power of two.
     pub modulus: u64,
     /// The code reads aligned data inside itself, so the modulus is not negotiable.
@@ -82,8 +86,8 @@ impl Partition {
                     Some(block) if block.arena == index as u32 && function.start < block.end => {
                         block.end = block.end.max(function.end);
                         block.modulus = block.modulus.max(alignment(function.start, ORDINARY_ALIGNMENT));
-                        if block.function_starts.last() != Some(&function.start) {
-                            block.function_starts.push(function.start);
+                        if block.function_starts().next_back() != Some(function.start) {
+                            block.further_functions.push(function.start);
                         }
                         position = block.end;
                         continue;
@@ -94,7 +98,8 @@ impl Partition {
                 partition.blocks.push(Block {
                     start,
                     end: function.end,
-                    function_starts: vec![function.start],
+                    first_function: function.start,
+                    further_functions: Vec::new(),
                     modulus: alignment(function.start, ORDINARY_ALIGNMENT),
                     keeps_alignment: false,
                     takes_own_address: false,
@@ -167,6 +172,11 @@ impl Partition {
             Some(length) => (GapContent::Code, length),
             None => (GapContent::Opaque, bytes.len() - before),
         };
+        // Zeros may be the end of a table that stands in the code.
+        let length = match length {
+            0 => 0,
+            length => length + bytes[before + length..].iter().take_while(|byte| **byte == 0).count(),
+        };
         let (code_start, code_end) = (start.plus(before as u64), start.plus((before + length) as u64));
         let pieces = [
             Gap { start, end: code_start, content: GapContent::Padding },
@@ -178,15 +188,22 @@ impl Partition {
 }
 
 impl Block {
+    /// Start of each function inside, ascending.
+    pub fn function_starts(&self) -> impl DoubleEndedIterator<Item = Address> {
+        iter::once(self.first_function).chain(self.further_functions.iter().copied())
+    }
+
     /// Whether a function starts at `address`, or the block itself does.
     pub fn is_entry(&self, address: Address) -> bool {
-        address == self.start || self.function_starts.binary_search(&address).is_ok()
+        address == self.start
+            || address == self.first_function
+            || self.further_functions.binary_search(&address).is_ok()
     }
 
     /// Keeps the alignment that constants inside the block may need.
     pub fn keep_data_alignment(&mut self) {
         self.keeps_alignment = true;
-        let starts = self.function_starts.iter().map(|&start| alignment(start, DATA_ALIGNMENT));
+        let starts = self.function_starts().map(|start| alignment(start, DATA_ALIGNMENT));
         self.modulus = starts.max().unwrap_or(self.modulus);
     }
 

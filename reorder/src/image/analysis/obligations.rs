@@ -7,6 +7,7 @@ use crate::image::code::CodeSpace;
 use crate::image::decode::{aarch64_gap, padding};
 use crate::image::elf::dynamic::DynamicEntry;
 use crate::image::elf::file::ElfFile;
+use crate::image::elf::loader_formats::check_loader_formats;
 use crate::image::elf::machine::Machine;
 use crate::image::refusal::{Refusal, RefusalCode};
 
@@ -73,6 +74,7 @@ pub fn check_image(file: &ElfFile<'_>, dynamic: &[DynamicEntry]) -> Result<(), R
         let reason = "the image has copies of functions, which moving would take apart";
         return Err(Refusal::new(RefusalCode::R13, reason, cure));
     }
+    check_loader_formats(file, dynamic)?;
     check_uncovered_bytes(file)?;
     check_runtimes(file)?;
     for (name, origin) in UNKNOWN_FORMATS {

@@ -47,13 +47,15 @@ fn is_conditional(code: &CodeSpace<'_>, field: &Field) -> bool {
 /// What a branch reaches when it skips a `lock` prefix on purpose.
 const LOCK_PREFIX: u8 = 0xf0;
 
-/// Checks the fields of one block; removes those that move with it.
+/// Checks the fields of one block; removes those that move with it. `returns`: whether each block has an instruction that
+/// returns.
 pub fn check_fields(
     code: &CodeSpace<'_>,
     partition: &Partition,
     boundaries: &Boundaries,
     index: BlockIndex,
     decoded: &mut DecodedBlock,
+    returns: &[bool],
     findings: &mut Vec<Finding>,
 ) {
     let mut fields = std::mem::take(&mut decoded.fields);
@@ -66,7 +68,14 @@ pub fn check_fields(
     });
     fields.shrink_to_fit();
     decoded.fields = fields;
-    if decoded.falls_through && decoded.invalid_at.is_none() {
+    // Compilers put nothing behind calls that never come back; hand-written code also ends functions by calls that do.
+    let comes_back = decoded
+        .ends_with_call
+        .and_then(|target| {
+            partition.block_containing(target).filter(|&called| partition.block(called).is_entry(target))
+        })
+        .is_some_and(|called| returns[called.0 as usize]);
+    if (decoded.falls_through || comes_back) && decoded.invalid_at.is_none() {
         let end = partition.block(index).end;
         let next = BlockIndex(index.0 + 1);
         let same_arena = partition

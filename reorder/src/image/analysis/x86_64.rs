@@ -101,6 +101,7 @@ fn check_references(
     boundaries: &Boundaries,
     decoded: &mut [DecodedBlock],
 ) -> Vec<Finding> {
+    let returns: Vec<bool> = decoded.iter().map(|block| block.returns).collect();
     decoded
         .par_iter_mut()
         .enumerate()
@@ -112,7 +113,15 @@ fn check_references(
                 decoded.fields.clear();
                 findings.push(Finding::Distrust(index, Pin { reason: PinReason::NotDecodable, evidence }));
             } else {
-                references::check_fields(code, partition, boundaries, index, decoded, &mut findings);
+                references::check_fields(
+                    code,
+                    partition,
+                    boundaries,
+                    index,
+                    decoded,
+                    &returns,
+                    &mut findings,
+                );
             }
             findings
         })

@@ -82,8 +82,12 @@ pub struct DecodedBlock {
     pub has_computed_call: bool,
     /// Reads or writes its own bytes as data.
     pub has_inner_data: bool,
-    /// Control runs past the last instruction.
+    /// Control runs past the last instruction, unless that is a call.
     pub falls_through: bool,
+    /// The last instruction calls this: control runs on if that comes back.
+    pub ends_with_call: Option<Address>,
+    /// Some instruction returns.
+    pub returns: bool,
     /// Address of the first bytes that are no instruction; everything else is then meaningless.
     pub invalid_at: Option<Address>,
 }
@@ -107,6 +111,10 @@ pub fn decode_block(code: &CodeSpace<'_>, range: Range<Address>, boundaries: &Bo
             continue;
         }
         block.falls_through = !ends_control(&instruction);
+        block.returns |= instruction.flow_control() == FlowControl::Return;
+        block.ends_with_call = (instruction.flow_control() == FlowControl::Call
+            && instruction.op0_kind() == OpKind::NearBranch64)
+            .then(|| Address(instruction.near_branch_target()));
         if instruction.code() == Code::Mov_r64_imm64 {
             block.wide_constants.push(instruction.immediate64());
         }
@@ -164,7 +172,7 @@ impl RecentSums {
     }
 }
 
-/// A call as the last instruction of a function never returns, or the compiler would have put more behind it.
+/// Of a call that is the last instruction, what it calls tells.
 fn ends_control(instruction: &Instruction) -> bool {
     match instruction.flow_control() {
         FlowControl::UnconditionalBranch

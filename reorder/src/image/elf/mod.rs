@@ -4,6 +4,7 @@ pub mod dynamic;
 pub mod eh_frame;
 pub mod file;
 pub mod kept_relocations;
+pub mod loader_formats;
 pub mod machine;
 pub mod note;
 pub mod relocation;

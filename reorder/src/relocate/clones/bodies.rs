@@ -78,10 +78,9 @@ pub(super) fn collect(
         match entries_of(analysis, &knowledge, block) {
             Ok(found) => {
                 let known = analysis.partition.block(block);
-                let function_starts = known.function_starts.clone();
+                let function_starts = known.function_starts().collect();
                 // What stands in front of the entry, such as room for a patch, is read through the original's address.
-                let start = function_starts.first().copied().unwrap_or(known.start);
-                let range = start..known.end;
+                let range = known.first_function..known.end;
                 bodies.push(Body { block, range, function_starts, walk: Walk::default() });
                 entries.push(found);
             }
@@ -144,16 +143,16 @@ fn entries_of(
     }
     let first = knowledge.named.partition_point(|address| *address <= known.start);
     let mut inside = knowledge.named[first..].iter().copied().take_while(|address| *address < known.end);
-    if let Some(named) = inside.find(|named| known.function_starts.binary_search(named).is_err()) {
+    if let Some(named) = inside.find(|named| !known.is_entry(*named)) {
         return Err((Obstacle::InsideKnown, named));
     }
-    let first = known.function_starts.first().copied().unwrap_or(known.start);
+    let first = known.first_function;
     let mut entries = BTreeSet::new();
-    for start in &known.function_starts {
+    for start in known.function_starts() {
         entries.insert(start.distance_from(first) as u32);
-        for &pad in knowledge.landing_pads.get(start).into_iter().flatten() {
+        for &pad in knowledge.landing_pads.get(&start).into_iter().flatten() {
             if pad == OUTSIDE {
-                return Err((Obstacle::LandingPadOutside, *start));
+                return Err((Obstacle::LandingPadOutside, start));
             }
             entries.insert(pad.distance_from(first) as u32);
         }

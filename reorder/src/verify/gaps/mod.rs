@@ -44,6 +44,9 @@ pub(super) fn check_gaps(pair: ImagePair<'_>, findings: &mut Findings) -> Vec<u6
             if code.is_empty() {
                 continue;
             }
+            // Zeros behind may be the end of a table: where filler may take their place, programs read it.
+            let zeros = bytes[code.end..].iter().take_while(|byte| **byte == 0).count();
+            let code = code.start..code.end + zeros;
             let code = gap.start + code.start as u64..gap.start + code.end as u64;
             let seen = match processor {
                 Processor::Aarch64 => aarch64::check(pair, &pages, (old, new), &code, findings),

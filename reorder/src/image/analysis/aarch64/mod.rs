@@ -13,7 +13,7 @@ use std::ops::Range;
 use crate::address::Address;
 use crate::error::Result;
 use crate::image::aarch64::{CodeContext, decode_atom, keep, value};
-use crate::image::analysis::blocks::{BlockIndex, Partition};
+use crate::image::analysis::blocks::{Block, BlockIndex, Partition};
 use crate::image::analysis::fields::CodeFields;
 use crate::image::analysis::kept_relocations::check_kept_relocations;
 use crate::image::analysis::pins::{Pin, PinReason};
@@ -43,7 +43,7 @@ pub(super) fn code_facts(image: &ImageFacts<'_, '_>, partition: &mut Partition) 
         atoms.first().map_or(Address(0), |atom| atom.start)..atoms.last().map_or(Address(0), |atom| atom.end);
     let mut findings = Vec::new();
     let pads = landing_pads(file, functions, partition, &mut findings)?;
-    let inner_starts = partition.blocks.iter().flat_map(|block| block.function_starts.iter().copied());
+    let inner_starts = partition.blocks.iter().flat_map(Block::function_starts);
     let known: BTreeSet<Address> = pointers
         .iter()
         .map(|pointer| pointer.target)
@@ -113,7 +113,7 @@ pub(super) fn code_facts(image: &ImageFacts<'_, '_>, partition: &mut Partition) 
 /// Starts of blocks and of the functions in them.
 fn starts_of(partition: &Partition) -> Vec<Address> {
     let blocks = partition.blocks.iter();
-    sorted(blocks.flat_map(|block| block.function_starts.iter().copied().chain([block.start])).collect())
+    sorted(blocks.flat_map(|block| block.function_starts().chain([block.start])).collect())
 }
 
 fn data_references(mut known: Vec<Address>, relocations: &[LoaderRelocation]) -> Vec<Address> {
