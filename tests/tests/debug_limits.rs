@@ -5,7 +5,7 @@
 
 use std::fs;
 use std::path::PathBuf;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use end_to_end::process::{self, shell};
 use end_to_end::workspace::{reorder, root};
@@ -142,10 +142,9 @@ int main(int count, char **) { return alpha(count) + beta(count) + both<int>(cou
          $compiler -O2 -g -gsplit-dwarf $section -fPIE -pie main.cpp other.o ballast.o -o $compiler$section || exit 1; done; done && \
          clang++-22 -O2 -g -gdwarf-4 -gsplit-dwarf -fPIE -pie main.cpp other.o ballast.o -o four",
     );
-    for compiler in ["clang++-22", "g++"] {
-        folder.is_refused(compiler, "in a file of its own");
-        folder.apply(&format!("{compiler}-ffunction-sections"), "moved").unwrap();
-    }
+    folder.is_refused("clang++-22", "in a file of its own");
+    folder.is_refused("g++", "in a file of its own");
+    folder.apply("clang++-22-ffunction-sections", "moved").unwrap();
     folder.is_refused("four", "in a file of its own");
     // The same unit, not known as split while it is written: DW_AT_GNU_dwo_name and DW_AT_GNU_dwo_id.
     folder.replace("four", ".debug_abbrev", &[0xb0, 0x42], &[0xd0, 0x42], "half");
@@ -195,4 +194,218 @@ fn frame_entries_of_code_that_went_apart() {
     folder.is_proven("short", "moved");
     folder.replace("moved", ".debug_frame", &one.size().to_le_bytes(), &whole, "torn");
     folder.is_found("three", "torn", ".debug_frame: the entry");
+}
+
+/// Only the file of a split unit says whether an address is that of a function or the one behind the last call of the
+/// function in front.
+#[test]
+fn addresses_that_only_other_files_name() {
+    const SOURCE: &str = r#"
+#include <stdlib.h>
+int foreign(int), next(int);
+void leave(int);
+int main(int count, char **arguments) { if (count > 5) next(count); leave(count); }
+__attribute__((noinline)) void leave(int x) { exit(foreign(x) & 1); }
+__attribute__((noinline)) int next(int x) { return foreign(x) * 3; }
+"#;
+    let folder = Folder::build(
+        &[("main.c", SOURCE), ("other.c", "int foreign(int x) { return x * x + 1; }")],
+        "gcc -O1 -c $BALLAST other.c && SPLIT='-g -gsplit-dwarf -ffunction-sections -fPIE -pie' && \
+         gcc -Os $SPLIT main.c other.o ballast.o -o close && \
+         clang-22 -O2 $SPLIT -fuse-ld=lld main.c other.o ballast.o -o apart",
+    );
+    folder.is_refused("close", "only files of split units name");
+    folder.apply("apart", "moved").unwrap();
+    folder.is_proven("apart", "moved");
+    let [old, new] = ["apart", "moved"].map(|name| {
+        let bytes = folder.read(name);
+        let file = object::File::parse(&*bytes).unwrap();
+        let main = file.symbol_by_name("main").unwrap();
+        (main.address() + main.size()).to_le_bytes()
+    });
+    assert_ne!(old, new);
+    // The address behind the call went along; as it was it is wrong.
+    folder.replace("moved", ".debug_addr", &new, &old, "stale");
+    folder.is_found("apart", "stale", ".debug_addr: the address");
+}
+
+/// Running a line program does not show instructions that name files, and what is not known may state addresses.
+#[test]
+fn line_programs_with_other_instructions() {
+    // One sequence over two functions; `instructions` take 15 bytes.
+    let source = |instructions: &str| {
+        format!(
+            ".text\n.globl one,two\n.type one,@function\n.type two,@function\none: leal 1(%rdi),%eax\n ret\n.size one,.-one\n\
+             .p2align 4\ntwo: leal 2(%rdi),%eax\n ret\n.size two,.-two\n.Lend:\n\
+             .section .debug_abbrev,\"\",@progbits\n.byte 1,0x11,0, 0x10,6, 0x11,1, 0x12,1, 3,8, 0,0, 0\n\
+             .section .debug_info,\"\",@progbits\n.long 2f-1f\n1: .short 2\n.long .debug_abbrev\n.byte 8\n.byte 1\n.long .Lprogram\n\
+             .quad one\n.quad .Lend\n.asciz \"x.s\"\n2:\n.section .debug_line,\"\",@progbits\n.Lprogram:\n.long 4f-3f\n3: .short 2\n\
+             .long 6f-5f\n5: .byte 1,1,-5,14,10, 0,1,1,1,1,0,0,0,1\n.byte 0\n.asciz \"first.s\"\n.byte 0,0,0\n.byte 0\n6:\n\
+             {instructions}\n.byte 0,9,2\n.quad one\n.byte 1\n.byte 2\n.uleb128 two-one\n.byte 3,5,1\n.byte 2\n\
+             .uleb128 .Lend-two\n.byte 0,1,1\n4:\n.section .note.GNU-stack,\"\",@progbits\n"
+        )
+    };
+    const MAIN: &str = "int one(int), two(int); int main(int c, char **v) { return one(c) + two(c) == 9; }";
+    let folder = Folder::build(
+        &[
+            ("main.c", MAIN),
+            // advance_line by nothing six times, advance_pc by nothing.
+            ("none.s", &source(".byte 3,0,3,0,3,0,3,0,3,0,3,0,2,0x80,0")),
+            ("file.s", &source(".byte 0,13,3\n.asciz \"second.s\"\n.byte 0,0,0")),
+            ("unknown.s", &source(".byte 0,13,0x90,1,2,3,4,5,6,7,8,9,10,11,12")),
+        ],
+        "for name in none file unknown; do gcc -O1 -Wl,--build-id=none -fPIE -pie main.c $name.s $BALLAST -o $name || exit 1; done",
+    );
+    folder.apply("none", "moved").unwrap();
+    folder.is_proven("none", "moved");
+    folder.is_found("file", "moved", "instructions that no rows show");
+    folder.is_refused("file", "DW_LNE_define_file");
+    folder.is_refused("unknown", "the unknown instruction 0x90");
+}
+
+/// A unit of DWARF 4 of entries with one attribute each, without children, and further sections.
+fn unit(attribute: &str, entries: &str, sections: &str) -> String {
+    format!(
+        ".section .debug_abbrev,\"\",@progbits\n.byte 1,0x11,1,0,0\n.byte 2,0x0b,0,{attribute},0,0\n.byte 0\n\
+         .section .debug_info,\"\",@progbits\n.long 2f-1f\n1: .short 4\n.long .debug_abbrev\n.byte 8\n.byte 1\n{entries}.byte 0\n\
+         2:\n{sections}.section .note.GNU-stack,\"\",@progbits\n"
+    )
+}
+
+const RANGES: &str = "0x55,0x17";
+const BUILD_ALL: &str =
+    "for name in *.s; do gcc -O1 -fPIE -pie main.c $name $BALLAST -o ${name%.s} || exit 1; done";
+
+/// So much code of a known function that further code may be of none.
+const BIG: &str = "big: .cfi_startproc\n.rept 400000\n incl %eax\n.endr\n ret\n.cfi_endproc\n";
+
+/// Few bytes that say the same very often end in a refusal, and do not cost the memory or the time.
+#[test]
+fn small_files_that_would_be_large() {
+    let lists = |count: usize, step: usize, range: &str| {
+        let entries: String =
+            (0..count).map(|number| format!(".byte 2\n.long .debug_ranges+{}\n", number * step)).collect();
+        let section = format!(
+            ".section .debug_ranges,\"\",@progbits\n.rept {count}\n.quad {range}\n.endr\n.quad 0,0\n"
+        );
+        unit(RANGES, &entries, &section)
+    };
+    let rows: String = (1..40_000).map(|line| format!(".loc 1 {line}\n incl %eax\n")).collect();
+    let folder = Folder::build(
+        &[
+            ("main.c", PLAIN),
+            // Each list is the end of another one, of code that is not in the image.
+            ("endings.s", &lists(5000, 16, "1,2")),
+            // One list, many times.
+            ("again.s", &lists(10_000, 0, "alpha,alpha+1")),
+            // Rows between functions.
+            (
+                "rows.s",
+                &format!(".file 1 \"rows.s\"\n.text\n{BIG}{rows}.section .note.GNU-stack,\"\",@progbits\n"),
+            ),
+        ],
+        BUILD_ALL,
+    );
+    let start = Instant::now();
+    folder.is_refused("endings", "over and over");
+    folder.apply("again", "moved").unwrap();
+    folder.is_proven("again", "moved");
+    folder.apply("rows", "moved").unwrap();
+    assert!(start.elapsed() < Duration::from_secs(20), "{:?}", start.elapsed());
+}
+
+/// The judge does not run for hours where both images hold lists that overlap each other.
+#[test]
+fn lists_that_the_judge_does_not_read_to_the_end() {
+    let entries: String =
+        (0..20_000).map(|number| format!(".byte 2\n.long .debug_ranges+{}\n", number * 16)).collect();
+    let section = ".section .debug_ranges,\"\",@progbits\n.rept 20000\n.quad 1,2\n.endr\n.quad 0,0\n.asciz \"behind\"\n";
+    let folder =
+        Folder::build(&[("main.c", PLAIN), ("endings.s", &unit(RANGES, &entries, section))], BUILD_ALL);
+    let mut apply = reorder();
+    apply.args(["apply", "--strategy", "random", "--debug", "keep-stale"]).arg(folder.path("endings"));
+    assert!(process::run(apply.arg("-o").arg(folder.path("stale")), LIMIT).unwrap().success());
+    // One byte is another, so that the judge takes it for brought up to date.
+    folder.replace("stale", ".debug_ranges", b"behind", b"Behind", "new");
+    let start = Instant::now();
+    folder.is_found("endings", "new", "too many to judge");
+    assert!(start.elapsed() < Duration::from_secs(60), "{:?}", start.elapsed());
+}
+
+/// Operations that are not known may state addresses; macros may be imported from the middle of others.
+#[test]
+fn unknown_operations_and_overlapping_macros() {
+    // Entries in which, one byte later, the header of a unit stands, and entries that go on to the end.
+    let macros = ".section .debug_macro,\"\",@progbits\n.byte 4,0,0\n.rept 100\n.byte 3,4,0,1,4,3,0,4\n.endr\n.byte 0,0,0,0\n";
+    let imports: String =
+        (0..100).map(|number| format!(".byte 2\n.long .debug_macro+{}\n", 4 + 8 * number)).collect();
+    let folder = Folder::build(
+        &[
+            ("main.c", PLAIN),
+            ("operation.s", &unit("2,0x18", ".byte 2\n.byte 1,0xe4\n", "")),
+            // DW_AT_macros.
+            ("macros.s", &unit("0x79,0x17", &imports, macros)),
+        ],
+        BUILD_ALL,
+    );
+    folder.is_refused("operation", "the unknown operation 0xe4");
+    let said = folder.apply("macros", "moved").unwrap_err();
+    assert!(said.contains("units overlap each other") && said.contains("--debug drop"), "{said}");
+}
+
+/// In place of addresses of code that was left out linkers may put the number that begins a base of a list.
+#[test]
+fn dead_ranges_that_look_like_bases() {
+    let section = ".section .debug_ranges,\"\",@progbits\n.quad -1,-1\n.quad 0,8\n.quad -1,0\n.quad alpha,alpha+4\n.quad 0,0\n";
+    let folder = Folder::build(
+        &[("main.c", PLAIN), ("dead.s", &unit(RANGES, ".byte 2\n.long .debug_ranges\n", section))],
+        BUILD_ALL,
+    );
+    folder.apply("dead", "moved").unwrap();
+    folder.is_proven("dead", "moved");
+}
+
+/// gcc says by a view at which of several rows for one address a variable has its new place.
+#[test]
+fn views_of_locations() {
+    let folder = Folder::build(
+        &[("main.c", PLAIN)],
+        "for version in 4 5; do gcc -O2 -g -gdwarf-$version -fPIE -pie main.c $BALLAST -o version$version || exit 1; done",
+    );
+    for (name, section) in [("version4", ".debug_loc"), ("version5", ".debug_loclists")] {
+        folder.apply(name, "moved").unwrap();
+        folder.is_proven(name, "moved");
+        let mut bytes = folder.read("moved");
+        let file = object::File::parse(&*bytes).unwrap();
+        let at = file.section_by_name(section).unwrap().file_range().unwrap().0 as usize + first_views(&file);
+        bytes[at] ^= 1;
+        fs::write(folder.path("other"), bytes).unwrap();
+        folder.is_found(name, "other", "debug information: the DW_TAG_");
+    }
+}
+
+/// Where in its section the first pairs of views stand that belong to a list whose first location is not empty.
+fn first_views(file: &object::File<'_>) -> usize {
+    let load = |id: gimli::SectionId| {
+        let section = file.section_by_name(id.name()).and_then(|section| section.data().ok());
+        Ok::<_, ()>(gimli::EndianSlice::new(section.unwrap_or_default(), gimli::LittleEndian))
+    };
+    let dwarf = gimli::Dwarf::load(load).unwrap();
+    let mut units = dwarf.units();
+    while let Some(header) = units.next().unwrap() {
+        let unit = dwarf.unit(header).unwrap();
+        let mut entries = unit.entries();
+        while let Some(entry) = entries.next_dfs().unwrap() {
+            let views = entry.attr_value(gimli::DW_AT_GNU_locviews);
+            let list = entry.attr_value(gimli::DW_AT_location);
+            if let (Some(gimli::AttributeValue::SecOffset(at)), Some(list)) = (views, list) {
+                let mut list = dwarf.attr_locations(&unit, list).unwrap().unwrap();
+                let first = list.next().unwrap().unwrap();
+                if first.range.begin < first.range.end {
+                    return at;
+                }
+            }
+        }
+    }
+    panic!("there are no views");
 }

@@ -9,18 +9,22 @@ use super::sections::{DebugSection, Slice, cannot_update};
 use super::units::UnitUpdate;
 use crate::address::Address;
 use crate::error::Result;
+use crate::image::refusal::Refusal;
 
 /// Bytes of an address.
 const WIDTH: usize = 8;
 
-/// New values of all addresses, by what the `units` use them for.
+/// New values of all addresses, by what the `units` use them for; `is_data` says whether a section other than code holds
+/// an address.
 ///
 /// # Errors
-/// Places outside the section; R10 when two uses of one place would need different values.
+/// Places outside the section; R10 when two uses of one place would need different values,
+/// or when it is not known what a place is used for and that matters.
 pub fn move_addresses(
     section: &DebugSection<'_>,
     units: &[UnitUpdate],
     pieces: &Pieces,
+    is_data: impl Fn(u64) -> bool,
 ) -> Result<Vec<Patch>> {
     let mut uses: Vec<(usize, Use)> = Vec::new();
     let mut tables: Vec<(usize, bool)> = Vec::new();
@@ -38,6 +42,7 @@ pub fn move_addresses(
     tables.sort_unstable();
     tables.dedup();
     let mut patches = Vec::new();
+    let is_split = units.iter().any(|unit| unit.is_split);
     for (at, &(base, has_length)) in tables.iter().enumerate() {
         let next = tables.get(at + 1).map_or(section.bytes.len(), |next| next.0);
         let end = if has_length { table_end(section, base)? } else { next };
@@ -46,7 +51,14 @@ pub fn move_addresses(
         }
         let mut position = base;
         while let Some(value) = word(section, position).filter(|_| position + WIDTH <= end) {
-            if let Some(new) = new_value(&uses, position, value, pieces)?.filter(|new| *new != value) {
+            let new = match named_value(&uses, position, value, pieces)? {
+                Some(new) => new,
+                None if is_split => {
+                    pieces.either(value, is_data(value)).ok_or_else(|| ambiguous(position, value))?
+                }
+                None => pieces.start(value),
+            };
+            if new != value {
                 patches.push(Patch { at: position, width: WIDTH as u8, value: new });
             }
             position += WIDTH;
@@ -79,7 +91,18 @@ fn table_end(section: &DebugSection<'_>, base: usize) -> Result<usize> {
     Err(section.damaged(base, "no header in front of the table"))
 }
 
-fn new_value(uses: &[(usize, Use)], place: usize, value: u64, pieces: &Pieces) -> Result<Option<u64>> {
+/// What only the files of split units name may be the start of a function, or where the last call of the one in front
+/// returns to.
+fn ambiguous(place: usize, value: u64) -> Refusal {
+    let reason = format!(
+        "the address at {place:#x} of .debug_addr, which only files of split units name, stands between two functions \
+         that went apart"
+    );
+    cannot_update(reason).at(Address(value))
+}
+
+/// The new value as the units of this file name it, if they do.
+fn named_value(uses: &[(usize, Use)], place: usize, value: u64, pieces: &Pieces) -> Result<Option<u64>> {
     let first = uses.partition_point(|(at, _)| *at < place);
     let meanings = uses[first..].iter().take_while(|(at, _)| *at == place);
     let mut new = None;
@@ -95,6 +118,5 @@ fn new_value(uses: &[(usize, Use)], place: usize, value: u64, pieces: &Pieces) -
         }
         new = Some(wanted);
     }
-    // Named only from files of split units.
-    Ok(new.or_else(|| Some(pieces.start(value))))
+    Ok(new)
 }

@@ -6,6 +6,7 @@ use gimli::{LineEncoding, Reader, constants};
 use super::patch::{push_signed, push_unsigned};
 use super::pieces::{Piece, Pieces};
 use super::sections::Slice;
+use crate::address::Address;
 
 /// What a row says, without its address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -36,6 +37,10 @@ struct Sequence<'data> {
     end: u64,
     /// Positions of addresses in `bytes`.
     addresses: Vec<(usize, u64)>,
+    /// An instruction that rows do not show, such as one that names a file, so that it would be lost.
+    kept: Option<&'static str>,
+    /// An instruction of unknown meaning, which may state addresses.
+    unknown: Option<u8>,
 }
 
 /// What the program's header says about numbers.
@@ -47,27 +52,47 @@ pub struct Parameters {
     pub opcode_base: u8,
 }
 
+/// Why a program cannot be written again.
+#[derive(Debug)]
+pub enum Obstacle {
+    /// It is damaged.
+    Damaged(gimli::Error),
+    /// It has an instruction that cannot be expressed anew, for code at this address.
+    Instruction(String, Address),
+}
+
+impl From<gimli::Error> for Obstacle {
+    fn from(error: gimli::Error) -> Self {
+        Self::Damaged(error)
+    }
+}
+
 /// Writes the `program` again in new addresses; `lengths` are those of its standard opcodes.
 ///
 /// # Errors
-/// A program that cannot be read.
+/// A program that cannot be read, or has instructions for moved code that are not known or that a division would lose.
 pub fn rewrite(
     program: Slice<'_>,
     lengths: Slice<'_>,
     parameters: Parameters,
     pieces: &Pieces,
     output: &mut Vec<u8>,
-) -> gimli::Result<()> {
+) -> Result<(), Obstacle> {
     let mut rest = program;
     while !rest.is_empty() {
         let sequence = read_sequence(&mut rest, lengths, parameters)?;
         let first = sequence.rows.first().map_or(sequence.end, |row| row.address);
         let is_fixed = !pieces.is_code(first) || sequence.end < first;
         let piece = pieces.at(first).filter(|piece| first <= sequence.end && sequence.end <= piece.end.0);
-        if is_fixed || sequence.addresses.is_empty() {
+        if is_fixed || sequence.addresses.is_empty() || piece.is_some_and(|piece| piece.delta == 0) {
             output.extend_from_slice(sequence.bytes);
+        } else if let Some(opcode) = sequence.unknown {
+            let what = format!("the unknown instruction {opcode:#x}");
+            return Err(Obstacle::Instruction(what, Address(first)));
         } else if let Some(piece) = piece {
             copy_moved(&sequence, piece, output);
+        } else if let Some(name) = sequence.kept {
+            return Err(Obstacle::Instruction(name.to_owned(), Address(first)));
         } else {
             divide(&sequence, parameters, pieces, output);
         }
@@ -108,7 +133,8 @@ fn read_sequence<'data>(
     }
     let whole = *rest;
     let (mut state, mut address) = (initial(parameters), 0_u64);
-    let mut sequence = Sequence { bytes: &[], rows: Vec::new(), end: 0, addresses: Vec::new() };
+    let mut sequence =
+        Sequence { bytes: &[], rows: Vec::new(), end: 0, addresses: Vec::new(), kept: None, unknown: None };
     let advance = |count: u64| count.wrapping_mul(u64::from(minimum_instruction_length));
     let mut is_ended = false;
     while !is_ended && !rest.is_empty() {
@@ -136,7 +162,8 @@ fn read_sequence<'data>(
                         sequence.addresses.push((at, address));
                     }
                     constants::DW_LNE_set_discriminator => state.discriminator = operands.read_uleb128()?,
-                    _ => {}
+                    constants::DW_LNE_define_file => sequence.kept = Some("DW_LNE_define_file"),
+                    constants::DwLne(opcode) => sequence.unknown = Some(opcode),
                 }
             }
             constants::DW_LNS_copy => push_row(&mut sequence, address, &mut state),
@@ -159,6 +186,7 @@ fn read_sequence<'data>(
             constants::DW_LNS_set_epilogue_begin => state.begins_epilogue = true,
             constants::DW_LNS_set_isa => state.isa = rest.read_uleb128()?,
             constants::DwLns(_) => {
+                sequence.unknown = Some(opcode);
                 let mut lengths = lengths;
                 lengths.skip(usize::from(opcode) - 1)?;
                 for _ in 0..lengths.read_u8()? {

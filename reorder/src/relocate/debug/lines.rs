@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use gimli::{DebugLine, DebugLineOffset, LineEncoding, LittleEndian, Reader};
 use rayon::prelude::*;
 
-use super::line_program::{Parameters, rewrite};
+use super::line_program::{Obstacle, Parameters, rewrite};
 use super::pieces::Pieces;
 use super::sections::{DebugSection, cannot_update};
 use crate::error::Result;
@@ -22,7 +22,7 @@ pub struct Lines {
 /// Writes all programs again.
 ///
 /// # Errors
-/// A damaged program; R10 for instructions that come in bundles.
+/// A damaged program; R10 for code that comes in bundles, and for instructions that cannot be written again.
 pub fn move_lines(section: &DebugSection<'_>, pieces: &Pieces) -> Result<Lines> {
     let mut starts = Vec::new();
     let mut position = 0;
@@ -67,7 +67,16 @@ fn move_program(section: &DebugSection<'_>, start: usize, pieces: &Pieces) -> Re
     let opcodes_at = opcodes.offset_from(whole);
     let mut output = section.bytes.get(start..opcodes_at).unwrap_or_default().to_vec();
     let parameters = Parameters { encoding, opcode_base: header.opcode_base() };
-    rewrite(opcodes, *header.standard_opcode_lengths(), parameters, pieces, &mut output).map_err(broken)?;
+    let lengths = *header.standard_opcode_lengths();
+    match rewrite(opcodes, lengths, parameters, pieces, &mut output) {
+        Ok(()) => {}
+        Err(Obstacle::Damaged(error)) => return Err(broken(error)),
+        Err(Obstacle::Instruction(what, address)) => {
+            let reason =
+                format!("the line program at {start:#x} has {what} for code that moved or went apart");
+            return Err(cannot_update(reason).at(address).into());
+        }
+    }
     let (at, width) = match header.format() {
         gimli::Format::Dwarf32 => (0, 4),
         gimli::Format::Dwarf64 => (4, 8),

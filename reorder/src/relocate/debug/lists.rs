@@ -161,6 +161,10 @@ fn moved<'data>(entries: &[Entry<'data>], pieces: &Pieces) -> Vec<Moved<'data>> 
         .filter(|entry| !entry.is_default && entry.begin < entry.end && pieces.is_code(entry.begin))
         .find_map(|entry| pieces.at(entry.begin).copied());
     for (origin, entry) in entries.iter().enumerate() {
+        // Entries that stay are written as well, once for each list that holds them.
+        if !pieces.count() {
+            break;
+        }
         let mut push = |begin, end| moved.push(Moved { entry: Entry { begin, end, ..*entry }, origin });
         if entry.is_default
             || !pieces.is_code(entry.begin) && entry.begin != entry.end
@@ -269,11 +273,21 @@ impl UnitLists {
             base = 0;
         }
         for Moved { entry, .. } in moved {
-            self.push_words(entry.begin.wrapping_sub(base), entry.end.wrapping_sub(base));
+            let is_dead = entry.begin >= LEAST_TOMBSTONE && base < LEAST_TOMBSTONE;
+            if is_dead {
+                // As a pair of addresses it would be read as a base; behind its own base it may not look like an end.
+                self.push_words(u64::MAX, entry.begin);
+                self.push_words(1, entry.end.wrapping_sub(entry.begin).wrapping_add(1));
+            } else {
+                self.push_words(entry.begin.wrapping_sub(base), entry.end.wrapping_sub(base));
+            }
             if let Some(expression) = entry.expression {
                 let length = u16::try_from(expression.len()).unwrap_or(u16::MAX);
                 self.bytes.extend_from_slice(&length.to_le_bytes());
                 self.push_expression(expression, writing, uses)?;
+            }
+            if is_dead {
+                self.push_words(u64::MAX, base);
             }
         }
         self.push_words(0, 0);
@@ -329,6 +343,9 @@ impl UnitLists {
         writing: Writing<'_>,
         uses: &mut Vec<AddressUse>,
     ) -> gimli::Result<()> {
+        if !writing.pieces.count_many(expression.len() as u64) {
+            return Ok(());
+        }
         let mut stored: Vec<Stored> = Vec::new();
         addresses(expression, expression, writing.encoding, writing.pieces, &mut stored, uses)?;
         let start = self.bytes.len();

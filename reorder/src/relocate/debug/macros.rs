@@ -12,7 +12,7 @@ use crate::error::Result;
 /// New positions of the line programs.
 ///
 /// # Errors
-/// A damaged section.
+/// A damaged section; one whose units overlap each other.
 pub fn move_macros(
     section: &DebugSection<'_>,
     units: &[UnitUpdate],
@@ -21,6 +21,8 @@ pub fn move_macros(
     let mut waiting: Vec<usize> = units.iter().flat_map(|unit| unit.macros.iter().copied()).collect();
     let mut seen: BTreeSet<usize> = BTreeSet::new();
     let mut patches = Vec::new();
+    // Each entry takes a byte at least.
+    let mut left = section.bytes.len();
     while let Some(offset) = waiting.pop() {
         if !seen.insert(offset) {
             continue;
@@ -30,6 +32,7 @@ pub fn move_macros(
         let reader = gimli::DebugMacro::from(Slice::new(&section.bytes, LittleEndian));
         let mut entries = reader.get_macros(DebugMacroOffset(offset)).map_err(broken)?;
         while let Some(entry) = entries.next().map_err(broken)? {
+            left = left.checked_sub(1).ok_or_else(|| section.damaged(offset, "units overlap each other"))?;
             if let MacroEntry::Import { offset } = entry {
                 waiting.push(offset.0);
             }

@@ -40,10 +40,11 @@ use self::lines::Lines;
 use self::lists::{Key, UnitLists};
 use self::patch::{Patch, store};
 use self::pieces::Pieces;
-use self::sections::{DebugSection, DebugSections, Edits, Slice, cannot_update, pack};
+use self::sections::{DebugSection, DebugSections, Edits, OVER_AND_OVER, Slice, cannot_update, pack};
 use self::units::{Reference, Target, UnitUpdate, update_unit};
 use crate::error::Result;
 use crate::image::elf::file::ElfFile;
+use crate::image::elf::section::Section;
 
 /// New contents of all sections of debug information.
 ///
@@ -52,11 +53,16 @@ use crate::image::elf::file::ElfFile;
 pub fn update(file: &ElfFile<'_>, pieces: Pieces) -> Result<Edits> {
     let sections = DebugSections::read(file)?;
     let pieces = pieces.limited(sections.iter().map(|section| section.bytes.len() as u64).sum());
-    let mut update =
-        Update { sections: &sections, pieces: &pieces, lines: Lines::default(), edits: Edits::default() };
+    let mut update = Update {
+        file,
+        sections: &sections,
+        pieces: &pieces,
+        lines: Lines::default(),
+        edits: Edits::default(),
+    };
     update.run()?;
     if pieces.is_exhausted() {
-        return Err(cannot_update("it describes the same code over and over").into());
+        return Err(cannot_update(OVER_AND_OVER).into());
     }
     let mut edits = update.edits;
     // The linker's relocations describe places that are elsewhere now, and nothing reads them.
@@ -67,6 +73,7 @@ pub fn update(file: &ElfFile<'_>, pieces: Pieces) -> Result<Edits> {
 }
 
 struct Update<'update, 'data> {
+    file: &'update ElfFile<'data>,
     sections: &'update DebugSections<'data>,
     pieces: &'update Pieces,
     lines: Lines,
@@ -132,12 +139,22 @@ impl<'update> Update<'update, '_> {
             self.replace(section, tables.bytes)?;
         }
         if let Some(section) = self.sections.get(".debug_addr") {
-            self.patch(section, &addresses::move_addresses(section, &units, self.pieces)?)?;
+            self.patch(
+                section,
+                &addresses::move_addresses(section, &units, self.pieces, |address| self.is_data(address))?,
+            )?;
         }
         if let Some(section) = self.sections.get(".debug_macro") {
             self.patch(section, &macros::move_macros(section, &units, &self.lines.places)?)?;
         }
         Ok(())
+    }
+
+    fn is_data(&self, address: u64) -> bool {
+        let holds = |section: &Section<'_>| {
+            section.is_loaded() && address.checked_sub(section.address.0).is_some_and(|at| at < section.size)
+        };
+        !self.pieces.is_code(address) && self.file.sections.iter().any(holds)
     }
 
     /// All units, and for each which section it is in.

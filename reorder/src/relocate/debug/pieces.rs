@@ -34,7 +34,8 @@ pub struct Pieces {
     index: AddressIndex,
     /// Executable sections, sorted.
     code: Vec<Range<Address>>,
-    /// Parts made so far, and how many may be made: a file could describe all code over and over.
+    /// Parts made so far, and how many may be made: a file could describe all code over and over, or one list in many
+    /// places.
     made: AtomicU64,
     most: u64,
 }
@@ -80,7 +81,12 @@ impl Pieces {
 
     /// Counts a part; false when there are too many, so that whatever is divided must be given up.
     pub fn count(&self) -> bool {
-        self.made.fetch_add(1, Ordering::Relaxed) < self.most
+        self.count_many(1)
+    }
+
+    /// Counts so many parts, or bytes that are written as often as a part.
+    pub fn count_many(&self, parts: u64) -> bool {
+        self.made.fetch_add(parts, Ordering::Relaxed).saturating_add(parts) <= self.most
     }
 
     /// Whether something was given up.
@@ -111,6 +117,19 @@ impl Pieces {
         match self.is_code(address) {
             true => self.at(address).map_or(address, |piece| piece.map(address)),
             false => address,
+        }
+    }
+
+    /// Where `address` went, whether it is that of something or stands behind code that belongs to it. `None` when the two
+    /// would be in different places. `is_data` says that something other than code is there.
+    pub fn either(&self, address: u64, is_data: bool) -> Option<u64> {
+        let before = address.wrapping_sub(1);
+        let piece = |at| self.at(at).filter(|_| self.is_code(at)).map(|piece| piece.map(address));
+        // Nothing begins in padding that belongs to nobody.
+        let start = if is_data { Some(address) } else { piece(address) };
+        match (start, piece(before)) {
+            (Some(start), Some(end)) if start != end => None,
+            (start, end) => Some(start.or(end).unwrap_or(address)),
         }
     }
 
@@ -196,6 +215,18 @@ mod tests {
         let pieces = pieces().limited(10);
         let parts: usize = (0..10_000).map(|_| pieces.split(0, 0x1000).len()).sum();
         assert!(parts < 1000 && pieces.is_exhausted());
+    }
+
+    #[test]
+    fn an_address_between_two_functions_has_two_readings() {
+        let pieces = pieces();
+        // Behind f is padding, behind g is h, which moves along, and behind h what stays.
+        let either = |address| pieces.either(address, false);
+        assert_eq!((either(0x10c), either(0x120), either(0x130)), (Some(0x12c), Some(0x110), None));
+        assert_eq!(
+            (either(0x118), either(0x40), pieces.either(0x130, true)),
+            (Some(0x108), Some(0x40), None)
+        );
     }
 
     #[test]

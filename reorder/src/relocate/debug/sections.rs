@@ -50,7 +50,25 @@ impl DebugSection<'_> {
     pub fn damaged(&self, offset: usize, what: impl std::fmt::Display) -> Error {
         damaged(&self.section, &self.name, offset, what)
     }
+
+    /// The same for what a reader found at `offset`; R10 for operations of expressions that it does not know, which a
+    /// producer may have added.
+    pub fn broken(&self, offset: usize, error: gimli::Error) -> Error {
+        match error {
+            gimli::Error::InvalidExpression(operation) => {
+                let reason = format!(
+                    "an expression of {} at {offset:#x} has the unknown operation {:#x}",
+                    self.name, operation.0
+                );
+                cannot_update(reason).into()
+            }
+            error => self.damaged(offset, error),
+        }
+    }
 }
+
+/// Why a small file that would become a large one is refused.
+pub const OVER_AND_OVER: &str = "it describes the same code over and over";
 
 fn damaged(section: &Section<'_>, name: &str, offset: usize, what: impl std::fmt::Display) -> Error {
     let place = match section.flags & COMPRESSED {

@@ -127,3 +127,19 @@ proptest! {
         let _ = move_lines(&section(&line_section(&opcodes)), &pieces);
     }
 }
+
+/// Each header could name the same bytes as symbols, so that an image makes 65,535 times as many as it holds.
+#[test]
+fn symbols_inside_are_one_table() {
+    let mut image = vec![0; 64];
+    image[40] = 64;
+    let mut header = [0; 64];
+    header[4] = 2;
+    for tables in 1..=2 {
+        image[60] = tables;
+        image.extend_from_slice(&header);
+        let moved = move_mini(&section(&image), &pieces());
+        assert_eq!(moved.is_ok(), tables == 1);
+        assert!(moved.map_or_else(|error| error.to_string().contains("more than one table"), |_| true));
+    }
+}

@@ -11,7 +11,7 @@ use super::expressions::{AddressUse, Use, addresses};
 use super::lists::{Bases, Key, UnitLists, Writing};
 use super::patch::Patch;
 use super::pieces::Pieces;
-use super::sections::{DebugSection, DebugSections, Slice, cannot_update};
+use super::sections::{DebugSection, DebugSections, OVER_AND_OVER, Slice, cannot_update};
 use crate::address::Address;
 use crate::error::{Error, Result};
 
@@ -72,6 +72,8 @@ pub struct UnitUpdate {
     pub abbreviations: usize,
     /// What changes about them.
     pub reshape: Option<Reshape>,
+    /// Whether its entries stand in another file.
+    pub is_split: bool,
 }
 
 /// A bound of code as an attribute.
@@ -148,6 +150,7 @@ pub fn update_unit<'data>(
             macros: Vec::new(),
             abbreviations: header.debug_abbrev_offset().0,
             reshape: None,
+            is_split: unit.dwo_id.is_some() || matches!(header.type_(), UnitType::Skeleton(_)),
         },
         range_keys: BTreeMap::new(),
         location_keys: BTreeMap::new(),
@@ -189,7 +192,7 @@ impl<'data> Walk<'_, 'data> {
                 let width = start + raw.next_offset().0 - at;
                 self.attribute(at, width, abbreviation.tag(), &attribute, &mut bounds)?;
             }
-            self.views(&bounds);
+            self.views(&bounds)?;
             match is_root {
                 true => self.root_bounds(place, abbreviation.code(), &bounds)?,
                 false => self.bounds(place, abbreviation.tag(), &bounds)?,
@@ -255,7 +258,9 @@ impl<'data> Walk<'_, 'data> {
                 self.refer(at, width, Target::Locations(key));
             }
             AttributeValue::DebugLocListsIndex(index) => {
-                self.location_keys.entry(Key::Index(index.0)).or_default();
+                let key = Key::Index(index.0);
+                self.location_keys.entry(key).or_default();
+                bounds.location.get_or_insert(key);
             }
             AttributeValue::RangeListsRef(offset) => {
                 let key = Key::At(offset.0);
@@ -308,15 +313,27 @@ impl<'data> Walk<'_, 'data> {
         // The expression lies in the section, so that its position says where its parts are.
         let uses = &mut self.update.uses;
         addresses(expression, self.whole, encoding, self.pieces, &mut stored, uses)
-            .map_err(|error| self.section.damaged(at, error))?;
+            .map_err(|error| self.section.broken(at, error))?;
         stored.into_iter().for_each(|(place, address)| self.store(place, 8, address));
         Ok(())
     }
 
-    fn views(&mut self, bounds: &Bounds) {
-        let (Some((at, width, position)), Some(key)) = (bounds.views, bounds.location) else { return };
-        self.location_keys.insert(key, Some(position));
-        self.update.references.push(Reference { at, width, target: Target::Views(key) });
+    /// Views belong to the entry's first list, whose entries they are pairs for.
+    fn views(&mut self, bounds: &Bounds) -> Result<()> {
+        let Some((at, width, position)) = bounds.views else { return Ok(()) };
+        let known = bounds.location.and_then(|key| Some((key, self.location_keys.get_mut(&key)?)));
+        match known {
+            Some((key, views)) if views.is_none_or(|other| other == position) => {
+                *views = Some(position);
+                self.update.references.push(Reference { at, width, target: Target::Views(key) });
+                Ok(())
+            }
+            _ => {
+                let reason =
+                    format!("the views at {at:#x} of {} belong to no list of their own", self.section.name);
+                Err(cannot_update(reason).into())
+            }
+        }
     }
 
     /// Code that an entry describes, if it is in the image.
@@ -382,9 +399,8 @@ impl<'data> Walk<'_, 'data> {
         if self.base.is_none() && self.update.encoding.version <= 4 {
             self.base = Some(0);
         }
-        let is_split = bounds.is_split
-            || self.bases.unit.dwo_id.is_some()
-            || matches!(self.bases.unit.header.type_(), UnitType::Skeleton(_));
+        self.update.is_split |= bounds.is_split;
+        let is_split = self.update.is_split;
         if let (true, Some(key)) = (is_split, bounds.ranges) {
             self.split_ranges(key, bounds.low)?;
         }
@@ -470,15 +486,21 @@ impl<'data> Walk<'_, 'data> {
     /// Reads all lists that the entries name and writes them with the unit's new base.
     fn lists(&mut self, offset: usize) -> Result<()> {
         let section = self.section;
-        let broken = |error: gimli::Error| section.damaged(offset, error);
+        let broken = |error: gimli::Error| section.broken(offset, error);
         let writing = Writing { encoding: self.update.encoding, base: self.base, pieces: self.pieces };
         let unit = self.bases.unit;
         let dwarf = self.bases.dwarf;
+        // Lists may begin inside of others, so that few bytes make very many.
+        let check = || match self.pieces.is_exhausted() {
+            true => Err(Error::from(cannot_update(OVER_AND_OVER))),
+            false => Ok(()),
+        };
         for key in self.range_keys.keys() {
             let Some(position) = self.range_position(*key).map_err(broken)? else { continue };
             let entries = self.bases.ranges(position).map_err(broken)?;
             let uses = &mut self.update.uses;
             self.update.ranges.push(*key, &entries, None, writing, uses).map_err(broken)?;
+            check()?;
         }
         if let Some((start, end)) = self.own_ranges {
             let entries = [super::lists::Entry::range(start, end)];
@@ -497,6 +519,7 @@ impl<'data> Walk<'_, 'data> {
             let views = views.map(|position| self.view_bytes(position)).transpose().map_err(broken)?;
             let uses = &mut self.update.uses;
             self.update.locations.push(*key, &entries, views, writing, uses).map_err(broken)?;
+            check()?;
         }
         Ok(())
     }

@@ -1,8 +1,7 @@
 //! Addresses that something in the debug information covers, before and after.
 
-use super::super::pair::ImagePair;
+use super::scene::Scene;
 use crate::address::{Address, NewAddress};
-use crate::verify::padding::padding_length;
 
 /// Addresses from the first up to the second.
 pub(super) type Range = (u64, u64);
@@ -17,12 +16,12 @@ pub(super) struct Parts {
 }
 
 /// Whether the code section that holds `address` exists.
-pub(super) fn is_code(pair: ImagePair<'_>, address: u64) -> bool {
+pub(super) fn is_code(pair: Scene<'_>, address: u64) -> bool {
     pair.old.section_at(address).is_some_and(|section| section.is_code())
 }
 
 /// Divides an old range into functions and what is between them, and says where the functions' parts are now.
-pub(super) fn old_parts(pair: ImagePair<'_>, range: Range) -> Parts {
+pub(super) fn old_parts(pair: Scene<'_>, range: Range) -> Parts {
     parts(range, |address| {
         let moves = pair.moves;
         match moves.containing(Address(address)) {
@@ -33,7 +32,7 @@ pub(super) fn old_parts(pair: ImagePair<'_>, range: Range) -> Parts {
 }
 
 /// Divides a new range in the same way, in new addresses.
-pub(super) fn new_parts(pair: ImagePair<'_>, range: Range) -> Parts {
+pub(super) fn new_parts(pair: Scene<'_>, range: Range) -> Parts {
     parts(range, |address| {
         let moves = pair.moves;
         match moves.containing_new(NewAddress(address)) {
@@ -48,7 +47,7 @@ pub(super) fn new_parts(pair: ImagePair<'_>, range: Range) -> Parts {
 
 /// Padding between two functions that kept their distance may have gone along with them: what is to be subtracted
 /// from a new address between functions for the old one.
-fn shift(pair: ImagePair<'_>, address: u64) -> u64 {
+fn shift(pair: Scene<'_>, address: u64) -> u64 {
     let moves = pair.moves;
     let Some(next) = moves.following_new(NewAddress(address)) else { return 0 };
     let Some(before) = moves.preceding(Address(next.old_start.0.wrapping_sub(1))) else { return 0 };
@@ -57,7 +56,7 @@ fn shift(pair: ImagePair<'_>, address: u64) -> u64 {
 }
 
 /// The old address of a new one between functions.
-pub(super) fn new_origin(pair: ImagePair<'_>, address: u64) -> u64 {
+pub(super) fn new_origin(pair: Scene<'_>, address: u64) -> u64 {
     address.wrapping_sub(shift(pair, address))
 }
 
@@ -93,7 +92,7 @@ pub(super) fn union(mut ranges: Vec<Range>) -> Vec<Range> {
 
 /// Whether `new` covers exactly what `old` covers. Padding may be left out, since the function that it followed may
 /// be elsewhere; what is no code of the image stays as it is.
-pub(super) fn same(pair: ImagePair<'_>, old: &[Range], new: &[Range]) -> bool {
+pub(super) fn same(pair: Scene<'_>, old: &[Range], new: &[Range]) -> bool {
     let live = |range: &&Range| is_code(pair, range.0);
     let dead = |ranges: &[Range]| -> Vec<Range> {
         ranges.iter().filter(|range| !live(range) && range.0 != range.1).copied().collect()
@@ -101,7 +100,7 @@ pub(super) fn same(pair: ImagePair<'_>, old: &[Range], new: &[Range]) -> bool {
     if dead(old) != dead(new) {
         return false;
     }
-    let divide = |ranges: &[Range], divide: fn(ImagePair<'_>, Range) -> Parts| {
+    let divide = |ranges: &[Range], divide: fn(Scene<'_>, Range) -> Parts| {
         let mut all = Parts::default();
         for range in ranges.iter().filter(live) {
             let mut parts = divide(pair, *range);
@@ -123,11 +122,13 @@ pub(super) fn is_inside(range: Range, ranges: &[Range]) -> bool {
     ranges[..after].last().is_some_and(|known| range.1 <= known.1)
 }
 
+/// What of `from` is not in `what`; both are sorted and disjoint.
 fn subtract(from: &[Range], what: &[Range]) -> Vec<Range> {
     let mut rest = Vec::new();
     for &(from, end) in from {
         let mut start = from;
-        for &(other, stop) in what.iter().filter(|range| range.1 > from && range.0 < end) {
+        let first = what.partition_point(|range| range.1 <= from);
+        for &(other, stop) in what[first..].iter().take_while(|range| range.0 < end) {
             if other > start {
                 rest.push((start, other));
             }
@@ -141,7 +142,7 @@ fn subtract(from: &[Range], what: &[Range]) -> Vec<Range> {
 }
 
 /// By what all code of an old range moved; none when parts of it moved by different distances.
-pub(super) fn distance(pair: ImagePair<'_>, (start, end): Range) -> Option<u64> {
+pub(super) fn distance(pair: Scene<'_>, (start, end): Range) -> Option<u64> {
     let mut distance = None;
     let mut position = start;
     while position < end {
@@ -150,7 +151,7 @@ pub(super) fn distance(pair: ImagePair<'_>, (start, end): Range) -> Option<u64> 
             None => {
                 let next = pair.moves.following(Address(position)).map_or(u64::MAX, |next| next.old_start.0);
                 // Code of no function stays.
-                (next, (!is_padding(pair, (position, next.min(end)))).then_some(0))
+                (next, (!pair.paddings.hold((position, next.min(end)))).then_some(0))
             }
         };
         if delta.is_some_and(|delta| *distance.get_or_insert(delta) != delta) {
@@ -161,22 +162,9 @@ pub(super) fn distance(pair: ImagePair<'_>, (start, end): Range) -> Option<u64> 
     Some(distance.unwrap_or(0))
 }
 
-fn is_padding(pair: ImagePair<'_>, (start, end): Range) -> bool {
-    let section = pair.old.section_at(start);
-    let bytes = section.and_then(|section| section.at(start, end.min(section.end()).saturating_sub(start)));
-    bytes.is_some_and(|bytes| padding_length(pair.old.processor, bytes, start) == bytes.len())
-}
-
 /// Whether an old range between functions is padding, or in no code, or taken by a function now.
-pub(super) fn may_be_lost(pair: ImagePair<'_>, (start, end): Range) -> bool {
-    let gap_start = pair.moves.preceding(Address(start)).map_or(0, |before| before.old_end().0);
+pub(super) fn may_be_lost(pair: Scene<'_>, (start, end): Range) -> bool {
     let Some(section) = pair.old.section_at(start).filter(|section| section.is_code()) else { return true };
-    let from = gap_start.max(section.address);
-    let size = end.min(section.end()).saturating_sub(from);
-    let Some(bytes) = section.at(from, size) else { return false };
-    let is_taken = || {
-        let parts = new_parts(pair, (start, end));
-        parts.between.is_empty()
-    };
-    padding_length(pair.old.processor, bytes, from) == bytes.len() || is_taken()
+    let is_taken = || new_parts(pair, (start, end)).between.is_empty();
+    pair.paddings.hold((start, end.min(section.end()))) || is_taken()
 }

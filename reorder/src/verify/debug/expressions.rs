@@ -2,13 +2,13 @@
 
 use gimli::Operation;
 
+use super::scene::Scene;
 use super::units::Side;
 use super::view::Slice;
-use crate::verify::pair::ImagePair;
 
 /// Whether the operations are the same; addresses are those of the map.
 pub(super) fn same_expression(
-    pair: ImagePair<'_>,
+    pair: Scene<'_>,
     old: (&Side<'_, '_>, Slice<'_>),
     new: (&Side<'_, '_>, Slice<'_>),
 ) -> gimli::Result<bool> {

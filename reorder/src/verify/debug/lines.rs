@@ -1,11 +1,13 @@
 //! Line programs: for every address of a function the same rows, in the same order.
 
-use gimli::{ColumnType, DebugLineOffset};
+use std::collections::{BTreeMap, BTreeSet};
 
-use super::coverage::{is_code, new_origin};
+use gimli::{ColumnType, DebugLineOffset, LineInstruction};
+
+use super::coverage::{Range, is_code, is_inside, new_origin, union};
+use super::scene::Scene;
 use super::view::Slice;
 use crate::address::{Address, NewAddress};
-use crate::verify::pair::ImagePair;
 
 /// What a row says; the end of a sequence says nothing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -29,22 +31,45 @@ struct Rows {
     between: Vec<(u64, u64, Said)>,
 }
 
-impl Rows {
+/// Where rows hold, for questions of whether one does.
+struct Places {
+    /// For each thing that is said between functions, where; sorted and disjoint.
+    between: BTreeMap<Said, Vec<Range>>,
+    /// What is said in functions.
+    functions: BTreeSet<Said>,
+}
+
+impl Places {
+    fn of(rows: &Rows) -> Self {
+        let mut between: BTreeMap<Said, Vec<Range>> = BTreeMap::new();
+        for &(start, stop, said) in &rows.between {
+            between.entry(said).or_default().push((start, stop.max(start.saturating_add(1))));
+        }
+        between.values_mut().for_each(|ranges| *ranges = union(std::mem::take(ranges)));
+        Self { between, functions: rows.functions.iter().filter_map(|row| row.3).collect() }
+    }
+
     /// Whether a row between functions holds at `address`. A row of a function may reach there, too.
-    fn said_between(&self, address: u64, said: Said) -> bool {
-        self.between.iter().any(|row| row.2 == said && row.0 <= address && address < row.1.max(row.0 + 1))
-            || self.functions.iter().any(|row| row.3 == Some(said))
+    fn holds(&self, address: u64, said: Said) -> bool {
+        self.functions.contains(&said)
+            || self
+                .between
+                .get(&said)
+                .is_some_and(|ranges| is_inside((address, address.saturating_add(1)), ranges))
     }
 }
 
 /// Compares two programs; gives the number of rows, or what differs.
 pub(super) fn compare_programs(
-    pair: ImagePair<'_>,
+    pair: Scene<'_>,
     old: (&gimli::Dwarf<Slice<'_>>, usize),
     new: (&gimli::Dwarf<Slice<'_>>, usize),
 ) -> gimli::Result<std::result::Result<usize, &'static str>> {
     let (old_rows, new_rows) = (read(old)?, read(new)?);
     let (first, second) = (old_rows.header().clone(), new_rows.header().clone());
+    if unrun(&first)? != unrun(&second)? {
+        return Ok(Err("instructions that no rows show"));
+    }
     let is_same = first.encoding() == second.encoding()
         && first.line_encoding() == second.line_encoding()
         && first.include_directories() == second.include_directories()
@@ -66,15 +91,37 @@ pub(super) fn compare_programs(
     let after = rows(pair, new_rows, function, |address| {
         pair.moves.following_new(NewAddress(address.wrapping_sub(1))).map(|next| next.new_start.0)
     })?;
+    let places = Places::of(&before);
     Ok(if before.functions != after.functions {
         Err("rows of functions")
     } else if before.dead != after.dead
-        || !after.between.iter().all(|row| before.said_between(new_origin(pair, row.0), row.2))
+        || !after.between.iter().all(|row| places.holds(new_origin(pair, row.0), row.2))
     {
         Err("rows outside of functions")
     } else {
         Ok(before.functions.len())
     })
+}
+
+/// Instructions that name files or are not known, in their order: running the program does not show them.
+fn unrun<'data>(
+    header: &gimli::LineProgramHeader<Slice<'data>>,
+) -> gimli::Result<Vec<LineInstruction<Slice<'data>>>> {
+    let mut instructions = header.instructions();
+    let mut found = Vec::new();
+    while let Some(instruction) = instructions.next_instruction(header)? {
+        if matches!(
+            instruction,
+            LineInstruction::DefineFile(_)
+                | LineInstruction::UnknownExtended(..)
+                | LineInstruction::UnknownStandard0(_)
+                | LineInstruction::UnknownStandard1(..)
+                | LineInstruction::UnknownStandardN(..)
+        ) {
+            found.push(instruction);
+        }
+    }
+    Ok(found)
 }
 
 fn read<'data>(
@@ -86,7 +133,7 @@ fn read<'data>(
 /// Sorts rows into functions. `function` gives start, distance of the move and end; `next` the first start from an
 /// address on. A row that reaches into the next function stands at its start as well.
 fn rows(
-    pair: ImagePair<'_>,
+    pair: Scene<'_>,
     program: gimli::IncompleteLineProgram<Slice<'_>>,
     function: impl Fn(u64) -> Option<(u64, u64, u64)>,
     next: impl Fn(u64) -> Option<u64>,

@@ -1,17 +1,31 @@
 //! Lists of ranges and locations, resolved to addresses by `gimli`'s raw readers.
 
-use gimli::{RawLocListEntry, RawRngListEntry};
+use gimli::{RawLocListEntry, RawRngListEntry, Reader as _};
 
-use super::coverage::{Range, new_parts, old_parts};
+use super::coverage::{Range, is_code, new_parts, old_parts};
 use super::expressions::same_expression;
+use super::scene::Scene;
 use super::units::Side;
 use super::view::Slice;
-use crate::verify::pair::ImagePair;
+use crate::address::{Address, NewAddress};
 
 /// A location with the addresses where it holds; none for the default.
+#[derive(Clone, Copy)]
 pub(super) struct Location<'data> {
     range: Option<Range>,
     expression: Slice<'data>,
+    views: Views,
+}
+
+/// At which of several rows for one address a location begins and ends; none for what is not judged.
+type Views = (Option<u64>, Option<u64>);
+
+/// Whether they say the same where both say something.
+fn same_views(first: Views, second: Views) -> bool {
+    let same = |first: Option<u64>, second: Option<u64>| {
+        first.zip(second).is_none_or(|(first, second)| first == second)
+    };
+    same(first.0, second.0) && same(first.1, second.1)
 }
 
 /// Linkers put these in place of addresses of code that they left out.
@@ -25,11 +39,11 @@ fn resolve(base: u64, begin: u64, end: u64) -> Range {
 }
 
 /// The ranges of the list at `offset`.
-pub(super) fn ranges(side: &Side<'_, '_>, offset: usize) -> gimli::Result<Vec<Range>> {
+pub(super) fn ranges(pair: Scene<'_>, side: &Side<'_, '_>, offset: usize) -> gimli::Result<Vec<Range>> {
     let mut base = side.unit.low_pc;
     let mut list = side.dwarf.raw_ranges(side.unit, gimli::RangeListsOffset(offset))?;
     let mut ranges = Vec::new();
-    while let Some(entry) = list.next()? {
+    while let Some(entry) = list.next()?.filter(|_| pair.budget.take()) {
         ranges.push(match entry {
             RawRngListEntry::BaseAddress { addr } => {
                 base = addr;
@@ -53,12 +67,18 @@ pub(super) fn ranges(side: &Side<'_, '_>, offset: usize) -> gimli::Result<Vec<Ra
     Ok(ranges)
 }
 
-/// The locations of the list at `offset`.
-pub(super) fn locations<'data>(side: &Side<'_, 'data>, offset: usize) -> gimli::Result<Vec<Location<'data>>> {
+/// The locations of the list at `offset`, with the pairs of views that stand at `views`.
+pub(super) fn locations<'data>(
+    pair: Scene<'_>,
+    side: &Side<'_, 'data>,
+    offset: usize,
+    views: Option<usize>,
+) -> gimli::Result<Vec<Location<'data>>> {
+    let mut pairs = views.map(|position| side.views(position)).transpose()?;
     let mut base = side.unit.low_pc;
     let mut list = side.dwarf.raw_locations(side.unit, gimli::LocationListsOffset(offset))?;
     let mut locations = Vec::new();
-    while let Some(entry) = list.next()? {
+    while let Some(entry) = list.next()?.filter(|_| pair.budget.take()) {
         let (range, data) = match entry {
             RawLocListEntry::BaseAddress { addr } => {
                 base = addr;
@@ -83,58 +103,82 @@ pub(super) fn locations<'data>(side: &Side<'_, 'data>, offset: usize) -> gimli::
             }
             RawLocListEntry::DefaultLocation { data } => (None, data),
         };
-        locations.push(Location { range, expression: data.0 });
+        let views = match (&mut pairs, range) {
+            (Some(pairs), Some(_)) => (Some(pairs.read_uleb128()?), Some(pairs.read_uleb128()?)),
+            _ => (Some(0), Some(0)),
+        };
+        locations.push(Location { range, expression: data.0, views });
     }
     Ok(locations)
 }
 
 /// Whether both lists give the same location for every address of a function.
 pub(super) fn same_locations(
-    pair: ImagePair<'_>,
+    pair: Scene<'_>,
     old: (&Side<'_, '_>, &[Location<'_>]),
     new: (&Side<'_, '_>, &[Location<'_>]),
 ) -> gimli::Result<bool> {
-    let before = divided(pair, old.1, old_parts);
-    let after = divided(pair, new.1, new_parts);
+    let before = divided(pair, old.1, true);
+    let after = divided(pair, new.1, false);
     if before.len() != after.len() {
         return Ok(false);
     }
-    for ((range, expression), (found, other)) in before.into_iter().zip(after) {
-        if range != found || !same_expression(pair, (old.0, expression), (new.0, other))? {
+    for (before, after) in before.into_iter().zip(after) {
+        let is_same = before.range == after.range
+            && same_views(before.views, after.views)
+            && same_expression(pair, (old.0, before.expression), (new.0, after.expression))?;
+        if !is_same {
             return Ok(false);
         }
     }
     Ok(true)
 }
 
-type Divided<'data> = Vec<(Option<Range>, Slice<'data>)>;
-
 /// Entries by function in the new image; neighbours of one expression are one.
-fn divided<'data>(
-    pair: ImagePair<'_>,
-    locations: &[Location<'data>],
-    divide: fn(ImagePair<'_>, Range) -> super::coverage::Parts,
-) -> Divided<'data> {
-    let mut divided: Divided<'data> = Vec::new();
+fn divided<'data>(pair: Scene<'_>, locations: &[Location<'data>], is_old: bool) -> Vec<Location<'data>> {
+    let mut divided: Vec<Location<'data>> = Vec::new();
     for location in locations {
-        let parts = match location.range {
-            None => vec![None],
-            Some(range) if range.0 > range.1 || !super::coverage::is_code(pair, range.0) => {
-                // Entries of code that is not in the image stay; empty ones say nothing.
-                if range.0 == range.1 { Vec::new() } else { vec![Some(range)] }
-            }
-            Some(range) => divide(pair, range).functions.into_iter().map(Some).collect(),
-        };
-        for part in parts {
-            match (divided.last_mut(), part) {
-                (Some((Some(last), expression)), Some(part))
-                    if last.1 == part.0 && *expression == location.expression =>
-                {
-                    last.1 = part.1;
+        match location.range {
+            Some((start, end)) if start <= end && is_code(pair, start) => {
+                for (range, views) in parts(pair, (start, end), location.views, is_old) {
+                    push(&mut divided, Location { range: Some(range), views, ..*location });
                 }
-                _ => divided.push((part, location.expression)),
             }
+            // Empty entries of code that is not in the image say nothing; all others of it stay.
+            Some((start, end)) if start == end => {}
+            _ => divided.push(*location),
         }
     }
     divided
+}
+
+/// The parts of an entry in functions. Views belong to its bounds, which may lie between functions.
+fn parts(pair: Scene<'_>, (start, end): Range, views: Views, is_old: bool) -> Vec<(Range, Views)> {
+    let is_inside = |address: u64| match is_old {
+        true => pair.moves.containing(Address(address)).is_some(),
+        false => pair.moves.containing_new(NewAddress(address)).is_some(),
+    };
+    let divide = if is_old { old_parts } else { new_parts };
+    let parts = divide(pair, (start, end)).functions;
+    let last = parts.len().saturating_sub(1);
+    let begins = views.0.filter(|_| is_inside(start));
+    let ends = views.1.filter(|_| is_inside(end.wrapping_sub(1)));
+    let with_views = |(at, part)| {
+        (part, (if at == 0 { begins } else { Some(0) }, if at == last { ends } else { Some(0) }))
+    };
+    parts.into_iter().enumerate().map(with_views).collect()
+}
+
+fn push<'data>(divided: &mut Vec<Location<'data>>, next: Location<'data>) {
+    if let (Some(last), Some(range)) = (divided.last_mut(), next.range)
+        && let Some(before) = last.range
+        && before.1 == range.0
+        && last.expression == next.expression
+        && (last.views.1.unwrap_or(0), next.views.0.unwrap_or(0)) == (0, 0)
+    {
+        last.range = Some((before.0, range.1));
+        last.views.1 = next.views.1;
+        return;
+    }
+    divided.push(next);
 }

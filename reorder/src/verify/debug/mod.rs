@@ -15,6 +15,7 @@ mod expressions;
 pub(super) mod layout;
 mod lines;
 mod lists;
+mod scene;
 mod tables;
 mod units;
 mod view;
@@ -23,8 +24,9 @@ use std::collections::BTreeSet;
 
 use rayon::prelude::*;
 
-use self::tables::Judgement;
-use self::units::{Outcome, compare_units};
+use self::scene::{Budget, Paddings, Scene};
+use self::tables::{Judgement, Named};
+use self::units::{Outcome, Source, compare_units};
 use self::view::{DebugView, Slice};
 use super::elf_view::ElfView;
 use super::pair::ImagePair;
@@ -55,6 +57,10 @@ const JUDGED: [&str; 14] = [
 /// Sections that cannot be unpacked.
 pub(super) fn check_debug(pair: ImagePair<'_>, new: &ElfView<'_>, findings: &mut Findings) -> Result<()> {
     let (before, after) = (DebugView::read(pair.old)?, DebugView::read(new)?);
+    let bytes: usize = before.iter().chain(after.iter()).map(<[u8]>::len).sum();
+    let paddings = Paddings::of(pair.old, pair.moves);
+    let budget = Budget::for_bytes(bytes as u64);
+    let pair = Scene { pair, paddings: &paddings, budget: &budget };
     let mut differs = |place: &str, found: String| {
         findings.differs(Difference::new(
             Check::DebugInformation,
@@ -71,7 +77,7 @@ pub(super) fn check_debug(pair: ImagePair<'_>, new: &ElfView<'_>, findings: &mut
         }
     }
     let dwarf = (before.dwarf(), after.dwarf());
-    let outcomes = match compare_all(pair, &dwarf.0, &dwarf.1) {
+    let outcomes = match compare_all(pair, (&dwarf.0, &before), (&dwarf.1, &after)) {
         Ok(outcomes) => outcomes,
         Err(error) => {
             differs("the units", error.to_string());
@@ -80,11 +86,14 @@ pub(super) fn check_debug(pair: ImagePair<'_>, new: &ElfView<'_>, findings: &mut
     };
     let (mut entries, mut lists) = (0, 0);
     let mut programs = BTreeSet::new();
+    let mut named = Named::default();
     let units = outcomes.len();
     for outcome in outcomes {
         entries += outcome.entries;
         lists += outcome.lists;
         programs.extend(outcome.lines);
+        named.places.extend(outcome.named);
+        named.is_split |= outcome.is_split;
         if let Some(difference) = outcome.difference {
             differs("debug information", difference);
         }
@@ -104,16 +113,17 @@ pub(super) fn check_debug(pair: ImagePair<'_>, new: &ElfView<'_>, findings: &mut
         }
     }
     let bytes = |name: &str| (before.bytes(name), after.bytes(name));
-    let by_bytes = |name: &'static str, judge: fn(ImagePair<'_>, &[u8], &[u8]) -> Judgement| {
+    let by_bytes = |name: &'static str, judge: fn(Scene<'_>, &[u8], &[u8]) -> Judgement| {
         let (old, new) = bytes(name);
         (name, if old.is_empty() && new.is_empty() { Ok(0) } else { judge(pair, old, new) })
     };
     let (old_macros, new_macros) = bytes(".debug_macro");
+    let addresses = bytes(".debug_addr");
     let judgements = [
         (".debug_aranges", tables::compare_aranges(pair, &before, &after)),
         by_bytes(".gdb_index", tables::compare_gdb_index),
         by_bytes(".debug_frame", tables::compare_frames),
-        by_bytes(".debug_addr", tables::compare_addresses),
+        (".debug_addr", tables::compare_addresses(pair, addresses.0, addresses.1, &named)),
         by_bytes(".gnu_debugdata", tables::compare_mini),
         (".debug_macro", tables::compare_macros(old_macros, new_macros, &programs)),
     ];
@@ -121,6 +131,9 @@ pub(super) fn check_debug(pair: ImagePair<'_>, new: &ElfView<'_>, findings: &mut
         if let Err(difference) = judgement {
             differs(name, difference);
         }
+    }
+    if budget.is_exhausted() {
+        differs("the lists", "the same entries over and over, too many to judge".to_owned());
     }
     findings.checked(Check::DebugInformation, "units", units);
     findings.checked(Check::DebugInformation, "entries", entries);
@@ -131,9 +144,9 @@ pub(super) fn check_debug(pair: ImagePair<'_>, new: &ElfView<'_>, findings: &mut
 
 /// All units of both images, pairwise.
 fn compare_all<'data>(
-    pair: ImagePair<'_>,
-    old: &gimli::Dwarf<Slice<'data>>,
-    new: &gimli::Dwarf<Slice<'data>>,
+    pair: Scene<'_>,
+    old: Source<'_, 'data>,
+    new: Source<'_, 'data>,
 ) -> gimli::Result<Vec<Outcome>> {
     let headers = |dwarf: &gimli::Dwarf<Slice<'data>>| {
         let mut headers = Vec::new();
@@ -146,7 +159,7 @@ fn compare_all<'data>(
         }
         Ok::<_, gimli::Error>(headers)
     };
-    let (before, after) = (headers(old)?, headers(new)?);
+    let (before, after) = (headers(old.0)?, headers(new.0)?);
     if before.len() != after.len() {
         return Err(gimli::Error::MissingUnitDie);
     }

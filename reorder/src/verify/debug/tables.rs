@@ -7,10 +7,10 @@ use goblin::elf::section_header::SHT_SYMTAB;
 use gimli::{BaseAddresses, CieOrFde, DebugAranges, DebugFrame, LittleEndian, UnwindSection};
 
 use super::coverage::{Range, distance, same};
+use super::scene::Scene;
 use super::view::DebugView;
 use crate::address::Address;
 use crate::verify::bytes::{array, u32_at, u64_at};
-use crate::verify::pair::ImagePair;
 
 /// What differs, or how much was looked at.
 pub(super) type Judgement = std::result::Result<usize, String>;
@@ -20,7 +20,7 @@ fn broken(error: gimli::Error) -> String {
 }
 
 /// `.debug_aranges`: each set belongs to the same unit and covers the same.
-pub(super) fn compare_aranges(pair: ImagePair<'_>, old: &DebugView<'_>, new: &DebugView<'_>) -> Judgement {
+pub(super) fn compare_aranges(pair: Scene<'_>, old: &DebugView<'_>, new: &DebugView<'_>) -> Judgement {
     let sets = |view: &DebugView<'_>| {
         let section = DebugAranges::new(view.bytes(".debug_aranges"), LittleEndian);
         let mut headers = section.headers();
@@ -48,7 +48,7 @@ pub(super) fn compare_aranges(pair: ImagePair<'_>, old: &DebugView<'_>, new: &De
 }
 
 /// `.gdb_index`: the same units and names, the same addresses for each unit.
-pub(super) fn compare_gdb_index(pair: ImagePair<'_>, old: &[u8], new: &[u8]) -> Judgement {
+pub(super) fn compare_gdb_index(pair: Scene<'_>, old: &[u8], new: &[u8]) -> Judgement {
     let cut = || "the header".to_owned();
     let parts = |bytes: &[u8]| {
         let fields = if u32_at(bytes, 0)? >= 9 { 6 } else { 5 };
@@ -93,7 +93,7 @@ pub(super) fn compare_gdb_index(pair: ImagePair<'_>, old: &[u8], new: &[u8]) -> 
 
 /// `.debug_frame`: the same entries but for what they cover, which moved by one distance. No instruction states an
 /// address.
-pub(super) fn compare_frames(pair: ImagePair<'_>, old: &[u8], new: &[u8]) -> Judgement {
+pub(super) fn compare_frames(pair: Scene<'_>, old: &[u8], new: &[u8]) -> Judgement {
     let moved =
         |address: u64| pair.moves.containing(Address(address)).is_some_and(|found| found.delta() != 0);
     let entries = |bytes: &[u8], is_old: bool| {
@@ -153,26 +153,59 @@ fn states_no_address(
     Ok(())
 }
 
-/// `.debug_addr`: each address follows the map, stays, or goes with the code in front of it; who names it is judged
-/// with the units.
-pub(super) fn compare_addresses(pair: ImagePair<'_>, old: &[u8], new: &[u8]) -> Judgement {
+/// Who names addresses of `.debug_addr` by their number.
+#[derive(Debug, Default)]
+pub(super) struct Named {
+    /// Old positions of those that units name, which are judged with the units.
+    pub(super) places: BTreeSet<usize>,
+    /// Whether further ones may be named from other files.
+    pub(super) is_split: bool,
+}
+
+/// `.debug_addr`: each address that no unit names goes with the code at it or with the code in front of it, which must be
+/// the same where another file may name it.
+pub(super) fn compare_addresses(pair: Scene<'_>, old: &[u8], new: &[u8], named: &Named) -> Judgement {
     if old.len() != new.len() {
         return Err("the size".to_owned());
     }
-    for at in (0..old.len()).step_by(8) {
-        let (Some(before), Some(after)) = (u64_at(old, at), u64_at(new, at)) else {
-            return if old.get(at..) == new.get(at..) {
-                Ok(old.len() / 8)
-            } else {
-                Err("the end".to_owned())
-            };
+    let rest = old.len() - old.len() % 8;
+    if old.get(rest..) != new.get(rest..) {
+        return Err("the end".to_owned());
+    }
+    for at in (0..rest).step_by(8).filter(|at| !named.places.contains(at)) {
+        let (Some(before), Some(after)) = (u64_at(old, at), u64_at(new, at)) else { continue };
+        let follows = |reading: Option<Reading>| match reading {
+            Some(Reading::Start) => pair.leads_to(before, after),
+            Some(Reading::End) => pair.mapped(before.wrapping_sub(1)).wrapping_add(1) == after,
+            None => before == after,
         };
-        let is_end = || pair.mapped(before.wrapping_sub(1)).wrapping_add(1) == after;
-        if before != after && !pair.leads_to(before, after) && !is_end() {
+        let start = has_meaning(pair, before).then_some(Reading::Start);
+        let end = super::coverage::is_code(pair, before.wrapping_sub(1))
+            && has_meaning(pair, before.wrapping_sub(1));
+        let end = end.then_some(Reading::End);
+        let is_same = match (start, end) {
+            (Some(_), Some(_)) if named.is_split => follows(start) && follows(end),
+            (Some(_), Some(_)) => follows(start) || follows(end),
+            _ => follows(start.or(end)),
+        };
+        if !is_same {
             return Err(format!("the address at {at:#x}"));
         }
     }
     Ok(old.len() / 8)
+}
+
+/// What an address may say.
+#[derive(Clone, Copy)]
+enum Reading {
+    Start,
+    End,
+}
+
+/// Whether something may begin at `address`, or end behind it: a function, other code, or data, but no padding.
+fn has_meaning(pair: Scene<'_>, address: u64) -> bool {
+    pair.moves.containing(Address(address)).is_some()
+        || pair.old.section_at(address).is_some() && !pair.paddings.hold((address, address.saturating_add(1)))
 }
 
 /// `.debug_macro`: the same but for positions of line programs, which must be those of the units.
@@ -197,7 +230,7 @@ pub(super) fn compare_macros(old: &[u8], new: &[u8], lines: &BTreeSet<(usize, us
 }
 
 /// `.gnu_debugdata`: an image of symbols, of which only values may differ, by the map.
-pub(super) fn compare_mini(pair: ImagePair<'_>, old: &[u8], new: &[u8]) -> Judgement {
+pub(super) fn compare_mini(pair: Scene<'_>, old: &[u8], new: &[u8]) -> Judgement {
     let parse = |bytes| goblin::elf::Elf::parse(bytes).map_err(|error| error.to_string());
     let (before, after) = (parse(old)?, parse(new)?);
     if before.syms.len() != after.syms.len() || old.len() != new.len() {

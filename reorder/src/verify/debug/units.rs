@@ -1,25 +1,68 @@
 //! Entries of units, side by side: the same but for addresses, which follow the map.
 
-use std::collections::BTreeSet;
+use std::cell::RefCell;
+use std::collections::{BTreeMap, BTreeSet};
+use std::rc::Rc;
 
-use gimli::{AttributeValue, DwAt, DwTag, UnitHeader, constants};
+use gimli::{AttributeValue, DwAt, DwTag, Reader as _, UnitHeader, constants};
 
 use super::coverage::{Range, distance, is_code, same};
 use super::expressions::same_expression;
 use super::lists::{locations, ranges, same_locations};
-use super::view::Slice;
-use crate::verify::pair::ImagePair;
+use super::scene::Scene;
+use super::view::{DebugView, Slice};
+
+/// The units of one image, and its sections.
+pub(super) type Source<'unit, 'data> = (&'unit gimli::Dwarf<Slice<'data>>, &'unit DebugView<'unit>);
 
 /// One unit of one image.
 pub(super) struct Side<'unit, 'data> {
     pub(super) dwarf: &'unit gimli::Dwarf<Slice<'data>>,
     pub(super) unit: &'unit gimli::Unit<Slice<'data>>,
+    /// The section of the unit's locations, in which views stand, too.
+    locations: &'unit [u8],
+    /// Numbers of addresses that were asked for.
+    named: RefCell<BTreeSet<usize>>,
+    /// Lists of ranges that were read.
+    ranges: RefCell<BTreeMap<usize, Rc<Vec<Range>>>>,
 }
 
-impl Side<'_, '_> {
+impl<'unit, 'data> Side<'unit, 'data> {
+    fn new((dwarf, sections): Source<'unit, 'data>, unit: &'unit gimli::Unit<Slice<'data>>) -> Self {
+        let name = if unit.encoding().version >= 5 { ".debug_loclists" } else { ".debug_loc" };
+        let locations = sections.bytes(name);
+        Self { dwarf, unit, locations, named: RefCell::default(), ranges: RefCell::default() }
+    }
+
+    /// The pairs of views at `position`.
+    pub(super) fn views(&self, position: usize) -> gimli::Result<Slice<'unit>> {
+        let mut views = Slice::new(self.locations, gimli::LittleEndian);
+        views.skip(position)?;
+        Ok(views)
+    }
+
     /// The address of this number.
     pub(super) fn address(&self, index: gimli::DebugAddrIndex<usize>) -> gimli::Result<u64> {
+        self.named.borrow_mut().insert(index.0);
         self.dwarf.address(self.unit, index)
+    }
+
+    /// The list of ranges at `offset`, read once.
+    fn ranges(&self, pair: Scene<'_>, offset: usize) -> gimli::Result<Rc<Vec<Range>>> {
+        if let Some(known) = self.ranges.borrow().get(&offset) {
+            return Ok(Rc::clone(known));
+        }
+        let ranges = Rc::new(ranges(pair, self, offset)?);
+        self.ranges.borrow_mut().insert(offset, Rc::clone(&ranges));
+        Ok(ranges)
+    }
+
+    /// The address that an attribute is.
+    fn attribute_address(&self, value: AttributeValue<Slice<'data>>) -> gimli::Result<Option<u64>> {
+        match value {
+            AttributeValue::DebugAddrIndex(index) => self.address(index).map(Some),
+            value => self.dwarf.attr_address(self.unit, value),
+        }
     }
 }
 
@@ -34,6 +77,10 @@ pub(super) struct Outcome {
     pub(super) entries: usize,
     /// Lists compared.
     pub(super) lists: usize,
+    /// Positions in the old `.debug_addr` of the addresses that the unit names.
+    pub(super) named: Vec<usize>,
+    /// Whether its entries stand in another file.
+    pub(super) is_split: bool,
 }
 
 /// Addresses that an entry covers, as its attributes say.
@@ -41,14 +88,15 @@ pub(super) struct Outcome {
 struct Covered {
     low: Option<u64>,
     high: Option<u64>,
-    ranges: Option<Vec<Range>>,
+    /// A list and where it is.
+    ranges: Option<(usize, Rc<Vec<Range>>)>,
 }
 
 impl Covered {
-    fn ranges(&self) -> Option<Vec<Range>> {
+    fn ranges(&self) -> Option<Rc<Vec<Range>>> {
         match (&self.ranges, self.low, self.high) {
-            (Some(ranges), _, _) => Some(ranges.clone()),
-            (None, Some(low), Some(high)) => Some(vec![(low, high)]),
+            (Some((_, ranges)), _, _) => Some(Rc::clone(ranges)),
+            (None, Some(low), Some(high)) => Some(Rc::new(vec![(low, high)])),
             _ => None,
         }
     }
@@ -56,9 +104,9 @@ impl Covered {
 
 /// Compares two units whose headers stand at the same place.
 pub(super) fn compare_units<'data>(
-    pair: ImagePair<'_>,
-    old: (&gimli::Dwarf<Slice<'data>>, UnitHeader<Slice<'data>>),
-    new: (&gimli::Dwarf<Slice<'data>>, UnitHeader<Slice<'data>>),
+    pair: Scene<'_>,
+    old: (Source<'_, 'data>, UnitHeader<Slice<'data>>),
+    new: (Source<'_, 'data>, UnitHeader<Slice<'data>>),
 ) -> Outcome {
     let mut outcome = Outcome::default();
     let result = compare(pair, old, new, &mut outcome);
@@ -69,9 +117,9 @@ pub(super) fn compare_units<'data>(
 }
 
 fn compare<'data>(
-    pair: ImagePair<'_>,
-    old: (&gimli::Dwarf<Slice<'data>>, UnitHeader<Slice<'data>>),
-    new: (&gimli::Dwarf<Slice<'data>>, UnitHeader<Slice<'data>>),
+    pair: Scene<'_>,
+    old: (Source<'_, 'data>, UnitHeader<Slice<'data>>),
+    new: (Source<'_, 'data>, UnitHeader<Slice<'data>>),
     outcome: &mut Outcome,
 ) -> gimli::Result<()> {
     let shape = |header: &UnitHeader<Slice<'_>>| {
@@ -88,10 +136,25 @@ fn compare<'data>(
         return Ok(());
     }
     let start = old.1.offset().0;
-    let units = (old.0.unit(old.1)?, new.0.unit(new.1)?);
-    let sides = (Side { dwarf: old.0, unit: &units.0 }, Side { dwarf: new.0, unit: &units.1 });
-    let (mut before, mut after) = (units.0.entries_raw(None)?, units.1.entries_raw(None)?);
+    let units = (old.0.0.unit(old.1)?, new.0.0.unit(new.1)?);
+    let sides = (Side::new(old.0, &units.0), Side::new(new.0, &units.1));
+    let result = walk(pair, start, &sides, outcome);
+    let base = units.0.addr_base.0;
+    let named = sides.0.named.take().into_iter().map(|index| base.saturating_add(index.saturating_mul(8)));
+    outcome.named = named.collect();
+    result
+}
+
+/// Compares all entries of two units that `start` at the same place.
+fn walk<'data>(
+    pair: Scene<'_>,
+    start: usize,
+    sides: &(Side<'_, 'data>, Side<'_, 'data>),
+    outcome: &mut Outcome,
+) -> gimli::Result<()> {
+    let (mut before, mut after) = (sides.0.unit.entries_raw(None)?, sides.1.unit.entries_raw(None)?);
     let mut is_root = true;
+    let mut judged = Judged::default();
     while !before.is_empty() {
         let place = before.next_offset();
         if place != after.next_offset() {
@@ -114,7 +177,7 @@ fn compare<'data>(
         for specification in second.attributes() {
             attributes.1.push(after.read_attribute(*specification)?);
         }
-        let mut entries = Entries { pair, sides: &sides, tag: first.tag(), is_root, outcome };
+        let mut entries = Entries { pair, sides, tag: first.tag(), is_root, outcome, judged: &mut judged };
         let is_same = first.tag() == second.tag()
             && first.has_children() == second.has_children()
             && entries.same(&attributes.0, &attributes.1)?;
@@ -132,12 +195,24 @@ fn compare<'data>(
 
 /// Two entries that stand at the same place.
 struct Entries<'entry, 'data> {
-    pair: ImagePair<'entry>,
+    pair: Scene<'entry>,
     sides: &'entry (Side<'entry, 'data>, Side<'entry, 'data>),
     tag: DwTag,
     is_root: bool,
     outcome: &'entry mut Outcome,
+    judged: &'entry mut Judged,
 }
+
+/// Pairs of lists, by their positions, and whether they say the same.
+#[derive(Default)]
+struct Judged {
+    ranges: BTreeMap<(usize, usize), bool>,
+    /// With the positions of their views.
+    locations: BTreeMap<(ListPlace, ListPlace), bool>,
+}
+
+/// Where a list is, and its views.
+type ListPlace = (usize, Option<usize>);
 
 type Attribute<'data> = gimli::Attribute<Slice<'data>>;
 
@@ -156,11 +231,15 @@ impl<'data> Entries<'_, 'data> {
         if before.len() != after.len() {
             return Ok(false);
         }
+        let mut views = (views(old), views(new));
+        if views.0.is_some() && !has_locations(old) {
+            return Ok(false);
+        }
         for (before, after) in before.into_iter().zip(after) {
             let is_same = before.name() == after.name()
                 && before.form() == after.form()
                 && (is_bound(before.name()) && covered.0.ranges().is_some()
-                    || self.same_value(before, after)?);
+                    || self.same_value(before, after, &mut views)?);
             if !is_same {
                 return Ok(false);
             }
@@ -168,21 +247,22 @@ impl<'data> Entries<'_, 'data> {
         Ok(true)
     }
 
-    fn covered(&self, side: &Side<'_, '_>, attributes: &[Attribute<'_>]) -> gimli::Result<Covered> {
+    fn covered(&self, side: &Side<'_, 'data>, attributes: &[Attribute<'data>]) -> gimli::Result<Covered> {
         let mut covered = Covered::default();
         let mut length = None;
         for attribute in attributes {
             match (attribute.name(), attribute.value()) {
-                (constants::DW_AT_low_pc, value) => {
-                    covered.low = side.dwarf.attr_address(side.unit, value)?
-                }
+                (constants::DW_AT_low_pc, value) => covered.low = side.attribute_address(value)?,
                 (constants::DW_AT_high_pc, AttributeValue::Udata(value)) => length = Some(value),
                 (constants::DW_AT_high_pc, value) => {
-                    covered.high = side.dwarf.attr_address(side.unit, value)?;
+                    covered.high = side.attribute_address(value)?;
                 }
                 (constants::DW_AT_ranges, value) => {
                     let offset = side.dwarf.attr_ranges_offset(side.unit, value)?;
-                    covered.ranges = offset.map(|offset| ranges(side, offset.0)).transpose()?;
+                    covered.ranges = match offset {
+                        Some(offset) => Some((offset.0, side.ranges(self.pair, offset.0)?)),
+                        None => None,
+                    };
                 }
                 _ => {}
             }
@@ -195,7 +275,13 @@ impl<'data> Entries<'_, 'data> {
 
     fn same_coverage(&mut self, old: &Covered, new: &Covered) -> bool {
         self.outcome.lists += usize::from(old.ranges.is_some());
+        if let (Some((first, old)), Some((second, new))) = (&old.ranges, &new.ranges) {
+            let judge = || same(self.pair, old, new);
+            return *self.judged.ranges.entry((*first, *second)).or_insert_with(judge);
+        }
         match (old.ranges(), new.ranges()) {
+            // Only a unit may say in another form what it covers.
+            (Some(_), Some(_)) if !self.is_root && old.ranges.is_some() != new.ranges.is_some() => false,
             (Some(old), Some(new)) => same(self.pair, &old, &new),
             (None, None) => match (old.low, new.low) {
                 (Some(old), Some(new)) => self.same_address(constants::DW_AT_low_pc, old, new),
@@ -207,7 +293,7 @@ impl<'data> Entries<'_, 'data> {
 
     /// Whether the unit's entries stand in another file, which counts from the start of each of the unit's ranges or
     /// from the unit's own, although code of one range moved by different distances.
-    fn is_torn(&self, attributes: &[Attribute<'_>], (old, new): &(Covered, Covered)) -> bool {
+    fn is_torn(&mut self, attributes: &[Attribute<'_>], (old, new): &(Covered, Covered)) -> bool {
         let names_file = |attribute: &Attribute<'_>| {
             let name = attribute.name();
             matches!(
@@ -219,13 +305,14 @@ impl<'data> Entries<'_, 'data> {
         if !self.is_root || !is_split {
             return false;
         }
+        self.outcome.is_split = true;
         if old.ranges.is_none() && new.ranges.is_some() {
             return true;
         }
         let live = |address: &u64| is_code(self.pair, *address);
         let base = old.low.filter(live).and_then(|low| distance(self.pair, (low, low.saturating_add(1))));
         let ranges = old.ranges().unwrap_or_default();
-        ranges.into_iter().filter(|range| range.0 < range.1 && live(&range.0)).any(|range| {
+        ranges.iter().copied().filter(|range| range.0 < range.1 && live(&range.0)).any(|range| {
             let found = distance(self.pair, range);
             found.is_none() || base.is_some_and(|base| found != Some(base))
         })
@@ -241,7 +328,12 @@ impl<'data> Entries<'_, 'data> {
         }
     }
 
-    fn same_value(&mut self, old: &Attribute<'data>, new: &Attribute<'data>) -> gimli::Result<bool> {
+    fn same_value(
+        &mut self,
+        old: &Attribute<'data>,
+        new: &Attribute<'data>,
+        views: &mut (Option<usize>, Option<usize>),
+    ) -> gimli::Result<bool> {
         let name = old.name();
         let (before, after) = self.sides;
         Ok(match (old.value(), new.value()) {
@@ -271,8 +363,19 @@ impl<'data> Entries<'_, 'data> {
                     after.dwarf.attr_locations_offset(after.unit, second)?,
                 );
                 let (Some(first), Some(second)) = offsets else { return Ok(false) };
-                let lists = (locations(before, first.0)?, locations(after, second.0)?);
-                same_locations(self.pair, (before, &lists.0), (after, &lists.1))?
+                // Views belong to the first list.
+                let views = std::mem::take(views);
+                let key = ((first.0, views.0), (second.0, views.1));
+                if let Some(known) = self.judged.locations.get(&key) {
+                    return Ok(*known);
+                }
+                let lists = (
+                    locations(self.pair, before, first.0, views.0)?,
+                    locations(self.pair, after, second.0, views.1)?,
+                );
+                let is_same = same_locations(self.pair, (before, &lists.0), (after, &lists.1))?;
+                self.judged.locations.insert(key, is_same);
+                is_same
             }
             // They are judged by what they lead to.
             (AttributeValue::RangeListsRef(_), AttributeValue::RangeListsRef(_))
@@ -289,6 +392,24 @@ impl<'data> Entries<'_, 'data> {
             (first, second) => first == second,
         })
     }
+}
+
+/// Where the views of an entry's locations are.
+fn views(attributes: &[Attribute<'_>]) -> Option<usize> {
+    attributes.iter().find_map(|attribute| match (attribute.name(), attribute.value()) {
+        (constants::DW_AT_GNU_locviews, AttributeValue::SecOffset(position)) => Some(position),
+        _ => None,
+    })
+}
+
+/// Whether the entry has a list of locations, for which views can be.
+fn has_locations(attributes: &[Attribute<'_>]) -> bool {
+    attributes.iter().any(|attribute| {
+        matches!(
+            attribute.value(),
+            AttributeValue::LocationListsRef(_) | AttributeValue::DebugLocListsIndex(_)
+        )
+    })
 }
 
 /// Attributes that together say what an entry covers.

@@ -42,6 +42,11 @@ impl<'data> DebugView<'data> {
         self.sections.keys()
     }
 
+    /// Contents of all sections.
+    pub(super) fn iter(&self) -> impl Iterator<Item = &[u8]> {
+        self.sections.values().map(AsRef::as_ref)
+    }
+
     /// Contents of a section; empty when there is none.
     pub(super) fn bytes(&self, name: &str) -> &[u8] {
         self.sections.get(name).map_or(&[], AsRef::as_ref)
