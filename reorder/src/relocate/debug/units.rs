@@ -2,18 +2,20 @@
 //!
 //! Entries keep their size, so that nothing that refers to them by position changes. Source: DWARF 5, chapters 3 and 7.
 
+mod bounds;
+mod lists;
+
 use std::collections::BTreeMap;
 
-use gimli::{AttributeValue, DwAt, DwForm, DwTag, Reader, UnitType, constants};
+use gimli::{AttributeValue, DwAt, DwForm, DwTag, UnitType, constants};
 
 use super::abbreviations::Reshape;
 use super::expressions::{AddressUse, Use, addresses};
-use super::lists::{Bases, Key, UnitLists, Writing};
+use super::lists::{Bases, Key, UnitLists};
 use super::patch::Patch;
 use super::pieces::Pieces;
-use super::sections::{DebugSection, DebugSections, OVER_AND_OVER, Slice, cannot_update};
-use crate::address::Address;
-use crate::error::{Error, Result};
+use super::sections::{DebugSection, DebugSections, Slice, cannot_update};
+use crate::error::Result;
 
 /// What a place in the unit refers to in a section that is written again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -334,201 +336,6 @@ impl<'data> Walk<'_, 'data> {
                 Err(cannot_update(reason).into())
             }
         }
-    }
-
-    /// Code that an entry describes, if it is in the image.
-    fn live(&self, bounds: &Bounds) -> Option<(Bound, Bound, u64)> {
-        let (low, high) = (bounds.low?, bounds.high?);
-        let end = if high.is_address { high.value } else { low.value.wrapping_add(high.value) };
-        (self.pieces.is_code(low.value) && low.value < end).then_some((low, high, end))
-    }
-
-    fn bounds(&mut self, place: usize, tag: DwTag, bounds: &Bounds) -> Result<()> {
-        match (self.live(bounds), bounds.low) {
-            (Some((low, high, end)), _) => {
-                let parts = self.pieces.split(low.value, end);
-                match parts.as_slice() {
-                    [(start, end)] => self.store_bounds(place, low, high, start.0, end.0),
-                    _ => {
-                        let reason = format!(
-                            "the {tag} at {place:#x} of {} describes code that went apart",
-                            self.section.name
-                        );
-                        Err(cannot_update(reason).at(Address(low.value)).into())
-                    }
-                }
-            }
-            (None, Some(low)) => {
-                let start = self.pieces.start(low.value);
-                if low.index.is_none() {
-                    self.store(low.at, low.width, start);
-                }
-                // Code without extent, whose end is stated as an address.
-                if let Some(high) = bounds.high.filter(|high| high.is_address && high.value == low.value)
-                    && high.index.is_none()
-                {
-                    self.store(high.at, high.width, start);
-                }
-                Ok(())
-            }
-            _ => Ok(()),
-        }
-    }
-
-    fn store_bounds(&mut self, place: usize, low: Bound, high: Bound, start: u64, end: u64) -> Result<()> {
-        if low.index.is_none() {
-            self.store(low.at, low.width, start);
-        } else if self.pieces.start(low.value) != start {
-            return Err(self.section.damaged(place, "the code begins in padding"));
-        }
-        if high.is_address && high.index.is_none() {
-            self.store(high.at, high.width, end);
-        } else if !high.is_address && end - start != high.value {
-            if matches!(high.form, constants::DW_FORM_udata | constants::DW_FORM_implicit_const) {
-                let reason = format!("the entry at {place:#x} of {} reaches into padding", self.section.name);
-                return Err(cannot_update(reason).at(Address(low.value)).into());
-            }
-            self.store(high.at, high.width, end - start);
-        }
-        Ok(())
-    }
-
-    /// The unit itself: where its code went apart it gets ranges instead of bounds.
-    fn root_bounds(&mut self, place: usize, code: u64, bounds: &Bounds) -> Result<()> {
-        self.base = bounds.low.map(|low| self.pieces.start(low.value));
-        if self.base.is_none() && self.update.encoding.version <= 4 {
-            self.base = Some(0);
-        }
-        self.update.is_split |= bounds.is_split;
-        let is_split = self.update.is_split;
-        if let (true, Some(key)) = (is_split, bounds.ranges) {
-            self.split_ranges(key, bounds.low)?;
-        }
-        let Some((low, high, end)) = self.live(bounds) else {
-            return self.bounds(place, constants::DW_TAG_compile_unit, bounds);
-        };
-        let parts = self.pieces.split(low.value, end);
-        if let [(start, end)] = parts.as_slice() {
-            self.base = Some(start.0);
-            return self.store_bounds(place, low, high, start.0, end.0);
-        }
-        if is_split {
-            return Err(self.counted_elsewhere(low.value));
-        }
-        let word = usize::from(self.update.encoding.format.word_size());
-        let (slot, reshape) =
-            Reshape::choose(code, self.update.encoding, (low.form, low.width), (high.form, high.width))
-                .ok_or_else(|| {
-                    cannot_update(format!(
-                        "the unit at {place:#x} of {} has no room for a list of ranges",
-                        self.section.name
-                    ))
-                    .at(Address(low.value))
-                })?;
-        let at = if slot.is_high { high.at } else { low.at };
-        self.refer(at, word, Target::Ranges(Key::Own));
-        if slot.width > word {
-            self.store(at + word, slot.width - word, 0);
-        }
-        if slot.is_high && low.index.is_none() {
-            // What counts from the unit's base address then counts from zero.
-            self.store(low.at, low.width, 0);
-            self.base = Some(0);
-        } else if !slot.is_high {
-            self.base = None;
-        }
-        self.update.reshape = Some(reshape);
-        self.own_ranges = Some((low.value, end));
-        Ok(())
-    }
-
-    /// The ranges of a unit whose entries stand in another file, which counts from the start of each of them, or from
-    /// the unit's own: compilers count from labels of the same section.
-    fn split_ranges(&mut self, key: Key, low: Option<Bound>) -> Result<()> {
-        let section = self.section;
-        let offset = self.bases.unit.header.offset().0;
-        let broken = |error: gimli::Error| section.damaged(offset, error);
-        let Some(position) = self.range_position(key).map_err(broken)? else { return Ok(()) };
-        let low = low.map(|low| low.value).filter(|&low| self.pieces.is_code(low));
-        let base = low.and_then(|low| self.pieces.at(low)).map(|piece| piece.delta);
-        for entry in self.bases.ranges(position).map_err(broken)? {
-            let Some((begin, end)) = entry.code(self.pieces) else { continue };
-            match self.pieces.distance(begin, end) {
-                Some(distance) if base.is_none_or(|base| base == distance) => {}
-                _ => return Err(self.counted_elsewhere(begin)),
-            }
-        }
-        Ok(())
-    }
-
-    fn counted_elsewhere(&self, address: u64) -> Error {
-        let reason = format!(
-            "the unit at {:#x} of {} has its entries in a file of its own, which counts from an address that is no \
-             longer its own",
-            self.bases.unit.header.offset().0,
-            self.section.name
-        );
-        cannot_update(reason).at(Address(address)).into()
-    }
-
-    /// Where a list of ranges is.
-    fn range_position(&self, key: Key) -> gimli::Result<Option<usize>> {
-        Ok(match key {
-            Key::At(position) => Some(position),
-            Key::Index(index) => {
-                let index = gimli::DebugRngListsIndex(index);
-                Some(self.bases.dwarf.ranges_offset(self.bases.unit, index)?.0)
-            }
-            Key::Own => None,
-        })
-    }
-
-    /// Reads all lists that the entries name and writes them with the unit's new base.
-    fn lists(&mut self, offset: usize) -> Result<()> {
-        let section = self.section;
-        let broken = |error: gimli::Error| section.broken(offset, error);
-        let writing = Writing { encoding: self.update.encoding, base: self.base, pieces: self.pieces };
-        let unit = self.bases.unit;
-        let dwarf = self.bases.dwarf;
-        // Lists may begin inside of others, so that few bytes make very many.
-        let check = || match self.pieces.is_exhausted() {
-            true => Err(Error::from(cannot_update(OVER_AND_OVER))),
-            false => Ok(()),
-        };
-        for key in self.range_keys.keys() {
-            let Some(position) = self.range_position(*key).map_err(broken)? else { continue };
-            let entries = self.bases.ranges(position).map_err(broken)?;
-            let uses = &mut self.update.uses;
-            self.update.ranges.push(*key, &entries, None, writing, uses).map_err(broken)?;
-            check()?;
-        }
-        if let Some((start, end)) = self.own_ranges {
-            let entries = [super::lists::Entry::range(start, end)];
-            let uses = &mut self.update.uses;
-            self.update.ranges.push(Key::Own, &entries, None, writing, uses).map_err(broken)?;
-        }
-        for (key, views) in &self.location_keys {
-            let position = match *key {
-                Key::At(position) => position,
-                Key::Index(index) => {
-                    dwarf.locations_offset(unit, gimli::DebugLocListsIndex(index)).map_err(broken)?.0
-                }
-                Key::Own => continue,
-            };
-            let entries = self.bases.locations(position).map_err(broken)?;
-            let views = views.map(|position| self.view_bytes(position)).transpose().map_err(broken)?;
-            let uses = &mut self.update.uses;
-            self.update.locations.push(*key, &entries, views, writing, uses).map_err(broken)?;
-            check()?;
-        }
-        Ok(())
-    }
-
-    fn view_bytes(&self, position: usize) -> gimli::Result<Slice<'data>> {
-        let name = if self.update.encoding.version <= 4 { ".debug_loc" } else { ".debug_loclists" };
-        let mut bytes = Slice::new(self.sections.bytes(name), gimli::LittleEndian);
-        bytes.skip(position)?;
-        Ok(bytes)
     }
 }
 

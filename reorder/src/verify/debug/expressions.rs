@@ -3,7 +3,7 @@
 use gimli::Operation;
 
 use super::scene::Scene;
-use super::units::Side;
+use super::side::Side;
 use super::view::Slice;
 
 /// Whether the operations are the same; addresses are those of the map.

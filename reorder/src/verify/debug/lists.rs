@@ -5,7 +5,7 @@ use gimli::{RawLocListEntry, RawRngListEntry, Reader as _};
 use super::coverage::{Range, is_code, new_parts, old_parts};
 use super::expressions::same_expression;
 use super::scene::Scene;
-use super::units::Side;
+use super::side::Side;
 use super::view::Slice;
 use crate::address::{Address, NewAddress};
 

@@ -16,6 +16,7 @@ pub(super) mod layout;
 mod lines;
 mod lists;
 mod scene;
+mod side;
 mod tables;
 mod units;
 mod view;
@@ -25,8 +26,9 @@ use std::collections::BTreeSet;
 use rayon::prelude::*;
 
 use self::scene::{Budget, Paddings, Scene};
+use self::side::Source;
 use self::tables::{Judgement, Named};
-use self::units::{Outcome, Source, compare_units};
+use self::units::{Outcome, compare_units};
 use self::view::{DebugView, Slice};
 use super::elf_view::ElfView;
 use super::pair::ImagePair;
