@@ -212,6 +212,38 @@ for name, digest, size in rows:
 assert sorted(name for name, _, _ in rows) == sorted(name for name in wheel.namelist() if not name.endswith('/'))
 ";
 
+/// Makes a wheel of a library, beside one that is damaged.
+const MAKE_WHEEL: &str = "
+import sys, zipfile
+library = open('libown.so', 'rb').read()
+with zipfile.ZipFile('one.whl', 'w', zipfile.ZIP_DEFLATED) as wheel:
+    wheel.writestr('p/bad.so', library[:200])
+    wheel.writestr('p/own.so', library)
+    wheel.writestr('p-1.dist-info/RECORD', 'p/bad.so,,\\np/own.so,,\\np-1.dist-info/RECORD,,\\n')
+";
+
+#[test]
+fn a_damaged_image_in_a_wheel_stays_and_changed_data_is_no_proof() {
+    let scratch = tempfile::tempdir().unwrap();
+    let directory = scratch.path();
+    program_with_library(directory);
+    let python = |script: &str| {
+        let made = run(Command::new("python3").args(["-c", script]).current_dir(directory));
+        assert!(made.success(), "{made}");
+    };
+    python(MAKE_WHEEL);
+    let apply = ["apply", "one.whl", "--strategy", "random", "--seed", "3", "-o", "new.whl"];
+    let applied = run(reorder().current_dir(directory).args(apply));
+    assert!(applied.success() && applied.stderr_text().contains("p/bad.so stays as it is"), "{applied}");
+    let verify = || run(reorder().current_dir(directory).args(["verify", "one.whl", "new.whl"]));
+    assert!(verify().success(), "{}", verify());
+    let shorter = MAKE_WHEEL.replace("one.whl", "new.whl").replace("[:200]", "[:100]");
+    python(&shorter);
+    let verified = verify();
+    assert_eq!(verified.ending, process::Ending::Exited(1), "{verified}");
+    assert!(verified.stdout_text().contains("differs: p/bad.so"), "{verified}");
+}
+
 #[test]
 fn a_wheel_installs_and_works_with_its_images_moved() {
     let scratch = tempfile::tempdir().unwrap();
@@ -239,6 +271,8 @@ fn a_wheel_installs_and_works_with_its_images_moved() {
         assert!(!is_large || fs::read(wheel).unwrap() != fs::read(&moved).unwrap(), "nothing moved");
         let checked = run(Command::new("python3").args(["-c", CHECK_LIST]).arg(&moved));
         assert!(checked.success(), "{checked}");
+        let proven = run(reorder().arg("verify").arg(wheel).arg(&moved));
+        assert!(proven.success() && proven.stdout_text().contains("proven: "), "{proven}");
     }
     let use_both = "import sys, markupsafe._speedups, markupsafe, regex
 print(markupsafe.escape('<a & \"b\">'), regex.findall(r'(?V1)\\b\\p{Lu}[a-z--[aeiou]]\\w*', 'Try My Ab Cde'), regex.sub(r'(?i)(x+)(?=y)', '-', 'aXxyxy'))";

@@ -25,27 +25,30 @@ pub(super) fn apply_wheel(
     bytes: &[u8],
     context: &Context,
 ) -> Result<AppliedFile> {
-    let mut wheel = Wheel::open(bytes)?;
+    let wheel = Wheel::open(bytes)?;
     let mut replaced = BTreeMap::new();
     let mut total = ApplySummary::default();
     let mut first_reason = None;
-    for name in wheel.names().to_vec() {
-        let head = wheel.read(&name, Some(HEAD_BYTES))?;
-        let is_elf = head.starts_with(b"\x7fELF");
-        if !is_elf && !is_macho(&head) {
-            continue;
-        }
-        let image = wheel.read(&name, None)?;
-        let path = Path::new(&name);
-        let applied = match is_elf {
-            true => apply_elf(path, elf, context, &image),
-            false => apply_file(&MachORequest { path, ..*macho }, &image, context),
-        };
+    for name in wheel.names() {
+        let path = Path::new(name);
+        let applied = wheel.read(name, Some(HEAD_BYTES)).and_then(|head| {
+            let is_elf = head.starts_with(b"\x7fELF");
+            if !is_elf && !is_macho(&head) {
+                return Ok(None);
+            }
+            let image = wheel.read(name, None)?;
+            match is_elf {
+                true => apply_elf(path, elf, context, &image),
+                false => apply_file(&MachORequest { path, ..*macho }, &image, context),
+            }
+            .map(Some)
+        });
         match applied {
-            Ok(applied) => {
+            Ok(None) => {}
+            Ok(Some(applied)) => {
                 total = joined(total, applied.summary);
                 if !applied.is_unchanged {
-                    replaced.insert(name, applied.bytes);
+                    replaced.insert(name.to_owned(), applied.bytes);
                 }
             }
             Err(error)

@@ -50,6 +50,7 @@ pub mod relocate_args;
 pub mod report;
 pub mod schema;
 pub mod verify;
+mod verify_wheel;
 
 use std::ffi::OsString;
 

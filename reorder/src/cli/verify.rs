@@ -5,22 +5,25 @@ use std::path::PathBuf;
 use clap::Args;
 
 use crate::cli::context::Context;
+use crate::cli::verify_wheel::verify_wheels;
 use crate::error::Result;
 use crate::exit_status::ExitStatus;
 use crate::image::mapped::map_image;
 use crate::report::Report;
 use crate::report::table::{Table, grouped};
 use crate::verify::{VerifyOptions, VerifyReport, verify};
+use crate::wheel::is_archive;
 
 const EXAMPLES: &str = "\
 Examples:
   reorder verify /usr/bin/git git.fast
   reorder verify old.so new.so --format json
-  reorder verify MyApp MyApp.new                # Mach-O, universal files image by image";
+  reorder verify MyApp MyApp.new                # Mach-O, universal files image by image
+  reorder verify package.whl moved/package.whl  # a Python wheel: its images and the list of digests";
 
 /// Prove that NEW is OLD with its functions moved and nothing else changed
 ///
-/// Exit status: 0 proven, 1 not proven, 2 the files could not be read.
+/// Exit status: 0 proven; 1 not proven, also when NEW is no image; 2 a file could not be read, or OLD is no image.
 #[derive(Args, Debug)]
 #[command(before_long_help = EXAMPLES)]
 pub struct VerifyArguments {
@@ -40,6 +43,11 @@ pub struct VerifyArguments {
 pub fn run(arguments: &VerifyArguments, context: &Context) -> Result<ExitStatus> {
     let (old, new) = (map_image(&arguments.old)?, map_image(&arguments.new)?);
     let options = VerifyOptions { listed_differences: arguments.differences };
+    if is_archive(&old) {
+        let report = verify_wheels(&old, &new, options).map_err(|error| error.in_file(&arguments.old))?;
+        context.print(&report)?;
+        return Ok(if report.is_proven() { ExitStatus::Success } else { ExitStatus::Finding });
+    }
     let report = verify(&old, &new, options).map_err(|error| error.in_file(&arguments.old))?;
     context.print(&report)?;
     Ok(if report.is_proven() { ExitStatus::Success } else { ExitStatus::Finding })
@@ -72,6 +80,7 @@ impl Report for VerifyReport {
         let (functions, moved) = (grouped(self.functions), grouped(self.moved));
         text.push_str(&match self.is_proven() {
             true => format!("proven: {moved} of {functions} functions moved, nothing else changed\n"),
+            false if self.difference_count == 1 => "not proven: 1 difference\n".to_owned(),
             false => format!("not proven: {} differences\n", grouped(self.difference_count)),
         });
         text
