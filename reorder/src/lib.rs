@@ -53,6 +53,7 @@ pub mod explain;
 
 pub mod report;
 
+pub mod packages;
 pub mod page;
 
 pub mod cli;

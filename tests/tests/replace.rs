@@ -82,6 +82,28 @@ fn mode_owner_and_attributes_are_kept() {
 }
 
 #[test]
+fn a_file_of_a_package_is_told_of() {
+    let directory = scratch();
+    let image = program(directory.path());
+    let info = directory.path().join("dpkg/info");
+    fs::create_dir_all(&info).unwrap();
+    let canonical = image.canonicalize().unwrap();
+    fs::write(info.join("tool.list"), format!("/.\n{}\n", canonical.display())).unwrap();
+    let apply = |arguments: &[&str]| {
+        let mut command = workspace::reorder();
+        command.env("DPKG_ADMINDIR", directory.path().join("dpkg")).arg("apply").arg(&image);
+        process::run(command.args(RANDOM).args(["--format", "json"]).args(arguments), LIMIT).unwrap()
+    };
+    let elsewhere = apply(&["-o", &directory.path().join("other").to_string_lossy()]);
+    assert!(elsewhere.success() && !elsewhere.stderr_text().contains("package"), "{elsewhere}");
+    let in_place = apply(&["--in-place"]);
+    let expected = format!("dpkg-divert --local --no-rename --add {}", canonical.display());
+    for said in [in_place.stdout_text(), in_place.stderr_text()] {
+        assert!(said.contains("of the package tool") && said.contains(&expected), "{said}");
+    }
+}
+
+#[test]
 fn a_symbolic_link_stays_and_its_target_is_replaced() {
     let directory = scratch();
     let image = program(directory.path());

@@ -21,6 +21,7 @@ use crate::exit_status::ExitStatus;
 use crate::image::analysis::obligations::COPIES;
 use crate::image::macho::is_macho;
 use crate::image::mapped::map_image;
+use crate::packages;
 use crate::relocate::layout_map::LayoutMap;
 use crate::report::Report;
 use crate::report::table::{Table, grouped};
@@ -209,6 +210,7 @@ pub fn run(arguments: &ApplyArguments, context: &Context) -> Result<ExitStatus> 
     let options = ReplaceOptions { in_place: arguments.in_place };
     let one_way = is_one_way(arguments, &applied.maps)?;
     applied.summary.warnings.extend(one_way.map(str::to_owned));
+    applied.summary.warnings.extend(packages::warning(output));
     let maps = arguments.map.as_deref().map(|path| map_files(path, &applied.maps)).unwrap_or_default();
     maps.iter().try_fold(kept, |kept, (path, _)| kept.writes("map", path, "give another --map FILE"))?;
     // The image last: with --in-place the map is the only way back.

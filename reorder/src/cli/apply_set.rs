@@ -17,6 +17,7 @@ use crate::image::elf::file::ElfFile;
 use crate::image::macho::is_macho;
 use crate::image::mapped::map_image;
 use crate::loaded_libraries::{LoadedLibrary, SEARCH_PATH, is_same, loaded_libraries, loaded_libraries_from};
+use crate::packages;
 use crate::report::Report;
 use crate::report::table::{Table, grouped};
 use crate::write::{Pending, ReplaceOptions, Warning, together_if};
@@ -132,6 +133,9 @@ pub(super) fn run(
         phase.step();
     }
     phase.finish(&format!("{} of {} images", moved.len(), images.len()));
+    for (_, output, applied) in &mut moved {
+        applied.summary.warnings.extend(packages::warning(output));
+    }
     let set = StagedSet { program, directory, name: &name, libraries: &libraries };
     let warnings = write_all(&set, kept, &moved)?;
     warnings.iter().for_each(|warning| context.talk.warning(&warning.to_string(), None));

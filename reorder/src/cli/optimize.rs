@@ -24,6 +24,7 @@ use crate::image::functions::FunctionTable;
 use crate::image::mapped::map_image;
 use crate::layout::{Layout, Memory, Room, lay_out};
 use crate::measure::{self, MeasureRequest, Measurement};
+use crate::packages;
 use crate::processor::{self, Purpose};
 use crate::record::{self, Ending, RecordRequest, RecordedTrace};
 use crate::report::optimize::{OptimizeReport, OptimizedRun, SimulatedPages};
@@ -158,6 +159,8 @@ fn optimize(
     phase.finish(&format!("{} starts", starts.len()));
 
     let output = arguments.output.as_ref().unwrap_or(&arguments.image);
+    let package = packages::warning(output);
+    package.iter().for_each(|warning| talk.warning(warning, None));
     let measured = write_measured(arguments, context, &applied.bytes, output, &starts)?;
 
     if let Some(page) = &arguments.report {
