@@ -21,6 +21,7 @@ mod processor;
 pub mod record;
 mod runnable;
 mod start_directory;
+mod start_failure;
 mod stops;
 
 pub mod link_map;

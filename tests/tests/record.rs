@@ -5,6 +5,7 @@
 
 use std::fs;
 use std::io::Write as _;
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::Duration;
@@ -373,10 +374,17 @@ fn the_command_explains_what_cannot_be_recorded() {
     let directory = tempfile::tempdir().unwrap();
     let text = directory.path().join("text");
     fs::write(&text, "no program").unwrap();
+    let path = |name: &str| directory.path().join(name).to_str().unwrap().to_owned();
+    for (name, content) in [("headless", "echo"), ("orphaned", "#!/no/such/shell\n")] {
+        fs::write(path(name), content).unwrap();
+        fs::set_permissions(path(name), fs::Permissions::from_mode(0o755)).unwrap();
+    }
     for (program, reason) in [
         ("/no/such/program", "No such file"),
         ("no-such-program-anywhere", "in PATH"),
-        (text.to_str().unwrap(), "Permission denied"),
+        (text.to_str().unwrap(), "chmod +x"),
+        (&path("headless"), "name what runs it"),
+        (&path("orphaned"), "install /no/such/shell"),
     ] {
         let output =
             reorder().args(["record", "-o"]).arg(directory.path()).args(["--", program]).output().unwrap();

@@ -25,6 +25,7 @@ use super::unknown::Unknown;
 use super::waiting::Group;
 use crate::error::{Error, Result};
 use crate::start_directory;
+use crate::start_failure;
 use crate::stops::{self, Report, Resume, Stop};
 
 /// What a run is watched for.
@@ -117,7 +118,7 @@ pub(super) fn run(launch: &Launch<'_>) -> Result<Outcome> {
         start_directory::check(directory)?;
     }
     let started = Instant::now();
-    let child = command.spawn().map_err(|error| Error::io(launch.program.path(), error))?;
+    let child = command.spawn().map_err(|error| start_failure::explain(launch.program.path(), error))?;
     let pid = Pid::from_raw(child.id().cast_signed());
     let group = Group::of(pid);
     let (alive, ended) = mpsc::channel::<()>();

@@ -22,7 +22,7 @@ use nix::unistd::{ForkResult, Pid, fork, pipe2};
 use super::RecordRequest;
 use crate::error::{Error, Result};
 use crate::processor::{self, Purpose};
-use crate::{runnable, start_directory};
+use crate::{runnable, start_directory, start_failure};
 
 /// All that the child needs between fork and exec, made before the fork: it must not allocate.
 struct Prepared {
@@ -48,7 +48,10 @@ impl Launched {
     pub(super) fn failure(mut self) -> Error {
         let mut number = [0; 4];
         match self.failure.read_exact(&mut number) {
-            Ok(()) => Error::io(&self.path, std::io::Error::from_raw_os_error(i32::from_le_bytes(number))),
+            Ok(()) => {
+                let error = std::io::Error::from_raw_os_error(i32::from_le_bytes(number));
+                start_failure::explain(&self.path, error)
+            }
             Err(_) => Error::usage("ended before it could be started").in_file(&self.path),
         }
     }
