@@ -28,7 +28,7 @@ pub enum Mode {
     Auto,
     /// Through the linker
     Order,
-    /// In the finished image: one link, x86-64 ELF only
+    /// In the finished image: one link, ELF for x86-64 or AArch64 only
     PostLink,
     /// Not at all: the real linker runs as if it had been called itself
     Off,

@@ -14,8 +14,8 @@ pub(super) fn pins(image: &OpenedImage<'_>, functions: &FunctionTable<'_>) -> Pi
             .iter()
             .filter_map(|(index, function)| Some((index, analysis.pin_at(function.start)?)))
             .collect()),
-        Ok(Err(Stays::UnknownKind)) => Err("Functions of this image are ordered by the linker. Only x86-64 ELF images and \
-                                            Mach-O images are relocated when they are finished, where a function may \
+        Ok(Err(Stays::UnknownKind)) => Err("Functions of this image are ordered by the linker. Only ELF images for x86-64 and AArch64, and \
+                                            Mach-O images, are relocated when they are finished, where a function may \
                                             have to stay."
             .to_owned()),
         Ok(Err(Stays::Refused(refusal))) => {
