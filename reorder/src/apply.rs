@@ -19,6 +19,7 @@ use crate::image::analysis::units::unit_containing;
 use crate::image::elf::file::ElfFile;
 use crate::image::functions::{FunctionIndex, FunctionTable};
 use crate::image::refusal::{Refusal, RefusalCode};
+use crate::memory::give_back;
 use crate::relocate::address_map::{AddressMap, Move};
 use crate::relocate::debug::rebuild::tail_start;
 use crate::relocate::debug::{DebugPolicy, has_debug};
@@ -123,6 +124,7 @@ pub fn apply(
     let mut summary = summarise(functions, &analysis, &plan);
     let mut bytes = {
         let _phase = tracing::info_span!("relocate").entered();
+        give_back();
         relocate(file, functions, analysis, &plan.map, options)?
     };
     if let Some((map, Side::New)) = side {
@@ -131,6 +133,7 @@ pub fn apply(
     // The way back needs no other proof than the digest of the image that it must lead to.
     if !matches!(side, Some((_, Side::New))) {
         let _phase = tracing::info_span!("verify").entered();
+        give_back();
         prove(file.bytes, &bytes)?;
     }
     if let Some((map, side)) = side {

@@ -47,6 +47,7 @@ pub mod wheel;
 pub mod write;
 
 pub mod measure;
+pub(crate) mod memory;
 
 pub mod gate;
 

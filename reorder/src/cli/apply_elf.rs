@@ -7,7 +7,6 @@ use crate::apply::{Applied, apply, layout_map};
 use crate::cli::applied::AppliedFile;
 use crate::cli::arrangement::{ArrangementArguments, Wanted};
 use crate::cli::context::Context;
-use crate::cli::memory::give_back;
 use crate::error::{Error, ErrorKind, Result};
 use crate::image::analysis::Analysis;
 use crate::image::elf::file::ElfFile;
@@ -76,7 +75,6 @@ pub fn apply_elf(
         &context.talk,
         |traces, layout| lay_out(&file, &functions, traces, room, layout),
     )?;
-    give_back();
     let has_moved = analysis.is_some();
     let mut applied = match analysis {
         Some(analysis) => apply(&file, &functions, analysis, wanted.arrangement(), request.options)?,

@@ -40,7 +40,6 @@ mod kept_inputs;
 pub mod layout_args;
 pub mod man;
 pub mod measure;
-mod memory;
 pub mod optimize;
 mod optimize_page;
 pub mod record;

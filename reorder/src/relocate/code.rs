@@ -40,7 +40,7 @@ pub fn move_code(
     const CHUNK: usize = 256;
     let mut placed = placed_ranges(analysis, map);
     let offset = |placed: &PlacedRange| analysis.code.file_offset(placed.new_start()).0 as usize;
-    placed.sort_by_key(offset);
+    placed.sort_unstable_by_key(offset);
     let mut pieces = Vec::with_capacity(placed.len().div_ceil(CHUNK));
     let mut rest = &mut *output;
     let mut position = 0;

@@ -70,8 +70,10 @@ impl Round<'_, '_> {
                             }
                             self.facts.unexplained.add(index, Some(base));
                         }
-                        Value::Offset(base) => self.facts.unexplained.add(index, Some(base)),
-                        Value::Computed | Value::Entry(_) => self.facts.unexplained.add(index, None),
+                        // No switch calls its cases: the number may come from anywhere.
+                        Value::Offset(_) | Value::Computed | Value::Entry(_) => {
+                            self.facts.unexplained.add(index, None);
+                        }
                         _ => {}
                     }
                     self.call(&mut registers);

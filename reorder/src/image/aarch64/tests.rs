@@ -223,6 +223,22 @@ fn a_number_added_to_a_label_leads_to_no_other_function() {
 }
 
 #[test]
+fn a_distance_in_the_code_may_be_added_to_a_label() {
+    let library = Library::assembled(
+        "_stored: adr x1, _stored\n ldr x0, 1f\n add x0, x0, x1\n blr x0\n ret\n .p2align 3\n\
+         1: .quad _f - _stored\n\
+         _built: adr x1, _built\n movz x0, #24\n add x0, x0, x1\n blr x0\n nop\n ret\n\
+         _f: ret\n _g: ret",
+    );
+    for name in ["_stored", "_built"] {
+        let decoded = library.decode(name, &[]);
+        assert_eq!(decoded.pin.map(|pin| pin.reason), Some(PinReason::UnresolvedJump), "{name}");
+        assert!(decoded.possible_targets.contains(&library.address("_f")), "{name}");
+        assert!(!decoded.possible_targets.contains(&library.address("_g")), "{name}");
+    }
+}
+
+#[test]
 fn short_references_tie() {
     let library = Library::assembled(
         "_falls: mov x0, x1\n\

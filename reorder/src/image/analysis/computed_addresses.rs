@@ -13,8 +13,8 @@ use crate::image::code::CodeSpace;
 use crate::image::decode::x86_64::{DecodedBlock, FieldKind};
 use crate::image::elf::file::ElfFile;
 
-/// Longest table of stored distances that is looked through.
-const LONGEST_TABLE: usize = 256;
+/// Longest table of stored distances that is looked through, in entries.
+pub(crate) const LONGEST_TABLE: usize = 1 << 12;
 
 /// Pins for the first two forms.
 pub fn check_computed_addresses(
@@ -74,9 +74,15 @@ fn called_by_sum(
         taken.map(|field| field.target(code)).filter(|&target| code.arena_of(target).is_some()).collect();
     let mut found: Vec<BlockIndex> =
         bases.iter().filter_map(|&base| partition.block_containing(base)).collect();
+    // No hand-written dispatch has more sums of an address and a stored number.
+    let mut budget = 1_usize << 20;
     for &table in &block.data_references {
         let words = (0..LONGEST_TABLE as u64).map_while(|index| file.bytes_at(table.plus(8 * index), 8));
         for word in words.filter_map(|bytes| bytes.try_into().ok()).map(u64::from_le_bytes) {
+            if budget < bases.len() {
+                return found;
+            }
+            budget -= bases.len();
             let targets = bases.iter().map(|base| base.plus(word));
             let blocks = targets.filter(|&target| target != table).filter_map(|target| {
                 let index = partition.block_containing(target)?;
