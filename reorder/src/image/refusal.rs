@@ -9,9 +9,9 @@ use crate::address::Address;
 /// A global obligation that failed; the whole image is left untouched.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 pub enum RefusalCode {
-    /// Not a little-endian ELF64 program or shared object for x86-64.
+    /// Not a linked little-endian ELF64 image for x86-64 or AArch64.
     R1,
-    /// Linked at a fixed address without the means to find every absolute address.
+    /// Reserved: programs at a fixed address are analysed.
     R2,
     /// Text relocations, or a segment both writable and executable.
     R3,
@@ -27,13 +27,13 @@ pub enum RefusalCode {
     R8,
     /// A section whose code addresses cannot be rewritten.
     R9,
-    /// Debug information without a chosen policy.
+    /// Debug information that cannot be brought up to date.
     R10,
     /// Reserved: static relocations that contradict the code pin what they name, or are ignored.
     R11,
     /// An address field that cannot reach its target after the move.
     R12,
-    /// A layout that does not fit.
+    /// An image that has copies of functions, or no room for them.
     R13,
     /// A signature covers the file.
     R14,
@@ -67,7 +67,7 @@ pub enum RefusalCode {
     M13,
     /// Mach-O: the new compact unwind information does not fit.
     M14,
-    /// Mach-O: the room between functions that stay cannot be filled exactly.
+    /// Reserved: Mach-O, the room between functions that stay cannot be filled exactly.
     M15,
     /// Mach-O: information for the shared cache that cannot be dropped.
     M16,
@@ -79,7 +79,7 @@ pub enum RefusalCode {
     M19,
     /// Mach-O: the output failed verification.
     M20,
-    /// Mach-O: damaged tables.
+    /// Reserved: Mach-O, damaged tables.
     M21,
 }
 
