@@ -75,7 +75,13 @@ pub fn refuse_overwriting(files: &[(FileRole, PathBuf)]) -> Result<()> {
     let (written, read): (Vec<_>, Vec<_>) = files.iter().partition(|(role, _)| role.is_written());
     let known = read.iter().fold(KeptFiles::default(), |known, (role, path)| known.reads(role, [path]));
     let hint = "give each output a file of its own: --export FORM=FILE, --baseline FILE";
-    written.iter().try_fold(known, |known, (role, path)| known.writes(role.written_as(), path, hint))?;
+    // The baseline is replaced by this run alone, so that others would lose it.
+    let (baselines, others): (Vec<_>, Vec<_>) =
+        written.into_iter().partition(|(role, _)| *role == FileRole::UpdatedBaseline);
+    let known = baselines
+        .into_iter()
+        .try_fold(known, |known, (role, path)| known.replaces(role.written_as(), role, path, hint))?;
+    others.into_iter().try_fold(known, |known, (role, path)| known.writes(role.written_as(), path, hint))?;
     Ok(())
 }
 

@@ -31,14 +31,28 @@ impl KeptFiles {
     ///
     /// # Errors
     /// It is one of those that are known already; `hint` says what to do.
-    pub(super) fn writes(mut self, what: &str, path: &Path, hint: &str) -> Result<Self> {
+    pub(super) fn writes(self, what: &str, path: &Path, hint: &str) -> Result<Self> {
+        self.replaces(what, "another output", path, hint)
+    }
+
+    /// The same for a file that others would know as `known`: it is read before.
+    ///
+    /// # Errors
+    /// As [`Self::writes`].
+    pub(super) fn replaces(
+        mut self,
+        what: &str,
+        known: impl Display,
+        path: &Path,
+        hint: &str,
+    ) -> Result<Self> {
         let Some(place) = place(path) else { return Ok(self) };
-        if let Some((_, known)) = self.known.iter().find(|(known, _)| *known == place) {
-            return Err(Error::usage(format!("the {what} would replace {known}"))
+        if let Some((_, other)) = self.known.iter().find(|(known, _)| *known == place) {
+            return Err(Error::usage(format!("the {what} would replace {other}"))
                 .in_file(path)
                 .with_hint(hint));
         }
-        self.known.push((place, "another output".to_owned()));
+        self.known.push((place, known.to_string()));
         Ok(self)
     }
 }

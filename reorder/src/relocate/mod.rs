@@ -33,6 +33,7 @@ use crate::image::analysis::fields::CodeFields;
 use crate::image::elf::file::ElfFile;
 use crate::image::functions::FunctionTable;
 use crate::image::refusal::{Refusal, RefusalCode};
+use crate::memory::give_back;
 use address_map::AddressMap;
 use debug::DebugPolicy;
 use debug::pieces::Pieces;
@@ -63,8 +64,10 @@ pub fn relocate(
     let code = code_bytes(&analysis);
     code.iter().for_each(|range| output[range.clone()].copy_from_slice(&file.bytes[range.clone()]));
     code::move_code(&analysis, map, file.bytes, &mut output, &mut ledger)?;
-    // The fields of large images take as much memory as half of what is copied now.
+    // What is not needed any longer makes room for what is copied now.
     analysis.fields = CodeFields::none();
+    analysis.units = Vec::new();
+    give_back();
     let analysis = &analysis;
     copy_rest(&code, file.bytes, &mut output);
     absolute::move_absolute_fields(file, analysis, map, &mut output, &mut ledger);

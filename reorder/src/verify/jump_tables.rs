@@ -6,9 +6,13 @@
 
 use std::ops::Range;
 
+use iced_x86::{Decoder, DecoderOptions, Instruction};
+
 use super::bytes::displacement_at;
 use super::functions::TableUse;
 use super::pair::{ImagePair, Ledger};
+use super::processor::Processor;
+use super::recover::Move;
 use super::report::{Check, Difference};
 use crate::address::Address;
 
@@ -78,8 +82,12 @@ pub(super) fn check_dispatched_words(pair: ImagePair<'_>, evidence: &TableEviden
             if !is_own && !followed {
                 break;
             }
+            let stayed = is_own && !pair.is_target(word.target, word.found);
+            if stayed && !may_be_entered(pair, owner, word.target) {
+                break;
+            }
             words += 1;
-            if is_own && !pair.is_target(word.target, word.found) {
+            if stayed {
                 let offset = pair.old.offset_of(place);
                 ledger.findings.differs(Difference::new(
                     Check::JumpTables,
@@ -88,11 +96,31 @@ pub(super) fn check_dispatched_words(pair: ImagePair<'_>, evidence: &TableEviden
                     format!("the target {:#x}", pair.mapped(word.target)),
                     format!("{:#x}", word.found),
                 ));
+                // One word shows it; decoding for each of them would be work for hostile tables.
+                break;
             }
             place += WORD;
         }
     }
     ledger.findings.checked(Check::JumpTables, "words", words);
+}
+
+/// Whether an instruction of `function` starts at `target`, or it ends there: other numbers that happen to lead into a
+/// function are data of another kind.
+fn may_be_entered(pair: ImagePair<'_>, function: &Move, target: u64) -> bool {
+    let code = pair.old.code_at(function.old_start.0, function.old_end().0);
+    let bytes = code.and_then(|section| section.at(function.old_start.0, function.size)).unwrap_or_default();
+    match pair.old.processor {
+        Processor::Aarch64 => target.is_multiple_of(WORD),
+        Processor::X86_64 => {
+            let mut decoder = Decoder::with_ip(64, bytes, function.old_start.0, DecoderOptions::NONE);
+            let mut instruction = Instruction::default();
+            while decoder.can_decode() && decoder.ip() < target {
+                decoder.decode_out(&mut instruction);
+            }
+            decoder.ip() == target
+        }
+    }
 }
 
 /// Walks differing bytes in file order and says which of them are table words that followed their targets.

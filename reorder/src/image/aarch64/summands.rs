@@ -27,7 +27,7 @@ impl Builder<'_, '_> {
         let parts = self.parts();
         let mut sums = MOST_SUMS;
         for table in &parts.tables {
-            self.keep_sums(&[*table], &self.distances_at(*table, LONGEST_TABLE), &mut sums);
+            self.keep_sums(&[*table], &self.distances_at(*table, &[*table], LONGEST_TABLE), &mut sums);
         }
         self.keep_sums(&parts.bases, &parts.distances, &mut sums);
         let is_elsewhere = |base: &Address| self.context.text.contains(base) && !self.atom.contains(base);
@@ -78,7 +78,7 @@ impl Builder<'_, '_> {
         }
         for table in &parts.tables {
             let room = MOST_DISTANCES.saturating_sub(parts.distances.len());
-            parts.distances.extend(self.distances_at(*table, LONGEST_TABLE.min(room)));
+            parts.distances.extend(self.distances_at(*table, &parts.bases, LONGEST_TABLE.min(room)));
         }
         parts.distances.extend(self.distances_inside());
         parts.distances.sort_unstable();
@@ -86,9 +86,17 @@ impl Builder<'_, '_> {
         parts
     }
 
-    /// Numbers of four and of eight bytes at `table`, in order, up to the next address that code refers to.
-    fn distances_at(&self, table: Address, most: usize) -> Vec<u64> {
+    /// Numbers of four and of eight bytes at `table`, in order, up to the next address that code refers to, or the first that
+    /// leads from none of the `bases`, which are in order, to the code. Zeros stand for functions that there are not.
+    fn distances_at(&self, table: Address, bases: &[Address], most: usize) -> Vec<u64> {
         let context = self.context;
+        let (Some(first), Some(last)) = (bases.first(), bases.last()) else { return Vec::new() };
+        let leads_to_code = |distance: &u64| {
+            let from = |base: &Address| i128::from(base.0) + i128::from(*distance as i64);
+            let (lowest, highest) = (from(first), from(last));
+            *distance == 0
+                || lowest < i128::from(context.text.end.0) && highest >= i128::from(context.text.start.0)
+        };
         let next = context.known.partition_point(|known| *known <= table);
         let room = context.known.get(next).map_or(u64::MAX, |known| known.distance_from(table));
         let number = |width: u64, index: u64| {
@@ -97,8 +105,9 @@ impl Builder<'_, '_> {
         };
         let narrow = (0..most as u64).map_while(|index| number(4, index)?.first_chunk());
         let wide = (0..most as u64).map_while(|index| number(8, index)?.first_chunk());
-        let mut found: Vec<u64> = narrow.map(|bytes| sign_extended(u32::from_le_bytes(*bytes))).collect();
-        found.extend(wide.map(|bytes| u64::from_le_bytes(*bytes)));
+        let narrow = narrow.map(|bytes| sign_extended(u32::from_le_bytes(*bytes)));
+        let mut found: Vec<u64> = narrow.take_while(leads_to_code).collect();
+        found.extend(wide.map(|bytes| u64::from_le_bytes(*bytes)).take_while(leads_to_code));
         found.sort_unstable();
         found
     }
