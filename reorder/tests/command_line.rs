@@ -179,7 +179,7 @@ fn timings_tell_how_long_each_phase_took() {
     let directory = directory();
     let program = build_program(directory.path());
     let output = directory.path().join("output");
-    let arguments = ["--strategy", "random", "--seed", "1", "--most-pinned", "100", "--timings", "-o"];
+    let arguments = ["--strategy", "random", "--seed", "1", "--timings", "-o"];
     let outcome =
         reorder().arg("apply").arg(&program).args(arguments).arg(&output).output().expect("it runs");
     let told = text(&outcome.stderr);

@@ -58,6 +58,8 @@ pub struct AddressMoves {
     by_new_start: Vec<u32>,
     /// Of the old starts.
     index: AddressIndex,
+    /// Of the new starts, in their order.
+    new_index: AddressIndex,
 }
 
 impl AddressMoves {
@@ -106,7 +108,7 @@ impl AddressMoves {
 
     /// The range that contains `address` of the new image.
     pub fn containing_new(&self, address: NewAddress) -> Option<&Move> {
-        let after = self.by_new_start.partition_point(|&at| self.moves[at as usize].new_start <= address);
+        let after = self.count_up_to_new(address);
         self.by_new_start[..after]
             .last()
             .map(|&at| &self.moves[at as usize])
@@ -132,8 +134,12 @@ impl AddressMoves {
 
     /// The first range that starts behind `address` of the new image.
     pub fn following_new(&self, address: NewAddress) -> Option<&Move> {
-        let after = self.by_new_start.partition_point(|&at| self.moves[at as usize].new_start <= address);
-        self.by_new_start.get(after).map(|&at| &self.moves[at as usize])
+        self.by_new_start.get(self.count_up_to_new(address)).map(|&at| &self.moves[at as usize])
+    }
+
+    /// How many ranges start at or before `address` of the new image.
+    fn count_up_to_new(&self, address: NewAddress) -> usize {
+        self.new_index.count_up_to(address.0, |at| self.moves[self.by_new_start[at] as usize].new_start.0)
     }
 
     /// All ranges in the order of their new addresses.
@@ -172,7 +178,8 @@ impl AddressMoves {
             }
         }
         let index = AddressIndex::new(moves.iter().map(|range| range.old_start.0));
-        Ok(Self { moves, by_new_start, index })
+        let new_index = AddressIndex::new(by_new_start.iter().map(|&at| moves[at as usize].new_start.0));
+        Ok(Self { moves, by_new_start, index, new_index })
     }
 }
 
