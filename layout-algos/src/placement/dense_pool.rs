@@ -8,7 +8,15 @@ use super::MovableUnit;
 pub(super) struct DensePool {
     granule: u64,
     /// In the wanted order.
-    pub(super) waiting: Vec<usize>,
+    waiting: Vec<Waiting>,
+}
+
+/// A unit with what decides most often that it does not fit, so that looking through the pool stays in one place.
+#[derive(Clone, Copy)]
+struct Waiting {
+    unit: usize,
+    /// Of its size by the granule.
+    remainder: u64,
 }
 
 impl DensePool {
@@ -23,24 +31,42 @@ impl DensePool {
         unit.modulus < self.granule
     }
 
+    pub(super) fn push(&mut self, units: &[MovableUnit], unit: usize) {
+        self.waiting.push(Waiting { unit, remainder: units[unit].size % self.granule });
+    }
+
+    pub(super) fn units(&self) -> Vec<usize> {
+        self.waiting.iter().map(|waiting| waiting.unit).collect()
+    }
+
+    /// Forgets units that were placed otherwise.
+    pub(super) fn retain(&mut self, mut stays: impl FnMut(usize) -> bool) {
+        self.waiting.retain(|waiting| stays(waiting.unit));
+    }
+
     /// The waiting unit that uses the padding behind `cursor` best, if any does; the longest waiting one when too
     /// many wait. With its start.
     pub(super) fn take(&mut self, units: &[MovableUnit], cursor: u64, end: u64) -> Option<(usize, u64)> {
         let next = |address: u64| address.checked_next_multiple_of(self.granule);
-        let fitting = |(index, &unit): (usize, &usize)| {
-            let start = units[unit].start_between(cursor, end)?;
-            let size = units[unit].size;
-            let needed = next(start + size)? - next(cursor)?;
-            (needed <= size - size % self.granule).then_some((index, start, size % self.granule))
+        let behind = next(cursor)?;
+        let fitting = |(index, waiting): (usize, &Waiting)| {
+            // What is over of its size has to find room in the padding, however it is aligned.
+            if waiting.remainder > behind - cursor {
+                return None;
+            }
+            let start = units[waiting.unit].start_between(cursor, end)?;
+            let size = units[waiting.unit].size;
+            let needed = next(start + size)? - behind;
+            (needed <= size - waiting.remainder).then_some((index, start, waiting.remainder))
         };
         let waiting = self.waiting.iter().enumerate();
         let (index, start, _) = waiting
             .filter_map(fitting)
             .min_by_key(|&(index, _, used)| (std::cmp::Reverse(used), index))
             .or_else(|| {
-                let oldest = *self.waiting.first().filter(|_| self.waiting.len() > Self::MOST_WAITING)?;
-                Some((0, units[oldest].start_between(cursor, end)?, 0))
+                let oldest = self.waiting.first().filter(|_| self.waiting.len() > Self::MOST_WAITING)?;
+                Some((0, units[oldest.unit].start_between(cursor, end)?, 0))
             })?;
-        Some((self.waiting.remove(index), start))
+        Some((self.waiting.remove(index).unit, start))
     }
 }

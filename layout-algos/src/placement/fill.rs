@@ -48,7 +48,7 @@ pub(super) fn fill_in_order(
             }
             let Some(unit) = queue.unit_after(position) else { break };
             if pool.admits(&units[unit]) {
-                pool.waiting.push(unit);
+                pool.push(units, unit);
                 queue.remove_after(position);
             } else if let Some(start) = units[unit].start_between(cursor, interval.end) {
                 put(unit, start, &mut cursor);
@@ -59,14 +59,14 @@ pub(super) fn fill_in_order(
             }
         }
         if (smallest..=TAIL).contains(&(interval.end - cursor)) {
-            let mut candidates = pool.waiting.clone();
+            let mut candidates = pool.units();
             candidates.extend(queue.next_units(LOOK_AHEAD));
             let mut chosen = tail::choose(units, &candidates, cursor, interval.end, granule);
             for &(unit, start) in &chosen {
                 put(unit, start, &mut cursor);
             }
-            pool.waiting.retain(|waiting| {
-                let index = chosen.iter().position(|(unit, _)| unit == waiting);
+            pool.retain(|waiting| {
+                let index = chosen.iter().position(|&(unit, _)| unit == waiting);
                 index.map(|index| chosen.remove(index)).is_none()
             });
             queue.remove(chosen.into_iter().map(|(unit, _)| unit).collect());
@@ -75,8 +75,9 @@ pub(super) fn fill_in_order(
             holes.push(Interval { start: cursor, end: interval.end });
         }
     }
-    pool.waiting.extend(queue.next_units(usize::MAX));
-    (pool.waiting, holes)
+    let mut unplaced = pool.units();
+    unplaced.extend(queue.next_units(usize::MAX));
+    (unplaced, holes)
 }
 
 /// A unit that ends just where the last interval does, the latest in the order; with its place in `order` and its

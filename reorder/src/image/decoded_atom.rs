@@ -1,8 +1,10 @@
 //! What decoding one atom gives, whatever the processor.
 
 use crate::address::Address;
+use crate::error::Result;
 use crate::image::analysis::pins::Pin;
 use crate::image::code_reference::CodeReference;
+use crate::image::refusal::{Refusal, RefusalCode};
 
 /// One atom's code, understood or not.
 ///
@@ -23,6 +25,29 @@ pub struct DecodedAtom {
     pub possible_targets: Vec<Address>,
     /// The atom holds words of a jump table only: it goes where the function goes that is tied to it, or nowhere.
     pub is_table: bool,
+    /// A sum that it calls may lead to more places than are tried, so `possible_targets` is not all of them.
+    pub calls_anything: bool,
+}
+
+/// Nothing can be moved beside code that may call anything.
+///
+/// # Errors
+/// A refusal with `code` and the place of the first such atom; `start_of` tells it from the position in `decoded`.
+pub fn check_sums(
+    decoded: &[DecodedAtom],
+    start_of: impl Fn(usize) -> Address,
+    code: RefusalCode,
+) -> Result<()> {
+    match decoded.iter().position(|atom| atom.calls_anything) {
+        Some(index) => Err(beyond_sums(code, start_of(index)).into()),
+        None => Ok(()),
+    }
+}
+
+/// The refusal for code whose sums are too many to be tried, whatever the processor.
+pub fn beyond_sums(code: RefusalCode, start: Address) -> Refusal {
+    let reason = "a function calls sums of addresses and stored numbers, too many to be tried";
+    Refusal::new(code, reason, "use an order file when linking").at(start)
 }
 
 /// A word of a jump table: the distance of a place in code from the table's base.

@@ -4,6 +4,8 @@
 //! executable sections. Ranges with the same bounds are one function with several names; ranges that overlap
 //! otherwise stay separate entries here and are glued into one unit by the analysis.
 
+use rayon::prelude::*;
+
 use crate::address::Address;
 use crate::error::Result;
 use crate::image::elf::eh_frame::{FrameEntry, frame_entries};
@@ -90,7 +92,7 @@ impl<'data> FunctionTable<'data> {
                 names.push((symbol.value, symbol.name));
             }
         }
-        functions.sort_by_key(|function| (function.start, function.end));
+        functions.par_sort_by_key(|function| (function.start, function.end));
         functions.dedup_by(|later, kept| {
             let same = later.start == kept.start && later.end == kept.end;
             if same {
@@ -100,7 +102,7 @@ impl<'data> FunctionTable<'data> {
             same
         });
         functions.shrink_to_fit();
-        names.sort_unstable();
+        names.par_sort_unstable();
         names.dedup();
         Ok(Self { functions, names, frame_entries, symbols, dynamic_symbols })
     }
@@ -118,9 +120,9 @@ impl<'data> FunctionTable<'data> {
                 names.push((start, name));
             }
         }
-        functions.sort_by_key(|function| (function.start, function.end));
+        functions.par_sort_by_key(|function| (function.start, function.end));
         functions.dedup();
-        names.sort_unstable();
+        names.par_sort_unstable();
         names.dedup();
         let (symbols, dynamic_symbols) = (SymbolTable::empty(), SymbolTable::empty());
         Self { functions, names, frame_entries: Vec::new(), symbols, dynamic_symbols }

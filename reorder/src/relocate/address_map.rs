@@ -2,6 +2,8 @@
 
 use std::ops::Range;
 
+use rayon::prelude::*;
+
 use crate::address::{Address, NewAddress};
 use crate::address_index::AddressIndex;
 use crate::error::{Error, Result};
@@ -41,8 +43,8 @@ impl AddressMap {
             moves.into_iter().filter(|range| range.old.0 != range.new.0 && range.size > 0).collect();
         let overlap = |starts: &[(u64, u64)]| starts.windows(2).any(|pair| pair[0].0 + pair[0].1 > pair[1].0);
         let mut new: Vec<(u64, u64)> = moves.iter().map(|range| (range.new.0, range.size)).collect();
-        new.sort_unstable();
-        moves.sort_unstable_by_key(|range| range.old);
+        new.par_sort_unstable();
+        moves.par_sort_unstable_by_key(|range| range.old);
         let old: Vec<(u64, u64)> = moves.iter().map(|range| (range.old.0, range.size)).collect();
         if overlap(&new) || overlap(&old) {
             return Err(Error::usage("two moved ranges overlap"));

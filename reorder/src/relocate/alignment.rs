@@ -5,11 +5,13 @@
 //! Code built for size is not aligned at all, has no padding, and fits only if nothing is asked beyond what its
 //! functions whose addresses are taken have in common.
 
+use rayon::prelude::*;
+
 use crate::address::Address;
 use crate::image::analysis::Analysis;
 use crate::image::analysis::blocks::{Block, ORDINARY_ALIGNMENT, alignment};
 use crate::image::analysis::fields::CodeFields;
-use crate::image::analysis::units::unit_containing;
+use crate::image::analysis::units::{UnitIndex, unit_containing};
 use crate::image::decode::x86_64::FieldKind;
 use crate::image::functions::FunctionTable;
 
@@ -56,23 +58,21 @@ fn alignment_of(analysis: &Analysis<'_>, arena: u32) -> Alignment {
 /// For each unit, whether something takes an address in it: its lowest bit may then have a meaning. Pointers to member functions
 /// of C++ say by it whether the function is virtual (Itanium C++ ABI, section 2.3).
 pub fn addressed_units(analysis: &Analysis<'_>, functions: &FunctionTable<'_>) -> Vec<bool> {
-    let mut is_addressed = vec![false; analysis.units.len()];
-    let mut mark = |target: Address| {
-        if let Some(unit) = unit_containing(&analysis.units, target) {
-            is_addressed[unit.0 as usize] = true;
-        }
-    };
-    analysis.pointers.iter().for_each(|pointer| mark(pointer.target));
-    analysis.absolute_fields.iter().for_each(|field| mark(field.target));
+    let unit_of = |target: Address| unit_containing(&analysis.units, target);
+    let pointers = analysis.pointers.par_iter().filter_map(|pointer| unit_of(pointer.target));
+    let absolute = analysis.absolute_fields.par_iter().filter_map(|field| unit_of(field.target));
+    let own = analysis.partition.blocks.par_iter().filter(|block| block.takes_own_address);
+    let own = own.filter_map(|block| unit_of(block.start));
+    let mut addressed: Vec<UnitIndex> = pointers.chain(absolute).chain(own).collect();
     let exported = functions.dynamic_symbols.iter().filter(|symbol| symbol.defining_section().is_some());
-    exported.for_each(|symbol| mark(symbol.value));
-    let own = analysis.partition.blocks.iter().filter(|block| block.takes_own_address);
-    own.for_each(|block| mark(block.start));
+    addressed.extend(exported.filter_map(|symbol| unit_of(symbol.value)));
     // Instructions of AArch64 are words, so nothing in it is odd.
     if let CodeFields::X86_64(fields) = &analysis.fields {
-        let all = fields.of(0..analysis.partition.blocks.len() as u32).iter();
+        let all = fields.of(0..analysis.partition.blocks.len() as u32).par_iter();
         let taken = all.filter(|field| field.kind == FieldKind::AddressOf);
-        taken.for_each(|field| mark(field.target(&analysis.code)));
+        addressed.par_extend(taken.filter_map(|field| unit_of(field.target(&analysis.code))));
     }
+    let mut is_addressed = vec![false; analysis.units.len()];
+    addressed.into_iter().for_each(|unit| is_addressed[unit.0 as usize] = true);
     is_addressed
 }

@@ -40,7 +40,7 @@ pub fn move_code(
     const CHUNK: usize = 256;
     let mut placed = placed_ranges(analysis, map);
     let offset = |placed: &PlacedRange| analysis.code.file_offset(placed.new_start()).0 as usize;
-    placed.sort_unstable_by_key(offset);
+    placed.par_sort_unstable_by_key(offset);
     let mut pieces = Vec::with_capacity(placed.len().div_ceil(CHUNK));
     let mut rest = &mut *output;
     let mut position = 0;
@@ -196,7 +196,7 @@ fn rewrite_field(
 
 /// Fills the free bytes that no unit took. A hole that was there before, with the same bounds, keeps its bytes.
 fn fill_holes(analysis: &Analysis<'_>, mut placed: Vec<PlacedRange>, output: &mut [u8], ledger: &mut Ledger) {
-    placed.sort_unstable_by_key(|placed| (placed.new_start(), placed.size()));
+    placed.par_sort_unstable_by_key(|placed| (placed.new_start(), placed.size()));
     let mut fill = |start: Address, end: Address| {
         let was_hole = analysis.partition.gap_containing(start).is_some_and(|gap| {
             let gap = &analysis.partition.gaps[gap];

@@ -2,6 +2,8 @@
 
 use std::ops::Range;
 
+use rayon::prelude::*;
+
 /// File ranges that were written, sorted and merged on demand.
 #[derive(Clone, Debug, Default)]
 pub struct Ledger {
@@ -49,9 +51,9 @@ impl Ledger {
 }
 
 fn first_difference(left: &[u8], right: &[u8]) -> Option<usize> {
-    const CHUNK: usize = 4096;
-    let chunks = left.chunks(CHUNK).zip(right.chunks(CHUNK)).enumerate();
-    chunks.filter(|(_, (left, right))| left != right).find_map(|(index, (left, right))| {
+    const CHUNK: usize = 1 << 16;
+    let chunks = left.par_chunks(CHUNK).zip(right.par_chunks(CHUNK)).enumerate();
+    chunks.filter(|(_, (left, right))| left != right).find_map_first(|(index, (left, right))| {
         left.iter().zip(right).position(|(left, right)| left != right).map(|found| index * CHUNK + found)
     })
 }

@@ -26,6 +26,8 @@ pub mod unwind;
 
 use std::ops::Range;
 
+use rayon::prelude::*;
+
 use crate::error::{Error, Result};
 use crate::image::analysis::Analysis;
 use crate::image::analysis::blocks::GapContent;
@@ -62,7 +64,7 @@ pub fn relocate(
     let mut output = vec![0; file.bytes.len()];
     let mut ledger = Ledger::default();
     let code = code_bytes(&analysis);
-    code.iter().for_each(|range| output[range.clone()].copy_from_slice(&file.bytes[range.clone()]));
+    code.iter().for_each(|range| copy(&file.bytes[range.clone()], &mut output[range.clone()]));
     code::move_code(&analysis, map, file.bytes, &mut output, &mut ledger)?;
     // What is not needed any longer makes room for what is copied now.
     analysis.fields = CodeFields::none();
@@ -111,9 +113,15 @@ fn copy_rest(code: &[Range<usize>], input: &[u8], output: &mut [u8]) {
     let end = std::iter::once(input.len()..input.len());
     for range in code.iter().cloned().chain(end) {
         let rest = position.min(range.start)..range.start;
-        output[rest.clone()].copy_from_slice(&input[rest]);
+        copy(&input[rest.clone()], &mut output[rest]);
         position = position.max(range.end);
     }
+}
+
+/// On all cores: most of the time goes into the first touch of the pages of `to`, which is as long as `from`.
+fn copy(from: &[u8], to: &mut [u8]) {
+    const CHUNK: usize = 1 << 20;
+    to.par_chunks_mut(CHUNK).zip(from.par_chunks(CHUNK)).for_each(|(to, from)| to.copy_from_slice(from));
 }
 
 /// What of the old address space stays together.

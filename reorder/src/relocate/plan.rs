@@ -1,6 +1,7 @@
 //! A wanted order of functions → new addresses of units.
 
 use layout_algos::placement::{Interval, MovableUnit, place};
+use rayon::prelude::*;
 
 use crate::address::{Address, NewAddress};
 use crate::error::{Error, Result};
@@ -49,13 +50,13 @@ pub fn plan(
             .filter(|&index| is_here(index) && analysis.units[index.0 as usize].pin.is_none())
             .collect();
         let position_of = |index: UnitIndex| members.binary_search(&index).ok();
-        let mut order: Vec<usize> = wanted.iter().filter_map(|&index| position_of(index)).collect();
+        let mut order: Vec<usize> = wanted.par_iter().filter_map(|&index| position_of(index)).collect();
         let alignment = |index: UnitIndex| match is_addressed[index.0 as usize] {
             true => alignments[arena as usize].even(),
             false => alignments[arena as usize],
         };
         let movable: Vec<MovableUnit> =
-            members.iter().map(|&index| movable_unit(analysis, index, alignment(index))).collect();
+            members.par_iter().map(|&index| movable_unit(analysis, index, alignment(index))).collect();
         let free: Vec<Interval> = analysis
             .free
             .iter()
@@ -131,13 +132,11 @@ fn unit_order(
     order: &[FunctionIndex],
 ) -> (Vec<UnitIndex>, usize) {
     let mut is_placed = vec![false; analysis.units.len()];
-    let named = order.iter().filter_map(|&function| {
-        let start: Address = functions.get(function).start;
-        unit_containing(&analysis.units, start)
-    });
+    let unit_of = |function: &FunctionIndex| unit_containing(&analysis.units, functions.get(*function).start);
+    let named: Vec<UnitIndex> = order.par_iter().filter_map(unit_of).collect();
     let mut wanted = Vec::with_capacity(analysis.units.len());
     let mut is_new = |index: &UnitIndex| !std::mem::replace(&mut is_placed[index.0 as usize], true);
-    wanted.extend(named.filter(&mut is_new));
+    wanted.extend(named.into_iter().filter(&mut is_new));
     let count = wanted.len();
     wanted.extend((0..analysis.units.len() as u32).map(UnitIndex).filter(is_new));
     (wanted, count)

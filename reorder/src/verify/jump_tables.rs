@@ -43,11 +43,12 @@ impl TableEvidence {
         self.references.get(after).copied().unwrap_or(u64::MAX)
     }
 
-    /// The nearest table base at or before `address`, if no other reference lies between.
-    fn base_of(&self, address: u64) -> Option<u64> {
+    /// From the nearest table base at or before `address`, if no other reference lies between, to the next reference.
+    fn table_around(&self, address: u64) -> Option<Range<u64>> {
         let after = self.references.partition_point(|&reference| reference <= address);
         let base = *self.references[..after].last()?;
-        self.tables.binary_search_by_key(&base, |table| table.base).is_ok().then_some(base)
+        let end = self.references.get(after).copied().unwrap_or(u64::MAX);
+        self.tables.binary_search_by_key(&base, |table| table.base).is_ok().then_some(base..end)
     }
 }
 
@@ -127,8 +128,15 @@ fn may_be_entered(pair: ImagePair<'_>, function: &Move, target: u64) -> bool {
 pub(super) struct TableExplainer<'a> {
     pair: ImagePair<'a>,
     evidence: &'a TableEvidence,
-    /// The last table looked at, and how far its words are known to point into functions.
-    known: Option<Range<u64>>,
+    known: Option<KnownTable>,
+}
+
+/// The last table looked at.
+struct KnownTable {
+    /// From its base to the next reference.
+    range: Range<u64>,
+    /// How far its words are known to point into functions.
+    checked_to: u64,
 }
 
 impl<'a> TableExplainer<'a> {
@@ -156,20 +164,24 @@ impl<'a> TableExplainer<'a> {
                 && (section.offset..section.offset + section.bytes.len() as u64).contains(&(position as u64))
         })?;
         let address = section.address + (position as u64 - section.offset);
-        let base = self.evidence.base_of(address)?;
-        let place = address - (address - base) % WORD;
-        let mut checked_to = match &self.known {
-            Some(known) if known.start == base => known.end,
-            _ => base,
-        };
-        // Every word from the base on must point into a function: a table has no holes.
-        while checked_to <= place {
-            if !self.points_into_function(word_at(self.pair, base, checked_to)?.target) {
-                return None;
+        let (range, mut checked_to) = match &self.known {
+            Some(known) if known.range.contains(&address) => (known.range.clone(), known.checked_to),
+            _ => {
+                let range = self.evidence.table_around(address)?;
+                (range.clone(), range.start)
             }
+        };
+        let base = range.start;
+        let place = address - (address - base) % WORD;
+        // Every word from the base on must point into a function: a table has no holes.
+        let points = |place| Some(self.points_into_function(word_at(self.pair, base, place)?.target));
+        while checked_to <= place && points(checked_to) == Some(true) {
             checked_to += WORD;
         }
-        self.known = Some(base..checked_to);
+        self.known = Some(KnownTable { range, checked_to });
+        if checked_to <= place {
+            return None;
+        }
         let word = word_at(self.pair, base, place)?;
         if !self.pair.is_target(word.target, word.found) {
             return None;

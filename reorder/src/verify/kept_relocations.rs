@@ -186,7 +186,12 @@ fn check_stale_addend(
         })
     });
     if !is_followed {
-        let name = format!("the addend of a stale kept relocation for {}", Address(after.place));
-        ledger.findings.expect(Check::StaticRelocations, offset + 16, &name, before.addend, after.addend);
+        ledger.findings.expect(
+            Check::StaticRelocations,
+            offset + 16,
+            format_args!("the addend of a stale kept relocation for {}", Address(after.place)),
+            before.addend,
+            after.addend,
+        );
     }
 }

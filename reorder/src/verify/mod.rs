@@ -47,6 +47,7 @@ pub use report::{Check, CheckSummary, Difference, VerifyReport};
 
 use absolute_fields::AbsoluteFields;
 use elf_view::ElfView;
+use functions::CodeOutcome;
 use jump_tables::{TableEvidence, TableExplainer};
 use landing_pads::LandingPads;
 use pair::{ImagePair, Ledger};
@@ -82,23 +83,31 @@ pub fn verify(old: &[u8], new: &[u8], options: VerifyOptions) -> Result<VerifyRe
     let mut findings = Findings::new(options.listed_differences);
     let old = ElfView::parse(old)?;
     // An old image that does not correspond to itself is malformed: that must not be blamed on the new one.
-    recover::moves_between(&old, &old)?;
-    let outcome = ElfView::parse(new).and_then(|new| match clones::Record::of(&new)? {
-        // What had copies before is compared as it is.
-        Some(record) if clones::Record::of(&old)?.is_none() => {
-            let whole = record.without_copies(new.bytes);
-            let without = ElfView::parse(&whole)?;
-            if without.bytes != old.bytes {
-                verify_moved(&old, &without, &mut findings)?;
-            }
-            clones::check(&without, &new, &record, &mut findings)
-        }
-        _ => verify_moved(&old, &new, &mut findings),
-    });
+    let (itself, outcome) = rayon::join(
+        || recover::moves_between(&old, &old),
+        || verify_images(&old, &ElfView::parse(new)?, &mut findings),
+    );
+    itself?;
     if let Err(error) = outcome {
         findings.differs(correspondence(&error));
     }
     Ok(findings.finish())
+}
+
+/// Checks an image in which functions moved, or were copied, or both.
+fn verify_images(old: &ElfView<'_>, new: &ElfView<'_>, findings: &mut Findings) -> Result<()> {
+    match clones::Record::of(new)? {
+        // What had copies before is compared as it is.
+        Some(record) if clones::Record::of(old)?.is_none() => {
+            let whole = record.without_copies(new.bytes);
+            let without = ElfView::parse(&whole)?;
+            if without.bytes != old.bytes {
+                verify_moved(old, &without, findings)?;
+            }
+            clones::check(&without, new, &record, findings)
+        }
+        _ => verify_moved(old, new, findings),
+    }
 }
 
 /// Checks an image in which functions moved.
@@ -187,14 +196,20 @@ fn compare(pair: ImagePair<'_>, is_updated: bool, findings: &mut Findings) -> Re
     findings.checked(Check::Correspondence, "functions", pair.moves.len());
     let mut claims = Claims::default();
     let mut ledger = Ledger { findings, claims: &mut claims };
-    absolute::check_absolute_addresses(pair, &mut ledger);
-    if !is_updated {
-        dropped_debug::accept_dropped_debug(pair, &mut ledger);
-    }
-    unwind_tables::check_unwind_entries(pair, &mut ledger)?;
-    unwind_tables::check_search_table(pair, &mut ledger);
-    sframe::check_sframe(pair, &mut ledger)?;
-    let evidence = check_code(pair, &mut ledger);
+    let (outcome, tables) = rayon::join(
+        || functions::compare_functions(pair),
+        || {
+            absolute::check_absolute_addresses(pair, &mut ledger);
+            if !is_updated {
+                dropped_debug::accept_dropped_debug(pair, &mut ledger);
+            }
+            unwind_tables::check_unwind_entries(pair, &mut ledger)?;
+            unwind_tables::check_search_table(pair, &mut ledger);
+            sframe::check_sframe(pair, &mut ledger)
+        },
+    );
+    tables?;
+    let evidence = check_code(pair, outcome, &mut ledger);
     pointers::check_loader_pointers(pair, &mut ledger);
     symbol_values::check_symbols(pair, &mut ledger);
     jump_tables::check_dispatched_words(pair, &evidence, &mut ledger);
@@ -205,8 +220,7 @@ fn compare(pair: ImagePair<'_>, is_updated: bool, findings: &mut Findings) -> Re
 }
 
 /// Functions in both directions, and everything between them; code sections are answered for completely.
-fn check_code(pair: ImagePair<'_>, ledger: &mut Ledger<'_>) -> TableEvidence {
-    let mut outcome = functions::compare_functions(pair);
+fn check_code(pair: ImagePair<'_>, mut outcome: CodeOutcome, ledger: &mut Ledger<'_>) -> TableEvidence {
     ledger.findings.checked(Check::Functions, "instructions", outcome.instructions);
     ledger.findings.checked(Check::Functions, "address fields", outcome.fields);
     ledger.findings.checked(Check::Reverse, "functions", pair.moves.len() - outcome.opaque);

@@ -6,6 +6,12 @@ use super::aarch64::NOP;
 use super::bytes::u32_at;
 use super::processor::Processor;
 
+/// `INT3` of x86-64.
+const TRAP: u8 = 0xcc;
+
+/// `NOP` of x86-64 without prefixes.
+const ONE_BYTE_NOP: u8 = 0x90;
+
 /// What linkers insert zeros for: the size of a word of AArch64 code.
 const WORD: u64 = 4;
 
@@ -63,6 +69,8 @@ pub(super) fn filler_length(processor: Processor, bytes: &[u8]) -> usize {
             Some(word) if word == NOP || is_break(word) || is_undefined(word) => 4,
             _ => 0,
         },
+        // Holes are full of these, one byte long whatever follows.
+        Processor::X86_64 if matches!(bytes.first(), Some(&(TRAP | ONE_BYTE_NOP))) => 1,
         Processor::X86_64 => {
             let instruction = Decoder::new(64, bytes, DecoderOptions::NONE).decode();
             if is_padding(&instruction) { instruction.len() } else { 0 }
@@ -72,8 +80,6 @@ pub(super) fn filler_length(processor: Processor, bytes: &[u8]) -> usize {
 
 /// Whether control that arrives at `bytes` is stopped at once.
 pub(super) fn starts_with_trap(processor: Processor, bytes: &[u8]) -> bool {
-    /// `INT3`.
-    const TRAP: u8 = 0xcc;
     match processor {
         Processor::Aarch64 => u32_at(bytes, 0).is_some_and(|word| is_break(word) || is_undefined(word)),
         Processor::X86_64 => bytes.first() == Some(&TRAP),

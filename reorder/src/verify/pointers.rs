@@ -202,8 +202,13 @@ fn check_relocation_table(pair: ImagePair<'_>, offset: u64, size: u64, ledger: &
         if relative.contains(&(information as u32)) {
             ledger.findings.found(pair.oddity(Check::LoaderPointers, old_addend));
         }
-        let name = format!("the addend for {}", Address(place));
-        ledger.findings.expect(Check::LoaderPointers, at + 16, &name, expected, new_addend);
+        ledger.findings.expect(
+            Check::LoaderPointers,
+            at + 16,
+            format_args!("the addend for {}", Address(place)),
+            expected,
+            new_addend,
+        );
         if expected != old_addend {
             accept_copy(pair, place, old_addend, expected, ledger);
         }

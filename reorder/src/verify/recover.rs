@@ -8,6 +8,7 @@
 use std::fmt;
 
 use goblin::elf::section_header::{SHT_DYNSYM, SHT_SYMTAB};
+use rayon::prelude::*;
 
 use super::elf_view::ElfView;
 use super::symbol_walk::symbols;
@@ -149,7 +150,7 @@ impl AddressMoves {
 
     /// Merges `evidence` (one entry per unwind entry or symbol) into disjoint ranges.
     pub(super) fn from_evidence(mut evidence: Vec<Move>) -> Result<Self> {
-        evidence.sort_unstable();
+        evidence.par_sort_unstable();
         let mut moves: Vec<Move> = Vec::with_capacity(evidence.len());
         for next in evidence {
             match moves.last_mut() {
@@ -168,7 +169,7 @@ impl AddressMoves {
         let count =
             u32::try_from(moves.len()).map_err(|_| Error::malformed(0, "more than 2^32 functions"))?;
         let mut by_new_start: Vec<u32> = (0..count).collect();
-        by_new_start.sort_unstable_by_key(|&at| moves[at as usize].new_start);
+        by_new_start.par_sort_unstable_by_key(|&at| moves[at as usize].new_start);
         for pair in by_new_start.windows(2) {
             let (first, second) = (&moves[pair[0] as usize], &moves[pair[1] as usize]);
             if first.new_end() > second.new_start {

@@ -1,5 +1,7 @@
 //! What a verification says: which checks ran over how much, and the first places that differ.
 
+use std::fmt;
+
 use serde::Serialize;
 
 use crate::address::FileOffset;
@@ -180,9 +182,18 @@ impl Findings {
     }
 
     /// Adds a difference unless `expected == found`, both addresses or other numbers best read in hexadecimal.
-    pub(super) fn expect(&mut self, check: Check, offset: u64, place: &str, expected: u64, found: u64) {
+    ///
+    /// `place` is put into words only for a difference: there are millions of these checks.
+    pub(super) fn expect(
+        &mut self,
+        check: Check,
+        offset: u64,
+        place: impl fmt::Display,
+        expected: u64,
+        found: u64,
+    ) {
         if expected != found {
-            self.differs(Difference::number(check, offset, place, expected, found));
+            self.differs(Difference::number(check, offset, &place.to_string(), expected, found));
         }
     }
 

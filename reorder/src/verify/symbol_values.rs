@@ -38,8 +38,13 @@ fn check_table(
             ledger.findings.found(pair.oddity(Check::Symbols, before.value));
         }
         if !is_accepted(pair, &before, after.value) {
-            let name = format!("the value of symbol {index} of {}", String::from_utf8_lossy(old.name));
-            ledger.findings.expect(Check::Symbols, place, &name, expected_value(pair, &before), after.value);
+            ledger.findings.expect(
+                Check::Symbols,
+                place,
+                format_args!("the value of symbol {index} of {}", String::from_utf8_lossy(old.name)),
+                expected_value(pair, &before),
+                after.value,
+            );
         }
         index += 1;
     }

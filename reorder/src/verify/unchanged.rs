@@ -5,6 +5,8 @@
 
 use std::ops::Range;
 
+use rayon::prelude::*;
+
 /// File ranges that other checks compare byte for byte.
 #[derive(Debug, Default)]
 pub(super) struct Claims {
@@ -44,29 +46,31 @@ impl Claims {
     }
 }
 
-/// Finds the differing runs of one block; equal stretches are skipped a page at a time.
+/// Finds the differing runs of one block; equal stretches are skipped a page at a time, on all cores.
 fn compare_block(old: &[u8], new: &[u8], block: Range<usize>, differing: &mut impl FnMut(Range<usize>)) {
     const STRIDE: usize = 4096;
+    const LEAST_STRIDES: usize = 64;
+    let (before, after) = (&old[block.clone()], &new[block.clone()]);
+    let strides =
+        before.par_chunks(STRIDE).zip(after.par_chunks(STRIDE)).with_min_len(LEAST_STRIDES).enumerate();
+    let different: Vec<usize> =
+        strides.filter(|(_, (before, after))| before != after).map(|(stride, _)| stride).collect();
     let mut run: Option<Range<usize>> = None;
-    let mut start = block.start;
-    while start < block.end {
-        let end = (start + STRIDE).min(block.end);
-        if old[start..end] != new[start..end] {
-            for position in start..end {
-                if old[position] == new[position] {
-                    continue;
-                }
-                match &mut run {
-                    Some(run) if run.end == position => run.end += 1,
-                    _ => {
-                        if let Some(complete) = run.replace(position..position + 1) {
-                            differing(complete);
-                        }
+    for stride in different {
+        let start = block.start + stride * STRIDE;
+        for position in start..(start + STRIDE).min(block.end) {
+            if old[position] == new[position] {
+                continue;
+            }
+            match &mut run {
+                Some(run) if run.end == position => run.end += 1,
+                _ => {
+                    if let Some(complete) = run.replace(position..position + 1) {
+                        differing(complete);
                     }
                 }
             }
         }
-        start = end;
     }
     if let Some(complete) = run {
         differing(complete);

@@ -34,8 +34,13 @@ pub(super) fn check_unwind_entries(pair: ImagePair<'_>, ledger: &mut Ledger<'_>)
         if found != entry.start {
             ledger.claims.add(place, 4);
         }
-        let name = format!("the start of the unwind entry for {}", Address(entry.start));
-        ledger.findings.expect(Check::UnwindEntries, place, &name, pair.mapped(entry.start), found);
+        ledger.findings.expect(
+            Check::UnwindEntries,
+            place,
+            format_args!("the start of the unwind entry for {}", Address(entry.start)),
+            pair.mapped(entry.start),
+            found,
+        );
         check_rigid_pointers(pair, entry.personality, entry.exception_table, entry.start, place, ledger);
     }
     ledger.findings.checked(Check::UnwindEntries, "entries", count);

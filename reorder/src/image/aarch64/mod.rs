@@ -117,6 +117,13 @@ impl Builder<'_, '_> {
         if let Some(index) = self.opaque_word() {
             return self.keep_everything(index);
         }
+        if self.facts.is_excessive {
+            // What was not followed to its end may refer to more than was seen.
+            self.pin(PinReason::UnpairedAddress, self.atom.start);
+            self.facts.unexplained.is_of_anything = true;
+            self.keep_summands();
+            return self.keep_everything(0);
+        }
         for index in 0..self.words.len() {
             if self.facts.is_reached[index] {
                 self.add_references(index);
@@ -133,9 +140,6 @@ impl Builder<'_, '_> {
         if let Some(index) = self.facts.unexplained.first {
             self.pin(PinReason::UnresolvedJump, self.place(index as usize));
             self.keep_summands();
-        }
-        if self.facts.is_excessive {
-            self.pin(PinReason::UnpairedAddress, self.atom.start);
         }
         if self.facts.runs_over_end {
             self.result.ties.push(self.atom.end);

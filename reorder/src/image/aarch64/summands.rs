@@ -49,7 +49,7 @@ impl Builder<'_, '_> {
             };
             for &distance in runs.into_iter().flat_map(|run| &distances[run]) {
                 if *budget == 0 {
-                    self.facts.is_excessive = true;
+                    self.result.calls_anything = true;
                     return;
                 }
                 *budget -= 1;

@@ -6,24 +6,33 @@
 //! function of such a section has the address of the section itself.
 
 use crate::address::Address;
+use crate::error::Result;
 use crate::image::analysis::blocks::{BlockIndex, Partition};
 use crate::image::analysis::pins::{Pin, PinReason};
 use crate::image::analysis::references::Finding;
 use crate::image::code::CodeSpace;
 use crate::image::decode::x86_64::{DecodedBlock, FieldKind};
+use crate::image::decoded_atom::beyond_sums;
 use crate::image::elf::file::ElfFile;
+use crate::image::refusal::RefusalCode;
 
 /// Longest table of stored distances that is looked through, in entries.
 pub(crate) const LONGEST_TABLE: usize = 1 << 12;
 
+/// Sums that are tried for one block; no hand-written dispatch has more.
+const MOST_SUMS: usize = 1 << 20;
+
 /// Pins for the first two forms.
+///
+/// # Errors
+/// R7 where more sums are called than are tried.
 pub fn check_computed_addresses(
     file: &ElfFile<'_>,
     code: &CodeSpace<'_>,
     partition: &Partition,
     decoded: &[DecodedBlock],
     findings: &mut Vec<Finding>,
-) {
+) -> Result<()> {
     let offset_table = [&b".got.plt"[..], b".got"].into_iter().find_map(|name| file.section(name));
     for (index, block) in decoded.iter().enumerate() {
         let index = BlockIndex(index as u32);
@@ -37,13 +46,15 @@ pub fn check_computed_addresses(
             findings.extend(target.and_then(|target| partition.block_containing(target)).map(pin));
         }
         if block.has_computed_call {
-            let reached = called_by_sum(file, code, partition, block);
+            let reached = called_by_sum(file, code, partition, block)
+                .ok_or_else(|| beyond_sums(RefusalCode::R7, evidence))?;
             if !reached.is_empty() {
                 findings.push(pin(index));
             }
             findings.extend(reached.into_iter().map(pin));
         }
     }
+    Ok(())
 }
 
 /// Pins what stands in a section whose start and end the linker marks.
@@ -62,27 +73,32 @@ pub fn check_named_sections(
     }
 }
 
-/// The functions whose addresses the block takes, and those at stored distances from them.
+/// The functions whose addresses the block takes, and those at stored distances from them; nothing if these are too many.
 fn called_by_sum(
     file: &ElfFile<'_>,
     code: &CodeSpace<'_>,
     partition: &Partition,
     block: &DecodedBlock,
-) -> Vec<BlockIndex> {
+) -> Option<Vec<BlockIndex>> {
     let taken = block.fields.iter().filter(|field| field.kind == FieldKind::AddressOf);
     let bases: Vec<Address> =
         taken.map(|field| field.target(code)).filter(|&target| code.arena_of(target).is_some()).collect();
     let mut found: Vec<BlockIndex> =
         bases.iter().filter_map(|&base| partition.block_containing(base)).collect();
-    // No hand-written dispatch has more sums of an address and a stored number.
-    let mut budget = 1_usize << 20;
+    let (Some(lowest), Some(highest)) = (bases.iter().min(), bases.iter().max()) else { return Some(found) };
+    let (first, last) =
+        (code.arenas.iter().map(|arena| arena.start).min(), code.arenas.iter().map(|arena| arena.end).max());
+    let text = first.unwrap_or(Address(0))..last.unwrap_or(Address(0));
+    let may_lead_to_code = |word: &u64| {
+        let from = |base: &Address| i128::from(base.0) + i128::from(*word as i64);
+        *word != 0 && from(lowest) < i128::from(text.end.0) && from(highest) >= i128::from(text.start.0)
+    };
+    let mut budget = MOST_SUMS;
     for &table in &block.data_references {
         let words = (0..LONGEST_TABLE as u64).map_while(|index| file.bytes_at(table.plus(8 * index), 8));
-        for word in words.filter_map(|bytes| bytes.try_into().ok()).map(u64::from_le_bytes) {
-            if budget < bases.len() {
-                return found;
-            }
-            budget -= bases.len();
+        let words = words.filter_map(|bytes| bytes.try_into().ok()).map(u64::from_le_bytes);
+        for word in words.filter(may_lead_to_code) {
+            budget = budget.checked_sub(bases.len())?;
             let targets = bases.iter().map(|base| base.plus(word));
             let blocks = targets.filter(|&target| target != table).filter_map(|target| {
                 let index = partition.block_containing(target)?;
@@ -91,7 +107,7 @@ fn called_by_sum(
             found.extend(blocks);
         }
     }
-    found
+    Some(found)
 }
 
 fn is_c_identifier(name: &[u8]) -> bool {

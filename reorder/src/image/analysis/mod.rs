@@ -26,6 +26,8 @@ pub mod table_bound;
 pub mod units;
 mod x86_64;
 
+use rayon::prelude::*;
+
 use crate::address::Address;
 use crate::error::{Error, Result};
 use crate::image::boundaries::Boundaries;
@@ -215,7 +217,7 @@ impl<'data> Analysis<'data> {
 fn with_words(file: &ElfFile<'_>, loader: &[CodePointer], fields: &[AbsoluteField]) -> Vec<CodePointer> {
     let words = fields.iter().filter_map(|field| field.pointer(file));
     let mut pointers: Vec<CodePointer> = loader.iter().copied().chain(words).collect();
-    pointers.sort_unstable_by_key(|pointer| (pointer.target, pointer.place, pointer.addend_field));
+    pointers.par_sort_unstable_by_key(|pointer| (pointer.target, pointer.place, pointer.addend_field));
     pointers
 }
 
@@ -236,7 +238,7 @@ fn other_machine() -> Error {
 }
 
 fn sorted(mut addresses: Vec<Address>) -> Vec<Address> {
-    addresses.sort_unstable();
+    addresses.par_sort_unstable();
     addresses.dedup();
     addresses.shrink_to_fit();
     addresses

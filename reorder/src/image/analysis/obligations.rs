@@ -1,5 +1,7 @@
 //! What must hold for the image as a whole before anything in it may move.
 
+use memchr::memmem;
+
 use crate::address::Address;
 use crate::image::analysis::Coverage;
 use crate::image::analysis::blocks::{GapContent, Partition};
@@ -152,25 +154,12 @@ fn check_runtimes(file: &ElfFile<'_>) -> Result<(), Refusal> {
                 && section.has_bytes()
                 && section.name.starts_with(b".rodata")
         }) {
-            if let Some(position) = find(file.section_bytes(section), needle) {
+            if let Some(position) = memmem::find(file.section_bytes(section), needle) {
                 return Err(refuse(runtime, section.address.plus(position as u64)));
             }
         }
     }
     Ok(())
-}
-
-fn find(haystack: &[u8], needle: &[u8]) -> Option<usize> {
-    let first = *needle.first()?;
-    let mut position = 0;
-    while let Some(found) = haystack[position..].iter().position(|&byte| byte == first) {
-        position += found;
-        if haystack[position..].starts_with(needle) {
-            return Some(position);
-        }
-        position += 1;
-    }
-    None
 }
 
 /// Uncovered code that every program carries: the C run-time's own start-up code and a few stubs.

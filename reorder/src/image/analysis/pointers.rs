@@ -1,5 +1,7 @@
 //! Words in data that hold code addresses, as the loader's relocations name them.
 
+use rayon::prelude::*;
+
 use crate::address::{Address, FileOffset};
 use crate::image::code::{CodeSpace, Region};
 use crate::image::elf::file::ElfFile;
@@ -57,6 +59,6 @@ pub fn code_pointers(
             place_field,
         });
     }
-    pointers.sort_unstable_by_key(|pointer| (pointer.target, pointer.place, pointer.addend_field));
+    pointers.par_sort_unstable_by_key(|pointer| (pointer.target, pointer.place, pointer.addend_field));
     Ok(pointers)
 }

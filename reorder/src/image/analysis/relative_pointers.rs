@@ -53,22 +53,32 @@ pub fn check_relative_pointers(
             }
         }
     }
-    for (index, &base) in candidates.iter().enumerate() {
-        let Some(section) = sections.iter().find(|section| section.contains(base)) else { continue };
-        let after = tables.partition_point(|table| table.base < base);
-        if tables.get(after).is_some_and(|table| table.base == base) {
-            continue;
-        }
-        // A table ends at the latest where something else is referred to, which also bounds the whole scan by the
-        // size of the data.
-        let next = candidates.get(index + 1).map_or(section.end(), |&next| next.min(section.end()));
-        let start = base.distance_from(section.address) as usize;
-        let bytes = &file.section_bytes(section)[start..next.distance_from(section.address) as usize];
-        for (index, word) in bytes.chunks_exact(4).enumerate() {
-            let place = base.plus(4 * index as u64);
-            if let Some(block) = entry_at(code, partition, base, place, word).filter(|_| !in_table(place)) {
-                pin(block, place);
+    let hits: Vec<(Address, BlockIndex)> = candidates
+        .par_iter()
+        .enumerate()
+        .with_min_len(64)
+        .flat_map_iter(|(index, &base)| {
+            let section = sections.iter().find(|section| section.contains(base))?;
+            let after = tables.partition_point(|table| table.base < base);
+            if tables.get(after).is_some_and(|table| table.base == base) {
+                return None;
             }
+            // A table ends at the latest where something else is referred to, which also bounds the whole scan by the
+            // size of the data.
+            let next = candidates.get(index + 1).map_or(section.end(), |&next| next.min(section.end()));
+            let start = base.distance_from(section.address) as usize;
+            let bytes = &file.section_bytes(section)[start..next.distance_from(section.address) as usize];
+            let words = bytes.chunks_exact(4).enumerate();
+            Some(words.filter_map(move |(index, word)| {
+                let place = base.plus(4 * index as u64);
+                entry_at(code, partition, base, place, word).map(|block| (place, block))
+            }))
+        })
+        .flatten_iter()
+        .collect();
+    for (place, block) in hits {
+        if !in_table(place) {
+            pin(block, place);
         }
     }
 }

@@ -3,6 +3,8 @@
 //! Takes the findings; gives units in address order, each a contiguous range, and the free intervals. Guarantees
 //! that no movable unit holds bytes of a gap that is not proven padding.
 
+use rayon::prelude::*;
+
 use crate::address::Address;
 use crate::image::analysis::blocks::{BlockIndex, GapContent, Partition};
 use crate::image::analysis::pins::{Pin, PinReason};
@@ -60,7 +62,7 @@ struct Combined {
 
 /// Applies every finding once, in sorted order, so that the reason reported never depends on threads.
 fn combine(partition: &Partition, findings: &mut Vec<Finding>) -> Combined {
-    findings.sort_unstable();
+    findings.par_sort_unstable();
     findings.dedup();
     let count = partition.blocks.len();
     let mut is_distrusted = vec![false; count];

@@ -57,7 +57,7 @@ pub(super) fn code_facts(image: &ImageFacts<'_, '_>, partition: &mut Partition) 
         absolute_addresses::check_absolute_addresses(file, code, partition, &constants, known, &mut findings);
         data_references.extend(kept.data_references(code, kept_tables));
     }
-    computed_addresses::check_computed_addresses(file, code, partition, &decoded, &mut findings);
+    computed_addresses::check_computed_addresses(file, code, partition, &decoded, &mut findings)?;
 
     collect_data_references(&mut decoded, relocations, &mut data_references);
     let loader_places = sorted(relocations.iter().map(|relocation| relocation.place).collect());

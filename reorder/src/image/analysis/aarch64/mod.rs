@@ -21,9 +21,10 @@ use crate::image::analysis::{CodeFacts, ImageFacts, absolute_addresses, obligati
 use crate::image::boundaries::Boundaries;
 use crate::image::code_reference::PackedReference;
 use crate::image::decode::aarch64::WORD;
-use crate::image::decoded_atom::DecodedAtom;
+use crate::image::decoded_atom::{DecodedAtom, check_sums};
 use crate::image::elf::relocation::{LoaderAction, LoaderRelocation};
 use crate::image::entry_rounds::{AtomDecoder, decode_atoms, pack};
+use crate::image::refusal::RefusalCode;
 use findings::AtomFindings;
 use landing_pads::landing_pads;
 
@@ -65,6 +66,7 @@ pub(super) fn code_facts(image: &ImageFacts<'_, '_>, partition: &mut Partition) 
     }
     entries.extend(fixed::check_fixed_code(&context, code, partition, &mut findings));
     let (decoded, mut references) = decode_atoms(&atoms, decoder.base, entries, &decoder);
+    check_sums(&decoded, |index| atoms[index].start, RefusalCode::R7)?;
 
     let mut refers_to_own_end = vec![false; atoms.len()];
     for (index, atom) in decoded.iter().enumerate() {

@@ -22,7 +22,7 @@ use crate::error::Result;
 use crate::image::aarch64::{self, CodeContext, value};
 use crate::image::analysis::pins::{Pin, PinReason};
 use crate::image::code_reference::{AtomReferences, CodeReference, PackedReference};
-use crate::image::decoded_atom::DecodedAtom;
+use crate::image::decoded_atom::{DecodedAtom, check_sums};
 use crate::image::entry_rounds::{AtomDecoder, decode_atoms, pack};
 use crate::image::macho::data_in_code;
 use crate::image::macho::eh_frame::frame_entries;
@@ -30,6 +30,7 @@ use crate::image::macho::file::{Architecture, MachOFile};
 use crate::image::macho::reference::DataReference;
 use crate::image::macho::section::Section;
 use crate::image::macho::unwind_info::UnwindInfo;
+use crate::image::refusal::RefusalCode;
 use atoms::{AtomIndex, Atoms};
 use data::DataFacts;
 use fixed_code::FixedCode;
@@ -86,6 +87,7 @@ impl MachOAnalysis {
         let decoder = Decoder::new(file, &atoms, &data_ranges, &facts.landing_pads);
         let fixed = FixedCode::collect(file, &decoder);
         let (decoded, code) = decoder.decode_all(&facts, &fixed);
+        check_sums(&decoded, |index| atoms.starts[index], RefusalCode::M8)?;
 
         fixed.apply(&mut obligations);
         for (index, atom) in decoded.iter().enumerate() {
