@@ -8,28 +8,31 @@ use std::path::PathBuf;
 
 use layout_algos::sample::{Priority, Sample};
 
-use super::{Draw, Trace, identity_of, text};
+use super::{Draw, Strata, Trace, identity_of, text};
 use crate::error::{Error, Result};
 
 /// What is kept of merged traces.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct MergeRequest {
-    /// At most so many traces of each image; nothing keeps all.
+    /// At most so many traces of each stratum; nothing keeps all.
     pub capacity: Option<u64>,
+    /// What traces compete with each other. Samples can be merged again with their own strata only.
+    pub strata: Strata,
     /// Decides which. Samples can be merged again with the seed that drew them only.
     pub seed: u64,
 }
 
-/// Build-id and path.
-type Image = (Option<Vec<u8>>, Option<PathBuf>);
+/// Build-id, path, and words of the command line where these tell traces apart.
+type Stratum = (Option<Vec<u8>>, Option<PathBuf>, Vec<Vec<u8>>);
 
 /// Merged traces in the making.
 #[derive(Debug)]
 pub struct Merge {
     capacity: usize,
+    strata: Strata,
     seed: u64,
-    /// One sample an image: traces of different images do not compete.
-    samples: BTreeMap<Image, Sample<Recorded>>,
+    /// Traces of different strata do not compete.
+    samples: BTreeMap<Stratum, Sample<Recorded>>,
     /// Some input was a sample, or a sample is asked for.
     is_drawn: bool,
     given: u64,
@@ -39,7 +42,7 @@ pub struct Merge {
 /// Merged traces.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Merged {
-    /// By image, then by priority; each with its identity, and its sample if one was drawn.
+    /// By stratum, then by priority; each with its identity, and its sample if one was drawn.
     pub traces: Vec<Trace>,
     /// Traces read, repetitions included.
     pub given: u64,
@@ -53,13 +56,14 @@ impl Merge {
         let capacity =
             request.capacity.map_or(usize::MAX, |capacity| usize::try_from(capacity).unwrap_or(usize::MAX));
         let is_drawn = request.capacity.is_some();
-        Self { capacity, seed: request.seed, samples: BTreeMap::new(), is_drawn, given: 0, weightless: 0 }
+        let MergeRequest { strata, seed, .. } = request;
+        Self { capacity, strata, seed, samples: BTreeMap::new(), is_drawn, given: 0, weightless: 0 }
     }
 
     /// Adds a trace; one without an identity gets the one that its file and contents make, as its file's first.
     ///
     /// # Errors
-    /// Traces of a sample that another seed drew: nobody can tell which traces this one would have kept.
+    /// Traces of a sample that another seed or other strata drew: nobody can tell which traces these would have kept.
     pub fn add(&mut self, mut trace: Trace) -> Result<()> {
         let identity = identity_of(&trace);
         let draw = trace.draw.take();
@@ -72,13 +76,26 @@ impl Merge {
             ))
             .with_hint(format!("merge samples of one seed: reorder traces merge --seed {}", draw.seed)));
         }
+        if draw.is_some_and(|draw| draw.strata != self.strata) {
+            let (drawn, option) = match self.strata {
+                Strata::Image => ("command line", "--each command"),
+                Strata::Command => ("image", "--each image"),
+            };
+            let message = format!("{} is of a sample that was drawn of each {drawn}", trace.label());
+            return Err(Error::usage(message)
+                .with_hint(format!("merge samples of one kind: reorder traces merge {option}")));
+        }
         self.given += 1;
         self.weightless += u64::from(trace.weight == 0);
         trace.identity = Some(identity);
         trace.source = None;
-        let image = (trace.image.build_id.clone(), trace.image.path.clone());
+        let command = match self.strata {
+            Strata::Image => Vec::new(),
+            Strata::Command => trace.command.clone(),
+        };
+        let stratum = (trace.image.build_id.clone(), trace.image.path.clone(), command);
         let capacity = self.capacity;
-        let sample = self.samples.entry(image).or_insert_with(|| Sample::new(capacity, seed));
+        let sample = self.samples.entry(stratum).or_insert_with(|| Sample::new(capacity, seed));
         if let Some(draw) = draw {
             self.is_drawn = true;
             sample.limit(usize::try_from(draw.capacity).unwrap_or(usize::MAX));
@@ -95,11 +112,11 @@ impl Merge {
 
     /// What was kept.
     pub fn finish(self) -> Merged {
-        let seed = self.seed;
+        let (strata, seed) = (self.strata, self.seed);
         let mut traces = Vec::new();
         for sample in self.samples.into_values() {
             let (threshold, capacity) = (sample.threshold(), sample.capacity() as u64);
-            let draw = self.is_drawn.then_some(Draw { capacity, seed, threshold });
+            let draw = self.is_drawn.then_some(Draw { capacity, strata, seed, threshold });
             traces.extend(sample.into_values().map(|Recorded(trace)| Trace { draw, ..trace }));
         }
         Merged { traces, given: self.given, weightless: self.weightless }
@@ -136,7 +153,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::{Merge, MergeRequest};
-    use crate::trace::{Event, ImageIdentity, Location, Trace, text};
+    use crate::trace::{Event, ImageIdentity, Location, Strata, Trace, text};
 
     /// Traces of two images; equal contents in different places of the "file" are different recordings.
     fn recordings() -> impl Strategy<Value = Vec<Trace>> {
@@ -147,7 +164,8 @@ mod tests {
                 let image = ImageIdentity { path: Some(path.into()), build_id: None };
                 let event = |name: &String| Event::at(Location::Name(name.as_str().into()));
                 let events = names.iter().map(event).collect();
-                Trace { image, weight, events, position, ..Trace::default() }
+                let command = vec![if weight == 1 { b"rare".to_vec() } else { b"usual".to_vec() }];
+                Trace { image, weight, events, position, command, ..Trace::default() }
             });
             whole.collect()
         })
@@ -169,10 +187,12 @@ mod tests {
         fn any_order_and_grouping_gives_the_same_bytes(
             traces in recordings().prop_flat_map(|traces| (Just(traces.clone()), Just(traces).prop_shuffle())),
             capacity in prop::option::of(1u64..8),
+            is_by_command in any::<bool>(),
             parts in 1usize..6,
         ) {
             let (traces, shuffled) = traces;
-            let request = MergeRequest { capacity, seed: 3 };
+            let strata = if is_by_command { Strata::Command } else { Strata::Image };
+            let request = MergeRequest { capacity, strata, seed: 3 };
             let whole = merged(request, &traces);
             // Parts are merged, written, read and merged again, one of them twice.
             let mut again = Vec::new();
@@ -191,13 +211,38 @@ mod tests {
             let event = Event::at(Location::Name("main".into()));
             Trace { weight: 1, events: vec![event], position, ..Trace::default() }
         };
-        let mut drawn = Merge::new(MergeRequest { capacity: Some(1), seed: 5 });
+        let mut drawn = Merge::new(MergeRequest { capacity: Some(1), seed: 5, ..MergeRequest::default() });
         (0..9).for_each(|position| drawn.add(trace(position)).unwrap());
         let kept = drawn.finish();
         assert_eq!((kept.given, kept.traces.len()), (9, 1));
         assert!(kept.traces[0].stands_for() > 1.0, "one of nine stands for more than itself");
-        let mut other = Merge::new(MergeRequest { capacity: Some(1), seed: 6 });
+        let mut other = Merge::new(MergeRequest { capacity: Some(1), seed: 6, ..MergeRequest::default() });
         let error = other.add(kept.traces[0].clone()).unwrap_err();
         assert_eq!(error.hint.as_deref(), Some("merge samples of one seed: reorder traces merge --seed 5"));
+    }
+
+    #[test]
+    fn a_rare_command_keeps_its_traces_where_each_has_its_own_sample() {
+        let trace = |position, command: &str| {
+            let event = Event::at(Location::Name("main".into()));
+            let command = vec![command.as_bytes().to_vec()];
+            Trace { weight: 1, events: vec![event], position, command, ..Trace::default() }
+        };
+        let drawn = |strata| {
+            let mut merge = Merge::new(MergeRequest { capacity: Some(2), strata, seed: 1 });
+            (0..500).for_each(|position| merge.add(trace(position, "usual")).unwrap());
+            (500..502).for_each(|position| merge.add(trace(position, "rare")).unwrap());
+            merge.finish().traces
+        };
+        let rare = |traces: &[Trace]| traces.iter().filter(|trace| trace.command[0] == b"rare").count();
+        let (by_image, by_command) = (drawn(Strata::Image), drawn(Strata::Command));
+        assert_eq!((by_image.len(), rare(&by_image)), (2, 0));
+        assert_eq!((by_command.len(), rare(&by_command)), (4, 2));
+        let mut other = Merge::new(MergeRequest { capacity: Some(2), strata: Strata::Image, seed: 1 });
+        let error = other.add(by_command[0].clone()).unwrap_err();
+        assert_eq!(
+            error.hint.as_deref(),
+            Some("merge samples of one kind: reorder traces merge --each command")
+        );
     }
 }

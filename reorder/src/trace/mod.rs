@@ -26,7 +26,7 @@ pub use identity::identity_of;
 pub(crate) use matching::{Found, NameIndex, Spelling};
 pub use matching::{Step, readable as readable_name, root_name};
 pub use merge::{Merge, MergeRequest, Merged};
-pub use model::{Draw, Event, Evidence, ImageIdentity, Location, Name, NameHash, Trace};
+pub use model::{Draw, Event, Evidence, ImageIdentity, Location, Name, NameHash, Strata, Trace};
 pub use read_files::{TraceFiles, read_bytes, read_files};
 pub use reading::{Input, Note, Reading};
 pub use resolve::{Coverage, Missing, Resolution, ResolvedTrace, ResolvedTraces, Resolver, resolve};

@@ -44,12 +44,24 @@ pub struct Trace {
 /// A sample of traces, as each of its traces remembers it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Draw {
-    /// How many traces were drawn at most, of each image.
+    /// How many traces were drawn at most, of each stratum.
     pub capacity: u64,
+    /// What traces competed with each other.
+    pub strata: Strata,
     /// What the draw depended on beside the identities.
     pub seed: u64,
     /// The smallest priority that was left out; nothing when all traces are there.
     pub threshold: Option<Priority>,
+}
+
+/// How traces are divided before some of each part are drawn.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub enum Strata {
+    /// By image, which is build-id and path.
+    #[default]
+    Image,
+    /// By image and command line: a scenario that hardly anybody starts is kept as well as the usual ones.
+    Command,
 }
 
 impl Draw {

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use clap::Args;
+use clap::{Args, ValueEnum};
 use serde::Serialize;
 
 use super::{Files, deliver};
@@ -11,7 +11,7 @@ use crate::cli::traces_input::tell_notes;
 use crate::error::Result;
 use crate::report::Report;
 use crate::report::table::grouped;
-use crate::trace::{Merge, MergeRequest, Trace, identity_of, text};
+use crate::trace::{Merge, MergeRequest, Strata, Trace, identity_of, text};
 
 #[derive(Args, Debug)]
 pub(super) struct MergeArguments {
@@ -23,9 +23,29 @@ pub(super) struct MergeArguments {
     /// Keep a fair sample of at most N traces of each image; the same whatever the order and grouping of the files
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     sample: Option<u64>,
+    /// Of what at most N traces are kept
+    #[arg(long, value_enum, value_name = "WHAT", default_value_t = EachArgument::Image)]
+    each: EachArgument,
     /// What decides which traces are kept; samples can be merged again with the seed that drew them only
     #[arg(long, value_name = "N", default_value_t = 0)]
     seed: u64,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum EachArgument {
+    /// Each image, which is build-id and path
+    Image,
+    /// Each image and command line, so that starts that are rare are kept, too
+    Command,
+}
+
+impl From<EachArgument> for Strata {
+    fn from(argument: EachArgument) -> Self {
+        match argument {
+            EachArgument::Image => Self::Image,
+            EachArgument::Command => Self::Command,
+        }
+    }
 }
 
 #[derive(Serialize)]
@@ -40,7 +60,11 @@ struct MergeReport {
 }
 
 pub(super) fn run(arguments: &MergeArguments, context: &Context) -> Result<()> {
-    let mut merge = Merge::new(MergeRequest { capacity: arguments.sample, seed: arguments.seed });
+    let mut merge = Merge::new(MergeRequest {
+        capacity: arguments.sample,
+        strata: arguments.each.into(),
+        seed: arguments.seed,
+    });
     let mut failure = None;
     let notes = arguments.files.companions.visit(
         &arguments.files.paths,

@@ -23,8 +23,8 @@
 //!   what is not known; an address or a name must be there.
 //! * Instead of a function's first address, `inside:0x…` is some address in it, `runtime:0x…` one in the process,
 //!   `md5:0x…` the start of its name's MD5 and `gcc:0x…` GCC's profile id.
-//! * `identity` (32 hexadecimal digits) and `sample` (capacity, seed, threshold or `-`) are what merging needs to draw
-//!   the same traces again.
+//! * `identity` (32 hexadecimal digits) and `sample` (capacity, seed, threshold or `-`, and `command` where traces were
+//!   drawn of each command line) are what merging needs to draw the same traces again.
 //! * `evidence` says what the order rests on ([`Evidence`](super::Evidence)) where not every first execution was seen.
 //! * White space, control characters, `\` and bytes that are not UTF-8 are written `\xNN` in names and header
 //!   values, and so is a name that is nothing but `-`; a name of no bytes is `\-`.
@@ -44,6 +44,9 @@ pub const FIRST_WORDS: &str = "# reorder trace ";
 
 /// The version written, and the only one read.
 pub const VERSION: u32 = 1;
+
+/// The word behind a sample that was drawn of each command line.
+const COMMAND_STRATA: &[u8] = b"command";
 
 /// Whether `bytes` start as every recorded trace does.
 pub(crate) fn accepts(bytes: &[u8]) -> bool {

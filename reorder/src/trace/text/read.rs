@@ -7,10 +7,10 @@ use std::path::PathBuf;
 use layout_algos::sample::{Identity, Priority};
 
 use super::escape::unescape;
-use super::{FIRST_WORDS, VERSION};
+use super::{COMMAND_STRATA, FIRST_WORDS, VERSION};
 use crate::address::{Address, RuntimeAddress};
 use crate::error::{Error, Result};
-use crate::trace::{Draw, Event, Evidence, Location, Name, NameHash, Trace};
+use crate::trace::{Draw, Event, Evidence, Location, Name, NameHash, Strata, Trace};
 
 /// All traces of one file, in file order.
 ///
@@ -143,7 +143,12 @@ fn read_draw(value: &[u8]) -> Option<Draw> {
     let capacity = decimal(words.next()?)?;
     let seed = decimal(words.next()?)?;
     let threshold = optional(words.next()?, hexadecimal_u128)?.map(Priority);
-    words.next().is_none().then_some(Draw { capacity, seed, threshold })
+    let strata = match words.next() {
+        None => Strata::Image,
+        Some(COMMAND_STRATA) => Strata::Command,
+        Some(_) => return None,
+    };
+    words.next().is_none().then_some(Draw { capacity, strata, seed, threshold })
 }
 
 /// Exactly 32 digits.

@@ -8,7 +8,7 @@ use layout_algos::sample::{Identity, Priority};
 
 use super::{read, write};
 use crate::address::{Address, RuntimeAddress};
-use crate::trace::{Draw, Event, Evidence, ImageIdentity, Location, Name, NameHash, Trace};
+use crate::trace::{Draw, Event, Evidence, ImageIdentity, Location, Name, NameHash, Strata, Trace};
 
 fn event() -> impl Strategy<Value = Event> {
     let bytes = || proptest::collection::vec(any::<u8>(), 0..12);
@@ -50,7 +50,8 @@ fn trace() -> impl Strategy<Value = Trace> {
             identity: process.map(|process| Identity(u128::from(process) << 64 | 7)),
             draw: process.map(|process| {
                 let identity = Identity(u128::from(process) << 64 | 7);
-                Draw { capacity: 5, seed: 3, threshold: Priority::of(3, identity, weight) }
+                let strata = if process % 2 == 0 { Strata::Image } else { Strata::Command };
+                Draw { capacity: 5, strata, seed: 3, threshold: Priority::of(3, identity, weight) }
             }),
         })
 }

@@ -7,7 +7,7 @@ use layout_algos::sample::{Identity, Priority};
 
 use super::escape::escape;
 use super::{FIRST_WORDS, VERSION};
-use crate::trace::{Draw, Event, Evidence, Location, NameHash, Trace};
+use crate::trace::{Draw, Event, Evidence, Location, NameHash, Strata, Trace};
 
 /// The trace as the text of one file.
 pub fn write(trace: &Trace) -> String {
@@ -32,12 +32,13 @@ pub fn write(trace: &Trace) -> String {
     if let Some(Identity(identity)) = trace.identity {
         let _ = writeln!(text, "# identity: {identity:032x}");
     }
-    if let Some(Draw { capacity, seed, threshold }) = trace.draw {
+    if let Some(Draw { capacity, strata, seed, threshold }) = trace.draw {
         let _ = write!(text, "# sample: {capacity} {seed} ");
         let _ = match threshold {
-            Some(Priority(threshold)) => writeln!(text, "{threshold:032x}"),
-            None => writeln!(text, "-"),
+            Some(Priority(threshold)) => write!(text, "{threshold:032x}"),
+            None => write!(text, "-"),
         };
+        text.push_str(if strata == Strata::Command { " command\n" } else { "\n" });
     }
     if trace.evidence != Evidence::Exact {
         let _ = writeln!(text, "# evidence: {}", trace.evidence.name());
