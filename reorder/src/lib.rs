@@ -26,6 +26,7 @@ mod stops;
 
 pub mod link_map;
 pub mod loaded_libraries;
+pub mod lost_pages;
 
 pub mod configuration;
 

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::process::{Command, Output};
 
 use end_to_end::profiles::{DEMO_A, DEMO_B, sample};
-use end_to_end::workspace::reorder;
+use end_to_end::workspace::{self, reorder};
 
 fn run(arguments: &[&str], directory: &Path) -> Output {
     let output = reorder().args(arguments).current_dir(directory).output().unwrap();
@@ -245,4 +245,39 @@ fn faults_in_the_command_line_are_told_with_the_next_step() {
     std::fs::write(directory.path().join("list"), "main\n").unwrap();
     let json = fails(&["traces", "merge", "--format", "json", "list"]);
     assert!(json.contains("-o FILE"), "{json}");
+}
+
+/// Parts through pipes, in any grouping, are one process's result; a command line that ran once is kept beside one that
+/// ran often.
+#[test]
+fn a_fleet_s_parts_give_what_one_process_gives() {
+    let directory = tempfile::tempdir().unwrap();
+    let directory = directory.path();
+    recorded(directory);
+    run(&["record", "-o", "traces/often", "--runs", "5", "--", "./demo", "a"], directory);
+    run(&["record", "-o", "traces/once", "--", "./demo", "c"], directory);
+    let sampling = ["traces", "merge", "--sample", "2", "--each", "command"];
+    let whole = run(&[&sampling[..], &["traces"]].concat(), directory).stdout;
+    let text = String::from_utf8(whole.clone()).unwrap();
+    let argument = |word: &str| text.lines().filter(|line| *line == format!("# argument: {word}")).count();
+    assert_eq!((argument("a"), argument("b"), argument("c")), (2, 2, 1), "{text}");
+
+    let script = workspace::root().join("scripts/fleet/merge");
+    let mut by_script = Command::new(script);
+    by_script.args(["fleet.trace", "2", "traces"]).current_dir(directory);
+    let status = by_script.env("REORDER", workspace::reorder_path()).status().unwrap();
+    assert!(status.success());
+    assert_eq!(std::fs::read(directory.join("fleet.trace")).unwrap(), whole);
+
+    let line = "find traces -name '*.trace' | sort -r | $REORDER traces merge --sample 2 --each command @/dev/stdin \
+                | $REORDER traces merge --sample 2 --each command - traces/often";
+    let mut pipes = Command::new("bash");
+    pipes.args(["-o", "pipefail", "-c", line]).current_dir(directory);
+    let piped = pipes.env("REORDER", workspace::reorder_path()).output().unwrap();
+    assert_eq!(String::from_utf8(piped.stdout).unwrap(), text, "{}", String::from_utf8_lossy(&piped.stderr));
+
+    let refused = reorder().args(["traces", "merge", "fleet.trace"]).current_dir(directory).output().unwrap();
+    let said = String::from_utf8_lossy(&refused.stderr).into_owned();
+    assert_eq!(refused.status.code(), Some(2), "{said}");
+    assert!(said.contains("--each command"), "{said}");
 }

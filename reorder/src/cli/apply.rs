@@ -206,6 +206,7 @@ pub fn run(arguments: &ApplyArguments, context: &Context) -> Result<ExitStatus> 
             refused.and_then(|()| apply_elf(&arguments.image, &request, context, &mapped))
         }
     };
+    let applied = mapped.explaining(applied);
     let mut applied = applied.map_err(|error| error.in_file(&arguments.image))?;
     let options = ReplaceOptions { in_place: arguments.in_place };
     let one_way = is_one_way(arguments, &applied.maps)?;
@@ -219,6 +220,7 @@ pub fn run(arguments: &ApplyArguments, context: &Context) -> Result<ExitStatus> 
         .map(|(path, map)| Pending::whole(path, map.write().as_bytes()))
         .collect::<Result<Vec<_>>>()?;
     files.push(Pending::replacing(output, &arguments.image, &applied.bytes, options)?);
+    mapped.unchanged()?;
     let warnings = together(files)?;
     warnings.iter().for_each(|warning| context.talk.warning(&warning.to_string(), None));
     applied.summary.warnings.iter().for_each(|warning| context.talk.warning(warning, None));

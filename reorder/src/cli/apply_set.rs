@@ -15,7 +15,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::exit_status::ExitStatus;
 use crate::image::elf::file::ElfFile;
 use crate::image::macho::is_macho;
-use crate::image::mapped::map_image;
+use crate::image::mapped::{MappedImage, map_image};
 use crate::loaded_libraries::{LoadedLibrary, SEARCH_PATH, is_same, loaded_libraries, loaded_libraries_from};
 use crate::packages;
 use crate::report::Report;
@@ -104,7 +104,7 @@ pub(super) fn run(
     }
     let mut images = Vec::new();
     let mut moved: Vec<(PathBuf, PathBuf, AppliedFile)> = Vec::new();
-    let applied = apply_elf(program, request, context, &mapped).map_err(in_program)?;
+    let applied = moved_unchanged(program, request, context, &mapped).map_err(in_program)?;
     moved.push((program.to_path_buf(), directory.join(&name), applied));
     images.push((program.to_path_buf(), None));
     let phase = context.talk.phase("apply", libraries.len() as u64);
@@ -115,7 +115,7 @@ pub(super) fn run(
             continue;
         }
         let left_out = match map_image(&library.path)
-            .and_then(|bytes| apply_elf(&library.path, request, context, &bytes))
+            .and_then(|bytes| moved_unchanged(&library.path, request, context, &bytes))
         {
             Ok(applied) => {
                 moved.push((library.path.clone(), directory.join(&library.name), applied));
@@ -158,6 +158,17 @@ pub(super) fn run(
         images: rows.collect(),
     })?;
     Ok(ExitStatus::Success)
+}
+
+/// The moved image, of a file that is still what it was.
+fn moved_unchanged(
+    path: &Path,
+    request: &ElfRequest<'_>,
+    context: &Context,
+    mapped: &MappedImage,
+) -> Result<AppliedFile> {
+    let applied = mapped.explaining(apply_elf(path, request, context, mapped))?;
+    mapped.unchanged().map(|()| applied)
 }
 
 /// A set in its directory.

@@ -21,7 +21,7 @@ use crate::exit_status::ExitStatus;
 use crate::image::analysis::Analysis;
 use crate::image::elf::file::ElfFile;
 use crate::image::functions::FunctionTable;
-use crate::image::mapped::map_image;
+use crate::image::mapped::{MappedImage, map_image};
 use crate::layout::{Layout, Memory, Room, lay_out};
 use crate::measure::{self, MeasureRequest, Measurement};
 use crate::packages;
@@ -103,7 +103,8 @@ pub fn run(arguments: &OptimizeArguments, context: &Context) -> Result<ExitStatu
     runnable::check(image, runnable::apply_command)?;
     processor::check_program(image, Purpose::Record)?;
     let mapped = map_image(image)?;
-    let report = optimize(arguments, context, &mapped, runs).map_err(|error| error.in_file(image))?;
+    let report = mapped.explaining(optimize(arguments, context, &mapped, runs));
+    let report = report.map_err(|error| error.in_file(image))?;
     if report.total.new_faults > report.total.old_faults {
         context.talk.warning(
             "the new layout needs more pages than the old one",
@@ -126,10 +127,11 @@ fn split(run: &str) -> Result<Vec<OsString>> {
 fn optimize(
     arguments: &OptimizeArguments,
     context: &Context,
-    bytes: &[u8],
+    mapped: &MappedImage,
     runs: Vec<Vec<OsString>>,
 ) -> Result<OptimizeReport> {
     let talk = &context.talk;
+    let bytes: &[u8] = mapped;
 
     // First, so that an image that cannot be moved is refused before anything is run.
     let phase = talk.phase("analyse", 0);
@@ -161,7 +163,7 @@ fn optimize(
     let output = arguments.output.as_ref().unwrap_or(&arguments.image);
     let package = packages::warning(output);
     package.iter().for_each(|warning| talk.warning(warning, None));
-    let measured = write_measured(arguments, context, &applied.bytes, output, &starts)?;
+    let measured = write_measured(arguments, context, mapped, &applied.bytes, &starts)?;
 
     if let Some(page) = &arguments.report {
         let names = ImageNames {
@@ -271,10 +273,11 @@ fn simulate_starts(
 fn write_measured(
     arguments: &OptimizeArguments,
     context: &Context,
+    mapped: &MappedImage,
     bytes: &[u8],
-    output: &Path,
     starts: &[Start],
 ) -> Result<Vec<Option<Measurement>>> {
+    let output = arguments.output.as_ref().unwrap_or(&arguments.image);
     let options = ReplaceOptions { in_place: arguments.in_place };
     let measured = if arguments.measure_runs == 0 {
         starts.iter().map(|_| None).collect()
@@ -288,6 +291,7 @@ fn write_measured(
         write::replace(&program, &arguments.image, bytes, ReplaceOptions::default())?;
         measure_starts(arguments, context, &program, output, starts)?
     };
+    mapped.unchanged()?;
     for warning in write::replace(output, &arguments.image, bytes, options)? {
         context.talk.warning(&warning.to_string(), None);
     }

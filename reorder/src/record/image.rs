@@ -8,14 +8,12 @@ use std::ops::Range;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
-use memmap2::Mmap;
-
 use crate::address::Address;
 use crate::arch;
 use crate::error::{Error, Result};
 use crate::image::elf::file::{ElfFile, Linkage};
 use crate::image::functions::{Function, FunctionTable};
-use crate::image::mapped::map_image;
+use crate::image::mapped::{MappedImage, map_image};
 use crate::processor::{self, Purpose};
 use crate::trace::ImageIdentity;
 
@@ -26,7 +24,7 @@ pub(super) struct TracedImage {
     pub(super) identity: ImageIdentity,
     path: PathBuf,
     device_and_inode: (u64, u64),
-    bytes: Mmap,
+    bytes: MappedImage,
     /// The executable segments.
     pub(super) segments: Vec<CodeSegment>,
     /// Sorted by address, each address once.

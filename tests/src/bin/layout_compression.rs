@@ -52,7 +52,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     eprintln!("page-only in {:?}, compression-aware in {:?}", improving - started, improving.elapsed());
 
     print_pages(&corpus, "link-order", &corpus.spans);
-    fs::write(out.join("link-order"), &bytes)?;
+    fs::write(out.join("link-order"), &*bytes)?;
     for (name, order) in [("page-only", &page_only.order), ("compression-aware", &compression_aware)] {
         let order: Vec<FunctionIndex> = order.iter().map(|function| FunctionIndex(function.0)).collect();
         let options = RelocateOptions { keep_build_id: true, ..RelocateOptions::default() };
