@@ -324,11 +324,19 @@ fn a_closed_pipe(writer: &Writer) -> Result<(), Failed> {
 fn a_limit_of_memory(writer: &Writer) -> Result<(), Failed> {
     let workplace = Workplace::new(writer);
     let expected = whole(&workplace, writer);
+    // A link that cannot be ordered is made all the same, as the linker alone makes it.
+    let plain = workplace.run("gcc main.o -o plain");
+    assert!(plain.success(), "{plain}");
+    let plain = fs::read(workplace.at("plain")).ok();
     for mebibytes in [16, 24, 32, 48, 64, 96, 160, 320] {
         workplace.prepare(writer);
         let limited = format!("ulimit -v {}; exec {}", mebibytes << 10, writer.line);
         let outcome = workplace.run(&limited);
         assert!(outcome.ending != Ending::TimedOut, "{}: {outcome}", writer.name);
+        if writer.name == "reorder-cc" && workplace.output(writer.outputs[0]) == plain {
+            assert!(outcome.success(), "{outcome}");
+            continue;
+        }
         workplace.assert_old_or(writer, &expected, &format!("with {mebibytes} MiB"));
         if outcome.success() {
             for (output, expected) in writer.outputs.iter().zip(&expected) {
