@@ -40,6 +40,7 @@
 pub mod agreement;
 pub mod breakpoints;
 pub mod distribution;
+pub mod documents;
 pub mod fixture;
 pub mod fixture_run;
 pub mod gate_project;
