@@ -1,43 +1,52 @@
 //! `reorder doctor`: what this machine lets the other commands do, found out by doing it.
 
+use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
 use clap::Args;
 use serde::Serialize;
+use toml::Value;
 
 use crate::cli::context::Context;
-use crate::error::{Error, Result};
+use crate::cli::doctor_image::{Check, image_checks};
+use crate::configuration::ConfigurationFile;
+use crate::error::Result;
 use crate::exit_status::ExitStatus;
-use crate::image::elf::file::ElfFile;
-use crate::image::functions::FunctionTable;
 use crate::measure::{self, Abilities};
 use crate::report::Report;
+use crate::report::table::Table;
 
 const EXAMPLES: &str = "\
 Examples:
   reorder doctor
-  reorder doctor /usr/bin/git";
+  reorder doctor /usr/bin/git
+  reorder doctor --show-config";
 
 /// Check whether this machine can record and measure, and whether an image has what is needed
 #[derive(Args, Debug)]
 #[command(before_long_help = EXAMPLES)]
 pub struct DoctorArguments {
-    /// A program or shared object to look at as well
+    /// A program or shared object to look at as well: what it lacks, and the flag for its linker and your build system
     image: Option<PathBuf>,
-}
-
-#[derive(Debug, Serialize)]
-struct Check {
-    name: &'static str,
-    passed: bool,
-    found: String,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    hint: Option<String>,
+    /// Also print what is configured here, and where each value comes from
+    #[arg(long)]
+    show_config: bool,
 }
 
 #[derive(Debug, Serialize)]
 struct DoctorReport {
     checks: Vec<Check>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    configuration: Vec<Setting>,
+}
+
+/// A value that commands use unless a flag says otherwise.
+#[derive(Debug, Serialize)]
+struct Setting {
+    name: String,
+    value: String,
+    /// A file or the environment.
+    origin: String,
 }
 
 /// Runs all checks; a failed one is a finding.
@@ -50,49 +59,67 @@ pub fn run(arguments: &DoctorArguments, context: &Context) -> Result<ExitStatus>
         checks.extend(image_checks(image));
     }
     let passed = checks.iter().all(|check| check.passed);
-    context.print(&DoctorReport { checks })?;
+    let mut configuration = Vec::new();
+    if arguments.show_config {
+        let file = ConfigurationFile::find(None, Path::new("."), "--config")?;
+        if let Some(note) = &file.note {
+            context.talk.warning(note, None);
+        }
+        configuration = settings(&file, std::env::vars_os());
+    }
+    context.print(&DoctorReport { checks, configuration })?;
     Ok(if passed { ExitStatus::Success } else { ExitStatus::Finding })
 }
 
 fn machine_checks() -> Result<Vec<Check>> {
     let abilities = measure::abilities()?;
-    Ok(vec![tracing(abilities), touched_pages(abilities), page_cache()])
+    Ok(vec![tracing(abilities), touched_pages(abilities), page_cache(), sampling()])
 }
 
 fn tracing(abilities: Abilities) -> Check {
-    Check {
-        name: "trace programs (record, measure)",
-        passed: abilities.trace,
-        found: if abilities.trace { "permitted" } else { "forbidden" }.to_owned(),
-        hint: (!abilities.trace).then(|| match yama_scope() {
-            Some(3) => "the kernel forbids ptrace until it is started with another kernel.yama.ptrace_scope"
-                .to_owned(),
-            _ => "in a container, start it with --cap-add=SYS_PTRACE or --security-opt seccomp=unconfined"
-                .to_owned(),
-        }),
+    let name = "trace programs (record, measure)";
+    if abilities.trace {
+        return Check::fine(name, "permitted");
     }
+    Check::failed(name, "forbidden").hint(match yama_scope() {
+        Some(3) => "the kernel forbids ptrace until it is started with another kernel.yama.ptrace_scope",
+        _ => "in a container, start it with --cap-add=SYS_PTRACE or --security-opt seccomp=unconfined",
+    })
 }
 
 fn touched_pages(abilities: Abilities) -> Check {
-    Check {
-        name: "count touched pages (measure)",
-        passed: abilities.count_touched_pages,
-        found: if abilities.count_touched_pages { "possible" } else { "not possible" }.to_owned(),
-        hint: (!abilities.count_touched_pages)
-            .then(|| "needs ptrace, and a kernel with page monitoring (CONFIG_PROC_PAGE_MONITOR)".to_owned()),
+    let name = "count touched pages (measure)";
+    match abilities.count_touched_pages {
+        true => Check::fine(name, "possible"),
+        false => Check::failed(name, "not possible")
+            .hint("needs ptrace, and a kernel with page monitoring (CONFIG_PROC_PAGE_MONITOR)"),
     }
 }
 
 fn page_cache() -> Check {
-    let here = Path::new(".");
-    let emptied = measure::can_start_cold(here).unwrap_or(false);
-    Check {
-        name: "cold starts in this directory (measure)",
-        passed: emptied,
-        found: if emptied { "the page cache can be emptied" } else { "the page cache cannot be emptied" }
-            .to_owned(),
-        hint: (!emptied)
-            .then(|| "write the output to a directory of a disk, not of a file system in memory".to_owned()),
+    let name = "cold starts in this directory (measure)";
+    match measure::can_start_cold(Path::new(".")).unwrap_or(false) {
+        true => Check::fine(name, "the page cache can be emptied"),
+        false => Check::failed(name, "the page cache cannot be emptied")
+            .hint("write the output to a directory of a disk, not of a file system in memory"),
+    }
+}
+
+/// Whether `perf record` may sample programs of this user: the profiles of others are read all the same.
+fn sampling() -> Check {
+    const OWN_PROGRAMS: i32 = 2;
+    let name = "sample with perf (profiles of perf.data)";
+    let level = std::fs::read_to_string("/proc/sys/kernel/perf_event_paranoid");
+    let level: Option<i32> = level.ok().and_then(|text| text.trim().parse().ok());
+    match level {
+        Some(level) if level <= OWN_PROGRAMS || nix::unistd::geteuid().is_root() => {
+            Check::fine(name, "permitted")
+        }
+        Some(level) => Check::fine(
+            name,
+            format!("forbidden (kernel.perf_event_paranoid is {level}); record needs it not"),
+        ),
+        None => Check::fine(name, "the kernel has no perf events; record needs them not"),
     }
 }
 
@@ -100,19 +127,35 @@ fn yama_scope() -> Option<u8> {
     std::fs::read_to_string("/proc/sys/kernel/yama/ptrace_scope").ok()?.trim().parse().ok()
 }
 
-fn image_checks(path: &Path) -> Vec<Check> {
-    let name = "read the image";
-    match look_at(path) {
-        Ok(found) => vec![Check { name, passed: true, found, hint: None }],
-        Err(error) => vec![Check { name, passed: false, found: error.to_string(), hint: error.hint }],
+/// What the configuration file and the environment say.
+fn settings(file: &ConfigurationFile, variables: impl Iterator<Item = (OsString, OsString)>) -> Vec<Setting> {
+    let mut settings = Vec::new();
+    let origin = file.path.display().to_string();
+    for (name, value) in &file.table {
+        flatten(name, value, &origin, &mut settings);
     }
+    let ours = variables.filter(|(name, _)| name.as_encoded_bytes().starts_with(b"REORDER_"));
+    let mut ours: Vec<_> = ours.collect();
+    ours.sort();
+    settings.extend(ours.into_iter().map(|(name, value)| Setting {
+        name: name.to_string_lossy().into_owned(),
+        value: value.to_string_lossy().into_owned(),
+        origin: "environment".to_owned(),
+    }));
+    settings
 }
 
-fn look_at(path: &Path) -> Result<String> {
-    let bytes = std::fs::read(path).map_err(|error| Error::io(path, error))?;
-    let image = ElfFile::parse(&bytes).map_err(|error| error.in_file(path))?;
-    let functions = FunctionTable::collect(&image).map_err(|error| error.in_file(path))?;
-    Ok(format!("{} functions; reorder inspect {} tells which can move", functions.len(), path.display()))
+fn flatten(name: &str, value: &Value, origin: &str, settings: &mut Vec<Setting>) {
+    match value {
+        Value::Table(table) => {
+            table.iter().for_each(|(key, value)| flatten(&format!("{name}.{key}"), value, origin, settings));
+        }
+        value => settings.push(Setting {
+            name: name.to_owned(),
+            value: value.to_string(),
+            origin: origin.to_owned(),
+        }),
+    }
 }
 
 impl Report for DoctorReport {
@@ -123,9 +166,16 @@ impl Report for DoctorReport {
         for check in &self.checks {
             let verdict = if check.passed { "ok    " } else { "failed" };
             text.push_str(&format!("{verdict} {}: {}\n", check.name, check.found));
-            if let Some(hint) = &check.hint {
+            for hint in &check.hints {
                 text.push_str(&format!("       hint: {hint}\n"));
             }
+        }
+        if !self.configuration.is_empty() {
+            let mut table = Table::new(["configured", "value", "from"]);
+            self.configuration.iter().for_each(|setting| {
+                table.row([&setting.name, &setting.value, &setting.origin].map(String::clone))
+            });
+            text.push_str(&format!("\n{}", table.render()));
         }
         text
     }

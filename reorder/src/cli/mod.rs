@@ -29,6 +29,7 @@ mod apply_wheel;
 pub mod arrangement;
 pub mod completions;
 pub mod doctor;
+mod doctor_image;
 pub mod explain;
 pub mod gate;
 pub mod gate_files;
