@@ -9,6 +9,8 @@ use std::io::Read as _;
 use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
 use std::path::{Path, PathBuf};
 
+use memchr::memmem;
+
 /// Where dpkg keeps its database unless the environment says otherwise.
 const DATABASE: &str = "/var/lib/dpkg";
 /// Names another place of the database.
@@ -72,7 +74,9 @@ fn names(path: &Path) -> Vec<Vec<u8>> {
 }
 
 fn has_line(contents: &[u8], names: &[Vec<u8>]) -> bool {
-    contents.split(|byte| *byte == b'\n').any(|line| names.iter().any(|name| name == line))
+    let is_end = |at: usize| contents.get(at).is_none_or(|byte| *byte == b'\n');
+    let is_line = |at: usize, name: &[u8]| (at == 0 || is_end(at - 1)) && is_end(at + name.len());
+    names.iter().any(|name| memmem::find_iter(contents, name).any(|at| is_line(at, name)))
 }
 
 /// Whether the administrator led the package's file away already: the file, its new name and `:`, a line each.
