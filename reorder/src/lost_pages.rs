@@ -1,5 +1,7 @@
 //! What happens when a mapped file becomes shorter under its reader.
 
+use std::sync::atomic::{AtomicBool, Ordering};
+
 use nix::sys::signal::{SaFlags, SigAction, SigHandler, SigSet, Signal, sigaction};
 
 /// What is said then; nothing can be looked up in a handler of a signal, so not even which file it was.
@@ -10,7 +12,17 @@ hint: run the command again when nothing else writes its input\n";
 /// As every command that could not run.
 const STATUS: i32 = 2;
 
+/// Some thread has met a page that is gone.
+static IS_ENDING: AtomicBool = AtomicBool::new(false);
+
 extern "C" fn end(_signal: i32) {
+    if IS_ENDING.swap(true, Ordering::Relaxed) {
+        // Another thread speaks, and ends this one with the process.
+        loop {
+            // SAFETY: may be called in a handler of a signal (POSIX, "Signal Concepts") and touches no memory.
+            unsafe { libc::pause() };
+        }
+    }
     // SAFETY: both calls may be made in a handler of a signal (POSIX, "Signal Concepts"); the pointer and the length are
     // those of a constant.
     unsafe {
@@ -22,7 +34,7 @@ extern "C" fn end(_signal: i32) {
 /// Ends the process with a sentence, instead of by `SIGBUS`, when pages of a mapped file are gone. For programs, not for
 /// libraries: the handler is the process's. Programs that this one starts get the default again.
 pub fn explain_lost_pages() {
-    let action = SigAction::new(SigHandler::Handler(end), SaFlags::SA_RESETHAND, SigSet::empty());
+    let action = SigAction::new(SigHandler::Handler(end), SaFlags::empty(), SigSet::empty());
     // SAFETY: the handler only calls what a handler may call, and does not return. No other handler of this signal is lost
     // but the default, as this is the start of a program.
     let _without_it_the_process_ends_with_less_to_say = unsafe { sigaction(Signal::SIGBUS, &action) };
