@@ -5,8 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use nix::sys::signal::{SaFlags, SigAction, SigHandler, SigSet, Signal, sigaction};
 
 /// What is said then; nothing can be looked up in a handler of a signal, so not even which file it was.
-const WORDS: &[u8] =
-    b"error: a file became shorter, or could not be read, while it was read; nothing was written\n\
+const WORDS: &[u8] = b"error: a file became shorter, or could not be read, while it was read\n\
 hint: run the command again when nothing else writes its input\n";
 
 /// As every command that could not run.
@@ -35,7 +34,7 @@ extern "C" fn end(_signal: i32) {
 /// libraries: the handler is the process's. Programs that this one starts get the default again.
 pub fn explain_lost_pages() {
     let action = SigAction::new(SigHandler::Handler(end), SaFlags::empty(), SigSet::empty());
-    // SAFETY: the handler only calls what a handler may call, and does not return. No other handler of this signal is lost
-    // but the default, as this is the start of a program.
+    // SAFETY: the handler only calls what a handler may call, and does not return. The run-time's own handler, which tells an
+    // overflow of the stack, is lost for this signal; on Linux overflows come as another one.
     let _without_it_the_process_ends_with_less_to_say = unsafe { sigaction(Signal::SIGBUS, &action) };
 }

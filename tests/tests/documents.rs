@@ -199,7 +199,38 @@ fn main() -> std::io::Result<ExitCode> {
             trials.push(Trial::test(name, move || check(&block)));
         }
     }
+    trials.push(Trial::test("every row of the table is of a block", every_row_is_used));
     Ok(libtest_mimic::run(&arguments, trials).exit_code())
+}
+
+fn every_row_is_used() -> Result<(), Failed> {
+    let documents = ["README.md", "GUIDE.md"].map(|name| blocks(&workspace::root().join(name)));
+    let all: Vec<Block> = documents.into_iter().collect::<Result<Vec<_>, _>>()?.concat();
+    for (first, way) in TABLE {
+        let ours: Vec<&Block> = all.iter().filter(|block| first_words(block) == *first).collect();
+        if ours.is_empty() {
+            return Err(format!("no block begins with {first}").into());
+        }
+        let Run(_, replaced) = way else { continue };
+        let used: Vec<Vec<bool>> = ours.iter().map(|block| with_replaced(block, replaced).1).collect();
+        for (index, (from, _)) in replaced.iter().enumerate() {
+            if !used.iter().any(|used| used[index]) {
+                return Err(format!("the block of {first} has no words {from}").into());
+            }
+        }
+    }
+    Ok(())
+}
+
+/// The commands with other words in the place of some, and which of these were there.
+fn with_replaced(block: &Block, replaced: &[(&str, &str)]) -> (String, Vec<bool>) {
+    let mut commands = block.commands.join("\n") + "\n";
+    let mut used = Vec::new();
+    for (from, to) in replaced {
+        used.push(commands.contains(from));
+        commands = commands.replace(from, to);
+    }
+    (commands, used)
 }
 
 fn way_of(block: &Block) -> Option<&'static Way> {
@@ -225,10 +256,7 @@ fn check(block: &Block) -> Result<(), Failed> {
         return Err(format!("{}:{} is not in the table of this test", block.document, block.line).into());
     };
     let Run(preparation, replaced) = way else { return Ok(()) };
-    let mut commands = block.commands.join("\n") + "\n";
-    for (from, to) in *replaced {
-        commands = commands.replace(from, to);
-    }
+    let (commands, _) = with_replaced(block, replaced);
     let workplace = workplace();
     let target = workspace::reorder_path().parent().unwrap().parent().unwrap();
     let mut run = Command::new("bash");

@@ -104,7 +104,8 @@ pub(super) fn run(
     }
     let mut images = Vec::new();
     let mut moved: Vec<(PathBuf, PathBuf, AppliedFile)> = Vec::new();
-    let applied = moved_unchanged(program, request, context, &mapped).map_err(in_program)?;
+    let mut inputs: Vec<MappedImage> = Vec::new();
+    let applied = mapped.explaining(apply_elf(program, request, context, &mapped)).map_err(in_program)?;
     moved.push((program.to_path_buf(), directory.join(&name), applied));
     images.push((program.to_path_buf(), None));
     let phase = context.talk.phase("apply", libraries.len() as u64);
@@ -114,11 +115,14 @@ pub(super) fn run(
             images.push((library.path.clone(), Some(reason.to_owned())));
             continue;
         }
-        let left_out = match map_image(&library.path)
-            .and_then(|bytes| moved_unchanged(&library.path, request, context, &bytes))
-        {
-            Ok(applied) => {
+        let read = map_image(&library.path).and_then(|bytes| {
+            let applied = apply_elf(&library.path, request, context, &bytes)?;
+            Ok((applied, bytes))
+        });
+        let left_out = match read {
+            Ok((applied, bytes)) => {
                 moved.push((library.path.clone(), directory.join(&library.name), applied));
+                inputs.push(bytes);
                 None
             }
             // No trace is of it, or it cannot be moved: the system's own serves.
@@ -137,6 +141,7 @@ pub(super) fn run(
         applied.summary.warnings.extend(packages::warning(output));
     }
     let set = StagedSet { program, directory, name: &name, libraries: &libraries };
+    inputs.iter().chain([&mapped]).try_for_each(MappedImage::unchanged)?;
     let warnings = write_all(&set, kept, &moved)?;
     warnings.iter().for_each(|warning| context.talk.warning(&warning.to_string(), None));
     let summaries = moved.iter().flat_map(|(.., applied)| &applied.summary.warnings);
@@ -158,17 +163,6 @@ pub(super) fn run(
         images: rows.collect(),
     })?;
     Ok(ExitStatus::Success)
-}
-
-/// The moved image, of a file that is still what it was.
-fn moved_unchanged(
-    path: &Path,
-    request: &ElfRequest<'_>,
-    context: &Context,
-    mapped: &MappedImage,
-) -> Result<AppliedFile> {
-    let applied = mapped.explaining(apply_elf(path, request, context, mapped))?;
-    mapped.unchanged().map(|()| applied)
 }
 
 /// A set in its directory.

@@ -13,7 +13,7 @@ use crate::apply::{Applied, Arrangement, apply};
 use crate::cli::context::Context;
 use crate::cli::kept_inputs::KeptFiles;
 use crate::cli::layout_args::LayoutArguments;
-use crate::cli::optimize_page::write_page;
+use crate::cli::optimize_page::pending_page;
 use crate::cli::relocate_args::RelocateArguments;
 use crate::cli::report::PAGE_NAME;
 use crate::error::{Error, ErrorKind, Result};
@@ -33,7 +33,7 @@ use crate::runnable;
 use crate::simulate::{ImageNames, presets, simulate};
 use crate::trace::{ImageIdentity, ResolvedTraces, resolve};
 use crate::verify::recover_moves;
-use crate::write::{self, ReplaceOptions};
+use crate::write::{self, Pending, ReplaceOptions, together};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -103,8 +103,7 @@ pub fn run(arguments: &OptimizeArguments, context: &Context) -> Result<ExitStatu
     runnable::check(image, runnable::apply_command)?;
     processor::check_program(image, Purpose::Record)?;
     let mapped = map_image(image)?;
-    let report = mapped.explaining(optimize(arguments, context, &mapped, runs));
-    let report = report.map_err(|error| error.in_file(image))?;
+    let report = optimize(arguments, context, &mapped, runs).map_err(|error| error.in_file(image))?;
     if report.total.new_faults > report.total.old_faults {
         context.talk.warning(
             "the new layout needs more pages than the old one",
@@ -130,7 +129,7 @@ fn optimize(
     mapped: &MappedImage,
     runs: Vec<Vec<OsString>>,
 ) -> Result<OptimizeReport> {
-    let talk = &context.talk;
+    let (talk, image) = (&context.talk, &arguments.image);
     let bytes: &[u8] = mapped;
 
     // First, so that an image that cannot be moved is refused before anything is run.
@@ -149,7 +148,7 @@ fn optimize(
     phase.finish(&format!("{} functions of {} traces in front", grouped(layout.needed as u64), all.len()));
 
     let phase = talk.phase("relocate", 0);
-    let applied = apply_layout(&file, &functions, analysis, &layout, arguments)?;
+    let applied = mapped.explaining(apply_layout(&file, &functions, analysis, &layout, arguments))?;
     phase.finish(&format!(
         "{} moved, {} pinned, verified",
         grouped(applied.summary.functions_moved as u64),
@@ -163,15 +162,22 @@ fn optimize(
     let output = arguments.output.as_ref().unwrap_or(&arguments.image);
     let package = packages::warning(output);
     package.iter().for_each(|warning| talk.warning(warning, None));
-    let measured = write_measured(arguments, context, mapped, &applied.bytes, &starts)?;
-
+    let mut files = Vec::new();
     if let Some(page) = &arguments.report {
         let names = ImageNames {
             old: arguments.image.display().to_string(),
             new: Some(output.display().to_string()),
         };
         let starts: Vec<_> = starts.iter().map(|start| (start.shown.as_str(), &start.traces)).collect();
-        write_page(page, &names, bytes, &functions, &starts, &recover_moves(bytes, &applied.bytes)?)?;
+        let moves = recover_moves(bytes, &applied.bytes)?;
+        files.push(pending_page(page, &names, bytes, &functions, &starts, &moves)?);
+    }
+    let measured = measure_moved(arguments, context, &applied.bytes, output, &starts)?;
+    let options = ReplaceOptions { in_place: arguments.in_place };
+    files.push(Pending::replacing(output, image, &applied.bytes, options)?);
+    mapped.unchanged()?;
+    together(files)?.iter().for_each(|warning| talk.warning(&warning.to_string(), None));
+    if let Some(page) = &arguments.report {
         talk.note(&format!("{} shows both", page.display()));
     }
 
@@ -269,33 +275,25 @@ fn simulate_starts(
     Ok(simulated.collect())
 }
 
-/// Writes the output, after measuring it elsewhere; one measurement a start, absent where there is none.
-fn write_measured(
+/// Measures the moved program before it has its name; one measurement a start, absent where there is none.
+fn measure_moved(
     arguments: &OptimizeArguments,
     context: &Context,
-    mapped: &MappedImage,
     bytes: &[u8],
+    output: &Path,
     starts: &[Start],
 ) -> Result<Vec<Option<Measurement>>> {
-    let output = arguments.output.as_ref().unwrap_or(&arguments.image);
-    let options = ReplaceOptions { in_place: arguments.in_place };
-    let measured = if arguments.measure_runs == 0 {
-        starts.iter().map(|_| None).collect()
-    } else {
-        let directory = output.parent().filter(|parent| !parent.as_os_str().is_empty());
-        let trial = tempfile::Builder::new()
-            .prefix(".reorder-trial-")
-            .tempdir_in(directory.unwrap_or(Path::new(".")))
-            .map_err(|error| Error::io(output, error))?;
-        let program = trial.path().join(output.file_name().unwrap_or(arguments.image.as_os_str()));
-        write::replace(&program, &arguments.image, bytes, ReplaceOptions::default())?;
-        measure_starts(arguments, context, &program, output, starts)?
-    };
-    mapped.unchanged()?;
-    for warning in write::replace(output, &arguments.image, bytes, options)? {
-        context.talk.warning(&warning.to_string(), None);
+    if arguments.measure_runs == 0 {
+        return Ok(starts.iter().map(|_| None).collect());
     }
-    Ok(measured)
+    let directory = output.parent().filter(|parent| !parent.as_os_str().is_empty());
+    let trial = tempfile::Builder::new()
+        .prefix(".reorder-trial-")
+        .tempdir_in(directory.unwrap_or(Path::new(".")))
+        .map_err(|error| Error::io(output, error))?;
+    let program = trial.path().join(output.file_name().unwrap_or(arguments.image.as_os_str()));
+    write::replace(&program, &arguments.image, bytes, ReplaceOptions::default())?;
+    measure_starts(arguments, context, &program, output, starts)
 }
 
 fn measure_starts(

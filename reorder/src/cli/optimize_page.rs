@@ -10,20 +10,20 @@ use crate::scenario::Scenario;
 use crate::simulate::{ImageNames, presets};
 use crate::trace::{Coverage, ResolvedTraces};
 use crate::verify::AddressMoves;
-use crate::write;
+use crate::write::Pending;
 
-/// Writes the page of these `starts`, each by name, of the image in `bytes`.
+/// The page of these `starts`, each by name, of the image in `bytes`; it waits for its name.
 ///
 /// # Errors
 /// When the page cannot be written.
-pub(super) fn write_page(
+pub(super) fn pending_page(
     place: &Path,
     names: &ImageNames,
     bytes: &[u8],
     functions: &FunctionTable<'_>,
     starts: &[(&str, &ResolvedTraces)],
     moves: &AddressMoves,
-) -> Result<()> {
+) -> Result<Pending> {
     let image = OpenedImage::parse(bytes, None)?;
     let mut coverage = Coverage::default();
     starts.iter().for_each(|(_, traces)| coverage.absorb(&traces.coverage));
@@ -41,5 +41,5 @@ pub(super) fn write_page(
         moves: Some(moves),
         models: &presets::usual_for_elf(),
     })?;
-    write::whole(place, &document.0)
+    Pending::whole(place, &document.0)
 }

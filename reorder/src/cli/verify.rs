@@ -45,10 +45,12 @@ pub fn run(arguments: &VerifyArguments, context: &Context) -> Result<ExitStatus>
     let options = VerifyOptions { listed_differences: arguments.differences };
     if is_archive(&old) {
         let report = verify_wheels(&old, &new, options).map_err(|error| error.in_file(&arguments.old))?;
+        old.unchanged().and_then(|()| new.unchanged())?;
         context.print(&report)?;
         return Ok(if report.is_proven() { ExitStatus::Success } else { ExitStatus::Finding });
     }
     let report = verify(&old, &new, options).map_err(|error| error.in_file(&arguments.old))?;
+    old.unchanged().and_then(|()| new.unchanged())?;
     context.print(&report)?;
     Ok(if report.is_proven() { ExitStatus::Success } else { ExitStatus::Finding })
 }

@@ -46,7 +46,7 @@ pub fn map_image(path: &Path) -> Result<MappedImage> {
         return Err(Error::usage("not a regular file").in_file(path));
     }
     // SAFETY: the mapping is private and read-only. A file that another process truncates meanwhile ends this
-    // process by SIGBUS, before any output exists; one that is rewritten in place gives garbage, which the
+    // process by SIGBUS, and outputs have their names only when they are complete; one that is rewritten in place gives garbage, which the
     // verification of the output against the same bytes cannot turn into a wrong output that looks proven.
     let bytes = unsafe { Mmap::map(&file) }.map_err(|error| Error::io(path, error))?;
     Ok(MappedImage { bytes, path: path.to_path_buf(), state: State::of(&metadata) })
@@ -63,7 +63,7 @@ impl MappedImage {
         if is_same {
             return Ok(());
         }
-        Err(Error::usage("the file was changed while it was read; nothing was written")
+        Err(Error::usage("the file was changed while it was read")
             .in_file(&self.path)
             .with_hint("run the command again when nothing else writes this file"))
     }

@@ -114,15 +114,18 @@ impl Builder<'_, '_> {
     }
 
     fn build(&mut self) {
-        if let Some(index) = self.opaque_word() {
-            return self.keep_everything(index);
-        }
         if self.facts.is_excessive {
             // What was not followed to its end may refer to more than was seen.
             self.pin(PinReason::UnpairedAddress, self.atom.start);
             self.facts.unexplained.is_of_anything = true;
             self.keep_summands();
             return self.keep_everything(0);
+        }
+        if let Some(index) = self.opaque_word() {
+            if self.facts.unexplained.first.is_some() {
+                self.keep_summands();
+            }
+            return self.keep_everything(index);
         }
         for index in 0..self.words.len() {
             if self.facts.is_reached[index] {

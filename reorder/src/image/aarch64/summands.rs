@@ -6,8 +6,9 @@ use crate::address::Address;
 use crate::image::analysis::computed_addresses::LONGEST_TABLE;
 use crate::image::decode::aarch64::{Operation, Register, WORD};
 
-/// Stored distances that are looked at for one atom, and sums that are tried: no hand-written dispatch has more.
-const MOST_DISTANCES: usize = 1 << 16;
+/// Stored distances that are looked at for one atom, and sums that are tried: no hand-written dispatch has more. Beyond them
+/// the atom may call anything; what stands behind the first [`LONGEST_TABLE`] entries of one table is data of another kind.
+const MOST_DISTANCES: usize = 1 << 20;
 const MOST_SUMS: usize = 1 << 20;
 
 /// What sums may be made of.
@@ -25,6 +26,7 @@ impl Builder<'_, '_> {
     /// or meeting paths hid.
     pub(super) fn keep_summands(&mut self) {
         let parts = self.parts();
+        self.result.calls_anything |= parts.distances.len() >= MOST_DISTANCES;
         let mut sums = MOST_SUMS;
         for table in &parts.tables {
             self.keep_sums(&[*table], &self.distances_at(*table, &[*table], LONGEST_TABLE), &mut sums);
@@ -80,9 +82,13 @@ impl Builder<'_, '_> {
             let room = MOST_DISTANCES.saturating_sub(parts.distances.len());
             parts.distances.extend(self.distances_at(*table, &parts.bases, LONGEST_TABLE.min(room)));
         }
+        // Before equal ones go: what was left out for want of room is not known.
+        let is_full = parts.distances.len() >= MOST_DISTANCES;
         parts.distances.extend(self.distances_inside());
         parts.distances.sort_unstable();
-        parts.distances.dedup();
+        if !is_full {
+            parts.distances.dedup();
+        }
         parts
     }
 

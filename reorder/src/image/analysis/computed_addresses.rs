@@ -5,6 +5,8 @@
 //! the sum. Linkers define `__start_X` and `__stop_X` around sections whose names are C identifiers, and the first
 //! function of such a section has the address of the section itself.
 
+use std::collections::BTreeSet;
+
 use crate::address::Address;
 use crate::error::Result;
 use crate::image::analysis::blocks::{BlockIndex, Partition};
@@ -81,11 +83,12 @@ fn called_by_sum(
     block: &DecodedBlock,
 ) -> Option<Vec<BlockIndex>> {
     let taken = block.fields.iter().filter(|field| field.kind == FieldKind::AddressOf);
-    let bases: Vec<Address> =
-        taken.map(|field| field.target(code)).filter(|&target| code.arena_of(target).is_some()).collect();
+    let bases = taken.map(|field| field.target(code)).filter(|&target| code.arena_of(target).is_some());
+    let bases: BTreeSet<Address> = bases.collect();
+    let tables: BTreeSet<Address> = block.data_references.iter().copied().collect();
     let mut found: Vec<BlockIndex> =
         bases.iter().filter_map(|&base| partition.block_containing(base)).collect();
-    let (Some(lowest), Some(highest)) = (bases.iter().min(), bases.iter().max()) else { return Some(found) };
+    let (Some(lowest), Some(highest)) = (bases.first(), bases.last()) else { return Some(found) };
     let (first, last) =
         (code.arenas.iter().map(|arena| arena.start).min(), code.arenas.iter().map(|arena| arena.end).max());
     let text = first.unwrap_or(Address(0))..last.unwrap_or(Address(0));
@@ -94,7 +97,7 @@ fn called_by_sum(
         *word != 0 && from(lowest) < i128::from(text.end.0) && from(highest) >= i128::from(text.start.0)
     };
     let mut budget = MOST_SUMS;
-    for &table in &block.data_references {
+    for &table in &tables {
         let words = (0..LONGEST_TABLE as u64).map_while(|index| file.bytes_at(table.plus(8 * index), 8));
         let words = words.filter_map(|bytes| bytes.try_into().ok()).map(u64::from_le_bytes);
         for word in words.filter(may_lead_to_code) {

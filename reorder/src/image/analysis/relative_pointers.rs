@@ -25,7 +25,7 @@ pub fn check_relative_pointers(
 ) {
     let sections: Vec<&Section<'_>> =
         file.sections.iter().filter(|section| may_hold_words(section)).collect();
-    let in_table = |place: Address| {
+    let in_table = &|place: Address| {
         let after = tables.partition_point(|table| table.base <= place);
         after > 0 && place < tables[after - 1].end()
     };
@@ -43,15 +43,12 @@ pub fn check_relative_pointers(
                 let start = start.plus((chunk << 16) as u64);
                 bytes.chunks_exact(4).enumerate().filter_map(move |(index, word)| {
                     let place = start.plus(4 * index as u64);
-                    entry_at(code, partition, place, place, word).map(|block| (place, block))
+                    let block = entry_at(code, partition, place, place, word)?;
+                    (!in_table(place)).then_some((place, block))
                 })
             })
             .collect();
-        for (place, block) in hits {
-            if !in_table(place) {
-                pin(block, place);
-            }
-        }
+        hits.into_iter().for_each(|(place, block)| pin(block, place));
     }
     let hits: Vec<(Address, BlockIndex)> = candidates
         .par_iter()
@@ -71,16 +68,13 @@ pub fn check_relative_pointers(
             let words = bytes.chunks_exact(4).enumerate();
             Some(words.filter_map(move |(index, word)| {
                 let place = base.plus(4 * index as u64);
-                entry_at(code, partition, base, place, word).map(|block| (place, block))
+                let block = entry_at(code, partition, base, place, word)?;
+                (!in_table(place)).then_some((place, block))
             }))
         })
         .flatten_iter()
         .collect();
-    for (place, block) in hits {
-        if !in_table(place) {
-            pin(block, place);
-        }
-    }
+    hits.into_iter().for_each(|(place, block)| pin(block, place));
 }
 
 /// The block that starts, or has a function that starts, at `base` plus the distance in `word`.

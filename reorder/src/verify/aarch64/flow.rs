@@ -216,7 +216,7 @@ impl<'a> Flow<'a> {
         let word = self.code.words(last).0;
         // A call of the code itself arrives like one from elsewhere: what the caller keeps in registers is not the callee's.
         let form = self.code.form(last);
-        let target = if form == Form::Call { None } else { own_target(self.code, form, last) };
+        let target = own_target(self.code, form, last).filter(|start| form != Form::Call || *start != 0);
         let target = target.and_then(|start| self.blocks.binary_search(&(start as u32)).ok());
         let next = (!effects(word).ends && block + 1 < self.blocks.len()).then_some(block + 1);
         let cases = self.cases.get(&block).map(Vec::as_slice).unwrap_or_default();
