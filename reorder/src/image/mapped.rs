@@ -45,9 +45,9 @@ pub fn map_image(path: &Path) -> Result<MappedImage> {
     if !metadata.is_file() {
         return Err(Error::usage("not a regular file").in_file(path));
     }
-    // SAFETY: the mapping is private and read-only. A file that another process truncates meanwhile ends this
-    // process by SIGBUS, and outputs have their names only when they are complete; one that is rewritten in place gives garbage, which the
-    // verification of the output against the same bytes cannot turn into a wrong output that looks proven.
+    // SAFETY: the mapping is private and read-only. A file that another process truncates meanwhile ends this process by
+    // SIGBUS, and outputs have their names only when they are complete; one that is rewritten in place gives garbage, which
+    // the verification of the output against the same bytes cannot turn into a wrong output that looks proven.
     let bytes = unsafe { Mmap::map(&file) }.map_err(|error| Error::io(path, error))?;
     Ok(MappedImage { bytes, path: path.to_path_buf(), state: State::of(&metadata) })
 }

@@ -3,13 +3,12 @@
 use super::Builder;
 use super::context::addresses_formed;
 use crate::address::Address;
-use crate::image::analysis::computed_addresses::LONGEST_TABLE;
+use crate::image::analysis::computed_addresses::{LONGEST_TABLE, MOST_SUMS, may_lead_to_code};
 use crate::image::decode::aarch64::{Operation, Register, WORD};
 
-/// Stored distances that are looked at for one atom, and sums that are tried: no hand-written dispatch has more. Beyond them
-/// the atom may call anything; what stands behind the first [`LONGEST_TABLE`] entries of one table is data of another kind.
+/// Stored distances that are looked at for one atom: no hand-written dispatch has more. Beyond them it may call anything; what
+/// stands behind the first [`LONGEST_TABLE`] entries of one table is data of another kind.
 const MOST_DISTANCES: usize = 1 << 20;
-const MOST_SUMS: usize = 1 << 20;
 
 /// What sums may be made of.
 #[derive(Default)]
@@ -18,6 +17,8 @@ struct Parts {
     /// Outside of the code.
     tables: Vec<Address>,
     distances: Vec<u64>,
+    /// There may be more distances.
+    is_cut: bool,
 }
 
 impl Builder<'_, '_> {
@@ -26,7 +27,7 @@ impl Builder<'_, '_> {
     /// or meeting paths hid.
     pub(super) fn keep_summands(&mut self) {
         let parts = self.parts();
-        self.result.calls_anything |= parts.distances.len() >= MOST_DISTANCES;
+        self.result.calls_anything |= parts.is_cut;
         let mut sums = MOST_SUMS;
         for table in &parts.tables {
             self.keep_sums(&[*table], &self.distances_at(*table, &[*table], LONGEST_TABLE), &mut sums);
@@ -82,13 +83,10 @@ impl Builder<'_, '_> {
             let room = MOST_DISTANCES.saturating_sub(parts.distances.len());
             parts.distances.extend(self.distances_at(*table, &parts.bases, LONGEST_TABLE.min(room)));
         }
-        // Before equal ones go: what was left out for want of room is not known.
-        let is_full = parts.distances.len() >= MOST_DISTANCES;
+        parts.is_cut = parts.distances.len() >= MOST_DISTANCES;
         parts.distances.extend(self.distances_inside());
         parts.distances.sort_unstable();
-        if !is_full {
-            parts.distances.dedup();
-        }
+        parts.distances.dedup();
         parts
     }
 
@@ -96,13 +94,9 @@ impl Builder<'_, '_> {
     /// leads from none of the `bases`, which are in order, to the code. Zeros stand for functions that there are not.
     fn distances_at(&self, table: Address, bases: &[Address], most: usize) -> Vec<u64> {
         let context = self.context;
-        let (Some(first), Some(last)) = (bases.first(), bases.last()) else { return Vec::new() };
-        let leads_to_code = |distance: &u64| {
-            let from = |base: &Address| i128::from(base.0) + i128::from(*distance as i64);
-            let (lowest, highest) = (from(first), from(last));
-            *distance == 0
-                || lowest < i128::from(context.text.end.0) && highest >= i128::from(context.text.start.0)
-        };
+        let (Some(&first), Some(&last)) = (bases.first(), bases.last()) else { return Vec::new() };
+        let leads_to_code =
+            |distance: &u64| *distance == 0 || may_lead_to_code((first, last), *distance, &context.text);
         let next = context.known.partition_point(|known| *known <= table);
         let room = context.known.get(next).map_or(u64::MAX, |known| known.distance_from(table));
         let number = |width: u64, index: u64| {

@@ -6,6 +6,7 @@
 //! function of such a section has the address of the section itself.
 
 use std::collections::BTreeSet;
+use std::ops::Range;
 
 use crate::address::Address;
 use crate::error::Result;
@@ -22,7 +23,13 @@ use crate::image::refusal::RefusalCode;
 pub(crate) const LONGEST_TABLE: usize = 1 << 12;
 
 /// Sums that are tried for one block; no hand-written dispatch has more.
-const MOST_SUMS: usize = 1 << 20;
+pub(crate) const MOST_SUMS: usize = 1 << 20;
+
+/// Whether `distance` leads into `text` from an address between the first and the last of `bases`.
+pub(crate) fn may_lead_to_code(bases: (Address, Address), distance: u64, text: &Range<Address>) -> bool {
+    let from = |base: Address| i128::from(base.0) + i128::from(distance as i64);
+    from(bases.0) < i128::from(text.end.0) && from(bases.1) >= i128::from(text.start.0)
+}
 
 /// Pins for the first two forms.
 ///
@@ -88,19 +95,16 @@ fn called_by_sum(
     let tables: BTreeSet<Address> = block.data_references.iter().copied().collect();
     let mut found: Vec<BlockIndex> =
         bases.iter().filter_map(|&base| partition.block_containing(base)).collect();
-    let (Some(lowest), Some(highest)) = (bases.first(), bases.last()) else { return Some(found) };
+    let (Some(&lowest), Some(&highest)) = (bases.first(), bases.last()) else { return Some(found) };
     let (first, last) =
         (code.arenas.iter().map(|arena| arena.start).min(), code.arenas.iter().map(|arena| arena.end).max());
     let text = first.unwrap_or(Address(0))..last.unwrap_or(Address(0));
-    let may_lead_to_code = |word: &u64| {
-        let from = |base: &Address| i128::from(base.0) + i128::from(*word as i64);
-        *word != 0 && from(lowest) < i128::from(text.end.0) && from(highest) >= i128::from(text.start.0)
-    };
     let mut budget = MOST_SUMS;
     for &table in &tables {
         let words = (0..LONGEST_TABLE as u64).map_while(|index| file.bytes_at(table.plus(8 * index), 8));
         let words = words.filter_map(|bytes| bytes.try_into().ok()).map(u64::from_le_bytes);
-        for word in words.filter(may_lead_to_code) {
+        // Zeros lead to the bases themselves.
+        for word in words.filter(|word| *word != 0 && may_lead_to_code((lowest, highest), *word, &text)) {
             budget = budget.checked_sub(bases.len())?;
             let targets = bases.iter().map(|base| base.plus(word));
             let blocks = targets.filter(|&target| target != table).filter_map(|target| {
