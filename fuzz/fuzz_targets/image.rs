@@ -1,13 +1,3 @@
-//! Any bytes as an image: headers, functions and the whole analysis give a value or an error.
 #![no_main]
 
-use libfuzzer_sys::fuzz_target;
-use reorder::image::analysis::Analysis;
-use reorder::image::elf::file::ElfFile;
-use reorder::image::functions::FunctionTable;
-
-fuzz_target!(|bytes: &[u8]| {
-    let Ok(file) = ElfFile::parse(bytes) else { return };
-    let Ok(functions) = FunctionTable::collect(&file) else { return };
-    let _ = Analysis::new(&file, &functions);
-});
+libfuzzer_sys::fuzz_target!(|bytes: &[u8]| reorder_fuzz::check("image", bytes));

@@ -1,15 +1,3 @@
-//! Any bytes as a map file: what is read can be written and read again, in both directions.
 #![no_main]
 
-use libfuzzer_sys::fuzz_target;
-use reorder::relocate::layout_map::{LayoutMap, Side};
-
-fuzz_target!(|bytes: &[u8]| match LayoutMap::parse(bytes) {
-    Ok(map) => {
-        assert_eq!(LayoutMap::parse(map.write().as_bytes()).expect("a written map is sound"), map);
-        for side in [Side::Old, Side::New] {
-            let _ = map.address_map(side);
-        }
-    }
-    Err(error) => assert!(error.offset.is_some_and(|offset| offset <= bytes.len() as u64)),
-});
+libfuzzer_sys::fuzz_target!(|bytes: &[u8]| reorder_fuzz::check("layout_map", bytes));

@@ -1,16 +1,3 @@
-//! Any bytes as a link map: sections have bytes and addresses, and errors name a place inside of the file.
 #![no_main]
 
-use libfuzzer_sys::fuzz_target;
-use reorder::link_map::{LinkMap, ObjectFile};
-
-fuzz_target!(|bytes: &[u8]| match LinkMap::parse(bytes) {
-    Ok(map) => {
-        assert!(map.sections.len() <= bytes.len());
-        for section in &map.sections {
-            assert!(section.end() > section.address);
-            let _ = ObjectFile::of(section.object).leaf();
-        }
-    }
-    Err(error) => assert!(error.offset.is_some_and(|offset| offset <= bytes.len() as u64)),
-});
+libfuzzer_sys::fuzz_target!(|bytes: &[u8]| reorder_fuzz::check("link_map", bytes));

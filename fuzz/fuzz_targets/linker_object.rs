@@ -1,21 +1,3 @@
-//! Any bytes as an object of a link, and as options of the plugin: what is given is bounded by the bytes.
 #![no_main]
 
-use libfuzzer_sys::fuzz_target;
-use reorder_plugin::plugin::object_file::{read_object, tail_of};
-use reorder_plugin::plugin::options::Options;
-
-fuzz_target!(|bytes: &[u8]| {
-    let lines: Vec<&[u8]> = bytes.split(|&byte| byte == b'\n').collect();
-    let _ = Options::parse(&lines);
-    let Some(code) = read_object(bytes) else { return };
-    let names =
-        code.sections.iter().flat_map(|section| &section.functions).map(|function| function.name.len());
-    assert!(names.sum::<usize>() <= 4 * bytes.len());
-    assert!(code.sections.windows(2).all(|pair| pair[0].index < pair[1].index));
-    for section in &code.sections {
-        assert!(section.size > 0 && section.size <= bytes.len() as u64);
-        assert!(section.alignment.is_power_of_two());
-        let _ = tail_of(&section.name);
-    }
-});
+libfuzzer_sys::fuzz_target!(|bytes: &[u8]| reorder_fuzz::check("linker_object", bytes));

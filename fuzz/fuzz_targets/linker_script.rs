@@ -1,15 +1,3 @@
-//! Any bytes as a link map whose sections are written for every linker, the file itself as the default script.
 #![no_main]
 
-use libfuzzer_sys::fuzz_target;
-use reorder::link_map::{LinkMap, SectionIndex};
-use reorder::order_file::{Anchor, bfd_script, gold_sections, lld_script};
-
-fuzz_target!(|bytes: &[u8]| if let Ok(map) = LinkMap::parse(bytes) {
-    let sections: Vec<_> = (0..map.sections.len() as u32).rev().map(SectionIndex).collect();
-    if let Some(anchor) = Anchor::of(&map) {
-        assert!(lld_script(&map, &sections, anchor).starts_with("SECTIONS"));
-    }
-    let _ = bfd_script(&map, &sections, &String::from_utf8_lossy(bytes));
-    assert!(gold_sections(&map, &sections).len() <= 2 * bytes.len());
-});
+libfuzzer_sys::fuzz_target!(|bytes: &[u8]| reorder_fuzz::check("linker_script", bytes));

@@ -1,25 +1,3 @@
-//! Any bytes as an order file of an image with symbols, the fuzzer itself: every line is accounted for.
 #![no_main]
 
-use std::sync::LazyLock;
-
-use libfuzzer_sys::fuzz_target;
-use reorder::image::elf::file::ElfFile;
-use reorder::image::functions::FunctionTable;
-use reorder::layout::Layout;
-use reorder::order_file::read::read;
-
-static IMAGE: LazyLock<Vec<u8>> =
-    LazyLock::new(|| std::fs::read("/proc/self/exe").expect("a program can read itself"));
-static FUNCTIONS: LazyLock<FunctionTable<'static>> = LazyLock::new(|| {
-    let file = ElfFile::parse(&IMAGE).expect("a linked program");
-    FunctionTable::collect(&file).expect("sound unwind entries")
-});
-
-fuzz_target!(|bytes: &[u8]| {
-    let listed = read(bytes, &FUNCTIONS);
-    let coverage = &listed.coverage;
-    assert_eq!(coverage.found() + coverage.ambiguous + coverage.unknown, coverage.lines);
-    let layout = Layout::of_listed(&listed.functions, FUNCTIONS.len()).expect("few functions");
-    assert_eq!(layout.order.len(), FUNCTIONS.len());
-});
+libfuzzer_sys::fuzz_target!(|bytes: &[u8]| reorder_fuzz::check("order_file", bytes));

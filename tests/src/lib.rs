@@ -35,6 +35,7 @@
 //! | `llvm_tools` | asks LLVM's tools for an order |
 //! | `synthetic` | programs of any size with recorded starts |
 //! | `mutation` | damages ELF images reproducibly |
+//! | `fuzz` | what every input must satisfy, target by target |
 //! | `fixture_run` | builds, runs, relocates and compares one variant of a fixture |
 
 pub mod agreement;
@@ -43,6 +44,7 @@ pub mod distribution;
 pub mod documents;
 pub mod fixture;
 pub mod fixture_run;
+pub mod fuzz;
 pub mod gate_project;
 pub mod gate_validators;
 pub mod inlining;

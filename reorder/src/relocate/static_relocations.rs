@@ -40,8 +40,12 @@ pub fn move_static_relocations(
         // At a fixed address the analysis lists the words of all that is loaded.
         let has_copies = match target.is_loaded() {
             true => !target.is_executable() && !analysis.code.is_fixed_address,
-            false => !is_debug(target),
+            false => true,
         };
+        if is_debug(target) {
+            keep_sums(file, analysis, section, target, map, output, ledger)?;
+            continue;
+        }
         if has_copies {
             move_copies(file, section, target, map, output, ledger)?;
         }
@@ -94,6 +98,40 @@ fn move_copies(
             |value: &Address| file.bytes.get(start..start + 8) == Some(&value.0.to_le_bytes()[..]);
         if let Some(value) = values.into_iter().find(is_stored) {
             ledger.write(output, start, &map.map(value).0.to_le_bytes());
+        }
+    }
+    Ok(())
+}
+
+/// Debug information that is left as it is: its relocations go on to describe the bytes as they are. Their places are
+/// offsets in a section without an address. (What is written again loses its relocations later.)
+fn keep_sums(
+    file: &ElfFile<'_>,
+    analysis: &Analysis<'_>,
+    section: &Section<'_>,
+    target: &Section<'_>,
+    map: &AddressMap,
+    output: &mut [u8],
+    ledger: &mut Ledger,
+) -> Result<()> {
+    let symbols = SymbolTable::parse_section(file, SectionIndex(section.link))?;
+    for (index, entry) in entries(file, section)?.iter().enumerate() {
+        let info = entry.r_info.get(LittleEndian);
+        let Meaning::Absolute(width) = meaning(file.machine, info as u32) else { continue };
+        let Some(symbol) = symbols.get((info >> 32) as usize) else { continue };
+        if symbol.is_section() || analysis.code.arena_of(symbol.value).is_none() {
+            continue;
+        }
+        let addend = entry.r_addend.get(LittleEndian);
+        let within = Address(entry.r_offset.get(LittleEndian)).distance_from(target.address);
+        let word = usize::try_from(within)
+            .ok()
+            .and_then(|within| stored(file.section_bytes(target), within, usize::from(width)));
+        let sum = symbol.value.plus(addend as u64).0;
+        if word == Some(truncate(sum, usize::from(width))) {
+            let change = map.map(symbol.value).0.wrapping_sub(symbol.value.0);
+            let position = section.offset.0 as usize + index * size_of::<Rela64<LittleEndian>>();
+            ledger.write(output, position + 16, &addend.wrapping_sub(change as i64).to_le_bytes());
         }
     }
     Ok(())
@@ -182,7 +220,7 @@ fn new_addend(
 
 fn stored(bytes: &[u8], start: usize, width: usize) -> Option<u64> {
     let mut word = [0; 8];
-    word[..width].copy_from_slice(bytes.get(start..start + width)?);
+    word[..width].copy_from_slice(bytes.get(start..start.checked_add(width)?)?);
     Some(u64::from_le_bytes(word))
 }
 

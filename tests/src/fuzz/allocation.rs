@@ -4,9 +4,6 @@
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
-#[global_allocator]
-static COUNTED: Counted = Counted;
-
 /// Bytes that are allocated now.
 static ALLOCATED: AtomicUsize = AtomicUsize::new(0);
 /// The most that may be.
@@ -18,14 +15,16 @@ const FIXED: usize = 32 << 20;
 const FOR_EACH_BYTE: usize = 16 << 10;
 
 /// Gives what `work` gives, for an input of `length` bytes.
-pub(crate) fn bounded<Output>(length: usize, work: impl FnOnce() -> Output) -> Output {
+pub(super) fn bounded<Output>(length: usize, work: impl FnOnce() -> Output) -> Output {
     BOUND.store(ALLOCATED.load(Relaxed) + FIXED + length * FOR_EACH_BYTE, Relaxed);
     let output = work();
     BOUND.store(usize::MAX, Relaxed);
     output
 }
 
-struct Counted;
+/// The allocator that counts, for programs that give inputs to the targets: as `#[global_allocator]`.
+#[derive(Debug)]
+pub struct Counted;
 
 // SAFETY: all memory is the system allocator's, by the layouts that it is asked for.
 unsafe impl GlobalAlloc for Counted {
@@ -55,6 +54,7 @@ unsafe impl GlobalAlloc for Counted {
     }
 }
 
+#[allow(clippy::print_stderr, reason = "an allocator has no other way to say why the process ends")]
 fn add(size: usize) {
     let allocated = ALLOCATED.fetch_add(size, Relaxed).saturating_add(size);
     let bound = BOUND.load(Relaxed);

@@ -4,11 +4,11 @@ use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 
 /// Holds its files until it is dropped.
-pub(crate) struct Directory(PathBuf);
+pub(super) struct Directory(PathBuf);
 
 impl Directory {
     /// A directory with files of these names and contents; names that lead out of it are left out.
-    pub(crate) fn of(files: &[(&str, &[u8])]) -> Self {
+    pub(super) fn of(files: &[(&str, &[u8])]) -> Self {
         let directory = std::env::temp_dir().join(format!("reorder-fuzz-{}", std::process::id()));
         // One may be left of a process that was killed.
         drop(std::fs::remove_dir_all(&directory));
@@ -23,7 +23,7 @@ impl Directory {
     }
 
     /// Where the file that stands for the directory would be.
-    pub(crate) fn file(&self) -> PathBuf {
+    pub(super) fn file(&self) -> PathBuf {
         self.0.join("file")
     }
 }

@@ -1,0 +1,71 @@
+//! Real ELF images with damaged fields: refused with a reason, or moved, proven, the same instructions at their new
+//! places, and led back to the same bytes by the map.
+
+use reorder::address::Address;
+use reorder::apply::{Applied, Arrangement, apply, layout_map};
+use reorder::error::{Error, ErrorKind};
+use reorder::image::analysis::Analysis;
+use reorder::image::elf::file::ElfFile;
+use reorder::image::elf::machine::Machine;
+use reorder::image::functions::FunctionTable;
+use reorder::layout::{LayoutRequest, Room, Strategy, lay_out};
+use reorder::relocate::RelocateOptions;
+use reorder::relocate::debug::DebugPolicy;
+use reorder::verify::{VerifyOptions, verify};
+
+use super::instructions::{Processor, assert_same_instructions};
+use super::seed_images::elf_case;
+
+pub(super) fn check(input: &[u8]) {
+    let Some(case) = elf_case(input) else { return };
+    let debug = if case.seed.is_multiple_of(2) { DebugPolicy::KeepStale } else { DebugPolicy::Update };
+    let options = RelocateOptions { debug, ..RelocateOptions::default() };
+    if let Err(error) = relocate(&case.image, u64::from(case.seed / 2), options) {
+        let is_explained = !error.to_string().is_empty() && !matches!(error.kind, ErrorKind::Io(_));
+        assert!(is_explained, "{error:?}");
+        // What two readers take differently is refused, as it should be; in a healthy image it is a defect.
+        assert!(case.is_damaged || !error.to_string().contains("verification"), "{error}");
+    }
+}
+
+fn relocate(bytes: &[u8], seed: u64, options: RelocateOptions) -> Result<(), Error> {
+    let file = ElfFile::parse(bytes)?;
+    let functions = FunctionTable::collect(&file)?;
+    let analysis = Analysis::new(&file, &functions)?;
+    let request = LayoutRequest::of(Strategy::Random, seed);
+    let layout = lay_out(&file, &functions, &[], Room::InPlace(&analysis), &request)?;
+    let applied = apply(&file, &functions, analysis, Arrangement::Order(&layout.order), options)?;
+    let report = verify(bytes, &applied.bytes, VerifyOptions::default()).expect("the input was read before");
+    assert!(report.is_proven(), "{:#?}", report.differences);
+    let new = ElfFile::parse(&applied.bytes).expect("what is proven can be read");
+    let processor = if file.machine == Machine::Aarch64 { Processor::AArch64 } else { Processor::X86 };
+    for range in applied.map.moves() {
+        let old = file.bytes_at(range.old, range.size).expect("moved code is in the file");
+        let new = new.bytes_at(Address(range.new.0), range.size).expect("moved code is in the file");
+        assert_same_instructions(processor, old, new, range.old);
+    }
+    if options.debug == DebugPolicy::KeepStale {
+        assert_eq!(applied.bytes.len(), bytes.len(), "relocating in place keeps the size");
+        assert_leads_back(&file, &functions, &applied, options);
+    }
+    Ok(())
+}
+
+fn assert_leads_back(
+    file: &ElfFile<'_>,
+    functions: &FunctionTable<'_>,
+    applied: &Applied,
+    options: RelocateOptions,
+) {
+    // A damaged image can be such that what is moved must stay once it is moved; the command says so.
+    let Ok(map) = layout_map(file, functions, applied, options) else { return };
+    if map.is_one_way {
+        return;
+    }
+    let new = ElfFile::parse(&applied.bytes).expect("what is proven can be read");
+    let functions = FunctionTable::collect(&new).expect("what is proven has functions");
+    let analysis = Analysis::new(&new, &functions).expect("what is proven can be analysed");
+    let back =
+        apply(&new, &functions, analysis, Arrangement::Map(&map), options).expect("the map leads back");
+    assert!(back.bytes == file.bytes, "the map does not lead back");
+}

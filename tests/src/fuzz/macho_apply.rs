@@ -1,0 +1,19 @@
+//! Any bytes as a Mach-O image whose functions are moved: refused, or an image that its verifier accepts.
+
+use reorder::apply::Arrangement;
+use reorder::apply::macho::{MachOOptions, apply};
+use reorder::image::functions::FunctionIndex;
+use reorder::image::macho::MachOImage;
+use reorder::image::macho::analysis::MachOAnalysis;
+use reorder::image::macho::file::MachOFile;
+
+pub(super) fn check(bytes: &[u8]) {
+    let (Ok(file), Ok(image)) = (MachOFile::parse(bytes), MachOImage::parse(bytes, None)) else { return };
+    let Ok(analysis) = MachOAnalysis::new(&file) else { return };
+    let functions = image.functions_within(file.text().range());
+    let backwards: Vec<FunctionIndex> = (0..functions.len() as u32).rev().map(FunctionIndex).collect();
+    let options = MachOOptions { most_pinned_percent: 100, allow_swift_pins: true };
+    if let Ok(applied) = apply(&file, &functions, &analysis, Arrangement::Order(&backwards), options) {
+        assert!(MachOFile::parse(&applied.bytes).is_ok());
+    }
+}

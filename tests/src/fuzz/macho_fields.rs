@@ -1,0 +1,72 @@
+//! Real Mach-O images with damaged fields: refused with a reason, or moved, proven, the same instructions at their new
+//! places, and led back to the same bytes by the map.
+
+use object::macho::CPU_TYPE_ARM64;
+use reorder::address::Address;
+use reorder::apply::macho::{MachOOptions, apply, layout_map};
+use reorder::apply::{Applied, Arrangement};
+use reorder::error::{Error, ErrorKind};
+use reorder::image::functions::{FunctionIndex, FunctionTable};
+use reorder::image::macho::MachOImage;
+use reorder::image::macho::analysis::MachOAnalysis;
+use reorder::image::macho::file::MachOFile;
+use reorder::verify::{VerifyOptions, verify};
+
+use super::instructions::{Processor, assert_same_instructions};
+use super::seed_images::macho_case;
+
+pub(super) fn check(input: &[u8]) {
+    let Some(case) = macho_case(input) else { return };
+    if let Err(error) = relocate(&case.image, case.seed) {
+        let is_explained = !error.to_string().is_empty() && !matches!(error.kind, ErrorKind::Io(_));
+        assert!(is_explained, "{error:?}");
+        // What two readers take differently is refused, as it should be; in a healthy image it is a defect.
+        assert!(case.is_damaged || !error.to_string().contains("verification"), "{error}");
+    }
+}
+
+fn relocate(bytes: &[u8], seed: u8) -> Result<(), Error> {
+    let file = MachOFile::parse(bytes)?;
+    let image = MachOImage::parse(bytes, None)?;
+    let analysis = MachOAnalysis::new(&file)?;
+    let functions = image.functions_within(file.text().range());
+    let order = shuffled(functions.len(), seed);
+    let options = MachOOptions { most_pinned_percent: 100, allow_swift_pins: true };
+    let applied = apply(&file, &functions, &analysis, Arrangement::Order(&order), options)?;
+    let report = verify(bytes, &applied.bytes, VerifyOptions::default()).expect("the input was read before");
+    assert!(report.is_proven(), "{:#?}", report.differences);
+    let new = MachOFile::parse(&applied.bytes).expect("what is proven can be read");
+    let is_arm = bytes[4..8] == CPU_TYPE_ARM64.0.to_le_bytes();
+    let processor = if is_arm { Processor::AArch64 } else { Processor::X86 };
+    for range in applied.map.moves() {
+        let old = file.bytes_at(range.old, range.size).expect("moved code is in the file");
+        let new = new.bytes_at(Address(range.new.0), range.size).expect("moved code is in the file");
+        assert_same_instructions(processor, old, new, range.old);
+    }
+    assert_leads_back(&file, &functions, &applied, options);
+    Ok(())
+}
+
+/// All functions, in an order that the seed chooses.
+fn shuffled(functions: usize, seed: u8) -> Vec<FunctionIndex> {
+    let mut order: Vec<FunctionIndex> = (0..functions as u32).map(FunctionIndex).collect();
+    let factor = u64::from(seed).wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
+    order.sort_by_key(|index| u64::from(index.0 + 1).wrapping_mul(factor).rotate_left(32));
+    order
+}
+
+fn assert_leads_back(
+    file: &MachOFile<'_>,
+    functions: &FunctionTable<'_>,
+    applied: &Applied,
+    options: MachOOptions,
+) {
+    let Ok(map) = layout_map(file, functions, applied) else { return };
+    let new = MachOFile::parse(&applied.bytes).expect("what is proven can be read");
+    let image = MachOImage::parse(&applied.bytes, None).expect("what is proven can be read");
+    let analysis = MachOAnalysis::new(&new).expect("what is proven can be analysed");
+    let functions = image.functions_within(new.text().range());
+    let back =
+        apply(&new, &functions, &analysis, Arrangement::Map(&map), options).expect("the map leads back");
+    assert!(back.bytes == file.bytes, "the map does not lead back");
+}

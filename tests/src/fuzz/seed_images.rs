@@ -1,0 +1,56 @@
+//! The small images of `tests/fuzz/images`, and what the bytes of an input mean for them.
+
+use std::fs;
+use std::sync::OnceLock;
+
+use crate::mutation::SeedImage;
+use crate::workspace;
+
+/// A damaged image, and a number for what else there is to choose.
+pub(super) struct Case {
+    /// The image.
+    pub(super) image: Vec<u8>,
+    /// Whether anything was edited.
+    pub(super) is_damaged: bool,
+    /// Chooses the permutation and the options.
+    pub(super) seed: u8,
+}
+
+/// The images whose names begin with `prefix`, in order of name: inputs count on it.
+fn images(prefix: &str) -> Vec<SeedImage> {
+    let folder = workspace::root().join("tests/fuzz/images");
+    let mut names: Vec<String> = fs::read_dir(&folder)
+        .expect("the images are a part of the repository")
+        .map(|entry| entry.expect("a readable folder").file_name().to_string_lossy().into_owned())
+        .filter(|name| name.starts_with(prefix))
+        .collect();
+    names.sort();
+    let read = |name: String| {
+        let bytes = fs::read(folder.join(&name)).expect("a readable image");
+        match prefix {
+            "macho" => SeedImage::macho(name, bytes),
+            _ => SeedImage::new(name, bytes),
+        }
+        .expect("a healthy image")
+    };
+    names.into_iter().map(read).collect()
+}
+
+/// The case of an input: a byte for the image, one for the seed, then edits. None when there is nothing to edit.
+pub(super) fn elf_case(input: &[u8]) -> Option<Case> {
+    static IMAGES: OnceLock<Vec<SeedImage>> = OnceLock::new();
+    case(IMAGES.get_or_init(|| images("elf")), input)
+}
+
+/// As [`elf_case`], of a Mach-O image.
+pub(super) fn macho_case(input: &[u8]) -> Option<Case> {
+    static IMAGES: OnceLock<Vec<SeedImage>> = OnceLock::new();
+    case(IMAGES.get_or_init(|| images("macho")), input)
+}
+
+fn case(images: &[SeedImage], input: &[u8]) -> Option<Case> {
+    let [image, seed, edits @ ..] = input else { return None };
+    let healthy = &images[usize::from(*image) % images.len()];
+    let image = healthy.edited(edits);
+    Some(Case { is_damaged: image != healthy.bytes, image, seed: *seed })
+}
