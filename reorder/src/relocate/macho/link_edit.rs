@@ -73,7 +73,10 @@ pub(super) fn rebuild(
             output.resize(end, 0);
         }
         _ => {
-            output.extend_from_slice(&file.bytes[copied..segment.offset + segment.file_size]);
+            let Some(rest) = file.bytes.get(copied..segment.offset + segment.file_size) else {
+                return Err(Error::malformed(segment.offset as u64, "a part lies behind __LINKEDIT"));
+            };
+            output.extend_from_slice(rest);
             let end = output.len();
             grow(file, segment, end, &mut output)?;
         }

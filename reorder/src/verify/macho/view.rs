@@ -8,12 +8,13 @@
 
 use std::ops::Range;
 
-use goblin::mach::MachO;
+use goblin::container::{Container, Ctx, Endian};
 use goblin::mach::constants::cputype::{CPU_TYPE_ARM64, CPU_TYPE_X86_64};
-use goblin::mach::load_command::CommandVariant;
-use goblin::mach::segment::Section;
+use goblin::mach::header::MH_MAGIC_64;
+use goblin::mach::load_command::{CommandVariant, LoadCommand};
+use goblin::mach::segment::{Section, Segment};
 
-use super::super::bytes::range;
+use super::super::bytes::{range, u32_at};
 use super::super::processor::Processor;
 pub(super) use super::parts::{Part, PartView};
 use super::parts::{least_size, parts_of};
@@ -57,6 +58,9 @@ pub(super) struct SectionView<'data> {
     /// Contents; empty for sections that the file does not hold.
     pub(super) bytes: &'data [u8],
 }
+
+/// How `goblin` is told to read: 64-bit, little-endian.
+const CONTEXT: Ctx = Ctx { container: Container::Big, le: Endian::Little };
 
 /// One image's headers.
 #[derive(Debug)]
@@ -122,16 +126,15 @@ impl<'data> MachView<'data> {
     /// Other formats and processors, no section `__TEXT,__text`, and headers, sections or parts outside of the file.
     pub(super) fn parse(bytes: &'data [u8]) -> Result<Self> {
         let broken = |offset: usize, what: &str| Error::malformed(offset as u64, what.to_owned());
-        let file = MachO::parse(bytes, 0)
-            .map_err(|error| broken(0, &format!("the headers of the Mach-O image: {error}")))?;
-        if !file.is_64 || !file.little_endian {
+        if u32_at(bytes, 0) != Some(MH_MAGIC_64) {
             return Err(broken(0, "not a 64-bit little-endian Mach-O image"));
         }
-        let processor = match file.header.cputype() {
-            CPU_TYPE_ARM64 => Processor::Aarch64,
-            CPU_TYPE_X86_64 => Processor::X86_64,
+        let processor = match u32_at(bytes, CPU_TYPE_FIELD) {
+            Some(CPU_TYPE_ARM64) => Processor::Aarch64,
+            Some(CPU_TYPE_X86_64) => Processor::X86_64,
             _ => return Err(broken(4, "an image for another processor than arm64 or x86_64")),
         };
+        let commands = load_commands(bytes)?;
         let mut view = Self {
             bytes,
             processor,
@@ -143,7 +146,7 @@ impl<'data> MachView<'data> {
             text: 0,
             base: 0,
         };
-        for command in &file.load_commands {
+        for command in &commands {
             let (offset, size) = (command.offset, command.command.cmdsize());
             if range(bytes, offset as u64, size as u64).is_none() {
                 return Err(broken(offset, "a load command runs past the end of the file"));
@@ -154,12 +157,11 @@ impl<'data> MachView<'data> {
             view.commands.push(CommandView { kind: command.command.cmd(), offset, size });
             view.read_parts(&command.command, offset)?;
         }
-        let mut segment_commands = file
-            .load_commands
-            .iter()
-            .filter(|command| matches!(command.command, CommandVariant::Segment64(_)));
-        for segment in &file.segments {
-            let command = segment_commands.next().map_or(0, |command| command.offset);
+        for command in &commands {
+            let CommandVariant::Segment64(segment) = &command.command else { continue };
+            let command = command.offset;
+            let segment = Segment::from_64(bytes, segment, command, CONTEXT)
+                .map_err(|error| broken(command, &format!("a segment: {error}")))?;
             let is_inside = range(bytes, segment.fileoff, segment.filesize).is_some()
                 && segment.vmaddr.checked_add(segment.vmsize).is_some()
                 && segment.filesize <= segment.vmsize;
@@ -289,6 +291,39 @@ impl<'data> MachView<'data> {
         let command = self.commands.iter().find(|command| command.kind == kind)?;
         Some((command.offset, &self.bytes[command.offset..command.offset + command.size]))
     }
+}
+
+/// Of the header: "OS X ABI Mach-O File Format Reference", `mach_header_64`.
+const CPU_TYPE_FIELD: usize = 4;
+const COUNT_FIELD: usize = 16;
+const SIZE_FIELD: usize = 20;
+const HEADER_SIZE: usize = 32;
+/// Kind and size.
+const LEAST_COMMAND: usize = 8;
+
+/// One by one, because `goblin` adds up addresses of a whole image unchecked.
+fn load_commands(bytes: &[u8]) -> Result<Vec<LoadCommand>> {
+    let broken = |offset: usize, what: &str| Error::malformed(offset as u64, what.to_owned());
+    let field = |at| u32_at(bytes, at).and_then(|value| usize::try_from(value).ok());
+    let (Some(count), Some(size)) = (field(COUNT_FIELD), field(SIZE_FIELD)) else {
+        return Err(broken(0, "the header of the Mach-O image is cut off"));
+    };
+    let end = size.saturating_add(HEADER_SIZE);
+    if end > bytes.len() || count > size / LEAST_COMMAND {
+        return Err(broken(COUNT_FIELD, "the load commands run past the end of the file"));
+    }
+    let mut commands = Vec::with_capacity(count);
+    let mut offset = HEADER_SIZE;
+    for _ in 0..count {
+        let start = offset;
+        let command = LoadCommand::parse(bytes, &mut offset, CONTEXT.le)
+            .map_err(|error| broken(start, &format!("a load command: {error}")))?;
+        if offset > end {
+            return Err(broken(start, "a load command runs past the others"));
+        }
+        commands.push(command);
+    }
+    Ok(commands)
 }
 
 fn read_section<'data>(
