@@ -194,7 +194,9 @@ mod tests {
         let manual = reorder::cli::man::page(&spelled_definition()).unwrap();
         let manual = String::from_utf8(manual).unwrap().replace('\\', "");
         let names = definition();
-        for name in names.get_arguments().filter_map(|argument| argument.get_long()).chain(["help", "version"]) {
+        for name in
+            names.get_arguments().filter_map(|argument| argument.get_long()).chain(["help", "version"])
+        {
             assert!(manual.contains(&format!("--reorder-{name}")), "{name}: {manual}");
         }
         assert!(!manual.contains("-h,") && !manual.contains("--traces"), "{manual}");
