@@ -94,7 +94,8 @@ const CARGO: &str = "
 /// First line of a block, without its comment, and what is done with it.
 const TABLE: &[(&str, Way)] = &[
     ("scripts/demo", Run("cd \"$ROOT\"; export CARGO_TARGET_DIR=$PLACE/target", &[])),
-    ("cargo install --path reorder", Run("", &[INSTALL, PACKAGE, PLUGIN_PACKAGE])),
+    ("cargo install --path reorder --locked", Run("", &[INSTALL, PACKAGE, PLUGIN_PACKAGE])),
+    ("sudo apt install ./reorder_0.1.0-1_amd64.deb", Elsewhere("scripts/package installs what it has made")),
     ("reorder optimize ./program -o program.fast --run '--first-screen'", Run("", &[])),
     ("reorder inspect MyApp", Run(MACH_O, &[])),
     ("dsymutil MyApp.new -o MyApp.dSYM", Elsewhere("needs a Mac")),

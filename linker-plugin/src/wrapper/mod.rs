@@ -82,6 +82,10 @@ fn stand_in(name: &OsString, arguments: Vec<OsString>) -> Result<ExitCode> {
     if let Some(folder) = &options.links {
         return print_links(folder.as_deref(), &environment);
     }
+    if options.man {
+        print(&reorder::cli::man::page(&options::spelled_definition())?)?;
+        return Ok(ExitCode::SUCCESS);
+    }
     let mut linker_arguments = request.linker_arguments.clone();
     let words = response_files::expanded(&linker_arguments, &directory);
     if driver::is_driver_call(name, &words) {
@@ -105,14 +109,17 @@ fn stand_in(name: &OsString, arguments: Vec<OsString>) -> Result<ExitCode> {
 
 /// Makes the folder of links and prints its path.
 fn print_links(folder: Option<&Path>, environment: &Environment) -> Result<ExitCode> {
-    use std::io::Write;
     use std::os::unix::ffi::OsStrExt;
     let folder = links::create(folder, environment)?;
     // A path may hold any bytes, and a compiler is to find it.
-    let line = [folder.as_os_str().as_bytes(), b"\n"].concat();
-    let written = std::io::stdout().lock().write_all(&line);
-    written.map_err(|error| Error::io(Path::new("stdout"), error))?;
+    print(&[folder.as_os_str().as_bytes(), b"\n"].concat())?;
     Ok(ExitCode::SUCCESS)
+}
+
+fn print(bytes: &[u8]) -> Result<()> {
+    use std::io::Write;
+    let written = std::io::stdout().lock().write_all(bytes);
+    written.map_err(|error| Error::io(Path::new("stdout"), error))
 }
 
 /// Help and version are data on stdout, mistakes are talk on stderr; options are spelled as the user must write them.

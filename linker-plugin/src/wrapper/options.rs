@@ -18,7 +18,7 @@ use super::environment::Environment;
 /// What starts an option of ours.
 pub const PREFIX: &str = "--reorder-";
 /// Options that are no settings but something to do. `REORDER_LINKS` is a natural name for the printed folder.
-pub(super) const COMMAND_LINE_ONLY: [&str; 1] = ["links"];
+pub(super) const COMMAND_LINE_ONLY: [&str; 2] = ["links", "man"];
 
 /// How the order gets into the output.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
@@ -122,6 +122,9 @@ pub struct Options {
     /// Make a directory of links to this program, one for each name of a linker, and print its path
     #[arg(long, value_name = "DIRECTORY", num_args = 0..=1, require_equals = true)]
     pub links: Option<Option<PathBuf>>,
+    /// Print the manual page
+    #[arg(long)]
+    pub man: bool,
 }
 
 impl Options {
@@ -144,6 +147,17 @@ impl Options {
 /// The definition of all options, for the environment and `reorder.toml`.
 pub(super) fn definition() -> clap::Command {
     Options::command()
+}
+
+/// The definition with the options spelled as the user must write them on a command line, for the manual.
+pub(super) fn spelled_definition() -> clap::Command {
+    let mut definition = definition();
+    // This adds help and version, which are spelled alike.
+    definition.build();
+    definition.mut_args(|argument| match argument.get_long().map(|name| format!("reorder-{name}")) {
+        Some(name) => argument.short(None).long(name),
+        None => argument,
+    })
 }
 
 /// Whether an argument is meant for the wrapper.
@@ -173,5 +187,18 @@ mod tests {
     #[test]
     fn the_definition_is_consistent() {
         definition().debug_assert();
+    }
+
+    #[test]
+    fn the_manual_spells_every_option_as_it_is_written() {
+        let manual = reorder::cli::man::page(&spelled_definition()).unwrap();
+        let manual = String::from_utf8(manual).unwrap().replace('\\', "");
+        let names = definition();
+        for name in
+            names.get_arguments().filter_map(|argument| argument.get_long()).chain(["help", "version"])
+        {
+            assert!(manual.contains(&format!("--reorder-{name}")), "{name}: {manual}");
+        }
+        assert!(!manual.contains("-h,") && !manual.contains("--traces"), "{manual}");
     }
 }

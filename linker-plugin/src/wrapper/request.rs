@@ -263,6 +263,7 @@ mod tests {
     #[test]
     fn links_are_for_the_command_line() {
         assert!(request(&["--reorder-links"], &[]).unwrap().options.links.is_some());
+        assert!(request(&["--reorder-man"], &[]).unwrap().options.man);
         assert!(request(&["-o", "a"], &[("REORDER_LINKS", "/tmp/links")]).unwrap().options.links.is_none());
         assert!(request(&[], &[("REORDER_OPTIONS", "--reorder-links=x")]).is_err());
     }

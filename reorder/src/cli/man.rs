@@ -43,7 +43,11 @@ pub fn run(arguments: &ManArguments, context: &Context) -> Result<ExitStatus> {
     Ok(ExitStatus::Success)
 }
 
-fn page(definition: &clap::Command) -> Result<Vec<u8>> {
+/// The page of one definition, as troff.
+///
+/// # Errors
+/// When it cannot be rendered.
+pub fn page(definition: &clap::Command) -> Result<Vec<u8>> {
     let mut page = Vec::new();
     clap_mangen::Man::new(definition.clone())
         .render(&mut page)

@@ -346,11 +346,11 @@ impl Comparison<'_, '_> {
         };
         let mut outcome = Outcome::default();
         for entry in &self.table.entries[range] {
-            match entry.meaning {
-                Meaning::Relative(_) if operands.relative_at(entry.place).is_none() => {
+            match (&entry.meaning, operands.relative_at(entry.place)) {
+                (Meaning::Relative(_), None) => {
                     outcome.words.extend(relative_word(self.code, self.table, entry, entry.place));
                 }
-                Meaning::Slot if let Some(field) = operands.relative_at(entry.place) => {
+                (Meaning::Slot, Some(field)) => {
                     if let Some(symbol) = self.table.symbol(entry).filter(|_| self.code.is_fixed_address) {
                         self.slot_contents(field.target, &symbol, &mut outcome);
                     }
