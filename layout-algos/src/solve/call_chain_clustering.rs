@@ -31,10 +31,9 @@ impl Orderer for CallChainClustering {
         let mut by_weight: Vec<usize> = (0..graph.len()).collect();
         by_weight.sort_by_key(|&node| Reverse(graph.callable(node).weight));
         let mut clusters = Clusters::of(&graph);
+        let callers = graph.heaviest_callers();
         for callee in by_weight {
-            // Of equally heavy callers the one first in link order.
-            let heaviest = graph.callers(callee).max_by_key(|&(caller, weight)| (weight, Reverse(caller)));
-            if let Some((caller, _)) = heaviest {
+            if let Some(caller) = callers[callee] {
                 clusters.append(caller, callee);
             }
         }
@@ -120,17 +119,11 @@ impl Clusters {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::ids::FunctionId;
     use crate::problem::Trace;
 
     fn order(sizes: Vec<u64>, traces: &[(u64, &[u32])]) -> Vec<u32> {
-        let traces: Vec<Trace> = traces
-            .iter()
-            .map(|&(weight, functions)| Trace {
-                weight,
-                functions: functions.iter().map(|&index| FunctionId(index)).collect(),
-            })
-            .collect();
+        let traces: Vec<Trace> =
+            traces.iter().map(|&(weight, functions)| Trace::of(weight, functions)).collect();
         let problem = LayoutProblem::new(sizes, &traces).unwrap();
         CallChainClustering.order(&problem).iter().map(|function| function.0).collect()
     }

@@ -9,10 +9,6 @@
 //!
 //! A function counts as often as the traces that run it. Functions outside all traces are not in the graph.
 
-use petgraph::Direction;
-use petgraph::graph::{DiGraph, NodeIndex};
-use petgraph::visit::EdgeRef;
-
 use super::memberships::TracesOfFunctions;
 use crate::ids::FunctionId;
 use crate::problem::{LayoutProblem, NodeId, ReferenceKind};
@@ -30,57 +26,62 @@ pub(super) struct Callable {
 /// Traced functions in link order and their arcs from caller to callee: at most one for each pair and direction,
 /// none from a function to itself, weights at least 1, ascending by caller and callee.
 pub(super) struct CallGraph {
-    graph: DiGraph<Callable, u64>,
+    callables: Vec<Callable>,
+    /// Caller, callee, weight.
+    arcs: Vec<(usize, usize, u64)>,
 }
 
 impl CallGraph {
     pub(super) fn of(problem: &LayoutProblem) -> Self {
         let memberships = TracesOfFunctions::of(problem);
-        let mut graph = DiGraph::new();
+        let mut callables = Vec::new();
         let mut nodes = vec![None; problem.function_count()];
         for (index, node) in nodes.iter_mut().enumerate() {
             let function = FunctionId(index as u32);
             let weight = memberships.weight_of(function);
             if weight > 0 {
                 let size = problem.padded_size(function).max(1);
-                *node = Some(graph.add_node(Callable { function, size, weight }));
+                *node = Some(callables.len());
+                callables.push(Callable { function, size, weight });
             }
         }
-        let mut arcs =
+        let mut pairs =
             referenced(problem, &memberships).unwrap_or_else(|| successions(problem, &memberships));
-        arcs.sort_unstable();
-        arcs.dedup_by(|(later, weight), (earlier, sum)| {
+        pairs.sort_unstable();
+        pairs.dedup_by(|(later, weight), (earlier, sum)| {
             let is_same = later == earlier;
             *sum += if is_same { *weight } else { 0 };
             is_same
         });
-        for ((caller, callee), weight) in arcs {
-            if let (Some(caller), Some(callee)) = (nodes[caller.index()], nodes[callee.index()]) {
-                graph.add_edge(caller, callee, weight);
-            }
-        }
-        Self { graph }
+        let between =
+            |((caller, callee), weight): Arc| Some((nodes[caller.index()]?, nodes[callee.index()]?, weight));
+        let arcs = pairs.into_iter().filter_map(between).collect();
+        Self { callables, arcs }
     }
 
     /// Number of functions in the graph; they have the numbers below it.
     pub(super) fn len(&self) -> usize {
-        self.graph.node_count()
+        self.callables.len()
     }
 
     pub(super) fn callable(&self, node: usize) -> Callable {
-        self.graph[NodeIndex::new(node)]
+        self.callables[node]
     }
 
     /// All arcs: caller, callee, weight.
     pub(super) fn arcs(&self) -> impl Iterator<Item = (usize, usize, u64)> + '_ {
-        self.graph.edge_references().map(|arc| (arc.source().index(), arc.target().index(), *arc.weight()))
+        self.arcs.iter().copied()
     }
 
-    /// The callers of a function with the weights of their arcs.
-    pub(super) fn callers(&self, node: usize) -> impl Iterator<Item = (usize, u64)> + '_ {
-        self.graph
-            .edges_directed(NodeIndex::new(node), Direction::Incoming)
-            .map(|arc| (arc.source().index(), *arc.weight()))
+    /// The caller of each function whose arc weighs most, of equally heavy ones the first in link order.
+    pub(super) fn heaviest_callers(&self) -> Vec<Option<usize>> {
+        let mut heaviest = vec![None; self.len()];
+        for &(caller, callee, weight) in &self.arcs {
+            if heaviest[callee].is_none_or(|(_, most)| weight > most) {
+                heaviest[callee] = Some((caller, weight));
+            }
+        }
+        heaviest.into_iter().map(|caller| Some(caller?.0)).collect()
     }
 
     /// The numbers of all functions in the order that traces first mention them.
@@ -134,12 +135,11 @@ mod tests {
     use crate::problem::{Reference, ReferenceGraph, Rows, Trace};
 
     fn problem() -> LayoutProblem {
-        let trace = |weight, functions: &[u32]| Trace {
-            weight,
-            functions: functions.iter().map(|&index| FunctionId(index)).collect(),
-        };
-        LayoutProblem::new(vec![16; 5], &[trace(2, &[3, 1, 0]), trace(5, &[3, 1]), trace(1, &[0, 3])])
-            .unwrap()
+        LayoutProblem::new(
+            vec![16; 5],
+            &[Trace::of(2, &[3, 1, 0]), Trace::of(5, &[3, 1]), Trace::of(1, &[0, 3])],
+        )
+        .unwrap()
     }
 
     fn arcs(problem: &LayoutProblem) -> Vec<(u32, u32, u64)> {
