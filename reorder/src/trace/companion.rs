@@ -56,14 +56,6 @@ impl Companions {
     pub fn images(&self) -> impl Iterator<Item = CompanionImage<'_>> {
         self.files.iter().filter_map(CompanionImage::parse)
     }
-
-    /// The images with this build-id or UUID.
-    pub fn images_with<'data>(
-        &'data self,
-        build_id: &'data [u8],
-    ) -> impl Iterator<Item = CompanionImage<'data>> {
-        self.images().filter(move |image| image.identity.build_id.as_deref() == Some(build_id))
-    }
 }
 
 impl From<Vec<Companion>> for Companions {
