@@ -56,14 +56,14 @@ fn exports_replace_nothing_that_is_measured() {
     let workplace = workplace();
     let directory = workplace.path();
     let program = fs::read(directory.join("program")).unwrap();
-    fs::hard_link(directory.join("program"), directory.join("linked.json")).unwrap();
+    fs::hard_link(directory.join("program"), directory.join("linked")).unwrap();
     fs::write(directory.join("reorder.toml"), "[measure]\nruns = 1\n").unwrap();
     for (exports, expected) in [
-        (&["--export-json", "program"] as &[&str], "would replace"),
-        (&["--export", "linked.json"], "would replace"),
-        (&["--export-csv", "reorder.toml"], "would replace"),
-        (&["--export", "a.csv", "--export-json", "./a.csv"], "another output"),
-        (&["--export", "none/a.csv"], "none"),
+        (&["--export", "json=program"] as &[&str], "would replace"),
+        (&["--export", "json=linked"], "would replace"),
+        (&["--export", "csv=reorder.toml"], "would replace"),
+        (&["--export", "csv=a", "--export", "json=./a"], "another output"),
+        (&["--export", "csv=none/a"], "none"),
     ] {
         let output = measure(directory, &[&["./program"], exports].concat());
         let message = text(&output.stderr);

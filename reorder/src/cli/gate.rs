@@ -91,9 +91,8 @@ pub fn run(arguments: &GateArguments, context: &Context) -> Result<ExitStatus> {
     arguments.outputs.check(&arguments.files(&path, place.as_deref(), &configured)?, context.format)?;
     let limits = Limits::of(&configured.document).map_err(|error| error.in_file(&configured.file.path))?;
     let bytes = map_image(&path)?;
-    let in_image = |error: Error| error.in_file(&path);
-    let image = OpenedImage::parse(&bytes, arguments.scenarios.architecture.as_deref()).map_err(in_image)?;
-    let functions = image.functions().map_err(in_image)?;
+    let image = arguments.scenarios.open(&path, &bytes)?;
+    let functions = image.functions().map_err(|error| error.in_file(&path))?;
     let gate = &configured.document.gate;
     let models = arguments.scenarios.models(gate.models.as_deref(), &image, &configured)?;
     let starts = arguments.scenarios.resolve(&path, &image, &functions, &configured, &context.talk)?;
