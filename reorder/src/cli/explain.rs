@@ -73,7 +73,9 @@ pub fn run(arguments: &ExplainArguments, context: &Context) -> Result<ExitStatus
     }
     let configured = arguments.scenarios.configured(&context.talk)?;
     let models = arguments.scenarios.models(None, &image, &configured)?;
-    let Some(model) = models.first() else { return Err(Error::usage("no model of memory is given")) };
+    let Some(model) = models.first() else {
+        return Err(Error::usage("no model of memory is given").with_hint("name one: --model linux-4k"));
+    };
     let starts = arguments.scenarios.resolve(path, &image, &functions, &configured, &context.talk)?;
     let scenarios = starts.sources.group(&starts.traces);
     let mut limits = Vec::new();

@@ -85,14 +85,19 @@ pub struct CompanionImage<'data> {
     functions: OnceLock<Vec<(Address, u64, &'data [u8])>>,
 }
 
+/// The build-id of an ELF image, the UUID of a Mach-O image.
+pub(super) fn build_id_of(object: &object::File<'_>) -> Option<Vec<u8>> {
+    match object.build_id() {
+        Ok(Some(build_id)) => Some(build_id.to_vec()),
+        _ => object.mach_uuid().ok().flatten().map(|uuid| uuid.to_vec()),
+    }
+}
+
 impl<'data> CompanionImage<'data> {
     /// Nothing when it is no image.
     pub fn parse(companion: &'data Companion) -> Option<Self> {
         let object = object::File::parse(companion.bytes.as_slice()).ok()?;
-        let build_id = match object.build_id() {
-            Ok(Some(build_id)) => Some(build_id.to_vec()),
-            _ => object.mach_uuid().ok().flatten().map(|uuid| uuid.to_vec()),
-        };
+        let build_id = build_id_of(&object);
         let path = companion.path.canonicalize().unwrap_or_else(|_| companion.path.clone());
         let identity = ImageIdentity { path: Some(path), build_id };
         Some(Self { identity, object, functions: OnceLock::new() })

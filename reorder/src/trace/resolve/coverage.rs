@@ -1,6 +1,7 @@
 //! An account of all events: what was found by which evidence, and what was not.
 
 use std::collections::BTreeMap;
+use std::fmt;
 
 use serde::Serialize;
 
@@ -33,6 +34,13 @@ pub struct Missing {
     /// What it may be called now: the name most like it that no event found.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub likely: Option<String>,
+}
+
+impl fmt::Display for Missing {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(&self.name)?;
+        self.likely.as_ref().map_or(Ok(()), |likely| write!(formatter, " (now {likely}?)"))
+    }
 }
 
 impl Coverage {
