@@ -36,6 +36,7 @@ pub mod gate;
 pub mod gate_files;
 pub mod gate_measured;
 pub mod gate_outputs;
+mod gate_remarks;
 pub mod inspect;
 pub mod inspect_macho;
 mod kept_inputs;
