@@ -58,7 +58,7 @@ fn addresses_stand_for_functions_without_a_symbol() {
     assert_eq!(lines(&run(directory, &["order", "program", "-t", "traces"])), 0);
     let order = run(directory, &["order", "program", "-t", "traces", "--addresses"]);
     assert!(lines(&order) >= 4, "{order}");
-    assert!(order.lines().all(|line| line.starts_with('#') || line.starts_with("0x")), "{order}");
+    assert!(order.lines().all(|line| line.starts_with('#') || line.starts_with("function@0x")), "{order}");
     fs::write(directory.join("order"), &order).unwrap();
     run(directory, &["apply", "program", "--order", "order", "-o", "by-order"]);
     run(directory, &["apply", "program", "-t", "traces", "-o", "by-traces"]);
