@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use crate::trace::matching::{LikelyNames, Step};
 
@@ -25,7 +25,7 @@ pub struct Coverage {
 }
 
 /// A function of the traces that the image does not have, or has several times.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Missing {
     /// Its name, or its location where it has none.
     pub name: String,
