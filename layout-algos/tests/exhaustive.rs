@@ -223,7 +223,7 @@ proptest! {
 
 #[test]
 fn the_joint_bound_is_reached() {
-    let trace = |functions: [u32; 2]| Trace { weight: 1, functions: functions.map(FunctionId).to_vec() };
+    let trace = |functions: [u32; 2]| Trace::of(1, &functions);
     let objective = Objective { model: FaultModel::Pages { size: 64 }, early_percent: 0 };
     let problem = LayoutProblem::new(vec![32; 4], &[trace([0, 1]), trace([2, 0]), trace([0, 3])])
         .unwrap()

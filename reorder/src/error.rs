@@ -91,14 +91,21 @@ impl From<Refusal> for Error {
     }
 }
 
+/// What stands in front of a message, as far as the place is known.
+pub(crate) fn write_place(
+    formatter: &mut fmt::Formatter<'_>,
+    file: Option<&Path>,
+    offset: Option<u64>,
+) -> fmt::Result {
+    if let Some(file) = file {
+        write!(formatter, "{}: ", file.display())?;
+    }
+    offset.map_or(Ok(()), |offset| write!(formatter, "at offset {offset:#x}: "))
+}
+
 impl fmt::Display for Error {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if let Some(file) = &self.file {
-            write!(formatter, "{}: ", file.display())?;
-        }
-        if let Some(offset) = self.offset {
-            write!(formatter, "at offset {offset:#x}: ")?;
-        }
+        write_place(formatter, self.file.as_deref(), self.offset)?;
         match &self.kind {
             ErrorKind::Io(source) if self.message.is_empty() => write!(formatter, "{source}"),
             ErrorKind::Io(source) => write!(formatter, "{}: {source}", self.message),

@@ -6,57 +6,54 @@
 
 pub mod address;
 mod address_index;
-mod arch;
 pub mod error;
 pub mod exit_status;
+mod lines;
+pub(crate) mod memory;
 
+// An image, and what may happen in it.
 pub mod image;
-pub mod relocate;
+pub mod lost_pages;
+pub mod opened;
 
-pub mod apply;
-
-pub mod trace;
-
+// A program that runs, and what it executed.
+mod arch;
+pub mod loaded_libraries;
 mod processor;
 pub mod record;
 mod runnable;
 mod start_directory;
 mod start_failure;
 mod stops;
+pub mod trace;
 
-pub mod link_map;
-pub mod loaded_libraries;
-pub mod lost_pages;
-
+// What is asked for.
 pub mod configuration;
-
-pub mod opened;
-
 pub mod scenario;
 
+// From traces to an order, and to the linker.
 pub mod layout;
-
+pub mod link_map;
 pub mod order_file;
 
-pub mod schema;
-pub mod simulate;
-
+// From an order to another image, and its proof.
+pub mod apply;
+pub mod relocate;
 pub mod verify;
-
 pub mod wheel;
 
+// To the disk.
+pub mod packages;
 pub mod write;
 
-pub mod measure;
-pub(crate) mod memory;
-
-pub mod gate;
-
+// What it brought.
 pub mod explain;
-
-pub mod report;
-
-pub mod packages;
+pub mod gate;
+pub mod measure;
 pub mod page;
+pub mod simulate;
 
+// To the user.
 pub mod cli;
+pub mod report;
+pub mod schema;

@@ -7,7 +7,7 @@ use std::process::Command;
 use std::sync::OnceLock;
 use std::time::Duration;
 
-use crate::process::{self, Outcome};
+use crate::process::{self, Outcome, succeed};
 use crate::workspace;
 
 const LIMIT: Duration = Duration::from_secs(600);
@@ -20,8 +20,7 @@ fn directory() -> &'static Path {
     static DIRECTORY: OnceLock<PathBuf> = OnceLock::new();
     DIRECTORY.get_or_init(|| {
         let script = workspace::root().join("scripts/install-validators");
-        let outcome = process::run(&mut Command::new(script), LIMIT).expect("bash runs");
-        assert!(outcome.success(), "scripts/install-validators: {outcome}");
+        succeed(&mut Command::new(script));
         workspace::root().join("target/validators")
     })
 }
@@ -30,18 +29,12 @@ fn run(command: &mut Command) -> Outcome {
     process::run(command, LIMIT).unwrap_or_else(|error| panic!("{command:?}: {error}"))
 }
 
-fn must_succeed(command: &mut Command) -> String {
-    let outcome = run(command);
-    assert!(outcome.success(), "{command:?}\n{outcome}");
-    outcome.stdout_text()
-}
-
 /// `check-jsonschema`: `file` by a schema in a file.
 ///
 /// # Panics
 /// When it is not what the schema asks for.
 pub fn json_schema(schema: &Path, file: &Path) {
-    must_succeed(check_jsonschema().arg("--schemafile").arg(schema).arg(file));
+    succeed(check_jsonschema().arg("--schemafile").arg(schema).arg(file));
 }
 
 /// `check-jsonschema`: `file` is not what the schema asks for.
@@ -58,7 +51,7 @@ pub fn not_json_schema(schema: &Path, file: &Path) {
 /// # Panics
 /// When it is not what the schema asks for.
 pub fn built_in_schema(schema: &str, file: &Path) {
-    must_succeed(check_jsonschema().args(["--builtin-schema", schema]).arg(file));
+    succeed(check_jsonschema().args(["--builtin-schema", schema]).arg(file));
 }
 
 /// `check-jsonschema`: schemas are schemas.
@@ -66,7 +59,7 @@ pub fn built_in_schema(schema: &str, file: &Path) {
 /// # Panics
 /// When one is not.
 pub fn meta_schema(files: &[PathBuf]) {
-    must_succeed(check_jsonschema().arg("--check-metaschema").args(files));
+    succeed(check_jsonschema().arg("--check-metaschema").args(files));
 }
 
 fn check_jsonschema() -> Command {
@@ -101,7 +94,7 @@ pub fn sarif(file: &Path) {
 /// When it is not what the schema asks for.
 pub fn junit(file: &Path) {
     let mut command = Command::new(directory().join("python/bin/xmlschema-validate"));
-    must_succeed(command.arg("--schema").arg(directory().join("junit-10.xsd")).arg(file));
+    succeed(command.arg("--schema").arg(directory().join("junit-10.xsd")).arg(file));
 }
 
 /// GitHub's renderer, with its tables and links: Markdown to HTML.
@@ -112,7 +105,7 @@ pub fn rendered_markdown(file: &Path) -> String {
     const SCRIPT: &str = "import sys, cmarkgfm\n\
         print(cmarkgfm.github_flavored_markdown_to_html(open(sys.argv[1], encoding='utf-8').read(), \
         cmarkgfm.Options.CMARK_OPT_UNSAFE))";
-    must_succeed(Command::new(directory().join("python/bin/python")).args(["-c", SCRIPT]).arg(file))
+    succeed(Command::new(directory().join("python/bin/python")).args(["-c", SCRIPT]).arg(file))
 }
 
 /// How GitHub's own library for actions writes annotations: each a level, a message and properties.
@@ -129,7 +122,7 @@ pub fn annotations_of_the_toolkit(annotations: &serde_json::Value) -> String {
     );
     let file = tempfile::NamedTempFile::new().expect("a temporary file");
     std::fs::write(file.path(), annotations.to_string()).expect("a temporary file can be written");
-    must_succeed(Command::new("node").args(["--input-type=module", "-e", &script]).arg(file.path()))
+    succeed(Command::new("node").args(["--input-type=module", "-e", &script]).arg(file.path()))
 }
 
 /// Workflows by actionlint, with the shell in them.
@@ -137,7 +130,7 @@ pub fn annotations_of_the_toolkit(annotations: &serde_json::Value) -> String {
 /// # Panics
 /// When it finds anything.
 pub fn workflow(file: &Path) {
-    must_succeed(Command::new(directory().join("python/bin/actionlint")).arg(file));
+    succeed(Command::new(directory().join("python/bin/actionlint")).arg(file));
     built_in_schema("vendor.github-workflows", file);
 }
 
@@ -148,7 +141,6 @@ pub fn workflow(file: &Path) {
 pub fn yaml(file: &Path) -> serde_json::Value {
     const SCRIPT: &str = "import sys, json, ruamel.yaml\n\
         print(json.dumps(ruamel.yaml.YAML(typ='safe', pure=True).load(open(sys.argv[1], encoding='utf-8'))))";
-    let text =
-        must_succeed(Command::new(directory().join("python/bin/python")).args(["-c", SCRIPT]).arg(file));
+    let text = succeed(Command::new(directory().join("python/bin/python")).args(["-c", SCRIPT]).arg(file));
     serde_json::from_str(&text).expect("JSON")
 }

@@ -14,14 +14,33 @@ use reorder::image::elf::file::ElfFile;
 use reorder::image::functions::FunctionTable;
 use reorder::image::mapped::map_image;
 use reorder::layout::{Effort, LayoutRequest, Memory, Room, Strategy, Unseen, lay_out};
+use reorder::link_map::LinkMap;
 use reorder::order_file::read::read;
 use reorder::trace::{Companions, ImageIdentity, read_files, resolve};
 
-use crate::layout_link_map::{InputSection, text_sections};
 use crate::layout_names::ProfileName;
 
 /// The alignment that compilers for x86-64 give to functions.
 const USUAL_ALIGNMENT: u64 = 16;
+
+/// One input section in the output.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct InputSection {
+    /// Where the link put it.
+    pub address: u64,
+    /// Size in bytes; never zero.
+    pub size: u64,
+    /// A power of two. Only the map tells what each function's section asked for; the linked image does not.
+    pub alignment: u64,
+}
+
+impl InputSection {
+    /// One past the last byte.
+    #[must_use]
+    pub fn end(self) -> u64 {
+        self.address + self.size
+    }
+}
 
 /// One recorded start.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -76,8 +95,9 @@ impl Corpus {
             .collect();
         let map = directory.join("map");
         let sections = if map.exists() {
-            let map = fs::read_to_string(&map).map_err(|error| format!("{}: {error}", map.display()))?;
-            text_sections(&map)?
+            let in_map = |error: &dyn std::fmt::Display| format!("{}: {error}", map.display());
+            let bytes = fs::read(&map).map_err(|error| in_map(&error))?;
+            text_sections(&LinkMap::parse(&bytes).map_err(|error| in_map(&error))?)?
         } else {
             sections_of_functions(&spans)
         };
@@ -172,6 +192,26 @@ impl Corpus {
             .filter(|section| section.address == start.0)
             // Inside a section a function has whatever place the compiler gave it.
             .map_or(1, |section| section.alignment)
+    }
+}
+
+/// The input sections of `.text`, in link order.
+///
+/// # Errors
+/// A map without any, or one whose sections overlap.
+fn text_sections(map: &LinkMap<'_>) -> Result<Vec<InputSection>, String> {
+    let in_text = map.sections.iter().filter(|section| section.output == b".text");
+    let sections: Vec<InputSection> = in_text
+        .map(|section| InputSection {
+            address: section.address.0,
+            size: section.size,
+            alignment: section.alignment.unwrap_or(1).max(1),
+        })
+        .collect();
+    match sections.windows(2).find(|pair| pair[0].end() > pair[1].address) {
+        Some(pair) => Err(format!("input sections overlap at {:#x}", pair[1].address)),
+        None if sections.is_empty() => Err("the link map has no .text".to_owned()),
+        None => Ok(sections),
     }
 }
 

@@ -20,7 +20,6 @@
 //! | `inlining` | which functions contain copies of which, by debug information |
 //! | `breakpoints` | asks gdb which addresses a run executes |
 //! | `layout_corpus` | a program of `scripts/layout/corpus` with its traces |
-//! | `layout_link_map` | input sections of a link and their alignment |
 //! | `layout_names` | what profiles call the functions of an image |
 //! | `layout_positions` | where a second link of the same objects put each function |
 //! | `layout_simulated` | where a link would put each function for a given order |
@@ -51,7 +50,6 @@ pub mod inlining;
 pub mod inspection;
 pub mod invocations;
 pub mod layout_corpus;
-pub mod layout_link_map;
 pub mod layout_names;
 pub mod layout_positions;
 pub mod layout_profile;

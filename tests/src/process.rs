@@ -106,6 +106,19 @@ pub fn run(command: &mut Command, limit: Duration) -> io::Result<Outcome> {
     Ok(Outcome { ending, stdout: contents(&mut stdout)?, stderr: contents(&mut stderr)? })
 }
 
+/// Runs a command that has to succeed, such as a compiler or a tool to compare with; gives its standard output.
+///
+/// # Panics
+/// When it cannot be started or does not exit with 0, with all it printed.
+pub fn succeed(command: &mut Command) -> String {
+    /// More than any of them takes on a busy machine.
+    const LIMIT: Duration = Duration::from_secs(600);
+    let outcome =
+        run(command, LIMIT).unwrap_or_else(|error| panic!("{command:?}: {error}; see scripts/install-tools"));
+    assert!(outcome.success(), "{command:?}\n{outcome}");
+    outcome.stdout_text()
+}
+
 /// Runs `line` by the shell; gives its standard output.
 ///
 /// # Errors

@@ -45,3 +45,23 @@ pub fn names(trace: &Trace) -> Vec<String> {
     };
     trace.events.iter().map(|event| event.symbol().map_or_else(|| event.location.to_string(), name)).collect()
 }
+
+/// The one trace of a reading.
+///
+/// # Panics
+/// When there are more or none.
+#[must_use]
+pub fn only(reading: Reading) -> Trace {
+    let count = reading.traces.len();
+    <[Trace; 1]>::try_from(reading.traces).map_or_else(|_| panic!("{count} traces"), |[trace]| trace)
+}
+
+/// The names of a trace's events with their times.
+///
+/// # Panics
+/// When an event has no time.
+#[must_use]
+pub fn ticks(trace: &Trace) -> Vec<(String, u64)> {
+    let ticks = trace.events.iter().map(|event| event.tick.expect("events have times"));
+    names(trace).into_iter().zip(ticks).collect()
+}

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 use std::time::Duration;
 
-use end_to_end::process;
+use end_to_end::process::{self, succeed};
 use end_to_end::workspace::{reorder, root};
 use libtest_mimic::{Arguments, Trial};
 use object::{Object as _, ObjectSection as _, ObjectSymbol as _, SymbolKind};
@@ -341,9 +341,4 @@ fn masked(text: &str) -> String {
     let masked = masked.replace("/new/", "/old/");
     let is_kept = |line: &&str| !line.contains("rocess ") && !line.contains("Current executable");
     masked.lines().filter(is_kept).collect::<Vec<_>>().join("\n")
-}
-
-fn succeed(command: &mut Command) {
-    let outcome = process::run(command, LIMIT).unwrap();
-    assert!(outcome.success(), "{command:?}: {outcome}");
 }

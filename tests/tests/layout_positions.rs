@@ -5,15 +5,13 @@
 use std::fs;
 use std::path::Path;
 use std::process::Command;
-use std::time::Duration;
 
 use end_to_end::layout_corpus::Corpus;
 use end_to_end::layout_positions::positions;
 use end_to_end::layout_profile::{profile_text, section_names};
 use end_to_end::layout_simulated::simulated;
-use end_to_end::{process, workspace};
-
-const LIMIT: Duration = Duration::from_secs(60);
+use end_to_end::process::succeed;
+use end_to_end::workspace;
 
 /// Both objects have a local function `shared`, of different size; the order file can name neither alone.
 const FIRST: &str = "
@@ -30,17 +28,14 @@ const SECOND: &str = "
     int second(int n) { return shared(n + 2); }
 ";
 
-fn run(command: &mut Command) {
-    let outcome = process::run(command, LIMIT).unwrap();
-    assert!(outcome.success(), "{command:?}: {outcome}");
-}
-
 fn link(directory: &Path, output: &str, flags: &[&str]) {
-    run(Command::new("clang-22")
-        .current_dir(directory)
-        .args(["-fuse-ld=lld", "-pie", "-o", output])
-        .args(flags)
-        .args(["first.o", "second.o"]));
+    succeed(
+        Command::new("clang-22")
+            .current_dir(directory)
+            .args(["-fuse-ld=lld", "-pie", "-o", output])
+            .args(flags)
+            .args(["first.o", "second.o"]),
+    );
 }
 
 /// A program directory as `scripts/layout/corpus` makes it.
@@ -48,7 +43,7 @@ fn corpus(directory: &Path) -> Corpus {
     for (name, source) in [("first", FIRST), ("second", SECOND)] {
         let file = format!("{name}.c");
         fs::write(directory.join(&file), source).unwrap();
-        run(Command::new("clang-22").current_dir(directory).args([
+        succeed(Command::new("clang-22").current_dir(directory).args([
             "-O1",
             "-fPIE",
             "-ffunction-sections",
@@ -58,7 +53,9 @@ fn corpus(directory: &Path) -> Corpus {
     }
     link(directory, "image", &["-Wl,-Map=map"]);
     for set in ["train", "held-out"] {
-        run(workspace::reorder().current_dir(directory).args(["record", "-o", set, "--", "./image", "a"]));
+        succeed(
+            workspace::reorder().current_dir(directory).args(["record", "-o", set, "--", "./image", "a"]),
+        );
     }
     Corpus::read(directory).unwrap()
 }
@@ -103,7 +100,7 @@ fn a_link_of_other_objects_is_refused() {
     let directory = directory.path();
     let corpus = corpus(directory);
     fs::write(directory.join("second.c"), SECOND.replace("unused", "other")).unwrap();
-    run(Command::new("clang-22").current_dir(directory).args([
+    succeed(Command::new("clang-22").current_dir(directory).args([
         "-O1",
         "-fPIE",
         "-ffunction-sections",

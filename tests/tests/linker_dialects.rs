@@ -26,11 +26,27 @@ fn identity(map: &LinkMap<'_>, section: SectionIndex) -> Identity {
     (lasting.unwrap_or(object), text(section.name))
 }
 
-/// What `.text` consists of, in its order.
-fn text_sections(map: &[u8]) -> Vec<Identity> {
+/// What an output section consists of, in its order.
+fn inputs_of(map: &[u8], output: &str) -> Vec<Identity> {
     let map = LinkMap::parse(map).unwrap();
     let all = (0..map.sections.len() as u32).map(SectionIndex);
-    all.filter(|&index| map.get(index).output == b".text").map(|index| identity(&map, index)).collect()
+    all.filter(|&index| map.get(index).output == output.as_bytes())
+        .map(|index| identity(&map, index))
+        .collect()
+}
+
+/// What `.text` consists of, in its order.
+fn text_sections(map: &[u8]) -> Vec<Identity> {
+    inputs_of(map, ".text")
+}
+
+/// Links by `order`, sees that the program does the same, and gives the sections where the listed ones should be.
+fn ordered(program: &Namesakes, linker: &str, flag: &str, order: &str) -> Vec<Identity> {
+    std::fs::write(program.path("order"), order).unwrap();
+    program.link(linker, "ordered", flag).unwrap();
+    assert_eq!(program.run("./ordered").unwrap(), OUTPUT);
+    let output = if linker == "bfd" { ".text.ordered" } else { ".text" };
+    inputs_of(&program.map("ordered").unwrap(), output)
 }
 
 /// The program's own sections in an order that no linker would choose, from a layout of the functions of the image.
@@ -206,15 +222,7 @@ fn hand_offs_with_a_link_map_are_followed() {
             assert!(order.contains(part), "{part}: {order}");
         }
         assert_eq!(said.contains("not unique"), linker == "gold", "{said}");
-        std::fs::write(program.path("order"), &order).unwrap();
-        program.link(linker, "ordered", flag).unwrap();
-        assert_eq!(program.run("./ordered").unwrap(), OUTPUT);
-        let bytes = program.map("ordered").unwrap();
-        let map = LinkMap::parse(&bytes).unwrap();
-        let output: &[u8] = if linker == "bfd" { b".text.ordered" } else { b".text" };
-        let all = (0..map.sections.len() as u32).map(SectionIndex);
-        let got: Vec<_> =
-            all.filter(|&index| map.get(index).output == output).map(|index| identity(&map, index)).collect();
+        let got = ordered(&program, linker, flag, &order);
         match linker {
             // All three helpers, where the first was asked for.
             "gold" => {
@@ -254,17 +262,7 @@ fn hand_offs_without_a_link_map_name_sections_as_compilers_do() {
         for (linker, flag) in [("bfd", "-Wl,-T,order"), ("gold", "-Wl,--section-ordering-file,order")] {
             program.link(linker, "plain", "").unwrap();
             let (order, _) = order(&program, "plain", list, &["--linker", linker]);
-            std::fs::write(program.path("order"), &order).unwrap();
-            program.link(linker, "ordered", flag).unwrap();
-            assert_eq!(program.run("./ordered").unwrap(), OUTPUT);
-            let bytes = program.map("ordered").unwrap();
-            let map = LinkMap::parse(&bytes).unwrap();
-            let output: &[u8] = if linker == "bfd" { b".text.ordered" } else { b".text" };
-            let all = (0..map.sections.len() as u32).map(SectionIndex);
-            let got: Vec<_> = all
-                .filter(|&index| map.get(index).output == output)
-                .map(|index| identity(&map, index))
-                .collect();
+            let got = ordered(&program, linker, flag, &order);
             let listed = if linker == "bfd" { &got[..] } else { &got[got.len() - 5..] };
             assert_eq!(names(listed).into_iter().map(base).collect::<Vec<_>>(), wanted, "{linker}: {order}");
         }

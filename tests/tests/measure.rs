@@ -136,17 +136,17 @@ fn exports_hold_every_run() {
             "--start",
             "both",
             "--export",
-            "a.csv",
-            "--export-json",
-            "b",
-            "--export-markdown",
-            "c",
+            "csv=a",
+            "--export",
+            "json=b",
+            "--export",
+            "markdown=c",
             "--",
             "a,b \"c\"",
         ],
     );
     assert!(run.status.success(), "{}", String::from_utf8_lossy(&run.stderr));
-    let lines: Vec<Vec<String>> = csv::Reader::from_path(directory.join("a.csv"))
+    let lines: Vec<Vec<String>> = csv::Reader::from_path(directory.join("a"))
         .unwrap()
         .into_records()
         .map(|record| record.unwrap().iter().map(str::to_owned).collect())
@@ -167,9 +167,15 @@ fn exports_hold_every_run() {
     {
         assert!(text.contains(expected), "{expected}: {text}");
     }
-    let refused = measure(directory, &["./old", "--export", "a.txt"]);
-    assert_eq!(refused.status.code(), Some(2));
-    assert!(String::from_utf8_lossy(&refused.stderr).contains("--export-csv"));
+    for (export, cure) in [
+        ("a.csv", "write FORM=FILE"),
+        ("text=a", "there are json, markdown, csv"),
+        ("json=-", "--format json"),
+    ] {
+        let refused = measure(directory, &["./old", "--export", export]);
+        let message = String::from_utf8_lossy(&refused.stderr).into_owned();
+        assert!(refused.status.code() == Some(2) && message.contains(cure), "{export}: {message}");
+    }
 }
 
 #[test]

@@ -56,14 +56,14 @@ fn exports_replace_nothing_that_is_measured() {
     let workplace = workplace();
     let directory = workplace.path();
     let program = fs::read(directory.join("program")).unwrap();
-    fs::hard_link(directory.join("program"), directory.join("linked.json")).unwrap();
+    fs::hard_link(directory.join("program"), directory.join("linked")).unwrap();
     fs::write(directory.join("reorder.toml"), "[measure]\nruns = 1\n").unwrap();
     for (exports, expected) in [
-        (&["--export-json", "program"] as &[&str], "would replace"),
-        (&["--export", "linked.json"], "would replace"),
-        (&["--export-csv", "reorder.toml"], "would replace"),
-        (&["--export", "a.csv", "--export-json", "./a.csv"], "another output"),
-        (&["--export", "none/a.csv"], "none"),
+        (&["--export", "json=program"] as &[&str], "would replace"),
+        (&["--export", "json=linked"], "would replace"),
+        (&["--export", "csv=reorder.toml"], "would replace"),
+        (&["--export", "csv=a", "--export", "json=./a"], "another output"),
+        (&["--export", "csv=none/a"], "none"),
     ] {
         let output = measure(directory, &[&["./program"], exports].concat());
         let message = text(&output.stderr);
@@ -167,7 +167,7 @@ fn a_directory_that_is_missing_is_named() {
 #[test]
 fn flags_that_would_be_ignored_or_mean_nothing_are_refused() {
     let workplace = workplace();
-    for flags in [&["--export", "a.csv"] as &[&str], &["--within", "nan"], &["--within=-1"]] {
+    for flags in [&["--export", "csv=a"] as &[&str], &["--within", "nan"], &["--within=-1"]] {
         let output =
             measure(workplace.path(), &[&["./program", "--agreement", "-t", "none"], flags].concat());
         let message = text(&output.stderr);

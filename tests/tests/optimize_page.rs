@@ -26,7 +26,8 @@ fn both_commands_write_the_same_page() {
     compiler.args(["-O1", "-o", "program", "program.c"]).current_dir(directory);
     assert!(compiler.status().expect("gcc is installed").success());
     let optimize = ["optimize", "program", "-o", "fast", "--measure-runs", "0", "--run", "a", "--run", "b"];
-    let output = call(&[&optimize[..], &["--traces", "traces", "--report", "one.html"]].concat(), directory);
+    let output =
+        call(&[&optimize[..], &["--keep-traces", "traces", "--report", "one.html"]].concat(), directory);
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     let output = call(&["report", "program", "fast", "-t", "traces", "-o", "other.html"], directory);
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));

@@ -5,22 +5,14 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use end_to_end::process::succeed;
 use end_to_end::profiles::{DEMO_A, DEMO_B, names, read_sample, sample};
 use reorder::trace::{Companions, Evidence, Location, Reading, Trace, read_files};
-
-/// Runs a command that has to succeed; gives what it wrote to its standard output.
-fn run(command: &mut Command) -> String {
-    let output =
-        command.output().unwrap_or_else(|error| panic!("{command:?}: {error}; see scripts/install-tools"));
-    let errors = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "{command:?}: {}\n{errors}", output.status);
-    String::from_utf8_lossy(&output.stdout).into_owned()
-}
 
 /// Compiles `source` of the profiles with `compiler` and `flags`.
 fn compile(compiler: &str, directory: &Path, source: &str, flags: &[&str]) -> PathBuf {
     let program = directory.join("program");
-    run(Command::new(compiler).args(flags).arg(sample(source)).arg("-o").arg(&program));
+    succeed(Command::new(compiler).args(flags).arg(sample(source)).arg("-o").arg(&program));
     program
 }
 
@@ -94,7 +86,7 @@ fn callgrind_gives_order_counts_and_addresses() {
         let callgrind = |flags: &[&str]| {
             let file = format!("--callgrind-out-file={}", profile.display());
             let mut command = Command::new("valgrind");
-            run(command.args(["--tool=callgrind", &file]).args(flags).arg(&program).arg(argument));
+            succeed(command.args(["--tool=callgrind", &file]).args(flags).arg(&program).arg(argument));
             read(&profile, &[])
         };
         let plain = callgrind(&[]);
@@ -122,7 +114,7 @@ fn valgrind_blocks_give_order_and_addresses_unless_they_were_chased() {
         let valgrind = |flags: &[&str]| {
             let file = format!("--log-file={}", log.display());
             let fixed = ["--tool=none", "--trace-flags=10000000", "--trace-notbelow=0", &file];
-            run(Command::new("valgrind").args(fixed).args(flags).arg(&program).arg(argument));
+            succeed(Command::new("valgrind").args(fixed).args(flags).arg(&program).arg(argument));
             read(&log, &[])
         };
         let reading = valgrind(&["--vex-guest-chase=no"]);
@@ -146,9 +138,11 @@ fn valgrind_blocks_give_order_and_addresses_unless_they_were_chased() {
 fn valgrind_without_its_flags_is_told_which() {
     let scratch = tempfile::tempdir().unwrap();
     let log = scratch.path().join("log");
-    run(Command::new("valgrind")
-        .args(["--tool=none", &format!("--log-file={}", log.display())])
-        .arg("/bin/true"));
+    succeed(
+        Command::new("valgrind")
+            .args(["--tool=none", &format!("--log-file={}", log.display())])
+            .arg("/bin/true"),
+    );
     let error = read_files(&[log], &Companions::default()).unwrap_err();
     assert!(error.message.contains("no line of a translated block"), "{error}");
     assert!(error.hint.unwrap().contains("--trace-flags=10000000"));
@@ -157,7 +151,7 @@ fn valgrind_without_its_flags_is_told_which() {
 /// The log of `program` run by QEMU's `emulator`.
 fn emulate(emulator: &str, flags: &str, program: &Path, argument: &str) -> PathBuf {
     let log = program.with_extension("log");
-    run(Command::new(emulator).args(["-d", flags, "-D"]).arg(&log).arg(program).arg(argument));
+    succeed(Command::new(emulator).args(["-d", flags, "-D"]).arg(&log).arg(program).arg(argument));
     log
 }
 
@@ -188,7 +182,7 @@ fn qemu_places_a_program_without_symbols_by_its_own_words() {
     let scratch = tempfile::tempdir().unwrap();
     let program = compile("gcc", scratch.path(), "source/demo.c", &["-O1"]);
     let stripped = scratch.path().join("stripped");
-    run(Command::new("strip").arg(&program).arg("-o").arg(&stripped));
+    succeed(Command::new("strip").arg(&program).arg("-o").arg(&stripped));
     let expected: Vec<u64> = DEMO_A
         .iter()
         .map(|name| symbols(&program).iter().find(|(symbol, _)| symbol == name).unwrap().1)
@@ -230,7 +224,7 @@ fn qemu_runs_programs_of_other_machines() {
         let program = scratch.path().join("program");
         let flags =
             ["--target=aarch64-linux-gnu", "-O1", "-nostdlib", "-fuse-ld=lld-22", "-fPIE", "-static", kind];
-        run(Command::new("clang-22").args(flags).arg(&source).arg("-o").arg(&program));
+        succeed(Command::new("clang-22").args(flags).arg(&source).arg("-o").arg(&program));
         let log = emulate("qemu-aarch64", "in_asm,nochain", &program, "");
         let expected = ["_start", "first", "second"];
         assert_eq!(names(&read(&log, &[]).traces[0]), expected);

@@ -5,19 +5,10 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::time::Duration;
 
-use end_to_end::process;
+use end_to_end::process::succeed;
 use end_to_end::profiles::{DEMO_A, names, read_sample, sample};
 use reorder::trace::{Companions, Evidence, Location, NameHash, Reading, Trace, gcc_profile_id, read_files};
-
-const LIMIT: Duration = Duration::from_secs(300);
-
-fn tool(command: &mut Command) -> String {
-    let outcome = process::run(command, LIMIT).unwrap_or_else(|error| panic!("{command:?}: {error}"));
-    assert!(outcome.success(), "{command:?}: {outcome}");
-    outcome.stdout_text()
-}
 
 fn notes(reading: &Reading) -> String {
     reading.notes.iter().map(|note| format!("{note}; {:?}\n", note.hint)).collect()
@@ -25,7 +16,7 @@ fn notes(reading: &Reading) -> String {
 
 /// Rank by profile id as `gcov-dump -l` prints them, 0 for functions that never ran.
 fn official(gcov_dump: &str, file: &Path) -> BTreeMap<u32, u64> {
-    let text = tool(Command::new(gcov_dump).arg("-l").arg(file));
+    let text = succeed(Command::new(gcov_dump).arg("-l").arg(file));
     let (mut ranks, mut id, mut is_rank) = (BTreeMap::new(), 0, false);
     for line in text.lines() {
         if let Some((_, rest)) = line.split_once("FUNCTION ident=") {
@@ -138,7 +129,7 @@ fn build(directory: &Path, compiler: &str, flags: &[&str]) {
     fs::write(directory.join("other.c"), OTHER).unwrap();
     for name in ["main", "other"] {
         let (source, object) = (format!("{name}.c"), format!("{name}.o"));
-        tool(
+        succeed(
             Command::new(compiler)
                 .current_dir(directory)
                 .arg("-O1")
@@ -146,7 +137,7 @@ fn build(directory: &Path, compiler: &str, flags: &[&str]) {
                 .args(["-c", &source, "-o", &object]),
         );
     }
-    tool(
+    succeed(
         Command::new(compiler)
             .current_dir(directory)
             .args(flags)
@@ -158,7 +149,7 @@ fn build(directory: &Path, compiler: &str, flags: &[&str]) {
 fn execute(directory: &Path, run: &str, arguments: &[&str]) -> [PathBuf; 2] {
     let prefix = directory.join(run);
     let mut command = Command::new(directory.join("program"));
-    tool(command.args(arguments).env("GCOV_PREFIX", &prefix));
+    succeed(command.args(arguments).env("GCOV_PREFIX", &prefix));
     let inside = directory.canonicalize().unwrap();
     let inside = prefix.join(inside.strip_prefix("/").unwrap());
     ["main.gcda", "other.gcda"].map(|name| inside.join(name))
@@ -240,12 +231,12 @@ fn a_library_that_counts_for_itself_is_told() {
     fs::write(path.join("main.c"), "void inside(void);\nint main(void) { inside(); return 0; }\n").unwrap();
     fs::write(path.join("library.c"), "void inside(void) {}\n").unwrap();
     let flags = ["-fprofile-generate", "-ftest-coverage", "-fPIC"];
-    let gcc = |rest: &[&str]| tool(Command::new("gcc").current_dir(path).args(flags).args(rest));
+    let gcc = |rest: &[&str]| succeed(Command::new("gcc").current_dir(path).args(flags).args(rest));
     gcc(&["-c", "library.c"]);
     gcc(&["-c", "main.c"]);
     gcc(&["-shared", "library.o", "-o", "libinside.so"]);
     gcc(&["main.o", "-L.", "-linside", "-Wl,-rpath,$ORIGIN", "-o", "program"]);
-    tool(Command::new(path.join("program")).current_dir(path));
+    succeed(Command::new(path.join("program")).current_dir(path));
     let reading = read_files(&[path.to_path_buf()], &Companions::default()).unwrap();
     let [trace] = reading.traces.as_slice() else { panic!("{} traces", reading.traces.len()) };
     assert_eq!(trace.events.iter().map(|event| event.tick).collect::<Vec<_>>(), [Some(1), Some(1)]);
@@ -304,11 +295,11 @@ fn objects_of_one_name_in_two_directories_are_one_run() {
         fs::create_dir(path.join(name)).unwrap();
         fs::write(path.join(name).join("same.c"), source).unwrap();
         let arguments = ["-fprofile-generate", "-ftest-coverage", "-c", "same.c", "-o", "same.o"];
-        tool(Command::new("gcc").current_dir(path.join(name)).args(arguments));
+        succeed(Command::new("gcc").current_dir(path.join(name)).args(arguments));
     }
     let link = ["-fprofile-generate", "a/same.o", "b/same.o", "-o", "program"];
-    tool(Command::new("gcc").current_dir(path).args(link));
-    tool(&mut Command::new(path.join("program")));
+    succeed(Command::new("gcc").current_dir(path).args(link));
+    succeed(&mut Command::new(path.join("program")));
     let reading = read_files(&[path.to_path_buf()], &Companions::default()).unwrap();
     assert_eq!(reading.traces.iter().map(names).collect::<Vec<_>>(), [["main", "b"]]);
     assert_eq!(reading.traces[0].source.as_deref(), Some(path));
@@ -319,7 +310,7 @@ fn names_are_found_where_the_data_s_name_says() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().canonicalize().unwrap();
     build(&path, "gcc", &["-fprofile-generate=profiles", "-ftest-coverage"]);
-    tool(Command::new(path.join("program")).current_dir(&path));
+    succeed(Command::new(path.join("program")).current_dir(&path));
     let reading = read_files(&[path.join("profiles")], &Companions::default()).unwrap();
     assert_eq!(reading.traces.iter().map(names).collect::<Vec<_>>(), [SHORT]);
     assert_eq!(notes(&reading), "");

@@ -5,14 +5,9 @@ use std::path::Path;
 use std::time::Duration;
 
 use end_to_end::process::shell;
-use end_to_end::profiles::{DEMO_A, names, read_sample, sample};
+use end_to_end::profiles::{DEMO_A, names, only, read_sample, sample};
 use reorder::address::Address;
 use reorder::trace::{Companions, Evidence, Location, Reading, Trace, read_bytes};
-
-fn only(reading: Reading) -> Trace {
-    let [trace] = <[Trace; 1]>::try_from(reading.traces).unwrap();
-    trace
-}
 
 fn read(text: &str) -> Reading {
     read_bytes(text.as_bytes(), Path::new("list"), &Companions::default()).unwrap()

@@ -4,23 +4,13 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::time::Duration;
 
-use end_to_end::process;
+use end_to_end::process::succeed;
 use end_to_end::profiles::{DEMO_A, DEMO_B, names, read_sample, sample};
 use reorder::trace::{Companions, Evidence, Location, NameHash, Reading, Trace, read_files};
 
-const LIMIT: Duration = Duration::from_secs(300);
-
-/// Runs a tool that must succeed; what it printed.
-fn tool(command: &mut Command) -> String {
-    let outcome = process::run(command, LIMIT).unwrap_or_else(|error| panic!("{command:?}: {error}"));
-    assert!(outcome.success(), "{command:?}: {outcome}");
-    outcome.stdout_text()
-}
-
 fn profdata(arguments: &[&str], files: &[&Path]) -> String {
-    tool(Command::new("llvm-profdata-22").args(arguments).args(files))
+    succeed(Command::new("llvm-profdata-22").args(arguments).args(files))
 }
 
 /// Weight and names of each trace as `llvm-profdata show` prints them; blank where it knows no name.
@@ -183,10 +173,10 @@ fn newer_versions_are_refused_with_a_way_out() {
 /// `demo.c` built with `flags`, run with each of `arguments`; the raw profiles.
 fn record(directory: &Path, flags: &[&str], arguments: &[&str]) -> Vec<PathBuf> {
     let program = directory.join("demo");
-    tool(Command::new("clang-22").args(flags).arg(sample("source/demo.c")).arg("-o").arg(&program));
+    succeed(Command::new("clang-22").args(flags).arg(sample("source/demo.c")).arg("-o").arg(&program));
     let run = |argument: &&str| {
         let raw = directory.join(format!("{argument}.profraw"));
-        tool(Command::new(&program).arg(argument).env("LLVM_PROFILE_FILE", &raw));
+        succeed(Command::new(&program).arg(argument).env("LLVM_PROFILE_FILE", &raw));
         raw
     };
     arguments.iter().map(run).collect()

@@ -7,15 +7,10 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use end_to_end::process::shell;
-use end_to_end::profiles::{DEMO_A, DEMO_B, names, read_sample, sample};
+use end_to_end::profiles::{DEMO_A, DEMO_B, names, only, read_sample, sample};
 use reorder::trace::{Companions, Evidence, Location, Reading, Trace, read_bytes, read_files};
 
 const LIMIT: Duration = Duration::from_secs(120);
-
-fn only(reading: Reading) -> Trace {
-    let [trace] = <[Trace; 1]>::try_from(reading.traces).unwrap();
-    trace
-}
 
 fn read(text: &str) -> Reading {
     read_bytes(text.as_bytes(), Path::new("text"), &Companions::default()).unwrap()

@@ -6,15 +6,10 @@ use std::path::Path;
 use std::time::Duration;
 
 use end_to_end::process::shell;
-use end_to_end::profiles::{DEMO_B, names, read_sample, sample};
-use reorder::trace::{Companions, Evidence, Location, NameHash, Reading, Trace, read_bytes};
+use end_to_end::profiles::{DEMO_B, names, only, read_sample, sample};
+use reorder::trace::{Companions, Evidence, Location, NameHash, Trace, read_bytes};
 
 const LIMIT: Duration = Duration::from_secs(120);
-
-fn only(reading: Reading) -> Trace {
-    let [trace] = <[Trace; 1]>::try_from(reading.traces).unwrap();
-    trace
-}
 
 fn counts(trace: &Trace) -> Vec<(String, u64)> {
     names(trace).into_iter().zip(trace.events.iter().map(|event| event.count.unwrap())).collect()

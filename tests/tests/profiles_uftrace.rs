@@ -6,34 +6,28 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use end_to_end::profiles::{DEMO_A, DEMO_B, names, sample};
+use end_to_end::process::succeed;
+use end_to_end::profiles::{DEMO_A, DEMO_B, names, sample, ticks};
 use reorder::trace::{Companions, Evidence, Location, Reading, Trace, read_files};
-
-/// Runs a command that has to succeed; gives what it wrote to its standard output.
-fn run(command: &mut Command) -> String {
-    let output =
-        command.output().unwrap_or_else(|error| panic!("{command:?}: {error}; see scripts/install-tools"));
-    let errors = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "{command:?}: {}\n{errors}", output.status);
-    String::from_utf8_lossy(&output.stdout).into_owned()
-}
 
 fn compile(compiler: &str, directory: &Path, source: &Path, flags: &[&str]) -> PathBuf {
     let program = directory.join("program");
-    run(Command::new(compiler).arg("-O1").args(flags).arg(source).arg("-o").arg(&program));
+    succeed(Command::new(compiler).arg("-O1").args(flags).arg(source).arg("-o").arg(&program));
     program
 }
 
 /// The directory that `uftrace record` writes for a run of `program`.
 fn record(program: &Path, flags: &[&str], arguments: &[&str]) -> PathBuf {
     let directory = program.with_extension("uftrace");
-    run(Command::new("uftrace")
-        .arg("record")
-        .arg("-d")
-        .arg(&directory)
-        .args(flags)
-        .arg(program)
-        .args(arguments));
+    succeed(
+        Command::new("uftrace")
+            .arg("record")
+            .arg("-d")
+            .arg(&directory)
+            .args(flags)
+            .arg(program)
+            .args(arguments),
+    );
     directory
 }
 
@@ -53,7 +47,7 @@ fn symbols(program: &Path) -> BTreeSet<(String, u64)> {
 
 /// First entries of the program's own functions in one process, as `uftrace dump` shows them.
 fn dumped(directory: &Path, program: &Path, threads: &[u32]) -> Vec<(String, u64)> {
-    let text = run(Command::new("uftrace").args(["dump", "--no-pager", "-d"]).arg(directory));
+    let text = succeed(Command::new("uftrace").args(["dump", "--no-pager", "-d"]).arg(directory));
     let own: BTreeSet<String> = symbols(program).into_iter().map(|(name, _)| name).collect();
     let entry = |line: &str| {
         let (time, rest) = line.trim_start().split_once(' ')?;
@@ -71,10 +65,6 @@ fn dumped(directory: &Path, program: &Path, threads: &[u32]) -> Vec<(String, u64
         .filter(|(_, name)| seen.insert(name.clone()))
         .map(|(time, name)| (name, time))
         .collect()
-}
-
-fn ticks(trace: &Trace) -> Vec<(String, u64)> {
-    names(trace).into_iter().zip(trace.events.iter().map(|event| event.tick.unwrap())).collect()
 }
 
 fn assert_addresses(trace: &Trace, program: &Path) {

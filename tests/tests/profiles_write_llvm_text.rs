@@ -6,7 +6,7 @@ use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
 
-use end_to_end::process;
+use end_to_end::process::{self, succeed};
 use end_to_end::profiles::{DEMO_A, DEMO_B, sample};
 use object::{Object, ObjectSymbol};
 use reorder::address::Address;
@@ -15,12 +15,6 @@ use reorder::trace::{
 };
 
 const LIMIT: Duration = Duration::from_secs(300);
-
-fn tool(command: &mut Command) -> String {
-    let outcome = process::run(command, LIMIT).unwrap_or_else(|error| panic!("{command:?}: {error}"));
-    assert!(outcome.success(), "{command:?}: {outcome}");
-    outcome.stdout_text()
-}
 
 fn trace(weight: u64, names: &[&str]) -> Trace {
     let event = |name: &&str| Event::at(Location::Name(Name::from(*name)));
@@ -38,7 +32,7 @@ fn read_back(text: &[u8], directory: &Path) -> [Vec<(u64, Vec<Location>)>; 3] {
     let files = ["x.proftext", "x.profdata", "y.proftext"].map(|name| directory.join(name));
     fs::write(&files[0], text).unwrap();
     let merge = |flags: &[&str], from: &Path, to: &Path| {
-        tool(Command::new("llvm-profdata-22").arg("merge").args(flags).arg(from).arg("-o").arg(to));
+        succeed(Command::new("llvm-profdata-22").arg("merge").args(flags).arg(from).arg("-o").arg(to));
     };
     merge(&[], &files[0], &files[1]);
     merge(&["--text"], &files[1], &files[2]);
@@ -62,7 +56,7 @@ fn weights_orders_and_names_survive_the_real_tools() {
     }
 
     let ordered =
-        tool(Command::new("llvm-profdata-22").arg("order").arg(directory.path().join("x.profdata")));
+        succeed(Command::new("llvm-profdata-22").arg("order").arg(directory.path().join("x.profdata")));
     let mut ordered: Vec<&str> = ordered.lines().filter(|line| !line.starts_with('#')).collect();
     ordered.sort_unstable();
     let mut names: Vec<&str> = vec!["main", "parse_args", "_ZN3foo3barEv", "$s4main3fooyyF", "+[Foo bar:]"];
@@ -97,9 +91,9 @@ fn lld_lays_out_by_the_written_profile() {
     let [object, linked, profile] =
         ["demo.o", "demo.so", "demo.proftext"].map(|name| directory.path().join(name));
     let compile = ["-c", "-O1", "-fPIC", "-ffunction-sections"];
-    tool(Command::new("clang-22").args(compile).arg(sample("source/demo.c")).arg("-o").arg(&object));
+    succeed(Command::new("clang-22").args(compile).arg(sample("source/demo.c")).arg("-o").arg(&object));
     let order = |flags: &[String]| -> Vec<String> {
-        tool(Command::new("ld.lld-22").arg("-shared").args(flags).arg(&object).arg("-o").arg(&linked));
+        succeed(Command::new("ld.lld-22").arg("-shared").args(flags).arg(&object).arg("-o").arg(&linked));
         let bytes = fs::read(&linked).unwrap();
         let file = object::File::parse(&*bytes).unwrap();
         let is_function = |symbol: &object::Symbol<'_, '_>| {

@@ -7,18 +7,10 @@ use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use end_to_end::profiles::{DEMO_A, DEMO_B, names, read_sample, sample};
+use end_to_end::process::succeed;
+use end_to_end::profiles::{DEMO_A, DEMO_B, names, read_sample, sample, ticks};
 use end_to_end::workspace;
 use reorder::trace::{Companions, Evidence, Location, Reading, Trace, read_files};
-
-/// Runs a command that has to succeed; gives what it wrote to its standard output.
-fn run(command: &mut Command) -> String {
-    let output =
-        command.output().unwrap_or_else(|error| panic!("{command:?}: {error}; see scripts/install-tools"));
-    let errors = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "{command:?}: {}\n{errors}", output.status);
-    String::from_utf8_lossy(&output.stdout).into_owned()
-}
 
 fn try_read(log: &Path, companions: &[&Path]) -> reorder::error::Result<Reading> {
     let companions: Vec<PathBuf> = companions.iter().map(|path| path.to_path_buf()).collect();
@@ -61,16 +53,18 @@ fn companion(directory: &Path, name: &str, map: u64, index: u64) -> PathBuf {
     }
     let (source, object, image) = (directory.join("map.s"), directory.join("map.o"), directory.join(name));
     std::fs::write(&source, assembly).unwrap();
-    run(Command::new("gcc").arg("-c").arg(&source).arg("-o").arg(&object));
-    run(Command::new("ld.bfd")
-        .args(["-e", "0", "-Ttext=0x24000"])
-        .args([
-            format!("--section-start=xray_instr_map={map:#x}"),
-            format!("--section-start=xray_fn_idx={index:#x}"),
-        ])
-        .arg(&object)
-        .arg("-o")
-        .arg(&image));
+    succeed(Command::new("gcc").arg("-c").arg(&source).arg("-o").arg(&object));
+    succeed(
+        Command::new("ld.bfd")
+            .args(["-e", "0", "-Ttext=0x24000"])
+            .args([
+                format!("--section-start=xray_instr_map={map:#x}"),
+                format!("--section-start=xray_fn_idx={index:#x}"),
+            ])
+            .arg(&object)
+            .arg("-o")
+            .arg(&image),
+    );
     image
 }
 
@@ -123,7 +117,7 @@ fn an_object_file_names_the_functions_of_a_program_that_consists_of_it() {
     let object = sample("xray/relocatable.o");
     let reading = read(&sample("xray/basic.log"), &[&object]);
     assert_eq!(names(&reading.traces[0]), DEMO_A);
-    let official = run(Command::new("llvm-xray-22").args(["extract", "--symbolize"]).arg(&object));
+    let official = succeed(Command::new("llvm-xray-22").args(["extract", "--symbolize"]).arg(&object));
     assert_eq!(extracted(&official).len(), 1, "llvm-xray now sees more than the first section: {official}");
 }
 
@@ -156,7 +150,7 @@ fn log_of(functions: impl IntoIterator<Item = u32>) -> Vec<u8> {
 
 /// Every function that `llvm-xray extract` finds in `image` has the same number, address and name for us.
 fn assert_map(image: &Path) {
-    let truth = extracted(&run(Command::new("llvm-xray-22").args(["extract", "--symbolize"]).arg(image)));
+    let truth = extracted(&succeed(Command::new("llvm-xray-22").args(["extract", "--symbolize"]).arg(image)));
     assert!(truth.len() >= 2, "{}", image.display());
     let log = image.with_extension("log");
     std::fs::write(&log, log_of(truth.iter().rev().map(|(number, ..)| *number))).unwrap();
@@ -184,7 +178,7 @@ fn maps_of_32_bits_and_of_other_machines_agree_with_llvm_xray() {
         std::fs::write(&source, function("one") + &function("two") + &function("three")).unwrap();
         compile("clang-22", &object, &[&source], &["-c", "-ffreestanding", &format!("--target={target}")]);
         let flags = ["-e", "one", "--unresolved-symbols=ignore-all", "-o"];
-        run(Command::new("ld.lld-22").args(flags).arg(&image).arg(&object));
+        succeed(Command::new("ld.lld-22").args(flags).arg(&image).arg(&object));
         assert_map(&image);
     }
 }
@@ -203,11 +197,11 @@ fn maps_with_absolute_addresses_are_read_through_relocations() {
     }
     assembly += ".globl _start\n_start = one\n";
     std::fs::write(&source, assembly).unwrap();
-    run(Command::new("gcc").arg("-c").arg(&source).arg("-o").arg(&object));
+    succeed(Command::new("gcc").arg("-c").arg(&source).arg("-o").arg(&object));
     for kind in ["-pie", "-no-pie"] {
         let image = scratch.path().join(kind);
-        run(Command::new("ld.lld-22").args([kind, "--no-dynamic-linker", "-o"]).arg(&image).arg(&object));
-        let truth = run(Command::new("llvm-readelf-22").arg("-r").arg(&image));
+        succeed(Command::new("ld.lld-22").args([kind, "--no-dynamic-linker", "-o"]).arg(&image).arg(&object));
+        let truth = succeed(Command::new("llvm-readelf-22").arg("-r").arg(&image));
         assert_eq!(truth.contains("R_X86_64_RELATIVE"), kind == "-pie", "{truth}");
         let log = scratch.path().join("log");
         std::fs::write(&log, log_of([2, 1])).unwrap();
@@ -215,8 +209,9 @@ fn maps_with_absolute_addresses_are_read_through_relocations() {
         assert_eq!(names(&reading.traces[0])[0], "two", "{:?}", reading.notes);
         assert_eq!(reading.traces[0].events.len(), 2);
         if kind == "-pie" {
-            let extracted =
-                extracted(&run(Command::new("llvm-xray-22").arg("extract").arg("--symbolize").arg(&image)));
+            let extracted = extracted(&succeed(
+                Command::new("llvm-xray-22").arg("extract").arg("--symbolize").arg(&image),
+            ));
             let two = extracted.iter().find(|(number, ..)| *number == 2).unwrap();
             assert_eq!(
                 reading.traces[0].events[0].location,
@@ -228,12 +223,14 @@ fn maps_with_absolute_addresses_are_read_through_relocations() {
 
 /// Compiles with clang's XRay and no threshold.
 fn compile(compiler: &str, output: &Path, sources: &[&Path], flags: &[&str]) -> PathBuf {
-    run(Command::new(compiler)
-        .args(["-O1", "-fxray-instrument", "-fxray-instruction-threshold=1"])
-        .args(flags)
-        .args(sources)
-        .arg("-o")
-        .arg(output));
+    succeed(
+        Command::new(compiler)
+            .args(["-O1", "-fxray-instrument", "-fxray-instruction-threshold=1"])
+            .args(flags)
+            .args(sources)
+            .arg("-o")
+            .arg(output),
+    );
     output.to_path_buf()
 }
 
@@ -242,7 +239,7 @@ fn basic_logs(directory: &Path, command: &mut Command, threshold: u32) -> Vec<Pa
     let base = directory.join("xray.");
     let mode = format!("patch_premain=true xray_mode=xray-basic xray_logfile_base={}", base.display());
     let options = format!("func_duration_threshold_us={threshold} max_stack_depth=1024");
-    run(command.env("XRAY_OPTIONS", mode).env("XRAY_BASIC_OPTIONS", options));
+    succeed(command.env("XRAY_OPTIONS", mode).env("XRAY_BASIC_OPTIONS", options));
     let mut logs = Vec::new();
     for entry in std::fs::read_dir(directory).unwrap() {
         let path = entry.unwrap().path();
@@ -257,9 +254,11 @@ fn basic_logs(directory: &Path, command: &mut Command, threshold: u32) -> Vec<Pa
 
 /// First entries by clock, as `llvm-xray convert` shows them: name, or number of what it cannot name, and clock.
 fn converted(log: &Path, program: &Path) -> Vec<(String, u64)> {
-    let text = run(Command::new("llvm-xray-22")
-        .args(["convert", "--symbolize", "--output-format=yaml", "--instr_map"])
-        .args([program, log]));
+    let text = succeed(
+        Command::new("llvm-xray-22")
+            .args(["convert", "--symbolize", "--output-format=yaml", "--instr_map"])
+            .args([program, log]),
+    );
     let field = |line: &str, name: &str| {
         let rest = line.split_once(&format!(" {name}: "))?.1;
         Some(rest.split_once(", ").map_or(rest, |(value, _)| value).to_owned())
@@ -277,10 +276,6 @@ fn converted(log: &Path, program: &Path) -> Vec<(String, u64)> {
         .filter(|(_, name)| seen.insert(name.clone()))
         .map(|(tick, name)| (name, tick))
         .collect()
-}
-
-fn ticks(trace: &Trace) -> Vec<(String, u64)> {
-    names(trace).into_iter().zip(trace.events.iter().map(|event| event.tick.unwrap())).collect()
 }
 
 #[test]
@@ -345,7 +340,7 @@ fn recorder_logs_agree_with_llvm_xray_event_for_event() {
         compile("clang-22", &driver_object, &[&driver], &["-c"]);
         let program = compile("clang-22", &scratch.path().join("program"), &[&object, &driver_object], &[]);
         let base = format!("patch_premain=false xray_logfile_base={}/fdr.", scratch.path().display());
-        run(Command::new(&program).arg("a").env("XRAY_OPTIONS", base));
+        succeed(Command::new(&program).arg("a").env("XRAY_OPTIONS", base));
         let mut files = std::fs::read_dir(scratch.path()).unwrap().map(|entry| entry.unwrap().path());
         let written =
             files.find(|path| path.file_name().unwrap().to_str().unwrap().starts_with("fdr.")).unwrap();
@@ -463,11 +458,13 @@ int main() {
 fn with_handler(directory: &Path, source: &Path, flags: &[&str]) -> PathBuf {
     let handler = workspace::root().join("scripts/xray-coverage/reorder_xray_coverage.c");
     let object = directory.join("handler.o");
-    run(Command::new("clang-22")
-        .args(["-Wall", "-Wextra", "-Werror", "-O2", "-fPIC", "-c"])
-        .arg(handler)
-        .arg("-o")
-        .arg(&object));
+    succeed(
+        Command::new("clang-22")
+            .args(["-Wall", "-Wextra", "-Werror", "-O2", "-fPIC", "-c"])
+            .arg(handler)
+            .arg("-o")
+            .arg(&object),
+    );
     compile("clang++-22", &directory.join("covered"), &[source, &object], flags)
 }
 
@@ -480,7 +477,7 @@ fn the_coverage_handler_records_what_the_basic_mode_and_the_recorder_see() {
         let program = with_handler(scratch.path(), &source, flags);
         let mut known = BTreeSet::new();
         for _ in 0..5 {
-            run(Command::new(&program).env("REORDER_XRAY_FILE", &list));
+            succeed(Command::new(&program).env("REORDER_XRAY_FILE", &list));
             let reading = read(&list, &[&program]);
             assert_eq!(reading.notes, []);
             known.extend(names(&reading.traces[0]));
@@ -507,7 +504,7 @@ fn the_coverage_handler_records_what_the_basic_mode_and_the_recorder_see() {
 
         // The recorder's breakpoints stand where XRay patches, so it gets the program that patches nothing.
         let traces = scratch.path().join("traces");
-        run(workspace::reorder().arg("record").arg("-o").arg(&traces).arg("--").arg(&plain));
+        succeed(workspace::reorder().arg("record").arg("-o").arg(&traces).arg("--").arg(&plain));
         let recorded = read(&traces, &[]);
         let own = recorded.traces.iter().find(|trace| trace.image.path.as_deref() == Some(&*plain)).unwrap();
         assert_eq!(shared(&names(own)), shared(&covered));
@@ -520,7 +517,7 @@ fn learning_mode_counts() {
     let scratch = tempfile::tempdir().unwrap();
     let list = scratch.path().join("list");
     let program = with_handler(scratch.path(), &sample("source/demo.c"), &[]);
-    run(Command::new(&program).arg("a").env("REORDER_XRAY_FILE", &list).env("REORDER_XRAY_HITS", "3"));
+    succeed(Command::new(&program).arg("a").env("REORDER_XRAY_FILE", &list).env("REORDER_XRAY_HITS", "3"));
     let reading = read(&list, &[&program]);
     let counts: Vec<u64> = reading.traces[0].events.iter().map(|event| event.count.unwrap()).collect();
     assert_eq!(counts, [1, 1, 3, 1, 1, 1, 1, 1], "{:?}", names(&reading.traces[0]));

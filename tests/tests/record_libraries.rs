@@ -13,12 +13,28 @@ const LIBRARY: &str = "
     void step_unused(void) {}
     __attribute__((constructor)) void step_load(void) {}";
 
+/// What all programs begin with. A macro, for a function would be recorded.
+const BEGINNING: &str = r#"
+    #include <dlfcn.h>
+    #include <signal.h>
+    #include <stdint.h>
+    #include <stdio.h>
+    #include <sys/mman.h>
+    #include <unistd.h>
+    #define WRITE_RESULT(...) do { \
+        FILE *file = fopen(words[2], "w"); \
+        fprintf(file, __VA_ARGS__); \
+        fclose(file); \
+        rename(words[2], words[3]); \
+    } while (0)
+"#;
+
 /// Records a program of `source` whose first argument is a library to open, and whose second and third are files: what
 /// it leaves running writes into the one and renames it to the other.
 fn with_library(source: &str) -> (RecordOutcome, TempDir) {
     let directory = tempfile::tempdir().unwrap();
     let library = build(directory.path(), "libstep.so", LIBRARY, &["-shared", "-fPIC"]);
-    let program = build(directory.path(), "program", source, &["-ldl"]);
+    let program = build(directory.path(), "program", &format!("{BEGINNING}{source}"), &["-ldl"]);
     let path = |name: &str| directory.path().join(name).to_str().unwrap().to_owned();
     let arguments = [path("libstep.so"), path("draft"), path("result")];
     let request = request(&program, &arguments.each_ref().map(String::as_str));
@@ -38,18 +54,12 @@ fn result(directory: &TempDir) -> String {
 fn a_closed_library_is_no_hindrance_when_a_child_outlives_the_program() {
     let (outcome, directory) = with_library(
         r#"
-        #include <dlfcn.h>
-        #include <stdio.h>
-        #include <unistd.h>
         int main(int count, char **words) {
             void *library = dlopen(words[1], RTLD_NOW);
             if (!library || dlclose(library) || dlopen(words[1], RTLD_NOW | RTLD_NOLOAD)) return 1;
             if (fork()) return 0;
             usleep(200000);
-            FILE *file = fopen(words[2], "w");
-            fputs("alive", file);
-            fclose(file);
-            rename(words[2], words[3]);
+            WRITE_RESULT("alive");
             return 0;
         }"#,
     );
@@ -62,12 +72,6 @@ fn a_closed_library_is_no_hindrance_when_a_child_outlives_the_program() {
 fn breakpoints_of_code_in_the_place_of_a_closed_library_are_the_programs_own() {
     let (outcome, directory) = with_library(
         r#"
-        #include <dlfcn.h>
-        #include <signal.h>
-        #include <stdint.h>
-        #include <stdio.h>
-        #include <sys/mman.h>
-        #include <unistd.h>
         static volatile int trapped;
         void trap(int signal) { trapped++; }
         int main(int count, char **words) {
@@ -88,10 +92,7 @@ fn breakpoints_of_code_in_the_place_of_a_closed_library_are_the_programs_own() {
             if (fork()) return 0;
             usleep(200000);
             ((void (*)(void))code)();
-            FILE *file = fopen(words[2], "w");
-            fprintf(file, "trapped %d", trapped);
-            fclose(file);
-            rename(words[2], words[3]);
+            WRITE_RESULT("trapped %d", trapped);
             return 0;
         }"#,
     );
@@ -104,11 +105,6 @@ fn breakpoints_of_code_in_the_place_of_a_closed_library_are_the_programs_own() {
 fn a_library_that_the_program_has_changed_or_removed_is_still_the_same() {
     let (outcome, directory) = with_library(
         r#"
-        #include <dlfcn.h>
-        #include <stdint.h>
-        #include <stdio.h>
-        #include <sys/mman.h>
-        #include <unistd.h>
         int main(int count, char **words) {
             void *library = dlopen(words[1], RTLD_NOW);
             unsigned char *code = library ? dlsym(library, "step_unused") : 0;
@@ -121,10 +117,7 @@ fn a_library_that_the_program_has_changed_or_removed_is_still_the_same() {
             if (!fork()) {
                 usleep(200000);
                 ((void (*)(void))code)();
-                FILE *file = fopen(words[2], "w");
-                fputs("alive", file);
-                fclose(file);
-                rename(words[2], words[3]);
+                WRITE_RESULT("alive");
                 return 0;
             }
             if (count > 3) ((void (*)(void))code)();

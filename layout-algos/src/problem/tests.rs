@@ -1,8 +1,7 @@
 use super::*;
 
 fn build(functions: &[u32], weight: u64) -> Result<LayoutProblem, ProblemError> {
-    let functions = functions.iter().map(|&index| FunctionId(index)).collect();
-    LayoutProblem::new(vec![16, 30], &[Trace { weight: 1, functions: vec![] }, Trace { weight, functions }])
+    LayoutProblem::new(vec![16, 30], &[Trace::of(1, &[]), Trace::of(weight, functions)])
 }
 
 #[test]
@@ -15,7 +14,7 @@ fn inconsistent_traces_are_rejected() {
 
 #[test]
 fn several_traces_may_share_functions() {
-    let trace = Trace { weight: 1, functions: vec![FunctionId(1)] };
+    let trace = Trace::of(1, &[1]);
     let problem = LayoutProblem::new(vec![16, 32], &[trace.clone(), trace]).unwrap();
     assert_eq!(problem.traced(), [false, true]);
     assert_eq!(problem.traces().event_count(), 2);

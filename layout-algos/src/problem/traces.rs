@@ -13,6 +13,14 @@ pub struct Trace {
     pub functions: Vec<FunctionId>,
 }
 
+impl Trace {
+    /// A start that counts `weight` times, its functions by number.
+    #[must_use]
+    pub fn of(weight: u64, functions: &[u32]) -> Self {
+        Self { weight, functions: functions.iter().map(|&index| FunctionId(index)).collect() }
+    }
+}
+
 /// One recorded start of a problem.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TraceView<'problem> {

@@ -103,13 +103,8 @@ mod tests {
         traces: &[(u64, &[u32])],
         early_percent: u32,
     ) -> [LowerBounds; 3] {
-        let traces: Vec<Trace> = traces
-            .iter()
-            .map(|&(weight, functions)| Trace {
-                weight,
-                functions: functions.iter().map(|&index| FunctionId(index)).collect(),
-            })
-            .collect();
+        let traces: Vec<Trace> =
+            traces.iter().map(|&(weight, functions)| Trace::of(weight, functions)).collect();
         let objective = Objective { model: FaultModel::Pages { size: 128 }, early_percent };
         let problem = LayoutProblem::new(sizes.to_vec(), &traces)
             .and_then(|problem| problem.with_alignments(alignments.to_vec()))

@@ -193,13 +193,8 @@ mod tests {
     use crate::score::{FaultModel, Objective};
 
     fn bound(sizes: &[u64], traces: &[(u64, &[u32])]) -> f64 {
-        let traces: Vec<Trace> = traces
-            .iter()
-            .map(|&(weight, functions)| Trace {
-                weight,
-                functions: functions.iter().map(|&index| FunctionId(index)).collect(),
-            })
-            .collect();
+        let traces: Vec<Trace> =
+            traces.iter().map(|&(weight, functions)| Trace::of(weight, functions)).collect();
         let problem = LayoutProblem::new(sizes.to_vec(), &traces)
             .and_then(|problem| {
                 problem.with_objective(Objective { model: FaultModel::Pages { size: 64 }, early_percent: 0 })

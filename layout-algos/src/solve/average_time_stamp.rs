@@ -46,19 +46,15 @@ mod tests {
 
     #[test]
     fn absence_does_not_count_and_weights_do() {
-        let trace = |weight, functions: &[u32]| Trace {
-            weight,
-            functions: functions.iter().map(|&index| FunctionId(index)).collect(),
-        };
         let order = |weight| {
-            let traces = [trace(weight, &[4, 1, 3]), trace(1, &[3, 1])];
+            let traces = [Trace::of(weight, &[4, 1, 3]), Trace::of(1, &[3, 1])];
             let problem = LayoutProblem::new(vec![16; 5], &traces).unwrap();
             AverageTimeStamp.order(&problem).iter().map(|function| function.0).collect::<Vec<_>>()
         };
         // Means: 4 at 0; 1 at 1; 3 at (2w + 0) / (w + 1).
         assert_eq!(order(1), [4, 1, 3, 0, 2]);
         assert_eq!(order(3), [4, 1, 3, 0, 2]);
-        let late = [trace(1, &[4, 1, 3]), trace(3, &[3, 1])];
+        let late = [Trace::of(1, &[4, 1, 3]), Trace::of(3, &[3, 1])];
         let problem = LayoutProblem::new(vec![16; 5], &late).unwrap();
         let order: Vec<u32> = AverageTimeStamp.order(&problem).iter().map(|function| function.0).collect();
         assert_eq!(order, [4, 3, 1, 0, 2]);

@@ -232,17 +232,11 @@ impl<'graph> Chains<'graph> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::ids::FunctionId;
     use crate::problem::Trace;
 
     fn order(sizes: Vec<u64>, traces: &[(u64, &[u32])]) -> Vec<u32> {
-        let traces: Vec<Trace> = traces
-            .iter()
-            .map(|&(weight, functions)| Trace {
-                weight,
-                functions: functions.iter().map(|&index| FunctionId(index)).collect(),
-            })
-            .collect();
+        let traces: Vec<Trace> =
+            traces.iter().map(|&(weight, functions)| Trace::of(weight, functions)).collect();
         let problem = LayoutProblem::new(sizes, &traces).unwrap();
         CacheDirected.order(&problem).iter().map(|function| function.0).collect()
     }
@@ -257,11 +251,7 @@ mod tests {
     #[test]
     fn chains_stay_short() {
         let path: Vec<u32> = (0..1000).collect();
-        let problem = LayoutProblem::new(
-            vec![16; 1000],
-            &[Trace { weight: 1, functions: path.into_iter().map(FunctionId).collect() }],
-        )
-        .unwrap();
+        let problem = LayoutProblem::new(vec![16; 1000], &[Trace::of(1, &path)]).unwrap();
         let graph = CallGraph::of(&problem);
         let mut chains = Chains::of(&graph);
         chains.merge_all();

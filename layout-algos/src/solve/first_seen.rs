@@ -22,12 +22,7 @@ impl Orderer for FirstSeen {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::ids::FunctionId;
     use crate::problem::Trace;
-
-    fn trace(weight: u64, functions: &[u32]) -> Trace {
-        Trace { weight, functions: functions.iter().map(|&index| FunctionId(index)).collect() }
-    }
 
     fn first_seen(traces: Vec<Trace>) -> Vec<u32> {
         let problem = LayoutProblem::new(vec![16; 6], &traces).unwrap();
@@ -36,12 +31,15 @@ mod tests {
 
     #[test]
     fn traces_are_concatenated_without_repetition() {
-        assert_eq!(first_seen(vec![trace(1, &[5, 2]), trace(1, &[2, 4, 5, 0])]), [5, 2, 4, 0, 1, 3]);
+        assert_eq!(first_seen(vec![Trace::of(1, &[5, 2]), Trace::of(1, &[2, 4, 5, 0])]), [5, 2, 4, 0, 1, 3]);
     }
 
     #[test]
     fn the_heaviest_trace_comes_first() {
-        assert_eq!(first_seen(vec![trace(1, &[5]), trace(3, &[4, 5]), trace(3, &[3])]), [4, 5, 3, 0, 1, 2]);
+        assert_eq!(
+            first_seen(vec![Trace::of(1, &[5]), Trace::of(3, &[4, 5]), Trace::of(3, &[3])]),
+            [4, 5, 3, 0, 1, 2]
+        );
     }
 
     #[test]

@@ -142,18 +142,12 @@ fn extend(longer: &mut VecDeque<usize>, shorter: VecDeque<usize>, at_front: bool
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::ids::FunctionId;
     use crate::problem::Trace;
 
     /// Each pair is a trace: an arc of this weight.
     fn order(arcs: &[(u32, u32, u64)], count: usize) -> Vec<u32> {
-        let traces: Vec<Trace> = arcs
-            .iter()
-            .map(|&(one, other, weight)| Trace {
-                weight,
-                functions: vec![FunctionId(one), FunctionId(other)],
-            })
-            .collect();
+        let traces: Vec<Trace> =
+            arcs.iter().map(|&(one, other, weight)| Trace::of(weight, &[one, other])).collect();
         let problem = LayoutProblem::new(vec![16; count], &traces).unwrap();
         PettisHansen.order(&problem).iter().map(|function| function.0).collect()
     }

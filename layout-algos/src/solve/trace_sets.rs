@@ -190,10 +190,6 @@ mod tests {
     use super::*;
     use crate::problem::Trace;
 
-    fn trace(weight: u64, functions: &[u32]) -> Trace {
-        Trace { weight, functions: functions.iter().map(|&index| FunctionId(index)).collect() }
-    }
-
     fn order(traces: &[Trace]) -> Vec<u32> {
         let problem = LayoutProblem::new(vec![16; 8], traces).unwrap();
         TraceSets.order(&problem).iter().map(|function| function.0).collect()
@@ -202,7 +198,7 @@ mod tests {
     #[test]
     fn the_core_comes_first_and_similar_sets_touch() {
         // 1 and 6 run everywhere; 5 in both of the first; 2 in the first; 3 in the second; 4 in the third.
-        let traces = [trace(1, &[6, 2, 5, 1]), trace(1, &[1, 5, 3, 6]), trace(1, &[6, 1, 4])];
+        let traces = [Trace::of(1, &[6, 2, 5, 1]), Trace::of(1, &[1, 5, 3, 6]), Trace::of(1, &[6, 1, 4])];
         assert_eq!(order(&traces)[..6], [1, 6, 5, 2, 3, 4]);
         assert_eq!(order(&traces)[6..], [0, 7]);
     }
@@ -210,7 +206,7 @@ mod tests {
     #[test]
     fn weights_decide_what_is_near() {
         // After the core (0): without the light trace (1), or without the heavy one (2)?
-        let traces = |first, second| [trace(first, &[0, 1]), trace(second, &[0, 2])];
+        let traces = |first, second| [Trace::of(first, &[0, 1]), Trace::of(second, &[0, 2])];
         assert_eq!(order(&traces(5, 1))[..3], [0, 1, 2]);
         assert_eq!(order(&traces(1, 5))[..3], [0, 2, 1]);
         assert_eq!(order(&traces(u64::MAX, 5))[..3], [0, 1, 2]);
@@ -222,7 +218,7 @@ mod tests {
         let digits = 15;
         let traces: Vec<Trace> = (0..digits)
             .map(|digit| {
-                trace(1, &(0..1u32 << digits).filter(|index| index >> digit & 1 == 1).collect::<Vec<_>>())
+                Trace::of(1, &(0..1u32 << digits).filter(|index| index >> digit & 1 == 1).collect::<Vec<_>>())
             })
             .collect();
         let problem = LayoutProblem::new(vec![16; 1 << digits], &traces).unwrap();

@@ -2,8 +2,6 @@
 //!
 //! In: an [`Arrangement`]. Out: sentences with their weight, in a fixed order.
 
-use reorder::trace::Missing;
-
 use super::abi::Level;
 use super::options::Talk;
 use super::order::Arrangement;
@@ -36,7 +34,7 @@ pub(super) fn sentences(arrangement: &Arrangement, talk: Talk) -> Vec<(Level, St
     }
     said.push((Level::Info, summary));
     let missing: Vec<String> = match (&arrangement.coverage, &arrangement.listed) {
-        (Some(coverage), _) => coverage.missing.iter().take(examples).map(describe).collect(),
+        (Some(coverage), _) => coverage.missing.iter().take(examples).map(ToString::to_string).collect(),
         (None, Some(listed)) => listed.examples.iter().take(examples).cloned().collect(),
         (None, None) => Vec::new(),
     };
@@ -64,11 +62,4 @@ pub(super) fn sentences(arrangement: &Arrangement, talk: Talk) -> Vec<(Level, St
         }
     }
     said
-}
-
-fn describe(missing: &Missing) -> String {
-    match &missing.likely {
-        Some(likely) => format!("{} (now {likely}?)", missing.name),
-        None => missing.name.clone(),
-    }
 }

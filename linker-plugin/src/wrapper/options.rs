@@ -67,7 +67,7 @@ linker's and are passed on as they are.";
 #[command(name = "reorder-ld", version, about = "Stands in for a linker and orders functions", long_about = ABOUT, max_term_width = 110, args_override_self = true)]
 pub struct Options {
     /// Trace or profile files of any system that `reorder` reads, directories of them, or @FILE
-    #[arg(long, value_name = "PATH", action = ArgAction::Append)]
+    #[arg(long, value_name = "TRACES", action = ArgAction::Append)]
     pub traces: Vec<PathBuf>,
     /// A file that the traces need to be understood, such as the instrumented program
     #[arg(long, value_name = "FILE", action = ArgAction::Append)]

@@ -25,17 +25,7 @@ pub struct NamesFound {
     /// Not found.
     pub lost: u64,
     /// Some that were not found, with what they may be called now.
-    pub examples: Vec<LostName>,
-}
-
-/// A function that the image does not have under this name.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct LostName {
-    /// Its name in the traces.
-    pub name: String,
-    /// What it may be called now.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub likely: Option<String>,
+    pub examples: Vec<Missing>,
 }
 
 /// How many lost names are told.
@@ -47,8 +37,6 @@ impl NamesFound {
     pub fn new(coverage: &Coverage) -> Self {
         let exact = [Step::Address, Step::Name, Step::Hash, Step::LoadAddress];
         let is_exact = |step: &Step| exact.contains(step);
-        let example =
-            |missing: &Missing| LostName { name: missing.name.clone(), likely: missing.likely.clone() };
         Self {
             names: coverage.events,
             found: coverage.found.iter().filter(|(step, _)| is_exact(step)).map(|(_, count)| count).sum(),
@@ -60,7 +48,7 @@ impl NamesFound {
                 .collect(),
             ambiguous: coverage.ambiguous,
             lost: coverage.unknown,
-            examples: coverage.missing.iter().take(EXAMPLES).map(example).collect(),
+            examples: coverage.missing.iter().take(EXAMPLES).cloned().collect(),
         }
     }
 
@@ -83,15 +71,7 @@ impl NamesFound {
         if self.lost + self.ambiguous == 0 {
             return None;
         }
-        let told: Vec<String> = self
-            .examples
-            .iter()
-            .take(TOLD)
-            .map(|lost| match &lost.likely {
-                Some(likely) => format!("{} (now {likely}?)", lost.name),
-                None => lost.name.clone(),
-            })
-            .collect();
+        let told: Vec<String> = self.examples.iter().take(TOLD).map(ToString::to_string).collect();
         let more = if self.examples.len() > TOLD { ", …" } else { "" };
         Some(format!(
             "{} of {} functions of the traces are not found: {}{more}",

@@ -49,11 +49,12 @@ Examples:
 #[command(before_long_help = EXAMPLES)]
 pub struct ApplyArguments {
     /// The program, shared object, dylib, bundle or Python wheel; never modified unless --in-place
+    #[arg(value_name = "IMAGE")]
     image: PathBuf,
     #[command(flatten)]
     arrangement: ArrangementArguments,
     /// Where the result goes
-    #[arg(short, long, required_unless_present_any = ["in_place", "set"])]
+    #[arg(short, long, value_name = "FILE", required_unless_present_any = ["in_place", "set"])]
     output: Option<PathBuf>,
     /// Move the program and the libraries that it loads at its start, as far as the traces know them, into this directory
     #[arg(long, value_name = "DIR", conflicts_with_all = ["output", "in_place", "map", "order", "architecture", "most_pinned", "allow_swift_pins"])]

@@ -75,7 +75,8 @@ pub fn apply_file(request: &MachORequest<'_>, bytes: &[u8], context: &Context) -
             Ok(AppliedFile { bytes: replace(bytes, &all, images)?, summary, is_unchanged, maps })
         }
         (None, Some(error)) => Err(error),
-        (None, None) => Err(Error::usage("the file has no image whose functions can be moved")),
+        (None, None) => Err(Error::usage("the file has no image whose functions can be moved")
+            .with_hint("see what is in it: reorder inspect FILE")),
     }
 }
 

@@ -22,7 +22,6 @@ use crate::report::Report;
 use crate::report::table::{Table, grouped};
 use crate::write::{Pending, ReplaceOptions, Warning, together_if};
 
-/// One image of the set.
 #[derive(Serialize)]
 struct SetImage {
     image: String,

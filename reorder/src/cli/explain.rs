@@ -8,7 +8,6 @@ use crate::address::Address;
 use crate::apply::without_room;
 use crate::cli::context::Context;
 use crate::cli::layout_args::LayoutArguments;
-use crate::cli::recovered::recovered;
 use crate::cli::scenarios_input::{ScenariosInput, Starts};
 use crate::error::{Error, Result};
 use crate::exit_status::ExitStatus;
@@ -66,7 +65,7 @@ pub fn run(arguments: &ExplainArguments, context: &Context) -> Result<ExitStatus
     let path = &arguments.image;
     let in_image = |error: Error| error.in_file(path);
     let bytes = map_image(path)?;
-    let image = OpenedImage::parse(&bytes, arguments.scenarios.architecture.as_deref()).map_err(in_image)?;
+    let image = arguments.scenarios.open(path, &bytes)?;
     let functions = image.functions().map_err(in_image)?;
     let mut wanted = Vec::new();
     for symbol in &arguments.symbols {
@@ -74,7 +73,9 @@ pub fn run(arguments: &ExplainArguments, context: &Context) -> Result<ExitStatus
     }
     let configured = arguments.scenarios.configured(&context.talk)?;
     let models = arguments.scenarios.models(None, &image, &configured)?;
-    let Some(model) = models.first() else { return Err(Error::usage("no model of memory is given")) };
+    let Some(model) = models.first() else {
+        return Err(Error::usage("no model of memory is given").with_hint("name one: --model linux-4k"));
+    };
     let starts = arguments.scenarios.resolve(path, &image, &functions, &configured, &context.talk)?;
     let scenarios = starts.sources.group(&starts.traces);
     let mut limits = Vec::new();
@@ -83,9 +84,9 @@ pub fn run(arguments: &ExplainArguments, context: &Context) -> Result<ExitStatus
         Some(file) => Some(References::extract(file, &functions).map_err(in_image)?.graph),
         None => None,
     };
-    let new = match (&arguments.new, &analysis) {
-        (Some(new), _) => {
-            let moves = recovered(path, &bytes, new, arguments.scenarios.architecture.as_deref())?;
+    let moves = arguments.scenarios.moves(path, &bytes, arguments.new.as_deref())?;
+    let new = match (arguments.new.as_ref().zip(moves), &analysis) {
+        (Some((new, moves)), _) => {
             let starts = functions.iter().map(|(_, function)| Address(moves.map(function.start).0)).collect();
             Some(NewPlaces { starts, without_room: Vec::new(), name: new.display().to_string() })
         }

@@ -8,13 +8,14 @@ use crate::cli::context::Context;
 use crate::cli::gate_files::FileRole;
 use crate::cli::gate_measured::GateMeasured;
 use crate::cli::gate_outputs::GateOutputs;
-use crate::cli::scenarios_input::{Configured, ScenariosInput, Starts};
+use crate::cli::gate_remarks::{remark, remark_on_limits};
+use crate::cli::scenarios_input::{Configured, ScenariosInput};
 use crate::error::{Error, Result};
 use crate::exit_status::ExitStatus;
 use crate::gate::place::{self, Source};
 use crate::gate::{
-    Baseline, Check, Comparison, Compression, GateReport, Limits, Outcome, Remark, Startup, Subject, Verdict,
-    figures, given_up, judge, unjudged,
+    Baseline, Comparison, Compression, GateReport, Limits, Outcome, Remark, Startup, Subject, figures,
+    given_up, judge, unjudged,
 };
 use crate::image::functions::{Function, FunctionTable};
 use crate::image::mapped::map_image;
@@ -91,9 +92,8 @@ pub fn run(arguments: &GateArguments, context: &Context) -> Result<ExitStatus> {
     arguments.outputs.check(&arguments.files(&path, place.as_deref(), &configured)?, context.format)?;
     let limits = Limits::of(&configured.document).map_err(|error| error.in_file(&configured.file.path))?;
     let bytes = map_image(&path)?;
-    let in_image = |error: Error| error.in_file(&path);
-    let image = OpenedImage::parse(&bytes, arguments.scenarios.architecture.as_deref()).map_err(in_image)?;
-    let functions = image.functions().map_err(in_image)?;
+    let image = arguments.scenarios.open(&path, &bytes)?;
+    let functions = image.functions().map_err(|error| error.in_file(&path))?;
     let gate = &configured.document.gate;
     let models = arguments.scenarios.models(gate.models.as_deref(), &image, &configured)?;
     let starts = arguments.scenarios.resolve(&path, &image, &functions, &configured, &context.talk)?;
@@ -321,74 +321,6 @@ fn pinned(
             });
             Ok(None)
         }
-    }
-}
-
-/// What the limits leave unjudged; `is_whole` tells that nothing was left out on request.
-fn remark_on_limits(remarks: &mut Vec<Remark>, limits: &Limits, checks: &[Check], is_whole: bool) {
-    let used = checks.iter().filter_map(|check| check.limit.as_ref());
-    let unused = limits.unused(used);
-    let mut add = |cause: String, next: &str| remarks.push(Remark { cause, next: Some(next.to_owned()) });
-    if is_whole && !unused.is_empty() {
-        add(
-            format!("these limits are of no figure: {}", unused.join(", ")),
-            "the first column has the figures; a longer key may have taken their place",
-        );
-    }
-    let new = checks.iter().filter(|check| check.verdict == Verdict::New).count();
-    let has_baseline = checks.iter().any(|check| check.baseline.is_some());
-    if new > 0 && has_baseline {
-        add(
-            format!("{new} figures are not in the baseline and have no judgement"),
-            "write it again: --update-baseline",
-        );
-    }
-    let is_judged = |check: &Check| !matches!(check.verdict, Verdict::New | Verdict::Unlimited);
-    if !checks.iter().any(is_judged) {
-        add(
-            "no figure was judged".to_owned(),
-            "give a baseline, or limits without a sign below [gate.limits] in reorder.toml",
-        );
-    }
-}
-
-/// Below this share of events found, faults say little about the starts.
-const FEW_PERCENT: u64 = 90;
-
-fn remark(remarks: &mut Vec<Remark>, then: Option<&Baseline>, now: &Baseline, starts: &Starts) {
-    let mut add = |cause: String, next: &str| remarks.push(Remark { cause, next: Some(next.to_owned()) });
-    let coverage = &starts.traces.coverage;
-    if coverage.resolved() * 100 < coverage.events * FEW_PERCENT {
-        add(
-            format!(
-                "only {} of {} events of the traces were found in the image",
-                grouped(coverage.resolved()),
-                grouped(coverage.events)
-            ),
-            "record the starts again with this build",
-        );
-    }
-    let other_build = starts.traces.traces.iter().filter(|trace| trace.is_of_other_build).count();
-    if other_build > 0 {
-        add(
-            format!(
-                "{other_build} recordings are of another build: what this one adds to a start is not among their functions"
-            ),
-            "record the starts with this build: reorder record",
-        );
-    }
-    if let Some(then) = then.filter(|then| then.reorder != now.reorder) {
-        add(
-            format!("the baseline was written by reorder {}, this is {}", then.reorder, now.reorder),
-            "if sizes changed for no other reason, write it again: --update-baseline",
-        );
-    }
-    let unnamed = now.startup.functions.iter().filter(|one| one.name.starts_with("function@")).count();
-    if unnamed * 2 > now.startup.functions.len() {
-        add(
-            "most functions have no name, so what changed cannot be told by function".to_owned(),
-            "gate the program before it is stripped",
-        );
     }
 }
 

@@ -1,14 +1,12 @@
 //! Where the reports of `reorder gate` go: stdout, files, and the summary of a job.
 
-use std::ffi::{OsStr, OsString};
 use std::io::{Read as _, Seek as _, SeekFrom, Write as _};
-use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 
-use clap::builder::{OsStringValueParser, TypedValueParser as _};
-use clap::{Args, ValueEnum};
+use clap::Args;
 
 use crate::cli::context::Context;
+use crate::cli::export_argument::{Export, export_parser};
 use crate::cli::gate_files::{FileRole, refuse_overwriting};
 use crate::cli::shared_args::Format;
 use crate::error::{Error, Result};
@@ -21,37 +19,12 @@ use crate::write;
 pub struct GateOutputs {
     /// Write the report also in this form to this file, `-` for stdout instead of the text; repeatable. Forms: text, json,
     /// markdown, github, sarif, junit
-    #[arg(long = "export", value_name = "FORM=FILE", value_parser = OsStringValueParser::new().try_map(parse_export))]
-    exports: Vec<Export>,
+    #[arg(long = "export", value_name = "FORM=FILE", value_parser = export_parser::<ExportFormat>())]
+    exports: Vec<Export<ExportFormat>>,
     /// In GitHub Actions: print annotations behind the text, and append Markdown to the summary of the job
     /// (GITHUB_STEP_SUMMARY)
     #[arg(long)]
     github: bool,
-}
-
-/// One more output.
-#[derive(Clone, Debug)]
-struct Export {
-    format: ExportFormat,
-    file: PathBuf,
-}
-
-fn parse_export(text: OsString) -> std::result::Result<Export, String> {
-    let known = || {
-        let forms = ExportFormat::value_variants().iter().filter_map(ValueEnum::to_possible_value);
-        forms.map(|form| form.get_name().to_owned()).collect::<Vec<_>>().join(", ")
-    };
-    // Names of files need not be UTF-8.
-    let bytes = text.as_bytes();
-    let equals = bytes.iter().position(|byte| *byte == b'=');
-    let equals = equals.ok_or_else(|| format!("write FORM=FILE; the forms are {}", known()))?;
-    let (form, file) = (String::from_utf8_lossy(&bytes[..equals]), OsStr::from_bytes(&bytes[equals + 1..]));
-    let format = ExportFormat::from_str(&form, false)
-        .map_err(|_| format!("no form is called {form}; there are {}", known()))?;
-    if file.is_empty() {
-        return Err("the file's name is missing".to_owned());
-    }
-    Ok(Export { format, file: PathBuf::from(file) })
 }
 
 impl GateOutputs {
@@ -61,7 +34,7 @@ impl GateOutputs {
     /// # Errors
     /// Usage, with what to write instead; directories that do not exist or take no file.
     pub fn check(&self, files: &[(FileRole, PathBuf)], format: Format) -> Result<()> {
-        let stdout = self.exports.iter().filter(|export| export.is_stdout()).count();
+        let stdout = self.exports.iter().filter(|export| is_stdout(export)).count();
         if stdout > 1 {
             return Err(Error::usage("two forms of the report would go to stdout")
                 .with_hint("give all but one a file: --export FORM=FILE"));
@@ -71,7 +44,7 @@ impl GateOutputs {
             return Err(Error::usage(format!("--format json and {other} both write to stdout"))
                 .with_hint("write the JSON to a file: --export json=FILE"));
         }
-        let exports = self.exports.iter().filter(|export| !export.is_stdout());
+        let exports = self.exports.iter().filter(|export| !is_stdout(export));
         let exports = exports.map(|export| (FileRole::Export, export.file.clone()));
         let summary = summary_path().filter(|_| self.github).map(|path| (FileRole::Summary, path));
         let all: Vec<(FileRole, PathBuf)> = files.iter().cloned().chain(exports).chain(summary).collect();
@@ -85,12 +58,11 @@ impl GateOutputs {
     /// # Errors
     /// Files that cannot be written.
     pub fn write(&self, report: &GateReport, context: &Context) -> Result<()> {
-        let (shown, files): (Vec<&Export>, Vec<&Export>) =
-            self.exports.iter().partition(|export| export.is_stdout());
-        for Export { format, file } in files {
-            write::whole(file, format.render(report)?.as_bytes())?;
+        let (shown, files): (Vec<_>, Vec<_>) = self.exports.iter().partition(|export| is_stdout(export));
+        for Export { form, file } in files {
+            write::whole(file, form.render(report)?.as_bytes())?;
         }
-        let shown = shown.first().map(|export| export.format);
+        let shown = shown.first().map(|export| export.form);
         if !self.github {
             return match shown {
                 Some(format) => context.print_bytes(format.render(report)?.as_bytes()),
@@ -106,10 +78,8 @@ impl GateOutputs {
     }
 }
 
-impl Export {
-    fn is_stdout(&self) -> bool {
-        self.file == Path::new("-")
-    }
+fn is_stdout(export: &Export<ExportFormat>) -> bool {
+    export.file == Path::new("-")
 }
 
 /// `text` between the commands that keep the runner from taking its lines for commands. The word that ends it is a digest

@@ -26,7 +26,7 @@ pub struct LayoutArguments {
     #[arg(long, value_enum, default_value = "normal", value_name = "LEVEL")]
     effort: Effort,
     /// Decides what the strategy leaves to chance
-    #[arg(long, default_value_t = 0, value_name = "NUMBER")]
+    #[arg(long, default_value_t = 0, value_name = "N")]
     seed: u64,
 }
 

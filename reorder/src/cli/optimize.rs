@@ -38,7 +38,7 @@ use crate::write::{self, Pending, ReplaceOptions, together};
 const EXAMPLES: &str = "\
 Examples:
   reorder optimize /usr/bin/git -o git.fast --run status --run 'log --oneline'
-  reorder optimize ./program -o program.fast --run '--first-screen \"my file\"' --traces traces
+  reorder optimize ./program -o program.fast --run '--first-screen \"my file\"' --keep-traces traces
   reorder optimize ./program --in-place --run '' --measure-runs 0";
 
 /// Record starts of a program, relocate its functions, prove the result and measure the gain
@@ -50,6 +50,7 @@ Examples:
 #[command(before_long_help = EXAMPLES)]
 pub struct OptimizeArguments {
     /// The program
+    #[arg(value_name = "IMAGE")]
     image: PathBuf,
     /// Where the result goes
     #[arg(short, long, value_name = "FILE", required_unless_present = "in_place")]
@@ -69,7 +70,7 @@ pub struct OptimizeArguments {
     relocate: RelocateArguments,
     /// Keep the traces in this directory
     #[arg(long, value_name = "DIR")]
-    traces: Option<PathBuf>,
+    keep_traces: Option<PathBuf>,
     /// Measured starts of each program and run; 0 measures nothing
     #[arg(long, value_name = "N", default_value_t = 11)]
     measure_runs: usize,
@@ -164,10 +165,7 @@ fn optimize(
     package.iter().for_each(|warning| talk.warning(warning, None));
     let mut files = Vec::new();
     if let Some(page) = &arguments.report {
-        let names = ImageNames {
-            old: arguments.image.display().to_string(),
-            new: Some(output.display().to_string()),
-        };
+        let names = ImageNames::of(&arguments.image, Some(output));
         let starts: Vec<_> = starts.iter().map(|start| (start.shown.as_str(), &start.traces)).collect();
         let moves = recover_moves(bytes, &applied.bytes)?;
         files.push(pending_page(page, &names, bytes, &functions, &starts, &moves)?);
@@ -204,7 +202,7 @@ fn record_starts(
 ) -> Result<Vec<Start>> {
     let phase = context.talk.phase("record", runs.len() as u64);
     let identity = ImageIdentity::of(&arguments.image, file);
-    let mut first_run = match &arguments.traces {
+    let mut first_run = match &arguments.keep_traces {
         Some(directory) => record::next_run(directory)?,
         None => 1,
     };
@@ -225,7 +223,7 @@ fn record_starts(
             let cause = format!("the start `{shown}` was killed by signal {signal} while it was recorded");
             context.talk.warning(&cause, Some("see whether it runs without recording"));
         }
-        if let Some(directory) = &arguments.traces {
+        if let Some(directory) = &arguments.keep_traces {
             record::write_traces(directory, &outcome.traces)?;
         }
         executions += outcome.statistics.first_executions;

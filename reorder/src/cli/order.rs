@@ -52,7 +52,7 @@ pub struct OrderArguments {
     /// The map that was written when IMAGE was linked (-Wl,-Map=FILE, or -Wl,-map,FILE for Mach-O)
     #[arg(long, value_name = "FILE")]
     link_map: Option<PathBuf>,
-    /// Which image of a universal Mach-O file is meant: arm64, arm64e or x86_64
+    /// Of a universal Mach-O file this image, such as arm64
     #[arg(long = "arch", value_name = "NAME")]
     architecture: Option<String>,
     /// Put the architecture in front of each line, for an order file that serves several (ld64)

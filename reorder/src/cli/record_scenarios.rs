@@ -11,7 +11,6 @@ use crate::record::RecordRequest;
 
 /// A scenario that can be recorded.
 pub(super) struct RecordedScenario {
-    /// Its name.
     pub(super) name: String,
     /// What is run, once.
     pub(super) request: RecordRequest,

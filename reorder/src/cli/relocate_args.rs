@@ -53,7 +53,7 @@ impl MachOArguments {
 #[derive(Args, Clone, Debug)]
 pub struct RelocateArguments {
     /// What happens to debug information, of which a move makes addresses wrong; update is the default
-    #[arg(long, value_enum)]
+    #[arg(long, value_enum, value_name = "HOW")]
     debug: Option<DebugArgument>,
     /// Keep the build-id although the layout differs
     #[arg(long)]

@@ -6,12 +6,10 @@ use clap::Args;
 
 use crate::cli::context::Context;
 use crate::cli::kept_inputs::KeptFiles;
-use crate::cli::recovered::recovered;
 use crate::cli::scenarios_input::ScenariosInput;
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::exit_status::ExitStatus;
 use crate::image::mapped::map_image;
-use crate::opened::OpenedImage;
 use crate::page::{PageRequest, page};
 use crate::simulate::ImageNames;
 use crate::write::whole;
@@ -56,9 +54,8 @@ pub fn run(arguments: &ReportArguments, context: &Context) -> Result<ExitStatus>
     let images = std::iter::once(path).chain(&arguments.new);
     let read = KeptFiles::default().reads("an image", images);
     let bytes = map_image(path)?;
-    let in_image = |error: Error| error.in_file(path);
-    let image = OpenedImage::parse(&bytes, arguments.scenarios.architecture.as_deref()).map_err(in_image)?;
-    let functions = image.functions().map_err(in_image)?;
+    let image = arguments.scenarios.open(path, &bytes)?;
+    let functions = image.functions().map_err(|error| error.in_file(path))?;
     let configured = arguments.scenarios.configured(&context.talk)?;
     let read = arguments
         .scenarios
@@ -68,13 +65,9 @@ pub fn run(arguments: &ReportArguments, context: &Context) -> Result<ExitStatus>
     read.writes("page", &arguments.output, PAGE_NAME)?;
     let models = arguments.scenarios.models(None, &image, &configured)?;
     let starts = arguments.scenarios.resolve(path, &image, &functions, &configured, &context.talk)?;
-    let architecture = arguments.scenarios.architecture.as_deref();
-    let new = arguments.new.as_ref();
-    let moves = new.map(|new| recovered(path, &bytes, new, architecture)).transpose()?;
-    let names = ImageNames {
-        old: path.display().to_string(),
-        new: arguments.new.as_ref().map(|new| new.display().to_string()),
-    };
+    let new = arguments.new.as_deref();
+    let moves = arguments.scenarios.moves(path, &bytes, new)?;
+    let names = ImageNames::of(path, new);
     let scenarios = starts.sources.group(&starts.traces);
     let (mut summary, document) = page(PageRequest {
         names: &names,

@@ -1,4 +1,5 @@
-//! The flags that say which starts are looked at and by which model of memory, with what `reorder.toml` adds.
+//! The flags that say which image and which starts are looked at and by which model of memory, with what `reorder.toml`
+//! adds.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -10,10 +11,12 @@ use crate::cli::traces_input::TracesInput;
 use crate::configuration::{ConfigurationFile, Document};
 use crate::error::{Error, Result};
 use crate::image::functions::FunctionTable;
+use crate::image::mapped::map_image;
 use crate::opened::OpenedImage;
 use crate::scenario::ScenarioSources;
 use crate::simulate::{MemoryModel, presets};
 use crate::trace::{ResolvedTraces, TraceFiles};
+use crate::verify::{AddressMoves, recover_moves_for};
 
 /// Starts and models of memory.
 #[derive(Args, Clone, Debug)]
@@ -32,7 +35,7 @@ pub struct ScenariosInput {
     configuration: ConfigurationArguments,
     /// Of a universal Mach-O file this image, such as arm64
     #[arg(long = "arch", value_name = "NAME")]
-    pub architecture: Option<String>,
+    architecture: Option<String>,
 }
 
 /// Where the configuration is.
@@ -84,6 +87,28 @@ impl ScenariosInput {
     /// See [`ConfigurationArguments::read`].
     pub fn configured(&self, talk: &Talk) -> Result<Configured> {
         self.configuration.read(talk)
+    }
+
+    /// The image that stands at `path`; of a universal file the one that is asked for.
+    ///
+    /// # Errors
+    /// See [`OpenedImage::parse`].
+    pub fn open<'data>(&self, path: &Path, bytes: &'data [u8]) -> Result<OpenedImage<'data>> {
+        OpenedImage::parse(bytes, self.architecture.as_deref()).map_err(|error| error.in_file(path))
+    }
+
+    /// Where the functions of that image are in the one at `new`, if there is one.
+    ///
+    /// # Errors
+    /// An unreadable file at `new`, or one that is not the same image with functions moved.
+    pub fn moves(&self, path: &Path, bytes: &[u8], new: Option<&Path>) -> Result<Option<AddressMoves>> {
+        let recovered = |new| {
+            recover_moves_for(bytes, &map_image(new)?, self.architecture.as_deref()).map_err(|error| {
+                let hint = format!("give an image that `reorder apply` made of {}", path.display());
+                error.in_file(new).with_hint(hint)
+            })
+        };
+        new.map(recovered).transpose()
     }
 
     /// The scenarios and the models that flags name.

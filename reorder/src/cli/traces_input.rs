@@ -9,7 +9,7 @@ use crate::cli::talk::Talk;
 use crate::error::{Error, Result};
 use crate::image::elf::file::ElfFile;
 use crate::image::functions::FunctionTable;
-use crate::trace::{Companions, ImageIdentity, Missing, Note, ResolvedTraces, Resolver, Trace, TraceFiles};
+use crate::trace::{Companions, ImageIdentity, Note, ResolvedTraces, Resolver, Trace, TraceFiles};
 
 /// Where the traces are.
 #[derive(Args, Clone, Debug)]
@@ -142,7 +142,7 @@ pub(super) fn tell_coverage(resolved: &ResolvedTraces, path: &Path, talk: &Talk)
     ));
     let missing = coverage.events - coverage.resolved();
     if missing > 0 {
-        let examples: Vec<String> = coverage.missing.iter().take(EXAMPLES).map(describe).collect();
+        let examples: Vec<String> = coverage.missing.iter().take(EXAMPLES).map(ToString::to_string).collect();
         let more = if coverage.missing.len() > EXAMPLES { ", …; -v lists all" } else { "" };
         let cause = format!(
             "{missing} of {} events name no function of {}: {}{more}",
@@ -151,7 +151,7 @@ pub(super) fn tell_coverage(resolved: &ResolvedTraces, path: &Path, talk: &Talk)
             examples.join(", ")
         );
         talk.warning(&cause, Some("record this build, so that addresses decide"));
-        coverage.missing.iter().for_each(|missing| talk.detail(&format!("not found: {}", describe(missing))));
+        coverage.missing.iter().for_each(|missing| talk.detail(&format!("not found: {missing}")));
     }
     for (image, traces) in &coverage.other_images {
         talk.detail(&format!("{traces} traces of {image} are left out: another image"));
@@ -166,13 +166,6 @@ pub(super) fn tell_coverage(resolved: &ResolvedTraces, path: &Path, talk: &Talk)
 
 /// How many functions that were not found are told.
 const EXAMPLES: usize = 10;
-
-fn describe(missing: &Missing) -> String {
-    match &missing.likely {
-        Some(likely) => format!("{} (now {likely}?)", missing.name),
-        None => missing.name.clone(),
-    }
-}
 
 /// Says what was left out of trace files, or is not to be believed. Many files have the same fault: it is explained
 /// once.

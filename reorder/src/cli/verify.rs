@@ -63,7 +63,7 @@ impl Report for VerifyReport {
         for summary in &self.checks {
             table.row([summary.check.title().to_owned(), grouped(summary.count), summary.unit.to_owned()]);
         }
-        let mut text = table.render();
+        let mut text = if self.checks.is_empty() { String::new() } else { table.render() };
         for remark in &self.remarks {
             text.push_str(&format!("note: {remark}\n"));
         }

@@ -43,7 +43,9 @@ pub fn map_image(path: &Path) -> Result<MappedImage> {
     let file = File::open(path).map_err(|error| Error::io(path, error))?;
     let metadata = file.metadata().map_err(|error| Error::io(path, error))?;
     if !metadata.is_file() {
-        return Err(Error::usage("not a regular file").in_file(path));
+        return Err(Error::usage("not a regular file")
+            .in_file(path)
+            .with_hint("name the file itself, not its directory or a device"));
     }
     // SAFETY: the mapping is private and read-only. A file that another process truncates meanwhile ends this process by
     // SIGBUS, and outputs have their names only when they are complete; one that is rewritten in place gives garbage, which

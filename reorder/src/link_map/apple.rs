@@ -49,7 +49,7 @@ const SPELLED: [&[u8]; 24] = [
 ];
 
 /// Whether the first two lines are those of such a map.
-pub(super) fn accepts(bytes: &[u8]) -> bool {
+pub(crate) fn accepts(bytes: &[u8]) -> bool {
     let mut first = lines(bytes).map(|(_, line)| line);
     let mut starts_with = |words: &[u8]| first.next().is_some_and(|line| line.starts_with(words));
     starts_with(b"# Path: ") && starts_with(b"# Arch: ")

@@ -18,8 +18,11 @@ mod gnu;
 #[cfg(test)]
 mod tests;
 
+pub(crate) use apple::accepts as is_apple_map;
+
 use crate::address::Address;
 use crate::error::{Error, Result};
+use crate::lines::lines;
 
 /// What a link put where.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -129,16 +132,6 @@ impl LinkMap<'_> {
     pub fn is_apple(&self) -> bool {
         self.is_apple
     }
-}
-
-/// Lines with their offsets, without their ends.
-fn lines(bytes: &[u8]) -> impl Iterator<Item = (u64, &[u8])> {
-    let mut offset = 0;
-    bytes.split(|&byte| byte == b'\n').map(move |line| {
-        let start = offset;
-        offset += line.len() as u64 + 1;
-        (start, line.strip_suffix(b"\r").unwrap_or(line))
-    })
 }
 
 /// The first word behind blanks, and what follows it.

@@ -20,7 +20,6 @@ pub(super) struct Names {
     pub(super) raw: String,
 }
 
-/// The names of all functions.
 pub(super) fn names(functions: &FunctionTable<'_>) -> Names {
     let lines: Vec<(String, String)> = (0..functions.len() as u32)
         .into_par_iter()

@@ -59,7 +59,6 @@ pub(super) struct Curves {
 pub(super) struct FirstTouch {
     /// Share of the start's functions that had run, 2³² being all of them.
     pub(super) share: u64,
-    /// Which function.
     pub(super) function: FunctionIndex,
     /// Since the program's start; 0 when unknown.
     pub(super) nanoseconds: u64,

@@ -38,12 +38,4 @@ impl Statistics {
         stops.sort_unstable();
         stops.get(stops.len() / 2).copied().unwrap_or(0).into()
     }
-
-    /// Milliseconds to plant the breakpoints of a megabyte of code.
-    pub fn arming_milliseconds_per_megabyte(&self) -> f64 {
-        if self.armed_bytes == 0 {
-            return 0.0;
-        }
-        self.arming_nanoseconds as f64 / self.armed_bytes as f64
-    }
 }

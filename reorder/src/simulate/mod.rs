@@ -9,6 +9,8 @@ mod report;
 #[cfg(test)]
 mod tests;
 
+use std::path::Path;
+
 use layout_algos::score::{FaultCurve, Span, lower_bound, touched_bytes};
 
 pub use curve::CurvePoint;
@@ -26,6 +28,14 @@ pub struct ImageNames {
     pub old: String,
     /// The relocated one.
     pub new: Option<String>,
+}
+
+impl ImageNames {
+    /// By their paths.
+    #[must_use]
+    pub fn of(old: &Path, new: Option<&Path>) -> Self {
+        Self { old: old.display().to_string(), new: new.map(|new| new.display().to_string()) }
+    }
 }
 
 /// Simulates all traces under `models` in the old image and, when `moves` says where its functions went, in the new one.

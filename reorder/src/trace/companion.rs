@@ -56,14 +56,6 @@ impl Companions {
     pub fn images(&self) -> impl Iterator<Item = CompanionImage<'_>> {
         self.files.iter().filter_map(CompanionImage::parse)
     }
-
-    /// The images with this build-id or UUID.
-    pub fn images_with<'data>(
-        &'data self,
-        build_id: &'data [u8],
-    ) -> impl Iterator<Item = CompanionImage<'data>> {
-        self.images().filter(move |image| image.identity.build_id.as_deref() == Some(build_id))
-    }
 }
 
 impl From<Vec<Companion>> for Companions {
@@ -93,14 +85,19 @@ pub struct CompanionImage<'data> {
     functions: OnceLock<Vec<(Address, u64, &'data [u8])>>,
 }
 
+/// The build-id of an ELF image, the UUID of a Mach-O image.
+pub(super) fn build_id_of(object: &object::File<'_>) -> Option<Vec<u8>> {
+    match object.build_id() {
+        Ok(Some(build_id)) => Some(build_id.to_vec()),
+        _ => object.mach_uuid().ok().flatten().map(|uuid| uuid.to_vec()),
+    }
+}
+
 impl<'data> CompanionImage<'data> {
     /// Nothing when it is no image.
     pub fn parse(companion: &'data Companion) -> Option<Self> {
         let object = object::File::parse(companion.bytes.as_slice()).ok()?;
-        let build_id = match object.build_id() {
-            Ok(Some(build_id)) => Some(build_id.to_vec()),
-            _ => object.mach_uuid().ok().flatten().map(|uuid| uuid.to_vec()),
-        };
+        let build_id = build_id_of(&object);
         let path = companion.path.canonicalize().unwrap_or_else(|_| companion.path.clone());
         let identity = ImageIdentity { path: Some(path), build_id };
         Some(Self { identity, object, functions: OnceLock::new() })

@@ -1,6 +1,6 @@
 //! Trace files and directories to traces.
 
-use std::io::Read as _;
+use std::io::{ErrorKind, Read as _};
 use std::path::{Path, PathBuf};
 
 use rayon::prelude::*;
@@ -157,7 +157,10 @@ fn contents_of(file: &Path) -> Result<Vec<u8>> {
         true => std::io::stdin().lock().read_to_end(&mut bytes).map(|_| bytes),
         false => std::fs::read(file),
     };
-    read.map_err(|error| Error::io(file, error))
+    read.map_err(|error| match error.kind() {
+        ErrorKind::NotFound => Error::io(file, error).with_hint(RECORD),
+        _ => Error::io(file, error),
+    })
 }
 
 /// All traces of `paths` in the order given, as [`TraceFiles`] finds and reads them.

@@ -4,6 +4,7 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 
 use super::{Companions, Trace};
+use crate::error::write_place;
 
 /// One trace file.
 #[derive(Clone, Copy)]
@@ -66,12 +67,7 @@ impl Note {
 
 impl fmt::Display for Note {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if let Some(file) = &self.file {
-            write!(formatter, "{}: ", file.display())?;
-        }
-        if let Some(offset) = self.offset {
-            write!(formatter, "at offset {offset:#x}: ")?;
-        }
+        write_place(formatter, self.file.as_deref(), self.offset)?;
         formatter.write_str(&self.message)
     }
 }

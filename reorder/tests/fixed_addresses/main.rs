@@ -3,52 +3,23 @@
 
 #![allow(clippy::unwrap_used)] // a failed unwrap is a failed test
 
+#[path = "../kept_relocations/subject.rs"]
+mod subject;
 #[path = "../kept_relocations/toolchain.rs"]
 mod toolchain;
 
-use std::collections::BTreeMap;
 use std::sync::OnceLock;
 
 use reorder::address::Address;
-use reorder::apply::{Applied, Arrangement, apply};
-use reorder::image::analysis::Analysis;
-use reorder::image::analysis::kept_relocations::KeptRelocationSummary;
 use reorder::image::analysis::pins::PinReason;
 use reorder::image::elf::file::ElfFile;
 use reorder::image::functions::FunctionTable;
-use reorder::layout::{LayoutRequest, Room, Strategy, lay_out};
-use reorder::relocate::RelocateOptions;
 use reorder::verify::{VerifyOptions, verify};
+use subject::{analyse, permute};
 use toolchain::{Built, LINKERS, Scratch, run};
 
 const PROGRAM: &str = include_str!("program.c");
 const FIXED: [&str; 5] = ["-O2", "-fno-pie", "-no-pie", "-fcf-protection=none", "-Wl,--build-id=none"];
-
-struct Analysed {
-    kept: Option<KeptRelocationSummary>,
-    pins: BTreeMap<String, PinReason>,
-    functions: BTreeMap<String, Address>,
-}
-
-fn analyse(bytes: &[u8]) -> Analysed {
-    let file = ElfFile::parse(bytes).unwrap();
-    let functions = FunctionTable::collect(&file).unwrap();
-    let analysis = Analysis::new(&file, &functions).unwrap();
-    let names = functions.iter().map(|(index, function)| (functions.display_name(index), function.start));
-    let names: BTreeMap<String, Address> = names.collect();
-    let pins = names.iter().filter_map(|(name, &start)| Some((name.clone(), analysis.pin_at(start)?.reason)));
-    Analysed { kept: analysis.kept_relocations, pins: pins.collect(), functions: names }
-}
-
-fn permute(bytes: &[u8], seed: u64) -> Applied {
-    let file = ElfFile::parse(bytes).unwrap();
-    let functions = FunctionTable::collect(&file).unwrap();
-    let analysis = Analysis::new(&file, &functions).unwrap();
-    let request = LayoutRequest::of(Strategy::Random, seed);
-    let layout = lay_out(&file, &functions, &[], Room::Linker, &request).unwrap();
-    let arrangement = Arrangement::Order(&layout.order);
-    apply(&file, &functions, analysis, arrangement, RelocateOptions::default()).unwrap()
-}
 
 /// The program by gcc and GNU ld.
 fn sample() -> &'static [u8] {
@@ -103,7 +74,7 @@ fn operands_words_and_slots_follow_in_images_of_every_linker() {
                 let expected = run(&path);
                 let mut moved = bytes;
                 for seed in [1, 2, 3] {
-                    let applied = permute(&moved, seed);
+                    let applied = permute(&moved, seed).unwrap();
                     let summary = &applied.summary;
                     let share = summary.functions_movable as f64 / summary.functions as f64;
                     assert!(share > 0.85, "{case}: {share}");
@@ -144,7 +115,7 @@ fn a_number_that_looks_like_an_address_is_none() {
     let expected = run(&scratch.write("original", &bytes));
     let mut has_moved = false;
     for seed in [1, 2, 3] {
-        let moved = permute(&bytes, seed).bytes;
+        let moved = permute(&bytes, seed).unwrap().bytes;
         assert_eq!(word(&moved, at), inside.0);
         has_moved |= symbol(&moved, "choose") != symbol(&bytes, "choose");
         assert_eq!(run(&scratch.write("moved", &moved)), expected);
@@ -177,7 +148,7 @@ fn an_entry_that_the_word_contradicts_keeps_both_functions() {
     let analysed = analyse(&damaged);
     assert_eq!(analysed.kept.unwrap().disagreeing, 1);
     assert!(analysed.pins.contains_key("third"), "{place}");
-    let moved = permute(&damaged, 4).bytes;
+    let moved = permute(&damaged, 4).unwrap().bytes;
     assert_eq!(differences(&damaged, &moved), 0);
 }
 
@@ -229,7 +200,7 @@ fn the_symbol_of_a_section_counts_by_the_sections_header_too() {
     assert!(analysed.pins.is_empty(), "{:?}", analysed.pins);
     let scratch = Scratch::new();
     let expected = run(&scratch.write("original", &wrong));
-    let moved = permute(&wrong, 5).bytes;
+    let moved = permute(&wrong, 5).unwrap().bytes;
     assert_eq!(run(&scratch.write("moved", &moved)), expected);
     assert_eq!(analyse(&moved).kept.unwrap().disagreeing, 0, "the new addends count from the header, too");
 }
@@ -245,7 +216,7 @@ fn compact_tables_serve_as_evidence_and_are_emptied() {
     let analysed = analyse(&bytes);
     assert!(analysed.pins.is_empty(), "{:?}", analysed.pins);
     assert!(analysed.kept.unwrap().evaluated > 20);
-    let applied = permute(&bytes, 6);
+    let applied = permute(&bytes, 6).unwrap();
     assert!(applied.summary.warnings.iter().any(|warning| warning.contains(".crel.text was emptied")));
     assert_eq!(run(&scratch.write("moved", &applied.bytes)), run(&path));
     let start = section.offset.0 as usize;
@@ -261,7 +232,7 @@ fn compact_tables_serve_as_evidence_and_are_emptied() {
 #[test]
 fn the_verifier_notices_each_address_that_did_not_follow() {
     let old = sample();
-    let new = permute(old, 7).bytes;
+    let new = permute(old, 7).unwrap().bytes;
     assert_eq!(differences(old, &new), 0);
     let mut tried = 0;
     for (table, widths) in [(&b".rela.text"[..], &[(10, 4), (11, 4)][..]), (b".rela.rodata", &[(1, 8)])] {
@@ -291,7 +262,7 @@ fn the_verifier_notices_each_address_that_did_not_follow() {
 fn the_verifier_notices_a_slot_that_did_not_follow() {
     let scratch = Scratch::new();
     let old = scratch.build("gcc", "bfd", PROGRAM, &[&FIXED[..], &["-static"]].concat()).bytes;
-    let new = permute(&old, 8).bytes;
+    let new = permute(&old, 8).unwrap().bytes;
     let file = ElfFile::parse(&old).unwrap();
     let bystander = symbol(&old, "bystander");
     let slots = file.section(b".got").unwrap();

@@ -3,56 +3,19 @@
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on should say so where it stands")]
 
+mod subject;
 mod toolchain;
 
-use std::collections::BTreeMap;
-
 use reorder::address::Address;
-use reorder::apply::{Applied, Arrangement, apply};
-use reorder::image::analysis::Analysis;
-use reorder::image::analysis::kept_relocations::KeptRelocationSummary;
 use reorder::image::analysis::pins::PinReason;
 use reorder::image::elf::file::ElfFile;
 use reorder::image::functions::FunctionTable;
-use reorder::layout::{LayoutRequest, Room, Strategy, lay_out};
-use reorder::relocate::RelocateOptions;
+use subject::{analyse, permute};
 use toolchain::{LINKERS, Scratch, emulate, run};
 
 const PROGRAM: &str = include_str!("program.c");
 
 const R_X86_64_32: u64 = 10;
-
-/// What the analysis says about an image: the comparison, and each pinned function's reason by name.
-struct Analysed {
-    kept: Option<KeptRelocationSummary>,
-    pins: BTreeMap<String, PinReason>,
-}
-
-fn analyse(bytes: &[u8]) -> Analysed {
-    let file = ElfFile::parse(bytes).unwrap();
-    let functions = FunctionTable::collect(&file).unwrap();
-    let analysis = Analysis::new(&file, &functions).unwrap();
-    let pinned_at = |address: Address| {
-        let unit = analysis.units.iter().find(|unit| unit.start <= address && address < unit.end)?;
-        Some(unit.pin?.reason)
-    };
-    let pins = functions
-        .iter()
-        .filter_map(|(index, function)| Some((functions.display_name(index), pinned_at(function.start)?)))
-        .collect();
-    Analysed { kept: analysis.kept_relocations, pins }
-}
-
-fn permute(case: &str, bytes: &[u8], seed: u64) -> Applied {
-    let file = ElfFile::parse(bytes).unwrap();
-    let functions = FunctionTable::collect(&file).unwrap();
-    let analysis = Analysis::new(&file, &functions).unwrap();
-    let layout =
-        lay_out(&file, &functions, &[], Room::Linker, &LayoutRequest::of(Strategy::Random, seed)).unwrap();
-    let arrangement = Arrangement::Order(&layout.order);
-    let applied = apply(&file, &functions, analysis, arrangement, RelocateOptions::default());
-    applied.unwrap_or_else(|error| panic!("{case}, permutation {seed}: {error}"))
-}
 
 /// Entries of a relocation section: (file offset, place, type).
 fn entries(bytes: &[u8], name: &[u8]) -> Vec<(usize, Address, u64)> {
@@ -104,7 +67,7 @@ fn sound_images_agree_before_and_after_a_permutation_and_do_the_same() {
                 let expected = run(&original.path);
                 let mut bytes = original.bytes;
                 for seed in [1, 2] {
-                    bytes = permute(&case, &bytes, seed).bytes;
+                    bytes = permute(&bytes, seed).expect(&case).bytes;
                     let again = analyse(&bytes).kept.expect(&case);
                     assert_eq!(again, kept, "{case} after permutation {seed}");
                     assert_eq!(run(&scratch.write("moved", &bytes)), expected, "{case} after {seed}");
@@ -121,7 +84,7 @@ fn shared_objects_agree_although_calls_go_through_stubs() {
         let library = scratch.build("gcc", linker, PROGRAM, &["-O2", "-fPIC", "-shared"]);
         let kept = analyse(&library.bytes).kept.unwrap();
         assert_eq!((kept.disagreeing, kept.is_ignored), (0, false), "{linker}: {kept:?}");
-        let moved = permute(linker, &library.bytes, 3);
+        let moved = permute(&library.bytes, 3).expect(linker);
         assert_eq!(analyse(&moved.bytes).kept.unwrap(), kept, "{linker}");
     }
 }
@@ -265,7 +228,7 @@ fn misplaced_entries_of_gold_for_aarch64_are_ignored_and_the_image_moves() {
         let expected = emulate(&original.path);
         let mut bytes = original.bytes;
         for seed in [1, 2, 3] {
-            let applied = permute(&case, &bytes, seed);
+            let applied = permute(&bytes, seed).expect(&case);
             assert!(applied.summary.functions_moved > 0, "{case}");
             bytes = applied.bytes;
             assert_eq!(emulate(&scratch.write("moved", &bytes)), expected, "{case} after {seed}");

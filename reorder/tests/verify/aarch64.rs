@@ -1,7 +1,9 @@
 //! AArch64 pairs that a linker made: proven as they are, reported when one kind of reference did not follow.
 
-use crate::layout::{add, section, sections};
-use crate::mutation::{assert_damages_are_seen, assert_flips_are_noticed};
+use crate::layout::{section, sections};
+use crate::mutation::{
+    assert_damages_are_seen, assert_flips_are_noticed, assert_kept_relocations_are_checked,
+};
 use crate::proof::{assert_proven, count, report};
 use crate::relinked::{Relinked, Toolchain};
 use reorder::verify::Check;
@@ -104,23 +106,11 @@ fn a_table_word_that_stayed_behind_is_reported() {
 
 #[test]
 fn kept_relocations_describe_the_new_image_or_are_reported() {
-    let mut pair = Relinked::build_by(Toolchain::Aarch64, &["-Wl,--emit-relocs"], "");
-    pair.keep_relocations_in_old_order();
-    let proven = assert_proven(&pair.old, &pair.new);
-    assert!(count(&proven, Check::StaticRelocations) > 50, "{:?}", proven.checks);
-    let sections = sections(&pair.new);
-    for (name, field) in
-        [(".rela.text", 0), (".rela.text", 16), (".rela.data.rel.ro", 0), (".rela.data.rel.ro", 16)]
-    {
-        let table = section(&sections, name);
-        for entry in (table.offset..table.offset + table.size).step_by(24) {
-            let mut new = pair.new.clone();
-            add(&mut new, entry + field, 4);
-            let report = report(&pair.old, &new);
-            let is_seen = report.differences.iter().any(|found| found.check == Check::StaticRelocations);
-            assert!(is_seen, "{name}, entry at {entry:#x}, field {field}: {:#?}", report.differences);
-        }
-    }
+    assert_kept_relocations_are_checked(
+        Relinked::build_by(Toolchain::Aarch64, &["-Wl,--emit-relocs"], ""),
+        &[(".rela.text", 0), (".rela.text", 16), (".rela.data.rel.ro", 0), (".rela.data.rel.ro", 16)],
+        4,
+    );
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! What happens to a proof when anything in the new image is damaged.
 
 use crate::layout::{Section, add, header_field, section, sections};
-use crate::proof::{assert_proven, report};
+use crate::proof::{assert_proven, count, report};
 use crate::relinked::Relinked;
 use reorder::address::NewAddress;
 use reorder::verify::{Check, VerifyOptions, recover_moves, verify};
@@ -94,6 +94,24 @@ const DAMAGES: [Damage; 12] = [
 #[test]
 fn each_kind_of_damage_is_seen_by_the_check_for_it() {
     assert_damages_are_seen(&Relinked::build(&[]), 0xcc);
+}
+
+/// Adds `amount` to each of `fields`, a table and a place in its entries, of each entry that the linker kept.
+pub(crate) fn assert_kept_relocations_are_checked(mut pair: Relinked, fields: &[(&str, usize)], amount: u8) {
+    pair.keep_relocations_in_old_order();
+    let proven = assert_proven(&pair.old, &pair.new);
+    assert!(count(&proven, Check::StaticRelocations) > 50, "{:?}", proven.checks);
+    let sections = sections(&pair.new);
+    for &(name, field) in fields {
+        let table = section(&sections, name);
+        for entry in (table.offset..table.offset + table.size).step_by(24) {
+            let mut new = pair.new.clone();
+            add(&mut new, entry + field, amount);
+            let report = report(&pair.old, &new);
+            let is_seen = report.differences.iter().any(|found| found.check == Check::StaticRelocations);
+            assert!(is_seen, "{name}, entry at {entry:#x}, field {field}: {:#?}", report.differences);
+        }
+    }
 }
 
 /// Damages the new image of a pair in each way; `filler` is a byte that alone makes padding.

@@ -1,6 +1,7 @@
 //! Pairs that a linker made: proven as they are, reported when one kind of reference did not follow.
 
 use crate::layout::{add, header_field, section, sections};
+use crate::mutation::assert_kept_relocations_are_checked;
 use crate::proof::{assert_proven, count, report};
 use crate::relinked::Relinked;
 use reorder::verify::Check;
@@ -57,23 +58,11 @@ fn every_kind_of_reference_is_counted() {
 
 #[test]
 fn kept_relocations_describe_the_new_image_or_are_reported() {
-    let mut pair = Relinked::build(&["-Wl,--emit-relocs"]);
-    pair.keep_relocations_in_old_order();
-    let report_of_pair = assert_proven(&pair.old, &pair.new);
-    assert!(count(&report_of_pair, Check::StaticRelocations) > 50, "{:?}", report_of_pair.checks);
-    let sections = sections(&pair.new);
-    for (name, field) in
-        [(".rela.text", 0), (".rela.text", 16), (".rela.rodata", 16), (".rela.data.rel.ro", 16)]
-    {
-        let table = section(&sections, name);
-        for entry in (table.offset..table.offset + table.size).step_by(24) {
-            let mut new = pair.new.clone();
-            add(&mut new, entry + field, 1);
-            let report = report(&pair.old, &new);
-            let is_seen = report.differences.iter().any(|found| found.check == Check::StaticRelocations);
-            assert!(is_seen, "{name}, entry at {entry:#x}, field {field}: {:#?}", report.differences);
-        }
-    }
+    assert_kept_relocations_are_checked(
+        Relinked::build(&["-Wl,--emit-relocs"]),
+        &[(".rela.text", 0), (".rela.text", 16), (".rela.rodata", 16), (".rela.data.rel.ro", 16)],
+        1,
+    );
 }
 
 #[test]

@@ -15,7 +15,6 @@ use std::{env, fs};
 use end_to_end::layout_corpus::{Corpus, StartSet};
 use end_to_end::layout_positions;
 use layout_algos::control::Control;
-use layout_algos::ids::FunctionId;
 use layout_algos::problem::{LayoutProblem, Trace};
 use layout_algos::score::{FaultModel, Span};
 use layout_algos::solve::{Auto, CompressionAware};
@@ -76,11 +75,7 @@ fn problem(
     let sizes = functions.iter().map(|(_, function)| function.size()).collect();
     let alignments =
         functions.iter().map(|(_, function)| alignment(function.start, ORDINARY_ALIGNMENT) as u32).collect();
-    let recorded = |functions: &Vec<u32>| Trace {
-        weight: 1,
-        functions: functions.iter().map(|&function| FunctionId(function)).collect(),
-    };
-    let traces: Vec<Trace> = corpus.train.starts.iter().map(|start| recorded(&start.functions)).collect();
+    let traces: Vec<Trace> = corpus.train.starts.iter().map(|start| Trace::of(1, &start.functions)).collect();
     let references = References::extract(file, functions)?;
     let started = Instant::now();
     let fingerprints = Fingerprints::extract(file, functions, FingerprintOptions::default())?;

@@ -19,10 +19,7 @@ fn problem(sizes: Vec<u64>, kinds: &[u32], traces: &[Vec<u32>]) -> LayoutProblem
         row.sort_unstable();
         fingerprints.push(row).unwrap();
     }
-    let traces: Vec<Trace> = traces
-        .iter()
-        .map(|trace| Trace { weight: 1, functions: trace.iter().map(|&index| FunctionId(index)).collect() })
-        .collect();
+    let traces: Vec<Trace> = traces.iter().map(|trace| Trace::of(1, trace)).collect();
     LayoutProblem::new(sizes, &traces).unwrap().with_fingerprints(fingerprints).unwrap()
 }
 

@@ -131,13 +131,7 @@ mod tests {
     use crate::problem::Trace;
 
     fn problem(sizes: Vec<u64>, traces: &[&[u32]]) -> LayoutProblem {
-        let traces: Vec<Trace> = traces
-            .iter()
-            .map(|functions| Trace {
-                weight: 1,
-                functions: functions.iter().map(|&index| FunctionId(index)).collect(),
-            })
-            .collect();
+        let traces: Vec<Trace> = traces.iter().map(|functions| Trace::of(1, functions)).collect();
         LayoutProblem::new(sizes, &traces).unwrap()
     }
 

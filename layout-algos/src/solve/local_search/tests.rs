@@ -8,10 +8,7 @@ use crate::problem::Trace;
 use crate::score::Objective;
 
 fn problem(sizes: Vec<u64>, traces: &[Vec<u32>], early_percent: u32, page: u64) -> LayoutProblem {
-    let traces: Vec<Trace> = traces
-        .iter()
-        .map(|trace| Trace { weight: 1, functions: trace.iter().map(|&index| FunctionId(index)).collect() })
-        .collect();
+    let traces: Vec<Trace> = traces.iter().map(|trace| Trace::of(1, trace)).collect();
     LayoutProblem::new(sizes, &traces)
         .unwrap()
         .with_objective(Objective { model: FaultModel::Pages { size: page }, early_percent })

@@ -16,10 +16,7 @@ fn graph(functions: usize, targets: &[&[u32]]) -> ReferenceGraph {
 }
 
 fn problem(functions: usize, traces: &[&[u32]], references: ReferenceGraph) -> LayoutProblem {
-    let traces: Vec<Trace> = traces
-        .iter()
-        .map(|trace| Trace { weight: 1, functions: trace.iter().map(|&index| FunctionId(index)).collect() })
-        .collect();
+    let traces: Vec<Trace> = traces.iter().map(|trace| Trace::of(1, trace)).collect();
     LayoutProblem::new(vec![100; functions], &traces).unwrap().with_references(references).unwrap()
 }
 
@@ -80,10 +77,7 @@ fn features_are_kept_together_where_the_starts_show_it() {
         .collect();
     let traces: Vec<&[u32]> = traces.iter().map(Vec::as_slice).collect();
     let references = graph(101, &targets);
-    let traces: Vec<Trace> = traces
-        .iter()
-        .map(|trace| Trace { weight: 1, functions: trace.iter().map(|&index| FunctionId(index)).collect() })
-        .collect();
+    let traces: Vec<Trace> = traces.iter().map(|trace| Trace::of(1, trace)).collect();
     let problem = LayoutProblem::new(vec![1000; 101], &traces).unwrap().with_references(references).unwrap();
     let doubled: Vec<Trace> = traces.iter().flat_map(|trace| [trace.clone(), trace.clone()]).collect();
     // Recorded once or twice, each start is new to the others.

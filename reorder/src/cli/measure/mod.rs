@@ -23,7 +23,7 @@ const EXAMPLES: &str = "\
 Examples:
   reorder measure /usr/bin/git git.fast -- status
   reorder measure --runs 40 --start both ./old ./new -- --first-screen
-  reorder measure --export-markdown starts.md        # all scenarios of reorder.toml
+  reorder measure --export markdown=starts.md        # all scenarios of reorder.toml
   reorder measure ./program -t traces --agreement -- --first-screen";
 
 /// Start programs for real, cold or warm, and compare page faults, text pages and time
@@ -66,7 +66,7 @@ pub struct MeasureArguments {
     #[arg(
         long,
         requires = "program",
-        conflicts_with_all = ["new", "scenarios", "start", "warm", "runs", "by_ending", "json", "markdown", "csv"]
+        conflicts_with_all = ["new", "scenarios", "start", "warm", "runs", "exports"]
     )]
     agreement: bool,
     /// With --agreement: a larger difference is a finding
@@ -114,7 +114,7 @@ pub fn run(arguments: &MeasureArguments, context: &Context) -> Result<ExitStatus
             .with_hint("add --agreement to compare them with what a start touches, or leave out -t"));
     }
     let (starts, configuration) = scenarios::starts(arguments, context)?;
-    let exports = arguments.exports.checked(&inputs(&starts, &configuration))?;
+    arguments.exports.check(&inputs(&starts, &configuration))?;
     let kinds = arguments.kinds();
     // Before the first run: its own runs would be seen as load.
     let surroundings = Surroundings::of_this_machine();
@@ -131,9 +131,7 @@ pub fn run(arguments: &MeasureArguments, context: &Context) -> Result<ExitStatus
     let report = measure::report(surroundings, measurements);
     // Before the files: one that cannot be written must not cost the result.
     context.print(&report)?;
-    for export in exports {
-        export.write(&report)?;
-    }
+    arguments.exports.write(&report)?;
     Ok(ExitStatus::Success)
 }
 

@@ -6,7 +6,7 @@
 use rayon::prelude::*;
 
 use crate::address::Address;
-use crate::image::analysis::blocks::{BlockIndex, GapContent, Partition};
+use crate::image::analysis::blocks::{GapContent, Partition};
 use crate::image::analysis::pins::{Pin, PinReason};
 use crate::image::analysis::references::Finding;
 use crate::image::code::CodeSpace;
@@ -180,10 +180,4 @@ fn free_intervals(
 pub fn unit_containing(units: &[Unit], address: Address) -> Option<UnitIndex> {
     let index = units.partition_point(|unit| unit.start <= address).checked_sub(1)?;
     (address < units[index].end).then_some(UnitIndex(index as u32))
-}
-
-/// The unit that holds a block.
-pub fn unit_of_block(units: &[Unit], block: BlockIndex) -> Option<UnitIndex> {
-    let index = units.partition_point(|unit| unit.blocks.start <= block.0).checked_sub(1)?;
-    units[index].blocks.contains(&block.0).then_some(UnitIndex(index as u32))
 }

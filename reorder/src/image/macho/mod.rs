@@ -80,7 +80,7 @@ impl<'data> MachOImage<'data> {
     pub fn parse(bytes: &'data [u8], architecture: Option<&str>) -> Result<Self> {
         let (architecture, image) = slices::choose(bytes, architecture)?;
         // An image without bytes may lie anywhere.
-        let start = (image.as_ptr() as usize).checked_sub(bytes.as_ptr() as usize).unwrap_or_default();
+        let start = (image.as_ptr() as usize).saturating_sub(bytes.as_ptr() as usize);
         let tables = Tables::read(image).map_err(|error| {
             Error::malformed(start as u64, format!("the image for {architecture}: {error}"))
         })?;

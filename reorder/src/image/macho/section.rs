@@ -31,14 +31,8 @@ pub struct Section<'data> {
 pub mod kind {
     /// Zeros that the file does not hold.
     pub const ZERO_FILL: u32 = 1;
-    /// Pointers that the loader binds.
-    pub const NON_LAZY_POINTERS: u32 = 6;
-    /// Pointers that the first call binds.
-    pub const LAZY_POINTERS: u32 = 7;
     /// The linker's stubs.
     pub const STUBS: u32 = 8;
-    /// Pointers to functions that run before `main`.
-    pub const INITIALIZERS: u32 = 9;
     /// Zeros, large.
     pub const LARGE_ZERO_FILL: u32 = 0xc;
     /// Probes of DTrace.

@@ -20,10 +20,6 @@ pub mod constants {
     pub const SLOT_ENTITLEMENTS: u32 = 5;
     /// Slot of the entitlements as DER.
     pub const SLOT_ENTITLEMENTS_DER: u32 = 7;
-    /// First slot of code directories with other digests.
-    pub const SLOT_ALTERNATES: u32 = 0x1000;
-    /// Slot of the signature by a certificate.
-    pub const SLOT_CMS: u32 = 0x10000;
     /// Signed without a certificate.
     pub const ADHOC: u32 = 2;
     /// Signed by the linker.

@@ -4,13 +4,13 @@ mod csv;
 mod json;
 mod markdown;
 
-use std::path::Path;
+use clap::ValueEnum;
 
 use super::MeasureReport;
-use crate::error::{Error, Result};
+use crate::error::Result;
 
 /// A form of export.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum ExportForm {
     /// As with `--format json`.
     Json,
@@ -21,23 +21,6 @@ pub enum ExportForm {
 }
 
 impl ExportForm {
-    /// The form that a file of this name is expected to have.
-    ///
-    /// # Errors
-    /// Other endings than `.json`, `.md`, `.markdown` and `.csv`.
-    pub fn of(path: &Path) -> Result<Self> {
-        match path.extension().and_then(|ending| ending.to_str()) {
-            Some("json") => Ok(Self::Json),
-            Some("md" | "markdown") => Ok(Self::Markdown),
-            Some("csv") => Ok(Self::Csv),
-            _ => {
-                Err(Error::usage("the ending does not tell the form of the export").in_file(path).with_hint(
-                    "end it in .json, .md or .csv, or use --export-json, --export-markdown or --export-csv",
-                ))
-            }
-        }
-    }
-
     /// The report in this form.
     ///
     /// # Errors

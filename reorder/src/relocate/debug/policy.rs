@@ -41,12 +41,14 @@ pub fn apply_policy(file: &ElfFile<'_>, policy: DebugPolicy, output: &mut [u8], 
 
 /// Holds DWARF, an index of it, or compressed symbols.
 pub fn is_debug(section: &Section<'_>) -> bool {
-    !section.is_loaded()
-        && section.has_bytes()
-        && section.size > 0
-        && (section.name.starts_with(b".debug_")
-            || section.name.starts_with(b".zdebug_")
-            || matches!(section.name, b".gdb_index" | b".gnu_debugdata" | b".stab" | b".stabstr"))
+    !section.is_loaded() && section.has_bytes() && section.size > 0 && is_debug_name(section.name)
+}
+
+/// Whether sections of this name hold such things.
+pub(super) fn is_debug_name(name: &[u8]) -> bool {
+    name.starts_with(b".debug_")
+        || name.starts_with(b".zdebug_")
+        || matches!(name, b".gdb_index" | b".gnu_debugdata" | b".stab" | b".stabstr")
 }
 
 /// Static relocations of a debug section.

@@ -10,6 +10,7 @@ use crate::error::{Error, Result};
 use crate::image::elf::file::ElfFile;
 use crate::image::elf::section::{Section, SectionIndex};
 use crate::image::refusal::{Refusal, RefusalCode};
+use crate::relocate::debug::policy::is_debug_name;
 
 /// What the units are read from.
 pub type Slice<'data> = EndianSlice<'data, LittleEndian>;
@@ -157,13 +158,11 @@ pub fn cannot_update(reason: impl Into<String>) -> Refusal {
 
 /// Name without compression, for sections of debug information.
 fn plain_name(name: &[u8]) -> Option<String> {
-    let text = std::str::from_utf8(name).ok()?;
-    match text.strip_prefix(".zdebug_") {
-        Some(rest) => Some(format!(".debug_{rest}")),
-        None => (text.starts_with(".debug_")
-            || matches!(text, ".gdb_index" | ".gnu_debugdata" | ".stab" | ".stabstr"))
-        .then(|| text.to_owned()),
-    }
+    let text = std::str::from_utf8(name).ok().filter(|_| is_debug_name(name))?;
+    Some(match text.strip_prefix(".zdebug_") {
+        Some(rest) => format!(".debug_{rest}"),
+        None => text.to_owned(),
+    })
 }
 
 /// Why a section cannot be brought up to date, if its meaning is not known.

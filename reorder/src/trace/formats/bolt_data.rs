@@ -15,6 +15,7 @@
 //! A function was entered as often as branches led to its start. BOLT numbers local symbols behind a slash.
 
 use super::counts::{Counts, no_order};
+use super::lines::lines;
 use crate::error::{Error, Result};
 use crate::trace::{Input, Location, Note, Reading};
 
@@ -24,7 +25,7 @@ const OF_OUTPUT: &[u8] = b"boltedcollection";
 /// Whether the first lines are branches, or BOLT's own words.
 pub(super) fn accepts(bytes: &[u8]) -> bool {
     const LOOKED_AT: usize = 16;
-    let mut lines = lines(&bytes[..bytes.len().min(16 << 10)]).map(|(_, line)| line).peekable();
+    let mut lines = lines(&bytes[..bytes.len().min(16 << 10)]).map(|(_, line)| line.trim_ascii()).peekable();
     let has_word = lines.peek().is_some_and(|line| line.starts_with(NO_BRANCHES) || *line == OF_OUTPUT);
     let mut branches = lines.take(LOOKED_AT).filter(|line| !line.is_empty()).peekable();
     has_word || branches.peek().is_some() && branches.all(|line| Branch::parse(line).is_some())
@@ -37,18 +38,9 @@ pub(super) fn accepts(bytes: &[u8]) -> bool {
 pub(super) fn read(input: &Input<'_>) -> Result<Reading> {
     let mut profile = Profile::default();
     for (offset, line) in lines(input.bytes) {
-        profile.read_line(offset, line);
+        profile.read_line(offset, line.trim_ascii());
     }
     profile.into_reading()
-}
-
-fn lines(bytes: &[u8]) -> impl Iterator<Item = (u64, &[u8])> {
-    let mut next = 0;
-    bytes.split(|&byte| byte == b'\n').map(move |line| {
-        let offset = next;
-        next += line.len() as u64 + 1;
-        (offset, line.trim_ascii())
-    })
 }
 
 #[derive(Default)]

@@ -1,16 +1,8 @@
-//! Lines of a text file with their offsets.
+//! Lines of a text file, and what stands in them.
 
 use std::str::FromStr;
 
-/// Each line without its end, after its offset in the file.
-pub(super) fn lines(bytes: &[u8]) -> impl Iterator<Item = (u64, &[u8])> {
-    let mut offset = 0;
-    bytes.split(|&byte| byte == b'\n').map(move |line| {
-        let start = offset;
-        offset += line.len() as u64 + 1;
-        (start, line.strip_suffix(b"\r").unwrap_or(line))
-    })
-}
+pub(super) use crate::lines::lines;
 
 /// The first line of a few that `accepts` may look at: detection sees the beginning of a file only.
 pub(super) fn some_early_line(bytes: &[u8], accepts: impl Fn(&[u8]) -> bool) -> bool {

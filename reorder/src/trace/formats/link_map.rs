@@ -21,14 +21,8 @@ use super::image_traces::image_at;
 use super::lines::{hexadecimal, lines, split_once};
 use crate::address::Address;
 use crate::error::{Error, Result};
+pub(super) use crate::link_map::is_apple_map as accepts;
 use crate::trace::{Event, Evidence, Input, Location, Note, Reading, Trace};
-
-/// Whether the first two lines are those of a link map.
-pub(super) fn accepts(bytes: &[u8]) -> bool {
-    let mut first = lines(bytes).map(|(_, line)| line);
-    let mut starts_with = |words: &[u8]| first.next().is_some_and(|line| line.starts_with(words));
-    starts_with(b"# Path: ") && starts_with(b"# Arch: ")
-}
 
 /// One trace: the functions of the sections of code.
 ///

@@ -11,6 +11,7 @@ use object::{Object as _, ObjectSection as _, SectionFlags, SectionKind};
 use super::llvm_correlate::CorrelatedFunctions;
 use super::llvm_raw::RecordVersion;
 use crate::address::Address;
+use crate::trace::companion::build_id_of;
 use crate::trace::{Companions, ImageIdentity};
 
 /// The companions that are images, looked at once for all profiles of a program.
@@ -54,17 +55,13 @@ pub(super) type Correlated = Result<Arc<CorrelatedFunctions>, String>;
 
 impl InstrumentedImage {
     fn new(companion: usize, path: std::path::PathBuf, object: &object::File<'_>) -> Self {
-        let build_id = match object.build_id() {
-            Ok(Some(build_id)) => Some(build_id.to_vec()),
-            _ => object.mach_uuid().ok().flatten().map(|uuid| uuid.to_vec()),
-        };
         let range_of = |name| {
             let section = object.section_by_name(name)?;
             Some(section.address()..section.address().checked_add(section.size())?)
         };
         let code = object.sections().filter(is_code);
         Self {
-            identity: ImageIdentity { path: Some(path), build_id },
+            identity: ImageIdentity { path: Some(path), build_id: build_id_of(object) },
             companion,
             names: range_of("__llvm_prf_names").map(|range| Address(range.start)),
             counters: range_of("__llvm_prf_cnts"),

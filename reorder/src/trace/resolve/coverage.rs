@@ -1,8 +1,9 @@
 //! An account of all events: what was found by which evidence, and what was not.
 
 use std::collections::BTreeMap;
+use std::fmt;
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use crate::trace::matching::{LikelyNames, Step};
 
@@ -24,7 +25,7 @@ pub struct Coverage {
 }
 
 /// A function of the traces that the image does not have, or has several times.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Missing {
     /// Its name, or its location where it has none.
     pub name: String,
@@ -33,6 +34,13 @@ pub struct Missing {
     /// What it may be called now: the name most like it that no event found.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub likely: Option<String>,
+}
+
+impl fmt::Display for Missing {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(&self.name)?;
+        self.likely.as_ref().map_or(Ok(()), |likely| write!(formatter, " (now {likely}?)"))
+    }
 }
 
 impl Coverage {

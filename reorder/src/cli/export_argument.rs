@@ -1,0 +1,42 @@
+//! `--export FORM=FILE`, as every command that writes its report in further forms has it.
+
+use std::ffi::{OsStr, OsString};
+use std::os::unix::ffi::OsStrExt as _;
+use std::path::PathBuf;
+
+use clap::ValueEnum;
+use clap::builder::{OsStringValueParser, TypedValueParser};
+
+/// One more output.
+#[derive(Clone, Debug)]
+pub(super) struct Export<Form> {
+    pub(super) form: Form,
+    pub(super) file: PathBuf,
+}
+
+/// For the option's definition.
+pub(super) fn export_parser<Form>() -> impl TypedValueParser<Value = Export<Form>>
+where
+    Form: ValueEnum + Send + Sync + 'static,
+{
+    OsStringValueParser::new().try_map(parse::<Form>)
+}
+
+/// Takes `FORM=FILE` apart; what is wrong is a sentence for the command line.
+fn parse<Form: ValueEnum>(text: OsString) -> Result<Export<Form>, String> {
+    let known = || {
+        let forms = Form::value_variants().iter().filter_map(ValueEnum::to_possible_value);
+        forms.map(|form| form.get_name().to_owned()).collect::<Vec<_>>().join(", ")
+    };
+    // Names of files need not be UTF-8.
+    let bytes = text.as_bytes();
+    let equals = bytes.iter().position(|byte| *byte == b'=');
+    let equals = equals.ok_or_else(|| format!("write FORM=FILE; the forms are {}", known()))?;
+    let (form, file) = (String::from_utf8_lossy(&bytes[..equals]), OsStr::from_bytes(&bytes[equals + 1..]));
+    let form = Form::from_str(&form, false)
+        .map_err(|_| format!("no form is called {form}; there are {}", known()))?;
+    if file.is_empty() {
+        return Err("the file's name is missing".to_owned());
+    }
+    Ok(Export { form, file: PathBuf::from(file) })
+}

@@ -1,0 +1,44 @@
+//! What is known of an image, and the image with its functions shuffled.
+
+use std::collections::BTreeMap;
+
+use reorder::address::Address;
+use reorder::apply::{Applied, Arrangement, apply};
+use reorder::error::Result;
+use reorder::image::analysis::Analysis;
+use reorder::image::analysis::kept_relocations::KeptRelocationSummary;
+use reorder::image::analysis::pins::PinReason;
+use reorder::image::elf::file::ElfFile;
+use reorder::image::functions::FunctionTable;
+use reorder::layout::{LayoutRequest, Room, Strategy, lay_out};
+use reorder::relocate::RelocateOptions;
+
+/// What the analysis says about an image: the comparison with the linker's list, the reasons of pinned functions and the
+/// addresses of all, by name.
+pub(crate) struct Analysed {
+    pub(crate) kept: Option<KeptRelocationSummary>,
+    pub(crate) pins: BTreeMap<String, PinReason>,
+    #[allow(dead_code)] // one of the two test programs asks by address
+    pub(crate) functions: BTreeMap<String, Address>,
+}
+
+pub(crate) fn analyse(bytes: &[u8]) -> Analysed {
+    let file = ElfFile::parse(bytes).unwrap();
+    let functions = FunctionTable::collect(&file).unwrap();
+    let analysis = Analysis::new(&file, &functions).unwrap();
+    let names = functions.iter().map(|(index, function)| (functions.display_name(index), function.start));
+    let names: BTreeMap<String, Address> = names.collect();
+    let pins = names.iter().filter_map(|(name, &start)| Some((name.clone(), analysis.pin_at(start)?.reason)));
+    Analysed { kept: analysis.kept_relocations, pins: pins.collect(), functions: names }
+}
+
+/// The image with its functions in a random order.
+pub(crate) fn permute(bytes: &[u8], seed: u64) -> Result<Applied> {
+    let file = ElfFile::parse(bytes).unwrap();
+    let functions = FunctionTable::collect(&file).unwrap();
+    let analysis = Analysis::new(&file, &functions).unwrap();
+    let request = LayoutRequest::of(Strategy::Random, seed);
+    let layout = lay_out(&file, &functions, &[], Room::Linker, &request).unwrap();
+    let arrangement = Arrangement::Order(&layout.order);
+    apply(&file, &functions, analysis, arrangement, RelocateOptions::default())
+}
