@@ -237,3 +237,33 @@ fn section_at(sections: &[InputSection], address: u64) -> Option<u32> {
     let index = after.checked_sub(1)?;
     (address < sections[index].end()).then_some(index as u32)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MAP: &str = "\
+             VMA              LMA     Size Align Out     In      Symbol
+           58000            58000       70    16 .text
+           58000            58000       22    16         a.o:(.text)
+           58022            58022        0     1         b.o:(.text)
+           58030            58030       40    32         b.o:(.text.f)
+           58080            58080       40    16 .init
+           58080            58080       40     4         b.o:(.init)
+";
+
+    fn sections(map: &str) -> Result<Vec<InputSection>, String> {
+        text_sections(&LinkMap::parse(map.as_bytes()).map_err(|error| error.to_string())?)
+    }
+
+    #[test]
+    fn maps_without_text_and_with_overlaps_are_errors() {
+        let found = sections(MAP).unwrap();
+        assert_eq!(found.iter().map(|section| section.size).collect::<Vec<_>>(), [0x22, 0x40]);
+        let others: String =
+            MAP.lines().filter(|line| !line.contains("text")).map(|line| line.to_owned() + "\n").collect();
+        assert_eq!(sections(&others).err().as_deref(), Some("the link map has no .text"));
+        let overlapping = MAP.replace("58030            58030", "58020            58020");
+        assert!(sections(&overlapping).unwrap_err().contains("overlap"));
+    }
+}

@@ -107,7 +107,7 @@ fn runs(reading: &Reading) -> Vec<(u32, u8, String)> {
 #[test]
 fn each_run_and_image_of_a_file_is_a_trace() {
     let expected =
-        |functions: [(u32, u8, &str); _]| functions.map(|(run, id, names)| (run, id, names.to_owned()));
+        |functions: [(u32, u8, &str); 3]| functions.map(|(run, id, names)| (run, id, names.to_owned()));
     let (plugin, program, library) = (0x18, 0x41, 0x7e);
     let plugin_functions = "plug_ctor plug_entry";
     let three = sample("v10-three-modules.profraw");

@@ -26,10 +26,10 @@ pub(crate) fn analyse(bytes: &[u8]) -> Analysed {
     let file = ElfFile::parse(bytes).unwrap();
     let functions = FunctionTable::collect(&file).unwrap();
     let analysis = Analysis::new(&file, &functions).unwrap();
-    let names = functions.iter().map(|(index, function)| (functions.display_name(index), function.start));
-    let names: BTreeMap<String, Address> = names.collect();
-    let pins = names.iter().filter_map(|(name, &start)| Some((name.clone(), analysis.pin_at(start)?.reason)));
-    Analysed { kept: analysis.kept_relocations, pins: pins.collect(), functions: names }
+    let named = || functions.iter().map(|(index, function)| (functions.display_name(index), function.start));
+    // Of namesakes any that stays counts.
+    let pins = named().filter_map(|(name, start)| Some((name, analysis.pin_at(start)?.reason))).collect();
+    Analysed { kept: analysis.kept_relocations, pins, functions: named().collect() }
 }
 
 /// The image with its functions in a random order.

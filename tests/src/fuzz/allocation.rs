@@ -17,9 +17,17 @@ const FOR_EACH_BYTE: usize = 16 << 10;
 /// Gives what `work` gives, for an input of `length` bytes.
 pub(super) fn bounded<Output>(length: usize, work: impl FnOnce() -> Output) -> Output {
     BOUND.store(ALLOCATED.load(Relaxed) + FIXED + length * FOR_EACH_BYTE, Relaxed);
-    let output = work();
-    BOUND.store(usize::MAX, Relaxed);
-    output
+    let _unbounded = Unbounded;
+    work()
+}
+
+/// Lifts the bound when it is dropped, also by a panic that somebody catches.
+struct Unbounded;
+
+impl Drop for Unbounded {
+    fn drop(&mut self) {
+        BOUND.store(usize::MAX, Relaxed);
+    }
 }
 
 /// The allocator that counts, for programs that give inputs to the targets: as `#[global_allocator]`.

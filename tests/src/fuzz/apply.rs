@@ -1,5 +1,5 @@
-//! Any bytes as an image whose functions are permuted: refused, or proven by the verifier, never anything else. A
-//! result that the verifier rejects is a defect of relocation that it caught, and reported as a crash.
+//! Any bytes as an image whose functions are permuted: refused, or proven by the verifier, never anything else.
+//! What the verifier rejects is refused as well (R16): a damaged image may mean different things to two readers.
 
 use reorder::apply::{Arrangement, apply};
 use reorder::error::{Error, ErrorKind};

@@ -1,11 +1,14 @@
-//! Any bytes as a Mach-O image: functions have bytes, and every symbol can be written.
+//! Any bytes as a Mach-O image: functions have bytes, and errors lie inside of the file.
 
 use reorder::image::macho::MachOImage;
 
 pub(super) fn check(bytes: &[u8]) {
-    if let Ok(image) = MachOImage::parse(bytes, None) {
-        let functions = image.functions();
-        assert!(functions.len() <= bytes.len());
-        assert!(functions.iter().all(|(_, function)| function.end > function.start));
+    match MachOImage::parse(bytes, None) {
+        Ok(image) => {
+            let functions = image.functions();
+            assert!(functions.len() <= bytes.len());
+            assert!(functions.iter().all(|(_, function)| function.end > function.start));
+        }
+        Err(error) => assert!(error.offset.is_none_or(|offset| offset <= bytes.len() as u64), "{error}"),
     }
 }

@@ -25,6 +25,9 @@ fn images(prefix: &str) -> Vec<SeedImage> {
         .filter(|name| name.starts_with(prefix))
         .collect();
     names.sort();
+    // Inputs choose images by their place.
+    let expected = if prefix == "macho" { 8 } else { 12 };
+    assert_eq!(names.len(), expected, "other images: make the kept inputs anew");
     let read = |name: String| {
         let bytes = fs::read(folder.join(&name)).expect("a readable image");
         match prefix {

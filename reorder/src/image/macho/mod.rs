@@ -79,8 +79,8 @@ impl<'data> MachOImage<'data> {
     /// Files that are no Mach-O, object files, files without an image that fits, damaged headers and tables.
     pub fn parse(bytes: &'data [u8], architecture: Option<&str>) -> Result<Self> {
         let (architecture, image) = slices::choose(bytes, architecture)?;
-        // An image without bytes may lie anywhere.
-        let start = (image.as_ptr() as usize).saturating_sub(bytes.as_ptr() as usize);
+        // An image without bytes may lie anywhere in memory.
+        let start = if image.is_empty() { 0 } else { image.as_ptr() as usize - bytes.as_ptr() as usize };
         let tables = Tables::read(image).map_err(|error| {
             Error::malformed(start as u64, format!("the image for {architecture}: {error}"))
         })?;

@@ -3,7 +3,7 @@
 //! In: a Mach-O file, universal or not, and perhaps the name of a processor. Out: the bytes of one image.
 
 use object::macho::{
-    CPU_SUBTYPE_ARM64E, CPU_TYPE_ARM64, CPU_TYPE_X86_64, FatArch32, FatArch64, MachHeader64,
+    CPU_SUBTYPE_ARM64E, CPU_TYPE_ARM64, CPU_TYPE_X86_64, FatArch32, FatArch64, FatHeader, MachHeader64,
 };
 use object::read::macho::{FatArch, MachHeader as _, MachOFatFile};
 use object::{LittleEndian, macho};
@@ -66,11 +66,13 @@ fn images(bytes: &[u8]) -> Result<Vec<(&'static str, &[u8])>> {
 
 fn slices<'data, Fat: FatArch>(bytes: &'data [u8], all: &[Fat]) -> Result<Vec<(&'static str, &'data [u8])>> {
     let mut images = Vec::new();
-    for slice in all {
+    for (index, slice) in all.iter().enumerate() {
         if let Some(name) = name_of(slice.cputype(), slice.cpusubtype()) {
-            let image = slice.data(bytes).map_err(|error| {
-                Error::malformed(slice.offset().into(), format!("the image for {name}: {error}"))
-            })?;
+            // The entry, for what it says may lie anywhere.
+            let place = size_of::<FatHeader>() + index * size_of::<Fat>();
+            let image = slice
+                .data(bytes)
+                .map_err(|error| Error::malformed(place as u64, format!("the image for {name}: {error}")))?;
             images.push((name, image));
         }
     }
