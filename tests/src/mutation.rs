@@ -212,16 +212,7 @@ impl SeedImage {
     fn nasty_value(&self, old: u64, random: &mut Random) -> u64 {
         let size = self.bytes.len() as u64;
         match random.below(16) {
-            0 => 0,
-            1 => 1,
-            2 => u64::MAX,
-            3 => u64::MAX >> 1,
-            4 => 1 << 63,
-            5 => u64::from(u32::MAX),
-            6 => 1 << 31,
-            7 => size,
-            8 => size - 1,
-            9 => u64::MAX - size,
+            choice @ 0..10 => edge(choice as u64, size),
             10 => old.wrapping_add(1),
             11 => old.wrapping_sub(1),
             12 => old.wrapping_add(random.below(64) as u64),
@@ -252,15 +243,15 @@ fn write_number(field: &mut [u8], value: u64) {
 fn edge(choice: u64, size: u64) -> u64 {
     match choice % 10 {
         0 => 0,
-        1 => u64::MAX,
-        2 => u64::MAX >> 1,
-        3 => 1 << 63,
-        4 => u64::from(u32::MAX),
-        5 => 1 << 31,
-        6 => size,
-        7 => size - 1,
-        8 => u64::MAX - size,
-        _ => 1 << (choice / 10 % 64),
+        1 => 1,
+        2 => u64::MAX,
+        3 => u64::MAX >> 1,
+        4 => 1 << 63,
+        5 => u64::from(u32::MAX),
+        6 => 1 << 31,
+        7 => size,
+        8 => size - 1,
+        _ => u64::MAX - size,
     }
 }
 

@@ -40,16 +40,12 @@ pub fn move_static_relocations(
         // At a fixed address the analysis lists the words of all that is loaded.
         let has_copies = match target.is_loaded() {
             true => !target.is_executable() && !analysis.code.is_fixed_address,
-            false => true,
+            false => !is_debug(target),
         };
-        if is_debug(target) {
-            keep_sums(file, analysis, section, target, map, output, ledger)?;
-            continue;
-        }
         if has_copies {
             move_copies(file, section, target, map, output, ledger)?;
         }
-        move_section(file, analysis, section, map, output, ledger)?;
+        move_section(file, analysis, section, target, map, output, ledger)?;
     }
     Ok(())
 }
@@ -103,40 +99,6 @@ fn move_copies(
     Ok(())
 }
 
-/// Debug information that is left as it is: its relocations go on to describe the bytes as they are. Their places are
-/// offsets in a section without an address. (What is written again loses its relocations later.)
-fn keep_sums(
-    file: &ElfFile<'_>,
-    analysis: &Analysis<'_>,
-    section: &Section<'_>,
-    target: &Section<'_>,
-    map: &AddressMap,
-    output: &mut [u8],
-    ledger: &mut Ledger,
-) -> Result<()> {
-    let symbols = SymbolTable::parse_section(file, SectionIndex(section.link))?;
-    for (index, entry) in entries(file, section)?.iter().enumerate() {
-        let info = entry.r_info.get(LittleEndian);
-        let Meaning::Absolute(width) = meaning(file.machine, info as u32) else { continue };
-        let Some(symbol) = symbols.get((info >> 32) as usize) else { continue };
-        if symbol.is_section() || analysis.code.arena_of(symbol.value).is_none() {
-            continue;
-        }
-        let addend = entry.r_addend.get(LittleEndian);
-        let within = Address(entry.r_offset.get(LittleEndian)).distance_from(target.address);
-        let word = usize::try_from(within)
-            .ok()
-            .and_then(|within| stored(file.section_bytes(target), within, usize::from(width)));
-        let sum = symbol.value.plus(addend as u64).0;
-        if word == Some(truncate(sum, usize::from(width))) {
-            let change = map.map(symbol.value).0.wrapping_sub(symbol.value.0);
-            let position = section.offset.0 as usize + index * size_of::<Rela64<LittleEndian>>();
-            ledger.write(output, position + 16, &addend.wrapping_sub(change as i64).to_le_bytes());
-        }
-    }
-    Ok(())
-}
-
 fn entries<'data>(file: &ElfFile<'data>, section: &Section<'_>) -> Result<&'data [Rela64<LittleEndian>]> {
     pod::slice_from_all_bytes(file.section_bytes(section)).map_err(|()| {
         Error::malformed(
@@ -150,6 +112,7 @@ fn move_section(
     file: &ElfFile<'_>,
     analysis: &Analysis<'_>,
     section: &Section<'_>,
+    target: &Section<'_>,
     map: &AddressMap,
     output: &mut [u8],
     ledger: &mut Ledger,
@@ -161,14 +124,42 @@ fn move_section(
         let info = entry.r_info.get(LittleEndian);
         let addend = entry.r_addend.get(LittleEndian);
         let position = section.offset.0 as usize + index * size_of::<Rela64<LittleEndian>>();
-        let new_place = map.map(place);
-        let new_addend = symbols
-            .get((info >> 32) as usize)
-            .and_then(|symbol| new_addend(file, analysis, map, output, place, info as u32, addend, &symbol));
-        ledger.write(output, position, &new_place.0.to_le_bytes());
+        // Without an address the place is an offset in its section, whatever code has that number.
+        let new_place = if target.is_loaded() { map.map(place).0 } else { place.0 };
+        let new_addend = symbols.get((info >> 32) as usize).and_then(|symbol| match is_debug(target) {
+            true => addend_of_stale(file, analysis, map, target, entry, &symbol),
+            false => new_addend(file, analysis, map, output, place, info as u32, addend, &symbol),
+        });
+        ledger.write(output, position, &new_place.to_le_bytes());
         ledger.write(output, position + 16, &new_addend.unwrap_or(addend).to_le_bytes());
     }
     Ok(())
+}
+
+/// The addend by which a relocation of debug information goes on to describe bytes that are left as they are, if it
+/// described them before. (Debug information that is written again loses its relocations later.)
+fn addend_of_stale(
+    file: &ElfFile<'_>,
+    analysis: &Analysis<'_>,
+    map: &AddressMap,
+    target: &Section<'_>,
+    entry: &Rela64<LittleEndian>,
+    symbol: &Symbol<'_>,
+) -> Option<i64> {
+    let Meaning::Absolute(width) = meaning(file.machine, entry.r_info.get(LittleEndian) as u32) else {
+        return None;
+    };
+    let addend = entry.r_addend.get(LittleEndian);
+    let within = Address(entry.r_offset.get(LittleEndian)).distance_from(target.address);
+    let word = stored(file.section_bytes(target), usize::try_from(within).ok()?, usize::from(width))?;
+    let is_described = word == truncate(symbol.value.plus(addend as u64).0, usize::from(width));
+    is_described.then(|| addend.wrapping_sub(symbol_delta(analysis, map, symbol) as i64))
+}
+
+/// What the value of a symbol grows by; those of sections stay.
+fn symbol_delta(analysis: &Analysis<'_>, map: &AddressMap, symbol: &Symbol<'_>) -> u64 {
+    let moves = !symbol.is_section() && analysis.code.arena_of(symbol.value).is_some();
+    if moves { map.map(symbol.value).0.wrapping_sub(symbol.value.0) } else { 0 }
 }
 
 /// The addend that makes the formula true again, if it was true before.
@@ -183,14 +174,9 @@ fn new_addend(
     addend: i64,
     symbol: &Symbol<'_>,
 ) -> Option<i64> {
-    let value = symbol.value;
     let meaning = meaning(file.machine, kind);
     let sums = kept_sums::readings(file, symbol).map(|reading| reading.plus(addend as u64));
     let expected = kept_sums::meant(file, analysis, place, meaning, sums);
-    let is_code = |address: Address| analysis.code.arena_of(address).is_some();
-    let symbol_moves = !symbol.is_section() && is_code(value);
-    let new_value = if symbol_moves { map.map(value).0 } else { value.0 };
-    let symbol_delta = new_value.wrapping_sub(value.0);
     let change = match meaning {
         Meaning::Relative(width) => {
             let width = usize::from(width);
@@ -215,7 +201,7 @@ fn new_addend(
         }
         _ => return None,
     };
-    Some(addend.wrapping_add(change.wrapping_sub(symbol_delta) as i64))
+    Some(addend.wrapping_add(change.wrapping_sub(symbol_delta(analysis, map, symbol)) as i64))
 }
 
 fn stored(bytes: &[u8], start: usize, width: usize) -> Option<u64> {

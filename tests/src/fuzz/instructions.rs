@@ -3,6 +3,7 @@
 
 use iced_x86::{Decoder, DecoderOptions};
 use reorder::address::Address;
+use reorder::relocate::address_map::AddressMap;
 
 /// Whose instructions are decoded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -11,8 +12,22 @@ pub(super) enum Processor {
     AArch64,
 }
 
+/// Of all that moved; the functions give the bytes of the old and of the new image at an address.
+pub(super) fn assert_moved_alike<'data>(
+    processor: Processor,
+    map: &AddressMap,
+    old: impl Fn(Address, u64) -> Option<&'data [u8]>,
+    new: impl Fn(Address, u64) -> Option<&'data [u8]>,
+) {
+    for range in map.moves() {
+        let before = old(range.old, range.size).expect("moved code is in the file");
+        let after = new(Address(range.new.0), range.size).expect("moved code is in the file");
+        assert_same_instructions(processor, before, after, range.old);
+    }
+}
+
 /// Of one moved range, which began at `address`.
-pub(super) fn assert_same_instructions(processor: Processor, old: &[u8], new: &[u8], address: Address) {
+fn assert_same_instructions(processor: Processor, old: &[u8], new: &[u8], address: Address) {
     assert_eq!(old.len(), new.len());
     let different = match processor {
         Processor::X86 => first_different(old, new),

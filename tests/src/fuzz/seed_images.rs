@@ -3,6 +3,9 @@
 use std::fs;
 use std::sync::OnceLock;
 
+use reorder::error::{Error, ErrorKind};
+use reorder::relocate::layout_map::LayoutMap;
+
 use crate::mutation::SeedImage;
 use crate::workspace;
 
@@ -14,6 +17,23 @@ pub(super) struct Case {
     pub(super) is_damaged: bool,
     /// Chooses the permutation and the options.
     pub(super) seed: u8,
+}
+
+impl Case {
+    /// What became of the case is as it must be: a damaged image may be refused, with words that explain it.
+    pub(super) fn judge(&self, outcome: Result<(), Error>) {
+        if let Err(error) = outcome {
+            let is_explained = !error.to_string().is_empty() && !matches!(error.kind, ErrorKind::Io(_));
+            assert!(is_explained, "{error:?}");
+            assert!(self.is_damaged, "a healthy image is refused: {error}");
+        }
+    }
+
+    /// The map that leads back. A damaged image can be such that what is moved must stay once it is moved, which the
+    /// command says; then there is none.
+    pub(super) fn way_back(&self, map: Result<LayoutMap, Error>) -> Option<LayoutMap> {
+        map.inspect_err(|error| assert!(self.is_damaged, "no map leads back: {error}")).ok()
+    }
 }
 
 /// The images whose names begin with `prefix`, in order of name: inputs count on it.

@@ -6,6 +6,7 @@ use std::io::Read;
 use flate2::read::ZlibDecoder;
 use gimli::{EndianSlice, LittleEndian, SectionId};
 
+use crate::address::{Address, FileOffset};
 use crate::error::{Error, Result};
 use crate::image::elf::file::ElfFile;
 use crate::image::elf::section::{Section, SectionIndex};
@@ -44,6 +45,27 @@ pub struct DebugSection<'data> {
     pub packing: Packing,
     /// Its contents.
     pub bytes: Cow<'data, [u8]>,
+}
+
+impl<'data> DebugSection<'data> {
+    /// Contents without a file around them, as the section with number 1.
+    #[must_use]
+    pub fn detached(name: &'static str, bytes: &'data [u8]) -> Self {
+        let section = Section {
+            index: SectionIndex(1),
+            header_offset: FileOffset(0),
+            name: name.as_bytes(),
+            kind: object::elf::SHT_PROGBITS.0,
+            flags: 0,
+            address: Address(0),
+            offset: FileOffset(0),
+            size: bytes.len() as u64,
+            link: 0,
+            info: 0,
+            entry_size: 0,
+        };
+        Self { section, name: name.to_owned(), packing: Packing::Plain, bytes: Cow::Borrowed(bytes) }
+    }
 }
 
 impl DebugSection<'_> {

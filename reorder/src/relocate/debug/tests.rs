@@ -2,7 +2,6 @@
 
 #![allow(clippy::unwrap_used)] // a failed unwrap is a failed test
 
-use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::ops::Range;
 
@@ -15,31 +14,12 @@ use super::frames::move_frames;
 use super::lines::move_lines;
 use super::mini::move_mini;
 use super::pieces::Pieces;
-use super::sections::{DebugSection, Packing};
-use crate::address::{Address, FileOffset, NewAddress};
-use crate::image::elf::section::{Section, SectionIndex};
+use super::sections::DebugSection;
+use crate::address::{Address, NewAddress};
 use crate::relocate::address_map::{AddressMap, Move};
 
 fn section(bytes: &[u8]) -> DebugSection<'_> {
-    let section = Section {
-        index: SectionIndex(1),
-        header_offset: FileOffset(0),
-        name: b".debug_line",
-        kind: 1,
-        flags: 0,
-        address: Address(0),
-        offset: FileOffset(0),
-        size: bytes.len() as u64,
-        link: 0,
-        info: 0,
-        entry_size: 0,
-    };
-    DebugSection {
-        section,
-        name: ".debug_line".to_owned(),
-        packing: Packing::Plain,
-        bytes: Cow::Borrowed(bytes),
-    }
+    DebugSection::detached(".debug_line", bytes)
 }
 
 const CODE: Range<Address> = Address(0x100)..Address(0x300);
