@@ -1,0 +1,138 @@
+"""What the linker knows and the command is not told: an image that is linked with its relocations and the compiler's labels says
+of each word of data which place in the code it stands for. The image that is permuted has neither; each such word must
+stand for the same place afterwards. This sees tables that no run reaches.
+"""
+
+import bisect
+import collections
+import os
+import pathlib
+import struct
+
+# x86-64: distances of four and eight bytes, addresses of eight and four bytes.
+DISTANCES = {2: "<i", 24: "<q"}
+ADDRESSES = {1: "<Q", 10: "<I", 11: "<i"}
+EXECUTABLE, LOADED = 4, 2
+COMPILE_FLAGS = ["-Wa,-L", "-Wl,--emit-relocs"]
+
+Section = collections.namedtuple("Section", "name kind flags address offset size link info entry")
+Word = collections.namedtuple("Word", "place form base target name")
+
+
+class Image:
+    """Sections, symbols and kept relocations of an ELF file for x86-64."""
+
+    def __init__(self, path):
+        self.data = pathlib.Path(path).read_bytes()
+        offset, = struct.unpack_from("<Q", self.data, 40)
+        count, names = struct.unpack_from("<HH", self.data, 60)
+        heads = [struct.unpack_from("<IIQQQQIIQQ", self.data, offset + 64 * at) for at in range(count)]
+        strings = heads[names][4]
+        self.sections = [Section(self.string(strings, head[0]), *head[1:8], head[9]) for head in heads]
+
+    def string(self, table, at):
+        """A string by its place in a table."""
+        end = self.data.index(b"\0", table + at)
+        return self.data[table + at:end].decode(errors="replace")
+
+    def symbols(self):
+        """Name, section and value of each symbol."""
+        for section in self.sections:
+            if section.kind == 2:
+                strings = self.sections[section.link].offset
+                for at in range(section.offset, section.offset + section.size, 24):
+                    name, _, _, index, value, _ = struct.unpack_from("<IBBHQQ", self.data, at)
+                    yield self.string(strings, name), index, value
+
+    def relocations(self):
+        """Section, place, type, symbol's value and addend of what the linker kept for words of data."""
+        values = [value for _, _, value in self.symbols()]
+        for section in self.sections:
+            if section.kind != 4 or section.flags & LOADED or not 0 < section.info < len(self.sections):
+                continue
+            target = self.sections[section.info]
+            if not target.flags & LOADED or target.flags & EXECUTABLE:
+                continue
+            for at in range(section.offset, section.offset + section.size, 24):
+                place, info, addend = struct.unpack_from("<QQq", self.data, at)
+                yield target, place, info & 0xffffffff, values[info >> 32], addend
+
+    def word(self, address, form):
+        """The number at an address, or nothing where the file has none."""
+        for section in self.sections:
+            if section.flags & LOADED and section.kind != 8 and section.address <= address <= section.address + section.size - struct.calcsize(form):
+                return struct.unpack_from(form, self.data, section.offset + address - section.address)[0]
+        return None
+
+
+def words(path):
+    """The words of data that stand for places in the code, by the relocations of a full image."""
+    image = Image(path)
+    code = [(section.address, section.address + section.size) for section in image.sections if section.flags & EXECUTABLE]
+    names, starts = collections.defaultdict(list), collections.defaultdict(list)
+    for name, index, value in image.symbols():
+        if name:
+            names[value].append(name)
+            starts[index].append(value)
+    labels = sorted({value for values in starts.values() for value in values})
+    for _, place, kind, value, addend in image.relocations():
+        if kind in DISTANCES:
+            number = image.word(place, DISTANCES[kind])
+            # The relocation of a table's entry says how far the entry is from its target; only labels of the compiler tell where
+            # the table begins, and libraries that were compiled without have none.
+            base = labels[max(bisect.bisect_right(labels, place) - 1, 0)]
+            if number is not None and local(names[base]) and local(names.get(base + number, [])) and inside(code, base + number):
+                yield Word(place, DISTANCES[kind], base, base + number, names[base + number][0])
+        elif kind in ADDRESSES and inside(code, value + addend) and image.word(place, ADDRESSES[kind]) == value + addend:
+            yield Word(place, ADDRESSES[kind], 0, value + addend, names.get(value + addend, ["?"])[0])
+
+
+def local(found):
+    """Whether a compiler's own label is among the names."""
+    return any(name.startswith(".L") for name in found)
+
+
+def inside(ranges, address):
+    """Whether the address lies in one of the ranges."""
+    return any(start <= address < end for start, end in ranges)
+
+
+class Moves:
+    """Where the functions went, by the address map of the command."""
+
+    def __init__(self, path):
+        rows = [line.split() for line in pathlib.Path(path).read_text().splitlines()]
+        found = sorted((int(row[1], 16), int(row[2], 16), int(row[3], 16), row[4] if len(row) > 4 else "?") for row in rows if row[:1] == ["move"])
+        self.starts, self.rows = [row[0] for row in found], found
+        self.beginnings = set(self.starts)
+
+    def at(self, address):
+        """The new address and the name of the function, or the same address where nothing moved."""
+        index = bisect.bisect_right(self.starts, address) - 1
+        if index >= 0:
+            old, new, size, name = self.rows[index]
+            if address < old + size:
+                return address - old + new, name
+        return address, "what stays"
+
+
+def stale(known, moved, moves):
+    """Words that no longer stand for what they did, in sentences."""
+    image = Image(moved)
+    for word in known:
+        if word.base and word.target in moves.beginnings:
+            # A case that is never taken may stand for the end of its function, which is where the next one begins.
+            continue
+        target, name = moves.at(word.target)
+        number = image.word(word.place, word.form)
+        if number is not None and word.base + number != target:
+            yield f"word {word.place:#x} of base {word.base:#x} stood for {word.target:#x} ({word.name} in {name}), is {word.base + number:#x}, should be {target:#x}"
+
+
+def strip_command(full, output, build):
+    """How the image is made of the full one: labels go, and relocations unless the build keeps them."""
+    words_ = ["objcopy", "--strip-all" if build.stripped else "--discard-locals"]
+    if not build.kind.endswith("relocs"):
+        kept = [section.name for section in Image(full).sections if section.kind == 4 and not section.flags & LOADED]
+        words_ += [word for name in kept for word in ("--remove-section", name)]
+    return [*words_, os.fspath(full), os.fspath(output)]
