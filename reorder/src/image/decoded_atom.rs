@@ -27,6 +27,17 @@ pub struct DecodedAtom {
     pub is_table: bool,
     /// A sum that it calls may lead to more places than are tried, so `possible_targets` is not all of them.
     pub calls_anything: bool,
+    /// Addresses of functions that it adds numbers to, each once. Of ELF images on AArch64 alone.
+    pub sums: Vec<CodeSum>,
+}
+
+/// The address of a function with a number added to it, which may have been stored anywhere as the distance to another function.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct CodeSum {
+    /// The function.
+    pub base: Address,
+    /// How far the number was shifted.
+    pub shift: u8,
 }
 
 /// Nothing can be moved beside code that may call anything.

@@ -145,7 +145,7 @@ fn rewrite_fields(
         }
         CodeFields::Aarch64(references) => {
             for block in placed.blocks.clone() {
-                let start = analysis.partition.block(BlockIndex(block)).start;
+                let start = analysis.partition.block(BlockIndex(block)).first_function;
                 for reference in references.of_atom(block as usize, start) {
                     let place = NewAddress(reference.place.0.wrapping_add(placed.delta));
                     let target = placed.new_target(map, reference.target);

@@ -163,7 +163,8 @@ fn claim_word(pair: ImagePair<'_>, target: &SectionView<'_>, entry: &Kept, ledge
     let size = field.width();
     let words = range(pair.old.bytes, offset, size).zip(range(pair.new.bytes, offset, size));
     let Some((before, after)) = words.filter(|(before, after)| before != after) else { return };
-    let follows = u64_at(before, 0).is_some_and(|address| u64_at(after, 0) == Some(pair.mapped(address)));
+    let follows = u64_at(before, 0)
+        .is_some_and(|address| u64_at(after, 0).is_some_and(|found| pair.leads_to(address, found)));
     if field.is_relative() || follows {
         ledger.claims.add(offset, size);
     }
@@ -182,7 +183,7 @@ fn check_stale_addend(
         // A relative addend is short of its target by what is left of the instruction: 4 to 8 bytes.
         [0u64, 4, 5, 6, 8].iter().any(|bias| {
             let target = old_symbol.wrapping_add(before.addend).wrapping_add(*bias);
-            pair.mapped(target) == new_symbol.wrapping_add(after.addend).wrapping_add(*bias)
+            pair.leads_to(target, new_symbol.wrapping_add(after.addend).wrapping_add(*bias))
         })
     });
     if !is_followed {

@@ -36,6 +36,7 @@ pub mod recover;
 mod relocated_field;
 pub mod report;
 mod sframe;
+mod summed_distances;
 mod symbol_values;
 mod symbol_walk;
 mod unchanged;
@@ -232,6 +233,7 @@ fn check_code(pair: ImagePair<'_>, mut outcome: CodeOutcome, ledger: &mut Ledger
     for difference in outcome.differences {
         ledger.findings.differs(difference);
     }
+    summed_distances::check_summed(pair, &outcome.summed, ledger.findings);
     let gap_references = gaps::check_gaps(pair, ledger.findings);
     outcome.references.extend(gap_references);
     if pair.old.processor == Processor::Aarch64 && !outcome.tables.is_empty() {

@@ -4,11 +4,13 @@ use std::ops::Range;
 
 use goblin::elf::section_header::SHF_WRITE;
 
-use super::aarch64::Images;
+use super::aarch64::{Images, NOP};
 use super::absolute_fields::{AbsoluteField, AbsoluteFields};
+use super::bytes::u32_at;
 use super::elf_view::ElfView;
 use super::landing_pads::LandingPads;
 use super::padding::padding_length;
+use super::processor::Processor;
 use super::recover::AddressMoves;
 use super::report::{Check, Difference, Findings};
 use super::unchanged::Claims;
@@ -89,8 +91,11 @@ impl<'a> ImagePair<'a> {
             image.code_at(start, start.checked_add(size)?).and_then(|section| section.at(start, size))
         };
         let prefix = bytes(self.old, address);
-        prefix.is_some_and(|prefix| padding_length(self.old.processor, prefix, address) == prefix.len())
-            && prefix == bytes(self.new, found)
+        let is_one = |prefix: &[u8]| match self.old.processor {
+            Processor::Aarch64 if has_few_words_of_data(prefix) => true,
+            processor => padding_length(processor, prefix, address) == prefix.len(),
+        };
+        prefix.is_some_and(is_one) && prefix == bytes(self.new, found)
     }
 
     /// Whether padding at `address` that something refers to is still what it was, up to where it ends.
@@ -118,6 +123,12 @@ impl<'a> ImagePair<'a> {
         self.leads_to(target, found)
             || self.moves.ending_at(Address(target)).is_some_and(|range| range.new_end().0 == found)
     }
+}
+
+/// Whether `prefix` is what callers may read in front of an AArch64 function: a signature and a hash, and room for patches.
+fn has_few_words_of_data(prefix: &[u8]) -> bool {
+    let words = prefix.chunks_exact(4).map(|word| u32_at(word, 0).unwrap_or(0));
+    words.rev().skip_while(|word| *word == NOP).count() <= 2
 }
 
 impl Images for ImagePair<'_> {

@@ -5,6 +5,7 @@ use std::ops::Range;
 use rayon::prelude::*;
 
 use crate::address::Address;
+use crate::image::analysis::pointers::PointersByPlace;
 use crate::image::decode::aarch64::{Operation, PAGE, Register, WORD, decode, uses};
 use crate::image::elf::file::ElfFile;
 use crate::image::macho::file::MachOFile;
@@ -37,6 +38,8 @@ pub struct CodeContext<'data> {
     pub starts: &'data [Address],
     /// Addresses outside of the code that code refers to, sorted: a jump table ends in front of the next one.
     pub known: Vec<Address>,
+    /// Addresses of code in data; of Mach-O images none.
+    pub pointers: PointersByPlace,
     /// Places where only exceptions lead, sorted.
     pub(super) landing_pads: &'data [Address],
     /// Registers in which no call returns anything, as bits.
@@ -58,7 +61,8 @@ impl<'data> CodeContext<'data> {
         landing_pads: &'data [Address],
         not_returned: u32,
     ) -> Self {
-        let mut context = Self { image, text, starts, known: Vec::new(), landing_pads, not_returned };
+        let (known, pointers) = (Vec::new(), PointersByPlace::default());
+        let mut context = Self { image, text, starts, known, pointers, landing_pads, not_returned };
         let mut known: Vec<Address> = atoms
             .par_iter()
             .with_min_len(256)

@@ -15,6 +15,7 @@ use super::tables::Dispatch;
 use super::value::{PageSet, PageSets, Registers};
 use crate::address::Address;
 use crate::image::decode::aarch64::{MemoryAccess, Operation, Register, WORD};
+use crate::image::decoded_atom::CodeSum;
 
 /// An instruction that completes an address in the code's pages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -52,6 +53,8 @@ pub(super) struct FlowFacts {
     pub(super) dispatches: Vec<(u32, Dispatch)>,
     /// Calls through tables, whose entries lead to functions.
     pub(super) calls: Vec<Dispatch>,
+    /// Addresses of functions that numbers are added to.
+    pub(super) sums: BTreeSet<CodeSum>,
     pub(super) unexplained: Unexplained,
     /// Control runs over the end.
     pub(super) runs_over_end: bool,

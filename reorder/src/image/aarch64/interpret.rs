@@ -7,6 +7,7 @@ use super::tables::Dispatch;
 use super::value::{Entries, PageSet, Registers, Value};
 use crate::address::Address;
 use crate::image::decode::aarch64::{Operation, Register, WORD, uses};
+use crate::image::decoded_atom::CodeSum;
 
 impl Round<'_, '_> {
     pub(super) fn interpret(&mut self, first: u32, mut registers: Registers) {
@@ -132,8 +133,12 @@ impl Round<'_, '_> {
                         self.complete(index, page, from, number, 0, false);
                         Value::Address(page.wrapping_add(number))
                     }
-                    Value::Address(address) => Value::Address(address.wrapping_add(number)),
+                    Value::Address(address) => {
+                        self.add_to_code(Value::Address(address), Value::Number, 0);
+                        Value::Address(address.wrapping_add(number))
+                    }
                     other => {
+                        self.add_to_code(other, Value::Number, 0);
                         self.not_understood(other);
                         Value::computed_of(std::iter::once(other))
                     }
@@ -141,6 +146,12 @@ impl Round<'_, '_> {
                 registers.set(to, value);
             }
             Operation::Access(base, offset, access) => {
+                let slot = match registers.get(base) {
+                    Value::Page { page, .. } | Value::Address(page) => {
+                        Some(Address(page.wrapping_add(offset)))
+                    }
+                    _ => None,
+                };
                 match registers.get(base) {
                     Value::Page { page, from } if offset < 4096 => {
                         self.complete(index, page, from, offset, access.scale, true);
@@ -151,7 +162,11 @@ impl Round<'_, '_> {
                     self.not_understood(registers.get(register));
                 }
                 if let Some(register) = access.loads {
-                    registers.set(register, Value::Unknown);
+                    let loaded = match slot {
+                        Some(slot) if access.scale == 3 => self.context.pointers.at(slot),
+                        _ => None,
+                    };
+                    registers.set(register, loaded.map_or(Value::Unknown, |target| Value::Loaded(target.0)));
                 }
             }
             Operation::IndexedLoad(to, base, size, is_signed) => {
@@ -163,6 +178,7 @@ impl Round<'_, '_> {
                     Value::Below(most) if counts_entries => most,
                     _ => u32::MAX,
                 };
+                self.add_to_code(registers.get(base), Value::Number, 0);
                 let value = match registers.get(base) {
                     Value::Address(table) if size < 8 => {
                         Value::Entry(Entries { table, size, is_signed, most })
@@ -173,9 +189,10 @@ impl Round<'_, '_> {
             }
             Operation::AddRegister(to, first, second, shift, extension) => {
                 self.take(index, registers);
-                let second = registers.get(second).extended(extension);
-                let value = Value::sum_of(registers.get(first), second, shift);
-                registers.set(to, value);
+                let (first, second) = (registers.get(first), registers.get(second).extended(extension));
+                self.add_to_code(first, second, shift);
+                self.add_to_code(second, first, 0);
+                registers.set(to, Value::sum_of(first, second, shift));
             }
             Operation::Move(to, source) => registers.set(to, registers.get(source)),
             _ => self.other(index, operation, registers),
@@ -200,6 +217,9 @@ impl Round<'_, '_> {
         {
             return registers.set(Register::at(word, 0), below);
         }
+        for &bit in summands(word) {
+            self.add_to_code(registers.get(Register::at(word, bit)), Value::Number, 0);
+        }
         let used = uses(word);
         let is_arithmetic = matches!(word >> 25 & 0xf, 0b1000 | 0b1001 | 0b0101 | 0b1101);
         let is_selection = word & 0x1fe0_0000 == 0x1a80_0000;
@@ -213,6 +233,16 @@ impl Round<'_, '_> {
         };
         registers.set_chosen(used.writes, value);
         registers.lose_chosen(used.may_write);
+    }
+
+    /// `number`, shifted, is added to `base`: if that is the address of a function, the number may lead to another one.
+    fn add_to_code(&mut self, base: Value, number: Value, shift: u8) {
+        let Some(base) = base.address().map(Address) else { return };
+        let is_function = self.context.starts.binary_search(&base).is_ok();
+        if !is_function || number.address().is_some() {
+            return;
+        }
+        self.facts.sums.insert(CodeSum { base, shift });
     }
 
     /// What reads a raw page in another way than completing an address is understood only if the page stays the same.
@@ -257,7 +287,7 @@ impl Round<'_, '_> {
                     Some((_, known)) => known.most = known.most.max(dispatch.most),
                     None => self.facts.dispatches.push((index, dispatch)),
                 }
-                for (_, target) in dispatch.targets(self.context, self.function) {
+                for target in dispatch.entered(self.context, self.function) {
                     self.steps = self.steps.saturating_sub(1);
                     let at = (target.distance_from(self.function.start) / WORD) as u32;
                     if !std::mem::replace(&mut self.facts.is_joined[at as usize], true) {
@@ -283,8 +313,20 @@ impl Round<'_, '_> {
     }
 }
 
+/// Where the registers stand of which `SUB` and multiplications that add, 64 bits, make a sum that is kept.
+fn summands(word: u32) -> &'static [u32] {
+    match word {
+        _ if Register::at(word, 0) == Register::NONE => &[],
+        _ if word & 0xdf80_0000 == 0xd100_0000 => &[5],
+        _ if word & 0xdf00_0000 == 0xcb00_0000 => &[5, 16],
+        _ if word & 0xffe0_0000 == 0x9b00_0000 => &[5, 16, 10],
+        _ => &[],
+    }
+}
+
 /// `EOR` of registers, 64 bits, of two values that came from elsewhere.
 fn is_unmasking(word: u32, registers: &Registers) -> bool {
     let operands = [5, 16].map(|bit| registers.get(Register::at(word, bit)));
-    word & 0xff20_0000 == 0xca00_0000 && operands == [Value::Unknown; 2]
+    let came_from_elsewhere = |value: &Value| matches!(value, Value::Unknown | Value::Loaded(_));
+    word & 0xff20_0000 == 0xca00_0000 && operands.iter().all(came_from_elsewhere)
 }

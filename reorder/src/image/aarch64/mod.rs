@@ -140,6 +140,7 @@ impl Builder<'_, '_> {
         for call in std::mem::take(&mut self.facts.calls) {
             self.keep_targets(call);
         }
+        self.result.sums.extend(std::mem::take(&mut self.facts.sums));
         if let Some(index) = self.facts.unexplained.first {
             self.pin(PinReason::UnresolvedJump, self.place(index as usize));
             self.keep_summands();

@@ -14,7 +14,7 @@ impl Builder<'_, '_> {
             self.result.ties.push(dispatch.table);
         }
         let targets = dispatch.targets(self.context, &self.atom);
-        if targets.is_empty() {
+        if targets.is_empty() && !dispatch.is_bounded() {
             self.keep_targets(dispatch);
             return self.pin(PinReason::UnresolvedJump, dispatch.table);
         }
@@ -38,11 +38,18 @@ impl Builder<'_, '_> {
         let words = targets.into_iter().map(|(place, target)| TableWord { place, target, base });
         self.result.table_words.extend(words);
     }
-    /// Where a table goes on behind its first `inside` entries, as far as that is known, and leads out of the function. Of a
-    /// table between functions everything up to the next table, the next instruction that is reached or the atom's end is an
+
+    /// Where a table leads out of the function. All entries count that a comparison leaves possible. Otherwise those behind the
+    /// first `inside` ones, as far as that is known: of a table between functions everything up to the next table, the next instruction that is reached or the atom's end is an
     /// entry; behind one in data there may be anything, so only what leads exactly to functions counts.
     fn leaving_entries(&self, dispatch: Dispatch, inside: usize) -> Vec<Address> {
         let (text, table) = (&self.context.text, dispatch.table);
+        let is_leaving = |target: &Address| {
+            text.contains(target) && !self.atom.contains(target) && target.0.is_multiple_of(WORD)
+        };
+        if dispatch.is_bounded() {
+            return dispatch.entries(self.context).map(|(_, target)| target).filter(is_leaving).collect();
+        }
         let entries = dispatch.entries(self.context).skip(inside);
         if !text.contains(&table) {
             let is_start = |target: &Address| self.context.is_start_elsewhere(*target, &self.atom);
@@ -61,9 +68,6 @@ impl Builder<'_, '_> {
             self.facts.is_reached.get(index as usize).is_some_and(|is_reached| *is_reached)
         };
         let is_entry = |(place, _): &(Address, Address)| *place < end && !is_reached(*place);
-        let is_leaving = |target: &Address| {
-            text.contains(target) && !self.atom.contains(target) && target.0.is_multiple_of(WORD)
-        };
         entries.take_while(is_entry).map(|(_, target)| target).filter(is_leaving).collect()
     }
 

@@ -22,6 +22,8 @@ pub(super) struct Dispatch {
 
 /// No function has more cases.
 const MOST_ENTRIES: u64 = 1 << 16;
+/// Entries that may stand behind an address inside a table.
+const MAX_BEYOND: u64 = 1 << 8;
 
 impl Dispatch {
     pub(super) fn new(base: u64, entries: Entries, shift: u8) -> Self {
@@ -44,20 +46,48 @@ impl Dispatch {
         self.entries(context).take_while(is_inside).collect()
     }
 
+    /// The places in `function` that control may go on at. Behind an entry that leaves the function a comparison tells that there
+    /// are others; and where nothing tells the number of entries, an address inside the table may be what something else counts
+    /// from, such as a place in front of an array.
+    pub(super) fn entered(&self, context: &CodeContext<'_>, function: &Range<Address>) -> Vec<Address> {
+        let is_inside = |target: &Address| function.contains(target) && target.0.is_multiple_of(4);
+        let targets = |limit: u64| self.read(context, limit).map(|(_, target)| target);
+        match self.is_bounded() {
+            true => targets(self.limit(context)).filter(is_inside).collect(),
+            false => targets(self.limit(context).saturating_add(MAX_BEYOND)).take_while(is_inside).collect(),
+        }
+    }
+
+    /// Whether a comparison tells how many entries there are.
+    pub(super) fn is_bounded(&self) -> bool {
+        self.most != u32::MAX
+    }
+
     /// All entries, with where they lead.
     pub(super) fn entries<'run>(
         &'run self,
         context: &'run CodeContext<'_>,
     ) -> impl Iterator<Item = (Address, Address)> + 'run {
+        self.read(context, self.limit(context))
+    }
+
+    /// How many entries there may be in front of the next address that anything refers to.
+    fn limit(&self, context: &CodeContext<'_>) -> u64 {
+        if self.is_bounded() {
+            return u64::from(self.most);
+        }
+        let next = context.known.partition_point(|known| *known <= self.table);
+        let room = context.known.get(next).map_or(u64::MAX, |known| known.distance_from(self.table));
+        room / u64::from(self.size.max(1))
+    }
+
+    fn read<'run>(
+        &'run self,
+        context: &'run CodeContext<'_>,
+        limit: u64,
+    ) -> impl Iterator<Item = (Address, Address)> + 'run {
         let size = u64::from(self.size);
-        let room = || {
-            let next = context.known.partition_point(|known| *known <= self.table);
-            let room = context.known.get(next).map_or(u64::MAX, |known| known.distance_from(self.table));
-            room / size.max(1)
-        };
-        let limit = if self.most == u32::MAX { room() } else { u64::from(self.most) };
-        let limit = limit.min(MOST_ENTRIES);
-        (0..limit).map_while(move |index| {
+        (0..limit.min(MOST_ENTRIES)).map_while(move |index| {
             let place = self.table.plus(index * size);
             let bytes = context.image.bytes_at(place, size)?;
             let entry = match (bytes, self.is_signed) {

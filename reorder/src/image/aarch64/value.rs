@@ -61,6 +61,8 @@ pub(super) enum Value {
     MaybePage(PageSet),
     /// This address.
     Address(u64),
+    /// The address of code that a word of data holds, unless somebody wrote another one there.
+    Loaded(u64),
     /// An entry of a table.
     Entry(Entries),
     /// `base` and an entry of a table, the entry shifted.
@@ -141,6 +143,14 @@ impl Value {
                 Self::Offset(base)
             }
             operands => Self::computed_of(<[Self; 2]>::from(operands).into_iter()),
+        }
+    }
+
+    /// The address that is known, or was when the file was written.
+    pub(super) fn address(self) -> Option<u64> {
+        match self {
+            Self::Address(address) | Self::Loaded(address) => Some(address),
+            _ => None,
         }
     }
 

@@ -6,6 +6,7 @@
 use std::iter;
 
 use crate::address::Address;
+use crate::image::analysis::aarch64::prefixes::Prefixes;
 use crate::image::analysis::pointers::CodePointer;
 use crate::image::code::CodeSpace;
 use crate::image::decode::{aarch64_gap, gap, padding};
@@ -78,6 +79,10 @@ impl Partition {
     /// Splits all arenas.
     pub fn new(code: &CodeSpace<'_>, functions: &FunctionTable<'_>, pointers: &[CodePointer]) -> Self {
         let mut partition = Self { blocks: Vec::with_capacity(functions.len()), gaps: Vec::new() };
+        let prefixes = match code.machine {
+            Machine::Aarch64 => Prefixes::find(code, functions, pointers),
+            Machine::X86_64 | Machine::Other => Prefixes::default(),
+        };
         let mut remaining = functions.iter().map(|(_, function)| function).peekable();
         for (index, arena) in code.arenas.iter().enumerate() {
             let mut position = arena.start;
@@ -94,7 +99,8 @@ impl Partition {
                     }
                     _ => {}
                 }
-                let start = partition.push_gap(code, pointers, position, function.start, true);
+                let prefix = prefixes.of(function.start);
+                let start = partition.push_gap(code, pointers, position, function.start, prefix);
                 partition.blocks.push(Block {
                     start,
                     end: function.end,
@@ -107,7 +113,7 @@ impl Partition {
                 });
                 position = function.end;
             }
-            partition.push_gap(code, pointers, position, arena.end, false);
+            partition.push_gap_pieces(code, position, arena.end);
         }
         partition
     }
@@ -136,24 +142,22 @@ impl Partition {
         &self.blocks[index.0 as usize]
     }
 
-    /// Adds the gap before a block (or before the arena's end); returns where the block then starts.
+    /// Adds the gap before a block, whose `prefix` may be known; returns where the block then starts.
     fn push_gap(
         &mut self,
         code: &CodeSpace<'_>,
         pointers: &[CodePointer],
         start: Address,
         end: Address,
-        before_block: bool,
+        prefix: Option<Address>,
     ) -> Address {
         if start >= end {
             return end;
         }
         let bytes = code.bytes(start..end);
         let filler = padding_length(code.machine, bytes, start);
-        let block_start = match before_block {
-            true => prefix_start(code.machine, bytes, filler, pointers, start, end),
-            false => end,
-        };
+        let block_start = prefix_start(code.machine, bytes, filler, pointers, start, end);
+        let block_start = prefix.map_or(block_start, |prefix| prefix.min(block_start));
         self.push_gap_pieces(code, start, block_start);
         block_start
     }

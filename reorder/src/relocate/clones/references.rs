@@ -163,7 +163,7 @@ fn redirect_code(analysis: &Analysis<'_>, copies: &Copies<'_>, output: &mut [u8]
                 }
             }
             CodeFields::Aarch64(references) => {
-                for reference in references.of_atom(index, block.start) {
+                for reference in references.of_atom(index, block.first_function) {
                     let new = copies.branch_target(reference.target);
                     let distance = new.distance_from(NewAddress(reference.place.0));
                     let is_reached = distance.wrapping_add(1 << 27) < 1 << 28;

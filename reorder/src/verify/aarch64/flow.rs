@@ -90,6 +90,28 @@ pub(super) fn check(code: &CodePair<'_>) -> Option<Difference> {
     flow.judge()
 }
 
+/// For each word and the end: whether a piece of code begins there, and whether control may come from elsewhere than the word
+/// before.
+pub(super) fn beginnings(code: &CodePair<'_>) -> (Vec<bool>, Vec<bool>) {
+    let mut starts = vec![false; code.len() + 1];
+    let mut is_entered = vec![false; code.len() + 1];
+    (starts[0], is_entered[0]) = (true, true);
+    for index in 0..code.len() {
+        let word = code.words(index).0;
+        let kind = code.form(index);
+        if let Some(target) = own_target(code, kind, index) {
+            (starts[target], is_entered[target]) = (true, true);
+        }
+        if kind.is_jump() && kind != Form::Call || effects(word).ends {
+            starts[index + 1] = true;
+        }
+        let is_pad = code.images.is_landing_pad(code.addresses(index).0) == Some(true);
+        starts[index] |= is_pad;
+        is_entered[index] |= is_pad;
+    }
+    (starts, is_entered)
+}
+
 pub(super) struct Flow<'a> {
     pub(super) code: &'a CodePair<'a>,
     pub(super) values: Vec<Value>,
@@ -106,23 +128,7 @@ pub(super) struct Flow<'a> {
 
 impl<'a> Flow<'a> {
     fn new(code: &'a CodePair<'a>) -> Self {
-        let mut starts = vec![false; code.len() + 1];
-        // Where control may come from elsewhere than the word before.
-        let mut is_entered = vec![false; code.len() + 1];
-        (starts[0], is_entered[0]) = (true, true);
-        for index in 0..code.len() {
-            let word = code.words(index).0;
-            let kind = code.form(index);
-            if let Some(target) = own_target(code, kind, index) {
-                (starts[target], is_entered[target]) = (true, true);
-            }
-            if kind.is_jump() && kind != Form::Call || effects(word).ends {
-                starts[index + 1] = true;
-            }
-            let is_pad = code.images.is_landing_pad(code.addresses(index).0) == Some(true);
-            starts[index] |= is_pad;
-            is_entered[index] |= is_pad;
-        }
+        let (mut starts, is_entered) = beginnings(code);
         let cases = switches(code, &mut starts, &is_entered);
         let blocks: Vec<u32> =
             (0..code.len()).filter(|&index| starts[index]).map(|index| index as u32).collect();

@@ -16,6 +16,7 @@ mod flow;
 mod form;
 mod images;
 mod step;
+mod sums;
 mod switch;
 
 pub(super) use code_pair::{CodePair, Counts, runs_on, without_literals};
@@ -24,3 +25,5 @@ pub(super) use dispatch::{addresses, dispatches};
 pub(super) use effects::effects;
 pub(super) use form::{Form, IMMEDIATE, NOP, form, is_add, page, page_offset, register};
 pub(super) use images::{Images, MovedPages};
+pub(super) use sums::summed_addresses;
+pub(super) use switch::leaving_targets;

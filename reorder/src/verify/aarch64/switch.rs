@@ -19,6 +19,7 @@ use std::ops::Range;
 
 use super::code_pair::CodePair;
 use super::effects::effects;
+use super::flow::beginnings;
 use super::form::{Form, is_add, page_offset, register};
 
 /// What a register holds.
@@ -54,6 +55,9 @@ struct Scale {
     shift: u32,
 }
 
+/// Words of tables that are read for each word of code: some tables have many for the same place.
+const LONGEST: u64 = 64;
+
 /// A computed jump that leads to certain words.
 struct Switch {
     /// First word of the piece of code that compares, of the one that jumps, and the jump.
@@ -73,8 +77,6 @@ pub(super) fn switches(
     starts: &mut [bool],
     is_entered: &[bool],
 ) -> Vec<(usize, Vec<usize>)> {
-    /// Words of tables that are read for each word of code: some tables have many for the same place.
-    const LONGEST: u64 = 64;
     let mut found: Vec<Switch> = Vec::new();
     let mut words_left = (code.len() as u64).saturating_mul(LONGEST);
     // Places of different jumps are different ones, or a hostile image could make too much of this.
@@ -106,20 +108,62 @@ pub(super) fn switches(
     found.into_iter().map(|switch| (switch.block, switch.targets)).collect()
 }
 
+/// The places in other pieces of code that computed jumps of `code` lead to, as far as a comparison bounds their tables.
+pub(in crate::verify) fn leaving_targets(code: &CodePair<'_>) -> Vec<u64> {
+    let mut found = Vec::new();
+    if !(0..code.len()).any(|index| is_jump(code.words(index).0)) {
+        return found;
+    }
+    let (starts, is_entered) = beginnings(code);
+    let mut words_left = (code.len() as u64).saturating_mul(LONGEST);
+    let (mut before, mut block) = (0, 0);
+    for index in 0..code.len() {
+        if is_jump(code.words(index).0) && !is_entered[block] {
+            let targets = target_addresses(code, before..block, block..index, &mut words_left);
+            let leaves = |target: &u64| target.wrapping_sub(code.range.old_start.0) >= code.range.size;
+            found.extend(targets.unwrap_or_default().into_iter().filter(leaves));
+        }
+        if starts[index + 1] {
+            (before, block) = (block, index + 1);
+        }
+    }
+    found
+}
+
 /// Whether `word` is `BR`.
 fn is_jump(word: u32) -> bool {
     word & 0xffff_fc1f == 0xd61f_0000
 }
 
 /// The words of `code` to which the jump behind `block` leads, ascending; nothing when that is not certain.
-///
-/// `before` is the piece of code that runs into the block, which nothing else leads to.
 fn targets(
     code: &CodePair<'_>,
     before: Range<usize>,
     block: Range<usize>,
     words_left: &mut u64,
 ) -> Option<Vec<usize>> {
+    let mut targets = Vec::new();
+    for target in target_addresses(code, before, block, words_left)? {
+        let distance = target.checked_sub(code.range.old_start.0)?;
+        if distance % 4 != 0 || distance / 4 >= code.len() as u64 {
+            return None;
+        }
+        targets.push((distance / 4) as usize);
+    }
+    targets.sort_unstable();
+    targets.dedup();
+    Some(targets)
+}
+
+/// Where the jump behind `block` leads, by entry of its table; nothing when that is not certain.
+///
+/// `before` is the piece of code that runs into the block, which nothing else leads to.
+fn target_addresses(
+    code: &CodePair<'_>,
+    before: Range<usize>,
+    block: Range<usize>,
+    words_left: &mut u64,
+) -> Option<Vec<u64>> {
     let (index, last) = bound(code, before.clone())?;
     let jump = block.end;
     let mut held = [Held::Unknown; 32];
@@ -141,18 +185,8 @@ fn targets(
     let Held::Sum { anchor, entry, scale } = held[register(code.words(jump).0, 5)] else { return None };
     *words_left = words_left.checked_sub(last + 1)?;
     let bytes = code.images.constants(entry.table, (last + 1) << entry.size)?;
-    let mut targets = Vec::with_capacity(last as usize + 1);
-    for word in bytes.chunks_exact(1 << entry.size) {
-        let target = anchor.wrapping_add(scale.apply(entry.read(word)));
-        let distance = target.checked_sub(code.range.old_start.0)?;
-        if distance % 4 != 0 || distance / 4 >= code.len() as u64 {
-            return None;
-        }
-        targets.push((distance / 4) as usize);
-    }
-    targets.sort_unstable();
-    targets.dedup();
-    Some(targets)
+    let words = bytes.chunks_exact(1 << entry.size);
+    Some(words.map(|word| anchor.wrapping_add(scale.apply(entry.read(word)))).collect())
 }
 
 /// The register that the end of `before` compares, and its largest value where control runs on.

@@ -8,7 +8,9 @@ use rayon::prelude::*;
 
 use super::{CodeOutcome, FunctionPair, FunctionShape};
 use crate::address::{Address, NewAddress};
-use crate::verify::aarch64::{self, CodePair, Counts, MovedPages, dispatches};
+use crate::verify::aarch64::{
+    self, CodePair, Counts, MovedPages, dispatches, leaving_targets, summed_addresses,
+};
 use crate::verify::pair::ImagePair;
 use crate::verify::report::{Check, Difference};
 
@@ -35,11 +37,17 @@ impl FunctionPair<'_> {
         }
         outcome.instructions += counts.instructions;
         outcome.fields += counts.fields;
+        self.check_leaving_targets(&leaving_targets(&code))?;
         let code = aarch64::without_literals(self.without_data_behind(), self.range.old_start.0);
         shape.runs_on = aarch64::runs_on(code);
         let found = dispatches(self.old_bytes, self.range.old_start.0);
         self.check_anchors(&found.anchors)?;
         shape.tables = found.tables;
+        let is_function = |address: u64| {
+            let range = self.images.moves.containing(Address(address));
+            range.is_some_and(|range| range.old_start.0 == address)
+        };
+        outcome.summed.extend(summed_addresses(self.old_bytes, self.range.old_start.0, is_function));
         Ok(())
     }
 
@@ -49,6 +57,24 @@ impl FunctionPair<'_> {
         let data = self.images.old.data_between(start, end).last().filter(|data| data.end >= end);
         let length = data.map_or(self.range.size, |data| data.start.saturating_sub(start));
         self.old_bytes.get(..length as usize).unwrap_or_default()
+    }
+
+    /// Entries of tables have not changed, so what they lead to in other functions moved as this one did.
+    fn check_leaving_targets(&self, targets: &[u64]) -> Result<(), Difference> {
+        let delta = |address: u64| self.images.moves.map(Address(address)).0.wrapping_sub(address);
+        match targets.iter().find(|&&target| delta(target) != self.range.delta()) {
+            None => Ok(()),
+            Some(target) => Err(Difference::new(
+                Check::JumpTables,
+                None,
+                format!("the jumps of {}", self.range),
+                "tables that lead to what moved with it",
+                format!(
+                    "one that leads to {target:#x}, which is at {}",
+                    NewAddress(target.wrapping_add(delta(*target)))
+                ),
+            )),
+        }
     }
 
     /// Distances that are added to these addresses before a jump have not changed, so the addresses moved as the

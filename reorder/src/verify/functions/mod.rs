@@ -42,6 +42,8 @@ pub(super) struct CodeOutcome {
     pub(super) references: Vec<u64>,
     /// Tables that functions with a computed jump refer to.
     pub(super) tables: Vec<TableUse>,
+    /// Functions whose addresses something unknown is added to.
+    pub(super) summed: Vec<u64>,
 }
 
 impl CodeOutcome {
@@ -52,6 +54,7 @@ impl CodeOutcome {
         self.differences.append(&mut other.differences);
         self.references.append(&mut other.references);
         self.tables.append(&mut other.tables);
+        self.summed.append(&mut other.summed);
     }
 }
 
@@ -83,6 +86,8 @@ pub(super) fn compare_functions(images: ImagePair<'_>) -> CodeOutcome {
     }
     all.references.par_sort_unstable();
     all.references.dedup();
+    all.summed.sort_unstable();
+    all.summed.dedup();
     all
 }
 

@@ -4,9 +4,12 @@
 //! new functions are either what they were or filler that traps or does nothing.
 
 mod aarch64;
+mod carried;
 mod x86_64;
 
 use std::ops::Range;
+
+use carried::CarriedData;
 
 use super::aarch64::MovedPages;
 use super::elf_view::SectionView;
@@ -30,12 +33,14 @@ struct GapCode {
 pub(super) fn check_gaps(pair: ImagePair<'_>, findings: &mut Findings) -> Vec<u64> {
     let (processor, moves) = (pair.old.processor, pair.moves);
     let pages = MovedPages::new(moves);
+    let carried = CarriedData::find(pair, findings);
     let (mut all, mut padding) = (GapCode::default(), 0usize);
     for old in pair.old.code_sections() {
         let Some(new) = pair.new.code_at(old.address, old.end()) else { continue };
         let old_functions = moves.iter().map(|range| range.old_start.0..range.old_end().0);
         let mut fixed = Vec::new();
         for gap in complement(old.address..old.end(), old_functions) {
+            let gap = gap.start..carried.begin_before(gap.end);
             let Some(bytes) = old.at(gap.start, gap.end - gap.start) else { continue };
             let code = match processor {
                 Processor::Aarch64 => aarch64::code_of_gap(bytes, gap.start, gap.start == old.address),
@@ -58,6 +63,8 @@ pub(super) fn check_gaps(pair: ImagePair<'_>, findings: &mut Findings) -> Vec<u6
             check_place(&code, moves, findings);
             fixed.push(code);
         }
+        let section = new.address..new.end();
+        fixed.extend(carried.places().filter(|place| section.contains(&place.start)));
         padding += check_padding(processor, (old, new), &fixed, moves, findings);
     }
     all.references.sort_unstable();

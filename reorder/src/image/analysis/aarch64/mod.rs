@@ -6,6 +6,8 @@
 mod findings;
 mod fixed;
 mod landing_pads;
+pub(super) mod prefixes;
+mod sums;
 
 use std::collections::BTreeSet;
 use std::ops::Range;
@@ -17,6 +19,7 @@ use crate::image::analysis::blocks::{Block, BlockIndex, Partition};
 use crate::image::analysis::fields::CodeFields;
 use crate::image::analysis::kept_relocations::check_kept_relocations;
 use crate::image::analysis::pins::{Pin, PinReason};
+use crate::image::analysis::pointers::PointersByPlace;
 use crate::image::analysis::{CodeFacts, ImageFacts, absolute_addresses, obligations, sorted};
 use crate::image::boundaries::Boundaries;
 use crate::image::code_reference::PackedReference;
@@ -38,7 +41,8 @@ pub(super) fn code_facts(image: &ImageFacts<'_, '_>, partition: &mut Partition) 
     const NO_OPAQUE_BLOCKS: u64 = 0;
     obligations::check_coverage(code, partition, NO_OPAQUE_BLOCKS, coverage)?;
     let partition = &*partition;
-    let atoms: Vec<Range<Address>> = partition.blocks.iter().map(|block| block.start..block.end).collect();
+    let atoms: Vec<Range<Address>> =
+        partition.blocks.iter().map(|block| block.first_function..block.end).collect();
     let starts = starts_of(partition);
     let text =
         atoms.first().map_or(Address(0), |atom| atom.start)..atoms.last().map_or(Address(0), |atom| atom.end);
@@ -52,7 +56,8 @@ pub(super) fn code_facts(image: &ImageFacts<'_, '_>, partition: &mut Partition) 
         .chain(inner_starts)
         .collect();
     let only_pads: Vec<Address> = pads.iter().copied().filter(|pad| !known.contains(pad)).collect();
-    let context = CodeContext::new(file, text.clone(), &starts, &atoms, &only_pads, value::NOT_RETURNED);
+    let mut context = CodeContext::new(file, text.clone(), &starts, &atoms, &only_pads, value::NOT_RETURNED);
+    context.pointers = PointersByPlace::new(pointers);
     let base = file.segments.iter().filter(|segment| segment.is_load()).map(|segment| segment.address).min();
     let decoder = Decoder { context: &context, base: base.unwrap_or(Address(0)), text };
     let mut entries = known;
@@ -67,6 +72,7 @@ pub(super) fn code_facts(image: &ImageFacts<'_, '_>, partition: &mut Partition) 
     entries.extend(fixed::check_fixed_code(&context, code, partition, &mut findings));
     let (decoded, mut references) = decode_atoms(&atoms, decoder.base, entries, &decoder);
     check_sums(&decoded, |index| atoms[index].start, RefusalCode::R7)?;
+    sums::check_code_sums(file, partition, &decoded, &mut findings)?;
 
     let mut refers_to_own_end = vec![false; atoms.len()];
     for (index, atom) in decoded.iter().enumerate() {
@@ -96,9 +102,8 @@ pub(super) fn code_facts(image: &ImageFacts<'_, '_>, partition: &mut Partition) 
         absolute_addresses::check_absolute_addresses(file, code, partition, &constants, known, &mut findings);
     }
     let boundaries = Boundaries::new(code.span());
-    for atom in &atoms {
-        let words = atom.end.distance_from(atom.start) / WORD;
-        (0..words).for_each(|word| boundaries.mark(code.offset(atom.start.plus(word * WORD))));
+    for block in &partition.blocks {
+        (0..block.size() / WORD).for_each(|word| boundaries.mark(code.offset(block.start.plus(word * WORD))));
     }
     let data_references = data_references(context.known, relocations);
     Ok(CodeFacts {
