@@ -22,8 +22,6 @@ pub(super) struct Dispatch {
 
 /// No function has more cases.
 const MOST_ENTRIES: u64 = 1 << 16;
-/// Entries that may stand behind an address inside a table.
-const MAX_BEYOND: u64 = 1 << 8;
 
 impl Dispatch {
     pub(super) fn new(base: u64, entries: Entries, shift: u8) -> Self {
@@ -46,15 +44,14 @@ impl Dispatch {
         self.entries(context).take_while(is_inside).collect()
     }
 
-    /// The places in `function` that control may go on at. Behind an entry that leaves the function a comparison tells that there
-    /// are others; and where nothing tells the number of entries, an address inside the table may be what something else counts
-    /// from, such as a place in front of an array.
+    /// The places in `function` that control may go on at: behind an entry that leaves the function a comparison tells that there are
+    /// others.
     pub(super) fn entered(&self, context: &CodeContext<'_>, function: &Range<Address>) -> Vec<Address> {
         let is_inside = |target: &Address| function.contains(target) && target.0.is_multiple_of(4);
-        let targets = |limit: u64| self.read(context, limit).map(|(_, target)| target);
+        let targets = self.entries(context).map(|(_, target)| target);
         match self.is_bounded() {
-            true => targets(self.limit(context)).filter(is_inside).collect(),
-            false => targets(self.limit(context).saturating_add(MAX_BEYOND)).take_while(is_inside).collect(),
+            true => targets.filter(is_inside).collect(),
+            false => targets.take_while(is_inside).collect(),
         }
     }
 

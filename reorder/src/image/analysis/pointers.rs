@@ -81,3 +81,16 @@ impl PointersByPlace {
         Some(self.0[index].1)
     }
 }
+
+impl PointersByPlace {
+    /// With what symbols lead to that this image defines, unless another image's definition wins.
+    pub fn with_symbols(mut self, code: &CodeSpace<'_>, relocations: &[LoaderRelocation]) -> Self {
+        let symbols = relocations.iter().filter_map(|relocation| match relocation.action {
+            LoaderAction::Symbolic(Some(target)) => Some((relocation.place, target)),
+            _ => None,
+        });
+        self.0.extend(symbols.filter(|(_, target)| code.arena_of(*target).is_some()));
+        self.0.par_sort_unstable();
+        self
+    }
+}

@@ -25,8 +25,8 @@ pub enum LoaderAction {
     Relative(Address),
     /// Calls the resolver at this address and stores its result.
     ResolveIndirect(Address),
-    /// Looks a symbol up, or does something that involves no address of this image.
-    Symbolic,
+    /// Looks a symbol up, which this image may define here, or does something that involves no address of this image.
+    Symbolic(Option<Address>),
 }
 
 /// One place that the loader writes.
@@ -134,8 +134,8 @@ fn explicit(
                 .into());
             }
             kind if types.symbolic.contains(&kind) => {
-                check_symbol(&symbols, (entry.r_info.get(LittleEndian) >> 32) as usize, addend, place)?;
-                LoaderAction::Symbolic
+                let symbol = (entry.r_info.get(LittleEndian) >> 32) as usize;
+                LoaderAction::Symbolic(checked_symbol(&symbols, symbol, addend, place)?)
             }
             kind => {
                 return Err(Refusal::new(
@@ -152,14 +152,15 @@ fn explicit(
     Ok(())
 }
 
-/// The loader adds the addend to the symbol's new value: that is right only where both move together.
-fn check_symbol(
+/// The loader adds the addend to the symbol's new value: that is right only where both move together. Gives the value of a symbol that
+/// this image defines.
+fn checked_symbol(
     symbols: &Option<SymbolTable<'_>>,
     index: usize,
     addend: Address,
     place: Address,
-) -> std::result::Result<(), Refusal> {
-    let Some(symbol) = symbols.as_ref().and_then(|symbols| symbols.get(index)) else { return Ok(()) };
+) -> std::result::Result<Option<Address>, Refusal> {
+    let Some(symbol) = symbols.as_ref().and_then(|symbols| symbols.get(index)) else { return Ok(None) };
     let is_defined = symbol.defining_section().is_some();
     if is_defined && (symbol.is_section() || symbol.is_function() && addend != Address(0)) {
         return Err(Refusal::new(
@@ -169,7 +170,7 @@ fn check_symbol(
         )
         .at(place));
     }
-    Ok(())
+    Ok(Some(symbol.value).filter(|_| is_defined && !symbol.is_thread_local()))
 }
 
 fn packed(file: &ElfFile<'_>, section: &Section<'_>, relocations: &mut Vec<LoaderRelocation>) -> Result<()> {

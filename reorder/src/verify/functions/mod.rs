@@ -177,15 +177,15 @@ impl Comparison<'_> {
         if starts_with_trap(processor, &old_between) {
             return None;
         }
-        let is_kept = match next {
-            Some(next) if padding_length(processor, &old_between, range.old_end().0) == old_between.len() => {
-                next.delta() == range.delta()
-                    && (between_size == 0
-                        || between(self.images.new, range.new_end().0).as_ref() == Some(&old_between))
-            }
-            // Control runs into code that belongs to no function and never moves.
-            _ => !range.is_moved(),
-        };
+        let goes_along = next.is_some_and(|next| {
+            next.delta() == range.delta()
+                && (between_size == 0
+                    || between(self.images.new, range.new_end().0).as_ref() == Some(&old_between))
+        });
+        let is_padded =
+            next.is_some() && padding_length(processor, &old_between, range.old_end().0) == old_between.len();
+        // Else control runs into code that belongs to no function and never moves.
+        let is_kept = goes_along || !is_padded && !range.is_moved();
         (!is_kept).then(|| {
             Difference::new(
                 Check::Functions,

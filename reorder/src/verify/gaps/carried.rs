@@ -150,6 +150,12 @@ fn led_to(image: &ElfView<'_>, ranges: &[Range<u64>]) -> BTreeSet<u64> {
     let is_mark = |name: u32| names.get(name as usize) == Some(&b'$');
     let named = symbols(image, SHT_SYMTAB).filter(|symbol| !is_mark(symbol.name));
     let named = named.chain(symbols(image, SHT_DYNSYM));
-    found.extend(named.filter(|symbol| symbol.is_defined()).map(|symbol| symbol.value).filter(is_inside));
+    // Labels of the no-operations are for those who patch them.
+    let is_patchable = |place: &u64| {
+        let section = image.section_at(*place);
+        section.and_then(|section| u32_at(section.at(*place, WORD)?, 0)) == Some(NOP)
+    };
+    let named = named.filter(|symbol| symbol.is_defined()).map(|symbol| symbol.value).filter(is_inside);
+    found.extend(named.filter(|place| !is_patchable(place)));
     found
 }
