@@ -162,11 +162,8 @@ impl Round<'_, '_> {
                     self.not_understood(registers.get(register));
                 }
                 if let Some(register) = access.loads {
-                    let loaded = match slot {
-                        Some(slot) if access.scale == 3 => self.context.pointers.at(slot),
-                        _ => None,
-                    };
-                    registers.set(register, loaded.map_or(Value::Unknown, |target| Value::Loaded(target.0)));
+                    let slot = slot.filter(|_| access.scale == 3);
+                    registers.set(register, slot.map_or(Value::Unknown, |slot| self.loaded(slot)));
                 }
             }
             Operation::IndexedLoad(to, base, size, is_signed) => {
@@ -224,6 +221,7 @@ impl Round<'_, '_> {
         let is_arithmetic = matches!(word >> 25 & 0xf, 0b1000 | 0b1001 | 0b0101 | 0b1101);
         let is_selection = word & 0x1fe0_0000 == 0x1a80_0000;
         let value = match operation {
+            Operation::LoadLiteral(_, place) if word >> 30 == 1 => self.loaded(place),
             Operation::LoadLiteral(..) => Value::Unknown,
             // The C library hides pointers by an exclusive or with a secret; nobody hides a distance so.
             _ if is_unmasking(word, registers) => Value::Unknown,
@@ -233,6 +231,17 @@ impl Round<'_, '_> {
         };
         registers.set_chosen(used.writes, value);
         registers.lose_chosen(used.may_write);
+    }
+
+    /// What a load of the eight bytes at `place` gives: an address of code by the loader's relocations, or as the file has it.
+    fn loaded(&self, place: Address) -> Value {
+        let stored = || {
+            let word = self.context.image.bytes_at(place, 8)?.first_chunk()?;
+            Some(Address(u64::from_le_bytes(*word)))
+                .filter(|target| self.context.starts.binary_search(target).is_ok())
+        };
+        let target = self.context.pointers.at(place).or_else(stored);
+        target.map_or(Value::Unknown, |target| Value::Loaded(target.0))
     }
 
     /// `number`, shifted, is added to `base`: if that is the address of a function, the number may lead to another one.
