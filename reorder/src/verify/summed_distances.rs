@@ -42,7 +42,7 @@ fn first_moved<'a>(pair: ImagePair<'a>, address: u64) -> Option<(u64, &'a Move)>
         (0..bytes.len() / 4).into_par_iter().with_min_len(1 << 14).find_map_first(|index| {
             let place = section.address.wrapping_add((skipped + index * 4) as u64);
             let narrow = u32_at(bytes, index * 4).map(|word| i64::from(word.cast_signed()).cast_unsigned());
-            let wide = u64_at(bytes, index * 4).filter(|_| place % 8 == 0);
+            let wide = u64_at(bytes, index * 4).filter(|_| place.is_multiple_of(8));
             let mut targets = narrow.into_iter().chain(wide).map(|number| address.wrapping_add(number));
             targets.find_map(|target| Some((place, moved_function_at(pair, target)?)))
         })

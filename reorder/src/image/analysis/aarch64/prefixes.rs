@@ -69,7 +69,7 @@ impl Prefixes {
 /// The prefix at the end of `gap`, of which calls may read the last `read` bytes.
 fn prefix_in(code: &CodeSpace<'_>, gap: Range<Address>, read: u64) -> Option<Range<Address>> {
     let bytes = code.bytes(gap.clone());
-    if !gap.start.0.is_multiple_of(WORD) || bytes.len() % 4 != 0 {
+    if !gap.start.0.is_multiple_of(WORD) || !bytes.len().is_multiple_of(4) {
         return None;
     }
     let filler = filler_length(bytes, gap.start);

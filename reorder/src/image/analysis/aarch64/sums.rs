@@ -176,7 +176,7 @@ mod tests {
         assert_eq!(found(0, &[0x40]), [1]);
         assert_eq!(found(6, &[9, 1]), [1, 2], "shifted by six, or by four");
         assert_eq!(found(0, &[1]), [2], "sixteen bytes before");
-        assert_eq!(found(0, &[9, 0xf0, 0xff, 0xff, 0xff]), [2]);
+        assert_eq!(found(0, &[9, 0xf0, 0xff, 0xff, 0xff]), [1, 2], "also what it may be taken from");
         assert_eq!(found(0, &[0x41, 9, 9]), [] as [u32; 0]);
     }
 }
