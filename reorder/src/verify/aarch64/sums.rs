@@ -53,8 +53,7 @@ pub(in crate::verify) fn summed_addresses(
         for piece in 0..pieces.len() {
             let Some(mut held) = states[piece] else { continue };
             let end = pieces.get(piece + 1).copied().unwrap_or(words.len());
-            for index in pieces[piece]..end {
-                let word = words[index];
+            for (index, &word) in words.iter().enumerate().take(end).skip(pieces[piece]) {
                 let place = start.wrapping_add(index as u64 * 4);
                 found.extend(summed(word, &held).filter(|address| is_code(*address)));
                 step(word, place, &mut held);
