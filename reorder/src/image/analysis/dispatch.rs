@@ -2,9 +2,10 @@
 //!
 //! Takes one block's instructions; gives for each such jump either "a pointer" (loaded, popped, returned, passed
 //! in or demangled: whoever made it used a listed reference) or "a table" (the sum of a base and a loaded
-//! distance) with the base addresses found. Everything else is unknown and pins the block.
+//! distance) with the base addresses found and how far the code can index. Everything else is unknown and pins the
+//! block.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use iced_x86::{
     Code, ConditionCode, FlowControl, Instruction, InstructionInfoFactory, Mnemonic, OpAccess, OpKind,
@@ -12,19 +13,19 @@ use iced_x86::{
 };
 
 use crate::address::Address;
-use crate::image::analysis::table_bound::bound_before;
+use crate::image::analysis::table_bound::bound_of_load;
+use crate::image::decode::padding::is_no_operation;
 
 /// What a jump through a register does.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Dispatch {
     /// Goes to an address that was a listed reference.
     Pointer,
-    /// Goes to base + loaded distance; the bases found, and the bound of the nearest comparison before it.
+    /// Goes to base + loaded distance.
     Table {
-        /// Addresses that the base register may hold; empty when it could not be followed.
-        bases: BTreeSet<Address>,
-        /// Number of entries that the nearest comparison lets through.
-        bound: Option<u64>,
+        /// Addresses that the base register may hold, each with the number of entries that the code before its load can
+        /// reach, if something bounds it; empty when the register could not be followed.
+        bases: BTreeMap<Address, Option<u64>>,
     },
     /// Goes to where a word in memory leads, by its distance from that word.
     SelfRelative,
@@ -44,10 +45,10 @@ pub struct BlockFlow {
 /// Steps that one search may take; a block with longer chains is pinned, never searched without end.
 const SEARCH_LIMIT: usize = 20_000;
 /// Jumps through a register that are explained in one block; interpreters have hundreds.
-const MOST_JUMPS: usize = 2_000;
+const MAX_JUMPS: usize = 2_000;
 /// How far back the load of a distance is looked for.
 const LOAD_WINDOW: usize = 64;
-/// How far in front of a sum its distance may be loaded from where it counts from.
+/// How far before a sum its distance may be loaded from where it counts from.
 const SUM_WINDOW: usize = 16;
 
 /// Sources of the value in a register.
@@ -59,6 +60,8 @@ struct Sources {
     bases: BTreeSet<Address>,
     /// A four-byte distance loaded from memory, sign-extended.
     loaded_distance: bool,
+    /// The loads of such distances, as positions.
+    loads: BTreeSet<usize>,
     /// Four-byte distances, sign-extended, that stand at known places.
     loaded_at: BTreeSet<Address>,
     /// The sum of an address and the distance that was loaded from there.
@@ -109,11 +112,56 @@ impl BlockFlow {
         Self { instructions, branches, register_jumps }
     }
 
+    /// The block's instructions, by address.
+    pub(super) fn instructions(&self) -> &[Instruction] {
+        &self.instructions
+    }
+
+    /// From where control comes to `position` without a table: (position, whether by a branch that is taken).
+    pub(super) fn predecessors(&self, position: usize) -> impl Iterator<Item = (usize, bool)> + '_ {
+        let falls_in = position > 0 && continues(&self.instructions[position - 1]);
+        let first = self.branches.partition_point(|(target, _)| *target < position);
+        let jumps = self.branches[first..].iter().take_while(move |(target, _)| *target == position);
+        let jumps = jumps.map(|(_, source)| (*source, true));
+        falls_in.then(|| (position - 1, false)).into_iter().chain(jumps)
+    }
+
+    /// Some branch of the block leads to `position`.
+    pub(super) fn is_branch_target(&self, position: usize) -> bool {
+        self.branches.binary_search_by_key(&position, |(target, _)| *target).is_ok()
+    }
+
+    /// Instructions that neither a branch of the block nor the instruction before reaches, and whose address the block does
+    /// not form, by address.
+    pub(super) fn orphans(&self) -> impl Iterator<Item = Address> + '_ {
+        let is_filler = |instruction: &Instruction| {
+            is_no_operation(instruction) || instruction.mnemonic() == Mnemonic::Int3
+        };
+        let formed: BTreeSet<u64> = self
+            .instructions
+            .iter()
+            .filter(|instruction| instruction.is_ip_rel_memory_operand())
+            .map(Instruction::ip_rel_memory_address)
+            .collect();
+        let mut is_reached = true;
+        self.instructions.iter().enumerate().filter_map(move |(position, instruction)| {
+            is_reached |= position == 0 || self.is_branch_target(position);
+            is_reached |= formed.contains(&instruction.ip());
+            if is_filler(instruction) {
+                return None;
+            }
+            let is_orphan = !is_reached;
+            is_reached = continues(instruction);
+            is_orphan.then(|| Address(instruction.ip()))
+        })
+    }
+
     /// Explains every jump through a register: (address of the jump, explanation). `is_code` tells what such a jump
-    /// may go to without a table.
+    /// may go to without a table, `is_entered` which addresses a table may lead to.
     pub fn dispatches(
         &self,
         is_code: &dyn Fn(Address) -> bool,
+        is_entered: &dyn Fn(Address) -> bool,
         factory: &mut InstructionInfoFactory,
     ) -> Vec<(Address, Dispatch)> {
         self.register_jumps
@@ -121,10 +169,11 @@ impl BlockFlow {
             .enumerate()
             .map(|(index, &position)| {
                 let instruction = &self.instructions[position];
-                if index >= MOST_JUMPS {
+                if index >= MAX_JUMPS {
                     return (Address(instruction.ip()), Dispatch::Unknown);
                 }
-                let dispatch = self.explain(is_code, position, instruction.op0_register(), factory);
+                let register = instruction.op0_register();
+                let dispatch = self.explain(is_code, is_entered, position, register, factory);
                 (Address(instruction.ip()), dispatch)
             })
             .collect()
@@ -133,6 +182,7 @@ impl BlockFlow {
     fn explain(
         &self,
         is_code: &dyn Fn(Address) -> bool,
+        is_entered: &dyn Fn(Address) -> bool,
         position: usize,
         register: Register,
         factory: &mut InstructionInfoFactory,
@@ -151,7 +201,7 @@ impl BlockFlow {
             let explained = sources.pointer || !sources.bases.is_empty();
             return if explained { Dispatch::Pointer } else { Dispatch::Unknown };
         }
-        let mut bases = BTreeSet::new();
+        let mut bases = BTreeMap::new();
         let (count, mut self_relative) = (sources.sums.len(), 0);
         for (sum, left, right) in sources.sums {
             let left = self.sources(sum, left, factory);
@@ -170,14 +220,40 @@ impl BlockFlow {
             if !distance.loaded_distance || distance.unknown || !distance.sums.is_empty() {
                 return Dispatch::Unknown;
             }
-            bases.extend(base.bases);
+            self.bound_bases(&base.bases, &distance.loads, is_entered, &mut bases, factory);
         }
         match self_relative {
             0 => {}
             _ if self_relative == count => return Dispatch::SelfRelative,
             _ => return Dispatch::Unknown,
         }
-        Dispatch::Table { bases, bound: bound_before(&self.instructions, position) }
+        Dispatch::Table { bases }
+    }
+
+    /// Adds each base with the largest bound of the loads that may read from it; none if one of them has none.
+    fn bound_bases(
+        &self,
+        found: &BTreeSet<Address>,
+        loads: &BTreeSet<usize>,
+        is_entered: &dyn Fn(Address) -> bool,
+        bases: &mut BTreeMap<Address, Option<u64>>,
+        factory: &mut InstructionInfoFactory,
+    ) {
+        let is_entered = |position: usize| is_entered(Address(self.instructions[position].ip()));
+        let mut bounds: BTreeMap<Address, Option<u64>> = BTreeMap::new();
+        for &load in loads {
+            let bound = bound_of_load(self, load, &is_entered, factory);
+            let register = self.instructions[load].memory_base().full_register();
+            for base in self.sources(load, register, factory).bases {
+                let known = bounds.entry(base).or_insert(Some(0));
+                *known = known.and_then(|known| bound.map(|bound| bound.max(known)));
+            }
+        }
+        for &base in found {
+            let bound = bounds.get(&base).copied().flatten();
+            let known = bases.entry(base).or_insert(bound);
+            *known = known.and_then(|known| bound.map(|bound| bound.max(known)));
+        }
     }
 
     /// All definitions of `register` that reach the instruction at `position`.
@@ -195,11 +271,7 @@ impl BlockFlow {
                 return sources;
             }
             let mut has_predecessor = false;
-            let falls_in = position > 0 && continues(&self.instructions[position - 1]);
-            let first = self.branches.partition_point(|(target, _)| *target < position);
-            let jumps = self.branches[first..].iter().take_while(|(target, _)| *target == position);
-            let before = falls_in.then(|| position - 1).into_iter().chain(jumps.map(|(_, source)| *source));
-            for predecessor in before {
+            for (predecessor, _) in self.predecessors(position) {
                 has_predecessor = true;
                 self.step(predecessor, register, factory, &mut sources, &mut pending);
             }
@@ -260,6 +332,7 @@ impl BlockFlow {
                     instruction.memory_index_scale() == 4 && instruction.memory_displacement64() == 0;
                 sources.loaded_distance |= is_entry;
                 sources.unknown |= !is_entry;
+                sources.loads.extend(is_entry.then_some(position));
             }
             // The distance was loaded as 32 bits first: follow that load.
             Mnemonic::Movsxd => self.follow_narrow(position, second(), factory, sources),
@@ -346,12 +419,14 @@ impl BlockFlow {
         factory: &mut InstructionInfoFactory,
         sources: &mut Sources,
     ) {
-        for instruction in self.instructions[..position].iter().rev().take(LOAD_WINDOW) {
+        for (load, instruction) in self.instructions[..position].iter().enumerate().rev().take(LOAD_WINDOW) {
             if writes(instruction, register, factory) {
                 let is_load =
                     instruction.mnemonic() == Mnemonic::Mov && instruction.op1_kind() == OpKind::Memory;
                 sources.loaded_distance |= is_load;
                 sources.unknown |= !is_load;
+                let is_entry = is_load && instruction.memory_index_scale() == 4;
+                sources.loads.extend(is_entry.then_some(load));
                 return;
             }
         }
@@ -359,12 +434,12 @@ impl BlockFlow {
     }
 }
 
-fn is_call(instruction: &Instruction) -> bool {
+pub(super) fn is_call(instruction: &Instruction) -> bool {
     matches!(instruction.flow_control(), FlowControl::Call | FlowControl::IndirectCall)
 }
 
 /// Control can go from `instruction` to the next one.
-fn continues(instruction: &Instruction) -> bool {
+pub(super) fn continues(instruction: &Instruction) -> bool {
     !matches!(
         instruction.flow_control(),
         FlowControl::UnconditionalBranch
@@ -374,7 +449,11 @@ fn continues(instruction: &Instruction) -> bool {
     )
 }
 
-fn writes(instruction: &Instruction, register: Register, factory: &mut InstructionInfoFactory) -> bool {
+pub(super) fn writes(
+    instruction: &Instruction,
+    register: Register,
+    factory: &mut InstructionInfoFactory,
+) -> bool {
     factory.info(instruction).used_registers().iter().any(|used| {
         used.register().full_register() == register
             && matches!(

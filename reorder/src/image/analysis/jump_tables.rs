@@ -1,21 +1,23 @@
 //! Where the x86-64 jump tables are, how long they are, and whose they are.
 //!
-//! Takes the blocks with a register jump and all data addresses that code forms; gives the tables, and pins for
-//! what cannot be proven. A table is `base + 4·k` → signed distance from the base to an instruction of its owner
-//! (or of a part of the same function, or the owner's end, where compilers send the impossible cases). It ends
-//! where an entry leads elsewhere or where other code refers to. That extent was never seen to run long, since
-//! whatever follows a table is itself referred to; a comparison that lets more entries through pins the owner.
+//! Takes all blocks and the data addresses that they form; gives the tables, and pins for what cannot be proven. A table is
+//! `base + 4·k` → signed distance from the base to an instruction: of its owner, of a part that the compiler split off,
+//! or the owner's end, where compilers send the impossible cases. `table_extent` tells where it ends. A block that forms
+//! the address of what looks like a table of its own stays, if no dispatch through it was understood, whatever its jumps
+//! look like: hardened code jumps by `ret`.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use iced_x86::{Decoder, DecoderOptions, InstructionInfoFactory};
 use rayon::prelude::*;
 
 use crate::address::Address;
+use crate::image::analysis::block_uses::BlockUses;
 use crate::image::analysis::blocks::{Block, BlockIndex, GapContent, Partition};
 use crate::image::analysis::dispatch::{BlockFlow, Dispatch};
 use crate::image::analysis::pins::{Pin, PinReason};
-use crate::image::analysis::references::{Finding, is_boundary};
+use crate::image::analysis::references::Finding;
+use crate::image::analysis::table_extent::{Extent, Owner, extent, may_be_table, own_targets, reached};
 use crate::image::boundaries::Boundaries;
 use crate::image::code::CodeSpace;
 use crate::image::decode::x86_64::DecodedBlock;
@@ -59,8 +61,8 @@ pub struct TableContext<'context, 'data> {
     pub partition: &'context Partition,
     /// Instruction boundaries of all blocks.
     pub boundaries: &'context Boundaries,
-    /// Sorted data addresses that code or pointers refer to.
-    pub data_references: &'context [Address],
+    /// How blocks are reached.
+    pub uses: &'context BlockUses,
     /// Sorted places that the loader writes.
     pub loader_places: &'context [Address],
     /// Sorted pairs of blocks that are parts of one function, in both directions.
@@ -73,26 +75,63 @@ pub fn find_tables(
     decoded: &[DecodedBlock],
     findings: &mut Vec<Finding>,
 ) -> Vec<JumpTable> {
-    let results: Vec<(Vec<JumpTable>, Vec<Finding>)> = decoded
+    let dispatches: Vec<BlockDispatches> = decoded
         .par_iter()
         .enumerate()
-        .filter(|(_, block)| block.has_register_jump && block.invalid_at.is_none())
+        .with_min_len(64)
+        .filter(|(_, block)| block.invalid_at.is_none())
         .map_init(InstructionInfoFactory::new, |factory, (index, block)| {
-            tables_of_block(context, BlockIndex(index as u32), block, factory)
+            let index = BlockIndex(index as u32);
+            if block.has_register_jump {
+                return Some(dispatches_of_block(context, index, block, factory));
+            }
+            let suspects: Vec<Address> = distinct(&block.table_candidates)
+                .filter(|&base| may_be_table(context, index, context.partition.block(index), base))
+                .collect();
+            (!suspects.is_empty()).then(|| BlockDispatches { suspects, ..BlockDispatches::new(index) })
         })
+        .flatten()
         .collect();
+    let mut bases: Vec<Address> = dispatches.iter().flat_map(|block| block.tables.keys().copied()).collect();
+    bases.sort_unstable();
+    bases.dedup();
+    let results: Vec<(Vec<JumpTable>, Vec<Finding>)> =
+        dispatches.par_iter().map(|dispatches| tables_of_block(context, dispatches, &bases)).collect();
     let mut tables = Vec::new();
     for (block_tables, block_findings) in results {
         tables.extend(block_tables);
         findings.extend(block_findings);
     }
-    tables.sort_by_key(|table| (table.base, table.owner));
-    drop_shared(&mut tables, findings);
+    tables.sort_by_key(|table: &JumpTable| (table.base, table.owner));
+    drop_shared(context, &mut tables, findings);
     tables
 }
 
-/// Tables with two owners belong to neither; both stay.
-fn drop_shared(tables: &mut Vec<JumpTable>, findings: &mut Vec<Finding>) {
+/// What the jumps of one block do.
+struct BlockDispatches {
+    owner: BlockIndex,
+    /// Bases of tables, with the number of entries that the code can reach.
+    tables: BTreeMap<Address, Option<u64>>,
+    /// What may be a table, but is not known to be one.
+    suspects: Vec<Address>,
+    /// Jumps that are not explained.
+    unresolved: Vec<Address>,
+    orphans: Vec<Address>,
+}
+
+impl BlockDispatches {
+    fn new(owner: BlockIndex) -> Self {
+        let (tables, suspects, unresolved) = (BTreeMap::new(), Vec::new(), Vec::new());
+        Self { owner, tables, suspects, unresolved, orphans: Vec::new() }
+    }
+}
+
+fn distinct(addresses: &[Address]) -> impl Iterator<Item = Address> + use<> {
+    addresses.iter().copied().collect::<BTreeSet<_>>().into_iter()
+}
+
+/// Tables with two owners belong to neither; both stay, and so does what the entries lead to.
+fn drop_shared(context: &TableContext<'_, '_>, tables: &mut Vec<JumpTable>, findings: &mut Vec<Finding>) {
     let mut overlapping = vec![false; tables.len()];
     for index in 1..tables.len() {
         let (before, table) = (tables[index - 1], tables[index]);
@@ -100,75 +139,119 @@ fn drop_shared(tables: &mut Vec<JumpTable>, findings: &mut Vec<Finding>) {
             overlapping[index - 1] = true;
             overlapping[index] = true;
             let pin = Pin { reason: PinReason::SharedTable, evidence: table.base };
-            findings.extend([Finding::Pin(before.owner, pin), Finding::Pin(table.owner, pin)]);
+            for table in [before, table] {
+                let targets = table.targets(context.file);
+                let reached = targets.filter_map(|target| context.partition.block_containing(target));
+                findings.push(Finding::Pin(table.owner, pin));
+                findings.extend(reached.map(|block| Finding::Pin(block, pin)));
+            }
         }
     }
     let mut keep = overlapping.iter().map(|&overlaps| !overlaps);
     tables.retain(|_| keep.next().unwrap_or(true));
 }
 
-fn tables_of_block(
+fn dispatches_of_block(
     context: &TableContext<'_, '_>,
     index: BlockIndex,
     decoded: &DecodedBlock,
     factory: &mut InstructionInfoFactory,
-) -> (Vec<JumpTable>, Vec<Finding>) {
+) -> BlockDispatches {
     let block = context.partition.block(index);
     let bytes = context.code.bytes(block.start..block.end);
     let decoder = Decoder::with_ip(64, bytes, block.start.0, DecoderOptions::NONE);
     let flow = BlockFlow::new(decoder.into_iter().collect());
-    let mut findings = Vec::new();
-    let mut pin = |reason, evidence| findings.push(Finding::Pin(index, Pin { reason, evidence }));
-    let candidates: BTreeSet<Address> = decoded.table_candidates.iter().copied().collect();
+    let mut dispatches = BlockDispatches::new(index);
+    let candidates: Vec<Address> = distinct(&decoded.table_candidates).collect();
     let plausible: Vec<Address> =
-        candidates.iter().copied().filter(|&base| extent(context, index, block, base) > 0).collect();
-    let mut bases = BTreeSet::new();
-    for (jump, dispatch) in flow.dispatches(&|address| context.code.arena_of(address).is_some(), factory) {
+        candidates.iter().copied().filter(|&base| may_be_table(context, index, block, base)).collect();
+    let mut entered: Vec<Address> =
+        plausible.iter().flat_map(|&base| own_targets(context, index, block, base)).collect();
+    entered.sort_unstable();
+    let is_code = |address: Address| context.code.arena_of(address).is_some();
+    let is_entered =
+        |address: Address| entered.binary_search(&address).is_ok() || context.uses.is_entered(address);
+    for (jump, dispatch) in flow.dispatches(&is_code, &is_entered, factory) {
         match dispatch {
             Dispatch::Pointer => {}
-            Dispatch::SelfRelative | Dispatch::Unknown => pin(PinReason::UnresolvedJump, jump),
-            Dispatch::Table { bases: found, bound } => {
-                let (inside, outside): (Vec<Address>, Vec<Address>) =
-                    found.into_iter().partition(|base| context.code.arena_of(*base).is_some());
-                if inside.iter().any(|base| *base < block.start || *base >= block.end) {
-                    pin(PinReason::UnresolvedJump, jump);
+            Dispatch::SelfRelative | Dispatch::Unknown => dispatches.unresolved.push(jump),
+            Dispatch::Table { bases: found } => {
+                let (inside, outside): (Vec<_>, Vec<_>) =
+                    found.into_iter().partition(|(base, _)| context.code.arena_of(*base).is_some());
+                if inside.iter().any(|(base, _)| *base < block.start || *base >= block.end) {
+                    dispatches.unresolved.push(jump);
                 }
                 // Distances between labels of this block survive a rigid move.
                 if !inside.is_empty() && outside.is_empty() {
                     continue;
                 }
                 let mut found = match (outside.as_slice(), plausible.as_slice()) {
-                    ([], [only]) => vec![*only],
+                    ([], [only]) => vec![(*only, None)],
                     (found, _) => found.to_vec(),
                 };
                 // The base register may have held other addresses on paths that do not lead here.
                 if found.len() > 1 {
-                    found.retain(|&base| first_entry_is_code(context, base));
+                    found.retain(|&(base, _)| first_entry_is_code(context, base));
                 }
                 if found.is_empty() {
-                    pin(PinReason::UnresolvedJump, jump);
+                    dispatches.unresolved.push(jump);
                 }
-                for base in found {
-                    let entries = extent(context, index, block, base);
-                    if entries == 0 || bound.is_some_and(|bound| bound > u64::from(entries)) {
-                        pin(PinReason::UnprovenTable, jump);
-                    }
-                    bases.insert(base);
+                for (base, bound) in found {
+                    let known = dispatches.tables.entry(base).or_insert(bound);
+                    *known = known.and_then(|known| bound.map(|bound| bound.max(known)));
                 }
             }
         }
     }
-    // What looks like a table but is reached by no dispatch that was understood may still be one.
-    for base in plausible.iter().filter(|base| !bases.contains(base)) {
-        pin(PinReason::UnprovenTable, *base);
+    // What looks like a table but is reached by no dispatch that was understood may still be one. After a jump that is not
+    // understood everything that leads to code may.
+    let is_suspect = |base: &Address| match dispatches.unresolved.is_empty() {
+        true => plausible.binary_search(base).is_ok(),
+        false => true,
+    };
+    let unknown = candidates.iter().filter(|base| !dispatches.tables.contains_key(base));
+    dispatches.suspects = unknown.filter(|base| is_suspect(base)).copied().collect();
+    dispatches.orphans =
+        flow.orphans().filter(|address| !is_entered_otherwise(context, block, *address)).collect();
+    dispatches
+}
+
+/// Something else than an instruction before or a branch of the block leads to `address`.
+fn is_entered_otherwise(context: &TableContext<'_, '_>, block: &Block, address: Address) -> bool {
+    block.is_entry(address) || context.uses.is_entered(address)
+}
+
+fn tables_of_block(
+    context: &TableContext<'_, '_>,
+    dispatches: &BlockDispatches,
+    bases: &[Address],
+) -> (Vec<JumpTable>, Vec<Finding>) {
+    let index = dispatches.owner;
+    let block = context.partition.block(index);
+    let owner = Owner { index, block, orphans: &dispatches.orphans };
+    let mut findings = Vec::new();
+    let mut tables = Vec::new();
+    for &jump in &dispatches.unresolved {
+        findings.push(Finding::Pin(index, Pin { reason: PinReason::UnresolvedJump, evidence: jump }));
     }
-    let tables: Vec<JumpTable> = bases
-        .into_iter()
-        .filter_map(|base| {
-            let entries = extent(context, index, block, base);
-            (entries > 0).then_some(JumpTable { base, entries, owner: index })
-        })
-        .collect();
+    let mut distrust = |base: Address, reached: Vec<BlockIndex>| {
+        let pin = Pin { reason: PinReason::UnprovenTable, evidence: base };
+        let blocks = std::iter::once(index).chain(reached);
+        findings.extend(blocks.map(|block| Finding::Pin(block, pin)));
+    };
+    for &base in &dispatches.suspects {
+        let is_table = dispatches.unresolved.is_empty() || may_be_table(context, index, block, base);
+        let reached = reached(context, index, block, base);
+        if is_table || !reached.is_empty() {
+            distrust(base, reached);
+        }
+    }
+    for (&base, &bound) in &dispatches.tables {
+        match extent(context, &owner, base, bound, bases) {
+            Extent::Proven(entries) => tables.push(JumpTable { base, entries, owner: index }),
+            Extent::Unproven(reached) => distrust(base, reached),
+        }
+    }
     // An entry for the impossible case may be the end of this block or the start of the next: both move together.
     let leads_to_end = |table: &JumpTable| table.targets(context.file).any(|target| target == block.end);
     if let Some(next) = next_at_end(context, index).filter(|_| tables.iter().any(leads_to_end)) {
@@ -192,71 +275,18 @@ fn first_entry_is_code(context: &TableContext<'_, '_>, base: Address) -> bool {
     })
 }
 
-/// Number of consecutive entries at `base` that lead into the owner.
-fn extent(context: &TableContext<'_, '_>, index: BlockIndex, block: &Block, base: Address) -> u32 {
-    if !base.0.is_multiple_of(4) {
-        return 0;
-    }
-    let Some(section) = context.file.sections.iter().find(|section| {
-        section.is_loaded() && section.has_bytes() && !section.is_executable() && section.contains(base)
-    }) else {
-        return 0;
-    };
-    let bytes = context.file.section_bytes(section);
-    let start = base.distance_from(section.address) as usize;
-    let mut count = 0u32;
-    for word in bytes[start..].chunks_exact(4) {
-        let place = base.plus(4 * u64::from(count));
-        if count > 0 && is_listed(context.data_references, place) || is_listed(context.loader_places, place) {
-            break;
-        }
-        let distance = i64::from(i32::from_le_bytes([word[0], word[1], word[2], word[3]]));
-        let target = base.plus(distance as u64);
-        if !is_entry_target(context, index, block, target) {
-            break;
-        }
-        count += 1;
-    }
-    count
-}
-
-/// Whether the owner may dispatch to `target`.
-fn is_entry_target(
-    context: &TableContext<'_, '_>,
-    index: BlockIndex,
-    block: &Block,
-    target: Address,
-) -> bool {
-    if target == block.end && (end_is_own(context.partition, block) || next_at_end(context, index).is_some())
-    {
-        return true;
-    }
-    if context.code.arena_of(target).is_none() {
-        return false;
-    }
-    let Some(other) = context.partition.block_containing(target) else { return false };
-    let is_known = other == index || context.related.binary_search(&(index, other)).is_ok();
-    is_known && is_boundary(context.code, context.boundaries, target)
-}
-
 /// The block that starts exactly where this one ends.
-fn next_at_end(context: &TableContext<'_, '_>, index: BlockIndex) -> Option<BlockIndex> {
+pub fn next_at_end(context: &TableContext<'_, '_>, index: BlockIndex) -> Option<BlockIndex> {
     let block = context.partition.block(index);
     let next = BlockIndex(index.0 + 1);
     let follower = context.partition.blocks.get(next.0 as usize)?;
     (follower.start == block.end && follower.arena == block.arena).then_some(next)
 }
 
-/// The byte behind the block is padding or outside, so nothing else starts there.
+/// The byte after the block is padding or outside, so nothing else starts there.
 pub fn end_is_own(partition: &Partition, block: &Block) -> bool {
     match partition.gap_containing(block.end) {
         Some(gap) => partition.gaps[gap].content == GapContent::Padding,
         None => partition.block_containing(block.end).is_none(),
     }
-}
-
-/// Whether any byte of the word at `place` is listed.
-fn is_listed(sorted: &[Address], place: Address) -> bool {
-    let first = sorted.partition_point(|address| *address < place);
-    sorted.get(first).is_some_and(|address| address.distance_from(place) < 4)
 }

@@ -6,6 +6,7 @@
 mod aarch64;
 pub mod absolute_addresses;
 pub mod absolute_fields;
+pub mod block_uses;
 pub mod blocks;
 pub mod computed_addresses;
 pub mod dispatch;
@@ -13,6 +14,7 @@ pub(crate) mod exception_tables;
 pub mod exposure;
 pub mod fields;
 pub mod gap_references;
+mod index_value;
 pub mod jump_tables;
 pub mod kept_relocations;
 pub mod obligations;
@@ -23,6 +25,7 @@ pub mod relative_pointers;
 pub mod relative_words;
 pub mod stub_arrays;
 pub mod table_bound;
+pub mod table_extent;
 pub mod units;
 mod x86_64;
 

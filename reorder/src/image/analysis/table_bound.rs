@@ -1,142 +1,202 @@
-//! How many entries the code in front of a dispatch admits.
+//! How many entries of a jump table the code before its load can reach.
 //!
-//! Follows the index of the table's load backwards, through copies and small sums, to the unsigned comparison or
-//! mask that bounds it. The result is a cross-check of a table's extent, never its only proof: a bound that admits
-//! more entries than were found says that the extent is short.
+//! Follows the index of the load backwards over *every* path, through copies, extensions and sums with constants, to
+//! the comparison or mask that bounds it. The answer is the largest index of all paths plus one; a single path
+//! without a bound leaves the table without one. It is an upper bound: where the compiler knew more than the
+//! comparison says, the table is shorter.
+//!
+//! What makes the answer sound: a comparison counts only if nothing writes the value between it and its branch, only for
+//! the side of the branch that leads here, and only if it is as wide as what is known of the value.
 
-use iced_x86::{FlowControl, Instruction, Mnemonic, OpKind, Register};
+use std::collections::BTreeSet;
 
-/// Instructions looked at.
-const WINDOW: usize = 96;
-/// The branch that uses a comparison follows within this many instructions.
-const BRANCH_DISTANCE: usize = 3;
+use iced_x86::{ConditionCode, FlowControl, Instruction, InstructionInfoFactory, Mnemonic, OpKind, Register};
 
-/// Entries that the code before the jump at `position` lets through, if that can be told.
-pub fn bound_before(instructions: &[Instruction], position: usize) -> Option<u64> {
-    let dispatch = instructions[position].ip();
-    let window = &instructions[position.saturating_sub(WINDOW)..position];
-    let load = window.iter().rposition(|instruction| {
-        matches!(instruction.mnemonic(), Mnemonic::Movsxd | Mnemonic::Mov)
-            && instruction.op1_kind() == OpKind::Memory
-            && instruction.memory_index_scale() == 4
-    })?;
-    let mut index = Index { register: Some(window[load].memory_index().full_register()), memory: None };
-    for (position, instruction) in window[..load].iter().enumerate().rev() {
-        match instruction.flow_control() {
-            FlowControl::Next | FlowControl::ConditionalBranch => {}
-            // What stands before is not on the way to the dispatch, or clobbers the index.
-            _ => return None,
+use super::dispatch::{BlockFlow, is_call, writes};
+use super::index_value::{IndexValue, Location, Range, Step, step_back};
+
+/// States that one search visits; a longer search gives no bound.
+const MAX_STATES: usize = 4_000;
+/// Instructions between a comparison and its branch, and between a copy and the comparison of its source.
+const MAX_DISTANCE: usize = 32;
+/// More entries than any compiler gives one table.
+const MAX_ENTRIES: u64 = 1 << 16;
+
+/// One place of a search: the value before the instruction at `position`.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord)]
+struct State {
+    position: usize,
+    value: IndexValue,
+}
+
+/// Entries that the load at `load` can read. `is_entered` tells which positions a jump table may lead to: how control
+/// comes there is not known here.
+pub fn bound_of_load(
+    flow: &BlockFlow,
+    load: usize,
+    is_entered: &dyn Fn(usize) -> bool,
+    factory: &mut InstructionInfoFactory,
+) -> Option<u64> {
+    let index = flow.instructions()[load].memory_index();
+    if index == Register::None {
+        return None;
+    }
+    let mut largest = 0;
+    let mut visited = BTreeSet::new();
+    let mut pending = vec![State { position: load, value: IndexValue::in_register(index) }];
+    while let Some(state) = pending.pop() {
+        if visited.len() >= MAX_STATES || is_entered(state.position) {
+            return None;
         }
-        if !index.is_operand_of(instruction) {
+        if !visited.insert(state.clone()) {
             continue;
         }
-        match instruction.mnemonic() {
-            Mnemonic::Cmp => {
-                let following = window[position + 1..].iter().take(BRANCH_DISTANCE);
-                let bound = following
-                    .filter(|next| next.flow_control() == FlowControl::ConditionalBranch)
-                    .find_map(|branch| admitted(instruction, branch, dispatch));
-                if bound.is_some() {
-                    return bound;
+        let mut has_predecessor = false;
+        for (before, is_taken) in flow.predecessors(state.position) {
+            has_predecessor = true;
+            let mut value = state.value.clone();
+            if let Some(range) = range_on_edge(flow, before, is_taken, &value, factory) {
+                match value.restrict(range) {
+                    Some(last) => {
+                        largest = largest.max(last);
+                        continue;
+                    }
+                    None => value.remember(range),
                 }
             }
-            Mnemonic::Test => {}
-            Mnemonic::And => {
-                let mask = instruction.try_immediate(1).ok()? & operand_mask(instruction);
-                return ((mask + 1).is_power_of_two() && mask < 1 << 16).then_some(mask + 1);
+            let instruction = &flow.instructions()[before];
+            if is_call(instruction) && !value.location.survives_call() {
+                return None;
             }
-            Mnemonic::Add | Mnemonic::Sub | Mnemonic::Inc | Mnemonic::Dec => {}
-            Mnemonic::Mov | Mnemonic::Movzx | Mnemonic::Movsx | Mnemonic::Movsxd => {
-                index.came_from(instruction)?
+            match step_back(instruction, &value, factory) {
+                Step::Same => pending.push(State { position: before, value }),
+                Step::Known(last) => largest = largest.max(last),
+                Step::From(values) => {
+                    pending.extend(values.into_iter().map(|value| State { position: before, value }));
+                }
+                Step::Unknown => return None,
             }
-            Mnemonic::Lea if instruction.memory_index() == Register::None => {
-                index.register = Some(instruction.memory_base().full_register());
-            }
-            _ => return None,
         }
-        // The original may be compared after the copy was made.
-        if let Some(bound) = compared_after(&window[position + 1..load], &index, dispatch) {
-            return Some(bound);
+        if !has_predecessor || state.position == 0 {
+            return None;
+        }
+    }
+    let entries = largest.checked_add(1)?;
+    (entries <= MAX_ENTRIES).then_some(entries)
+}
+
+/// What the branch at `branch` says of the value on the way to here.
+fn range_on_edge(
+    flow: &BlockFlow,
+    branch: usize,
+    is_taken: bool,
+    value: &IndexValue,
+    factory: &mut InstructionInfoFactory,
+) -> Option<Range> {
+    let instructions = flow.instructions();
+    if instructions[branch].flow_control() != FlowControl::ConditionalBranch {
+        return None;
+    }
+    let comparison = comparison_before(flow, branch)?;
+    let instruction = &instructions[comparison];
+    let compared = Location::of_operand(instruction, 0)?;
+    // The comparison must be of what the value is at the branch.
+    let is_written =
+        |location: &Location, range: std::ops::Range<usize>, factory: &mut InstructionInfoFactory| {
+            instructions[range].iter().any(|between| location.is_written_by(between, factory))
+        };
+    if is_written(&value.location, comparison + 1..branch, factory) {
+        return None;
+    }
+    let is_same = compared.is_same_place(&value.location)
+        || is_copy(flow, comparison, &compared, &value.location, value.bits, factory);
+    if !is_same {
+        return None;
+    }
+    Range::admitted(instruction, instructions[branch].condition_code(), is_taken)
+}
+
+/// The comparison whose flags the branch at `branch` reads, if control cannot come in between.
+fn comparison_before(flow: &BlockFlow, branch: usize) -> Option<usize> {
+    let mut position = branch;
+    while position > 0 && branch - position < MAX_DISTANCE {
+        if flow.is_branch_target(position) {
+            return None;
+        }
+        position -= 1;
+        let instruction = &flow.instructions()[position];
+        if instruction.mnemonic() == Mnemonic::Cmp {
+            return matches!(
+                instruction.op1_kind(),
+                OpKind::Immediate8
+                    | OpKind::Immediate8to16
+                    | OpKind::Immediate8to32
+                    | OpKind::Immediate8to64
+                    | OpKind::Immediate16
+                    | OpKind::Immediate32
+                    | OpKind::Immediate32to64
+            )
+            .then_some(position);
+        }
+        let keeps_flags = instruction.rflags_modified() == 0
+            && matches!(instruction.flow_control(), FlowControl::Next | FlowControl::ConditionalBranch);
+        if !keeps_flags {
+            return None;
         }
     }
     None
 }
 
-/// The bound from the first comparison in `window` of where the value is, while it stays there.
-fn compared_after(window: &[Instruction], index: &Index, dispatch: u64) -> Option<u64> {
-    let position = window.iter().position(|instruction| index.is_operand_of(instruction))?;
-    let comparison = &window[position];
-    if comparison.mnemonic() != Mnemonic::Cmp {
-        return None;
-    }
-    let following = window[position + 1..].iter().take(BRANCH_DISTANCE);
-    following
-        .filter(|next| next.flow_control() == FlowControl::ConditionalBranch)
-        .find_map(|branch| admitted(comparison, branch, dispatch))
-}
-
-/// Where the value that will be the table's index is at some point before the load.
-struct Index {
-    register: Option<Register>,
-    /// Base, index register and displacement of the memory it was loaded from.
-    memory: Option<(Register, Register, u64)>,
-}
-
-impl Index {
-    /// The instruction's first operand is where the value is.
-    fn is_operand_of(&self, instruction: &Instruction) -> bool {
-        match instruction.op0_kind() {
-            OpKind::Register => self.register == Some(instruction.op0_register().full_register()),
-            OpKind::Memory => self.memory == Some(memory_operand(instruction)),
-            _ => false,
+/// Whether `left` and `right` hold the same lowest `bits` at `position`, because one was copied from the other before.
+fn is_copy(
+    flow: &BlockFlow,
+    position: usize,
+    left: &Location,
+    right: &Location,
+    bits: u32,
+    factory: &mut InstructionInfoFactory,
+) -> bool {
+    let mut current = position;
+    while current > 0 && position - current < MAX_DISTANCE {
+        if flow.is_branch_target(current) {
+            return false;
+        }
+        current -= 1;
+        let instruction = &flow.instructions()[current];
+        if !matches!(instruction.flow_control(), FlowControl::Next | FlowControl::ConditionalBranch) {
+            return false;
+        }
+        let source = |destination: &Location, source: &Location| {
+            instruction.mnemonic() == Mnemonic::Mov
+                && instruction.condition_code() == ConditionCode::None
+                && Location::of_operand(instruction, 0).is_some_and(|to| to.is_same_place(destination))
+                && Location::of_operand(instruction, 1)
+                    .is_some_and(|from| from.is_same_place(source) && from.bits() >= bits.min(32))
+        };
+        let writes_left = left.is_written_by(instruction, factory);
+        let writes_right = right.is_written_by(instruction, factory);
+        if writes_left || writes_right {
+            return (writes_left && source(left, right)) || (writes_right && source(right, left));
         }
     }
-
-    /// Steps back over a copy; none when the value came from nowhere that can be followed.
-    fn came_from(&mut self, instruction: &Instruction) -> Option<()> {
-        match instruction.op1_kind() {
-            OpKind::Register => self.register = Some(instruction.op1_register().full_register()),
-            OpKind::Memory => {
-                self.register = None;
-                self.memory = Some(memory_operand(instruction));
-            }
-            _ => return None,
-        }
-        Some(())
-    }
+    false
 }
 
-fn memory_operand(instruction: &Instruction) -> (Register, Register, u64) {
-    (instruction.memory_base(), instruction.memory_index(), instruction.memory_displacement64())
-}
-
-/// Indices that pass the unsigned `comparison` on the way through or past `branch` to the dispatch.
-fn admitted(comparison: &Instruction, branch: &Instruction, dispatch: u64) -> Option<u64> {
-    let mask = operand_mask(comparison);
-    let limit = comparison.try_immediate(1).ok()? & mask;
-    let target = branch.near_branch_target();
-    let leads_there = branch.ip() < target && target <= dispatch;
-    match (branch.mnemonic(), leads_there) {
-        (Mnemonic::Ja, false) | (Mnemonic::Jbe, true) => limit.checked_add(1),
-        (Mnemonic::Jae, false) | (Mnemonic::Jb, true) => Some(limit),
-        // The index was moved to the other end of the range: x ≥ −n as an unsigned number admits n values.
-        (Mnemonic::Jb, false) | (Mnemonic::Jae, true) => Some(mask - limit + 1),
-        (Mnemonic::Jbe, false) | (Mnemonic::Ja, true) => Some(mask - limit),
-        _ => None,
-    }
-    .filter(|&bound| bound <= u64::from(u16::MAX))
-}
-
-/// All bits of the first operand's width, short of the full 64 so that sums do not wrap.
-fn operand_mask(instruction: &Instruction) -> u64 {
-    let size = match instruction.op0_kind() {
-        OpKind::Memory => instruction.memory_size().size(),
-        _ => instruction.op0_register().size(),
-    };
-    match size {
-        1 => 0xff,
-        2 => 0xffff,
-        4 => 0xffff_ffff,
-        _ => u64::MAX >> 1,
-    }
+/// Whether `instruction` writes `register`, calls included.
+pub(super) fn writes_register(
+    instruction: &Instruction,
+    register: Register,
+    factory: &mut InstructionInfoFactory,
+) -> bool {
+    let is_kept = matches!(
+        register,
+        Register::RBX
+            | Register::RBP
+            | Register::RSP
+            | Register::R12
+            | Register::R13
+            | Register::R14
+            | Register::R15
+    );
+    if is_call(instruction) { !is_kept } else { writes(instruction, register, factory) }
 }

@@ -2,6 +2,7 @@
 
 use rayon::prelude::*;
 
+use super::block_uses::BlockUses;
 use super::blocks::{BlockIndex, Partition};
 use super::fields::{ByBlock, CodeFields};
 use super::jump_tables::{TableContext, find_tables};
@@ -62,12 +63,13 @@ pub(super) fn code_facts(image: &ImageFacts<'_, '_>, partition: &mut Partition) 
     collect_data_references(&mut decoded, relocations, &mut data_references);
     let loader_places = sorted(relocations.iter().map(|relocation| relocation.place).collect());
     let related = related_blocks(&findings);
+    let uses = BlockUses::new(code, partition, &decoded, image.pointers, image.roots);
     let context = TableContext {
         file,
         code,
         partition,
         boundaries: &boundaries,
-        data_references: &data_references,
+        uses: &uses,
         loader_places: &loader_places,
         related: &related,
     };
@@ -162,9 +164,6 @@ fn collect_data_references(
 ) {
     for block in decoded.iter_mut() {
         data_references.append(&mut block.data_references);
-        if !block.has_register_jump {
-            block.table_candidates = Vec::new();
-        }
     }
     for relocation in relocations {
         if let LoaderAction::Relative(target) = relocation.action {

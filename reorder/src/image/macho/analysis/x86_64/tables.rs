@@ -34,7 +34,7 @@ pub(super) fn explain(context: &X86Context<'_>, atom: &Range<Address>, walk: &Wa
     let mut factory = InstructionInfoFactory::new();
     let has_inner_table = walk.states().contains(&Byte::Table);
     let mut bases = Vec::new();
-    for (jump, dispatch) in flow.dispatches(&|address| context.is_code(address), &mut factory) {
+    for (jump, dispatch) in flow.dispatches(&|address| context.is_code(address), &|_| true, &mut factory) {
         let is_explained = match dispatch {
             // Words that lead to functions by their distance are listed, or keep these functions where they are.
             Dispatch::Pointer | Dispatch::SelfRelative => true,
@@ -43,7 +43,7 @@ pub(super) fn explain(context: &X86Context<'_>, atom: &Range<Address>, walk: &Wa
             Dispatch::Table { bases: found, .. } if found.is_empty() => has_inner_table,
             Dispatch::Table { bases: found, .. } => {
                 let (inner, outer): (Vec<Address>, Vec<Address>) =
-                    found.into_iter().partition(|base| atom.contains(base));
+                    found.into_keys().partition(|base| atom.contains(base));
                 let count = bases.len();
                 bases.extend(outer.iter().filter(|base| first_word_leads_into(context, atom, **base)));
                 // On paths that do not lead here, the register may have held other addresses.
