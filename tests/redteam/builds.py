@@ -67,6 +67,8 @@ class Build:
             command = ["clang++-22" if plus else "clang-22"]
             if self.machine == "aarch64":
                 command.append("--target=aarch64-linux-gnu")
+        elif self.compiler == "musl":
+            command = ["musl-gcc"]
         else:
             version = self.compiler.partition("-")[2] if not plus else ""
             command = [("aarch64-linux-gnu-" if self.machine == "aarch64" else "") + ("g++" if plus else "gcc") + (f"-{version}" if version else "")]
@@ -102,19 +104,22 @@ def mold_folder():
 def draw(choices, machines, language):
     """A build at random."""
     machine = choices.choice(machines)
-    compiler = choices.choice(["gcc", "gcc", "gcc", "gcc-11", "clang", "clang", "clang"])
+    compiler = choices.choice(["gcc", "gcc", "gcc", "gcc-11", "clang", "clang", "clang"] * 3 + ["musl"])
     if machine == "aarch64" or language == "cpp":
-        compiler = compiler.partition("-")[0]
+        compiler = compiler.partition("-")[0].replace("musl", "gcc")
     linker = choices.choice(["bfd", "bfd", "bfd", "gold", "lld", "lld", "mold"])
     if machine == "aarch64" and compiler == "gcc" and linker == "mold":
         linker = "bfd"
     kind = choices.choice(["pie"] * 8 + ["pie-relocs"] * 2 + ["fixed"] * 3 + ["fixed-relocs"] * 3 + ["static"] + ["static-relocs"] + ["static-pie"] + ["shared"] * 3)
     if linker == "gold" and kind == "static-pie":
         kind = "pie"
+    if compiler == "musl" and not kind.startswith("static"):
+        # Few systems have its loader; static programs are what it is used for.
+        kind = choices.choice(["static", "static", "static-relocs"])
     level = choices.choice(LEVELS + (["-Oz"] if compiler == "clang" else []))
     pool = COMMON_FLAGS + LINK_FLAGS[linker] + LINK_FLAGS[linker]
     own = {("gcc", "x86_64"): GCC_FLAGS + GCC_X86_FLAGS, ("gcc", "aarch64"): GCC_FLAGS + GCC_ARM_FLAGS,
-           ("clang", "x86_64"): CLANG_FLAGS + CLANG_X86_FLAGS, ("clang", "aarch64"): CLANG_FLAGS + CLANG_ARM_FLAGS}
+           ("musl", "x86_64"): GCC_FLAGS, ("clang", "x86_64"): CLANG_FLAGS + CLANG_X86_FLAGS, ("clang", "aarch64"): CLANG_FLAGS + CLANG_ARM_FLAGS}
     pool = pool + own[compiler.partition("-")[0], machine] * 2 + (X86_FLAGS * 2 if machine == "x86_64" else [])
     flags = tuple(dict.fromkeys(choices.choices(pool, k=choices.choice([0, 0, 1, 1, 1, 2, 3]))))
     if "-flto" in flags and not (compiler.startswith("gcc") and linker == "bfd" or compiler == "clang" and linker == "lld"):

@@ -71,8 +71,8 @@ def record(wanted, case, outcome, folder):
     if not wanted.no_reduce:
         again = check(wanted.reorder, case, folder)
         if again:
-            case, outcome = smaller_parts(wanted.reorder, *again[:1], folder, again[1])
-            if findings.examples(directory, case.title) < findings.EXAMPLES:
+            case, outcome = smaller_parts(wanted.reorder, again[0], folder, again[1])
+            if not findings.is_known(directory, case):
                 case, outcome = reduce(wanted.reorder, case, folder, outcome)
     findings.keep(directory, wanted.reorder, case, outcome)
     return f"{outcome.result} {case.title}"

@@ -38,13 +38,13 @@ def works(only):
 
 
 def left(home):
-    """The size of each file that a work leaves; what is in it may differ by nature, as keys do, and is printed where not."""
-    return {str(path.relative_to(home)): path.is_symlink() or path.stat().st_size for path in sorted(home.rglob("*"))
-            if not any(part.startswith(".") for part in path.relative_to(home).parts) and (path.is_symlink() or path.is_file())}
+    """Names of the files that a work leaves; what is in them may differ by nature, as keys do, and is printed where not."""
+    names = (path.relative_to(home) for path in sorted(home.rglob("*")))
+    return [str(name) for name in names if not any(part.startswith(".") for part in name.parts)]
 
 
 def do(setup, command, before=()):
-    """A work in a new home of a name that is always the same: status, output and what it leaves."""
+    """A work in a new home of a name that is always the same: status, output and names of what it leaves."""
     home = pathlib.Path(tempfile.gettempdir(), "redteam-home", "work")
     shutil.rmtree(home, ignore_errors=True)
     home.mkdir(parents=True)
@@ -55,7 +55,7 @@ def do(setup, command, before=()):
                               stderr=subprocess.STDOUT, timeout=SECONDS, check=False)
         return done.returncode, done.stdout, left(home)
     except subprocess.TimeoutExpired:
-        return None, b"", {}
+        return None, b"", []
 
 
 def images_of(setup, program, command):
@@ -115,7 +115,7 @@ def within(directory, function):
     try:
         return reader.recv()
     except EOFError:
-        return None, b"the process with permuted images ended", {}
+        return None, b"the process with permuted images ended", []
     finally:
         process.join()
 
@@ -126,7 +126,7 @@ def difference(expected, found):
         return f"status {expected[0]} became {found[0]}: {found[1][-300:]!r}"
     lines = zip(expected[1].splitlines(), found[1].splitlines(), strict=False)
     changed = next((f"{old!r} became {new!r}" for old, new in lines if old != new), "")
-    names = [name for name in {**expected[2], **found[2]} if expected[2].get(name) != found[2].get(name)]
+    names = sorted(set(expected[2]) ^ set(found[2]))
     return changed or f"{len(expected[1])} bytes became {len(found[1])}; files {names}"
 
 

@@ -6,13 +6,19 @@ import shutil
 from reduce import write
 from trial import HOST, lines
 
-# More examples of one kind say little more.
-EXAMPLES = 2
+# More examples of one kind say little more, nor do more kinds of the same parts: making them small takes longer than to find them.
+EXAMPLES, KINDS = 2, 5
 
 
 def examples(directory, title):
     """How many findings of this kind are kept."""
     return len(list(pathlib.Path(directory).glob(f"{escaped(title)}.*")))
+
+
+def is_known(directory, case):
+    """Whether enough is kept of a case, or of its parts."""
+    parts = "+".join(sorted(set(case.parts)))
+    return examples(directory, case.title) >= EXAMPLES or len(list(pathlib.Path(directory).glob(f"{escaped(parts)}_*"))) >= KINDS
 
 
 def escaped(title):
@@ -22,9 +28,9 @@ def escaped(title):
 
 def keep(directory, reorder, case, outcome):
     """Writes a finding down, unless enough of its kind are known; gives its folder."""
-    number = examples(directory, case.title)
-    if number >= EXAMPLES:
+    if is_known(directory, case):
         return None
+    number = examples(directory, case.title)
     folder = pathlib.Path(directory, f"{escaped(case.title)}.{number}")
     folder.mkdir(parents=True, exist_ok=True)
     program = write(case, folder)

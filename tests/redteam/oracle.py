@@ -51,7 +51,8 @@ class Image:
             if section.kind != 4 or section.flags & LOADED or not 0 < section.info < len(self.sections):
                 continue
             target = self.sections[section.info]
-            if not target.flags & LOADED or target.flags & EXECUTABLE:
+            # Places in unwind entries are no tables, and are proven by throwing.
+            if not target.flags & LOADED or target.flags & EXECUTABLE or target.name.startswith((".eh_frame", ".gcc_except_table")):
                 continue
             for at in range(section.offset, section.offset + section.size, 24):
                 place, info, addend = struct.unpack_from("<QQq", self.data, at)
@@ -105,6 +106,7 @@ class Moves:
         found = sorted((int(row[1], 16), int(row[2], 16), int(row[3], 16), row[4] if len(row) > 4 else "?") for row in rows if row[:1] == ["move"])
         self.starts, self.rows = [row[0] for row in found], found
         self.beginnings = set(self.starts)
+        self.ends = {old + size for old, _, size, _ in found} - self.beginnings
 
     def at(self, address):
         """The new address and the name of the function, or the same address where nothing moved."""
@@ -120,8 +122,8 @@ def stale(known, moved, moves):
     """Words that no longer stand for what they did, in sentences."""
     image = Image(moved)
     for word in known:
-        if word.base and word.target in moves.beginnings:
-            # A case that is never taken may stand for the end of its function, which is where the next one begins.
+        if word.base and (word.target in moves.beginnings or word.target in moves.ends):
+            # A case that is never taken may stand for the end of its function, which may be where the next one begins.
             continue
         target, name = moves.at(word.target)
         number = image.word(word.place, word.form)
