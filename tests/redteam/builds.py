@@ -7,16 +7,19 @@ import shutil
 import tempfile
 
 LLVM = pathlib.Path("/usr/lib/llvm-22/bin")
+# How code is compiled for each kind of image, and how that is linked.
 KINDS = {
-    "pie": ["-fPIE", "-pie"],
-    "pie-relocs": ["-fPIE", "-pie", "-Wl,--emit-relocs"],
-    "fixed": ["-fno-pie", "-no-pie"],
-    "fixed-relocs": ["-fno-pie", "-no-pie", "-Wl,--emit-relocs"],
-    "static": ["-fno-pie", "-no-pie", "-static"],
-    "static-relocs": ["-fno-pie", "-no-pie", "-static", "-Wl,--emit-relocs"],
-    "static-pie": ["-fPIE", "-static-pie"],
-    "shared": ["-fPIC", "-shared", "-Dmain=program"],
+    "pie": ("-fPIE", ["-pie"]),
+    "pie-relocs": ("-fPIE", ["-pie", "-Wl,--emit-relocs"]),
+    "fixed": ("-fno-pie", ["-no-pie"]),
+    "fixed-relocs": ("-fno-pie", ["-no-pie", "-Wl,--emit-relocs"]),
+    "static": ("-fno-pie", ["-no-pie", "-static"]),
+    "static-relocs": ("-fno-pie", ["-no-pie", "-static", "-Wl,--emit-relocs"]),
+    "static-pie": ("-fPIE", ["-static-pie"]),
+    "shared": ("-fPIC", ["-shared"]),
 }
+# Into what else the same objects can be linked.
+KINDS_OF_MODEL = {"-fPIE": ["pie", "pie-relocs", "fixed", "fixed-relocs", "static-pie", "static"], "-fno-pie": ["fixed", "fixed-relocs", "static"], "-fPIC": ["shared"]}
 LEVELS = ["-O0", "-O1", "-O2", "-O2", "-O2", "-O3", "-Os"]
 COMMON_FLAGS = ["-ffunction-sections", "-fno-plt", "-fno-asynchronous-unwind-tables", "-flto", "-fno-jump-tables", "-fno-inline",
                 "-fdata-sections -ffunction-sections -Wl,--gc-sections", "-falign-functions=64", "-falign-functions=1", "-g",
@@ -54,14 +57,16 @@ class Build:
     level: str
     flags: tuple = ()
     stripped: bool = False
+    # How it is compiled, where that is not how its kind usually is.
+    model: str = ""
 
     @property
     def cell(self):
         """What is counted as one kind of build."""
         return f"{self.machine} {self.compiler} {self.linker} {self.kind}"
 
-    def words(self, language):
-        """The command without files."""
+    def compiling(self, language):
+        """The command that compiles, without files."""
         plus = language == "cpp"
         if self.compiler.startswith("clang"):
             command = ["clang++-22" if plus else "clang-22"]
@@ -72,13 +77,17 @@ class Build:
         else:
             version = self.compiler.partition("-")[2] if not plus else ""
             command = [("aarch64-linux-gnu-" if self.machine == "aarch64" else "") + ("g++" if plus else "gcc") + (f"-{version}" if version else "")]
-        command += ["-std=gnu++20" if plus else "-std=gnu17", "-w", self.level, *KINDS[self.kind]]
-        command += linker_words(self.linker)
-        return command + [word for flag in self.flags for word in flag.split()] + (["-s"] if self.stripped else [])
+        command += ["-std=gnu++20" if plus else "-std=gnu17", "-w", self.level, self.model or KINDS[self.kind][0]]
+        command += ["-Dmain=program"] if self.kind == "shared" else []
+        return command + [word for flag in self.flags for word in flag.split()]
+
+    def linking(self):
+        """What else the command needs to link."""
+        return [*KINDS[self.kind][1], *linker_words(self.linker)] + (["-s"] if self.stripped else [])
 
     def describe(self):
         """For people."""
-        return " ".join([self.cell, self.level, *self.flags] + (["-s"] if self.stripped else []))
+        return " ".join([self.cell, self.level, self.model, *self.flags] + (["-s"] if self.stripped else []))
 
 
 def linker_words(linker):
@@ -99,6 +108,20 @@ def mold_folder():
     if not link.is_symlink():
         link.symlink_to(shutil.which("mold"))
     return folder
+
+
+def relink(choices, build):
+    """Another image of the same objects."""
+    model = build.model or KINDS[build.kind][0]
+    linker = choices.choice(["bfd", "gold", "lld", "mold"])
+    kind = choices.choice(KINDS_OF_MODEL[model])
+    if "-flto" in build.flags or (linker, kind) == ("gold", "static-pie") or build.compiler == "musl":
+        linker, kind = build.linker, build.kind
+    if (build.machine, build.compiler, linker) == ("aarch64", "gcc", "mold"):
+        linker = "bfd"
+    flags = build.flags if linker == build.linker else tuple(flag for flag in build.flags if not flag.startswith("-Wl,"))
+    stripped = choices.chance(30) and not kind.endswith("relocs")
+    return dataclasses.replace(build, linker=linker, kind=kind, flags=flags, stripped=stripped, model=model if model != KINDS[kind][0] else "")
 
 
 def draw(choices, machines, language):

@@ -16,7 +16,7 @@ import time
 
 import findings
 import sources
-from builds import draw
+from builds import draw, relink
 from choices import Choices
 from program import arguments, plan
 from reduce import Case, check, reduce, smaller_parts, write
@@ -31,11 +31,12 @@ def parse():
     parser.add_argument("--source", choices=["generated", "csmith", "torture"], default="generated")
     parser.add_argument("--first", type=int, default=1, help="the seed of the first program")
     parser.add_argument("--programs", type=int, default=1000)
-    parser.add_argument("--builds", type=int, default=3, help="builds of each program")
+    parser.add_argument("--builds", type=int, default=4, help="builds of each program")
     parser.add_argument("--minutes", type=float, default=24 * 60)
     parser.add_argument("--jobs", type=int, default=os.cpu_count())
     parser.add_argument("--machines", nargs="+", default=["x86_64", "x86_64", "x86_64", "aarch64"], help="a name given more often is drawn more often")
     parser.add_argument("--languages", nargs="+", default=["c", "c", "cpp"])
+    parser.add_argument("--without", nargs="*", default=[], help="parts that are left out of generated programs")
     parser.add_argument("--no-reduce", action="store_true", help="keep findings as they are")
     return parser.parse_args()
 
@@ -51,11 +52,13 @@ def explore(task):
         language = "c"
     plain = Case(seed, language, (), None, (), (), wanted.source, wanted.directory)
     if wanted.source == "generated":
-        plain = dataclasses.replace(plain, keep=tuple(range(len(plan(seed, language)[0]))), arguments=tuple(arguments(seed)))
+        names = plan(seed, language)[0]
+        plain = dataclasses.replace(plain, keep=tuple(number for number, name in enumerate(names) if name not in wanted.without), arguments=tuple(arguments(seed)))
     row = {"seed": seed, "language": language, "parts": plain.parts, "builds": []}
     with tempfile.TemporaryDirectory(prefix="redteam-") as folder:
-        for _ in range(wanted.builds):
-            build, ways = draw(choices, wanted.machines, language), {}
+        for number in range(wanted.builds):
+            # Compiling takes longest: what is compiled is linked twice.
+            build, ways = relink(choices, build) if number % 2 else draw(choices, wanted.machines, language), {}
             outcomes = attempt(wanted.reorder, build, write(plain, folder), folder, lambda image: ways.update(variants(choices, image, folder)) or ways)
             row["builds"].append({"build": dataclasses.asdict(build), "cell": build.cell, "outcomes": [dataclasses.asdict(outcome) for outcome in outcomes]})
             wrong = [outcome for outcome in outcomes if outcome.is_finding]

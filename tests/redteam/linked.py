@@ -25,7 +25,8 @@ def examine(reorder, image, folder):
         outcome = apply(reorder, stripped, moved, ["--strategy", "random", "--seed", seed])
         if outcome.result:
             return len(known), [f"{outcome.result}: {outcome.detail}"]
-        wrong += [f"seed {seed}: {sentence}" for sentence in oracle.stale(known, moved, oracle.Moves(f"{moved}.map"))]
+        sentences = [*oracle.stale(known, moved, oracle.Moves(f"{moved}.map")), *oracle.rewritten(image, stripped, moved)]
+        wrong += [f"seed {seed}: {sentence}" for sentence in sentences]
     return len(known), wrong
 
 

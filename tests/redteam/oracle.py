@@ -12,8 +12,9 @@ import struct
 # x86-64: distances of four and eight bytes, addresses of eight and four bytes.
 DISTANCES = {2: "<i", 24: "<q"}
 ADDRESSES = {1: "<Q", 10: "<I", 11: "<i"}
+SHORT = {2, 10, 11}
 EXECUTABLE, LOADED = 4, 2
-COMPILE_FLAGS = ["-Wa,-L", "-Wl,--emit-relocs"]
+COMPILE_FLAGS, LINK_FLAGS = ["-Wa,-L"], ["-Wl,--emit-relocs"]
 
 Section = collections.namedtuple("Section", "name kind flags address offset size link info entry")
 Word = collections.namedtuple("Word", "place form base target name")
@@ -64,6 +65,24 @@ class Image:
             if section.flags & LOADED and section.kind != 8 and section.address <= address <= section.address + section.size - struct.calcsize(form):
                 return struct.unpack_from(form, self.data, section.offset + address - section.address)[0]
         return None
+
+
+def rewritten(full, before, after):
+    """Words of read-only data that changed although no relocation is for them, in sentences."""
+    truth, old, new = Image(full), Image(before), Image(after)
+    covered = {place + step for _, place, kind, _, _ in truth.relocations() for step in range(4 if kind in SHORT else 8)}
+    names = sorted((value, name) for name, _, value in truth.symbols() if name)
+    for section in old.sections:
+        if not section.name.startswith(".rodata") or not section.flags & LOADED:
+            continue
+        for address in range(section.address, section.address + section.size - 3, 4):
+            was, now = old.word(address, "<I"), new.word(address, "<I")
+            if was == now or not covered.isdisjoint(range(address, address + 4)):
+                continue
+            name = names[max(bisect.bisect_right(names, (address, "~")) - 1, 0)][1]
+            # Distances between functions of one section are known to the assembler, which leaves no relocation.
+            if not name.endswith("_table"):
+                yield f"word {address:#x} after {name} was {was:#x}, is {now:#x}, and is no address"
 
 
 def words(path):

@@ -99,7 +99,7 @@ def simpler_builds(build):
     yield dataclasses.replace(build, flags=())
     for flag in build.flags:
         yield dataclasses.replace(build, flags=tuple(other for other in build.flags if other != flag))
-    for change in ({"stripped": False}, {"kind": "pie"}, {"linker": "bfd"}, {"compiler": "gcc"}, {"machine": "x86_64"}, {"level": "-O2"}, {"level": "-O1"}):
+    for change in ({"stripped": False}, {"kind": "pie", "model": ""}, {"model": ""}, {"linker": "bfd"}, {"compiler": "gcc"}, {"machine": "x86_64"}, {"level": "-O2"}, {"level": "-O1"}):
         yield dataclasses.replace(build, **change)
 
 

@@ -1,6 +1,7 @@
 """One trial: a program is built one way, permuted some ways, and each result must do what the original does."""
 
 import dataclasses
+import hashlib
 import json
 import os
 import pathlib
@@ -29,7 +30,7 @@ EMULATOR = ["qemu-aarch64-static", "-L", "/usr/aarch64-linux-gnu"]
 # The code by which the command says that its own two halves disagree.
 UNPROVEN = "R16"
 # What counts as a finding, the worst first.
-FINDINGS = ["crash", "different", "hang", "stale", "unproven", "panic", "error"]
+FINDINGS = ["crash", "different", "hang", "stale", "rewritten", "unproven", "panic", "error"]
 
 
 @dataclasses.dataclass
@@ -85,10 +86,27 @@ def call(command, seconds, folder=None):
         process.wait()
 
 
+def libraries(program):
+    """What programs are linked with; GCC's own tests ask for none."""
+    return ["-lm"] if program.extra else ["-pthread", "-lm"]
+
+
 def build_command(build: Build, program: Program, output):
-    """The command that makes the image."""
-    pthread = ["-pthread"] if not program.extra else []
-    return [*build.words(program.language), *program.files, *program.extra, "-o", output, *pthread, "-lm"]
+    """The command that makes the image, for people."""
+    return [*build.compiling(program.language), *build.linking(), *program.files, *program.extra, "-o", output, *libraries(program)]
+
+
+def compiled(build: Build, program: Program, labels, folder):
+    """Objects of a program, as they are kept from an earlier build that compiled alike, and a message if that fails."""
+    command = [*build.compiling(program.language), "-c", *labels, *program.extra, *(os.path.join(folder, path) for path in program.files)]
+    command = [word for word in command if not word.startswith("-Wl,")]
+    key = hashlib.sha256("\0".join([*command, *(pathlib.Path(folder, path).read_text(errors="replace") for path in program.files)]).encode()).hexdigest()[:16]
+    objects = pathlib.Path(folder, f"objects.{key}")
+    if not objects.is_dir():
+        objects.mkdir()
+        status, _, errors = call(command, BUILD_SECONDS, objects)
+        (objects / "message").write_text("" if status == 0 else f"{ending(status)}: {text(errors)}")
+    return sorted(objects.glob("*.o")), (objects / "message").read_text() or None
 
 
 def hosted(build, image, folder):
@@ -187,17 +205,19 @@ def judge(build, program, expected, image, output, folder):
 def make(build, program, image, folder):
     """Makes the image; gives the words that its relocations tell of, or nothing where none are to be had, and a message if it fails."""
     image.unlink(missing_ok=True)
-    command = build_command(build, program, image)
     # Other processors' tables need no change when they move with their function, and code that is made at link time has no labels.
-    if build.machine != "x86_64" or "-flto" in build.flags:
-        status, _, errors = call(command, BUILD_SECONDS, folder)
-        return [], text(errors) if status else None
-    full = pathlib.Path(folder, "full")
-    command = [full if word == image else word for word in command if word != "-s"] + oracle.COMPILE_FLAGS
+    known = build.machine == "x86_64" and "-flto" not in build.flags
+    objects, failure = compiled(build, program, oracle.COMPILE_FLAGS if known else [], folder)
+    if failure:
+        return [], failure
+    full = pathlib.Path(folder, "full") if known else image
+    command = [*build.compiling(program.language), *build.linking(), *objects, "-o", full, *libraries(program)]
+    if known:
+        command = [word for word in command if word != "-s"] + oracle.LINK_FLAGS
     status, _, errors = call(command, BUILD_SECONDS, folder)
-    if status == 0:
+    if status == 0 and known:
         status, _, errors = call(oracle.strip_command(full, image, build), BUILD_SECONDS, folder)
-    return (list(oracle.words(full)), None) if status == 0 else ([], text(errors))
+    return (list(oracle.words(full)) if known else [], None) if status == 0 else ([], text(errors))
 
 
 def attempt(reorder, build, program, folder, ways):
@@ -218,14 +238,19 @@ def attempt(reorder, build, program, folder, ways):
         if not outcome.result:
             outcome.result, outcome.detail = judge(build, program, expected, image, output, folder)
             if known and not any(word.startswith("--clone") for word in words):
-                wrong = list(oracle.stale(known, output, oracle.Moves(f"{output}.map")))
-                if wrong:
-                    outcome.result = "stale" if outcome.result in ("equal", "unsteady") else outcome.result
-                    outcome.detail += f"; {len(wrong)} of {len(known)} words are stale, such as: {wrong[0]}"
+                accuse(outcome, "stale", list(oracle.stale(known, output, oracle.Moves(f"{output}.map"))))
+                accuse(outcome, "rewritten", list(oracle.rewritten(pathlib.Path(folder, "full"), image, output)))
         outcomes.append(outcome)
         if outcome.result.startswith("refused"):
             break
     return outcomes
+
+
+def accuse(outcome, result, wrong):
+    """Adds what the oracle says to an outcome; it is a finding also where no run shows it."""
+    if wrong:
+        outcome.result = result if outcome.result in ("equal", "unsteady") else outcome.result
+        outcome.detail += f"; {len(wrong)} words {result}, such as: {wrong[0]}"
 
 
 def lines(reorder, build, program, words):
