@@ -67,7 +67,7 @@ def images_of(setup, program, command):
     linked = subprocess.run(["ldd", shutil.which(program)], capture_output=True, text=True, check=False).stdout
     found.update(re.findall(r"(/\S+)", linked))
     real = {os.path.realpath(path) for path in [*found, shutil.which(program)]}
-    return {path for path in real if path.startswith("/usr/") and is_image(path)}
+    return {path for path in real if path.startswith("/usr/") and "/lib/debug/" not in path and is_image(path)}
 
 
 def is_image(path):
