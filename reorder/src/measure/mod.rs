@@ -291,7 +291,8 @@ fn natural_run(
         series.extend(FigureKind::ContextSwitches, counted.context_switches);
     }
     if programs.cold() {
-        series.push(FigureKind::TextPagesCached, file.resident_text()?.len() as f64);
+        let cached = outcome.cached_text.as_ref().map(|pages| pages.len() as f64);
+        series.extend(FigureKind::TextPagesCached, cached);
     }
     Ok(outcome)
 }

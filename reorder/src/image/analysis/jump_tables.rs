@@ -61,6 +61,8 @@ pub struct TableContext<'context, 'data> {
     pub partition: &'context Partition,
     /// Instruction boundaries of all blocks.
     pub boundaries: &'context Boundaries,
+    /// Sorted data addresses that code or pointers refer to.
+    pub data_references: &'context [Address],
     /// How blocks are reached.
     pub uses: &'context BlockUses,
     /// Sorted places that the loader writes.

@@ -69,6 +69,7 @@ pub(super) fn code_facts(image: &ImageFacts<'_, '_>, partition: &mut Partition) 
         code,
         partition,
         boundaries: &boundaries,
+        data_references: &data_references,
         uses: &uses,
         loader_places: &loader_places,
         related: &related,
