@@ -480,7 +480,7 @@ try_cases() {
 set_words() {
     local path=$1
     words=(./program)
-    if file -b "$path/old/program" | grep -Eq 'dynamically linked shared library|bundle'; then
+    if file -b "$path/old/program" | grep -E 'dynamically linked shared library|bundle' > /dev/null; then
         words=("$directory/loader" ./program)
     elif [ -n "$(cat "$path/arguments")" ]; then
         words+=("$(cat "$path/arguments")")

@@ -17,7 +17,7 @@
 //! | `pinned` | `NAME because TEXT`: stays, and the reason contains TEXT |
 //! | `movable` | names of functions that must not be pinned |
 //! | `glued` | names of functions that move as one |
-//! | `check` | shell command over `{old}` and `{new}` that must succeed after each relocation |
+//! | `check` | shell command over `{old}` and `{new}` that must succeed after each relocation; no reader may end before its pipe is empty, as `grep -q` and `head` do |
 //! | `copies` | `native`: copies of functions are tried in variants for this machine alone |
 //! | `stripped` | what holds for the stripped image: `same` (default), `skip`, or `refused R5` |
 //!
@@ -26,6 +26,8 @@
 
 use std::path::{Path, PathBuf};
 use std::{fs, io};
+
+use crate::early_readers::early_reader;
 
 /// Compilers of this name make images for AArch64, which run under QEMU.
 const CROSS: &str = "aarch64-";
@@ -266,6 +268,11 @@ fn directives(text: &str) -> Result<Vec<Directive>, String> {
         let word = key.split(' ').next().unwrap_or_default();
         let words = key.split(' ').count();
         if KEYS.contains(&word) && words <= if word == "build" { 2 } else { 1 } {
+            if let Some(reader) = early_reader(value) {
+                return Err(format!(
+                    "{head}: `{reader}` ends before its pipe is empty; use `grep … > /dev/null`"
+                ));
+            }
             found.push(Directive {
                 key: key.to_owned(),
                 filter: filter.split(',').filter(|part| !part.is_empty()).map(str::to_owned).collect(),
@@ -344,6 +351,12 @@ fn main_source(directory: &Path) -> Result<PathBuf, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_check_that_fails_on_some_runs_is_an_error() {
+        assert!(directives("// check: readelf -SW {new} | grep -q debug\n").is_err());
+        assert!(directives("// check: readelf -SW {new} | grep debug > /dev/null\n").is_ok());
+    }
 
     #[test]
     fn a_misspelt_key_is_an_error() {

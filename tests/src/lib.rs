@@ -3,6 +3,7 @@
 //! | module | what it is for |
 //! |---|---|
 //! | `process` | runs one program with a time limit and keeps what it said |
+//! | `early_readers` | finds pipelines that fail on some runs alone |
 //! | `profiles` | profiles made by real tools, and the orders that they hold |
 //! | `recorded_programs` | compiles and records small programs |
 //! | `namesakes` | a program with functions of equal names in several objects and members |
@@ -41,6 +42,7 @@ pub mod agreement;
 pub mod breakpoints;
 pub mod distribution;
 pub mod documents;
+pub mod early_readers;
 pub mod fixture;
 pub mod fixture_run;
 pub mod fuzz;

@@ -13,6 +13,8 @@ use std::{fmt, fs, io, thread};
 use nix::sys::signal::{Signal, killpg};
 use nix::unistd::Pid;
 
+use crate::early_readers::early_reader;
+
 /// More output than this is not compared: it is a runaway program.
 const OUTPUT_LIMIT: u64 = 64 << 20;
 
@@ -122,8 +124,13 @@ pub fn succeed(command: &mut Command) -> String {
 /// Runs `line` by the shell; gives its standard output.
 ///
 /// # Errors
-/// A sentence with the line and all it printed when it does not exit with 0.
+/// A sentence with the line and all it printed when it does not exit with 0; lines that fail on some runs alone.
 pub fn shell(line: &str, limit: Duration) -> Result<String, String> {
+    if let Some(reader) = early_reader(line) {
+        return Err(format!(
+            "{line}\n`{reader}` ends before its pipe is empty: write `grep … > /dev/null` or `sed -n 1p`"
+        ));
+    }
     let outcome = run(Command::new("bash").args(["-o", "pipefail", "-c", line]), limit)
         .map_err(|error| format!("bash: {error}"))?;
     if outcome.success() { Ok(outcome.stdout_text()) } else { Err(format!("{line}\n{outcome}")) }

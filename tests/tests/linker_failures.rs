@@ -10,7 +10,7 @@ use std::process::{Child, Stdio};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-use end_to_end::linker_wrapper::Build;
+use end_to_end::linker_wrapper::{Build, LIMIT};
 use end_to_end::process::Ending;
 
 fn objects() -> Build {
@@ -167,7 +167,7 @@ fn assert_killed(line: &str, traces: &str) {
         let begun = Instant::now();
         while !processes_in(build.folder()).is_empty() {
             assert!(
-                begun.elapsed() < Duration::from_secs(2),
+                begun.elapsed() < LIMIT,
                 "{line} killed at {step}/{steps}: {:?}",
                 processes_in(build.folder())
             );
@@ -208,7 +208,7 @@ fn a_killed_compiler_stops_a_linker_that_orders_nothing() {
     for driver in ["gcc", "clang-22"] {
         let mut build = objects();
         build
-            .write("slow", "#!/bin/sh\ncase $1 in --version) echo GNU ld 1;; *) exec sleep 30;; esac\n")
+            .write("slow", "#!/bin/sh\ncase $1 in --version) echo GNU ld 1;; *) exec sleep 3000;; esac\n")
             .unwrap();
         build.must("chmod +x slow");
         build.set("REORDER_LINKER", "./slow");
@@ -216,7 +216,7 @@ fn a_killed_compiler_stops_a_linker_that_orders_nothing() {
         let mut child = started(&build, "exec reorder-cc whole.o -o program");
         let begun = Instant::now();
         while !processes_in(build.folder()).iter().any(|words| words.starts_with("sleep")) {
-            assert!(begun.elapsed() < Duration::from_secs(60), "{:?}", processes_in(build.folder()));
+            assert!(begun.elapsed() < LIMIT, "{:?}", processes_in(build.folder()));
             assert!(child.try_wait().unwrap().is_none(), "the link has ended");
             sleep(Duration::from_millis(2));
         }
@@ -224,7 +224,7 @@ fn a_killed_compiler_stops_a_linker_that_orders_nothing() {
         child.wait().unwrap();
         let begun = Instant::now();
         while !processes_in(build.folder()).is_empty() {
-            assert!(begun.elapsed() < Duration::from_secs(5), "{driver}: {:?}", processes_in(build.folder()));
+            assert!(begun.elapsed() < LIMIT, "{driver}: {:?}", processes_in(build.folder()));
             sleep(Duration::from_millis(10));
         }
     }

@@ -45,11 +45,12 @@ pub use run::Reach;
 pub use sign_test::Interval;
 pub use statistics::{Comparison, Sample};
 pub use surroundings::Surroundings;
+pub(crate) use waiting::{Peeked, peek};
 pub use warnings::Warning;
 
 use crate::error::{Error, Result};
 use figures::Series;
-use interruption::Interruption;
+pub(crate) use interruption::Interruption;
 use page_cache::ProgramFile;
 use run::{Launch, Outcome, Watch};
 use staging::Programs;
@@ -291,7 +292,8 @@ fn natural_run(
         series.extend(FigureKind::ContextSwitches, counted.context_switches);
     }
     if programs.cold() {
-        series.push(FigureKind::TextPagesCached, file.resident_text()?.len() as f64);
+        let cached = outcome.cached_text.as_ref().map(|pages| pages.len() as f64);
+        series.extend(FigureKind::TextPagesCached, cached);
     }
     Ok(outcome)
 }

@@ -76,6 +76,8 @@ pub(super) struct Outcome {
     pub(super) counted: Option<Counted>,
     /// Pages that the page table held at the end.
     pub(super) mapped_text: std::result::Result<BTreeSet<u64>, Unknown>,
+    /// Pages that the page cache held then, before the system may take back what nobody uses any more. Only of a cold start.
+    pub(super) cached_text: Option<BTreeSet<u64>>,
     /// What watching pages told, where that was asked for and possible.
     pub(super) watched: std::result::Result<WatchedPages, Unknown>,
 }
@@ -185,6 +187,7 @@ fn watch(launch: &Launch<'_>, group: &Group, pid: Pid, started: Instant) -> Resu
         started: Err(Unknown::NotTraced),
         end: None,
         mapped_text: Err(Unknown::NotTraced),
+        cached_text: None,
         pages: Err(Unknown::NotTraced),
     };
     let mut loaded = false;
@@ -205,13 +208,18 @@ fn watch(launch: &Launch<'_>, group: &Group, pid: Pid, started: Instant) -> Resu
             }
             Report::Stopped(Stop::Event(event)) => {
                 if event == libc::PTRACE_EVENT_EXIT {
-                    watcher.finish();
+                    watcher.finish()?;
                 }
                 resume(pid, 0)?;
             }
             Report::Stopped(Stop::Signal(signal)) => resume(pid, signal)?,
             Report::Stopped(_) => resume(pid, 0)?,
             Report::Ended(ending) => {
+                // Of a run that could not be watched the end is the only moment.
+                let cached_text = match watcher.cached_text.take() {
+                    None if launch.cold => Some(launch.program.resident_text()?),
+                    cached_text => cached_text,
+                };
                 return Ok(Outcome {
                     status: ending.to_string(),
                     wall: watcher.end.unwrap_or_else(Instant::now).duration_since(started),
@@ -219,6 +227,7 @@ fn watch(launch: &Launch<'_>, group: &Group, pid: Pid, started: Instant) -> Resu
                     minor_faults: u64::try_from(usage.ru_minflt).unwrap_or(0),
                     counted: watcher.counters.and_then(|counters| counters.read()),
                     mapped_text: watcher.mapped_text,
+                    cached_text,
                     watched: watcher.pages,
                 });
             }
@@ -234,6 +243,7 @@ struct Watcher<'launch> {
     started: std::result::Result<Started, Unknown>,
     end: Option<Instant>,
     mapped_text: std::result::Result<BTreeSet<u64>, Unknown>,
+    cached_text: Option<BTreeSet<u64>>,
     pages: std::result::Result<WatchedPages, Unknown>,
 }
 
@@ -283,10 +293,20 @@ impl Watcher<'_> {
         mapped
     }
 
-    fn finish(&mut self) {
+    fn finish(&mut self) -> Result<()> {
         self.end = Some(Instant::now());
-        self.mapped_text = tracee::mapped_text(self.pid, self.launch.program.path());
+        let program = self.launch.program;
+        self.mapped_text = tracee::mapped_text(self.pid, program.path());
+        if self.launch.cold {
+            let mut cached = program.resident_text()?;
+            // What is in the page table is in the page cache; the system may have taken it back between these two looks.
+            let mapped_still = tracee::mapped_text(self.pid, program.path()).unwrap_or_default();
+            let mapped = self.mapped_text.iter().flatten();
+            cached.extend(mapped.filter(|page| !mapped_still.contains(page)));
+            self.cached_text = Some(cached);
+        }
         self.pages = self.watched_pages();
+        Ok(())
     }
 
     fn watched_pages(&self) -> std::result::Result<WatchedPages, Unknown> {

@@ -31,7 +31,7 @@ use crate::trace::ResolvedTrace;
 pub struct RealPages {
     /// In the page table at the end.
     pub mapped: BTreeSet<u64>,
-    /// In the page cache after the end; absent when that was not empty at the beginning.
+    /// In the page cache at the same moment; absent when that was not empty at the beginning.
     pub cached: Option<BTreeSet<u64>>,
     /// Of the kernel's samples of page faults; absent where it keeps them for itself.
     pub faulted: Option<BTreeSet<u64>>,
@@ -62,7 +62,7 @@ pub fn real_pages(request: &MeasureRequest, reach: Reach) -> Result<RealPages> {
     })?;
     Ok(RealPages {
         mapped: watched.mapped,
-        cached: watched.began_cold.then(|| program.resident_text()).transpose()?,
+        cached: outcome.cached_text.filter(|_| watched.began_cold),
         faulted: watched.faulted,
         status: outcome.status,
     })
