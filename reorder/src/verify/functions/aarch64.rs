@@ -40,6 +40,7 @@ impl FunctionPair<'_> {
         let found = dispatches(self.old_bytes, self.range.old_start.0);
         self.check_anchors(&found.anchors)?;
         shape.tables = found.tables;
+        outcome.sums.extend(found.sums);
         Ok(())
     }
 
