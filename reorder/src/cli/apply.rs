@@ -7,7 +7,7 @@ use serde::Serialize;
 
 use crate::apply::clones::CloneSummary;
 use crate::apply::{ApplySummary, PinnedFunction};
-use crate::cli::applied::AppliedFile;
+use crate::cli::applied::{AppliedFile, LeftImage, status_of};
 use crate::cli::apply_elf::{CloneChoice, ElfRequest, apply_elf};
 use crate::cli::apply_macho::{MachORequest, apply_file};
 use crate::cli::apply_set;
@@ -98,6 +98,9 @@ struct ApplyReport<'run> {
     file_bytes: usize,
     bytes_before: usize,
     is_unchanged: bool,
+    /// Images of the file that stayed as they were.
+    #[serde(skip_serializing_if = "<[_]>::is_empty")]
+    left: &'run [LeftImage],
     #[serde(flatten)]
     summary: &'run ApplySummary,
 }
@@ -126,6 +129,9 @@ impl Report for ApplyReport<'_> {
             text.push_str(&clones_text(clones));
         } else if self.is_unchanged {
             text.push_str("nothing moved: the output equals the input\n");
+        }
+        for image in self.left {
+            text.push_str(&format!("{} stays as it was: {}\n", image.image, image.reason));
         }
         text.push_str(&pins_text(&summary.pinned, SHOWN_PINS));
         text
@@ -230,9 +236,10 @@ pub fn run(arguments: &ApplyArguments, context: &Context) -> Result<ExitStatus> 
         file_bytes: applied.bytes.len(),
         bytes_before: mapped.len(),
         is_unchanged: applied.is_unchanged,
+        left: &applied.left,
         summary: &applied.summary,
     })?;
-    Ok(ExitStatus::Success)
+    Ok(status_of(&applied.left))
 }
 
 /// Where each map goes: one has the name that was given, several the processor's name behind it.

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use serde::Serialize;
 
 use crate::apply::ApplySummary;
-use crate::cli::applied::AppliedFile;
+use crate::cli::applied::{AppliedFile, LeftImage, status_of};
 use crate::cli::apply_elf::{ElfRequest, apply_elf};
 use crate::cli::context::Context;
 use crate::cli::kept_inputs::KeptFiles;
@@ -101,7 +101,7 @@ pub(super) fn run(
         .in_file(program)
         .with_hint("move them one by one, with -o FILE"));
     }
-    let mut images = Vec::new();
+    let (mut images, mut rejected) = (Vec::new(), Vec::new());
     let mut moved: Vec<(PathBuf, PathBuf, AppliedFile)> = Vec::new();
     let mut inputs: Vec<MappedImage> = Vec::new();
     let applied = mapped.explaining(apply_elf(program, request, context, &mapped)).map_err(in_program)?;
@@ -128,6 +128,7 @@ pub(super) fn run(
             Err(error)
                 if matches!(error.kind, ErrorKind::Usage | ErrorKind::Refused(_) | ErrorKind::Malformed) =>
             {
+                rejected.push(LeftImage::new(&library.name, &error));
                 Some(error.to_string())
             }
             Err(error) => return Err(error.in_file(&library.path)),
@@ -161,7 +162,7 @@ pub(super) fn run(
         start: set.start()?,
         images: rows.collect(),
     })?;
-    Ok(ExitStatus::Success)
+    Ok(status_of(&rejected))
 }
 
 /// A set in its directory.
