@@ -29,6 +29,9 @@ pub(super) struct ImagePair<'a> {
     pub(super) pads: &'a LandingPads,
 }
 
+/// Bytes that compilers put between patchable no-operations and the entry.
+const MAX_CONSTANTS: usize = 16;
+
 /// What the checks produce: findings, and the bytes they answered for.
 pub(super) struct Ledger<'a> {
     /// Differences and counts.
@@ -89,8 +92,10 @@ impl<'a> ImagePair<'a> {
             image.code_at(start, start.checked_add(size)?).and_then(|section| section.at(start, size))
         };
         let prefix = bytes(self.old, address);
-        prefix.is_some_and(|prefix| padding_length(self.old.processor, prefix, address) == prefix.len())
-            && prefix == bytes(self.new, found)
+        prefix.is_some_and(|prefix| {
+            let padding = padding_length(self.old.processor, prefix, address);
+            padding > 0 && prefix.len() - padding <= MAX_CONSTANTS
+        }) && prefix == bytes(self.new, found)
     }
 
     /// Whether padding at `address` that something refers to is still what it was, up to where it ends.

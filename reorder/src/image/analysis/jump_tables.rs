@@ -114,8 +114,8 @@ fn tables_of_block(
     factory: &mut InstructionInfoFactory,
 ) -> (Vec<JumpTable>, Vec<Finding>) {
     let block = context.partition.block(index);
-    let bytes = context.code.bytes(block.start..block.end);
-    let decoder = Decoder::with_ip(64, bytes, block.start.0, DecoderOptions::NONE);
+    let code = block.code();
+    let decoder = Decoder::with_ip(64, context.code.bytes(code.clone()), code.start.0, DecoderOptions::NONE);
     let flow = BlockFlow::new(decoder.into_iter().collect());
     let mut findings = Vec::new();
     let mut pin = |reason, evidence| findings.push(Finding::Pin(index, Pin { reason, evidence }));

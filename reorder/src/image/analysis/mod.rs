@@ -7,8 +7,10 @@ mod aarch64;
 pub mod absolute_addresses;
 pub mod absolute_fields;
 pub mod blocks;
+pub mod code_sums;
 pub mod computed_addresses;
 pub mod dispatch;
+mod entry_prefix;
 pub(crate) mod exception_tables;
 pub mod exposure;
 pub mod fields;
@@ -21,7 +23,9 @@ pub mod pointers;
 pub mod references;
 pub mod relative_pointers;
 pub mod relative_words;
+pub mod stored_distances;
 pub mod stub_arrays;
+pub mod sum_parts;
 pub mod table_bound;
 pub mod units;
 mod x86_64;
@@ -168,6 +172,7 @@ impl<'data> Analysis<'data> {
         }
         exception_tables::check_exception_tables(file, functions, &partition, &mut findings)?;
         computed_addresses::check_named_sections(file, &code, &partition, &mut findings);
+        entry_prefix::check_prefixes(&partition, &mut findings);
         stub_arrays::check_stub_arrays(&code, &partition, &mut findings);
         relative_pointers::check_relative_pointers(
             file,

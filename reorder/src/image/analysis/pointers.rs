@@ -62,3 +62,22 @@ pub fn code_pointers(
     pointers.par_sort_unstable_by_key(|pointer| (pointer.target, pointer.place, pointer.addend_field));
     Ok(pointers)
 }
+
+/// What words of data hold, by place.
+#[derive(Clone, Debug, Default)]
+pub struct PointersByPlace(Vec<(Address, Address)>);
+
+impl PointersByPlace {
+    /// Sorts `pointers` by place.
+    pub fn new(pointers: &[CodePointer]) -> Self {
+        let mut by_place: Vec<_> = pointers.iter().map(|pointer| (pointer.place, pointer.target)).collect();
+        by_place.par_sort_unstable();
+        Self(by_place)
+    }
+
+    /// The address of code in the word at `place`.
+    pub fn at(&self, place: Address) -> Option<Address> {
+        let index = self.0.binary_search_by_key(&place, |(place, _)| *place).ok()?;
+        Some(self.0[index].1)
+    }
+}

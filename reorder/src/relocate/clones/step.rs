@@ -12,6 +12,8 @@ pub(super) struct Step {
     pub length: u8,
     /// Control may go on behind it.
     pub continues: bool,
+    /// The address behind it is handed to what it calls.
+    pub is_call: bool,
     /// The address that it states, if any.
     pub reference: Option<Reference>,
 }
