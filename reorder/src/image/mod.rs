@@ -16,6 +16,7 @@ pub mod exception_table;
 pub mod functions;
 pub mod macho;
 pub mod mapped;
+pub mod ordinary_alignment;
 pub mod origins;
 mod reader;
 pub mod references;

@@ -13,6 +13,7 @@
 mod aarch64;
 mod absolute;
 mod absolute_fields;
+mod alignment;
 mod bytes;
 mod clones;
 mod compact_relocations;
@@ -177,7 +178,8 @@ fn verify_pair(
     let moves = recover::moves_between(old, new)?;
     let absolute = AbsoluteFields::collect(old);
     let pads = LandingPads::of(old);
-    let pair = ImagePair { old, new, moves: &moves, absolute: &absolute, pads: &pads };
+    let alignment = alignment::Alignment::of(&moves);
+    let pair = ImagePair { old, new, moves: &moves, absolute: &absolute, pads: &pads, alignment };
     compare(pair, updated.is_some(), findings)?;
     updated.map_or(Ok(()), |updated| debug::check_debug(pair, updated, findings))
 }
@@ -210,6 +212,7 @@ fn compare(pair: ImagePair<'_>, is_updated: bool, findings: &mut Findings) -> Re
     );
     tables?;
     let evidence = check_code(pair, outcome, &mut ledger);
+    alignment::check_alignment(pair, &mut ledger);
     pointers::check_loader_pointers(pair, &mut ledger);
     symbol_values::check_symbols(pair, &mut ledger);
     jump_tables::check_dispatched_words(pair, &evidence, &mut ledger);

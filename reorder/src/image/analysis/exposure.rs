@@ -29,6 +29,7 @@ impl Exposure {
                 | PinReason::StubArray
                 | PinReason::RelocationDisagrees
                 | PinReason::RelocationWithoutField
+                | PinReason::Undescribed
                 | PinReason::Unreferenced => exposure.may_be_addressed[block] = true,
                 // Which place of the page an unpaired half is for is not known.
                 PinReason::InsideAddressed | PinReason::PointerInside | PinReason::UnpairedAddress => {

@@ -9,6 +9,7 @@ pub mod absolute_fields;
 pub mod blocks;
 pub mod computed_addresses;
 pub mod dispatch;
+mod dumps;
 pub(crate) mod exception_tables;
 pub mod exposure;
 pub mod fields;
@@ -23,6 +24,7 @@ pub mod relative_pointers;
 pub mod relative_words;
 pub mod stub_arrays;
 pub mod table_bound;
+mod undescribed;
 pub mod units;
 mod x86_64;
 
@@ -133,6 +135,7 @@ impl<'data> Analysis<'data> {
     ) -> Result<Self> {
         let dynamic = dynamic_entries(file)?;
         obligations::check_image(file, &dynamic)?;
+        dumps::check_dumps(file)?;
         let code = CodeSpace::collect(file)?;
         let relocations = loader_relocations(file, &dynamic)?;
         let kept_tables = KeptTables::read(file);
@@ -184,6 +187,16 @@ impl<'data> Analysis<'data> {
             &data_references,
             &mut findings,
         );
+        let known = undescribed::Known {
+            code: &code,
+            functions,
+            partition: &partition,
+            dynamic: &dynamic,
+            fields: &fields,
+            pointers: &pointers,
+            roots,
+        };
+        undescribed::check_undescribed_code(&known, &mut findings);
         let exposure = Exposure::new(&partition, &findings);
         let (units, free) = build_units(&code, &partition, &mut findings);
         Ok(Self {
