@@ -39,6 +39,8 @@ pub enum RefusalCode {
     R14,
     /// The output failed verification.
     R16,
+    /// A program that loads a memory dump of itself, which holds addresses of its functions.
+    R17,
     /// Mach-O: not for arm64 or x86-64.
     M1,
     /// Mach-O: neither program, library nor bundle, or a program at a fixed address.

@@ -10,6 +10,7 @@ pub mod block_uses;
 pub mod blocks;
 pub mod computed_addresses;
 pub mod dispatch;
+mod dumps;
 pub(crate) mod exception_tables;
 pub mod exposure;
 pub mod fields;
@@ -136,6 +137,7 @@ impl<'data> Analysis<'data> {
     ) -> Result<Self> {
         let dynamic = dynamic_entries(file)?;
         obligations::check_image(file, &dynamic)?;
+        dumps::check_dumps(file)?;
         let code = CodeSpace::collect(file)?;
         let relocations = loader_relocations(file, &dynamic)?;
         let kept_tables = KeptTables::read(file);
