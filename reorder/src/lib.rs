@@ -47,6 +47,7 @@ pub mod packages;
 pub mod write;
 
 // What it brought.
+pub mod check;
 pub mod explain;
 pub mod gate;
 pub mod measure;

@@ -26,6 +26,7 @@ pub(crate) fn check_host() -> Result<()> {
 pub(crate) enum Purpose {
     Record,
     Measure,
+    Check,
 }
 
 impl Purpose {
@@ -34,6 +35,7 @@ impl Purpose {
         match self {
             Self::Record => "record",
             Self::Measure => "measure",
+            Self::Check => "check",
         }
     }
 
@@ -42,6 +44,7 @@ impl Purpose {
         match self {
             Self::Record => OTHER_RECORDERS,
             Self::Measure => "simulate its starts: reorder simulate --help",
+            Self::Check => "leave out --check, and compare both where they run",
         }
     }
 }

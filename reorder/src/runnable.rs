@@ -5,6 +5,7 @@ use std::io::Read as _;
 use std::path::Path;
 
 use crate::error::{Error, Result};
+use crate::image::elf::file::{ElfFile, Linkage};
 use crate::image::macho::is_macho;
 
 /// Refuses a Mach-O file as a program to run: this is Linux. `next` makes of the file's name, in the words of a shell, what
@@ -25,6 +26,22 @@ pub(crate) fn check(program: &Path, next: impl FnOnce(&str) -> String) -> Result
     Err(Error::usage("this is a Mach-O program, which this system cannot run")
         .in_file(program)
         .with_hint(format!("record its starts where it runs (GUIDE.md, Ship an app), then: {next}")))
+}
+
+/// Whether an image is only ever loaded by others: position-independent, not marked as a program, and nothing runs it.
+pub(crate) fn is_library(file: &ElfFile<'_>) -> bool {
+    /// `DT_FLAGS_1` and its bit for position-independent programs.
+    const DYNAMIC_FLAGS_1: u64 = 0x6fff_fffb;
+    const FLAG_PROGRAM: u64 = 0x0800_0000;
+    if file.linkage != Linkage::PositionIndependent || file.section(b".interp").is_some() {
+        return false;
+    }
+    let Some(section) = file.section(b".dynamic") else { return false };
+    let (words, _) = file.section_bytes(section).as_chunks::<8>();
+    let (pairs, _) = words.as_chunks::<2>();
+    !pairs.iter().any(|&[tag, value]| {
+        u64::from_le_bytes(tag) == DYNAMIC_FLAGS_1 && u64::from_le_bytes(value) & FLAG_PROGRAM != 0
+    })
 }
 
 /// What moves the functions of a program that cannot be run here.

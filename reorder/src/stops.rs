@@ -3,6 +3,8 @@
 //! `nix` knows signals 1 to 31 only, but programs stop and continue with real-time signals too (thread
 //! cancellation uses them), so waiting and continuing go to the system with plain numbers.
 
+use std::os::unix::process::ExitStatusExt as _;
+use std::process::ExitStatus;
 use std::{fmt, io};
 
 use nix::sys::signal::Signal;
@@ -40,6 +42,14 @@ pub enum Ending {
 }
 
 impl Ending {
+    /// How a child ended that was waited for.
+    pub(crate) fn of(status: ExitStatus) -> Self {
+        match (status.code(), status.signal()) {
+            (Some(code), _) => Self::Exited(code),
+            (None, signal) => Self::Killed(signal.unwrap_or_default()),
+        }
+    }
+
     /// What a shell reports: the exit status, or 128 and the signal's number.
     pub fn shell_status(self) -> u8 {
         match self {
@@ -129,6 +139,8 @@ pub(crate) enum Resume {
     Freely,
     /// Until the next event or system call.
     ToSystemCall,
+    /// By one instruction; with a signal, to the first one of its handler.
+    OneStep,
     /// Stays stopped, but notices the end of its group stop.
     Listening,
     /// For ever: its tracing ends.
@@ -142,6 +154,7 @@ pub(crate) fn resume(task: Pid, how: Resume, signal: i32) -> io::Result<()> {
     let request = match how {
         Resume::Freely => libc::PTRACE_CONT,
         Resume::ToSystemCall => libc::PTRACE_SYSCALL,
+        Resume::OneStep => libc::PTRACE_SINGLESTEP,
         Resume::Listening => libc::PTRACE_LISTEN,
         Resume::Untraced => libc::PTRACE_DETACH,
     };

@@ -117,6 +117,10 @@ const TABLE: &[(&str, Way)] = &[
         Run("git init -q && git -c user.name=a -c user.email=a@b commit -q --allow-empty -m first", &[]),
     ),
     ("reorder inspect ./program", Run("", &[])),
+    (
+        "reorder apply ./program -t traces -o program.fast --check '--first-screen' --check 'status'",
+        Run("", &[]),
+    ),
     ("reorder inspect MyApp --all", Run(MACH_O, &[])),
     ("scripts/macos-check.sh --make check MyTool", Elsewhere("needs a Mac")),
     ("reorder record -o traces -- ./program --first-screen", Run("", &[CLANG])),

@@ -10,7 +10,7 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use end_to_end::recorded_programs::{build, compile, recorded, request, steps};
+use end_to_end::recorded_programs::{UNTIL_LET_GO, build, compile, recorded, request, steps};
 use end_to_end::workspace::reorder;
 use reorder::record::{Ending, RecordRequest, record};
 
@@ -306,27 +306,25 @@ fn libraries_opened_late_by_any_thread_are_traced() {
 
 #[test]
 fn a_process_that_outlives_the_program_goes_on_without_breakpoints() {
-    let program = compile(
-        r#"
+    let source = r#"
         #include <stdio.h>
-        #include <unistd.h>
         void step_late(FILE *file) { fputs("alive", file); }
         int main(int count, char **words) {
             if (fork() != 0) return 0;
-            usleep(200000);
+            until_let_go();
             FILE *file = fopen(words[1], "w");
             step_late(file);
             fclose(file);
             rename(words[1], words[2]);
             return 0;
-        }"#,
-        &[],
-    );
+        }"#;
+    let program = compile(&format!("{UNTIL_LET_GO}{source}"), &[]);
     let path = |name: &str| program.directory.path().join(name).to_str().unwrap().to_owned();
     let outcome = recorded(&program, &[&path("draft"), &path("result")]);
     assert_eq!(outcome.ending, Ending::Exited(0));
     assert_eq!(steps(&outcome, 0), ["main"]);
-    let alive = (0..100).any(|_| {
+    // Two minutes: far longer than anything takes that happens at all.
+    let alive = (0..2400).any(|_| {
         std::thread::sleep(Duration::from_millis(50));
         fs::read(path("result")).is_ok_and(|text| text == b"alive")
     });

@@ -5,7 +5,7 @@
 use std::fs;
 use std::time::Duration;
 
-use end_to_end::recorded_programs::{build, request, steps};
+use end_to_end::recorded_programs::{UNTIL_LET_GO, build, request, steps};
 use reorder::record::{Ending, RecordOutcome, RecordRequest, record};
 use tempfile::TempDir;
 
@@ -34,7 +34,8 @@ const BEGINNING: &str = r#"
 fn with_library(source: &str) -> (RecordOutcome, TempDir) {
     let directory = tempfile::tempdir().unwrap();
     let library = build(directory.path(), "libstep.so", LIBRARY, &["-shared", "-fPIC"]);
-    let program = build(directory.path(), "program", &format!("{BEGINNING}{source}"), &["-ldl"]);
+    let program =
+        build(directory.path(), "program", &format!("{UNTIL_LET_GO}{BEGINNING}{source}"), &["-ldl"]);
     let path = |name: &str| directory.path().join(name).to_str().unwrap().to_owned();
     let arguments = [path("libstep.so"), path("draft"), path("result")];
     let request = request(&program, &arguments.each_ref().map(String::as_str));
@@ -47,7 +48,8 @@ fn result(directory: &TempDir) -> String {
         std::thread::sleep(Duration::from_millis(50));
         fs::read_to_string(directory.path().join("result")).ok()
     };
-    (0..100).find_map(|_| read()).unwrap_or_default()
+    // Two minutes: far longer than anything takes that happens at all.
+    (0..2400).find_map(|_| read()).unwrap_or_default()
 }
 
 #[test]
@@ -58,7 +60,7 @@ fn a_closed_library_is_no_hindrance_when_a_child_outlives_the_program() {
             void *library = dlopen(words[1], RTLD_NOW);
             if (!library || dlclose(library) || dlopen(words[1], RTLD_NOW | RTLD_NOLOAD)) return 1;
             if (fork()) return 0;
-            usleep(200000);
+            until_let_go();
             WRITE_RESULT("alive");
             return 0;
         }"#,
@@ -90,7 +92,7 @@ fn breakpoints_of_code_in_the_place_of_a_closed_library_are_the_programs_own() {
             ((void (*)(void))code)();
             if (trapped != 1 || code[0] != 0xcc) return 3;
             if (fork()) return 0;
-            usleep(200000);
+            until_let_go();
             ((void (*)(void))code)();
             WRITE_RESULT("trapped %d", trapped);
             return 0;
@@ -115,7 +117,7 @@ fn a_library_that_the_program_has_changed_or_removed_is_still_the_same() {
             static const unsigned char same[] = {0x48, 0x8b, 0xec};
             for (int byte = 0; byte < 3; byte++) code[1 + byte] = same[byte];
             if (!fork()) {
-                usleep(200000);
+                until_let_go();
                 ((void (*)(void))code)();
                 WRITE_RESULT("alive");
                 return 0;

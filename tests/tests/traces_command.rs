@@ -281,3 +281,47 @@ fn a_fleet_s_parts_give_what_one_process_gives() {
     assert_eq!(refused.status.code(), Some(2), "{said}");
     assert!(said.contains("--each command"), "{said}");
 }
+
+/// Files that were put behind each other are one file; of a file that was cut nothing is called exact that is not whole.
+#[test]
+fn a_recording_that_is_cut_is_told_and_not_called_exact() {
+    let directory = tempfile::tempdir().unwrap();
+    let directory = directory.path();
+    recorded(directory);
+    let mut files: Vec<_> =
+        std::fs::read_dir(directory.join("traces")).unwrap().map(|entry| entry.unwrap().path()).collect();
+    files.sort();
+    let whole: Vec<u8> = files.iter().flat_map(|file| std::fs::read(file).unwrap()).collect();
+    let shown = |contents: &[u8]| {
+        std::fs::write(directory.join("some.trace"), contents).unwrap();
+        let output = run(&["traces", "show", "--format", "json", "some.trace"], directory);
+        let report: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+        let evidence = |trace: &serde_json::Value| trace["evidence"].as_str().unwrap().to_owned();
+        let evidence: Vec<String> = report["traces"].as_array().unwrap().iter().map(evidence).collect();
+        (evidence, String::from_utf8_lossy(&output.stderr).into_owned())
+    };
+    assert_eq!(shown(&whole), (vec!["exact".to_owned(); 4], String::new()));
+    let (evidence, told) = shown(&whole[..whole.len() - 3]);
+    assert_eq!(evidence, ["exact", "exact", "exact", "cut"]);
+    assert!(told.contains("the file ends inside this line") && told.contains("record again"), "{told}");
+    // What was merged says how much there is, also where a cut falls between two recordings.
+    run(&["traces", "merge", "-o", "all.trace", "traces"], directory);
+    let merged = std::fs::read(directory.join("all.trace")).unwrap();
+    let text = String::from_utf8_lossy(&merged);
+    let last = text.rfind("# reorder trace").unwrap();
+    let (evidence, told) = shown(&merged[..last]);
+    assert_eq!(evidence, ["exact"; 3]);
+    assert!(told.contains("only 3 of the 4 traces"), "{told}");
+    // Nothing tells whether the end of a list is there that somebody wrote.
+    let (evidence, told) = shown(b"# reorder trace 1\n- - - main\n");
+    assert_eq!(evidence, ["listed"]);
+    assert!(told.contains("does not say how many events"), "{told}");
+    let map = |name: &str| run(&["apply", "demo", "-t", "traces", "-o", "new", "--map", name], directory);
+    map("map");
+    let text = std::fs::read(directory.join("map")).unwrap();
+    std::fs::write(directory.join("cut.map"), &text[..text.len() - 5]).unwrap();
+    let outcome =
+        reorder().args(["apply", "new", "--order", "cut.map", "-o", "old"]).current_dir(directory).output();
+    let outcome = outcome.unwrap();
+    assert!(String::from_utf8_lossy(&outcome.stderr).contains("has lost its end"), "{outcome:?}");
+}

@@ -60,6 +60,14 @@ pub(crate) fn breakpoint_hit(task: Pid) -> nix::Result<Option<u64>> {
     Ok(Some(unsafe { origin.si_addr() }.addr() as u64))
 }
 
+/// Where a task may just have executed a breakpoint of whose signal nothing is told.
+pub(crate) fn possible_hit(task: Pid) -> nix::Result<u64> {
+    Ok(registers_if_64_bit(task)?.map_or(0, |registers| registers.pc))
+}
+
+/// Whether only a breakpoint that was executed stands there: the task may be about to execute it.
+pub(crate) const IS_PAST_BREAKPOINT: bool = false;
+
 /// Makes a task go on at `address`, where it hit a breakpoint: it stands there.
 pub(crate) fn go_on_at(_task: Pid, _address: u64) -> nix::Result<()> {
     Ok(())
@@ -128,16 +136,26 @@ pub(crate) const SYSTEM_CALL: i64 = 0xd400_0001;
 pub(crate) const SYSTEM_CALL_MASK: i64 = 0xffff_ffff;
 
 /// `registers` ready to perform system call `number`.
-pub(crate) fn calling(registers: &Registers, number: u64, arguments: [u64; 3]) -> Registers {
+pub(crate) fn calling(registers: &Registers, number: u64, arguments: [u64; 4]) -> Registers {
     let mut registers = *registers;
     registers.regs[8] = number;
-    registers.regs[..3].copy_from_slice(&arguments);
+    registers.regs[..4].copy_from_slice(&arguments);
     registers
 }
 
 /// Where the next instruction stands.
 pub(crate) fn program_counter(registers: &Registers) -> u64 {
     registers.pc
+}
+
+/// `registers` with the next instruction at `place`.
+pub(crate) fn at(registers: &Registers, place: u64) -> Registers {
+    Registers { pc: place, ..*registers }
+}
+
+/// Where the stack ends.
+pub(crate) fn stack_pointer(registers: &Registers) -> u64 {
+    registers.sp
 }
 
 /// What the system call gave.

@@ -31,6 +31,14 @@ pub(crate) fn breakpoint_hit(_task: Pid) -> nix::Result<Option<u64>> {
 }
 
 /// Fails.
+pub(crate) fn possible_hit(_task: Pid) -> nix::Result<u64> {
+    Err(Errno::ENOSYS)
+}
+
+/// None is.
+pub(crate) const IS_PAST_BREAKPOINT: bool = false;
+
+/// Fails.
 pub(crate) fn go_on_at(_task: Pid, _address: u64) -> nix::Result<()> {
     Err(Errno::ENOSYS)
 }
@@ -66,10 +74,18 @@ pub(crate) const SYSTEM_CALL: i64 = 0;
 pub(crate) const SYSTEM_CALL_MASK: i64 = 0;
 
 /// Changes nothing.
-pub(crate) fn calling(_registers: &Registers, _number: u64, _arguments: [u64; 3]) -> Registers {}
+pub(crate) fn calling(_registers: &Registers, _number: u64, _arguments: [u64; 4]) -> Registers {}
 
 /// None is known.
 pub(crate) fn program_counter(_registers: &Registers) -> u64 {
+    0
+}
+
+/// Changes nothing.
+pub(crate) fn at(_registers: &Registers, _place: u64) -> Registers {}
+
+/// None is known.
+pub(crate) fn stack_pointer(_registers: &Registers) -> u64 {
     0
 }
 

@@ -42,9 +42,17 @@ pub(crate) fn breakpoint_hit(task: Pid) -> nix::Result<Option<u64>> {
     if ptrace::getsiginfo(task)?.si_code != libc::SI_KERNEL {
         return Ok(None);
     }
-    let counter = ptrace::read_user(task, PROGRAM_COUNTER as ptrace::AddressType)?;
-    Ok(Some(counter.cast_unsigned().wrapping_sub(BREAKPOINT.len() as u64)))
+    possible_hit(task).map(Some)
 }
+
+/// Where a task may just have executed a breakpoint of whose signal nothing is told.
+pub(crate) fn possible_hit(task: Pid) -> nix::Result<u64> {
+    let counter = ptrace::read_user(task, PROGRAM_COUNTER as ptrace::AddressType)?;
+    Ok(counter.cast_unsigned().wrapping_sub(BREAKPOINT.len() as u64))
+}
+
+/// Whether only a breakpoint that was executed stands there.
+pub(crate) const IS_PAST_BREAKPOINT: bool = true;
 
 /// Makes a task go on at `address`, where it hit a breakpoint.
 pub(crate) fn go_on_at(task: Pid, address: u64) -> nix::Result<()> {
@@ -104,18 +112,28 @@ pub(crate) const SYSTEM_CALL: i64 = 0x050f;
 pub(crate) const SYSTEM_CALL_MASK: i64 = 0xffff;
 
 /// `registers` ready to perform system call `number`.
-pub(crate) fn calling(registers: &Registers, number: u64, arguments: [u64; 3]) -> Registers {
+pub(crate) fn calling(registers: &Registers, number: u64, arguments: [u64; 4]) -> Registers {
     let mut registers = *registers;
     registers.rax = number;
     // Not inside a system call, or the kernel might restart the interrupted one.
     registers.orig_rax = u64::MAX;
-    [registers.rdi, registers.rsi, registers.rdx] = arguments;
+    [registers.rdi, registers.rsi, registers.rdx, registers.r10] = arguments;
     registers
 }
 
 /// Where the next instruction stands.
 pub(crate) fn program_counter(registers: &Registers) -> u64 {
     registers.rip
+}
+
+/// `registers` with the next instruction at `place`.
+pub(crate) fn at(registers: &Registers, place: u64) -> Registers {
+    Registers { rip: place, ..*registers }
+}
+
+/// Where the stack ends.
+pub(crate) fn stack_pointer(registers: &Registers) -> u64 {
+    registers.rsp
 }
 
 /// What the system call gave.

@@ -7,12 +7,14 @@ use serde::Serialize;
 
 use crate::apply::clones::CloneSummary;
 use crate::apply::{ApplySummary, PinnedFunction};
+use crate::check::{CheckedRun, Trial, TrialFile};
 use crate::cli::applied::AppliedFile;
 use crate::cli::apply_elf::{CloneChoice, ElfRequest, apply_elf};
 use crate::cli::apply_macho::{MachORequest, apply_file};
 use crate::cli::apply_set;
 use crate::cli::apply_wheel::apply_wheel;
 use crate::cli::arrangement::ArrangementArguments;
+use crate::cli::check_args::CheckArguments;
 use crate::cli::context::Context;
 use crate::cli::kept_inputs::KeptFiles;
 use crate::cli::relocate_args::{MachOArguments, RelocateArguments};
@@ -34,6 +36,7 @@ Examples:
   reorder apply ./program --order program.order -o program.fast --map program.map
   reorder apply program.fast --order program.map -o program.again    # back to the input, byte for byte, if it has no
                                                                      # debug information; else add --debug keep-stale to both
+  reorder apply ./program -t traces -o program.fast --check '--version' --check 'sort \"my file\"'
   reorder apply ./program -t traces --set fast                  # with the libraries of `record --libraries`
   reorder apply ./program --strategy random --seed 7 -o program.shuffled
   reorder apply ./program -t traces --clone -o program.fast     # copies of what cannot move; the file grows
@@ -73,6 +76,8 @@ pub struct ApplyArguments {
     /// written again
     #[arg(long, value_name = "FILE")]
     map: Option<PathBuf>,
+    #[command(flatten)]
+    check: CheckArguments,
 }
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
@@ -98,6 +103,8 @@ struct ApplyReport<'run> {
     file_bytes: usize,
     bytes_before: usize,
     is_unchanged: bool,
+    /// What original and result were run with, and did alike.
+    checks: &'run [CheckedRun],
     #[serde(flatten)]
     summary: &'run ApplySummary,
 }
@@ -127,6 +134,7 @@ impl Report for ApplyReport<'_> {
         } else if self.is_unchanged {
             text.push_str("nothing moved: the output equals the input\n");
         }
+        text.extend(self.checks.iter().map(CheckedRun::text));
         text.push_str(&pins_text(&summary.pinned, SHOWN_PINS));
         text
     }
@@ -194,11 +202,12 @@ pub fn run(arguments: &ApplyArguments, context: &Context) -> Result<ExitStatus> 
     };
     arguments.options.check_map(arguments.map.is_some())?;
     if let Some(directory) = &arguments.set {
-        return apply_set::run(&arguments.image, directory, &request, context);
+        return apply_set::run(&arguments.image, directory, &request, &arguments.check, context);
     }
     let output = arguments.output.as_ref().unwrap_or(&arguments.image);
     let kept = kept_files(arguments, output)?;
     let mapped = map_image(&arguments.image)?;
+    arguments.check.refuse_unless_runnable(&arguments.image, &mapped)?;
     let applied = match is_macho(&mapped) {
         true => apply_macho(arguments, context, &mapped),
         false if is_archive(&mapped) => apply_to_wheel(arguments, &request, context, &mapped),
@@ -221,6 +230,7 @@ pub fn run(arguments: &ApplyArguments, context: &Context) -> Result<ExitStatus> 
         .map(|(path, map)| Pending::whole(path, map.write().as_bytes()))
         .collect::<Result<Vec<_>>>()?;
     files.push(Pending::replacing(output, &arguments.image, &applied.bytes, options)?);
+    let checks = checked(arguments, output, &mapped, &applied.bytes, context)?;
     mapped.unchanged()?;
     let warnings = together(files)?;
     warnings.iter().for_each(|warning| context.talk.warning(&warning.to_string(), None));
@@ -230,9 +240,25 @@ pub fn run(arguments: &ApplyArguments, context: &Context) -> Result<ExitStatus> 
         file_bytes: applied.bytes.len(),
         bytes_before: mapped.len(),
         is_unchanged: applied.is_unchanged,
+        checks: &checks,
         summary: &applied.summary,
     })?;
     Ok(ExitStatus::Success)
+}
+
+/// Original and result, run side by side as far as that is asked for.
+fn checked(
+    arguments: &ApplyArguments,
+    output: &Path,
+    original: &[u8],
+    result: &[u8],
+    context: &Context,
+) -> Result<Vec<CheckedRun>> {
+    if !arguments.check.is_asked_for() {
+        return Ok(Vec::new());
+    }
+    let trial = Trial::beside(output, TrialFile { original, result })?;
+    arguments.check.run(&arguments.image, &trial, context)
 }
 
 /// Where each map goes: one has the name that was given, several the processor's name behind it.
@@ -255,6 +281,7 @@ fn map_files<'maps>(
 fn kept_files(arguments: &ApplyArguments, output: &Path) -> Result<KeptFiles> {
     let read = arguments.arrangement.files()?;
     let read = read.iter().fold(KeptFiles::default(), |kept, (what, files)| kept.reads(what, files));
+    let read = read.reads("the input of checked runs", arguments.check.input());
     let kept = read.writes("output", output, "give another -o FILE")?;
     Place::of(output)?;
     Ok(kept.reads("an image", [&arguments.image]))

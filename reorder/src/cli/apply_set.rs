@@ -7,8 +7,10 @@ use std::path::{Path, PathBuf};
 use serde::Serialize;
 
 use crate::apply::ApplySummary;
+use crate::check::{CheckedRun, Trial, TrialFile};
 use crate::cli::applied::AppliedFile;
 use crate::cli::apply_elf::{ElfRequest, apply_elf};
+use crate::cli::check_args::CheckArguments;
 use crate::cli::context::Context;
 use crate::cli::kept_inputs::KeptFiles;
 use crate::error::{Error, ErrorKind, Result};
@@ -39,6 +41,8 @@ struct SetReport {
     directory: String,
     /// The line that starts the program with the moved libraries.
     start: String,
+    /// What the program alone and with the set was run with, and did alike.
+    checks: Vec<CheckedRun>,
     images: Vec<SetImage>,
 }
 
@@ -64,8 +68,9 @@ impl Report for SetReport {
             ]);
         }
         let moved = self.images.iter().filter(|image| image.output.is_some()).count();
+        let checks: String = self.checks.iter().map(CheckedRun::text).collect();
         format!(
-            "{}{moved} of {} images moved and verified, and the loader finds them; start the program so:\n  {}\n",
+            "{}{checks}{moved} of {} images moved and verified, and the loader finds them; start the program so:\n  {}\n",
             table.render(),
             self.images.len(),
             self.start
@@ -81,14 +86,17 @@ pub(super) fn run(
     program: &Path,
     directory: &Path,
     request: &ElfRequest<'_>,
+    check: &CheckArguments,
     context: &Context,
 ) -> Result<ExitStatus> {
     let kept = request.arrangement.files()?;
     let kept = kept.iter().fold(KeptFiles::default(), |kept, (what, files)| kept.reads(what, files));
+    let kept = kept.reads("the input of checked runs", check.input());
     let mapped = map_image(program)?;
     if is_macho(&mapped) {
         return Err(Error::usage("--set is for ELF programs").in_file(program).with_hint("leave out --set"));
     }
+    check.refuse_unless_runnable(program, &mapped)?;
     let in_program = |error: Error| error.in_file(program);
     let libraries = ElfFile::parse(&mapped).and_then(|file| loaded_libraries(program, &file));
     let libraries = libraries.map_err(in_program)?;
@@ -140,7 +148,9 @@ pub(super) fn run(
         applied.summary.warnings.extend(packages::warning(output));
     }
     let set = StagedSet { program, directory, name: &name, libraries: &libraries };
-    inputs.iter().chain([&mapped]).try_for_each(MappedImage::unchanged)?;
+    let originals: Vec<&MappedImage> = std::iter::once(&mapped).chain(&inputs).collect();
+    let checks = checked(&set, check, &originals, &moved, context)?;
+    originals.into_iter().try_for_each(MappedImage::unchanged)?;
     let warnings = write_all(&set, kept, &moved)?;
     warnings.iter().for_each(|warning| context.talk.warning(&warning.to_string(), None));
     let summaries = moved.iter().flat_map(|(.., applied)| &applied.summary.warnings);
@@ -159,12 +169,37 @@ pub(super) fn run(
     context.print(&SetReport {
         directory: directory.display().to_string(),
         start: set.start()?,
+        checks,
         images: rows.collect(),
     })?;
     Ok(ExitStatus::Success)
 }
 
+/// The program as it is, and with the set, run side by side as far as that is asked for.
+fn checked(
+    set: &StagedSet<'_>,
+    check: &CheckArguments,
+    originals: &[&MappedImage],
+    moved: &[(PathBuf, PathBuf, AppliedFile)],
+    context: &Context,
+) -> Result<Vec<CheckedRun>> {
+    if !check.is_asked_for() {
+        return Ok(Vec::new());
+    }
+    let files = moved.iter().zip(originals).map(|((_, output, applied), original)| {
+        let name = output.file_name().unwrap_or_default().to_os_string();
+        (name, TrialFile { original, result: &applied.bytes })
+    });
+    let environment = |directory: &Path| {
+        let search_path = StagedSet { directory, ..*set }.search_path()?;
+        Ok(vec![(SEARCH_PATH.into(), search_path)])
+    };
+    let trial = Trial::of_set(set.directory, files, environment)?;
+    check.run(set.program, &trial, context)
+}
+
 /// A set in its directory.
+#[derive(Clone, Copy)]
 struct StagedSet<'run> {
     program: &'run Path,
     directory: &'run Path,

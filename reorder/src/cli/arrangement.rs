@@ -104,6 +104,14 @@ fn read_order(path: &Path, functions: &FunctionTable<'_>, talk: &Talk) -> Result
             "for a stripped image list addresses: reorder order IMAGE -t TRACES --addresses -o FILE",
         ));
     }
+    if let Some(stated) = coverage.stated_lines {
+        let cause = format!(
+            "{}: {} lines, written with {stated}: it is cut, or was edited",
+            path.display(),
+            coverage.lines
+        );
+        talk.warning(&cause, Some("write it again: reorder order IMAGE -t TRACES -o FILE"));
+    }
     if missing > 0 {
         let cause = format!(
             "{}: {missing} of {} lines name no single function: {}",

@@ -27,6 +27,7 @@ pub mod apply_macho;
 mod apply_set;
 mod apply_wheel;
 pub mod arrangement;
+pub mod check_args;
 pub mod completions;
 pub mod doctor;
 mod doctor_image;

@@ -1,7 +1,7 @@
 //! `reorder optimize`: the whole pipeline, from a finished program to a proven and measured one.
 //!
 //! Each phase takes what earlier ones made. Guarantee: the output appears under its name only after it was proven
-//! and, unless measuring is switched off, has run and ended like the input.
+//! and has printed and ended with the recorded arguments as the input does.
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -10,6 +10,8 @@ use std::time::Duration;
 use clap::Args;
 
 use crate::apply::{Applied, Arrangement, apply};
+use crate::check::{CheckRequest, CheckedRun, Trial, TrialFile};
+use crate::cli::check_args::{check_all, words};
 use crate::cli::context::Context;
 use crate::cli::kept_inputs::KeptFiles;
 use crate::cli::layout_args::LayoutArguments;
@@ -77,7 +79,7 @@ pub struct OptimizeArguments {
     /// Write a page of HTML that shows the text before and after, as `reorder report` does
     #[arg(long, value_name = "FILE")]
     report: Option<PathBuf>,
-    /// Stop a measured start that takes longer
+    /// Stop a start that is checked or measured and takes longer
     #[arg(long, value_name = "SECONDS", default_value_t = 60)]
     time_limit: u64,
 }
@@ -96,7 +98,7 @@ struct Start {
 /// written then.
 pub fn run(arguments: &OptimizeArguments, context: &Context) -> Result<ExitStatus> {
     let image = &arguments.image;
-    let runs = arguments.runs.iter().map(|run| split(run)).collect::<Result<Vec<_>>>()?;
+    let runs = arguments.runs.iter().map(|run| words("--run", run)).collect::<Result<Vec<_>>>()?;
     if let Some(page) = &arguments.report {
         let images = std::iter::once(image).chain(&arguments.output);
         KeptFiles::default().reads("an image", images).writes("page", page, PAGE_NAME)?;
@@ -113,15 +115,6 @@ pub fn run(arguments: &OptimizeArguments, context: &Context) -> Result<ExitStatu
     }
     context.print(&report)?;
     Ok(ExitStatus::Success)
-}
-
-/// The words of a `--run`.
-fn split(run: &str) -> Result<Vec<OsString>> {
-    let words = shlex::split(run).ok_or_else(|| {
-        Error::usage(format!("--run {run}: a quotation mark or an escaped character is missing"))
-            .with_hint("quote as for a shell: --run 'open \"my file\"'")
-    })?;
-    Ok(words.into_iter().map(OsString::from).collect())
 }
 
 fn optimize(
@@ -170,6 +163,7 @@ fn optimize(
         let moves = recover_moves(bytes, &applied.bytes)?;
         files.push(pending_page(page, &names, bytes, &functions, &starts, &moves)?);
     }
+    let checked = check_starts(arguments, context, [bytes, &applied.bytes], output, &starts)?;
     let measured = measure_moved(arguments, context, &applied.bytes, output, &starts)?;
     let options = ReplaceOptions { in_place: arguments.in_place };
     files.push(Pending::replacing(output, image, &applied.bytes, options)?);
@@ -179,8 +173,12 @@ fn optimize(
         talk.note(&format!("{} shows both", page.display()));
     }
 
-    let runs = starts.iter().zip(simulated).zip(measured).map(|((start, simulated), measured)| {
-        OptimizedRun { arguments: start.shown.clone(), simulated, measured }
+    let results = simulated.into_iter().zip(checked).zip(measured);
+    let runs = starts.iter().zip(results).map(|(start, ((simulated, checked), measured))| OptimizedRun {
+        arguments: start.shown.clone(),
+        simulated,
+        checked,
+        measured,
     });
     Ok(OptimizeReport::new(
         &arguments.image,
@@ -273,6 +271,22 @@ fn simulate_starts(
     Ok(simulated.collect())
 }
 
+/// Runs both programs with the arguments of each start before the moved one has its name.
+fn check_starts(
+    arguments: &OptimizeArguments,
+    context: &Context,
+    [original, result]: [&[u8]; 2],
+    output: &Path,
+    starts: &[Start],
+) -> Result<Vec<CheckedRun>> {
+    let trial = Trial::beside(output, TrialFile { original, result })?;
+    let program = PathBuf::from(as_path_argument(&arguments.image));
+    let time_limit = Duration::from_secs(arguments.time_limit);
+    let request = CheckRequest { original: &program, trial: &trial, input: None, time_limit };
+    let runs: Vec<_> = starts.iter().map(|start| (start.shown.as_str(), start.arguments.clone())).collect();
+    check_all(&request, &runs, context)
+}
+
 /// Measures the moved program before it has its name; one measurement a start, absent where there is none.
 fn measure_moved(
     arguments: &OptimizeArguments,
@@ -321,7 +335,7 @@ fn measure_starts(
             // The two ended differently: the one failure that speaks against the new program.
             Err(error) if matches!(error.kind, ErrorKind::Verification) => {
                 return Err(error.with_hint(format!(
-                    "nothing was written; if `{}` does not always end alike, leave it out or add --measure-runs 0",
+                    "nothing was written; if `{}` does not always end alike, leave that --run out",
                     start.shown
                 )));
             }

@@ -50,6 +50,10 @@ pub struct RecordArguments {
     /// Trace all libraries that the program loads at its start as well
     #[arg(long, requires = "command")]
     libraries: bool,
+    /// Keep whatever the program does about SIGTRAP, which breakpoints use, by a stop at each system call; slower. Handlers
+    /// work without it
+    #[arg(long)]
+    keep_sigtrap: bool,
     /// The program and its arguments
     #[arg(last = true, value_name = "PROGRAM")]
     command: Vec<OsString>,
@@ -79,6 +83,7 @@ pub fn run(arguments: &RecordArguments, context: &Context) -> Result<ExitStatus>
         images,
         runs: arguments.runs,
         first_run,
+        keep_own_traps: arguments.keep_sigtrap,
         ..RecordRequest::default()
     })?;
     let paths = record::write_traces(output, &outcome.traces)?;
@@ -113,11 +118,12 @@ fn record_scenarios(arguments: &RecordArguments, context: &Context) -> Result<Ex
             images: arguments.images.clone(),
             runs: arguments.runs,
             first_run: 1,
+            keep_own_traps: arguments.keep_sigtrap,
             ..start.request.clone()
         };
         let _directory = TraceDirectory::prepare(&start.output)?;
         let outcome = record::record(&request)?;
-        warn_of_forbidden_programs(&outcome, context);
+        warn_of_unrecorded(&outcome, context);
         if outcome.traces.is_empty() {
             return Err(Error::usage(format!("the scenario {} ran no function of its program", start.name))
                 .with_hint("is the program a script? name what it runs with --image"));
@@ -159,13 +165,27 @@ fn summarise(outcome: &RecordOutcome, context: &Context) {
         statistics.arming_nanoseconds as f64 / 1e6,
         statistics.armed_bytes as f64 / 1e6,
     ));
-    warn_of_forbidden_programs(outcome, context);
+    warn_of_unrecorded(outcome, context);
     if let Ending::Killed(signal) = outcome.ending {
-        context.talk.warning(&format!("the program was killed by signal {signal}"), None);
+        let hint = "if it does not end so without being recorded: breakpoints undo that a program blocks or ignores SIGTRAP; add \
+                    --keep-sigtrap, which is slower";
+        let hint = (signal == libc::SIGTRAP).then_some(hint);
+        context.talk.warning(&format!("the program was killed by signal {signal}"), hint);
     }
 }
 
-fn warn_of_forbidden_programs(outcome: &RecordOutcome, context: &Context) {
+/// Says what ran without being recorded.
+fn warn_of_unrecorded(outcome: &RecordOutcome, context: &Context) {
+    let left = outcome.statistics.left_running;
+    if left > 0 {
+        let processes = if left == 1 { "one process".to_owned() } else { format!("{left} processes") };
+        context.talk.warning(
+            &format!(
+                "{processes} went on when the program had ended: what they first ran later is not recorded"
+            ),
+            Some("to record a daemon to its end, let it run in the foreground"),
+        );
+    }
     let count = outcome.statistics.forbidden_programs;
     if count > 0 {
         let programs = if count == 1 { "one program".to_owned() } else { format!("{count} programs") };

@@ -16,7 +16,7 @@ pub(super) fn advise(
     advice: libc::c_int,
     held: &mut Vec<i32>,
 ) -> Result<bool> {
-    let arguments = [start, length, u64::from(advice.cast_unsigned())];
+    let arguments = [start, length, u64::from(advice.cast_unsigned()), 0];
     let result = inject(pid, libc::SYS_madvise.cast_unsigned(), arguments, held);
     result.map(|result| result == 0).map_err(|error| {
         Error::new(ErrorKind::Io(error.into()), "the running program cannot be made to call the system")
@@ -25,7 +25,7 @@ pub(super) fn advise(
 
 /// Makes a stopped process perform one system call and puts it back as it was, whatever happens but its end; the
 /// call's result.
-fn inject(pid: Pid, number: u64, arguments: [u64; 3], held: &mut Vec<i32>) -> nix::Result<u64> {
+fn inject(pid: Pid, number: u64, arguments: [u64; 4], held: &mut Vec<i32>) -> nix::Result<u64> {
     let saved = arch::registers(pid)?;
     let place = arch::program_counter(&saved) as ptrace::AddressType;
     let word = ptrace::read(pid, place)?;

@@ -25,11 +25,11 @@ struct Holders {
 
 /// Notes signals until it is dropped.
 #[derive(Debug)]
-pub(super) struct Interruption(());
+pub(crate) struct Interruption(());
 
 impl Interruption {
     /// Begins to note signals; those that are ignored (`nohup`) stay so. Where the system refuses, they end the process.
-    pub(super) fn note() -> Self {
+    pub(crate) fn note() -> Self {
         extern "C" fn remember(signal: libc::c_int) {
             RECEIVED.store(signal, Ordering::Relaxed);
         }
@@ -53,16 +53,16 @@ impl Interruption {
     }
 
     /// Whether a signal came since.
-    pub(super) fn came() -> bool {
+    pub(crate) fn came() -> bool {
         RECEIVED.load(Ordering::Relaxed) != 0
     }
 
     /// # Errors
     /// When a signal came.
-    pub(super) fn check() -> Result<()> {
+    pub(crate) fn check() -> Result<()> {
         match Self::came() {
             false => Ok(()),
-            true => Err(Error::usage("the measurement was interrupted")),
+            true => Err(Error::usage("interrupted by a signal")),
         }
     }
 }

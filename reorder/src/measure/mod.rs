@@ -45,11 +45,12 @@ pub use run::Reach;
 pub use sign_test::Interval;
 pub use statistics::{Comparison, Sample};
 pub use surroundings::Surroundings;
+pub(crate) use waiting::{Peeked, peek};
 pub use warnings::Warning;
 
 use crate::error::{Error, Result};
 use figures::Series;
-use interruption::Interruption;
+pub(crate) use interruption::Interruption;
 use page_cache::ProgramFile;
 use run::{Launch, Outcome, Watch};
 use staging::Programs;

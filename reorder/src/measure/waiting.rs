@@ -12,7 +12,7 @@ use crate::stops::{Report, Stop};
 
 /// What a process came to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Peeked {
+pub(crate) enum Peeked {
     /// It stopped, for what is given.
     Stopped(Stop),
     /// It ended and is not reaped.
@@ -20,7 +20,7 @@ pub(super) enum Peeked {
 }
 
 /// Waits until the process stops, or has ended.
-pub(super) fn peek(pid: Pid) -> nix::Result<Peeked> {
+pub(crate) fn peek(pid: Pid) -> nix::Result<Peeked> {
     while !has_ended(pid)? {
         match wait_id(pid, libc::WSTOPPED | libc::WNOHANG) {
             // SAFETY: the call has filled it in, with zeros where there was nothing.

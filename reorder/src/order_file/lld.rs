@@ -11,6 +11,9 @@ use super::symbol_names::UsableNames;
 use crate::image::functions::FunctionTable;
 use crate::layout::Layout;
 
+/// What the comment begins with that says how many lines follow it.
+pub(super) const LINES: &str = " lines";
+
 /// What to do with a function that has no symbol.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unnamed {
@@ -89,6 +92,9 @@ pub fn write(
         }
     }
     let mut bytes = origin.hashed(&["Order file for lld: --symbol-ordering-file"], &summary);
+    // lld takes what it is given; our own reader tells a file that was cut.
+    let count = lines.iter().filter(|&&byte| byte == b'\n').count();
+    bytes.extend_from_slice(format!("#{LINES} {count}\n").as_bytes());
     bytes.extend_from_slice(&lines);
     OrderFile { bytes, summary }
 }

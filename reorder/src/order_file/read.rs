@@ -2,13 +2,14 @@
 //!
 //! In: the file's bytes and an image's functions. Out: the listed functions, each once, and an account of the
 //! lines that name none. Lines: `symbol`, `0xADDRESS`, `function@0xADDRESS`, `file.c:symbol` for local functions;
-//! lines that start with `#` are comments. Any bytes are a valid order file: an unknown line is counted, because
+//! lines that start with `#` are comments, of which `# lines NUMBER` says how many others there are. Any bytes are a valid order file: an unknown line is counted, because
 //! order files outlive builds.
 
 use std::collections::BTreeMap;
 
 use serde::Serialize;
 
+use super::lld::LINES;
 use crate::address::Address;
 use crate::image::functions::{FunctionIndex, FunctionTable};
 use crate::trace::{Found, NameIndex, Spelling, Step};
@@ -38,6 +39,9 @@ pub struct OrderCoverage {
     pub ambiguous: usize,
     /// No such function.
     pub unknown: usize,
+    /// Lines that a comment says there are, where another number is: the file was cut or edited.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub stated_lines: Option<usize>,
     /// The first few lines that are ambiguous or unknown.
     pub examples: Vec<String>,
 }
@@ -57,8 +61,13 @@ pub fn read(bytes: &[u8], functions: &FunctionTable<'_>) -> ListedOrder {
     let mut seen = vec![false; functions.len()];
     let mut listed = ListedOrder::default();
     let coverage = &mut listed.coverage;
+    let mut stated_lines = None;
     for line in bytes.split(|&byte| byte == b'\n').map(<[u8]>::trim_ascii) {
-        if line.is_empty() || line.starts_with(b"#") {
+        if let Some(comment) = line.strip_prefix(b"#") {
+            stated_lines = stated_lines.or_else(|| line_count(comment));
+            continue;
+        }
+        if line.is_empty() {
             continue;
         }
         coverage.lines += 1;
@@ -87,7 +96,16 @@ pub fn read(bytes: &[u8], functions: &FunctionTable<'_>) -> ListedOrder {
             None => {}
         }
     }
+    // A line without its end may be half a name.
+    let is_whole = |stated: &usize| *stated == coverage.lines && bytes.ends_with(b"\n");
+    coverage.stated_lines = stated_lines.filter(|stated| !is_whole(stated));
     listed
+}
+
+/// How many lines a comment says there are.
+fn line_count(comment: &[u8]) -> Option<usize> {
+    let number = comment.strip_prefix(LINES.as_bytes())?.trim_ascii();
+    std::str::from_utf8(number).ok()?.parse().ok()
 }
 
 /// The exact name goes first: a symbol may look like an address.

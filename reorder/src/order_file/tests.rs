@@ -61,6 +61,22 @@ fn lld_flag() -> String {
     format!("-B{}", directory.display())
 }
 
+#[test]
+fn an_order_file_that_was_cut_is_noted() {
+    let directory = tempfile::tempdir().expect("a temporary directory");
+    let program = build(directory.path(), &[]);
+    let (_, order, listed) = ordered(&program, Strategy::Random, Unnamed::WriteAddress);
+    assert_eq!(listed.coverage.stated_lines, None);
+    let text = String::from_utf8_lossy(&order.bytes);
+    let first = text.lines().find(|line| !line.starts_with('#')).and_then(|line| text.find(line));
+    with_image(&program, |_, functions| {
+        for at in first.expect("functions are listed")..order.bytes.len() {
+            let cut = read(&order.bytes[..at], functions);
+            assert!(cut.coverage.stated_lines.is_some(), "cut at {at}");
+        }
+    });
+}
+
 fn ordered(path: &Path, strategy: Strategy, unnamed: Unnamed) -> (Layout, OrderFile, ListedOrder) {
     with_image(path, |file, functions| {
         let layout =

@@ -9,10 +9,13 @@ use std::rc::Rc;
 use nix::unistd::Pid;
 
 use super::arm::{ArmedRange, arm, disarm, holds_code, is_unmapped, ranges};
+use super::failure::Served;
 use super::image::TracedImage;
 use super::memory::{self, Mapping, ProcessMemory, ProgramMark};
+use super::own_traps::OwnTraps;
 use super::recording::Recording;
 use crate::address::Address;
+use crate::arch::BREAKPOINT;
 use crate::error::{Error, Result};
 
 /// Memory, the breakpoints in it, and the record that its hits belong to.
@@ -105,6 +108,12 @@ impl AddressSpace {
         is_there.then_some(Hit { address, image: range.image, start })
     }
 
+    /// Whether a breakpoint stands at `address`.
+    pub(super) fn has_breakpoint(&self, address: u64) -> bool {
+        let mut code = BREAKPOINT.map(|_| 0);
+        self.memory.read(address, &mut code).is_ok() && code == BREAKPOINT
+    }
+
     /// Puts back what stood under a breakpoint.
     ///
     /// Doing so twice is harmless, and needed: a child forked by one thread while another one's hit was being
@@ -131,6 +140,16 @@ impl AddressSpace {
             }
         }
         Ok(())
+    }
+
+    /// After a hit of `task`: see [`OwnTraps::restore`].
+    pub(super) fn restore_own_trap(&self, task: Pid, own_traps: &mut OwnTraps) -> Served {
+        own_traps.restore(task, &self.memory)
+    }
+
+    /// At a system call of `task`: see [`OwnTraps::system_call`].
+    pub(super) fn note_system_call(&self, task: Pid, own_traps: &mut OwnTraps) -> Served {
+        Ok(own_traps.system_call(task, &self.memory)?)
     }
 
     /// The eight bytes at `address`.

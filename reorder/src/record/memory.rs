@@ -125,18 +125,6 @@ pub(super) fn descriptor_file(task: Pid, descriptor: i32) -> io::Result<PathBuf>
     fs::read_link(format!("/proc/{task}/fd/{descriptor}"))
 }
 
-/// Whether `task` will be stopped by a SIGTRAP of its own before it executes anything; one that is blocked waits on.
-pub(super) fn has_hit_something(task: Pid) -> bool {
-    let Ok(status) = fs::read(format!("/proc/{task}/status")) else { return false };
-    // Sets in hexadecimal digits, signal 1 in the lowest bit: proc_pid_status(5).
-    let holds_trap = |key: &[u8]| {
-        let value = status.split(|&byte| byte == b'\n').find_map(|line| line.strip_prefix(key))?;
-        let set = u64::from_str_radix(std::str::from_utf8(value).ok()?.trim(), 16).ok()?;
-        Some(set & 1 << (libc::SIGTRAP - 1) != 0)
-    };
-    holds_trap(b"SigPnd:") == Some(true) && holds_trap(b"SigBlk:") == Some(false)
-}
-
 /// `path` as `task` sees it, spelled so that this process can open it.
 pub(super) fn seen_by(task: Pid, path: &Path) -> PathBuf {
     let mut spelled = OsString::from(format!("/proc/{task}/root"));

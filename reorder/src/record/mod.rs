@@ -4,8 +4,9 @@
 //! function start gets a breakpoint before the dynamic loader runs; the first thread that arrives removes it. A
 //! function costs one stop when it is first executed and nothing afterwards.
 //!
-//! What a program can notice: its own code in memory holds breakpoints where it has not been yet, and a
-//! blocked or ignored SIGTRAP is unblocked and loses its handler when a breakpoint is hit, as under any debugger.
+//! What a program can notice: its own code in memory holds breakpoints where it has not been yet; and, unless that is asked for,
+//! a SIGTRAP that it blocks or ignores is unblocked and no longer ignored when a breakpoint is hit, as under any debugger.
+//! A handler of SIGTRAP works as ever (`own_traps.rs`).
 
 mod address_space;
 mod arm;
@@ -15,11 +16,15 @@ mod interrupts;
 mod launch;
 mod memory;
 mod output;
+mod own_traps;
 mod recording;
 mod release;
 mod session;
+mod signal_status;
 mod statistics;
+mod system_calls;
 mod tasks;
+mod trap;
 
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStrExt as _;
@@ -58,6 +63,8 @@ pub struct RecordRequest {
     pub environment: Vec<(OsString, OsString)>,
     /// Connect the program's standard input, output and error to `/dev/null`.
     pub discard_output: bool,
+    /// Stop at each system call as well, so that whatever the program does about SIGTRAP stays as it is.
+    pub keep_own_traps: bool,
 }
 
 /// What was recorded.
@@ -105,7 +112,8 @@ fn record_runs(request: &RecordRequest) -> Result<RecordOutcome> {
     let mut ending = Ending::Exited(0);
     for run in (request.first_run..).take(request.runs.max(1) as usize) {
         let launched = launch::launch(request)?;
-        let outcome = Session::new(launched, &mut images, &mut statistics).follow()?;
+        let outcome =
+            Session::new(launched, request.keep_own_traps, &mut images, &mut statistics).follow()?;
         if outcome.ending != Ending::Exited(0) {
             ending = outcome.ending;
         }

@@ -3,6 +3,7 @@
 //! A family is everything that descends from one `exec` without a further `exec`. Its members share one record:
 //! the first execution of a function in any of them is the first execution.
 
+use std::collections::BTreeSet;
 use std::time::Instant;
 
 use nix::unistd::Pid;
@@ -18,6 +19,8 @@ pub(super) struct Recording {
     /// What tells the family by its memory alone.
     mark: Option<ProgramMark>,
     started: Instant,
+    /// Members that went on when the recording ended.
+    left_running: BTreeSet<Pid>,
     /// Parallel to the session's images; nothing for images that no member has mapped.
     images: Vec<Option<ImageRecording>>,
 }
@@ -34,7 +37,7 @@ struct ImageRecording {
 impl Recording {
     /// The record of the program that `process` is about to start.
     pub(super) fn new(process: Pid, mark: Option<ProgramMark>) -> Self {
-        Self { process, mark, started: Instant::now(), images: Vec::new() }
+        Self { process, mark, started: Instant::now(), left_running: BTreeSet::new(), images: Vec::new() }
     }
 
     /// Whether memory with `mark` belongs to a member.
@@ -45,6 +48,11 @@ impl Recording {
     /// Starts the clock: planting breakpoints is not the program's time.
     pub(super) fn start_clock(&mut self) {
         self.started = Instant::now();
+    }
+
+    /// The member `process` goes on unrecorded.
+    pub(super) fn leaves(&mut self, process: Pid) {
+        self.left_running.insert(process);
     }
 
     /// Some member has mapped `image`.
@@ -76,6 +84,7 @@ impl Recording {
         command: &[Vec<u8>],
     ) -> Vec<(usize, Trace)> {
         let process = u32::try_from(self.process.as_raw()).ok();
+        let left_running = self.left_running.len() as u32;
         let recorded = self.images.into_iter().zip(images).enumerate();
         recorded
             .filter_map(|(index, (recording, image))| {
@@ -88,6 +97,7 @@ impl Recording {
                     command: command.to_vec(),
                     weight: 1,
                     evidence: Evidence::Exact,
+                    left_running,
                     events,
                     source: None,
                     position: 0,

@@ -4,8 +4,8 @@ use nix::sys::ptrace;
 use nix::unistd::Pid;
 
 use super::failure::Served;
-use super::memory;
 use super::session::{Session, is_birth};
+use super::signal_status::SignalStatus;
 use crate::stops::{self, Resume, Stop};
 
 impl Session<'_> {
@@ -21,7 +21,7 @@ impl Session<'_> {
     /// Lets a stopped task go on untraced.
     pub(super) fn release(&mut self, task: Pid, stop: Stop) -> Served {
         let signal = match stop {
-            Stop::Signal(libc::SIGTRAP) => self.trap(task)?,
+            Stop::Signal(libc::SIGTRAP) => self.trap(task)?.signal(),
             Stop::Signal(signal) => signal,
             Stop::Attached if self.tasks.must_wait(task) => return Ok(()),
             Stop::Event(libc::PTRACE_EVENT_EXEC) => {
@@ -43,10 +43,14 @@ impl Session<'_> {
     pub(super) fn let_go(&mut self, task: Pid, signal: i32) -> Served {
         // A breakpoint may have been hit already and not be reported yet: an interrupt is reported first. Untraced, that
         // signal would kill the task; it comes before the task executes anything.
-        if memory::has_hit_something(task) {
+        let status = SignalStatus::of(task);
+        if status.is_some_and(|status| status.is_due) {
             return Ok(stops::resume(task, Resume::Freely, signal)?);
         }
+        let process = status.map_or(task, |status| status.process);
+        self.left_running.insert(process);
         if let Some(space) = self.tasks.remove(task) {
+            space.borrow().recording.borrow_mut().leaves(process);
             space.borrow_mut().disarm_all(task, self.images)?;
         }
         Ok(stops::resume(task, Resume::Untraced, signal)?)

@@ -4,6 +4,7 @@
 //! the system kills what is still traced instead of leaving it with breakpoints.
 
 use std::cell::RefCell;
+use std::collections::BTreeSet;
 use std::path::Path;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
@@ -16,9 +17,11 @@ use super::failure::{Failure, Served, forbids, names_no_process, unless_killed, 
 use super::image::TracedImage;
 use super::launch::Launched;
 use super::memory::{self, Mapping, ProgramMark};
+use super::own_traps::{Delivery, OwnTraps};
 use super::recording::Recording;
 use super::statistics::Statistics;
 use super::tasks::{SharedSpace, Tasks};
+use super::trap::Trap;
 use crate::arch;
 use crate::error::{Error, Result};
 use crate::stops::{self, Ending, Report, Resume, Stop};
@@ -33,11 +36,14 @@ pub(super) struct RunOutcome {
 /// The state of one run.
 pub(super) struct Session<'images> {
     pub(super) images: &'images mut Vec<TracedImage>,
-    statistics: &'images mut Statistics,
+    pub(super) statistics: &'images mut Statistics,
     root: Pid,
     launched: Option<Launched>,
     pub(super) tasks: Tasks,
     recordings: Vec<Rc<RefCell<Recording>>>,
+    pub(super) own_traps: OwnTraps,
+    /// Processes that were let go.
+    pub(super) left_running: BTreeSet<Pid>,
     /// Every library that was asked for.
     libraries: Vec<usize>,
     /// The program has ended; what outlives it goes on untraced.
@@ -51,6 +57,7 @@ impl<'images> Session<'images> {
     /// Follows what was launched; the executed program is added to `images` unless it is there.
     pub(super) fn new(
         launched: Launched,
+        keeps_own_traps: bool,
         images: &'images mut Vec<TracedImage>,
         statistics: &'images mut Statistics,
     ) -> Self {
@@ -63,6 +70,8 @@ impl<'images> Session<'images> {
             launched: Some(launched),
             tasks: Tasks::of(root),
             recordings: Vec::new(),
+            own_traps: OwnTraps::new(keeps_own_traps),
+            left_running: BTreeSet::new(),
             libraries,
             releasing: false,
         }
@@ -95,6 +104,7 @@ impl<'images> Session<'images> {
         }
         let ending = ending.ok_or_else(|| Error::usage("the program vanished without an exit status"))?;
         drop(self.tasks);
+        self.statistics.left_running += self.left_running.len() as u64;
         let recordings = self.recordings.into_iter().filter_map(Rc::into_inner).map(RefCell::into_inner);
         Ok(RunOutcome { recordings: recordings.collect(), ending })
     }
@@ -117,10 +127,13 @@ impl<'images> Session<'images> {
 
     fn serve(&mut self, task: Pid, stop: Stop) -> Served {
         match stop {
-            Stop::Signal(libc::SIGTRAP) => {
-                let signal = self.trap(task)?;
-                self.resume(task, signal)
-            }
+            Stop::Signal(libc::SIGTRAP) if self.own_traps.entered(task)? => self.resume(task, 0),
+            Stop::Signal(libc::SIGTRAP) => match self.trap(task)? {
+                Trap::Own if self.own_traps.deliver(task) == Delivery::IntoHandler => {
+                    Ok(stops::resume(task, Resume::OneStep, libc::SIGTRAP)?)
+                }
+                trap => self.resume(task, trap.signal()),
+            },
             Stop::Signal(signal) => self.resume(task, signal),
             Stop::Group => stops::resume(task, Resume::Listening, 0).map_err(Failure::from),
             Stop::Attached => self.attached(task),
@@ -139,27 +152,8 @@ impl<'images> Session<'images> {
 
     fn resume(&self, task: Pid, signal: i32) -> Served {
         let misses = self.tasks.space(task).is_some_and(|space| !space.borrow().missing.is_empty());
-        let how = if misses { Resume::ToSystemCall } else { Resume::Freely };
+        let how = if misses || self.own_traps.watches(task) { Resume::ToSystemCall } else { Resume::Freely };
         Ok(stops::resume(task, how, signal)?)
-    }
-
-    /// Takes away the breakpoint that `task` has hit; gives the signal to deliver if it was none of ours.
-    pub(super) fn trap(&mut self, task: Pid) -> Served<i32> {
-        let arrived = Instant::now();
-        let Some(address) = arch::breakpoint_hit(task)? else { return Ok(libc::SIGTRAP) };
-        let hit = self.tasks.space(task).and_then(|space| {
-            let hit = space.borrow().hit_at(task, self.images, address)?;
-            Some((Rc::clone(space), hit))
-        });
-        let Some((space, hit)) = hit else { return Ok(libc::SIGTRAP) };
-        let space = space.borrow();
-        let is_first = space.recording.borrow_mut().hit(hit.image, hit.start);
-        space.disarm(self.images, hit)?;
-        arch::go_on_at(task, address)?;
-        if is_first {
-            self.statistics.first_execution(arrived.elapsed());
-        }
-        Ok(0)
     }
 
     /// A task begins its life, or a group stop ended.
@@ -186,6 +180,7 @@ impl<'images> Session<'images> {
                 }
             }
         };
+        self.own_traps.forked(parent, child);
         Ok(self.tasks.tell(child, space).then_some(child))
     }
 
@@ -231,6 +226,7 @@ impl<'images> Session<'images> {
     fn executed(&mut self, task: Pid) -> Served {
         let former = Pid::from_raw(ptrace::getevent(task)? as libc::pid_t);
         self.tasks.executed(task, former);
+        self.own_traps.executed(task)?;
         let is_first = self.launched.take().is_some();
         if is_first {
             self.add_program(task)?;
@@ -286,6 +282,9 @@ impl<'images> Session<'images> {
 
     /// Looks for libraries that are just being mapped, before anything in them runs.
     fn system_call(&mut self, task: Pid) -> Served {
+        if let Some(space) = self.tasks.space(task).cloned() {
+            space.borrow().note_system_call(task, &mut self.own_traps)?;
+        }
         if let Some(mapped) = arch::finished_code_mapping(task)?
             && let Ok(path) = memory::descriptor_file(task, mapped.descriptor)
             && let Some(index) = self.image_of(task, &path)

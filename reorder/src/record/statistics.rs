@@ -15,6 +15,8 @@ pub struct Statistics {
     pub arming_nanoseconds: u64,
     /// Executed programs that this user may not look at, which ran unrecorded.
     pub forbidden_programs: u64,
+    /// Processes that still ran when the program had ended, and went on unrecorded.
+    pub left_running: u64,
     /// Time that the recorder held the program at each first execution, in order of occurrence.
     #[serde(skip)]
     stops: Vec<u32>,

@@ -2,6 +2,7 @@
 //!
 //! ```text
 //! # reorder map 1
+//! # lines: …                 lines below these headers: a map that was cut has fewer. Absent in maps of `reorder` 0.1
 //! # old-sha256: …            digest of the input
 //! # new-sha256: …            digest of the output
 //! # old-bytes: …             size of the input, if that of the output may differ
@@ -103,8 +104,9 @@ impl LayoutMap {
 
     /// The file's text.
     pub fn write(&self) -> String {
-        let mut text =
-            format!("{FIRST_LINE}\n# old-sha256: {}\n# new-sha256: {}\n", self.old_digest, self.new_digest);
+        // First: without its digests a map belongs to no image, so what was cut before this line serves nobody.
+        let mut text = format!("{FIRST_LINE}\n# lines: {}\n", self.lines());
+        let _ = write!(text, "# old-sha256: {}\n# new-sha256: {}\n", self.old_digest, self.new_digest);
         if let Some(bytes) = self.old_bytes {
             let _ = writeln!(text, "# old-bytes: {bytes}");
         }
@@ -126,6 +128,11 @@ impl LayoutMap {
         text
     }
 
+    /// Lines below the headers.
+    fn lines(&self) -> usize {
+        self.moves.len() + self.copies.len() + self.fills.len()
+    }
+
     /// Parses a map file.
     ///
     /// # Errors
@@ -133,6 +140,7 @@ impl LayoutMap {
     pub fn parse(text: &[u8]) -> Result<Self> {
         let mut map = Self::default();
         let mut build_ids = (None, None);
+        let mut stated_lines = None;
         let mut offset = 0;
         for line in text.split_inclusive(|&byte| byte == b'\n') {
             let broken = || {
@@ -149,6 +157,7 @@ impl LayoutMap {
                 ["#", "old-bytes:", value] => map.old_bytes = Some(value.parse().map_err(|_| broken())?),
                 ["#", "old-build-id:", value] => build_ids.0 = Some((*value).to_owned()),
                 ["#", "new-build-id:", value] => build_ids.1 = Some((*value).to_owned()),
+                ["#", "lines:", value] => stated_lines = Some(value.parse().map_err(|_| broken())?),
                 ["#", "one-way:", ..] => map.is_one_way = true,
                 ["#", ..] | [""] => {}
                 ["move", old, new, size, name] => {
@@ -176,7 +185,13 @@ impl LayoutMap {
             offset += line.len() as u64;
         }
         map.build_ids = build_ids.0.zip(build_ids.1);
-        Ok(map)
+        let is_cut =
+            stated_lines.is_some_and(|stated: usize| stated != map.lines()) || !text.ends_with(b"\n");
+        match is_cut {
+            true => Err(Error::malformed(offset, "the map has lost its end, or lines of it")
+                .with_hint("copy it again from where `reorder apply --map` wrote it")),
+            false => Ok(map),
+        }
     }
 }
 
@@ -226,6 +241,23 @@ mod tests {
             is_one_way: true,
         };
         assert_eq!(LayoutMap::parse(map.write().as_bytes()).expect("a written map parses"), map);
+    }
+
+    #[test]
+    fn no_cut_passes_for_a_map() {
+        let map = LayoutMap {
+            old_digest: "aa".into(),
+            new_digest: "bb".into(),
+            moves: vec![Move { old: Address(0x1000), new: NewAddress(0x2000), size: 0x30 }],
+            names: vec!["main".into()],
+            fills: vec![(FileOffset(0x1030), vec![0x0f, 0x1f])],
+            ..LayoutMap::default()
+        };
+        let text = map.write();
+        for at in 0..text.len() {
+            let is_usable = |map: LayoutMap| map.old_digest == "aa" || map.new_digest == "bb";
+            assert!(!LayoutMap::parse(&text.as_bytes()[..at]).is_ok_and(is_usable), "cut at {at}");
+        }
     }
 
     #[test]

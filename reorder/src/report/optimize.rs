@@ -8,6 +8,7 @@ use serde::Serialize;
 use super::Report;
 use super::table::{Table, change, grouped};
 use crate::apply::Applied;
+use crate::check::CheckedRun;
 use crate::layout::{Layout, Strategy};
 use crate::measure::{FigureKind, Measurement, Warning};
 use crate::simulate::Simulation;
@@ -46,6 +47,8 @@ pub struct OptimizedRun {
     pub arguments: String,
     /// By the recorded traces.
     pub simulated: SimulatedPages,
+    /// What both programs did alike.
+    pub checked: CheckedRun,
     /// By real starts.
     pub measured: Option<Measurement>,
 }
@@ -126,6 +129,7 @@ impl Report for OptimizeReport {
             grouped(self.functions_pinned),
             grouped(self.functions_chosen),
         ));
+        text.extend(self.runs.iter().map(|run| run.checked.text()));
         for limit in self.limits() {
             text.push_str(&format!("note: {limit}\n"));
         }

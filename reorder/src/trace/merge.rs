@@ -174,12 +174,12 @@ mod tests {
     fn merged(request: MergeRequest, traces: &[Trace]) -> String {
         let mut merge = Merge::new(request);
         traces.iter().for_each(|trace| merge.add(trace.clone()).unwrap());
-        merge.finish().traces.iter().map(text::write).collect()
+        text::write_all(&merge.finish().traces)
     }
 
     /// Nothing is left of traces without weight, and an empty file is no trace file.
     fn read(merged: &str) -> Vec<Trace> {
-        if merged.is_empty() { Vec::new() } else { text::read(merged.as_bytes()).unwrap() }
+        if merged.is_empty() { Vec::new() } else { text::read(merged.as_bytes()).unwrap().traces }
     }
 
     proptest! {

@@ -29,6 +29,8 @@ pub struct Trace {
     pub weight: u64,
     /// What the order of the events rests on.
     pub evidence: Evidence,
+    /// Processes that went on when the recording ended: what they ran later is not here.
+    pub left_running: u32,
     /// In order of first execution.
     pub events: Vec<Event>,
     /// The file it was read from.
@@ -102,6 +104,8 @@ pub enum Evidence {
     /// Every first execution was seen, in order.
     #[default]
     Exact,
+    /// The same, but the file has lost its end: later first executions are missing.
+    Cut,
     /// An order of which nothing is known but that somebody wrote it down.
     Listed,
     /// The orders of several runs, blended into one by the program that wrote the file.
@@ -124,6 +128,7 @@ impl Evidence {
     pub fn name(self) -> &'static str {
         match self {
             Self::Exact => "exact",
+            Self::Cut => "cut",
             Self::Listed => "listed",
             Self::Blended => "blended",
             Self::Sampled => "sampled",
@@ -134,8 +139,10 @@ impl Evidence {
 
     /// The evidence of this name.
     pub fn from_name(name: &str) -> Option<Self> {
-        use Evidence::{Blended, Counts, Exact, Listed, Pages, Sampled};
-        [Exact, Listed, Blended, Sampled, Pages, Counts].into_iter().find(|evidence| evidence.name() == name)
+        use Evidence::{Blended, Counts, Cut, Exact, Listed, Pages, Sampled};
+        [Exact, Cut, Listed, Blended, Sampled, Pages, Counts]
+            .into_iter()
+            .find(|evidence| evidence.name() == name)
     }
 }
 

@@ -18,7 +18,7 @@ pub struct Input<'data> {
 }
 
 /// What was read from one file.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Reading {
     /// In file order.
     pub traces: Vec<Trace>,

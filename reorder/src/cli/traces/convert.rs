@@ -75,7 +75,7 @@ pub(super) fn run(arguments: &ConvertArguments, context: &Context) -> Result<()>
         Form::Trace => {
             let identified =
                 traces.iter().map(|trace| Trace { identity: Some(identity_of(trace)), ..trace.clone() });
-            (identified.map(|trace| text::write(&trace)).collect::<String>().into_bytes(), events)
+            (text::write_all(&identified.collect::<Vec<_>>()).into_bytes(), events)
         }
         Form::List => {
             let (lines, written, unsaid) = list(&traces);

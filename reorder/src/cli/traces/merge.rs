@@ -81,7 +81,7 @@ pub(super) fn run(arguments: &MergeArguments, context: &Context) -> Result<()> {
         return Err(failure);
     }
     let merged = merge.finish();
-    let bytes: String = merged.traces.iter().map(text::write).collect();
+    let bytes = text::write_all(&merged.traces);
     let report = MergeReport {
         output: arguments.output.as_ref().map_or_else(String::new, |output| output.display().to_string()),
         traces: merged.given,

@@ -39,8 +39,16 @@ struct ShownTrace<'trace> {
     process: Option<u32>,
     weight: u64,
     evidence: Evidence,
+    /// Processes that went on unrecorded.
+    #[serde(skip_serializing_if = "is_none")]
+    left_running: u32,
     command: Vec<String>,
     events: &'trace [Event],
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
+fn is_none(count: &u32) -> bool {
+    *count == 0
 }
 
 impl<'trace> ShownTrace<'trace> {
@@ -54,6 +62,7 @@ impl<'trace> ShownTrace<'trace> {
             process: trace.process,
             weight: trace.weight,
             evidence: trace.evidence,
+            left_running: trace.left_running,
             command: trace.command.iter().map(|word| String::from_utf8_lossy(word).into_owned()).collect(),
             events: &trace.events,
         }
@@ -68,6 +77,13 @@ impl<'trace> ShownTrace<'trace> {
         }
         if self.weight != 1 {
             let _ = write!(properties, ", weight {}", grouped(self.weight));
+        }
+        match self.left_running {
+            0 => {}
+            1 => properties.push_str(", one process went on unrecorded"),
+            count => {
+                let _ = write!(properties, ", {} processes went on unrecorded", grouped(count.into()));
+            }
         }
         properties
     }

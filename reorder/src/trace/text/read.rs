@@ -6,49 +6,57 @@ use std::path::PathBuf;
 
 use layout_algos::sample::{Identity, Priority};
 
+use super::completeness::{self, Part, Section};
 use super::escape::unescape;
 use super::{COMMAND_STRATA, FIRST_WORDS, VERSION};
 use crate::address::{Address, RuntimeAddress};
 use crate::error::{Error, Result};
-use crate::trace::{Draw, Event, Evidence, Location, Name, NameHash, Strata, Trace};
+use crate::trace::{Draw, Event, Evidence, Location, Name, NameHash, Reading, Strata, Trace};
 
-/// All traces of one file, in file order.
+/// All traces of one file, in file order, and notes where the file is not whole.
 ///
 /// # Errors
 /// Another version, or a line that is neither a header nor an event; with its number and offset.
-pub fn read(bytes: &[u8]) -> Result<Vec<Trace>> {
-    let mut traces: Vec<Trace> = Vec::new();
-    let mut starts = Vec::new();
+pub fn read(bytes: &[u8]) -> Result<Reading> {
+    let (lines, rest) = whole_lines(bytes);
+    let mut sections: Vec<Section> = Vec::new();
     let mut offset = 0u64;
-    for (number, line) in bytes.split(|&byte| byte == b'\n').enumerate() {
+    for (number, line) in lines.split(|&byte| byte == b'\n').enumerate() {
         let broken = |what: &str| Error::malformed(offset, format!("line {}: {what}", number + 1));
         if let Some(version) = line.strip_prefix(FIRST_WORDS.as_bytes()) {
             if decimal(version) != Some(u64::from(VERSION)) {
                 return Err(broken("a recorded trace of an unknown version")
                     .with_hint("read it with the `reorder` that recorded it, or record again"));
             }
-            traces.push(Trace { weight: 1, ..Trace::default() });
-            starts.push(offset);
-        } else if let Some(trace) = traces.last_mut() {
+            sections.push(Section::at(offset));
+        } else if let Some(section) = sections.last_mut() {
             match line.strip_prefix(b"#") {
-                Some(header) if trace.events.is_empty() => {
-                    read_header(header, trace).ok_or_else(|| broken("a header with an unreadable value"))?;
+                Some(header) if section.trace.events.is_empty() => {
+                    read_header(header, section)
+                        .ok_or_else(|| broken("a header with an unreadable value"))?;
                 }
                 Some(_) => {}
                 None if line.trim_ascii().is_empty() => {}
-                None => trace.events.push(read_event(line).ok_or_else(|| {
+                None => section.trace.events.push(read_event(line).ok_or_else(|| {
                     broken("not an event; expected nanoseconds, address, size, name, count and tick")
                 })?),
             }
-        } else {
+        } else if !line.is_empty() || rest.is_empty() {
             return Err(broken("not a recorded trace"));
         }
         offset += line.len() as u64 + 1;
     }
-    for (trace, start) in traces.iter().zip(starts) {
-        check_draw(trace).map_err(|what| Error::malformed(start, what))?;
+    for section in &sections {
+        check_draw(&section.trace).map_err(|what| Error::malformed(section.start, what))?;
     }
-    Ok(traces)
+    let cut = (!rest.is_empty()).then_some(lines.len() as u64);
+    Ok(completeness::checked(sections, cut))
+}
+
+/// The lines that have their ends, and the beginning of one that has none: what is missing of it nobody can tell.
+fn whole_lines(bytes: &[u8]) -> (&[u8], &[u8]) {
+    let end = bytes.iter().rposition(|&byte| byte == b'\n').map_or(0, |last| last + 1);
+    bytes.split_at(end)
 }
 
 /// A threshold that the trace itself would not have passed was not made by drawing; believing it would let one edited
@@ -63,7 +71,8 @@ fn check_draw(trace: &Trace) -> std::result::Result<(), &'static str> {
 }
 
 /// Nothing when a known key has an unreadable value.
-fn read_header(header: &[u8], trace: &mut Trace) -> Option<()> {
+fn read_header(header: &[u8], section: &mut Section) -> Option<()> {
+    let trace = &mut section.trace;
     let Some(colon) = header.iter().position(|&byte| byte == b':') else { return Some(()) };
     let (key, value) = (header[..colon].trim_ascii(), header[colon + 1..].trim_ascii());
     match key {
@@ -73,6 +82,9 @@ fn read_header(header: &[u8], trace: &mut Trace) -> Option<()> {
         b"process" => trace.process = Some(decimal(value)?.try_into().ok()?),
         b"identity" => trace.identity = Some(Identity(hexadecimal_u128(value)?)),
         b"sample" => trace.draw = Some(read_draw(value)?),
+        b"events" => section.stated_events = Some(decimal(value)?),
+        b"trace" => section.part = Some(Part::read(value)?),
+        b"left-running" => trace.left_running = decimal(value)?.try_into().ok()?,
         b"weight" => trace.weight = decimal(value)?,
         b"evidence" => trace.evidence = Evidence::from_name(std::str::from_utf8(value).ok()?)?,
         b"program" => trace.command = vec![unescape(value)?],
@@ -125,7 +137,7 @@ fn optional<T>(column: &[u8], read: impl Fn(&[u8]) -> Option<T>) -> Option<Optio
     if column == b"-" { Some(None) } else { read(column).map(Some) }
 }
 
-fn decimal(word: &[u8]) -> Option<u64> {
+pub(super) fn decimal(word: &[u8]) -> Option<u64> {
     let word = std::str::from_utf8(word.trim_ascii()).ok()?;
     // `parse` would accept a sign.
     if word.starts_with('+') { None } else { word.parse().ok() }

@@ -6,9 +6,9 @@ use proptest::prelude::*;
 
 use layout_algos::sample::{Identity, Priority};
 
-use super::{read, write};
+use super::{read, write, write_all};
 use crate::address::{Address, RuntimeAddress};
-use crate::trace::{Draw, Event, Evidence, ImageIdentity, Location, Name, NameHash, Strata, Trace};
+use crate::trace::{Draw, Event, Evidence, ImageIdentity, Location, Name, NameHash, Reading, Strata, Trace};
 
 fn event() -> impl Strategy<Value = Event> {
     let bytes = || proptest::collection::vec(any::<u8>(), 0..12);
@@ -44,6 +44,7 @@ fn trace() -> impl Strategy<Value = Trace> {
             command,
             weight,
             evidence: Evidence::Sampled,
+            left_running: process.unwrap_or(0),
             events,
             source: None,
             position: 0,
@@ -60,7 +61,9 @@ proptest! {
     #[test]
     fn written_traces_read_back(first in trace(), second in trace()) {
         let text = write(&first) + &write(&second);
-        prop_assert_eq!(read(text.as_bytes()).unwrap(), vec![first, second]);
+        let whole = Reading { traces: vec![first, second], notes: Vec::new() };
+        prop_assert_eq!(read(text.as_bytes()).unwrap(), whole.clone());
+        prop_assert_eq!(read(write_all(&whole.traces).as_bytes()).unwrap(), whole);
     }
 
     #[test]
@@ -108,4 +111,80 @@ fn samples_that_nobody_drew_are_refused() {
 fn other_versions_are_told_apart() {
     let error = read(b"# reorder trace 2\n").unwrap_err();
     assert!(error.message.contains("version"), "{}", error.message);
+}
+
+/// Three recordings with names of many lengths, and one that ran nothing.
+fn recordings() -> [Trace; 4] {
+    [["main", "a_function_with_a_long_name", "f"], ["main", "g", "h"], ["_start", "main", "x y"], [""; 3]]
+        .map(|names| {
+            let named = names.into_iter().filter(|name| !name.is_empty()).enumerate();
+            let event = |(place, name): (usize, &str)| Event {
+                location: Location::Image(Address(0x1000 + 16 * place as u64)),
+                name: Some(Name::from(name.as_bytes().to_vec())),
+                size: Some(16),
+                nanoseconds: Some(1000 + place as u64),
+                count: None,
+                tick: None,
+            };
+            Trace { run: 1, weight: 10, events: named.map(event).collect(), ..Trace::default() }
+        })
+}
+
+/// Checks every beginning of `text`, which holds `whole`; gives where none but whole traces are left and nothing is said.
+fn silent_cuts(text: &str, whole: &[Trace]) -> Vec<usize> {
+    assert_eq!(read(text.as_bytes()).unwrap(), Reading { traces: whole.to_vec(), notes: Vec::new() });
+    let is_silent = |at: &usize| {
+        let Ok(Reading { traces, notes }) = read(&text.as_bytes()[..*at]) else { return false };
+        for (trace, whole) in traces.iter().zip(whole) {
+            assert!(trace.evidence == Evidence::Cut || trace == whole, "cut at {at}: {trace:?}");
+            assert!(trace.evidence == Evidence::Exact || !notes.is_empty(), "cut at {at}: {trace:?}");
+            assert!(whole.events.starts_with(&trace.events), "cut at {at}: {trace:?}");
+        }
+        traces.iter().any(|trace| !trace.events.is_empty()) && notes.is_empty()
+    };
+    (0..text.len()).filter(is_silent).collect()
+}
+
+#[test]
+fn no_cut_passes_for_a_whole_recording() {
+    let [first, second, third, empty] = recordings();
+    assert_eq!(silent_cuts(&write(&first), std::slice::from_ref(&first)), [0; 0]);
+    let together = [first.clone(), empty, second.clone(), third.clone()];
+    assert_eq!(silent_cuts(&write_all(&together), &together), [0; 0]);
+    // Files that were put behind each other say nothing of each other: the first is whole without the second.
+    let concatenated = write(&first) + &write_all(&[second.clone(), third.clone()]);
+    assert_eq!(silent_cuts(&concatenated, &[first.clone(), second, third]), [write(&first).len()]);
+}
+
+#[test]
+fn what_does_not_say_its_length_is_not_called_exact() {
+    let uncounted: String = write(&recordings()[0])
+        .lines()
+        .filter(|line| !line.contains("# events"))
+        .fold(String::new(), |text, line| text + line + "\n");
+    let reading = read(uncounted.as_bytes()).unwrap();
+    assert_eq!((reading.traces[0].evidence, reading.traces[0].events.len()), (Evidence::Listed, 3));
+    assert!(reading.notes[0].message.contains("does not say how many"), "{:?}", reading.notes);
+}
+
+#[test]
+fn lost_and_added_events_are_noted() {
+    let text = write(&recordings()[0]);
+    let grown = text.clone() + "- 0x9000 - -\n";
+    let shrunk: String =
+        text.lines().filter(|line| !line.contains("long_name")).map(|line| format!("{line}\n")).collect();
+    for (text, events) in [(grown, 4), (shrunk, 2)] {
+        let reading = read(text.as_bytes()).unwrap();
+        assert_eq!((reading.traces[0].evidence, reading.traces[0].events.len()), (Evidence::Cut, events));
+        assert!(reading.notes[0].message.contains("was written with 3"), "{:?}", reading.notes);
+    }
+}
+
+#[test]
+fn a_missing_trace_of_several_is_noted() {
+    let text = write_all(&recordings());
+    let middle = text.match_indices("# reorder trace").nth(1).unwrap().0;
+    let reading = read(&text.as_bytes()[middle..]).unwrap();
+    assert_eq!(reading.traces.len(), 3);
+    assert!(reading.notes[0].message.contains("missing before"), "{:?}", reading.notes);
 }

@@ -5,6 +5,7 @@ use std::os::unix::ffi::OsStrExt as _;
 
 use layout_algos::sample::{Identity, Priority};
 
+use super::completeness::Part;
 use super::escape::escape;
 use super::{FIRST_WORDS, VERSION};
 use crate::trace::{Draw, Event, Evidence, Location, NameHash, Strata, Trace};
@@ -12,10 +13,29 @@ use crate::trace::{Draw, Event, Evidence, Location, NameHash, Strata, Trace};
 /// The trace as the text of one file.
 pub fn write(trace: &Trace) -> String {
     let mut text = String::with_capacity(256 + trace.events.len() * 48);
+    write_into(&mut text, trace, None);
+    text
+}
+
+/// Traces as the text of one file, which says how many they are.
+pub fn write_all(traces: &[Trace]) -> String {
+    let events: usize = traces.iter().map(|trace| trace.events.len()).sum();
+    let mut text = String::with_capacity(traces.len() * 256 + events * 48);
+    for (number, trace) in (1..).zip(traces) {
+        let part = Part { number, count: traces.len() as u64 };
+        write_into(&mut text, trace, (traces.len() > 1).then_some(part));
+    }
+    text
+}
+
+fn write_into(text: &mut String, trace: &Trace, part: Option<Part>) {
     // Writing to a string cannot fail.
     let _ = writeln!(text, "{FIRST_WORDS}{VERSION}");
+    if let Some(Part { number, count }) = part {
+        let _ = writeln!(text, "# trace: {number} of {count}");
+    }
     if let Some(path) = &trace.image.path {
-        header(&mut text, "image", path.as_os_str().as_bytes());
+        header(text, "image", path.as_os_str().as_bytes());
     }
     if let Some(build_id) = &trace.image.build_id {
         text.push_str("# build-id: ");
@@ -43,23 +63,26 @@ pub fn write(trace: &Trace) -> String {
     if trace.evidence != Evidence::Exact {
         let _ = writeln!(text, "# evidence: {}", trace.evidence.name());
     }
+    if trace.left_running > 0 {
+        let _ = writeln!(text, "# left-running: {}", trace.left_running);
+    }
     for (position, word) in trace.command.iter().enumerate() {
-        header(&mut text, if position == 0 { "program" } else { "argument" }, word);
+        header(text, if position == 0 { "program" } else { "argument" }, word);
     }
     let is_counted = trace.events.iter().any(|event| event.count.is_some() || event.tick.is_some());
+    let _ = writeln!(text, "# events: {}", trace.events.len());
     text.push_str("# columns: nanoseconds address size name");
     text.push_str(if is_counted { " count tick\n" } else { "\n" });
     for event in &trace.events {
-        write_event(&mut text, event);
+        write_event(text, event);
         if is_counted {
             text.push('\t');
-            number(&mut text, event.count);
+            number(text, event.count);
             text.push('\t');
-            number(&mut text, event.tick);
+            number(text, event.tick);
         }
         text.push('\n');
     }
-    text
 }
 
 fn header(text: &mut String, key: &str, value: &[u8]) {

@@ -1,0 +1,130 @@
+//! The flags by which original and result are run before anything is written, and what they are run with.
+
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use clap::Args;
+
+use crate::check::{CheckRequest, CheckedRun, Trial, check};
+use crate::cli::context::Context;
+use crate::error::{Error, Result};
+use crate::image::elf::file::ElfFile;
+use crate::image::macho::is_macho;
+use crate::processor::{self, Purpose};
+use crate::runnable::is_library;
+use crate::wheel::is_archive;
+
+/// What is run to compare original and result.
+#[derive(Args, Clone, Debug)]
+pub struct CheckArguments {
+    /// Run IMAGE and the result with these arguments, quoted as for a shell, and compare output, exit status and signals before
+    /// anything is written; repeatable. IMAGE runs twice or more: choose runs that can be repeated
+    #[arg(long = "check", value_name = "ARGS", allow_hyphen_values = true)]
+    runs: Vec<String>,
+    /// Standard input of each checked run; empty unless given
+    #[arg(long = "check-input", value_name = "FILE", requires = "runs")]
+    input: Option<PathBuf>,
+    /// Stop a checked run that takes longer
+    #[arg(long, value_name = "SECONDS", default_value_t = 60)]
+    time_limit: u64,
+}
+
+impl CheckArguments {
+    /// Whether anything is to be run.
+    pub fn is_asked_for(&self) -> bool {
+        !self.runs.is_empty()
+    }
+
+    /// What the runs read.
+    pub fn input(&self) -> Option<&Path> {
+        self.input.as_deref()
+    }
+
+    /// Says, before any work, that what is asked for cannot be run.
+    ///
+    /// # Errors
+    /// Arguments without an end, and images that are no programs of this machine.
+    pub fn refuse_unless_runnable(&self, path: &Path, bytes: &[u8]) -> Result<()> {
+        if !self.is_asked_for() {
+            return Ok(());
+        }
+        self.runs.iter().try_for_each(|run| words("--check", run).map(drop))?;
+        let refused = |what: &str, hint: &str| {
+            Err(Error::usage(format!("--check runs a program, and this is {what}"))
+                .in_file(path)
+                .with_hint(hint))
+        };
+        if is_macho(bytes) {
+            return refused(
+                "a Mach-O image, which this system cannot run",
+                "leave out --check, and compare both where they run",
+            );
+        }
+        if is_archive(bytes) {
+            return refused(
+                "a wheel",
+                "leave out --check, and run the tests of the package with the new wheel",
+            );
+        }
+        processor::check_program(path, Purpose::Check)?;
+        match ElfFile::parse(bytes) {
+            Ok(file) if is_library(&file) => refused(
+                "a library",
+                "leave out --check, and run a program that loads the result; or give the program, with --set DIR",
+            ),
+            _ => Ok(()),
+        }
+    }
+
+    /// Runs all of them.
+    ///
+    /// # Errors
+    /// The first in which the result does something else, or that shows nothing.
+    pub fn run(&self, original: &Path, trial: &Trial<'_>, context: &Context) -> Result<Vec<CheckedRun>> {
+        let runs = self.runs.iter().map(|run| Ok((run.as_str(), words("--check", run)?)));
+        let runs = runs.collect::<Result<Vec<_>>>()?;
+        check_all(&self.request(original, trial), &runs, context)
+    }
+
+    fn request<'run>(&'run self, original: &'run Path, trial: &'run Trial<'run>) -> CheckRequest<'run> {
+        CheckRequest {
+            original,
+            trial,
+            input: self.input(),
+            time_limit: Duration::from_secs(self.time_limit),
+        }
+    }
+}
+
+/// Checks each of `runs`: the arguments as they were given, and their words.
+///
+/// # Errors
+/// As [`check`].
+pub fn check_all(
+    request: &CheckRequest<'_>,
+    runs: &[(&str, Vec<OsString>)],
+    context: &Context,
+) -> Result<Vec<CheckedRun>> {
+    let phase = context.talk.phase("check", runs.len() as u64);
+    let mut checked = Vec::new();
+    for (shown, words) in runs {
+        checked.push(check(request, shown, words).map_err(|error| error.in_file(request.original))?);
+        phase.step();
+    }
+    let noun = if runs.len() == 1 { "run" } else { "runs" };
+    phase.finish(&format!("{} {noun} as before", runs.len()));
+    Ok(checked)
+}
+
+/// The words of a line that is quoted as for a shell; `flag` is where it was given.
+///
+/// # Errors
+/// Quotation marks without an end.
+pub fn words(flag: &str, line: &str) -> Result<Vec<OsString>> {
+    let words = shlex::split(line).ok_or_else(|| {
+        Error::usage(format!("{flag} {line}: a quotation mark or an escaped character is missing"))
+            .with_hint(format!("quote as for a shell: {flag} 'open \"my file\"'"))
+    })?;
+    Ok(words.into_iter().map(OsString::from).collect())
+}

@@ -1,0 +1,169 @@
+//! SIGTRAP as the program itself uses it: a handler of its own, or ignoring it.
+//!
+//! The system forces the signal of a breakpoint on the task (`force_sig_info_to_task` in Linux). Where SIGTRAP is blocked, as it is in
+//! its own handler, or ignored, that takes the action away and unblocks it, before the tracer hears of it. So the address of a
+//! handler is learned when the program's first SIGTRAP is delivered to it, and the action is put back after each breakpoint that
+//! took it away. From then on the system calls of that process are looked at, to know when it changes its mind.
+//!
+//! A handler that is lost before its first signal, SIGTRAP that the program itself begins to ignore, and blocking alone show in
+//! system calls only. Where they are to be kept, all of them are looked at, from the start.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use nix::sys::ptrace;
+use nix::unistd::Pid;
+
+use super::failure::Served;
+use super::memory::ProcessMemory;
+use super::signal_status::SignalStatus;
+use super::system_calls;
+use crate::arch;
+
+/// What the processes that use SIGTRAP do about it, by process: the address of the handler, or [`IGNORED`].
+#[derive(Debug, Default)]
+pub(super) struct OwnTraps {
+    known: BTreeMap<Pid, u64>,
+    /// Whether all processes are known, from their start.
+    is_complete: bool,
+    /// Of a complete account, the tasks that block the signal.
+    blocking: BTreeSet<Pid>,
+    /// Tasks that are on their way to the first instruction of their handler.
+    entering: BTreeSet<Pid>,
+}
+
+/// `SIG_DFL` and `SIG_IGN`.
+const DEFAULT: u64 = 0;
+const IGNORED: u64 = 1;
+
+/// What a SIGTRAP that is none of ours comes to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Delivery {
+    /// As any other signal.
+    Plain,
+    /// To a handler that is not known yet: the task is to go on by one step, which leads there.
+    IntoHandler,
+}
+
+impl OwnTraps {
+    /// An account that is complete if system calls are looked at from the start.
+    pub(super) fn new(is_complete: bool) -> Self {
+        Self { is_complete, ..Self::default() }
+    }
+
+    /// `task` has executed a program: its handlers are gone, what it ignored or blocked is as before.
+    pub(super) fn executed(&mut self, task: Pid) -> nix::Result<()> {
+        self.known.remove(&task);
+        if SignalStatus::of(task).is_some_and(|status| status.is_ignored) {
+            self.known.insert(task, IGNORED);
+        } else if self.is_complete {
+            self.known.insert(task, DEFAULT);
+        }
+        self.note_mask(task)
+    }
+
+    fn note_mask(&mut self, task: Pid) -> nix::Result<()> {
+        if self.is_complete {
+            match system_calls::blocks_trap(task)? {
+                true => self.blocking.insert(task),
+                false => self.blocking.remove(&task),
+            };
+        }
+        Ok(())
+    }
+
+    /// A process has made another, which inherits its actions.
+    pub(super) fn forked(&mut self, parent: Pid, child: Pid) {
+        if self.known.is_empty() {
+            return;
+        }
+        if self.blocking.contains(&parent) {
+            self.blocking.insert(child);
+        }
+        if let (Some(parent), Some(child)) = (process_of(parent), process_of(child))
+            && let Some(&action) = self.known.get(&parent)
+        {
+            self.known.insert(child, action);
+        }
+    }
+
+    /// Whether system calls of `task` may change what is known.
+    pub(super) fn watches(&self, task: Pid) -> bool {
+        self.is_complete || !self.known.is_empty() && self.is_known(task)
+    }
+
+    fn is_known(&self, task: Pid) -> bool {
+        process_of(task).is_some_and(|process| self.known.contains_key(&process))
+    }
+
+    /// A SIGTRAP that is none of ours is about to be delivered to `task`.
+    pub(super) fn deliver(&mut self, task: Pid) -> Delivery {
+        let Some(status) = SignalStatus::of(task) else { return Delivery::Plain };
+        if !status.is_caught || self.known.get(&status.process).is_some_and(|&known| known > IGNORED) {
+            return Delivery::Plain;
+        }
+        self.entering.insert(task);
+        Delivery::IntoHandler
+    }
+
+    /// Whether this SIGTRAP is the end of the step into a handler, whose address is then known.
+    pub(super) fn entered(&mut self, task: Pid) -> nix::Result<bool> {
+        // As `ptrace_notify` tells it; the signal of a breakpoint has another code.
+        if !self.entering.remove(&task) || ptrace::getsiginfo(task)?.si_code != libc::SIGTRAP {
+            return Ok(false);
+        }
+        if let Some(process) = process_of(task) {
+            self.known.insert(process, arch::program_counter(&arch::registers(task)?));
+        }
+        Ok(true)
+    }
+
+    /// Whether a breakpoint has just taken away what `task` does about SIGTRAP.
+    pub(super) fn is_taken_away(&self, task: Pid) -> bool {
+        if self.known.is_empty() {
+            return false;
+        }
+        let Some(status) = SignalStatus::of(task) else { return false };
+        match self.known.get(&status.process) {
+            None | Some(&DEFAULT) => self.blocking.contains(&task),
+            Some(&IGNORED) => !status.is_ignored,
+            Some(_) => !status.is_caught,
+        }
+    }
+
+    /// A breakpoint of ours has stopped `task`: what that took away is put back.
+    pub(super) fn restore(&mut self, task: Pid, memory: &ProcessMemory) -> Served {
+        if !self.is_taken_away(task) {
+            return Ok(());
+        }
+        let process = process_of(task).unwrap_or(task);
+        let handler = self.known.get(&process).copied().unwrap_or(DEFAULT);
+        if handler != DEFAULT && !system_calls::set_trap_handler(task, memory, handler)? {
+            // The system itself has: it was for one signal.
+            self.known.insert(process, DEFAULT);
+            return Ok(());
+        }
+        // A handler would have stayed if the signal had not been blocked.
+        if handler > IGNORED || self.blocking.contains(&task) {
+            system_calls::block_trap(task)?;
+        }
+        Ok(())
+    }
+
+    /// `task` stopped at a system call: takes note if it is about to change its action.
+    pub(super) fn system_call(&mut self, task: Pid, memory: &ProcessMemory) -> nix::Result<()> {
+        self.note_mask(task)?;
+        let Some(process) = process_of(task).filter(|process| self.known.contains_key(process)) else {
+            return Ok(());
+        };
+        if let Some(place) = system_calls::changed_trap_action(task)?
+            && let Some(handler) = memory.word(place)
+        {
+            self.known.insert(process, handler);
+        }
+        Ok(())
+    }
+}
+
+fn process_of(task: Pid) -> Option<Pid> {
+    SignalStatus::of(task).map(|status| status.process)
+}
