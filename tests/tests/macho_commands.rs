@@ -202,6 +202,12 @@ fn an_image_that_is_refused_stays_and_the_others_move() {
     assert!(said.contains("the image for x86_64 stays as it is") && said.contains("(M2)"), "{said}");
     assert!(said.contains("-no_pie"), "the cure: {said}");
     assert!(path.join("new.map").exists(), "one image moved, so one map has the name that was given");
+    let report = json(path, &["apply", "both", "-t", "starts", "-o", "again"]);
+    let [left] = report["left"].as_array().unwrap().as_slice() else { panic!("{report}") };
+    assert_eq!((left["image"].as_str(), left["code"].as_str()), (Some("x86_64"), Some("M2")), "{report}");
+    assert!(left["reason"].as_str().unwrap().contains("fixed address"), "{report}");
+    let report = json(path, &["apply", "arm64", "-t", "starts", "-o", "single"]);
+    assert!(report["left"].is_null(), "{report}");
     let line = format!(
         "cd '{}' && llvm-lipo-22 new -thin x86_64 -output stayed && cmp stayed fixed && \
          llvm-lipo-22 new -thin arm64 -output moved && ! cmp -s moved arm64",

@@ -1,7 +1,12 @@
 //! What `reorder apply` made of one file, whatever images are in it.
 
+use serde::Serialize;
+
 use crate::apply::ApplySummary;
 use crate::apply::clones::CloneSummary;
+use crate::error::{Error, ErrorKind};
+use crate::exit_status::ExitStatus;
+use crate::image::refusal::RefusalCode;
 use crate::relocate::layout_map::LayoutMap;
 
 /// A file of which the functions of at least one image were moved.
@@ -14,6 +19,38 @@ pub struct AppliedFile {
     pub is_unchanged: bool,
     /// For each image that moved its processor's name and, where they are asked for, its map.
     pub maps: Vec<(&'static str, LayoutMap)>,
+    /// Images of the file that stayed as they were.
+    pub left: Vec<LeftImage>,
+}
+
+/// One of several images of a file, which could not be moved.
+#[derive(Clone, Debug, Serialize)]
+pub struct LeftImage {
+    /// What it is called in the file: its processor or its path.
+    pub image: String,
+    /// The code, if it was refused.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub code: Option<RefusalCode>,
+    /// Why it stayed.
+    pub reason: String,
+}
+
+impl LeftImage {
+    /// The image called `image`, which `error` keeps from moving.
+    pub fn new(image: impl Into<String>, error: &Error) -> Self {
+        let code = match &error.kind {
+            ErrorKind::Refused(refusal) => Some(refusal.code),
+            _ => None,
+        };
+        Self { image: image.into(), code, reason: error.to_string() }
+    }
+}
+
+/// A result that our own proof rejects is a finding, even where other images of the file moved. Other images that stay
+/// are what was to be expected of them.
+pub fn status_of(left: &[LeftImage]) -> ExitStatus {
+    let is_defect = |image: &LeftImage| matches!(image.code, Some(RefusalCode::M20 | RefusalCode::R16));
+    if left.iter().any(is_defect) { ExitStatus::Finding } else { ExitStatus::Success }
 }
 
 /// The sum of the summaries of two images.
@@ -40,6 +77,21 @@ fn joined_clones(mut all: CloneSummary, next: CloneSummary) -> CloneSummary {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::image::refusal::Refusal;
+
+    #[test]
+    fn only_a_result_that_was_not_proven_is_a_finding() {
+        let left = |code: RefusalCode| {
+            let error = Error::from(Refusal::new(code, "some reason", "some cure"));
+            LeftImage::new("arm64", &error)
+        };
+        let damaged = LeftImage::new("a.so", &Error::malformed(0, "cut off"));
+        assert_eq!(status_of(&[]), ExitStatus::Success);
+        assert_eq!(status_of(&[left(RefusalCode::M6), damaged]), ExitStatus::Success);
+        for code in [RefusalCode::M20, RefusalCode::R16] {
+            assert_eq!(status_of(&[left(RefusalCode::M6), left(code)]), ExitStatus::Finding);
+        }
+    }
 
     #[test]
     fn copies_of_all_images_are_counted() {

@@ -8,7 +8,7 @@ use serde::Serialize;
 use crate::apply::clones::CloneSummary;
 use crate::apply::{ApplySummary, PinnedFunction};
 use crate::check::{CheckedRun, Trial, TrialFile};
-use crate::cli::applied::AppliedFile;
+use crate::cli::applied::{AppliedFile, LeftImage, status_of};
 use crate::cli::apply_elf::{CloneChoice, ElfRequest, apply_elf};
 use crate::cli::apply_macho::{MachORequest, apply_file};
 use crate::cli::apply_set;
@@ -105,6 +105,9 @@ struct ApplyReport<'run> {
     is_unchanged: bool,
     /// What original and result were run with, and did alike.
     checks: &'run [CheckedRun],
+    /// Images of the file that stayed as they were.
+    #[serde(skip_serializing_if = "<[_]>::is_empty")]
+    left: &'run [LeftImage],
     #[serde(flatten)]
     summary: &'run ApplySummary,
 }
@@ -135,6 +138,9 @@ impl Report for ApplyReport<'_> {
             text.push_str("nothing moved: the output equals the input\n");
         }
         text.extend(self.checks.iter().map(CheckedRun::text));
+        for image in self.left {
+            text.push_str(&format!("{} stays as it was: {}\n", image.image, image.reason));
+        }
         text.push_str(&pins_text(&summary.pinned, SHOWN_PINS));
         text
     }
@@ -241,9 +247,10 @@ pub fn run(arguments: &ApplyArguments, context: &Context) -> Result<ExitStatus> 
         bytes_before: mapped.len(),
         is_unchanged: applied.is_unchanged,
         checks: &checks,
+        left: &applied.left,
         summary: &applied.summary,
     })?;
-    Ok(ExitStatus::Success)
+    Ok(status_of(&applied.left))
 }
 
 /// Original and result, run side by side as far as that is asked for.

@@ -95,7 +95,7 @@ pub fn apply_elf(
     };
     let is_unchanged = applied.bytes == bytes;
     let Applied { bytes, summary, .. } = applied;
-    Ok(AppliedFile { bytes, summary, is_unchanged, maps })
+    Ok(AppliedFile { bytes, summary, is_unchanged, maps, left: Vec::new() })
 }
 
 /// Whether the image is refused because its code is not known well enough for functions to move.

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use crate::apply::Applied;
 use crate::apply::macho::{MachOOptions, apply, layout_map};
-use crate::cli::applied::{AppliedFile, joined};
+use crate::cli::applied::{AppliedFile, LeftImage, joined};
 use crate::cli::arrangement::ArrangementArguments;
 use crate::cli::context::Context;
 use crate::error::{Error, ErrorKind, Result};
@@ -45,7 +45,7 @@ pub fn apply_file(request: &MachORequest<'_>, bytes: &[u8], context: &Context) -
     }
     let is_universal = all.len() > 1;
     let mut images = vec![None; all.len()];
-    let (mut maps, mut summaries, mut refused) = (Vec::new(), Vec::new(), None);
+    let (mut maps, mut summaries, mut left, mut refused) = (Vec::new(), Vec::new(), Vec::new(), None);
     for (slice, image) in all.iter().zip(&mut images).filter(|(slice, _)| is_wanted(slice)) {
         let name = slice.architecture.unwrap_or("an unknown processor");
         match apply_slice(request, &bytes[slice.range.clone()], context) {
@@ -64,6 +64,7 @@ pub fn apply_file(request: &MachORequest<'_>, bytes: &[u8], context: &Context) -
                 context
                     .talk
                     .warning(&format!("the image for {name} stays as it is: {error}"), hint.as_deref());
+                left.push(LeftImage::new(name, &error));
                 refused.get_or_insert(error);
             }
             Err(error) => return Err(error),
@@ -72,7 +73,7 @@ pub fn apply_file(request: &MachORequest<'_>, bytes: &[u8], context: &Context) -
     let is_unchanged = images.iter().all(Option::is_none);
     match (summaries.into_iter().reduce(joined), refused) {
         (Some(summary), _) => {
-            Ok(AppliedFile { bytes: replace(bytes, &all, images)?, summary, is_unchanged, maps })
+            Ok(AppliedFile { bytes: replace(bytes, &all, images)?, summary, is_unchanged, maps, left })
         }
         (None, Some(error)) => Err(error),
         (None, None) => Err(Error::usage("the file has no image whose functions can be moved")

@@ -8,7 +8,7 @@ use serde::Serialize;
 
 use crate::apply::ApplySummary;
 use crate::check::{CheckedRun, Trial, TrialFile};
-use crate::cli::applied::AppliedFile;
+use crate::cli::applied::{AppliedFile, LeftImage, status_of};
 use crate::cli::apply_elf::{ElfRequest, apply_elf};
 use crate::cli::check_args::CheckArguments;
 use crate::cli::context::Context;
@@ -109,7 +109,7 @@ pub(super) fn run(
         .in_file(program)
         .with_hint("move them one by one, with -o FILE"));
     }
-    let mut images = Vec::new();
+    let (mut images, mut rejected) = (Vec::new(), Vec::new());
     let mut moved: Vec<(PathBuf, PathBuf, AppliedFile)> = Vec::new();
     let mut inputs: Vec<MappedImage> = Vec::new();
     let applied = mapped.explaining(apply_elf(program, request, context, &mapped)).map_err(in_program)?;
@@ -136,6 +136,7 @@ pub(super) fn run(
             Err(error)
                 if matches!(error.kind, ErrorKind::Usage | ErrorKind::Refused(_) | ErrorKind::Malformed) =>
             {
+                rejected.push(LeftImage::new(&library.name, &error));
                 Some(error.to_string())
             }
             Err(error) => return Err(error.in_file(&library.path)),
@@ -172,7 +173,7 @@ pub(super) fn run(
         checks,
         images: rows.collect(),
     })?;
-    Ok(ExitStatus::Success)
+    Ok(status_of(&rejected))
 }
 
 /// The program as it is, and with the set, run side by side as far as that is asked for.

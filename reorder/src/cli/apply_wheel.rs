@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use crate::apply::ApplySummary;
-use crate::cli::applied::{AppliedFile, joined};
+use crate::cli::applied::{AppliedFile, LeftImage, joined};
 use crate::cli::apply_elf::{ElfRequest, apply_elf};
 use crate::cli::apply_macho::{MachORequest, apply_file};
 use crate::cli::context::Context;
@@ -28,7 +28,7 @@ pub(super) fn apply_wheel(
     let wheel = Wheel::open(bytes)?;
     let mut replaced = BTreeMap::new();
     let mut total = ApplySummary::default();
-    let mut first_reason = None;
+    let (mut left, mut first_reason) = (Vec::new(), None);
     for name in wheel.names() {
         let path = Path::new(name);
         let applied = wheel.read(name, Some(HEAD_BYTES)).and_then(|head| {
@@ -46,6 +46,10 @@ pub(super) fn apply_wheel(
         match applied {
             Ok(None) => {}
             Ok(Some(applied)) => {
+                let inner = applied.left.into_iter();
+                left.extend(
+                    inner.map(|image| LeftImage { image: format!("{name} ({})", image.image), ..image }),
+                );
                 total = joined(total, applied.summary);
                 if !applied.is_unchanged {
                     replaced.insert(name.to_owned(), applied.bytes);
@@ -55,6 +59,7 @@ pub(super) fn apply_wheel(
                 if matches!(error.kind, ErrorKind::Usage | ErrorKind::Refused(_) | ErrorKind::Malformed) =>
             {
                 context.talk.warning(&format!("{name} stays as it is: {error}"), error.hint.as_deref());
+                left.push(LeftImage::new(name, &error));
                 first_reason.get_or_insert(error);
             }
             Err(error) => return Err(error.in_file(path)),
@@ -68,5 +73,5 @@ pub(super) fn apply_wheel(
     }
     let is_unchanged = replaced.is_empty();
     let bytes = if is_unchanged { bytes.to_vec() } else { wheel.replace(&replaced)? };
-    Ok(AppliedFile { bytes, summary: total, is_unchanged, maps: Vec::new() })
+    Ok(AppliedFile { bytes, summary: total, is_unchanged, maps: Vec::new(), left })
 }
