@@ -105,6 +105,16 @@ fn labels_in_tables() {
     }
 }
 
+/// Calls of a function's address plus a stored distance, of four and of eight bytes.
+#[test]
+fn stored_distances() {
+    for architecture in ["arm64", "x86_64"] {
+        for flags in ["-O1", "-O2"] {
+            fixture_runs_alike(&build(&[("sums.c", "")], CHAINED.on(architecture).compiled(flags)));
+        }
+    }
+}
+
 #[test]
 fn stripped() {
     let fixture = program(CHAINED);

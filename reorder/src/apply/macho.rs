@@ -2,6 +2,9 @@
 //!
 //! Guarantee: what is returned has passed `verify`.
 
+#[cfg(test)]
+mod tests;
+
 use std::collections::BTreeMap;
 
 use super::{Applied, ApplySummary, Arrangement, differences, judge, restore_rest, summary_of};

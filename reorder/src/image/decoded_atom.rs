@@ -23,6 +23,8 @@ pub struct DecodedAtom {
     /// Places in the code that must stay. Of an atom that is not understood, everything that its bytes might refer to:
     /// its bytes are never rewritten, so `references` is empty then.
     pub possible_targets: Vec<Address>,
+    /// Functions that a sum to which it goes may lead to, or counts from. Of Mach-O images on x86-64 alone.
+    pub summed: Vec<Address>,
     /// The atom holds words of a jump table only: it goes where the function goes that is tied to it, or nowhere.
     pub is_table: bool,
     /// A sum that it calls may lead to more places than are tried, so `possible_targets` is not all of them.

@@ -13,6 +13,7 @@ pub mod decoded_atom;
 pub mod elf;
 mod entry_rounds;
 pub mod exception_table;
+mod frame_pointer;
 pub mod functions;
 pub mod macho;
 pub mod mapped;

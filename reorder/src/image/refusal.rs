@@ -51,7 +51,7 @@ pub enum RefusalCode {
     M4,
     /// Mach-O: no table of function starts and no symbols to find functions by.
     M5,
-    /// Mach-O: Go's tables of code offsets.
+    /// Mach-O: a language runtime that keeps code addresses in private tables.
     M6,
     /// Mach-O: DTrace's probes with offsets of functions.
     M7,

@@ -30,7 +30,7 @@ impl LandingPads {
             let known = image
                 .section_at(table)
                 .and_then(|section| section.bytes.get((table - section.address) as usize..))
-                .and_then(|bytes| read_table(bytes, &entry, &mut budget, &mut found.pads));
+                .and_then(|bytes| read_table(bytes, entry.start, &mut budget, &mut found.pads));
             if known.is_none() {
                 found.unknown.push(entry.start..entry.start.saturating_add(entry.size));
             }
@@ -72,11 +72,11 @@ pub(super) fn pads_of(
         return Some(TablePads::FromBase);
     }
     let mut pads = Vec::new();
-    read_table(bytes, entry, budget, &mut pads).map(|()| TablePads::FromStart(pads))
+    read_table(bytes, entry.start, budget, &mut pads).map(|()| TablePads::FromStart(pads))
 }
 
-/// Adds the pads of one function; nothing when its table is not understood.
-fn read_table(table: &[u8], entry: &UnwindEntry, budget: &mut usize, pads: &mut Vec<u64>) -> Option<()> {
+/// Adds the pads of the function at `start`; nothing when its table is not understood.
+pub(super) fn read_table(table: &[u8], start: u64, budget: &mut usize, pads: &mut Vec<u64>) -> Option<()> {
     let mut cursor = 1;
     if *table.first()? != OMITTED {
         return None;
@@ -97,7 +97,7 @@ fn read_table(table: &[u8], entry: &UnwindEntry, budget: &mut usize, pads: &mut 
         let pad = number(sites, &mut cursor, encoding)?;
         unsigned_leb128(sites, &mut cursor)?;
         if pad != 0 {
-            pads.push(entry.start.wrapping_add(pad));
+            pads.push(start.wrapping_add(pad));
         }
     }
     Some(())
@@ -119,30 +119,20 @@ fn number(bytes: &[u8], cursor: &mut usize, encoding: u8) -> Option<u64> {
 mod tests {
     use super::*;
 
-    fn entry() -> UnwindEntry {
-        UnwindEntry {
-            offset: 0,
-            start_field: 8,
-            start: 0x1000,
-            size: 0x100,
-            exception_table: Some(1),
-            personality: None,
-            relative: [None; 2],
-        }
-    }
+    const START: u64 = 0x1000;
 
     #[test]
     fn pads_count_from_the_start_of_their_function() {
         // Two call sites, the second without a pad; then one action.
         let table = [0xff, 0xff, 0x01, 8, 4, 4, 0x40, 1, 0x20, 4, 0, 0, 1, 0];
         let mut pads = Vec::new();
-        assert_eq!(read_table(&table, &entry(), &mut 10, &mut pads), Some(()));
+        assert_eq!(read_table(&table, START, &mut 10, &mut pads), Some(()));
         assert_eq!(pads, [0x1040]);
         // A base of its own, a table that runs past its end, and more sites than are worth reading.
         let based = [&[0x1b, 0, 0, 0, 0][..], &table[1..]].concat();
-        assert_eq!(read_table(&based, &entry(), &mut 10, &mut Vec::new()), None);
-        assert_eq!(read_table(&table[..9], &entry(), &mut 10, &mut Vec::new()), None);
-        assert_eq!(read_table(&table, &entry(), &mut 1, &mut Vec::new()), None);
+        assert_eq!(read_table(&based, START, &mut 10, &mut Vec::new()), None);
+        assert_eq!(read_table(&table[..9], START, &mut 10, &mut Vec::new()), None);
+        assert_eq!(read_table(&table, START, &mut 1, &mut Vec::new()), None);
     }
 
     proptest::proptest! {
@@ -150,7 +140,7 @@ mod tests {
         #[test]
         fn hostile_tables_end(table in proptest::collection::vec(proptest::num::u8::ANY, 0..64)) {
             let mut pads = Vec::new();
-            let _ = read_table(&table, &entry(), &mut 1000, &mut pads);
+            let _ = read_table(&table, START, &mut 1000, &mut pads);
             proptest::prop_assert!(pads.len() <= table.len());
         }
     }

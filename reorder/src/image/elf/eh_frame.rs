@@ -13,6 +13,7 @@ use gimli::{BaseAddresses, CommonInformationEntry, EhFrame, EndianSlice, LittleE
 use crate::address::{Address, FileOffset};
 use crate::error::{Error, Result};
 use crate::image::elf::file::ElfFile;
+use crate::image::frame_pointer::names_no_table;
 use crate::image::refusal::{Refusal, RefusalCode};
 
 /// One frame description entry.
@@ -41,6 +42,8 @@ impl FrameEntry {
 
 /// `DW_EH_PE_pcrel | DW_EH_PE_sdata4`: the one form that every linker for x86-64 was seen to write.
 const FIELD_RELATIVE_FOUR_BYTES: DwEhPe = DwEhPe(0x1b);
+/// Bytes of such a start, and of the size after it.
+const START_WIDTH: usize = 4;
 
 type Slice<'data> = EndianSlice<'data, LittleEndian>;
 
@@ -116,7 +119,10 @@ pub fn frame_entries(file: &ElfFile<'_>) -> Result<Vec<FrameEntry>> {
                 gimli::Pointer::Direct(address) => Some(Address(address)),
                 gimli::Pointer::Indirect(_) => None,
             });
-            let exception_table = entry.lsda().map(|pointer| match pointer {
+            let record = contents.get(position..next).unwrap_or_default();
+            let is_null = |encoding| names_no_table(record, START_WIDTH, encoding);
+            let named = entry.lsda().filter(|_| !entry.cie().lsda_encoding().is_some_and(is_null));
+            let exception_table = named.map(|pointer| match pointer {
                 gimli::Pointer::Direct(address) | gimli::Pointer::Indirect(address) => Address(address),
             });
             entries.push(FrameEntry {

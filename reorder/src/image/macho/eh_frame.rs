@@ -14,6 +14,7 @@ use super::file::MachOFile;
 use super::reference::{DataForm, DataReference};
 use crate::address::Address;
 use crate::error::{Error, Result};
+use crate::image::frame_pointer::names_no_table;
 use crate::image::refusal::{Refusal, RefusalCode};
 
 /// One frame description entry.
@@ -99,7 +100,10 @@ pub fn frame_entries(file: &MachOFile<'_>) -> Result<Vec<FrameEntry>> {
             if start.checked_add(size).is_none() {
                 return Err(Error::malformed(place, "an unwind entry runs past the address space"));
             }
+            let record = contents.get(position..next).unwrap_or_default();
+            let is_null = |encoding| names_no_table(record, start_width.into(), encoding);
             let exception_table = match entry.lsda() {
+                _ if entry.cie().lsda_encoding().is_some_and(is_null) => None,
                 Some(Pointer::Direct(table)) => Some(Address(table)),
                 Some(Pointer::Indirect(_)) => {
                     return Err(unknown("an exception table behind a pointer").at(address).into());

@@ -217,12 +217,15 @@ fn is_barrier(word: u32) -> bool {
     word & 0xffff_f01f == 0xd503_301f
 }
 
-/// Whether `word` lies in the class of ordered loads and stores of vectors, but is none of them: a constant.
+/// Whether `word` is reserved, or lies in the class of ordered loads and stores of vectors but is none of them: a constant.
+///
+/// Reserved are all words below 2²⁵ but `UDF`, so also positive entries of tables (Arm Architecture Reference Manual, C4.1).
 fn is_unallocated(word: u32) -> bool {
+    let is_reserved = word & 0x9e00_0000 == 0 && word >> 16 != 0;
     let is_in_class = word & 0x3f00_0000 == 0x1d00_0000;
     // 16 bytes have a bit of their own, and no size.
     let has_two_sizes = word & 1 << 23 != 0 && word >> 30 != 0;
-    is_in_class && (has_two_sizes || word & 0x0020_0c00 != 0x0000_0800)
+    is_reserved || is_in_class && (has_two_sizes || word & 0x0020_0c00 != 0x0000_0800)
 }
 
 #[cfg(test)]
@@ -243,8 +246,8 @@ mod tests {
         let literal = [code([0x1800_0040, ret]), code([0x1234_5678, 0])].concat();
         assert!(runs_on(&literal[..12]) && !runs_on(without_literals(&literal[..12], 0x1000)));
         assert_eq!(without_literals(&literal[..8], 0x1000).len(), 8);
-        // The constant of SM3; the negative entry of a table; a call that does not return.
-        for last in [0x9d8a_7a87, 0xffff_fee0, call] {
+        // The constant of SM3; a negative entry of a table, and a positive one; a call that does not return.
+        for last in [0x9d8a_7a87, 0xffff_fee0, 0x0005_c514, call] {
             assert!(!runs_on(&code([load, last])), "{last:#x}");
         }
     }

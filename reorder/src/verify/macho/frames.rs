@@ -22,6 +22,17 @@ pub(super) struct FrameEntry {
     pub(super) start: u64,
     /// Bytes covered.
     pub(super) size: u64,
+    /// The function's exception table, where the entry names one directly.
+    pub(super) exception_table: Option<u64>,
+}
+
+/// What a common entry says of those that belong to it.
+#[derive(Clone, Copy, Debug)]
+struct Common {
+    /// Bytes of the field with the start: 4 or 8.
+    width: usize,
+    /// The form of the addresses of exception tables.
+    tables: Option<u8>,
 }
 
 fn section<'a, 'data>(image: &'a MachView<'data>) -> Option<&'a SectionView<'data>> {
@@ -37,7 +48,7 @@ pub(super) fn frame_entries(image: &MachView<'_>) -> Result<Vec<FrameEntry>> {
     let bytes = section.bytes;
     let mut entries = Vec::with_capacity(bytes.len() / 48);
     let mut position = 0;
-    let mut known: Option<(usize, usize)> = None;
+    let mut known: Option<(usize, Common)> = None;
     while let Some(length) = u32_at(bytes, position) {
         if length == 0 {
             position += 4;
@@ -53,12 +64,12 @@ pub(super) fn frame_entries(image: &MachView<'_>) -> Result<Vec<FrameEntry>> {
         let parent = u32_at(&bytes[..end], body).ok_or_else(broken)? as usize;
         if parent != 0 {
             let parent = body.checked_sub(parent).ok_or_else(broken)?;
-            let width = match known {
-                Some((at, width)) if at == parent => width,
-                _ => start_width(bytes, parent).ok_or_else(broken)?,
+            let common = match known {
+                Some((at, common)) if at == parent => common,
+                _ => read_common(bytes, parent).ok_or_else(broken)?,
             };
-            known = Some((parent, width));
-            let entry = read_entry(section, &bytes[..end], position, width).ok_or_else(broken)?;
+            known = Some((parent, common));
+            let entry = read_entry(section, &bytes[..end], position, common).ok_or_else(broken)?;
             entries.push(entry);
         }
         position = end;
@@ -66,19 +77,37 @@ pub(super) fn frame_entries(image: &MachView<'_>) -> Result<Vec<FrameEntry>> {
     Ok(entries)
 }
 
-fn read_entry(section: &SectionView<'_>, record: &[u8], position: usize, width: usize) -> Option<FrameEntry> {
-    let field = position + 8;
+fn read_entry(
+    section: &SectionView<'_>,
+    record: &[u8],
+    position: usize,
+    common: Common,
+) -> Option<FrameEntry> {
+    let (field, width) = (position + 8, common.width);
     let (distance, size) = match width {
         4 => (displacement_at(record, field)?, u64::from(u32_at(record, field + 4)?)),
         _ => (u64_at(record, field)?, u64_at(record, field + 8)?),
     };
     let start = section.address.wrapping_add(field as u64).wrapping_add(distance);
-    Some(FrameEntry { position, field: section.offset as usize + field, width, start, size })
+    let exception_table = common.tables.and_then(|form| table_of(section, record, field + 2 * width, form));
+    Some(FrameEntry { position, field: section.offset as usize + field, width, start, size, exception_table })
 }
 
-/// Bytes of the start fields of the entries that belong to the parent at `position`.
-fn start_width(bytes: &[u8], position: usize) -> Option<usize> {
-    const PC_RELATIVE: u8 = 0x10;
+const PC_RELATIVE: u8 = 0x10;
+
+/// The exception table whose address stands after the length at `cursor`. Zero is none, whatever it would count from.
+fn table_of(section: &SectionView<'_>, record: &[u8], mut cursor: usize, form: u8) -> Option<u64> {
+    leb128(record, &mut cursor)?;
+    let stored = match form {
+        0x1b => displacement_at(record, cursor)?,
+        0x10 | 0x14 | 0x1c => u64_at(record, cursor)?,
+        _ => return None,
+    };
+    (stored != 0).then(|| section.address.wrapping_add(cursor as u64).wrapping_add(stored))
+}
+
+/// What the common entry at `position` says.
+fn read_common(bytes: &[u8], position: usize) -> Option<Common> {
     let length = u32_at(bytes, position)? as usize;
     let record = bytes.get(..position.checked_add(4)?.checked_add(length)?)?;
     if u32_at(record, position + 4)? != 0 {
@@ -93,18 +122,23 @@ fn start_width(bytes: &[u8], position: usize) -> Option<usize> {
     leb128(record, &mut cursor)?;
     let Some((b'z', letters)) = augmentation.split_first() else { return None };
     leb128(record, &mut cursor)?;
+    let (mut width, mut tables) = (None, None);
     for letter in letters {
         match letter {
             b'R' => {
                 let encoding = *record.get(cursor)?;
-                return match encoding {
-                    _ if encoding & 0xf0 != PC_RELATIVE => None,
+                width = match encoding {
+                    _ if encoding & 0xf0 != PC_RELATIVE => return None,
                     0x1b | 0x13 => Some(4),
                     0x10 | 0x14 | 0x1c => Some(8),
-                    _ => None,
+                    _ => return None,
                 };
+                cursor += 1;
             }
-            b'L' => cursor += 1,
+            b'L' => {
+                tables = Some(*record.get(cursor)?);
+                cursor += 1;
+            }
             b'P' => {
                 let encoding = *record.get(cursor)?;
                 cursor += 1 + match encoding & 0x0f {
@@ -117,7 +151,7 @@ fn start_width(bytes: &[u8], position: usize) -> Option<usize> {
             _ => return None,
         }
     }
-    None
+    Some(Common { width: width?, tables })
 }
 
 /// Starts follow the map, and an entry covers no more than what moved with its start.

@@ -12,6 +12,7 @@ mod atoms;
 mod code;
 mod commands;
 mod dispatch;
+mod entries;
 mod exports;
 mod fixups;
 mod frames;

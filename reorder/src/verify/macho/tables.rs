@@ -55,7 +55,6 @@ pub(super) fn symbols<'a>(image: &MachView<'a>) -> impl Iterator<Item = SymbolVi
 /// The same symbols at the same positions, those of `__text` with values that follow the map.
 pub(super) fn check_symbols(pair: MachPair<'_>, ledger: &mut Ledger<'_>) {
     const FUNCTION: u8 = 0x24;
-    const BEGIN: u8 = 0x2e;
     const END: u8 = 0x4e;
     let number = pair.old.text_number();
     let (position, new_table) = pair.new.part(Part::Symbols);
@@ -78,27 +77,14 @@ pub(super) fn check_symbols(pair: MachPair<'_>, ledger: &mut Ledger<'_>) {
         }
         let is_text = usize::from(old.section) == number && pair.is_text(old.value);
         let follows = pair.follows(old.value, new.value);
+        let is_unchanged = new.value == old.value;
         let is_right = match old.kind {
-            // Without a name: the size.
-            FUNCTION => (is_text && follows) || old.name_is_empty(pair.old) && new.value == old.value,
-            BEGIN => {
-                if is_text {
-                    follows
-                } else {
-                    new.value == old.value
-                }
-            }
+            // A function without a name is the end of one: its value is the size.
+            FUNCTION if old.name_is_empty(pair.old) => is_unchanged,
             // Linkers write an address or a size.
-            END => is_text && follows || new.value == old.value,
-            _ if old.is_stab() => {
-                if is_text {
-                    follows
-                } else {
-                    new.value == old.value
-                }
-            }
-            _ if old.is_in(number) && is_text => follows,
-            _ => new.value == old.value,
+            END => is_text && follows || is_unchanged,
+            _ if is_text && (old.is_stab() || old.is_in(number)) => follows,
+            _ => is_unchanged,
         };
         if !is_right {
             let place = format!("the value of {}", name());

@@ -118,7 +118,9 @@ impl Reader<'_> {
         }
         let mut rows: Vec<Row> = Vec::new();
         let mut push = |offset: u32, encoding: u32, at: usize, limits: (u32, u32)| {
-            if offset < limits.0 || offset >= limits.1 {
+            // A row that says nothing may stand where all rows end.
+            let is_end = offset == limits.1 && encoding == 0;
+            if offset < limits.0 || offset >= limits.1 && !is_end {
                 return Err((at, "a row outside of its page's addresses"));
             }
             let start = self.base.wrapping_add(u64::from(offset));

@@ -16,6 +16,7 @@ use goblin::mach::segment::{Section, Segment};
 
 use super::super::bytes::{range, u32_at};
 use super::super::processor::Processor;
+use super::entries::entries;
 pub(super) use super::parts::{Part, PartView};
 use super::parts::{least_size, parts_of};
 use super::tables::data_in_code;
@@ -76,6 +77,8 @@ pub(super) struct MachView<'data> {
     pub(super) parts: Vec<PartView>,
     /// Ranges that `LC_DATA_IN_CODE` lists, ascending.
     data: Vec<Range<u64>>,
+    /// Where control arrives unnamed by instructions, ascending; of x86-64 only.
+    entries: Vec<u64>,
     text: usize,
     base: u64,
 }
@@ -143,6 +146,7 @@ impl<'data> MachView<'data> {
             sections: Vec::new(),
             parts: Vec::new(),
             data: Vec::new(),
+            entries: Vec::new(),
             text: 0,
             base: 0,
         };
@@ -193,6 +197,7 @@ impl<'data> MachView<'data> {
             .collect();
         data.sort_unstable_by_key(|range| range.start);
         view.data = data;
+        view.entries = entries(&view);
         Ok(view)
     }
 
@@ -284,6 +289,13 @@ impl<'data> MachView<'data> {
         let from = self.data.partition_point(|range| range.end <= start);
         let to = self.data.partition_point(|range| range.start < end);
         self.data.get(from..to).unwrap_or_default()
+    }
+
+    /// Where control arrives in `[start, end)` although no instruction says so.
+    pub(super) fn entries_between(&self, start: u64, end: u64) -> &[u64] {
+        let from = self.entries.partition_point(|&entry| entry < start);
+        let to = self.entries.partition_point(|&entry| entry < end);
+        self.entries.get(from..to).unwrap_or_default()
     }
 
     /// The first load command of this kind.

@@ -13,6 +13,8 @@ use iced_x86::{Decoder, DecoderOptions, FlowControl, Instruction, Mnemonic, OpKi
 
 use super::super::bytes::displacement_at;
 use super::super::fields::{AddressField, Addressing, addressing};
+use super::super::padding::padding_length;
+use super::super::processor::Processor;
 use super::view::MachView;
 
 /// An address field with its place.
@@ -60,6 +62,8 @@ struct Walker<'a> {
     open: Vec<usize>,
     /// Positions whose address the function takes, in what was decoded since the last look for tables.
     taken: Vec<usize>,
+    /// All of them.
+    addressed: Vec<usize>,
     /// Positions whose address the function may take, ascending: no table goes on over the start of another.
     limits: Vec<usize>,
     /// Those of them where a table seems to begin: control does not run into it.
@@ -71,27 +75,58 @@ struct Walker<'a> {
     walk: Walk,
 }
 
+/// How often an atom is walked with other ends of its tables.
+const MAX_WALKS: usize = 8;
+
 /// Walks the atom `code`, which stands at `address` of `image`.
 pub(super) fn walk(image: &MachView<'_>, code: &[u8], address: u64) -> Walk {
-    let (limits, may_have_tables) = addresses_taken(code, address);
+    let (mut limits, may_have_tables) = addresses_taken(code, address);
+    let mut first: Option<Walk> = None;
+    for _ in 0..MAX_WALKS {
+        let (walk, addressed) = walk_within(image, code, address, &limits, may_have_tables);
+        if walk.unexplained.is_none() && walk.unsupported.is_none() {
+            return walk;
+        }
+        first.get_or_insert(walk);
+        // What was read from tables as if they were instructions may have ended others too early. Those that control
+        // reaches address less.
+        if addressed == limits {
+            break;
+        }
+        limits = addressed;
+    }
+    first.unwrap_or_default()
+}
+
+/// Walks with tables that end at the `limits`; gives also what the instructions that control reaches take the address of.
+fn walk_within(
+    image: &MachView<'_>,
+    code: &[u8],
+    address: u64,
+    limits: &[usize],
+    may_have_tables: bool,
+) -> (Walk, Vec<usize>) {
     let leads_inside = |base: usize| {
         let target = displacement_at(code, base).map(|distance| (base as u64).wrapping_add(distance));
         target.is_some_and(|target| target < code.len() as u64 && target != base as u64)
     };
     let bases = limits.iter().copied().filter(|&base| may_have_tables && leads_inside(base)).collect();
+    let end = address.wrapping_add(code.len() as u64);
+    let entries = image.entries_between(address, end).iter().map(|entry| (entry - address) as usize);
     let mut walker = Walker {
         code,
         address,
         bytes: vec![Byte::Unknown; code.len()],
-        open: vec![0],
+        open: entries.chain([0]).collect(),
         taken: Vec::new(),
-        limits,
+        addressed: Vec::new(),
+        limits: limits.to_vec(),
         bases,
         end: code.iter().rposition(|&byte| byte != 0).map_or(0, |last| last + 1),
         is_live: false,
         walk: Walk::default(),
     };
-    for range in image.data_between(address, address.wrapping_add(code.len() as u64)) {
+    for range in image.data_between(address, end) {
         let from = range.start.saturating_sub(address) as usize;
         let to = (range.end.saturating_sub(address) as usize).min(code.len());
         walker.bytes[from.min(to)..to].fill(Byte::Data);
@@ -100,14 +135,18 @@ pub(super) fn walk(image: &MachView<'_>, code: &[u8], address: u64) -> Walk {
     while walker.find_tables() {
         walker.follow();
     }
+    let mut addressed = std::mem::take(&mut walker.addressed);
+    addressed.sort_unstable();
+    addressed.dedup();
     walker.walk.unreached = walker.unknown();
     walker.rest();
+    let is_explained = |range: &Range<usize>| range.start >= walker.end || walker.is_padding(range.clone());
     walker.walk.unexplained =
-        walker.unknown().first().map(|range| range.start).filter(|&first| first < walker.end);
+        walker.unknown().iter().find(|range| !is_explained(range)).map(|range| range.start);
     let data = walker.bytes.iter().rposition(|byte| *byte == Byte::Data);
     walker.walk.end = walker.walk.end.max(data.map_or(0, |last| last + 1));
     walker.walk.fields.sort_unstable_by_key(|field| field.at);
-    walker.walk
+    (walker.walk, addressed)
 }
 
 impl Walker<'_> {
@@ -170,7 +209,10 @@ impl Walker<'_> {
                 if let Some(target) = self.own(field.target) {
                     match field.is_branch {
                         true => self.open.push(target),
-                        false if instruction.mnemonic() == Mnemonic::Lea => self.taken.push(target),
+                        false if instruction.mnemonic() == Mnemonic::Lea => {
+                            self.taken.push(target);
+                            self.addressed.push(target);
+                        }
                         false => {}
                     }
                 }
@@ -240,6 +282,10 @@ impl Walker<'_> {
                 position + self.bytes[position..].iter().take_while(|byte| **byte == Byte::Unknown).count();
             self.is_live = false;
             while position < end.min(self.end) {
+                // Zeros would be instructions, too, if anything led to them.
+                if !self.is_live && self.is_padding(position..end) {
+                    break;
+                }
                 match self.decode_unreached(position, end) {
                     Some(next) => position = next,
                     None => break,
@@ -248,6 +294,11 @@ impl Walker<'_> {
             self.follow();
             position = end;
         }
+    }
+
+    /// Whether nothing but padding stands there.
+    fn is_padding(&self, range: Range<usize>) -> bool {
+        padding_length(Processor::X86_64, &self.code[range.clone()], 0) == range.len()
     }
 
     /// As [`Self::decode`], but goes on behind jumps, and never over the `end`.

@@ -3,7 +3,8 @@
 use std::collections::HashSet;
 use std::ops::Range;
 
-use super::atoms::Atoms;
+use super::atoms::{AtomIndex, Atoms};
+use super::runtimes::refuse_runtimes;
 use super::units::Obligations;
 use crate::address::Address;
 use crate::error::Result;
@@ -55,6 +56,7 @@ impl DataFacts {
             .at(slot.place)
             .into());
         }
+        refuse_runtimes(file, atoms, &slots)?;
         let mut references = initializer_offsets(file)?;
         references.extend(implementations(file, &slots)?);
         let swift = swift::references(file, &slots, &atoms.starts)?;
@@ -111,9 +113,16 @@ impl DataFacts {
 }
 
 fn keep_together(atoms: &Atoms, range: &Range<Address>, obligations: &mut Obligations<'_>) {
+    let Some(first) = atoms.containing(range.start) else { return };
     let last = Address(range.end.0.saturating_sub(1));
-    if let (Some(first), Some(last)) = (atoms.containing(range.start), atoms.containing(last)) {
-        obligations.tie_all(first, last, range.start);
+    match atoms.containing(last) {
+        Some(last) => obligations.tie_all(first, last, range.start),
+        // Apple's linker lets the last entry end one byte after the code. What is there stays, and finds the entry by the
+        // distance from its start.
+        None => {
+            let last = AtomIndex(atoms.len() as u32 - 1);
+            obligations.pin_all(first, last, Pin { reason: PinReason::GluedToGap, evidence: atoms.end });
+        }
     }
 }
 

@@ -3,10 +3,13 @@
 use super::Decoder;
 use super::units::Obligations;
 use crate::address::Address;
+use crate::error::Result;
 use crate::image::analysis::pins::PinReason;
 use crate::image::code_reference::CodeReference;
 use crate::image::macho::file::MachOFile;
+use crate::image::macho::function_starts::function_starts;
 use crate::image::macho::section::Section;
+use crate::image::macho::symbol_table::symbols;
 
 /// What the sections of stubs, helpers and further code ask of `__text`.
 pub(super) struct FixedCode {
@@ -16,17 +19,23 @@ pub(super) struct FixedCode {
 }
 
 impl FixedCode {
-    pub(super) fn collect(file: &MachOFile<'_>, decoder: &Decoder<'_>) -> Self {
+    /// # Errors
+    /// Damaged lists of functions.
+    pub(super) fn collect(file: &MachOFile<'_>, decoder: &Decoder<'_>) -> Result<Self> {
+        let mut starts = function_starts(file)?;
+        starts.extend(symbols(file)?.filter_map(|symbol| symbol.address()));
+        starts.sort_unstable();
+        starts.dedup();
         let text = file.text().number;
         let mut all = Self { references: Vec::new(), must_stay: Vec::new() };
         let is_other_code =
             |section: &&Section<'_>| section.is_code() && section.number != text && section.has_bytes();
         for section in file.sections.iter().filter(is_other_code) {
-            let (references, must_stay) = decoder.decode_fixed_section(section);
+            let (references, must_stay) = decoder.decode_fixed_section(section, &starts);
             all.references.extend(references);
             all.must_stay.extend(must_stay.into_iter().map(|target| (target, section.address)));
         }
-        all
+        Ok(all)
     }
 
     pub(super) fn apply(&self, obligations: &mut Obligations<'_>) {

@@ -9,6 +9,7 @@ mod bounds;
 mod data;
 mod evidence;
 mod fixed_code;
+mod runtimes;
 #[cfg(test)]
 mod tests;
 pub mod units;
@@ -85,7 +86,7 @@ impl MachOAnalysis {
         let data_ranges: Vec<Range<Address>> =
             data_in_code.iter().map(|data| data.start..data.start.plus(u64::from(data.length))).collect();
         let decoder = Decoder::new(file, &atoms, &data_ranges, &facts.landing_pads);
-        let fixed = FixedCode::collect(file, &decoder);
+        let fixed = FixedCode::collect(file, &decoder)?;
         let (decoded, code) = decoder.decode_all(&facts, &fixed);
         check_sums(&decoded, |index| atoms.starts[index], RefusalCode::M8)?;
 
@@ -204,6 +205,9 @@ fn oblige(
             }
         }
     }
+    for &target in &atom.summed {
+        obligations.pin_at(target, PinReason::ComputedAddress, range.start);
+    }
     let reason = match has_references {
         true => PinReason::UnpairedAddress,
         false => PinReason::OpaqueReference,
@@ -240,10 +244,15 @@ impl<'data> Decoder<'data> {
         Self { file, atoms, processor }
     }
 
-    fn decode_fixed_section(&self, section: &Section<'_>) -> (Vec<CodeReference>, Vec<Address>) {
+    /// `starts` are those of all functions, sorted.
+    fn decode_fixed_section(
+        &self,
+        section: &Section<'_>,
+        starts: &[Address],
+    ) -> (Vec<CodeReference>, Vec<Address>) {
         match &self.processor {
             Processor::Arm64(context) => aarch64::fixed::decode_fixed_section(context, section.range()),
-            Processor::X86_64(_) => (x86_64::decode_fixed_section(self.file, section), Vec::new()),
+            Processor::X86_64(_) => (x86_64::decode_fixed_section(self.file, section, starts), Vec::new()),
         }
     }
 

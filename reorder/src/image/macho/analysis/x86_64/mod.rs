@@ -12,6 +12,8 @@ mod explore;
 mod fields;
 mod fixed;
 mod opaque;
+mod sum_flow;
+mod sums;
 mod tables;
 #[cfg(test)]
 mod tests;
@@ -136,6 +138,9 @@ fn decode_reached(
             return opaque::opaque(context, atom, pin);
         }
     }
+    let sums = sums::reached(context, atom, walk, |jump| explained.jumps.binary_search(&jump).is_ok());
+    decoded.summed = sums.functions;
+    decoded.calls_anything = sums.is_cut_off;
     if walk.falls_through {
         match atom.end < context.file.text().end() {
             true => decoded.ties.push(atom.end),

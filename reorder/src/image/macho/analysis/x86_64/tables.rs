@@ -20,6 +20,8 @@ use crate::image::decoded_atom::TableWord;
 pub(super) struct Explained {
     /// The words of tables outside of `__text`, by place.
     pub(super) words: Vec<TableWord>,
+    /// The jumps through a register whose targets are known, sorted.
+    pub(super) jumps: Vec<Address>,
     /// The first jump that is not explained.
     pub(super) pin: Option<Pin>,
 }
@@ -50,7 +52,9 @@ pub(super) fn explain(context: &X86Context<'_>, atom: &Range<Address>, walk: &Wa
                 !inner.is_empty() || bases.len() > count
             }
         };
-        if !is_explained {
+        if is_explained {
+            explained.jumps.push(jump);
+        } else {
             explained.pin.get_or_insert(Pin { reason: PinReason::UnresolvedJump, evidence: jump });
         }
     }

@@ -222,7 +222,7 @@ fn other_sections_of_code_are_read_from_front_to_back() {
     );
     let file = library.file();
     let section = file.section(b"__TEXT", b"__text_startup").unwrap();
-    let found = decode_fixed_section(&file, section);
+    let found = decode_fixed_section(&file, section, &[]);
     let places: Vec<u64> = found.iter().map(|found| found.place.distance_from(section.address)).collect();
     assert_eq!(places, [1, 8]);
     assert!(found.iter().all(|found| found.target == library.address("_f")));

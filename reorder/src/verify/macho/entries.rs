@@ -1,0 +1,48 @@
+//! Places in x86-64 code where control arrives although no instruction names them: starts of functions, what pointers in
+//! data lead to (labels of computed jumps), and landing pads.
+//!
+//! What follows from them is reached code, whose instructions begin where they are thought to begin. Of what is damaged or
+//! not understood nothing is here; its code is judged like all that control is not seen to reach.
+
+use super::super::landing_pads::read_table;
+use super::super::processor::Processor;
+use super::fixups::for_each_slot;
+use super::frames::frame_entries;
+use super::tables::function_starts;
+use super::unwind::UnwindTable;
+use super::view::MachView;
+
+/// All of `image`, ascending; none for arm64, where every word is an instruction.
+pub(super) fn entries(image: &MachView<'_>) -> Vec<u64> {
+    if image.processor == Processor::Aarch64 {
+        return Vec::new();
+    }
+    let mut entries = function_starts(image).unwrap_or_default();
+    // A damaged table is reported by its own check.
+    let _ = for_each_slot(image, |slot| entries.push(slot.target));
+    landing_pads(image, &mut entries);
+    let code: Vec<_> =
+        image.sections.iter().filter(|section| section.is_code()).map(|section| section.range()).collect();
+    entries.retain(|entry| code.iter().any(|range| range.contains(entry)));
+    entries.sort_unstable();
+    entries.dedup();
+    entries
+}
+
+fn landing_pads(image: &MachView<'_>, pads: &mut Vec<u64>) {
+    let rows = UnwindTable::read(image).unwrap_or_default().rows;
+    let in_rows = rows.iter().filter(|row| row.exceptions != 0).map(|row| (row.start, row.exceptions));
+    let frames = frame_entries(image).unwrap_or_default();
+    let in_frames = frames.iter().filter_map(|frame| Some((frame.start, frame.exception_table?)));
+    // Functions do not share tables: more call sites than bytes are not worth reading.
+    let mut budget = image.bytes.len();
+    for (start, table) in in_rows.chain(in_frames) {
+        let bytes = image.section_at(table).and_then(|section| {
+            section.bytes.get(usize::try_from(table.wrapping_sub(section.address)).ok()?..)
+        });
+        let known = bytes.and_then(|bytes| read_table(bytes, start, &mut budget, pads));
+        if known.is_none() && budget == 0 {
+            break;
+        }
+    }
+}
