@@ -73,7 +73,8 @@ impl DataFacts {
         }));
         // One entry covers its function from the start, so its parts keep their distances.
         let bound = unwind.into_iter().flat_map(UnwindInfo::bound_ranges);
-        for range in frames.iter().map(FrameEntry::range).chain(bound) {
+        let last = unwind.into_iter().flat_map(UnwindInfo::dwarf_ranges).filter(|range| range.end > text.end);
+        for range in frames.iter().map(FrameEntry::range).chain(bound).chain(last) {
             keep_together(atoms, &range, obligations);
         }
         let with_table = frames.iter().filter_map(|frame| Some((frame.start, frame.exception_table?)));

@@ -19,7 +19,7 @@ use crate::image::refusal::{Refusal, RefusalCode};
 
 /// Names that only these runtimes look up.
 const VARIABLES: [(&[u8], &str); 2] = [(b"OCAMLRUNPARAM\0", "OCaml"), (b"GHCRTS\0", "Haskell (GHC)")];
-/// Pointers to return addresses. Labels of computed jumps do not stand after calls, but for one that never returns.
+/// Pointers to return addresses. Few labels of computed jumps stand after calls.
 const MIN_RETURN_ADDRESSES: usize = 16;
 /// Functions with a description before them. In code of C two numbers in a hundred may look like one.
 const MIN_DESCRIBED: usize = 32;
@@ -58,18 +58,18 @@ fn by_variable(file: &MachOFile<'_>) -> Option<(&'static str, Address)> {
     })
 }
 
-/// The first of many pointers to the end of a call.
+/// The first of many pointers to the end of a call, where most pointers to the inside of functions are of this kind.
 fn by_return_addresses(file: &MachOFile<'_>, atoms: &Atoms, slots: &[DataReference]) -> Option<Address> {
     let text = file.text();
     let (range, bytes) = (text.range(), file.section_bytes(text));
-    let is_returned_to = |slot: &&DataReference| {
-        range.contains(&slot.target)
-            && !atoms.is_start(slot.target)
-            && follows_call(file.architecture, bytes, slot.target.distance_from(text.address) as usize)
+    let inside: Vec<&DataReference> =
+        slots.iter().filter(|slot| range.contains(&slot.target) && !atoms.is_start(slot.target)).collect();
+    let is_returned_to = |slot: &&&DataReference| {
+        follows_call(file.architecture, bytes, slot.target.distance_from(text.address) as usize)
     };
-    let mut returns = slots.iter().filter(is_returned_to);
-    let first = returns.next()?;
-    (returns.take(MIN_RETURN_ADDRESSES - 1).count() == MIN_RETURN_ADDRESSES - 1).then_some(first.place)
+    let returns = inside.iter().filter(is_returned_to).count();
+    let is_collected = returns >= MIN_RETURN_ADDRESSES && returns * 2 > inside.len();
+    inside.iter().find(|slot| is_collected && is_returned_to(slot)).map(|slot| slot.place)
 }
 
 /// Whether the instruction that ends at `end` is a call.

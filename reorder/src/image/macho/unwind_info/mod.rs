@@ -82,10 +82,19 @@ impl UnwindInfo {
     /// Ranges whose bytes must keep their distances, because an exception table or the size of a frame is found from the
     /// range's start.
     pub fn bound_ranges(&self) -> impl Iterator<Item = Range<Address>> {
-        let bound = move |(index, entry): (usize, &UnwindEntry)| {
-            self.is_bound_to_start(entry.encoding).then(|| entry.start..self.entry_end(index))
+        self.ranges(|encoding| self.is_bound_to_start(encoding))
+    }
+
+    /// What the entries cover that refer to `__eh_frame`; the last of them may end after the code.
+    pub fn dwarf_ranges(&self) -> impl Iterator<Item = Range<Address>> {
+        self.ranges(|encoding| is_dwarf(self.architecture, encoding))
+    }
+
+    fn ranges(&self, is_wanted: impl Fn(u32) -> bool) -> impl Iterator<Item = Range<Address>> {
+        let range = move |(index, entry): (usize, &UnwindEntry)| {
+            is_wanted(entry.encoding).then(|| entry.start..self.entry_end(index))
         };
-        self.entries.iter().enumerate().filter_map(bound)
+        self.entries.iter().enumerate().filter_map(range)
     }
 
     /// The entries by which exceptions are handled from the function's start on: atoms under one of these must keep their

@@ -76,14 +76,14 @@ impl<'a> Flow<'a> {
     fn next(&self, index: usize) -> Option<usize> {
         let instruction = self.instructions[index];
         let next = self.instructions.get(index + 1).filter(|next| next.ip() == instruction.next_ip());
-        let goes_on = match instruction.flow_control() {
+        let ends = matches!(
+            instruction.flow_control(),
             FlowControl::UnconditionalBranch
-            | FlowControl::IndirectBranch
-            | FlowControl::Return
-            | FlowControl::Exception => false,
-            _ => true,
-        };
-        next.filter(|_| goes_on).map(|_| index + 1)
+                | FlowControl::IndirectBranch
+                | FlowControl::Return
+                | FlowControl::Exception
+        );
+        next.filter(|_| !ends).map(|_| index + 1)
     }
 
     /// Where it branches to.
@@ -126,7 +126,8 @@ impl<'a> Flow<'a> {
         if matches!(instruction.flow_control(), FlowControl::Call | FlowControl::IndirectCall) {
             return before & PRESERVED;
         }
-        let source = if instruction.op1_kind() == OpKind::Register { mark(instruction.op1_register()) } else { 0 };
+        let source =
+            if instruction.op1_kind() == OpKind::Register { mark(instruction.op1_register()) } else { 0 };
         let is_marked = |mark: Marks| before & mark != 0;
         let carried = match instruction.mnemonic() {
             Mnemonic::Mov | Mnemonic::Xchg | Mnemonic::Xadd => is_marked(source),
