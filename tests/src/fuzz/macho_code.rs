@@ -36,7 +36,7 @@ fn examine(file: &MachOFile<'_>) {
         assert!(decoded.possible_targets.is_empty() || decoded.pin.is_some());
     }
     for section in &file.sections {
-        let found = decode_fixed_section(file, section);
+        let found = decode_fixed_section(file, section, &starts);
         assert!(found.iter().all(|found| text.contains(&found.target)));
     }
     let Ok(found) = swift::references(file, &rebases(file).unwrap_or_default(), &starts) else { return };
