@@ -32,13 +32,13 @@ const MAX_CLOSURE_KIND: u32 = 64;
 /// M6.
 pub(super) fn refuse_runtimes(file: &MachOFile<'_>, atoms: &Atoms, slots: &[DataReference]) -> Result<()> {
     let found = by_variable(file)
-        .or_else(|| Some(("garbage-collected (OCaml)", by_return_addresses(file, atoms, slots)?)))
+        .or_else(|| Some(("a garbage-collected language (OCaml)", by_return_addresses(file, atoms, slots)?)))
         .or_else(|| Some(("Haskell (GHC)", by_descriptions(file, slots)?)));
     match found {
         None => Ok(()),
         Some((runtime, place)) => Err(Refusal::new(
             RefusalCode::M6,
-            format!("this is a {runtime} image, whose run-time keeps code addresses in tables of its own"),
+            format!("the image is of {runtime}, whose run-time keeps code addresses in tables of its own"),
             "use the order options of its own compiler, if it has any",
         )
         .at(place)
