@@ -13,7 +13,7 @@ use carried::CarriedData;
 
 use super::aarch64::MovedPages;
 use super::elf_view::SectionView;
-use super::padding::{filler_length, padding_length};
+use super::padding::{new_filler_length, padding_length};
 use super::pair::ImagePair;
 use super::processor::Processor;
 use super::recover::AddressMoves;
@@ -164,7 +164,7 @@ fn is_end_of_padding(
     run.is_some_and(|run| padding_length(processor, run, run_start) == run.len())
 }
 
-/// The first byte of a hole that is neither as before nor part of an instruction that does nothing or traps.
+/// The first byte of a hole that is neither as before nor part of a filler of assemblers and linkers.
 fn first_foreign_byte(processor: Processor, before: &[u8], after: &[u8]) -> Option<usize> {
     if before == after {
         return None;
@@ -175,7 +175,7 @@ fn first_foreign_byte(processor: Processor, before: &[u8], after: &[u8]) -> Opti
     };
     let mut position = 0;
     while position < after.len() {
-        let filler = filler_length(processor, &after[position..]);
+        let filler = new_filler_length(processor, &after[position..]);
         let end = (position + step).min(after.len());
         if filler > 0 {
             position += filler;
@@ -216,6 +216,8 @@ mod tests {
         assert_eq!(first_foreign_byte(Processor::X86_64, &[1, 2, 3, 4], &[1, 0x0f, 0x1f, 0x00]), None);
         assert_eq!(first_foreign_byte(Processor::X86_64, &[1, 2, 3, 4], &[0xcc, 2, 0x90, 4]), None);
         assert_eq!(first_foreign_byte(Processor::X86_64, &[1, 2, 3, 4], &[1, 2, 9, 4]), Some(2));
+        // A prefix for a trap, which makes one instruction of it and what follows.
+        assert_eq!(first_foreign_byte(Processor::X86_64, &[1, 2, 3, 4], &[0xcc, 0x4c, 0x90, 0xcc]), Some(1));
     }
 
     proptest::proptest! {
