@@ -27,6 +27,7 @@ pub mod relative_words;
 pub mod stub_arrays;
 pub mod table_bound;
 pub mod table_extent;
+mod undescribed;
 pub mod units;
 mod x86_64;
 
@@ -189,6 +190,16 @@ impl<'data> Analysis<'data> {
             &data_references,
             &mut findings,
         );
+        let known = undescribed::Known {
+            code: &code,
+            functions,
+            partition: &partition,
+            dynamic: &dynamic,
+            fields: &fields,
+            pointers: &pointers,
+            roots,
+        };
+        undescribed::check_undescribed_code(&known, &mut findings);
         let exposure = Exposure::new(&partition, &findings);
         let (units, free) = build_units(&code, &partition, &mut findings);
         Ok(Self {
