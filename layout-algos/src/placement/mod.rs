@@ -9,8 +9,8 @@
 //!   old layout.
 //!
 //! Programs are packed tightly: what one interval wastes is missing in another. So intervals are filled to the last
-//! granule ([`tail`]), padding takes units that need no alignment ([`dense_pool`]), and what is left over goes to
-//! the shortest hole that holds it ([`holes`]).
+//! granule ([`tail`]), units of large alignment let others pass until a place fits ([`fill`]), padding takes units that
+//! need no alignment ([`dense_pool`]), and what is left over goes to the shortest hole that holds it ([`holes`]).
 //!
 //! Time is O(rounds · (units + intervals · look-ahead) + units · log units) with at most log₂ units + 11 rounds.
 
@@ -75,6 +75,9 @@ pub struct Placement {
 /// Parts of the order, from its back, that give up alignment in the first rounds: numerator and denominator.
 const RELAXED_SHARES: [(usize, usize); 6] = [(0, 1), (1, 16), (1, 8), (1, 4), (1, 2), (1, 1)];
 
+/// Units of more alignment than this fit into few places.
+const MAX_EASY_MODULUS: u64 = 16;
+
 /// Rounds after that in which nothing but the left-over units themselves is pinned.
 const PATIENT_ROUNDS: usize = 4;
 
@@ -105,7 +108,7 @@ pub fn place(units: &[MovableUnit], order: &[usize], free: &[Interval]) -> Place
                 units[unit].modulus = units[unit].least_modulus;
             }
         }
-        let (starts, leftovers) = place_round(&units, &order, free, &is_pinned, &is_reserved);
+        let (starts, leftovers) = place_round(&units, &order, free, &is_pinned, &is_reserved, round > 0);
         if leftovers.is_empty() {
             let pinned = (0..units.len()).filter(|&unit| is_pinned[unit]).collect();
             return Placement { starts, pinned };
@@ -122,9 +125,9 @@ pub fn place(units: &[MovableUnit], order: &[usize], free: &[Interval]) -> Place
 
 /// Pins the left-over units, and others when that alone does not settle it.
 ///
-/// If it does not within a few rounds, the old layout was denser than any new one, because units without alignment
-/// stood together: those are pinned from the front on, twice as many each round, which bounds the rounds by log₂ of
-/// the number of units.
+/// If it does not within a few rounds, the old layout was denser than any new one, because units of large alignment had places
+/// that just fit, or units without alignment stood together: those are pinned from the front on, twice as many each round,
+/// which bounds the rounds by log₂ of the number of units.
 fn pin(
     units: &[MovableUnit],
     order: &[usize],
@@ -137,7 +140,8 @@ fn pin(
     }
     if let Some(doublings) = pinning_round.checked_sub(PATIENT_ROUNDS) {
         let mut densest_first: Vec<usize> = order.iter().copied().filter(|&unit| !is_pinned[unit]).collect();
-        densest_first.sort_by_key(|&unit| (units[unit].modulus, units[unit].start));
+        let needs_little = |unit: usize| units[unit].modulus <= MAX_EASY_MODULUS;
+        densest_first.sort_by_key(|&unit| (needs_little(unit), units[unit].modulus, units[unit].start));
         for &unit in densest_first.iter().take(1 << doublings.min(32)) {
             is_pinned[unit] = true;
         }
@@ -191,6 +195,7 @@ fn place_round(
     free: &[Interval],
     is_pinned: &[bool],
     is_reserved: &[bool],
+    is_room_short: bool,
 ) -> (Vec<u64>, Vec<usize>) {
     let mut starts: Vec<u64> = units.iter().map(|unit| unit.start).collect();
     let mut pinned_ranges: Vec<Interval> = units
@@ -206,7 +211,7 @@ fn place_round(
         order.iter().copied().filter(|&unit| !is_pinned[unit]).partition(|&unit| is_reserved[unit]);
     reserved.sort_by_key(largest_first);
     let mut unplaced = place_reserved(units, &reserved, &mut free, &mut starts);
-    let (left_over, holes) = fill_in_order(units, movable, &free, &mut starts);
+    let (left_over, holes) = fill_in_order(units, movable, &free, &mut starts, is_room_short);
     unplaced.extend(left_over);
     unplaced.sort_by_key(largest_first);
     let mut holes = Holes::new(holes);

@@ -183,3 +183,23 @@ fn tight_images_with_many_obstacles_pin_few_units() {
         assert!(pinned <= 5, "{pinned} of {count} units, obstacles every {spacing}");
     }
 }
+
+#[test]
+fn units_of_large_alignment_let_others_use_the_room_before_them() {
+    // Units of all remainders that keep what alignment they have, with hardly any padding.
+    let mut units = Vec::new();
+    let mut start = 0x1000_u64;
+    for index in 0..600_u64 {
+        let size = 16 * (index * 7 % 13 + 1);
+        let own = (start & start.wrapping_neg()).min(64_u64);
+        units.push(MovableUnit { start, size, modulus: own, least_modulus: own });
+        start += size;
+    }
+    let free = [Interval { start: 0x1000, end: start + 256 }];
+    let order: Vec<usize> = (0..600).map(|position| position * 271 % 600).collect();
+    let placement = place(&units, &order, &free);
+    assert!(placement.pinned.len() < 6, "{:?}", placement.pinned);
+    let at = |position: usize| placement.starts[order[position]];
+    let displaced = (0..540).filter(|&position| at(position) > at(position + 59)).count();
+    assert!(displaced < 5, "{displaced}");
+}
