@@ -65,8 +65,17 @@ pub(super) fn check_undescribed_code(known: &Known<'_, '_>, findings: &mut Vec<F
     for run in staying {
         let evidence = known.partition.blocks[run.start].start;
         let pin = Pin { reason: PinReason::Undescribed, evidence };
+        findings.extend(gaps_between(known.partition, &run).map(Finding::KeepGap));
         findings.extend(run.map(|index| Finding::Pin(BlockIndex(index as u32), pin)));
     }
+}
+
+/// Padding inside of a run. What came to stand there would part it, and what is left of it would look harmless the next time
+/// that the image is analysed.
+fn gaps_between(partition: &Partition, run: &Range<usize>) -> Range<usize> {
+    let (first, last) = (partition.blocks[run.start].end, partition.blocks[run.end - 1].start);
+    let before = |address: Address| partition.gaps.partition_point(|gap| gap.start < address);
+    before(first)..before(last).max(before(first))
 }
 
 /// For each block, whether an unwind entry covers some of it.
@@ -149,6 +158,7 @@ const DT_SONAME: i64 = 14;
 
 #[cfg(test)]
 mod tests {
+    #![allow(clippy::single_range_in_vec_init)] // runs are ranges
     use super::{UNREACHED, suspicious};
 
     #[test]
