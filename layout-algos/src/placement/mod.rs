@@ -12,7 +12,7 @@
 //! granule ([`tail`]), units of large alignment let others pass until a place fits ([`fill`]), padding takes units that
 //! need no alignment ([`dense_pool`]), and what is left over goes to the shortest hole that holds it ([`holes`]).
 //!
-//! Time is O(rounds · (units + intervals · look-ahead) + units · log units) with at most log₂ units + 11 rounds.
+//! Time is O(rounds · (units + intervals · look-ahead) + units · log units) with at most log₂ units + 12 rounds.
 
 mod dense_pool;
 mod exact;
@@ -125,9 +125,9 @@ pub fn place(units: &[MovableUnit], order: &[usize], free: &[Interval]) -> Place
 
 /// Pins the left-over units, and others when that alone does not settle it.
 ///
-/// If it does not within a few rounds, the old layout was denser than any new one, because units of large alignment had places
-/// that just fit, or units without alignment stood together: those are pinned from the front on, twice as many each round,
-/// which bounds the rounds by log₂ of the number of units.
+/// If it does not within a few rounds, the old layout was denser than any new one. Either units of large alignment had places
+/// that just fit: all of those are pinned. Or units without alignment stood together: those are pinned from the front on, twice
+/// as many each round, which bounds the rounds by log₂ of the number of units.
 fn pin(
     units: &[MovableUnit],
     order: &[usize],
@@ -138,13 +138,17 @@ fn pin(
     for &unit in leftovers {
         is_pinned[unit] = true;
     }
-    if let Some(doublings) = pinning_round.checked_sub(PATIENT_ROUNDS) {
-        let mut densest_first: Vec<usize> = order.iter().copied().filter(|&unit| !is_pinned[unit]).collect();
-        let needs_little = |unit: usize| units[unit].modulus <= MAX_EASY_MODULUS;
-        densest_first.sort_by_key(|&unit| (needs_little(unit), units[unit].modulus, units[unit].start));
-        for &unit in densest_first.iter().take(1 << doublings.min(32)) {
-            is_pinned[unit] = true;
-        }
+    let Some(round) = pinning_round.checked_sub(PATIENT_ROUNDS) else { return };
+    let free = order.iter().copied().filter(|&unit| !is_pinned[unit]);
+    let (difficult, mut easy): (Vec<usize>, Vec<usize>) =
+        free.partition(|&unit| units[unit].modulus > MAX_EASY_MODULUS);
+    let Some(doublings) = round.checked_sub(1) else {
+        difficult.into_iter().for_each(|unit| is_pinned[unit] = true);
+        return;
+    };
+    easy.sort_by_key(|&unit| (units[unit].modulus, units[unit].start));
+    for &unit in easy.iter().take(1 << doublings.min(32)) {
+        is_pinned[unit] = true;
     }
 }
 
