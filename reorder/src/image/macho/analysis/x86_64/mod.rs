@@ -140,7 +140,6 @@ fn decode_reached(
     }
     let sums = sums::reached(context, atom, walk, |jump| explained.jumps.binary_search(&jump).is_ok());
     decoded.summed = sums.functions;
-    decoded.calls_anything = sums.is_cut_off;
     if walk.falls_through {
         match atom.end < context.file.text().end() {
             true => decoded.ties.push(atom.end),

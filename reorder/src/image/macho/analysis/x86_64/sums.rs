@@ -23,8 +23,6 @@ const WIDTHS: [u64; 2] = [4, 8];
 pub(super) struct Reached {
     /// Functions that must stay, sorted.
     pub(super) functions: Vec<Address>,
-    /// There are more sums than are tried.
-    pub(super) is_cut_off: bool,
 }
 
 /// What the sums that `atom` goes to may lead to. `explained` are its jumps whose targets are known.
@@ -63,12 +61,13 @@ pub(super) fn reached(
         });
         for word in words.filter(|word| *word != 0 && may_lead_to_code((lowest, highest), *word, &text)) {
             let Some(rest) = budget.checked_sub(bases.len()) else {
-                return Reached { functions: Vec::new(), is_cut_off: true };
+                // So many tables are those of a large function of other purposes, which may go to a sum by our marks alone.
+                return Reached { functions: functions.into_iter().collect() };
             };
             budget = rest;
             let targets = bases.iter().map(|base| base.plus(word));
             functions.extend(targets.filter(|target| context.starts.binary_search(target).is_ok()));
         }
     }
-    Reached { functions: functions.into_iter().collect(), is_cut_off: false }
+    Reached { functions: functions.into_iter().collect() }
 }
