@@ -98,6 +98,7 @@ pub fn possible_targets(file: &ElfFile<'_>, code: &CodeSpace<'_>) -> Vec<Address
     sections
         .flat_map(|section| words(code, file.section_bytes(section), section.address))
         .map(|(value, _)| value)
+        .filter(|value| code.arena_of(*value).is_some())
         .collect()
 }
 
@@ -114,7 +115,7 @@ pub fn operands(code: &CodeSpace<'_>, partition: &Partition, decoded: &[DecodedB
 pub fn literals(code: &CodeSpace<'_>, partition: &Partition) -> CodeConstants {
     let of_range = |range: Range<Address>| {
         let bytes = code.bytes(range.clone());
-        let built = built_numbers(bytes).filter(|&(value, _)| code.arena_of(value).is_some());
+        let built = built_numbers(bytes).filter(|&(value, _)| code.may_be_code(value));
         let built = built.map(move |(value, offset)| (value, range.start.plus(offset)));
         words(code, bytes, range.start).into_iter().chain(built)
     };
@@ -172,7 +173,7 @@ fn keep(partition: &Partition, value: Address, evidence: Address, findings: &mut
 
 /// Words that could be code addresses: (value, place), in order of place.
 fn words(code: &CodeSpace<'_>, bytes: &[u8], start: Address) -> Vec<(Address, Address)> {
-    let is_code = |value: u64| code.arena_of(Address(value)).is_some();
+    let is_code = |value: u64| code.may_be_code(Address(value));
     (0..bytes.len().saturating_sub(3))
         .into_par_iter()
         .with_min_len(1 << 16)

@@ -270,7 +270,7 @@ pub fn absolute_constants(code: &CodeSpace<'_>, range: Range<Address>) -> Vec<(A
             let rest = address.distance_from(range.start) as usize;
             let words = bytes[rest..].windows(4).enumerate().filter_map(|(index, word)| {
                 let value = Address(u64::from(u32::from_le_bytes(word.try_into().ok()?)));
-                code.arena_of(value).map(|_| (value, address.plus(index as u64)))
+                code.may_be_code(value).then(|| (value, address.plus(index as u64)))
             });
             found.extend(words);
             break;
@@ -305,9 +305,10 @@ fn collect_absolute_candidates(
 
 /// At a fixed address a constant may be the base of a table as well, from which distances to code count.
 fn push_absolute_candidate(code: &CodeSpace<'_>, value: Address, block: &mut DecodedBlock) {
-    match code.region(value) {
-        Region::Arena => block.absolute_candidates.push(value),
-        Region::Data => block.data_references.push(value),
-        _ => {}
+    if code.may_be_code(value) {
+        block.absolute_candidates.push(value);
+    }
+    if code.region(value) == Region::Data {
+        block.data_references.push(value);
     }
 }

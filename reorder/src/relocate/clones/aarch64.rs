@@ -10,7 +10,8 @@ use crate::image::decode::aarch64::{Operation, WORD, decode};
 pub(super) fn step(bytes: &[u8], address: Address) -> Option<Step> {
     let word = u32::from_le_bytes(*bytes.first_chunk()?);
     let stated = |target, form, usage| Some(Reference { target, place: address, form, usage });
-    let (continues, reference) = match decode(word, address) {
+    let operation = decode(word, address);
+    let (continues, reference) = match operation {
         Operation::Invalid => return None,
         Operation::Branch(target) => (false, stated(target, Some(CodeForm::Branch26), Use::Jump)),
         Operation::Call(target) => (true, stated(target, Some(CodeForm::Branch26), Use::Call)),
@@ -24,5 +25,6 @@ pub(super) fn step(bytes: &[u8], address: Address) -> Option<Step> {
         Operation::LoadLiteral(_, target) => (true, stated(target, Some(CodeForm::LoadLiteral), Use::Value)),
         _ => (true, None),
     };
-    Some(Step { length: WORD as u8, continues, reference })
+    let is_call = matches!(operation, Operation::Call(_) | Operation::CallRegister(_));
+    Some(Step { length: WORD as u8, continues, is_call, reference })
 }

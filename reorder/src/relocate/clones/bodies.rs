@@ -5,6 +5,7 @@ use std::ops::Range;
 
 use super::inside::Insides;
 use super::obstacle::Obstacle;
+use super::return_address::ReturnAddresses;
 use super::step::Step;
 use super::walk::{Walk, Walker};
 use super::{aarch64, x86_64};
@@ -182,9 +183,10 @@ fn settle(
     let mut waiting: Vec<(usize, u32)> =
         own.flat_map(|(index, entries)| entries.iter().map(move |entry| (index, *entry))).collect();
     let mut leaving = Vec::new();
+    let mut return_addresses = ReturnAddresses::new(&analysis.code);
     while let Some((index, entry)) = waiting.pop() {
         let Some(walker) = &mut walkers[index] else { continue };
-        if let Err((obstacle, place)) = walker.enter(entry, decode, &mut leaving) {
+        if let Err((obstacle, place)) = walker.enter(entry, decode, &mut return_addresses, &mut leaving) {
             walkers[index] = None;
             skipped.push((bodies[index].block, obstacle, place));
         }
@@ -197,12 +199,16 @@ fn settle(
             }
         }
     }
-    let walks: Vec<Option<Walk>> = walkers.into_iter().map(|walker| walker.map(Walker::finish)).collect();
+    let walks: Vec<_> = walkers.into_iter().map(|walker| walker.map(Walker::finish)).collect();
     let mut kept = Vec::with_capacity(bodies.len());
     for (mut body, walk) in bodies.drain(..).zip(walks) {
-        if let Some(walk) = walk {
-            body.walk = walk;
-            kept.push(body);
+        match walk {
+            Some(Ok(walk)) => {
+                body.walk = walk;
+                kept.push(body);
+            }
+            Some(Err((obstacle, place))) => skipped.push((body.block, obstacle, place)),
+            None => {}
         }
     }
     kept

@@ -8,6 +8,7 @@
 //! The file grows by the copies and the unwind tables. The table of program headers stays in its place.
 
 mod aarch64;
+mod aarch64_return;
 mod bodies;
 mod copies;
 mod inside;
@@ -15,11 +16,13 @@ mod obstacle;
 mod program_headers;
 mod record;
 mod references;
+mod return_address;
 mod sections;
 mod step;
 mod unwind;
 mod walk;
 mod x86_64;
+mod x86_64_return;
 
 use std::collections::BTreeSet;
 

@@ -14,6 +14,8 @@ pub enum Obstacle {
     Overlap,
     /// It calls a place inside itself to learn where it is.
     TakesOwnPlace,
+    /// It compares an address that it returns to, or calls what computes with one.
+    ReturnAddressKnown,
     /// A branch or literal cannot reach its target from anywhere else.
     ShortReach,
     /// Something knows a place inside: where an interrupted program stands may be compared with it.
@@ -28,6 +30,7 @@ impl fmt::Display for Obstacle {
             Self::NotDecodable => "control reaches bytes that are not instructions",
             Self::Overlap => "control reaches the middle of an instruction",
             Self::TakesOwnPlace => "it calls a place inside itself",
+            Self::ReturnAddressKnown => "it compares an address that it returns to, or calls a function that computes with one",
             Self::ShortReach => "a branch or a literal reaches too short a way",
             Self::InsideKnown => "something knows a place inside it",
             Self::LandingPadOutside => "exceptions are caught outside of it",

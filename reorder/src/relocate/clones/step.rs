@@ -12,6 +12,8 @@ pub(super) struct Step {
     pub length: u8,
     /// Control may go on behind it.
     pub continues: bool,
+    /// It hands the address of the next instruction to what it calls.
+    pub is_call: bool,
     /// The address that it states, if any.
     pub reference: Option<Reference>,
 }

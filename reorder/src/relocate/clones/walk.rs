@@ -6,6 +6,7 @@
 use std::ops::Range;
 
 use super::obstacle::Obstacle;
+use super::return_address::ReturnAddresses;
 use super::step::{Step, Use};
 use crate::address::Address;
 
@@ -62,6 +63,7 @@ impl<'run> Walker<'run> {
         &mut self,
         entry: u32,
         decode: impl Fn(&[u8], Address) -> Option<Step>,
+        return_addresses: &mut ReturnAddresses<'_>,
         leaving: &mut Vec<Address>,
     ) -> Result<(), (Obstacle, Address)> {
         let mut waiting = vec![entry];
@@ -91,6 +93,9 @@ impl<'run> Walker<'run> {
                 self.found.steps.push((offset, step));
                 if let Some(reference) = step.reference {
                     let target = reference.target;
+                    if reference.usage == Use::Call && return_addresses.are_read_at(target) {
+                        return Err((Obstacle::ReturnAddressKnown, place));
+                    }
                     match (self.range.contains(&target), reference.usage) {
                         (true, Use::Call) if self.function_starts.binary_search(&target).is_err() => {
                             return Err((Obstacle::TakesOwnPlace, place));
@@ -113,9 +118,27 @@ impl<'run> Walker<'run> {
     }
 
     /// What was reached.
-    pub(super) fn finish(self) -> Walk {
+    ///
+    /// # Errors
+    /// The first instruction that keeps the address after a call of the body.
+    pub(super) fn finish(self) -> Result<Walk, (Obstacle, Address)> {
         let mut found = self.found;
         found.steps.sort_unstable_by_key(|(offset, _)| *offset);
-        found
+        let calls = found.steps.iter().filter(|(_, step)| step.is_call);
+        let after: Vec<u64> =
+            calls.map(|(offset, step)| u64::from(*offset) + u64::from(step.length)).collect();
+        let keeps_one = |step: &Step| {
+            let kept = step.reference.filter(|reference| reference.usage == Use::Value);
+            let kept = kept.filter(|reference| self.range.contains(&reference.target));
+            kept.is_some_and(|kept| {
+                after.binary_search(&kept.target.distance_from(self.range.start)).is_ok()
+            })
+        };
+        match found.steps.iter().find(|(_, step)| keeps_one(step)) {
+            Some((offset, _)) => {
+                Err((Obstacle::ReturnAddressKnown, self.range.start.plus(u64::from(*offset))))
+            }
+            None => Ok(found),
+        }
     }
 }

@@ -20,7 +20,8 @@ pub(super) fn step(bytes: &[u8], address: Address) -> Option<Step> {
         Stated::Address(reference) => Some(reference),
         Stated::Unusual => return None,
     };
-    Some(Step { length, continues: continues(&instruction), reference })
+    let is_call = matches!(instruction.flow_control(), FlowControl::Call | FlowControl::IndirectCall);
+    Some(Step { length, continues: continues(&instruction), is_call, reference })
 }
 
 fn continues(instruction: &Instruction) -> bool {
