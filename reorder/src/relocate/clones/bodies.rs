@@ -199,7 +199,10 @@ fn settle(
             }
         }
     }
-    let walks: Vec<_> = walkers.into_iter().map(|walker| walker.map(Walker::finish)).collect();
+    let walks: Vec<_> = walkers
+        .into_iter()
+        .map(|walker| walker.map(|walker| walker.finish(analysis.code.is_fixed_address)))
+        .collect();
     let mut kept = Vec::with_capacity(bodies.len());
     for (mut body, walk) in bodies.drain(..).zip(walks) {
         match walk {

@@ -30,7 +30,9 @@ impl fmt::Display for Obstacle {
             Self::NotDecodable => "control reaches bytes that are not instructions",
             Self::Overlap => "control reaches the middle of an instruction",
             Self::TakesOwnPlace => "it calls a place inside itself",
-            Self::ReturnAddressKnown => "it compares an address that it returns to, or calls a function that computes with one",
+            Self::ReturnAddressKnown => {
+                "it compares an address that it returns to, or calls a function that computes with one"
+            }
             Self::ShortReach => "a branch or a literal reaches too short a way",
             Self::InsideKnown => "something knows a place inside it",
             Self::LandingPadOutside => "exceptions are caught outside of it",

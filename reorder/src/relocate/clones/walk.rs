@@ -117,11 +117,11 @@ impl<'run> Walker<'run> {
         Ok(())
     }
 
-    /// What was reached.
+    /// What was reached. At a fixed address, any four bytes of the body may be an address.
     ///
     /// # Errors
-    /// The first instruction that keeps the address after a call of the body.
-    pub(super) fn finish(self) -> Result<Walk, (Obstacle, Address)> {
+    /// The first place that holds or forms the address after a call of the body.
+    pub(super) fn finish(self, is_fixed_address: bool) -> Result<Walk, (Obstacle, Address)> {
         let mut found = self.found;
         found.steps.sort_unstable_by_key(|(offset, _)| *offset);
         let calls = found.steps.iter().filter(|(_, step)| step.is_call);
@@ -130,14 +130,18 @@ impl<'run> Walker<'run> {
         let keeps_one = |step: &Step| {
             let kept = step.reference.filter(|reference| reference.usage == Use::Value);
             let kept = kept.filter(|reference| self.range.contains(&reference.target));
-            kept.is_some_and(|kept| {
-                after.binary_search(&kept.target.distance_from(self.range.start)).is_ok()
-            })
+            kept.is_some_and(|kept| after.binary_search(&kept.target.distance_from(self.range.start)).is_ok())
         };
-        match found.steps.iter().find(|(_, step)| keeps_one(step)) {
-            Some((offset, _)) => {
-                Err((Obstacle::ReturnAddressKnown, self.range.start.plus(u64::from(*offset))))
-            }
+        let forming =
+            found.steps.iter().find(|(_, step)| keeps_one(step)).map(|(offset, _)| u64::from(*offset));
+        let holds_one = |word: &[u8]| {
+            let value = word.first_chunk().map_or(0, |word| u64::from(u32::from_le_bytes(*word)));
+            value.checked_sub(self.range.start.0).is_some_and(|offset| after.binary_search(&offset).is_ok())
+        };
+        let words = is_fixed_address.then(|| self.code.windows(4));
+        let holding = || words.and_then(|mut words| words.position(holds_one)).map(|offset| offset as u64);
+        match forming.or_else(holding) {
+            Some(offset) => Err((Obstacle::ReturnAddressKnown, self.range.start.plus(offset))),
             None => Ok(found),
         }
     }
