@@ -34,6 +34,9 @@ pub(super) struct ImagePair<'a> {
     pub(super) alignments: &'a Alignments,
 }
 
+/// Bytes that compilers put between patchable no-operations and the entry.
+const MAX_CONSTANTS: usize = 16;
+
 /// What the checks produce: findings, and the bytes they answered for.
 pub(super) struct Ledger<'a> {
     /// Differences and counts.
@@ -100,7 +103,10 @@ impl<'a> ImagePair<'a> {
         let prefix = bytes(self.old, address);
         let is_one = |prefix: &[u8]| match self.old.processor {
             Processor::Aarch64 if has_few_words_of_data(prefix) => true,
-            processor => padding_length(processor, prefix, address) == prefix.len(),
+            processor => {
+                let padding = padding_length(processor, prefix, address);
+                padding == prefix.len() || padding > 0 && prefix.len() - padding <= MAX_CONSTANTS
+            }
         };
         prefix.is_some_and(is_one) && prefix == bytes(self.new, found)
     }

@@ -11,6 +11,7 @@ pub mod blocks;
 pub mod computed_addresses;
 pub mod dispatch;
 mod dumps;
+mod entry_prefix;
 pub(crate) mod exception_tables;
 pub mod exposure;
 pub mod fields;
@@ -174,6 +175,7 @@ impl<'data> Analysis<'data> {
         }
         exception_tables::check_exception_tables(file, functions, &partition, &mut findings)?;
         computed_addresses::check_named_sections(file, &code, &partition, &mut findings);
+        entry_prefix::check_prefixes(&code, &partition, &mut findings);
         stub_arrays::check_stub_arrays(&code, &partition, &mut findings);
         relative_pointers::check_relative_pointers(
             file,

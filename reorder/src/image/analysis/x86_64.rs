@@ -89,7 +89,7 @@ fn decode_blocks(code: &CodeSpace<'_>, partition: &Partition, boundaries: &Bound
         .blocks
         .par_iter()
         .with_min_len(64)
-        .map(|block| decode_block(code, block.start..block.end, boundaries))
+        .map(|block| decode_block(code, block.start..block.end, block.first_function, boundaries))
         .collect()
 }
 

@@ -92,10 +92,15 @@ pub struct DecodedBlock {
     pub invalid_at: Option<Address>,
 }
 
-/// Decodes `range`, whose bytes lie in one executable section.
-pub fn decode_block(code: &CodeSpace<'_>, range: Range<Address>, boundaries: &Boundaries) -> DecodedBlock {
-    let bytes = code.bytes(range.clone());
-    let mut decoder = Decoder::with_ip(64, bytes, range.start.0, DecoderOptions::NONE);
+/// Decodes `range`, whose bytes lie in one executable section, from `first` on.
+pub fn decode_block(
+    code: &CodeSpace<'_>,
+    range: Range<Address>,
+    first: Address,
+    boundaries: &Boundaries,
+) -> DecodedBlock {
+    let bytes = code.bytes(first..range.end);
+    let mut decoder = Decoder::with_ip(64, bytes, first.0, DecoderOptions::NONE);
     let mut instruction = Instruction::default();
     let mut sums = RecentSums::default();
     let mut block = DecodedBlock { falls_through: true, ..DecodedBlock::default() };
