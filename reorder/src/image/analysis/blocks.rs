@@ -133,6 +133,13 @@ impl Partition {
         (address < self.gaps[index].end).then_some(index)
     }
 
+    /// Where code or data of no function begins that ends right at the start of a block.
+    pub fn bytes_before(&self, block: BlockIndex) -> Option<Address> {
+        let start = self.block(block).start;
+        let gap = self.gaps[..self.gaps.partition_point(|gap| gap.start < start)].last()?;
+        (gap.end == start && gap.content != GapContent::Padding).then_some(gap.start)
+    }
+
     /// Bytes of proven filler.
     pub fn padding_bytes(&self) -> u64 {
         let padding = self.gaps.iter().filter(|gap| gap.content == GapContent::Padding);

@@ -1,9 +1,9 @@
 //! Sums of an address of code and something that the code does not say.
 //!
 //! Takes the instructions of one block of x86-64 code; gives every addition one side of which may be a known address of code, with
-//! what is known of the other side. Registers, stack slots and pushed values are followed along all paths at once: what something may
-//! hold on any path it holds here. Whatever happens with a sum, stored distances that lead from one function to another
-//! must stay true.
+//! what is known of the other side, if the block calls, jumps to, returns or returns to the sum. Registers, stack slots and pushed values
+//! are followed along all paths at once: what something may hold on any path it holds here. A sum that the block only keeps or
+//! hands on does not count: too often the address and the number come from different paths.
 
 use std::collections::BTreeMap;
 
@@ -19,6 +19,9 @@ use crate::image::code::{CodeSpace, Region};
 /// Passes over a block until nothing new is learned; loops within loops need a handful.
 const MAX_PASSES: usize = 64;
 const REGISTERS: usize = 16;
+/// Numbers of the registers that a callee may use for itself: `rax`, `rcx`, `rdx`, `rsi`, `rdi`, `r8` to `r11`.
+/// Source: System V ABI AMD64, "Registers".
+const CALL_CLOBBERED: [usize; 9] = [0, 1, 2, 6, 7, 8, 9, 10, 11];
 
 /// What tells what an operand means.
 #[derive(Clone, Copy)]
@@ -47,6 +50,7 @@ pub fn code_sums(
         at_calls: State::default(),
         known: Known::default(),
         sums: BTreeMap::new(),
+        gone_to: 0,
         has_learned: true,
     };
     follower.index_branches();
@@ -59,8 +63,9 @@ pub fn code_sums(
     if follower.has_learned {
         follower.add_everything();
     }
-    let Follower { known, sums, .. } = follower;
-    sums.into_iter().map(|(bit, part)| Sum::new(&known, bit, part)).collect()
+    let Follower { known, sums, gone_to, .. } = follower;
+    let used = sums.into_iter().filter(|(bit, _)| gone_to >> bit & 1 == 1);
+    used.map(|(bit, part)| Sum::new(&known, bit, part)).collect()
 }
 
 /// What each general register may hold.
@@ -95,6 +100,8 @@ struct Follower<'run, 'data> {
     known: Known,
     /// By the bit of the code address.
     sums: BTreeMap<u8, Part>,
+    /// Bits of the addresses whose sums control goes to.
+    gone_to: u64,
     has_learned: bool,
 }
 
@@ -130,6 +137,7 @@ impl Follower<'_, '_> {
                 state.join(&self.at_calls);
             }
             let instruction = self.instructions[position];
+            self.follow_target(&instruction, &state);
             self.step(position, &instruction, &mut state);
             match instruction.flow_control() {
                 FlowControl::Call | FlowControl::IndirectCall => {
@@ -153,6 +161,16 @@ impl Follower<'_, '_> {
                     | FlowControl::Exception
             );
         }
+    }
+
+    fn follow_target(&mut self, instruction: &Instruction, state: &State) {
+        let target = match instruction.flow_control() {
+            FlowControl::IndirectCall | FlowControl::IndirectBranch => self.operand(instruction, 0, state),
+            FlowControl::Return => self.pushed.plus(state.0[0]),
+            _ => return,
+        };
+        self.has_learned |= target.sums & !self.gone_to != 0;
+        self.gone_to |= target.sums;
     }
 
     fn step(&mut self, position: usize, instruction: &Instruction, state: &mut State) {
@@ -232,8 +250,9 @@ impl Follower<'_, '_> {
                     state.0[register] = value;
                 }
             }
-            // What the callee leaves alone may still be there: compilers know of each other's functions.
-            _ if is_call(instruction) => state.0[0] = Part::UNKNOWN,
+            _ if is_call(instruction) => {
+                CALL_CLOBBERED.iter().for_each(|register| state.0[*register] = Part::UNKNOWN);
+            }
             _ => self.forget_written(instruction, state),
         }
     }
@@ -377,6 +396,9 @@ impl Follower<'_, '_> {
                 self.has_learned |= *held != before;
             }
             sum.join(self.known.derived(base, other));
+            if other.has_number() {
+                sum.sums |= base.code;
+            }
         }
         sum
     }
@@ -387,6 +409,7 @@ impl Follower<'_, '_> {
         for bit in bits(all) {
             self.sums.entry(bit).or_default().join(Part::UNKNOWN);
         }
+        self.gone_to = all;
     }
 }
 

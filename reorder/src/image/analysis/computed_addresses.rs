@@ -88,6 +88,10 @@ pub fn check_code_sums(
     findings: &mut Vec<Finding>,
 ) -> Result<()> {
     let distances = StoredDistances::new(view.file, view.code);
+    let entries: Vec<Entry> = (0..)
+        .zip(&view.partition.blocks)
+        .flat_map(|(index, block)| block.function_starts().map(move |start| (start, BlockIndex(index))))
+        .collect();
     let context = SumContext { code: view.code, pointers: view.pointers };
     let of_blocks = decoded
         .par_iter()
@@ -100,14 +104,14 @@ pub fn check_code_sums(
             let decoder = Decoder::with_ip(64, bytes, range.start.0, DecoderOptions::NONE);
             let instructions: Vec<Instruction> = decoder.into_iter().collect();
             let sums = code_sums(context, &instructions, factory);
-            kept_by_sums(view, &distances, Some(index), range.start, &sums)
+            kept_by_sums((view, &entries), &distances, Some(index), range.start, &sums)
         });
     let code_gaps = view.partition.gaps.par_iter().filter(|gap| gap.content == GapContent::Code);
     let of_gaps = code_gaps.map_init(InstructionInfoFactory::new, |factory, gap| {
         let instructions: Vec<Instruction> =
             GapInstructions::new(view.code.bytes(gap.start..gap.end), gap.start).collect();
         let sums = code_sums(context, &instructions, factory);
-        kept_by_sums(view, &distances, None, gap.start, &sums)
+        kept_by_sums((view, &entries), &distances, None, gap.start, &sums)
     });
     for kept in of_blocks.chain(of_gaps).collect::<Vec<_>>() {
         findings.extend(kept?);
@@ -130,9 +134,13 @@ fn may_add_to_code(view: CodeView<'_, '_>, block: &DecodedBlock) -> bool {
             || view.code.is_fixed_address && block.data_references.iter().any(|place| is_known(*place)))
 }
 
-/// What stays because of the sums of a block, or of code that belongs to none.
+/// Where a function starts, and its block.
+type Entry = (Address, BlockIndex);
+
+/// What stays because of the sums of a block, or of code that belongs to none. Either the distances or the entries are tried,
+/// whichever are fewer.
 fn kept_by_sums(
-    view: CodeView<'_, '_>,
+    (view, entries): (CodeView<'_, '_>, &[Entry]),
     distances: &StoredDistances<'_, '_>,
     own: Option<BlockIndex>,
     evidence: Address,
@@ -152,9 +160,14 @@ fn kept_by_sums(
             // Labels of the code itself, of which jumps inside of it are made.
             let is_inside = home == own && entry_at(base).is_none();
             let mut reached = run_of(&entry_at, base, &sum.steps);
-            for &distance in &stored {
-                budget = budget.checked_sub(1).ok_or_else(|| beyond_sums(RefusalCode::R7, evidence))?;
-                reached.extend(entry_at(base.plus(distance)));
+            let tries = stored.len().min(entries.len());
+            budget = budget.checked_sub(tries).ok_or_else(|| beyond_sums(RefusalCode::R7, evidence))?;
+            if tries == stored.len() {
+                reached.extend(stored.iter().filter_map(|distance| entry_at(base.plus(*distance))));
+            } else {
+                let is_stored = |start: Address| stored.binary_search(&start.0.wrapping_sub(base.0)).is_ok();
+                reached
+                    .extend(entries.iter().filter(|(start, _)| is_stored(*start)).map(|(_, block)| *block));
             }
             reached.retain(|block| Some(*block) != home);
             if !is_inside || !reached.is_empty() {
@@ -166,13 +179,18 @@ fn kept_by_sums(
     Ok(kept.into_iter().map(pin).collect())
 }
 
+/// Bytes of the narrowest number that counts wherever it is stored.
+const MIN_WIDTH_ANYWHERE: u64 = 4;
+
 /// The stored distances of a sum, each once.
 fn stored_in_sum(distances: &StoredDistances<'_, '_>, sum: &Sum) -> Vec<u64> {
     let mut found = BTreeSet::new();
     for &width in &sum.widths {
         match &sum.tables {
             Some(tables) => tables.iter().for_each(|table| found.append(&mut distances.at(*table, width))),
-            None => found.extend(distances.anywhere(width)),
+            // Narrow numbers are everywhere: they would keep all functions close by.
+            None if width >= MIN_WIDTH_ANYWHERE => found.extend(distances.anywhere(width)),
+            None => {}
         }
     }
     let scales = if sum.scales.is_empty() { &[1] } else { sum.scales.as_slice() };

@@ -5,7 +5,7 @@
 //! names. Bytes of any other kind that end at an entry may be data of the function, too: they stay with all code that no
 //! function describes, so the function stays.
 
-use super::blocks::{BlockIndex, GapContent, Partition, padding_length};
+use super::blocks::{BlockIndex, Partition, padding_length};
 use super::pins::{Pin, PinReason};
 use super::pointers::CodePointer;
 use super::references::Finding;
@@ -13,7 +13,7 @@ use crate::address::Address;
 use crate::image::code::CodeSpace;
 use crate::image::elf::machine::Machine;
 
-/// What `-fsanitize=function` of clang 17 and later puts before a type hash of four bytes, on every processor.
+/// What `-fsanitize=function` of clang 17 and later puts before a type hash of four bytes.
 const FUNCTION_SIGNATURE: [u8; 4] = 0xc105_cafe_u32.to_le_bytes();
 const SIGNED_PREFIX_LENGTH: usize = 8;
 /// `mov eax, imm32`, which nothing runs.
@@ -36,15 +36,17 @@ pub(super) fn prefix_start(
     pointers.get(first).map_or(end, |pointer| pointer.target.min(end))
 }
 
-/// Length of the constants at the end of `bytes`.
+/// Length of the constants at the end of `bytes`. On AArch64 `Prefixes` finds them.
 fn data_length(machine: Machine, bytes: &[u8]) -> usize {
+    if machine == Machine::Aarch64 {
+        return 0;
+    }
     let last = |length: usize| bytes.len().checked_sub(length).map_or(&[][..], |start| &bytes[start..]);
     if last(SIGNED_PREFIX_LENGTH).starts_with(&FUNCTION_SIGNATURE) {
         return SIGNED_PREFIX_LENGTH;
     }
     let before = bytes.len().saturating_sub(TYPE_HASH_LENGTH);
-    let is_type_hash = machine == Machine::X86_64
-        && last(TYPE_HASH_LENGTH).first() == Some(&MOV_EAX_IMMEDIATE)
+    let is_type_hash = last(TYPE_HASH_LENGTH).first() == Some(&MOV_EAX_IMMEDIATE)
         && padding_length(machine, &bytes[..before], Address(0)) == before;
     if is_type_hash { TYPE_HASH_LENGTH } else { 0 }
 }
@@ -56,11 +58,10 @@ pub(super) fn check_prefixes(code: &CodeSpace<'_>, partition: &Partition, findin
     if code.machine == Machine::Aarch64 {
         return;
     }
-    for gap in partition.gaps.iter().filter(|gap| gap.content != GapContent::Padding) {
-        let next = partition.blocks.partition_point(|block| block.start < gap.end);
-        if partition.blocks.get(next).is_some_and(|block| block.start == gap.end) {
-            let pin = Pin { reason: PinReason::GluedToGap, evidence: gap.start };
-            findings.push(Finding::Pin(BlockIndex(next as u32), pin));
+    for index in 0..partition.blocks.len() {
+        let block = BlockIndex(index as u32);
+        if let Some(evidence) = partition.bytes_before(block) {
+            findings.push(Finding::Pin(block, Pin { reason: PinReason::GluedToGap, evidence }));
         }
     }
 }

@@ -99,6 +99,8 @@ impl Known {
 pub struct Part {
     /// Addresses of code, perhaps with something added.
     pub code: u64,
+    /// Those to which a number was added that the code does not say.
+    pub sums: u64,
     /// Addresses of data, perhaps with something added.
     data: u64,
     constants: u64,
@@ -120,6 +122,7 @@ impl Part {
     /// Any number at all.
     pub const UNKNOWN: Self = Self {
         code: 0,
+        sums: 0,
         data: 0,
         constants: 0,
         widths: 0,
@@ -147,6 +150,7 @@ impl Part {
     /// Either of both.
     pub fn join(&mut self, other: Self) {
         self.code |= other.code;
+        self.sums |= other.sums;
         self.data |= other.data;
         self.constants |= other.constants;
         self.widths |= other.widths;
@@ -181,6 +185,11 @@ impl Part {
     #[must_use]
     pub fn negated(self) -> Self {
         Self { is_negated: true, ..self }
+    }
+
+    /// Whether it may be a number that the code does not say.
+    pub fn has_number(&self) -> bool {
+        self.widths != 0 || self.strides != 0 || self.constants != 0
     }
 
     /// Whether it may be an address.
