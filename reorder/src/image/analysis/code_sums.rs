@@ -137,7 +137,7 @@ impl Follower<'_, '_> {
                 state.join(&self.at_calls);
             }
             let instruction = self.instructions[position];
-            self.follow_target(&instruction, &state);
+            self.follow_target(position, &instruction, &state);
             self.step(position, &instruction, &mut state);
             match instruction.flow_control() {
                 FlowControl::Call | FlowControl::IndirectCall => {
@@ -163,10 +163,17 @@ impl Follower<'_, '_> {
         }
     }
 
-    fn follow_target(&mut self, instruction: &Instruction, state: &State) {
+    fn is_pushed_before(&self, position: usize) -> bool {
+        let before = position.checked_sub(1).and_then(|before| self.instructions.get(before));
+        before.is_some_and(|before| before.mnemonic() == Mnemonic::Push)
+    }
+
+    fn follow_target(&mut self, position: usize, instruction: &Instruction, state: &State) {
         let target = match instruction.flow_control() {
             FlowControl::IndirectCall | FlowControl::IndirectBranch => self.operand(instruction, 0, state),
-            FlowControl::Return => self.pushed.plus(state.0[0]),
+            // What was pushed just before is what it returns to.
+            FlowControl::Return if self.is_pushed_before(position) => self.pushed,
+            FlowControl::Return => state.0[0],
             _ => return,
         };
         self.has_learned |= target.sums & !self.gone_to != 0;
