@@ -159,7 +159,7 @@ fn kept_by_sums(
             let home = view.partition.block_containing(base);
             // Labels of the code itself, of which jumps inside of it are made.
             let is_inside = home == own && entry_at(base).is_none();
-            let mut reached = run_of(&entry_at, base, &sum.steps);
+            let mut reached = run_of(entry_at, base, &sum.steps);
             let tries = stored.len().min(entries.len());
             budget = budget.checked_sub(tries).ok_or_else(|| beyond_sums(RefusalCode::R7, evidence))?;
             if tries == stored.len() {
