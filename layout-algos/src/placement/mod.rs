@@ -81,6 +81,9 @@ const MAX_EASY_MODULUS: u64 = 16;
 /// Rounds after that in which nothing but the left-over units themselves is pinned.
 const PATIENT_ROUNDS: usize = 4;
 
+/// Bytes of an interval that holds a function or two.
+const SHORT_INTERVAL: u64 = 128;
+
 /// Left-over units that choose their place first; bounds that choice by this × intervals.
 const MOST_RESERVED: usize = 1024;
 
@@ -118,7 +121,7 @@ pub fn place(units: &[MovableUnit], order: &[usize], free: &[Interval]) -> Place
         }
         round += 1;
         if let Some(pinning_round) = round.checked_sub(RELAXED_SHARES.len()) {
-            pin(&units, &order, &leftovers, pinning_round, &mut is_pinned);
+            pin(&units, &order, free, &leftovers, pinning_round, &mut is_pinned);
         }
     }
 }
@@ -126,11 +129,14 @@ pub fn place(units: &[MovableUnit], order: &[usize], free: &[Interval]) -> Place
 /// Pins the left-over units, and others when that alone does not settle it.
 ///
 /// If it does not within a few rounds, the old layout was denser than any new one. Either units of large alignment had places
-/// that just fit: all of those are pinned. Or units without alignment stood together: those are pinned from the front on, twice
-/// as many each round, which bounds the rounds by log₂ of the number of units.
+/// that just fit: all of those are pinned. Or the free room is cut into many short intervals, which other units do not fill as
+/// well: those keep what they hold, the shortest first, up to twice the length each round. Or units without alignment stood
+/// together: those are pinned from the front on, twice as many each round, which bounds the rounds by log₂ of the number of
+/// units.
 fn pin(
     units: &[MovableUnit],
     order: &[usize],
+    free: &[Interval],
     leftovers: &[usize],
     pinning_round: usize,
     is_pinned: &mut [bool],
@@ -139,13 +145,20 @@ fn pin(
         is_pinned[unit] = true;
     }
     let Some(round) = pinning_round.checked_sub(PATIENT_ROUNDS) else { return };
-    let free = order.iter().copied().filter(|&unit| !is_pinned[unit]);
+    let loose = order.iter().copied().filter(|&unit| !is_pinned[unit]);
     let (difficult, mut easy): (Vec<usize>, Vec<usize>) =
-        free.partition(|&unit| units[unit].modulus > MAX_EASY_MODULUS);
+        loose.partition(|&unit| units[unit].modulus > MAX_EASY_MODULUS);
     let Some(doublings) = round.checked_sub(1) else {
         difficult.into_iter().for_each(|unit| is_pinned[unit] = true);
         return;
     };
+    let mut homes = free.to_vec();
+    homes.sort_unstable();
+    let longest = SHORT_INTERVAL.checked_shl(doublings as u32).unwrap_or(u64::MAX);
+    for &unit in &easy {
+        let home = homes.partition_point(|home| home.start <= units[unit].start).checked_sub(1);
+        is_pinned[unit] |= home.is_some_and(|home| homes[home].end - homes[home].start <= longest);
+    }
     easy.sort_by_key(|&unit| (units[unit].modulus, units[unit].start));
     for &unit in easy.iter().take(1 << doublings.min(32)) {
         is_pinned[unit] = true;

@@ -203,3 +203,27 @@ fn units_of_large_alignment_let_others_use_the_room_before_them() {
     let displaced = (0..540).filter(|&position| at(position) > at(position + 59)).count();
     assert!(displaced < 5, "{displaced}");
 }
+
+#[test]
+fn text_cut_into_short_intervals_still_moves() {
+    // Every other function stays, and no function may give up its alignment, as in programs at a fixed address.
+    let mut random = Random::new(5, &[]);
+    let (mut units, mut free, mut cursor) = (Vec::new(), Vec::new(), 0x1000u64);
+    for _ in 0..4000 {
+        let begin = cursor;
+        let most = if random.below(20) == 0 { 40 } else { 2 };
+        for _ in 0..=random.below(most) {
+            let size = 1 + random.below(900);
+            units.push(MovableUnit { start: cursor, size, modulus: 16, least_modulus: 16 });
+            cursor = (cursor + size).next_multiple_of(16);
+        }
+        free.push(Interval { start: begin, end: cursor });
+        cursor += 16 * (1 + random.below(40));
+    }
+    let mut order: Vec<usize> = (0..units.len()).collect();
+    random.shuffle(&mut order);
+    let placement = place(&units, &order, &free);
+    check(&units, &free, &placement);
+    let moved = units.iter().zip(&placement.starts).filter(|(unit, start)| unit.start != **start).count();
+    assert!(moved > units.len() / 3, "{moved} of {} moved", units.len());
+}

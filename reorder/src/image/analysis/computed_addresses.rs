@@ -1,28 +1,20 @@
 //! Code that computes addresses of functions from constants: nothing that moves may take part.
 //!
-//! Four forms occur. The large code model adds a constant of eight bytes to the address of the global offset table, which it
-//! computes from its own place. Position-independent code learns its own place by a call of the next instruction. Stored
-//! distances lead from one function to others, and what becomes of the sum does not matter. Linkers define `__start_X` and
+//! Three forms occur. The large code model adds a constant of eight bytes to the address of the global offset table, which it
+//! computes from its own place; other code learns that place by a call of the next instruction. Hand-written dispatch adds a
+//! stored distance of four or eight bytes to the address of a function and calls the sum. Linkers define `__start_X` and
 //! `__stop_X` around sections whose names are C identifiers, and the first function of such a section has the address of the
 //! section itself.
 
 use std::collections::BTreeSet;
 use std::ops::Range;
 
-use iced_x86::{Decoder, DecoderOptions, Instruction, InstructionInfoFactory};
-use rayon::prelude::*;
-
 use crate::address::Address;
 use crate::error::Result;
-use crate::image::analysis::blocks::{BlockIndex, GapContent, Partition};
-use crate::image::analysis::code_sums::{SumContext, code_sums};
+use crate::image::analysis::blocks::{BlockIndex, Partition};
 use crate::image::analysis::pins::{Pin, PinReason};
-use crate::image::analysis::pointers::PointersByPlace;
 use crate::image::analysis::references::Finding;
-use crate::image::analysis::stored_distances::StoredDistances;
-use crate::image::analysis::sum_parts::Sum;
 use crate::image::code::{CodeSpace, Region};
-use crate::image::decode::gap::GapInstructions;
 use crate::image::decode::x86_64::{DecodedBlock, FieldKind};
 use crate::image::decoded_atom::beyond_sums;
 use crate::image::elf::file::ElfFile;
@@ -49,13 +41,11 @@ pub struct CodeView<'a, 'data> {
     pub code: &'a CodeSpace<'data>,
     /// Blocks and gaps.
     pub partition: &'a Partition,
-    /// What words of data hold.
-    pub pointers: &'a PointersByPlace,
 }
 
 /// Pins for the first form: all that constants of the image lead to from any place that code may count from.
 pub fn check_wide_constants(view: CodeView<'_, '_>, decoded: &[DecodedBlock], findings: &mut Vec<Finding>) {
-    let CodeView { file, code, partition, .. } = view;
+    let CodeView { file, code, partition } = view;
     let named = [&b".got.plt"[..], b".got"].into_iter().filter_map(|name| file.section(name));
     let mut bases: BTreeSet<Address> = named.map(|section| section.address).collect();
     for block in decoded {
@@ -78,149 +68,39 @@ pub fn check_wide_constants(view: CodeView<'_, '_>, decoded: &[DecodedBlock], fi
     }
 }
 
-/// Pins for the second and the third form.
+/// Pins for the second form.
 ///
 /// # Errors
-/// R7 where there are more sums than are tried.
-pub fn check_code_sums(
+/// R7 where more sums are called than are tried.
+pub fn check_computed_calls(
     view: CodeView<'_, '_>,
     decoded: &[DecodedBlock],
     findings: &mut Vec<Finding>,
 ) -> Result<()> {
-    let distances = StoredDistances::new(view.file, view.code);
-    let entries: Vec<Entry> = (0..)
-        .zip(&view.partition.blocks)
-        .flat_map(|(index, block)| block.function_starts().map(move |start| (start, BlockIndex(index))))
-        .collect();
-    let context = SumContext { code: view.code, pointers: view.pointers };
-    let of_blocks = decoded
-        .par_iter()
-        .enumerate()
-        .filter(|(_, block)| may_add_to_code(view, block))
-        .map_init(InstructionInfoFactory::new, |factory, (index, _)| {
-            let index = BlockIndex(index as u32);
-            let range = view.partition.block(index).code();
-            let bytes = view.code.bytes(range.clone());
-            let decoder = Decoder::with_ip(64, bytes, range.start.0, DecoderOptions::NONE);
-            let instructions: Vec<Instruction> = decoder.into_iter().collect();
-            let sums = code_sums(context, &instructions, factory);
-            kept_by_sums((view, &entries), &distances, Some(index), range.start, &sums)
-        });
-    let code_gaps = view.partition.gaps.par_iter().filter(|gap| gap.content == GapContent::Code);
-    let of_gaps = code_gaps.map_init(InstructionInfoFactory::new, |factory, gap| {
-        let instructions: Vec<Instruction> =
-            GapInstructions::new(view.code.bytes(gap.start..gap.end), gap.start).collect();
-        let sums = code_sums(context, &instructions, factory);
-        kept_by_sums((view, &entries), &distances, None, gap.start, &sums)
-    });
-    for kept in of_blocks.chain(of_gaps).collect::<Vec<_>>() {
-        findings.extend(kept?);
+    let CodeView { file, code, partition } = view;
+    for (index, block) in decoded.iter().enumerate() {
+        if !block.has_computed_call && !block.has_computed_jump {
+            continue;
+        }
+        let index = BlockIndex(index as u32);
+        let evidence = partition.block(index).start;
+        let Some(sums) = called_by_sum(file, code, partition, block) else {
+            // Large functions jump by many tables, hardly ever from the address of a function.
+            if block.has_computed_call {
+                return Err(beyond_sums(RefusalCode::R7, evidence).into());
+            }
+            continue;
+        };
+        // Jump tables count from data or from labels: a jump tells nothing by itself.
+        if sums.bases.is_empty() || sums.reached.is_empty() && !block.has_computed_call {
+            continue;
+        }
+        let all = sums.bases.into_iter().chain(sums.reached).chain([index]);
+        findings.extend(
+            all.map(|block| Finding::Pin(block, Pin { reason: PinReason::ComputedAddress, evidence })),
+        );
     }
     Ok(())
-}
-
-/// Whether the block knows an address of code that is not merely called.
-fn may_add_to_code(view: CodeView<'_, '_>, block: &DecodedBlock) -> bool {
-    let is_known = |address: Address| match view.code.region(address) {
-        Region::Arena => true,
-        _ => view.pointers.at(address).is_some(),
-    };
-    let mut taken =
-        block.fields.iter().filter(|field| matches!(field.kind, FieldKind::AddressOf | FieldKind::Memory));
-    block.invalid_at.is_none()
-        && (!block.own_places.is_empty()
-            || !block.absolute_candidates.is_empty()
-            || taken.any(|field| is_known(field.target(view.code)))
-            || view.code.is_fixed_address && block.data_references.iter().any(|place| is_known(*place)))
-}
-
-/// Where a function starts, and its block.
-type Entry = (Address, BlockIndex);
-
-/// What stays because of the sums of a block, or of code that belongs to none. Either the distances or the entries are tried,
-/// whichever are fewer.
-fn kept_by_sums(
-    (view, entries): (CodeView<'_, '_>, &[Entry]),
-    distances: &StoredDistances<'_, '_>,
-    own: Option<BlockIndex>,
-    evidence: Address,
-    sums: &[Sum],
-) -> Result<Vec<Finding>> {
-    let pin = |block| Finding::Pin(block, Pin { reason: PinReason::ComputedAddress, evidence });
-    let entry_at = |target: Address| {
-        let block = view.partition.block_containing(target)?;
-        view.partition.block(block).is_entry(target).then_some(block)
-    };
-    let mut budget = MOST_SUMS;
-    let mut kept: BTreeSet<BlockIndex> = BTreeSet::new();
-    for sum in sums {
-        let stored = stored_in_sum(distances, sum);
-        for &base in &sum.bases {
-            let home = view.partition.block_containing(base);
-            // Labels of the code itself, of which jumps inside of it are made.
-            let is_inside = home == own && entry_at(base).is_none();
-            let mut reached = run_of(entry_at, base, &sum.steps);
-            let tries = stored.len().min(entries.len());
-            budget = budget.checked_sub(tries).ok_or_else(|| beyond_sums(RefusalCode::R7, evidence))?;
-            if tries == stored.len() {
-                reached.extend(stored.iter().filter_map(|distance| entry_at(base.plus(*distance))));
-            } else {
-                let is_stored = |start: Address| stored.binary_search(&start.0.wrapping_sub(base.0)).is_ok();
-                reached
-                    .extend(entries.iter().filter(|(start, _)| is_stored(*start)).map(|(_, block)| *block));
-            }
-            reached.retain(|block| Some(*block) != home);
-            if !is_inside || !reached.is_empty() {
-                kept.extend(home);
-            }
-            kept.extend(reached);
-        }
-    }
-    Ok(kept.into_iter().map(pin).collect())
-}
-
-/// Bytes of the narrowest number that counts wherever it is stored.
-const MIN_WIDTH_ANYWHERE: u64 = 4;
-
-/// The stored distances of a sum, each once.
-fn stored_in_sum(distances: &StoredDistances<'_, '_>, sum: &Sum) -> Vec<u64> {
-    let mut found = BTreeSet::new();
-    for &width in &sum.widths {
-        match &sum.tables {
-            Some(tables) => tables.iter().for_each(|table| found.append(&mut distances.at(*table, width))),
-            // Narrow numbers are everywhere: they would keep all functions close by.
-            None if width >= MIN_WIDTH_ANYWHERE => found.extend(distances.anywhere(width)),
-            None => {}
-        }
-    }
-    let scales = if sum.scales.is_empty() { &[1] } else { sum.scales.as_slice() };
-    let scaled = found.iter().flat_map(|distance| scales.iter().map(|scale| distance.wrapping_mul(*scale)));
-    let mut all: Vec<u64> = scaled.collect();
-    if sum.is_negated {
-        let negated: Vec<u64> = all.iter().map(|distance| distance.wrapping_neg()).collect();
-        all.extend(negated);
-    }
-    let span = distances.text().end.distance_from(distances.text().start);
-    all.retain(|distance| (*distance as i64).unsigned_abs() < span);
-    all.sort_unstable();
-    all.dedup();
-    all
-}
-
-/// Functions that stand in a row, each so many bytes after or before the one before it.
-fn run_of(
-    entry_at: impl Fn(Address) -> Option<BlockIndex>,
-    base: Address,
-    steps: &[u64],
-) -> BTreeSet<BlockIndex> {
-    let mut found = BTreeSet::new();
-    for &step in steps.iter().filter(|step| **step != 0) {
-        for step in [step, step.wrapping_neg()] {
-            let places = (1..LONGEST_TABLE as u64).map(|count| base.plus(step.wrapping_mul(count)));
-            found.extend(places.map_while(&entry_at));
-        }
-    }
-    found
 }
 
 /// Pins what stands in a section whose start and end the linker marks.
@@ -237,6 +117,77 @@ pub fn check_named_sections(
             findings.push(Finding::Pin(BlockIndex(index as u32), pin));
         }
     }
+}
+
+/// Functions that take part in sums.
+#[derive(Default)]
+struct ComputedTargets {
+    /// Those whose addresses the block takes.
+    bases: Vec<BlockIndex>,
+    /// Those at stored distances from them.
+    reached: Vec<BlockIndex>,
+}
+
+/// What sums of the block may lead to; nothing if these are too many to try.
+///
+/// For a block that only jumps to sums, a word counts if its neighbour leads to another function as well: small numbers
+/// lead somewhere by chance.
+fn called_by_sum(
+    file: &ElfFile<'_>,
+    code: &CodeSpace<'_>,
+    partition: &Partition,
+    block: &DecodedBlock,
+) -> Option<ComputedTargets> {
+    let taken = block.fields.iter().filter(|field| field.kind == FieldKind::AddressOf);
+    let bases = taken.map(|field| field.target(code)).filter(|&target| code.arena_of(target).is_some());
+    let bases: BTreeSet<Address> = bases.collect();
+    let tables: BTreeSet<Address> = block.data_references.iter().copied().collect();
+    let mut found = ComputedTargets {
+        bases: bases.iter().filter_map(|&base| partition.block_containing(base)).collect(),
+        reached: Vec::new(),
+    };
+    let (Some(&lowest), Some(&highest)) = (bases.first(), bases.last()) else { return Some(found) };
+    let (first, last) =
+        (code.arenas.iter().map(|arena| arena.start).min(), code.arenas.iter().map(|arena| arena.end).max());
+    let text = first.unwrap_or(Address(0))..last.unwrap_or(Address(0));
+    let entry_at = |target: Address| {
+        let index = partition.block_containing(target)?;
+        partition.block(index).is_entry(target).then_some(index)
+    };
+    let mut budget = MOST_SUMS;
+    for &table in &tables {
+        for width in [8, 4] {
+            let words = distances_at(file, table, width);
+            // Zeros lead to the bases themselves.
+            let may_lead = |word: u64| word != 0 && may_lead_to_code((lowest, highest), word, &text);
+            for (position, &word) in words.iter().enumerate().filter(|(_, word)| may_lead(**word)) {
+                budget = budget.checked_sub(bases.len())?;
+                for &base in bases.iter().filter(|base| base.plus(word) != table) {
+                    let Some(reached) = entry_at(base.plus(word)) else { continue };
+                    let leads_on = |next: Option<&u64>| {
+                        next.is_some_and(|&next| {
+                            next != 0 && next != word && entry_at(base.plus(next)).is_some()
+                        })
+                    };
+                    let before = position.checked_sub(1).and_then(|before| words.get(before));
+                    if block.has_computed_call || leads_on(before) || leads_on(words.get(position + 1)) {
+                        found.reached.push(reached);
+                    }
+                }
+            }
+        }
+    }
+    Some(found)
+}
+
+/// Signed words of `width` bytes from `table` on.
+fn distances_at(file: &ElfFile<'_>, table: Address, width: u64) -> Vec<u64> {
+    let words = (0..LONGEST_TABLE as u64).map_while(|index| file.bytes_at(table.plus(width * index), width));
+    let signed = words.map(|bytes| match bytes.first_chunk::<8>() {
+        Some(word) => u64::from_le_bytes(*word),
+        None => bytes.first_chunk().map_or(0, |word| i64::from(i32::from_le_bytes(*word)) as u64),
+    });
+    signed.collect()
 }
 
 fn is_c_identifier(name: &[u8]) -> bool {

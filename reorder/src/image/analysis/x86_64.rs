@@ -9,7 +9,6 @@ use super::fields::{ByBlock, CodeFields};
 use super::jump_tables::{TableContext, find_tables};
 use super::kept_relocations::check_kept_relocations;
 use super::pins::{Pin, PinReason};
-use super::pointers::PointersByPlace;
 use super::references::{self, Finding};
 use super::{
     CodeFacts, ImageFacts, absolute_addresses, absolute_fields, computed_addresses, gap_references,
@@ -60,10 +59,9 @@ pub(super) fn code_facts(image: &ImageFacts<'_, '_>, partition: &mut Partition) 
         absolute_addresses::check_absolute_addresses(file, code, partition, &constants, known, &mut findings);
         data_references.extend(kept.data_references(code, kept_tables));
     }
-    let by_place = PointersByPlace::new(image.pointers);
-    let view = CodeView { file, code, partition, pointers: &by_place };
+    let view = CodeView { file, code, partition };
     computed_addresses::check_wide_constants(view, &decoded, &mut findings);
-    computed_addresses::check_code_sums(view, &decoded, &mut findings)?;
+    computed_addresses::check_computed_calls(view, &decoded, &mut findings)?;
 
     collect_data_references(&mut decoded, relocations, &mut data_references);
     let loader_places = sorted(relocations.iter().map(|relocation| relocation.place).collect());

@@ -78,6 +78,10 @@ pub struct DecodedBlock {
     pub own_places: Vec<Address>,
     /// Takes the address of any place in the block.
     pub takes_own_address: bool,
+    /// Calls a sum that was made just before.
+    pub has_computed_call: bool,
+    /// Jumps to such a sum, as jump tables do.
+    pub has_computed_jump: bool,
     /// Reads or writes its own bytes as data.
     pub has_inner_data: bool,
     /// Control runs past the last instruction, unless that is a call.
@@ -100,6 +104,7 @@ pub fn decode_block(
     let bytes = code.bytes(first..range.end);
     let mut decoder = Decoder::with_ip(64, bytes, first.0, DecoderOptions::NONE);
     let mut instruction = Instruction::default();
+    let mut sums = RecentSums::default();
     let mut block = DecodedBlock { falls_through: true, ..DecodedBlock::default() };
     while decoder.can_decode() {
         decoder.decode_out(&mut instruction);
@@ -120,6 +125,14 @@ pub fn decode_block(
         if instruction.code() == Code::Mov_r64_imm64 {
             block.wide_constants.push(instruction.immediate64());
         }
+        if sums.is_target(&instruction) {
+            match instruction.flow_control() {
+                FlowControl::IndirectCall => block.has_computed_call = true,
+                FlowControl::IndirectBranch => block.has_computed_jump = true,
+                _ => {}
+            }
+        }
+        sums.follow(&instruction);
         if instruction.code() == Code::Jmp_rm64 && instruction.op0_kind() == OpKind::Register {
             block.has_register_jump = true;
         }
@@ -129,6 +142,46 @@ pub fn decode_block(
         }
     }
     block
+}
+
+/// Which registers were made by an addition within the last few instructions.
+#[derive(Default)]
+struct RecentSums {
+    last: [Option<Register>; 4],
+    position: usize,
+}
+
+impl RecentSums {
+    fn follow(&mut self, instruction: &Instruction) {
+        // What stands behind is entered from elsewhere.
+        if matches!(
+            instruction.flow_control(),
+            FlowControl::UnconditionalBranch | FlowControl::IndirectBranch | FlowControl::Return
+        ) {
+            *self = Self::default();
+            return;
+        }
+        let is_sum = match instruction.mnemonic() {
+            Mnemonic::Add => instruction.op1_kind() != OpKind::Immediate8to64,
+            Mnemonic::Lea => instruction.memory_index() != Register::None,
+            _ => false,
+        };
+        let has_register = instruction.op_count() > 0 && instruction.op0_kind() == OpKind::Register;
+        if has_register {
+            let register = instruction.op0_register().full_register();
+            // A register that is written again no longer holds the sum.
+            self.last.iter_mut().filter(|last| **last == Some(register)).for_each(|last| *last = None);
+            self.last[self.position] = is_sum.then_some(register);
+        } else {
+            self.last[self.position] = None;
+        }
+        self.position = (self.position + 1) % self.last.len();
+    }
+
+    fn is_target(&self, instruction: &Instruction) -> bool {
+        instruction.op0_kind() == OpKind::Register
+            && self.last.contains(&Some(instruction.op0_register().full_register()))
+    }
 }
 
 /// Of a call that is the last instruction, what it calls tells.
