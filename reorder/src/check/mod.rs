@@ -67,7 +67,8 @@ pub fn check(request: &CheckRequest<'_>, shown: &str, arguments: &[OsString]) ->
         return Err(unlike(shown, &in_place, seen.reference(), Some(request.trial.program())));
     }
     seen.add(&in_place);
-    let limit = request.time_limit + PATIENCE * in_place.took.max(seen.reference().took);
+    let usual = in_place.took.max(seen.reference().took);
+    let limit = request.time_limit.saturating_add(usual.saturating_mul(PATIENCE));
     request.trial.place(Version::Result)?;
     let result =
         run::run(&launch(request, request.trial.program(), request.trial.environment(), arguments, limit))?;

@@ -10,7 +10,7 @@ use std::collections::BTreeSet;
 use std::ops::Range;
 
 use crate::address::Address;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::image::analysis::blocks::{BlockIndex, Partition};
 use crate::image::analysis::pins::{Pin, PinReason};
 use crate::image::analysis::references::Finding;
@@ -44,17 +44,34 @@ pub struct CodeView<'a, 'data> {
 }
 
 /// Pins for the first form: all that constants of the image lead to from any place that code may count from.
-pub fn check_wide_constants(view: CodeView<'_, '_>, decoded: &[DecodedBlock], findings: &mut Vec<Finding>) {
+///
+/// # Errors
+/// R7 where there are more sums than are tried.
+pub fn check_wide_constants(
+    view: CodeView<'_, '_>,
+    decoded: &[DecodedBlock],
+    findings: &mut Vec<Finding>,
+) -> Result<()> {
     let CodeView { file, code, partition } = view;
     let named = [&b".got.plt"[..], b".got"].into_iter().filter_map(|name| file.section(name));
     let mut bases: BTreeSet<Address> = named.map(|section| section.address).collect();
-    for block in decoded {
+    let mut budget = MOST_SUMS;
+    let mut spend = |tries: usize, block: usize| {
+        budget = budget
+            .checked_sub(tries)
+            .ok_or_else(|| beyond_sums(RefusalCode::R7, partition.block(BlockIndex(block as u32)).start))?;
+        Ok::<(), Error>(())
+    };
+    for (index, block) in decoded.iter().enumerate() {
+        spend(block.own_places.len().saturating_mul(block.wide_constants.len()), index)?;
         let constants = || block.wide_constants.iter();
         let sums =
             block.own_places.iter().flat_map(|place| constants().map(|constant| place.plus(*constant)));
         bases.extend(sums.filter(|sum| code.region(*sum) == Region::Data));
     }
     for (index, block) in decoded.iter().enumerate().filter(|(_, block)| !block.wide_constants.is_empty()) {
+        let places = bases.len().saturating_add(block.own_places.len());
+        spend(places.saturating_mul(block.wide_constants.len()), index)?;
         let index = BlockIndex(index as u32);
         let evidence = partition.block(index).start;
         let pin = |block| Finding::Pin(block, Pin { reason: PinReason::ComputedAddress, evidence });
@@ -66,6 +83,7 @@ pub fn check_wide_constants(view: CodeView<'_, '_>, decoded: &[DecodedBlock], fi
             findings.extend(targets.filter_map(|target| partition.block_containing(target)).map(pin));
         }
     }
+    Ok(())
 }
 
 /// Pins for the second form.

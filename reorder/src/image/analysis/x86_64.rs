@@ -60,7 +60,7 @@ pub(super) fn code_facts(image: &ImageFacts<'_, '_>, partition: &mut Partition) 
         data_references.extend(kept.data_references(code, kept_tables));
     }
     let view = CodeView { file, code, partition };
-    computed_addresses::check_wide_constants(view, &decoded, &mut findings);
+    computed_addresses::check_wide_constants(view, &decoded, &mut findings)?;
     computed_addresses::check_computed_calls(view, &decoded, &mut findings)?;
 
     collect_data_references(&mut decoded, relocations, &mut data_references);

@@ -11,7 +11,7 @@ type Slot = (Register, u64);
 /// What holds the return address, instruction by instruction.
 struct Holders {
     /// How far the stack pointer is below the return address, while that is known.
-    depth: Option<u64>,
+    depth: Option<i64>,
     has_frame: bool,
     registers: BTreeSet<Register>,
     slots: BTreeSet<Slot>,
@@ -68,7 +68,7 @@ impl Holders {
                 return self.is_read(instruction);
             }
             Mnemonic::Push => {
-                self.depth = self.depth.map(|depth| depth + 8);
+                self.depth = self.depth.and_then(|depth| depth.checked_add(8));
             }
             Mnemonic::Pop => {
                 if is_register(0) {
@@ -77,8 +77,8 @@ impl Holders {
                 self.depth = self.depth.and_then(|depth| depth.checked_sub(8));
             }
             Mnemonic::Add | Mnemonic::Sub if is_register(0) && register(0) == Register::RSP => {
-                let step = instruction.try_immediate(1).ok();
-                let change = |depth: u64, step: u64| match instruction.mnemonic() {
+                let step = instruction.try_immediate(1).ok().map(|step| step as i64);
+                let change = |depth: i64, step: i64| match instruction.mnemonic() {
                     Mnemonic::Sub => depth.checked_add(step),
                     _ => depth.checked_sub(step),
                 };
@@ -113,7 +113,7 @@ impl Holders {
         }
         let (base, displacement) = (instruction.memory_base(), instruction.memory_displacement64());
         let is_first = match base {
-            Register::RSP => self.depth == Some(displacement),
+            Register::RSP => self.depth == Some(displacement as i64),
             Register::RBP => self.has_frame && displacement == 8,
             _ => false,
         };
@@ -171,6 +171,12 @@ mod tests {
         // mov rdi,[rsp]; jmp elsewhere: handed on. pop rdx; jmp rdx: a return.
         assert!(!computes_with_return_address(&[0x48, 0x8b, 0x3c, 0x24, 0xc3]));
         assert!(!computes_with_return_address(&[0x5a, 0xff, 0xe2]));
+        // add rsp,-128; mov rax,[rsp+128]; inc rax; ret, as compilers make room for frames of 128 bytes.
+        assert!(computes_with_return_address(&[
+            0x48, 0x83, 0xc4, 0x80, 0x48, 0x8b, 0x84, 0x24, 0x80, 0, 0, 0, 0x48, 0xff, 0xc0, 0xc3
+        ]));
+        // sub rsp,-8; push rax; ret: the stack pointer above where it was.
+        assert!(!computes_with_return_address(&[0x48, 0x83, 0xec, 0xf8, 0x50, 0xc3]));
         // push rax; mov rax,[rsp]; inc rax; ret: another word.
         assert!(!computes_with_return_address(&[0x50, 0x48, 0x8b, 4, 0x24, 0x48, 0xff, 0xc0, 0xc3]));
     }
