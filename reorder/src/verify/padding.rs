@@ -78,6 +78,32 @@ pub(super) fn filler_length(processor: Processor, bytes: &[u8]) -> usize {
     }
 }
 
+/// Bytes of the filler at the start of `bytes` that may stand where something else stood: what assemblers and linkers write,
+/// in exactly the forms that they choose. Any other way to do nothing is a change that somebody made.
+pub(super) fn new_filler_length(processor: Processor, bytes: &[u8]) -> usize {
+    /// Sources: Intel SDM, volume 2, `NOP`; the tables of GNU as and LLVM, which put prefixes before the longest form.
+    const FORMS: [&[u8]; 7] = [
+        &[ONE_BYTE_NOP],
+        &[0x0f, 0x1f, 0x00],
+        &[0x0f, 0x1f, 0x40, 0],
+        &[0x0f, 0x1f, 0x44, 0, 0],
+        &[0x0f, 0x1f, 0x80, 0, 0, 0, 0],
+        &[0x0f, 0x1f, 0x84, 0, 0, 0, 0, 0],
+        &[0x2e, 0x0f, 0x1f, 0x84, 0, 0, 0, 0, 0],
+    ];
+    /// No instruction is longer.
+    const MAX_LENGTH: usize = 15;
+    match processor {
+        Processor::Aarch64 => filler_length(processor, bytes),
+        Processor::X86_64 if bytes.first() == Some(&TRAP) => 1,
+        Processor::X86_64 => {
+            let prefixes = bytes.iter().take(MAX_LENGTH).take_while(|&&byte| byte == 0x66).count();
+            let form = FORMS.into_iter().find(|form| bytes[prefixes..].starts_with(form));
+            form.map(|form| prefixes + form.len()).filter(|&length| length <= MAX_LENGTH).unwrap_or(0)
+        }
+    }
+}
+
 /// Whether control that arrives at `bytes` is stopped at once.
 pub(super) fn starts_with_trap(processor: Processor, bytes: &[u8]) -> bool {
     match processor {
@@ -104,6 +130,16 @@ fn is_undefined(word: u32) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn new_filler_has_the_forms_of_assemblers() {
+        let length = |bytes: &[u8]| new_filler_length(Processor::X86_64, bytes);
+        assert_eq!(length(&[0xcc, 0xcc]), 1);
+        assert_eq!(length(&[0x66, 0x66, 0x2e, 0x0f, 0x1f, 0x84, 0, 0, 0, 0, 0, 0xc3]), 11);
+        // A prefix that turns what follows into one instruction that does nothing.
+        assert_eq!(length(&[0x4c, 0x90]), 0);
+        assert_eq!(length(&[0x0f, 0x1f, 0x41, 0]), 0);
+    }
 
     #[test]
     fn words_that_do_nothing_or_trap_are_padding() {

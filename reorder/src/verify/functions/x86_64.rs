@@ -6,11 +6,14 @@
 //! encoded for the old place from the targets they stand for now, and the result must be the old bytes: a map that
 //! is wrong in the same way in both images would still break here.
 
-use iced_x86::{Code, Decoder, DecoderOptions, FlowControl, Instruction, Mnemonic, OpKind};
+use goblin::elf::header::ET_EXEC;
+use iced_x86::{Code, Decoder, DecoderOptions, FlowControl, Instruction, Mnemonic, OpKind, Register};
 
 use super::{CodeOutcome, FunctionPair, FunctionShape};
 use crate::address::{Address, NewAddress};
+use crate::verify::aarch64::Images;
 use crate::verify::absolute_fields::AbsoluteField;
+use crate::verify::dispatch::{Entry, replaces_return_address};
 use crate::verify::fields::{AddressField, Addressing, addressing, read_field, write_field};
 use crate::verify::pair::ImagePair;
 use crate::verify::report::{Check, Difference};
@@ -23,22 +26,20 @@ impl FunctionPair<'_> {
         shape: &mut FunctionShape,
         scratch: &mut Vec<u8>,
     ) -> Result<(), Difference> {
-        let has_computed_jump = self.forward(outcome, shape)?;
+        let signs = self.forward(outcome, shape)?;
         if shape.is_opaque {
             return Ok(());
         }
-        if !has_computed_jump {
-            shape.tables.clear();
-        }
+        shape.dispatches = signs.dispatches();
         self.reverse(scratch)
     }
 
     /// Old against new: same bytes outside of address fields, mapped targets inside.
     ///
-    /// Gives whether the function jumps to an address that it computes; every address that it takes may then be the
-    /// base of a table.
-    fn forward(&self, outcome: &mut CodeOutcome, shape: &mut FunctionShape) -> Result<bool, Difference> {
-        let mut has_computed_jump = false;
+    /// Gives what shows that the function may jump by a table.
+    fn forward(&self, outcome: &mut CodeOutcome, shape: &mut FunctionShape) -> Result<Signs, Difference> {
+        let mut signs = Signs::default();
+        let mut last_call = None;
         let mut decoder = Decoder::with_ip(64, self.old_bytes, self.range.old_start.0, DecoderOptions::NONE);
         let mut instruction = Instruction::default();
         let mut compared_to = 0usize;
@@ -55,13 +56,12 @@ impl FunctionPair<'_> {
                 self.check_operands(&decoder, &instruction, start)?;
             }
             if instruction.mnemonic() != Mnemonic::Nop {
+                last_call = near_call(&instruction);
                 shape.runs_on = falls_through(instruction.flow_control(), instruction.code());
             }
+            signs.see(&instruction);
             match addressing {
-                Addressing::None => {
-                    has_computed_jump |= instruction.flow_control() == FlowControl::IndirectBranch
-                        && instruction.op0_kind() == OpKind::Register;
-                }
+                Addressing::None => signs.see_constant(&instruction, &self.images),
                 Addressing::Field(field) => {
                     let at = start + field.offset;
                     self.same_bytes(compared_to, at)?;
@@ -75,10 +75,12 @@ impl FunctionPair<'_> {
                     outcome.fields += 1;
                     if !field.is_branch && self.is_outside(field.target) {
                         outcome.references.push(field.target);
-                        if instruction.mnemonic() == Mnemonic::Lea {
-                            shape.tables.push(field.target);
-                        }
                     }
+                    if field.is_branch && self.is_outside(field.target) {
+                        self.leave(&instruction, field.target, &mut signs, outcome);
+                    }
+                    signs.forms_code |=
+                        instruction.mnemonic() == Mnemonic::Lea && Images::is_text(&self.images, field.target);
                 }
                 Addressing::Unsupported => {
                     shape.is_opaque = true;
@@ -93,13 +95,27 @@ impl FunctionPair<'_> {
                             "none",
                         ))
                     } else {
-                        Ok(false)
+                        Ok(signs)
                     };
                 }
             }
         }
         self.same_bytes(compared_to, self.old_bytes.len())?;
-        Ok(has_computed_jump)
+        outcome.last_calls.extend(last_call);
+        Ok(signs)
+    }
+
+    /// A branch to another function: a thunk, or the middle of one.
+    fn leave(&self, instruction: &Instruction, target: u64, signs: &mut Signs, outcome: &mut CodeOutcome) {
+        let is_call = instruction.flow_control() == FlowControl::Call;
+        if self.thunks.register(target).is_some() {
+            signs.jumps |= !is_call;
+            signs.calls |= is_call;
+        } else if !is_call
+            && self.images.moves.containing(Address(target)).is_some_and(|home| home.old_start.0 != target)
+        {
+            outcome.entries.push(Entry { target, source: self.index as u32 });
+        }
     }
 
     /// New against old: fields encoded back for the old place must give the old bytes.
@@ -279,6 +295,68 @@ impl FunctionPair<'_> {
         found: impl Into<String>,
     ) -> Difference {
         Difference::new(check, Some(self.new_offset + at as u64), place, expected, found)
+    }
+}
+
+fn near_call(instruction: &Instruction) -> Option<u64> {
+    let is_near = instruction.op0_kind() == OpKind::NearBranch64;
+    (is_near && instruction.flow_control() == FlowControl::Call).then(|| instruction.near_branch_target())
+}
+
+/// What in a function shows that it may jump or call by a table of distances. Value analysis is for such functions alone.
+#[derive(Clone, Copy, Debug, Default)]
+struct Signs {
+    /// A jump to what a register or the stack holds.
+    jumps: bool,
+    /// Such a call.
+    calls: bool,
+    /// Four bytes are loaded from an element of something, or extended to eight.
+    loads_words: bool,
+    /// Eight bytes are.
+    loads_long_words: bool,
+    /// An address of code is formed.
+    forms_code: bool,
+    /// The last instruction put a register in the place of the return address.
+    replaced: bool,
+}
+
+impl Signs {
+    fn dispatches(self) -> bool {
+        let is_sum = self.forms_code && (self.loads_words || self.loads_long_words);
+        self.jumps && (self.loads_words || is_sum) || self.calls && is_sum
+    }
+
+    fn see(&mut self, instruction: &Instruction) {
+        let is_indirect = match instruction.op0_kind() {
+            OpKind::Register => true,
+            OpKind::Memory => matches!(instruction.memory_base(), Register::RSP | Register::RBP),
+            _ => false,
+        };
+        match instruction.flow_control() {
+            FlowControl::IndirectBranch => self.jumps |= is_indirect,
+            FlowControl::IndirectCall => self.calls |= is_indirect,
+            FlowControl::Return => self.jumps |= self.replaced,
+            _ => {}
+        }
+        let pushes = instruction.mnemonic() == Mnemonic::Push && instruction.op0_kind() == OpKind::Register;
+        self.replaced = pushes || replaces_return_address(instruction);
+        if instruction.memory_index() != Register::None || instruction.mnemonic() == Mnemonic::Movsxd {
+            match instruction.memory_size().size() {
+                4 => self.loads_words = true,
+                8 => self.loads_long_words = true,
+                _ => {}
+            }
+        }
+    }
+
+    /// Programs at a fixed address form addresses of code as constants.
+    fn see_constant(&mut self, instruction: &Instruction, images: &ImagePair<'_>) {
+        if images.old.header.e_type != ET_EXEC || self.forms_code {
+            return;
+        }
+        let displacement = (instruction.memory_displ_size() >= 4).then(|| instruction.memory_displacement64());
+        let immediates = (0..instruction.op_count()).filter_map(|operand| instruction.try_immediate(operand).ok());
+        self.forms_code = displacement.into_iter().chain(immediates).any(|value| images.is_text(value));
     }
 }
 

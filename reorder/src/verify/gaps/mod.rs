@@ -13,7 +13,7 @@ use carried::CarriedData;
 
 use super::aarch64::MovedPages;
 use super::elf_view::SectionView;
-use super::padding::{filler_length, padding_length};
+use super::padding::{new_filler_length, padding_length};
 use super::pair::ImagePair;
 use super::processor::Processor;
 use super::recover::AddressMoves;
@@ -175,7 +175,7 @@ fn first_foreign_byte(processor: Processor, before: &[u8], after: &[u8]) -> Opti
     };
     let mut position = 0;
     while position < after.len() {
-        let filler = filler_length(processor, &after[position..]);
+        let filler = new_filler_length(processor, &after[position..]);
         let end = (position + step).min(after.len());
         if filler > 0 {
             position += filler;
