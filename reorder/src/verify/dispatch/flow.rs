@@ -51,19 +51,27 @@ pub(in crate::verify) struct Found {
     pub(in crate::verify) is_complete: bool,
 }
 
+/// What is known of the image around a region.
+#[derive(Clone, Copy)]
+pub(in crate::verify) struct Surroundings<'a> {
+    pub(in crate::verify) thunks: &'a Thunks,
+    pub(in crate::verify) endings: &'a Endings<'a>,
+    /// Where tables start for certain, sorted: one whose end is not known ends there.
+    pub(in crate::verify) starts: &'a [u64],
+}
+
 /// Analyses `region`; exceptions are caught at `pads`.
 pub(in crate::verify) fn analyse(
     region: &Region,
     image: &ElfView<'_>,
-    (thunks, endings): (&Thunks, &Endings<'_>),
+    around: Surroundings<'_>,
     pads: &[u64],
 ) -> Found {
     let count = region.instructions.len();
     let mut flow = Flow {
         region,
         image,
-        thunks,
-        endings,
+        around,
         pads: pads.iter().filter_map(|&pad| region.position(pad)).collect(),
         states: vec![None; count],
         is_leader: leaders(region, pads),
@@ -150,8 +158,7 @@ impl Hub {
 struct Flow<'a> {
     region: &'a Region,
     image: &'a ElfView<'a>,
-    thunks: &'a Thunks,
-    endings: &'a Endings<'a>,
+    around: Surroundings<'a>,
     pads: Vec<usize>,
     /// What is known where a block starts.
     states: Vec<Option<Box<Hub>>>,
@@ -266,7 +273,7 @@ impl Flow<'_> {
             }
             FlowControl::UnconditionalBranch => {
                 let target = instruction.near_branch_target();
-                match self.thunks.register(target) {
+                match self.around.thunks.register(target) {
                     Some(number) => self.jump(instruction.ip(), position, state.register(number), state),
                     None => self.arrive_at(target, state, Source::Branch(position)),
                 }
@@ -279,7 +286,7 @@ impl Flow<'_> {
             }
             FlowControl::Call => {
                 let target = instruction.near_branch_target();
-                if let Some(number) = self.thunks.register(target) {
+                if let Some(number) = self.around.thunks.register(target) {
                     self.call(instruction.ip(), position, state.register(number));
                 } else if self.region.position(target).is_some() && self.region.starts().all(|start| start != target) {
                     self.push_and_arrive(instruction, target, state);
@@ -288,13 +295,13 @@ impl Flow<'_> {
                 // Only where something else leads to what follows it matters whether this does.
                 let next = self.region.instructions.get(position + 1);
                 let is_joined = self.is_leader.get(position + 1).is_some_and(|&is_leader| is_leader);
-                !(is_joined || next.is_some_and(is_padding)) || !self.endings.is_last(instruction)
+                !(is_joined || next.is_some_and(is_padding)) || !self.around.endings.is_last(instruction)
             }
             FlowControl::IndirectCall => {
                 let value = self.operand(instruction, position, state);
                 self.call(instruction.ip(), position, value);
                 self.return_from_call(state);
-                !self.endings.is_last(instruction)
+                !self.around.endings.is_last(instruction)
             }
             FlowControl::Return => {
                 if let Value::Symbol(Symbol { root, add, bits: 64 }) = state.register(STACK_POINTER) {
@@ -349,7 +356,7 @@ impl Flow<'_> {
         let (number, hub) = self.hubs.entry((anchor, word.table)).or_insert((number, None));
         if Hub::join(hub, state, *number) {
             let state = hub.as_ref().map_or_else(State::unknown, |hub| hub.state.clone());
-            for target in targets(self.image, anchor, word) {
+            for target in targets(self.image, (anchor, word), self.around.starts) {
                 self.arrive_at(target, &state, Source::Several);
             }
         }
@@ -368,15 +375,19 @@ impl Flow<'_> {
     }
 }
 
-/// The places that the words of a table lead to, each once; of tables without a known end those that might belong to it.
-pub(in crate::verify) fn targets(image: &ElfView<'_>, anchor: u64, word: Word) -> Vec<u64> {
+/// The places that the words of a table lead to, each once; of tables without a known end those that might belong to it,
+/// up to the next of `starts`.
+pub(in crate::verify) fn targets(image: &ElfView<'_>, (anchor, word): (u64, Word), starts: &[u64]) -> Vec<u64> {
     let count = word.index.most.saturating_sub(word.index.least).saturating_add(1).min(MAX_WORDS);
     let least = if word.index.most == u64::MAX { 0 } else { word.index.least };
     let start = word.table.wrapping_add(least.wrapping_mul(u64::from(word.width)));
+    let next = starts.get(starts.partition_point(|&other| other <= start)).copied();
+    let limit = next.filter(|_| !word.index.is_compared).unwrap_or(u64::MAX);
     let mut found = Vec::new();
     for number in 0..count {
         let place = start.wrapping_add(number * u64::from(word.width));
-        let Some(target) = word_at(image, place, word.width).map(|word| anchor.wrapping_add(word)) else { break };
+        let within = (place < limit).then(|| word_at(image, place, word.width)).flatten();
+        let Some(target) = within.map(|word| anchor.wrapping_add(word)) else { break };
         if !image.section_at(target).is_some_and(|section| section.is_code()) {
             break;
         }

@@ -18,6 +18,6 @@ mod step;
 mod value;
 
 pub(super) use endings::Endings;
-pub(super) use flow::{analyse, targets};
+pub(super) use flow::{Surroundings, analyse, targets};
 pub(super) use region::{Entry, Region, Thunks, replaces_return_address};
 pub(super) use value::{Bounds, Word};

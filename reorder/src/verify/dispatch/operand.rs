@@ -3,7 +3,7 @@
 use iced_x86::{Instruction, OpKind, Register};
 
 use super::interval::{Interval, mask};
-use super::state::{Place, State, number_of};
+use super::state::{LEAST_ADDRESS, Place, State, number_of};
 use super::value::{Bounds, Symbol, Value, Word};
 
 /// Roots of one instruction, by what they name.
@@ -135,7 +135,9 @@ impl Step<'_> {
         match self.spot() {
             Spot::Place { root, displacement } => {
                 let place = Place { root, displacement, size: u64::from(bits / 8) };
-                match self.state.load(place) {
+                // A small constant that is read back is one that the compiler had to take for any number: it would have
+                // used the constant otherwise. Its table is written for all of them.
+                match self.state.load(place).filter(|value| !value.as_constant().is_some_and(|it| it < LEAST_ADDRESS)) {
                     Some(value) if !is_nameless(value) => value,
                     known => {
                         let bounds = known.map_or(Bounds::full(bits.min(64)), |value| self.state.bounds(value));

@@ -21,6 +21,8 @@ const ROOTS_EACH: u32 = 8;
 const SIGNED: Interval = Interval::signed();
 /// Roots from here on belong to places where ways come together, sixteen to each.
 const FIRST_JOINED_ROOT: u32 = 1 << 31;
+/// No image has code or data below.
+pub(super) const LEAST_ADDRESS: u64 = 0x1000;
 /// Memory that is remembered. More would make joins of large functions slow.
 const MAX_CELLS: usize = 64;
 /// Bounds that are remembered.
@@ -50,8 +52,6 @@ struct Cell {
 impl Cell {
     /// Whether the address of something was put aside here: nothing else writes to such a slot.
     fn is_spilled_address(&self) -> bool {
-        /// No image has code or data below.
-        const LEAST_ADDRESS: u64 = 0x1000;
         self.place.size == 8 && self.value.as_constant().is_some_and(|value| value >= LEAST_ADDRESS)
     }
 }

@@ -15,7 +15,7 @@ use super::evidence::Evidence;
 use super::extent::{End, Table, end_of};
 use super::words::{TableWord, may_be_entered};
 use crate::address::Address;
-use crate::verify::dispatch::{Endings, Entry, Region, Thunks, Word, analyse, targets};
+use crate::verify::dispatch::{Endings, Entry, Region, Surroundings, Thunks, Word, analyse, targets};
 use crate::verify::functions::CodeOutcome;
 use crate::verify::pair::ImagePair;
 use crate::verify::report::Difference;
@@ -31,6 +31,8 @@ struct Shape {
     jumps: Vec<(u64, u64, Word)>,
     /// How many words the other jumps read of tables that are not known, where that is certain.
     counts: Vec<u64>,
+    /// Whether all jumps are understood.
+    is_clear: bool,
 }
 
 /// Checks all tables of the image.
@@ -43,16 +45,41 @@ pub(super) fn check(pair: ImagePair<'_>, code: &CodeOutcome) -> TableOutcome {
     let mut entries = code.entries.clone();
     entries.par_sort_unstable();
     let endings = Endings::of(pair.old, pair.moves, &code.last_calls);
-    let tables = Tables {
+    let mut tables = Tables {
         pair,
         evidence: &evidence,
         thunks: &thunks,
         endings: &endings,
         entries: &entries,
         references: &code.references,
+        starts: Vec::new(),
+        possible: Vec::new(),
     };
-    let shapes: Vec<(u32, Shape)> =
-        code.dispatching.par_iter().map(|&owner| (owner, tables.shape(owner).unwrap_or_default())).collect();
+    let shapes = tables.shapes(&code.dispatching);
+    tables.possible = shapes.iter().flat_map(|(_, shape)| &shape.tables).map(|table| (table.start, table.owner)).collect();
+    tables.possible.sort_unstable();
+    tables.possible.dedup();
+    let mut all = merged(&shapes);
+    // What is certain of a table whose first words are never read says all of it.
+    let anchors: BTreeSet<u64> = all.iter().filter(|table| !table.is_candidate).map(|table| table.anchor).collect();
+    all.retain(|table| !table.is_candidate || !anchors.contains(&table.start));
+    let checked: Vec<TableOutcome> = all
+        .par_iter()
+        .map(|table| {
+            let at = shapes.binary_search_by_key(&table.owner, |(owner, _)| *owner);
+            let shape = at.ok().and_then(|at| shapes.get(at)).map(|(_, shape)| shape);
+            tables.check(table, shape)
+        })
+        .collect();
+    let mut outcome = TableOutcome::default();
+    for found in checked {
+        outcome.append(found);
+    }
+    outcome
+}
+
+/// The tables of all functions, each once, by place.
+fn merged(shapes: &[(u32, Shape)]) -> Vec<Table> {
     let mut all: Vec<Table> = shapes.iter().flat_map(|(_, shape)| &shape.tables).copied().collect();
     all.sort_by_key(|table| (table.key(), table.is_candidate, table.owner));
     all.dedup_by(|next, last| {
@@ -63,23 +90,16 @@ pub(super) fn check(pair: ImagePair<'_>, code: &CodeOutcome) -> TableOutcome {
         }
         is_same
     });
-    // What is certain of a table whose first words are never read says all of it.
-    let anchors: BTreeSet<u64> = all.iter().filter(|table| !table.is_candidate).map(|table| table.anchor).collect();
-    all.retain(|table| !table.is_candidate || !anchors.contains(&table.start));
-    let starts: Vec<u64> = all.iter().filter(|table| !table.is_candidate).map(|table| table.start).collect();
-    let checked: Vec<TableOutcome> = all
-        .par_iter()
-        .map(|table| {
-            let at = shapes.binary_search_by_key(&table.owner, |(owner, _)| *owner);
-            let shape = at.ok().and_then(|at| shapes.get(at)).map(|(_, shape)| shape);
-            tables.check(table, &starts, shape)
-        })
-        .collect();
-    let mut outcome = TableOutcome::default();
-    for found in checked {
-        outcome.append(found);
-    }
-    outcome
+    all
+}
+
+/// Where tables start that code jumps by, sorted.
+fn certain_starts(shapes: &[(u32, Shape)]) -> Vec<u64> {
+    let tables = shapes.iter().flat_map(|(_, shape)| &shape.tables);
+    let mut starts: Vec<u64> = tables.filter(|table| !table.is_candidate).map(|table| table.start).collect();
+    starts.sort_unstable();
+    starts.dedup();
+    starts
 }
 
 struct Tables<'a> {
@@ -91,6 +111,10 @@ struct Tables<'a> {
     entries: &'a [Entry],
     /// Addresses of data that code refers to, sorted.
     references: &'a [u64],
+    /// Where tables start for certain, sorted.
+    starts: Vec<u64>,
+    /// Where tables of functions start or may start, sorted: the address, and the position of the function.
+    possible: Vec<(u64, u32)>,
 }
 
 impl Tables<'_> {
@@ -103,10 +127,33 @@ impl Tables<'_> {
         members.flat_map(|range| self.evidence.pads(range.old_start.0, range.size)).collect()
     }
 
+    /// What the code of functions says, by position.
+    ///
+    /// Where a table without a known end seems to run on into the next one, it seems to lead to places that it does not lead
+    /// to, and code that jumps by the next one may not be understood. So it is first taken to end wherever code names data.
+    /// That can only lose ways, and what jumps by a table on fewer ways does so on all: this gives the starts of tables. Only
+    /// they end tables when the code is looked at again.
+    fn shapes(&mut self, owners: &[u32]) -> Vec<(u32, Shape)> {
+        self.starts = self.references.to_vec();
+        let shape = |tables: &Self, owner: u32| tables.shape(owner).unwrap_or_default();
+        let mut shapes: Vec<(u32, Shape)> = owners.par_iter().map(|&owner| (owner, shape(self, owner))).collect();
+        let mut starts = certain_starts(&shapes);
+        self.starts.clone_from(&starts);
+        let is_proven = |table: &Table| matches!(table.end, End::Proven(_));
+        let open = shapes.par_iter_mut().filter(|(_, shape)| !shape.is_clear || !shape.tables.iter().all(is_proven));
+        open.for_each(|(owner, found)| *found = shape(self, *owner));
+        starts.append(&mut certain_starts(&shapes));
+        starts.sort_unstable();
+        starts.dedup();
+        self.starts = starts;
+        shapes
+    }
+
     /// What the code of a function says.
     fn shape(&self, owner: u32) -> Option<Shape> {
         let region = self.region(owner)?;
-        let found = analyse(&region, self.pair.old, (self.thunks, self.endings), &self.pads(&region));
+        let around = Surroundings { thunks: self.thunks, endings: self.endings, starts: &self.starts };
+        let found = analyse(&region, self.pair.old, around, &self.pads(&region));
         let mut shape = Shape::default();
         let mut is_clear = found.is_complete;
         for computed in &found.computed {
@@ -134,16 +181,17 @@ impl Tables<'_> {
             let named = region.named_data(self.pair.old);
             shape.tables.extend(reads.chain(named).map(|start| Table::candidate(start, owner)));
         }
+        shape.is_clear = is_clear;
         Some(shape)
     }
 
     /// Checks one table.
-    fn check(&self, table: &Table, starts: &[u64], shape: Option<&Shape>) -> TableOutcome {
+    fn check(&self, table: &Table, shape: Option<&Shape>) -> TableOutcome {
         let Some(owner) = self.pair.moves.as_slice().get(table.owner as usize) else {
             return TableOutcome::default();
         };
-        let after = starts.partition_point(|&start| start <= table.start);
-        let next = starts.get(after).copied().unwrap_or(u64::MAX);
+        let after = self.starts.partition_point(|&start| start <= table.start);
+        let next = self.starts.get(after).copied().unwrap_or(u64::MAX);
         let width = u64::from(table.width);
         let listed = self.evidence.is_listed(table.start);
         let (most, limit) = match table.end {
@@ -338,6 +386,8 @@ impl Tables<'_> {
         is_necessary: &impl Fn(&TableWord) -> bool,
     ) -> Option<Difference> {
         let is_stale = |word: &&TableWord| !word.is_followed(self.pair);
+        let end = rest.iter().position(|word| self.starts_another(word.place, region)).unwrap_or(rest.len());
+        let rest = &rest[..end];
         let first = rest.first()?;
         let leads_home = region.contains(first.target);
         // The first of all words is one; of an address that is only named, nothing is.
@@ -351,6 +401,20 @@ impl Tables<'_> {
         stale.map(|word| word.stale(self.pair, table.start))
     }
 
+    /// Whether a table of another function may start at `place`: that function names the place, and the word there leads
+    /// into it when it counts from there. No function reads words of both.
+    fn starts_another(&self, place: u64, region: &Region) -> bool {
+        let first = self.possible.partition_point(|&(start, _)| start < place);
+        let here = self.possible[first..].iter().take_while(|&&(start, _)| start == place);
+        let target = TableWord::at(self.pair, place, place, 4).map(|word| word.target);
+        here.filter(|(_, owner)| !region.members.contains(owner)).any(|&(_, owner)| {
+            let home = self.pair.moves.as_slice().get(owner as usize).zip(target);
+            home.is_some_and(|(home, target)| {
+                (home.old_start.0..home.old_end().0).contains(&target) && may_be_entered(self.pair, home, target)
+            })
+        })
+    }
+
     /// The instructions of a region that control reaches without the table.
     fn reached_otherwise(&self, table: &Table, region: &Region, shape: Option<&Shape>) -> Vec<bool> {
         let others: Vec<(u64, u64, Word)> = shape
@@ -361,7 +425,7 @@ impl Tables<'_> {
             .collect();
         let places = |place: u64| {
             let other = others.iter().filter(|(at, ..)| *at == place);
-            other.flat_map(|&(_, anchor, word)| targets(self.pair.old, anchor, word)).collect::<Vec<u64>>()
+            other.flat_map(|&(_, anchor, word)| targets(self.pair.old, (anchor, word), &self.starts)).collect::<Vec<u64>>()
         };
         let roots = region.outer_entries().chain(self.pads(region));
         region.reached(roots, places, self.endings)
