@@ -382,7 +382,7 @@ pub(in crate::verify) fn targets(image: &ElfView<'_>, (anchor, word): (u64, Word
     let least = if word.index.most == u64::MAX { 0 } else { word.index.least };
     let start = word.table.wrapping_add(least.wrapping_mul(u64::from(word.width)));
     let next = starts.get(starts.partition_point(|&other| other <= start)).copied();
-    let limit = next.filter(|_| !word.index.is_compared).unwrap_or(u64::MAX);
+    let limit = next.filter(|_| word.index.is_free() || !word.index.is_compared).unwrap_or(u64::MAX);
     let mut found = Vec::new();
     for number in 0..count {
         let place = start.wrapping_add(number * u64::from(word.width));

@@ -234,7 +234,9 @@ impl Step<'_> {
             None => {
                 let (one, other) = (self.state.bounds(left), self.state.bounds(right));
                 let least = if one.most <= other.most { one } else { other };
-                Value::Number(Bounds { least: 0, ..least })
+                // A mask is no comparison: what it lets through need not be there.
+                let is_compared = least.is_compared && least.as_constant().is_none();
+                Value::Number(Bounds { least: 0, most: least.most, is_compared })
             }
         };
         self.write(0, result);

@@ -40,6 +40,11 @@ impl Bounds {
         (self.least == self.most).then_some(self.least)
     }
 
+    /// Whether it says nothing of the end of a table: the sign and the width of an index are no end.
+    pub(in crate::verify) fn is_free(self) -> bool {
+        self.most >= u64::from(u32::MAX) >> 1
+    }
+
     pub(super) fn hull(self, other: Self) -> Self {
         Self {
             least: self.least.min(other.least),

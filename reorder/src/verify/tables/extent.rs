@@ -57,7 +57,7 @@ impl Table {
 
 /// The least index that is read, and how many words from there on.
 pub(super) fn end_of(index: Bounds) -> (u64, End) {
-    let is_free = index.most >= u64::from(u32::MAX) >> 1;
+    let is_free = index.is_free();
     let least = if is_free { 0 } else { index.least };
     let count = index.most.saturating_sub(least).saturating_add(1);
     let end = match (index.is_compared, index.most) {

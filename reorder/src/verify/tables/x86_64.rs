@@ -228,7 +228,7 @@ impl Tables<'_> {
             return outcome;
         }
         let mut outcome = match is_certain {
-            true => self.check_with_unread(table, &read, next),
+            true => self.check_with_unread(table, &read, next, shape),
             false => self.check_open(table, &read, shape),
         };
         outcome.followed.extend(self.followed_before(table, owner.old_start.0..owner.old_end().0));
@@ -286,9 +286,10 @@ impl Tables<'_> {
         }
     }
 
-    /// Every word is an entry, and the words after them up to a count that the code compares with may be: the compiler knew
-    /// less of the index than the analysis, and wrote words that are never read.
-    fn check_with_unread(&self, table: &Table, read: &[TableWord], limit: u64) -> TableOutcome {
+    /// Every word is an entry, and words after them may be: the compiler knew less of the index than the analysis, and wrote
+    /// words that are never read. Those up to a count that the code compares with are such, and those up to the last that
+    /// leads to code that nothing else reaches; code names none of them.
+    fn check_with_unread(&self, table: &Table, read: &[TableWord], limit: u64, shape: Option<&Shape>) -> TableOutcome {
         let mut outcome = self.check_certain(table, read);
         let width = u64::from(table.width);
         let after = |number: u64| {
@@ -299,14 +300,21 @@ impl Tables<'_> {
             return outcome;
         }
         let Some(region) = self.region(table.owner) else { return outcome };
-        let is_entry = |word: &TableWord| region.position(word.target).is_some() && word.is_followed(self.pair);
-        let words = (0..MAX_WORDS).map_while(after).take_while(is_entry).count() as u64;
+        let is_named = |word: &TableWord| self.references.binary_search(&word.place).is_ok();
+        let is_entry = |word: &TableWord| {
+            region.position(word.target).is_some() && word.is_followed(self.pair) && !is_named(word)
+        };
+        let unread: Vec<TableWord> = (0..MAX_WORDS).map_while(after).take_while(is_entry).collect();
         let least = read.len() as u64 + table.unread;
-        let mut counts = region.compared_counts();
-        counts.retain(|&count| count > least && count <= least + words);
-        if let Some(count) = counts.last() {
+        let counts = region.compared_counts().into_iter().filter_map(|count| count.checked_sub(least));
+        let counted = counts.filter(|&count| count <= unread.len() as u64).max().unwrap_or(0);
+        let reached = self.reached_otherwise(table, &region, shape, read);
+        let is_necessary = |word: &TableWord| region.position(word.target).is_some_and(|position| !reached[position]);
+        let necessary = unread.iter().rposition(is_necessary).map_or(0, |last| last as u64 + 1);
+        let count = counted.max(necessary);
+        if count > 0 {
             let first = table.start.wrapping_add(read.len() as u64 * width);
-            outcome.followed.push(first..first.wrapping_add((count - least) * width));
+            outcome.followed.push(first..first.wrapping_add(count * width));
         }
         outcome
     }
@@ -321,7 +329,7 @@ impl Tables<'_> {
             return outcome;
         }
         let Some(region) = self.region(table.owner) else { return outcome };
-        let reached = self.reached_otherwise(table, &region, shape);
+        let reached = self.reached_otherwise(table, &region, shape, &[]);
         let is_necessary = |word: &TableWord| match region.position(word.target) {
             Some(position) => !reached[position],
             None => self.evidence.is_orphan(word.target),
@@ -415,8 +423,14 @@ impl Tables<'_> {
         })
     }
 
-    /// The instructions of a region that control reaches without the table.
-    fn reached_otherwise(&self, table: &Table, region: &Region, shape: Option<&Shape>) -> Vec<bool> {
+    /// The instructions of a region that control reaches without the table, but for `taken` of its words.
+    fn reached_otherwise(
+        &self,
+        table: &Table,
+        region: &Region,
+        shape: Option<&Shape>,
+        taken: &[TableWord],
+    ) -> Vec<bool> {
         let others: Vec<(u64, u64, Word)> = shape
             .into_iter()
             .flat_map(|shape| &shape.jumps)
@@ -427,7 +441,7 @@ impl Tables<'_> {
             let other = others.iter().filter(|(at, ..)| *at == place);
             other.flat_map(|&(_, anchor, word)| targets(self.pair.old, (anchor, word), &self.starts)).collect::<Vec<u64>>()
         };
-        let roots = region.outer_entries().chain(self.pads(region));
+        let roots = region.outer_entries().chain(self.pads(region)).chain(taken.iter().map(|word| word.target));
         region.reached(roots, places, self.endings)
     }
 }
