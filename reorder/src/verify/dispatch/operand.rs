@@ -30,8 +30,8 @@ pub(super) struct Step<'a> {
 enum Spot {
     Place { root: Option<super::value::Root>, displacement: u64 },
     Element { table: u64, of: Symbol, shift: u8 },
-    /// Some element of something.
-    PerhapsElement(Bounds),
+    /// Some element of something, of two to the power of `shift` bytes.
+    PerhapsElement { index: Bounds, shift: u8 },
     Unknown,
 }
 
@@ -115,11 +115,22 @@ impl Step<'_> {
                 Spot::Element { table, of, shift: own }
             }
             // Elements of two or four bytes of what is not known, and sums that may be such a place.
-            (Value::Element { of, .. }, _) | (_, Value::Element { of, .. }) => {
-                Spot::PerhapsElement(self.state.bounds_of(of))
+            (Value::Element { of, shift, .. }, _) | (_, Value::Element { of, shift, .. }) => {
+                Spot::PerhapsElement { index: self.state.bounds_of(of), shift }
             }
-            (_, index) if shift >= 2 => Spot::PerhapsElement(self.state.bounds(index)),
+            (_, index) if shift >= 2 => Spot::PerhapsElement { index: self.state.bounds(index), shift },
             _ => Spot::Unknown,
+        }
+    }
+
+    /// Words of tables are only added to addresses. What the instruction compares, masks or adds a constant to is a number,
+    /// wherever it was read from.
+    pub(super) fn settle(&mut self, operand: u32) {
+        if self.instruction.op_kind(operand) == OpKind::Register
+            && let Some(number) = number_of(self.instruction.op_register(operand))
+            && matches!(self.state.register(number), Value::PerhapsWord(_))
+        {
+            self.state.set_register(number, Value::UNKNOWN);
         }
     }
 
@@ -153,7 +164,9 @@ impl Step<'_> {
                 self.read = Some(word);
                 Value::Word(word)
             }
-            Spot::PerhapsElement(index) if bits == 32 || bits == 64 => Value::PerhapsWord(index),
+            Spot::PerhapsElement { index, shift } if (shift, bits) == (2, 32) || (shift, bits) == (3, 64) => {
+                Value::PerhapsWord(index)
+            }
             _ => Value::Symbol(self.state.name(Bounds::full(bits.min(64)), self.position, IN_MEMORY)),
         }
     }
@@ -237,7 +250,8 @@ impl Step<'_> {
             OpKind::Register => self.write_register(self.instruction.op_register(operand), value),
             OpKind::Memory => {
                 let place = self.place(bits);
-                self.state.store(place, value);
+                let is_number = bits < 64 && matches!(value, Value::PerhapsWord(_));
+                self.state.store(place, if is_number { Value::Number(Bounds::full(bits)) } else { value });
             }
             _ => {}
         }

@@ -87,6 +87,11 @@ impl Step<'_> {
             Mnemonic::Add | Mnemonic::Inc => self.add(if mnemonic == Mnemonic::Inc { Some(1) } else { None }),
             Mnemonic::Sub | Mnemonic::Dec => self.subtract(mnemonic == Mnemonic::Dec),
             Mnemonic::Cmp => {
+                // A word that is zero may be left out.
+                if !matches!(instruction.try_immediate(1), Ok(0)) {
+                    self.settle(0);
+                    self.settle(1);
+                }
                 let bits = self.bits(0);
                 let (left, right) = (self.read(0), self.read(1));
                 let (left, right) = (self.truncated(left, bits), self.truncated(right, bits));
@@ -173,6 +178,9 @@ impl Step<'_> {
 
     fn add(&mut self, constant: Option<u64>) {
         let bits = self.bits(0);
+        if constant.is_some() || self.instruction.op1_kind() != OpKind::Register {
+            self.settle(0);
+        }
         let left = self.read(0);
         let right = constant.map_or_else(|| self.read(1), Value::constant);
         let sum = self.sum(left, right, bits);
@@ -181,6 +189,7 @@ impl Step<'_> {
     }
 
     fn subtract(&mut self, is_decrement: bool) {
+        self.settle(0);
         let bits = self.bits(0);
         let left = self.read(0);
         let right = if is_decrement { Value::constant(1) } else { self.read(1) };
@@ -225,6 +234,7 @@ impl Step<'_> {
     }
 
     fn and(&mut self) {
+        self.settle(0);
         let bits = self.bits(0);
         let (left, right) = (self.read(0), self.read(1));
         let right = self.truncated(right, bits);

@@ -358,7 +358,9 @@ impl Tables<'_> {
     /// The weakest reason; it is taken only where all changed words stay in the function, and where the analysis knows no end.
     fn ends_by_itself(&self, table: &Table, read: &[TableWord], changed: usize, region: &Region) -> bool {
         let end = table.start.wrapping_add(changed as u64 * u64::from(table.width));
-        let is_home = |word: &TableWord| region.position(word.target).is_some();
+        let owner = self.pair.moves.as_slice().get(table.owner as usize);
+        let is_after = |word: &TableWord| owner.is_some_and(|owner| owner.old_end().0 == word.target);
+        let is_home = |word: &TableWord| region.position(word.target).is_some() || is_after(word);
         let is_end = || self.references.binary_search(&end).is_ok() || read[changed..].iter().all(|word| word.is_followed(self.pair));
         matches!(table.end, End::Unknown(_)) && read[..changed].iter().all(is_home) && is_end()
     }
