@@ -128,7 +128,7 @@ impl Step<'_> {
     pub(super) fn settle(&mut self, operand: u32) {
         if self.instruction.op_kind(operand) == OpKind::Register
             && let Some(number) = number_of(self.instruction.op_register(operand))
-            && matches!(self.state.register(number), Value::PerhapsWord(_))
+            && matches!(self.state.register(number), Value::Word(_) | Value::PerhapsWord(_))
         {
             self.state.set_register(number, Value::UNKNOWN);
         }
@@ -250,7 +250,8 @@ impl Step<'_> {
             OpKind::Register => self.write_register(self.instruction.op_register(operand), value),
             OpKind::Memory => {
                 let place = self.place(bits);
-                let is_number = bits < 64 && matches!(value, Value::PerhapsWord(_));
+                // Words that are put aside for a jump are so with their sign.
+                let is_number = bits < 64 && matches!(value, Value::Word(_) | Value::PerhapsWord(_));
                 self.state.store(place, if is_number { Value::Number(Bounds::full(bits)) } else { value });
             }
             _ => {}

@@ -267,7 +267,7 @@ impl Tables<'_> {
             return self.pair.moves.ending_at(Address(word.target)).is_some_and(|home| home.old_end().0 == owner.end);
         };
         // Distances that count from code lead to starts of functions, or stay in one.
-        let is_sum = table.anchor != table.start;
+        let is_sum = table.anchor != table.start.wrapping_sub(table.unread * u64::from(table.width));
         if is_sum && home.old_start.0 != word.target && home.old_start.0 != owner.start {
             return false;
         }
