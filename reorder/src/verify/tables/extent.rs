@@ -49,6 +49,11 @@ impl Table {
         Self { start, anchor: start, width: 4, end: End::Unknown(u64::MAX), unread: 0, owner, is_candidate: true }
     }
 
+    /// Where the word of index zero would be.
+    pub(super) fn origin(&self) -> u64 {
+        self.start.wrapping_sub(self.unread.wrapping_mul(u64::from(self.width)))
+    }
+
     /// What orders tables, and makes two uses of a table one.
     pub(super) fn key(&self) -> (u64, u64, u8) {
         (self.start, self.anchor, self.width)

@@ -5,7 +5,7 @@
 //! what comes after the changed ones does not lead to an instruction of the same function that moved. Such a table surely
 //! ends at the start of another table, at the end of the section, and at a word that leads to no instruction.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 
 use rayon::prelude::*;
@@ -93,10 +93,14 @@ fn merged(shapes: &[(u32, Shape)]) -> Vec<Table> {
     all
 }
 
-/// Where tables start that code jumps by, sorted.
+/// Where tables start that code jumps by, sorted. One table starts once, however many of its first words a jump leaves out.
 fn certain_starts(shapes: &[(u32, Shape)]) -> Vec<u64> {
-    let tables = shapes.iter().flat_map(|(_, shape)| &shape.tables);
-    let mut starts: Vec<u64> = tables.filter(|table| !table.is_candidate).map(|table| table.start).collect();
+    let mut first: BTreeMap<(u64, u64), u64> = BTreeMap::new();
+    for table in shapes.iter().flat_map(|(_, shape)| &shape.tables).filter(|table| !table.is_candidate) {
+        let start = first.entry((table.anchor, table.origin())).or_insert(table.start);
+        *start = table.start.min(*start);
+    }
+    let mut starts: Vec<u64> = first.into_values().collect();
     starts.sort_unstable();
     starts.dedup();
     starts
@@ -267,7 +271,7 @@ impl Tables<'_> {
             return self.pair.moves.ending_at(Address(word.target)).is_some_and(|home| home.old_end().0 == owner.end);
         };
         // Distances that count from code lead to starts of functions, or stay in one.
-        let is_sum = table.anchor != table.start.wrapping_sub(table.unread * u64::from(table.width));
+        let is_sum = table.anchor != table.origin();
         if is_sum && home.old_start.0 != word.target && home.old_start.0 != owner.start {
             return false;
         }
