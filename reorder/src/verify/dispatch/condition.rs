@@ -1,6 +1,6 @@
 //! What a conditional jump says on both of its sides.
 
-use iced_x86::ConditionCode;
+use iced_x86::{ConditionCode, Mnemonic};
 
 use super::interval::{Interval, mask};
 use super::state::{Comparison, State};
@@ -50,6 +50,52 @@ fn mirrored(condition: ConditionCode) -> ConditionCode {
     }
 }
 
+/// Whether an instruction moves one operand into the other if a condition holds.
+pub(super) fn is_conditional_move(mnemonic: Mnemonic) -> bool {
+    matches!(
+        mnemonic,
+        Mnemonic::Cmova
+            | Mnemonic::Cmovae
+            | Mnemonic::Cmovb
+            | Mnemonic::Cmovbe
+            | Mnemonic::Cmove
+            | Mnemonic::Cmovg
+            | Mnemonic::Cmovge
+            | Mnemonic::Cmovl
+            | Mnemonic::Cmovle
+            | Mnemonic::Cmovne
+            | Mnemonic::Cmovno
+            | Mnemonic::Cmovnp
+            | Mnemonic::Cmovns
+            | Mnemonic::Cmovo
+            | Mnemonic::Cmovp
+            | Mnemonic::Cmovs
+    )
+}
+
+/// Whether an instruction stores a condition as a number.
+pub(super) fn is_set(mnemonic: Mnemonic) -> bool {
+    matches!(
+        mnemonic,
+        Mnemonic::Seta
+            | Mnemonic::Setae
+            | Mnemonic::Setb
+            | Mnemonic::Setbe
+            | Mnemonic::Sete
+            | Mnemonic::Setg
+            | Mnemonic::Setge
+            | Mnemonic::Setl
+            | Mnemonic::Setle
+            | Mnemonic::Setne
+            | Mnemonic::Setno
+            | Mnemonic::Setnp
+            | Mnemonic::Setns
+            | Mnemonic::Seto
+            | Mnemonic::Setp
+            | Mnemonic::Sets
+    )
+}
+
 /// Takes in that `condition` holds; `false` when it never does.
 pub(super) fn learn(state: &mut State, condition: ConditionCode) -> bool {
     let Some(comparison) = state.comparison else { return true };
@@ -57,7 +103,8 @@ pub(super) fn learn(state: &mut State, condition: ConditionCode) -> bool {
         return learn_zero(state, &comparison, bits, condition);
     }
     let Comparison { left, right, bits, .. } = comparison;
-    learn_side(state, left, right, bits, condition) && learn_side(state, right, left, bits, mirrored(condition))
+    learn_side(state, left, right, bits, condition)
+        && learn_side(state, right, left, bits, mirrored(condition))
 }
 
 /// Bits of the left value are zero, or not.

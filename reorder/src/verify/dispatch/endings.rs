@@ -19,12 +19,42 @@ use crate::verify::symbol_walk::symbol_at;
 
 /// Functions of the C and C++ libraries, and of GLib, that never return, by their documentation.
 const ENDING: [&[u8]; 36] = [
-    b"abort", b"exit", b"_exit", b"_Exit", b"quick_exit", b"pthread_exit", b"thrd_exit", b"longjmp", b"siglongjmp",
-    b"_longjmp", b"__longjmp_chk", b"err", b"errx", b"verr", b"verrx", b"__stack_chk_fail", b"__chk_fail",
-    b"__fortify_fail", b"__assert_fail", b"__assert", b"__assert_perror_fail", b"__cxa_throw", b"__cxa_rethrow",
-    b"__cxa_bad_cast", b"__cxa_bad_typeid", b"__cxa_throw_bad_array_new_length", b"__cxa_throw_bad_array_length",
-    b"__cxa_call_unexpected", b"__cxa_call_terminate", b"_Unwind_Resume", b"_ZSt9terminatev", b"_ZSt10unexpectedv",
-    b"g_assertion_message", b"g_assertion_message_expr", b"g_abort", b"Py_FatalError",
+    b"abort",
+    b"exit",
+    b"_exit",
+    b"_Exit",
+    b"quick_exit",
+    b"pthread_exit",
+    b"thrd_exit",
+    b"longjmp",
+    b"siglongjmp",
+    b"_longjmp",
+    b"__longjmp_chk",
+    b"err",
+    b"errx",
+    b"verr",
+    b"verrx",
+    b"__stack_chk_fail",
+    b"__chk_fail",
+    b"__fortify_fail",
+    b"__assert_fail",
+    b"__assert",
+    b"__assert_perror_fail",
+    b"__cxa_throw",
+    b"__cxa_rethrow",
+    b"__cxa_bad_cast",
+    b"__cxa_bad_typeid",
+    b"__cxa_throw_bad_array_new_length",
+    b"__cxa_throw_bad_array_length",
+    b"__cxa_call_unexpected",
+    b"__cxa_call_terminate",
+    b"_Unwind_Resume",
+    b"_ZSt9terminatev",
+    b"_ZSt10unexpectedv",
+    b"g_assertion_message",
+    b"g_assertion_message_expr",
+    b"g_abort",
+    b"Py_FatalError",
 ];
 /// Helpers of the C++ library that throw.
 const THROWING: &[u8] = b"_ZSt";
@@ -58,7 +88,8 @@ impl<'a> Endings<'a> {
                     continue;
                 }
                 let symbol = symbol_at(symbols, (information >> 32) as usize);
-                let name = symbol.and_then(|symbol| names.bytes.get(symbol.name as usize..)).unwrap_or_default();
+                let name =
+                    symbol.and_then(|symbol| names.bytes.get(symbol.name as usize..)).unwrap_or_default();
                 let end = name.iter().position(|&byte| byte == 0).unwrap_or(0);
                 if is_ending(&name[..end]) {
                     slots.extend(u64_at(record, 0));
@@ -127,7 +158,11 @@ impl<'a> Endings<'a> {
                         break;
                     }
                     FlowControl::IndirectBranch if self.ends_through(&instruction) => break,
-                    FlowControl::Call if near && self.ends_within(instruction.near_branch_target(), depth) => break,
+                    FlowControl::Call
+                        if near && self.ends_within(instruction.near_branch_target(), depth) =>
+                    {
+                        break;
+                    }
                     FlowControl::IndirectCall if self.ends_through(&instruction) => break,
                     FlowControl::Next | FlowControl::Call | FlowControl::IndirectCall
                         if instruction.mnemonic() != Mnemonic::Hlt => {}
@@ -136,7 +171,8 @@ impl<'a> Endings<'a> {
                     _ => return None,
                 }
                 // Nothing follows a call at the end of a function: compilers know that it does not return.
-                let is_call = matches!(instruction.flow_control(), FlowControl::Call | FlowControl::IndirectCall);
+                let is_call =
+                    matches!(instruction.flow_control(), FlowControl::Call | FlowControl::IndirectCall);
                 if is_call && self.moves.ending_at(Address(instruction.next_ip())).is_some() {
                     break;
                 }
@@ -150,8 +186,7 @@ impl<'a> Endings<'a> {
 }
 
 fn is_ending(name: &[u8]) -> bool {
-    let is_throwing =
-        name.starts_with(THROWING) && name.windows(THROW.len()).any(|part| part == THROW);
+    let is_throwing = name.starts_with(THROWING) && name.windows(THROW.len()).any(|part| part == THROW);
     ENDING.contains(&name) || is_throwing
 }
 

@@ -5,8 +5,8 @@
 //!            └────── every call ─> hub of exceptions ─> landing pads
 //! ```
 //!
-//! A block starts with what is known on all ways that lead there; where there is one way, with what that one says last. Code that nothing leads to is taken as entered
-//! from anywhere. Bounds that keep changing are given up, so it ends; a budget bounds what hostile code can cost.
+//! A block starts with what is known on all ways that lead there; where there is one way, with what that one says last.
+//! Code that nothing leads to is taken as entered from anywhere. Bounds that keep changing are given up, so it ends; a budget bounds what hostile code can cost.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -14,17 +14,14 @@ use iced_x86::{ConditionCode, FlowControl, Instruction, InstructionInfoFactory, 
 
 use super::condition::{learn, opposite};
 use super::endings::Endings;
+use super::hub::{Hub, MAX_CHANGES, Source};
 use super::region::{Region, Thunks};
 use super::state::{Place, STACK_POINTER, State};
 use super::step::step;
+use super::targets::targets;
 use super::value::{Bounds, Symbol, Value, Word};
-use crate::verify::bytes::{displacement_at, u64_at};
 use crate::verify::elf_view::ElfView;
 
-/// Entries that are followed of a table whose end is not known.
-const MAX_WORDS: u64 = 4096;
-/// Arrivals at a block before bounds that still change are given up.
-const MAX_CHANGES: u32 = 4;
 /// Instructions that are worked, for each that there is.
 const MAX_VISITS: usize = 64;
 
@@ -119,42 +116,6 @@ fn is_padding(instruction: &Instruction) -> bool {
     matches!(instruction.mnemonic(), Mnemonic::Nop | Mnemonic::Int3)
 }
 
-/// A place where control comes together before it goes to many.
-#[derive(Clone, Debug)]
-struct Hub {
-    state: State,
-    changes: u32,
-    source: Source,
-}
-
-/// What control came from.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Source {
-    /// The instruction at a position, to the one after it.
-    Before(usize),
-    /// The branch at a position, to its target.
-    Branch(usize),
-    /// More than one, or places that come together elsewhere.
-    Several,
-}
-
-impl Hub {
-    /// Whether anything changed.
-    fn join(hub: &mut Option<Self>, state: &State, position: usize) -> bool {
-        match hub {
-            None => {
-                *hub = Some(Self { state: state.clone(), changes: 0, source: Source::Several });
-                true
-            }
-            Some(hub) => {
-                let has_changed = hub.state.join(state, position, hub.changes >= MAX_CHANGES);
-                hub.changes += u32::from(has_changed);
-                has_changed
-            }
-        }
-    }
-}
-
 struct Flow<'a> {
     region: &'a Region,
     image: &'a ElfView<'a>,
@@ -175,7 +136,8 @@ struct Flow<'a> {
 impl Flow<'_> {
     /// Works until nothing changes; `false` when the budget was too small.
     fn run(&mut self, mut budget: usize) -> bool {
-        let outside: Vec<u64> = self.region.starts().take(1).chain(self.region.entries.iter().copied()).collect();
+        let outside: Vec<u64> =
+            self.region.starts().take(1).chain(self.region.entries.iter().copied()).collect();
         for address in outside {
             if let Some(position) = self.region.position(address) {
                 self.arrive(position, &State::unknown(), Source::Several);
@@ -288,7 +250,9 @@ impl Flow<'_> {
                 let target = instruction.near_branch_target();
                 if let Some(number) = self.around.thunks.register(target) {
                     self.call(instruction.ip(), position, state.register(number));
-                } else if self.region.position(target).is_some() && self.region.starts().all(|start| start != target) {
+                } else if self.region.position(target).is_some()
+                    && self.region.starts().all(|start| start != target)
+                {
                     self.push_and_arrive(instruction, target, state);
                 }
                 self.return_from_call(state);
@@ -373,34 +337,4 @@ impl Flow<'_> {
         };
         self.computed.insert(position, Computed { place, sum, index: value.index(), is_call });
     }
-}
-
-/// The places that the words of a table lead to, each once; of tables without a known end those that might belong to it,
-/// up to the next of `starts`.
-pub(in crate::verify) fn targets(image: &ElfView<'_>, (anchor, word): (u64, Word), starts: &[u64]) -> Vec<u64> {
-    let count = word.index.most.saturating_sub(word.index.least).saturating_add(1).min(MAX_WORDS);
-    let least = if word.index.most == u64::MAX { 0 } else { word.index.least };
-    let start = word.table.wrapping_add(least.wrapping_mul(u64::from(word.width)));
-    let next = starts.get(starts.partition_point(|&other| other <= start)).copied();
-    let limit = next.filter(|_| word.index.is_free() || !word.index.is_compared).unwrap_or(u64::MAX);
-    let mut found = Vec::new();
-    for number in 0..count {
-        let place = start.wrapping_add(number * u64::from(word.width));
-        let within = (place < limit).then(|| word_at(image, place, word.width)).flatten();
-        let Some(target) = within.map(|word| anchor.wrapping_add(word)) else { break };
-        if !image.section_at(target).is_some_and(|section| section.is_code()) {
-            break;
-        }
-        found.push(target);
-    }
-    found.sort_unstable();
-    found.dedup();
-    found
-}
-
-/// The word of `width` bytes at an address outside of code, with its sign.
-pub(in crate::verify) fn word_at(image: &ElfView<'_>, place: u64, width: u8) -> Option<u64> {
-    let section = image.section_at(place).filter(|section| !section.is_code())?;
-    let bytes = section.at(place, u64::from(width))?;
-    if width == 8 { u64_at(bytes, 0) } else { displacement_at(bytes, 0) }
 }

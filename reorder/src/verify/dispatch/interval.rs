@@ -70,11 +70,7 @@ impl Interval {
             end.map_or(mask(self.bits), |end| end.max(start.length))
         };
         let (own, others) = (covering(self, other), covering(other, self));
-        if own <= others {
-            Self { length: own, ..self }
-        } else {
-            Self { length: others, ..other }
-        }
+        if own <= others { Self { length: own, ..self } } else { Self { length: others, ..other } }
     }
 
     /// What both contain; one of them where that would be two runs, nothing where they are apart.

@@ -10,14 +10,18 @@
 mod condition;
 mod endings;
 mod flow;
+mod hub;
 mod interval;
+mod join;
 mod operand;
 mod region;
 mod state;
 mod step;
+mod targets;
 mod value;
 
 pub(super) use endings::Endings;
-pub(super) use flow::{Surroundings, analyse, targets};
+pub(super) use flow::{Surroundings, analyse};
 pub(super) use region::{Entry, Region, Thunks, replaces_return_address};
+pub(super) use targets::targets;
 pub(super) use value::{Bounds, Word};

@@ -28,10 +28,20 @@ pub(super) struct Step<'a> {
 /// An address in memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Spot {
-    Place { root: Option<super::value::Root>, displacement: u64 },
-    Element { table: u64, of: Symbol, shift: u8 },
+    Place {
+        root: Option<super::value::Root>,
+        displacement: u64,
+    },
+    Element {
+        table: u64,
+        of: Symbol,
+        shift: u8,
+    },
     /// Some element of something, of two to the power of `shift` bytes.
-    PerhapsElement { index: Bounds, shift: u8 },
+    PerhapsElement {
+        index: Bounds,
+        shift: u8,
+    },
     Unknown,
 }
 
@@ -79,7 +89,9 @@ impl Step<'_> {
                 None if bounds.most <= mask(bits) => value,
                 None => Value::Number(Bounds::full(bits)),
             },
-            Value::Word(word) if bits == 32 && word.width == 4 => Value::Word(Word { is_extended: false, ..word }),
+            Value::Word(word) if bits == 32 && word.width == 4 => {
+                Value::Word(Word { is_extended: false, ..word })
+            }
             Value::PerhapsWord(_) if bits == 32 => value,
             _ => Value::Number(Bounds::full(bits)),
         }
@@ -110,8 +122,11 @@ impl Step<'_> {
                 let table = base.as_constant().unwrap_or_default().wrapping_add(displacement);
                 Spot::Element { table, of, shift }
             }
-            (base, Value::Element { table, of, shift: own }) if base.as_constant().is_some() && shift == 0 => {
-                let table = table.wrapping_add(base.as_constant().unwrap_or_default()).wrapping_add(displacement);
+            (base, Value::Element { table, of, shift: own })
+                if base.as_constant().is_some() && shift == 0 =>
+            {
+                let table =
+                    table.wrapping_add(base.as_constant().unwrap_or_default()).wrapping_add(displacement);
                 Spot::Element { table, of, shift: own }
             }
             // Elements of two or four bytes of what is not known, and sums that may be such a place.
@@ -136,7 +151,9 @@ impl Step<'_> {
 
     fn place(&mut self, bits: u8) -> Option<Place> {
         match self.spot() {
-            Spot::Place { root, displacement } => Some(Place { root, displacement, size: u64::from(bits / 8) }),
+            Spot::Place { root, displacement } => {
+                Some(Place { root, displacement, size: u64::from(bits / 8) })
+            }
             _ => None,
         }
     }
@@ -148,10 +165,15 @@ impl Step<'_> {
                 let place = Place { root, displacement, size: u64::from(bits / 8) };
                 // A small constant that is read back is one that the compiler had to take for any number: it would have
                 // used the constant otherwise. Its table is written for all of them.
-                match self.state.load(place).filter(|value| !value.as_constant().is_some_and(|it| it < LEAST_ADDRESS)) {
+                match self
+                    .state
+                    .load(place)
+                    .filter(|value| !value.as_constant().is_some_and(|it| it < LEAST_ADDRESS))
+                {
                     Some(value) if !is_nameless(value) => value,
                     known => {
-                        let bounds = known.map_or(Bounds::full(bits.min(64)), |value| self.state.bounds(value));
+                        let bounds =
+                            known.map_or(Bounds::full(bits.min(64)), |value| self.state.bounds(value));
                         let value = Value::Symbol(self.state.name(bounds, self.position, IN_MEMORY));
                         self.state.remember(place, value);
                         value
@@ -201,7 +223,11 @@ impl Step<'_> {
             _ => {
                 let bounds = self.state.bounds(value);
                 let fits = bounds.most.leading_zeros() >= u32::from(shift);
-                let scaled = Bounds { least: bounds.least << (shift & 63), most: bounds.most << (shift & 63), is_compared: false };
+                let scaled = Bounds {
+                    least: bounds.least << (shift & 63),
+                    most: bounds.most << (shift & 63),
+                    is_compared: false,
+                };
                 if fits { Value::Number(scaled) } else { Value::UNKNOWN }
             }
         }
@@ -227,7 +253,9 @@ impl Step<'_> {
             (Value::Element { table, of, shift }, Some(add)) => {
                 Value::Element { table: table.wrapping_add(add), of, shift }
             }
-            (Value::Word(word), Some(anchor)) if word.is_extended && bits == 64 => Value::Sum { anchor, word },
+            (Value::Word(word), Some(anchor)) if word.is_extended && bits == 64 => {
+                Value::Sum { anchor, word }
+            }
             (left, _) if left.is_of_table() => Value::PerhapsSum(left.index()),
             _ if right.is_of_table() => Value::PerhapsSum(right.index()),
             _ => {
@@ -288,7 +316,9 @@ fn spot_of(base: Value, displacement: u64) -> Spot {
         Value::Symbol(Symbol { root, add, bits: 64 }) => {
             Spot::Place { root: Some(root), displacement: add.wrapping_add(displacement) }
         }
-        Value::Element { table, of, shift } => Spot::Element { table: table.wrapping_add(displacement), of, shift },
+        Value::Element { table, of, shift } => {
+            Spot::Element { table: table.wrapping_add(displacement), of, shift }
+        }
         _ => match base.as_constant() {
             Some(address) => Spot::Place { root: None, displacement: address.wrapping_add(displacement) },
             None => Spot::Unknown,

@@ -129,7 +129,9 @@ impl Region {
             }
             region.parts.push(Part { start, positions });
             let inner = entries_into(entries, start, end);
-            region.entries.extend(inner.iter().filter(|e| !region.members.contains(&e.source)).map(|e| e.target));
+            region
+                .entries
+                .extend(inner.iter().filter(|e| !region.members.contains(&e.source)).map(|e| e.target));
         }
         Some(region)
     }
@@ -212,7 +214,9 @@ impl Region {
                     work.extend(self.position(instruction.near_branch_target()));
                 }
                 if flow == FlowControl::IndirectBranch || flow == FlowControl::UnconditionalBranch {
-                    work.extend(jumps(instruction.ip()).into_iter().filter_map(|target| self.position(target)));
+                    work.extend(
+                        jumps(instruction.ip()).into_iter().filter_map(|target| self.position(target)),
+                    );
                 }
                 let ends = matches!(
                     flow,

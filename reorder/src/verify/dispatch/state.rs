@@ -19,8 +19,6 @@ const FIRST_OWN_ROOT: u32 = 16;
 const ROOTS_EACH: u32 = 8;
 /// Numbers of 64 bits that are the sign extension of 32.
 const SIGNED: Interval = Interval::signed();
-/// Roots from here on belong to places where ways come together, sixteen to each.
-const FIRST_JOINED_ROOT: u32 = 1 << 31;
 /// No image has code or data below.
 pub(super) const LEAST_ADDRESS: u64 = 0x1000;
 /// Memory that is remembered. More would make joins of large functions slow.
@@ -44,9 +42,9 @@ impl Place {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-struct Cell {
-    place: Place,
-    value: Value,
+pub(super) struct Cell {
+    pub(super) place: Place,
+    pub(super) value: Value,
 }
 
 impl Cell {
@@ -58,10 +56,10 @@ impl Cell {
 
 /// What comparisons and widths say of the lowest bits of a root.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Limit {
-    root: Root,
-    interval: Interval,
-    is_compared: bool,
+pub(super) struct Limit {
+    pub(super) root: Root,
+    pub(super) interval: Interval,
+    pub(super) is_compared: bool,
 }
 
 /// Two values that were compared in `bits` bits.
@@ -77,9 +75,9 @@ pub(super) struct Comparison {
 /// All that is known at a place. The more places lead there, the less it is.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct State {
-    registers: [Value; REGISTERS],
-    cells: Vec<Cell>,
-    limits: Vec<Limit>,
+    pub(super) registers: [Value; REGISTERS],
+    pub(super) cells: Vec<Cell>,
+    pub(super) limits: Vec<Limit>,
     pub(super) comparison: Option<Comparison>,
     /// Whether something else may know where the frame is, and write there.
     pub(super) is_frame_shared: bool,
@@ -119,7 +117,8 @@ impl State {
 
     /// A new name for a number that the instruction makes or finds.
     pub(super) fn name(&mut self, bounds: Bounds, instruction: usize, slot: u32) -> Symbol {
-        let root = Root(FIRST_OWN_ROOT.saturating_add((instruction as u32).saturating_mul(ROOTS_EACH)) + slot);
+        let root =
+            Root(FIRST_OWN_ROOT.saturating_add((instruction as u32).saturating_mul(ROOTS_EACH)) + slot);
         self.forget(root);
         self.limit(root, bounds.interval(), bounds.is_compared);
         Symbol { root, add: 0, bits: 64 }
@@ -146,14 +145,15 @@ impl State {
         }
         self.cells.retain(|cell| cell.place.root != Some(root));
         self.limits.retain(|limit| limit.root != root);
-        let is_compared =
-            |comparison: &Comparison| [comparison.left, comparison.right].iter().any(|v| v.root() == Some(root));
+        let is_compared = |comparison: &Comparison| {
+            [comparison.left, comparison.right].iter().any(|v| v.root() == Some(root))
+        };
         if self.comparison.as_ref().is_some_and(is_compared) {
             self.comparison = None;
         }
     }
 
-    fn without_name(&self, value: Value) -> Value {
+    pub(super) fn without_name(&self, value: Value) -> Value {
         match value {
             Value::Symbol(symbol) => Value::Number(self.bounds_of(symbol)),
             Value::Element { .. } => Value::UNKNOWN,
@@ -175,7 +175,8 @@ impl State {
         let mut bounds = Bounds::full(symbol.bits);
         let mut is_signed = false;
         for width in [64, 32, 16, 8] {
-            let Some(limit) = self.limits.iter().find(|limit| limit.root == symbol.root && limit.interval.bits() == width)
+            let Some(limit) =
+                self.limits.iter().find(|limit| limit.root == symbol.root && limit.interval.bits() == width)
             else {
                 continue;
             };
@@ -200,13 +201,17 @@ impl State {
         if bounds.least > bounds.most { Bounds::full(symbol.bits) } else { bounds }
     }
 
-    fn limit(&mut self, root: Root, interval: Interval, is_compared: bool) {
+    pub(super) fn limit(&mut self, root: Root, interval: Interval, is_compared: bool) {
         if interval.is_full() {
             return;
         }
         if self.limits.len() >= MAX_LIMITS {
-            let used: Vec<Root> =
-                self.registers.iter().chain(self.cells.iter().map(|cell| &cell.value)).filter_map(|v| v.root()).collect();
+            let used: Vec<Root> = self
+                .registers
+                .iter()
+                .chain(self.cells.iter().map(|cell| &cell.value))
+                .filter_map(|v| v.root())
+                .collect();
             self.limits.retain(|limit| used.contains(&limit.root));
         }
         if self.limits.len() < MAX_LIMITS {
@@ -288,113 +293,6 @@ impl State {
         });
         self.comparison = None;
     }
-
-    /// Takes in what comes to the block at `position` from another place; whether anything is less known now. `widens` gives up
-    /// bounds that still change.
-    pub(super) fn join(&mut self, other: &Self, position: usize, widens: bool) -> bool {
-        let before = self.clone();
-        let first = FIRST_JOINED_ROOT.saturating_add((position as u32).saturating_mul(REGISTERS as u32));
-        // What has the name of another register holds that register's number no longer, if that one changes.
-        let is_other = |number: usize| before.registers[number] != other.registers[number];
-        for number in (0..REGISTERS).filter(|&number| is_other(number)) {
-            self.forget_copies(number, Root(first + number as u32));
-        }
-        self.limits.retain_mut(|limit| {
-            let of_same = |found: &&Limit| found.root == limit.root && found.interval.bits() == limit.interval.bits();
-            let Some(found) = other.limits.iter().find(of_same) else { return false };
-            let hull = limit.interval.hull(found.interval);
-            if widens && hull != limit.interval {
-                return false;
-            }
-            limit.interval = hull;
-            limit.is_compared &= found.is_compared;
-            !hull.is_full()
-        });
-        for number in (0..REGISTERS).filter(|&number| is_other(number)) {
-            let pair = (before.registers[number], other.registers[number]);
-            self.registers[number] = match unlike(pair.0, pair.1) {
-                Some(value) => value,
-                None => self.joined((&before, pair.0), (other, pair.1), Root(first + number as u32), widens),
-            };
-        }
-        self.cells.retain_mut(|cell| {
-            let (Some(left), Some(right)) = (before.load(cell.place), other.load(cell.place)) else { return false };
-            if left != right {
-                let bounds = before.bounds(left).hull(other.bounds(right));
-                let grows = widens && bounds != before.bounds(left);
-                let number = Value::Number(if grows { Bounds::full(64) } else { bounds });
-                cell.value = unlike(left, right).unwrap_or(number);
-            }
-            true
-        });
-        if other.comparison != before.comparison {
-            self.comparison = None;
-        }
-        self.is_frame_shared |= other.is_frame_shared;
-        *self != before
-    }
-
-    /// Takes the name away from all but the register `number` itself.
-    fn forget_copies(&mut self, number: usize, root: Root) {
-        for at in (0..REGISTERS).filter(|&at| at != number) {
-            if self.registers[at].root() == Some(root) {
-                self.registers[at] = self.without_name(self.registers[at]);
-            }
-        }
-        for at in 0..self.cells.len() {
-            if self.cells[at].value.root() == Some(root) {
-                self.cells[at].value = self.without_name(self.cells[at].value);
-            }
-        }
-        self.cells.retain(|cell| cell.place.root != Some(root));
-        if self.comparison.is_some_and(|it| [it.left, it.right].iter().any(|value| value.root() == Some(root))) {
-            self.comparison = None;
-        }
-    }
-
-    /// One name for two numbers, with what holds for both, in each width.
-    fn joined(
-        &mut self,
-        (left_state, left): (&Self, Value),
-        (right_state, right): (&Self, Value),
-        root: Root,
-        widens: bool,
-    ) -> Value {
-        self.limits.retain(|limit| limit.root != root);
-        for bits in [64, 32, 16, 8] {
-            let of = |state: &Self, value: Value| state.bounds(truncated(value, bits));
-            let (before, after) = (of(left_state, left), of(right_state, right));
-            let hull = before.hull(after);
-            let has_grown = (hull.least, hull.most) != (before.least, before.most);
-            let hull = match widens && has_grown {
-                false => hull,
-                // The upper half stays zero.
-                true if bits == 64 && hull.most <= mask(32) => Bounds::full(32),
-                true => continue,
-            };
-            self.limit(root, Interval::new(hull.least, hull.most, bits), hull.is_compared);
-        }
-        Value::Symbol(Symbol { root, add: 0, bits: 64 })
-    }
-}
-
-/// The lowest bits of a number.
-fn truncated(value: Value, bits: u8) -> Value {
-    match value {
-        Value::Symbol(symbol) => Value::Symbol(Symbol { bits: symbol.bits.min(bits), ..symbol }),
-        Value::Number(bounds) if bounds.most <= mask(bits) => value,
-        _ => Value::Number(Bounds::full(bits)),
-    }
-}
-
-/// What comes of two different values of which one has to do with tables.
-fn unlike(left: Value, right: Value) -> Option<Value> {
-    if !left.is_of_table() && !right.is_of_table() {
-        return None;
-    }
-    let index = left.index().hull(right.index());
-    let is_sum = left.is_sum() || right.is_sum();
-    Some(if is_sum { Value::PerhapsSum(index) } else { Value::PerhapsWord(index) })
 }
 
 /// The number of the general register that `register` is a part of.

@@ -1,11 +1,9 @@
 //! What one instruction makes of what is known: the forms that compilers use to come from an index to a jump. Every other
 //! instruction only loses what it writes.
 
-use iced_x86::{
-    Instruction, InstructionInfoFactory, Mnemonic, OpAccess, OpKind, Register,
-};
+use iced_x86::{Instruction, InstructionInfoFactory, Mnemonic, OpAccess, OpKind, Register};
 
-use super::condition::{holds, learn};
+use super::condition::{holds, is_conditional_move, is_set, learn};
 use super::interval::mask;
 use super::operand::Step;
 use super::state::{Comparison, FRAME_POINTER, Place, STACK_POINTER, State, number_of};
@@ -54,8 +52,9 @@ impl Step<'_> {
         }
         match mnemonic {
             Mnemonic::Nop | Mnemonic::Endbr64 | Mnemonic::Pause | Mnemonic::Lfence => {}
-            Mnemonic::Mov if instruction.op1_kind() != OpKind::Register
-                || number_of(instruction.op1_register()).is_some() =>
+            Mnemonic::Mov
+                if instruction.op1_kind() != OpKind::Register
+                    || number_of(instruction.op1_register()).is_some() =>
             {
                 let value = self.read(1);
                 self.write(0, value);
@@ -103,7 +102,8 @@ impl Step<'_> {
                 self.shift(mnemonic == Mnemonic::Shl);
             }
             Mnemonic::Push => {
-                let value = if instruction.op0_kind() == OpKind::Register { self.read(0) } else { Value::UNKNOWN };
+                let value =
+                    if instruction.op0_kind() == OpKind::Register { self.read(0) } else { Value::UNKNOWN };
                 self.push(value);
             }
             Mnemonic::Pop if instruction.op0_kind() == OpKind::Register => self.pop(),
@@ -138,7 +138,10 @@ impl Step<'_> {
         }
         let info = factory.info(instruction);
         let is_written = |access: OpAccess| {
-            matches!(access, OpAccess::Write | OpAccess::CondWrite | OpAccess::ReadWrite | OpAccess::ReadCondWrite)
+            matches!(
+                access,
+                OpAccess::Write | OpAccess::CondWrite | OpAccess::ReadWrite | OpAccess::ReadCondWrite
+            )
         };
         let registers: Vec<Register> = info
             .used_registers()
@@ -161,7 +164,9 @@ impl Step<'_> {
 
     fn sign_extended(&mut self, value: Value, from: u8, to: u8) -> Value {
         match value {
-            Value::Word(word) if from == 32 && word.width == 4 => Value::Word(Word { is_extended: to == 64, ..word }),
+            Value::Word(word) if from == 32 && word.width == 4 => {
+                Value::Word(Word { is_extended: to == 64, ..word })
+            }
             Value::PerhapsWord(_) => value,
             value if self.state.bounds(value).most <= mask(from) >> 1 => value,
             _ if (from, to) == (32, 64) => {
@@ -216,7 +221,8 @@ impl Step<'_> {
 
     /// The flags tell whether a result is zero.
     fn result(&mut self, value: Value, bits: u8) {
-        self.state.comparison = Some(Comparison { left: value, right: Value::constant(0), bits, zero_of: Some(mask(bits)) });
+        self.state.comparison =
+            Some(Comparison { left: value, right: Value::constant(0), bits, zero_of: Some(mask(bits)) });
     }
 
     fn test(&mut self, is_same: bool) {
@@ -238,7 +244,8 @@ impl Step<'_> {
         let bits = self.bits(0);
         let (left, right) = (self.read(0), self.read(1));
         let right = self.truncated(right, bits);
-        let kept = [8, 16, 32].into_iter().find(|&kept| right.as_constant() == Some(mask(kept)) && kept <= bits);
+        let kept =
+            [8, 16, 32].into_iter().find(|&kept| right.as_constant() == Some(mask(kept)) && kept <= bits);
         let result = match kept {
             Some(kept) => self.truncated(left, kept),
             None => {
@@ -338,22 +345,4 @@ impl Step<'_> {
         };
         self.write(0, value);
     }
-}
-
-fn is_conditional_move(mnemonic: Mnemonic) -> bool {
-    matches!(
-        mnemonic,
-        Mnemonic::Cmova | Mnemonic::Cmovae | Mnemonic::Cmovb | Mnemonic::Cmovbe | Mnemonic::Cmove | Mnemonic::Cmovg
-            | Mnemonic::Cmovge | Mnemonic::Cmovl | Mnemonic::Cmovle | Mnemonic::Cmovne | Mnemonic::Cmovno
-            | Mnemonic::Cmovnp | Mnemonic::Cmovns | Mnemonic::Cmovo | Mnemonic::Cmovp | Mnemonic::Cmovs
-    )
-}
-
-fn is_set(mnemonic: Mnemonic) -> bool {
-    matches!(
-        mnemonic,
-        Mnemonic::Seta | Mnemonic::Setae | Mnemonic::Setb | Mnemonic::Setbe | Mnemonic::Sete | Mnemonic::Setg
-            | Mnemonic::Setge | Mnemonic::Setl | Mnemonic::Setle | Mnemonic::Setne | Mnemonic::Setno | Mnemonic::Setnp
-            | Mnemonic::Setns | Mnemonic::Seto | Mnemonic::Setp | Mnemonic::Sets
-    )
 }

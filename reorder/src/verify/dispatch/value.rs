@@ -100,8 +100,7 @@ pub(super) enum Value {
 }
 
 impl Value {
-    pub(super) const UNKNOWN: Self =
-        Self::Number(Bounds { least: 0, most: u64::MAX, is_compared: false });
+    pub(super) const UNKNOWN: Self = Self::Number(Bounds { least: 0, most: u64::MAX, is_compared: false });
 
     pub(super) fn constant(value: u64) -> Self {
         Self::Number(Bounds::constant(value))

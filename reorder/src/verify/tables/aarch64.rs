@@ -76,13 +76,19 @@ fn loaded_addresses(image: &ElfView<'_>) -> Vec<(u64, u64)> {
     let tables = image.sections.iter().filter(|section| section.kind == SHT_RELA && section.is_loaded());
     let records = tables.flat_map(|section| section.bytes.chunks_exact(RELA_SIZE));
     let mut found: Vec<(u64, u64)> = records
-        .filter(|record| u64_at(record, 8).is_some_and(|information| information as u32 == R_AARCH64_RELATIVE))
+        .filter(|record| {
+            u64_at(record, 8).is_some_and(|information| information as u32 == R_AARCH64_RELATIVE)
+        })
         .filter_map(|record| u64_at(record, 0).zip(u64_at(record, 16)))
         .collect();
     // In other images the slot holds the address as it is.
     for section in image.sections.iter().filter(|section| section.name.starts_with(b".got")) {
         for (number, word) in section.bytes.chunks_exact(8).enumerate() {
-            found.extend(u64_at(word, 0).filter(|&value| value != 0).map(|value| (section.address + number as u64 * 8, value)));
+            found.extend(
+                u64_at(word, 0)
+                    .filter(|&value| value != 0)
+                    .map(|value| (section.address + number as u64 * 8, value)),
+            );
         }
     }
     found.sort_by_key(|&(place, _)| place);
@@ -95,7 +101,8 @@ fn loaded_addresses(image: &ElfView<'_>) -> Vec<(u64, u64)> {
 fn check_sum(pair: ImagePair<'_>, (anchor, table, width): (u64, u64, u8), outcome: &mut TableOutcome) {
     let mut place = table;
     while let Some(word) = TableWord::at(pair, anchor, place, width) {
-        let is_start = pair.moves.containing(Address(word.target)).is_some_and(|it| it.old_start.0 == word.target);
+        let is_start =
+            pair.moves.containing(Address(word.target)).is_some_and(|it| it.old_start.0 == word.target);
         if !is_start {
             break;
         }

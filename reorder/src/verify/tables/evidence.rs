@@ -27,8 +27,10 @@ pub(super) struct Evidence<'a> {
 
 impl<'a> Evidence<'a> {
     pub(super) fn of(pair: ImagePair<'a>) -> Self {
-        let entries = pair.old.section(b".eh_frame").into_iter().flat_map(UnwindEntries::of).map_while(Result::ok);
-        let mut catching: Vec<UnwindEntry> = entries.filter(|entry| entry.exception_table.is_some()).collect();
+        let entries =
+            pair.old.section(b".eh_frame").into_iter().flat_map(UnwindEntries::of).map_while(Result::ok);
+        let mut catching: Vec<UnwindEntry> =
+            entries.filter(|entry| entry.exception_table.is_some()).collect();
         catching.sort_unstable_by_key(|entry| entry.start);
         let (distances, listed) = kept_distances(pair.old);
         Self { pair, catching, entered: OnceLock::new(), distances, listed }
@@ -42,7 +44,8 @@ impl<'a> Evidence<'a> {
         for entry in own {
             // A call site has at least four bytes.
             let mut budget = (entry.size as usize).saturating_add(16);
-            let table = entry.exception_table.and_then(|table| pads_of(self.pair.old, table, entry, &mut budget));
+            let table =
+                entry.exception_table.and_then(|table| pads_of(self.pair.old, table, entry, &mut budget));
             if let Some(TablePads::FromStart(found)) = table {
                 pads.extend(found);
             }
@@ -65,7 +68,8 @@ impl<'a> Evidence<'a> {
             return self.entered().binary_search(&target).is_err();
         }
         let start = home.old_start.0;
-        let bytes = self.pair.old.code_at(start, home.old_end().0).and_then(|section| section.at(start, home.size));
+        let bytes =
+            self.pair.old.code_at(start, home.old_end().0).and_then(|section| section.at(start, home.size));
         let mut falls_in = false;
         let mut is_boundary = false;
         let mut decoder = Decoder::with_ip(64, bytes.unwrap_or_default(), start, DecoderOptions::NONE);
@@ -96,12 +100,17 @@ impl<'a> Evidence<'a> {
                     let is_branch = instruction.op0_kind() == OpKind::NearBranch64;
                     let is_address = instruction.is_ip_rel_memory_operand();
                     (is_branch || is_address).then(|| {
-                        if is_branch { instruction.near_branch_target() } else { instruction.ip_rel_memory_address() }
+                        if is_branch {
+                            instruction.near_branch_target()
+                        } else {
+                            instruction.ip_rel_memory_address()
+                        }
                     })
                 });
                 targets.filter(is_outside).collect::<Vec<u64>>()
             };
-            let mut all: Vec<u64> = self.pair.moves.as_slice().par_iter().flat_map_iter(of_function).collect();
+            let mut all: Vec<u64> =
+                self.pair.moves.as_slice().par_iter().flat_map_iter(of_function).collect();
             all.par_sort_unstable();
             all.dedup();
             all

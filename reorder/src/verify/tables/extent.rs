@@ -46,7 +46,15 @@ impl Table {
 
     /// A table that may start at `start`, of distances from itself.
     pub(super) fn candidate(start: u64, owner: u32) -> Self {
-        Self { start, anchor: start, width: 4, end: End::Unknown(u64::MAX), unread: 0, owner, is_candidate: true }
+        Self {
+            start,
+            anchor: start,
+            width: 4,
+            end: End::Unknown(u64::MAX),
+            unread: 0,
+            owner,
+            is_candidate: true,
+        }
     }
 
     /// Where the word of index zero would be.

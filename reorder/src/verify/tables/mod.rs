@@ -11,6 +11,8 @@
 mod aarch64;
 mod evidence;
 mod extent;
+mod open;
+mod shapes;
 mod words;
 mod x86_64;
 
@@ -94,7 +96,9 @@ mod tests {
     #[test]
     fn only_what_lies_in_a_range_is_explained() {
         let explained = Explained { ranges: vec![4..12, 20..24] };
-        for (run, expected) in [(4..12, None), (5..6, None), (3..5, Some(3)), (10..14, Some(12)), (24..25, Some(24))] {
+        for (run, expected) in
+            [(4..12, None), (5..6, None), (3..5, Some(3)), (10..14, Some(12)), (24..25, Some(24))]
+        {
             assert_eq!(explained.unexplained(&run), expected, "{run:?}");
         }
     }

@@ -44,7 +44,12 @@ impl TableWord {
     }
 
     /// What is wrong with it, for people.
-    pub(super) fn difference(&self, pair: ImagePair<'_>, start: u64, expected: impl Into<String>) -> Difference {
+    pub(super) fn difference(
+        &self,
+        pair: ImagePair<'_>,
+        start: u64,
+        expected: impl Into<String>,
+    ) -> Difference {
         let place = format!("the word at {} of the table at {}", Address(self.place), Address(start));
         let found = format!("{:#x}", self.found);
         Difference::new(Check::JumpTables, pair.old.offset_of(self.place), place, expected, found)
