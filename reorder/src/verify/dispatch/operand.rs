@@ -114,6 +114,16 @@ impl Step<'_> {
         let base = base.unwrap_or(Value::constant(0));
         let Some(index) = index else { return spot_of(base, displacement) };
         match (base, index) {
+            // A copy of a jump for the first round of a loop reads the word that is first, but it does so as any round does.
+            (base, index)
+                if shift >= 2
+                    && is_address(base)
+                    && index.as_constant().is_some_and(|it| it < LEAST_ADDRESS) =>
+            {
+                let table = base.as_constant().unwrap_or_default().wrapping_add(displacement);
+                let bounds = self.state.bounds(index);
+                Spot::Element { table, of: self.state.name(bounds, self.position, INDEX), shift }
+            }
             (base, index) if index.as_constant().is_some() => {
                 let offset = index.as_constant().unwrap_or_default() << shift;
                 spot_of(base, displacement.wrapping_add(offset))
@@ -304,6 +314,10 @@ impl Step<'_> {
             self.state.set_register(number, Value::Symbol(symbol));
         }
     }
+}
+
+fn is_address(value: Value) -> bool {
+    value.as_constant().is_some_and(|address| address >= LEAST_ADDRESS)
 }
 
 fn is_nameless(value: Value) -> bool {

@@ -180,7 +180,11 @@ impl State {
             else {
                 continue;
             };
-            let (least, most) = limit.interval.shifted(symbol.add).bounds();
+            let (mut least, mut most) = limit.interval.shifted(symbol.add).bounds();
+            // Numbers with one upper part have the order of their lower parts.
+            if width > symbol.bits && least >> symbol.bits == most >> symbol.bits {
+                (least, most) = (least & mask(symbol.bits), most & mask(symbol.bits));
+            }
             is_signed |= limit.interval == SIGNED && symbol.add == 0;
             // Of a number with the sign of its lower half, that half says all if it is positive.
             let is_positive = is_signed && width == 32 && most <= mask(31);

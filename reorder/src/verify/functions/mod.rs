@@ -4,6 +4,7 @@
 //! all. Functions are checked in parallel; results come in address order. Nothing is kept per instruction.
 
 mod aarch64;
+mod signs;
 mod x86_64;
 
 pub(super) use aarch64::references;

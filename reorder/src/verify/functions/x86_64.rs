@@ -6,14 +6,14 @@
 //! encoded for the old place from the targets they stand for now, and the result must be the old bytes: a map that
 //! is wrong in the same way in both images would still break here.
 
-use goblin::elf::header::ET_EXEC;
-use iced_x86::{Code, Decoder, DecoderOptions, FlowControl, Instruction, Mnemonic, OpKind, Register};
+use iced_x86::{Code, Decoder, DecoderOptions, FlowControl, Instruction, Mnemonic, OpKind};
 
+use super::signs::Signs;
 use super::{CodeOutcome, FunctionPair, FunctionShape};
 use crate::address::{Address, NewAddress};
 use crate::verify::aarch64::Images;
 use crate::verify::absolute_fields::AbsoluteField;
-use crate::verify::dispatch::{Entry, replaces_return_address};
+use crate::verify::dispatch::Entry;
 use crate::verify::fields::{AddressField, Addressing, addressing, read_field, write_field};
 use crate::verify::pair::ImagePair;
 use crate::verify::report::{Check, Difference};
@@ -79,8 +79,8 @@ impl FunctionPair<'_> {
                     if field.is_branch && self.is_outside(field.target) {
                         self.leave(&instruction, field.target, &mut signs, outcome);
                     }
-                    signs.forms_code |=
-                        instruction.mnemonic() == Mnemonic::Lea && Images::is_text(&self.images, field.target);
+                    signs.forms_code |= instruction.mnemonic() == Mnemonic::Lea
+                        && Images::is_text(&self.images, field.target);
                 }
                 Addressing::Unsupported => {
                     shape.is_opaque = true;
@@ -301,63 +301,6 @@ impl FunctionPair<'_> {
 fn near_call(instruction: &Instruction) -> Option<u64> {
     let is_near = instruction.op0_kind() == OpKind::NearBranch64;
     (is_near && instruction.flow_control() == FlowControl::Call).then(|| instruction.near_branch_target())
-}
-
-/// What in a function shows that it may jump or call by a table of distances. Value analysis is for such functions alone.
-#[derive(Clone, Copy, Debug, Default)]
-struct Signs {
-    /// A jump to what a register or the stack holds.
-    jumps: bool,
-    /// Such a call.
-    calls: bool,
-    /// Four bytes are loaded from an element of something, or extended to eight.
-    loads_words: bool,
-    /// Eight bytes are.
-    loads_long_words: bool,
-    /// An address of code is formed.
-    forms_code: bool,
-    /// The last instruction put a register in the place of the return address.
-    replaced: bool,
-}
-
-impl Signs {
-    fn dispatches(self) -> bool {
-        let is_sum = self.forms_code && (self.loads_words || self.loads_long_words);
-        self.jumps && (self.loads_words || is_sum) || self.calls && is_sum
-    }
-
-    fn see(&mut self, instruction: &Instruction) {
-        let is_indirect = match instruction.op0_kind() {
-            OpKind::Register => true,
-            OpKind::Memory => matches!(instruction.memory_base(), Register::RSP | Register::RBP),
-            _ => false,
-        };
-        match instruction.flow_control() {
-            FlowControl::IndirectBranch => self.jumps |= is_indirect,
-            FlowControl::IndirectCall => self.calls |= is_indirect,
-            FlowControl::Return => self.jumps |= self.replaced,
-            _ => {}
-        }
-        let pushes = instruction.mnemonic() == Mnemonic::Push && instruction.op0_kind() == OpKind::Register;
-        self.replaced = pushes || replaces_return_address(instruction);
-        if instruction.memory_index() != Register::None || instruction.mnemonic() == Mnemonic::Movsxd {
-            match instruction.memory_size().size() {
-                4 => self.loads_words = true,
-                8 => self.loads_long_words = true,
-                _ => {}
-            }
-        }
-    }
-
-    /// Programs at a fixed address form addresses of code as constants.
-    fn see_constant(&mut self, instruction: &Instruction, images: &ImagePair<'_>) {
-        if images.old.header.e_type != ET_EXEC || self.forms_code {
-            return;
-        }
-        let displacement = (instruction.memory_displ_size() >= 4).then(|| instruction.memory_displacement64());
-        let immediates = (0..instruction.op_count()).filter_map(|operand| instruction.try_immediate(operand).ok());
-        self.forms_code = displacement.into_iter().chain(immediates).any(|value| images.is_text(value));
-    }
 }
 
 /// Whether control goes on behind an instruction that ends a function.
