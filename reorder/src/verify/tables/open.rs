@@ -65,6 +65,9 @@ impl Tables<'_> {
 
     /// Whether what comes after the changed words can be none of the table: code refers to it, or it leads to no instruction.
     /// The weakest reason; it is taken only where all changed words stay in the function, and where the analysis knows no end.
+    /// It is needed where other ways lead to all code that the table leads to: switches without a default whose cases
+    /// other switches of the function share, tables of assembly that enter a run of instructions at many places, and tables
+    /// of functions in which another jump is not understood.
     fn ends_by_itself(&self, table: &Table, read: &[TableWord], changed: usize, region: &Region) -> bool {
         let end = table.start.wrapping_add(changed as u64 * u64::from(table.width));
         let owner = self.pair.moves.as_slice().get(table.owner as usize);
