@@ -17,7 +17,6 @@ mod frame_pointer;
 pub mod functions;
 pub mod macho;
 pub mod mapped;
-pub mod ordinary_alignment;
 pub mod origins;
 mod reader;
 pub mod references;

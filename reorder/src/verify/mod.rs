@@ -13,7 +13,6 @@
 mod aarch64;
 mod absolute;
 mod absolute_fields;
-mod alignment;
 mod bytes;
 mod clones;
 mod compact_relocations;
@@ -179,9 +178,7 @@ fn verify_pair(
     let moves = recover::moves_between(old, new)?;
     let absolute = AbsoluteFields::collect(old);
     let pads = LandingPads::of(old);
-    let alignments = alignment::Alignments::of(old, &moves);
-    let pair =
-        ImagePair { old, new, moves: &moves, absolute: &absolute, pads: &pads, alignments: &alignments };
+    let pair = ImagePair { old, new, moves: &moves, absolute: &absolute, pads: &pads };
     compare(pair, updated.is_some(), findings)?;
     updated.map_or(Ok(()), |updated| debug::check_debug(pair, updated, findings))
 }
