@@ -1,13 +1,16 @@
 //! The walk over the free intervals that keeps the wanted order as far as the obstacles allow.
 
 use super::dense_pool::DensePool;
-use super::queue::Queue;
+use super::queue::{Link, Queue};
 use super::tail::{self, TAIL};
 use super::{Interval, MovableUnit};
 
 /// How many of the next units are considered when the very next one does not fit. Bounds the cost by intervals ×
 /// this, and how far a unit may come before its turn.
 const LOOK_AHEAD: usize = 256;
+
+/// How many units of the order one may overtake to use room that these would leave empty.
+const MAX_OVERTAKEN: usize = 32;
 
 /// Fills the intervals in address order with the units in the given order, writing `starts`.
 ///
@@ -17,6 +20,7 @@ pub(super) fn fill_in_order(
     mut order: Vec<usize>,
     free: &[Interval],
     starts: &mut [u64],
+    is_room_short: bool,
 ) -> (Vec<usize>, Vec<Interval>) {
     let smallest = order.iter().map(|&unit| units[unit].size).min().unwrap_or(0);
     let granule = usual_modulus(units, &order);
@@ -51,8 +55,13 @@ pub(super) fn fill_in_order(
                 pool.push(units, unit);
                 queue.remove_after(position);
             } else if let Some(start) = units[unit].start_between(cursor, interval.end) {
-                put(unit, start, &mut cursor);
-                queue.remove_after(position);
+                let place = Place { cursor, start, end: interval.end, granule, is_room_short };
+                let better = place.better(units, &queue, position, |unit| pool.admits(unit));
+                let (link, start) = better.unwrap_or((position, start));
+                if let Some(chosen) = queue.unit_after(link) {
+                    put(chosen, start, &mut cursor);
+                    queue.remove_after(link);
+                }
             } else {
                 skipped += 1;
                 position = queue.advance(position);
@@ -78,6 +87,54 @@ pub(super) fn fill_in_order(
     let mut unplaced = pool.units();
     unplaced.extend(queue.next_units(usize::MAX));
     (unplaced, holes)
+}
+
+/// Where the next unit would go.
+struct Place {
+    cursor: u64,
+    start: u64,
+    end: u64,
+    granule: u64,
+    is_room_short: bool,
+}
+
+impl Place {
+    /// One of the units after `position` that serves better here than the one there, with its start: it loses less than a
+    /// granule where that would lose more; when room is short, also if it needs more alignment, which places seldom have.
+    ///
+    /// Room that a unit of large alignment skips is missing at the end, and so are the places that it could use, unless those
+    /// that need no alignment take what is left between.
+    fn better(
+        &self,
+        units: &[MovableUnit],
+        queue: &Queue,
+        position: Link,
+        is_elsewhere: impl Fn(&MovableUnit) -> bool,
+    ) -> Option<(Link, u64)> {
+        let loses_nothing = self.start - self.cursor < self.granule;
+        if loses_nothing && !self.is_room_short {
+            return None;
+        }
+        let mut needed =
+            queue.unit_after(position).filter(|_| loses_nothing).map_or(0, |unit| units[unit].modulus);
+        let mut best = None;
+        let mut link = position;
+        for _ in 0..MAX_OVERTAKEN {
+            link = queue.advance(link);
+            let Some(unit) = queue.unit_after(link).map(|unit| &units[unit]) else { break };
+            let start = unit.start_between(self.cursor, self.end).filter(|_| !is_elsewhere(unit));
+            if let Some(start) =
+                start.filter(|start| start - self.cursor < self.granule && unit.modulus > needed)
+            {
+                best = Some((link, start));
+                needed = unit.modulus;
+                if !self.is_room_short {
+                    break;
+                }
+            }
+        }
+        best
+    }
 }
 
 /// A unit that ends just where the last interval does, the latest in the order; with its place in `order` and its

@@ -9,10 +9,10 @@
 //!   old layout.
 //!
 //! Programs are packed tightly: what one interval wastes is missing in another. So intervals are filled to the last
-//! granule ([`tail`]), padding takes units that need no alignment ([`dense_pool`]), and what is left over goes to
-//! the shortest hole that holds it ([`holes`]).
+//! granule ([`tail`]), units of large alignment let others pass until a place fits ([`fill`]), padding takes units that
+//! need no alignment ([`dense_pool`]), and what is left over goes to the shortest hole that holds it ([`holes`]).
 //!
-//! Time is O(rounds · (units + intervals · look-ahead) + units · log units) with at most log₂ units + 11 rounds.
+//! Time is O(rounds · (units + intervals · look-ahead) + units · log units) with at most log₂ units + 12 rounds.
 
 mod dense_pool;
 mod exact;
@@ -75,8 +75,14 @@ pub struct Placement {
 /// Parts of the order, from its back, that give up alignment in the first rounds: numerator and denominator.
 const RELAXED_SHARES: [(usize, usize); 6] = [(0, 1), (1, 16), (1, 8), (1, 4), (1, 2), (1, 1)];
 
+/// Units of more alignment than this fit into few places.
+const MAX_EASY_MODULUS: u64 = 16;
+
 /// Rounds after that in which nothing but the left-over units themselves is pinned.
 const PATIENT_ROUNDS: usize = 4;
+
+/// Bytes of an interval that holds a function or two.
+const SHORT_INTERVAL: u64 = 128;
 
 /// Left-over units that choose their place first; bounds that choice by this × intervals.
 const MOST_RESERVED: usize = 1024;
@@ -105,7 +111,7 @@ pub fn place(units: &[MovableUnit], order: &[usize], free: &[Interval]) -> Place
                 units[unit].modulus = units[unit].least_modulus;
             }
         }
-        let (starts, leftovers) = place_round(&units, &order, free, &is_pinned, &is_reserved);
+        let (starts, leftovers) = place_round(&units, &order, free, &is_pinned, &is_reserved, round > 0);
         if leftovers.is_empty() {
             let pinned = (0..units.len()).filter(|&unit| is_pinned[unit]).collect();
             return Placement { starts, pinned };
@@ -115,19 +121,22 @@ pub fn place(units: &[MovableUnit], order: &[usize], free: &[Interval]) -> Place
         }
         round += 1;
         if let Some(pinning_round) = round.checked_sub(RELAXED_SHARES.len()) {
-            pin(&units, &order, &leftovers, pinning_round, &mut is_pinned);
+            pin(&units, &order, free, &leftovers, pinning_round, &mut is_pinned);
         }
     }
 }
 
 /// Pins the left-over units, and others when that alone does not settle it.
 ///
-/// If it does not within a few rounds, the old layout was denser than any new one, because units without alignment
-/// stood together: those are pinned from the front on, twice as many each round, which bounds the rounds by log₂ of
-/// the number of units.
+/// If it does not within a few rounds, the old layout was denser than any new one. Either units of large alignment had places
+/// that just fit: all of those are pinned. Or the free room is cut into many short intervals, which other units do not fill as
+/// well: those keep what they hold, the shortest first, up to twice the length each round. Or units without alignment stood
+/// together: those are pinned from the front on, twice as many each round, which bounds the rounds by log₂ of the number of
+/// units.
 fn pin(
     units: &[MovableUnit],
     order: &[usize],
+    free: &[Interval],
     leftovers: &[usize],
     pinning_round: usize,
     is_pinned: &mut [bool],
@@ -135,12 +144,24 @@ fn pin(
     for &unit in leftovers {
         is_pinned[unit] = true;
     }
-    if let Some(doublings) = pinning_round.checked_sub(PATIENT_ROUNDS) {
-        let mut densest_first: Vec<usize> = order.iter().copied().filter(|&unit| !is_pinned[unit]).collect();
-        densest_first.sort_by_key(|&unit| (units[unit].modulus, units[unit].start));
-        for &unit in densest_first.iter().take(1 << doublings.min(32)) {
-            is_pinned[unit] = true;
-        }
+    let Some(round) = pinning_round.checked_sub(PATIENT_ROUNDS) else { return };
+    let loose = order.iter().copied().filter(|&unit| !is_pinned[unit]);
+    let (difficult, mut easy): (Vec<usize>, Vec<usize>) =
+        loose.partition(|&unit| units[unit].modulus > MAX_EASY_MODULUS);
+    let Some(doublings) = round.checked_sub(1) else {
+        difficult.into_iter().for_each(|unit| is_pinned[unit] = true);
+        return;
+    };
+    let mut homes = free.to_vec();
+    homes.sort_unstable();
+    let longest = SHORT_INTERVAL.checked_shl(doublings as u32).unwrap_or(u64::MAX);
+    for &unit in &easy {
+        let home = homes.partition_point(|home| home.start <= units[unit].start).checked_sub(1);
+        is_pinned[unit] |= home.is_some_and(|home| homes[home].end - homes[home].start <= longest);
+    }
+    easy.sort_by_key(|&unit| (units[unit].modulus, units[unit].start));
+    for &unit in easy.iter().take(1 << doublings.min(32)) {
+        is_pinned[unit] = true;
     }
 }
 
@@ -191,6 +212,7 @@ fn place_round(
     free: &[Interval],
     is_pinned: &[bool],
     is_reserved: &[bool],
+    is_room_short: bool,
 ) -> (Vec<u64>, Vec<usize>) {
     let mut starts: Vec<u64> = units.iter().map(|unit| unit.start).collect();
     let mut pinned_ranges: Vec<Interval> = units
@@ -206,7 +228,7 @@ fn place_round(
         order.iter().copied().filter(|&unit| !is_pinned[unit]).partition(|&unit| is_reserved[unit]);
     reserved.sort_by_key(largest_first);
     let mut unplaced = place_reserved(units, &reserved, &mut free, &mut starts);
-    let (left_over, holes) = fill_in_order(units, movable, &free, &mut starts);
+    let (left_over, holes) = fill_in_order(units, movable, &free, &mut starts, is_room_short);
     unplaced.extend(left_over);
     unplaced.sort_by_key(largest_first);
     let mut holes = Holes::new(holes);

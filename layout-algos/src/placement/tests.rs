@@ -183,3 +183,47 @@ fn tight_images_with_many_obstacles_pin_few_units() {
         assert!(pinned <= 5, "{pinned} of {count} units, obstacles every {spacing}");
     }
 }
+
+#[test]
+fn units_of_large_alignment_let_others_use_the_room_before_them() {
+    // Units of all remainders that keep what alignment they have, with hardly any padding.
+    let mut units = Vec::new();
+    let mut start = 0x1000_u64;
+    for index in 0..600_u64 {
+        let size = 16 * (index * 7 % 13 + 1);
+        let own = (start & start.wrapping_neg()).min(64_u64);
+        units.push(MovableUnit { start, size, modulus: own, least_modulus: own });
+        start += size;
+    }
+    let free = [Interval { start: 0x1000, end: start + 256 }];
+    let order: Vec<usize> = (0..600).map(|position| position * 271 % 600).collect();
+    let placement = place(&units, &order, &free);
+    assert!(placement.pinned.len() < 6, "{:?}", placement.pinned);
+    let at = |position: usize| placement.starts[order[position]];
+    let displaced = (0..540).filter(|&position| at(position) > at(position + 59)).count();
+    assert!(displaced < 5, "{displaced}");
+}
+
+#[test]
+fn text_cut_into_short_intervals_still_moves() {
+    // Every other function stays, and no function may give up its alignment, as in programs at a fixed address.
+    let mut random = Random::new(5, &[]);
+    let (mut units, mut free, mut cursor) = (Vec::new(), Vec::new(), 0x1000u64);
+    for _ in 0..4000 {
+        let begin = cursor;
+        let most = if random.below(20) == 0 { 40 } else { 2 };
+        for _ in 0..=random.below(most) {
+            let size = 1 + random.below(900);
+            units.push(MovableUnit { start: cursor, size, modulus: 16, least_modulus: 16 });
+            cursor = (cursor + size).next_multiple_of(16);
+        }
+        free.push(Interval { start: begin, end: cursor });
+        cursor += 16 * (1 + random.below(40));
+    }
+    let mut order: Vec<usize> = (0..units.len()).collect();
+    random.shuffle(&mut order);
+    let placement = place(&units, &order, &free);
+    check(&units, &free, &placement);
+    let moved = units.iter().zip(&placement.starts).filter(|(unit, start)| unit.start != **start).count();
+    assert!(moved > units.len() / 3, "{moved} of {} moved", units.len());
+}

@@ -22,6 +22,8 @@ pub struct Arena {
     pub start: Address,
     /// One past the last address.
     pub end: Address,
+    /// What the section's start must be a multiple of (`sh_addralign`).
+    pub alignment: u64,
 }
 
 /// What an address refers to.
@@ -75,7 +77,8 @@ impl<'data> CodeSpace<'data> {
             }
             sources.push((range.clone(), section.offset));
             if !is_linker_stub_section(section.name) {
-                arenas.push(Arena { section: section.index, start: range.start, end: range.end });
+                let Range { start, end } = range;
+                arenas.push(Arena { section: section.index, start, end, alignment: section.alignment });
             } else {
                 fixed.push(range);
             }

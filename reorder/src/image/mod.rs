@@ -17,6 +17,7 @@ mod frame_pointer;
 pub mod functions;
 pub mod macho;
 pub mod mapped;
+pub mod ordinary_alignment;
 pub mod origins;
 mod reader;
 pub mod references;

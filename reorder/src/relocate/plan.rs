@@ -11,7 +11,7 @@ use crate::image::elf::machine::Machine;
 use crate::image::functions::{FunctionIndex, FunctionTable};
 use crate::image::refusal::{Refusal, RefusalCode};
 use crate::relocate::address_map::{AddressMap, Move};
-use crate::relocate::alignment::{Alignment, addressed_units, alignments};
+use crate::relocate::alignment::{Alignment, alignments};
 use crate::relocate::busy_pages::filling_order;
 use crate::relocate::code::placed_ranges;
 use crate::relocate::erratum::Erratum;
@@ -38,8 +38,7 @@ pub fn plan(
 ) -> Result<Plan> {
     let (_, needed_units) = unit_order(analysis, functions, front.get(..needed).unwrap_or(front));
     let (wanted, _) = unit_order(analysis, functions, front);
-    let alignments = alignments(analysis);
-    let is_addressed = addressed_units(analysis, functions);
+    let alignments = alignments(analysis, functions);
     let erratum = erratum_to_avoid(analysis);
     let mut moves = Vec::new();
     let mut without_room = Vec::new();
@@ -51,12 +50,10 @@ pub fn plan(
             .collect();
         let position_of = |index: UnitIndex| members.binary_search(&index).ok();
         let mut order: Vec<usize> = wanted.par_iter().filter_map(|&index| position_of(index)).collect();
-        let alignment = |index: UnitIndex| match is_addressed[index.0 as usize] {
-            true => alignments[arena as usize].even(),
-            false => alignments[arena as usize],
-        };
-        let movable: Vec<MovableUnit> =
-            members.par_iter().map(|&index| movable_unit(analysis, index, alignment(index))).collect();
+        let movable: Vec<MovableUnit> = members
+            .par_iter()
+            .map(|&index| movable_unit(analysis, index, alignments[index.0 as usize]))
+            .collect();
         let free: Vec<Interval> = analysis
             .free
             .iter()
@@ -118,10 +115,9 @@ fn movable_unit(analysis: &Analysis<'_>, index: UnitIndex, alignment: Alignment)
     let unit: &Unit = &analysis.units[index.0 as usize];
     let has_room = analysis.units.get(index.0 as usize + 1).is_none_or(|next| next.start > unit.end);
     let guard = u64::from(has_room && analysis.refers_to_own_end(unit));
-    let (modulus, least_modulus) = match unit.keeps_alignment {
-        true => (unit.modulus, unit.modulus),
-        false => (unit.modulus.min(alignment.ordinary), unit.modulus.min(alignment.least)),
-    };
+    // Aligned data inside the unit makes its modulus a necessity.
+    let data = if unit.keeps_alignment { unit.modulus } else { 1 };
+    let (modulus, least_modulus) = (alignment.ordinary.max(data), alignment.least.max(data));
     MovableUnit { start: unit.start.0, size: unit.size() + guard, modulus, least_modulus }
 }
 

@@ -48,6 +48,8 @@ pub(super) struct SectionView<'data> {
     pub(super) link: u32,
     /// `sh_info`.
     pub(super) info: u32,
+    /// `sh_addralign`; 1 where that is no power of two.
+    pub(super) alignment: u64,
     /// Contents; empty for sections without bytes in the file.
     pub(super) bytes: &'data [u8],
 }
@@ -262,6 +264,7 @@ fn read_sections<'data>(
             offset: section.sh_offset,
             link: section.sh_link,
             info: section.sh_info,
+            alignment: if section.sh_addralign.is_power_of_two() { section.sh_addralign } else { 1 },
             bytes: contents,
         });
     }

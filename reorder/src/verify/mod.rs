@@ -13,6 +13,7 @@
 mod aarch64;
 mod absolute;
 mod absolute_fields;
+mod alignment;
 mod bytes;
 mod clones;
 mod compact_relocations;
@@ -178,7 +179,9 @@ fn verify_pair(
     let moves = recover::moves_between(old, new)?;
     let absolute = AbsoluteFields::collect(old);
     let pads = LandingPads::of(old);
-    let pair = ImagePair { old, new, moves: &moves, absolute: &absolute, pads: &pads };
+    let alignments = alignment::Alignments::of(old, &moves);
+    let pair =
+        ImagePair { old, new, moves: &moves, absolute: &absolute, pads: &pads, alignments: &alignments };
     compare(pair, updated.is_some(), findings)?;
     updated.map_or(Ok(()), |updated| debug::check_debug(pair, updated, findings))
 }

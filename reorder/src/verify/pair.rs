@@ -6,6 +6,7 @@ use goblin::elf::section_header::SHF_WRITE;
 
 use super::aarch64::{Images, NOP};
 use super::absolute_fields::{AbsoluteField, AbsoluteFields};
+use super::alignment::Alignments;
 use super::bytes::u32_at;
 use super::elf_view::ElfView;
 use super::landing_pads::LandingPads;
@@ -29,7 +30,12 @@ pub(super) struct ImagePair<'a> {
     pub(super) absolute: &'a AbsoluteFields,
     /// Where exceptions are caught in AArch64 functions of the old image.
     pub(super) pads: &'a LandingPads,
+    /// What functions of the old image may count on.
+    pub(super) alignments: &'a Alignments,
 }
+
+/// Bytes that compilers put between patchable no-operations and the entry.
+const MAX_CONSTANTS: usize = 16;
 
 /// What the checks produce: findings, and the bytes they answered for.
 pub(super) struct Ledger<'a> {
@@ -53,15 +59,19 @@ impl<'a> ImagePair<'a> {
         self.mapped(address) == found || self.is_prefix(address, found)
     }
 
-    /// What is wrong with taking `address`, for people: a function that it starts was at an even place and is at an odd
-    /// one. The lowest bit of a function pointer may have a meaning: pointers to member functions of C++ say by it
-    /// whether the function is virtual (Itanium C++ ABI, section 2.3).
+    /// What is wrong with taking `address`, for people: a function that it starts was aligned and no longer is. The low bits
+    /// of a function pointer may have a meaning: pointers to member functions of C++ say by the lowest whether the function
+    /// is virtual (Itanium C++ ABI, section 2.3).
     pub(super) fn oddity(&self, check: Check, address: u64) -> Option<Difference> {
-        let range = self.moves.containing(Address(address))?;
-        let was_even = address.is_multiple_of(2) && range.old_start.0 == address;
-        (was_even && !range.new_start.0.is_multiple_of(2)).then(|| {
+        let range = self.moves.containing(Address(address)).filter(|range| range.old_start.0 == address)?;
+        if !range.is_moved() {
+            return None;
+        }
+        let alignment = self.alignments.demanded(range);
+        (!range.new_start.0.is_multiple_of(alignment)).then(|| {
             let place = format!("the function at {}, whose address is taken", range.old_start);
-            Difference::new(check, None, place, "an even address", range.new_start.to_string())
+            let expected = format!("a multiple of {alignment}");
+            Difference::new(check, None, place, expected, range.new_start.to_string())
         })
     }
 
@@ -93,7 +103,10 @@ impl<'a> ImagePair<'a> {
         let prefix = bytes(self.old, address);
         let is_one = |prefix: &[u8]| match self.old.processor {
             Processor::Aarch64 if has_few_words_of_data(prefix) => true,
-            processor => padding_length(processor, prefix, address) == prefix.len(),
+            processor => {
+                let padding = padding_length(processor, prefix, address);
+                padding == prefix.len() || padding > 0 && prefix.len() - padding <= MAX_CONSTANTS
+            }
         };
         prefix.is_some_and(is_one) && prefix == bytes(self.new, found)
     }

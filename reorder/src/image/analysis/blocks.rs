@@ -4,9 +4,11 @@
 //! is what lies between: padding, code that nobody describes, or bytes that are no code.
 
 use std::iter;
+use std::ops::Range;
 
 use crate::address::Address;
 use crate::image::analysis::aarch64::prefixes::Prefixes;
+use crate::image::analysis::entry_prefix::prefix_start;
 use crate::image::analysis::pointers::CodePointer;
 use crate::image::code::CodeSpace;
 use crate::image::decode::{aarch64_gap, gap, padding};
@@ -131,6 +133,16 @@ impl Partition {
         (address < self.gaps[index].end).then_some(index)
     }
 
+    /// Where a few bytes of no function begin that end right at the start of a block. More than a few are code, as the startup
+    /// files of C hold without a symbol.
+    pub fn bytes_before(&self, block: BlockIndex) -> Option<Address> {
+        const MAX_CONSTANTS: u64 = 16;
+        let start = self.block(block).start;
+        let gap = self.gaps[..self.gaps.partition_point(|gap| gap.start < start)].last()?;
+        let is_short = gap.end.distance_from(gap.start) <= MAX_CONSTANTS;
+        (gap.end == start && gap.content != GapContent::Padding && is_short).then_some(gap.start)
+    }
+
     /// Bytes of proven filler.
     pub fn padding_bytes(&self) -> u64 {
         let padding = self.gaps.iter().filter(|gap| gap.content == GapContent::Padding);
@@ -155,8 +167,7 @@ impl Partition {
             return end;
         }
         let bytes = code.bytes(start..end);
-        let filler = padding_length(code.machine, bytes, start);
-        let block_start = prefix_start(code.machine, bytes, filler, pointers, start, end);
+        let block_start = prefix_start(code.machine, bytes, pointers, start);
         let block_start = prefix.map_or(block_start, |prefix| prefix.min(block_start));
         self.push_gap_pieces(code, start, block_start);
         block_start
@@ -211,13 +222,18 @@ impl Block {
         self.modulus = starts.max().unwrap_or(self.modulus);
     }
 
+    /// What holds instructions: all but what stands before the first entry, which may be data.
+    pub fn code(&self) -> Range<Address> {
+        self.first_function..self.end
+    }
+
     /// Size in bytes.
     pub fn size(&self) -> u64 {
         self.end.distance_from(self.start)
     }
 }
 
-fn padding_length(machine: Machine, bytes: &[u8], start: Address) -> usize {
+pub(super) fn padding_length(machine: Machine, bytes: &[u8], start: Address) -> usize {
     match machine {
         Machine::Aarch64 => aarch64_gap::padding_length(bytes, start),
         Machine::X86_64 | Machine::Other => padding::padding_length(bytes),
@@ -229,28 +245,6 @@ fn code_length(machine: Machine, bytes: &[u8], start: Address) -> Option<usize> 
         Machine::Aarch64 => aarch64_gap::code_length(bytes, start),
         Machine::X86_64 | Machine::Other => gap::code_length(bytes),
     }
-}
-
-/// Where the bytes before an entry begin that belong to it: patchable no-operations that a pointer names, or a
-/// type hash (`mov eax, imm32`) that callers read in front of the function.
-fn prefix_start(
-    machine: Machine,
-    bytes: &[u8],
-    filler: usize,
-    pointers: &[CodePointer],
-    start: Address,
-    end: Address,
-) -> Address {
-    const TYPE_HASH_LENGTH: usize = 5;
-    const MOV_EAX_IMMEDIATE: u8 = 0xb8;
-    if filler == bytes.len() {
-        let first = pointers.partition_point(|pointer| pointer.target < start);
-        return pointers.get(first).map_or(end, |pointer| pointer.target.min(end));
-    }
-    let is_type_hash = machine == Machine::X86_64
-        && filler + TYPE_HASH_LENGTH == bytes.len()
-        && bytes[filler] == MOV_EAX_IMMEDIATE;
-    if is_type_hash { start.plus(filler as u64) } else { end }
 }
 
 /// The largest power of two, at most `limit`, that divides `start`.

@@ -1,19 +1,20 @@
 //! Code that computes addresses of functions from constants: nothing that moves may take part.
 //!
-//! Three forms occur. The large code model adds a constant to the address of the global offset table, which it
-//! computes from its own place. Hand-written dispatch adds a stored distance to the address of a function and calls
-//! the sum. Linkers define `__start_X` and `__stop_X` around sections whose names are C identifiers, and the first
-//! function of such a section has the address of the section itself.
+//! Three forms occur. The large code model adds a constant of eight bytes to the address of the global offset table, which it
+//! computes from its own place; other code learns that place by a call of the next instruction. Hand-written dispatch adds a
+//! stored distance of four or eight bytes to the address of a function and calls the sum. Linkers define `__start_X` and
+//! `__stop_X` around sections whose names are C identifiers, and the first function of such a section has the address of the
+//! section itself.
 
 use std::collections::BTreeSet;
 use std::ops::Range;
 
 use crate::address::Address;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::image::analysis::blocks::{BlockIndex, Partition};
 use crate::image::analysis::pins::{Pin, PinReason};
 use crate::image::analysis::references::Finding;
-use crate::image::code::CodeSpace;
+use crate::image::code::{CodeSpace, Region};
 use crate::image::decode::x86_64::{DecodedBlock, FieldKind};
 use crate::image::decoded_atom::beyond_sums;
 use crate::image::elf::file::ElfFile;
@@ -31,37 +32,91 @@ pub(crate) fn may_lead_to_code(bases: (Address, Address), distance: u64, text: &
     from(bases.0) < i128::from(text.end.0) && from(bases.1) >= i128::from(text.start.0)
 }
 
-/// Pins for the first two forms.
+/// What x86-64 code is looked up in.
+#[derive(Clone, Copy)]
+pub struct CodeView<'a, 'data> {
+    /// The image.
+    pub file: &'a ElfFile<'data>,
+    /// Its code.
+    pub code: &'a CodeSpace<'data>,
+    /// Blocks and gaps.
+    pub partition: &'a Partition,
+}
+
+/// Pins for the first form: all that constants of the image lead to from any place that code may count from.
 ///
 /// # Errors
-/// R7 where more sums are called than are tried.
-pub fn check_computed_addresses(
-    file: &ElfFile<'_>,
-    code: &CodeSpace<'_>,
-    partition: &Partition,
+/// R7 where there are more sums than are tried.
+pub fn check_wide_constants(
+    view: CodeView<'_, '_>,
     decoded: &[DecodedBlock],
     findings: &mut Vec<Finding>,
 ) -> Result<()> {
-    let offset_table = [&b".got.plt"[..], b".got"].into_iter().find_map(|name| file.section(name));
+    let CodeView { file, code, partition } = view;
+    let named = [&b".got.plt"[..], b".got"].into_iter().filter_map(|name| file.section(name));
+    let mut bases: BTreeSet<Address> = named.map(|section| section.address).collect();
+    let mut budget = MOST_SUMS;
+    let mut spend = |tries: usize, block: usize| {
+        budget = budget
+            .checked_sub(tries)
+            .ok_or_else(|| beyond_sums(RefusalCode::R7, partition.block(BlockIndex(block as u32)).start))?;
+        Ok::<(), Error>(())
+    };
     for (index, block) in decoded.iter().enumerate() {
+        spend(block.own_places.len().saturating_mul(block.wide_constants.len()), index)?;
+        let constants = || block.wide_constants.iter();
+        let sums =
+            block.own_places.iter().flat_map(|place| constants().map(|constant| place.plus(*constant)));
+        bases.extend(sums.filter(|sum| code.region(*sum) == Region::Data));
+    }
+    for (index, block) in decoded.iter().enumerate().filter(|(_, block)| !block.wide_constants.is_empty()) {
+        let places = bases.len().saturating_add(block.own_places.len());
+        spend(places.saturating_mul(block.wide_constants.len()), index)?;
         let index = BlockIndex(index as u32);
         let evidence = partition.block(index).start;
         let pin = |block| Finding::Pin(block, Pin { reason: PinReason::ComputedAddress, evidence });
-        if !block.wide_constants.is_empty() && block.takes_own_place {
+        if !block.own_places.is_empty() {
             findings.push(pin(index));
         }
         for &constant in &block.wide_constants {
-            let target = offset_table.map(|table| table.address.plus(constant));
-            findings.extend(target.and_then(|target| partition.block_containing(target)).map(pin));
+            let targets = bases.iter().chain(&block.own_places).map(|base| base.plus(constant));
+            findings.extend(targets.filter_map(|target| partition.block_containing(target)).map(pin));
         }
-        if block.has_computed_call {
-            let reached = called_by_sum(file, code, partition, block)
-                .ok_or_else(|| beyond_sums(RefusalCode::R7, evidence))?;
-            if !reached.is_empty() {
-                findings.push(pin(index));
+    }
+    Ok(())
+}
+
+/// Pins for the second form.
+///
+/// # Errors
+/// R7 where more sums are called than are tried.
+pub fn check_computed_calls(
+    view: CodeView<'_, '_>,
+    decoded: &[DecodedBlock],
+    findings: &mut Vec<Finding>,
+) -> Result<()> {
+    let CodeView { file, code, partition } = view;
+    for (index, block) in decoded.iter().enumerate() {
+        if !block.has_computed_call && !block.has_computed_jump {
+            continue;
+        }
+        let index = BlockIndex(index as u32);
+        let evidence = partition.block(index).start;
+        let Some(sums) = called_by_sum(file, code, partition, block) else {
+            // Large functions jump by many tables, hardly ever from the address of a function.
+            if block.has_computed_call {
+                return Err(beyond_sums(RefusalCode::R7, evidence).into());
             }
-            findings.extend(reached.into_iter().map(pin));
+            continue;
+        };
+        // Jump tables count from data or from labels: a jump tells nothing by itself.
+        if sums.bases.is_empty() || sums.reached.is_empty() && !block.has_computed_call {
+            continue;
         }
+        let all = sums.bases.into_iter().chain(sums.reached).chain([index]);
+        findings.extend(
+            all.map(|block| Finding::Pin(block, Pin { reason: PinReason::ComputedAddress, evidence })),
+        );
     }
     Ok(())
 }
@@ -82,39 +137,75 @@ pub fn check_named_sections(
     }
 }
 
-/// The functions whose addresses the block takes, and those at stored distances from them; nothing if these are too many.
+/// Functions that take part in sums.
+#[derive(Default)]
+struct ComputedTargets {
+    /// Those whose addresses the block takes.
+    bases: Vec<BlockIndex>,
+    /// Those at stored distances from them.
+    reached: Vec<BlockIndex>,
+}
+
+/// What sums of the block may lead to; nothing if these are too many to try.
+///
+/// For a block that only jumps to sums, a word counts if its neighbour leads to another function as well: small numbers
+/// lead somewhere by chance.
 fn called_by_sum(
     file: &ElfFile<'_>,
     code: &CodeSpace<'_>,
     partition: &Partition,
     block: &DecodedBlock,
-) -> Option<Vec<BlockIndex>> {
+) -> Option<ComputedTargets> {
     let taken = block.fields.iter().filter(|field| field.kind == FieldKind::AddressOf);
     let bases = taken.map(|field| field.target(code)).filter(|&target| code.arena_of(target).is_some());
     let bases: BTreeSet<Address> = bases.collect();
     let tables: BTreeSet<Address> = block.data_references.iter().copied().collect();
-    let mut found: Vec<BlockIndex> =
-        bases.iter().filter_map(|&base| partition.block_containing(base)).collect();
+    let mut found = ComputedTargets {
+        bases: bases.iter().filter_map(|&base| partition.block_containing(base)).collect(),
+        reached: Vec::new(),
+    };
     let (Some(&lowest), Some(&highest)) = (bases.first(), bases.last()) else { return Some(found) };
     let (first, last) =
         (code.arenas.iter().map(|arena| arena.start).min(), code.arenas.iter().map(|arena| arena.end).max());
     let text = first.unwrap_or(Address(0))..last.unwrap_or(Address(0));
+    let entry_at = |target: Address| {
+        let index = partition.block_containing(target)?;
+        partition.block(index).is_entry(target).then_some(index)
+    };
     let mut budget = MOST_SUMS;
     for &table in &tables {
-        let words = (0..LONGEST_TABLE as u64).map_while(|index| file.bytes_at(table.plus(8 * index), 8));
-        let words = words.filter_map(|bytes| bytes.try_into().ok()).map(u64::from_le_bytes);
-        // Zeros lead to the bases themselves.
-        for word in words.filter(|word| *word != 0 && may_lead_to_code((lowest, highest), *word, &text)) {
-            budget = budget.checked_sub(bases.len())?;
-            let targets = bases.iter().map(|base| base.plus(word));
-            let blocks = targets.filter(|&target| target != table).filter_map(|target| {
-                let index = partition.block_containing(target)?;
-                partition.block(index).is_entry(target).then_some(index)
-            });
-            found.extend(blocks);
+        for width in [8, 4] {
+            let words = distances_at(file, table, width);
+            // Zeros lead to the bases themselves.
+            let may_lead = |word: u64| word != 0 && may_lead_to_code((lowest, highest), word, &text);
+            for (position, &word) in words.iter().enumerate().filter(|(_, word)| may_lead(**word)) {
+                budget = budget.checked_sub(bases.len())?;
+                for &base in bases.iter().filter(|base| base.plus(word) != table) {
+                    let Some(reached) = entry_at(base.plus(word)) else { continue };
+                    let leads_on = |next: Option<&u64>| {
+                        next.is_some_and(|&next| {
+                            next != 0 && next != word && entry_at(base.plus(next)).is_some()
+                        })
+                    };
+                    let before = position.checked_sub(1).and_then(|before| words.get(before));
+                    if block.has_computed_call || leads_on(before) || leads_on(words.get(position + 1)) {
+                        found.reached.push(reached);
+                    }
+                }
+            }
         }
     }
     Some(found)
+}
+
+/// Signed words of `width` bytes from `table` on.
+fn distances_at(file: &ElfFile<'_>, table: Address, width: u64) -> Vec<u64> {
+    let words = (0..LONGEST_TABLE as u64).map_while(|index| file.bytes_at(table.plus(width * index), width));
+    let signed = words.map(|bytes| match bytes.first_chunk::<8>() {
+        Some(word) => u64::from_le_bytes(*word),
+        None => bytes.first_chunk().map_or(0, |word| i64::from(i32::from_le_bytes(*word)) as u64),
+    });
+    signed.collect()
 }
 
 fn is_c_identifier(name: &[u8]) -> bool {

@@ -30,8 +30,11 @@ impl Exposure {
                 | PinReason::RelocationDisagrees
                 | PinReason::RelocationWithoutField
                 | PinReason::Unreferenced => exposure.may_be_addressed[block] = true,
-                // Which place of the page an unpaired half is for is not known.
-                PinReason::InsideAddressed | PinReason::PointerInside | PinReason::UnpairedAddress => {
+                // Which place of the page an unpaired half is for is not known, nor what distances between neighbours mean.
+                PinReason::InsideAddressed
+                | PinReason::PointerInside
+                | PinReason::UnpairedAddress
+                | PinReason::Undescribed => {
                     let known = &mut exposure.inside[block];
                     *known = Some(known.map_or(pin.evidence, |known| known.min(pin.evidence)));
                     exposure.may_be_addressed[block] = true;

@@ -160,8 +160,8 @@ fn dispatches_of_block(
     factory: &mut InstructionInfoFactory,
 ) -> BlockDispatches {
     let block = context.partition.block(index);
-    let bytes = context.code.bytes(block.start..block.end);
-    let decoder = Decoder::with_ip(64, bytes, block.start.0, DecoderOptions::NONE);
+    let code = block.code();
+    let decoder = Decoder::with_ip(64, context.code.bytes(code.clone()), code.start.0, DecoderOptions::NONE);
     let flow = BlockFlow::new(decoder.into_iter().collect());
     let mut dispatches = BlockDispatches::new(index);
     let candidates: Vec<Address> = distinct(&decoded.table_candidates).collect();

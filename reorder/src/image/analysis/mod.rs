@@ -11,6 +11,7 @@ pub mod blocks;
 pub mod computed_addresses;
 pub mod dispatch;
 mod dumps;
+mod entry_prefix;
 pub(crate) mod exception_tables;
 pub mod exposure;
 pub mod fields;
@@ -27,6 +28,7 @@ pub mod relative_words;
 pub mod stub_arrays;
 pub mod table_bound;
 pub mod table_extent;
+mod undescribed;
 pub mod units;
 mod x86_64;
 
@@ -173,6 +175,7 @@ impl<'data> Analysis<'data> {
         }
         exception_tables::check_exception_tables(file, functions, &partition, &mut findings)?;
         computed_addresses::check_named_sections(file, &code, &partition, &mut findings);
+        entry_prefix::check_prefixes(&code, &partition, &mut findings);
         stub_arrays::check_stub_arrays(&code, &partition, &mut findings);
         relative_pointers::check_relative_pointers(
             file,
@@ -189,6 +192,16 @@ impl<'data> Analysis<'data> {
             &data_references,
             &mut findings,
         );
+        let known = undescribed::Known {
+            code: &code,
+            functions,
+            partition: &partition,
+            dynamic: &dynamic,
+            fields: &fields,
+            pointers: &pointers,
+            roots,
+        };
+        undescribed::check_undescribed_code(&known, &mut findings);
         let exposure = Exposure::new(&partition, &findings);
         let (units, free) = build_units(&code, &partition, &mut findings);
         Ok(Self {

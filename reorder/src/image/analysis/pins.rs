@@ -60,8 +60,10 @@ pub enum PinReason {
     ShortReference,
     /// Nothing that is known refers to it, so something unknown may.
     Unreferenced,
-    /// It is aligned to a page, which its code may count on.
-    PageAligned,
+    /// Only symbols tell of it although compilers wrote unwind entries for the rest: it may be addressed by its distance from elsewhere.
+    Undescribed,
+    /// It is aligned on purpose, and the format's text has no room to keep that.
+    Aligned,
     /// Nothing free was large enough in the new layout.
     NoRoom,
 }
@@ -92,7 +94,8 @@ impl fmt::Display for PinReason {
             Self::UnpairedAddress => "the two halves of an address cannot be paired",
             Self::ShortReference => "a reference with a short reach cannot be made longer",
             Self::Unreferenced => "nothing that is known refers to it",
-            Self::PageAligned => "it is aligned to a page",
+            Self::Undescribed => "it has no unwind entry although other code has",
+            Self::Aligned => "it is aligned to more than is usual",
             Self::SwiftRecord => "a record of Swift of an unknown kind refers to it",
             Self::NoRoom => "no free place was large enough",
         })

@@ -4,6 +4,7 @@ use rayon::prelude::*;
 
 use super::block_uses::BlockUses;
 use super::blocks::{BlockIndex, Partition};
+use super::computed_addresses::CodeView;
 use super::fields::{ByBlock, CodeFields};
 use super::jump_tables::{TableContext, find_tables};
 use super::kept_relocations::check_kept_relocations;
@@ -58,7 +59,9 @@ pub(super) fn code_facts(image: &ImageFacts<'_, '_>, partition: &mut Partition) 
         absolute_addresses::check_absolute_addresses(file, code, partition, &constants, known, &mut findings);
         data_references.extend(kept.data_references(code, kept_tables));
     }
-    computed_addresses::check_computed_addresses(file, code, partition, &decoded, &mut findings)?;
+    let view = CodeView { file, code, partition };
+    computed_addresses::check_wide_constants(view, &decoded, &mut findings)?;
+    computed_addresses::check_computed_calls(view, &decoded, &mut findings)?;
 
     collect_data_references(&mut decoded, relocations, &mut data_references);
     let loader_places = sorted(relocations.iter().map(|relocation| relocation.place).collect());
@@ -89,7 +92,7 @@ fn decode_blocks(code: &CodeSpace<'_>, partition: &Partition, boundaries: &Bound
         .blocks
         .par_iter()
         .with_min_len(64)
-        .map(|block| decode_block(code, block.start..block.end, boundaries))
+        .map(|block| decode_block(code, block.start..block.end, block.first_function, boundaries))
         .collect()
 }
 

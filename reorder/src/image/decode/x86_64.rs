@@ -74,12 +74,14 @@ pub struct DecodedBlock {
     pub has_register_jump: bool,
     /// Loads a 64-bit constant, as code for any distance does.
     pub wide_constants: Vec<u64>,
-    /// Takes the address of the very instruction that does so: to add a distance from there to something.
-    pub takes_own_place: bool,
+    /// Places in the block whose address it takes, or learns by calling them.
+    pub own_places: Vec<Address>,
     /// Takes the address of any place in the block.
     pub takes_own_address: bool,
-    /// Calls or jumps to a sum that was made just before.
+    /// Calls a sum that was made just before.
     pub has_computed_call: bool,
+    /// Jumps to such a sum, as jump tables do.
+    pub has_computed_jump: bool,
     /// Reads or writes its own bytes as data.
     pub has_inner_data: bool,
     /// Control runs past the last instruction, unless that is a call.
@@ -92,10 +94,15 @@ pub struct DecodedBlock {
     pub invalid_at: Option<Address>,
 }
 
-/// Decodes `range`, whose bytes lie in one executable section.
-pub fn decode_block(code: &CodeSpace<'_>, range: Range<Address>, boundaries: &Boundaries) -> DecodedBlock {
-    let bytes = code.bytes(range.clone());
-    let mut decoder = Decoder::with_ip(64, bytes, range.start.0, DecoderOptions::NONE);
+/// Decodes `range`, whose bytes lie in one executable section, from `first` on.
+pub fn decode_block(
+    code: &CodeSpace<'_>,
+    range: Range<Address>,
+    first: Address,
+    boundaries: &Boundaries,
+) -> DecodedBlock {
+    let bytes = code.bytes(first..range.end);
+    let mut decoder = Decoder::with_ip(64, bytes, first.0, DecoderOptions::NONE);
     let mut instruction = Instruction::default();
     let mut sums = RecentSums::default();
     let mut block = DecodedBlock { falls_through: true, ..DecodedBlock::default() };
@@ -118,7 +125,13 @@ pub fn decode_block(code: &CodeSpace<'_>, range: Range<Address>, boundaries: &Bo
         if instruction.code() == Code::Mov_r64_imm64 {
             block.wide_constants.push(instruction.immediate64());
         }
-        block.has_computed_call |= sums.is_call_to_sum(&instruction);
+        if sums.is_target(&instruction) {
+            match instruction.flow_control() {
+                FlowControl::IndirectCall => block.has_computed_call = true,
+                FlowControl::IndirectBranch => block.has_computed_jump = true,
+                _ => {}
+            }
+        }
         sums.follow(&instruction);
         if instruction.code() == Code::Jmp_rm64 && instruction.op0_kind() == OpKind::Register {
             block.has_register_jump = true;
@@ -165,9 +178,8 @@ impl RecentSums {
         self.position = (self.position + 1) % self.last.len();
     }
 
-    fn is_call_to_sum(&self, instruction: &Instruction) -> bool {
-        instruction.flow_control() == FlowControl::IndirectCall
-            && instruction.op0_kind() == OpKind::Register
+    fn is_target(&self, instruction: &Instruction) -> bool {
+        instruction.op0_kind() == OpKind::Register
             && self.last.contains(&Some(instruction.op0_register().full_register()))
     }
 }
@@ -246,13 +258,30 @@ fn collect_field(
     if range.contains(&target) {
         block.has_inner_data |= kind == FieldKind::Memory;
         block.takes_own_address |= kind == FieldKind::AddressOf;
-        block.takes_own_place |= kind == FieldKind::AddressOf && target.0 == instruction.ip();
+        if kind == FieldKind::AddressOf {
+            block.own_places.push(target);
+        } else if kind == FieldKind::Call && keeps_return_address(code, target) {
+            block.own_places.push(Address(instruction.next_ip()));
+        }
         return true;
     }
     let place = Address(instruction.ip()).plus(offset as u64);
     let to_end = (instruction.len() - offset) as u8;
     block.fields.push(Field { place: code.offset(place), to_end, kind });
     true
+}
+
+/// Whether what a call leads to takes the return address for itself: `pop` or a load of the top of the stack.
+fn keeps_return_address(code: &CodeSpace<'_>, target: Address) -> bool {
+    let Some(arena) = code.arena_of(target) else { return false };
+    let bytes = code.bytes(target..arena.end);
+    let instruction = Decoder::with_ip(64, bytes, target.0, DecoderOptions::NONE).decode();
+    let is_load = instruction.mnemonic() == Mnemonic::Mov
+        && instruction.op1_kind() == OpKind::Memory
+        && instruction.memory_base() == Register::RSP
+        && instruction.memory_index() == Register::None
+        && instruction.memory_displacement64() == 0;
+    instruction.mnemonic() == Mnemonic::Pop || is_load
 }
 
 /// Operands of the instructions in `range` that could be addresses of code: (value, instruction). Behind bytes that

@@ -38,6 +38,8 @@ pub struct Section<'data> {
     pub link: u32,
     /// `sh_info`.
     pub info: u32,
+    /// `sh_addralign`; 1 where the header has no power of two.
+    pub alignment: u64,
     /// `sh_entsize`.
     pub entry_size: u64,
 }
@@ -70,6 +72,9 @@ impl<'data> Section<'data> {
             size: entry.sh_size.get(endian),
             link: entry.sh_link.get(endian),
             info: entry.sh_info.get(endian),
+            alignment: Some(entry.sh_addralign.get(endian))
+                .filter(|value| value.is_power_of_two())
+                .unwrap_or(1),
             entry_size: entry.sh_entsize.get(endian),
         };
         let end = section.offset.0.checked_add(section.size);

@@ -147,6 +147,11 @@ fn entries_of(
     if let Some(named) = inside.find(|named| !known.is_entry(*named)) {
         return Err((Obstacle::InsideKnown, named));
     }
+    if let Some(bytes) =
+        analysis.partition.bytes_before(block).filter(|_| analysis.code.machine != Machine::Aarch64)
+    {
+        return Err((Obstacle::BytesBeforeEntry, bytes));
+    }
     let first = known.first_function;
     let mut entries = BTreeSet::new();
     for start in known.function_starts() {

@@ -6,6 +6,8 @@ use super::bodies::Body;
 use super::obstacle::Obstacle;
 use super::step::{Reference, Use};
 use crate::address::{Address, NewAddress};
+use crate::image::analysis::blocks::alignment;
+use crate::image::code::CodeSpace;
 use crate::image::code_reference::{CodeForm, CodeReference};
 use crate::image::decode::aarch64::PAGE;
 use crate::image::elf::machine::Machine;
@@ -29,6 +31,14 @@ pub(super) struct Copies<'run> {
 
 /// What compilers align functions to; copies keep their original's distance from such a place.
 const ALIGNMENT: u64 = 16;
+
+/// A copy starts where its original does modulo this: flags in its address may count on all that its functions can have asked
+/// for, which is what they have, as far as the section's header permits it. Copies have room enough for that.
+fn modulus(body: &Body, code: &CodeSpace<'_>) -> u64 {
+    let arena = code.arenas.iter().find(|arena| (arena.start..arena.end).contains(&body.range.start));
+    let stated = arena.map_or(ALIGNMENT, |arena| arena.alignment.clamp(ALIGNMENT, PAGE));
+    body.function_starts.iter().map(|start| alignment(*start, stated)).fold(ALIGNMENT, u64::max)
+}
 /// `jmp` with four bytes of displacement.
 const JUMP: [u8; 5] = [0xe9, 0, 0, 0, 0];
 
@@ -38,20 +48,22 @@ impl<'run> Copies<'run> {
         bodies: &'run [Body],
         followed: &'run BTreeSet<Address>,
         first: NewAddress,
-        machine: Machine,
+        code: &CodeSpace<'_>,
     ) -> Self {
+        let machine = code.machine;
         let mut by_original: Vec<(Address, usize)> =
             bodies.iter().enumerate().map(|(index, body)| (body.range.start, index)).collect();
         by_original.sort_unstable();
         let mut end = first;
         let mut starts = Vec::with_capacity(bodies.len());
         for body in bodies {
-            let misalignment = body.range.start.0.wrapping_sub(end.0) % ALIGNMENT;
+            let modulus = modulus(body, code);
+            let misalignment = body.range.start.0.wrapping_sub(end.0) % modulus;
             let mut start = end.plus(misalignment);
             // A page has so many places to start at; where none of them suits, the body is one that meets it anywhere.
-            let mut tries = PAGE / ALIGNMENT;
+            let mut tries = PAGE / modulus;
             while machine == Machine::Aarch64 && tries > 0 && meets_erratum(body, start) {
-                start = start.plus(ALIGNMENT);
+                start = start.plus(modulus);
                 tries -= 1;
             }
             starts.push(start);

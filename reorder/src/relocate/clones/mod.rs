@@ -74,7 +74,7 @@ pub fn clone_functions(
     let mut followed = references::followed(file, analysis, &bodies);
     let mut rounds = 0;
     loop {
-        let copies = Copies::new(&bodies, &followed, image.address, file.machine);
+        let copies = Copies::new(&bodies, &followed, image.address, &analysis.code);
         let mut contents = Vec::with_capacity(bodies.len());
         let mut failed = Vec::new();
         for (index, body) in bodies.iter().enumerate() {

@@ -16,6 +16,8 @@ pub enum Obstacle {
     TakesOwnPlace,
     /// It compares an address that it returns to, or calls what computes with one.
     ReturnAddressKnown,
+    /// Bytes of unknown meaning end at its entry: callers may read them by their distance from it.
+    BytesBeforeEntry,
     /// A branch or literal cannot reach its target from anywhere else.
     ShortReach,
     /// Something knows a place inside: where an interrupted program stands may be compared with it.
@@ -33,6 +35,7 @@ impl fmt::Display for Obstacle {
             Self::ReturnAddressKnown => {
                 "it compares an address that it returns to, or calls a function that computes with one"
             }
+            Self::BytesBeforeEntry => "callers may read the bytes before its entry",
             Self::ShortReach => "a branch or a literal reaches too short a way",
             Self::InsideKnown => "something knows a place inside it",
             Self::LandingPadOutside => "exceptions are caught outside of it",

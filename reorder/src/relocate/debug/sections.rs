@@ -62,6 +62,7 @@ impl<'data> DebugSection<'data> {
             size: bytes.len() as u64,
             link: 0,
             info: 0,
+            alignment: 1,
             entry_size: 0,
         };
         Self { section, name: name.to_owned(), packing: Packing::Plain, bytes: Cow::Borrowed(bytes) }

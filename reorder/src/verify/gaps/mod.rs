@@ -5,11 +5,13 @@
 
 mod aarch64;
 mod carried;
+mod prefixes;
 mod x86_64;
 
 use std::ops::Range;
 
-use carried::CarriedData;
+use self::carried::CarriedData;
+use self::prefixes::{MAX_LENGTH, carried_length, check_unreferenced};
 
 use super::aarch64::MovedPages;
 use super::elf_view::SectionView;
@@ -35,10 +37,12 @@ pub(super) fn check_gaps(pair: ImagePair<'_>, findings: &mut Findings) -> Vec<u6
     let pages = MovedPages::new(moves);
     let carried = CarriedData::find(pair, findings);
     let (mut all, mut padding) = (GapCode::default(), 0usize);
+    let mut carried_constants = Vec::new();
     for old in pair.old.code_sections() {
         let Some(new) = pair.new.code_at(old.address, old.end()) else { continue };
         let old_functions = moves.iter().map(|range| range.old_start.0..range.old_end().0);
         let mut fixed = Vec::new();
+        let mut prefixes = Vec::new();
         for gap in complement(old.address..old.end(), old_functions) {
             let gap = gap.start..carried.begin_before(gap.end);
             let Some(bytes) = old.at(gap.start, gap.end - gap.start) else { continue };
@@ -51,7 +55,20 @@ pub(super) fn check_gaps(pair: ImagePair<'_>, findings: &mut Findings) -> Vec<u6
             }
             // Zeros behind may be the end of a table: where filler may take their place, programs read it.
             let zeros = bytes[code.end..].iter().take_while(|byte| **byte == 0).count();
-            let code = code.start..code.end + zeros;
+            let mut code = code.start..code.end + zeros;
+            let next = moves
+                .containing(Address(gap.end))
+                .filter(|next| next.is_moved() && code.end == bytes.len() && processor == Processor::X86_64)
+                .filter(|_| code.len() <= MAX_LENGTH);
+            if let Some(next) = next {
+                let length = carried_length(processor, &bytes[code.clone()], next, new, findings) as u64;
+                prefixes.push(next.new_start.0 - length..next.new_start.0);
+                carried_constants.push(gap.end - length..gap.end);
+                code.end -= length as usize;
+            }
+            if code.is_empty() {
+                continue;
+            }
             let code = gap.start + code.start as u64..gap.start + code.end as u64;
             let seen = match processor {
                 Processor::Aarch64 => aarch64::check(pair, &pages, (old, new), &code, findings),
@@ -65,8 +82,13 @@ pub(super) fn check_gaps(pair: ImagePair<'_>, findings: &mut Findings) -> Vec<u6
         }
         let section = new.address..new.end();
         fixed.extend(carried.places().filter(|place| section.contains(&place.start)));
+        for prefix in prefixes.iter().filter(|prefix| !prefix.is_empty()) {
+            check_place(prefix, moves, findings);
+        }
+        fixed.append(&mut prefixes);
         padding += check_padding(processor, (old, new), &fixed, moves, findings);
     }
+    check_unreferenced(pair, &carried_constants, findings);
     all.references.sort_unstable();
     all.references.dedup();
     findings.checked(Check::Gaps, "instructions", all.instructions);

@@ -161,7 +161,7 @@ impl Comparison<'_, '_> {
     fn block(&self, range: Range<usize>, index: BlockIndex) -> Outcome {
         let mut outcome = Outcome::default();
         let block = self.partition.block(index);
-        let Some(operands) = Operands::decode(self.code, block.start..block.end) else {
+        let Some(operands) = Operands::decode(self.code, block.code()) else {
             // Undecodable blocks stay anyway, with all distances that they may hold; addresses only their entries tell.
             self.table.entries[range].iter().for_each(|entry| self.keep_addresses(entry, &mut outcome));
             return outcome;

@@ -4,6 +4,7 @@
 //! only through the references that are listed here and the tables that list functions (symbols, exports, function starts,
 //! unwind information).
 
+mod alignment;
 pub mod atoms;
 mod bounds;
 mod data;
@@ -116,6 +117,7 @@ impl MachOAnalysis {
             &code,
             &mut obligations,
         );
+        alignment::pin_aligned(file, &atoms, &mut obligations);
         let units = obligations.units();
         let mut data = facts.references;
         let table_words = decoded.iter().map(|atom| atom.table_words.len()).sum();

@@ -1,0 +1,110 @@
+//! Functions whose addresses are taken are aligned as before.
+//!
+//! Programs keep flags in the low bits of such addresses, and no image states in which. What bounds them is stated: linkers give
+//! a section the largest alignment that anything in it asked for (`sh_addralign`). So a function that has as much may be what
+//! asked for it, and one with less may have asked for all that it has, up to a cache line.
+//!
+//! Where most functions of a section are not aligned to what compilers give for speed, a function is aligned to more than the
+//! others by chance, and what most have is demanded.
+
+use std::ops::Range;
+
+use super::elf_view::{ElfView, SectionView};
+use super::recover::{AddressMoves, Move};
+
+/// What compilers give to functions for speed.
+const FOR_SPEED: u64 = 16;
+
+/// What functions are aligned to that shall not share a line of the cache.
+const CACHE_LINE: u64 = 64;
+
+/// The largest alignment that functions ask for: a page.
+const MAX_ALIGNMENT: u64 = 4096;
+
+/// Share of a section's functions that is most of them: numerator, denominator.
+const MOST: (usize, usize) = (3, 4);
+
+/// What functions of the old image may count on, section by section.
+#[derive(Clone, Debug)]
+pub(super) struct Alignments {
+    /// In header order.
+    sections: Vec<SectionAlignment>,
+}
+
+#[derive(Clone, Debug)]
+struct SectionAlignment {
+    range: Range<u64>,
+    /// `sh_addralign`, at most [`MAX_ALIGNMENT`].
+    stated: u64,
+    /// What most of its functions have, at most [`FOR_SPEED`].
+    common: u64,
+}
+
+impl Alignments {
+    /// Of the old image.
+    pub(super) fn of(old: &ElfView<'_>, moves: &AddressMoves) -> Self {
+        let code = old.sections.iter().filter(|section| section.is_code());
+        Self { sections: code.map(|section| SectionAlignment::of(section, moves)).collect() }
+    }
+
+    /// What the new start of a function whose address is taken must be a multiple of.
+    pub(super) fn demanded(&self, range: &Move) -> u64 {
+        let start = range.old_start.0;
+        // The lowest bit alone has a meaning everywhere.
+        let parity = alignment(start, 2);
+        let section = self.sections.iter().find(|section| section.range.contains(&start));
+        section.map_or(parity, |section| section.demanded(start).max(parity))
+    }
+}
+
+impl SectionAlignment {
+    fn of(section: &SectionView<'_>, moves: &AddressMoves) -> Self {
+        let range = section.address..section.end();
+        let starts = moves.as_slice();
+        let first = starts.partition_point(|function| function.old_start.0 < range.start);
+        let end = starts.partition_point(|function| function.old_start.0 < range.end);
+        let functions = &starts[first..end];
+        let is_common = |level: &u64| {
+            let aligned = functions.iter().filter(|function| function.old_start.0.is_multiple_of(*level));
+            aligned.count() * MOST.1 >= functions.len() * MOST.0
+        };
+        let common = [FOR_SPEED, 8, 4, 2].into_iter().find(is_common).unwrap_or(1);
+        Self { range, stated: section.alignment.clamp(1, MAX_ALIGNMENT), common }
+    }
+
+    fn demanded(&self, start: u64) -> u64 {
+        if self.common < FOR_SPEED {
+            return alignment(start, self.common);
+        }
+        let shown = alignment(start, self.stated);
+        if shown == self.stated { shown } else { shown.min(CACHE_LINE) }
+    }
+}
+
+/// The largest power of two, at most `limit`, that `address` is a multiple of.
+fn alignment(address: u64, limit: u64) -> u64 {
+    1_u64.checked_shl(address.trailing_zeros()).map_or(limit, |shown| shown.min(limit))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{FOR_SPEED, SectionAlignment, alignment};
+
+    #[test]
+    fn what_the_header_states_bounds_what_is_demanded() {
+        let demanded =
+            |stated, common, start| SectionAlignment { range: 0..u64::MAX, stated, common }.demanded(start);
+        assert_eq!(demanded(16, FOR_SPEED, 0x1040), 16);
+        assert_eq!(demanded(64, FOR_SPEED, 0x1040), 64);
+        assert_eq!(demanded(64, FOR_SPEED, 0x1020), 32);
+        assert_eq!(demanded(4096, FOR_SPEED, 0x1100), 64, "a multiple of 256 by chance");
+        assert_eq!(demanded(4096, FOR_SPEED, 0x3000), 4096);
+        assert_eq!(demanded(4096, 4, 0x3000), 4);
+        assert_eq!(demanded(16, 1, 0x3001), 1);
+    }
+
+    #[test]
+    fn address_zero_has_every_alignment() {
+        assert_eq!((alignment(0, 64), alignment(0x18, 64), alignment(0x3001, 2)), (64, 8, 1));
+    }
+}

@@ -1,0 +1,13 @@
+;; Numbers of every kind.
+(defun factorial (n) (if (< n 2) 1 (* n (factorial (1- n)))))
+(print (factorial 200))
+(print (mod (expt 7 (factorial 7)) 1000000007))
+(print (isqrt (expt 10 101)))
+(print (gcd (factorial 40) (expt 6 50)))
+(print (/ (factorial 30) (expt 12 20)))
+(print (list (sqrt -2) (exp #c(0 1)) (atan 1 2) (expt 2.5d0 0.5d0) (rationalize 0.1) (float 1/3 1l0)))
+(print (list (ash -12345678901234567890 -7) (logxor (expt 2 70) (expt 3 50)) (integer-length (expt 3 100)) (logcount (expt 7 77))))
+(print (list (truncate 1e20 3) (round 5/2) (ceiling -7 2) (decode-float 1.5d0)))
+(setf (ext:long-float-digits) 256)
+(print (* 4 (atan 1l0)))
+(print (let ((sum 0)) (dotimes (i 20000) (incf sum (/ 1 (+ 1 (mod i 17))))) sum))
