@@ -99,7 +99,7 @@ fn is_early(words: &[String]) -> bool {
     }
 }
 
-/// `-5` behind `-n`: all but the last five, for which all must be read.
+/// `-5` after `-n`: all but the last five, for which all must be read.
 fn is_negative(arguments: &str) -> bool {
     ["-n-", "-c-", "--lines=-", "--bytes=-"].iter().any(|start| arguments.starts_with(start))
 }

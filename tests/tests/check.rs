@@ -3,11 +3,14 @@
 #![allow(clippy::unwrap_used)] // a failed unwrap is a failed test
 
 use std::fs;
+use std::os::unix::process::ExitStatusExt as _;
 use std::path::Path;
 use std::time::Duration;
 
 use end_to_end::process::{self, Ending, Outcome, shell, succeed};
 use end_to_end::workspace::reorder;
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
 use serde_json::Value;
 use tempfile::TempDir;
 
@@ -37,6 +40,7 @@ int main(int count, char **words) {
     if (!strcmp(what, "hang")) { while (is_moved) pause(); return 0; }
     if (!strcmp(what, "killed")) abort();
     if (!strcmp(what, "never")) for (;;) pause();
+    if (!strcmp(what, "much")) { static char block[70 << 20]; return write(1, block, sizeof block) < 0; }
     if (!strcmp(what, "random")) return getpid() % 2;
     if (!strcmp(what, "input")) { size_t n = fread(text, 1, 99, stdin); printf("<%.*s>\n", (int)n, text); return 0; }
     return 0;
@@ -149,15 +153,39 @@ fn what_differs_in_the_original_itself_is_not_compared() {
         "{killed}"
     );
     fs::remove_file(directory.join("new")).unwrap();
-    for (what, expected) in
-        [("never", "is still running after 1 s"), ("random", "check a run that always ends alike")]
-    {
+    for (what, expected) in [
+        ("never", "is still running after 1 s"),
+        ("much", "prints more than 64 MiB"),
+        ("random", "check a run that always ends alike"),
+    ] {
         // Two runs may end alike by chance; then it is a third that does not.
         let mut outcomes =
             (0..30).map(|_| apply(directory, &["-o", "new", "--check", what, "--time-limit", "1"]));
         let refused = outcomes.find(|outcome| outcome.ending == Ending::Exited(2)).unwrap();
         assert!(refused.stderr_text().contains(expected), "{refused}");
     }
+}
+
+#[test]
+fn a_signal_leaves_no_trial() {
+    let directory = workplace();
+    let directory = directory.path();
+    let mut checking = reorder()
+        .args(["apply", "program"])
+        .args(RANDOM)
+        .args(["-o", "new", "--check", "never", "--time-limit", "60", "--quiet"])
+        .current_dir(directory)
+        .spawn()
+        .unwrap();
+    let is_trying = || names(directory).iter().any(|name| name.starts_with(".reorder-check-"));
+    while !is_trying() {
+        assert!(checking.try_wait().unwrap().is_none(), "it ended before it tried anything");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    kill(Pid::from_raw(checking.id().cast_signed()), Signal::SIGTERM).unwrap();
+    let status = checking.wait().unwrap();
+    assert_eq!(status.signal(), Some(Signal::SIGTERM as i32), "{status}");
+    assert_eq!(names(directory), ["program", "program.c"]);
 }
 
 #[test]

@@ -282,7 +282,7 @@ fn a_fleet_s_parts_give_what_one_process_gives() {
     assert!(said.contains("--each command"), "{said}");
 }
 
-/// Files that were put behind each other are one file; of a file that was cut nothing is called exact that is not whole.
+/// Concatenated files are one file; of a file that was cut nothing is called exact that is not whole.
 #[test]
 fn a_recording_that_is_cut_is_told_and_not_called_exact() {
     let directory = tempfile::tempdir().unwrap();

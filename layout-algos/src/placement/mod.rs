@@ -10,10 +10,12 @@
 //!
 //! Programs are packed tightly: what one interval wastes is missing in another. So intervals are filled to the last
 //! granule ([`tail`]), units of large alignment let others pass until a place fits ([`fill`]), padding takes units that
-//! need no alignment ([`dense_pool`]), and what is left over goes to the shortest hole that holds it ([`holes`]).
+//! need no alignment ([`dense_pool`]), and what is left over goes to the shortest hole that holds it ([`holes`]). Where most
+//! units would stay, they are permuted inside the intervals that hold them ([`by_interval`]).
 //!
 //! Time is O(rounds · (units + intervals · look-ahead) + units · log units) with at most log₂ units + 12 rounds.
 
+mod by_interval;
 mod dense_pool;
 mod exact;
 mod fill;
@@ -97,11 +99,27 @@ const MOST_RESERVED: usize = 1024;
 /// are they pinned.
 #[must_use]
 pub fn place(units: &[MovableUnit], order: &[usize], free: &[Interval]) -> Placement {
-    let (order, mut is_pinned) = named_units(units.len(), order);
+    let (order, is_pinned) = named_units(units.len(), order);
     if order.len() == units.len() && order.is_sorted_by_key(|&unit| units[unit].start) {
         let starts = units.iter().map(|unit| unit.start).collect();
         return Placement { starts, pinned: Vec::new() };
     }
+    let unnamed = units.len() - order.len();
+    let across = place_across(units, &order, free, is_pinned);
+    if across.pinned.len() - unnamed <= order.len() / 2 {
+        return across;
+    }
+    let inside = by_interval::permute(units, &order, free);
+    if inside.pinned.len() < across.pinned.len() { inside } else { across }
+}
+
+/// Places the units of `order` wherever they fit; those that `is_pinned` keep their place.
+fn place_across(
+    units: &[MovableUnit],
+    order: &[usize],
+    free: &[Interval],
+    mut is_pinned: Vec<bool>,
+) -> Placement {
     let mut units = units.to_vec();
     let mut is_reserved = vec![false; units.len()];
     let mut round = 0;
@@ -111,7 +129,7 @@ pub fn place(units: &[MovableUnit], order: &[usize], free: &[Interval]) -> Place
                 units[unit].modulus = units[unit].least_modulus;
             }
         }
-        let (starts, leftovers) = place_round(&units, &order, free, &is_pinned, &is_reserved, round > 0);
+        let (starts, leftovers) = place_round(&units, order, free, &is_pinned, &is_reserved, round > 0);
         if leftovers.is_empty() {
             let pinned = (0..units.len()).filter(|&unit| is_pinned[unit]).collect();
             return Placement { starts, pinned };
@@ -121,7 +139,7 @@ pub fn place(units: &[MovableUnit], order: &[usize], free: &[Interval]) -> Place
         }
         round += 1;
         if let Some(pinning_round) = round.checked_sub(RELAXED_SHARES.len()) {
-            pin(&units, &order, free, &leftovers, pinning_round, &mut is_pinned);
+            pin(&units, order, free, &leftovers, pinning_round, &mut is_pinned);
         }
     }
 }

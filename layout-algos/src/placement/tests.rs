@@ -87,6 +87,18 @@ proptest! {
     }
 
     #[test]
+    fn units_permuted_inside_their_intervals_keep_what_placement_promises(
+        pieces in prop::collection::vec(piece(), 0..120),
+        seed in any::<u64>(),
+    ) {
+        let (units, free) = lay_out(&pieces);
+        let mut order: Vec<usize> = (0..units.len()).collect();
+        Random::new(seed, &[]).shuffle(&mut order);
+        let placement = super::by_interval::permute(&units, &order, &free);
+        check(&units, &free, &placement);
+    }
+
+    #[test]
     fn present_order_changes_nothing(pieces in prop::collection::vec(piece(), 0..120)) {
         let (units, free) = lay_out(&pieces);
         let order: Vec<usize> = (0..units.len()).collect();
@@ -226,4 +238,33 @@ fn text_cut_into_short_intervals_still_moves() {
     check(&units, &free, &placement);
     let moved = units.iter().zip(&placement.starts).filter(|(unit, start)| unit.start != **start).count();
     assert!(moved > units.len() / 3, "{moved} of {} moved", units.len());
+}
+
+/// The only unit of large alignment stays and cuts the text in two rooms without a byte to spare, of which neither holds the
+/// units of the other.
+#[test]
+fn rooms_without_slack_are_permuted_by_themselves() {
+    let sizes = [48, 80, 112, 16, 176, 208, 240];
+    let (mut units, mut free): (Vec<MovableUnit>, Vec<Interval>) = (Vec::new(), Vec::new());
+    let mut cursor = 0x1000;
+    for (index, &size) in sizes.iter().enumerate() {
+        units.push(MovableUnit { start: cursor, size, modulus: 16, least_modulus: 16 });
+        match free.last_mut().filter(|last| last.end == cursor) {
+            Some(last) => last.end += size,
+            None => free.push(Interval { start: cursor, end: cursor + size }),
+        }
+        cursor += size + if index == 3 { 32 } else { 0 };
+    }
+    let order: Vec<usize> = (0..units.len()).rev().collect();
+    let placement = super::by_interval::permute(&units, &order, &free);
+    check(&units, &free, &placement);
+    assert!(placement.pinned.is_empty(), "{placement:?}");
+    let second: u64 = 0x1000 + 48 + 80 + 112 + 16 + 32;
+    assert_eq!(
+        placement.starts,
+        [0x1000 + 208, 0x1000 + 128, 0x1010, 0x1000, second + 448, second + 240, second]
+    );
+    let placement = place(&units, &order, &free);
+    check(&units, &free, &placement);
+    assert!(placement.pinned.len() <= units.len() / 2, "{placement:?}");
 }

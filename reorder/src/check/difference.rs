@@ -67,7 +67,7 @@ impl fmt::Display for Difference {
                 Shown(&line.original)
             )?;
         } else if original != result && !last_words.is_empty() {
-            write!(formatter, "; its last words: {}", Shown(last_words))?;
+            write!(formatter, "; the last line of its standard error: {}", Shown(last_words))?;
         }
         Ok(())
     }

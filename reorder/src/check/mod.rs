@@ -19,7 +19,6 @@ use std::path::Path;
 use std::time::Duration;
 
 use crate::error::{Error, Result};
-use crate::measure::Interruption;
 
 use compare::{Compared, Seen};
 use difference::Difference;
@@ -51,8 +50,6 @@ const PATIENCE: u32 = 10;
 /// # Errors
 /// [`crate::error::ErrorKind::Verification`] when the result does something else; else, what cannot be run, or does not end alike.
 pub fn check(request: &CheckRequest<'_>, shown: &str, arguments: &[OsString]) -> Result<CheckedRun> {
-    // Outlives the trial's files: they vanish before a signal ends this process.
-    let _interruption = Interruption::note();
     let original = |program: &Path, environment: &[(OsString, OsString)]| {
         run::run(&launch(request, program, environment, arguments, request.time_limit))
     };
@@ -128,8 +125,8 @@ fn unlike(shown: &str, one: &Observed, other: &Observed, place: Option<&Path>) -
     let (where_to, hint) = match place.and_then(Path::parent) {
         Some(folder) => (
             format!(" as a copy in {}", folder.display()),
-            "nothing was written; if it looks for files beside itself, write the result beside it; else check a run that \
-             always ends alike",
+            "nothing was written; if the program needs files from its own directory, write the result there; else check a run \
+             that always ends alike",
         ),
         None => (" the next time".to_owned(), "nothing was written; check a run that always ends alike"),
     };
@@ -142,7 +139,7 @@ fn explained(shown: &str, difference: &Difference) -> Error {
             "nothing was written; this is a defect of reorder: please report this image and these arguments"
         }
         false => {
-            "nothing was written; a program that prints where its functions stand differs as it should; anything else is a \
+            "nothing was written; a program that prints the addresses of its functions may differ; any other difference is a \
              defect of reorder: please report this image and these arguments"
         }
     };

@@ -59,7 +59,7 @@ impl CheckedRun {
         }
         text.push('\n');
         if self.is_killed {
-            text.push_str("note: the original itself does not end by itself with these arguments\n");
+            text.push_str("note: with these arguments a signal ends the original, too\n");
         }
         text
     }

@@ -106,7 +106,12 @@ pub(super) fn run(launch: &Launch<'_>) -> Result<Observed> {
     let _ = killpg(id_of(&child), Signal::SIGKILL);
     let status = child.wait().map_err(system)?;
     Interruption::check()?;
-    let end = end.map_err(system)?.unwrap_or_else(|| End::Ended(Ending::of(status)));
+    let end = match end.map_err(system)? {
+        Some(end) => end,
+        // What a short run printed after the last look at its outputs.
+        None if prints_too_much(&outputs).map_err(system)? => End::TooMuch,
+        None => End::Ended(Ending::of(status)),
+    };
     let [stdout, stderr] = outputs.each_mut().map(contents);
     Ok(Observed { end, stdout: stdout.map_err(system)?, stderr: stderr.map_err(system)?, took })
 }
@@ -128,14 +133,17 @@ fn watch(child: &Child, outputs: &[File; 2], started: Instant, limit: Duration) 
         if started.elapsed() > limit {
             return Ok(Some(End::TooLate));
         }
-        for output in outputs {
-            if output.metadata()?.len() > MAX_OUTPUT_BYTES {
-                return Ok(Some(End::TooMuch));
-            }
+        if prints_too_much(outputs)? {
+            return Ok(Some(End::TooMuch));
         }
         std::thread::sleep(pause);
         pause = (pause * 2).min(Duration::from_millis(20));
     }
+}
+
+fn prints_too_much(outputs: &[File; 2]) -> io::Result<bool> {
+    let lengths = outputs.iter().map(|output| Ok(output.metadata()?.len() > MAX_OUTPUT_BYTES));
+    lengths.into_iter().try_fold(false, |any, is_longer: io::Result<bool>| Ok(any || is_longer?))
 }
 
 fn id_of(child: &Child) -> Pid {

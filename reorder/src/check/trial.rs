@@ -9,13 +9,17 @@ use std::path::{Path, PathBuf};
 use tempfile::{Builder, TempDir, TempPath};
 
 use crate::error::{Error, Result};
+use crate::measure::Interruption;
 
-/// Files that are the original's at one time and the result's at another; they vanish with the value.
+/// Files that are the original's at one time and the result's at another; they vanish with the value, and signals that would end
+/// this process wait until then.
 #[derive(Debug)]
 pub struct Trial<'run> {
     files: Vec<(PathBuf, TrialFile<'run>)>,
     environment: Vec<(OsString, OsString)>,
     _kept: Kept,
+    // Fields are dropped in order: a signal takes effect after the files are gone.
+    _interruption: Interruption,
 }
 
 /// One file, in both versions.
@@ -50,12 +54,18 @@ impl<'run> Trial<'run> {
     /// # Errors
     /// When nothing can be written there.
     pub fn beside(output: &Path, file: TrialFile<'run>) -> Result<Self> {
+        let interruption = Interruption::note();
         let folder = parent_of(output);
         let place =
             Builder::new().prefix(PREFIX).tempfile_in(folder).map_err(|error| Error::io(folder, error))?;
         let place = place.into_temp_path();
         let files = vec![(place.to_path_buf(), file)];
-        Ok(Self { files, environment: Vec::new(), _kept: Kept::File { _path: place } })
+        Ok(Self {
+            files,
+            environment: Vec::new(),
+            _kept: Kept::File { _path: place },
+            _interruption: interruption,
+        })
     }
 
     /// Of several that are to stand in `directory`, the program first, in a directory beside that; `environment` is made of
@@ -68,12 +78,13 @@ impl<'run> Trial<'run> {
         files: impl IntoIterator<Item = (OsString, TrialFile<'run>)>,
         environment: impl FnOnce(&Path) -> Result<Vec<(OsString, OsString)>>,
     ) -> Result<Self> {
+        let interruption = Interruption::note();
         let parent = parent_of(directory);
         let folder =
             Builder::new().prefix(PREFIX).tempdir_in(parent).map_err(|error| Error::io(parent, error))?;
         let files = files.into_iter().map(|(name, file)| (folder.path().join(name), file)).collect();
         let environment = environment(folder.path())?;
-        Ok(Self { files, environment, _kept: Kept::Folder { _folder: folder } })
+        Ok(Self { files, environment, _kept: Kept::Folder { _folder: folder }, _interruption: interruption })
     }
 
     /// The program's path.
@@ -104,13 +115,13 @@ impl<'run> Trial<'run> {
     }
 }
 
-/// A new file each time: what a run left behind may still have the former one open.
+/// A new file each time: what a run left may still have the former one open.
 fn replace(path: &Path, bytes: &[u8]) -> std::io::Result<()> {
     match fs::remove_file(path) {
         Err(error) if error.kind() != std::io::ErrorKind::NotFound => return Err(error),
         _ => {}
     }
-    // Nobody else may run what is not proven yet.
+    // No other user may run what is not checked yet.
     OpenOptions::new().write(true).create_new(true).mode(0o700).open(path)?.write_all(bytes)
 }
 

@@ -25,7 +25,7 @@ pub struct CheckArguments {
     /// Standard input of each checked run; empty unless given
     #[arg(long = "check-input", value_name = "FILE", requires = "runs")]
     input: Option<PathBuf>,
-    /// Stop a checked run that takes longer
+    /// End a checked run that takes longer than this
     #[arg(long, value_name = "SECONDS", default_value_t = 60)]
     time_limit: u64,
 }

@@ -25,7 +25,7 @@ use crate::image::elf::file::ElfFile;
 use crate::image::functions::FunctionTable;
 use crate::image::mapped::{MappedImage, map_image};
 use crate::layout::{Layout, Memory, Room, lay_out};
-use crate::measure::{self, MeasureRequest, Measurement};
+use crate::measure::{self, Interruption, MeasureRequest, Measurement};
 use crate::packages;
 use crate::processor::{self, Purpose};
 use crate::record::{self, Ending, RecordRequest, RecordedTrace};
@@ -79,7 +79,7 @@ pub struct OptimizeArguments {
     /// Write a page of HTML that shows the text before and after, as `reorder report` does
     #[arg(long, value_name = "FILE")]
     report: Option<PathBuf>,
-    /// Stop a start that is checked or measured and takes longer
+    /// End a checked or measured run that takes longer than this
     #[arg(long, value_name = "SECONDS", default_value_t = 60)]
     time_limit: u64,
 }
@@ -298,6 +298,8 @@ fn measure_moved(
     if arguments.measure_runs == 0 {
         return Ok(starts.iter().map(|_| None).collect());
     }
+    // Dropped after the trial, whose files would stay if a signal ended this process before.
+    let _interruption = Interruption::note();
     let directory = output.parent().filter(|parent| !parent.as_os_str().is_empty());
     let trial = tempfile::Builder::new()
         .prefix(".reorder-trial-")

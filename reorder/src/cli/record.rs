@@ -50,8 +50,8 @@ pub struct RecordArguments {
     /// Trace all libraries that the program loads at its start as well
     #[arg(long, requires = "command")]
     libraries: bool,
-    /// Keep whatever the program does about SIGTRAP, which breakpoints use, by a stop at each system call; slower. Handlers
-    /// work without it
+    /// Let the program block or ignore SIGTRAP, which breakpoints use; slower, because it stops at each system call. Handlers
+    /// of SIGTRAP work without this
     #[arg(long)]
     keep_sigtrap: bool,
     /// The program and its arguments
@@ -167,7 +167,7 @@ fn summarise(outcome: &RecordOutcome, context: &Context) {
     ));
     warn_of_unrecorded(outcome, context);
     if let Ending::Killed(signal) = outcome.ending {
-        let hint = "if it does not end so without being recorded: breakpoints undo that a program blocks or ignores SIGTRAP; add \
+        let hint = "if this happens only while it is recorded: a breakpoint unblocks SIGTRAP and ends the ignoring of it; add \
                     --keep-sigtrap, which is slower";
         let hint = (signal == libc::SIGTRAP).then_some(hint);
         context.talk.warning(&format!("the program was killed by signal {signal}"), hint);
@@ -181,7 +181,7 @@ fn warn_of_unrecorded(outcome: &RecordOutcome, context: &Context) {
         let processes = if left == 1 { "one process".to_owned() } else { format!("{left} processes") };
         context.talk.warning(
             &format!(
-                "{processes} went on when the program had ended: what they first ran later is not recorded"
+                "{processes} went on when the program had ended: functions that ran first after that are not recorded"
             ),
             Some("to record a daemon to its end, let it run in the foreground"),
         );

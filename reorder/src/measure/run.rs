@@ -76,7 +76,7 @@ pub(super) struct Outcome {
     pub(super) counted: Option<Counted>,
     /// Pages that the page table held at the end.
     pub(super) mapped_text: std::result::Result<BTreeSet<u64>, Unknown>,
-    /// Pages that the page cache held then, before the system may take back what nobody uses any more. Only of a cold start.
+    /// Pages that the page cache held then, before the system may take back what is no longer used. Only of a cold run.
     pub(super) cached_text: Option<BTreeSet<u64>>,
     /// What watching pages told, where that was asked for and possible.
     pub(super) watched: std::result::Result<WatchedPages, Unknown>,

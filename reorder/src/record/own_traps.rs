@@ -86,6 +86,13 @@ impl OwnTraps {
         }
     }
 
+    /// `task` has ended, and a later one may have its number.
+    pub(super) fn ended(&mut self, task: Pid) {
+        self.known.remove(&task);
+        self.blocking.remove(&task);
+        self.entering.remove(&task);
+    }
+
     /// Whether system calls of `task` may change what is known.
     pub(super) fn watches(&self, task: Pid) -> bool {
         self.is_complete || !self.known.is_empty() && self.is_known(task)

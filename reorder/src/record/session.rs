@@ -87,6 +87,7 @@ impl<'images> Session<'images> {
             match report {
                 Report::Ended(how) => {
                     self.tasks.remove(task);
+                    self.own_traps.ended(task);
                     if task == self.root {
                         ending = Some(how);
                         self.begin_release();

@@ -101,10 +101,10 @@ fn run_call(task: Pid) -> Served {
 }
 
 fn impossible() -> Error {
-    Error::usage("a breakpoint took the program's own handler of SIGTRAP away, and it cannot be put back")
-        .with_hint(
-            "record with another recorder whose traces can be read, such as perf (reorder traces --help)",
-        )
+    Error::usage(
+        "a breakpoint removed the program's own handler of SIGTRAP, and the handler cannot be restored",
+    )
+    .with_hint("record with another recorder whose traces can be read, such as perf (reorder traces --help)")
 }
 
 /// Where an instruction stands that calls the system.

@@ -14,7 +14,7 @@ use crate::arch;
 /// Whose SIGTRAP has stopped a task.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Trap {
-    /// A breakpoint's; what the program has waiting behind it waits on.
+    /// Of a breakpoint of ours; a SIGTRAP of the program that is pending stays pending.
     Ours,
     /// The program's.
     Own,

@@ -104,7 +104,7 @@ impl LayoutMap {
 
     /// The file's text.
     pub fn write(&self) -> String {
-        // First: without its digests a map belongs to no image, so what was cut before this line serves nobody.
+        // First: without its digests a map belongs to no image, so one that is cut before this line is of no use.
         let mut text = format!("{FIRST_LINE}\n# lines: {}\n", self.lines());
         let _ = write!(text, "# old-sha256: {}\n# new-sha256: {}\n", self.old_digest, self.new_digest);
         if let Some(bytes) = self.old_bytes {

@@ -3,11 +3,11 @@
 use super::Builder;
 use super::context::addresses_formed;
 use crate::address::Address;
-use crate::image::analysis::computed_addresses::{LONGEST_TABLE, MOST_SUMS, may_lead_to_code};
+use crate::image::analysis::computed_addresses::{MAX_SUMS, MAX_TABLE_WORDS, may_lead_to_code};
 use crate::image::decode::aarch64::{Operation, Register, WORD};
 
 /// Stored distances that are looked at for one atom: no hand-written dispatch has more. Beyond them it may call anything; what
-/// stands behind the first [`LONGEST_TABLE`] entries of one table is data of another kind.
+/// stands behind the first [`MAX_TABLE_WORDS`] entries of one table is data of another kind.
 const MOST_DISTANCES: usize = 1 << 20;
 
 /// What sums may be made of.
@@ -28,9 +28,9 @@ impl Builder<'_, '_> {
     pub(super) fn keep_summands(&mut self) {
         let parts = self.parts();
         self.result.calls_anything |= parts.is_cut;
-        let mut sums = MOST_SUMS;
+        let mut sums = MAX_SUMS;
         for table in &parts.tables {
-            self.keep_sums(&[*table], &self.distances_at(*table, &[*table], LONGEST_TABLE), &mut sums);
+            self.keep_sums(&[*table], &self.distances_at(*table, &[*table], MAX_TABLE_WORDS), &mut sums);
         }
         self.keep_sums(&parts.bases, &parts.distances, &mut sums);
         let is_elsewhere = |base: &Address| self.context.text.contains(base) && !self.atom.contains(base);
@@ -81,7 +81,7 @@ impl Builder<'_, '_> {
         }
         for table in &parts.tables {
             let room = MOST_DISTANCES.saturating_sub(parts.distances.len());
-            parts.distances.extend(self.distances_at(*table, &parts.bases, LONGEST_TABLE.min(room)));
+            parts.distances.extend(self.distances_at(*table, &parts.bases, MAX_TABLE_WORDS.min(room)));
         }
         parts.is_cut = parts.distances.len() >= MOST_DISTANCES;
         parts.distances.extend(self.distances_inside());

@@ -21,10 +21,10 @@ use crate::image::elf::file::ElfFile;
 use crate::image::refusal::RefusalCode;
 
 /// Longest table of stored distances that is looked through, in entries.
-pub(crate) const LONGEST_TABLE: usize = 1 << 12;
+pub(crate) const MAX_TABLE_WORDS: usize = 1 << 12;
 
 /// Sums that are tried for one block; no hand-written dispatch has more.
-pub(crate) const MOST_SUMS: usize = 1 << 20;
+pub(crate) const MAX_SUMS: usize = 1 << 20;
 
 /// Whether `distance` leads into `text` from an address between the first and the last of `bases`.
 pub(crate) fn may_lead_to_code(bases: (Address, Address), distance: u64, text: &Range<Address>) -> bool {
@@ -55,7 +55,7 @@ pub fn check_wide_constants(
     let CodeView { file, code, partition } = view;
     let named = [&b".got.plt"[..], b".got"].into_iter().filter_map(|name| file.section(name));
     let mut bases: BTreeSet<Address> = named.map(|section| section.address).collect();
-    let mut budget = MOST_SUMS;
+    let mut budget = MAX_SUMS;
     let mut spend = |tries: usize, block: usize| {
         budget = budget
             .checked_sub(tries)
@@ -172,7 +172,7 @@ fn called_by_sum(
         let index = partition.block_containing(target)?;
         partition.block(index).is_entry(target).then_some(index)
     };
-    let mut budget = MOST_SUMS;
+    let mut budget = MAX_SUMS;
     for &table in &tables {
         for width in [8, 4] {
             let words = distances_at(file, table, width);
@@ -200,7 +200,8 @@ fn called_by_sum(
 
 /// Signed words of `width` bytes from `table` on.
 fn distances_at(file: &ElfFile<'_>, table: Address, width: u64) -> Vec<u64> {
-    let words = (0..LONGEST_TABLE as u64).map_while(|index| file.bytes_at(table.plus(width * index), width));
+    let words =
+        (0..MAX_TABLE_WORDS as u64).map_while(|index| file.bytes_at(table.plus(width * index), width));
     let signed = words.map(|bytes| match bytes.first_chunk::<8>() {
         Some(word) => u64::from_le_bytes(*word),
         None => bytes.first_chunk().map_or(0, |word| i64::from(i32::from_le_bytes(*word)) as u64),

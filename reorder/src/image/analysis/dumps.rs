@@ -38,7 +38,7 @@ pub(super) fn check_dumps(file: &ElfFile<'_>) -> Result<(), Refusal> {
         let [Some(address), Some(_)] = marks.map(|mark| find_string(file, mark)) else { continue };
         return Err(Refusal::new(
             RefusalCode::R17,
-            format!("this is {name}: its memory dump ({dump}) holds addresses of its functions, as a name shows"),
+            format!("this is {name}, whose memory dump ({dump}) holds addresses of its functions"),
             "give the order to the linker (`reorder order`): the build then makes the dump with what was linked",
         )
         .at(address));

@@ -33,7 +33,7 @@ impl fmt::Display for Obstacle {
             Self::Overlap => "control reaches the middle of an instruction",
             Self::TakesOwnPlace => "it calls a place inside itself",
             Self::ReturnAddressKnown => {
-                "it compares an address that it returns to, or calls a function that computes with one"
+                "it refers to the address after one of its calls, or calls a function that computes with its return address"
             }
             Self::BytesBeforeEntry => "callers may read the bytes before its entry",
             Self::ShortReach => "a branch or a literal reaches too short a way",

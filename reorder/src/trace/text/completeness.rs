@@ -118,9 +118,9 @@ fn incomplete(offset: u64, former: Option<Part>) -> Note {
     match former {
         Some(Part { number, count }) => {
             let message =
-                format!("only {number} of the {count} traces that were written together are here: it is cut");
+                format!("only {number} of the {count} traces that this file had are left: it is cut");
             note(offset, message)
         }
-        None => note(offset, "traces that were written together with this one are missing before it"),
+        None => note(offset, "the traces before this one are missing from the file"),
     }
 }

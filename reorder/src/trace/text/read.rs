@@ -53,7 +53,7 @@ pub fn read(bytes: &[u8]) -> Result<Reading> {
     Ok(completeness::checked(sections, cut))
 }
 
-/// The lines that have their ends, and the beginning of one that has none: what is missing of it nobody can tell.
+/// The lines that have their ends, and the beginning of one that has none: what is missing of it cannot be known.
 fn whole_lines(bytes: &[u8]) -> (&[u8], &[u8]) {
     let end = bytes.iter().rposition(|&byte| byte == b'\n').map_or(0, |last| last + 1);
     bytes.split_at(end)

@@ -151,7 +151,7 @@ fn no_cut_passes_for_a_whole_recording() {
     assert_eq!(silent_cuts(&write(&first), std::slice::from_ref(&first)), [0; 0]);
     let together = [first.clone(), empty, second.clone(), third.clone()];
     assert_eq!(silent_cuts(&write_all(&together), &together), [0; 0]);
-    // Files that were put behind each other say nothing of each other: the first is whole without the second.
+    // Files that were concatenated say nothing of each other: the first is whole without the second.
     let concatenated = write(&first) + &write_all(&[second.clone(), third.clone()]);
     assert_eq!(silent_cuts(&concatenated, &[first.clone(), second, third]), [write(&first).len()]);
 }

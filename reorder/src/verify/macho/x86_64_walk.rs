@@ -281,10 +281,15 @@ impl Walker<'_> {
             let end =
                 position + self.bytes[position..].iter().take_while(|byte| **byte == Byte::Unknown).count();
             self.is_live = false;
+            // Where the padding that was looked at last ends: looking at each of its bytes again would take quadratic time.
+            let mut padding_end = position;
             while position < end.min(self.end) {
                 // Zeros would be instructions, too, if anything led to them.
-                if !self.is_live && self.is_padding(position..end) {
-                    break;
+                if !self.is_live && position >= padding_end {
+                    padding_end = position + padding_length(Processor::X86_64, &self.code[position..end], 0);
+                    if padding_end == end {
+                        break;
+                    }
                 }
                 match self.decode_unreached(position, end) {
                     Some(next) => position = next,
@@ -301,7 +306,7 @@ impl Walker<'_> {
         padding_length(Processor::X86_64, &self.code[range.clone()], 0) == range.len()
     }
 
-    /// As [`Self::decode`], but goes on behind jumps, and never over the `end`.
+    /// As [`Self::decode`], but goes on after jumps, and never over the `end`.
     fn decode_unreached(&mut self, position: usize, end: usize) -> Option<usize> {
         if self.bytes[position] != Byte::Unknown {
             return Some(position + 1);

@@ -3,8 +3,8 @@
 //! The text is filled to the last byte, so no function keeps more alignment than its neighbours happen to leave. Programs may
 //! count on it all the same: flags can be kept in the low bits of the address of a function that is declared `aligned(64)`.
 //! Linkers give the section the largest alignment that was asked for; where that is the ordinary one, nothing was asked for.
-//! Padding belongs to the function in front of it. As much of it as the ordinary alignment or more shows that the next function
-//! asked for more, and so may those beside it, in front of which less was needed.
+//! Padding belongs to the function before it. At least as much of it as the ordinary alignment shows that the next function asked
+//! for more. Its neighbours may have asked for as much, but needed less padding.
 
 use std::ops::Range;
 

@@ -38,7 +38,7 @@ pub(super) fn refuse_runtimes(file: &MachOFile<'_>, atoms: &Atoms, slots: &[Data
         None => Ok(()),
         Some((runtime, place)) => Err(Refusal::new(
             RefusalCode::M6,
-            format!("the image is of {runtime}, whose run-time keeps code addresses in tables of its own"),
+            format!("the image is of {runtime}, whose runtime keeps code addresses in tables of its own"),
             "use the order options of its own compiler, if it has any",
         )
         .at(place)

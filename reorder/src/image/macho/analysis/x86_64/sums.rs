@@ -13,7 +13,7 @@ use super::fields::Use;
 use super::sum_flow::goes_to_sum;
 use super::walk::Walk;
 use crate::address::Address;
-use crate::image::analysis::computed_addresses::{LONGEST_TABLE, MOST_SUMS, may_lead_to_code};
+use crate::image::analysis::computed_addresses::{MAX_SUMS, MAX_TABLE_WORDS, may_lead_to_code};
 
 /// Bytes of the distances that programs store.
 const WIDTHS: [u64; 2] = [4, 8];
@@ -50,9 +50,9 @@ pub(super) fn reached(
         .map(|field| field.target)
         .filter(|place| !context.is_code(*place))
         .collect();
-    let mut budget = MOST_SUMS;
+    let mut budget = MAX_SUMS;
     for (table, width) in tables.iter().flat_map(|table| WIDTHS.map(|width| (*table, width))) {
-        let words = (0..LONGEST_TABLE as u64).map_while(|index| {
+        let words = (0..MAX_TABLE_WORDS as u64).map_while(|index| {
             let place = table.plus(width * index);
             match width {
                 4 => context.file.word_at(place).map(|word| i64::from(word as i32) as u64),
