@@ -102,7 +102,7 @@ impl Applied {
 pub fn apply(
     file: &ElfFile<'_>,
     functions: &FunctionTable<'_>,
-    analysis: Analysis<'_>,
+    mut analysis: Analysis<'_>,
     arrangement: Arrangement<'_>,
     options: RelocateOptions,
 ) -> Result<Applied> {
@@ -118,7 +118,7 @@ pub fn apply(
         Arrangement::Needed(order, needed) => (plan(&analysis, functions, order, needed)?, None),
         Arrangement::Map(map) => {
             let side = map.side_of(file.bytes)?;
-            (plan_from_map(&analysis, map.address_map(side)?)?, Some((map, side)))
+            (plan_from_map(&mut analysis, map.address_map(side)?)?, Some((map, side)))
         }
     };
     let mut summary = summarise(functions, &analysis, &plan);
@@ -255,7 +255,7 @@ pub fn layout_map(
     };
     let moved = ElfFile::parse(&applied.bytes)?;
     let moved_functions = FunctionTable::collect(&moved)?;
-    let moved_analysis = Analysis::new(&moved, &moved_functions)?;
+    let mut moved_analysis = Analysis::new(&moved, &moved_functions)?;
     let mut map = LayoutMap {
         old_digest: digest(input.bytes),
         new_digest: digest(&applied.bytes),
@@ -268,7 +268,7 @@ pub fn layout_map(
         is_one_way: options.debug == DebugPolicy::Update && has_debug(input) && !applied.map.is_identity(),
     };
     map.names = map.moves.iter().map(|range| name_of(functions, range)).collect();
-    let back = plan_from_map(&moved_analysis, map.address_map(Side::New)?)?;
+    let back = plan_from_map(&mut moved_analysis, map.address_map(Side::New)?)?;
     // Debug information that was written again is not restored, nor what stands among it.
     let end = if map.is_one_way { tail_start(input) } else { u64::MAX };
     let options = match map.is_one_way {

@@ -1,35 +1,33 @@
 //! Permutes the units of each free interval among themselves.
 //!
 //! Where what stays cuts the text into intervals without room to spare, units of one interval seldom fit another as well as the
-//! old ones did. Among themselves they fit again: every unit but the last already takes its size with the padding after it, so
-//! that any order of the others has room. An interval whose units do not fit in any of the ways tried here keeps them as they
-//! are.
+//! old ones did. Among themselves they fit again if they have one alignment: every unit but the last already takes its size with
+//! the padding after it, so that any order of the others has room. Where that fails, units of the largest alignment stay, which
+//! are few as a rule, and those between them are permuted.
 //!
-//! Time is O(units · log units + intervals).
+//! Time is O((units · log units + intervals) · different alignments).
 
 use super::interval::{Interval, subtract};
-use super::{MAX_EASY_MODULUS, MovableUnit, Placement, named_units};
+use super::{MovableUnit, Placement, named_units};
 
 /// Places the units that `order` names inside the intervals that hold them, in this order where it fits.
 ///
-/// The result keeps what [`super::place`] guarantees; units of intervals that keep what they hold are listed as pinned.
+/// The result keeps what [`super::place`] guarantees; units that found no other place are listed as pinned.
 pub(super) fn permute(units: &[MovableUnit], order: &[usize], free: &[Interval]) -> Placement {
     let (order, mut is_pinned) = named_units(units.len(), order);
     let mut starts: Vec<u64> = units.iter().map(|unit| unit.start).collect();
-    let kept = (0..units.len()).filter(|&unit| is_pinned[unit]);
-    for (home, members) in inhabited(units, &order, free, kept) {
+    let unnamed = (0..units.len()).filter(|&unit| is_pinned[unit]);
+    let mut homes = inhabited(units, &order, free, unnamed);
+    // Each round keeps the units of the largest alignment, so that there are at most 64 in a row.
+    while let Some((home, members)) = homes.pop() {
         if arrange(units, &members, home, &mut starts) {
             continue;
         }
-        // Units of large alignment may fit where they are alone; the others are arranged around them.
-        let (difficult, easy): (Vec<usize>, Vec<usize>) =
-            members.into_iter().partition(|&unit| units[unit].least_modulus > MAX_EASY_MODULUS);
-        for (home, members) in inhabited(units, &easy, &[home], difficult.iter().copied()) {
-            if !arrange(units, &members, home, &mut starts) {
-                members.iter().for_each(|&unit| is_pinned[unit] = true);
-            }
-        }
-        difficult.into_iter().for_each(|unit| is_pinned[unit] = true);
+        let largest = members.iter().map(|&unit| units[unit].least_modulus).max();
+        let (kept, others): (Vec<usize>, Vec<usize>) =
+            members.into_iter().partition(|&unit| Some(units[unit].least_modulus) == largest);
+        homes.extend(inhabited(units, &others, &[home], kept.iter().copied()));
+        kept.into_iter().for_each(|unit| is_pinned[unit] = true);
     }
     let pinned = (0..units.len()).filter(|&unit| is_pinned[unit]).collect();
     Placement { starts, pinned }

@@ -64,6 +64,16 @@ impl AddressMap {
         }
     }
 
+    /// The way back.
+    ///
+    /// # Errors
+    /// When two ranges go to one place.
+    pub fn inverse(&self) -> Result<Self> {
+        let back =
+            |moved: &Move| Move { old: Address(moved.new.0), new: NewAddress(moved.old.0), size: moved.size };
+        Self::new(self.moves.iter().map(back))
+    }
+
     /// Whether no two bytes of `range` change their distance.
     pub fn moves_as_one(&self, range: &Range<Address>) -> bool {
         let first = self.moves.partition_point(|moved| moved.old.plus(moved.size) <= range.start);

@@ -57,8 +57,14 @@ pub fn alignments(analysis: &Analysis<'_>, functions: &FunctionTable<'_>) -> Vec
     let is_addressed = addressed_units(analysis, functions);
     let blocks = &analysis.partition.blocks;
     let own: Vec<u64> = blocks.par_iter().map(own_alignment).collect();
+    let starts: Vec<u64> = blocks.par_iter().map(|block| alignment(block.start, PAGE)).collect();
+    let entries: Vec<u64> = blocks.par_iter().map(|block| alignment(block.first_function, PAGE)).collect();
+    // Compilers align either the entry or what they put before it; the larger of both would often be chance.
     let ordinary: Vec<u64> = (0..analysis.code.arenas.len())
-        .map(|arena| ordinary_alignment(&members(blocks, &own, arena).collect::<Vec<u64>>()))
+        .map(|arena| {
+            let of = |values| ordinary_alignment(&members(blocks, values, arena).collect::<Vec<u64>>());
+            of(&starts).max(of(&entries))
+        })
         .collect();
     let asked: Vec<u64> = blocks
         .par_iter()

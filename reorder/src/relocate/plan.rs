@@ -138,6 +138,33 @@ fn unit_order(
     (wanted, count)
 }
 
+/// Gives back what stands before a function and does not move with it in the `map`.
+///
+/// Data before an entry can look like filler and filler like such data, so that only one of the two images that the map leads
+/// between shows what belongs to the function.
+///
+/// # Errors
+/// A map that puts two functions into one place.
+fn follow_map(analysis: &mut Analysis<'_>, map: &AddressMap) -> Result<()> {
+    let back = map.inverse()?;
+    let is_taken = |address: Address| back.map(Address(map.map(address).0)).0 != address.0;
+    let delta = |address: Address| map.map(address).0.wrapping_sub(address.0);
+    for (index, block) in analysis.partition.blocks.iter_mut().enumerate() {
+        let expected = delta(block.first_function);
+        let before = (block.start.0..block.first_function.0).map(Address);
+        let other = before.rev().find(|&address| delta(address) != expected || is_taken(address));
+        let Some(start) = other.map(|address| address.plus(1)) else { continue };
+        let unit = unit_containing(&analysis.units, block.start);
+        if let Some(unit) = unit.map(|unit| &mut analysis.units[unit.0 as usize])
+            && unit.blocks.start as usize == index
+        {
+            unit.start = start;
+        }
+        block.start = start;
+    }
+    Ok(())
+}
+
 /// Takes a given map as the plan, if it keeps functions whole, apart and inside the code.
 ///
 /// Pins are not asked: an image that was relocated before may look different to the analysis (a word that happens
@@ -145,7 +172,8 @@ fn unit_order(
 ///
 /// # Errors
 /// The first block that the map tears apart or puts where something else is.
-pub fn plan_from_map(analysis: &Analysis<'_>, map: AddressMap) -> Result<Plan> {
+pub fn plan_from_map(analysis: &mut Analysis<'_>, map: AddressMap) -> Result<Plan> {
+    follow_map(analysis, &map)?;
     let wrong = |message: String| {
         Error::usage(message)
             .with_hint("give the map that `reorder apply --map` wrote together with this image")
