@@ -104,13 +104,15 @@ pub fn place(units: &[MovableUnit], order: &[usize], free: &[Interval]) -> Place
         let starts = units.iter().map(|unit| unit.start).collect();
         return Placement { starts, pinned: Vec::new() };
     }
-    let unnamed = units.len() - order.len();
     let across = place_across(units, &order, free, is_pinned);
-    if across.pinned.len() - unnamed <= order.len() / 2 {
+    let moved = |placement: &Placement| {
+        placement.starts.iter().zip(units).filter(|(start, unit)| **start != unit.start).count()
+    };
+    if moved(&across) >= order.len() / 2 {
         return across;
     }
     let inside = by_interval::permute(units, &order, free);
-    if inside.pinned.len() < across.pinned.len() { inside } else { across }
+    if moved(&inside) > moved(&across) { inside } else { across }
 }
 
 /// Places the units of `order` wherever they fit; those that `is_pinned` keep their place.
