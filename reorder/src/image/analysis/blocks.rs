@@ -133,14 +133,12 @@ impl Partition {
         (address < self.gaps[index].end).then_some(index)
     }
 
-    /// Where a few bytes of no function begin that end right at the start of a block. More than a few are code, as the startup
-    /// files of C hold without a symbol.
+    /// Where the bytes of no function begin that end right at the start of a block and are no padding. Their end may be constants
+    /// of that block after code without a symbol, as the startup files of C have it.
     pub fn bytes_before(&self, block: BlockIndex) -> Option<Address> {
-        const MAX_CONSTANTS: u64 = 16;
         let start = self.block(block).start;
         let gap = self.gaps[..self.gaps.partition_point(|gap| gap.start < start)].last()?;
-        let is_short = gap.end.distance_from(gap.start) <= MAX_CONSTANTS;
-        (gap.end == start && gap.content != GapContent::Padding && is_short).then_some(gap.start)
+        (gap.end == start && gap.content != GapContent::Padding).then_some(gap.start)
     }
 
     /// Bytes of proven filler.

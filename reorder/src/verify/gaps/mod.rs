@@ -11,7 +11,7 @@ mod x86_64;
 use std::ops::Range;
 
 use self::carried::CarriedData;
-use self::prefixes::{MAX_LENGTH, carried_length, check_unreferenced};
+use self::prefixes::{carried_length, check_unreferenced};
 
 use super::aarch64::MovedPages;
 use super::elf_view::SectionView;
@@ -58,8 +58,7 @@ pub(super) fn check_gaps(pair: ImagePair<'_>, findings: &mut Findings) -> Vec<u6
             let mut code = code.start..code.end + zeros;
             let next = moves
                 .containing(Address(gap.end))
-                .filter(|next| next.is_moved() && code.end == bytes.len() && processor == Processor::X86_64)
-                .filter(|_| code.len() <= MAX_LENGTH);
+                .filter(|next| next.is_moved() && code.end == bytes.len() && processor == Processor::X86_64);
             if let Some(next) = next {
                 let length = carried_length(processor, &bytes[code.clone()], next, new, findings) as u64;
                 prefixes.push(next.new_start.0 - length..next.new_start.0);

@@ -19,8 +19,8 @@ use crate::verify::report::{Check, Difference, Findings};
 
 /// Fewer bytes may be the same by chance.
 const MIN_LENGTH: usize = 4;
-/// Signature and hash, with room for longer ones. More bytes are code.
-pub(super) const MAX_LENGTH: usize = 16;
+/// Signature and hash, with room for longer ones.
+const MAX_LENGTH: usize = 16;
 /// The longest instruction.
 const MAX_INSTRUCTION: usize = 15;
 
@@ -41,7 +41,8 @@ pub(super) fn carried_length(
     if length >= MIN_LENGTH.min(bytes.len()) && length > 0 {
         return length;
     }
-    if !ends_with_padding(processor, bytes, next.old_start.0) {
+    // More bytes than that are code without a name, which stays.
+    if bytes.len() <= MAX_LENGTH && !ends_with_padding(processor, bytes, next.old_start.0) {
         findings.differs(Difference::new(
             Check::Gaps,
             None,
