@@ -15,7 +15,7 @@ use crate::image::analysis::blocks::{BlockIndex, Partition};
 use crate::image::analysis::pins::{Pin, PinReason};
 use crate::image::analysis::references::Finding;
 use crate::image::code::{CodeSpace, Region};
-use crate::image::decode::x86_64::{DecodedBlock, FieldKind};
+use crate::image::decode::x86_64::{DecodedBlock, FieldKind, wide_operands};
 use crate::image::decoded_atom::beyond_sums;
 use crate::image::elf::file::ElfFile;
 use crate::image::refusal::RefusalCode;
@@ -62,23 +62,33 @@ pub fn check_wide_constants(
             .ok_or_else(|| beyond_sums(RefusalCode::R7, partition.block(BlockIndex(block as u32)).start))?;
         Ok::<(), Error>(())
     };
-    for (index, block) in decoded.iter().enumerate() {
-        spend(block.own_places.len().saturating_mul(block.wide_constants.len()), index)?;
-        let constants = || block.wide_constants.iter();
+    // A place that was called is added to numbers of four bytes as well.
+    let constants_of = |index: usize, block: &DecodedBlock| match block.calls_own_place {
+        true => wide_operands(code, partition.block(BlockIndex(index as u32)).code()),
+        false => block.wide_constants.clone(),
+    };
+    let counting: Vec<(usize, &DecodedBlock, Vec<u64>)> = decoded
+        .iter()
+        .enumerate()
+        .map(|(index, block)| (index, block, constants_of(index, block)))
+        .filter(|(_, _, constants)| !constants.is_empty())
+        .collect();
+    for (index, block, constants) in &counting {
+        spend(block.own_places.len().saturating_mul(constants.len()), *index)?;
         let sums =
-            block.own_places.iter().flat_map(|place| constants().map(|constant| place.plus(*constant)));
+            block.own_places.iter().flat_map(|place| constants.iter().map(|constant| place.plus(*constant)));
         bases.extend(sums.filter(|sum| code.region(*sum) == Region::Data));
     }
-    for (index, block) in decoded.iter().enumerate().filter(|(_, block)| !block.wide_constants.is_empty()) {
+    for (index, block, constants) in counting {
         let places = bases.len().saturating_add(block.own_places.len());
-        spend(places.saturating_mul(block.wide_constants.len()), index)?;
+        spend(places.saturating_mul(constants.len()), index)?;
         let index = BlockIndex(index as u32);
         let evidence = partition.block(index).start;
         let pin = |block| Finding::Pin(block, Pin { reason: PinReason::ComputedAddress, evidence });
         if !block.own_places.is_empty() {
             findings.push(pin(index));
         }
-        for &constant in &block.wide_constants {
+        for constant in constants {
             let targets = bases.iter().chain(&block.own_places).map(|base| base.plus(constant));
             findings.extend(targets.filter_map(|target| partition.block_containing(target)).map(pin));
         }
@@ -95,14 +105,14 @@ pub fn check_computed_calls(
     decoded: &[DecodedBlock],
     findings: &mut Vec<Finding>,
 ) -> Result<()> {
-    let CodeView { file, code, partition } = view;
+    let partition = view.partition;
     for (index, block) in decoded.iter().enumerate() {
         if !block.has_computed_call && !block.has_computed_jump {
             continue;
         }
         let index = BlockIndex(index as u32);
         let evidence = partition.block(index).start;
-        let Some(sums) = called_by_sum(file, code, partition, block) else {
+        let Some(sums) = called_by_sum(view, block) else {
             // Large functions jump by many tables, hardly ever from the address of a function.
             if block.has_computed_call {
                 return Err(beyond_sums(RefusalCode::R7, evidence).into());
@@ -150,15 +160,12 @@ struct ComputedTargets {
 ///
 /// For a block that only jumps to sums, a word counts if its neighbour leads to another function as well: small numbers
 /// lead somewhere by chance.
-fn called_by_sum(
-    file: &ElfFile<'_>,
-    code: &CodeSpace<'_>,
-    partition: &Partition,
-    block: &DecodedBlock,
-) -> Option<ComputedTargets> {
+fn called_by_sum(view: CodeView<'_, '_>, block: &DecodedBlock) -> Option<ComputedTargets> {
+    let CodeView { file, code, partition } = view;
     let taken = block.fields.iter().filter(|field| field.kind == FieldKind::AddressOf);
-    let bases = taken.map(|field| field.target(code)).filter(|&target| code.arena_of(target).is_some());
-    let bases: BTreeSet<Address> = bases.collect();
+    // Code at a fixed address also holds addresses as plain constants.
+    let bases = taken.map(|field| field.target(code)).chain(block.absolute_candidates.iter().copied());
+    let bases: BTreeSet<Address> = bases.filter(|&target| code.arena_of(target).is_some()).collect();
     let tables: BTreeSet<Address> = block.data_references.iter().copied().collect();
     let mut found = ComputedTargets {
         bases: bases.iter().filter_map(|&base| partition.block_containing(base)).collect(),

@@ -76,6 +76,8 @@ pub struct DecodedBlock {
     pub wide_constants: Vec<u64>,
     /// Places in the block whose address it takes, or learns by calling them.
     pub own_places: Vec<Address>,
+    /// Learns one of them by a call, so that distances from there are ordinary constants.
+    pub calls_own_place: bool,
     /// Takes the address of any place in the block.
     pub takes_own_address: bool,
     /// Calls a sum that was made just before.
@@ -262,6 +264,7 @@ fn collect_field(
             block.own_places.push(target);
         } else if kind == FieldKind::Call && keeps_return_address(code, target) {
             block.own_places.push(Address(instruction.next_ip()));
+            block.calls_own_place = true;
         }
         return true;
     }
@@ -310,6 +313,32 @@ pub fn absolute_constants(code: &CodeSpace<'_>, range: Range<Address>) -> Vec<(A
     found
 }
 
+/// Numbers of four bytes and more that the instructions in `range` hold, sign-extended.
+pub fn wide_operands(code: &CodeSpace<'_>, range: Range<Address>) -> Vec<u64> {
+    let mut decoder = Decoder::with_ip(64, code.bytes(range.clone()), range.start.0, DecoderOptions::NONE);
+    let mut found = Vec::new();
+    let mut instruction = Instruction::default();
+    while decoder.can_decode() {
+        decoder.decode_out(&mut instruction);
+        found.extend(operands_of(&decoder, &instruction));
+    }
+    found
+}
+
+fn operands_of<'run>(
+    decoder: &Decoder<'_>,
+    instruction: &'run Instruction,
+) -> impl Iterator<Item = u64> + 'run {
+    let constants = decoder.get_constant_offsets(instruction);
+    let has_displacement = constants.displacement_size() >= 4 && !instruction.is_ip_rel_memory_operand();
+    let has_immediate = constants.immediate_size() >= 4 && instruction.op0_kind() != OpKind::NearBranch64;
+    let displacement = has_displacement.then(|| instruction.memory_displacement64());
+    let operands = if has_immediate { instruction.op_count() } else { 0 };
+    displacement
+        .into_iter()
+        .chain((0..operands).filter_map(|operand| instruction.try_immediate(operand).ok()))
+}
+
 fn collect_absolute_candidates(
     code: &CodeSpace<'_>,
     decoder: &Decoder<'_>,
@@ -319,17 +348,7 @@ fn collect_absolute_candidates(
     if !code.is_fixed_address {
         return;
     }
-    let constants = decoder.get_constant_offsets(instruction);
-    if constants.displacement_size() >= 4 && !instruction.is_ip_rel_memory_operand() {
-        push_absolute_candidate(code, Address(instruction.memory_displacement64()), block);
-    }
-    if constants.immediate_size() >= 4 && instruction.op0_kind() != OpKind::NearBranch64 {
-        for operand in 0..instruction.op_count() {
-            if let Ok(value) = instruction.try_immediate(operand) {
-                push_absolute_candidate(code, Address(value), block);
-            }
-        }
-    }
+    operands_of(decoder, instruction).for_each(|value| push_absolute_candidate(code, Address(value), block));
 }
 
 /// At a fixed address a constant may be the base of a table as well, from which distances to code count.
