@@ -237,8 +237,10 @@ pub fn without_room(
     functions.iter().filter_map(|(index, function)| Some((index, pin(function.start)?))).collect()
 }
 
-/// A map that must repeat more than this part of the input is not worth having.
-const LARGEST_REST: usize = 4;
+/// A map that must repeat more than one in so many bytes of the input is not worth having.
+const MAX_REST_SHARE: usize = 4;
+/// Unless that is so little, as the padding between two pages of code.
+const SMALL_REST: usize = 1 << 14;
 
 /// The map between `input` and its relocated form, proven to lead back.
 ///
@@ -279,7 +281,8 @@ pub fn layout_map(
     map.fills = differences(input.bytes, &restored);
     map.fills.retain(|(offset, _)| offset.0 < end);
     let rest: usize = map.fills.iter().map(|(_, bytes)| bytes.len()).sum();
-    if rest > input.bytes.len() / LARGEST_REST {
+    let is_whole = restored.len() == input.bytes.len();
+    if rest > input.bytes.len() / MAX_REST_SHARE && !(is_whole && rest <= SMALL_REST) {
         return Err(Error::usage("the input cannot be restored from the output, so no map was written")
             .with_hint("leave out --map, or --debug drop, which forgets parts of the input"));
     }
