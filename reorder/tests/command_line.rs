@@ -113,6 +113,12 @@ int main(int count, char **arguments) {
 }
 
 #[test]
+fn the_command_knows_other_runtimes_and_is_of_none() {
+    let command = reorder().args(["inspect", env!("CARGO_BIN_EXE_reorder")]).output().expect("it runs");
+    assert!(text(&command.stdout).contains("can be moved"), "{}", text(&command.stdout));
+}
+
+#[test]
 fn what_cannot_run_is_status_two_with_a_hint_on_stderr() {
     let mistakes: [&[&str]; 4] = [
         &["measure", "/etc/passwd", "/bin/true"],

@@ -47,7 +47,7 @@ pub(super) fn check_dumps(file: &ElfFile<'_>) -> Result<(), Refusal> {
 }
 
 /// Where the data has this string, as C stores it.
-fn find_string(file: &ElfFile<'_>, string: &str) -> Option<Address> {
+pub(super) fn find_string(file: &ElfFile<'_>, string: &str) -> Option<Address> {
     let holds_data =
         |section: &&Section<'_>| section.is_loaded() && !section.is_executable() && section.has_bytes();
     file.sections.iter().filter(holds_data).find_map(|section| {

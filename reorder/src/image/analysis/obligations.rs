@@ -1,10 +1,9 @@
 //! What must hold for the image as a whole before anything in it may move.
 
-use memchr::memmem;
-
 use crate::address::Address;
 use crate::image::analysis::Coverage;
 use crate::image::analysis::blocks::{GapContent, Partition};
+use crate::image::analysis::dumps::find_string;
 use crate::image::code::CodeSpace;
 use crate::image::decode::{aarch64_gap, padding};
 use crate::image::elf::dynamic::DynamicEntry;
@@ -131,7 +130,7 @@ fn check_runtimes(file: &ElfFile<'_>) -> Result<(), Refusal> {
     let refuse = |runtime: &str, address: Address| {
         Refusal::new(
             RefusalCode::R7,
-            format!("this is a {runtime} program, whose run-time keeps code addresses in tables of its own"),
+            format!("the image is of {runtime}, whose runtime keeps code addresses in tables of its own"),
             "use the order options of its own compiler, if it has any",
         )
         .at(address)
@@ -146,17 +145,10 @@ fn check_runtimes(file: &ElfFile<'_>) -> Result<(), Refusal> {
         };
         return Err(refuse(runtime, section.address));
     }
-    // Names of environment variables that only these run-times read; they survive stripping.
-    for (needle, runtime) in [(&b"OCAMLRUNPARAM\0"[..], "OCaml"), (&b"GHCRTS\0"[..], "Haskell (GHC)")] {
-        for section in file.sections.iter().filter(|section| {
-            section.is_loaded()
-                && !section.is_executable()
-                && section.has_bytes()
-                && section.name.starts_with(b".rodata")
-        }) {
-            if let Some(position) = memmem::find(file.section_bytes(section), needle) {
-                return Err(refuse(runtime, section.address.plus(position as u64)));
-            }
+    // Names of environment variables that only these runtimes read; they survive stripping.
+    for (variable, runtime) in [("OCAMLRUNPARAM", "OCaml"), ("GHCRTS", "Haskell (GHC)")] {
+        if let Some(address) = find_string(file, variable) {
+            return Err(refuse(runtime, address));
         }
     }
     Ok(())
