@@ -17,7 +17,7 @@ pub(super) fn permute(units: &[MovableUnit], order: &[usize], free: &[Interval])
     let (order, mut is_pinned) = named_units(units.len(), order);
     let mut starts: Vec<u64> = units.iter().map(|unit| unit.start).collect();
     let unnamed = (0..units.len()).filter(|&unit| is_pinned[unit]);
-    let mut homes = inhabited(units, &order, free, unnamed);
+    let mut homes = inhabited(units, &order, &joined(free), unnamed);
     // Each round keeps the units of the largest alignment, so that there are at most 64 in a row.
     while let Some((home, members)) = homes.pop() {
         if arrange(units, &members, home, &mut starts) {
@@ -31,6 +31,20 @@ pub(super) fn permute(units: &[MovableUnit], order: &[usize], free: &[Interval])
     }
     let pinned = (0..units.len()).filter(|&unit| is_pinned[unit]).collect();
     Placement { starts, pinned }
+}
+
+/// The intervals by address, those that touch as one: a unit may lie in several.
+fn joined(free: &[Interval]) -> Vec<Interval> {
+    let mut sorted = free.to_vec();
+    sorted.sort_unstable();
+    let mut joined: Vec<Interval> = Vec::with_capacity(sorted.len());
+    for interval in sorted {
+        match joined.last_mut().filter(|last| last.end == interval.start) {
+            Some(last) => last.end = interval.end,
+            None => joined.push(interval),
+        }
+    }
+    joined
 }
 
 /// What is left of each interval without the `kept` units, with the units of `order` that it holds, in this order.

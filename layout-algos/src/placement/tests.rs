@@ -49,6 +49,20 @@ fn lay_out(pieces: &[Piece]) -> (Vec<MovableUnit>, Vec<Interval>) {
     (units, free)
 }
 
+/// The same room, cut at the multiples of `page`, as where some pages are filled before others.
+fn cut(free: &[Interval], page: u64) -> Vec<Interval> {
+    let mut pieces = Vec::new();
+    for interval in free {
+        let mut start = interval.start;
+        while start < interval.end {
+            let end = interval.end.min((start / page + 1) * page);
+            pieces.push(Interval { start, end });
+            start = end;
+        }
+    }
+    pieces
+}
+
 fn check(units: &[MovableUnit], free: &[Interval], placement: &Placement) {
     assert_eq!(placement.starts.len(), units.len());
     let mut ranges = Vec::new();
@@ -90,11 +104,12 @@ proptest! {
     fn units_permuted_inside_their_intervals_keep_what_placement_promises(
         pieces in prop::collection::vec(piece(), 0..120),
         seed in any::<u64>(),
+        page in 16_u64..4096,
     ) {
         let (units, free) = lay_out(&pieces);
         let mut order: Vec<usize> = (0..units.len()).collect();
         Random::new(seed, &[]).shuffle(&mut order);
-        let placement = super::by_interval::permute(&units, &order, &free);
+        let placement = super::by_interval::permute(&units, &order, &cut(&free, page));
         check(&units, &free, &placement);
     }
 

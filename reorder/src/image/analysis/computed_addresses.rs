@@ -2,7 +2,7 @@
 //!
 //! Three forms occur. The large code model adds a constant of eight bytes to the address of the global offset table, which it
 //! computes from its own place; other code learns that place by a call of the next instruction. Hand-written dispatch adds a
-//! stored distance of four or eight bytes to the address of a function and calls the sum. Linkers define `__start_X` and
+//! stored distance of four or eight bytes to the address of a function, and calls the sum or keeps it. Linkers define `__start_X` and
 //! `__stop_X` around sections whose names are C identifiers, and the first function of such a section has the address of the
 //! section itself.
 
@@ -107,7 +107,7 @@ pub fn check_computed_calls(
 ) -> Result<()> {
     let partition = view.partition;
     for (index, block) in decoded.iter().enumerate() {
-        if !block.has_computed_call && !block.has_computed_jump {
+        if !block.has_computed_call && !block.has_computed_jump && !block.adds_to_code {
             continue;
         }
         let index = BlockIndex(index as u32);
@@ -158,8 +158,8 @@ struct ComputedTargets {
 
 /// What sums of the block may lead to; nothing if these are too many to try.
 ///
-/// For a block that only jumps to sums, a word counts if its neighbour leads to another function as well: small numbers
-/// lead somewhere by chance.
+/// For a block that only jumps to sums, and adds nothing to the address of a function, a word counts if its neighbour leads to
+/// another function as well: small numbers lead somewhere by chance.
 fn called_by_sum(view: CodeView<'_, '_>, block: &DecodedBlock) -> Option<ComputedTargets> {
     let CodeView { file, code, partition } = view;
     let taken = block.fields.iter().filter(|field| field.kind == FieldKind::AddressOf);
@@ -179,6 +179,7 @@ fn called_by_sum(view: CodeView<'_, '_>, block: &DecodedBlock) -> Option<Compute
         let index = partition.block_containing(target)?;
         partition.block(index).is_entry(target).then_some(index)
     };
+    let is_certain = block.has_computed_call || block.adds_to_code;
     let mut budget = MAX_SUMS;
     for &table in &tables {
         for width in [8, 4] {
@@ -195,7 +196,7 @@ fn called_by_sum(view: CodeView<'_, '_>, block: &DecodedBlock) -> Option<Compute
                         })
                     };
                     let before = position.checked_sub(1).and_then(|before| words.get(before));
-                    if block.has_computed_call || leads_on(before) || leads_on(words.get(position + 1)) {
+                    if is_certain || leads_on(before) || leads_on(words.get(position + 1)) {
                         found.reached.push(reached);
                     }
                 }

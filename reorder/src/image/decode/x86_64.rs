@@ -12,6 +12,7 @@ use crate::address::Address;
 use crate::image::boundaries::Boundaries;
 use crate::image::code::{CodeOffset, CodeSpace, Region};
 use crate::image::decode::padding::is_no_operation;
+use crate::image::decode::sums::{CodeAddresses, RecentSums};
 
 /// How a field's instruction uses the address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -84,6 +85,8 @@ pub struct DecodedBlock {
     pub has_computed_call: bool,
     /// Jumps to such a sum, as jump tables do.
     pub has_computed_jump: bool,
+    /// Adds something to the address of code, or takes it away.
+    pub adds_to_code: bool,
     /// Reads or writes its own bytes as data.
     pub has_inner_data: bool,
     /// Control runs past the last instruction, unless that is a call.
@@ -106,7 +109,7 @@ pub fn decode_block(
     let bytes = code.bytes(first..range.end);
     let mut decoder = Decoder::with_ip(64, bytes, first.0, DecoderOptions::NONE);
     let mut instruction = Instruction::default();
-    let mut sums = RecentSums::default();
+    let (mut sums, mut addresses) = (RecentSums::default(), CodeAddresses::default());
     let mut block = DecodedBlock { falls_through: true, ..DecodedBlock::default() };
     while decoder.can_decode() {
         decoder.decode_out(&mut instruction);
@@ -134,7 +137,8 @@ pub fn decode_block(
                 _ => {}
             }
         }
-        sums.follow(&instruction);
+        sums.follow(code, &instruction);
+        block.adds_to_code |= addresses.follow(code, &instruction);
         if instruction.code() == Code::Jmp_rm64 && instruction.op0_kind() == OpKind::Register {
             block.has_register_jump = true;
         }
@@ -144,46 +148,6 @@ pub fn decode_block(
         }
     }
     block
-}
-
-/// Which registers were made by an addition within the last few instructions.
-#[derive(Default)]
-struct RecentSums {
-    last: [Option<Register>; 4],
-    position: usize,
-}
-
-impl RecentSums {
-    fn follow(&mut self, instruction: &Instruction) {
-        // What stands behind is entered from elsewhere.
-        if matches!(
-            instruction.flow_control(),
-            FlowControl::UnconditionalBranch | FlowControl::IndirectBranch | FlowControl::Return
-        ) {
-            *self = Self::default();
-            return;
-        }
-        let is_sum = match instruction.mnemonic() {
-            Mnemonic::Add => instruction.op1_kind() != OpKind::Immediate8to64,
-            Mnemonic::Lea => instruction.memory_index() != Register::None,
-            _ => false,
-        };
-        let has_register = instruction.op_count() > 0 && instruction.op0_kind() == OpKind::Register;
-        if has_register {
-            let register = instruction.op0_register().full_register();
-            // A register that is written again no longer holds the sum.
-            self.last.iter_mut().filter(|last| **last == Some(register)).for_each(|last| *last = None);
-            self.last[self.position] = is_sum.then_some(register);
-        } else {
-            self.last[self.position] = None;
-        }
-        self.position = (self.position + 1) % self.last.len();
-    }
-
-    fn is_target(&self, instruction: &Instruction) -> bool {
-        instruction.op0_kind() == OpKind::Register
-            && self.last.contains(&Some(instruction.op0_register().full_register()))
-    }
 }
 
 /// Of a call that is the last instruction, what it calls tells.
