@@ -23,6 +23,7 @@ use crate::exit_status::ExitStatus;
 use crate::image::analysis::obligations::COPIES;
 use crate::image::macho::is_macho;
 use crate::image::mapped::map_image;
+use crate::measure::Interruption;
 use crate::packages;
 use crate::relocate::layout_map::LayoutMap;
 use crate::report::Report;
@@ -230,6 +231,8 @@ pub fn run(arguments: &ApplyArguments, context: &Context) -> Result<ExitStatus> 
     applied.summary.warnings.extend(packages::warning(output));
     let maps = arguments.map.as_deref().map(|path| map_files(path, &applied.maps)).unwrap_or_default();
     maps.iter().try_fold(kept, |kept, (path, _)| kept.writes("map", path, "give another --map FILE"))?;
+    // Dropped after the files, which a signal that ends this process would leave beside their places.
+    let _interruption = Interruption::note();
     // The image last: with --in-place the map is the only way back.
     let mut files = maps
         .iter()

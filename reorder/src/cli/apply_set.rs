@@ -19,6 +19,7 @@ use crate::image::elf::file::ElfFile;
 use crate::image::macho::is_macho;
 use crate::image::mapped::{MappedImage, map_image};
 use crate::loaded_libraries::{LoadedLibrary, SEARCH_PATH, is_same, loaded_libraries, loaded_libraries_from};
+use crate::measure::Interruption;
 use crate::packages;
 use crate::report::Report;
 use crate::report::table::{Table, grouped};
@@ -150,6 +151,8 @@ pub(super) fn run(
     }
     let set = StagedSet { program, directory, name: &name, libraries: &libraries };
     let originals: Vec<&MappedImage> = std::iter::once(&mapped).chain(&inputs).collect();
+    // Dropped after the files, which a signal that ends this process would leave beside their places.
+    let _interruption = Interruption::note();
     let checks = checked(&set, check, &originals, &moved, context)?;
     originals.into_iter().try_for_each(MappedImage::unchanged)?;
     let warnings = write_all(&set, kept, &moved)?;

@@ -156,6 +156,8 @@ fn optimize(
     let output = arguments.output.as_ref().unwrap_or(&arguments.image);
     let package = packages::warning(output);
     package.iter().for_each(|warning| talk.warning(warning, None));
+    // Dropped after all files, which a signal that ends this process would leave beside their places.
+    let _interruption = Interruption::note();
     let mut files = Vec::new();
     if let Some(page) = &arguments.report {
         let names = ImageNames::of(&arguments.image, Some(output));
@@ -298,8 +300,6 @@ fn measure_moved(
     if arguments.measure_runs == 0 {
         return Ok(starts.iter().map(|_| None).collect());
     }
-    // Dropped after the trial, whose files would stay if a signal ended this process before.
-    let _interruption = Interruption::note();
     let directory = output.parent().filter(|parent| !parent.as_os_str().is_empty());
     let trial = tempfile::Builder::new()
         .prefix(".reorder-trial-")

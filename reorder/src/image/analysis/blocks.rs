@@ -134,11 +134,20 @@ impl Partition {
     }
 
     /// Where the bytes of no function begin that end right at the start of a block and are no padding. Their end may be constants
-    /// of that block after code without a symbol, as the startup files of C have it.
-    pub fn bytes_before(&self, block: BlockIndex) -> Option<Address> {
+    /// of that block after code without a symbol, as the startup files of C have it, unless that plainly goes up to
+    /// there. Zeros that control does not reach are filler of a linker.
+    pub fn bytes_before(&self, code: &CodeSpace<'_>, block: BlockIndex) -> Option<Address> {
         let start = self.block(block).start;
         let gap = self.gaps[..self.gaps.partition_point(|gap| gap.start < start)].last()?;
-        (gap.end == start && gap.content != GapContent::Padding).then_some(gap.start)
+        let is_code_to_its_end = || {
+            let bytes = code.bytes(gap.start..gap.end);
+            let length = code_length(code.machine, bytes, gap.start);
+            gap.content == GapContent::Code
+                && (length.is_some_and(|length| length < bytes.len())
+                    || gap::ends_with_jump(bytes, gap.start))
+        };
+        let is_before = gap.end == start && gap.content != GapContent::Padding;
+        (is_before && !is_code_to_its_end()).then_some(gap.start)
     }
 
     /// Bytes of proven filler.

@@ -60,7 +60,7 @@ pub(super) fn check_prefixes(code: &CodeSpace<'_>, partition: &Partition, findin
     }
     for index in 0..partition.blocks.len() {
         let block = BlockIndex(index as u32);
-        if let Some(evidence) = partition.bytes_before(block) {
+        if let Some(evidence) = partition.bytes_before(code, block) {
             findings.push(Finding::Pin(block, Pin { reason: PinReason::GluedToGap, evidence }));
         }
     }

@@ -1,5 +1,7 @@
 //! Walking code that no function describes, where filler stands between pieces.
 
+use std::collections::BTreeSet;
+
 use iced_x86::{Decoder, DecoderOptions, FlowControl, Instruction, Mnemonic};
 
 use crate::address::Address;
@@ -65,9 +67,36 @@ pub fn code_length(bytes: &[u8]) -> Option<usize> {
     Some(length)
 }
 
+/// Whether `bytes`, which stand at `start`, are code up to their end: their last instruction jumps to another of them. Data
+/// that was put after the code would hardly read so.
+pub fn ends_with_jump(bytes: &[u8], start: Address) -> bool {
+    let mut starts = BTreeSet::new();
+    let mut last = None;
+    for instruction in GapInstructions::new(bytes, start) {
+        starts.insert(instruction.ip());
+        last = Some(instruction);
+    }
+    last.is_some_and(|last| {
+        last.next_ip() == start.plus(bytes.len() as u64).0
+            && last.flow_control() == FlowControl::UnconditionalBranch
+            && starts.contains(&last.near_branch_target())
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn code_that_ends_with_a_jump_into_itself_is_told_from_data() {
+        // ret; jmp to the ret.
+        assert!(ends_with_jump(&[0xc3, 0xeb, 0xfd], Address(0x10)));
+        // The jump leads elsewhere; something follows it; it is none.
+        assert!(!ends_with_jump(&[0xc3, 0xeb, 0xfc], Address(0x10)));
+        assert!(!ends_with_jump(&[0xc3, 0xeb, 0xfd, 0x31, 0xc0, 0xc3], Address(0x10)));
+        assert!(!ends_with_jump(&[0xc3, 0x31, 0xc0, 0xc3], Address(0x10)));
+        assert!(!ends_with_jump(&[], Address(0x10)));
+    }
 
     #[test]
     fn zeros_between_pieces_are_skipped() {

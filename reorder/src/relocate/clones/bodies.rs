@@ -147,9 +147,8 @@ fn entries_of(
     if let Some(named) = inside.find(|named| !known.is_entry(*named)) {
         return Err((Obstacle::InsideKnown, named));
     }
-    if let Some(bytes) =
-        analysis.partition.bytes_before(block).filter(|_| analysis.code.machine != Machine::Aarch64)
-    {
+    let bytes = analysis.partition.bytes_before(&analysis.code, block);
+    if let Some(bytes) = bytes.filter(|_| analysis.code.machine != Machine::Aarch64) {
         return Err((Obstacle::BytesBeforeEntry, bytes));
     }
     let first = known.first_function;

@@ -1,0 +1,146 @@
+//! Sums that x86-64 code makes of addresses: what is called or jumped to, and what addresses of functions take part in.
+//!
+//! Instructions are looked at in the order of their addresses, whatever control does between them. That errs on the side of
+//! seeing a sum: compilers compute an address before a loop and use it in there.
+
+use iced_x86::{FlowControl, Instruction, Mnemonic, OpKind, Register};
+
+use crate::address::Address;
+use crate::image::code::CodeSpace;
+
+/// Which registers were made by an addition within the last few instructions.
+#[derive(Default)]
+pub(super) struct RecentSums {
+    last: [Option<Register>; 4],
+    position: usize,
+}
+
+impl RecentSums {
+    /// Goes on to the next instruction.
+    pub(super) fn follow(&mut self, code: &CodeSpace<'_>, instruction: &Instruction) {
+        // What follows is entered from elsewhere.
+        if matches!(
+            instruction.flow_control(),
+            FlowControl::UnconditionalBranch | FlowControl::IndirectBranch | FlowControl::Return
+        ) {
+            *self = Self::default();
+            return;
+        }
+        let is_sum = match instruction.mnemonic() {
+            Mnemonic::Add => instruction.op1_kind() != OpKind::Immediate8to64,
+            Mnemonic::Lea => {
+                instruction.memory_index() != Register::None || adds_to_plain_address(code, instruction)
+            }
+            _ => false,
+        };
+        if let Some(register) = written(instruction) {
+            // A register that is written again no longer holds the sum.
+            self.last.iter_mut().filter(|last| **last == Some(register)).for_each(|last| *last = None);
+            self.last[self.position] = is_sum.then_some(register);
+        } else {
+            self.last[self.position] = None;
+        }
+        self.position = (self.position + 1) % self.last.len();
+    }
+
+    /// Whether the instruction calls such a sum or jumps to it.
+    pub(super) fn is_target(&self, instruction: &Instruction) -> bool {
+        instruction.op0_kind() == OpKind::Register
+            && self.last.contains(&Some(instruction.op0_register().full_register()))
+    }
+}
+
+/// Which registers hold the address of code, as the instructions before have formed it.
+#[derive(Default)]
+pub(super) struct CodeAddresses {
+    /// A bit for each of the sixteen registers.
+    held: u16,
+}
+
+/// Registers that a call may change.
+const CALLER_SAVED: [Register; 9] = [
+    Register::RAX,
+    Register::RCX,
+    Register::RDX,
+    Register::RSI,
+    Register::RDI,
+    Register::R8,
+    Register::R9,
+    Register::R10,
+    Register::R11,
+];
+
+impl CodeAddresses {
+    /// Goes on to the next instruction; whether it adds something unknown to the address of code, or takes it away.
+    pub(super) fn follow(&mut self, code: &CodeSpace<'_>, instruction: &Instruction) -> bool {
+        if matches!(instruction.flow_control(), FlowControl::Call | FlowControl::IndirectCall) {
+            self.held &= !CALLER_SAVED.iter().fold(0, |all, &register| all | bit(register));
+            return false;
+        }
+        let Some(register) = written(instruction) else { return false };
+        let from = match instruction.op1_kind() {
+            OpKind::Register => instruction.op1_register(),
+            _ => Register::None,
+        };
+        let (holds, is_sum) = match instruction.mnemonic() {
+            Mnemonic::Lea if instruction.is_ip_rel_memory_operand() => {
+                (is_code(code, instruction.ip_rel_memory_address()), false)
+            }
+            Mnemonic::Lea => {
+                let (base, index) = (instruction.memory_base(), instruction.memory_index());
+                let is_held = self.held & (bit(base) | bit(index)) != 0;
+                let has_both = base != Register::None && index != Register::None;
+                (is_held && !has_both, is_held && has_both || adds_to_plain_address(code, instruction))
+            }
+            Mnemonic::Mov if from != Register::None => (self.held & bit(from) != 0, false),
+            Mnemonic::Mov => (plain_address(code, instruction), false),
+            Mnemonic::Add | Mnemonic::Sub if is_immediate(instruction) => {
+                let is_held = self.held & bit(register) != 0;
+                (is_held, !is_held && plain_address(code, instruction))
+            }
+            Mnemonic::Add | Mnemonic::Sub => (false, self.held & (bit(register) | bit(from)) != 0),
+            Mnemonic::Cmp | Mnemonic::Test | Mnemonic::Push => return false,
+            _ => (false, false),
+        };
+        match holds {
+            true => self.held |= bit(register),
+            false => self.held &= !bit(register),
+        }
+        is_sum
+    }
+}
+
+/// The register that an instruction writes first.
+fn written(instruction: &Instruction) -> Option<Register> {
+    let has_register = instruction.op_count() > 0 && instruction.op0_kind() == OpKind::Register;
+    has_register.then(|| instruction.op0_register().full_register())
+}
+
+fn bit(register: Register) -> u16 {
+    let register = register.full_register();
+    if register.is_gpr64() { 1 << register.number() } else { 0 }
+}
+
+fn is_immediate(instruction: &Instruction) -> bool {
+    !matches!(instruction.op1_kind(), OpKind::Register | OpKind::Memory)
+}
+
+fn is_code(code: &CodeSpace<'_>, address: u64) -> bool {
+    code.arena_of(Address(address)).is_some()
+}
+
+/// Whether the second operand is an address of code as a plain number, which only code at a fixed address has.
+fn plain_address(code: &CodeSpace<'_>, instruction: &Instruction) -> bool {
+    let value = || instruction.try_immediate(1).ok();
+    code.is_fixed_address && is_immediate(instruction) && value().is_some_and(|value| is_code(code, value))
+}
+
+/// Whether a register is added to such a number.
+fn adds_to_plain_address(code: &CodeSpace<'_>, instruction: &Instruction) -> bool {
+    let has_register =
+        instruction.memory_base() != Register::None || instruction.memory_index() != Register::None;
+    code.is_fixed_address
+        && has_register
+        && !instruction.is_ip_rel_memory_operand()
+        && is_code(code, instruction.memory_displacement64())
+}
