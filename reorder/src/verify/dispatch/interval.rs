@@ -57,7 +57,7 @@ impl Interval {
         Self { first: self.first.wrapping_add(add) & mask(self.bits), ..self }
     }
 
-    /// How far `value` lies behind the first number.
+    /// How far `value` lies after the first number.
     fn distance(self, value: u64) -> u64 {
         value.wrapping_sub(self.first) & mask(self.bits)
     }

@@ -84,7 +84,7 @@ impl<'a> Evidence<'a> {
             }
             falls_in |= instruction.next_ip() == target && !ends(&instruction);
         }
-        // Calls that never return stand in front of such places: what follows one is not reached by it.
+        // Calls that never return stand before such places: what follows one is not reached by it.
         is_boundary && !falls_in
     }
 

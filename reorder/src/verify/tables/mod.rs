@@ -6,7 +6,7 @@
 //! ```
 //!
 //! Two directions. What a dispatch can read must have followed its target, wherever that is. And what changed in data must
-//! be a word that some dispatch needs: data of another kind is nobody's to change.
+//! be a word that some dispatch needs: data of another kind must not change.
 
 mod aarch64;
 mod evidence;

@@ -168,7 +168,7 @@ impl Tables<'_> {
         (!changed_after).then_some(certain)
     }
 
-    /// The words in front of a table that no index reads: they may have followed, as those of the table did.
+    /// The words before a table that no index reads: they may have followed, as those of the table did.
     fn followed_before(&self, table: &Table, owner: Range<u64>) -> Option<Range<u64>> {
         let width = u64::from(table.width);
         let before = (1..=table.unread.min(MAX_WORDS)).map_while(|number| {
