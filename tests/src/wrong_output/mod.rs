@@ -3,76 +3,21 @@
 //! In: an image, its permuted copy, a kind and a number. Out: a copy that differs from the correct one, the same for the same
 //! number. Where a kind can be applied is read from both images with `object` and `iced-x86`; nothing of the verifier.
 
+mod change;
+mod code;
+mod excuse;
+mod kind;
+
+pub use kind::Kind;
+
 use std::ops::Range;
 
-use iced_x86::{Decoder, DecoderOptions, FlowControl, Instruction, OpKind};
 use object::elf::{EM_AARCH64, SHF_ALLOC, SHF_EXECINSTR, SHF_WRITE, SHT_NOBITS, SHT_RELA};
 use object::read::elf::{ElfFile64, FileHeader, SectionHeader};
 use object::{LittleEndian, Object, ObjectSection, ObjectSymbol, SectionFlags, SymbolKind};
 
-/// What is made wrong.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-#[allow(missing_docs)] // the names say it
-pub enum Kind {
-    CallTarget,
-    JumpTarget,
-    DataReference,
-    FunctionsSwapped,
-    FunctionByte,
-    StaleTableWord,
-    WrongTableWord,
-    WordAfterTable,
-    ConstantData,
-    WritableData,
-    RelocationAddend,
-    RelocatedWord,
-    Symbol,
-    DynamicSymbol,
-    UnwindEntry,
-    UnwindInstructions,
-    SearchRow,
-    ExceptionTable,
-    Padding,
-    EntryPoint,
-    BuildId,
-    KeptRelocation,
-    InitialiserArray,
-    Dynamic,
-    Probe,
-    Headers,
-}
-
-impl Kind {
-    /// All of them.
-    pub const ALL: [Self; 26] = [
-        Self::CallTarget,
-        Self::JumpTarget,
-        Self::DataReference,
-        Self::FunctionsSwapped,
-        Self::FunctionByte,
-        Self::StaleTableWord,
-        Self::WrongTableWord,
-        Self::WordAfterTable,
-        Self::ConstantData,
-        Self::WritableData,
-        Self::RelocationAddend,
-        Self::RelocatedWord,
-        Self::Symbol,
-        Self::DynamicSymbol,
-        Self::UnwindEntry,
-        Self::UnwindInstructions,
-        Self::SearchRow,
-        Self::ExceptionTable,
-        Self::Padding,
-        Self::EntryPoint,
-        Self::BuildId,
-        Self::KeptRelocation,
-        Self::InitialiserArray,
-        Self::Dynamic,
-        Self::Probe,
-        Self::Headers,
-    ];
-}
+use change::{Random, add, flip};
+use code::Branch;
 
 /// One section of the images, at the same place in both.
 #[derive(Clone, Debug)]
@@ -279,35 +224,6 @@ impl CorrectOutput {
         (bytes != self.new).then_some(bytes)
     }
 
-    /// Why a change that was accepted cannot change what runs; nothing when no rule says so.
-    pub fn excuse(&self, wrong: &[u8]) -> Option<&'static str> {
-        let changed: Vec<usize> = (0..self.new.len()).filter(|&at| wrong[at] != self.new[at]).collect();
-        let all_in =
-            |ranges: &[Range<usize>]| changed.iter().all(|at| ranges.iter().any(|range| range.contains(at)));
-        let named =
-            |name: &str| self.part(name).map(|part| part.bytes.clone()).into_iter().collect::<Vec<_>>();
-        if all_in(&named(".note.gnu.build-id")) {
-            return Some("the identity names a layout; nothing that runs reads it");
-        }
-        let holes = self.holes();
-        let is_filler = |at: &usize| matches!(wrong[*at], 0x00 | 0x90 | 0xcc) || wrong[*at] == self.old[*at];
-        if all_in(&holes) && changed.iter().all(is_filler) {
-            return Some("filler for filler between functions: no control arrives there");
-        }
-        if all_in(&self.overwritten()) && changed.iter().all(|&at| wrong[at] == self.old[at]) {
-            return Some("the loader overwrites the word before anything reads it");
-        }
-        let is_kept = |at: &usize| {
-            self.parts
-                .iter()
-                .any(|part| part.kind == SHT_RELA.0 && !part.is_loaded && part.bytes.contains(at))
-        };
-        if changed.iter().all(is_kept) && changed.iter().all(|&at| wrong[at] == self.old[at]) {
-            return Some("a relocation that is not loaded and was stale before");
-        }
-        None
-    }
-
     fn part(&self, name: &str) -> Option<&Part> {
         self.parts.iter().find(|part| part.name == name)
     }
@@ -348,151 +264,5 @@ impl CorrectOutput {
             _ => add(bytes, at, 8, 1 + random.below(64) as u64)?,
         }
         Some(())
-    }
-
-    /// Another target for a branch or a reference to data.
-    fn redirect(&self, bytes: &mut [u8], random: &mut Random, wanted: Branch) -> Option<()> {
-        let function = random.of(&self.functions)?;
-        let code = self.new.get(function.bytes.clone())?;
-        if self.is_arm {
-            let words: Vec<usize> = (0..code.len() / 4).map(|word| function.bytes.start + word * 4).collect();
-            let meant = |at: &&usize| {
-                let word = u32::from_le_bytes(self.new[**at..**at + 4].try_into().unwrap_or_default());
-                match wanted {
-                    Branch::Call => word >> 26 == 0b10_0101,
-                    Branch::Jump => word >> 26 == 0b00_0101 || word >> 24 == 0x54,
-                    Branch::Data => word & 0x9f00_0000 == 0x9000_0000,
-                }
-            };
-            let sites: Vec<usize> = words.iter().filter(meant).copied().collect();
-            return add(bytes, *random.of(&sites)?, 4, 32 * (1 + random.below(3) as u64));
-        }
-        let mut sites = Vec::new();
-        let mut decoder = Decoder::with_ip(64, code, function.address, DecoderOptions::NONE);
-        let mut instruction = Instruction::default();
-        while decoder.can_decode() {
-            let start = decoder.position();
-            decoder.decode_out(&mut instruction);
-            let offsets = decoder.get_constant_offsets(&instruction);
-            let is_near = instruction.op0_kind() == OpKind::NearBranch64;
-            let is_call = instruction.flow_control() == FlowControl::Call;
-            let found = match wanted {
-                Branch::Call if is_near && is_call => {
-                    Some((offsets.immediate_offset(), offsets.immediate_size()))
-                }
-                Branch::Jump if is_near && !is_call => {
-                    Some((offsets.immediate_offset(), offsets.immediate_size()))
-                }
-                Branch::Data if instruction.is_ip_rel_memory_operand() => {
-                    Some((offsets.displacement_offset(), offsets.displacement_size()))
-                }
-                _ => None,
-            };
-            sites.extend(
-                found.map(|(offset, size)| {
-                    (function.bytes.start + start + offset, size, instruction.next_ip())
-                }),
-            );
-        }
-        let &(at, size, next) = random.of(&sites)?;
-        let other = random.of(&self.functions)?;
-        if size == 4 && random.below(2) == 0 {
-            let distance = other.address.wrapping_sub(next) as u32;
-            bytes.get_mut(at..at + 4)?.copy_from_slice(&distance.to_le_bytes());
-            Some(())
-        } else {
-            add(bytes, at, size, 1 + random.below(16) as u64)
-        }
-    }
-
-    /// The bytes of two functions of one size, each in the place of the other.
-    fn swap_functions(&self, bytes: &mut [u8], random: &mut Random) -> Option<()> {
-        let one = random.of(&self.functions)?;
-        let same: Vec<&Code> = self
-            .functions
-            .iter()
-            .filter(|other| other.bytes.len() == one.bytes.len() && other.address != one.address)
-            .collect();
-        let other = random.of(&same)?;
-        if one.bytes.start < other.bytes.end && other.bytes.start < one.bytes.end {
-            return None;
-        }
-        let (left, right) = (self.new[one.bytes.clone()].to_vec(), self.new[other.bytes.clone()].to_vec());
-        bytes[one.bytes.clone()].copy_from_slice(&right);
-        bytes[other.bytes.clone()].copy_from_slice(&left);
-        Some(())
-    }
-
-    /// File ranges of code between functions that hold filler in the permuted image.
-    fn holes(&self) -> Vec<Range<usize>> {
-        let mut holes = Vec::new();
-        for pair in self.functions.windows(2) {
-            let hole = pair[0].bytes.end..pair[1].bytes.start;
-            let is_filler = hole.start < hole.end
-                && hole.len() < 64
-                && self.new[hole.clone()].iter().all(|byte| matches!(byte, 0x00 | 0x90 | 0xcc));
-            if is_filler && !self.is_arm {
-                holes.push(hole);
-            }
-        }
-        holes
-    }
-
-    /// Places that the loader's relocations with addends store to.
-    fn overwritten(&self) -> Vec<Range<usize>> {
-        let Some(table) = self.part(".rela.dyn") else { return Vec::new() };
-        let places = self.new[table.bytes.clone()].chunks_exact(24).filter_map(|entry| {
-            let place = u64::from_le_bytes(entry[..8].try_into().ok()?);
-            let home = self.parts.iter().find(|part| {
-                part.is_loaded && (part.address..part.address + part.bytes.len() as u64).contains(&place)
-            })?;
-            let at = home.bytes.start + (place - home.address) as usize;
-            Some(at..at + 8)
-        });
-        places.collect()
-    }
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Branch {
-    Call,
-    Jump,
-    Data,
-}
-
-fn flip(bytes: &mut [u8], range: Range<usize>, random: &mut Random) -> Option<()> {
-    let at = range.start + random.below(range.len());
-    *bytes.get_mut(at).filter(|_| !range.is_empty())? ^= 1 << random.below(8);
-    Some(())
-}
-
-fn add(bytes: &mut [u8], at: usize, width: usize, value: u64) -> Option<()> {
-    let field = bytes.get_mut(at..at + width)?;
-    let mut wide = [0; 8];
-    wide[..width].copy_from_slice(field);
-    let sum = u64::from_le_bytes(wide).wrapping_add(value).to_le_bytes();
-    field.copy_from_slice(&sum[..width]);
-    Some(())
-}
-
-/// SplitMix64: enough for damage, and the same everywhere.
-struct Random(u64);
-
-impl Random {
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mixed = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        mixed ^ (mixed >> 31)
-    }
-
-    /// A number below `bound`, or zero.
-    fn below(&mut self, bound: usize) -> usize {
-        (self.next() % bound.max(1) as u64) as usize
-    }
-
-    fn of<'a, T>(&mut self, items: &'a [T]) -> Option<&'a T> {
-        let at = self.below(items.len());
-        items.get(at)
     }
 }
