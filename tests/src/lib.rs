@@ -75,3 +75,4 @@ pub mod recorded_programs;
 pub mod stage;
 pub mod synthetic;
 pub mod workspace;
+pub mod wrong_output;

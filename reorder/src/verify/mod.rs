@@ -19,12 +19,12 @@ mod clones;
 mod compact_relocations;
 mod data_in_code;
 mod debug;
+mod dispatch;
 mod dropped_debug;
 mod elf_view;
 mod fields;
 mod functions;
 mod gaps;
-mod jump_tables;
 mod kept_relocations;
 mod landing_pads;
 mod macho;
@@ -40,6 +40,7 @@ mod sframe;
 mod summed_distances;
 mod symbol_values;
 mod symbol_walk;
+mod tables;
 mod unchanged;
 mod unwind_tables;
 mod unwind_walk;
@@ -50,11 +51,11 @@ pub use report::{Check, CheckSummary, Difference, VerifyReport};
 use absolute_fields::AbsoluteFields;
 use elf_view::ElfView;
 use functions::CodeOutcome;
-use jump_tables::{TableEvidence, TableExplainer};
 use landing_pads::LandingPads;
 use pair::{ImagePair, Ledger};
 use processor::Processor;
 use report::Findings;
+use tables::Explained;
 use unchanged::Claims;
 
 use crate::error::{Error, ErrorKind, Result};
@@ -213,18 +214,17 @@ fn compare(pair: ImagePair<'_>, is_updated: bool, findings: &mut Findings) -> Re
         },
     );
     tables?;
-    let evidence = check_code(pair, outcome, &mut ledger);
+    let explained = check_code(pair, outcome, &mut ledger);
     pointers::check_loader_pointers(pair, &mut ledger);
     symbol_values::check_symbols(pair, &mut ledger);
-    jump_tables::check_dispatched_words(pair, &evidence, &mut ledger);
     kept_relocations::check_kept_relocations(pair, &mut ledger);
     notes::check_notes(pair, &mut ledger);
-    check_the_rest(pair, &evidence, claims, findings);
+    check_the_rest(pair, &explained, claims, findings);
     Ok(())
 }
 
 /// Functions in both directions, and everything between them; code sections are answered for completely.
-fn check_code(pair: ImagePair<'_>, mut outcome: CodeOutcome, ledger: &mut Ledger<'_>) -> TableEvidence {
+fn check_code(pair: ImagePair<'_>, mut outcome: CodeOutcome, ledger: &mut Ledger<'_>) -> Explained {
     ledger.findings.checked(Check::Functions, "instructions", outcome.instructions);
     ledger.findings.checked(Check::Functions, "address fields", outcome.fields);
     ledger.findings.checked(Check::Reverse, "functions", pair.moves.len() - outcome.opaque);
@@ -233,29 +233,28 @@ fn check_code(pair: ImagePair<'_>, mut outcome: CodeOutcome, ledger: &mut Ledger
             .findings
             .remark(format!("{} functions could not be decoded; they are unchanged", outcome.opaque));
     }
-    for difference in outcome.differences {
+    for difference in std::mem::take(&mut outcome.differences) {
         ledger.findings.differs(difference);
     }
     summed_distances::check_summed(pair, &outcome.summed, ledger.findings);
     let gap_references = gaps::check_gaps(pair, ledger.findings);
     outcome.references.extend(gap_references);
+    outcome.references.sort_unstable();
     if pair.old.processor == Processor::Aarch64 && !outcome.tables.is_empty() {
         // Tables that count from themselves are rare: only then is it worth knowing what code refers to.
         outcome.references = functions::references(pair);
-        outcome.references.extend(outcome.tables.iter().map(|table| table.base));
     }
     for section in pair.old.code_sections() {
         ledger.claims.add(section.offset, section.bytes.len() as u64);
     }
-    TableEvidence::new(outcome.tables, outcome.references)
+    tables::check_tables(pair, &outcome, ledger)
 }
 
 /// Every byte that no check answered for.
-fn check_the_rest(pair: ImagePair<'_>, evidence: &TableEvidence, claims: Claims, findings: &mut Findings) {
-    let mut explainer = TableExplainer::new(pair, evidence);
+fn check_the_rest(pair: ImagePair<'_>, explained: &Explained, claims: Claims, findings: &mut Findings) {
     let (old, new) = (pair.old.bytes, pair.new.bytes);
     let compared = claims.compare_rest(old, new, |run| {
-        let Some(position) = explainer.unexplained(&run) else { return };
+        let Some(position) = explained.unexplained(&run) else { return };
         if !findings.lists_more() {
             findings.differs_silently();
         } else {

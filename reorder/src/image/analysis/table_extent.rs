@@ -72,26 +72,10 @@ pub fn extent(
         !matches!(target, Target::Other(other, _) if !is_part(context, owner.index, *other))
     });
     let certain = if is_complete { entries.len() } else { certain_entries(context, owner, &entries) };
-    let is_proven = certain == entries.len() && certain > 0;
-    if is_proven && !is_doubtful(context, owner, base, certain) {
+    if certain == entries.len() && certain > 0 {
         return Extent::Proven(certain as u32);
     }
     Extent::Unproven(others(&entries))
-}
-
-/// Whether the verifier, which does not know the bound, would see another end: something refers to the inside of the table,
-/// or the word after it could be an entry and nothing refers to it.
-fn is_doubtful(context: &TableContext<'_, '_>, owner: &Owner<'_>, base: Address, entries: usize) -> bool {
-    let end = base.plus(4 * entries as u64);
-    let after = context.data_references.partition_point(|reference| *reference <= base);
-    match context.data_references.get(after) {
-        Some(&next) if next < end => true,
-        Some(&next) if next == end => false,
-        _ => {
-            let longer = possible_entries(context, owner.index, owner.block, base, entries + 1);
-            matches!(longer.get(entries), Some((_, Target::Own(_))))
-        }
-    }
 }
 
 /// The blocks that the words at `base` may lead to, if the owner dispatches through them in a way that is not understood.

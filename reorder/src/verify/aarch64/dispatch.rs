@@ -17,6 +17,26 @@ pub(in crate::verify) struct Dispatches {
     pub(in crate::verify) tables: Vec<u64>,
     /// Other addresses that distances are added to.
     pub(in crate::verify) anchors: Vec<u64>,
+    /// Sums that are called, or jumped to.
+    pub(in crate::verify) sums: Vec<ComputedSum>,
+}
+
+/// An address plus a word of a table of distances from it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(in crate::verify) struct ComputedSum {
+    pub(in crate::verify) anchor: Named,
+    pub(in crate::verify) table: Named,
+    /// Bytes of a word: 4 or 8.
+    pub(in crate::verify) width: u8,
+}
+
+/// How code names an address.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(in crate::verify) enum Named {
+    /// It forms it.
+    Here(u64),
+    /// It loads it from this slot, which the loader fills.
+    Through(u64),
 }
 
 /// What a register holds.
@@ -24,15 +44,27 @@ pub(in crate::verify) struct Dispatches {
 enum Held {
     Unknown,
     Address(u64),
+    /// Read from a slot of the GOT.
+    Slot(u64),
     /// Read from a table of so many bytes a word.
     Word {
-        table: u64,
+        table: Named,
         size: u8,
     },
     Sum {
-        base: Option<u64>,
-        word: Option<(u64, u8)>,
+        base: Option<Named>,
+        word: Option<(Named, u8)>,
     },
+}
+
+impl Held {
+    fn named(self) -> Option<Named> {
+        match self {
+            Self::Address(address) => Some(Named::Here(address)),
+            Self::Slot(slot) => Some(Named::Through(slot)),
+            _ => None,
+        }
+    }
 }
 
 /// Whether `word` is `BR`.
@@ -40,21 +72,35 @@ fn is_jump(word: u32) -> bool {
     word & 0xffff_fc1f == 0xd61f_0000
 }
 
+/// Whether `word` is `BLR`.
+fn is_call(word: u32) -> bool {
+    word & 0xffff_fc1f == 0xd63f_0000
+}
+
 /// Looks at `code`, which stands at `address`.
 pub(in crate::verify) fn dispatches(code: &[u8], address: u64) -> Dispatches {
     let mut found = Dispatches::default();
     let words = || code.chunks_exact(4).map(|word| u32_at(word, 0).unwrap_or(0));
-    if !words().any(is_jump) {
+    if !words().any(|word| is_jump(word) || is_call(word)) {
         return found;
     }
     let mut held = [Held::Unknown; 32];
     for (index, word) in words().enumerate() {
+        if (is_jump(word) || is_call(word))
+            && let Held::Sum { base: Some(base), word: Some((table, size @ (4 | 8))) } =
+                held[register(word, 5)]
+            && base != table
+        {
+            found.sums.push(ComputedSum { anchor: base, table, width: size });
+        }
         if is_jump(word) {
             if let Held::Sum { base, word } = held[register(word, 5)] {
                 found.is_computed = true;
                 match (base, word) {
-                    (Some(base), Some((table, 4))) if base == table => found.tables.push(base),
-                    (Some(base), _) => found.anchors.push(base),
+                    (Some(Named::Here(base)), Some((Named::Here(table), 4))) if base == table => {
+                        found.tables.push(base);
+                    }
+                    (Some(Named::Here(base)), _) => found.anchors.push(base),
                     _ => {}
                 }
             }
@@ -77,6 +123,8 @@ pub(in crate::verify) fn dispatches(code: &[u8], address: u64) -> Dispatches {
     found.tables.dedup();
     found.anchors.sort_unstable();
     found.anchors.dedup();
+    found.sums.sort_unstable();
+    found.sums.dedup();
     found
 }
 
@@ -121,18 +169,23 @@ fn value_of(word: u32, address: u64, held: &[Held; 32]) -> Option<Held> {
     // Loads with an index register.
     if word & 0x3f20_0c00 == 0x3820_0800
         && word & 0x00c0_0000 != 0
-        && let Held::Address(table) = left
+        && let Some(table) = left.named()
     {
         return Some(Held::Word { table, size: 1 << (word >> 30) });
+    }
+    // LDR of eight bytes with an unsigned offset.
+    if word & 0xffc0_0000 == 0xf940_0000
+        && let Held::Address(page) = left
+    {
+        return Some(Held::Slot(page.wrapping_add(u64::from(word >> 10 & 0xfff) * 8)));
     }
     // ADD and SUB of two registers, shifted or extended.
     if word & 0xbf00_0000 != 0x8b00_0000 {
         return None;
     }
-    let address_in = |held: Held| if let Held::Address(base) = held { Some(base) } else { None };
     let word_in = |held: Held| if let Held::Word { table, size } = held { Some((table, size)) } else { None };
     Some(Held::Sum {
-        base: address_in(left).or_else(|| address_in(right)),
+        base: left.named().or_else(|| right.named()),
         word: word_in(right).or_else(|| word_in(left)),
     })
 }
@@ -150,7 +203,7 @@ mod tests {
         // adrp x8, .; add x8, x8, #0x40; ldrsw x4, [x8, x4, lsl #2]; add x8, x8, x4; br x8
         let words = code(&[0x9000_0008, 0x9101_0108, 0xb8a4_7904, 0x8b04_0108, 0xd61f_0100]);
         let found = dispatches(&words, 0x5000);
-        assert_eq!(found, Dispatches { is_computed: true, tables: vec![0x5040], anchors: vec![] });
+        assert_eq!(found, Dispatches { is_computed: true, tables: vec![0x5040], ..Dispatches::default() });
     }
 
     #[test]
@@ -158,7 +211,15 @@ mod tests {
         // adr x9, .; ldrsw x10, [x8, x0, lsl #2]; add x9, x9, x10; br x9
         let words = code(&[0x1000_0009, 0xb8a0_790a, 0x8b0a_0129, 0xd61f_0120]);
         let found = dispatches(&words, 0x5000);
-        assert_eq!(found, Dispatches { is_computed: true, tables: vec![], anchors: vec![0x5000] });
+        assert_eq!(
+            found,
+            Dispatches {
+                is_computed: true,
+                anchors: vec![0x5000],
+                sums: found.sums.clone(),
+                ..Dispatches::default()
+            }
+        );
     }
 
     #[test]

@@ -21,7 +21,7 @@ mod switch;
 
 pub(super) use code_pair::{CodePair, Counts, runs_on, without_literals};
 pub(super) use constants::constants;
-pub(super) use dispatch::{addresses, dispatches};
+pub(super) use dispatch::{ComputedSum, Named, addresses, dispatches};
 pub(super) use effects::effects;
 pub(super) use form::{Form, IMMEDIATE, NOP, form, is_add, page, page_offset, register};
 pub(super) use images::{Images, MovedPages};

@@ -48,6 +48,7 @@ impl FunctionPair<'_> {
             range.is_some_and(|range| range.old_start.0 == address)
         };
         outcome.summed.extend(summed_addresses(self.old_bytes, self.range.old_start.0, is_function));
+        outcome.sums.extend(found.sums);
         Ok(())
     }
 

@@ -4,13 +4,15 @@
 //! all. Functions are checked in parallel; results come in address order. Nothing is kept per instruction.
 
 mod aarch64;
+mod signs;
 mod x86_64;
 
 pub(super) use aarch64::references;
 
 use rayon::prelude::*;
 
-use super::aarch64::MovedPages;
+use super::aarch64::{ComputedSum, MovedPages};
+use super::dispatch::{Entry, Thunks};
 use super::elf_view::ElfView;
 use super::padding::{padding_length, starts_with_trap};
 use super::pair::ImagePair;
@@ -40,10 +42,18 @@ pub(super) struct CodeOutcome {
     pub(super) differences: Vec<Difference>,
     /// Addresses outside of code that instructions refer to.
     pub(super) references: Vec<u64>,
-    /// Tables that functions with a computed jump refer to.
+    /// Of AArch64: tables that computed jumps count from.
     pub(super) tables: Vec<TableUse>,
     /// Functions whose addresses something unknown is added to.
     pub(super) summed: Vec<u64>,
+    /// Of AArch64: an address of code, and a table of distances from it.
+    pub(super) sums: Vec<ComputedSum>,
+    /// Of x86-64: positions of functions with computed jumps or calls that may go by a table.
+    pub(super) dispatching: Vec<u32>,
+    /// Of x86-64: jumps into the middle of other functions.
+    pub(super) entries: Vec<Entry>,
+    /// Of x86-64: what the last instructions of functions call. Nothing follows, so these do not return.
+    pub(super) last_calls: Vec<u64>,
 }
 
 impl CodeOutcome {
@@ -55,6 +65,10 @@ impl CodeOutcome {
         self.references.append(&mut other.references);
         self.tables.append(&mut other.tables);
         self.summed.append(&mut other.summed);
+        self.sums.append(&mut other.sums);
+        self.dispatching.append(&mut other.dispatching);
+        self.entries.append(&mut other.entries);
+        self.last_calls.append(&mut other.last_calls);
     }
 }
 
@@ -62,7 +76,8 @@ impl CodeOutcome {
 pub(super) fn compare_functions(images: ImagePair<'_>) -> CodeOutcome {
     /// Functions per work item: enough to hide the cost of an item, few enough to balance large functions.
     const CHUNK: usize = 64;
-    let comparison = Comparison { images, pages: MovedPages::new(images.moves) };
+    let thunks = Thunks::of(images.old, images.moves);
+    let comparison = Comparison { images, pages: MovedPages::new(images.moves), thunks };
     let chunks: Vec<CodeOutcome> = images
         .moves
         .as_slice()
@@ -96,11 +111,15 @@ struct Comparison<'a> {
     images: ImagePair<'a>,
     /// Of AArch64 code.
     pages: MovedPages,
+    /// Of x86-64 code.
+    thunks: Thunks,
 }
 
 /// One function in both images.
 struct FunctionPair<'a> {
     images: ImagePair<'a>,
+    thunks: &'a Thunks,
+    index: usize,
     range: &'a Move,
     old_bytes: &'a [u8],
     new_bytes: &'a [u8],
@@ -113,8 +132,10 @@ struct FunctionShape {
     is_opaque: bool,
     /// Control reaches the end of the range.
     runs_on: bool,
-    /// Addresses that computed jumps of the function may use as bases of tables.
+    /// Of AArch64: tables that computed jumps count from.
     tables: Vec<u64>,
+    /// Of x86-64: a computed jump or call may go by a table.
+    dispatches: bool,
 }
 
 impl Comparison<'_> {
@@ -139,6 +160,8 @@ impl Comparison<'_> {
         // Both ranges lie inside section contents, which were checked against the file.
         let pair = FunctionPair {
             images: self.images,
+            thunks: &self.thunks,
+            index,
             range,
             old_bytes: &self.images.old.bytes[old_from as usize..old_to as usize],
             new_bytes: &self.images.new.bytes[new_from as usize..new_to as usize],
@@ -155,6 +178,9 @@ impl Comparison<'_> {
         if shape.is_opaque {
             outcome.opaque += 1;
             return None;
+        }
+        if shape.dispatches {
+            outcome.dispatching.push(index as u32);
         }
         outcome.tables.extend(shape.tables.iter().map(|&base| TableUse { base, owner: index as u32 }));
         if shape.runs_on { self.successor(index) } else { None }

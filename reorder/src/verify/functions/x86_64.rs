@@ -8,9 +8,12 @@
 
 use iced_x86::{Code, Decoder, DecoderOptions, FlowControl, Instruction, Mnemonic, OpKind};
 
+use super::signs::Signs;
 use super::{CodeOutcome, FunctionPair, FunctionShape};
 use crate::address::{Address, NewAddress};
+use crate::verify::aarch64::Images;
 use crate::verify::absolute_fields::AbsoluteField;
+use crate::verify::dispatch::Entry;
 use crate::verify::fields::{AddressField, Addressing, addressing, read_field, write_field};
 use crate::verify::pair::ImagePair;
 use crate::verify::report::{Check, Difference};
@@ -23,22 +26,20 @@ impl FunctionPair<'_> {
         shape: &mut FunctionShape,
         scratch: &mut Vec<u8>,
     ) -> Result<(), Difference> {
-        let has_computed_jump = self.forward(outcome, shape)?;
+        let signs = self.forward(outcome, shape)?;
         if shape.is_opaque {
             return Ok(());
         }
-        if !has_computed_jump {
-            shape.tables.clear();
-        }
+        shape.dispatches = signs.dispatches();
         self.reverse(scratch)
     }
 
     /// Old against new: same bytes outside of address fields, mapped targets inside.
     ///
-    /// Gives whether the function jumps to an address that it computes; every address that it takes may then be the
-    /// base of a table.
-    fn forward(&self, outcome: &mut CodeOutcome, shape: &mut FunctionShape) -> Result<bool, Difference> {
-        let mut has_computed_jump = false;
+    /// Gives what shows that the function may jump by a table.
+    fn forward(&self, outcome: &mut CodeOutcome, shape: &mut FunctionShape) -> Result<Signs, Difference> {
+        let mut signs = Signs::default();
+        let mut last_call = None;
         let mut decoder = Decoder::with_ip(64, self.old_bytes, self.range.old_start.0, DecoderOptions::NONE);
         let mut instruction = Instruction::default();
         let mut compared_to = 0usize;
@@ -55,13 +56,12 @@ impl FunctionPair<'_> {
                 self.check_operands(&decoder, &instruction, start)?;
             }
             if instruction.mnemonic() != Mnemonic::Nop {
+                last_call = near_call(&instruction);
                 shape.runs_on = falls_through(instruction.flow_control(), instruction.code());
             }
+            signs.see(&instruction);
             match addressing {
-                Addressing::None => {
-                    has_computed_jump |= instruction.flow_control() == FlowControl::IndirectBranch
-                        && instruction.op0_kind() == OpKind::Register;
-                }
+                Addressing::None => signs.see_constant(&instruction, &self.images),
                 Addressing::Field(field) => {
                     let at = start + field.offset;
                     self.same_bytes(compared_to, at)?;
@@ -75,10 +75,12 @@ impl FunctionPair<'_> {
                     outcome.fields += 1;
                     if !field.is_branch && self.is_outside(field.target) {
                         outcome.references.push(field.target);
-                        if instruction.mnemonic() == Mnemonic::Lea {
-                            shape.tables.push(field.target);
-                        }
                     }
+                    if field.is_branch && self.is_outside(field.target) {
+                        self.leave(&instruction, field.target, &mut signs, outcome);
+                    }
+                    signs.forms_code |= instruction.mnemonic() == Mnemonic::Lea
+                        && Images::is_text(&self.images, field.target);
                 }
                 Addressing::Unsupported => {
                     shape.is_opaque = true;
@@ -93,13 +95,27 @@ impl FunctionPair<'_> {
                             "none",
                         ))
                     } else {
-                        Ok(false)
+                        Ok(signs)
                     };
                 }
             }
         }
         self.same_bytes(compared_to, self.old_bytes.len())?;
-        Ok(has_computed_jump)
+        outcome.last_calls.extend(last_call);
+        Ok(signs)
+    }
+
+    /// A branch to another function: a thunk, or the middle of one.
+    fn leave(&self, instruction: &Instruction, target: u64, signs: &mut Signs, outcome: &mut CodeOutcome) {
+        let is_call = instruction.flow_control() == FlowControl::Call;
+        if self.thunks.register(target).is_some() {
+            signs.jumps |= !is_call;
+            signs.calls |= is_call;
+        } else if !is_call
+            && self.images.moves.containing(Address(target)).is_some_and(|home| home.old_start.0 != target)
+        {
+            outcome.entries.push(Entry { target, source: self.index as u32 });
+        }
     }
 
     /// New against old: fields encoded back for the old place must give the old bytes.
@@ -280,6 +296,11 @@ impl FunctionPair<'_> {
     ) -> Difference {
         Difference::new(check, Some(self.new_offset + at as u64), place, expected, found)
     }
+}
+
+fn near_call(instruction: &Instruction) -> Option<u64> {
+    let is_near = instruction.op0_kind() == OpKind::NearBranch64;
+    (is_near && instruction.flow_control() == FlowControl::Call).then(|| instruction.near_branch_target())
 }
 
 /// Whether control goes on behind an instruction that ends a function.

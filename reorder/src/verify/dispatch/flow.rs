@@ -1,0 +1,340 @@
+//! Forward value analysis of one region: what is in registers and on the stack at every computed jump and call.
+//!
+//! ```text
+//! start ─> block ─> block ─> computed jump ─> hub of its table ─> the places that its words lead to
+//!            └────── every call ─> hub of exceptions ─> landing pads
+//! ```
+//!
+//! A block starts with what is known on all ways that lead there; where there is one way, with what that one says last.
+//! Code that nothing leads to is taken as entered from anywhere. Bounds that keep changing are given up, so it ends; a budget bounds what hostile code can cost.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use iced_x86::{ConditionCode, FlowControl, Instruction, InstructionInfoFactory, Mnemonic, OpKind};
+
+use super::condition::{learn, opposite};
+use super::endings::Endings;
+use super::hub::{Hub, MAX_CHANGES, Source};
+use super::region::{Region, Thunks};
+use super::state::{Place, STACK_POINTER, State};
+use super::step::step;
+use super::targets::targets;
+use super::value::{Bounds, Symbol, Value, Word};
+use crate::verify::elf_view::ElfView;
+
+/// Instructions that are worked, for each that there is.
+const MAX_VISITS: usize = 64;
+
+/// A jump or call to an address plus a word.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::verify) struct Computed {
+    /// The instruction.
+    pub(in crate::verify) place: u64,
+    /// What the word is added to, and the word; nothing when they are not known.
+    pub(in crate::verify) sum: Option<(u64, Word)>,
+    /// What the index of the word can be.
+    pub(in crate::verify) index: Bounds,
+    pub(in crate::verify) is_call: bool,
+}
+
+/// What the analysis of a region shows.
+#[derive(Clone, Debug, Default)]
+pub(in crate::verify) struct Found {
+    /// By place.
+    pub(in crate::verify) computed: Vec<Computed>,
+    /// Words of tables that are read for whatever reason.
+    pub(in crate::verify) reads: Vec<Word>,
+    /// Whether all of the region was looked at.
+    pub(in crate::verify) is_complete: bool,
+}
+
+/// What is known of the image around a region.
+#[derive(Clone, Copy)]
+pub(in crate::verify) struct Surroundings<'a> {
+    pub(in crate::verify) thunks: &'a Thunks,
+    pub(in crate::verify) endings: &'a Endings<'a>,
+    /// Where tables start for certain, sorted: one whose end is not known ends there.
+    pub(in crate::verify) starts: &'a [u64],
+}
+
+/// Analyses `region`; exceptions are caught at `pads`.
+pub(in crate::verify) fn analyse(
+    region: &Region,
+    image: &ElfView<'_>,
+    around: Surroundings<'_>,
+    pads: &[u64],
+) -> Found {
+    let count = region.instructions.len();
+    let mut flow = Flow {
+        region,
+        image,
+        around,
+        pads: pads.iter().filter_map(|&pad| region.position(pad)).collect(),
+        states: vec![None; count],
+        is_leader: leaders(region, pads),
+        is_reached: vec![false; count],
+        work: BTreeSet::new(),
+        hubs: BTreeMap::new(),
+        unwinding: None,
+        computed: BTreeMap::new(),
+        reads: BTreeMap::new(),
+        factory: InstructionInfoFactory::new(),
+    };
+    let is_complete = flow.run(count.saturating_mul(MAX_VISITS).saturating_add(MAX_VISITS));
+    Found {
+        computed: flow.computed.into_values().collect(),
+        reads: flow.reads.into_values().collect(),
+        is_complete,
+    }
+}
+
+/// Where blocks start.
+fn leaders(region: &Region, pads: &[u64]) -> Vec<bool> {
+    let mut is_leader = vec![false; region.instructions.len()];
+    let places = region.starts().chain(region.entries.iter().copied()).chain(pads.iter().copied());
+    for position in places.filter_map(|place| region.position(place)) {
+        is_leader[position] = true;
+    }
+    for (position, instruction) in region.instructions.iter().enumerate() {
+        if instruction.op0_kind() == OpKind::NearBranch64
+            && let Some(target) = region.position(instruction.near_branch_target())
+        {
+            is_leader[target] = true;
+        }
+        let is_branch = !matches!(
+            instruction.flow_control(),
+            FlowControl::Next | FlowControl::Call | FlowControl::IndirectCall | FlowControl::Interrupt
+        );
+        if is_branch && let Some(next) = is_leader.get_mut(position + 1) {
+            *next = true;
+        }
+    }
+    is_leader
+}
+
+fn is_padding(instruction: &Instruction) -> bool {
+    matches!(instruction.mnemonic(), Mnemonic::Nop | Mnemonic::Int3)
+}
+
+struct Flow<'a> {
+    region: &'a Region,
+    image: &'a ElfView<'a>,
+    around: Surroundings<'a>,
+    pads: Vec<usize>,
+    /// What is known where a block starts.
+    states: Vec<Option<Box<Hub>>>,
+    is_leader: Vec<bool>,
+    is_reached: Vec<bool>,
+    work: BTreeSet<usize>,
+    hubs: BTreeMap<(u64, u64), (usize, Option<Hub>)>,
+    unwinding: Option<Hub>,
+    computed: BTreeMap<usize, Computed>,
+    reads: BTreeMap<usize, Word>,
+    factory: InstructionInfoFactory,
+}
+
+impl Flow<'_> {
+    /// Works until nothing changes; `false` when the budget was too small.
+    fn run(&mut self, mut budget: usize) -> bool {
+        let outside: Vec<u64> =
+            self.region.starts().take(1).chain(self.region.entries.iter().copied()).collect();
+        for address in outside {
+            if let Some(position) = self.region.position(address) {
+                self.arrive(position, &State::unknown(), Source::Several);
+            }
+        }
+        let mut unreached = 0;
+        loop {
+            while let Some(position) = self.work.pop_first() {
+                if !self.block(position, &mut budget) {
+                    return false;
+                }
+            }
+            while unreached < self.is_reached.len()
+                && (self.is_reached[unreached] || is_padding(&self.region.instructions[unreached]))
+            {
+                unreached += 1;
+            }
+            if unreached == self.is_reached.len() {
+                return true;
+            }
+            self.arrive(unreached, &State::unknown(), Source::Several);
+        }
+    }
+
+    fn arrive(&mut self, position: usize, state: &State, source: Source) {
+        if !self.is_leader[position] {
+            self.is_leader[position] = true;
+            if self.is_reached[position] {
+                // What ran over this place stops here from now on.
+                let before = (0..position).rev().find(|&at| self.is_leader[at]);
+                self.work.extend(before);
+            }
+        }
+        let has_changed = match &mut self.states[position] {
+            // The only way in has something newer to say: what it said before no longer holds.
+            Some(hub) if hub.source == source && source != Source::Several => {
+                let has_changed = hub.state != *state;
+                hub.state.clone_from(state);
+                has_changed
+            }
+            Some(hub) => {
+                hub.source = Source::Several;
+                let has_changed = hub.state.join(state, position, hub.changes >= MAX_CHANGES);
+                hub.changes += u32::from(has_changed);
+                has_changed
+            }
+            empty => {
+                *empty = Some(Box::new(Hub { state: state.clone(), changes: 0, source }));
+                true
+            }
+        };
+        if has_changed {
+            self.work.insert(position);
+        }
+    }
+
+    fn arrive_at(&mut self, address: u64, state: &State, source: Source) {
+        if let Some(position) = self.region.position(address) {
+            self.arrive(position, state, source);
+        }
+    }
+
+    /// Works one block; `false` when the budget is used up.
+    fn block(&mut self, start: usize, budget: &mut usize) -> bool {
+        let Some(hub) = &self.states[start] else { return true };
+        let mut state = hub.state.clone();
+        let mut position = start;
+        loop {
+            let Some(left) = budget.checked_sub(1) else { return false };
+            *budget = left;
+            self.is_reached[position] = true;
+            let region = self.region;
+            let goes_on = self.instruction(&region.instructions[position], position, &mut state);
+            let Some(next) = region.next(position).filter(|_| goes_on) else { return true };
+            let before = position;
+            position = next;
+            if self.is_leader[position] {
+                self.arrive(position, &state, Source::Before(before));
+                return true;
+            }
+        }
+    }
+
+    /// Works one instruction; whether control reaches the next one.
+    fn instruction(&mut self, instruction: &Instruction, position: usize, state: &mut State) -> bool {
+        match instruction.flow_control() {
+            FlowControl::ConditionalBranch => {
+                let condition = instruction.condition_code();
+                let target = instruction.near_branch_target();
+                let mut taken = state.clone();
+                if learn(&mut taken, condition) {
+                    self.arrive_at(target, &taken, Source::Branch(position));
+                }
+                condition == ConditionCode::None || learn(state, opposite(condition))
+            }
+            FlowControl::UnconditionalBranch => {
+                let target = instruction.near_branch_target();
+                match self.around.thunks.register(target) {
+                    Some(number) => self.jump(instruction.ip(), position, state.register(number), state),
+                    None => self.arrive_at(target, state, Source::Branch(position)),
+                }
+                false
+            }
+            FlowControl::IndirectBranch => {
+                let value = self.operand(instruction, position, state);
+                self.jump(instruction.ip(), position, value, state);
+                false
+            }
+            FlowControl::Call => {
+                let target = instruction.near_branch_target();
+                if let Some(number) = self.around.thunks.register(target) {
+                    self.call(instruction.ip(), position, state.register(number));
+                } else if self.region.position(target).is_some()
+                    && self.region.starts().all(|start| start != target)
+                {
+                    self.push_and_arrive(instruction, target, state);
+                }
+                self.return_from_call(state);
+                // Only where something else leads to what follows it matters whether this does.
+                let next = self.region.instructions.get(position + 1);
+                let is_joined = self.is_leader.get(position + 1).is_some_and(|&is_leader| is_leader);
+                !(is_joined || next.is_some_and(is_padding)) || !self.around.endings.is_last(instruction)
+            }
+            FlowControl::IndirectCall => {
+                let value = self.operand(instruction, position, state);
+                self.call(instruction.ip(), position, value);
+                self.return_from_call(state);
+                !self.around.endings.is_last(instruction)
+            }
+            FlowControl::Return => {
+                if let Value::Symbol(Symbol { root, add, bits: 64 }) = state.register(STACK_POINTER) {
+                    let top = Place { root: Some(root), displacement: add, size: 8 };
+                    let value = state.load(top).unwrap_or(Value::UNKNOWN);
+                    self.jump(instruction.ip(), position, value, state);
+                }
+                false
+            }
+            FlowControl::Exception => false,
+            FlowControl::Interrupt if instruction.mnemonic() == Mnemonic::Int3 => false,
+            _ => {
+                if let Some(word) = step(state, instruction, position, &mut self.factory) {
+                    self.reads.insert(position, word);
+                }
+                true
+            }
+        }
+    }
+
+    /// What a jump or call through a register or memory goes to.
+    fn operand(&mut self, instruction: &Instruction, position: usize, state: &mut State) -> Value {
+        super::step::operand(state, instruction, position)
+    }
+
+    /// A call inside of the function, as retpolines have it.
+    fn push_and_arrive(&mut self, instruction: &Instruction, target: u64, state: &State) {
+        let mut inside = state.clone();
+        super::step::push(&mut inside, instruction);
+        self.arrive_at(target, &inside, Source::Several);
+    }
+
+    fn return_from_call(&mut self, state: &mut State) {
+        state.call();
+        if !self.pads.is_empty() && Hub::join(&mut self.unwinding, state, self.region.instructions.len()) {
+            let hub = self.unwinding.as_ref().map(|hub| hub.state.clone()).unwrap_or_else(State::unknown);
+            for at in 0..self.pads.len() {
+                self.arrive(self.pads[at], &hub, Source::Several);
+            }
+        }
+    }
+
+    fn call(&mut self, place: u64, position: usize, value: Value) {
+        self.note(place, position, value, true);
+    }
+
+    fn jump(&mut self, place: u64, position: usize, value: Value, state: &State) {
+        self.note(place, position, value, false);
+        let Value::Sum { anchor, word } = value else { return };
+        // Names of what comes together in a hub are those of no block.
+        let number = self.region.instructions.len() + 1 + self.hubs.len();
+        let (number, hub) = self.hubs.entry((anchor, word.table)).or_insert((number, None));
+        if Hub::join(hub, state, *number) {
+            let state = hub.as_ref().map_or_else(State::unknown, |hub| hub.state.clone());
+            for target in targets(self.image, (anchor, word), self.around.starts) {
+                self.arrive_at(target, &state, Source::Several);
+            }
+        }
+    }
+
+    fn note(&mut self, place: u64, position: usize, value: Value, is_call: bool) {
+        let sum = match value {
+            Value::Sum { anchor, word } => Some((anchor, word)),
+            Value::PerhapsSum(_) => None,
+            _ => {
+                // A sum on another way would have made this one perhaps a sum.
+                return;
+            }
+        };
+        self.computed.insert(position, Computed { place, sum, index: value.index(), is_call });
+    }
+}

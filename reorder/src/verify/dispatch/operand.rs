@@ -1,0 +1,341 @@
+//! Operands of an instruction: where they are, what they hold, and what becomes of them.
+
+use iced_x86::{Instruction, OpKind, Register};
+
+use super::interval::{Interval, mask};
+use super::state::{LEAST_ADDRESS, Place, State, number_of};
+use super::value::{Bounds, Symbol, Value, Word};
+
+/// Roots of one instruction, by what they name.
+const RESULT: u32 = 0;
+const BASE: u32 = 1;
+const INDEX: u32 = 2;
+const FIRST_OPERAND: u32 = 3;
+const SECOND_OPERAND: u32 = 4;
+const IN_MEMORY: u32 = 5;
+const WHOLE: u32 = 6;
+
+/// One instruction at work on what is known before it.
+pub(super) struct Step<'a> {
+    pub(super) state: &'a mut State,
+    pub(super) instruction: &'a Instruction,
+    /// The instruction's position in the region.
+    pub(super) position: usize,
+    /// The last word that was read from a table.
+    pub(super) read: Option<Word>,
+}
+
+/// An address in memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Spot {
+    Place {
+        root: Option<super::value::Root>,
+        displacement: u64,
+    },
+    Element {
+        table: u64,
+        of: Symbol,
+        shift: u8,
+    },
+    /// Some element of something, of two to the power of `shift` bytes.
+    PerhapsElement {
+        index: Bounds,
+        shift: u8,
+    },
+    Unknown,
+}
+
+impl Step<'_> {
+    /// Width of an operand in bits.
+    pub(super) fn bits(&self, operand: u32) -> u8 {
+        match self.instruction.op_kind(operand) {
+            OpKind::Register => (self.instruction.op_register(operand).size() * 8).min(255) as u8,
+            OpKind::Memory => (self.instruction.memory_size().size() * 8).min(255) as u8,
+            _ => 64,
+        }
+    }
+
+    /// What an operand holds, in its width, zero-extended.
+    pub(super) fn read(&mut self, operand: u32) -> Value {
+        let instruction = self.instruction;
+        match instruction.op_kind(operand) {
+            OpKind::Register => {
+                let register = instruction.op_register(operand);
+                self.read_register(register, if operand == 0 { FIRST_OPERAND } else { SECOND_OPERAND })
+            }
+            OpKind::Memory => self.load(self.bits(operand)),
+            _ => instruction.try_immediate(operand).map_or(Value::UNKNOWN, Value::constant),
+        }
+    }
+
+    fn read_register(&mut self, register: Register, slot: u32) -> Value {
+        let is_high = matches!(register, Register::AH | Register::BH | Register::CH | Register::DH);
+        match number_of(register).filter(|_| !is_high) {
+            Some(number) => {
+                let value = self.state.named_register(number, self.position, slot);
+                self.truncated(value, (register.size() * 8) as u8)
+            }
+            None => Value::Number(Bounds::full(if is_high { 8 } else { 64 })),
+        }
+    }
+
+    /// The lowest `bits` bits of a value.
+    pub(super) fn truncated(&self, value: Value, bits: u8) -> Value {
+        match value {
+            _ if bits >= 64 => value,
+            Value::Symbol(symbol) => Value::Symbol(Symbol { bits: symbol.bits.min(bits), ..symbol }),
+            Value::Number(bounds) => match bounds.as_constant() {
+                Some(constant) => Value::constant(constant & mask(bits)),
+                None if bounds.most <= mask(bits) => value,
+                None => Value::Number(Bounds::full(bits)),
+            },
+            Value::Word(word) if bits == 32 && word.width == 4 => {
+                Value::Word(Word { is_extended: false, ..word })
+            }
+            Value::PerhapsWord(_) if bits == 32 => value,
+            _ => Value::Number(Bounds::full(bits)),
+        }
+    }
+
+    /// The memory operand's address.
+    fn spot(&mut self) -> Spot {
+        let instruction = self.instruction;
+        if matches!(instruction.segment_prefix(), Register::FS | Register::GS) {
+            return Spot::Unknown;
+        }
+        if instruction.is_ip_rel_memory_operand() {
+            return Spot::Place { root: None, displacement: instruction.ip_rel_memory_address() };
+        }
+        let displacement = instruction.memory_displacement64();
+        let (base, index) = (instruction.memory_base(), instruction.memory_index());
+        let base = (base != Register::None).then(|| self.read_register(base, BASE));
+        let index = (index != Register::None).then(|| self.read_register(index, INDEX));
+        let shift = instruction.memory_index_scale().trailing_zeros() as u8;
+        let base = base.unwrap_or(Value::constant(0));
+        let Some(index) = index else { return spot_of(base, displacement) };
+        match (base, index) {
+            // A copy of a jump for the first round of a loop reads the word that is first, but it does so as any round does.
+            (base, index)
+                if shift >= 2
+                    && is_address(base)
+                    && index.as_constant().is_some_and(|it| it < LEAST_ADDRESS) =>
+            {
+                let table = base.as_constant().unwrap_or_default().wrapping_add(displacement);
+                let bounds = self.state.bounds(index);
+                Spot::Element { table, of: self.state.name(bounds, self.position, INDEX), shift }
+            }
+            (base, index) if index.as_constant().is_some() => {
+                let offset = index.as_constant().unwrap_or_default() << shift;
+                spot_of(base, displacement.wrapping_add(offset))
+            }
+            (base, Value::Symbol(of)) if base.as_constant().is_some() && shift >= 2 => {
+                let table = base.as_constant().unwrap_or_default().wrapping_add(displacement);
+                Spot::Element { table, of, shift }
+            }
+            (base, Value::Element { table, of, shift: own })
+                if base.as_constant().is_some() && shift == 0 =>
+            {
+                let table =
+                    table.wrapping_add(base.as_constant().unwrap_or_default()).wrapping_add(displacement);
+                Spot::Element { table, of, shift: own }
+            }
+            // Elements of two or four bytes of what is not known, and sums that may be such a place.
+            (Value::Element { of, shift, .. }, _) | (_, Value::Element { of, shift, .. }) => {
+                Spot::PerhapsElement { index: self.state.bounds_of(of), shift }
+            }
+            (_, index) if shift >= 2 => Spot::PerhapsElement { index: self.state.bounds(index), shift },
+            _ => Spot::Unknown,
+        }
+    }
+
+    /// Words of tables are only added to addresses. What the instruction compares, masks or adds a constant to is a number,
+    /// wherever it was read from.
+    pub(super) fn settle(&mut self, operand: u32) {
+        if self.instruction.op_kind(operand) == OpKind::Register
+            && let Some(number) = number_of(self.instruction.op_register(operand))
+            && matches!(self.state.register(number), Value::Word(_) | Value::PerhapsWord(_))
+        {
+            self.state.set_register(number, Value::UNKNOWN);
+        }
+    }
+
+    fn place(&mut self, bits: u8) -> Option<Place> {
+        match self.spot() {
+            Spot::Place { root, displacement } => {
+                Some(Place { root, displacement, size: u64::from(bits / 8) })
+            }
+            _ => None,
+        }
+    }
+
+    /// What the memory operand holds; from then on it is known to be in memory.
+    fn load(&mut self, bits: u8) -> Value {
+        match self.spot() {
+            Spot::Place { root, displacement } => {
+                let place = Place { root, displacement, size: u64::from(bits / 8) };
+                // A small constant that is read back is one that the compiler had to take for any number: it would have
+                // used the constant otherwise. Its table is written for all of them.
+                match self
+                    .state
+                    .load(place)
+                    .filter(|value| value.as_constant().is_none_or(|it| it >= LEAST_ADDRESS))
+                {
+                    Some(value) if !is_nameless(value) => value,
+                    known => {
+                        let bounds =
+                            known.map_or(Bounds::full(bits.min(64)), |value| self.state.bounds(value));
+                        let value = Value::Symbol(self.state.name(bounds, self.position, IN_MEMORY));
+                        self.state.remember(place, value);
+                        value
+                    }
+                }
+            }
+            Spot::Element { table, of, shift } if (shift, bits) == (2, 32) || (shift, bits) == (3, 64) => {
+                let index = self.state.bounds_of(of);
+                let word = Word { table, width: bits / 8, index, is_extended: bits == 64 };
+                self.read = Some(word);
+                Value::Word(word)
+            }
+            Spot::PerhapsElement { index, shift } if (shift, bits) == (2, 32) || (shift, bits) == (3, 64) => {
+                Value::PerhapsWord(index)
+            }
+            _ => Value::Symbol(self.state.name(Bounds::full(bits.min(64)), self.position, IN_MEMORY)),
+        }
+    }
+
+    /// The address that LEA leaves.
+    pub(super) fn address(&mut self) -> Value {
+        let instruction = self.instruction;
+        if instruction.is_ip_rel_memory_operand() {
+            return Value::constant(instruction.ip_rel_memory_address());
+        }
+        let (base, index) = (instruction.memory_base(), instruction.memory_index());
+        let displacement = Value::constant(instruction.memory_displacement64());
+        let mut sum = displacement;
+        if base != Register::None {
+            let base = self.read_register(base, BASE);
+            sum = self.sum(base, sum, 64);
+        }
+        if index != Register::None {
+            let index = self.read_register(index, INDEX);
+            let shift = instruction.memory_index_scale().trailing_zeros() as u8;
+            let scaled = self.scaled(index, shift);
+            sum = self.sum(sum, scaled, 64);
+        }
+        sum
+    }
+
+    /// A value times two to the power of `shift`.
+    pub(super) fn scaled(&self, value: Value, shift: u8) -> Value {
+        match value {
+            _ if shift == 0 => value,
+            Value::Symbol(of) if (2..=3).contains(&shift) => Value::Element { table: 0, of, shift },
+            _ => {
+                let bounds = self.state.bounds(value);
+                let fits = bounds.most.leading_zeros() >= u32::from(shift);
+                let scaled = Bounds {
+                    least: bounds.least << (shift & 63),
+                    most: bounds.most << (shift & 63),
+                    is_compared: false,
+                };
+                if fits { Value::Number(scaled) } else { Value::UNKNOWN }
+            }
+        }
+    }
+
+    /// The sum of two values in `bits` bits.
+    pub(super) fn sum(&mut self, left: Value, right: Value, bits: u8) -> Value {
+        let (left, right) = if left.as_constant().is_some() { (right, left) } else { (left, right) };
+        match (left, right.as_constant()) {
+            (_, Some(0)) => left,
+            (Value::Number(bounds), Some(add)) if bounds.as_constant().is_some() => {
+                Value::constant(bounds.least.wrapping_add(add) & mask(bits))
+            }
+            (Value::Symbol(symbol), Some(add)) => {
+                let symbol = if symbol.bits >= bits {
+                    symbol
+                } else {
+                    let bounds = self.state.bounds_of(symbol);
+                    self.state.name(bounds, self.position, RESULT)
+                };
+                Value::Symbol(Symbol { add: symbol.add.wrapping_add(add), bits, ..symbol })
+            }
+            (Value::Element { table, of, shift }, Some(add)) => {
+                Value::Element { table: table.wrapping_add(add), of, shift }
+            }
+            (Value::Word(word), Some(anchor)) if word.is_extended && bits == 64 => {
+                Value::Sum { anchor, word }
+            }
+            (left, _) if left.is_of_table() => Value::PerhapsSum(left.index()),
+            _ if right.is_of_table() => Value::PerhapsSum(right.index()),
+            _ => {
+                let (one, other) = (self.state.bounds(left), self.state.bounds(right));
+                match one.most.checked_add(other.most).filter(|most| *most <= mask(bits)) {
+                    Some(most) => {
+                        let least = one.least.saturating_add(other.least);
+                        Value::Number(Bounds { least, most, is_compared: false })
+                    }
+                    None => Value::Number(Bounds::full(bits)),
+                }
+            }
+        }
+    }
+
+    /// Writes an operand of `bits` bits.
+    pub(super) fn write(&mut self, operand: u32, value: Value) {
+        let bits = self.bits(operand);
+        match self.instruction.op_kind(operand) {
+            OpKind::Register => self.write_register(self.instruction.op_register(operand), value),
+            OpKind::Memory => {
+                let place = self.place(bits);
+                // Words that are put aside for a jump are so with their sign.
+                let is_number = bits < 64 && matches!(value, Value::Word(_) | Value::PerhapsWord(_));
+                self.state.store(place, if is_number { Value::Number(Bounds::full(bits)) } else { value });
+            }
+            _ => {}
+        }
+    }
+
+    pub(super) fn write_register(&mut self, register: Register, value: Value) {
+        let Some(number) = number_of(register) else { return };
+        let bits = (register.size() * 8) as u8;
+        let is_high = matches!(register, Register::AH | Register::BH | Register::CH | Register::DH);
+        if bits >= 32 {
+            self.state.set_register(number, self.truncated(value, bits));
+        } else if !is_high && self.state.bounds(self.state.register(number)).most <= mask(bits) {
+            // The rest is zero already.
+            self.state.set_register(number, self.truncated(value, bits));
+        } else {
+            let bounds = self.state.bounds(self.truncated(value, bits));
+            let symbol = self.state.name(Bounds::full(64), self.position, WHOLE);
+            if !is_high {
+                self.state.learn(Symbol { bits, ..symbol }, Interval::new(bounds.least, bounds.most, bits));
+            }
+            self.state.set_register(number, Value::Symbol(symbol));
+        }
+    }
+}
+
+fn is_address(value: Value) -> bool {
+    value.as_constant().is_some_and(|address| address >= LEAST_ADDRESS)
+}
+
+fn is_nameless(value: Value) -> bool {
+    matches!(value, Value::Number(bounds) if bounds.as_constant().is_none())
+}
+
+/// What `base` plus `displacement` is as an address.
+fn spot_of(base: Value, displacement: u64) -> Spot {
+    match base {
+        Value::Symbol(Symbol { root, add, bits: 64 }) => {
+            Spot::Place { root: Some(root), displacement: add.wrapping_add(displacement) }
+        }
+        Value::Element { table, of, shift } => {
+            Spot::Element { table: table.wrapping_add(displacement), of, shift }
+        }
+        _ => match base.as_constant() {
+            Some(address) => Spot::Place { root: None, displacement: address.wrapping_add(displacement) },
+            None => Spot::Unknown,
+        },
+    }
+}

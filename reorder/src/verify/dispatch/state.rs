@@ -1,0 +1,306 @@
+//! What is known at one place of a function: registers, stack slots, names, and the last comparison.
+
+use iced_x86::Register;
+
+use super::interval::{Interval, mask};
+use super::value::{Bounds, Root, Symbol, Value};
+
+/// General registers, by their number in instructions.
+pub(super) const REGISTERS: usize = 16;
+/// The number of RSP.
+pub(super) const STACK_POINTER: usize = 4;
+/// The number of RBP.
+pub(super) const FRAME_POINTER: usize = 5;
+/// The root of what RSP is where the function begins; those of the other registers are their numbers.
+pub(super) const STACK: Root = Root(STACK_POINTER as u32);
+/// Roots from here on belong to instructions.
+const FIRST_OWN_ROOT: u32 = 16;
+/// Roots of one instruction: those of its operands and of its result.
+const ROOTS_EACH: u32 = 8;
+/// Numbers of 64 bits that are the sign extension of 32.
+const SIGNED: Interval = Interval::signed();
+/// No image has code or data below.
+pub(super) const LEAST_ADDRESS: u64 = 0x1000;
+/// Memory that is remembered. More would make joins of large functions slow.
+const MAX_CELLS: usize = 64;
+/// Bounds that are remembered.
+const MAX_LIMITS: usize = 64;
+
+/// Bytes at a distance from what a root stands for; without a root, at an address.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Place {
+    pub(super) root: Option<Root>,
+    pub(super) displacement: u64,
+    pub(super) size: u64,
+}
+
+impl Place {
+    fn overlaps(self, other: Self) -> bool {
+        let ahead = other.displacement.wrapping_sub(self.displacement);
+        ahead < self.size || ahead.wrapping_neg() < other.size
+    }
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Cell {
+    pub(super) place: Place,
+    pub(super) value: Value,
+}
+
+impl Cell {
+    /// Whether the address of something was put aside here: nothing else writes to such a slot.
+    fn is_spilled_address(&self) -> bool {
+        self.place.size == 8 && self.value.as_constant().is_some_and(|value| value >= LEAST_ADDRESS)
+    }
+}
+
+/// What comparisons and widths say of the lowest bits of a root.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Limit {
+    pub(super) root: Root,
+    pub(super) interval: Interval,
+    pub(super) is_compared: bool,
+}
+
+/// Two values that were compared in `bits` bits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Comparison {
+    pub(super) left: Value,
+    pub(super) right: Value,
+    pub(super) bits: u8,
+    /// The flags only say whether these bits of the left one are zero.
+    pub(super) zero_of: Option<u64>,
+}
+
+/// All that is known at a place. The more places lead there, the less it is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct State {
+    pub(super) registers: [Value; REGISTERS],
+    pub(super) cells: Vec<Cell>,
+    pub(super) limits: Vec<Limit>,
+    pub(super) comparison: Option<Comparison>,
+    /// Whether something else may know where the frame is, and write there.
+    pub(super) is_frame_shared: bool,
+}
+
+impl State {
+    /// Where control arrives from anywhere.
+    pub(super) fn unknown() -> Self {
+        let mut registers = [Value::UNKNOWN; REGISTERS];
+        for (number, value) in registers.iter_mut().enumerate() {
+            *value = Value::Symbol(Symbol { root: Root(number as u32), add: 0, bits: 64 });
+        }
+        Self { registers, cells: Vec::new(), limits: Vec::new(), comparison: None, is_frame_shared: false }
+    }
+
+    pub(super) fn register(&self, number: usize) -> Value {
+        self.registers[number]
+    }
+
+    pub(super) fn set_register(&mut self, number: usize, value: Value) {
+        let is_frame = matches!(value, Value::Symbol(Symbol { root: STACK, bits: 64, .. }));
+        self.is_frame_shared |= is_frame && number != STACK_POINTER && number != FRAME_POINTER;
+        self.registers[number] = value;
+    }
+
+    /// What an instruction finds in a register, with a name, so that copies of it are known as such.
+    pub(super) fn named_register(&mut self, number: usize, instruction: usize, slot: u32) -> Value {
+        let value = self.registers[number];
+        let Value::Number(bounds) = value else { return value };
+        if bounds.as_constant().is_some() {
+            return value;
+        }
+        let named = Value::Symbol(self.name(bounds, instruction, slot));
+        self.registers[number] = named;
+        named
+    }
+
+    /// A new name for a number that the instruction makes or finds.
+    pub(super) fn name(&mut self, bounds: Bounds, instruction: usize, slot: u32) -> Symbol {
+        let root =
+            Root(FIRST_OWN_ROOT.saturating_add((instruction as u32).saturating_mul(ROOTS_EACH)) + slot);
+        self.forget(root);
+        self.limit(root, bounds.interval(), bounds.is_compared);
+        Symbol { root, add: 0, bits: 64 }
+    }
+
+    /// A new name for the sign extension of 32 bits.
+    pub(super) fn name_signed(&mut self, instruction: usize, slot: u32) -> Symbol {
+        let symbol = self.name(Bounds::full(64), instruction, slot);
+        self.limit(symbol.root, SIGNED, false);
+        symbol
+    }
+
+    /// Whatever has the name holds an earlier number than the one that gets it now.
+    fn forget(&mut self, root: Root) {
+        for number in 0..REGISTERS {
+            if self.registers[number].root() == Some(root) {
+                self.registers[number] = self.without_name(self.registers[number]);
+            }
+        }
+        for at in 0..self.cells.len() {
+            if self.cells[at].value.root() == Some(root) {
+                self.cells[at].value = self.without_name(self.cells[at].value);
+            }
+        }
+        self.cells.retain(|cell| cell.place.root != Some(root));
+        self.limits.retain(|limit| limit.root != root);
+        let is_compared = |comparison: &Comparison| {
+            [comparison.left, comparison.right].iter().any(|v| v.root() == Some(root))
+        };
+        if self.comparison.as_ref().is_some_and(is_compared) {
+            self.comparison = None;
+        }
+    }
+
+    pub(super) fn without_name(&self, value: Value) -> Value {
+        match value {
+            Value::Symbol(symbol) => Value::Number(self.bounds_of(symbol)),
+            Value::Element { .. } => Value::UNKNOWN,
+            other => other,
+        }
+    }
+
+    /// Bounds of a value as a number of 64 bits.
+    pub(super) fn bounds(&self, value: Value) -> Bounds {
+        match value {
+            Value::Number(bounds) => bounds,
+            Value::Symbol(symbol) => self.bounds_of(symbol),
+            _ => Bounds::full(64),
+        }
+    }
+
+    /// Bounds of what a symbol stands for: what is known of as many bits, of more, and of fewer where the rest is zero.
+    pub(super) fn bounds_of(&self, symbol: Symbol) -> Bounds {
+        let mut bounds = Bounds::full(symbol.bits);
+        let mut is_signed = false;
+        for width in [64, 32, 16, 8] {
+            let Some(limit) =
+                self.limits.iter().find(|limit| limit.root == symbol.root && limit.interval.bits() == width)
+            else {
+                continue;
+            };
+            let (mut least, mut most) = limit.interval.shifted(symbol.add).bounds();
+            // Numbers with one upper part have the order of their lower parts.
+            if width > symbol.bits && least >> symbol.bits == most >> symbol.bits {
+                (least, most) = (least & mask(symbol.bits), most & mask(symbol.bits));
+            }
+            is_signed |= limit.interval == SIGNED && symbol.add == 0;
+            // Of a number with the sign of its lower half, that half says all if it is positive.
+            let is_positive = is_signed && width == 32 && most <= mask(31);
+            let holds = if width >= symbol.bits {
+                most <= mask(symbol.bits)
+            } else {
+                bounds.most <= mask(width) || is_positive
+            };
+            if !holds {
+                continue;
+            }
+            bounds.least = bounds.least.max(least);
+            if most <= bounds.most {
+                bounds.is_compared = limit.is_compared || (bounds.is_compared && most == bounds.most);
+                bounds.most = most;
+            }
+        }
+        if bounds.least > bounds.most { Bounds::full(symbol.bits) } else { bounds }
+    }
+
+    pub(super) fn limit(&mut self, root: Root, interval: Interval, is_compared: bool) {
+        if interval.is_full() {
+            return;
+        }
+        if self.limits.len() >= MAX_LIMITS {
+            let used: Vec<Root> = self
+                .registers
+                .iter()
+                .chain(self.cells.iter().map(|cell| &cell.value))
+                .filter_map(|v| v.root())
+                .collect();
+            self.limits.retain(|limit| used.contains(&limit.root));
+        }
+        if self.limits.len() < MAX_LIMITS {
+            self.limits.push(Limit { root, interval, is_compared });
+        }
+    }
+
+    /// Learns that the symbol, in `interval.bits()` bits, is one of these numbers; `false` when it never is.
+    pub(super) fn learn(&mut self, symbol: Symbol, interval: Interval) -> bool {
+        let bits = interval.bits();
+        // Of fewer bits than are compared, the rest is zero: the same number.
+        let (bits, interval) = if symbol.bits < bits {
+            let Some(met) = interval.meet(Interval::new(0, mask(symbol.bits), bits)) else { return false };
+            let (least, most) = met.bounds();
+            (symbol.bits, Interval::new(least, most.min(mask(symbol.bits)), symbol.bits))
+        } else {
+            (bits, interval)
+        };
+        let viewed = Symbol { bits, ..symbol };
+        let before = self.bounds_of(viewed);
+        let Some(met) = Interval::new(before.least, before.most, bits).meet(interval) else { return false };
+        let most = met.bounds().1;
+        let is_bound = most == interval.bounds().1 && most < mask(bits) && most != mask(bits) >> 1;
+        let is_compared = is_bound || before.is_compared && most == before.most;
+        let learned = met.shifted(symbol.add.wrapping_neg());
+        self.limits.retain(|limit| limit.root != symbol.root || limit.interval.bits() != bits);
+        self.limit(symbol.root, learned, is_compared);
+        true
+    }
+
+    /// What is remembered of memory.
+    pub(super) fn load(&self, place: Place) -> Option<Value> {
+        self.cells.iter().find(|cell| cell.place == place).map(|cell| cell.value)
+    }
+
+    /// Remembers what was found in memory.
+    pub(super) fn remember(&mut self, place: Place, value: Value) {
+        self.cells.retain(|cell| cell.place != place);
+        if self.cells.len() >= MAX_CELLS {
+            // The addresses of tables are what is worth most.
+            let oldest = self.cells.iter().position(|cell| cell.value.as_constant().is_none()).unwrap_or(0);
+            self.cells.remove(oldest);
+        }
+        self.cells.push(Cell { place, value });
+    }
+
+    /// Something was written: what may have been overwritten is forgotten.
+    pub(super) fn store(&mut self, place: Option<Place>, value: Value) {
+        let is_frame = place.is_some_and(|place| place.root == Some(STACK));
+        let is_frame_shared = self.is_frame_shared;
+        // Compilers read again what they compared only where they know that nothing wrote to it in between.
+        let compared = self.comparison.and_then(|comparison| comparison.left.root());
+        self.cells.retain(|cell| match place {
+            Some(place) if place.root == cell.place.root => !place.overlaps(cell.place),
+            _ if compared.is_some() && cell.value.root() == compared => true,
+            _ if cell.place.root == Some(STACK) => !is_frame_shared || cell.is_spilled_address(),
+            _ => is_frame && !is_frame_shared,
+        });
+        if let Some(place) = place {
+            self.remember(place, value);
+        }
+    }
+
+    /// What a call leaves: registers that it must keep, and the frame above the stack pointer where nothing else knows it.
+    pub(super) fn call(&mut self) {
+        const KEPT: [usize; 7] = [3, 4, 5, 12, 13, 14, 15];
+        for number in (0..REGISTERS).filter(|number| !KEPT.contains(number)) {
+            self.registers[number] = Value::UNKNOWN;
+        }
+        let Value::Symbol(Symbol { root: STACK, add: top, bits: 64 }) = self.registers[STACK_POINTER] else {
+            self.cells.retain(Cell::is_spilled_address);
+            self.comparison = None;
+            return;
+        };
+        let is_frame_shared = self.is_frame_shared;
+        self.cells.retain(|cell| {
+            let is_above = cell.place.displacement.wrapping_sub(top) as i64 >= 0;
+            cell.place.root == Some(STACK) && is_above && (!is_frame_shared || cell.is_spilled_address())
+        });
+        self.comparison = None;
+    }
+}
+
+/// The number of the general register that `register` is a part of.
+pub(super) fn number_of(register: Register) -> Option<usize> {
+    let full = register.full_register();
+    full.is_gpr64().then(|| full.number())
+}
