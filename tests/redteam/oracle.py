@@ -59,6 +59,17 @@ class Image:
                 place, info, addend = struct.unpack_from("<QQq", self.data, at)
                 yield target, place, info & 0xffffffff, values[info >> 32], addend
 
+    def overwritten(self):
+        """Places of words that the loader writes by a symbol, whatever the file has there."""
+        places = set()
+        for section in self.sections:
+            if section.kind == 4 and section.flags & LOADED:
+                for at in range(section.offset, section.offset + section.size, 24):
+                    place, info = struct.unpack_from("<QQ", self.data, at)
+                    if info >> 32:
+                        places.add(place)
+        return places
+
     def word(self, address, form):
         """The number at an address, or nothing where the file has none."""
         for section in self.sections:
@@ -94,6 +105,7 @@ def words(path):
         if name:
             names[value].append(name)
             starts[index].append(value)
+    overwritten = image.overwritten()
     labels = sorted({value for values in starts.values() for value in values})
     for _, place, kind, value, addend in image.relocations():
         if kind in DISTANCES:
@@ -103,7 +115,7 @@ def words(path):
             base = labels[max(bisect.bisect_right(labels, place) - 1, 0)]
             if number is not None and local(names[base]) and local(names.get(base + number, [])) and inside(code, base + number):
                 yield Word(place, DISTANCES[kind], base, base + number, names[base + number][0])
-        elif kind in ADDRESSES and inside(code, value + addend) and image.word(place, ADDRESSES[kind]) == value + addend:
+        elif kind in ADDRESSES and place not in overwritten and inside(code, value + addend) and image.word(place, ADDRESSES[kind]) == value + addend:
             yield Word(place, ADDRESSES[kind], 0, value + addend, names.get(value + addend, ["?"])[0])
 
 

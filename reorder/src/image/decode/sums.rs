@@ -98,7 +98,9 @@ impl CodeAddresses {
                 let is_held = self.held & bit(register) != 0;
                 (is_held, !is_held && plain_address(code, instruction))
             }
-            Mnemonic::Add | Mnemonic::Sub => (false, self.held & (bit(register) | bit(from)) != 0),
+            Mnemonic::Add => (false, self.held & (bit(register) | bit(from)) != 0),
+            // The distance between two addresses is none, nor is what remains when one is taken away.
+            Mnemonic::Sub => (false, self.held & bit(register) != 0 && self.held & bit(from) == 0),
             Mnemonic::Cmp | Mnemonic::Test | Mnemonic::Push => return false,
             _ => (false, false),
         };
