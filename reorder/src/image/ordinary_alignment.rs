@@ -11,7 +11,7 @@ pub fn ordinary_alignment(alignments: &[u64]) -> u64 {
         let count = at_least(*candidate);
         // Chance gives one in `candidate`, and half of those that have half of it; halfway from there to all.
         2 * candidate * count > (candidate + 1) * alignments.len() as u64
-            && 4 * count > 3 * at_least(candidate / 2)
+            && 4 * count >= 3 * at_least(candidate / 2)
     };
     [FOR_SPEED, 8, 4, 2].into_iter().find(is_ordinary).unwrap_or(1)
 }

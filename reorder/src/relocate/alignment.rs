@@ -59,11 +59,15 @@ pub fn alignments(analysis: &Analysis<'_>, functions: &FunctionTable<'_>) -> Vec
     let own: Vec<u64> = blocks.par_iter().map(own_alignment).collect();
     let starts: Vec<u64> = blocks.par_iter().map(|block| alignment(block.start, PAGE)).collect();
     let entries: Vec<u64> = blocks.par_iter().map(|block| alignment(block.first_function, PAGE)).collect();
-    // Compilers align either the entry or what they put before it; the larger of both would often be chance.
+    // Compilers align either the entry or what they put before it; the larger of both would often be chance. What all
+    // functions have in common counts as well, those inside of blocks included.
     let ordinary: Vec<u64> = (0..analysis.code.arenas.len())
         .map(|arena| {
             let of = |values| ordinary_alignment(&members(blocks, values, arena).collect::<Vec<u64>>());
-            of(&starts).max(of(&entries))
+            let inner = blocks.iter().filter(|block| block.arena as usize == arena);
+            let inner: Vec<u64> =
+                inner.flat_map(Block::function_starts).map(|start| alignment(start, PAGE)).collect();
+            of(&starts).max(of(&entries)).max(ordinary_alignment(&inner))
         })
         .collect();
     let asked: Vec<u64> = blocks
