@@ -156,7 +156,8 @@ pub fn apply(
 
 /// The output must pass the independent verifier, or it never leaves the memory.
 fn prove(old: &[u8], new: &[u8]) -> Result<()> {
-    judge(verify(old, new, VerifyOptions::default()), RefusalCode::R16)
+    let options = VerifyOptions { keeps_alignment: true, ..VerifyOptions::default() };
+    judge(verify(old, new, options), RefusalCode::R16)
 }
 
 /// A report as a refusal, unless it proves the output.

@@ -99,7 +99,7 @@ impl Pair {
 /// Lists all differences.
 #[must_use]
 pub fn options() -> VerifyOptions {
-    VerifyOptions { listed_differences: 1000 }
+    VerifyOptions { listed_differences: 1000, ..VerifyOptions::default() }
 }
 
 /// What `verify` says.

@@ -42,7 +42,7 @@ pub struct VerifyArguments {
 /// When a file cannot be read or the old one is not an image.
 pub fn run(arguments: &VerifyArguments, context: &Context) -> Result<ExitStatus> {
     let (old, new) = (map_image(&arguments.old)?, map_image(&arguments.new)?);
-    let options = VerifyOptions { listed_differences: arguments.differences };
+    let options = VerifyOptions { listed_differences: arguments.differences, ..VerifyOptions::default() };
     if is_archive(&old) {
         let report = verify_wheels(&old, &new, options).map_err(|error| error.in_file(&arguments.old))?;
         old.unchanged().and_then(|()| new.unchanged())?;

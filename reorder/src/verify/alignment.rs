@@ -24,8 +24,8 @@ const MAX_ALIGNMENT: u64 = 4096;
 /// Share of a section's functions that is most of them: numerator, denominator.
 const MOST: (usize, usize) = (3, 4);
 
-/// What functions of the old image may count on, section by section.
-#[derive(Clone, Debug)]
+/// What functions of the old image may count on, section by section; without any, on parity alone.
+#[derive(Clone, Debug, Default)]
 pub(super) struct Alignments {
     /// In header order.
     sections: Vec<SectionAlignment>,

@@ -65,11 +65,14 @@ use crate::error::{Error, ErrorKind, Result};
 pub struct VerifyOptions {
     /// Differences listed in full; all are counted.
     pub listed_differences: usize,
+    /// Functions whose addresses are taken must keep the alignment that flags in these may count on. What a linker makes
+    /// anew has what was asked for, and no more.
+    pub keeps_alignment: bool,
 }
 
 impl Default for VerifyOptions {
     fn default() -> Self {
-        Self { listed_differences: 20 }
+        Self { listed_differences: 20, keeps_alignment: false }
     }
 }
 
@@ -88,7 +91,7 @@ pub fn verify(old: &[u8], new: &[u8], options: VerifyOptions) -> Result<VerifyRe
     // An old image that does not correspond to itself is malformed: that must not be blamed on the new one.
     let (itself, outcome) = rayon::join(
         || recover::moves_between(&old, &old),
-        || verify_images(&old, &ElfView::parse(new)?, &mut findings),
+        || verify_images(&old, &ElfView::parse(new)?, options, &mut findings),
     );
     itself?;
     if let Err(error) = outcome {
@@ -98,28 +101,38 @@ pub fn verify(old: &[u8], new: &[u8], options: VerifyOptions) -> Result<VerifyRe
 }
 
 /// Checks an image in which functions moved, or were copied, or both.
-fn verify_images(old: &ElfView<'_>, new: &ElfView<'_>, findings: &mut Findings) -> Result<()> {
+fn verify_images(
+    old: &ElfView<'_>,
+    new: &ElfView<'_>,
+    options: VerifyOptions,
+    findings: &mut Findings,
+) -> Result<()> {
     match clones::Record::of(new)? {
         // What had copies before is compared as it is.
         Some(record) if clones::Record::of(old)?.is_none() => {
             let whole = record.without_copies(new.bytes);
             let without = ElfView::parse(&whole)?;
             if without.bytes != old.bytes {
-                verify_moved(old, &without, findings)?;
+                verify_moved(old, &without, options, findings)?;
             }
             clones::check(&without, new, &record, findings)
         }
-        _ => verify_moved(old, new, findings),
+        _ => verify_moved(old, new, options, findings),
     }
 }
 
 /// Checks an image in which functions moved.
-fn verify_moved(old: &ElfView<'_>, new: &ElfView<'_>, findings: &mut Findings) -> Result<()> {
+fn verify_moved(
+    old: &ElfView<'_>,
+    new: &ElfView<'_>,
+    options: VerifyOptions,
+    findings: &mut Findings,
+) -> Result<()> {
     match debug::layout::is_rewritten(old, new) {
-        false => verify_pair(old, new, None, findings),
+        false => verify_pair(old, new, None, options, findings),
         true => {
             let whole = debug::layout::put_back(old, new)?;
-            verify_pair(old, &ElfView::parse(&whole)?, Some(new), findings)
+            verify_pair(old, &ElfView::parse(&whole)?, Some(new), options, findings)
         }
     }
 }
@@ -162,6 +175,7 @@ fn verify_pair(
     old: &ElfView<'_>,
     new: &ElfView<'_>,
     updated: Option<&ElfView<'_>>,
+    options: VerifyOptions,
     findings: &mut Findings,
 ) -> Result<()> {
     if old.bytes.len() != new.bytes.len() {
@@ -180,7 +194,10 @@ fn verify_pair(
     let moves = recover::moves_between(old, new)?;
     let absolute = AbsoluteFields::collect(old);
     let pads = LandingPads::of(old);
-    let alignments = alignment::Alignments::of(old, &moves);
+    let alignments = match options.keeps_alignment {
+        true => alignment::Alignments::of(old, &moves),
+        false => alignment::Alignments::default(),
+    };
     let pair =
         ImagePair { old, new, moves: &moves, absolute: &absolute, pads: &pads, alignments: &alignments };
     compare(pair, updated.is_some(), findings)?;

@@ -26,6 +26,9 @@ pub(crate) const MAX_TABLE_WORDS: usize = 1 << 12;
 /// Sums that are tried for one block; no hand-written dispatch has more.
 pub(crate) const MAX_SUMS: usize = 1 << 20;
 
+/// Words at the start of a table that count by themselves in an image at a fixed address.
+const MAX_LONE_WORDS: usize = 4;
+
 /// Whether `distance` leads into `text` from an address between the first and the last of `bases`.
 pub(crate) fn may_lead_to_code(bases: (Address, Address), distance: u64, text: &Range<Address>) -> bool {
     let from = |base: Address| i128::from(base.0) + i128::from(distance as i64);
@@ -180,6 +183,8 @@ fn called_by_sum(view: CodeView<'_, '_>, block: &DecodedBlock) -> Option<Compute
         partition.block(index).is_entry(target).then_some(index)
     };
     let is_certain = block.has_computed_call || block.adds_to_code;
+    // Of plain addresses code at a fixed address holds many that take part in no sum: further on, words need a neighbour.
+    let alone = if code.is_fixed_address { MAX_LONE_WORDS } else { usize::MAX };
     let mut budget = MAX_SUMS;
     for &table in &tables {
         for width in [8, 4] {
@@ -196,7 +201,8 @@ fn called_by_sum(view: CodeView<'_, '_>, block: &DecodedBlock) -> Option<Compute
                         })
                     };
                     let before = position.checked_sub(1).and_then(|before| words.get(before));
-                    if is_certain || leads_on(before) || leads_on(words.get(position + 1)) {
+                    if is_certain && position < alone || leads_on(before) || leads_on(words.get(position + 1))
+                    {
                         found.reached.push(reached);
                     }
                 }

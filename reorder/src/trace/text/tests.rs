@@ -186,5 +186,5 @@ fn a_missing_trace_of_several_is_noted() {
     let middle = text.match_indices("# reorder trace").nth(1).unwrap().0;
     let reading = read(&text.as_bytes()[middle..]).unwrap();
     assert_eq!(reading.traces.len(), 3);
-    assert!(reading.notes[0].message.contains("missing before"), "{:?}", reading.notes);
+    assert!(reading.notes[0].message.contains("traces before this one are missing"), "{:?}", reading.notes);
 }

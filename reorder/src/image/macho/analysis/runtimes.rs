@@ -18,7 +18,7 @@ use crate::image::macho::reference::DataReference;
 use crate::image::refusal::{Refusal, RefusalCode};
 
 /// Names that only these runtimes look up.
-const VARIABLES: [(&[u8], &str); 2] = [(b"OCAMLRUNPARAM\0", "OCaml"), (b"GHCRTS\0", "Haskell (GHC)")];
+const VARIABLES: [(&str, &str); 2] = [("OCAMLRUNPARAM", "OCaml"), ("GHCRTS", "Haskell (GHC)")];
 /// Pointers to return addresses. Few labels of computed jumps stand after calls.
 const MIN_RETURN_ADDRESSES: usize = 16;
 /// Functions with a description before them. In code of C two numbers in a hundred may look like one.
@@ -51,7 +51,9 @@ fn by_variable(file: &MachOFile<'_>) -> Option<(&'static str, Address)> {
     literals.into_iter().find_map(|section| {
         let bytes = file.section_bytes(section);
         VARIABLES.iter().find_map(|(name, runtime)| {
-            let is_whole = |at: &usize| *at == 0 || bytes[at - 1] == 0;
+            let is_whole = |at: &usize| {
+                (*at == 0 || bytes[at - 1] == 0) && bytes.get(at + name.len()).is_none_or(|byte| *byte == 0)
+            };
             let at = memmem::find_iter(bytes, name).find(is_whole)?;
             Some((*runtime, section.address.plus(at as u64)))
         })
