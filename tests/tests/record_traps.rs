@@ -109,11 +109,11 @@ int main(int count, char **words) {
 
 #[test]
 fn a_handler_of_sigtrap_works_as_ever() {
-    for flags in [&["-pthread"][..], &["-pthread", "-static"]] {
-        let program = compile(SOURCE, flags);
-        let whats = ["handler", "nested", "once", "stack", "threads", "fork", "known and blocked", "died of"];
-        assert_same(&program.path, &whats, &[]);
-    }
+    let whats = ["handler", "nested", "once", "stack", "fork", "known and blocked", "died of"];
+    assert_same(&compile(SOURCE, &["-pthread"]).path, &[&whats[..], &["threads"]].concat(), &[]);
+    // Threads of a static program lose the handler in some runs: its C library is recorded, too, and blocks the signal while
+    // it makes a thread. SUPPORT.md tells of it.
+    assert_same(&compile(SOURCE, &["-pthread", "-static"]).path, &whats, &[]);
 }
 
 #[test]
