@@ -71,6 +71,7 @@ pub mod namesakes;
 pub mod plugin_links;
 pub mod process;
 pub mod profiles;
+mod random;
 pub mod recorded_programs;
 pub mod stage;
 pub mod synthetic;

@@ -5,6 +5,7 @@
 //! fields get what, in few bytes that a fuzzer can try one by one. Fields are found by reading the healthy image, so that
 //! damage reaches the code behind the first check.
 
+use crate::random::Random;
 use std::ops::Range;
 
 use object::LittleEndian;
@@ -273,22 +274,5 @@ fn field_widths(section: &[u8]) -> Option<&'static [usize]> {
         b".data.rel.ro" | b".data" | b".got.plt" | b".rela.eh_frame" | b".rela.rodata" => Some(&[4, 8]),
         _ if section.starts_with(b".debug_") => Some(&[1, 2, 4, 8]),
         _ => None,
-    }
-}
-
-/// SplitMix64: enough for damage, and the same everywhere.
-struct Random(u64);
-
-impl Random {
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mixed = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        mixed ^ (mixed >> 31)
-    }
-
-    /// A number below `bound`, which is not zero.
-    fn below(&mut self, bound: usize) -> usize {
-        (self.next() % bound as u64) as usize
     }
 }

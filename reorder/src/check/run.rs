@@ -142,8 +142,12 @@ fn watch(child: &Child, outputs: &[File; 2], started: Instant, limit: Duration) 
 }
 
 fn prints_too_much(outputs: &[File; 2]) -> io::Result<bool> {
-    let lengths = outputs.iter().map(|output| Ok(output.metadata()?.len() > MAX_OUTPUT_BYTES));
-    lengths.into_iter().try_fold(false, |any, is_longer: io::Result<bool>| Ok(any || is_longer?))
+    for output in outputs {
+        if output.metadata()?.len() > MAX_OUTPUT_BYTES {
+            return Ok(true);
+        }
+    }
+    Ok(false)
 }
 
 fn id_of(child: &Child) -> Pid {

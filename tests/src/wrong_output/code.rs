@@ -2,8 +2,9 @@
 
 use iced_x86::{Decoder, DecoderOptions, FlowControl, Instruction, OpKind};
 
-use super::change::{Random, add};
+use super::change::add;
 use super::{Code, CorrectOutput};
+use crate::random::Random;
 
 /// What leads elsewhere.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

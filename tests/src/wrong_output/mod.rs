@@ -16,7 +16,8 @@ use object::elf::{EM_AARCH64, SHF_ALLOC, SHF_EXECINSTR, SHF_WRITE, SHT_NOBITS, S
 use object::read::elf::{ElfFile64, FileHeader, SectionHeader};
 use object::{LittleEndian, Object, ObjectSection, ObjectSymbol, SectionFlags, SymbolKind};
 
-use change::{Random, add, flip};
+use crate::random::Random;
+use change::{add, flip};
 use code::Branch;
 
 /// One section of the images, at the same place in both.

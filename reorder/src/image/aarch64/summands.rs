@@ -7,7 +7,7 @@ use crate::image::analysis::computed_addresses::{MAX_SUMS, MAX_TABLE_WORDS, may_
 use crate::image::decode::aarch64::{Operation, Register, WORD};
 
 /// Stored distances that are looked at for one atom: no hand-written dispatch has more. Beyond them it may call anything; what
-/// stands behind the first [`MAX_TABLE_WORDS`] entries of one table is data of another kind.
+/// stands after the first [`MAX_TABLE_WORDS`] entries of one table is data of another kind.
 const MOST_DISTANCES: usize = 1 << 20;
 
 /// What sums may be made of.

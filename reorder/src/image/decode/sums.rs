@@ -7,6 +7,7 @@ use iced_x86::{FlowControl, Instruction, Mnemonic, OpKind, Register};
 
 use crate::address::Address;
 use crate::image::code::CodeSpace;
+use crate::image::decode::x86_64::CALL_CLOBBERED;
 
 /// Which registers were made by an addition within the last few instructions.
 #[derive(Default)]
@@ -57,24 +58,11 @@ pub(super) struct CodeAddresses {
     held: u16,
 }
 
-/// Registers that a call may change.
-const CALLER_SAVED: [Register; 9] = [
-    Register::RAX,
-    Register::RCX,
-    Register::RDX,
-    Register::RSI,
-    Register::RDI,
-    Register::R8,
-    Register::R9,
-    Register::R10,
-    Register::R11,
-];
-
 impl CodeAddresses {
     /// Goes on to the next instruction; whether it adds something unknown to the address of code, or takes it away.
     pub(super) fn follow(&mut self, code: &CodeSpace<'_>, instruction: &Instruction) -> bool {
         if matches!(instruction.flow_control(), FlowControl::Call | FlowControl::IndirectCall) {
-            self.held &= !CALLER_SAVED.iter().fold(0, |all, &register| all | bit(register));
+            self.held &= !CALL_CLOBBERED.iter().fold(0, |all, &register| all | bit(register));
             return false;
         }
         let Some(register) = written(instruction) else { return false };
@@ -99,7 +87,7 @@ impl CodeAddresses {
                 (is_held, !is_held && plain_address(code, instruction))
             }
             Mnemonic::Add => (false, self.held & (bit(register) | bit(from)) != 0),
-            // The distance between two addresses is none, nor is what remains when one is taken away.
+            // The difference of two addresses is no address, nor is a number from which an address was subtracted.
             Mnemonic::Sub => (false, self.held & bit(register) != 0 && self.held & bit(from) == 0),
             Mnemonic::Cmp | Mnemonic::Test | Mnemonic::Push => return false,
             _ => (false, false),

@@ -14,6 +14,19 @@ use crate::image::code::{CodeOffset, CodeSpace, Region};
 use crate::image::decode::padding::is_no_operation;
 use crate::image::decode::sums::{CodeAddresses, RecentSums};
 
+/// Registers that a callee may use for itself (System V ABI AMD64, section 3.2.1).
+pub const CALL_CLOBBERED: [Register; 9] = [
+    Register::RAX,
+    Register::RCX,
+    Register::RDX,
+    Register::RSI,
+    Register::RDI,
+    Register::R8,
+    Register::R9,
+    Register::R10,
+    Register::R11,
+];
+
 /// How a field's instruction uses the address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FieldKind {

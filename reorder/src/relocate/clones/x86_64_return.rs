@@ -5,6 +5,8 @@ use std::collections::BTreeSet;
 
 use iced_x86::{Decoder, DecoderOptions, FlowControl, Instruction, Mnemonic, OpKind, Register};
 
+use crate::image::decode::x86_64::CALL_CLOBBERED;
+
 /// Where values stand on the stack, by the register that counts and the distance from what it points to.
 type Slot = (Register, u64);
 
@@ -138,19 +140,6 @@ impl Holders {
         self.is_read(instruction) || (0..instruction.op_count()).any(is_held)
     }
 }
-
-/// Registers that a callee may use for itself.
-const CALL_CLOBBERED: [Register; 9] = [
-    Register::RAX,
-    Register::RCX,
-    Register::RDX,
-    Register::RSI,
-    Register::RDI,
-    Register::R8,
-    Register::R9,
-    Register::R10,
-    Register::R11,
-];
 
 #[cfg(test)]
 mod tests {
