@@ -16,9 +16,9 @@
 //! What was aligned on purpose can stand where less than the ordinary alignment was missing: for `aligned(64)` that is
 //! every fourth. So the functions in a row with one that padding gives away keep as much as it does, and a function whose
 //! address is taken keeps its own alignment, up to a cache line, wherever the section's permits that it was asked for; beyond
-//! that, if it has as much as the section. Where functions are packed or aligned to 4, this last rule is left out, and no
-//! function keeps more than padding in the section shows: padding misses one in sixteen at most there, and chance would cost
-//! every second function its room.
+//! that, if it has as much as the section. Where functions are packed or aligned to 4, this last rule is for those alone that
+//! have 16 or more, in sections that state more than 16: chance gives that to one in sixteen, and less would cost every second
+//! function its room. In other packed sections no function keeps more than padding shows.
 //!
 //! Functions whose address nothing takes give up all that padding shows, and what is beyond [`MAX_TAG`], when room is short.
 
@@ -116,18 +116,21 @@ struct SectionAlignment {
     ordinary: u64,
     /// What a function may have asked for at most.
     most: u64,
+    /// Most functions have less than compilers give for speed.
+    is_packed: bool,
 }
 
 impl SectionAlignment {
     /// `stated`: the section's own alignment; `shown`: the largest that padding in it shows.
     fn new(ordinary: u64, stated: u64, shown: u64) -> Self {
-        let most = if ordinary >= ORDINARY_ALIGNMENT { stated.max(shown) } else { shown };
-        Self { ordinary, most: most.clamp(ordinary, PAGE) }
+        let is_packed = ordinary < ORDINARY_ALIGNMENT;
+        let most = if is_packed && stated <= ORDINARY_ALIGNMENT { shown } else { stated.max(shown) };
+        Self { ordinary, most: most.clamp(ordinary, PAGE), is_packed }
     }
 
     /// What a function may have asked for whose padding says nothing, and whose address has the alignment `own`.
     fn possible(self, own: u64) -> u64 {
-        if self.ordinary < ORDINARY_ALIGNMENT {
+        if self.is_packed && own.min(self.most) < ORDINARY_ALIGNMENT {
             return own.min(self.ordinary);
         }
         if own >= self.most { self.most } else { own.min(CACHE_LINE) }
@@ -259,7 +262,12 @@ mod tests {
         assert_eq!(kept(16, section(4, 16), 1, true), (4, 4));
         assert_eq!(kept(16, section(1, 16), 16, false), (16, 1));
         assert_eq!(kept(16, section(1, 16), 16, true), (16, 16));
-        assert_eq!(SectionAlignment::new(4, 4096, 1).most, 4);
-        assert_eq!(SectionAlignment::new(4, 4096, 32).most, 32);
+        assert_eq!(SectionAlignment::new(4, 16, 1).most, 4);
+        assert_eq!(SectionAlignment::new(4, 16, 32).most, 32);
+        // Something in packed code asked for 64: one that has it, or nearly, may be what did.
+        assert_eq!(kept(64, section(1, 64), 1, true), (64, 64));
+        assert_eq!(kept(32, section(1, 64), 1, true), (32, 32));
+        assert_eq!(kept(8, section(1, 64), 1, true), (2, 2));
+        assert_eq!(kept(64, section(1, 64), 1, false), (1, 1));
     }
 }

@@ -4,8 +4,9 @@
 //! a section the largest alignment that anything in it asked for (`sh_addralign`). So a function that has as much may be what
 //! asked for it, and one with less may have asked for all that it has, up to a cache line.
 //!
-//! Where most functions of a section are not aligned to what compilers give for speed, a function is aligned to more than the
-//! others by chance, and what most have is demanded.
+//! Where most functions of a section are not aligned to what compilers give for speed, a function with more than the others
+//! has it by chance, and what most have is demanded. If something in there asked for more than for speed, that function may
+//! be the one that did, if its address has that much.
 
 use std::ops::Range;
 
@@ -73,10 +74,10 @@ impl SectionAlignment {
     }
 
     fn demanded(&self, start: u64) -> u64 {
-        if self.common < FOR_SPEED {
+        let shown = alignment(start, self.stated);
+        if self.common < FOR_SPEED && (self.stated <= FOR_SPEED || shown < FOR_SPEED) {
             return alignment(start, self.common);
         }
-        let shown = alignment(start, self.stated);
         if shown == self.stated { shown } else { shown.min(CACHE_LINE) }
     }
 }
@@ -99,7 +100,10 @@ mod tests {
         assert_eq!(demanded(64, FOR_SPEED, 0x1020), 32);
         assert_eq!(demanded(4096, FOR_SPEED, 0x1100), 64, "a multiple of 256 by chance");
         assert_eq!(demanded(4096, FOR_SPEED, 0x3000), 4096);
-        assert_eq!(demanded(4096, 4, 0x3000), 4);
+        assert_eq!(demanded(16, 4, 0x3000), 4);
+        assert_eq!(demanded(64, 4, 0x3040), 64);
+        assert_eq!(demanded(64, 4, 0x3020), 32);
+        assert_eq!(demanded(64, 4, 0x3008), 4);
         assert_eq!(demanded(16, 1, 0x3001), 1);
     }
 

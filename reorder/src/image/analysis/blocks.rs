@@ -74,6 +74,8 @@ pub struct Partition {
 /// Starts keep their alignment up to this: what compilers give functions. More is kept only where code reads
 /// aligned constants inside a function.
 pub const ORDINARY_ALIGNMENT: u64 = 16;
+/// Longest run of no-operations at an entry; `-fpatchable-function-entry` is used with a few instructions.
+const MAX_PATCHABLE_BYTES: usize = 128;
 /// The widest vector loads from constants inside a function.
 const DATA_ALIGNMENT: u64 = 64;
 
@@ -125,6 +127,26 @@ impl Partition {
         let after = self.blocks.partition_point(|block| block.start <= address);
         let index = after.checked_sub(1)?;
         (address < self.blocks[index].end).then_some(BlockIndex(index as u32))
+    }
+
+    /// The block that has a function which starts at `address`, or which nothing but no-operations separate from there: patchable
+    /// functions have some on both sides of the place that unwind entries tell.
+    pub fn entered_at(&self, code: &CodeSpace<'_>, address: Address) -> Option<BlockIndex> {
+        let index = self.block_containing(address)?;
+        let block = self.block(index);
+        if block.is_entry(address) {
+            return Some(index);
+        }
+        let is_filler = |range: Range<Address>| {
+            let bytes = code.bytes(range.clone());
+            bytes.len() <= MAX_PATCHABLE_BYTES
+                && padding_length(code.machine, bytes, range.start) == bytes.len()
+        };
+        let before = block.function_starts().take_while(|start| *start < address).last();
+        let after = block.function_starts().find(|start| *start > address);
+        let is_entered = before.is_some_and(|before| is_filler(before..address))
+            || after.is_some_and(|after| is_filler(address..after));
+        is_entered.then_some(index)
     }
 
     /// The gap containing `address`.

@@ -11,8 +11,10 @@ use std::ops::Range;
 
 use crate::address::Address;
 use crate::error::{Error, Result};
+use crate::image::analysis::absolute_addresses::possible_targets;
 use crate::image::analysis::blocks::{BlockIndex, Partition};
 use crate::image::analysis::pins::{Pin, PinReason};
+use crate::image::analysis::pointers::CodePointer;
 use crate::image::analysis::references::Finding;
 use crate::image::code::{CodeSpace, Region};
 use crate::image::decode::x86_64::{DecodedBlock, FieldKind, wide_operands};
@@ -25,6 +27,9 @@ pub(crate) const MAX_TABLE_WORDS: usize = 1 << 12;
 
 /// Sums that are tried for one block; no hand-written dispatch has more.
 pub(crate) const MAX_SUMS: usize = 1 << 20;
+
+/// Tables of one block that may be at a constant from what it names.
+const MAX_FAR_TABLES: usize = 64;
 
 /// Words at the start of a table that count by themselves in an image at a fixed address.
 const MAX_LONE_WORDS: usize = 4;
@@ -134,6 +139,36 @@ pub fn check_computed_calls(
     Ok(())
 }
 
+/// Pins for pointers that were stored with something added, which code takes off again before it calls them: where that leads
+/// from one function, or from between two, to the start of another, the distance must stay.
+pub fn check_call_offsets(
+    view: CodeView<'_, '_>,
+    decoded: &[DecodedBlock],
+    pointers: &[CodePointer],
+    findings: &mut Vec<Finding>,
+) {
+    let CodeView { file, code, partition } = view;
+    let offsets: BTreeSet<u64> =
+        decoded.iter().flat_map(|block| block.call_offsets.iter().copied()).collect();
+    if offsets.is_empty() {
+        return;
+    }
+    let constants = if code.is_fixed_address { possible_targets(file, code) } else { Vec::new() };
+    let stored = pointers.iter().map(|pointer| (pointer.target, pointer.place));
+    let stored = stored.chain(constants.into_iter().map(|target| (target, target)));
+    for (target, evidence) in stored {
+        let home = partition.block_containing(target);
+        let pin = |block| Finding::Pin(block, Pin { reason: PinReason::ComputedAddress, evidence });
+        for offset in &offsets {
+            let Some(called) = partition.entered_at(code, target.plus(*offset)) else { continue };
+            if home != Some(called) {
+                findings.extend(home.into_iter().chain([called]).map(pin));
+                findings.extend(partition.gap_containing(target).map(Finding::KeepGap));
+            }
+        }
+    }
+}
+
 /// Pins what stands in a section whose start and end the linker marks.
 pub fn check_named_sections(
     file: &ElfFile<'_>,
@@ -169,7 +204,13 @@ fn called_by_sum(view: CodeView<'_, '_>, block: &DecodedBlock) -> Option<Compute
     // Code at a fixed address also holds addresses as plain constants.
     let bases = taken.map(|field| field.target(code)).chain(block.absolute_candidates.iter().copied());
     let bases: BTreeSet<Address> = bases.filter(|&target| code.arena_of(target).is_some()).collect();
-    let tables: BTreeSet<Address> = block.data_references.iter().copied().collect();
+    // Code for large data forms the address of a table by a constant from another address.
+    let far = block
+        .data_references
+        .iter()
+        .flat_map(|reference| block.wide_constants.iter().map(|constant| reference.plus(*constant)));
+    let far = far.filter(|address| code.region(*address) == Region::Data).take(MAX_FAR_TABLES);
+    let tables: BTreeSet<Address> = block.data_references.iter().copied().chain(far).collect();
     let mut found = ComputedTargets {
         bases: bases.iter().filter_map(|&base| partition.block_containing(base)).collect(),
         reached: Vec::new(),
@@ -178,10 +219,7 @@ fn called_by_sum(view: CodeView<'_, '_>, block: &DecodedBlock) -> Option<Compute
     let (first, last) =
         (code.arenas.iter().map(|arena| arena.start).min(), code.arenas.iter().map(|arena| arena.end).max());
     let text = first.unwrap_or(Address(0))..last.unwrap_or(Address(0));
-    let entry_at = |target: Address| {
-        let index = partition.block_containing(target)?;
-        partition.block(index).is_entry(target).then_some(index)
-    };
+    let entry_at = |target: Address| partition.entered_at(code, target);
     let is_certain = block.has_computed_call || block.adds_to_code;
     // Of plain addresses code at a fixed address holds many that take part in no sum: further on, words need a neighbour.
     let alone = if code.is_fixed_address { MAX_LONE_WORDS } else { usize::MAX };

@@ -20,6 +20,9 @@ const SIGNED_PREFIX_LENGTH: usize = 8;
 const TYPE_HASH_LENGTH: usize = 5;
 const MOV_EAX_IMMEDIATE: u8 = 0xb8;
 
+/// Pointers into one gap that are looked at.
+const MAX_NAMED: usize = 64;
+
 /// Where the prefix of an entry begins; `bytes`, which stand at `start`, end at the entry and belong to no other function.
 pub(super) fn prefix_start(
     machine: Machine,
@@ -29,11 +32,14 @@ pub(super) fn prefix_start(
 ) -> Address {
     let without_data = &bytes[..bytes.len() - data_length(machine, bytes)];
     let end = start.plus(without_data.len() as u64);
-    if padding_length(machine, without_data, start) < without_data.len() {
-        return end;
-    }
     let first = pointers.partition_point(|pointer| pointer.target < start);
-    pointers.get(first).map_or(end, |pointer| pointer.target.min(end))
+    let named = pointers[first..].iter().map(|pointer| pointer.target).take_while(|target| *target < end);
+    // What stands before those no-operations may be filler of another kind: gold jumps over its own.
+    let is_filler = |target: &Address| {
+        let rest = &without_data[target.distance_from(start) as usize..];
+        padding_length(machine, rest, *target) == rest.len()
+    };
+    named.take(MAX_NAMED).find(is_filler).unwrap_or(end)
 }
 
 /// Length of the constants at the end of `bytes`. On AArch64 `Prefixes` finds them.
@@ -92,6 +98,9 @@ mod tests {
         assert_eq!(start_of(&[0xcc, 0xb8, 1, 2, 3, 4], &[]), 0x1001);
         assert_eq!(start_of(&[0xc3, 0xb8, 1, 2, 3, 4], &[]), 0x1006);
         assert_eq!((start_of(&[0x90; 4], &[]), start_of(&[0x90; 4], &[0x1002])), (0x1004, 0x1002));
+        // jmp over no-operations, of which the last two are patchable.
+        let jumped_over = [0xe9, 4, 0, 0, 0, 0x90, 0x90, 0x90, 0x90, 0x90, 0x90];
+        assert_eq!((start_of(&jumped_over, &[0x1009]), start_of(&jumped_over, &[0x1002])), (0x1009, 0x100b));
         assert_eq!((start_of(&[], &[]), start_of(&[0x05, 0xc1, 1, 2, 3, 4], &[])), (0x1000, 0x1006));
     }
 }

@@ -202,10 +202,22 @@ pub fn check_data_target(
         if let Some(before) = partition.block_containing(Address(target.0.wrapping_sub(1))) {
             findings.push(Finding::Pin(before, pin));
         }
+        // Beyond the end of that function, it may be the next one's address with something taken off.
+        if partition.gaps[gap].start < target {
+            findings.extend(
+                partition.block_containing(partition.gaps[gap].end).map(|after| Finding::Pin(after, pin)),
+            );
+        }
     } else if let Some(index) = partition.block_containing(target) {
         let block = partition.block(index);
         if !block.is_entry(target) && !boundaries.is_marked(code.offset(target)) {
             findings.push(Finding::Pin(index, pin));
+            let is_last = block.end.distance_from(target) < MAX_INSTRUCTION;
+            let after = is_last.then(|| partition.block_containing(block.end)).flatten();
+            findings.extend(after.map(|after| Finding::Pin(after, pin)));
         }
     }
 }
+
+/// Bytes of the longest instruction (x86-64).
+const MAX_INSTRUCTION: u64 = 15;

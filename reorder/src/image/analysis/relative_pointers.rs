@@ -1,7 +1,8 @@
 //! Data words that hold a distance to a function: invisible to the loader, hence pins.
 //!
-//! Compilers write them for relative virtual tables and some run-times; hand-written code does too. Two scans:
-//! words relative to themselves in all data, and words relative to an address that code forms or a pointer holds.
+//! Compilers write them for relative virtual tables and some run-times; hand-written code does too. Three scans:
+//! words relative to themselves in all data, words relative to an address that code forms or a pointer holds, and words that
+//! are named themselves, relative to what is named before them.
 
 use rayon::prelude::*;
 
@@ -13,6 +14,10 @@ use crate::image::analysis::references::Finding;
 use crate::image::code::CodeSpace;
 use crate::image::elf::file::ElfFile;
 use crate::image::elf::section::Section;
+
+/// Entries of an unrolled loop that may be named before one, and how far before.
+const MAX_UNROLLED: usize = 64;
+const MAX_UNROLLED_BYTES: u64 = 512;
 
 /// Pins for all words relative to themselves or to one of `candidates`.
 pub fn check_relative_pointers(
@@ -50,6 +55,26 @@ pub fn check_relative_pointers(
             .collect();
         hits.into_iter().for_each(|(place, block)| pin(block, place));
     }
+    // A loop over a table that the compiler unrolled names each entry: those count from what is named before them, too.
+    let is_base = |base: &Address| tables.binary_search_by_key(base, |table| table.base).is_err();
+    let hits: Vec<(Address, BlockIndex)> = candidates
+        .par_iter()
+        .enumerate()
+        .with_min_len(64)
+        .flat_map_iter(|(index, &place)| {
+            let section =
+                sections.iter().find(|section| section.contains(place) && place.0.is_multiple_of(4))?;
+            let start = place.distance_from(section.address) as usize;
+            let word = file.section_bytes(section).get(start..start + 4)?;
+            let before = candidates[..index].iter().rev().take(MAX_UNROLLED);
+            let bases = before.take_while(|base| place.distance_from(**base) <= MAX_UNROLLED_BYTES);
+            let blocks = bases.filter(|base| is_base(base) && section.contains(**base));
+            let blocks = blocks.filter_map(|&base| entry_at(code, partition, base, place, word));
+            (!in_table(place)).then(|| blocks.map(move |block| (place, block)).collect::<Vec<_>>())
+        })
+        .flatten_iter()
+        .collect();
+    hits.into_iter().for_each(|(place, block)| pin(block, place));
     let hits: Vec<(Address, BlockIndex)> = candidates
         .par_iter()
         .enumerate()
@@ -88,8 +113,7 @@ fn entry_at(
     let distance = i64::from(i32::from_le_bytes(word.try_into().ok()?));
     let target = base.plus(distance as u64);
     code.arena_of(target)?;
-    let index = partition.block_containing(target)?;
-    (place != target && partition.block(index).is_entry(target)).then_some(index)
+    partition.entered_at(code, target).filter(|_| place != target)
 }
 
 /// Loaded data whose format is not known word by word.

@@ -1,4 +1,5 @@
-//! Sums that x86-64 code makes of addresses: what is called or jumped to, and what addresses of functions take part in.
+//! Sums that x86-64 code makes of addresses: what is called or jumped to, what addresses of functions take part in, and
+//! which constants are added to a pointer before it is called.
 //!
 //! Instructions are looked at in the order of their addresses, whatever control does between them. That errs on the side of
 //! seeing a sum: compilers compute an address before a loop and use it in there.
@@ -98,6 +99,61 @@ impl CodeAddresses {
         }
         is_sum
     }
+}
+
+/// What was last added to registers as a constant, since they were loaded.
+#[derive(Default)]
+pub(super) struct CallOffsets([u64; 16]);
+
+/// A constant beyond this is no flag or bias of an address.
+const MAX_BIAS: u64 = 1 << 12;
+
+impl CallOffsets {
+    /// Goes on to the next instruction.
+    pub(super) fn follow(&mut self, instruction: &Instruction) {
+        if matches!(instruction.flow_control(), FlowControl::Call | FlowControl::IndirectCall) {
+            CALL_CLOBBERED.iter().filter_map(|&register| index(register)).for_each(|index| self.0[index] = 0);
+            return;
+        }
+        if !matches!(instruction.flow_control(), FlowControl::Next | FlowControl::ConditionalBranch) {
+            *self = Self::default();
+            return;
+        }
+        let Some(to) = written(instruction).and_then(index) else { return };
+        let held = |register: Register| index(register).map_or(0, |index| self.0[index]);
+        let constant = || instruction.try_immediate(1).unwrap_or(0);
+        self.0[to] = match instruction.mnemonic() {
+            Mnemonic::Add if is_immediate(instruction) => self.0[to].wrapping_add(constant()),
+            Mnemonic::Sub if is_immediate(instruction) => self.0[to].wrapping_sub(constant()),
+            Mnemonic::Inc => self.0[to].wrapping_add(1),
+            Mnemonic::Dec => self.0[to].wrapping_sub(1),
+            Mnemonic::Lea
+                if instruction.memory_index() == Register::None
+                    && !instruction.is_ip_rel_memory_operand() =>
+            {
+                held(instruction.memory_base()).wrapping_add(instruction.memory_displacement64())
+            }
+            Mnemonic::Mov if instruction.op1_kind() == OpKind::Register => held(instruction.op1_register()),
+            Mnemonic::Cmp | Mnemonic::Test | Mnemonic::Push => return,
+            _ => 0,
+        };
+    }
+
+    /// What was added to the address that the instruction calls or jumps to.
+    pub(super) fn of_target(&self, instruction: &Instruction) -> Option<u64> {
+        let is_computed =
+            matches!(instruction.flow_control(), FlowControl::IndirectCall | FlowControl::IndirectBranch);
+        let target = (is_computed && instruction.op0_kind() == OpKind::Register)
+            .then(|| index(instruction.op0_register()))
+            .flatten()?;
+        let offset = self.0[target];
+        (offset != 0 && (offset <= MAX_BIAS || offset.wrapping_neg() <= MAX_BIAS)).then_some(offset)
+    }
+}
+
+fn index(register: Register) -> Option<usize> {
+    let register = register.full_register();
+    register.is_gpr64().then(|| register.number())
 }
 
 /// The register that an instruction writes first.

@@ -12,7 +12,7 @@ use crate::address::Address;
 use crate::image::boundaries::Boundaries;
 use crate::image::code::{CodeOffset, CodeSpace, Region};
 use crate::image::decode::padding::is_no_operation;
-use crate::image::decode::sums::{CodeAddresses, RecentSums};
+use crate::image::decode::sums::{CallOffsets, CodeAddresses, RecentSums};
 
 /// Registers that a callee may use for itself (System V ABI AMD64, section 3.2.1).
 pub const CALL_CLOBBERED: [Register; 9] = [
@@ -100,6 +100,8 @@ pub struct DecodedBlock {
     pub has_computed_jump: bool,
     /// Adds something to the address of code, or takes it away.
     pub adds_to_code: bool,
+    /// Constants that are added to pointers right before these are called or jumped to.
+    pub call_offsets: Vec<u64>,
     /// Reads or writes its own bytes as data.
     pub has_inner_data: bool,
     /// Control runs past the last instruction, unless that is a call.
@@ -123,6 +125,7 @@ pub fn decode_block(
     let mut decoder = Decoder::with_ip(64, bytes, first.0, DecoderOptions::NONE);
     let mut instruction = Instruction::default();
     let (mut sums, mut addresses) = (RecentSums::default(), CodeAddresses::default());
+    let mut offsets = CallOffsets::default();
     let mut block = DecodedBlock { falls_through: true, ..DecodedBlock::default() };
     while decoder.can_decode() {
         decoder.decode_out(&mut instruction);
@@ -152,6 +155,8 @@ pub fn decode_block(
         }
         sums.follow(code, &instruction);
         block.adds_to_code |= addresses.follow(code, &instruction);
+        block.call_offsets.extend(offsets.of_target(&instruction));
+        offsets.follow(&instruction);
         if instruction.code() == Code::Jmp_rm64 && instruction.op0_kind() == OpKind::Register {
             block.has_register_jump = true;
         }

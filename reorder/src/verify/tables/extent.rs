@@ -5,6 +5,9 @@ use crate::verify::dispatch::{Bounds, Word};
 /// Bounds from there on are those of a byte or more: they say what the index is stored in, not what it can be.
 const LEAST_TYPE_BOUND: u64 = 255;
 
+/// How far the address that an instruction reads from may be from the table's start: cases below zero, four bytes each.
+const MAX_FOLDED_BYTES: u64 = 1 << 12;
+
 /// How the end of a table is known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum End {
@@ -38,6 +41,13 @@ impl Table {
     /// The table that `word` is read from.
     pub(super) fn of(anchor: u64, word: Word, owner: u32) -> Self {
         let (least, end) = end_of(word.index);
+        // Compilers fold the least case into the address: of an index without bounds, words before that one are read, too.
+        let folded = word.table.wrapping_sub(anchor);
+        let is_folded = word.index.is_free()
+            && word.width == 4
+            && folded.is_multiple_of(4)
+            && (4..=MAX_FOLDED_BYTES).contains(&folded);
+        let word = if is_folded { Word { table: anchor, ..word } } else { word };
         let start = word.table.wrapping_add(least.wrapping_mul(u64::from(word.width)));
         // A table of distances from itself begins where it counts from.
         let unread = if word.table == anchor { least } else { 0 };
