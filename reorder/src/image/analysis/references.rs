@@ -202,11 +202,10 @@ pub fn check_data_target(
         if let Some(before) = partition.block_containing(Address(target.0.wrapping_sub(1))) {
             findings.push(Finding::Pin(before, pin));
         }
-        // Beyond the end of that function, it may be the next one's address with something taken off.
-        if partition.gaps[gap].start < target {
-            findings.extend(
-                partition.block_containing(partition.gaps[gap].end).map(|after| Finding::Pin(after, pin)),
-            );
+        // Between two functions, where nothing runs, it may be the second one's address with something taken off.
+        let gap = partition.gaps[gap];
+        if gap.start < target && gap.content == GapContent::Padding {
+            findings.extend(partition.block_containing(gap.end).map(|after| Finding::Pin(after, pin)));
         }
     } else if let Some(index) = partition.block_containing(target) {
         let block = partition.block(index);

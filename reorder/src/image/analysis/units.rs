@@ -87,7 +87,16 @@ fn combine(partition: &Partition, findings: &mut Vec<Finding>) -> Combined {
                     combined.pins[block.0 as usize] = Some(pin);
                 }
             }
-            Finding::KeepGap(gap) => combined.kept_gaps[gap] = true,
+            Finding::KeepGap(index) => {
+                combined.kept_gaps[index] = true;
+                // Control that arrives in filler runs on into what follows.
+                let gap = partition.gaps[index];
+                let next = (gap.content == GapContent::Padding).then(|| partition.block_containing(gap.end));
+                if let Some(block) = next.flatten() {
+                    let pin = Pin { reason: PinReason::GluedToGap, evidence: gap.start };
+                    combined.pins[block.0 as usize].get_or_insert(pin);
+                }
+            }
             Finding::Related(..) => {}
         }
     }

@@ -4,5 +4,5 @@ pub mod aarch64;
 pub mod aarch64_gap;
 pub mod gap;
 pub mod padding;
-mod sums;
+pub mod sums;
 pub mod x86_64;

@@ -101,12 +101,23 @@ impl CodeAddresses {
     }
 }
 
+/// A constant that code adds to a pointer before it calls it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct CallOffset {
+    /// The constant.
+    pub offset: u64,
+    /// The call itself names the register. Otherwise the pointer may be one that is not called.
+    pub is_certain: bool,
+}
+
 /// What was last added to registers as a constant, since they were loaded.
 #[derive(Default)]
 pub(super) struct CallOffsets([u64; 16]);
 
-/// A constant beyond this is no flag or bias of an address.
+/// A constant beyond this is no bias of an address.
 const MAX_BIAS: u64 = 1 << 12;
+/// Flags take the lowest four bits at most.
+const MAX_FLAG: u64 = 16;
 
 impl CallOffsets {
     /// Goes on to the next instruction.
@@ -139,15 +150,25 @@ impl CallOffsets {
         };
     }
 
-    /// What was added to the address that the instruction calls or jumps to.
-    pub(super) fn of_target(&self, instruction: &Instruction) -> Option<u64> {
-        let is_computed =
-            matches!(instruction.flow_control(), FlowControl::IndirectCall | FlowControl::IndirectBranch);
-        let target = (is_computed && instruction.op0_kind() == OpKind::Register)
-            .then(|| index(instruction.op0_register()))
-            .flatten()?;
-        let offset = self.0[target];
-        (offset != 0 && (offset <= MAX_BIAS || offset.wrapping_neg() <= MAX_BIAS)).then_some(offset)
+    /// What was added to the address that the instruction calls or jumps to. A direct call may lead to a thunk that calls any
+    /// register: there all of them count that are no further off than programs put flags, but for certain is none.
+    pub(super) fn of_target(&self, instruction: &Instruction) -> Vec<CallOffset> {
+        let within = |offset: u64, most: u64, is_certain| {
+            let is_within = offset != 0 && (offset <= most || offset.wrapping_neg() <= most);
+            is_within.then_some(CallOffset { offset, is_certain })
+        };
+        match instruction.flow_control() {
+            FlowControl::IndirectCall | FlowControl::IndirectBranch
+                if instruction.op0_kind() == OpKind::Register =>
+            {
+                let offset = index(instruction.op0_register()).map(|index| self.0[index]);
+                offset.into_iter().filter_map(|offset| within(offset, MAX_BIAS, true)).collect()
+            }
+            FlowControl::Call | FlowControl::UnconditionalBranch => {
+                self.0.iter().filter_map(|&offset| within(offset, MAX_FLAG, false)).collect()
+            }
+            _ => Vec::new(),
+        }
     }
 }
 

@@ -12,7 +12,7 @@ use crate::address::Address;
 use crate::image::boundaries::Boundaries;
 use crate::image::code::{CodeOffset, CodeSpace, Region};
 use crate::image::decode::padding::is_no_operation;
-use crate::image::decode::sums::{CallOffsets, CodeAddresses, RecentSums};
+use crate::image::decode::sums::{CallOffset, CallOffsets, CodeAddresses, RecentSums};
 
 /// Registers that a callee may use for itself (System V ABI AMD64, section 3.2.1).
 pub const CALL_CLOBBERED: [Register; 9] = [
@@ -101,7 +101,7 @@ pub struct DecodedBlock {
     /// Adds something to the address of code, or takes it away.
     pub adds_to_code: bool,
     /// Constants that are added to pointers right before these are called or jumped to.
-    pub call_offsets: Vec<u64>,
+    pub call_offsets: Vec<CallOffset>,
     /// Reads or writes its own bytes as data.
     pub has_inner_data: bool,
     /// Control runs past the last instruction, unless that is a call.

@@ -15,6 +15,7 @@ use iced_x86::{ConditionCode, FlowControl, Instruction, InstructionInfoFactory, 
 use super::condition::{learn, opposite};
 use super::endings::Endings;
 use super::hub::{Hub, MAX_CHANGES, Source};
+use super::kept_registers::{KeptRegisters, RegisterSet};
 use super::region::{Region, Thunks};
 use super::state::{Place, STACK_POINTER, State};
 use super::step::step;
@@ -53,6 +54,7 @@ pub(in crate::verify) struct Found {
 pub(in crate::verify) struct Surroundings<'a> {
     pub(in crate::verify) thunks: &'a Thunks,
     pub(in crate::verify) endings: &'a Endings<'a>,
+    pub(in crate::verify) kept: &'a KeptRegisters<'a>,
     /// Where tables start for certain, sorted: one whose end is not known ends there.
     pub(in crate::verify) starts: &'a [u64],
 }
@@ -255,7 +257,7 @@ impl Flow<'_> {
                 {
                     self.push_and_arrive(instruction, target, state);
                 }
-                self.return_from_call(state);
+                self.return_from_call(state, self.around.kept.by(target));
                 // Only where something else leads to what follows it matters whether this does.
                 let next = self.region.instructions.get(position + 1);
                 let is_joined = self.is_leader.get(position + 1).is_some_and(|&is_leader| is_leader);
@@ -264,7 +266,7 @@ impl Flow<'_> {
             FlowControl::IndirectCall => {
                 let value = self.operand(instruction, position, state);
                 self.call(instruction.ip(), position, value);
-                self.return_from_call(state);
+                self.return_from_call(state, 0);
                 !self.around.endings.is_last(instruction)
             }
             FlowControl::Return => {
@@ -298,9 +300,12 @@ impl Flow<'_> {
         self.arrive_at(target, &inside, Source::Several);
     }
 
-    fn return_from_call(&mut self, state: &mut State) {
-        state.call();
-        if !self.pads.is_empty() && Hub::join(&mut self.unwinding, state, self.region.instructions.len()) {
+    /// The callee leaves what it must, and the registers `kept`; an exception does not bring the latter.
+    fn return_from_call(&mut self, state: &mut State, kept: RegisterSet) {
+        let mut unwound = state.clone();
+        unwound.call(0);
+        state.call(kept);
+        if !self.pads.is_empty() && Hub::join(&mut self.unwinding, &unwound, self.region.instructions.len()) {
             let hub = self.unwinding.as_ref().map(|hub| hub.state.clone()).unwrap_or_else(State::unknown);
             for at in 0..self.pads.len() {
                 self.arrive(self.pads[at], &hub, Source::Several);

@@ -13,6 +13,7 @@ mod flow;
 mod hub;
 mod interval;
 mod join;
+mod kept_registers;
 mod operand;
 mod region;
 mod state;
@@ -22,6 +23,7 @@ mod value;
 
 pub(super) use endings::Endings;
 pub(super) use flow::{Surroundings, analyse};
+pub(super) use kept_registers::KeptRegisters;
 pub(super) use region::{Entry, Region, Thunks, replaces_return_address};
 pub(super) use targets::targets;
 pub(super) use value::{Bounds, Word};

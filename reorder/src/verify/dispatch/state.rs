@@ -3,6 +3,7 @@
 use iced_x86::Register;
 
 use super::interval::{Interval, mask};
+use super::kept_registers::RegisterSet;
 use super::value::{Bounds, Root, Symbol, Value};
 
 /// General registers, by their number in instructions.
@@ -279,10 +280,10 @@ impl State {
         }
     }
 
-    /// What a call leaves: registers that it must keep, and the frame above the stack pointer where nothing else knows it.
-    pub(super) fn call(&mut self) {
+    /// What a call leaves: registers that it must keep and those that it does keep, and the frame above the stack pointer where nothing else knows it.
+    pub(super) fn call(&mut self, kept: RegisterSet) {
         const KEPT: [usize; 7] = [3, 4, 5, 12, 13, 14, 15];
-        for number in (0..REGISTERS).filter(|number| !KEPT.contains(number)) {
+        for number in (0..REGISTERS).filter(|number| !KEPT.contains(number) && kept >> number & 1 == 0) {
             self.registers[number] = Value::UNKNOWN;
         }
         let Value::Symbol(Symbol { root: STACK, add: top, bits: 64 }) = self.registers[STACK_POINTER] else {

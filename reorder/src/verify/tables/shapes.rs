@@ -76,7 +76,12 @@ impl Tables<'_> {
     /// What the code of a function says.
     fn shape(&self, owner: u32) -> Option<Shape> {
         let region = self.region(owner)?;
-        let around = Surroundings { thunks: self.thunks, endings: self.endings, starts: &self.starts };
+        let around = Surroundings {
+            thunks: self.thunks,
+            endings: self.endings,
+            kept: self.kept,
+            starts: &self.starts,
+        };
         let found = analyse(&region, self.pair.old, around, &self.pads(&region));
         let mut shape = Shape::default();
         let mut is_clear = found.is_complete;

@@ -17,7 +17,7 @@ use super::open::Others;
 use super::shapes::{Shape, merged};
 use super::words::{TableWord, may_be_entered};
 use crate::address::Address;
-use crate::verify::dispatch::{Endings, Entry, Region, Thunks};
+use crate::verify::dispatch::{Endings, Entry, KeptRegisters, Region, Thunks};
 use crate::verify::functions::CodeOutcome;
 use crate::verify::pair::ImagePair;
 
@@ -34,11 +34,13 @@ pub(super) fn check(pair: ImagePair<'_>, code: &CodeOutcome) -> TableOutcome {
     let mut entries = code.entries.clone();
     entries.par_sort_unstable();
     let endings = Endings::of(pair.old, pair.moves, &code.last_calls);
+    let kept = KeptRegisters::of(pair.old);
     let mut tables = Tables {
         pair,
         evidence: &evidence,
         thunks: &thunks,
         endings: &endings,
+        kept: &kept,
         entries: &entries,
         references: &code.references,
         starts: Vec::new(),
@@ -75,6 +77,7 @@ pub(super) struct Tables<'a> {
     pub(super) evidence: &'a Evidence<'a>,
     pub(super) thunks: &'a Thunks,
     pub(super) endings: &'a Endings<'a>,
+    pub(super) kept: &'a KeptRegisters<'a>,
     /// Jumps into the middle of functions, sorted.
     pub(super) entries: &'a [Entry],
     /// Addresses of data that code refers to, sorted.

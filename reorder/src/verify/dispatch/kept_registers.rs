@@ -1,0 +1,145 @@
+//! Which registers calls of the image's own functions leave alone.
+//!
+//! The calling convention lets a callee use nine registers. A compiler that sees both sides knows which of them one callee does
+//! not write, and keeps the addresses of tables there across the call (`-fipa-ra`, on in gcc from -O2).
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Mutex;
+
+use iced_x86::{Decoder, DecoderOptions, FlowControl, Instruction, InstructionInfoFactory, OpAccess, OpKind};
+
+use super::state::number_of;
+use crate::verify::elf_view::ElfView;
+
+/// Instructions of a callee and of all that it calls that are looked at.
+const MAX_INSTRUCTIONS: usize = 1 << 12;
+/// Calls inside of calls that are followed.
+const MAX_DEPTH: usize = 16;
+
+/// A bit for each of the sixteen registers, by its number.
+pub(super) type RegisterSet = u16;
+
+/// What is known of the callees of an image.
+#[derive(Debug)]
+pub(in crate::verify) struct KeptRegisters<'a> {
+    image: &'a ElfView<'a>,
+    known: Mutex<BTreeMap<u64, RegisterSet>>,
+}
+
+impl<'a> KeptRegisters<'a> {
+    /// Of the callees of `image`.
+    pub(in crate::verify) fn of(image: &'a ElfView<'a>) -> Self {
+        Self { image, known: Mutex::default() }
+    }
+
+    /// What the callee at `target` certainly does not write; none where its code cannot be followed to each return.
+    pub(super) fn by(&self, target: u64) -> RegisterSet {
+        if let Some(kept) = self.known.lock().ok().and_then(|known| known.get(&target).copied()) {
+            return kept;
+        }
+        // Each callee is followed by itself: what another one has shown before must not change the result.
+        let mut walk = Walk {
+            image: self.image,
+            left: MAX_INSTRUCTIONS,
+            done: BTreeMap::new(),
+            factory: InstructionInfoFactory::new(),
+        };
+        let kept = walk.written(target, MAX_DEPTH).map_or(0, |written| !written);
+        if let Ok(mut known) = self.known.lock() {
+            known.insert(target, kept);
+        }
+        kept
+    }
+}
+
+/// One callee and what it calls.
+struct Walk<'a> {
+    image: &'a ElfView<'a>,
+    /// Instructions that may still be looked at.
+    left: usize,
+    /// What functions write; nothing while one is being followed, so recursion counts as unknown.
+    done: BTreeMap<u64, Option<RegisterSet>>,
+    factory: InstructionInfoFactory,
+}
+
+impl Walk<'_> {
+    /// What the function at `target` may write; nothing where its code cannot be followed.
+    fn written(&mut self, target: u64, depth: usize) -> Option<RegisterSet> {
+        if let Some(&written) = self.done.get(&target) {
+            return written;
+        }
+        self.done.insert(target, None);
+        let written = self.follow(target, depth.checked_sub(1)?);
+        self.done.insert(target, written);
+        written
+    }
+
+    fn follow(&mut self, target: u64, depth: usize) -> Option<RegisterSet> {
+        let mut seen = BTreeSet::new();
+        let mut work = vec![target];
+        let mut written = 0;
+        while let Some(start) = work.pop() {
+            let section = self.image.section_at(start).filter(|section| section.is_code())?;
+            let bytes = section.bytes.get(usize::try_from(start - section.address).ok()?..)?;
+            let mut decoder = Decoder::with_ip(64, bytes, start, DecoderOptions::NONE);
+            let mut instruction = Instruction::default();
+            while seen.insert(decoder.ip()) {
+                self.left = self.left.checked_sub(1)?;
+                decoder.decode_out(&mut instruction);
+                if instruction.is_invalid() {
+                    return None;
+                }
+                written |= written_by(&instruction, &mut self.factory);
+                let near = || {
+                    let is_near = instruction.op0_kind() == OpKind::NearBranch64;
+                    is_near.then(|| instruction.near_branch_target())
+                };
+                match instruction.flow_control() {
+                    FlowControl::Next => {}
+                    FlowControl::ConditionalBranch => work.push(near()?),
+                    FlowControl::UnconditionalBranch => {
+                        work.push(near()?);
+                        break;
+                    }
+                    FlowControl::Call => written |= self.written(near()?, depth)?,
+                    FlowControl::Return | FlowControl::Exception => break,
+                    _ => return None,
+                }
+            }
+        }
+        Some(written)
+    }
+}
+
+fn written_by(instruction: &Instruction, factory: &mut InstructionInfoFactory) -> RegisterSet {
+    let is_written = |access| {
+        matches!(
+            access,
+            OpAccess::Write | OpAccess::CondWrite | OpAccess::ReadWrite | OpAccess::ReadCondWrite
+        )
+    };
+    let used = factory.info(instruction).used_registers().iter();
+    let numbers = used.filter(|used| is_written(used.access())).filter_map(|used| number_of(used.register()));
+    numbers.fold(0, |all, number| all | 1 << number)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn all_that_an_instruction_changes_counts() {
+        let written = |bytes: &[u8]| {
+            let instruction = Decoder::new(64, bytes, DecoderOptions::NONE).decode();
+            written_by(&instruction, &mut InstructionInfoFactory::new())
+        };
+        const RAX: RegisterSet = 1;
+        const RCX: RegisterSet = 1 << 1;
+        const RDX: RegisterSet = 1 << 2;
+        const R11: RegisterSet = 1 << 11;
+        // add al, cl; mul rcx; syscall
+        assert_eq!(written(&[0x00, 0xc8]), RAX);
+        assert_eq!(written(&[0x48, 0xf7, 0xe1]), RAX | RDX);
+        assert_eq!(written(&[0x0f, 0x05]) & (RCX | R11), RCX | R11);
+    }
+}
