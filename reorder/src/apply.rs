@@ -281,7 +281,7 @@ pub fn layout_map(
     let restored = relocate(&moved, &moved_functions, moved_analysis, &back.map, options)?;
     map.fills = differences(input.bytes, &restored);
     map.fills.retain(|(offset, _)| offset.0 < end);
-    let rest: usize = map.fills.iter().map(|(_, bytes)| bytes.len()).sum();
+    let rest = map.stored_bytes();
     let is_whole = restored.len() == input.bytes.len();
     if rest > input.bytes.len() / MAX_REST_SHARE && !(is_whole && rest <= SMALL_REST) {
         return Err(Error::usage("the input cannot be restored from the output, so no map was written")

@@ -107,12 +107,17 @@ def words(path):
             starts[index].append(value)
     overwritten = image.overwritten()
     labels = sorted({value for values in starts.values() for value in values})
-    for _, place, kind, value, addend in image.relocations():
+    relocations = list(image.relocations())
+    places = {place for _, place, *_ in relocations}
+    for _, place, kind, value, addend in relocations:
         if kind in DISTANCES:
             number = image.word(place, DISTANCES[kind])
             # The relocation of a table's entry says how far the entry is from its target; only labels of the compiler tell where
             # the table begins, and libraries that were compiled without have none.
+            # So the label before an entry is the table's only if an entry stands right at it.
             base = labels[max(bisect.bisect_right(labels, place) - 1, 0)]
+            if base not in places:
+                continue
             if number is not None and local(names[base]) and local(names.get(base + number, [])) and inside(code, base + number):
                 yield Word(place, DISTANCES[kind], base, base + number, names[base + number][0])
         elif kind in ADDRESSES and place not in overwritten and inside(code, value + addend) and image.word(place, ADDRESSES[kind]) == value + addend:

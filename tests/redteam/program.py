@@ -49,6 +49,9 @@ template <class Type> static inline __attribute__((always_inline)) Type opaque(T
 C_BEGIN
 HIDDEN void mix(u64 value);
 HIDDEN extern u64 digest;
+HIDDEN extern volatile u64 nothing;
+/* A number of which the code alone tells nothing either. */
+#define UNKNOWN(type, value) ((type)((value) + (type)nothing))
 @fillers@
 C_END
 """
@@ -56,6 +59,7 @@ C_END
 MAIN = r"""
 C_BEGIN
 u64 digest;
+volatile u64 nothing;
 NOINLINE void mix(u64 value) { digest = (digest ^ value) * 0x100000001b3ull; digest ^= digest >> 29; }
 C_END
 @bodies@

@@ -114,7 +114,9 @@ impl Alignment {
 struct SectionAlignment {
     /// What functions have that asked for nothing.
     ordinary: u64,
-    /// What a function may have asked for at most.
+    /// What a function may have asked for at most whose padding shows that it asked for something.
+    stated: u64,
+    /// What any other function may have asked for at most.
     most: u64,
     /// Most functions have less than compilers give for speed.
     is_packed: bool,
@@ -125,7 +127,8 @@ impl SectionAlignment {
     fn new(ordinary: u64, stated: u64, shown: u64) -> Self {
         let is_packed = ordinary < ORDINARY_ALIGNMENT;
         let most = if is_packed && stated <= ORDINARY_ALIGNMENT { shown } else { stated.max(shown) };
-        Self { ordinary, most: most.clamp(ordinary, PAGE), is_packed }
+        let clamp = |alignment: u64| alignment.clamp(ordinary, PAGE);
+        Self { ordinary, stated: clamp(stated.max(shown)), most: clamp(most), is_packed }
     }
 
     /// What a function may have asked for whose padding says nothing, and whose address has the alignment `own`.
@@ -168,7 +171,7 @@ fn in_rows(blocks: &[Block], own: &[u64], asked: &[u64], sections: &[SectionAlig
                 row = Row { arena, asked: 1, shown: 1 };
             }
             if asked > 1 {
-                let most = own.min(sections[arena as usize].most);
+                let most = own.min(sections[arena as usize].stated);
                 row = Row { arena, asked: row.asked.max(asked), shown: row.shown.max(most) };
             }
             shown[index] = row.shown.min(own).max(shown[index]);

@@ -14,6 +14,7 @@
 //!                                   tables behind one that has another size now
 //! fill 0x12f0 0f1f4000              bytes of the input that moving back does not give, at their file offset:
 //!                                   padding that filler replaced, labels in padding
+//! fill 0x1400 0f1f4000 0x800        the same, repeated up to this length: filler between functions that start pages
 //! ```
 //!
 //! Lines are sorted by old address. Applied to the output, the map gives back the input byte for byte; applied to
@@ -123,14 +124,27 @@ impl LayoutMap {
             let _ = writeln!(text, "copy {from} {to} {size:#x}");
         }
         for (offset, bytes) in &self.fills {
-            let _ = writeln!(text, "fill {offset} {}", hexadecimal(bytes));
+            for (place, bytes, length) in pieces(bytes) {
+                let (offset, bytes_text) = (FileOffset(offset.0 + place as u64), hexadecimal(bytes));
+                let _ = match length == bytes.len() {
+                    true => writeln!(text, "fill {offset} {bytes_text}"),
+                    false => writeln!(text, "fill {offset} {bytes_text} {length:#x}"),
+                };
+            }
         }
         text
     }
 
     /// Lines below the headers.
     fn lines(&self) -> usize {
-        self.moves.len() + self.copies.len() + self.fills.len()
+        let fills: usize = self.fills.iter().map(|(_, bytes)| pieces(bytes).count()).sum();
+        self.moves.len() + self.copies.len() + fills
+    }
+
+    /// Bytes of the input that the map has in it.
+    pub fn stored_bytes(&self) -> usize {
+        let stored = |bytes| pieces(bytes).map(|(_, bytes, _)| bytes.len()).sum::<usize>();
+        self.fills.iter().map(|(_, bytes)| stored(bytes)).sum()
     }
 
     /// Parses a map file.
@@ -141,12 +155,12 @@ impl LayoutMap {
         let mut map = Self::default();
         let mut build_ids = (None, None);
         let mut stated_lines = None;
-        let mut offset = 0;
+        let (mut offset, mut lines, mut repeated) = (0, 0, 0);
         for line in text.split_inclusive(|&byte| byte == b'\n') {
             let broken = || {
                 Error::malformed(
                     offset,
-                    "this line of the map is not `move OLD NEW SIZE NAME`, `copy FROM TO SIZE` or `fill OFFSET BYTES`",
+                    "this line of the map is not `move OLD NEW SIZE NAME`, `copy FROM TO SIZE` or `fill OFFSET BYTES [LENGTH]`",
                 )
             };
             let words = std::str::from_utf8(line).map_err(|_| broken())?;
@@ -161,6 +175,7 @@ impl LayoutMap {
                 ["#", "one-way:", ..] => map.is_one_way = true,
                 ["#", ..] | [""] => {}
                 ["move", old, new, size, name] => {
+                    lines += 1;
                     let [old, new, size] = [old, new, size].map(|word| number(word));
                     let (Some(old), Some(new), Some(size)) = (old, new, size) else { return Err(broken()) };
                     if old.checked_add(size).is_none() || new.checked_add(size).is_none() {
@@ -170,29 +185,91 @@ impl LayoutMap {
                     map.names.push((*name).to_owned());
                 }
                 ["copy", from, to, size] => {
+                    lines += 1;
                     let [from, to, size] = [from, to, size].map(|word| number(word));
                     let (Some(from), Some(to), Some(size)) = (from, to, size) else { return Err(broken()) };
                     map.copies.push(Copied { from: FileOffset(from), to: FileOffset(to), size });
                 }
-                ["fill", place, bytes] => {
+                ["fill", place, bytes, length @ ..] => {
+                    lines += 1;
                     let (Some(offset), Some(bytes)) = (number(place), from_hexadecimal(bytes)) else {
                         return Err(broken());
                     };
-                    map.fills.push((FileOffset(offset), bytes));
+                    let length = match length {
+                        [] => bytes.len(),
+                        [length] => repeated_length(bytes.len(), length).ok_or_else(broken)?,
+                        _ => return Err(broken()),
+                    };
+                    repeated += length - bytes.len();
+                    if repeated > MAX_REPEATED {
+                        return Err(broken());
+                    }
+                    map.add_fill(offset, bytes.into_iter().cycle().take(length));
                 }
                 _ => return Err(broken()),
             }
             offset += line.len() as u64;
         }
         map.build_ids = build_ids.0.zip(build_ids.1);
-        let is_cut =
-            stated_lines.is_some_and(|stated: usize| stated != map.lines()) || !text.ends_with(b"\n");
+        let is_cut = stated_lines.is_some_and(|stated: usize| stated != lines) || !text.ends_with(b"\n");
         match is_cut {
             true => Err(Error::malformed(offset, "the map has lost its end, or lines of it")
                 .with_hint("copy it again from where `reorder apply --map` wrote it")),
             false => Ok(map),
         }
     }
+}
+
+/// Fillers repeat after so many bytes at most: the longest no-operation has fifteen.
+const MAX_PERIOD: usize = 16;
+/// A run that is shorter is written as it is.
+const MIN_REPEATED: usize = 64;
+/// What lines may add together by repeating: more than the padding of any image.
+const MAX_REPEATED: usize = 1 << 26;
+
+impl LayoutMap {
+    /// Pieces of one run were written line by line.
+    fn add_fill(&mut self, offset: u64, bytes: impl Iterator<Item = u8>) {
+        match self.fills.last_mut() {
+            Some((last, run)) if last.0.checked_add(run.len() as u64) == Some(offset) => run.extend(bytes),
+            _ => self.fills.push((FileOffset(offset), bytes.collect())),
+        }
+    }
+}
+
+/// How long bytes are that repeat `period` bytes up to `length`.
+fn repeated_length(period: usize, length: &str) -> Option<usize> {
+    let length = usize::try_from(number(length)?).ok()?;
+    (period > 0 && length > period && length <= MAX_REPEATED).then_some(length)
+}
+
+/// A run as it is written: position in it, bytes, and the length that they repeat to.
+fn pieces(run: &[u8]) -> impl Iterator<Item = (usize, &[u8], usize)> {
+    let mut position = 0;
+    std::iter::from_fn(move || {
+        let start = position;
+        let rest = run.get(start..).filter(|rest| !rest.is_empty())?;
+        if let Some((period, length)) = repetition(rest) {
+            position += length;
+            return Some((start, &rest[..period], length));
+        }
+        let next =
+            (1..rest.len()).find(|&at| rest.len() - at >= MIN_REPEATED && repetition(&rest[at..]).is_some());
+        let length = next.unwrap_or(rest.len());
+        position += length;
+        Some((start, &rest[..length], length))
+    })
+}
+
+/// The period with which the start of `bytes` repeats the furthest, and how far that is.
+fn repetition(bytes: &[u8]) -> Option<(usize, usize)> {
+    let reach = |period: usize| {
+        let same =
+            bytes.iter().zip(bytes.get(period..).unwrap_or(&[])).take_while(|(one, other)| one == other);
+        period + same.count()
+    };
+    let (length, period) = (1..=MAX_PERIOD).map(|period| (reach(period), std::cmp::Reverse(period))).max()?;
+    (length >= MIN_REPEATED && length <= bytes.len()).then_some((period.0, length))
 }
 
 /// SHA-256 in hexadecimal.
@@ -244,6 +321,18 @@ mod tests {
     }
 
     #[test]
+    fn long_filler_is_written_once() {
+        let mut run = vec![0xcc, 0x0f];
+        run.extend([0x66, 0x0f, 0x1f, 0x44, 0, 0].into_iter().cycle().take(4000));
+        run.extend([0x90, 0xc3]);
+        let map = LayoutMap { fills: vec![(FileOffset(0x40), run)], ..LayoutMap::default() };
+        let text = map.write();
+        assert!(text.contains("fill 0x42 660f1f440000 0xfa0\n"), "{text}");
+        assert!(map.stored_bytes() < 16);
+        assert_eq!(LayoutMap::parse(text.as_bytes()).expect("a written map parses"), map);
+    }
+
+    #[test]
     fn no_cut_passes_for_a_map() {
         let map = LayoutMap {
             old_digest: "aa".into(),
@@ -267,6 +356,10 @@ mod tests {
             "move 0x1 0x2",
             "fill 0x1 0",
             "fill 0x1 zz",
+            "fill 0x1 90 0x1",
+            "fill 0x1 90 0xffffffffffff",
+            "fill 0x1  0x10",
+            "fill 0x1 90 0x10 0x10",
             "copy 0x1 0x2",
             "copy 0x1 0x2 x",
             "other",
@@ -308,6 +401,7 @@ mod tests {
             "move 0x[0-9a-f]{1,16} 0x[0-9a-f]{1,16} 0x[0-9a-f]{1,17} [ -~]{0,8}".prop_map(String::into_bytes),
             "(move|fill) [ 0-9a-fx]{0,30}".prop_map(String::into_bytes),
             "fill 0x[0-9a-f]{1,4} ([0-9a-f]{2}){0,8}".prop_map(String::into_bytes),
+            "fill 0x[0-9a-f]{1,4} ([0-9a-f]{2}){1,3} 0x[0-9a-f]{1,4}".prop_map(String::into_bytes),
             collection::vec(any::<u8>(), 0..20),
         ]
     }

@@ -91,10 +91,10 @@ def kind(choices, name, death):
     bottom, top = INDEX_TYPES[index_type]
     least, most = max(least, bottom), min(most, top)
     if closed and len(values) < high - low + 1:
-        calls = "".join(f"  AT({value}) r += {name}(OPAQUE(({index_type}){value}), (u64)argument + r % 5);\n" for value in values[:40])
+        calls = "".join(f"  AT({value}) r += {name}(UNKNOWN({index_type}, {value}), (u64)argument + r % 5);\n" for value in values[:40])
     else:
         step = max(1, (most - least) // 40)
-        calls = f"  for (i64 c = {least}; c <= {most}; c += {step}) AT(c) r += {name}(OPAQUE(({index_type})c), (u64)argument + r % 5);\n"
+        calls = f"  for (i64 c = {least}; c <= {most}; c += {step}) AT(c) r += {name}(UNKNOWN({index_type}, c), (u64)argument + r % 5);\n"
     return text, calls
 
 

@@ -20,8 +20,10 @@ use crate::image::analysis::blocks::{BlockIndex, Partition};
 use crate::image::analysis::pins::{Pin, PinReason};
 use crate::image::analysis::references::Finding;
 use crate::image::code::CodeSpace;
+use crate::image::decode::aarch64::WORD;
 use crate::image::decode::x86_64::{DecodedBlock, absolute_constants};
 use crate::image::elf::file::ElfFile;
+use crate::image::elf::machine::Machine;
 use crate::image::elf::section::Section;
 
 /// What is known of an image's absolute addresses.
@@ -76,17 +78,17 @@ pub fn check_absolute_addresses(
         let is_listed = known.lists(code.arenas[block.arena as usize].start);
         let is_explained = || known.explained_in(block.start, block.end).any(|target| target == value);
         if !is_listed || is_start(partition, value) && !is_explained() {
-            keep(partition, value, block.start, findings);
+            keep(code, partition, value, block.start, findings);
         }
     }
     for &(value, evidence) in &constants.unwritten {
-        keep(partition, value, evidence, findings);
+        keep(code, partition, value, evidence, findings);
     }
     for section in file.sections.iter().filter(|section| holds_constants(section)) {
         let is_listed = known.lists(section.address);
         for (value, place) in words(code, file.section_bytes(section), section.address) {
             if !known.explains(place) && (!is_listed || is_start(partition, value)) {
-                keep(partition, value, place, findings);
+                keep(code, partition, value, place, findings);
             }
         }
     }
@@ -162,13 +164,24 @@ fn is_start(partition: &Partition, value: Address) -> bool {
     partition.block_containing(value).is_some_and(|block| partition.block(block).is_entry(value))
 }
 
-/// Everything at `value`, and what ends there, stays.
-fn keep(partition: &Partition, value: Address, evidence: Address, findings: &mut Vec<Finding>) {
+/// Everything at `value`, and what ends there, stays. Where instructions are words, an address between two of them is that of the
+/// next with something taken off.
+fn keep(
+    code: &CodeSpace<'_>,
+    partition: &Partition,
+    value: Address,
+    evidence: Address,
+    findings: &mut Vec<Finding>,
+) {
     let pin = |block: BlockIndex| Finding::Pin(block, Pin { reason: PinReason::AbsoluteAddress, evidence });
     findings.extend(partition.block_containing(value).map(pin));
     findings.extend(partition.gap_containing(value).map(Finding::KeepGap));
     let before = Address(value.0.wrapping_sub(1));
     findings.extend(partition.block_containing(before).map(pin));
+    if code.machine == Machine::Aarch64 && !value.0.is_multiple_of(WORD) {
+        let after = value.plus(WORD - value.0 % WORD);
+        findings.extend(partition.block_containing(after).map(pin));
+    }
 }
 
 /// Words that could be code addresses: (value, place), in order of place.

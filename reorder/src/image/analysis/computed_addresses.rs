@@ -227,12 +227,14 @@ fn called_by_sum(view: CodeView<'_, '_>, block: &DecodedBlock) -> Option<Compute
     let text = first.unwrap_or(Address(0))..last.unwrap_or(Address(0));
     let entry_at = |target: Address| partition.entered_at(code, target);
     let is_certain = block.has_computed_call || block.adds_to_code;
-    // Of plain addresses code at a fixed address holds many that take part in no sum: further on, words need a neighbour.
-    let alone = if code.is_fixed_address { MAX_LONE_WORDS } else { usize::MAX };
+    // Of plain addresses code at a fixed address holds many that take part in no sum: further on, words need a neighbour. So do
+    // those before what the code names, of which it seldom reads any.
+    let alone =
+        |is_forward: bool| if code.is_fixed_address || !is_forward { MAX_LONE_WORDS } else { usize::MAX };
     let mut budget = MAX_SUMS;
-    for &table in &tables {
+    for (&table, is_forward) in tables.iter().flat_map(|table| [(table, true), (table, false)]) {
         for width in [8, 4] {
-            let words = distances_at(file, table, width);
+            let words = distances_at(file, table, width, is_forward);
             // Zeros lead to the bases themselves.
             let may_lead = |word: u64| word != 0 && may_lead_to_code((lowest, highest), word, &text);
             for (position, &word) in words.iter().enumerate().filter(|(_, word)| may_lead(**word)) {
@@ -245,7 +247,9 @@ fn called_by_sum(view: CodeView<'_, '_>, block: &DecodedBlock) -> Option<Compute
                         })
                     };
                     let before = position.checked_sub(1).and_then(|before| words.get(before));
-                    if is_certain && position < alone || leads_on(before) || leads_on(words.get(position + 1))
+                    if is_certain && position < alone(is_forward)
+                        || leads_on(before)
+                        || leads_on(words.get(position + 1))
                     {
                         found.reached.push(reached);
                     }
@@ -256,10 +260,13 @@ fn called_by_sum(view: CodeView<'_, '_>, block: &DecodedBlock) -> Option<Compute
     Some(found)
 }
 
-/// Signed words of `width` bytes from `table` on.
-fn distances_at(file: &ElfFile<'_>, table: Address, width: u64) -> Vec<u64> {
-    let words =
-        (0..MAX_TABLE_WORDS as u64).map_while(|index| file.bytes_at(table.plus(width * index), width));
+/// Signed words of `width` bytes from `table` on, or from there back: loops that count up to zero name the end of a table.
+fn distances_at(file: &ElfFile<'_>, table: Address, width: u64, is_forward: bool) -> Vec<u64> {
+    let place = |index: u64| match is_forward {
+        true => table.plus(width * index),
+        false => table.plus((width * (index + 1)).wrapping_neg()),
+    };
+    let words = (0..MAX_TABLE_WORDS as u64).map_while(|index| file.bytes_at(place(index), width));
     let signed = words.map(|bytes| match bytes.first_chunk::<8>() {
         Some(word) => u64::from_le_bytes(*word),
         None => bytes.first_chunk().map_or(0, |word| i64::from(i32::from_le_bytes(*word)) as u64),

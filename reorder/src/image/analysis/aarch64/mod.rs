@@ -5,6 +5,7 @@
 
 mod findings;
 mod fixed;
+mod handed_sums;
 mod landing_pads;
 pub(super) mod prefixes;
 mod sums;
@@ -72,7 +73,8 @@ pub(super) fn code_facts(image: &ImageFacts<'_, '_>, partition: &mut Partition) 
     entries.extend(fixed::check_fixed_code(&context, code, partition, &mut findings));
     let (decoded, mut references) = decode_atoms(&atoms, decoder.base, entries, &decoder);
     check_sums(&decoded, |index| atoms[index].start, RefusalCode::R7)?;
-    sums::check_code_sums(file, partition, &decoded, &mut findings)?;
+    let handed = handed_sums::handed_sums(code, partition, &references);
+    sums::check_code_sums(file, partition, &decoded, handed.into_iter(), &mut findings)?;
 
     let mut refers_to_own_end = vec![false; atoms.len()];
     for (index, atom) in decoded.iter().enumerate() {

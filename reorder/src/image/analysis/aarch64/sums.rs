@@ -27,7 +27,8 @@ const MAX_SCALE: u8 = 4;
 /// Bytes of the widest number.
 const MAX_WIDTH: usize = 8;
 
-/// Pins for all sums of the atoms, which are the blocks of `partition`.
+/// Pins for all sums of the atoms, which are the blocks of `partition`, and for those whose parts are `handed` to other code,
+/// with the function that hands them.
 ///
 /// # Errors
 /// Refuses (R7) where there are more sums than are tried.
@@ -35,11 +36,12 @@ pub(super) fn check_code_sums(
     file: &ElfFile<'_>,
     partition: &Partition,
     decoded: &[DecodedAtom],
+    handed: impl Iterator<Item = (CodeSum, Address)>,
     findings: &mut Vec<Finding>,
 ) -> Result<()> {
     let of_atoms = decoded.iter().zip(&partition.blocks);
-    let mut sums: Vec<(CodeSum, Address)> =
-        of_atoms.flat_map(|(atom, block)| atom.sums.iter().map(|sum| (*sum, block.first_function))).collect();
+    let own = of_atoms.flat_map(|(atom, block)| atom.sums.iter().map(|sum| (*sum, block.first_function)));
+    let mut sums: Vec<(CodeSum, Address)> = own.chain(handed).collect();
     sums.sort_unstable();
     sums.dedup_by_key(|(sum, _)| *sum);
     let Some(&(_, evidence)) = sums.first() else { return Ok(()) };
