@@ -3,12 +3,15 @@
 //! The system forces the signal of a breakpoint on the task (`force_sig_info_to_task` in Linux). Where SIGTRAP is blocked, as it is in
 //! its own handler, or ignored, that takes the action away and unblocks it, before the tracer hears of it. So the address of a
 //! handler is learned when the program's first SIGTRAP is delivered to it, and the action is put back after each breakpoint that
-//! took it away. From then on the system calls of that process are looked at, to know when it changes its mind.
+//! took it away. From then on the system calls of that process are looked at, to know when it changes its mind, and which of its
+//! tasks block the signal: another task's breakpoint may be what took the action away, and only the task that blocked the
+//! signal is to block it again. C libraries block all signals while they make a thread.
 //!
 //! A handler that is lost before its first signal, SIGTRAP that the program itself begins to ignore, and blocking alone show in
 //! system calls only. Where they are to be kept, all of them are looked at, from the start.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
 
 use nix::sys::ptrace;
 use nix::unistd::Pid;
@@ -25,22 +28,22 @@ pub(super) struct OwnTraps {
     known: BTreeMap<Pid, u64>,
     /// Whether all processes are known, from their start.
     is_complete: bool,
-    /// Of a complete account, the tasks that block the signal.
+    /// The tasks of these processes that block the signal; of a complete account, all that do.
     blocking: BTreeSet<Pid>,
-    /// Tasks that are on their way to the first instruction of their handler.
-    entering: BTreeSet<Pid>,
+    /// Tasks that are on their way to the first instruction of a handler, and of which signal.
+    entering: BTreeMap<Pid, i32>,
 }
 
 /// `SIG_DFL` and `SIG_IGN`.
 const DEFAULT: u64 = 0;
 const IGNORED: u64 = 1;
 
-/// What a SIGTRAP that is none of ours comes to.
+/// What a signal of the program comes to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Delivery {
-    /// As any other signal.
+    /// Nothing is to be known of it.
     Plain,
-    /// To a handler that is not known yet: the task is to go on by one step, which leads there.
+    /// To a handler, which may block SIGTRAP or not be known yet: the task is to go on by one step, which leads there.
     IntoHandler,
 }
 
@@ -61,8 +64,9 @@ impl OwnTraps {
         self.note_mask(task)
     }
 
-    fn note_mask(&mut self, task: Pid) -> nix::Result<()> {
-        if self.is_complete {
+    /// A stopped task goes on.
+    pub(super) fn note_mask(&mut self, task: Pid) -> nix::Result<()> {
+        if self.watches(task) {
             match system_calls::blocks_trap(task)? {
                 true => self.blocking.insert(task),
                 false => self.blocking.remove(&task),
@@ -102,26 +106,39 @@ impl OwnTraps {
         process_of(task).is_some_and(|process| self.known.contains_key(&process))
     }
 
-    /// A SIGTRAP that is none of ours is about to be delivered to `task`.
-    pub(super) fn deliver(&mut self, task: Pid) -> Delivery {
-        let Some(status) = SignalStatus::of(task) else { return Delivery::Plain };
-        if !status.is_caught || self.known.get(&status.process).is_some_and(|&known| known > IGNORED) {
+    /// A `signal` of the program is about to be delivered to `task`.
+    pub(super) fn deliver(&mut self, task: Pid, signal: i32) -> Delivery {
+        let matters = signal == libc::SIGTRAP || self.watches(task);
+        if !matters || !SignalStatus::catches(task, signal) {
             return Delivery::Plain;
         }
-        self.entering.insert(task);
+        self.entering.insert(task, signal);
         Delivery::IntoHandler
     }
 
-    /// Whether this SIGTRAP is the end of the step into a handler, whose address is then known.
+    /// Whether this SIGTRAP is the end of the step into a handler, of which more is known then.
     pub(super) fn entered(&mut self, task: Pid) -> nix::Result<bool> {
         // As `ptrace_notify` tells it; the signal of a breakpoint has another code.
-        if !self.entering.remove(&task) || ptrace::getsiginfo(task)?.si_code != libc::SIGTRAP {
+        let Some(signal) = self.entering.remove(&task) else { return Ok(false) };
+        if ptrace::getsiginfo(task)?.si_code != libc::SIGTRAP {
             return Ok(false);
         }
-        if let Some(process) = process_of(task) {
-            self.known.insert(process, arch::program_counter(&arch::registers(task)?));
+        if let Some(process) = process_of(task).filter(|_| signal == libc::SIGTRAP) {
+            let handler = arch::program_counter(&arch::registers(task)?);
+            if self.known.insert(process, handler).is_none() {
+                self.note_masks_of(process);
+            }
         }
+        self.note_mask(task)?;
         Ok(true)
+    }
+
+    /// The tasks of a process that is known from now on run: what they block is what it was a moment ago.
+    fn note_masks_of(&mut self, process: Pid) {
+        let tasks = fs::read_dir(format!("/proc/{process}/task")).into_iter().flatten().flatten();
+        let tasks = tasks.filter_map(|entry| entry.file_name().to_str()?.parse().ok()).map(Pid::from_raw);
+        let is_blocking = |task: &Pid| SignalStatus::of(*task).is_some_and(|status| status.is_blocked);
+        self.blocking.extend(tasks.filter(is_blocking));
     }
 
     /// Whether a breakpoint has just taken away what `task` does about SIGTRAP.
@@ -139,18 +156,16 @@ impl OwnTraps {
 
     /// A breakpoint of ours has stopped `task`: what that took away is put back.
     pub(super) fn restore(&mut self, task: Pid, memory: &ProcessMemory) -> Served {
-        if !self.is_taken_away(task) {
-            return Ok(());
+        if self.is_taken_away(task) {
+            let process = process_of(task).unwrap_or(task);
+            let handler = self.known.get(&process).copied().unwrap_or(DEFAULT);
+            if handler != DEFAULT && !system_calls::set_trap_handler(task, memory, handler)? {
+                // The system itself has: it was for one signal.
+                self.known.insert(process, DEFAULT);
+            }
         }
-        let process = process_of(task).unwrap_or(task);
-        let handler = self.known.get(&process).copied().unwrap_or(DEFAULT);
-        if handler != DEFAULT && !system_calls::set_trap_handler(task, memory, handler)? {
-            // The system itself has: it was for one signal.
-            self.known.insert(process, DEFAULT);
-            return Ok(());
-        }
-        // A handler would have stayed if the signal had not been blocked.
-        if handler > IGNORED || self.blocking.contains(&task) {
+        // The action may have been put back already for another task that hit a breakpoint at the same time.
+        if self.blocking.contains(&task) {
             system_calls::block_trap(task)?;
         }
         Ok(())

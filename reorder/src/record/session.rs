@@ -130,12 +130,10 @@ impl<'images> Session<'images> {
         match stop {
             Stop::Signal(libc::SIGTRAP) if self.own_traps.entered(task)? => self.resume(task, 0),
             Stop::Signal(libc::SIGTRAP) => match self.trap(task)? {
-                Trap::Own if self.own_traps.deliver(task) == Delivery::IntoHandler => {
-                    Ok(stops::resume(task, Resume::OneStep, libc::SIGTRAP)?)
-                }
-                trap => self.resume(task, trap.signal()),
+                Trap::Ours => self.resume(task, 0),
+                Trap::Own => self.deliver(task, libc::SIGTRAP),
             },
-            Stop::Signal(signal) => self.resume(task, signal),
+            Stop::Signal(signal) => self.deliver(task, signal),
             Stop::Group => stops::resume(task, Resume::Listening, 0).map_err(Failure::from),
             Stop::Attached => self.attached(task),
             Stop::SystemCall => self.system_call(task),
@@ -151,6 +149,14 @@ impl<'images> Session<'images> {
         }
     }
 
+    /// Gives a signal of its own to the program.
+    fn deliver(&mut self, task: Pid, signal: i32) -> Served {
+        match self.own_traps.deliver(task, signal) {
+            Delivery::Plain => self.resume(task, signal),
+            Delivery::IntoHandler => Ok(stops::resume(task, Resume::OneStep, signal)?),
+        }
+    }
+
     fn resume(&self, task: Pid, signal: i32) -> Served {
         let misses = self.tasks.space(task).is_some_and(|space| !space.borrow().missing.is_empty());
         let how = if misses || self.own_traps.watches(task) { Resume::ToSystemCall } else { Resume::Freely };
@@ -159,6 +165,7 @@ impl<'images> Session<'images> {
 
     /// A task begins its life, or a group stop ended.
     fn attached(&mut self, task: Pid) -> Served {
+        self.own_traps.note_mask(task)?;
         if self.tasks.must_wait(task) { Ok(()) } else { self.resume(task, 0) }
     }
 
