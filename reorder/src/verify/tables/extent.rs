@@ -5,7 +5,7 @@ use crate::verify::dispatch::{Bounds, Word};
 /// Bounds from there on are those of a byte or more: they say what the index is stored in, not what it can be.
 const LEAST_TYPE_BOUND: u64 = 255;
 
-/// How far the address that an instruction reads from may be from the table's start: cases below zero, four bytes each.
+/// How far the address that an instruction reads from may be from the table's start: the least case, four bytes each.
 const MAX_FOLDED_BYTES: u64 = 1 << 12;
 
 /// How the end of a table is known.
@@ -41,12 +41,13 @@ impl Table {
     /// The table that `word` is read from.
     pub(super) fn of(anchor: u64, word: Word, owner: u32) -> Self {
         let (least, end) = end_of(word.index);
-        // Compilers fold the least case into the address: of an index without bounds, words before that one are read, too.
-        let folded = word.table.wrapping_sub(anchor);
+        // Compilers fold the least case into the address: of an index without bounds, the table begins where words count from.
+        let folded = word.table.wrapping_sub(anchor).cast_signed();
         let is_folded = word.index.is_free()
             && word.width == 4
-            && folded.is_multiple_of(4)
-            && (4..=MAX_FOLDED_BYTES).contains(&folded);
+            && folded % 4 == 0
+            && folded != 0
+            && folded.unsigned_abs() <= MAX_FOLDED_BYTES;
         let word = if is_folded { Word { table: anchor, ..word } } else { word };
         let start = word.table.wrapping_add(least.wrapping_mul(u64::from(word.width)));
         // A table of distances from itself begins where it counts from.
@@ -104,5 +105,25 @@ impl End {
             (Self::Calculated(one), Self::Proven(two) | Self::Calculated(two))
             | (Self::Proven(one), Self::Calculated(two)) => Self::Calculated(one.max(two)),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_table_begins_where_its_words_count_from() {
+        let free = Bounds { least: 0, most: u64::MAX, is_compared: false };
+        let start = |table, anchor, index| {
+            Table::of(anchor, Word { table, width: 4, index, is_extended: true }, 0).start
+        };
+        // movslq 0x2c(%rdx,%rdi,4) with cases from -11 on, and -8(%rdx,%rdi,4) with cases from 2 on.
+        assert_eq!((start(0x204c, 0x2020, free), start(0x2018, 0x2020, free)), (0x2020, 0x2020));
+        // An index with bounds says where it reads.
+        let bounded = Bounds { least: 2, most: 7, is_compared: true };
+        assert_eq!(start(0x2018, 0x2020, bounded), 0x2020);
+        // Words that count from elsewhere begin where they are read.
+        assert_eq!(start(0x9000, 0x2020, free), 0x9000);
     }
 }
