@@ -6,7 +6,7 @@
 //! ```
 //!
 //! A block starts with what is known on all ways that lead there; where there is one way, with what that one says last.
-//! Code that nothing leads to is taken as entered from anywhere. Bounds that keep changing are given up, so it ends; a budget bounds what hostile code can cost.
+//! Code that nothing leads to is taken as entered from anywhere, but for what only branches lead to that are never taken. Bounds that keep changing are given up, so it ends; a budget bounds what hostile code can cost.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -75,6 +75,7 @@ pub(in crate::verify) fn analyse(
         states: vec![None; count],
         is_leader: leaders(region, pads),
         is_reached: vec![false; count],
+        denied: BTreeSet::new(),
         work: BTreeSet::new(),
         hubs: BTreeMap::new(),
         unwinding: None,
@@ -127,6 +128,8 @@ struct Flow<'a> {
     states: Vec<Option<Box<Hub>>>,
     is_leader: Vec<bool>,
     is_reached: Vec<bool>,
+    /// Where a branch would lead that no value takes.
+    denied: BTreeSet<usize>,
     work: BTreeSet<usize>,
     hubs: BTreeMap<(u64, u64), (usize, Option<Hub>)>,
     unwinding: Option<Hub>,
@@ -160,7 +163,32 @@ impl Flow<'_> {
             if unreached == self.is_reached.len() {
                 return true;
             }
+            if self.denied.contains(&unreached) {
+                self.pass_over(unreached);
+                continue;
+            }
             self.arrive(unreached, &State::unknown(), Source::Several);
+        }
+    }
+
+    /// Counts what follows from `position`, where no value leads, as looked at. Should one lead there later, it is.
+    fn pass_over(&mut self, start: usize) {
+        let region = self.region;
+        let mut next = Some(start);
+        while let Some(position) = next.filter(|&position| !self.is_reached[position]) {
+            self.is_reached[position] = true;
+            let instruction = &region.instructions[position];
+            if instruction.op0_kind() == OpKind::NearBranch64 {
+                self.denied.extend(region.position(instruction.near_branch_target()));
+            }
+            let is_end = matches!(
+                instruction.flow_control(),
+                FlowControl::UnconditionalBranch
+                    | FlowControl::IndirectBranch
+                    | FlowControl::Return
+                    | FlowControl::Exception
+            );
+            next = region.next(position).filter(|_| !is_end);
         }
     }
 
@@ -230,10 +258,15 @@ impl Flow<'_> {
                 let condition = instruction.condition_code();
                 let target = instruction.near_branch_target();
                 let mut taken = state.clone();
-                if learn(&mut taken, condition) {
-                    self.arrive_at(target, &taken, Source::Branch(position));
+                match learn(&mut taken, condition) {
+                    true => self.arrive_at(target, &taken, Source::Branch(position)),
+                    false => self.denied.extend(self.region.position(target)),
                 }
-                condition == ConditionCode::None || learn(state, opposite(condition))
+                let goes_on = condition == ConditionCode::None || learn(state, opposite(condition));
+                if !goes_on {
+                    self.denied.extend(self.region.next(position));
+                }
+                goes_on
             }
             FlowControl::UnconditionalBranch => {
                 let target = instruction.near_branch_target();
@@ -266,7 +299,9 @@ impl Flow<'_> {
             FlowControl::IndirectCall => {
                 let value = self.operand(instruction, position, state);
                 self.call(instruction.ip(), position, value);
-                self.return_from_call(state, 0);
+                // `-mforce-indirect-call` calls what it knows through a register.
+                let kept = value.as_constant().map_or(0, |target| self.around.kept.by(target));
+                self.return_from_call(state, kept);
                 !self.around.endings.is_last(instruction)
             }
             FlowControl::Return => {

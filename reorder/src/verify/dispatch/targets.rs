@@ -14,8 +14,9 @@ pub(in crate::verify) fn targets(
     (anchor, word): (u64, Word),
     starts: &[u64],
 ) -> Vec<u64> {
+    let word = word.counted_from(anchor);
     let count = word.index.most.saturating_sub(word.index.least).saturating_add(1).min(MAX_WORDS);
-    let least = if word.index.most == u64::MAX { 0 } else { word.index.least };
+    let least = if word.index.is_free() { 0 } else { word.index.least };
     let start = word.table.wrapping_add(least.wrapping_mul(u64::from(word.width)));
     let next = starts.get(starts.partition_point(|&other| other <= start)).copied();
     let limit = next.filter(|_| word.index.is_free() || !word.index.is_compared).unwrap_or(u64::MAX);

@@ -75,6 +75,22 @@ pub(in crate::verify) struct Word {
     pub(in crate::verify) is_extended: bool,
 }
 
+/// How far the address that an instruction reads from may be from the table's start: the least case, four bytes each.
+const MAX_FOLDED_BYTES: u64 = 1 << 12;
+
+impl Word {
+    /// The word of index zero of a table whose words are added to `anchor`. Compilers fold the least case into the address that
+    /// code reads from: of an index without bounds, the table begins where words count from.
+    pub(in crate::verify) fn counted_from(self, anchor: u64) -> Self {
+        let folded = self.table.wrapping_sub(anchor).cast_signed();
+        let is_folded = self.index.is_free()
+            && self.width == 4
+            && folded % 4 == 0
+            && folded.unsigned_abs() <= MAX_FOLDED_BYTES;
+        if is_folded { Self { table: anchor, ..self } } else { self }
+    }
+}
+
 /// What is known of 64 bits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Value {

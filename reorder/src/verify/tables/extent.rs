@@ -5,9 +5,6 @@ use crate::verify::dispatch::{Bounds, Word};
 /// Bounds from there on are those of a byte or more: they say what the index is stored in, not what it can be.
 const LEAST_TYPE_BOUND: u64 = 255;
 
-/// How far the address that an instruction reads from may be from the table's start: the least case, four bytes each.
-const MAX_FOLDED_BYTES: u64 = 1 << 12;
-
 /// How the end of a table is known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum End {
@@ -41,14 +38,7 @@ impl Table {
     /// The table that `word` is read from.
     pub(super) fn of(anchor: u64, word: Word, owner: u32) -> Self {
         let (least, end) = end_of(word.index);
-        // Compilers fold the least case into the address: of an index without bounds, the table begins where words count from.
-        let folded = word.table.wrapping_sub(anchor).cast_signed();
-        let is_folded = word.index.is_free()
-            && word.width == 4
-            && folded % 4 == 0
-            && folded != 0
-            && folded.unsigned_abs() <= MAX_FOLDED_BYTES;
-        let word = if is_folded { Word { table: anchor, ..word } } else { word };
+        let word = word.counted_from(anchor);
         let start = word.table.wrapping_add(least.wrapping_mul(u64::from(word.width)));
         // A table of distances from itself begins where it counts from.
         let unread = if word.table == anchor { least } else { 0 };
