@@ -11,6 +11,7 @@ use object::pod;
 use crate::address::{Address, NewAddress};
 use crate::error::{Error, Result};
 use crate::image::analysis::Analysis;
+use crate::image::analysis::kept_relocations::holds;
 use crate::image::elf::file::ElfFile;
 use crate::image::elf::relocation_types::{Meaning, meaning};
 use crate::image::elf::section::{Section, SectionIndex};
@@ -191,7 +192,16 @@ fn new_addend(
 ) -> Option<i64> {
     let meaning = meaning(file.machine, kind);
     let sums = kept_sums::readings(file, symbol).map(|reading| reading.plus(addend as u64));
-    let expected = kept_sums::meant(file, analysis, place, meaning, sums);
+    let new_place = map.map(place);
+    let still_holds = |sum: Address| match meaning {
+        Meaning::Instruction(form) => {
+            let start = file.offset_of(Address(new_place.0), 4).map(|start| start.0 as usize);
+            let word = start.and_then(|start| stored(output, start, 4));
+            word.is_some_and(|word| holds(form, word as u32, Address(new_place.0), Address(map.map(sum).0)))
+        }
+        _ => false,
+    };
+    let expected = kept_sums::meant(file, analysis, place, meaning, sums, still_holds);
     let change = match meaning {
         Meaning::Relative(width) => {
             let width = usize::from(width);
@@ -199,7 +209,6 @@ fn new_addend(
             if truncate(expected.0.wrapping_sub(place.0), width) != old_stored {
                 return None;
             }
-            let new_place = map.map(place);
             let new_offset = file.offset_of(Address(new_place.0), width as u64)?.0 as usize;
             let new_stored = stored(output, new_offset, width)?;
             let stored_change = sign_extend(new_stored, width).wrapping_sub(sign_extend(old_stored, width));
