@@ -114,10 +114,10 @@ impl Alignment {
 struct SectionAlignment {
     /// What functions have that asked for nothing.
     ordinary: u64,
-    /// What a function may have asked for at most whose padding shows that it asked for something.
-    stated: u64,
-    /// What any other function may have asked for at most.
+    /// What a function may have asked for at most whose padding says nothing.
     most: u64,
+    /// What the section's header says: the most that any function in it asked for.
+    stated: u64,
     /// Most functions have less than compilers give for speed.
     is_packed: bool,
 }
@@ -127,8 +127,12 @@ impl SectionAlignment {
     fn new(ordinary: u64, stated: u64, shown: u64) -> Self {
         let is_packed = ordinary < ORDINARY_ALIGNMENT;
         let most = if is_packed && stated <= ORDINARY_ALIGNMENT { shown } else { stated.max(shown) };
-        let clamp = |alignment: u64| alignment.clamp(ordinary, PAGE);
-        Self { ordinary, stated: clamp(stated.max(shown)), most: clamp(most), is_packed }
+        Self { ordinary, most: most.clamp(ordinary, PAGE), stated, is_packed }
+    }
+
+    /// What a function may have asked for at most whose padding shows that it asked for something.
+    fn asked(self) -> u64 {
+        self.stated.clamp(self.most, PAGE.max(self.most))
     }
 
     /// What a function may have asked for whose padding says nothing, and whose address has the alignment `own`.
@@ -136,7 +140,12 @@ impl SectionAlignment {
         if self.is_packed && own.min(self.most) < ORDINARY_ALIGNMENT {
             return own.min(self.ordinary);
         }
-        if own >= self.most { self.most } else { own.min(CACHE_LINE) }
+        if own >= self.most {
+            return self.most;
+        }
+        // A long gap in front of one function, as linkers leave it between files, does not make others ask for less.
+        let stated = if own >= self.stated { self.stated } else { 1 };
+        own.min(CACHE_LINE).max(stated)
     }
 }
 
@@ -171,7 +180,7 @@ fn in_rows(blocks: &[Block], own: &[u64], asked: &[u64], sections: &[SectionAlig
                 row = Row { arena, asked: 1, shown: 1 };
             }
             if asked > 1 {
-                let most = own.min(sections[arena as usize].stated);
+                let most = own.min(sections[arena as usize].asked());
                 row = Row { arena, asked: row.asked.max(asked), shown: row.shown.max(most) };
             }
             shown[index] = row.shown.min(own).max(shown[index]);
@@ -270,6 +279,10 @@ mod tests {
         // Something in packed code asked for 64: one that has it, or nearly, may be what did.
         assert_eq!(kept(64, section(1, 64), 1, true), (64, 64));
         assert_eq!(kept(32, section(1, 64), 1, true), (32, 32));
+        // Padding shows more than the section states, of others.
+        assert_eq!(SectionAlignment::new(1, 128, 256).possible(128), 128);
+        assert_eq!(SectionAlignment::new(16, 128, 256).possible(128), 128);
+        assert_eq!(SectionAlignment::new(16, 32, 256).possible(128), 64);
         assert_eq!(kept(8, section(1, 64), 1, true), (2, 2));
         assert_eq!(kept(64, section(1, 64), 1, false), (1, 1));
     }

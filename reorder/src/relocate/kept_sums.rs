@@ -2,7 +2,8 @@
 //!
 //! S is the symbol's value. lld 22 gives sections several symbols and lets entries name any of them, and then S is the
 //! address in the section's header: the bytes decide which of the two was meant. Where they confirm neither, the
-//! entry was stale before, and the symbol's value counts.
+//! entry was stale before, and the symbol's value counts. Instructions that hold a part of an address may confirm both: then
+//! the moved instruction, which followed what it really means, decides.
 
 use crate::address::Address;
 use crate::image::analysis::Analysis;
@@ -18,18 +19,27 @@ pub(super) fn readings(file: &ElfFile<'_>, symbol: &Symbol<'_>) -> [Address; 2] 
     [symbol.value, header.unwrap_or(symbol.value)]
 }
 
-/// Of the two sums the one that the bytes at `place` confirm, or the first.
+/// Of the two sums the one that the bytes at `place` confirm, or the first; of two such the one that `still_holds` after the
+/// move, or the second, which is what lld means.
 pub(super) fn meant(
     file: &ElfFile<'_>,
     analysis: &Analysis<'_>,
     place: Address,
     meaning: Meaning,
     sums: [Address; 2],
+    still_holds: impl Fn(Address) -> bool,
 ) -> Address {
-    let [first, second] = sums;
+    chosen(sums, |sum| is_confirmed(file, analysis, place, meaning, sum), still_holds)
+}
+
+fn chosen(
+    [first, second]: [Address; 2],
+    is_confirmed: impl Fn(Address) -> bool,
+    still_holds: impl Fn(Address) -> bool,
+) -> Address {
     let is_second = first != second
-        && !is_confirmed(file, analysis, place, meaning, first)
-        && is_confirmed(file, analysis, place, meaning, second);
+        && is_confirmed(second)
+        && (!is_confirmed(first) || still_holds(second) || !still_holds(first));
     if is_second { second } else { first }
 }
 
@@ -60,4 +70,25 @@ fn is_confirmed(
 fn is_loaded_there(analysis: &Analysis<'_>, place: Address, target: Address) -> bool {
     let wanted = (target, place);
     analysis.pointers.binary_search_by_key(&wanted, |pointer| (pointer.target, pointer.place)).is_ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn where_both_sums_were_confirmed_the_moved_instruction_decides() {
+        let sums = [Address(0x21_0d38), Address(0x21_0c34)];
+        let both = |_: Address| true;
+        let none = |_: Address| false;
+        let only = |wanted: Address| move |sum: Address| sum == wanted;
+        assert_eq!(chosen(sums, none, both), sums[0]);
+        assert_eq!(chosen(sums, only(sums[0]), none), sums[0]);
+        assert_eq!(chosen(sums, only(sums[1]), none), sums[1]);
+        // `adrp` holds a page, which both may lie on.
+        assert_eq!(chosen(sums, both, only(sums[0])), sums[0]);
+        assert_eq!(chosen(sums, both, only(sums[1])), sums[1]);
+        assert_eq!(chosen(sums, both, both), sums[1]);
+        assert_eq!(chosen(sums, both, none), sums[1]);
+    }
 }

@@ -8,9 +8,10 @@ use object::LittleEndian;
 use object::elf::Rela64;
 use object::pod;
 
-use crate::address::Address;
+use crate::address::{Address, NewAddress};
 use crate::error::{Error, Result};
 use crate::image::analysis::Analysis;
+use crate::image::analysis::kept_relocations::holds;
 use crate::image::elf::file::ElfFile;
 use crate::image::elf::relocation_types::{Meaning, meaning};
 use crate::image::elf::section::{Section, SectionIndex};
@@ -124,16 +125,31 @@ fn move_section(
         let info = entry.r_info.get(LittleEndian);
         let addend = entry.r_addend.get(LittleEndian);
         let position = section.offset.0 as usize + index * size_of::<Rela64<LittleEndian>>();
-        // Without an address the place is an offset in its section, whatever code has that number.
-        let new_place = if target.is_loaded() { map.map(place).0 } else { place.0 };
-        let new_addend = symbols.get((info >> 32) as usize).and_then(|symbol| match is_debug(target) {
-            true => addend_of_stale(file, analysis, map, target, entry, &symbol),
-            false => new_addend(file, analysis, map, output, place, info as u32, addend, &symbol),
-        });
-        ledger.write(output, position, &new_place.to_le_bytes());
+        let new_place = new_place(target, map, place);
+        let symbol = symbols.get((info >> 32) as usize);
+        let new_addend =
+            symbol.filter(|_| !is_stray(target, place)).and_then(|symbol| match is_debug(target) {
+                true => addend_of_stale(file, analysis, map, target, entry, &symbol),
+                false => new_addend(file, analysis, map, output, place, info as u32, addend, &symbol),
+            });
+        ledger.write(output, position, &new_place.0.to_le_bytes());
         ledger.write(output, position + 16, &new_addend.unwrap_or(addend).to_le_bytes());
     }
     Ok(())
+}
+
+/// Where an entry for `target` points after the move. Without an address the place is an offset in its section, whatever code
+/// has that number; and data stays, even if an entry for it names a place in the code.
+fn new_place(target: &Section<'_>, map: &AddressMap, place: Address) -> NewAddress {
+    match target.is_loaded() && target.is_executable() {
+        true => map.map(place),
+        false => NewAddress(place.0),
+    }
+}
+
+/// Whether an entry for a loaded section points elsewhere: lld leaves such entries for unwind entries that it merged with others.
+fn is_stray(target: &Section<'_>, place: Address) -> bool {
+    target.is_loaded() && !target.contains(place)
 }
 
 /// The addend by which a relocation of debug information goes on to describe bytes that are left as they are, if it
@@ -176,7 +192,16 @@ fn new_addend(
 ) -> Option<i64> {
     let meaning = meaning(file.machine, kind);
     let sums = kept_sums::readings(file, symbol).map(|reading| reading.plus(addend as u64));
-    let expected = kept_sums::meant(file, analysis, place, meaning, sums);
+    let new_place = map.map(place);
+    let still_holds = |sum: Address| match meaning {
+        Meaning::Instruction(form) => {
+            let start = file.offset_of(Address(new_place.0), 4).map(|start| start.0 as usize);
+            let word = start.and_then(|start| stored(output, start, 4));
+            word.is_some_and(|word| holds(form, word as u32, Address(new_place.0), Address(map.map(sum).0)))
+        }
+        _ => false,
+    };
+    let expected = kept_sums::meant(file, analysis, place, meaning, sums, still_holds);
     let change = match meaning {
         Meaning::Relative(width) => {
             let width = usize::from(width);
@@ -184,7 +209,6 @@ fn new_addend(
             if truncate(expected.0.wrapping_sub(place.0), width) != old_stored {
                 return None;
             }
-            let new_place = map.map(place);
             let new_offset = file.offset_of(Address(new_place.0), width as u64)?.0 as usize;
             let new_stored = stored(output, new_offset, width)?;
             let stored_change = sign_extend(new_stored, width).wrapping_sub(sign_extend(old_stored, width));

@@ -80,12 +80,17 @@ fn check_fields(pair: ImagePair<'_>, ledger: &mut Ledger<'_>) {
         if section.is_code() && is_in_function && pair.old.processor == Processor::X86_64 {
             continue;
         }
-        let found = range(pair.new.bytes, offset, field.width as u64).and_then(|bytes| field.read(bytes));
-        let Some(found) = found else { continue };
+        let read = |place: u64| field.read(section_bytes(pair, section, place, field.width as u64)?);
+        let Some(found) = read(pair.mapped(field.place)) else { continue };
         if !section.is_code() {
             ledger.claims.add(offset, field.width as u64);
         }
-        if !pair.holds_followed(field, found) {
+        // A constant in front of a function, such as the last one of the function before, may have gone with it.
+        let is_carried = || {
+            let found = pair.carried(field.place).filter(|_| section.is_code()).and_then(read);
+            found.is_some_and(|found| pair.holds_followed(field, found))
+        };
+        if !pair.holds_followed(field, found) && !is_carried() {
             let name = format!("the address stored at {:#x}", field.place);
             let expected = pair.mapped(field.value);
             ledger.findings.differs(Difference::number(
@@ -98,6 +103,17 @@ fn check_fields(pair: ImagePair<'_>, ledger: &mut Ledger<'_>) {
         }
     }
     ledger.findings.checked(Check::AbsoluteAddresses, "listed addresses", pair.absolute.all().len());
+}
+
+/// The bytes at `place` in the new image of a section that kept its place in memory and in the file.
+fn section_bytes<'a>(
+    pair: ImagePair<'a>,
+    section: &SectionView<'_>,
+    place: u64,
+    size: u64,
+) -> Option<&'a [u8]> {
+    let within = place.checked_sub(section.address).filter(|within| *within < section.bytes.len() as u64)?;
+    range(pair.new.bytes, section.offset.checked_add(within)?, size)
 }
 
 /// An entry that the bytes contradict is harmless while nothing moved that the bytes may mean, such as a stub.

@@ -10,7 +10,7 @@ use goblin::elf::reloc::{
     R_X86_64_32S, R_X86_64_64, R_X86_64_GOTPCREL, R_X86_64_GOTPCRELX, R_X86_64_REX_GOTPCRELX,
 };
 use goblin::elf::section_header::{SHN_UNDEF, SHT_RELA};
-use goblin::elf::sym::STT_SECTION;
+use goblin::elf::sym::{STT_GNU_IFUNC, STT_SECTION};
 
 use super::bytes::{range, u32_at, u64_at};
 use super::compact_relocations::{CompactEntry, SHT_CREL, compact_entries};
@@ -64,6 +64,9 @@ pub(super) struct Contradiction {
     pub(super) stored: u64,
     /// What the entry says.
     pub(super) named: u64,
+    /// The entry names a function that is chosen at the start, and the bytes lead into another section of code: to the stub
+    /// that must stand for it, since its own address is not known when linking (System V ABI, `STT_GNU_IFUNC`).
+    may_be_stub: bool,
 }
 
 /// What the kept relocations of an image at a fixed address list.
@@ -105,7 +108,7 @@ impl AbsoluteFields {
             }
             found.listed.push(target.address);
         }
-        let wrong = found.contradictions.len();
+        let wrong = found.contradictions.iter().filter(|wrong| !wrong.may_be_stub).count();
         if wrong > TOLERATED && wrong.saturating_mul(1000) > evaluated {
             return Self::default();
         }
@@ -198,7 +201,9 @@ impl Table<'_> {
             Some(value) => found.fields.push(AbsoluteField { value, ..field }),
             None if is_slot => {}
             None => {
-                found.contradictions.push(Contradiction { place: entry.place, stored, named: readings[0] })
+                let may_be_stub = self.may_be_stub(&symbol, stored);
+                let named = readings[0];
+                found.contradictions.push(Contradiction { place: entry.place, stored, named, may_be_stub });
             }
         }
         Some(true)
@@ -209,6 +214,14 @@ impl Table<'_> {
         let section = self.image.sections.get(symbol.section as usize);
         let header = section.filter(|_| symbol.kind == STT_SECTION).map_or(symbol.value, |it| it.address);
         [symbol.value, header]
+    }
+
+    /// Whether `stored` may be the stub of a function that is chosen at the start.
+    fn may_be_stub(&self, symbol: &SymbolView, stored: u64) -> bool {
+        let home = self.image.sections.get(symbol.section as usize);
+        let stub = self.image.section_at(stored).filter(|section| section.is_code());
+        symbol.kind == STT_GNU_IFUNC
+            && home.zip(stub).is_some_and(|(home, stub)| home.address != stub.address)
     }
 
     fn is_code(&self, symbol: &SymbolView) -> bool {

@@ -82,7 +82,12 @@ fn check_table(
     while let (Some(before), Some(after)) = (entry_at(old, index), entry_at(new, index)) {
         let offset = old.offset + (index * RELA_SIZE) as u64;
         index += 1;
-        let place = if places_follow { pair.mapped(before.place) } else { before.place };
+        let place = match places_follow {
+            // Words in front of a function may have gone with it.
+            true if pair.leads_to(before.place, after.place) => after.place,
+            true => pair.mapped(before.place),
+            false => before.place,
+        };
         if before.place != after.place {
             ledger.claims.add(offset, 8);
         }

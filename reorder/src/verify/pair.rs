@@ -88,6 +88,13 @@ impl<'a> ImagePair<'a> {
         self.is_prefix(origin, found).then_some(origin)
     }
 
+    /// Where what stands at `address`, in front of a function that moved, is if it went along.
+    pub(super) fn carried(&self, address: u64) -> Option<u64> {
+        let next = self.moves.following(Address(address)).filter(|next| next.is_moved())?;
+        let found = address.wrapping_add(next.delta());
+        self.is_prefix(address, found).then_some(found)
+    }
+
     fn is_prefix(&self, address: u64, found: u64) -> bool {
         if self.moves.containing(Address(address)).is_some() {
             return false;
@@ -111,7 +118,8 @@ impl<'a> ImagePair<'a> {
         prefix.is_some_and(is_one) && prefix == bytes(self.new, found)
     }
 
-    /// Whether padding at `address` that something refers to is still what it was, up to where it ends.
+    /// Whether padding at `address` that something refers to is still what it was, up to where it ends; and so data that went
+    /// with the function behind it, of which nobody else looks at the old place.
     fn is_kept(&self, address: u64) -> bool {
         if self.moves.containing(Address(address)).is_some() {
             return true;
@@ -127,6 +135,9 @@ impl<'a> ImagePair<'a> {
         };
         let (before, after) = (bytes(self.old), bytes(self.new));
         let padding = padding_length(self.old.processor, before, address);
+        if padding == 0 && self.carried(address).is_some() {
+            return before == after;
+        }
         after.get(..padding) == before.get(..padding)
     }
 

@@ -71,15 +71,10 @@ pub fn check_wide_constants(
             .ok_or_else(|| beyond_sums(RefusalCode::R7, partition.block(BlockIndex(block as u32)).start))?;
         Ok::<(), Error>(())
     };
-    // A place that was called is added to numbers of four bytes as well.
-    let constants_of = |index: usize, block: &DecodedBlock| match block.calls_own_place {
-        true => wide_operands(code, partition.block(BlockIndex(index as u32)).code()),
-        false => block.wide_constants.clone(),
-    };
     let counting: Vec<(usize, &DecodedBlock, Vec<u64>)> = decoded
         .iter()
         .enumerate()
-        .map(|(index, block)| (index, block, constants_of(index, block)))
+        .map(|(index, block)| (index, block, far_constants(view, BlockIndex(index as u32), block)))
         .filter(|(_, _, constants)| !constants.is_empty())
         .collect();
     for (index, block, constants) in &counting {
@@ -105,6 +100,35 @@ pub fn check_wide_constants(
     Ok(())
 }
 
+/// What a block adds to addresses to reach others: a place that was called is added to numbers of four bytes as well.
+fn far_constants(view: CodeView<'_, '_>, index: BlockIndex, block: &DecodedBlock) -> Vec<u64> {
+    match block.calls_own_place {
+        true => wide_operands(view.code, view.partition.block(index).code()),
+        false => block.wide_constants.clone(),
+    }
+}
+
+/// What a block reaches by such constants: from its own places, and from data at which it arrives. Nothing if these are too many
+/// to try.
+fn far_addresses(
+    view: CodeView<'_, '_>,
+    index: BlockIndex,
+    block: &DecodedBlock,
+) -> Option<BTreeSet<Address>> {
+    let constants = far_constants(view, index, block);
+    let data = block.data_references.iter().copied().collect::<BTreeSet<Address>>();
+    let sums = |from: BTreeSet<Address>| {
+        let tries = from.len().checked_mul(constants.len())?;
+        let all = from.iter().flat_map(|from| constants.iter().map(|constant| from.plus(*constant)));
+        (tries <= MAX_SUMS).then(|| all.collect::<BTreeSet<Address>>())
+    };
+    let is_data = |address: &Address| view.code.region(*address) == Region::Data;
+    let mut near = sums(block.own_places.iter().copied().collect())?;
+    let mut far = sums(data.into_iter().chain(near.iter().copied().filter(is_data)).collect())?;
+    far.append(&mut near);
+    Some(far)
+}
+
 /// Pins for the second form.
 ///
 /// # Errors
@@ -121,7 +145,7 @@ pub fn check_computed_calls(
         }
         let index = BlockIndex(index as u32);
         let evidence = partition.block(index).start;
-        let Some(sums) = called_by_sum(view, block) else {
+        let Some(sums) = called_by_sum(view, index, block) else {
             // Large functions jump by many tables, hardly ever from the address of a function.
             if block.has_computed_call {
                 return Err(beyond_sums(RefusalCode::R7, evidence).into());
@@ -204,18 +228,16 @@ struct ComputedTargets {
 ///
 /// For a block that only jumps to sums, and adds nothing to the address of a function, a word counts if its neighbour leads to
 /// another function as well: small numbers lead somewhere by chance.
-fn called_by_sum(view: CodeView<'_, '_>, block: &DecodedBlock) -> Option<ComputedTargets> {
+fn called_by_sum(view: CodeView<'_, '_>, index: BlockIndex, block: &DecodedBlock) -> Option<ComputedTargets> {
     let CodeView { file, code, partition } = view;
+    // Code for large programs forms the addresses of tables and functions by constants from other addresses.
+    let far = far_addresses(view, index, block)?;
     let taken = block.fields.iter().filter(|field| field.kind == FieldKind::AddressOf);
     // Code at a fixed address also holds addresses as plain constants.
     let bases = taken.map(|field| field.target(code)).chain(block.absolute_candidates.iter().copied());
+    let bases = bases.chain(far.iter().copied());
     let bases: BTreeSet<Address> = bases.filter(|&target| code.arena_of(target).is_some()).collect();
-    // Code for large data forms the address of a table by a constant from another address.
-    let far = block
-        .data_references
-        .iter()
-        .flat_map(|reference| block.wide_constants.iter().map(|constant| reference.plus(*constant)));
-    let far = far.filter(|address| code.region(*address) == Region::Data).take(MAX_FAR_TABLES);
+    let far = far.into_iter().filter(|address| code.region(*address) == Region::Data).take(MAX_FAR_TABLES);
     let tables: BTreeSet<Address> = block.data_references.iter().copied().chain(far).collect();
     let mut found = ComputedTargets {
         bases: bases.iter().filter_map(|&base| partition.block_containing(base)).collect(),
@@ -232,12 +254,18 @@ fn called_by_sum(view: CodeView<'_, '_>, block: &DecodedBlock) -> Option<Compute
     let alone =
         |is_forward: bool| if code.is_fixed_address || !is_forward { MAX_LONE_WORDS } else { usize::MAX };
     let mut budget = MAX_SUMS;
+    // What counts by itself leads to the same places wherever it is stored.
+    let mut tried: BTreeSet<u64> = BTreeSet::new();
     for (&table, is_forward) in tables.iter().flat_map(|table| [(table, true), (table, false)]) {
         for width in [8, 4] {
             let words = distances_at(file, table, width, is_forward);
             // Zeros lead to the bases themselves.
             let may_lead = |word: u64| word != 0 && may_lead_to_code((lowest, highest), word, &text);
             for (position, &word) in words.iter().enumerate().filter(|(_, word)| may_lead(**word)) {
+                let is_lone = is_certain && position < alone(is_forward);
+                if is_lone && !tried.insert(word) {
+                    continue;
+                }
                 budget = budget.checked_sub(bases.len())?;
                 for &base in bases.iter().filter(|base| base.plus(word) != table) {
                     let Some(reached) = entry_at(base.plus(word)) else { continue };
@@ -247,10 +275,7 @@ fn called_by_sum(view: CodeView<'_, '_>, block: &DecodedBlock) -> Option<Compute
                         })
                     };
                     let before = position.checked_sub(1).and_then(|before| words.get(before));
-                    if is_certain && position < alone(is_forward)
-                        || leads_on(before)
-                        || leads_on(words.get(position + 1))
-                    {
+                    if is_lone || leads_on(before) || leads_on(words.get(position + 1)) {
                         found.reached.push(reached);
                     }
                 }

@@ -100,7 +100,7 @@ mod tests {
         assert_eq!((start_of(&[0x90; 4], &[]), start_of(&[0x90; 4], &[0x1002])), (0x1004, 0x1002));
         // jmp over no-operations, of which the last two are patchable.
         let jumped_over = [0xe9, 4, 0, 0, 0, 0x90, 0x90, 0x90, 0x90, 0x90, 0x90];
-        assert_eq!((start_of(&jumped_over, &[0x1009]), start_of(&jumped_over, &[0x1002])), (0x1009, 0x100b));
+        assert_eq!((start_of(&jumped_over, &[0x1009]), start_of(&jumped_over, &[0x1001])), (0x1009, 0x100b));
         assert_eq!((start_of(&[], &[]), start_of(&[0x05, 0xc1, 1, 2, 3, 4], &[])), (0x1000, 0x1006));
     }
 }
