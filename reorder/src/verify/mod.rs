@@ -200,7 +200,7 @@ fn verify_pair(
     };
     let pair =
         ImagePair { old, new, moves: &moves, absolute: &absolute, pads: &pads, alignments: &alignments };
-    compare(pair, updated.is_some(), findings)?;
+    compare(pair, updated, findings)?;
     updated.map_or(Ok(()), |updated| debug::check_debug(pair, updated, findings))
 }
 
@@ -213,7 +213,7 @@ fn correspondence(error: &Error) -> Difference {
 }
 
 /// Runs all checks over two images whose functions correspond.
-fn compare(pair: ImagePair<'_>, is_updated: bool, findings: &mut Findings) -> Result<()> {
+fn compare(pair: ImagePair<'_>, updated: Option<&ElfView<'_>>, findings: &mut Findings) -> Result<()> {
     findings.functions(pair.moves.len(), pair.moves.moved());
     findings.checked(Check::Correspondence, "functions", pair.moves.len());
     let mut claims = Claims::default();
@@ -222,7 +222,7 @@ fn compare(pair: ImagePair<'_>, is_updated: bool, findings: &mut Findings) -> Re
         || functions::compare_functions(pair),
         || {
             absolute::check_absolute_addresses(pair, &mut ledger);
-            if !is_updated {
+            if updated.is_none() {
                 dropped_debug::accept_dropped_debug(pair, &mut ledger);
             }
             unwind_tables::check_unwind_entries(pair, &mut ledger)?;
@@ -234,7 +234,7 @@ fn compare(pair: ImagePair<'_>, is_updated: bool, findings: &mut Findings) -> Re
     let explained = check_code(pair, outcome, &mut ledger);
     pointers::check_loader_pointers(pair, &mut ledger);
     symbol_values::check_symbols(pair, &mut ledger);
-    kept_relocations::check_kept_relocations(pair, &mut ledger);
+    kept_relocations::check_kept_relocations(pair, updated, &mut ledger);
     notes::check_notes(pair, &mut ledger);
     check_the_rest(pair, &explained, claims, findings);
     Ok(())

@@ -266,6 +266,7 @@ impl Step<'_> {
             (Value::Word(word), Some(anchor)) if word.is_extended && bits == 64 => {
                 Value::Sum { anchor, word }
             }
+            _ if counts_from_itself(left, right) || counts_from_itself(right, left) => Value::UNKNOWN,
             (left, _) if left.is_of_table() => Value::PerhapsSum(left.index()),
             _ if right.is_of_table() => Value::PerhapsSum(right.index()),
             _ => {
@@ -318,6 +319,16 @@ impl Step<'_> {
 
 fn is_address(value: Value) -> bool {
     value.as_constant().is_some_and(|address| address >= LEAST_ADDRESS)
+}
+
+/// Whether `word` is read from a table and added to its own place, `element`: then its words do not count from one anchor.
+fn counts_from_itself(word: Value, element: Value) -> bool {
+    let Value::Element { table, shift: 2, .. } = element else { return false };
+    match word {
+        Value::Word(word) => word.width == 4 && word.table == table,
+        Value::Sum { anchor, word } => word.width == 4 && word.table == anchor.wrapping_add(table),
+        _ => false,
+    }
 }
 
 fn is_nameless(value: Value) -> bool {

@@ -63,7 +63,8 @@ pub(super) fn check_gaps(pair: ImagePair<'_>, findings: &mut Findings) -> Vec<u6
                 let length = carried_length(processor, &bytes[code.clone()], next, new, findings) as u64;
                 prefixes.push(next.new_start.0 - length..next.new_start.0);
                 carried_constants.push(gap.end - length..gap.end);
-                code.end -= length as usize;
+                // What stands between a jump away and bytes that went along is padding after all.
+                code = x86_64::code_of_gap(&bytes[..code.end - length as usize], gap.start);
             }
             if code.is_empty() {
                 continue;
