@@ -101,22 +101,24 @@ def words(path):
     image = Image(path)
     code = [(section.address, section.address + section.size) for section in image.sections if section.flags & EXECUTABLE]
     names, starts = collections.defaultdict(list), collections.defaultdict(list)
+    # Values in sections that are not loaded, such as lists of locations, are no addresses.
+    loaded = {index for index, section in enumerate(image.sections) if section.flags & LOADED}
     for name, index, value in image.symbols():
-        if name:
+        if name and index in loaded:
             names[value].append(name)
             starts[index].append(value)
     overwritten = image.overwritten()
     labels = sorted({value for values in starts.values() for value in values})
     relocations = list(image.relocations())
-    places = {place for _, place, *_ in relocations}
+    distances = {place for _, place, kind, *_ in relocations if kind in DISTANCES}
     for _, place, kind, value, addend in relocations:
         if kind in DISTANCES:
             number = image.word(place, DISTANCES[kind])
             # The relocation of a table's entry says how far the entry is from its target; only labels of the compiler tell where
             # the table begins, and libraries that were compiled without have none.
-            # So the label before an entry is the table's only if an entry stands right at it.
+            # So the label before an entry is the table's only if a distance stands right at it.
             base = labels[max(bisect.bisect_right(labels, place) - 1, 0)]
-            if base not in places:
+            if base not in distances:
                 continue
             if number is not None and local(names[base]) and local(names.get(base + number, [])) and inside(code, base + number):
                 yield Word(place, DISTANCES[kind], base, base + number, names[base + number][0])

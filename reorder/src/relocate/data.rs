@@ -4,7 +4,8 @@ use crate::address::{Address, FileOffset, NewAddress};
 use crate::image::analysis::{Analysis, DT_FINI, DT_INIT};
 use crate::image::elf::file::{ENTRY_FIELD, ElfFile};
 use crate::image::elf::note::probe_addresses;
-use crate::image::elf::symbol::SymbolTable;
+use crate::image::elf::section::Section;
+use crate::image::elf::symbol::{Symbol, SymbolTable};
 use crate::image::functions::FunctionTable;
 use crate::relocate::address_map::AddressMap;
 use crate::relocate::ledger::Ledger;
@@ -25,10 +26,10 @@ pub fn move_data(
         let target = map.map(pointer.target);
         pointer.addend_field.into_iter().chain(pointer.place_field).for_each(|field| word(field, target));
     }
-    for table in [&functions.symbols, &functions.dynamic_symbols] {
-        for (field, value) in moving_symbols(file, analysis, table) {
-            word(field, map.map(value));
-        }
+    let symbols = moving_symbols(file, analysis, &functions.symbols, is_in_code);
+    let dynamic = moving_symbols(file, analysis, &functions.dynamic_symbols, may_be_in_code);
+    for (field, value) in symbols.chain(dynamic) {
+        word(field, map.map(value));
     }
     for entry in analysis.dynamic.iter().filter(|entry| matches!(entry.tag, DT_INIT | DT_FINI)) {
         word(entry.value_field, map.map(Address(entry.value)));
@@ -40,23 +41,35 @@ pub fn move_data(
     move_tables(file, analysis, map, output, ledger);
 }
 
-/// Symbols whose value is an address in an arena: (field, value).
+/// Symbols whose value is an address in an arena: (field, value). `is_code` judges the section that a symbol names.
 fn moving_symbols<'a>(
     file: &'a ElfFile<'_>,
     analysis: &'a Analysis<'_>,
     table: &'a SymbolTable<'_>,
+    is_code: fn(&Section<'_>, Address) -> bool,
 ) -> impl Iterator<Item = (FileOffset, Address)> + 'a {
+    let names_code = move |symbol: &Symbol<'_>| {
+        let section = symbol.defining_section().and_then(|index| file.section_at(index));
+        section.is_some_and(|section| is_code(section, symbol.value))
+    };
     table
         .iter()
         .filter(|symbol| !symbol.is_section() && !symbol.is_thread_local())
-        .filter(|symbol| {
-            symbol
-                .defining_section()
-                .and_then(|index| file.section_at(index))
-                .is_some_and(|section| section.is_executable() && section.is_loaded())
-        })
+        .filter(names_code)
         .filter(|symbol| analysis.code.arena_of(symbol.value).is_some())
         .map(|symbol| (symbol.value_field, symbol.value))
+}
+
+/// Values in sections that are not loaded count from the section: they may look like addresses of code.
+fn is_in_code(section: &Section<'_>, _: Address) -> bool {
+    section.is_executable() && section.is_loaded()
+}
+
+/// Whether a dynamic symbol may stand for code. Loaders do not read which section it names, and tools that renumber sections, such
+/// as GNU strip in images with kept relocations, leave the old numbers: a section counts only if it holds the value.
+fn may_be_in_code(section: &Section<'_>, value: Address) -> bool {
+    let holds = section.is_loaded() && (section.address..=section.end()).contains(&value);
+    !holds || is_in_code(section, value)
 }
 
 /// An entry moves by what its target moves; the owner's end moves with the owner.

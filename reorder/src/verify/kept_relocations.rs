@@ -35,9 +35,8 @@ pub(super) fn check_kept_relocations(
 ) {
     let mut count = 0;
     for (index, (old, new)) in pair.old.sections.iter().zip(&pair.new.sections).enumerate() {
-        let is_left_out = |file: &ElfView<'_>| {
-            file.sections.get(index).is_some_and(|section| section.bytes.is_empty())
-        };
+        let is_left_out =
+            |file: &ElfView<'_>| file.sections.get(index).is_some_and(|section| section.bytes.is_empty());
         if updated.is_some_and(is_left_out) {
             continue;
         }

@@ -254,23 +254,35 @@ fn accept_copy(pair: ImagePair<'_>, place: u64, old: u64, new: u64, ledger: &mut
 /// Checks the words that a table of relative relocations names; gives their number.
 fn check_relative_table(pair: ImagePair<'_>, offset: u64, size: u64, ledger: &mut Ledger<'_>) -> usize {
     let Some(table) = range(pair.old.bytes, offset, size) else { return 0 };
-    let mut next = 0u64;
     let mut words = 0;
-    for entry in table.chunks_exact(WORD as usize) {
-        let Some(entry) = u64_at(entry, 0) else { break };
-        if entry & 1 == 0 {
-            words += 1;
-            check_word(pair, entry, ledger);
-            next = entry.wrapping_add(WORD);
-        } else {
-            for bit in (1..64u64).filter(|bit| entry >> bit & 1 == 1) {
-                words += 1;
-                check_word(pair, next.wrapping_add((bit - 1) * WORD), ledger);
-            }
-            next = next.wrapping_add(63 * WORD);
-        }
+    for place in relative_places(table) {
+        words += 1;
+        check_word(pair, place, ledger);
     }
     words
+}
+
+/// The places that a table of relative relocations names. Source: gABI, "Relative Relocation Table".
+fn relative_places(table: &[u8]) -> impl Iterator<Item = u64> + '_ {
+    let mut next = 0u64;
+    table.chunks_exact(WORD as usize).flat_map(move |entry| {
+        let entry = u64_at(entry, 0).unwrap_or_default();
+        let first = if entry & 1 == 0 { entry } else { next };
+        next = first.wrapping_add(if entry & 1 == 0 { WORD } else { 63 * WORD });
+        let words = if entry & 1 == 0 { 1 } else { entry >> 1 };
+        (0..63u64).filter(move |bit| words >> bit & 1 == 1).map(move |bit| first.wrapping_add(bit * WORD))
+    })
+}
+
+/// The places that the loader writes to, ascending, as the sections of relocations name them.
+pub(super) fn written_places(image: &ElfView<'_>) -> Vec<u64> {
+    let of_kind =
+        |kind| image.sections.iter().filter(move |section| section.kind == kind && section.is_loaded());
+    let entries = of_kind(SHT_RELA).flat_map(|section| section.bytes.chunks_exact(RELA_SIZE));
+    let packed = of_kind(SHT_RELR).flat_map(|section| relative_places(section.bytes));
+    let mut places: Vec<u64> = entries.filter_map(|entry| u64_at(entry, 0)).chain(packed).collect();
+    places.sort_unstable();
+    places
 }
 
 fn check_word(pair: ImagePair<'_>, place: u64, ledger: &mut Ledger<'_>) {

@@ -34,15 +34,15 @@ fn check_table(
             ledger.claims.add(place, 8);
         }
         // What other images can name, they can take the address of.
-        if old.kind == SHT_DYNSYM && stands_for_code(pair, &before) {
+        if old.kind == SHT_DYNSYM && stands_for_code(pair, old, &before) {
             ledger.findings.found(pair.oddity(Check::Symbols, before.value));
         }
-        if !is_accepted(pair, &before, after.value) {
+        if !is_accepted(pair, old, &before, after.value) {
             ledger.findings.expect(
                 Check::Symbols,
                 place,
                 format_args!("the value of symbol {index} of {}", String::from_utf8_lossy(old.name)),
-                expected_value(pair, &before),
+                expected_value(pair, old, &before),
                 after.value,
             );
         }
@@ -51,25 +51,34 @@ fn check_table(
     index
 }
 
-fn expected_value(pair: ImagePair<'_>, symbol: &SymbolView) -> u64 {
-    if stands_for_code(pair, symbol) { pair.mapped(symbol.value) } else { symbol.value }
+fn expected_value(pair: ImagePair<'_>, table: &SectionView<'_>, symbol: &SymbolView) -> u64 {
+    if stands_for_code(pair, table, symbol) { pair.mapped(symbol.value) } else { symbol.value }
 }
 
 /// Values in sections that are not loaded count from the section, so that they may look like code addresses.
-fn stands_for_code(pair: ImagePair<'_>, symbol: &SymbolView) -> bool {
-    let is_code = match symbol.section {
-        SHN_XINDEX => true,
-        section => pair.old.sections.get(section as usize).is_some_and(SectionView::is_code),
+///
+/// That of a dynamic symbol is an address whatever section it names, as the loader reads it (gABI, "Symbol Values"): the section
+/// only tells on which side of a boundary it lies.
+fn stands_for_code(pair: ImagePair<'_>, table: &SectionView<'_>, symbol: &SymbolView) -> bool {
+    let named = pair.old.sections.get(symbol.section as usize);
+    let is_code = match named {
+        _ if symbol.section == SHN_XINDEX => true,
+        Some(section) if table.kind == SHT_DYNSYM => {
+            let bounds = section.address..=section.end();
+            let misses = !section.is_loaded() || !bounds.contains(&symbol.value);
+            section.is_code() || misses && pair.old.code_at(symbol.value, symbol.value).is_some()
+        }
+        section => section.is_some_and(SectionView::is_code),
     };
     is_code && symbol.is_defined() && !matches!(symbol.kind, STT_SECTION | STT_TLS)
 }
 
 /// Labels without extent may mark the end of a function, or a bound of their section that does not move.
-fn is_accepted(pair: ImagePair<'_>, symbol: &SymbolView, found: u64) -> bool {
-    if found == expected_value(pair, symbol) {
+fn is_accepted(pair: ImagePair<'_>, table: &SectionView<'_>, symbol: &SymbolView, found: u64) -> bool {
+    if found == expected_value(pair, table, symbol) {
         return true;
     }
-    if symbol.size > 0 || !stands_for_code(pair, symbol) {
+    if symbol.size > 0 || !stands_for_code(pair, table, symbol) {
         return false;
     }
     if pair.leads_to(symbol.value, found) {

@@ -180,8 +180,9 @@ pub fn check_call_offsets(
     }
     let constants = if code.is_fixed_address { possible_targets(file, code) } else { Vec::new() };
     let stored = pointers.iter().map(|pointer| (pointer.target, pointer.place, true));
+    let operands = decoded.iter().flat_map(|block| block.absolute_candidates.iter().copied());
     // Of numbers that may be addresses only what a call certainly shows counts.
-    let stored = stored.chain(constants.into_iter().map(|target| (target, target, false)));
+    let stored = stored.chain(constants.into_iter().chain(operands).map(|target| (target, target, false)));
     let formed = decoded.iter().flat_map(|block| &block.fields);
     let formed = formed.filter(|field| field.kind == FieldKind::AddressOf);
     let stored = stored.chain(formed.map(|field| (field.target(code), code.address(field.place), true)));

@@ -6,7 +6,7 @@
 use rayon::prelude::*;
 
 use crate::address::Address;
-use crate::image::analysis::blocks::{GapContent, Partition};
+use crate::image::analysis::blocks::{Gap, GapContent, Partition};
 use crate::image::analysis::pins::{Pin, PinReason};
 use crate::image::analysis::references::Finding;
 use crate::image::code::CodeSpace;
@@ -142,14 +142,13 @@ pub fn build_units(
     (units, free)
 }
 
-/// A pin if glueing over `start..end` would carry bytes along that must stay.
+/// A pin if glueing over `start..end` would carry bytes along that must stay, in any of the gaps there.
 fn between_blocks(partition: &Partition, combined: &Combined, start: Address, end: Address) -> Option<Pin> {
-    if start >= end {
-        return None;
-    }
-    let gap = partition.gap_containing(start)?;
-    let is_free = partition.gaps[gap].content == GapContent::Padding && !combined.kept_gaps[gap];
-    (!is_free).then_some(Pin { reason: PinReason::GluedToGap, evidence: start })
+    let first = partition.gaps.partition_point(|gap| gap.end <= start);
+    let gaps = partition.gaps.iter().enumerate().skip(first).take_while(|(_, gap)| gap.start < end);
+    let is_kept =
+        |&(index, gap): &(usize, &Gap)| gap.content != GapContent::Padding || combined.kept_gaps[index];
+    gaps.into_iter().find(is_kept).map(|_| Pin { reason: PinReason::GluedToGap, evidence: start })
 }
 
 fn free_intervals(

@@ -151,8 +151,9 @@ impl CallOffsets {
     }
 
     /// What was added to the address that the instruction calls or jumps to. A direct call may lead to a thunk that calls any
-    /// register: there all of them count that are no further off than programs put flags, but for certain is none.
-    pub(super) fn of_target(&self, instruction: &Instruction) -> Vec<CallOffset> {
+    /// register: if the thunk does not show which, all of them count that are no further off than programs put flags, but for
+    /// certain is none.
+    pub(super) fn of_target(&self, code: &CodeSpace<'_>, instruction: &Instruction) -> Vec<CallOffset> {
         let within = |offset: u64, most: u64, is_certain| {
             let is_within = offset != 0 && (offset <= most || offset.wrapping_neg() <= most);
             is_within.then_some(CallOffset { offset, is_certain })
@@ -164,12 +165,34 @@ impl CallOffsets {
                 let offset = index(instruction.op0_register()).map(|index| self.0[index]);
                 offset.into_iter().filter_map(|offset| within(offset, MAX_BIAS, true)).collect()
             }
-            FlowControl::Call | FlowControl::UnconditionalBranch => {
-                self.0.iter().filter_map(|&offset| within(offset, MAX_FLAG, false)).collect()
+            FlowControl::Call | FlowControl::UnconditionalBranch if self.0.iter().any(|&it| it != 0) => {
+                let called = register_of_thunk(code, Address(instruction.near_branch_target()))
+                    .or_else(|| register_of_thunk(code, Address(instruction.next_ip())));
+                let offset = |(index, &offset): (usize, &u64)| match called == Some(index) {
+                    true => within(offset, MAX_BIAS, true),
+                    false => within(offset, MAX_FLAG, false),
+                };
+                self.0.iter().enumerate().filter_map(offset).collect()
             }
             _ => Vec::new(),
         }
     }
+}
+
+/// The register that a thunk at `start` calls: compilers let an indirect call look like a return to
+/// what `mov %register,(%rsp)` stores. (GCC's -mindirect-branch, clang's -mretpoline; inline, the thunk follows a jump over it.)
+fn register_of_thunk(code: &CodeSpace<'_>, start: Address) -> Option<usize> {
+    /// A call over a loop that waits, and the store.
+    const MAX_BYTES: u64 = 32;
+    /// The top of the stack as an operand of `mov`, without the register.
+    const STACK_TOP: u8 = 0x04;
+    let end = start.plus(MAX_BYTES).min(code.arena_of(start)?.end);
+    code.bytes(start..end).windows(5).find_map(|window| match *window {
+        [rex @ (0x48 | 0x4c), 0x89, operand, 0x24, 0xc3 | 0xf3 | 0xe9] if operand & 0xc7 == STACK_TOP => {
+            Some(usize::from(operand >> 3 & 7 | (rex & 4) << 1))
+        }
+        _ => None,
+    })
 }
 
 fn index(register: Register) -> Option<usize> {

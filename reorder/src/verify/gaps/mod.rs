@@ -56,29 +56,36 @@ pub(super) fn check_gaps(pair: ImagePair<'_>, findings: &mut Findings) -> Vec<u6
             // Zeros behind may be the end of a table: where filler may take their place, programs read it.
             let zeros = bytes[code.end..].iter().take_while(|byte| **byte == 0).count();
             let mut code = code.start..code.end + zeros;
-            let next = moves
-                .containing(Address(gap.end))
-                .filter(|next| next.is_moved() && code.end == bytes.len() && processor == Processor::X86_64);
-            if let Some(next) = next {
-                let length = carried_length(processor, &bytes[code.clone()], next, new, findings) as u64;
-                prefixes.push(next.new_start.0 - length..next.new_start.0);
-                carried_constants.push(gap.end - length..gap.end);
-                // What stands between a jump away and bytes that went along is padding after all.
-                code = x86_64::code_of_gap(&bytes[..code.end - length as usize], gap.start);
+            let mut kept = 0..0;
+            let reaches_function = code.end == bytes.len() && processor == Processor::X86_64;
+            if let Some(next) = moves.containing(Address(gap.end)).filter(|_| reaches_function) {
+                if next.is_moved() {
+                    let length = carried_length(processor, &bytes[code.clone()], next, new, findings) as u64;
+                    prefixes.push(next.new_start.0 - length..next.new_start.0);
+                    carried_constants.push(gap.end - length..gap.end);
+                    code.end -= length as usize;
+                }
+                // What stands between a jump away and such bytes is padding after all.
+                let rest = x86_64::bytes_after_padding(&bytes[code.clone()], gap.start + code.start as u64);
+                kept = rest.map_or(0..0, |start| code.start + start..code.end);
+                let end = if kept.is_empty() { code.end } else { kept.start };
+                code = x86_64::code_of_gap(&bytes[..end], gap.start);
             }
-            if code.is_empty() {
-                continue;
+            for code in [code, kept] {
+                if code.is_empty() {
+                    continue;
+                }
+                let code = gap.start + code.start as u64..gap.start + code.end as u64;
+                let seen = match processor {
+                    Processor::Aarch64 => aarch64::check(pair, &pages, (old, new), &code, findings),
+                    Processor::X86_64 => x86_64::check(old, new, &code, moves, findings),
+                };
+                all.instructions += seen.instructions;
+                all.opaque_bytes += seen.opaque_bytes;
+                all.references.extend(seen.references);
+                check_place(&code, moves, findings);
+                fixed.push(code);
             }
-            let code = gap.start + code.start as u64..gap.start + code.end as u64;
-            let seen = match processor {
-                Processor::Aarch64 => aarch64::check(pair, &pages, (old, new), &code, findings),
-                Processor::X86_64 => x86_64::check(old, new, &code, moves, findings),
-            };
-            all.instructions += seen.instructions;
-            all.opaque_bytes += seen.opaque_bytes;
-            all.references.extend(seen.references);
-            check_place(&code, moves, findings);
-            fixed.push(code);
         }
         let section = new.address..new.end();
         fixed.extend(carried.places().filter(|place| section.contains(&place.start)));

@@ -20,7 +20,7 @@ use crate::verify::report::{Check, Difference, Findings};
 /// Fewer bytes may be the same by chance.
 const MIN_LENGTH: usize = 4;
 /// Signature and hash, with room for longer ones.
-const MAX_LENGTH: usize = 16;
+pub(super) const MAX_LENGTH: usize = 16;
 /// The longest instruction.
 const MAX_INSTRUCTION: usize = 15;
 

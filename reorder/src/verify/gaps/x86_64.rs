@@ -5,6 +5,7 @@ use std::ops::Range;
 use iced_x86::{Decoder, DecoderOptions, FlowControl, Instruction, Mnemonic};
 
 use super::GapCode;
+use super::prefixes::MAX_LENGTH;
 use crate::address::Address;
 use crate::verify::bytes::displacement_at;
 use crate::verify::elf_view::SectionView;
@@ -33,6 +34,26 @@ pub(super) fn code_of_gap(bytes: &[u8], address: u64) -> Range<usize> {
         }
     }
     start..bytes.len()
+}
+
+/// Where the few bytes begin that end at a function, after padding that control does not reach: callers may read them.
+/// `bytes`, which stand at `address`, end at the function.
+pub(super) fn bytes_after_padding(bytes: &[u8], address: u64) -> Option<usize> {
+    let mut decoder = Decoder::with_ip(64, bytes, address, DecoderOptions::NONE);
+    let mut instruction = Instruction::default();
+    let mut start = None;
+    while decoder.can_decode() {
+        decoder.decode_out(&mut instruction);
+        if instruction.is_invalid() {
+            break;
+        }
+        let end = decoder.position();
+        skip_padding(&mut decoder, &instruction, &bytes[end..]);
+        if decoder.position() > end {
+            start = Some(decoder.position());
+        }
+    }
+    start.filter(|start| (1..=MAX_LENGTH).contains(&(bytes.len() - start)))
 }
 
 /// Moves `decoder` over padding that control does not reach, so that zeros are not read as instructions. `rest` is
@@ -140,6 +161,17 @@ fn check_opaque(section: &SectionView<'_>, code: Range<u64>, moves: &AddressMove
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_stands_before_a_function_begins_after_padding() {
+        // A jump over filler to the signature of a function.
+        let jumped_over = [0xe9, 3, 0, 0, 0, 0x90, 0x90, 0x90, 0xfe, 0xca, 0x05, 0xc1, 1, 2, 3, 4];
+        assert_eq!(bytes_after_padding(&jumped_over, 0x1000), Some(8));
+        assert_eq!(bytes_after_padding(&jumped_over[..8], 0x1000), None);
+        assert_eq!(bytes_after_padding(&[0xc3, 0xfe, 0xca], 0x1000), None);
+        let long = [&[0xc3, 0xcc][..], &[0x31; 2 * MAX_LENGTH]].concat();
+        assert_eq!(bytes_after_padding(&long, 0x1000), None);
+    }
 
     #[test]
     fn only_padding_around_gap_code_is_free() {

@@ -20,6 +20,7 @@ use crate::address::Address;
 use crate::verify::dispatch::{Endings, Entry, KeptRegisters, Region, Thunks};
 use crate::verify::functions::CodeOutcome;
 use crate::verify::pair::ImagePair;
+use crate::verify::pointers::written_places;
 
 /// Longer tables are not written by compilers; a bound for hostile ones without an end.
 const MAX_WORDS: u64 = 1 << 16;
@@ -43,6 +44,7 @@ pub(super) fn check(pair: ImagePair<'_>, code: &CodeOutcome) -> TableOutcome {
         kept: &kept,
         entries: &entries,
         references: &code.references,
+        written: written_places(pair.old),
         starts: Vec::new(),
         possible: Vec::new(),
     };
@@ -82,6 +84,8 @@ pub(super) struct Tables<'a> {
     pub(super) entries: &'a [Entry],
     /// Addresses of data that code refers to, sorted.
     pub(super) references: &'a [u64],
+    /// Places that the loader writes to, which hold no distances, sorted.
+    pub(super) written: Vec<u64>,
     /// Where tables start for certain, sorted.
     pub(super) starts: Vec<u64>,
     /// Where tables of functions start or may start, sorted: the address, and the position of the function.
@@ -116,7 +120,8 @@ impl Tables<'_> {
         for number in 0..most.min(MAX_WORDS) {
             let place = table.start.wrapping_add(number * width);
             let word = TableWord::at(self.pair, table.anchor, place, table.width);
-            let Some(word) = word.filter(|_| place < limit) else { break };
+            let is_word = place < limit && self.written.binary_search(&place).is_err();
+            let Some(word) = word.filter(|_| is_word) else { break };
             let is_known = listed.is_none() || self.evidence.is_listed(place) == Some(true);
             if !is_known || !self.is_entry(table, owner.old_start.0..owner.old_end().0, &word) {
                 break;
