@@ -24,6 +24,19 @@ pub(super) fn padding_length(processor: Processor, bytes: &[u8], address: u64) -
     }
 }
 
+/// The lengths of a jump at the start of `bytes`, which stand at `address`, and of the padding that it leads over: GNU as writes
+/// that for x86-64 where many no-operations would take longer to run.
+pub(super) fn jumped_over(processor: Processor, bytes: &[u8], address: u64) -> Option<(u64, u64)> {
+    let (jump, distance): (usize, usize) = match (processor, bytes) {
+        (Processor::X86_64, [0xeb, distance @ 0..0x80, ..]) => (2, usize::from(*distance)),
+        (Processor::X86_64, [0xe9, ..]) => (5, u32_at(bytes, 1)? as usize),
+        _ => return None,
+    };
+    let padding = bytes.get(jump..jump.checked_add(distance)?)?;
+    let is_padding = padding_length(processor, padding, address.wrapping_add(jump as u64)) == distance;
+    (is_padding && distance > 0).then_some((jump as u64, distance as u64))
+}
+
 /// Zeros may also stand in front of the first word and behind the last.
 fn length_of_words(bytes: &[u8], address: u64) -> usize {
     let zeros = |bytes: &[u8]| bytes.iter().all(|&byte| byte == 0);
@@ -139,6 +152,15 @@ mod tests {
         // A prefix that turns what follows into one instruction that does nothing.
         assert_eq!(length(&[0x4c, 0x90]), 0);
         assert_eq!(length(&[0x0f, 0x1f, 0x41, 0]), 0);
+    }
+
+    #[test]
+    fn a_jump_may_lead_over_padding() {
+        let jump = |bytes: &[u8]| jumped_over(Processor::X86_64, bytes, 0x1000);
+        assert_eq!(jump(&[0xeb, 3, 0x66, 0x90, 0xcc, 0xc3]), Some((2, 3)));
+        assert_eq!(jump(&[0xe9, 1, 0, 0, 0, 0x90]), Some((5, 1)));
+        assert_eq!((jump(&[0xeb, 2, 0x90, 0xc3]), jump(&[0xeb, 3, 0x90, 0x90])), (None, None));
+        assert_eq!((jump(&[0xeb, 0xfe, 0x90]), jump(&[0xe9, 1]), jump(&[0xeb, 0])), (None, None, None));
     }
 
     #[test]

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::coverage::Range;
 use crate::verify::elf_view::ElfView;
-use crate::verify::padding::padding_length;
+use crate::verify::padding::{jumped_over, padding_length};
 use crate::verify::pair::ImagePair;
 use crate::verify::recover::AddressMoves;
 
@@ -51,6 +51,12 @@ impl Paddings {
                     Some(last) if last.1 == position => last.1 = position.saturating_add(length),
                     _ if length > 0 => runs.push((position, position.saturating_add(length))),
                     _ => {}
+                }
+                // Assemblers put a jump before long padding, which stays as code of no function.
+                let rest = gap.get(length as usize..).unwrap_or_default();
+                if let Some((jump, padding)) = jumped_over(image.processor, rest, position + length) {
+                    let start = position + length + jump;
+                    runs.push((start, start + padding));
                 }
                 position = position.max(end);
             }
