@@ -5,7 +5,7 @@ import pathlib
 
 import sources
 from program import generate, plan
-from trial import Program, attempt
+from trial import Program, attempt, order_of
 
 # Orders that are tried before a smaller program counts as sound: what moves differs with every change.
 SEEDS = 4
@@ -72,7 +72,15 @@ def check(reorder, case, folder):
     """The case with the order that goes wrong, and how, or nothing."""
     program = write(case, folder)
     ways = ways_of(case.words)
-    for outcome in attempt(reorder, case.build, program, folder, lambda _: ways):
+
+    def adapted(image):
+        # An order lists the functions of the image that it is for.
+        for word in case.words:
+            if word.endswith(".order"):
+                pathlib.Path(word).write_text(order_of(image))
+        return ways
+
+    for outcome in attempt(reorder, case.build, program, folder, adapted):
         if outcome.is_finding:
             return dataclasses.replace(case, words=tuple(ways[outcome.variant])), outcome
     return None
