@@ -15,8 +15,7 @@
 //!
 //! What was aligned on purpose can stand where less than the ordinary alignment was missing: for `aligned(64)` that is
 //! every fourth. So the functions in a row with one that padding gives away keep as much as it does, and a function whose
-//! address is taken keeps its own alignment, up to a cache line, wherever the section's permits that it was asked for; beyond
-//! that, if it has as much as the section. Where functions are packed or aligned to 4, this last rule is for those alone that
+//! address is taken keeps its own alignment wherever the section's permits that it was asked for. Where functions are packed or aligned to 4, this last rule is for those alone that
 //! have 16 or more, in sections that state more than 16: chance gives that to one in sixteen, and less would cost every second
 //! function its room. In other packed sections no function keeps more than padding shows.
 //!
@@ -143,9 +142,8 @@ impl SectionAlignment {
         if own >= self.most {
             return self.most;
         }
-        // A long gap in front of one function, as linkers leave it between files, does not make others ask for less.
-        let stated = if own >= self.stated { self.stated } else { 1 };
-        own.min(CACHE_LINE).max(stated)
+        // A long gap before one function, as linkers leave it between files, does not make others ask for less.
+        own.min(CACHE_LINE.max(self.stated))
     }
 }
 
@@ -259,8 +257,8 @@ mod tests {
         // Nothing in the section asked for more than 16.
         assert_eq!(kept(4096, section(16, 16), 1, true), (16, 16));
         assert_eq!(kept(4096, section(16, 16), 1, false), (16, 8));
-        // Something did: this one may have, up to a cache line; beyond that padding has to show it.
-        assert_eq!(kept(256, section(16, 4096), 1, true), (64, 64));
+        // Something did: this one may have.
+        assert_eq!(kept(256, section(16, 4096), 1, true), (256, 256));
         assert_eq!(kept(32, section(16, 4096), 1, true), (32, 32));
         assert_eq!(kept(256, section(16, 4096), 256, true), (256, 256));
         assert_eq!(kept(256, section(16, 4096), 1, false), (16, 8));

@@ -2,7 +2,7 @@
 //!
 //! Programs keep flags in the low bits of such addresses, and no image states in which. What bounds them is stated: linkers give
 //! a section the largest alignment that anything in it asked for (`sh_addralign`). So a function that has as much may be what
-//! asked for it, and one with less may have asked for all that it has, up to a cache line.
+//! asked for it, and one with less may have asked for all that it has.
 //!
 //! Where most functions of a section are not aligned to what compilers give for speed, a function with more than the others
 //! has it by chance, and what most have is demanded. If something in there asked for more than for speed, that function may
@@ -15,9 +15,6 @@ use super::recover::{AddressMoves, Move};
 
 /// What compilers give to functions for speed.
 const FOR_SPEED: u64 = 16;
-
-/// What functions are aligned to that shall not share a line of the cache.
-const CACHE_LINE: u64 = 64;
 
 /// The largest alignment that functions ask for: a page.
 const MAX_ALIGNMENT: u64 = 4096;
@@ -78,7 +75,7 @@ impl SectionAlignment {
         if self.common < FOR_SPEED && (self.stated <= FOR_SPEED || shown < FOR_SPEED) {
             return alignment(start, self.common);
         }
-        if shown == self.stated { shown } else { shown.min(CACHE_LINE) }
+        shown
     }
 }
 
@@ -98,7 +95,7 @@ mod tests {
         assert_eq!(demanded(16, FOR_SPEED, 0x1040), 16);
         assert_eq!(demanded(64, FOR_SPEED, 0x1040), 64);
         assert_eq!(demanded(64, FOR_SPEED, 0x1020), 32);
-        assert_eq!(demanded(4096, FOR_SPEED, 0x1100), 64, "a multiple of 256 by chance");
+        assert_eq!(demanded(4096, FOR_SPEED, 0x1100), 256);
         assert_eq!(demanded(4096, FOR_SPEED, 0x3000), 4096);
         assert_eq!(demanded(16, 4, 0x3000), 4);
         assert_eq!(demanded(64, 4, 0x3040), 64);

@@ -64,6 +64,13 @@ pub struct CodeConstants {
     pub unwritten: Vec<(Address, Address)>,
 }
 
+impl CodeConstants {
+    /// All of them.
+    pub(super) fn values(&self) -> impl Iterator<Item = Address> + '_ {
+        self.blocks.iter().map(|&(_, value)| value).chain(self.unwritten.iter().map(|&(value, _)| value))
+    }
+}
+
 /// Pins for all constants in code and data that are not among the known fields.
 pub fn check_absolute_addresses(
     file: &ElfFile<'_>,

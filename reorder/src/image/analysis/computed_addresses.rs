@@ -11,13 +11,10 @@ use std::ops::Range;
 
 use crate::address::Address;
 use crate::error::{Error, Result};
-use crate::image::analysis::absolute_addresses::possible_targets;
 use crate::image::analysis::blocks::{BlockIndex, Partition};
 use crate::image::analysis::pins::{Pin, PinReason};
-use crate::image::analysis::pointers::CodePointer;
 use crate::image::analysis::references::Finding;
 use crate::image::code::{CodeSpace, Region};
-use crate::image::decode::sums::CallOffset;
 use crate::image::decode::x86_64::{DecodedBlock, FieldKind, wide_operands};
 use crate::image::decoded_atom::beyond_sums;
 use crate::image::elf::file::ElfFile;
@@ -162,42 +159,6 @@ pub fn check_computed_calls(
         );
     }
     Ok(())
-}
-
-/// Pins for pointers that were stored or formed with something added, which code takes off again before it calls them: where that
-/// leads from one function, or from between two, to the start of another, the distance must stay.
-pub fn check_call_offsets(
-    view: CodeView<'_, '_>,
-    decoded: &[DecodedBlock],
-    pointers: &[CodePointer],
-    findings: &mut Vec<Finding>,
-) {
-    let CodeView { file, code, partition } = view;
-    let offsets: BTreeSet<CallOffset> =
-        decoded.iter().flat_map(|block| block.call_offsets.iter().copied()).collect();
-    if offsets.is_empty() {
-        return;
-    }
-    let constants = if code.is_fixed_address { possible_targets(file, code) } else { Vec::new() };
-    let stored = pointers.iter().map(|pointer| (pointer.target, pointer.place, true));
-    let operands = decoded.iter().flat_map(|block| block.absolute_candidates.iter().copied());
-    // Of numbers that may be addresses only what a call certainly shows counts.
-    let stored = stored.chain(constants.into_iter().chain(operands).map(|target| (target, target, false)));
-    let formed = decoded.iter().flat_map(|block| &block.fields);
-    let formed = formed.filter(|field| field.kind == FieldKind::AddressOf);
-    let stored = stored.chain(formed.map(|field| (field.target(code), code.address(field.place), true)));
-    for (target, evidence, is_address) in stored {
-        let home = partition.block_containing(target);
-        let pin = |block| Finding::Pin(block, Pin { reason: PinReason::ComputedAddress, evidence });
-        let is_entry = home.is_some_and(|home| partition.block(home).is_entry(target));
-        for CallOffset { offset, is_certain } in &offsets {
-            let Some(called) = partition.entered_at(code, target.plus(*offset)) else { continue };
-            if home != Some(called) && (*is_certain || is_address && !is_entry) {
-                findings.extend(home.into_iter().chain([called]).map(pin));
-                findings.extend(partition.gap_containing(target).map(Finding::KeepGap));
-            }
-        }
-    }
 }
 
 /// Pins what stands in a section whose start and end the linker marks.

@@ -8,6 +8,7 @@ pub mod absolute_addresses;
 pub mod absolute_fields;
 pub mod block_uses;
 pub mod blocks;
+mod call_offsets;
 pub mod computed_addresses;
 pub mod dispatch;
 mod dumps;

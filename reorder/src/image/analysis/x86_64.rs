@@ -11,8 +11,8 @@ use super::kept_relocations::check_kept_relocations;
 use super::pins::{Pin, PinReason};
 use super::references::{self, Finding};
 use super::{
-    CodeFacts, ImageFacts, absolute_addresses, absolute_fields, computed_addresses, gap_references,
-    obligations, sorted,
+    CodeFacts, ImageFacts, absolute_addresses, absolute_fields, call_offsets, computed_addresses,
+    gap_references, obligations, sorted,
 };
 use crate::address::Address;
 use crate::error::Result;
@@ -62,7 +62,7 @@ pub(super) fn code_facts(image: &ImageFacts<'_, '_>, partition: &mut Partition) 
     let view = CodeView { file, code, partition };
     computed_addresses::check_wide_constants(view, &decoded, &mut findings)?;
     computed_addresses::check_computed_calls(view, &decoded, &mut findings)?;
-    computed_addresses::check_call_offsets(view, &decoded, image.pointers, &mut findings);
+    call_offsets::check_call_offsets(view, &decoded, image.pointers, &mut findings);
 
     collect_data_references(&mut decoded, relocations, &mut data_references);
     let loader_places = sorted(relocations.iter().map(|relocation| relocation.place).collect());

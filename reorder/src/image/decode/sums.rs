@@ -115,9 +115,9 @@ pub struct CallOffset {
 pub(super) struct CallOffsets([u64; 16]);
 
 /// A constant beyond this is no bias of an address.
-const MAX_BIAS: u64 = 1 << 12;
+pub const MAX_BIAS: u64 = 1 << 12;
 /// Flags take the lowest four bits at most.
-const MAX_FLAG: u64 = 16;
+pub const MAX_FLAG: u64 = 16;
 
 impl CallOffsets {
     /// Goes on to the next instruction.

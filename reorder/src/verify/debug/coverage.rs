@@ -50,6 +50,10 @@ pub(super) fn new_parts(pair: Scene<'_>, range: Range) -> Parts {
 fn shift(pair: Scene<'_>, address: u64) -> u64 {
     let moves = pair.moves;
     let Some(next) = moves.following_new(NewAddress(address)) else { return 0 };
+    // Padding that callers patch goes with the function after it.
+    if pair.prefix_origin(address).is_some() {
+        return next.delta();
+    }
     let Some(before) = moves.preceding(Address(next.old_start.0.wrapping_sub(1))) else { return 0 };
     let is_between = before.new_end().0 <= address && before.delta() == next.delta();
     if is_between { next.delta() } else { 0 }

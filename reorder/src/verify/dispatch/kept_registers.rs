@@ -4,9 +4,12 @@
 //! not write, and keeps the addresses of tables there across the call (`-fipa-ra`, on in gcc from -O2).
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Range;
 use std::sync::Mutex;
 
-use iced_x86::{Decoder, DecoderOptions, FlowControl, Instruction, InstructionInfoFactory, OpAccess, OpKind};
+use iced_x86::{
+    Decoder, DecoderOptions, FlowControl, Instruction, InstructionInfoFactory, Mnemonic, OpAccess, OpKind,
+};
 
 use super::state::number_of;
 use crate::verify::elf_view::ElfView;
@@ -78,11 +81,14 @@ impl Walk<'_> {
         let mut seen = BTreeSet::new();
         let mut work = vec![target];
         let mut written = 0;
+        // Where branches arrive, and between which instructions they would bring another callee.
+        let (mut entered, mut resolved) = (BTreeSet::new(), Vec::new());
         while let Some(start) = work.pop() {
             let section = self.image.section_at(start).filter(|section| section.is_code())?;
             let bytes = section.bytes.get(usize::try_from(start - section.address).ok()?..)?;
             let mut decoder = Decoder::with_ip(64, bytes, start, DecoderOptions::NONE);
             let mut instruction = Instruction::default();
+            let mut formed = Formed::default();
             while seen.insert(decoder.ip()) {
                 self.left = self.left.checked_sub(1)?;
                 decoder.decode_out(&mut instruction);
@@ -96,18 +102,59 @@ impl Walk<'_> {
                 };
                 match instruction.flow_control() {
                     FlowControl::Next => {}
-                    FlowControl::ConditionalBranch => work.push(near()?),
+                    FlowControl::ConditionalBranch => {
+                        entered.insert(near()?);
+                        work.push(near()?);
+                    }
                     FlowControl::UnconditionalBranch => {
+                        entered.insert(near()?);
                         work.push(near()?);
                         break;
                     }
                     FlowControl::Call => written |= self.written(near()?, depth)?,
+                    // GCC's -mforce-indirect-call, and calls of functions that may be far away.
+                    FlowControl::IndirectCall => {
+                        let (place, callee) = formed.called(&instruction)?;
+                        resolved.push(place + 1..instruction.next_ip());
+                        written |= self.written(callee, depth)?;
+                    }
                     FlowControl::Return | FlowControl::Exception => break,
                     _ => return None,
                 }
+                formed.follow(&instruction, &mut self.factory);
             }
         }
-        Some(written)
+        let is_entered = |range: &Range<u64>| entered.range(range.clone()).next().is_some();
+        (!resolved.iter().any(is_entered)).then_some(written)
+    }
+}
+
+/// Addresses that instructions in a row have formed: for each register where, and what.
+#[derive(Default)]
+struct Formed([Option<(u64, u64)>; 16]);
+
+impl Formed {
+    /// Goes on to the next instruction.
+    fn follow(&mut self, instruction: &Instruction, factory: &mut InstructionInfoFactory) {
+        if instruction.flow_control() == FlowControl::Call
+            || instruction.flow_control() == FlowControl::IndirectCall
+        {
+            *self = Self::default();
+            return;
+        }
+        let written = written_by(instruction, factory);
+        (0..16).filter(|number| written >> number & 1 == 1).for_each(|number| self.0[number] = None);
+        let is_address = instruction.mnemonic() == Mnemonic::Lea && instruction.is_ip_rel_memory_operand();
+        let register = number_of(instruction.op0_register()).filter(|_| is_address);
+        if let Some(slot) = register.and_then(|number| self.0.get_mut(usize::from(number))) {
+            *slot = Some((instruction.ip(), instruction.ip_rel_memory_address()));
+        }
+    }
+
+    /// Where the address was formed that a call through a register goes to, and the address.
+    fn called(&self, call: &Instruction) -> Option<(u64, u64)> {
+        let register = (call.op0_kind() == OpKind::Register).then(|| call.op0_register())?;
+        self.0.get(usize::from(number_of(register)?)).copied().flatten()
     }
 }
 

@@ -3,6 +3,7 @@
 //! Every block is one atom of [`crate::image::aarch64`]; what decoding it gives becomes findings. Jump tables of compilers
 //! count from a label of their function, so they need no change when it moves.
 
+mod call_offsets;
 mod findings;
 mod fixed;
 mod handed_sums;
@@ -17,6 +18,7 @@ use crate::address::Address;
 use crate::error::Result;
 use crate::image::aarch64::{CodeContext, decode_atom, keep, value};
 use crate::image::analysis::blocks::{Block, BlockIndex, Partition};
+use crate::image::analysis::computed_addresses::CodeView;
 use crate::image::analysis::fields::CodeFields;
 use crate::image::analysis::kept_relocations::check_kept_relocations;
 use crate::image::analysis::pins::{Pin, PinReason};
@@ -103,6 +105,8 @@ pub(super) fn code_facts(image: &ImageFacts<'_, '_>, partition: &mut Partition) 
         let constants = absolute_addresses::literals(code, partition);
         absolute_addresses::check_absolute_addresses(file, code, partition, &constants, known, &mut findings);
     }
+    let view = CodeView { file, code, partition };
+    call_offsets::check_call_offsets(view, &references, pointers, &mut findings);
     let boundaries = Boundaries::new(code.span());
     for block in &partition.blocks {
         (0..block.size() / WORD).for_each(|word| boundaries.mark(code.offset(block.start.plus(word * WORD))));

@@ -1,0 +1,66 @@
+//! Pointers that were stored or formed with something added, which code takes off again before it calls them: where that
+//! leads from one function, or from between two, to the start of another, the distance must stay.
+//!
+//! Programs mark pointers that way, and with a small function right before the next the marked pointer is the address of that.
+
+use std::collections::BTreeSet;
+
+use super::absolute_addresses::possible_targets;
+use super::blocks::Partition;
+use super::computed_addresses::CodeView;
+use super::pins::{Pin, PinReason};
+use super::pointers::CodePointer;
+use super::references::Finding;
+use crate::address::Address;
+use crate::image::code::CodeSpace;
+use crate::image::decode::sums::CallOffset;
+use crate::image::decode::x86_64::{DecodedBlock, FieldKind};
+
+/// An address that something holds: where it leads, where it stands, and whether it certainly is an address.
+pub(super) type Held = (Address, Address, bool);
+
+/// Pins for x86-64 code.
+pub(super) fn check_call_offsets(
+    view: CodeView<'_, '_>,
+    decoded: &[DecodedBlock],
+    pointers: &[CodePointer],
+    findings: &mut Vec<Finding>,
+) {
+    let CodeView { file, code, partition } = view;
+    let offsets: BTreeSet<CallOffset> =
+        decoded.iter().flat_map(|block| block.call_offsets.iter().copied()).collect();
+    if offsets.is_empty() {
+        return;
+    }
+    let constants = if code.is_fixed_address { possible_targets(file, code) } else { Vec::new() };
+    let operands = decoded.iter().flat_map(|block| block.absolute_candidates.iter().copied());
+    // Of numbers that may be addresses only what a call certainly shows counts.
+    let numbers = constants.into_iter().chain(operands).map(|target| (target, target, false));
+    let stored = pointers.iter().map(|pointer| (pointer.target, pointer.place, true));
+    let formed = decoded.iter().flat_map(|block| &block.fields);
+    let formed = formed.filter(|field| field.kind == FieldKind::AddressOf);
+    let formed = formed.map(|field| (field.target(code), code.address(field.place), true));
+    keep_distances(code, partition, &offsets, stored.chain(numbers).chain(formed), findings);
+}
+
+/// Pins what each offset leads to from each address, with what the address leads to.
+pub(super) fn keep_distances(
+    code: &CodeSpace<'_>,
+    partition: &Partition,
+    offsets: &BTreeSet<CallOffset>,
+    addresses: impl Iterator<Item = Held>,
+    findings: &mut Vec<Finding>,
+) {
+    for (target, evidence, is_address) in addresses {
+        let home = partition.block_containing(target);
+        let pin = |block| Finding::Pin(block, Pin { reason: PinReason::ComputedAddress, evidence });
+        let is_entry = home.is_some_and(|home| partition.block(home).is_entry(target));
+        for CallOffset { offset, is_certain } in offsets {
+            let Some(called) = partition.entered_at(code, target.plus(*offset)) else { continue };
+            if home != Some(called) && (*is_certain || is_address && !is_entry) {
+                findings.extend(home.into_iter().chain([called]).map(pin));
+                findings.extend(partition.gap_containing(target).map(Finding::KeepGap));
+            }
+        }
+    }
+}
