@@ -28,6 +28,7 @@ mod gaps;
 mod kept_relocations;
 mod landing_pads;
 mod macho;
+mod marked_pointers;
 mod notes;
 mod padding;
 mod pair;
@@ -254,6 +255,7 @@ fn check_code(pair: ImagePair<'_>, mut outcome: CodeOutcome, ledger: &mut Ledger
         ledger.findings.differs(difference);
     }
     summed_distances::check_summed(pair, &outcome.summed, ledger.findings);
+    marked_pointers::check_marked_pointers(pair, ledger.findings);
     let gap_references = gaps::check_gaps(pair, ledger.findings);
     outcome.references.extend(gap_references);
     outcome.references.sort_unstable();
