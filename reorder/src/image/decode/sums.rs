@@ -4,6 +4,8 @@
 //! Instructions are looked at in the order of their addresses, whatever control does between them. That errs on the side of
 //! seeing a sum: compilers compute an address before a loop and use it in there.
 
+use std::ops::Range;
+
 use iced_x86::{FlowControl, Instruction, Mnemonic, OpKind, Register};
 
 use crate::address::Address;
@@ -117,7 +119,7 @@ pub(super) struct CallOffsets([u64; 16]);
 /// A constant beyond this is no bias of an address.
 pub const MAX_BIAS: u64 = 1 << 12;
 /// Flags take the lowest four bits at most.
-pub const MAX_FLAG: u64 = 16;
+const MAX_FLAG: u64 = 16;
 
 impl CallOffsets {
     /// Goes on to the next instruction.
@@ -152,8 +154,13 @@ impl CallOffsets {
 
     /// What was added to the address that the instruction calls or jumps to. A direct call may lead to a thunk that calls any
     /// register: if the thunk does not show which, all of them count that are no further off than programs put flags, but for
-    /// certain is none.
-    pub(super) fn of_target(&self, code: &CodeSpace<'_>, instruction: &Instruction) -> Vec<CallOffset> {
+    /// certain is none. (Not inside of the block that has the bytes `own`: no thunk is there that its bytes do not show.)
+    pub(super) fn of_target(
+        &self,
+        code: &CodeSpace<'_>,
+        own: &Range<Address>,
+        instruction: &Instruction,
+    ) -> Vec<CallOffset> {
         let within = |offset: u64, most: u64, is_certain| {
             let is_within = offset != 0 && (offset <= most || offset.wrapping_neg() <= most);
             is_within.then_some(CallOffset { offset, is_certain })
@@ -166,11 +173,12 @@ impl CallOffsets {
                 offset.into_iter().filter_map(|offset| within(offset, MAX_BIAS, true)).collect()
             }
             FlowControl::Call | FlowControl::UnconditionalBranch if self.0.iter().any(|&it| it != 0) => {
-                let called = register_of_thunk(code, Address(instruction.near_branch_target()))
+                let target = Address(instruction.near_branch_target());
+                let called = register_of_thunk(code, target)
                     .or_else(|| register_of_thunk(code, Address(instruction.next_ip())));
                 let offset = |(index, &offset): (usize, &u64)| match called == Some(index) {
                     true => within(offset, MAX_BIAS, true),
-                    false => within(offset, MAX_FLAG, false),
+                    false => within(offset, MAX_FLAG, false).filter(|_| !own.contains(&target)),
                 };
                 self.0.iter().enumerate().filter_map(offset).collect()
             }

@@ -17,7 +17,7 @@ use crate::image::analysis::references::Finding;
 use crate::image::code::CodeSpace;
 use crate::image::code_reference::{AtomReferences, CodeForm};
 use crate::image::decode::aarch64::{Operation, Register, WORD, decode, uses};
-use crate::image::decode::sums::{CallOffset, MAX_BIAS, MAX_FLAG};
+use crate::image::decode::sums::{CallOffset, MAX_BIAS};
 
 /// Registers that a call may change: x0 to x18 and the link register.
 const CALL_CLOBBERED: u32 = 0x4007_ffff;
@@ -69,20 +69,16 @@ fn offsets_of(code: &CodeSpace<'_>, start: Address, bytes: &[u8]) -> Vec<CallOff
             }
             Operation::Move(to, from) => added[at(to)] = added[at(from)],
             Operation::CallRegister(register) => {
-                found.extend(within(added[at(register)], MAX_BIAS, true));
+                found.extend(within(added[at(register)]));
                 lose(&mut added, CALL_CLOBBERED);
             }
             Operation::BranchRegister(register) => {
-                found.extend(within(added[at(register)], MAX_BIAS, true));
+                found.extend(within(added[at(register)]));
                 lose(&mut added, u32::MAX);
             }
             Operation::Call(target) | Operation::Branch(target) => {
                 let called = register_of_thunk(code, target);
-                let offsets = added.iter().enumerate().filter_map(|(register, &offset)| {
-                    let is_called = called.is_some_and(|called| at(called) == register);
-                    within(offset, if is_called { MAX_BIAS } else { MAX_FLAG }, is_called)
-                });
-                found.extend(offsets);
+                found.extend(called.and_then(|register| within(added[at(register)])));
                 let is_call = matches!(operation, Operation::Call(_));
                 lose(&mut added, if is_call { CALL_CLOBBERED } else { u32::MAX });
             }
@@ -102,9 +98,11 @@ fn offsets_of(code: &CodeSpace<'_>, start: Address, bytes: &[u8]) -> Vec<CallOff
     found
 }
 
-fn within(offset: u64, most: u64, is_certain: bool) -> Option<CallOffset> {
-    let is_within = offset != 0 && (offset <= most || offset.wrapping_neg() <= most);
-    is_within.then_some(CallOffset { offset, is_certain })
+/// The call itself shows the register, or the thunk that it leads to: of other direct calls, labels inside of functions would lead
+/// to the next function by chance.
+fn within(offset: u64) -> Option<CallOffset> {
+    let is_within = offset != 0 && (offset <= MAX_BIAS || offset.wrapping_neg() <= MAX_BIAS);
+    is_within.then_some(CallOffset { offset, is_certain: true })
 }
 
 fn lose(added: &mut [u64; 32], registers: u32) {
@@ -147,8 +145,9 @@ mod tests {
 
     #[test]
     fn offsets_beyond_a_bias_are_none() {
-        assert_eq!(within(0, MAX_BIAS, true), None);
-        let found = within(16u64.wrapping_neg(), MAX_FLAG, false).map(|it| (it.offset as i64, it.is_certain));
-        assert_eq!((found, within(17, MAX_FLAG, false)), (Some((-16, false)), None));
+        let offset =
+            |offset: i64| within(offset.cast_unsigned()).map(|it| (it.offset.cast_signed(), it.is_certain));
+        assert_eq!((offset(-16), offset(4096)), (Some((-16, true)), Some((4096, true))));
+        assert_eq!((offset(0), offset(4097), offset(-4097)), (None, None, None));
     }
 }
