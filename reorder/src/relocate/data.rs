@@ -46,11 +46,11 @@ fn moving_symbols<'a>(
     file: &'a ElfFile<'_>,
     analysis: &'a Analysis<'_>,
     table: &'a SymbolTable<'_>,
-    is_code: fn(&Section<'_>, Address) -> bool,
+    is_code: fn(&Section<'_>, &Symbol<'_>) -> bool,
 ) -> impl Iterator<Item = (FileOffset, Address)> + 'a {
     let names_code = move |symbol: &Symbol<'_>| {
         let section = symbol.defining_section().and_then(|index| file.section_at(index));
-        section.is_some_and(|section| is_code(section, symbol.value))
+        section.is_some_and(|section| is_code(section, symbol))
     };
     table
         .iter()
@@ -61,15 +61,16 @@ fn moving_symbols<'a>(
 }
 
 /// Values in sections that are not loaded count from the section: they may look like addresses of code.
-fn is_in_code(section: &Section<'_>, _: Address) -> bool {
+fn is_in_code(section: &Section<'_>, _: &Symbol<'_>) -> bool {
     section.is_executable() && section.is_loaded()
 }
 
 /// Whether a dynamic symbol may stand for code. Loaders do not read which section it names, and tools that renumber sections, such
 /// as GNU strip in images with kept relocations, leave the old numbers: a section counts only if it holds the value.
-fn may_be_in_code(section: &Section<'_>, value: Address) -> bool {
-    let holds = section.is_loaded() && (section.address..=section.end()).contains(&value);
-    !holds || is_in_code(section, value)
+fn may_be_in_code(section: &Section<'_>, symbol: &Symbol<'_>) -> bool {
+    let marks_end = symbol.size == 0 && symbol.value == section.end();
+    let holds = section.is_loaded() && (section.contains(symbol.value) || marks_end);
+    !holds || is_in_code(section, symbol)
 }
 
 /// An entry moves by what its target moves; the owner's end moves with the owner.

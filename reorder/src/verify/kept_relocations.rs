@@ -10,6 +10,7 @@ use goblin::elf::sym::STT_SECTION;
 
 use super::bytes::{range, u64_at};
 use super::compact_relocations::SHT_CREL;
+use super::debug::layout::is_debug;
 use super::elf_view::{ElfView, SectionView};
 use super::pair::{ImagePair, Ledger};
 use super::pointers::RELA_SIZE;
@@ -37,7 +38,8 @@ pub(super) fn check_kept_relocations(
     for (index, (old, new)) in pair.old.sections.iter().zip(&pair.new.sections).enumerate() {
         let is_left_out =
             |file: &ElfView<'_>| file.sections.get(index).is_some_and(|section| section.bytes.is_empty());
-        if updated.is_some_and(is_left_out) {
+        let target = pair.old.sections.get(old.info as usize);
+        if target.is_some_and(is_debug) && updated.is_some_and(is_left_out) {
             continue;
         }
         if old.kind == SHT_CREL && !old.is_loaded() && pair.moves.moved() > 0 && !new.bytes.is_empty() {
@@ -124,9 +126,10 @@ fn check_table(
             claim_word(pair, old_target, &before, ledger);
         }
         match is_exact {
-            // A part of an address, such as its page, may have fitted by chance.
-            Some(_) if is_partial => check_stale_addend(pair, &before, &after, &readings, offset, ledger),
+            Some(true) if is_partial => check_stale_addend(pair, &before, &after, &readings, offset, ledger),
             Some(true) => {}
+            // A field that holds a part of an address may have fitted by chance: the target must have been followed.
+            Some(false) if is_partial && is_followed(pair, &before, &after, &readings) => {}
             Some(false) => {
                 let name = format!("the addend of the kept relocation for {}", Address(after.place));
                 ledger.findings.differs(Difference::new(
@@ -195,14 +198,7 @@ fn check_stale_addend(
     offset: u64,
     ledger: &mut Ledger<'_>,
 ) {
-    let is_followed = readings.iter().any(|(old_symbol, new_symbol)| {
-        // A relative addend is short of its target by what is left of the instruction: 4 to 8 bytes.
-        [0u64, 4, 5, 6, 8].iter().any(|bias| {
-            let target = old_symbol.wrapping_add(before.addend).wrapping_add(*bias);
-            pair.leads_to(target, new_symbol.wrapping_add(after.addend).wrapping_add(*bias))
-        })
-    });
-    if !is_followed {
+    if !is_followed(pair, before, after, readings) {
         ledger.findings.expect(
             Check::StaticRelocations,
             offset + 16,
@@ -211,4 +207,15 @@ fn check_stale_addend(
             after.addend,
         );
     }
+}
+
+/// Whether an entry names the byte that its old target became, in one of its readings.
+fn is_followed(pair: ImagePair<'_>, before: &Kept, after: &Kept, readings: &[(u64, u64)]) -> bool {
+    readings.iter().any(|(old_symbol, new_symbol)| {
+        // A relative addend is short of its target by what is left of the instruction: 4 to 8 bytes.
+        [0u64, 4, 5, 6, 8].iter().any(|bias| {
+            let target = old_symbol.wrapping_add(before.addend).wrapping_add(*bias);
+            pair.leads_to(target, new_symbol.wrapping_add(after.addend).wrapping_add(*bias))
+        })
+    })
 }

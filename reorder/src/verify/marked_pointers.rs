@@ -2,7 +2,8 @@
 //!
 //! From each call through a register the instructions before it are read backwards, for constants that make the register. Where such
 //! a constant leads from an address that the data hold to the start of a function, that function and what the address leads to have
-//! moved by the same distance, or the call goes elsewhere now.
+//! moved by the same distance, or the call goes elsewhere now. Addresses that code forms are not asked, nor constants that a
+//! register keeps over a call.
 
 use std::collections::BTreeSet;
 
@@ -25,6 +26,9 @@ const MAX_INSTRUCTIONS: usize = 12;
 /// No mark is larger.
 const MAX_MARK: u64 = 1 << 12;
 
+/// Addresses times constants that are tried.
+const MAX_TRIES: usize = 1 << 28;
+
 /// Checks every address that data hold against every constant.
 pub(super) fn check_marked_pointers(pair: ImagePair<'_>, findings: &mut Findings) {
     let marks: BTreeSet<u64> = pair
@@ -40,7 +44,14 @@ pub(super) fn check_marked_pointers(pair: ImagePair<'_>, findings: &mut Findings
     if marks.is_empty() {
         return;
     }
-    for held in held_addresses(pair.old) {
+    let held = held_addresses(pair.old);
+    if held.len().saturating_mul(marks.len()) > MAX_TRIES {
+        let found = format!("{} addresses and {} constants", held.len(), marks.len());
+        let what = "pointers that are called with something added";
+        findings.differs(Difference::new(Check::Functions, None, what, "fewer to try", found));
+        return;
+    }
+    for held in held {
         for mark in &marks {
             let target = held.wrapping_add(*mark);
             let Some(function) = pair.moves.containing(Address(target)) else { continue };
@@ -68,9 +79,11 @@ fn held_addresses(image: &ElfView<'_>) -> BTreeSet<u64> {
     held.extend(written_places(image).into_iter().filter_map(word));
     if image.header.e_type == ET_EXEC {
         let data = image.sections.iter().filter(|section| section.is_loaded() && !section.is_code());
-        held.extend(
-            data.flat_map(|section| section.bytes.chunks_exact(8)).filter_map(|word| u64_at(word, 0)),
-        );
+        let words = data.flat_map(|section| {
+            let skipped = (section.address.wrapping_neg() % 8) as usize;
+            section.bytes.get(skipped..).unwrap_or_default().chunks_exact(8)
+        });
+        held.extend(words.filter_map(|word| u64_at(word, 0)));
     }
     held.retain(|&address| image.code_at(address, address).is_some());
     held
@@ -101,6 +114,10 @@ fn marks_in_instructions(bytes: &[u8], start: u64) -> Vec<u64> {
                 && instruction.op0_kind() == OpKind::Register;
         if is_through {
             marks.extend(mark_of(&before, instruction.op0_register()));
+        }
+        // What is further back makes no difference.
+        if before.len() > 8 * MAX_INSTRUCTIONS {
+            before.drain(..7 * MAX_INSTRUCTIONS);
         }
         before.push(instruction);
     }

@@ -34,6 +34,9 @@ pub(super) struct ImagePair<'a> {
     pub(super) alignments: &'a Alignments,
 }
 
+/// No prefix is longer: patchable no-operations of a few instructions, and constants.
+const MAX_PREFIX: u64 = 0x1000;
+
 /// Bytes that compilers put between patchable no-operations and the entry.
 const MAX_CONSTANTS: usize = 16;
 
@@ -104,6 +107,9 @@ impl<'a> ImagePair<'a> {
             return false;
         }
         let size = next.old_start.0 - address;
+        if size > MAX_PREFIX {
+            return false;
+        }
         let bytes = |image: &'a ElfView<'a>, start: u64| {
             image.code_at(start, start.checked_add(size)?).and_then(|section| section.at(start, size))
         };

@@ -5,6 +5,8 @@
 //! finds them (through `.dynamic`) and by section type, so that neither view can hide one from the other.
 //! Sources: System V ABI, chapter 5; x86-64 psABI, 4.4.1; ELF for the Arm 64-bit Architecture, 5.7; generic ABI, "Relative Relocation Table".
 
+use std::collections::BTreeSet;
+
 use goblin::elf::dynamic::{DT_FINI, DT_INIT, DT_JMPREL, DT_PLTRELSZ, DT_RELA, DT_RELASZ};
 use goblin::elf::program_header::PT_DYNAMIC;
 use goblin::elf::reloc::{
@@ -276,13 +278,17 @@ fn relative_places(table: &[u8]) -> impl Iterator<Item = u64> + '_ {
 
 /// The places that the loader writes to, ascending, as the sections of relocations name them.
 pub(super) fn written_places(image: &ElfView<'_>) -> Vec<u64> {
+    /// `R_X86_64_NONE` and `R_AARCH64_NONE`.
+    const NONE: u32 = 0;
     let of_kind =
         |kind| image.sections.iter().filter(move |section| section.kind == kind && section.is_loaded());
     let entries = of_kind(SHT_RELA).flat_map(|section| section.bytes.chunks_exact(RELA_SIZE));
     let packed = of_kind(SHT_RELR).flat_map(|section| relative_places(section.bytes));
-    let mut places: Vec<u64> = entries.filter_map(|entry| u64_at(entry, 0)).chain(packed).collect();
-    places.sort_unstable();
-    places
+    let entries = entries.filter(|entry| u64_at(entry, 8).is_some_and(|it| it as u32 != NONE));
+    let places = entries.filter_map(|entry| u64_at(entry, 0)).chain(packed);
+    // A bitmap of a few bytes names many places; of those only what is in the file counts, each once.
+    let places: BTreeSet<u64> = places.filter(|&place| image.mapped_offset(place, WORD).is_some()).collect();
+    places.into_iter().collect()
 }
 
 fn check_word(pair: ImagePair<'_>, place: u64, ledger: &mut Ledger<'_>) {

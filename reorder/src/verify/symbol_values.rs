@@ -64,8 +64,9 @@ fn stands_for_code(pair: ImagePair<'_>, table: &SectionView<'_>, symbol: &Symbol
     let is_code = match named {
         _ if symbol.section == SHN_XINDEX => true,
         Some(section) if table.kind == SHT_DYNSYM => {
-            let bounds = section.address..=section.end();
-            let misses = !section.is_loaded() || !bounds.contains(&symbol.value);
+            let is_at_end = symbol.value == section.end() && symbol.size == 0;
+            let holds = (section.address..section.end()).contains(&symbol.value) || is_at_end;
+            let misses = !section.is_loaded() || !holds;
             section.is_code() || misses && pair.old.code_at(symbol.value, symbol.value).is_some()
         }
         section => section.is_some_and(SectionView::is_code),

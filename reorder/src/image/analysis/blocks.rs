@@ -142,8 +142,7 @@ impl Partition {
             bytes.len() <= MAX_PATCHABLE_BYTES
                 && padding_length(code.machine, bytes, range.start) == bytes.len()
         };
-        let before = block.function_starts().take_while(|start| *start < address).last();
-        let after = block.function_starts().find(|start| *start > address);
+        let (before, after) = block.starts_around(address);
         let is_entered = before.is_some_and(|before| is_filler(before..address))
             || after.is_some_and(|after| is_filler(address..after));
         is_entered.then_some(index)
@@ -235,6 +234,21 @@ impl Block {
     /// Start of each function inside, ascending.
     pub fn function_starts(&self) -> impl DoubleEndedIterator<Item = Address> {
         iter::once(self.first_function).chain(self.further_functions.iter().copied())
+    }
+
+    /// The starts of functions right before and after `address`, where none starts.
+    fn starts_around(&self, address: Address) -> (Option<Address>, Option<Address>) {
+        let further = self.further_functions.partition_point(|start| *start < address);
+        let is_after_first = self.first_function < address;
+        let before = match further.checked_sub(1) {
+            Some(last) => self.further_functions.get(last).copied(),
+            None => is_after_first.then_some(self.first_function),
+        };
+        let after = match is_after_first {
+            true => self.further_functions.get(further).copied(),
+            false => Some(self.first_function),
+        };
+        (before, after)
     }
 
     /// Whether a function starts at `address`, or the block itself does.

@@ -12,45 +12,61 @@ use super::pins::{Pin, PinReason};
 use super::pointers::CodePointer;
 use super::references::Finding;
 use crate::address::Address;
+use crate::error::Result;
 use crate::image::code::CodeSpace;
 use crate::image::decode::sums::CallOffset;
 use crate::image::decode::x86_64::{DecodedBlock, FieldKind};
+use crate::image::decoded_atom::beyond_sums;
+use crate::image::refusal::RefusalCode;
 
 /// An address that something holds: where it leads, where it stands, and whether it certainly is an address.
 pub(super) type Held = (Address, Address, bool);
 
+/// Different constants that are tried with each address: programs have a few.
+const MAX_OFFSETS: usize = 256;
+
 /// Pins for x86-64 code.
+///
+/// # Errors
+/// R7 where code takes off more different constants than are tried.
 pub(super) fn check_call_offsets(
     view: CodeView<'_, '_>,
     decoded: &[DecodedBlock],
     pointers: &[CodePointer],
     findings: &mut Vec<Finding>,
-) {
+) -> Result<()> {
     let CodeView { file, code, partition } = view;
     let offsets: BTreeSet<CallOffset> =
         decoded.iter().flat_map(|block| block.call_offsets.iter().copied()).collect();
     if offsets.is_empty() {
-        return;
+        return Ok(());
     }
     let constants = if code.is_fixed_address { possible_targets(file, code) } else { Vec::new() };
     let operands = decoded.iter().flat_map(|block| block.absolute_candidates.iter().copied());
-    // Of numbers that may be addresses only what a call certainly shows counts.
+    // For numbers that are only perhaps addresses, only certain offsets count.
     let numbers = constants.into_iter().chain(operands).map(|target| (target, target, false));
     let stored = pointers.iter().map(|pointer| (pointer.target, pointer.place, true));
     let formed = decoded.iter().flat_map(|block| &block.fields);
     let formed = formed.filter(|field| field.kind == FieldKind::AddressOf);
     let formed = formed.map(|field| (field.target(code), code.address(field.place), true));
-    keep_distances(code, partition, &offsets, stored.chain(numbers).chain(formed), findings);
+    keep_distances(code, partition, &offsets, stored.chain(numbers).chain(formed), findings)
 }
 
 /// Pins what each offset leads to from each address, with what the address leads to.
+///
+/// # Errors
+/// R7 for more offsets than are tried.
 pub(super) fn keep_distances(
     code: &CodeSpace<'_>,
     partition: &Partition,
     offsets: &BTreeSet<CallOffset>,
     addresses: impl Iterator<Item = Held>,
     findings: &mut Vec<Finding>,
-) {
+) -> Result<()> {
+    if offsets.len() > MAX_OFFSETS {
+        let evidence = partition.blocks.first().map_or(Address(0), |block| block.start);
+        return Err(beyond_sums(RefusalCode::R7, evidence).into());
+    }
     for (target, evidence, is_address) in addresses {
         let home = partition.block_containing(target);
         let pin = |block| Finding::Pin(block, Pin { reason: PinReason::ComputedAddress, evidence });
@@ -63,4 +79,5 @@ pub(super) fn keep_distances(
             }
         }
     }
+    Ok(())
 }

@@ -27,7 +27,7 @@ pub(crate) const MAX_TABLE_WORDS: usize = 1 << 12;
 pub(crate) const MAX_SUMS: usize = 1 << 20;
 
 /// Tables of one block that may be at a constant from what it names.
-const MAX_FAR_TABLES: usize = 64;
+const MAX_FAR_TABLES: usize = 1 << 10;
 
 /// Words at the start of a table that count by themselves in an image at a fixed address.
 const MAX_LONE_WORDS: usize = 4;
@@ -199,7 +199,10 @@ fn called_by_sum(view: CodeView<'_, '_>, index: BlockIndex, block: &DecodedBlock
     let bases = taken.map(|field| field.target(code)).chain(block.absolute_candidates.iter().copied());
     let bases = bases.chain(far.iter().copied());
     let bases: BTreeSet<Address> = bases.filter(|&target| code.arena_of(target).is_some()).collect();
-    let far = far.into_iter().filter(|address| code.region(*address) == Region::Data).take(MAX_FAR_TABLES);
+    let far: Vec<Address> = far.into_iter().filter(|address| code.region(*address) == Region::Data).collect();
+    if far.len() > MAX_FAR_TABLES {
+        return None;
+    }
     let tables: BTreeSet<Address> = block.data_references.iter().copied().chain(far).collect();
     let mut found = ComputedTargets {
         bases: bases.iter().filter_map(|&base| partition.block_containing(base)).collect(),

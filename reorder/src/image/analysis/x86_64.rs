@@ -62,7 +62,7 @@ pub(super) fn code_facts(image: &ImageFacts<'_, '_>, partition: &mut Partition) 
     let view = CodeView { file, code, partition };
     computed_addresses::check_wide_constants(view, &decoded, &mut findings)?;
     computed_addresses::check_computed_calls(view, &decoded, &mut findings)?;
-    call_offsets::check_call_offsets(view, &decoded, image.pointers, &mut findings);
+    call_offsets::check_call_offsets(view, &decoded, image.pointers, &mut findings)?;
 
     collect_data_references(&mut decoded, relocations, &mut data_references);
     let loader_places = sorted(relocations.iter().map(|relocation| relocation.place).collect());

@@ -194,8 +194,12 @@ fn register_of_thunk(code: &CodeSpace<'_>, start: Address) -> Option<usize> {
     const MAX_BYTES: u64 = 32;
     /// The top of the stack as an operand of `mov`, without the register.
     const STACK_TOP: u8 = 0x04;
+    /// In the loop.
+    const PAUSE: [u8; 2] = [0xf3, 0x90];
     let end = start.plus(MAX_BYTES).min(code.arena_of(start)?.end);
-    code.bytes(start..end).windows(5).find_map(|window| match *window {
+    let bytes = code.bytes(start..end);
+    let rest = bytes.windows(PAUSE.len()).position(|bytes| bytes == PAUSE).map(|at| &bytes[at..])?;
+    rest.windows(5).find_map(|window| match *window {
         [rex @ (0x48 | 0x4c), 0x89, operand, 0x24, 0xc3 | 0xf3 | 0xe9] if operand & 0xc7 == STACK_TOP => {
             Some(usize::from(operand >> 3 & 7 | (rex & 4) << 1))
         }

@@ -155,7 +155,11 @@ pub fn decode_block(
         }
         sums.follow(code, &instruction);
         block.adds_to_code |= addresses.follow(code, &instruction);
-        block.call_offsets.extend(offsets.of_target(code, &range, &instruction));
+        for offset in offsets.of_target(code, &range, &instruction) {
+            if !block.call_offsets.contains(&offset) {
+                block.call_offsets.push(offset);
+            }
+        }
         offsets.follow(&instruction);
         if instruction.code() == Code::Jmp_rm64 && instruction.op0_kind() == OpKind::Register {
             block.has_register_jump = true;

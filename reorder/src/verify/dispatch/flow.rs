@@ -176,6 +176,10 @@ impl Flow<'_> {
         let region = self.region;
         let mut next = Some(start);
         while let Some(position) = next.filter(|&position| !self.is_reached[position]) {
+            // What other branches lead to is looked at by itself.
+            if position != start && self.is_leader[position] && !self.denied.contains(&position) {
+                return;
+            }
             self.is_reached[position] = true;
             let instruction = &region.instructions[position];
             if instruction.op0_kind() == OpKind::NearBranch64 {
@@ -188,6 +192,8 @@ impl Flow<'_> {
                     | FlowControl::Return
                     | FlowControl::Exception
             );
+            let stops = matches!(instruction.mnemonic(), Mnemonic::Int3 | Mnemonic::Hlt);
+            let is_end = is_end || stops || self.around.endings.is_last(instruction);
             next = region.next(position).filter(|_| !is_end);
         }
     }
@@ -290,7 +296,12 @@ impl Flow<'_> {
                 {
                     self.push_and_arrive(instruction, target, state);
                 }
-                self.return_from_call(state, self.around.kept.by(target));
+                let kept = if self.around.thunks.register(target).is_some() {
+                    0
+                } else {
+                    self.around.kept.by(target)
+                };
+                self.return_from_call(state, kept);
                 // Only where something else leads to what follows it matters whether this does.
                 let next = self.region.instructions.get(position + 1);
                 let is_joined = self.is_leader.get(position + 1).is_some_and(|&is_leader| is_leader);

@@ -9,13 +9,14 @@ use std::sync::Mutex;
 
 use iced_x86::{
     Decoder, DecoderOptions, FlowControl, Instruction, InstructionInfoFactory, Mnemonic, OpAccess, OpKind,
+    Register,
 };
 
 use super::state::number_of;
 use crate::verify::elf_view::ElfView;
 
 /// Instructions of a callee and of all that it calls that are looked at.
-const MAX_INSTRUCTIONS: usize = 1 << 12;
+const MAX_INSTRUCTIONS: usize = 1 << 11;
 /// Calls inside of calls that are followed.
 const MAX_DEPTH: usize = 16;
 
@@ -88,6 +89,7 @@ impl Walk<'_> {
             let bytes = section.bytes.get(usize::try_from(start - section.address).ok()?..)?;
             let mut decoder = Decoder::with_ip(64, bytes, start, DecoderOptions::NONE);
             let mut instruction = Instruction::default();
+            let mut previous = Instruction::default();
             let mut formed = Formed::default();
             while seen.insert(decoder.ip()) {
                 self.left = self.left.checked_sub(1)?;
@@ -118,15 +120,26 @@ impl Walk<'_> {
                         resolved.push(place + 1..instruction.next_ip());
                         written |= self.written(callee, depth)?;
                     }
+                    // A thunk stores what it calls where its return address was.
+                    FlowControl::Return if replaces_return_address(&previous) => return None,
                     FlowControl::Return | FlowControl::Exception => break,
                     _ => return None,
                 }
+                previous = instruction;
                 formed.follow(&instruction, &mut self.factory);
             }
         }
         let is_entered = |range: &Range<u64>| entered.range(range.clone()).next().is_some();
         (!resolved.iter().any(is_entered)).then_some(written)
     }
+}
+
+/// Whether a return after this instruction goes where that says.
+fn replaces_return_address(previous: &Instruction) -> bool {
+    let is_store = previous.op_count() > 0
+        && previous.op0_kind() == OpKind::Memory
+        && previous.memory_base() == Register::RSP;
+    is_store || previous.mnemonic() == Mnemonic::Push
 }
 
 /// Addresses that instructions in a row have formed: for each register where, and what.

@@ -65,11 +65,12 @@ pub(super) fn check_gaps(pair: ImagePair<'_>, findings: &mut Findings) -> Vec<u6
                     carried_constants.push(gap.end - length..gap.end);
                     code.end -= length as usize;
                 }
-                // What stands between a jump away and such bytes is padding after all.
-                let rest = x86_64::bytes_after_padding(&bytes[code.clone()], gap.start + code.start as u64);
-                kept = rest.map_or(0..0, |start| code.start + start..code.end);
-                let end = if kept.is_empty() { code.end } else { kept.start };
-                code = x86_64::code_of_gap(&bytes[..end], gap.start);
+                // Padding between a jump away and those bytes is free.
+                let start = gap.start + code.start as u64;
+                if let Some((end, target)) = x86_64::jump_over_padding(&bytes[code.clone()], start) {
+                    kept = code.start + target..code.end;
+                    code.end = code.start + end;
+                }
             }
             for code in [code, kept] {
                 if code.is_empty() {

@@ -36,24 +36,37 @@ pub(super) fn code_of_gap(bytes: &[u8], address: u64) -> Range<usize> {
     start..bytes.len()
 }
 
-/// Where the few bytes begin that end at a function, after padding that control does not reach: callers may read them.
-/// `bytes`, which stand at `address`, end at the function.
-pub(super) fn bytes_after_padding(bytes: &[u8], address: u64) -> Option<usize> {
+/// The last jump in code that leads over nothing but no-operations to the function after it, or to the few bytes before that which
+/// callers may read: where the jump ends, and where it leads. `bytes` stand at `address` and end at the function or where bytes
+/// begin that went along with it.
+pub(super) fn jump_over_padding(bytes: &[u8], address: u64) -> Option<(usize, usize)> {
     let mut decoder = Decoder::with_ip(64, bytes, address, DecoderOptions::NONE);
     let mut instruction = Instruction::default();
-    let mut start = None;
+    let mut found = None;
     while decoder.can_decode() {
         decoder.decode_out(&mut instruction);
         if instruction.is_invalid() {
             break;
         }
         let end = decoder.position();
-        skip_padding(&mut decoder, &instruction, &bytes[end..]);
-        if decoder.position() > end {
-            start = Some(decoder.position());
+        if instruction.flow_control() == FlowControl::UnconditionalBranch {
+            let target = usize::try_from(instruction.near_branch_target().wrapping_sub(address)).ok();
+            let padding = target.and_then(|target| bytes.get(end..target));
+            let is_padding = padding.is_some_and(|padding| {
+                !padding.is_empty() && nops_length(padding, instruction.next_ip()) == padding.len()
+            });
+            found = target.filter(|_| is_padding).map(|target| (end, target)).or(found);
         }
+        skip_padding(&mut decoder, &instruction, &bytes[end..]);
     }
-    start.filter(|start| (1..=MAX_LENGTH).contains(&(bytes.len() - start)))
+    found.filter(|(_, target)| bytes.len() - target <= MAX_LENGTH)
+}
+
+/// Bytes of the no-operations at the start of `bytes`: of these padding, what no program reads as a number that ends in zeros.
+fn nops_length(bytes: &[u8], address: u64) -> usize {
+    let decoder = Decoder::with_ip(64, bytes, address, DecoderOptions::NONE);
+    let nops = decoder.into_iter().take_while(|instruction| instruction.mnemonic() == Mnemonic::Nop);
+    nops.map(|instruction| instruction.len()).sum()
 }
 
 /// Moves `decoder` over padding that control does not reach, so that zeros are not read as instructions. `rest` is
@@ -163,14 +176,18 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_stands_before_a_function_begins_after_padding() {
-        // A jump over filler to the signature of a function.
+    fn a_jump_leads_over_padding_to_what_stands_before_a_function() {
+        // To the signature of a function, and to the function itself.
         let jumped_over = [0xe9, 3, 0, 0, 0, 0x90, 0x90, 0x90, 0xfe, 0xca, 0x05, 0xc1, 1, 2, 3, 4];
-        assert_eq!(bytes_after_padding(&jumped_over, 0x1000), Some(8));
-        assert_eq!(bytes_after_padding(&jumped_over[..8], 0x1000), None);
-        assert_eq!(bytes_after_padding(&[0xc3, 0xfe, 0xca], 0x1000), None);
-        let long = [&[0xc3, 0xcc][..], &[0x31; 2 * MAX_LENGTH]].concat();
-        assert_eq!(bytes_after_padding(&long, 0x1000), None);
+        assert_eq!(jump_over_padding(&jumped_over, 0x1000), Some((5, 8)));
+        assert_eq!(jump_over_padding(&jumped_over[..8], 0x1000), Some((5, 8)));
+        // Elsewhere; over something else; too far from the function.
+        assert_eq!(jump_over_padding(&[0xe9, 2, 0, 0, 0, 0x90, 0x90, 0x90], 0x1000), Some((5, 7)));
+        assert_eq!(jump_over_padding(&[0xeb, 2, 0x90, 0xc3, 1], 0x1000), None);
+        assert_eq!(jump_over_padding(&[0xc3, 0, 0, 0, 0, 0, 0, 0], 0x1000), None);
+        assert_eq!(jump_over_padding(&[0xc3, 0x90, 0x90, 1], 0x1000), None);
+        let long = [&[0xeb, 1, 0x90][..], &[0x31; 2 * MAX_LENGTH]].concat();
+        assert_eq!(jump_over_padding(&long, 0x1000), None);
     }
 
     #[test]

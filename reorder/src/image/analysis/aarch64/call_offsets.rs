@@ -8,6 +8,7 @@ use std::collections::BTreeSet;
 use rayon::prelude::*;
 
 use crate::address::Address;
+use crate::error::Result;
 use crate::image::analysis::absolute_addresses::{literals, possible_targets};
 use crate::image::analysis::blocks::Block;
 use crate::image::analysis::call_offsets::{Held, keep_distances};
@@ -23,18 +24,21 @@ use crate::image::decode::sums::{CallOffset, MAX_BIAS};
 const CALL_CLOBBERED: u32 = 0x4007_ffff;
 
 /// Pins for the pointers of an image, and for what its code forms.
+///
+/// # Errors
+/// R7 where code takes off more different constants than are tried.
 pub(super) fn check_call_offsets(
     view: CodeView<'_, '_>,
     references: &AtomReferences,
     pointers: &[CodePointer],
     findings: &mut Vec<Finding>,
-) {
+) -> Result<()> {
     let CodeView { file, code, partition } = view;
     let of_block =
         |block: &Block| offsets_of(code, block.first_function, code.bytes(block.first_function..block.end));
     let offsets: BTreeSet<CallOffset> = partition.blocks.par_iter().flat_map_iter(of_block).collect();
     if offsets.is_empty() {
-        return;
+        return Ok(());
     }
     let mut addresses: Vec<Held> =
         pointers.iter().map(|pointer| (pointer.target, pointer.place, true)).collect();
@@ -48,7 +52,7 @@ pub(super) fn check_call_offsets(
         let stored = possible_targets(file, code).into_iter().chain(constants.values());
         addresses.extend(stored.map(|target| (target, target, false)));
     }
-    keep_distances(code, partition, &offsets, addresses.into_iter(), findings);
+    keep_distances(code, partition, &offsets, addresses.into_iter(), findings)
 }
 
 /// The offsets of the calls in `bytes`, which stand at `start`.
@@ -119,10 +123,10 @@ fn subtracted(word: u32) -> Option<(Register, Register, u64)> {
 /// The register that a thunk at `start` jumps to, perhaps after it copied it (GCC's and clang's -mharden-sls=blr).
 fn register_of_thunk(code: &CodeSpace<'_>, start: Address) -> Option<Register> {
     let end = start.plus(2 * WORD);
-    let arena = code.arena_of(start).filter(|arena| end <= arena.end)?;
-    debug_assert!(arena.start <= start);
+    code.arena_of(start).filter(|arena| end <= arena.end)?;
     let mut words =
         code.bytes(start..end).chunks_exact(WORD as usize).filter_map(|bytes| bytes.first_chunk());
+    // Where these stand makes no difference to what they do with registers.
     let mut next = || words.next().map(|word| decode(u32::from_le_bytes(*word), start));
     match (next()?, next()?) {
         (Operation::BranchRegister(register), _) => Some(register),

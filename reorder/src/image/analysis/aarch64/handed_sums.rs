@@ -8,7 +8,7 @@
 //!
 //! Outliners (`-Oz`) leave such pieces: neither of the two functions shows the sum by itself.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use crate::address::Address;
 use crate::image::analysis::blocks::{BlockIndex, Partition};
@@ -26,12 +26,12 @@ pub(super) fn handed_sums(
     partition: &Partition,
     references: &AtomReferences,
 ) -> Vec<(CodeSum, Address)> {
-    let pieces: BTreeSet<Address> = partition
-        .blocks
-        .iter()
-        .filter(|block| block.size() <= MAX_INSTRUCTIONS * WORD)
-        .filter(|block| goes_to_sum(code.bytes(block.first_function..block.end)))
-        .map(|block| block.first_function)
+    let small = partition.blocks.iter().filter(|block| block.size() <= MAX_INSTRUCTIONS * WORD);
+    let pieces: BTreeMap<Address, u8> = small
+        .filter_map(|block| {
+            let shift = sum_that_is_called(code.bytes(block.first_function..block.end))?;
+            Some((block.first_function, shift))
+        })
         .collect();
     if pieces.is_empty() {
         return Vec::new();
@@ -40,7 +40,10 @@ pub(super) fn handed_sums(
     for (index, block) in partition.blocks.iter().enumerate() {
         let of_block = || references.of_atom(index, block.first_function);
         let is_branch = |form| form == CodeForm::Branch26;
-        if !of_block().any(|reference| is_branch(reference.form) && pieces.contains(&reference.target)) {
+        let called = of_block().filter(|reference| is_branch(reference.form));
+        let shifts: BTreeSet<u8> =
+            called.filter_map(|reference| pieces.get(&reference.target).copied()).collect();
+        if shifts.is_empty() {
             continue;
         }
         let taken =
@@ -49,38 +52,45 @@ pub(super) fn handed_sums(
             let home: Option<BlockIndex> = partition.block_containing(*target);
             home.is_some_and(|home| partition.block(home).is_entry(*target))
         };
-        let bases = taken.filter(is_entry).map(|base| CodeSum { base, shift: 0 });
-        sums.extend(bases.map(|sum| (sum, block.first_function)));
+        for base in taken.filter(is_entry) {
+            sums.extend(shifts.iter().map(|&shift| (CodeSum { base, shift }, block.first_function)));
+        }
     }
     sums
 }
 
-/// Whether code adds two registers and later jumps to what it made of them, or calls that.
-fn goes_to_sum(code: &[u8]) -> bool {
+/// How far code shifts the second of two registers that it adds, if it later jumps to the sum or calls it.
+fn sum_that_is_called(code: &[u8]) -> Option<u8> {
     let mut sum = None;
-    code.chunks_exact(WORD as usize).any(|bytes| {
+    code.chunks_exact(WORD as usize).find_map(|bytes| {
         let word = bytes.first_chunk().map_or(0, |word| u32::from_le_bytes(*word));
-        // ADD of two 64-bit registers, shifted or extended.
-        if word & 0xff00_0000 == 0x8b00_0000 {
-            sum = Some(word & 31);
+        match word {
+            // ADD of two 64-bit registers, shifted or extended.
+            _ if word & 0xffe0_0000 == 0x8b00_0000 => sum = Some((word & 31, (word >> 10 & 0x3f) as u8)),
+            _ if word & 0xffe0_0000 == 0x8b20_0000 => sum = Some((word & 31, (word >> 10 & 7) as u8)),
+            _ => {}
         }
         // BR, BLR.
-        word & 0xffdf_fc1f == 0xd61f_0000 && sum == Some(word >> 5 & 31)
+        let called = (word & 0xffdf_fc1f == 0xd61f_0000).then_some(word >> 5 & 31);
+        sum.filter(|(register, _)| Some(*register) == called).map(|(_, shift)| shift)
     })
 }
 
 #[cfg(test)]
 mod tests {
-    use super::goes_to_sum;
+    use super::sum_that_is_called;
 
     #[test]
     fn a_jump_to_a_sum_of_two_registers_is_seen() {
         let code = |words: &[u32]| words.iter().flat_map(|word| word.to_le_bytes()).collect::<Vec<u8>>();
         // mov x0, x1; add x2, x9, x8; br x2
-        assert!(goes_to_sum(&code(&[0xaa01_03e0, 0x8b08_0122, 0xd61f_0040])));
+        assert_eq!(sum_that_is_called(&code(&[0xaa01_03e0, 0x8b08_0122, 0xd61f_0040])), Some(0));
+        // add x2, x9, w8, sxtw #2; br x2
+        assert_eq!(sum_that_is_called(&code(&[0x8b28_c922, 0xd61f_0040])), Some(2));
         // blr x2
-        assert!(goes_to_sum(&code(&[0x8b08_0122, 0xd63f_0040])));
+        assert_eq!(sum_that_is_called(&code(&[0x8b08_0122, 0xd63f_0040])), Some(0));
         // br x3; ret
-        assert!(!goes_to_sum(&code(&[0x8b08_0122, 0xd61f_0060])) && !goes_to_sum(&code(&[0xd65f_03c0])));
+        assert_eq!(sum_that_is_called(&code(&[0x8b08_0122, 0xd61f_0060])), None);
+        assert_eq!(sum_that_is_called(&code(&[0xd65f_03c0])), None);
     }
 }

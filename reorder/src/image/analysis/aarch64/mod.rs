@@ -106,7 +106,7 @@ pub(super) fn code_facts(image: &ImageFacts<'_, '_>, partition: &mut Partition) 
         absolute_addresses::check_absolute_addresses(file, code, partition, &constants, known, &mut findings);
     }
     let view = CodeView { file, code, partition };
-    call_offsets::check_call_offsets(view, &references, pointers, &mut findings);
+    call_offsets::check_call_offsets(view, &references, pointers, &mut findings)?;
     let boundaries = Boundaries::new(code.span());
     for block in &partition.blocks {
         (0..block.size() / WORD).for_each(|word| boundaries.mark(code.offset(block.start.plus(word * WORD))));
