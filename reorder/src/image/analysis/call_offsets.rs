@@ -6,7 +6,7 @@
 use std::collections::BTreeSet;
 
 use super::absolute_addresses::possible_targets;
-use super::blocks::Partition;
+use super::blocks::{GapContent, Partition};
 use super::computed_addresses::CodeView;
 use super::pins::{Pin, PinReason};
 use super::pointers::CodePointer;
@@ -70,10 +70,14 @@ pub(super) fn keep_distances(
     for (target, evidence, is_address) in addresses {
         let home = partition.block_containing(target);
         let pin = |block| Finding::Pin(block, Pin { reason: PinReason::ComputedAddress, evidence });
-        let is_entry = home.is_some_and(|home| partition.block(home).is_entry(target));
+        // What leads to the start of a function, or to code without a name, may well be meant as it is.
+        let is_marked = || match (home, partition.gap_containing(target)) {
+            (Some(home), _) => !partition.block(home).is_entry(target),
+            (None, gap) => gap.is_none_or(|gap| partition.gaps[gap].content == GapContent::Padding),
+        };
         for CallOffset { offset, is_certain } in offsets {
             let Some(called) = partition.entered_at(code, target.plus(*offset)) else { continue };
-            if home != Some(called) && (*is_certain || is_address && !is_entry) {
+            if home != Some(called) && (*is_certain || is_address && is_marked()) {
                 findings.extend(home.into_iter().chain([called]).map(pin));
                 findings.extend(partition.gap_containing(target).map(Finding::KeepGap));
             }
