@@ -22,6 +22,8 @@ pub enum Finding {
     Distrust(BlockIndex, Pin),
     /// The gap is referred to, so it is not free even where it looks like padding.
     KeepGap(usize),
+    /// The gap keeps its bytes, whatever becomes of the function after it.
+    KeepBytes(usize),
     /// The first block jumps into the second: parts of one function, whose jump tables may span both.
     Related(BlockIndex, BlockIndex),
 }

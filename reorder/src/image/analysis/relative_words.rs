@@ -46,7 +46,7 @@ pub fn check_relative_words(
         findings.extend(blocks.into_iter().map(|block| Finding::Pin(block, pin)));
         // The end of a function, written as a distance: its start would move away from it.
         if let Some(gap) = partition.gap_containing(word.value) {
-            findings.push(Finding::KeepGap(gap));
+            findings.push(Finding::KeepBytes(gap));
             let before = partition.block_containing(Address(word.value.0.wrapping_sub(1)));
             findings.extend(before.map(|block| Finding::Pin(block, pin)));
         }

@@ -87,6 +87,7 @@ fn combine(partition: &Partition, findings: &mut Vec<Finding>) -> Combined {
                     combined.pins[block.0 as usize] = Some(pin);
                 }
             }
+            Finding::KeepBytes(index) => combined.kept_gaps[index] = true,
             Finding::KeepGap(index) => {
                 combined.kept_gaps[index] = true;
                 // Control that arrives in filler runs on into what follows.
