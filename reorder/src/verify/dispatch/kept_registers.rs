@@ -159,7 +159,7 @@ impl Formed {
         (0..16).filter(|number| written >> number & 1 == 1).for_each(|number| self.0[number] = None);
         let is_address = instruction.mnemonic() == Mnemonic::Lea && instruction.is_ip_rel_memory_operand();
         let register = number_of(instruction.op0_register()).filter(|_| is_address);
-        if let Some(slot) = register.and_then(|number| self.0.get_mut(usize::from(number))) {
+        if let Some(slot) = register.and_then(|number| self.0.get_mut(number)) {
             *slot = Some((instruction.ip(), instruction.ip_rel_memory_address()));
         }
     }
@@ -167,7 +167,7 @@ impl Formed {
     /// Where the address was formed that a call through a register goes to, and the address.
     fn called(&self, call: &Instruction) -> Option<(u64, u64)> {
         let register = (call.op0_kind() == OpKind::Register).then(|| call.op0_register())?;
-        self.0.get(usize::from(number_of(register)?)).copied().flatten()
+        self.0.get(number_of(register)?).copied().flatten()
     }
 }
 
