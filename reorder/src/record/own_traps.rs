@@ -30,7 +30,7 @@ pub(super) struct OwnTraps {
     is_complete: bool,
     /// The tasks of these processes that block the signal; of a complete account, all that do.
     blocking: BTreeSet<Pid>,
-    /// Tasks that are on their way to the first instruction of a handler, and of which signal.
+    /// Tasks that are about to execute the first instruction of a handler, with the signal.
     entering: BTreeMap<Pid, i32>,
 }
 
@@ -41,9 +41,9 @@ const IGNORED: u64 = 1;
 /// What a signal of the program comes to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Delivery {
-    /// Nothing is to be known of it.
+    /// The signal does not concern SIGTRAP.
     Plain,
-    /// To a handler, which may block SIGTRAP or not be known yet: the task is to go on by one step, which leads there.
+    /// The task enters a handler that may block SIGTRAP, or whose address is unknown: resume it by one step, which leads there.
     IntoHandler,
 }
 
@@ -116,7 +116,7 @@ impl OwnTraps {
         Delivery::IntoHandler
     }
 
-    /// Whether this SIGTRAP is the end of the step into a handler, of which more is known then.
+    /// Whether this SIGTRAP ends the step into a handler; the account then holds the handler's address.
     pub(super) fn entered(&mut self, task: Pid) -> nix::Result<bool> {
         // As `ptrace_notify` tells it; the signal of a breakpoint has another code.
         let Some(signal) = self.entering.remove(&task) else { return Ok(false) };
@@ -133,7 +133,8 @@ impl OwnTraps {
         Ok(true)
     }
 
-    /// The tasks of a process that is known from now on run: what they block is what it was a moment ago.
+    /// Adds the tasks of a process that has just become known: they run, so the signals that they block now are those they
+    /// blocked a moment ago.
     fn note_masks_of(&mut self, process: Pid) {
         let tasks = fs::read_dir(format!("/proc/{process}/task")).into_iter().flatten().flatten();
         let tasks = tasks.filter_map(|entry| entry.file_name().to_str()?.parse().ok()).map(Pid::from_raw);

@@ -13,13 +13,13 @@
 //! * **Padding** of *n* bytes in front of a function is not explained by an alignment of *n* or less. From the ordinary
 //!   alignment on it shows that the function asked for more, and then all that its address has counts.
 //!
-//! What was aligned on purpose can stand where less than the ordinary alignment was missing: for `aligned(64)` that is
-//! every fourth. So the functions in a row with one that padding gives away keep as much as it does, and a function whose
-//! address is taken keeps its own alignment wherever the section's permits that it was asked for. Where functions are packed or aligned to 4, this last rule is for those alone that
-//! have 16 or more, in sections that state more than 16: chance gives that to one in sixteen, and less would cost every second
-//! function its room. In other packed sections no function keeps more than padding shows.
+//! Padding does not show every request: one `aligned(64)` function in four needs less padding than the ordinary alignment
+//! explains. So functions in a row with one whose padding shows a request keep as much as that one. A function whose address is
+//! taken keeps its own alignment, up to the section's. Where functions are packed or aligned to 4, this last rule holds only
+//! for functions aligned to 16 or more, in sections that state more than 16: one function in sixteen has that by chance, and a
+//! lower limit would cost every second function its room. In other packed sections no function keeps more than padding shows.
 //!
-//! Functions whose address nothing takes give up all that padding shows, and what is beyond [`MAX_TAG`], when room is short.
+//! When room is short, functions whose address nothing takes lose what padding shows, and everything beyond [`MAX_TAG`].
 
 use rayon::prelude::*;
 
@@ -33,7 +33,7 @@ use crate::image::decode::x86_64::FieldKind;
 use crate::image::functions::FunctionTable;
 use crate::image::ordinary_alignment::ordinary_alignment;
 
-/// What a new start keeps of the old one, as powers of two.
+/// The alignment that a function keeps at its new address, as powers of two.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Alignment {
     /// While there is room.
@@ -42,7 +42,7 @@ pub struct Alignment {
     pub least: u64,
 }
 
-/// What is kept of functions whose addresses are not known to be taken, as far as they have it: three bits.
+/// The alignment that functions keep whose addresses are not known to be taken, if they have it: three bits.
 const MAX_TAG: u64 = 8;
 
 /// What code may be aligned to so as not to share a cache line.
@@ -166,8 +166,8 @@ fn asked_by_padding(analysis: &Analysis<'_>, block: &Block, own: u64, ordinary: 
     if padding >= ordinary && own >= asked { asked } else { 1 }
 }
 
-/// What each block keeps of its `own` alignment because padding shows that it, or one in the same row, `asked` for some; 1 for
-/// nothing. A row ends where a block has less than that: by chance soon, and what was compiled together goes on to its end.
+/// The part of its `own` alignment that each block keeps because padding shows that it, or another block in its row, `asked` for
+/// one; 1 for none. A row ends at the first block with less alignment, which chance soon brings in unrelated code.
 fn in_rows(blocks: &[Block], own: &[u64], asked: &[u64], sections: &[SectionAlignment]) -> Vec<u64> {
     let mut shown = vec![1; blocks.len()];
     let mut walk = |indices: &mut dyn Iterator<Item = usize>| {
@@ -277,7 +277,7 @@ mod tests {
         // Something in packed code asked for 64: one that has it, or nearly, may be what did.
         assert_eq!(kept(64, section(1, 64), 1, true), (64, 64));
         assert_eq!(kept(32, section(1, 64), 1, true), (32, 32));
-        // Padding shows more than the section states, of others.
+        // The padding of other functions shows more than the section states.
         assert_eq!(SectionAlignment::new(1, 128, 256).possible(128), 128);
         assert_eq!(SectionAlignment::new(16, 128, 256).possible(128), 128);
         assert_eq!(SectionAlignment::new(16, 32, 256).possible(128), 64);

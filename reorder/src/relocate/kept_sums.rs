@@ -19,8 +19,8 @@ pub(super) fn readings(file: &ElfFile<'_>, symbol: &Symbol<'_>) -> [Address; 2] 
     [symbol.value, header.unwrap_or(symbol.value)]
 }
 
-/// Of the two sums the one that the bytes at `place` confirm, or the first; of two such the one that `still_holds` after the
-/// move, or the second, which is what lld means.
+/// The sum that the bytes at `place` confirm, or the first if they confirm neither. If they confirm both, the one that
+/// `still_holds` after the move, or the second, which is the one that lld means.
 pub(super) fn meant(
     file: &ElfFile<'_>,
     analysis: &Analysis<'_>,

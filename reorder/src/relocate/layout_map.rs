@@ -123,28 +123,43 @@ impl LayoutMap {
         for Copied { from, to, size } in &self.copies {
             let _ = writeln!(text, "copy {from} {to} {size:#x}");
         }
-        for (offset, bytes) in &self.fills {
-            for (place, bytes, length) in pieces(bytes) {
-                let (offset, bytes_text) = (FileOffset(offset.0 + place as u64), hexadecimal(bytes));
-                let _ = match length == bytes.len() {
-                    true => writeln!(text, "fill {offset} {bytes_text}"),
-                    false => writeln!(text, "fill {offset} {bytes_text} {length:#x}"),
-                };
-            }
+        for (offset, bytes, length) in self.stored_fills() {
+            let bytes_text = hexadecimal(bytes);
+            let _ = match length == bytes.len() {
+                true => writeln!(text, "fill {offset} {bytes_text}"),
+                false => writeln!(text, "fill {offset} {bytes_text} {length:#x}"),
+            };
         }
         text
     }
 
     /// Lines below the headers.
     fn lines(&self) -> usize {
-        let fills: usize = self.fills.iter().map(|(_, bytes)| pieces(bytes).count()).sum();
-        self.moves.len() + self.copies.len() + fills
+        self.moves.len() + self.copies.len() + self.stored_fills().count()
     }
 
-    /// Bytes of the input that the map has in it.
+    /// Bytes of the input that the map stores.
     pub fn stored_bytes(&self) -> usize {
-        let stored = |bytes| pieces(bytes).map(|(_, bytes, _)| bytes.len()).sum::<usize>();
-        self.fills.iter().map(|(_, bytes)| stored(bytes)).sum()
+        self.stored_fills().map(|(_, bytes, _)| bytes.len()).sum()
+    }
+
+    /// The fills as lines of the file: file offset, bytes, and the length in bytes that they repeat to. Repetition stops at
+    /// [`MAX_REPEATED`], so that [`Self::parse`] reads whatever is written.
+    fn stored_fills(&self) -> impl Iterator<Item = (FileOffset, &[u8], usize)> {
+        let mut left = MAX_REPEATED;
+        let lines = self.fills.iter().flat_map(|(offset, run)| {
+            pieces(run).map(move |(position, bytes, length)| (*offset, run, position, bytes, length))
+        });
+        lines.map(move |(offset, run, position, bytes, length)| {
+            let offset = FileOffset(offset.0 + position as u64);
+            match left.checked_sub(length - bytes.len()) {
+                Some(rest) => {
+                    left = rest;
+                    (offset, bytes, length)
+                }
+                None => (offset, &run[position..position + length], length),
+            }
+        })
     }
 
     /// Parses a map file.
@@ -201,7 +216,7 @@ impl LayoutMap {
                         _ => return Err(broken()),
                     };
                     repeated += length - bytes.len();
-                    if repeated > MAX_REPEATED {
+                    if repeated > MAX_REPEATED || offset.checked_add(length as u64).is_none() {
                         return Err(broken());
                     }
                     map.add_fill(offset, bytes.into_iter().cycle().take(length));
@@ -224,7 +239,7 @@ impl LayoutMap {
 const MAX_PERIOD: usize = 16;
 /// A run that is shorter is written as it is.
 const MIN_REPEATED: usize = 64;
-/// What lines may add together by repeating: more than the padding of any image.
+/// The most bytes that all repeated fillers of a map may add up to: more than the padding of any image.
 const MAX_REPEATED: usize = 1 << 26;
 
 impl LayoutMap {
@@ -333,6 +348,16 @@ mod tests {
     }
 
     #[test]
+    fn more_filler_than_a_reader_repeats_is_written_out() {
+        let map = LayoutMap {
+            fills: vec![(FileOffset(0x40), vec![0x90; MAX_REPEATED + 100])],
+            ..LayoutMap::default()
+        };
+        assert_eq!(map.stored_bytes(), MAX_REPEATED + 100);
+        assert!(LayoutMap::parse(map.write().as_bytes()).is_ok_and(|read| read == map));
+    }
+
+    #[test]
     fn no_cut_passes_for_a_map() {
         let map = LayoutMap {
             old_digest: "aa".into(),
@@ -357,6 +382,7 @@ mod tests {
             "fill 0x1 0",
             "fill 0x1 zz",
             "fill 0x1 90 0x1",
+            "fill 0xfffffffffffffff0 90 0x20",
             "fill 0x1 90 0xffffffffffff",
             "fill 0x1  0x10",
             "fill 0x1 90 0x10 0x10",

@@ -147,7 +147,8 @@ fn new_place(target: &Section<'_>, map: &AddressMap, place: Address) -> NewAddre
     }
 }
 
-/// Whether an entry for a loaded section points elsewhere: lld leaves such entries for unwind entries that it merged with others.
+/// Whether an entry for a loaded section has its place outside of that section: lld leaves such entries where it merged unwind
+/// entries.
 fn is_stray(target: &Section<'_>, place: Address) -> bool {
     target.is_loaded() && !target.contains(place)
 }

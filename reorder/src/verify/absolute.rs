@@ -1,6 +1,6 @@
 //! A program at a fixed address stores code addresses as plain constants. Relocations that the linker kept list them:
 //! those fields must have followed. Where nothing lists them, the move is sound only if no constant can mean a function
-//! that moved, or the place right behind one.
+//! that moved, or the address right after one.
 
 use goblin::elf::header::ET_EXEC;
 use goblin::elf::section_header::SHT_PROGBITS;
@@ -62,7 +62,7 @@ pub(super) fn check_absolute_addresses(pair: ImagePair<'_>, ledger: &mut Ledger<
     }
 }
 
-/// Whether `value` is a byte of a function that moved, or the place behind one.
+/// Whether `value` is the address of a byte of a function that moved, or the address right after one.
 fn is_moved(pair: ImagePair<'_>, value: u64) -> bool {
     let moved = |address: u64| pair.moves.containing(Address(address)).is_some_and(|range| range.is_moved());
     moved(value) || value.checked_sub(1).is_some_and(moved)
@@ -85,7 +85,7 @@ fn check_fields(pair: ImagePair<'_>, ledger: &mut Ledger<'_>) {
         if !section.is_code() {
             ledger.claims.add(offset, field.width as u64);
         }
-        // A constant in front of a function, such as the last one of the function before, may have gone with it.
+        // A constant before a function, such as the last one of the function before it, may have moved with it.
         let is_carried = || {
             let found = pair.carried(field.place).filter(|_| section.is_code()).and_then(read);
             found.is_some_and(|found| pair.holds_followed(field, found))

@@ -1,12 +1,12 @@
 //! Functions whose addresses are taken are aligned as before.
 //!
-//! Programs keep flags in the low bits of such addresses, and no image states in which. What bounds them is stated: linkers give
-//! a section the largest alignment that anything in it asked for (`sh_addralign`). So a function that has as much may be what
-//! asked for it, and one with less may have asked for all that it has.
+//! Programs keep flags in the low bits of such addresses, and no image states in which bits. It states a bound: linkers give a
+//! section the largest alignment that any function in it asked for (`sh_addralign`). So a function with that alignment may be
+//! the one that asked, and a function with less may have asked for what it has.
 //!
-//! Where most functions of a section are not aligned to what compilers give for speed, a function with more than the others
-//! has it by chance, and what most have is demanded. If something in there asked for more than for speed, that function may
-//! be the one that did, if its address has that much.
+//! Where most functions of a section have less than compilers give for speed, a function has more by chance, and only what
+//! most have is demanded. If the section states more than that, a function whose address has the stated alignment may be the
+//! one that asked for it.
 
 use std::ops::Range;
 
@@ -22,7 +22,7 @@ const MAX_ALIGNMENT: u64 = 4096;
 /// Share of a section's functions that is most of them: numerator, denominator.
 const MOST: (usize, usize) = (3, 4);
 
-/// What functions of the old image may count on, section by section; without any, on parity alone.
+/// The alignment that functions of the old image may rely on, by section; outside of these, only parity.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Alignments {
     /// In header order.
@@ -48,7 +48,7 @@ impl Alignments {
     /// What the new start of a function whose address is taken must be a multiple of.
     pub(super) fn demanded(&self, range: &Move) -> u64 {
         let start = range.old_start.0;
-        // The lowest bit alone has a meaning everywhere.
+        // Only the lowest bit may have a meaning everywhere.
         let parity = alignment(start, 2);
         let section = self.sections.iter().find(|section| section.range.contains(&start));
         section.map_or(parity, |section| section.demanded(start).max(parity))

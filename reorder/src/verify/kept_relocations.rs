@@ -27,8 +27,8 @@ struct Kept {
     addend: u64,
 }
 
-/// Checks all tables that are not loaded; `updated` as in `verify_pair`. With debug information that was written again go the
-/// tables that described it: in `pair` they stand beside the old information, but symbols are the new ones.
+/// Checks all tables that are not loaded; `updated` as in `verify_pair`. Where debug information was written again, the output
+/// leaves out the tables that described it: `pair` shows them with the old debug information and the new symbols.
 pub(super) fn check_kept_relocations(
     pair: ImagePair<'_>,
     updated: Option<&ElfView<'_>>,
@@ -95,7 +95,7 @@ fn check_table(
         let offset = old.offset + (index * RELA_SIZE) as u64;
         index += 1;
         let place = match places_follow {
-            // Words in front of a function may have gone with it.
+            // The words before a function may have moved with it.
             true if pair.leads_to(before.place, after.place) => after.place,
             true => pair.mapped(before.place),
             false => before.place,
@@ -128,7 +128,8 @@ fn check_table(
         match is_exact {
             Some(true) if is_partial => check_stale_addend(pair, &before, &after, &readings, offset, ledger),
             Some(true) => {}
-            // A field that holds a part of an address may have fitted by chance: the target must have been followed.
+            // A field that holds part of an address may have agreed with its relocation by chance, and no longer does. Then the
+            // relocation must still follow its target.
             Some(false) if is_partial && is_followed(pair, &before, &after, &readings) => {}
             Some(false) => {
                 let name = format!("the addend of the kept relocation for {}", Address(after.place));

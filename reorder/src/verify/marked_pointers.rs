@@ -1,9 +1,9 @@
-//! Pointers that code takes something off before it calls them.
+//! Pointers that carry a mark, which code subtracts before it calls them.
 //!
-//! From each call through a register the instructions before it are read backwards, for constants that make the register. Where such
-//! a constant leads from an address that the data hold to the start of a function, that function and what the address leads to have
-//! moved by the same distance, or the call goes elsewhere now. Addresses that code forms are not asked, nor constants that a
-//! register keeps over a call.
+//! Before each call through a register, the instructions are read backwards for the constant that was last added to that
+//! register. Where the constant leads from an address in the data to the start of a function, that function and the code at the
+//! address must have moved by the same distance; otherwise the call now goes elsewhere. Addresses that code forms are not
+//! checked, nor constants that a register keeps across a call.
 
 use std::collections::BTreeSet;
 
@@ -21,15 +21,15 @@ use super::processor::Processor;
 use super::report::{Check, Difference, Findings};
 use crate::address::Address;
 
-/// Instructions before a call that may make what it calls.
+/// How many instructions before a call are read.
 const MAX_INSTRUCTIONS: usize = 12;
-/// No mark is larger.
+/// The largest mark.
 const MAX_MARK: u64 = 1 << 12;
 
-/// Addresses times constants that are tried.
+/// How many pairs of an address and a constant are tried.
 const MAX_TRIES: usize = 1 << 28;
 
-/// Checks every address that data hold against every constant.
+/// Checks every address in the data with every constant.
 pub(super) fn check_marked_pointers(pair: ImagePair<'_>, findings: &mut Findings) {
     let marks: BTreeSet<u64> = pair
         .moves
@@ -100,7 +100,7 @@ fn marks_in(processor: Processor, bytes: &[u8], start: u64) -> Vec<u64> {
     marks.into_iter().filter(is_mark).collect()
 }
 
-/// Whether the bytes of a call or jump through a register are among these: most functions have none, and need not be decoded.
+/// Whether `bytes` contain those of a call or jump through a register. Most functions have none and need not be decoded.
 fn calls_register(bytes: &[u8]) -> bool {
     bytes.windows(2).any(|pair| pair[0] == 0xff && matches!(pair[1], 0xd0..=0xd7 | 0xe0..=0xe7))
 }
@@ -115,7 +115,7 @@ fn marks_in_instructions(bytes: &[u8], start: u64) -> Vec<u64> {
         if is_through {
             marks.extend(mark_of(&before, instruction.op0_register()));
         }
-        // What is further back makes no difference.
+        // Only the last instructions count.
         if before.len() > 8 * MAX_INSTRUCTIONS {
             before.drain(..7 * MAX_INSTRUCTIONS);
         }
@@ -191,7 +191,7 @@ fn mark_of_words(before: &[u32], register: u32) -> Option<u64> {
                 continue;
             }
             _ if word >> 25 & 5 == 4 => return Some(mark),
-            // Among these ADRP: what is added to a page makes the address.
+            // ADRP is one of these: a constant that is added to a page completes the address.
             _ => return None,
         }
         register = word >> 5 & 31;

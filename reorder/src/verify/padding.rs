@@ -24,8 +24,8 @@ pub(super) fn padding_length(processor: Processor, bytes: &[u8], address: u64) -
     }
 }
 
-/// The lengths of a jump at the start of `bytes`, which stand at `address`, and of the padding that it leads over: GNU as writes
-/// that for x86-64 where many no-operations would take longer to run.
+/// The lengths in bytes of the jump that `bytes`, which stand at `address`, begin with and of the padding that it skips. GNU as
+/// writes such a jump on x86-64 where executing the no-operations would take longer.
 pub(super) fn jumped_over(processor: Processor, bytes: &[u8], address: u64) -> Option<(u64, u64)> {
     let (jump, distance): (usize, usize) = match (processor, bytes) {
         (Processor::X86_64, [0xeb, distance @ 0..0x80, ..]) => (2, usize::from(*distance)),

@@ -84,14 +84,14 @@ impl<'a> ImagePair<'a> {
         in_width(self.mapped(field.value)) == found || self.is_prefix(field.value, found)
     }
 
-    /// Where the code at `found` of the new image may have come from, read as padding in front of a function.
+    /// The old address of the bytes at `found` in the new image, if they are a prefix that moved with the function after it.
     pub(super) fn prefix_origin(&self, found: u64) -> Option<u64> {
         let next = self.moves.following_new(NewAddress(found))?;
         let origin = found.wrapping_sub(next.delta());
         self.is_prefix(origin, found).then_some(origin)
     }
 
-    /// Where what stands at `address`, in front of a function that moved, is if it went along.
+    /// The new address of the prefix at `address` of the old image, if it moved with the function after it.
     pub(super) fn carried(&self, address: u64) -> Option<u64> {
         let next = self.moves.following(Address(address)).filter(|next| next.is_moved())?;
         let found = address.wrapping_add(next.delta());
@@ -124,8 +124,8 @@ impl<'a> ImagePair<'a> {
         prefix.is_some_and(is_one) && prefix == bytes(self.new, found)
     }
 
-    /// Whether padding at `address` that something refers to is still what it was, up to where it ends; and so data that went
-    /// with the function behind it, of which nobody else looks at the old place.
+    /// Whether the padding at `address`, which something refers to, keeps its bytes up to its end. The same holds for data that
+    /// moved with the function after them: no other check looks at the place that they left.
     fn is_kept(&self, address: u64) -> bool {
         if self.moves.containing(Address(address)).is_some() {
             return true;

@@ -57,8 +57,8 @@ fn expected_value(pair: ImagePair<'_>, table: &SectionView<'_>, symbol: &SymbolV
 
 /// Values in sections that are not loaded count from the section, so that they may look like code addresses.
 ///
-/// That of a dynamic symbol is an address whatever section it names, as the loader reads it (gABI, "Symbol Values"): the section
-/// only tells on which side of a boundary it lies.
+/// The value of a dynamic symbol is an address whatever section it names, because the loader reads it so (gABI, "Symbol Values").
+/// Its section only tells which of two adjacent sections a value at their boundary belongs to.
 fn stands_for_code(pair: ImagePair<'_>, table: &SectionView<'_>, symbol: &SymbolView) -> bool {
     let named = pair.old.sections.get(symbol.section as usize);
     let is_code = match named {

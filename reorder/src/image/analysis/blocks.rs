@@ -129,8 +129,8 @@ impl Partition {
         (address < self.blocks[index].end).then_some(BlockIndex(index as u32))
     }
 
-    /// The block that has a function which starts at `address`, or which nothing but no-operations separate from there: patchable
-    /// functions have some on both sides of the place that unwind entries tell.
+    /// The block with a function that starts at `address`, or that only no-operations separate from `address`: patchable
+    /// functions have some on both sides of the start that their unwind entries state.
     pub fn entered_at(&self, code: &CodeSpace<'_>, address: Address) -> Option<BlockIndex> {
         let index = self.block_containing(address)?;
         let block = self.block(index);
@@ -154,9 +154,9 @@ impl Partition {
         (address < self.gaps[index].end).then_some(index)
     }
 
-    /// Where the bytes of no function begin that end right at the start of a block and are no padding. Their end may be constants
-    /// of that block after code without a symbol, as the startup files of C have it, unless that plainly goes up to
-    /// there. Zeros that control does not reach are filler of a linker.
+    /// The start of the bytes right before a block that belong to no function and are no padding. Such a gap may be code without
+    /// a symbol, as in the startup files of C, and end with constants of the block; a gap that is plainly code up to its end
+    /// gives `None`. Zeros that control does not reach are filler of a linker.
     pub fn bytes_before(&self, code: &CodeSpace<'_>, block: BlockIndex) -> Option<Address> {
         let start = self.block(block).start;
         let gap = self.gaps[..self.gaps.partition_point(|gap| gap.start < start)].last()?;

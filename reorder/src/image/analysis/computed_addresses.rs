@@ -97,7 +97,7 @@ pub fn check_wide_constants(
     Ok(())
 }
 
-/// What a block adds to addresses to reach others: a place that was called is added to numbers of four bytes as well.
+/// The constants that a block adds to addresses to reach others. Code that calls its own place adds four-byte constants as well.
 fn far_constants(view: CodeView<'_, '_>, index: BlockIndex, block: &DecodedBlock) -> Vec<u64> {
     match block.calls_own_place {
         true => wide_operands(view.code, view.partition.block(index).code()),
@@ -214,12 +214,12 @@ fn called_by_sum(view: CodeView<'_, '_>, index: BlockIndex, block: &DecodedBlock
     let text = first.unwrap_or(Address(0))..last.unwrap_or(Address(0));
     let entry_at = |target: Address| partition.entered_at(code, target);
     let is_certain = block.has_computed_call || block.adds_to_code;
-    // Of plain addresses code at a fixed address holds many that take part in no sum: further on, words need a neighbour. So do
-    // those before what the code names, of which it seldom reads any.
+    // Code at a fixed address holds many plain addresses that take part in no sum. So after the first few words of a table, a word
+    // counts only if its neighbour does; the same holds for words before the address that the code names.
     let alone =
         |is_forward: bool| if code.is_fixed_address || !is_forward { MAX_LONE_WORDS } else { usize::MAX };
     let mut budget = MAX_SUMS;
-    // What counts by itself leads to the same places wherever it is stored.
+    // A word that counts by itself leads to the same function wherever it is stored.
     let mut tried: BTreeSet<u64> = BTreeSet::new();
     for (&table, is_forward) in tables.iter().flat_map(|table| [(table, true), (table, false)]) {
         for width in [8, 4] {

@@ -62,7 +62,7 @@ pub(super) struct CodeAddresses {
 }
 
 impl CodeAddresses {
-    /// Goes on to the next instruction; whether it adds something unknown to the address of code, or takes it away.
+    /// Goes on to the next instruction; whether it adds an unknown value to the address of code, or subtracts one.
     pub(super) fn follow(&mut self, code: &CodeSpace<'_>, instruction: &Instruction) -> bool {
         if matches!(instruction.flow_control(), FlowControl::Call | FlowControl::IndirectCall) {
             self.held &= !CALL_CLOBBERED.iter().fold(0, |all, &register| all | bit(register));
@@ -112,7 +112,7 @@ pub struct CallOffset {
     pub is_certain: bool,
 }
 
-/// What was last added to registers as a constant, since they were loaded.
+/// The constant that was last added to each register since it was loaded.
 #[derive(Default)]
 pub(super) struct CallOffsets([u64; 16]);
 
@@ -152,9 +152,11 @@ impl CallOffsets {
         };
     }
 
-    /// What was added to the address that the instruction calls or jumps to. A direct call may lead to a thunk that calls any
-    /// register: if the thunk does not show which, all of them count that are no further off than programs put flags, but for
-    /// certain is none. (Not inside of the block that has the bytes `own`: no thunk is there that its bytes do not show.)
+    /// The constants that were added to the address that the instruction calls or jumps to.
+    ///
+    /// A direct call may lead to a thunk, which calls a register. If the thunk's code does not show which register, every
+    /// constant up to the size of a flag counts, as uncertain. A call within the block of the bytes `own` leads to a thunk only
+    /// if the bytes show one.
     pub(super) fn of_target(
         &self,
         code: &CodeSpace<'_>,

@@ -5,8 +5,9 @@
 //!            └────── every call ─> hub of exceptions ─> landing pads
 //! ```
 //!
-//! A block starts with what is known on all ways that lead there; where there is one way, with what that one says last.
-//! Code that nothing leads to is taken as entered from anywhere, but for what only branches lead to that are never taken. Bounds that keep changing are given up, so it ends; a budget bounds what hostile code can cost.
+//! A block starts with what is known on every way that leads there; where there is one way, with what that way said last.
+//! Code that nothing leads to is treated as entered from anywhere, unless branches lead to it that no value takes.
+//! Bounds that keep changing are dropped, so the analysis ends; a budget bounds what hostile code can cost.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -23,7 +24,7 @@ use super::targets::targets;
 use super::value::{Bounds, Symbol, Value, Word};
 use crate::verify::elf_view::ElfView;
 
-/// Instructions that are worked, for each that there is.
+/// How often the analysis may visit an instruction, on average.
 const MAX_VISITS: usize = 64;
 
 /// A jump or call to an address plus a word.
@@ -41,9 +42,9 @@ pub(in crate::verify) struct Computed {
 /// What the analysis of a region shows.
 #[derive(Clone, Debug, Default)]
 pub(in crate::verify) struct Found {
-    /// By place.
+    /// In the order of their addresses.
     pub(in crate::verify) computed: Vec<Computed>,
-    /// Words of tables that are read for whatever reason.
+    /// Words of tables that the code reads, in the order of the instructions.
     pub(in crate::verify) reads: Vec<Word>,
     /// Whether all of the region was looked at.
     pub(in crate::verify) is_complete: bool,
@@ -128,7 +129,7 @@ struct Flow<'a> {
     states: Vec<Option<Box<Hub>>>,
     is_leader: Vec<bool>,
     is_reached: Vec<bool>,
-    /// Where a branch would lead that no value takes.
+    /// Targets of branches that no value takes.
     denied: BTreeSet<usize>,
     work: BTreeSet<usize>,
     hubs: BTreeMap<(u64, u64), (usize, Option<Hub>)>,
@@ -139,7 +140,7 @@ struct Flow<'a> {
 }
 
 impl Flow<'_> {
-    /// Works until nothing changes; `false` when the budget was too small.
+    /// Runs until nothing changes; `false` when the budget was too small.
     fn run(&mut self, mut budget: usize) -> bool {
         let outside: Vec<u64> =
             self.region.starts().take(1).chain(self.region.entries.iter().copied()).collect();
@@ -171,12 +172,12 @@ impl Flow<'_> {
         }
     }
 
-    /// Counts what follows from `position`, where no value leads, as looked at. Should one lead there later, it is.
+    /// Marks the code from `start` on as reached, because no value leads there. If one does later, the code is analysed then.
     fn pass_over(&mut self, start: usize) {
         let region = self.region;
         let mut next = Some(start);
         while let Some(position) = next.filter(|&position| !self.is_reached[position]) {
-            // What other branches lead to is looked at by itself.
+            // A place that other branches lead to is a block of its own.
             if position != start && self.is_leader[position] && !self.denied.contains(&position) {
                 return;
             }
@@ -208,7 +209,7 @@ impl Flow<'_> {
             }
         }
         let has_changed = match &mut self.states[position] {
-            // The only way in has something newer to say: what it said before no longer holds.
+            // The only way in has new values: its earlier ones no longer hold.
             Some(hub) if hub.source == source && source != Source::Several => {
                 let has_changed = hub.state != *state;
                 hub.state.clone_from(state);
@@ -236,7 +237,7 @@ impl Flow<'_> {
         }
     }
 
-    /// Works one block; `false` when the budget is used up.
+    /// Analyses one block; `false` when the budget is used up.
     fn block(&mut self, start: usize, budget: &mut usize) -> bool {
         let Some(hub) = &self.states[start] else { return true };
         let mut state = hub.state.clone();
@@ -257,7 +258,7 @@ impl Flow<'_> {
         }
     }
 
-    /// Works one instruction; whether control reaches the next one.
+    /// Applies one instruction; whether control reaches the next one.
     fn instruction(&mut self, instruction: &Instruction, position: usize, state: &mut State) -> bool {
         match instruction.flow_control() {
             FlowControl::ConditionalBranch => {
@@ -302,7 +303,7 @@ impl Flow<'_> {
                     self.around.kept.by(target)
                 };
                 self.return_from_call(state, kept);
-                // Only where something else leads to what follows it matters whether this does.
+                // Whether the call returns matters only where another way leads to the instruction after it.
                 let next = self.region.instructions.get(position + 1);
                 let is_joined = self.is_leader.get(position + 1).is_some_and(|&is_leader| is_leader);
                 !(is_joined || next.is_some_and(is_padding)) || !self.around.endings.is_last(instruction)
@@ -310,7 +311,7 @@ impl Flow<'_> {
             FlowControl::IndirectCall => {
                 let value = self.operand(instruction, position, state);
                 self.call(instruction.ip(), position, value);
-                // `-mforce-indirect-call` calls what it knows through a register.
+                // `-mforce-indirect-call` calls known functions through a register.
                 let kept = value.as_constant().map_or(0, |target| self.around.kept.by(target));
                 self.return_from_call(state, kept);
                 !self.around.endings.is_last(instruction)
@@ -339,14 +340,15 @@ impl Flow<'_> {
         super::step::operand(state, instruction, position)
     }
 
-    /// A call inside of the function, as retpolines have it.
+    /// A call to a place in the same function, as in a retpoline.
     fn push_and_arrive(&mut self, instruction: &Instruction, target: u64, state: &State) {
         let mut inside = state.clone();
         super::step::push(&mut inside, instruction);
         self.arrive_at(target, &inside, Source::Several);
     }
 
-    /// The callee leaves what it must, and the registers `kept`; an exception does not bring the latter.
+    /// Keeps, after a call, the registers that the convention preserves and the registers `kept`. A landing pad gets only the
+    /// former.
     fn return_from_call(&mut self, state: &mut State, kept: RegisterSet) {
         let mut unwound = state.clone();
         unwound.call(0);

@@ -1,7 +1,7 @@
-//! Which registers calls of the image's own functions leave alone.
+//! Which registers a call of one of the image's own functions preserves.
 //!
-//! The calling convention lets a callee use nine registers. A compiler that sees both sides knows which of them one callee does
-//! not write, and keeps the addresses of tables there across the call (`-fipa-ra`, on in gcc from -O2).
+//! The calling convention lets a callee overwrite nine registers. A compiler that sees caller and callee knows which of the
+//! nine the callee leaves alone, and keeps the addresses of tables there across the call (`-fipa-ra`, on in gcc from -O2).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
@@ -15,9 +15,9 @@ use iced_x86::{
 use super::state::number_of;
 use crate::verify::elf_view::ElfView;
 
-/// Instructions of a callee and of all that it calls that are looked at.
+/// How many instructions of a callee, and of everything that it calls, are decoded.
 const MAX_INSTRUCTIONS: usize = 1 << 11;
-/// Calls inside of calls that are followed.
+/// How deep calls within calls are followed.
 const MAX_DEPTH: usize = 16;
 
 /// A bit for each of the sixteen registers, by its number.
@@ -36,12 +36,12 @@ impl<'a> KeptRegisters<'a> {
         Self { image, known: Mutex::default() }
     }
 
-    /// What the callee at `target` certainly does not write; none where its code cannot be followed to each return.
+    /// The registers that the callee at `target` certainly does not write; none if its code cannot be followed to each return.
     pub(super) fn by(&self, target: u64) -> RegisterSet {
         if let Some(kept) = self.known.lock().ok().and_then(|known| known.get(&target).copied()) {
             return kept;
         }
-        // Each callee is followed by itself: what another one has shown before must not change the result.
+        // Each callee has a budget of its own, so the result does not depend on the order of the questions.
         let mut walk = Walk {
             image: self.image,
             left: MAX_INSTRUCTIONS,
@@ -61,7 +61,7 @@ struct Walk<'a> {
     image: &'a ElfView<'a>,
     /// Instructions that may still be looked at.
     left: usize,
-    /// What functions write; nothing while one is being followed, so recursion counts as unknown.
+    /// The registers that each function writes; `None` while it is being followed, so recursion counts as unknown.
     done: BTreeMap<u64, Option<RegisterSet>>,
     factory: InstructionInfoFactory,
 }
@@ -82,7 +82,7 @@ impl Walk<'_> {
         let mut seen = BTreeSet::new();
         let mut work = vec![target];
         let mut written = 0;
-        // Where branches arrive, and between which instructions they would bring another callee.
+        // Targets of branches: a register that is known before one may hold another callee when a branch arrives there.
         let (mut entered, mut resolved) = (BTreeSet::new(), Vec::new());
         while let Some(start) = work.pop() {
             let section = self.image.section_at(start).filter(|section| section.is_code())?;
@@ -120,7 +120,7 @@ impl Walk<'_> {
                         resolved.push(place + 1..instruction.next_ip());
                         written |= self.written(callee, depth)?;
                     }
-                    // A thunk stores what it calls where its return address was.
+                    // A thunk overwrites its return address with the address that it calls.
                     FlowControl::Return if replaces_return_address(&previous) => return None,
                     FlowControl::Return | FlowControl::Exception => break,
                     _ => return None,
@@ -134,7 +134,7 @@ impl Walk<'_> {
     }
 }
 
-/// Whether a return after this instruction goes where that says.
+/// Whether a return right after this instruction goes to an address that the instruction stored.
 fn replaces_return_address(previous: &Instruction) -> bool {
     let is_store = previous.op_count() > 0
         && previous.op0_kind() == OpKind::Memory
@@ -142,7 +142,7 @@ fn replaces_return_address(previous: &Instruction) -> bool {
     is_store || previous.mnemonic() == Mnemonic::Push
 }
 
-/// Addresses that instructions in a row have formed: for each register where, and what.
+/// Addresses that the instructions in a row formed: for each register, the instruction's address and the formed one.
 #[derive(Default)]
 struct Formed([Option<(u64, u64)>; 16]);
 

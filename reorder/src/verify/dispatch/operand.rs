@@ -321,7 +321,8 @@ fn is_address(value: Value) -> bool {
     value.as_constant().is_some_and(|address| address >= LEAST_ADDRESS)
 }
 
-/// Whether `word` is read from a table and added to its own place, `element`: then its words do not count from one anchor.
+/// Whether `word` was read from a table and is added to its own address, `element`: then the table's words have no common
+/// anchor.
 fn counts_from_itself(word: Value, element: Value) -> bool {
     let Value::Element { table, shift: 2, .. } = element else { return false };
     match word {

@@ -280,7 +280,8 @@ impl State {
         }
     }
 
-    /// What a call leaves: registers that it must keep and those that it does keep, and the frame above the stack pointer where nothing else knows it.
+    /// What remains after a call: the registers that the convention preserves, those in `kept`, and the frame above the stack
+    /// pointer if no other code knows where the frame is.
     pub(super) fn call(&mut self, kept: RegisterSet) {
         const KEPT: [usize; 7] = [3, 4, 5, 12, 13, 14, 15];
         for number in (0..REGISTERS).filter(|number| !KEPT.contains(number) && kept >> number & 1 == 0) {

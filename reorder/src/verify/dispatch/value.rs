@@ -75,12 +75,12 @@ pub(in crate::verify) struct Word {
     pub(in crate::verify) is_extended: bool,
 }
 
-/// How far the address that an instruction reads from may be from the table's start: the least case, four bytes each.
+/// The longest distance, in bytes, that compilers fold into the address of a read: four times the smallest case label.
 const MAX_FOLDED_BYTES: u64 = 1 << 12;
 
 impl Word {
-    /// The word of index zero of a table whose words are added to `anchor`. Compilers fold the least case into the address that
-    /// code reads from: of an index without bounds, the table begins where words count from.
+    /// This word, counted from `anchor`, which its value is added to. Compilers fold the smallest case label into the address of
+    /// the read, so that this is not the table's start; if the index has no bounds, the table starts at its anchor.
     pub(in crate::verify) fn counted_from(self, anchor: u64) -> Self {
         let folded = self.table.wrapping_sub(anchor).cast_signed();
         let is_folded = self.index.is_free()

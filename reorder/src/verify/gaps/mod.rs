@@ -1,4 +1,4 @@
-//! Everything in code sections that is not a function: run-time start code, stubs, padding.
+//! Everything in code sections that is not a function: startup code of the C library, stubs, padding.
 //!
 //! Code outside of functions never moves, so it must keep its place and name what it named. All other bytes between the
 //! new functions are either what they were or filler that traps or does nothing.
@@ -27,7 +27,7 @@ use crate::address::{Address, NewAddress};
 struct GapCode {
     instructions: usize,
     opaque_bytes: usize,
-    /// Data addresses that it refers to.
+    /// Addresses of data that the code refers to.
     references: Vec<u64>,
 }
 
@@ -53,7 +53,7 @@ pub(super) fn check_gaps(pair: ImagePair<'_>, findings: &mut Findings) -> Vec<u6
             if code.is_empty() {
                 continue;
             }
-            // Zeros behind may be the end of a table: where filler may take their place, programs read it.
+            // Zeros after the code may be the end of a table that the program reads, so filler must not replace them.
             let zeros = bytes[code.end..].iter().take_while(|byte| **byte == 0).count();
             let mut code = code.start..code.end + zeros;
             let mut kept = 0..0;
@@ -65,7 +65,7 @@ pub(super) fn check_gaps(pair: ImagePair<'_>, findings: &mut Findings) -> Vec<u6
                     carried_constants.push(gap.end - length..gap.end);
                     code.end -= length as usize;
                 }
-                // Padding between a jump away and those bytes is free.
+                // A jump leads over the padding before these bytes, so the padding may change.
                 let start = gap.start + code.start as u64;
                 if let Some((end, target)) = x86_64::jump_over_padding(&bytes[code.clone()], start) {
                     kept = code.start + target..code.end;
@@ -110,7 +110,7 @@ pub(super) fn check_gaps(pair: ImagePair<'_>, findings: &mut Findings) -> Vec<u6
     all.references
 }
 
-/// Gap code has its place to itself.
+/// No function of the new image overlaps code that stays between functions.
 fn check_place(code: &Range<u64>, moves: &AddressMoves, findings: &mut Findings) {
     let overlapping = moves
         .containing_new(NewAddress(code.start))
@@ -162,7 +162,7 @@ fn check_padding(
     total
 }
 
-/// Whether a hole, from its byte `at` on, is the old padding in front of the next function, moved with it.
+/// Whether a hole, from its byte `at` on, is the old padding before the next function, moved with it.
 fn is_carried_along(
     processor: Processor,
     old: &SectionView<'_>,
@@ -246,7 +246,7 @@ mod tests {
         assert_eq!(first_foreign_byte(Processor::X86_64, &[1, 2, 3, 4], &[1, 0x0f, 0x1f, 0x00]), None);
         assert_eq!(first_foreign_byte(Processor::X86_64, &[1, 2, 3, 4], &[0xcc, 2, 0x90, 4]), None);
         assert_eq!(first_foreign_byte(Processor::X86_64, &[1, 2, 3, 4], &[1, 2, 9, 4]), Some(2));
-        // A prefix for a trap, which makes one instruction of it and what follows.
+        // A prefix before a trap: the two decode as one instruction.
         assert_eq!(first_foreign_byte(Processor::X86_64, &[1, 2, 3, 4], &[0xcc, 0x4c, 0x90, 0xcc]), Some(1));
     }
 

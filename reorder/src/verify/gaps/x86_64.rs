@@ -15,8 +15,8 @@ use crate::verify::processor::Processor;
 use crate::verify::recover::AddressMoves;
 use crate::verify::report::{Check, Difference, Findings};
 
-/// The part of a gap at `address` that may be executed or read: all but leading padding and padding behind the
-/// last jump away.
+/// The part of a gap at `address` that may be executed or read: all but the padding at its start and the padding after
+/// the last jump out of it.
 pub(super) fn code_of_gap(bytes: &[u8], address: u64) -> Range<usize> {
     let start = padding_length(Processor::X86_64, bytes, address);
     let mut decoder =
@@ -36,9 +36,10 @@ pub(super) fn code_of_gap(bytes: &[u8], address: u64) -> Range<usize> {
     start..bytes.len()
 }
 
-/// The last jump in code that leads over nothing but no-operations to the function after it, or to the few bytes before that which
-/// callers may read: where the jump ends, and where it leads. `bytes` stand at `address` and end at the function or where bytes
-/// begin that went along with it.
+/// The last jump in `bytes` that skips only no-operations and lands on the function after them, or on its prefix, the few
+/// bytes that callers may read: the offsets of the jump's end and of its target.
+///
+/// `bytes` stand at `address` and end where the function or the prefix that moved with it begins.
 pub(super) fn jump_over_padding(bytes: &[u8], address: u64) -> Option<(usize, usize)> {
     let mut decoder = Decoder::with_ip(64, bytes, address, DecoderOptions::NONE);
     let mut instruction = Instruction::default();
@@ -62,7 +63,8 @@ pub(super) fn jump_over_padding(bytes: &[u8], address: u64) -> Option<(usize, us
     found.filter(|(_, target)| bytes.len() - target <= MAX_LENGTH)
 }
 
-/// Bytes of the no-operations at the start of `bytes`: of these padding, what no program reads as a number that ends in zeros.
+/// Length in bytes of the no-operations at the start of `bytes`. Zeros, which are padding elsewhere, do not count: they may be
+/// the upper bytes of a number that the program reads.
 fn nops_length(bytes: &[u8], address: u64) -> usize {
     let decoder = Decoder::with_ip(64, bytes, address, DecoderOptions::NONE);
     let nops = decoder.into_iter().take_while(|instruction| instruction.mnemonic() == Mnemonic::Nop);
@@ -70,7 +72,7 @@ fn nops_length(bytes: &[u8], address: u64) -> usize {
 }
 
 /// Moves `decoder` over padding that control does not reach, so that zeros are not read as instructions. `rest` is
-/// what stands behind `instruction`.
+/// what follows `instruction`.
 fn skip_padding(decoder: &mut Decoder<'_>, instruction: &Instruction, rest: &[u8]) {
     let leaves = matches!(
         instruction.flow_control(),
@@ -81,7 +83,7 @@ fn skip_padding(decoder: &mut Decoder<'_>, instruction: &Instruction, rest: &[u8
     ) || instruction.mnemonic() == Mnemonic::Hlt;
     if leaves {
         let padding = padding_length(Processor::X86_64, rest, decoder.ip());
-        // The position stays inside the bytes of the decoder, of which `rest` is the end.
+        // `rest` is the end of the decoder's bytes, so the position stays within them.
         if decoder.set_position(decoder.position() + padding).is_ok() {
             decoder.set_ip(decoder.ip().wrapping_add(padding as u64));
         }
@@ -207,7 +209,7 @@ mod tests {
             (&[0xe8, 0, 0, 0, 0, 0x90], 0..6),
             // Padding between two pieces of code stays as it is.
             (&[0xc3, 0x90, 0xc3, 0xcc], 0..3),
-            // Nothing is known about bytes behind one that is no instruction.
+            // Nothing is known of the bytes after one that is no instruction.
             (&[0xc3, 0x06, 0x90], 0..3),
             (&[], 0..0),
         ];

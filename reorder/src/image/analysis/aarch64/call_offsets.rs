@@ -102,8 +102,8 @@ fn offsets_of(code: &CodeSpace<'_>, start: Address, bytes: &[u8]) -> Vec<CallOff
     found
 }
 
-/// The call itself shows the register, or the thunk that it leads to: of other direct calls, labels inside of functions would lead
-/// to the next function by chance.
+/// The register is the call's operand, or that of the thunk that it leads to. Other direct calls do not count: an offset from a
+/// label within a function would lead to the next function by chance.
 fn within(offset: u64) -> Option<CallOffset> {
     let is_within = offset != 0 && (offset <= MAX_BIAS || offset.wrapping_neg() <= MAX_BIAS);
     is_within.then_some(CallOffset { offset, is_certain: true })

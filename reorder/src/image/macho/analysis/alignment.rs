@@ -23,8 +23,8 @@ use crate::image::ordinary_alignment::ordinary_alignment;
 /// No function asks for more than a page.
 const PAGE: u64 = 4096;
 
-/// Where more than one function in so many would stay, they are aligned for speed, as in codecs written by hand: flags are
-/// kept in the addresses of a few.
+/// Where more than one function in this many would stay, functions are aligned for speed, as in hand-written codecs: programs
+/// keep flags in the addresses of few functions.
 const FLAGGED: usize = 8;
 
 /// Pins them.
@@ -70,8 +70,8 @@ fn padding_at_end(file: &MachOFile<'_>, atom: Range<Address>) -> u64 {
         Architecture::Arm64 => first_word,
         Architecture::X86_64 => first_instruction,
     };
-    // No-operations of x86-64 are told apart from their front alone: for each number of bytes, whether so many at the end are
-    // filler, up to where no piece of it can begin any more.
+    // An x86-64 no-operation can only be recognised from its first byte. So for each length it is known whether the last bytes
+    // of that length are filler, up to the length where no filler can begin.
     let mut is_filler = vec![true];
     let mut longest = 0;
     for length in 1..=bytes.len().min(PAGE as usize) {
