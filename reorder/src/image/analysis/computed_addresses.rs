@@ -49,7 +49,8 @@ pub struct CodeView<'a, 'data> {
     pub partition: &'a Partition,
 }
 
-/// Pins for the first form: all that constants of the image lead to from any place that code may count from.
+/// Pins for the first form: all that constants of the image lead to from any place that code may count from. Gives the addresses
+/// in data that they lead to, sorted: tables whose words count from there may be among them.
 ///
 /// # Errors
 /// R7 where there are more sums than are tried.
@@ -57,7 +58,7 @@ pub fn check_wide_constants(
     view: CodeView<'_, '_>,
     decoded: &[DecodedBlock],
     findings: &mut Vec<Finding>,
-) -> Result<()> {
+) -> Result<Vec<Address>> {
     let CodeView { file, code, partition } = view;
     let named = [&b".got.plt"[..], b".got"].into_iter().filter_map(|name| file.section(name));
     let mut bases: BTreeSet<Address> = named.map(|section| section.address).collect();
@@ -74,12 +75,16 @@ pub fn check_wide_constants(
         .map(|(index, block)| (index, block, far_constants(view, BlockIndex(index as u32), block)))
         .filter(|(_, _, constants)| !constants.is_empty())
         .collect();
+    if counting.is_empty() {
+        return Ok(Vec::new());
+    }
     for (index, block, constants) in &counting {
         spend(block.own_places.len().saturating_mul(constants.len()), *index)?;
         let sums =
             block.own_places.iter().flat_map(|place| constants.iter().map(|constant| place.plus(*constant)));
         bases.extend(sums.filter(|sum| code.region(*sum) == Region::Data));
     }
+    let mut data = bases.clone();
     for (index, block, constants) in counting {
         let places = bases.len().saturating_add(block.own_places.len());
         spend(places.saturating_mul(constants.len()), index)?;
@@ -91,10 +96,15 @@ pub fn check_wide_constants(
         }
         for constant in constants {
             let targets = bases.iter().chain(&block.own_places).map(|base| base.plus(constant));
-            findings.extend(targets.filter_map(|target| partition.block_containing(target)).map(pin));
+            for target in targets {
+                findings.extend(partition.block_containing(target).map(pin));
+                if code.region(target) == Region::Data {
+                    data.insert(target);
+                }
+            }
         }
     }
-    Ok(())
+    Ok(data.into_iter().collect())
 }
 
 /// The constants that a block adds to addresses to reach others. Code that calls its own place adds four-byte constants as well.

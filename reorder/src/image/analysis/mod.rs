@@ -115,6 +115,8 @@ struct CodeFacts {
     tables: Vec<JumpTable>,
     /// Data addresses that code or the loader refers to, sorted, each once.
     data_references: Vec<Address>,
+    /// Data addresses that code may compute from constants, sorted, each once. Most of them mean nothing, so they bound nothing.
+    far_references: Vec<Address>,
     kept: KeptRelocations,
     /// For each block, whether its code or a table refers to the byte behind it.
     refers_to_own_end: Vec<bool>,
@@ -164,8 +166,16 @@ impl<'data> Analysis<'data> {
             Machine::Aarch64 => aarch64::code_facts(&image, &mut partition)?,
             Machine::Other => return Err(other_machine()),
         };
-        let CodeFacts { boundaries, mut findings, fields, tables, data_references, kept, refers_to_own_end } =
-            facts;
+        let CodeFacts {
+            boundaries,
+            mut findings,
+            fields,
+            tables,
+            data_references,
+            far_references,
+            kept,
+            refers_to_own_end,
+        } = facts;
         check_absolute_fields(&code, &partition, &boundaries, &kept.absolute, &mut findings);
         let pointers = with_words(file, &loader_pointers, &kept.absolute);
         for pointer in &pointers {
@@ -183,7 +193,7 @@ impl<'data> Analysis<'data> {
             &code,
             &partition,
             &tables,
-            &data_references,
+            relative_pointers::Bases { named: &data_references, far: &far_references },
             &mut findings,
         );
         relative_words::check_relative_words(

@@ -8,6 +8,7 @@ use rayon::prelude::*;
 
 use crate::address::Address;
 use crate::image::analysis::blocks::{BlockIndex, Partition};
+use crate::image::analysis::computed_addresses::MAX_TABLE_WORDS;
 use crate::image::analysis::jump_tables::JumpTable;
 use crate::image::analysis::pins::{Pin, PinReason};
 use crate::image::analysis::references::Finding;
@@ -19,15 +20,25 @@ use crate::image::elf::section::Section;
 const MAX_UNROLLED: usize = 64;
 const MAX_UNROLLED_BYTES: u64 = 512;
 
-/// Pins for all words relative to themselves or to one of `candidates`.
+/// Addresses that words may count from, each sorted.
+#[derive(Clone, Copy)]
+pub struct Bases<'a> {
+    /// What code or the loader names.
+    pub named: &'a [Address],
+    /// What code may compute from constants.
+    pub far: &'a [Address],
+}
+
+/// Pins for all words relative to themselves or to one of `bases`.
 pub fn check_relative_pointers(
     file: &ElfFile<'_>,
     code: &CodeSpace<'_>,
     partition: &Partition,
     tables: &[JumpTable],
-    candidates: &[Address],
+    bases: Bases<'_>,
     findings: &mut Vec<Finding>,
 ) {
+    let candidates = bases.named;
     let sections: Vec<&Section<'_>> =
         file.sections.iter().filter(|section| may_hold_words(section)).collect();
     let in_table = &|place: Address| {
@@ -75,22 +86,24 @@ pub fn check_relative_pointers(
         .flatten_iter()
         .collect();
     hits.into_iter().for_each(|(place, block)| pin(block, place));
-    let hits: Vec<(Address, BlockIndex)> = candidates
-        .par_iter()
-        .enumerate()
+    let named = candidates.par_iter().map(|&base| (base, usize::MAX));
+    let far = bases.far.par_iter().map(|&base| (base, MAX_TABLE_WORDS));
+    let hits: Vec<(Address, BlockIndex)> = named
+        .chain(far)
         .with_min_len(64)
-        .flat_map_iter(|(index, &base)| {
+        .flat_map_iter(|(base, most)| {
             let section = sections.iter().find(|section| section.contains(base))?;
             let after = tables.partition_point(|table| table.base < base);
             if tables.get(after).is_some_and(|table| table.base == base) {
                 return None;
             }
-            // A table ends at the latest where something else is referred to, which also bounds the whole scan by the
+            // A table ends at the latest where something else is named, which also bounds the scan of what is named by the
             // size of the data.
-            let next = candidates.get(index + 1).map_or(section.end(), |&next| next.min(section.end()));
+            let next = candidates.get(candidates.partition_point(|&named| named <= base));
+            let next = next.map_or(section.end(), |&next| next.min(section.end()));
             let start = base.distance_from(section.address) as usize;
             let bytes = &file.section_bytes(section)[start..next.distance_from(section.address) as usize];
-            let words = bytes.chunks_exact(4).enumerate();
+            let words = bytes.chunks_exact(4).enumerate().take(most);
             Some(words.filter_map(move |(index, word)| {
                 let place = base.plus(4 * index as u64);
                 let block = entry_at(code, partition, base, place, word)?;

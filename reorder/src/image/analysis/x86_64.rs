@@ -60,7 +60,7 @@ pub(super) fn code_facts(image: &ImageFacts<'_, '_>, partition: &mut Partition) 
         data_references.extend(kept.data_references(code, kept_tables));
     }
     let view = CodeView { file, code, partition };
-    computed_addresses::check_wide_constants(view, &decoded, &mut findings)?;
+    let far_references = computed_addresses::check_wide_constants(view, &decoded, &mut findings)?;
     computed_addresses::check_computed_calls(view, &decoded, &mut findings)?;
     call_offsets::check_call_offsets(view, &decoded, image.pointers, &mut findings)?;
 
@@ -85,7 +85,16 @@ pub(super) fn code_facts(image: &ImageFacts<'_, '_>, partition: &mut Partition) 
         refers_to_own_end[table.owner.0 as usize] |= table.targets(file).any(|target| target == end);
     }
     let fields = CodeFields::X86_64(ByBlock::new(decoded.into_iter().map(|block| block.fields)));
-    Ok(CodeFacts { boundaries, findings, fields, tables, data_references, kept, refers_to_own_end })
+    Ok(CodeFacts {
+        boundaries,
+        findings,
+        fields,
+        tables,
+        data_references,
+        far_references,
+        kept,
+        refers_to_own_end,
+    })
 }
 
 fn decode_blocks(code: &CodeSpace<'_>, partition: &Partition, boundaries: &Boundaries) -> Vec<DecodedBlock> {

@@ -13,6 +13,8 @@ pub(super) struct Parts {
     pub(super) functions: Vec<Range>,
     /// Between functions, in old addresses.
     pub(super) between: Vec<Range>,
+    /// The same in the order of [`Self::between`], in addresses of the image that was divided.
+    places: Vec<Range>,
 }
 
 /// Whether the code section that holds `address` exists.
@@ -74,7 +76,10 @@ fn parts((start, end): Range, at: impl Fn(u64) -> (u64, Option<u64>, u64)) -> Pa
         let stop = stop.min(end).max(position.saturating_add(1));
         match delta {
             Some(delta) => parts.functions.push((position.wrapping_add(delta), stop.wrapping_add(delta))),
-            None => parts.between.push((position.wrapping_sub(shift), stop.wrapping_sub(shift))),
+            None => {
+                parts.between.push((position.wrapping_sub(shift), stop.wrapping_sub(shift)));
+                parts.places.push((position, stop));
+            }
         }
         position = stop;
     }
@@ -110,12 +115,19 @@ pub(super) fn same(pair: Scene<'_>, old: &[Range], new: &[Range]) -> bool {
             let mut parts = divide(pair, *range);
             all.functions.append(&mut parts.functions);
             all.between.append(&mut parts.between);
+            all.places.append(&mut parts.places);
         }
-        (union(all.functions), union(all.between))
+        all
     };
-    let (old_functions, old_between) = divide(old, old_parts);
-    let (new_functions, new_between) = divide(new, new_parts);
-    old_functions == new_functions
+    let (old, new) = (divide(old, old_parts), divide(new, new_parts));
+    let old_between = union(old.between);
+    // Padding that looks as if it went with the function after it may as well be what stood there before.
+    let origin = |(moved, place): (&Range, &Range)| match is_inside(*moved, &old_between) {
+        false if pair.paddings.hold(*place) => *place,
+        _ => *moved,
+    };
+    let new_between = union(new.between.iter().zip(&new.places).map(origin).collect());
+    union(old.functions) == union(new.functions)
         && new_between.iter().all(|range| is_inside(*range, &old_between))
         && subtract(&old_between, &new_between).into_iter().all(|lost| may_be_lost(pair, lost))
 }

@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::coverage::Range;
 use crate::verify::elf_view::ElfView;
+use crate::verify::gaps::code_of_gap;
 use crate::verify::padding::{jumped_over, padding_length};
 use crate::verify::pair::ImagePair;
 use crate::verify::recover::AddressMoves;
@@ -25,7 +26,7 @@ impl<'a> Deref for Scene<'a> {
     }
 }
 
-/// Padding of the old image behind each function, up to code of no function or to the next function.
+/// Padding of the old image: after each function, and between code of no function and the next function.
 #[derive(Debug, Default)]
 pub(super) struct Paddings {
     /// Sorted and disjoint.
@@ -51,6 +52,10 @@ impl Paddings {
                     Some(last) if last.1 == position => last.1 = position.saturating_add(length),
                     _ if length > 0 => runs.push((position, position.saturating_add(length))),
                     _ => {}
+                }
+                let code = code_of_gap(image.processor, gap, position, position == section.address);
+                if !code.is_empty() && code.end < gap.len() {
+                    runs.push((position.saturating_add(code.end as u64), start));
                 }
                 // Assemblers put a jump before long padding, which stays as code of no function.
                 let rest = gap.get(length as usize..).unwrap_or_default();

@@ -1,13 +1,14 @@
-//! Words of data that stand in front of an AArch64 function and must go with it.
+//! Words of data right before an AArch64 function, which must move with it.
 //!
-//! Checked calls read a word or two in front of what they call. Nothing says which words those are, so this is judged by
-//! what can happen to them: words after which control would run into the function, and that nothing leads to, are no code,
-//! and only the function's callers can read them.
+//! Checked calls read a word or two before the function that they call. Nothing states which words those are, so their use
+//! decides: words that nothing leads to, and after which control would run into the function, are no code, and only the
+//! function's callers can read them.
 
 use std::collections::BTreeSet;
 use std::ops::Range;
 
 use goblin::elf::section_header::{SHT_DYNSYM, SHT_SYMTAB};
+use goblin::elf::sym::STT_SECTION;
 use rayon::prelude::*;
 
 use crate::address::{Address, NewAddress};
@@ -19,7 +20,7 @@ use crate::verify::pair::ImagePair;
 use crate::verify::processor::Processor;
 use crate::verify::recover::Move;
 use crate::verify::report::{Check, Difference, Findings};
-use crate::verify::symbol_walk::symbols;
+use crate::verify::symbol_walk::{SymbolView, symbols};
 
 /// Bytes of a word.
 const WORD: u64 = 4;
@@ -148,7 +149,9 @@ fn led_to(image: &ElfView<'_>, ranges: &[Range<u64>]) -> BTreeSet<u64> {
     }
     let names = image.section(b".strtab").map(|section| section.bytes).unwrap_or_default();
     let is_mark = |name: u32| names.get(name as usize) == Some(&b'$');
-    let named = symbols(image, SHT_SYMTAB).filter(|symbol| !is_mark(symbol.name));
+    // The symbol of a section names whatever stands first in it.
+    let is_label = |symbol: &SymbolView| symbol.kind != STT_SECTION && !is_mark(symbol.name);
+    let named = symbols(image, SHT_SYMTAB).filter(is_label);
     let named = named.chain(symbols(image, SHT_DYNSYM));
     // Labels of the no-operations are for those who patch them.
     let is_patchable = |place: &u64| {

@@ -46,10 +46,7 @@ pub(super) fn check_gaps(pair: ImagePair<'_>, findings: &mut Findings) -> Vec<u6
         for gap in complement(old.address..old.end(), old_functions) {
             let gap = gap.start..carried.begin_before(gap.end);
             let Some(bytes) = old.at(gap.start, gap.end - gap.start) else { continue };
-            let code = match processor {
-                Processor::Aarch64 => aarch64::code_of_gap(bytes, gap.start, gap.start == old.address),
-                Processor::X86_64 => x86_64::code_of_gap(bytes, gap.start),
-            };
+            let code = code_of_gap(processor, bytes, gap.start, gap.start == old.address);
             if code.is_empty() {
                 continue;
             }
@@ -108,6 +105,19 @@ pub(super) fn check_gaps(pair: ImagePair<'_>, findings: &mut Findings) -> Vec<u6
         ));
     }
     all.references
+}
+
+/// The part of a gap at `address` that may be executed or read; the rest, before and after it, is padding.
+pub(super) fn code_of_gap(
+    processor: Processor,
+    bytes: &[u8],
+    address: u64,
+    starts_section: bool,
+) -> Range<usize> {
+    match processor {
+        Processor::Aarch64 => aarch64::code_of_gap(bytes, address, starts_section),
+        Processor::X86_64 => x86_64::code_of_gap(bytes, address),
+    }
 }
 
 /// No function of the new image overlaps code that stays between functions.

@@ -118,6 +118,7 @@ pub(super) fn code_facts(image: &ImageFacts<'_, '_>, partition: &mut Partition) 
         fields: CodeFields::Aarch64(references),
         tables: Vec::new(),
         data_references,
+        far_references: Vec::new(),
         kept,
         refers_to_own_end,
     })
