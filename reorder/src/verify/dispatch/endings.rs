@@ -109,6 +109,11 @@ impl<'a> Endings<'a> {
         }
     }
 
+    /// Whether the function at `target` never returns.
+    pub(super) fn never_returns_from(&self, target: u64) -> bool {
+        self.ends_within(target, MAX_DEPTH)
+    }
+
     /// Whether what an instruction loads from memory is a function that never returns.
     fn ends_through(&self, instruction: &Instruction) -> bool {
         instruction.is_ip_rel_memory_operand() && self.slots.contains(&instruction.ip_rel_memory_address())

@@ -312,9 +312,15 @@ impl Flow<'_> {
                 let value = self.operand(instruction, position, state);
                 self.call(instruction.ip(), position, value);
                 // `-mforce-indirect-call` calls known functions through a register.
-                let kept = value.as_constant().map_or(0, |target| self.around.kept.by(target));
+                let target = value.as_constant();
+                let kept = target.map_or(0, |target| self.around.kept.by(target));
                 self.return_from_call(state, kept);
-                !self.around.endings.is_last(instruction)
+                let endings = self.around.endings;
+                let is_last = || {
+                    endings.is_last(instruction)
+                        || target.is_some_and(|target| endings.never_returns_from(target))
+                };
+                !is_last()
             }
             FlowControl::Return => {
                 if let Value::Symbol(Symbol { root, add, bits: 64 }) = state.register(STACK_POINTER) {

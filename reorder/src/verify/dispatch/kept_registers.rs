@@ -97,7 +97,9 @@ impl Walk<'_> {
                 if instruction.is_invalid() {
                     return None;
                 }
-                written |= written_by(&instruction, &mut self.factory);
+                let own = written_by(&instruction, &mut self.factory);
+                written |= own;
+                let mut called = 0;
                 let near = || {
                     let is_near = instruction.op0_kind() == OpKind::NearBranch64;
                     is_near.then(|| instruction.near_branch_target())
@@ -113,12 +115,19 @@ impl Walk<'_> {
                         work.push(near()?);
                         break;
                     }
-                    FlowControl::Call => written |= self.written(near()?, depth)?,
+                    FlowControl::Call => called = self.written(near()?, depth)?,
                     // GCC's -mforce-indirect-call, and calls of functions that may be far away.
                     FlowControl::IndirectCall => {
                         let (place, callee) = formed.called(&instruction)?;
                         resolved.push(place + 1..instruction.next_ip());
-                        written |= self.written(callee, depth)?;
+                        called = self.written(callee, depth)?;
+                    }
+                    FlowControl::IndirectBranch => {
+                        let (place, callee) = formed.called(&instruction)?;
+                        resolved.push(place + 1..instruction.next_ip());
+                        entered.insert(callee);
+                        work.push(callee);
+                        break;
                     }
                     // A thunk overwrites its return address with the address that it calls.
                     FlowControl::Return if replaces_return_address(&previous) => return None,
@@ -126,7 +135,8 @@ impl Walk<'_> {
                     _ => return None,
                 }
                 previous = instruction;
-                formed.follow(&instruction, &mut self.factory);
+                written |= called;
+                formed.follow(&instruction, own | called);
             }
         }
         let is_entered = |range: &Range<u64>| entered.range(range.clone()).next().is_some();
@@ -147,15 +157,8 @@ fn replaces_return_address(previous: &Instruction) -> bool {
 struct Formed([Option<(u64, u64)>; 16]);
 
 impl Formed {
-    /// Goes on to the next instruction.
-    fn follow(&mut self, instruction: &Instruction, factory: &mut InstructionInfoFactory) {
-        if instruction.flow_control() == FlowControl::Call
-            || instruction.flow_control() == FlowControl::IndirectCall
-        {
-            *self = Self::default();
-            return;
-        }
-        let written = written_by(instruction, factory);
+    /// Goes on to the next instruction; `written` are the registers that this one, or what it calls, may write.
+    fn follow(&mut self, instruction: &Instruction, written: RegisterSet) {
         (0..16).filter(|number| written >> number & 1 == 1).for_each(|number| self.0[number] = None);
         let is_address = instruction.mnemonic() == Mnemonic::Lea && instruction.is_ip_rel_memory_operand();
         let register = number_of(instruction.op0_register()).filter(|_| is_address);
