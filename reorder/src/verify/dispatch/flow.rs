@@ -15,8 +15,9 @@ use iced_x86::{ConditionCode, FlowControl, Instruction, InstructionInfoFactory, 
 
 use super::condition::{learn, opposite};
 use super::endings::Endings;
+use super::formed::RegisterSet;
 use super::hub::{Hub, MAX_CHANGES, Source};
-use super::kept_registers::{KeptRegisters, RegisterSet};
+use super::kept_registers::KeptRegisters;
 use super::region::{Region, Thunks};
 use super::state::{Place, STACK_POINTER, State};
 use super::step::step;
@@ -74,7 +75,7 @@ pub(in crate::verify) fn analyse(
         around,
         pads: pads.iter().filter_map(|&pad| region.position(pad)).collect(),
         states: vec![None; count],
-        is_leader: leaders(region, pads),
+        is_leader: region.leaders(pads),
         is_reached: vec![false; count],
         denied: BTreeSet::new(),
         work: BTreeSet::new(),
@@ -90,30 +91,6 @@ pub(in crate::verify) fn analyse(
         reads: flow.reads.into_values().collect(),
         is_complete,
     }
-}
-
-/// Where blocks start.
-fn leaders(region: &Region, pads: &[u64]) -> Vec<bool> {
-    let mut is_leader = vec![false; region.instructions.len()];
-    let places = region.starts().chain(region.entries.iter().copied()).chain(pads.iter().copied());
-    for position in places.filter_map(|place| region.position(place)) {
-        is_leader[position] = true;
-    }
-    for (position, instruction) in region.instructions.iter().enumerate() {
-        if instruction.op0_kind() == OpKind::NearBranch64
-            && let Some(target) = region.position(instruction.near_branch_target())
-        {
-            is_leader[target] = true;
-        }
-        let is_branch = !matches!(
-            instruction.flow_control(),
-            FlowControl::Next | FlowControl::Call | FlowControl::IndirectCall | FlowControl::Interrupt
-        );
-        if is_branch && let Some(next) = is_leader.get_mut(position + 1) {
-            *next = true;
-        }
-    }
-    is_leader
 }
 
 fn is_padding(instruction: &Instruction) -> bool {

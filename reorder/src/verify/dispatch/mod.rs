@@ -10,6 +10,7 @@
 mod condition;
 mod endings;
 mod flow;
+mod formed;
 mod hub;
 mod interval;
 mod join;

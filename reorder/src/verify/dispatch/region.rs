@@ -1,8 +1,11 @@
 //! The code of a function with the parts that compilers split off: what control enters by jumps alone.
 
-use iced_x86::{Decoder, DecoderOptions, FlowControl, Instruction, Mnemonic, OpKind, Register};
+use iced_x86::{
+    Decoder, DecoderOptions, FlowControl, Instruction, InstructionInfoFactory, Mnemonic, OpKind, Register,
+};
 
 use super::endings::Endings;
+use super::formed::{Formed, RegisterSet, written_by};
 use crate::verify::elf_view::ElfView;
 use crate::verify::recover::AddressMoves;
 
@@ -194,6 +197,30 @@ impl Region {
         self.parts.iter().map(|part| part.start)
     }
 
+    /// For each instruction, whether a block starts there; exceptions are caught at `pads`.
+    pub(super) fn leaders(&self, pads: &[u64]) -> Vec<bool> {
+        let mut is_leader = vec![false; self.instructions.len()];
+        let places = self.starts().chain(self.entries.iter().copied()).chain(pads.iter().copied());
+        for position in places.filter_map(|place| self.position(place)) {
+            is_leader[position] = true;
+        }
+        for (position, instruction) in self.instructions.iter().enumerate() {
+            if instruction.op0_kind() == OpKind::NearBranch64
+                && let Some(target) = self.position(instruction.near_branch_target())
+            {
+                is_leader[target] = true;
+            }
+            let is_branch = !matches!(
+                instruction.flow_control(),
+                FlowControl::Next | FlowControl::Call | FlowControl::IndirectCall | FlowControl::Interrupt
+            );
+            if is_branch && let Some(next) = is_leader.get_mut(position + 1) {
+                *next = true;
+            }
+        }
+        is_leader
+    }
+
     /// The positions that control certainly reaches from `from`, without the tables that are left out of it: `jumps` gives
     /// the places that a computed jump leads to, and `endings` which calls do not come back.
     pub(in crate::verify) fn reached(
@@ -203,12 +230,24 @@ impl Region {
         endings: &Endings<'_>,
     ) -> Vec<bool> {
         let mut reached = vec![false; self.instructions.len()];
+        let is_leader = self.leaders(&[]);
+        let mut factory = InstructionInfoFactory::new();
         let mut work: Vec<usize> = from.into_iter().filter_map(|address| self.position(address)).collect();
         while let Some(mut position) = work.pop() {
+            let mut formed = Formed::default();
             while !reached[position] {
                 reached[position] = true;
                 let instruction = &self.instructions[position];
+                if is_leader[position] {
+                    formed = Formed::default();
+                }
                 let flow = instruction.flow_control();
+                let called = formed.called(instruction).filter(|_| flow == FlowControl::IndirectCall);
+                let is_call = matches!(flow, FlowControl::Call | FlowControl::IndirectCall);
+                formed.follow(
+                    instruction,
+                    if is_call { RegisterSet::MAX } else { written_by(instruction, &mut factory) },
+                );
                 let is_direct = instruction.op0_kind() == OpKind::NearBranch64;
                 if is_direct {
                     work.extend(self.position(instruction.near_branch_target()));
@@ -225,7 +264,8 @@ impl Region {
                         | FlowControl::Return
                         | FlowControl::Exception
                 ) || matches!(instruction.mnemonic(), Mnemonic::Int3 | Mnemonic::Hlt)
-                    || endings.is_last(instruction);
+                    || endings.is_last(instruction)
+                    || called.is_some_and(|(_, target)| endings.never_returns_from(target));
                 match self.next(position).filter(|_| !ends) {
                     Some(next) => position = next,
                     None => break,

@@ -2,8 +2,8 @@
 
 use iced_x86::Register;
 
+use super::formed::RegisterSet;
 use super::interval::{Interval, mask};
-use super::kept_registers::RegisterSet;
 use super::value::{Bounds, Root, Symbol, Value};
 
 /// General registers, by their number in instructions.

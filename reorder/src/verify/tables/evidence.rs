@@ -118,6 +118,7 @@ impl<'a> Evidence<'a> {
     }
 }
 
+/// Whether control may not go on after `instruction`: any call may never return.
 fn ends(instruction: &Instruction) -> bool {
     matches!(
         instruction.flow_control(),
@@ -126,6 +127,7 @@ fn ends(instruction: &Instruction) -> bool {
             | FlowControl::Return
             | FlowControl::Exception
             | FlowControl::Call
+            | FlowControl::IndirectCall
     ) || instruction.mnemonic() == Mnemonic::Int3
 }
 
