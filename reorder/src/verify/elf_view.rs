@@ -95,7 +95,7 @@ pub(super) struct ElfView<'data> {
     /// Sections in header order, so that `sh_link` and `sh_info` are positions in it.
     pub(super) sections: Vec<SectionView<'data>>,
     /// Loaded segments in address order.
-    mapped: Vec<ProgramHeader>,
+    pub(super) mapped: Vec<ProgramHeader>,
     /// Loaded sections with bytes, as (address, position in `sections`), sorted.
     loaded: Vec<(u64, usize)>,
     /// What mapping symbols say is data in code: ascending, apart.

@@ -23,6 +23,7 @@ mod dispatch;
 mod dropped_debug;
 mod elf_view;
 mod fields;
+mod first_bytes;
 mod functions;
 mod gaps;
 mod kept_relocations;
@@ -256,6 +257,7 @@ fn check_code(pair: ImagePair<'_>, mut outcome: CodeOutcome, ledger: &mut Ledger
     }
     summed_distances::check_summed(pair, &outcome.summed, ledger.findings);
     marked_pointers::check_marked_pointers(pair, ledger.findings);
+    first_bytes::check_first_bytes(pair, ledger.findings);
     let gap_references = gaps::check_gaps(pair, ledger.findings);
     outcome.references.extend(gap_references);
     outcome.references.sort_unstable();

@@ -26,6 +26,7 @@ pub mod pointers;
 pub mod references;
 pub mod relative_pointers;
 pub mod relative_words;
+mod segment_starts;
 pub mod stub_arrays;
 pub mod table_bound;
 pub mod table_extent;
@@ -188,6 +189,7 @@ impl<'data> Analysis<'data> {
         computed_addresses::check_named_sections(file, &code, &partition, &mut findings);
         entry_prefix::check_prefixes(&code, &partition, &mut findings);
         stub_arrays::check_stub_arrays(&code, &partition, &mut findings);
+        segment_starts::check_segment_starts(file, &code, &partition, &mut findings);
         relative_pointers::check_relative_pointers(
             file,
             &code,

@@ -48,6 +48,8 @@ pub enum PinReason {
     NamedSection,
     /// One of an array of jump stubs, whose order and spacing have a meaning.
     StubArray,
+    /// Nothing is mapped before it, where callers of other functions may read.
+    SegmentStart,
     /// In an image at a fixed address: a constant that may be the address of this block.
     AbsoluteAddress,
     /// A relocation that the linker kept names another target than the code has.
@@ -88,6 +90,7 @@ impl fmt::Display for PinReason {
             Self::ComputedAddress => "code computes an address with its place",
             Self::NamedSection => "its section's start and end are marked by symbols",
             Self::StubArray => "it is one of an array of jump stubs",
+            Self::SegmentStart => "nothing is mapped before it, where callers may read",
             Self::AbsoluteAddress => "a constant may be its absolute address",
             Self::RelocationDisagrees => "a relocation that the linker kept contradicts the code",
             Self::RelocationWithoutField => "a relocation that the linker kept names no address in the code",
