@@ -76,7 +76,13 @@ pub(super) fn keep_distances(
             (None, gap) => gap.is_none_or(|gap| partition.gaps[gap].content == GapContent::Padding),
         };
         for CallOffset { offset, is_certain } in offsets {
-            let Some(called) = partition.entered_at(code, target.plus(*offset)) else { continue };
+            let place = target.plus(*offset);
+            let Some(called) = partition.entered_at(code, place) else {
+                // Stubs of the linker are called, too, and never move.
+                let is_stub = *is_certain && code.fixed.iter().any(|section| section.contains(&place));
+                findings.extend(home.filter(|_| is_stub).map(pin));
+                continue;
+            };
             if home != Some(called) && (*is_certain || is_address && is_marked()) {
                 findings.extend(home.into_iter().chain([called]).map(pin));
                 findings.extend(partition.gap_containing(target).map(Finding::KeepGap));

@@ -61,6 +61,11 @@ pub(super) fn check_gaps(pair: ImagePair<'_>, findings: &mut Findings) -> Vec<u6
                     prefixes.push(next.new_start.0 - length..next.new_start.0);
                     carried_constants.push(gap.end - length..gap.end);
                     code.end -= length as usize;
+                    // Read together with what moved, the padding before that looked like code.
+                    if length > 0 {
+                        let rest = &bytes[..code.end];
+                        code.end = code_of_gap(processor, rest, gap.start, gap.start == old.address).end;
+                    }
                 }
                 // A jump leads over the padding before these bytes, so the padding may change.
                 let start = gap.start + code.start as u64;
