@@ -110,18 +110,18 @@ def words(path):
     overwritten = image.overwritten()
     labels = sorted({value for values in starts.values() for value in values})
     relocations = list(image.relocations())
-    distances = {place for _, place, kind, *_ in relocations if kind in DISTANCES}
-    for _, place, kind, value, addend in relocations:
+    # The relocation of a table's entry says how far the entry is from its target; only labels of the compiler tell where the table
+    # begins, and libraries that were compiled without have none. So the label before an entry is the table's only if distances
+    # that lead to labels stand from there up to the entry. The next object's table may follow without a space.
+    table = None
+    for _, place, kind, value, addend in sorted(relocations, key=lambda found: found[1]):
         if kind in DISTANCES:
             number = image.word(place, DISTANCES[kind])
-            # The relocation of a table's entry says how far the entry is from its target; only labels of the compiler tell where
-            # the table begins, and libraries that were compiled without have none.
-            # So the label before an entry is the table's only if a distance stands right at it.
             base = labels[max(bisect.bisect_right(labels, place) - 1, 0)]
-            if base not in distances:
-                continue
-            if number is not None and local(names[base]) and local(names.get(base + number, [])) and inside(code, base + number):
+            is_entry = base == place or table == (base, place)
+            if is_entry and number is not None and local(names[base]) and local(names.get(base + number, [])) and inside(code, base + number):
                 yield Word(place, DISTANCES[kind], base, base + number, names[base + number][0])
+                table = base, place + struct.calcsize(DISTANCES[kind])
         elif kind in ADDRESSES and place not in overwritten and inside(code, value + addend) and image.word(place, ADDRESSES[kind]) == value + addend:
             yield Word(place, ADDRESSES[kind], 0, value + addend, names.get(value + addend, ["?"])[0])
 
