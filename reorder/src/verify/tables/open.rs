@@ -5,6 +5,7 @@ use super::extent::{End, Table};
 use super::shapes::Shape;
 use super::words::{TableWord, may_be_entered};
 use super::x86_64::Tables;
+use crate::address::Address;
 use crate::verify::dispatch::{Region, Word, targets};
 use crate::verify::report::Difference;
 
@@ -126,6 +127,13 @@ impl Tables<'_> {
         stale.map(|word| word.stale(self.pair, table.start))
     }
 
+    /// Whether a table whose end the code does not tell may end at `place`, because another function's may start there.
+    pub(super) fn may_end_at(&self, table: &Table, place: u64) -> bool {
+        let is_possible = self.possible.binary_search_by_key(&place, |&(start, _)| start).is_ok();
+        let region = || self.region(table.owner);
+        is_possible && region().is_some_and(|region| self.starts_another(place, &region))
+    }
+
     /// Whether a table of another function may start at `place`: that function names the place, and the word there leads
     /// into it when it counts from there. No function reads words of both.
     fn starts_another(&self, place: u64, region: &Region) -> bool {
@@ -133,11 +141,10 @@ impl Tables<'_> {
         let here = self.possible[first..].iter().take_while(|&&(start, _)| start == place);
         let target = TableWord::at(self.pair, place, place, 4).map(|word| word.target);
         here.filter(|(_, owner)| !region.members.contains(owner)).any(|&(_, owner)| {
-            let home = self.pair.moves.as_slice().get(owner as usize).zip(target);
-            home.is_some_and(|(home, target)| {
-                (home.old_start.0..home.old_end().0).contains(&target)
-                    && may_be_entered(self.pair, home, target)
-            })
+            let leads_into = |target: &u64| self.region(owner).is_some_and(|other| other.contains(*target));
+            let target = target.filter(leads_into);
+            let home = target.and_then(|target| Some((self.pair.moves.containing(Address(target))?, target)));
+            home.is_some_and(|(home, target)| may_be_entered(self.pair, home, target))
         })
     }
 

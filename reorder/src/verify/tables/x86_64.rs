@@ -126,6 +126,9 @@ impl Tables<'_> {
             if !is_known || !self.is_entry(table, owner.old_start.0..owner.old_end().0, &word) {
                 break;
             }
+            if number > 0 && matches!(table.end, End::Unknown(_)) && self.may_end_at(table, place) {
+                break;
+            }
             read.push(word);
         }
         let is_still = |word: &TableWord| !word.has_changed && word.is_followed(self.pair);
