@@ -64,7 +64,7 @@ pub(super) fn check_marked_pointers(pair: ImagePair<'_>, findings: &mut Findings
             let Some(function) = pair.moves.containing(Address(target)) else { continue };
             if function.old_start.0 != target
                 || pair.mapped(held).wrapping_add(*mark) == function.new_start.0
-                || follows_padding(held, &function)
+                || follows_padding(held, function)
             {
                 continue;
             }
