@@ -11,7 +11,7 @@ mod x86_64;
 use std::ops::Range;
 
 use self::carried::CarriedData;
-use self::prefixes::{carried_length, check_unreferenced};
+use self::prefixes::{MAX_LENGTH, carried_length, check_unreferenced};
 
 use super::aarch64::MovedPages;
 use super::elf_view::SectionView;
@@ -67,9 +67,17 @@ pub(super) fn check_gaps(pair: ImagePair<'_>, findings: &mut Findings) -> Vec<u6
                         code.end = code_of_gap(processor, rest, gap.start, gap.start == old.address).end;
                     }
                 }
+                if !next.is_moved()
+                    && let Some((end, constants)) = padding_before_constants(bytes, gap.start)
+                {
+                    kept = constants..code.end;
+                    code.end = end;
+                }
                 // A jump leads over the padding before these bytes, so the padding may change.
                 let start = gap.start + code.start as u64;
-                if let Some((end, target)) = x86_64::jump_over_padding(&bytes[code.clone()], start) {
+                if kept.is_empty()
+                    && let Some((end, target)) = x86_64::jump_over_padding(&bytes[code.clone()], start)
+                {
                     kept = code.start + target..code.end;
                     code.end = code.start + end;
                 }
@@ -123,6 +131,16 @@ pub(super) fn code_of_gap(
         Processor::Aarch64 => aarch64::code_of_gap(bytes, address, starts_section),
         Processor::X86_64 => x86_64::code_of_gap(bytes, address),
     }
+}
+
+/// Where the x86-64 code of a gap at `address` ends and where the constants begin that the function after it is read with, if there
+/// is padding between: read together, all three look like code.
+fn padding_before_constants(bytes: &[u8], address: u64) -> Option<(usize, usize)> {
+    (1..=MAX_LENGTH.min(bytes.len())).find_map(|length| {
+        let constants = bytes.len() - length;
+        let code = x86_64::code_of_gap(&bytes[..constants], address);
+        (!code.is_empty() && code.end < constants).then_some((code.end, constants))
+    })
 }
 
 /// No function of the new image overlaps code that stays between functions.
