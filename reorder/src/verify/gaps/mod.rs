@@ -60,15 +60,11 @@ pub(super) fn check_gaps(pair: ImagePair<'_>, findings: &mut Findings) -> Vec<u6
                     let length = carried_length(processor, &bytes[code.clone()], next, new, findings) as u64;
                     prefixes.push(next.new_start.0 - length..next.new_start.0);
                     carried_constants.push(gap.end - length..gap.end);
-                    code.end -= length as usize;
-                    // Read together with what moved, the padding before that looked like code.
-                    if length > 0 {
-                        let rest = &bytes[..code.end];
-                        code.end = code_of_gap(processor, rest, gap.start, gap.start == old.address).end;
-                    }
-                }
-                if !next.is_moved()
-                    && let Some((end, constants)) = padding_before_constants(bytes, gap.start)
+                    code.end = match padding_before_constants(bytes, gap.start, length as usize) {
+                        Some((end, _)) => end,
+                        None => code.end - length as usize,
+                    };
+                } else if let Some((end, constants)) = padding_before_constants(bytes, gap.start, MAX_LENGTH)
                 {
                     kept = constants..code.end;
                     code.end = end;
@@ -133,10 +129,10 @@ pub(super) fn code_of_gap(
     }
 }
 
-/// Where the x86-64 code of a gap at `address` ends and where the constants begin that the function after it is read with, if there
-/// is padding between: read together, all three look like code.
-fn padding_before_constants(bytes: &[u8], address: u64) -> Option<(usize, usize)> {
-    (1..=MAX_LENGTH.min(bytes.len())).find_map(|length| {
+/// Where the x86-64 code of a gap at `address` ends, and where at most `longest` bytes of constants begin that belong to the function
+/// after it, if there is padding between them: read together, all three look like code.
+fn padding_before_constants(bytes: &[u8], address: u64, longest: usize) -> Option<(usize, usize)> {
+    (1..=longest.min(bytes.len())).find_map(|length| {
         let constants = bytes.len() - length;
         let code = x86_64::code_of_gap(&bytes[..constants], address);
         (!code.is_empty() && code.end < constants).then_some((code.end, constants))

@@ -34,9 +34,10 @@ pub(super) fn carried_length(
     new: &SectionView<'_>,
     findings: &mut Findings,
 ) -> usize {
-    let size = bytes.len().min(MAX_LENGTH);
-    let start = next.new_start.0.checked_sub(size as u64);
-    let found = start.and_then(|start| new.at(start, size as u64)).unwrap_or_default();
+    // The function may stand at the start of its section, right after these bytes.
+    let room = next.new_start.0.saturating_sub(new.address);
+    let size = room.min(bytes.len().min(MAX_LENGTH) as u64);
+    let found = new.at(next.new_start.0 - size, size).unwrap_or_default();
     let length = bytes.iter().rev().zip(found.iter().rev()).take_while(|(old, new)| old == new).count();
     if length >= MIN_LENGTH.min(bytes.len()) && length > 0 {
         return length;
