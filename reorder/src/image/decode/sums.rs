@@ -189,17 +189,21 @@ impl CallOffsets {
     }
 }
 
-/// The register that a thunk at `start` calls: compilers let an indirect call look like a return to
-/// what `mov %register,(%rsp)` stores. (GCC's -mindirect-branch, clang's -mretpoline; inline, the thunk follows a jump over it.)
+/// The register that the thunk at `start` calls, if there is one.
 fn register_of_thunk(code: &CodeSpace<'_>, start: Address) -> Option<usize> {
     /// A call over a loop that waits, and the store.
     const MAX_BYTES: u64 = 32;
+    let end = start.plus(MAX_BYTES).min(code.arena_of(start)?.end);
+    register_in_thunk(code.bytes(start..end))
+}
+
+/// The register that the thunk in `bytes` calls. Thunks return to the address that `mov %register,(%rsp)` stores over their return
+/// address, and hold a loop that waits (GCC's -mindirect-branch, clang's -mretpoline). Inline thunks follow a jump over them.
+fn register_in_thunk(bytes: &[u8]) -> Option<usize> {
     /// The top of the stack as an operand of `mov`, without the register.
     const STACK_TOP: u8 = 0x04;
     /// In the loop.
     const PAUSE: [u8; 2] = [0xf3, 0x90];
-    let end = start.plus(MAX_BYTES).min(code.arena_of(start)?.end);
-    let bytes = code.bytes(start..end);
     let rest = bytes.windows(PAUSE.len()).position(|bytes| bytes == PAUSE).map(|at| &bytes[at..])?;
     rest.windows(5).find_map(|window| match *window {
         [rex @ (0x48 | 0x4c), 0x89, operand, 0x24, 0xc3 | 0xf3 | 0xe9] if operand & 0xc7 == STACK_TOP => {
@@ -247,4 +251,49 @@ fn adds_to_plain_address(code: &CodeSpace<'_>, instruction: &Instruction) -> boo
         && has_register
         && !instruction.is_ip_rel_memory_operand()
         && is_code(code, instruction.memory_displacement64())
+}
+
+#[cfg(test)]
+mod tests {
+    use iced_x86::{Decoder, DecoderOptions};
+
+    use super::*;
+
+    fn after(code: &[u8]) -> CallOffsets {
+        let mut offsets = CallOffsets::default();
+        let decoder = Decoder::with_ip(64, code, 0x1000, DecoderOptions::NONE);
+        decoder.into_iter().for_each(|instruction| offsets.follow(&instruction));
+        offsets
+    }
+
+    #[test]
+    fn constants_add_up_until_the_register_is_loaded_again() {
+        const RAX: usize = 0;
+        const RCX: usize = 1;
+        const RDX: usize = 2;
+        const RBX: usize = 3;
+        // mov rax, [rbx]; sub rax, 16; mov rcx, rax; lea rdx, [rax - 1]; inc rcx; mov rax, [rbx]
+        let code = [
+            0x48, 0x8b, 0x03, 0x48, 0x83, 0xe8, 0x10, 0x48, 0x89, 0xc1, 0x48, 0x8d, 0x50, 0xff, 0x48, 0xff,
+            0xc1, 0x48, 0x8b, 0x03,
+        ];
+        let CallOffsets(found) = after(&code);
+        assert_eq!((found[RAX], found[RCX], found[RDX]), (0, -15_i64 as u64, -17_i64 as u64));
+        // sub rax, 16; mov rbx, rax; call rcx: the call may change RAX, but keeps RBX.
+        let CallOffsets(found) = after(&[0x48, 0x83, 0xe8, 0x10, 0x48, 0x89, 0xc3, 0xff, 0xd1]);
+        assert_eq!((found[RAX], found[RBX]), (0, -16_i64 as u64));
+    }
+
+    #[test]
+    fn a_thunk_calls_the_register_that_it_stores() {
+        // call 1f; 2: pause; lfence; jmp 2b; 1: mov [rsp], register; ret
+        let thunk = |rex, operand| {
+            let start = [0xe8, 7, 0, 0, 0, 0xf3, 0x90, 0x0f, 0xae, 0xe8, 0xeb, 0xf9];
+            [&start[..], &[rex, 0x89, operand, 0x24, 0xc3]].concat()
+        };
+        assert_eq!(register_in_thunk(&thunk(0x48, 0x04)), Some(0));
+        assert_eq!(register_in_thunk(&thunk(0x4c, 0x1c)), Some(11));
+        // Without the loop it is an ordinary store.
+        assert_eq!(register_in_thunk(&thunk(0x48, 0x04)[12..]), None);
+    }
 }
