@@ -103,10 +103,22 @@ impl PlacedRange {
 /// never were; their blocks are then placed one by one.
 pub(super) fn placed_ranges(analysis: &Analysis<'_>, map: &AddressMap) -> Vec<PlacedRange> {
     let delta = |address: Address| map.map(address).0.wrapping_sub(address.0);
+    // On the way back the analysis of the moved image may see a unit around the place that another function left.
+    let blocks = analysis.partition.blocks.iter().zip(0_u32..);
+    let mut starts: Vec<(u64, u32)> = blocks.map(|(block, index)| (map.map(block.start).0, index)).collect();
+    starts.sort_unstable();
+    let is_entered = |start: Address, end: Address, own: &Range<u32>| {
+        let first = starts.partition_point(|&(address, _)| address < start.0);
+        let inside = starts[first..].iter().take_while(|&&(address, _)| address < end.0);
+        inside.into_iter().any(|(_, index)| !own.contains(index))
+    };
     let mut placed = Vec::with_capacity(analysis.units.len());
     for unit in &analysis.units {
         let blocks = unit.blocks.clone().map(|index| &analysis.partition.blocks[index as usize]);
-        if blocks.clone().all(|block| delta(block.start) == delta(unit.start)) {
+        let is_whole = blocks.clone().all(|block| delta(block.start) == delta(unit.start));
+        if is_whole
+            && !is_entered(unit.start.plus(delta(unit.start)), unit.end.plus(delta(unit.start)), &unit.blocks)
+        {
             placed.push(PlacedRange {
                 arena: unit.arena,
                 start: unit.start,
