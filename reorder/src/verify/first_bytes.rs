@@ -1,6 +1,6 @@
-//! Functions that had readable bytes before them have some now.
+//! A function that had readable bytes before it still has them.
 //!
-//! Calls that clang checks (`-fsanitize=function`) read a signature and a hash before any function, whether it has them or not.
+//! Clang's checked calls (`-fsanitize=function`) read eight bytes before every callee, also before callees without a signature.
 
 use super::elf_view::ElfView;
 use super::pair::ImagePair;
@@ -8,16 +8,16 @@ use super::report::{Check, Difference, Findings};
 
 /// A signature and a hash.
 const SIZE: u64 = 8;
-/// What the system maps at once, at least.
+/// The smallest page.
 const PAGE_BITS: u32 = 12;
 
 /// Checks all functions that moved.
 pub(super) fn check_first_bytes(pair: ImagePair<'_>, findings: &mut Findings) {
     let is_readable = |image: &ElfView<'_>, start: u64| {
-        start.checked_sub(SIZE).is_some_and(|first| (first..start).all(|byte| is_loaded(image, byte)))
+        start.checked_sub(SIZE).is_some_and(|first| is_loaded(image, first))
     };
     for range in pair.moves.iter().filter(|range| range.is_moved()) {
-        // Within a page, what is before a function is mapped with it.
+        // Bytes before it on the same page are mapped with it.
         let starts_page = range.new_start.0 % (1 << PAGE_BITS) < SIZE;
         if starts_page
             && is_readable(pair.old, range.old_start.0)

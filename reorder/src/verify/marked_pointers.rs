@@ -18,7 +18,6 @@ use super::elf_view::ElfView;
 use super::pair::ImagePair;
 use super::pointers::{RELA_SIZE, written_places};
 use super::processor::Processor;
-use super::recover::Move;
 use super::report::{Check, Difference, Findings};
 use crate::address::Address;
 
@@ -52,20 +51,20 @@ pub(super) fn check_marked_pointers(pair: ImagePair<'_>, findings: &mut Findings
         findings.differs(Difference::new(Check::Functions, None, what, "fewer to try", found));
         return;
     }
-    // Padding right before a function may move with it. The pointer followed it if no address leads to the old place any more.
     let held_now = held_addresses(pair.new);
-    let follows_padding = |held: u64, function: &Move| {
-        let moved = pair.carried(held).filter(|moved| held_now.contains(moved) && !held_now.contains(&held));
-        moved.is_some_and(|moved| moved.wrapping_sub(held) == function.delta())
-    };
     for held in held {
+        // Padding right before a function stays or moves with it: the new image holds the new address of the pointer.
+        let readings = [Some(pair.mapped(held)), pair.carried(held)];
+        let mut readings: Vec<u64> =
+            readings.into_iter().flatten().filter(|reading| held_now.contains(reading)).collect();
+        if readings.is_empty() {
+            readings.push(pair.mapped(held));
+        }
         for mark in &marks {
             let target = held.wrapping_add(*mark);
             let Some(function) = pair.moves.containing(Address(target)) else { continue };
-            if function.old_start.0 != target
-                || pair.mapped(held).wrapping_add(*mark) == function.new_start.0
-                || follows_padding(held, function)
-            {
+            let follows = |reading: &u64| reading.wrapping_add(*mark) == function.new_start.0;
+            if function.old_start.0 != target || readings.iter().all(follows) {
                 continue;
             }
             findings.differs(Difference::new(

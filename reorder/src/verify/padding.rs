@@ -7,7 +7,7 @@ use super::bytes::u32_at;
 use super::processor::Processor;
 
 /// `INT3` of x86-64.
-const TRAP: u8 = 0xcc;
+pub(super) const TRAP: u8 = 0xcc;
 
 /// `NOP` of x86-64 without prefixes.
 const ONE_BYTE_NOP: u8 = 0x90;

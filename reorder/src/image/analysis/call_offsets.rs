@@ -13,7 +13,7 @@ use super::pointers::CodePointer;
 use super::references::Finding;
 use crate::address::Address;
 use crate::error::Result;
-use crate::image::code::CodeSpace;
+use crate::image::code::{CodeSpace, Region};
 use crate::image::decode::sums::CallOffset;
 use crate::image::decode::x86_64::{DecodedBlock, FieldKind};
 use crate::image::decoded_atom::beyond_sums;
@@ -79,8 +79,10 @@ pub(super) fn keep_distances(
             let place = target.plus(*offset);
             let Some(called) = partition.entered_at(code, place) else {
                 // Stubs of the linker are called, too, and never move.
-                let is_stub = *is_certain && code.fixed.iter().any(|section| section.contains(&place));
-                findings.extend(home.filter(|_| is_stub).map(pin));
+                if *is_certain && code.region(place) == Region::FixedCode {
+                    findings.extend(home.map(pin));
+                    findings.extend(partition.gap_containing(target).map(Finding::KeepGap));
+                }
                 continue;
             };
             if home != Some(called) && (*is_certain || is_address && is_marked()) {

@@ -29,6 +29,9 @@ pub(crate) const MAX_SUMS: usize = 1 << 20;
 /// Tables of one block that may be at a constant from what it names.
 const MAX_FAR_TABLES: usize = 1 << 10;
 
+/// Addresses in data that the code of an image may compute from constants: each may start a table of [`MAX_TABLE_WORDS`].
+const MAX_FAR_BASES: usize = 1 << 16;
+
 /// Words at the start of a table that count by themselves in an image at a fixed address.
 const MAX_LONE_WORDS: usize = 4;
 
@@ -103,6 +106,10 @@ pub fn check_wide_constants(
                 }
             }
         }
+    }
+    if data.len() > MAX_FAR_BASES {
+        let evidence = partition.blocks.first().map_or(Address(0), |block| block.start);
+        return Err(beyond_sums(RefusalCode::R7, evidence).into());
     }
     Ok(data.into_iter().collect())
 }

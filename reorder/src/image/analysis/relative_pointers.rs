@@ -20,7 +20,7 @@ use crate::image::elf::section::Section;
 const MAX_UNROLLED: usize = 64;
 const MAX_UNROLLED_BYTES: u64 = 512;
 
-/// Addresses that words may count from, each sorted.
+/// Addresses that words may count from; both lists are sorted.
 #[derive(Clone, Copy)]
 pub struct Bases<'a> {
     /// What code or the loader names.

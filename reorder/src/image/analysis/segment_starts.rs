@@ -12,7 +12,7 @@ use crate::image::elf::file::ElfFile;
 
 /// Bytes before a function that its callers may read.
 const READ_BEFORE: u64 = 8;
-/// The smallest page of the processors that are known: what it leaves unmapped may be mapped with larger ones.
+/// The smallest page of the known processors; larger pages map at least as much.
 const PAGE: u64 = 4096;
 
 /// Pins what stands at the start of an arena where nothing is mapped before it, so that nothing else moves there.
@@ -32,12 +32,15 @@ pub(super) fn check_segment_starts(
         let blocks = partition.blocks[first..].iter().take_while(|block| block.start < end).count();
         let pin = Pin { reason: PinReason::SegmentStart, evidence };
         findings.extend((first..first + blocks).map(|index| Finding::Pin(BlockIndex(index as u32), pin)));
-        findings.extend(partition.gap_containing(evidence).map(Finding::KeepGap));
+        let first = partition.gaps.partition_point(|gap| gap.end <= evidence);
+        let gaps = partition.gaps[first..].iter().take_while(|gap| gap.start < end).count();
+        findings.extend((first..first + gaps).map(Finding::KeepBytes));
     }
 }
 
 fn is_mapped(file: &ElfFile<'_>, address: Address) -> bool {
-    file.segments.iter().filter(|segment| segment.is_load()).any(|segment| {
+    let loaded = file.segments.iter().filter(|segment| segment.is_load() && segment.memory_size > 0);
+    loaded.into_iter().any(|segment| {
         let start = segment.address.0 / PAGE * PAGE;
         let end = segment.address.0.saturating_add(segment.memory_size).div_ceil(PAGE).saturating_mul(PAGE);
         (start..end).contains(&address.0)

@@ -13,7 +13,7 @@ pub(super) struct Parts {
     pub(super) functions: Vec<Range>,
     /// Between functions, in old addresses.
     pub(super) between: Vec<Range>,
-    /// The same in the order of [`Self::between`], in addresses of the image that was divided.
+    /// For each range of [`Self::between`], the same range in addresses of the divided image.
     places: Vec<Range>,
 }
 
@@ -121,7 +121,7 @@ pub(super) fn same(pair: Scene<'_>, old: &[Range], new: &[Range]) -> bool {
     };
     let (old, new) = (divide(old, old_parts), divide(new, new_parts));
     let old_between = union(old.between);
-    // Padding that looks as if it went with the function after it may as well be what stood there before.
+    // `shift` may take padding that stayed for padding that moved; then its own address counts.
     let origin = |(moved, place): (&Range, &Range)| match is_inside(*moved, &old_between) {
         false if pair.paddings.hold(*place) => *place,
         _ => *moved,

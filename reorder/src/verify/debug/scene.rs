@@ -3,7 +3,7 @@
 use std::ops::Deref;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use super::coverage::Range;
+use super::coverage::{Range, union};
 use crate::verify::elf_view::ElfView;
 use crate::verify::gaps::code_of_gap;
 use crate::verify::padding::{jumped_over, padding_length};
@@ -34,7 +34,7 @@ pub(super) struct Paddings {
 }
 
 impl Paddings {
-    /// Reads each byte between functions once.
+    /// Of the old image `image`, in which `moves` are the functions.
     pub(super) fn of(image: &ElfView<'_>, moves: &AddressMoves) -> Self {
         let mut runs: Vec<Range> = Vec::new();
         for section in image.code_sections() {
@@ -54,7 +54,8 @@ impl Paddings {
                     _ => {}
                 }
                 let code = code_of_gap(image.processor, gap, position, position == section.address);
-                if !code.is_empty() && code.end < gap.len() {
+                // Zeros after code may be the end of a table.
+                if !code.is_empty() && gap.get(code.end).is_some_and(|&byte| byte != 0) {
                     runs.push((position.saturating_add(code.end as u64), start));
                 }
                 // Assemblers put a jump before long padding, which stays as code of no function.
@@ -66,8 +67,7 @@ impl Paddings {
                 position = position.max(end);
             }
         }
-        runs.sort_unstable();
-        Self { runs }
+        Self { runs: union(runs) }
     }
 
     /// Whether all bytes of an old range are padding.

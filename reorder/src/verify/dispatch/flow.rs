@@ -5,7 +5,7 @@
 //!            └────── every call ─> hub of exceptions ─> landing pads
 //! ```
 //!
-//! A block starts with what is known on every way that leads there; where there is one way, with what that way said last.
+//! A block starts with what is known on every way that leads there; where there is one way, with that way's latest values.
 //! Code that nothing leads to is treated as entered from anywhere, unless branches lead to it that no value takes.
 //! Bounds that keep changing are dropped, so the analysis ends; a budget bounds what hostile code can cost.
 
@@ -289,7 +289,9 @@ impl Flow<'_> {
                 let value = self.operand(instruction, position, state);
                 self.call(instruction.ip(), position, value);
                 // `-mforce-indirect-call` calls known functions through a register.
-                let target = value.as_constant();
+                // A callee may have changed what other code knows the place of.
+                let is_kept = instruction.op0_kind() == OpKind::Register || !state.is_frame_shared;
+                let target = value.as_constant().filter(|_| is_kept);
                 let kept = target.map_or(0, |target| self.around.kept.by(target));
                 self.return_from_call(state, kept);
                 let endings = self.around.endings;

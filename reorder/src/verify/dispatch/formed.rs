@@ -24,7 +24,7 @@ impl Formed {
         }
     }
 
-    /// Where the address was formed that a call through a register goes to, and the address.
+    /// For a call or jump through a register: the address of the instruction that formed its target, and the target.
     pub(super) fn called(&self, call: &Instruction) -> Option<(u64, u64)> {
         let register = (call.op0_kind() == OpKind::Register).then(|| call.op0_register())?;
         self.0.get(number_of(register)?).copied().flatten()

@@ -78,7 +78,8 @@ impl Walk<'_> {
         let mut seen = BTreeSet::new();
         let mut work = vec![target];
         let mut written = 0;
-        // Targets of branches: a register that is known before one may hold another callee when a branch arrives there.
+        // Targets of branches, and the stretches from each formed address to the call that uses it: a branch into such a
+        // stretch may bring another callee.
         let (mut entered, mut resolved) = (BTreeSet::new(), Vec::new());
         while let Some(start) = work.pop() {
             let section = self.image.section_at(start).filter(|section| section.is_code())?;

@@ -230,9 +230,14 @@ impl Region {
         endings: &Endings<'_>,
     ) -> Vec<bool> {
         let mut reached = vec![false; self.instructions.len()];
-        let is_leader = self.leaders(&[]);
+        let mut is_leader = self.leaders(&[]);
         let mut factory = InstructionInfoFactory::new();
         let mut work: Vec<usize> = from.into_iter().filter_map(|address| self.position(address)).collect();
+        // Nothing is known of registers where control comes from elsewhere.
+        work.iter().for_each(|&root| is_leader[root] = true);
+        let is_jump = |instruction: &&Instruction| instruction.flow_control() == FlowControl::IndirectBranch;
+        let places = self.instructions.iter().filter(is_jump).flat_map(|jump| jumps(jump.ip()));
+        places.filter_map(|place| self.position(place)).for_each(|position| is_leader[position] = true);
         while let Some(mut position) = work.pop() {
             let mut formed = Formed::default();
             while !reached[position] {

@@ -15,8 +15,8 @@ use crate::verify::processor::Processor;
 use crate::verify::recover::Move;
 use crate::verify::report::{Check, Findings};
 
-/// The part of a gap at `address` that may be executed or read: all but leading padding and padding behind the last
-/// jump away. Nothing at the start of a section is padding: control arrives there without being seen to.
+/// The part of a gap at `address` that may be executed or read: all but the padding at its start and the padding after the last
+/// jump out of it. Nothing at the start of a section is padding: control arrives there without being seen to.
 pub(super) fn code_of_gap(bytes: &[u8], address: u64, starts_section: bool) -> Range<usize> {
     let start = if starts_section { 0 } else { padding_length(Processor::Aarch64, bytes, address) };
     let end = end_of_code(bytes, address);

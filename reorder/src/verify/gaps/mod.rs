@@ -11,7 +11,7 @@ mod x86_64;
 use std::ops::Range;
 
 use self::carried::CarriedData;
-use self::prefixes::{MAX_LENGTH, carried_length, check_unreferenced};
+use self::prefixes::{carried_length, check_unreferenced};
 
 use super::aarch64::MovedPages;
 use super::elf_view::SectionView;
@@ -21,6 +21,9 @@ use super::processor::Processor;
 use super::recover::AddressMoves;
 use super::report::{Check, Difference, Findings};
 use crate::address::{Address, NewAddress};
+
+/// The longest constants that callers are known to read before a function: a signature and a hash.
+const MAX_CONSTANTS: usize = 8;
 
 /// What the code of one or more gaps showed.
 #[derive(Default)]
@@ -60,11 +63,12 @@ pub(super) fn check_gaps(pair: ImagePair<'_>, findings: &mut Findings) -> Vec<u6
                     let length = carried_length(processor, &bytes[code.clone()], next, new, findings) as u64;
                     prefixes.push(next.new_start.0 - length..next.new_start.0);
                     carried_constants.push(gap.end - length..gap.end);
-                    code.end = match padding_before_constants(bytes, gap.start, length as usize) {
+                    code.end = match x86_64::padding_before_constants(bytes, gap.start, length as usize) {
                         Some((end, _)) => end,
                         None => code.end - length as usize,
                     };
-                } else if let Some((end, constants)) = padding_before_constants(bytes, gap.start, MAX_LENGTH)
+                } else if let Some((end, constants)) =
+                    x86_64::padding_before_constants(bytes, gap.start, MAX_CONSTANTS)
                 {
                     kept = constants..code.end;
                     code.end = end;
@@ -127,16 +131,6 @@ pub(super) fn code_of_gap(
         Processor::Aarch64 => aarch64::code_of_gap(bytes, address, starts_section),
         Processor::X86_64 => x86_64::code_of_gap(bytes, address),
     }
-}
-
-/// Where the x86-64 code of a gap at `address` ends, and where at most `longest` bytes of constants begin that belong to the function
-/// after it, if there is padding between them: read together, all three look like code.
-fn padding_before_constants(bytes: &[u8], address: u64, longest: usize) -> Option<(usize, usize)> {
-    (1..=longest.min(bytes.len())).find_map(|length| {
-        let constants = bytes.len() - length;
-        let code = x86_64::code_of_gap(&bytes[..constants], address);
-        (!code.is_empty() && code.end < constants).then_some((code.end, constants))
-    })
 }
 
 /// No function of the new image overlaps code that stays between functions.

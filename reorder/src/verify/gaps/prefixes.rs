@@ -18,7 +18,9 @@ use crate::verify::recover::Move;
 use crate::verify::report::{Check, Difference, Findings};
 
 /// Fewer bytes may be the same by chance.
-const MIN_LENGTH: usize = 4;
+pub(super) const MIN_LENGTH: usize = 4;
+/// A signature and a hash: room for less shows that not all of them moved.
+const SIGNED_LENGTH: u64 = 8;
 /// Signature and hash, with room for longer ones.
 pub(super) const MAX_LENGTH: usize = 16;
 /// The longest instruction.
@@ -37,7 +39,8 @@ pub(super) fn carried_length(
     // The function may stand at the start of its section, right after these bytes.
     let room = next.new_start.0.saturating_sub(new.address);
     let size = room.min(bytes.len().min(MAX_LENGTH) as u64);
-    let found = new.at(next.new_start.0 - size, size).unwrap_or_default();
+    let is_enough = size >= SIGNED_LENGTH.min(bytes.len() as u64);
+    let found = new.at(next.new_start.0 - size, size).filter(|_| is_enough).unwrap_or_default();
     let length = bytes.iter().rev().zip(found.iter().rev()).take_while(|(old, new)| old == new).count();
     if length >= MIN_LENGTH.min(bytes.len()) && length > 0 {
         return length;

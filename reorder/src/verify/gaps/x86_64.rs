@@ -5,12 +5,12 @@ use std::ops::Range;
 use iced_x86::{Decoder, DecoderOptions, FlowControl, Instruction, Mnemonic};
 
 use super::GapCode;
-use super::prefixes::MAX_LENGTH;
+use super::prefixes::{MAX_LENGTH, MIN_LENGTH};
 use crate::address::Address;
 use crate::verify::bytes::displacement_at;
 use crate::verify::elf_view::SectionView;
 use crate::verify::fields::{Addressing, addressing};
-use crate::verify::padding::padding_length;
+use crate::verify::padding::{TRAP, padding_length};
 use crate::verify::processor::Processor;
 use crate::verify::recover::AddressMoves;
 use crate::verify::report::{Check, Difference, Findings};
@@ -61,6 +61,21 @@ pub(super) fn jump_over_padding(bytes: &[u8], address: u64) -> Option<(usize, us
         skip_padding(&mut decoder, &instruction, &bytes[end..]);
     }
     found.filter(|(_, target)| bytes.len() - target <= MAX_LENGTH)
+}
+
+/// The end of the code in a gap at `address`, and the start of the constants before the next function, if padding separates the
+/// two. `longest` bounds the constants. Decoded in one run, all three would look like code.
+///
+/// Zeros are no padding here: they may be data of the function.
+pub(super) fn padding_before_constants(bytes: &[u8], address: u64, longest: usize) -> Option<(usize, usize)> {
+    (MIN_LENGTH..=longest.min(bytes.len())).find_map(|length| {
+        let constants = bytes.len() - length;
+        let code = code_of_gap(&bytes[..constants], address);
+        let padding = &bytes[code.end..constants];
+        let is_filled = padding.iter().all(|&byte| byte == TRAP)
+            || nops_length(padding, address.wrapping_add(code.end as u64)) == padding.len();
+        (!code.is_empty() && !padding.is_empty() && is_filled).then_some((code.end, constants))
+    })
 }
 
 /// Length in bytes of the no-operations at the start of `bytes`. Zeros, which are padding elsewhere, do not count: they may be

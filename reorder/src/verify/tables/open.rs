@@ -127,25 +127,27 @@ impl Tables<'_> {
         stale.map(|word| word.stale(self.pair, table.start))
     }
 
-    /// Whether a table whose end the code does not tell may end at `place`, because another function's may start there.
+    /// Whether a table whose end the code does not tell may end at `place`, because a table of another function may start there.
     pub(super) fn may_end_at(&self, table: &Table, place: u64) -> bool {
         let is_possible = self.possible.binary_search_by_key(&place, |&(start, _)| start).is_ok();
         let region = || self.region(table.owner);
         is_possible && region().is_some_and(|region| self.starts_another(place, &region))
     }
 
-    /// Whether a table of another function may start at `place`: that function names the place, and the word there leads
-    /// into it when it counts from there. No function reads words of both.
+    /// Whether a table of another function may start at `place`: that function names `place`, and the word at `place`, added to
+    /// `place`, leads into that function or its parts, now as before. No function reads words of both.
     fn starts_another(&self, place: u64, region: &Region) -> bool {
         let first = self.possible.partition_point(|&(start, _)| start < place);
         let here = self.possible[first..].iter().take_while(|&&(start, _)| start == place);
-        let target = TableWord::at(self.pair, place, place, 4).map(|word| word.target);
-        here.filter(|(_, owner)| !region.members.contains(owner)).any(|&(_, owner)| {
-            let leads_into = |target: &u64| self.region(owner).is_some_and(|other| other.contains(*target));
-            let target = target.filter(leads_into);
-            let home = target.and_then(|target| Some((self.pair.moves.containing(Address(target))?, target)));
-            home.is_some_and(|(home, target)| may_be_entered(self.pair, home, target))
-        })
+        let word = TableWord::at(self.pair, place, place, 4).filter(|word| word.is_followed(self.pair));
+        let Some(target) = word.map(|word| word.target).filter(|&target| !region.contains(target)) else {
+            return false;
+        };
+        let home = self.pair.moves.containing(Address(target));
+        home.is_some_and(|home| may_be_entered(self.pair, home, target))
+            && here
+                .filter(|(_, owner)| !region.members.contains(owner))
+                .any(|&(_, owner)| self.region(owner).is_some_and(|other| other.contains(target)))
     }
 
     /// The instructions of a region that control reaches without the table, but for `taken` of its words.
