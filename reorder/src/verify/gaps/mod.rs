@@ -11,7 +11,7 @@ mod x86_64;
 use std::ops::Range;
 
 use self::carried::CarriedData;
-use self::prefixes::{carried_length, check_unreferenced};
+use self::prefixes::{SIGNED_LENGTH, carried_length, check_unreferenced};
 
 use super::aarch64::MovedPages;
 use super::elf_view::SectionView;
@@ -21,9 +21,6 @@ use super::processor::Processor;
 use super::recover::AddressMoves;
 use super::report::{Check, Difference, Findings};
 use crate::address::{Address, NewAddress};
-
-/// The longest constants that callers are known to read before a function: a signature and a hash.
-const MAX_CONSTANTS: usize = 8;
 
 /// What the code of one or more gaps showed.
 #[derive(Default)]
@@ -68,7 +65,7 @@ pub(super) fn check_gaps(pair: ImagePair<'_>, findings: &mut Findings) -> Vec<u6
                         None => code.end - length as usize,
                     };
                 } else if let Some((end, constants)) =
-                    x86_64::padding_before_constants(bytes, gap.start, MAX_CONSTANTS)
+                    x86_64::padding_before_constants(bytes, gap.start, SIGNED_LENGTH)
                 {
                     kept = constants..code.end;
                     code.end = end;

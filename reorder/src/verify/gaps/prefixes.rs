@@ -19,8 +19,8 @@ use crate::verify::report::{Check, Difference, Findings};
 
 /// Fewer bytes may be the same by chance.
 pub(super) const MIN_LENGTH: usize = 4;
-/// A signature and a hash: room for less shows that not all of them moved.
-const SIGNED_LENGTH: u64 = 8;
+/// The longest constants that callers are known to read before a function: a signature and a hash.
+pub(super) const SIGNED_LENGTH: usize = 8;
 /// Signature and hash, with room for longer ones.
 pub(super) const MAX_LENGTH: usize = 16;
 /// The longest instruction.
@@ -39,7 +39,8 @@ pub(super) fn carried_length(
     // The function may stand at the start of its section, right after these bytes.
     let room = next.new_start.0.saturating_sub(new.address);
     let size = room.min(bytes.len().min(MAX_LENGTH) as u64);
-    let is_enough = size >= SIGNED_LENGTH.min(bytes.len() as u64);
+    // Room for less shows that not all of them moved.
+    let is_enough = size >= SIGNED_LENGTH.min(bytes.len()) as u64;
     let found = new.at(next.new_start.0 - size, size).filter(|_| is_enough).unwrap_or_default();
     let length = bytes.iter().rev().zip(found.iter().rev()).take_while(|(old, new)| old == new).count();
     if length >= MIN_LENGTH.min(bytes.len()) && length > 0 {

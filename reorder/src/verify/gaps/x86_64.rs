@@ -234,4 +234,20 @@ mod tests {
             assert!(code.is_empty() || found.start == code.start, "{bytes:02x?}: {found:?}");
         }
     }
+
+    #[test]
+    fn only_traps_and_no_operations_before_constants_are_padding() {
+        let split = |between: &[u8], constants: &[u8]| {
+            // jmp .
+            let bytes = [&[0xeb, 0xfe], between, constants].concat();
+            padding_before_constants(&bytes, 0x1000, 8)
+        };
+        let signature = [0xfe, 0xca, 0x05, 0xc1, 0xb7, 0xeb, 0x2a, 0x12];
+        assert_eq!(split(&[0xcc; 6], &signature), Some((2, 8)));
+        // nopw 0x0(%rax,%rax,1)
+        assert_eq!(split(&[0x66, 0x0f, 0x1f, 0x44, 0, 0], &signature), Some((2, 8)));
+        // Data that ends in zeros, and nothing between.
+        assert_eq!(split(&[0; 14], &[0, 0, 0, 0, 0, 0, 0xf0, 0x3f]), None);
+        assert_eq!(split(&[], &signature), None);
+    }
 }
