@@ -3,6 +3,6 @@
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
-    reorder::lost_pages::explain_lost_pages();
+    reorder_system::lost_pages::explain_lost_pages();
     reorder::cli::run(std::env::args_os()).into()
 }

@@ -7,9 +7,9 @@ use clap::ValueEnum;
 use schemars::generate::SchemaSettings;
 use schemars::{JsonSchema, Schema};
 
-use crate::configuration::Document;
-use crate::error::{Error, Result};
 use crate::gate::{GateReport, baseline};
+use reorder_base::error::{Error, Result};
+use reorder_layout::configuration::Document;
 
 /// What there is a schema of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -28,7 +28,7 @@ pub enum SchemaName {
 #[allow(dead_code)] // describes the envelope of `report::render`
 struct GateFile {
     /// Of all reports.
-    #[schemars(extend("const" = crate::report::SCHEMA))]
+    #[schemars(extend("const" = reorder_report::SCHEMA))]
     schema: String,
     /// The command that wrote it.
     #[schemars(extend("const" = "gate"))]

@@ -1,8 +1,8 @@
 //! SUPPORT.md lists every refusal and every pin, in the words that users see.
 
 const DOCUMENT: &str = include_str!("../../SUPPORT.md");
-const PINS: &str = include_str!("../src/image/analysis/pins.rs");
-const REFUSALS: &str = include_str!("../src/image/refusal.rs");
+const PINS: &str = include_str!("../image/src/analysis/pins.rs");
+const REFUSALS: &str = include_str!("../base/src/refusal.rs");
 
 #[test]
 fn every_pin_reason_is_explained() {

@@ -9,14 +9,14 @@ use std::path::{Path, PathBuf};
 
 use clap::ValueEnum;
 use layout_algos::score::Span;
-use reorder::address::Address;
-use reorder::image::elf::file::ElfFile;
-use reorder::image::functions::FunctionTable;
-use reorder::image::mapped::map_image;
-use reorder::layout::{Effort, LayoutRequest, Memory, Room, Strategy, Unseen, lay_out};
-use reorder::link_map::LinkMap;
-use reorder::order_file::read::read;
-use reorder::trace::{Companions, ImageIdentity, read_files, resolve};
+use reorder_base::address::Address;
+use reorder_image::elf::file::ElfFile;
+use reorder_image::functions::FunctionTable;
+use reorder_layout::order_file::read::read;
+use reorder_layout::{Effort, LayoutRequest, Memory, Room, Strategy, Unseen, lay_out};
+use reorder_system::mapped::map_image;
+use reorder_trace::link_map::LinkMap;
+use reorder_trace::{Companions, ImageIdentity, read_files, resolve};
 
 use crate::layout_names::ProfileName;
 
@@ -165,7 +165,7 @@ impl Corpus {
 
     fn with_image<T>(
         &self,
-        use_image: impl FnOnce(&ElfFile<'_>, &FunctionTable<'_>, &ImageIdentity) -> reorder::error::Result<T>,
+        use_image: impl FnOnce(&ElfFile<'_>, &FunctionTable<'_>, &ImageIdentity) -> reorder_base::error::Result<T>,
     ) -> Result<T, String> {
         let path = self.directory.join("image");
         let used = map_image(&path).and_then(|bytes| {

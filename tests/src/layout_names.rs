@@ -5,8 +5,8 @@
 
 use std::collections::BTreeMap;
 
-use reorder::address::Address;
-use reorder::image::functions::{Function, FunctionTable};
+use reorder_base::address::Address;
+use reorder_image::functions::{Function, FunctionTable};
 
 /// What a profile calls a function.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]

@@ -8,8 +8,8 @@ use std::fs;
 use std::path::Path;
 
 use layout_algos::score::Span;
-use reorder::image::elf::file::ElfFile;
-use reorder::image::elf::symbol::{Symbol, SymbolTable};
+use reorder_image::elf::file::ElfFile;
+use reorder_image::elf::symbol::{Symbol, SymbolTable};
 
 use crate::layout_corpus::Corpus;
 

@@ -1,7 +1,7 @@
 //! Scores of many layouts of one program, side by side.
 
 use layout_algos::score::Span;
-use reorder::report::table::Table;
+use reorder_report::table::Table;
 use serde::{Deserialize, Serialize};
 
 use crate::layout_corpus::Corpus;

@@ -3,7 +3,7 @@
 //! The figure is the geometric mean of the ratios, each report counting the same however many faults it has, with the
 //! interval that holds the true mean with 95 % if the logarithms of the ratios are normally distributed.
 
-use reorder::report::table::Table;
+use reorder_report::table::Table;
 
 use crate::layout_report::{LayoutReport, Row};
 

@@ -9,7 +9,7 @@ use std::ops::Range;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use reorder::verify::{Check, VerifyOptions, VerifyReport, verify};
+use reorder_verify::{Check, VerifyOptions, VerifyReport, verify};
 use tempfile::TempDir;
 
 use crate::process::shell;

@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use reorder::trace::{Companions, Reading, Trace, read_files};
+use reorder_trace::{Companions, Reading, Trace, read_files};
 
 /// What `demo a` runs, in order; `source/demo.c` is the program of most samples.
 pub const DEMO_A: [&str; 8] = [
@@ -30,7 +30,7 @@ pub fn sample(name: &str) -> PathBuf {
 ///
 /// # Errors
 /// What the reader says.
-pub fn read_sample(name: &str, companions: &[&str]) -> reorder::error::Result<Reading> {
+pub fn read_sample(name: &str, companions: &[&str]) -> reorder_base::error::Result<Reading> {
     let companions: Vec<PathBuf> = companions.iter().map(|name| sample(name)).collect();
     read_files(&[sample(name)], &Companions::open(&companions)?)
 }

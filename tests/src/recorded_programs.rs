@@ -7,7 +7,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use reorder::record::{RecordOutcome, RecordRequest, record};
+use reorder_run::record::{RecordOutcome, RecordRequest, record};
 use tempfile::TempDir;
 
 /// A compiled program in a directory of its own.

@@ -10,7 +10,7 @@ use std::time::Duration;
 use end_to_end::process::{self, Outcome, shell};
 use end_to_end::workspace::reorder;
 use object::{Object, ObjectSection};
-use reorder::verify::{VerifyOptions, verify};
+use reorder_verify::{VerifyOptions, verify};
 use tempfile::TempDir;
 
 const LIMIT: Duration = Duration::from_secs(300);

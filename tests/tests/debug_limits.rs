@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use end_to_end::process::{self, shell};
 use end_to_end::workspace::{reorder, root};
 use object::{Object as _, ObjectSection as _, ObjectSymbol as _};
-use reorder::verify::{VerifyOptions, verify};
+use reorder_verify::{VerifyOptions, verify};
 use tempfile::TempDir;
 
 /// What is tested would go on for hours; a busy machine takes some of these minutes.

@@ -5,13 +5,13 @@
 use std::path::PathBuf;
 
 use end_to_end::{gate_validators, workspace};
-use reorder::address::Address;
 use reorder::gate::render::ExportFormat;
 use reorder::gate::{
     AppliedLimit, ChangeKind, Check, Explanation, FunctionChange, GateReport, Key, Limit, Metric, Outcome,
     Place, Remark, Unit, Verdict,
 };
-use reorder::report::visible::visible_start;
+use reorder_base::address::Address;
+use reorder_report::visible::visible_start;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 

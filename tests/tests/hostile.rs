@@ -18,12 +18,12 @@ use end_to_end::mutation::SeedImage;
 use end_to_end::{process, workspace};
 use nix::sys::resource::{Resource, setrlimit};
 use rayon::iter::{IntoParallelIterator, ParallelIterator};
-use reorder::apply::{Arrangement, apply};
-use reorder::image::analysis::Analysis;
-use reorder::image::elf::file::ElfFile;
-use reorder::image::functions::FunctionTable;
-use reorder::layout::{LayoutRequest, Room, Strategy, lay_out};
-use reorder::relocate::RelocateOptions;
+use reorder_image::analysis::Analysis;
+use reorder_image::elf::file::ElfFile;
+use reorder_image::functions::FunctionTable;
+use reorder_layout::{LayoutRequest, Room, Strategy, lay_out};
+use reorder_relocate::RelocateOptions;
+use reorder_relocate::apply::{Arrangement, apply};
 
 /// Damaged copies of each seed image.
 const CASES_PER_SEED: u64 = 3_500;
@@ -126,7 +126,7 @@ fn the_command_leaves_nothing_behind_when_it_fails() {
 }
 
 /// What the command does between reading the input and writing the output.
-fn relocate(bytes: &[u8]) -> reorder::error::Result<Vec<u8>> {
+fn relocate(bytes: &[u8]) -> reorder_base::error::Result<Vec<u8>> {
     let file = ElfFile::parse(bytes)?;
     let functions = FunctionTable::collect(&file)?;
     let analysis = Analysis::new(&file, &functions)?;

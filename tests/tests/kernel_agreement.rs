@@ -12,12 +12,12 @@ use std::path::{Path, PathBuf};
 
 use end_to_end::process::copy_executable;
 use end_to_end::workspace::{reorder, root};
-use reorder::image::elf::file::ElfFile;
-use reorder::image::functions::FunctionTable;
-use reorder::measure::agreement::{AgreementReport, Cause, RealPages, compare, real_pages};
-use reorder::measure::{MeasureRequest, Reach};
-use reorder::record::{RecordRequest, record};
-use reorder::trace::{ImageIdentity, ResolvedTrace, Trace, resolve};
+use reorder_image::elf::file::ElfFile;
+use reorder_image::functions::FunctionTable;
+use reorder_run::measure::agreement::{AgreementReport, Cause, RealPages, compare, real_pages};
+use reorder_run::measure::{MeasureRequest, Reach};
+use reorder_run::record::{RecordRequest, record};
+use reorder_trace::{ImageIdentity, ResolvedTrace, Trace, resolve};
 use tempfile::TempDir;
 
 /// The largest difference that is accepted, in per cent of the touched pages.
@@ -119,7 +119,7 @@ fn work_directory() -> TempDir {
 
 /// The report says what the accounts of the kernel say.
 fn assert_witnesses(report: &AgreementReport) {
-    let text = reorder::report::Report::text(report);
+    let text = reorder_report::Report::text(report);
     let samples = report.fault_samples.expect("they are there");
     assert_eq!((samples.pages, samples.differing_pages), (report.touched_pages, 0), "{text}");
     // Each page is explained by what it holds.
@@ -170,7 +170,7 @@ fn predicted_pages_are_those_that_the_kernel_faults_in() {
                 report.difference_percent
             );
             if report.difference_percent >= ACCEPTED_PERCENT {
-                failures.push(reorder::report::Report::text(&report));
+                failures.push(reorder_report::Report::text(&report));
             }
             lines.push(line);
         }
@@ -193,7 +193,7 @@ fn beyond_that_only_parts_of_large_functions_differ() {
     ] {
         let report = Program::installed(name).compared(&arguments, |_| true);
         assert_witnesses(&report);
-        let text = reorder::report::Report::text(&report);
+        let text = reorder_report::Report::text(&report);
         assert!(report.predicted_only.iter().all(|page| page.cause == Cause::PartNotReached), "{text}");
         assert!(report.touched_only.iter().all(|page| page.cause.is_untraced_code()), "{text}");
         eprintln!("{name} {}: difference {:.1} %", arguments.join(" "), report.difference_percent);

@@ -8,8 +8,8 @@ use std::time::Duration;
 
 use end_to_end::namesakes::{LINKERS, Namesakes, OUTPUT};
 use end_to_end::process::shell;
-use reorder::image::elf::file::ElfFile;
-use reorder::link_map::{LinkMap, PlacedSection};
+use reorder_image::elf::file::ElfFile;
+use reorder_trace::link_map::{LinkMap, PlacedSection};
 
 const LIMIT: Duration = Duration::from_secs(120);
 

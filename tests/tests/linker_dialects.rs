@@ -8,11 +8,11 @@ use std::time::Duration;
 use end_to_end::namesakes::{Namesakes, OUTPUT};
 use end_to_end::process;
 use end_to_end::workspace;
-use reorder::image::elf::file::ElfFile;
-use reorder::image::functions::{FunctionIndex, FunctionTable};
-use reorder::layout::Layout;
-use reorder::link_map::{LinkMap, SectionIndex};
-use reorder::order_file::{Anchor, bfd_script, gold_sections, lld_script, ordered_sections};
+use reorder_image::elf::file::ElfFile;
+use reorder_image::functions::{FunctionIndex, FunctionTable};
+use reorder_layout::Layout;
+use reorder_layout::order_file::{Anchor, bfd_script, gold_sections, lld_script, ordered_sections};
+use reorder_trace::link_map::{LinkMap, SectionIndex};
 
 /// Object and name.
 type Identity = (String, String);
@@ -173,7 +173,7 @@ fn gold_follows_names() {
     // Namesakes stand together where the first of them is asked for.
     names.dedup();
     assert_eq!(names, wanted);
-    assert_eq!(reorder::order_file::gold::ambiguous(&map, &sections).len(), 3, "three helpers");
+    assert_eq!(reorder_layout::order_file::gold::ambiguous(&map, &sections).len(), 3, "three helpers");
 }
 
 /// Runs `reorder order` on a program of [`Namesakes`]; gives the order and what was said.

@@ -7,8 +7,8 @@ use std::path::{Path, PathBuf};
 use end_to_end::macho_fixtures::{CHAINED, Fixture, OPCODES, assembly, build, program, rust, zig};
 use end_to_end::macho_tools::{Emulated, Run, published, run, seeds};
 use end_to_end::workspace;
-use reorder::image::macho::file::MachOFile;
-use reorder::image::macho::function_starts::function_starts;
+use reorder_image::macho::file::MachOFile;
+use reorder_image::macho::function_starts::function_starts;
 
 /// Relocates `image` and proves it by the command's own `verify`.
 fn relocated(image: &Path, directory: &Path, flags: &[&str]) -> PathBuf {

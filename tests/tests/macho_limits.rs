@@ -9,11 +9,11 @@ use std::time::Duration;
 use end_to_end::macho_tools::run;
 use end_to_end::process::{Outcome, shell};
 use end_to_end::workspace;
-use reorder::image::macho::file::MachOFile;
-use reorder::image::macho::unwind_info::UnwindInfo;
-use reorder::relocate::address_map::AddressMap;
-use reorder::relocate::macho::finish::finish;
-use reorder::relocate::macho::unwind::unwind_size;
+use reorder_image::macho::file::MachOFile;
+use reorder_image::macho::unwind_info::UnwindInfo;
+use reorder_relocate::address_map::AddressMap;
+use reorder_relocate::macho::finish::finish;
+use reorder_relocate::macho::unwind::unwind_size;
 use tempfile::TempDir;
 
 const LIMIT: Duration = Duration::from_secs(120);

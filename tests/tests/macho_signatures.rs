@@ -10,9 +10,9 @@ use end_to_end::macho_fixtures::{CHAINED, Fixture, OPCODES, build, program};
 use end_to_end::macho_tools::{run, script};
 use end_to_end::process::Outcome;
 use end_to_end::workspace;
-use reorder::image::macho::file::MachOFile;
-use reorder::image::macho::load_command::LinkEditPart;
-use reorder::image::macho::signature::{CodeDirectory, Signature};
+use reorder_image::macho::file::MachOFile;
+use reorder_image::macho::load_command::LinkEditPart;
+use reorder_image::macho::signature::{CodeDirectory, Signature};
 
 const PAGE: usize = 4096;
 const CODE_DIRECTORY: u32 = 0xfade_0c02;

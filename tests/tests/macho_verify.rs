@@ -13,7 +13,7 @@ use end_to_end::macho_pairs::{
 };
 use end_to_end::process::shell;
 use rayon::prelude::*;
-use reorder::verify::{Check, recover_moves, verify, verify_moves};
+use reorder_verify::{Check, recover_moves, verify, verify_moves};
 
 #[test]
 fn another_order_of_the_same_objects_is_proven() {

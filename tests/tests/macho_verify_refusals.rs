@@ -6,7 +6,7 @@ use std::ops::Range;
 
 use end_to_end::macho_pairs::{Pair, found_by_content, options, part, report, section};
 use rayon::prelude::*;
-use reorder::verify::{Check, verify_moves};
+use reorder_verify::{Check, verify_moves};
 
 fn word(image: &[u8], at: usize) -> u32 {
     u32::from_le_bytes(image[at..at + 4].try_into().unwrap())
@@ -64,7 +64,7 @@ fn landing_pads_start_with_what_calls_preserve() {
 fn numbers_that_lead_into_functions_without_tables_are_no_distances() {
     for (name, pair) in Pair::all() {
         // A number in front of strings that leads into `_apply`, which jumps nowhere by a register.
-        let moves = reorder::verify::recover_moves(&pair.old, &pair.new).unwrap();
+        let moves = reorder_verify::recover_moves(&pair.old, &pair.new).unwrap();
         let place = section(&pair.old, "__cstring").start.next_multiple_of(4);
         let base = 1u64 << 32;
         let mut is_tried = false;
@@ -184,7 +184,7 @@ fn padding_is_no_tail_of_an_instruction() {
         .globl _last\n.p2align 4\n_last:\n retq\n.subsections_via_symbols\n";
     let order = "_main _tail _after _last";
     let pair = Pair::of_assembly("x86_64", source, [order, order]);
-    let mut claim = reorder::verify::recover_moves(&pair.old, &pair.old).unwrap().as_slice().to_vec();
+    let mut claim = reorder_verify::recover_moves(&pair.old, &pair.old).unwrap().as_slice().to_vec();
     let after = claim.iter().position(|atom| {
         atom.old_start.0 % 16 == 0 && atom.size == 16 && {
             let at = (atom.old_start.0 - (1 << 32)) as usize;

@@ -15,11 +15,11 @@ use std::process::Command;
 
 use layout_algos::score::{FaultModel, Span};
 use nix::fcntl::{PosixFadviseAdvice, posix_fadvise};
-use reorder::image::elf::file::ElfFile;
-use reorder::image::functions::FunctionTable;
-use reorder::measure::agreement::{RealPages, real_pages};
-use reorder::measure::{MeasureRequest, Reach, StartKind};
-use reorder::simulate::PRESETS;
+use reorder_image::elf::file::ElfFile;
+use reorder_image::functions::FunctionTable;
+use reorder_layout::simulate::PRESETS;
+use reorder_run::measure::agreement::{RealPages, real_pages};
+use reorder_run::measure::{MeasureRequest, Reach, StartKind};
 use tempfile::TempDir;
 
 const PAGE: u64 = 4096;

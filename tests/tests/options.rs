@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use end_to_end::process::{self, Outcome, shell, succeed};
 use end_to_end::workspace::reorder;
-use reorder::image::elf::file::ElfFile;
+use reorder_image::elf::file::ElfFile;
 use serde_json::Value;
 use tempfile::TempDir;
 

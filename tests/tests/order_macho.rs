@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use end_to_end::process::{self, Outcome, shell};
 use end_to_end::workspace;
-use reorder::image::macho::MachOImage;
-use reorder::link_map::LinkMap;
+use reorder_image::macho::MachOImage;
+use reorder_trace::link_map::LinkMap;
 use tempfile::TempDir;
 
 const LIMIT: Duration = Duration::from_secs(120);

@@ -100,7 +100,7 @@ fn figure(value: &Value) -> String {
     if tenths.fract() != 0.0 && tenths < 1000.0 {
         return format!("{tenths:.1}");
     }
-    reorder::report::table::grouped(tenths.round() as u64).replace(' ', "\u{202f}")
+    reorder_report::table::grouped(tenths.round() as u64).replace(' ', "\u{202f}")
 }
 
 /// Uses the page in a browser; screenshots stay in the target directory.

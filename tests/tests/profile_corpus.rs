@@ -11,8 +11,8 @@ use std::path::{Path, PathBuf};
 use end_to_end::profiles::sample;
 use layout_algos::random::Random;
 use rayon::prelude::*;
-use reorder::trace::formats::{FORMATS, detect};
-use reorder::trace::{Companions, Input, statistics};
+use reorder_trace::formats::{FORMATS, detect};
+use reorder_trace::{Companions, Input, statistics};
 
 /// Damaged copies of each file for each reader that would take it; others see the whole file only.
 const COPIES: u64 = 150;

@@ -7,7 +7,7 @@ use std::process::Command;
 
 use end_to_end::process::succeed;
 use end_to_end::profiles::{DEMO_A, DEMO_B, names, read_sample, sample};
-use reorder::trace::{Companions, Evidence, Location, Reading, Trace, read_files};
+use reorder_trace::{Companions, Evidence, Location, Reading, Trace, read_files};
 
 /// Compiles `source` of the profiles with `compiler` and `flags`.
 fn compile(compiler: &str, directory: &Path, source: &str, flags: &[&str]) -> PathBuf {
@@ -191,7 +191,7 @@ fn qemu_places_a_program_without_symbols_by_its_own_words() {
     let log = emulate("qemu-x86_64", "in_asm,nochain,page", &stripped, "a");
     let reading = read(&log, &[&stripped]);
     let starts = |trace: &Trace| -> Vec<u64> {
-        let address = |event: &reorder::trace::Event| match event.location {
+        let address = |event: &reorder_trace::Event| match event.location {
             Location::Image(address) | Location::Inside(address) => address.0,
             _ => panic!("{event:?}"),
         };

@@ -8,7 +8,7 @@ use std::process::Command;
 
 use end_to_end::process::succeed;
 use end_to_end::profiles::{DEMO_A, names, read_sample, sample};
-use reorder::trace::{Companions, Evidence, Location, NameHash, Reading, Trace, gcc_profile_id, read_files};
+use reorder_trace::{Companions, Evidence, Location, NameHash, Reading, Trace, gcc_profile_id, read_files};
 
 fn notes(reading: &Reading) -> String {
     reading.notes.iter().map(|note| format!("{note}; {:?}\n", note.hint)).collect()
@@ -326,7 +326,7 @@ fn auto_fdo_files_of_gcc_are_another_format() {
     let bytes = [b"adcg".as_slice(), &2u32.to_le_bytes(), &0u32.to_le_bytes(), &0xaa00_0000u32.to_le_bytes()]
         .concat();
     let data = fs::read(sample("gcov/gcc12-a.gcda")).unwrap();
-    let name = |bytes: &[u8]| reorder::trace::formats::detect(bytes).map(|format| format.name);
+    let name = |bytes: &[u8]| reorder_trace::formats::detect(bytes).map(|format| format.name);
     assert_eq!(name(&data), Some("GCC .gcda"));
     assert_ne!(name(&bytes), Some("GCC .gcda"));
 }

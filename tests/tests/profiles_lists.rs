@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use end_to_end::process::shell;
 use end_to_end::profiles::{DEMO_A, names, only, read_sample, sample};
-use reorder::address::Address;
-use reorder::trace::{Companions, Evidence, Location, Reading, Trace, read_bytes};
+use reorder_base::address::Address;
+use reorder_trace::{Companions, Evidence, Location, Reading, Trace, read_bytes};
 
 fn read(text: &str) -> Reading {
     read_bytes(text.as_bytes(), Path::new("list"), &Companions::default()).unwrap()
@@ -81,7 +81,7 @@ fn order_files_of_apple_linkers() {
 
 /// Address, size and name of each event.
 fn placed(trace: &Trace) -> Vec<(u64, u64, String)> {
-    let address = |event: &reorder::trace::Event| match event.location {
+    let address = |event: &reorder_trace::Event| match event.location {
         Location::Image(address) => address.0,
         ref other => panic!("{other}"),
     };

@@ -7,7 +7,7 @@ use std::process::Command;
 
 use end_to_end::process::succeed;
 use end_to_end::profiles::{DEMO_A, DEMO_B, names, read_sample, sample};
-use reorder::trace::{Companions, Evidence, Location, NameHash, Reading, Trace, read_files};
+use reorder_trace::{Companions, Evidence, Location, NameHash, Reading, Trace, read_files};
 
 fn profdata(arguments: &[&str], files: &[&Path]) -> String {
     succeed(Command::new("llvm-profdata-22").args(arguments).args(files))

@@ -3,13 +3,13 @@
 #![allow(clippy::unwrap_used)] // a failed unwrap is a failed test
 
 use end_to_end::profiles::{DEMO_A, DEMO_B, names, read_sample};
-use reorder::trace::{Evidence, Location, Reading};
+use reorder_trace::{Evidence, Location, Reading};
 
 fn sample(name: &str) -> Reading {
     read_sample(&format!("llvm_raw/{name}"), &[]).unwrap_or_else(|error| panic!("{name}: {error}"))
 }
 
-fn with_companion(name: &str, companion: &str) -> reorder::error::Result<Reading> {
+fn with_companion(name: &str, companion: &str) -> reorder_base::error::Result<Reading> {
     read_sample(&format!("llvm_raw/{name}"), &[&format!("llvm_raw/{companion}")])
 }
 
@@ -98,7 +98,7 @@ fn values_that_continuous_mode_leaves_out_are_not_needed() {
 
 /// Run, build-id's first byte and functions of each trace.
 fn runs(reading: &Reading) -> Vec<(u32, u8, String)> {
-    let of = |trace: &reorder::trace::Trace| {
+    let of = |trace: &reorder_trace::Trace| {
         (trace.run, trace.image.build_id.as_ref().unwrap()[0], names(trace).join(" "))
     };
     reading.traces.iter().map(of).collect()
@@ -217,7 +217,7 @@ fn correlated_profiles_need_the_companion_of_their_build() {
 fn correlated_functions_have_their_addresses() {
     let addresses = |profile: &str, companion| -> Vec<Option<u64>> {
         let reading = with_companion(profile, companion).unwrap();
-        let address = |event: &reorder::trace::Event| match event.location {
+        let address = |event: &reorder_trace::Event| match event.location {
             Location::Image(address) => Some(address.0),
             _ => None,
         };

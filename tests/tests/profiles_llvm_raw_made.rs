@@ -5,18 +5,18 @@
 
 use end_to_end::llvm_profiles::{Workbench, is_written, many_functions};
 use end_to_end::profiles::{DEMO_A, names};
-use reorder::trace::{Companions, Evidence, Location, Reading, Trace, read_files};
+use reorder_trace::{Companions, Evidence, Location, Reading, Trace, read_files};
 
 const TEMPORAL: &str = "-O1 -fprofile-generate -ftemporal-profile";
 
-fn read(bench: &Workbench, profile: &str, companions: &[&str]) -> reorder::error::Result<Reading> {
+fn read(bench: &Workbench, profile: &str, companions: &[&str]) -> reorder_base::error::Result<Reading> {
     let companions: Vec<_> = companions.iter().map(|name| bench.path(name)).collect();
     read_files(&[bench.path(profile)], &Companions::open(&companions)?)
 }
 
 /// Names as LLVM's tools spell them, with the source file in front of local ones.
 fn full_names(trace: &Trace) -> Vec<String> {
-    let name = |event: &reorder::trace::Event| String::from_utf8(event.symbol().unwrap().to_vec()).unwrap();
+    let name = |event: &reorder_trace::Event| String::from_utf8(event.symbol().unwrap().to_vec()).unwrap();
     trace.events.iter().map(name).collect()
 }
 
@@ -41,7 +41,7 @@ fn large_program(bench: &Workbench, flags: &str) {
 /// The functions of `trace` that lie where the symbol of their name says.
 fn functions_at_their_symbols(bench: &Workbench, image: &str, trace: &Trace) -> usize {
     let symbols = bench.symbols(image);
-    let is_right = |event: &&reorder::trace::Event| {
+    let is_right = |event: &&reorder_trace::Event| {
         let Location::Image(address) = event.location else { return false };
         let name = String::from_utf8_lossy(event.symbol().unwrap()).into_owned();
         let name = name.split_once(';').map_or(name.as_str(), |(_, bare)| bare);

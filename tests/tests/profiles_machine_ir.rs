@@ -4,7 +4,7 @@
 use std::fs;
 
 use end_to_end::profiles::{DEMO_A, names, read_sample, sample};
-use reorder::trace::{Companions, Evidence, read_files};
+use reorder_trace::{Companions, Evidence, read_files};
 
 #[test]
 fn the_map_beside_the_profile_is_found() {

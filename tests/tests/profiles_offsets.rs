@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use end_to_end::process::shell;
 use end_to_end::profiles::{DEMO_A, DEMO_B, names, only, read_sample, sample};
-use reorder::trace::{Companions, Evidence, Location, Reading, Trace, read_bytes, read_files};
+use reorder_trace::{Companions, Evidence, Location, Reading, Trace, read_bytes, read_files};
 
 const LIMIT: Duration = Duration::from_secs(120);
 
@@ -59,7 +59,7 @@ fn decimal_offsets_lie_inside_the_functions_that_ran() {
     assert!(reading.notes[0].message.contains("loaded at 0"), "{}", reading.notes[0]);
     let trace = only(reading);
     assert_eq!((trace.events[0].location.clone(), trace.evidence), {
-        (Location::Inside(reorder::address::Address(4641)), Evidence::Exact)
+        (Location::Inside(reorder_base::address::Address(4641)), Evidence::Exact)
     });
     let symbols = fs::read_to_string(sample("lists/cyg-entry-bare.nm.txt")).unwrap();
     let containing = |location: &Location| {

@@ -9,7 +9,7 @@ use std::time::Duration;
 use end_to_end::llvm_tools::name_key;
 use end_to_end::process;
 use end_to_end::profiles::{DEMO_A, names, sample};
-use reorder::trace::{Companions, Evidence, Location, NameHash, Reading, read_files};
+use reorder_trace::{Companions, Evidence, Location, NameHash, Reading, read_files};
 
 /// The sample as the program wrote it, in `directory`.
 fn unpacked(directory: &Path) -> PathBuf {

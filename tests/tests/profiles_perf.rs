@@ -9,8 +9,8 @@ use std::time::Duration;
 
 use end_to_end::process::shell;
 use end_to_end::profiles::{DEMO_A, DEMO_B, names, read_sample, sample};
-use reorder::address::{Address, RuntimeAddress};
-use reorder::trace::{Companions, Evidence, Location, Reading, Trace, read_bytes, read_files};
+use reorder_base::address::{Address, RuntimeAddress};
+use reorder_trace::{Companions, Evidence, Location, Reading, Trace, read_bytes, read_files};
 
 const LIMIT: Duration = Duration::from_secs(120);
 

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use end_to_end::process::shell;
 use end_to_end::profiles::{DEMO_B, names, only, read_sample, sample};
-use reorder::trace::{Companions, Evidence, Location, NameHash, Trace, read_bytes};
+use reorder_trace::{Companions, Evidence, Location, NameHash, Trace, read_bytes};
 
 const LIMIT: Duration = Duration::from_secs(120);
 

@@ -8,7 +8,7 @@ use std::process::Command;
 
 use end_to_end::process::succeed;
 use end_to_end::profiles::{DEMO_A, DEMO_B, names, sample, ticks};
-use reorder::trace::{Companions, Evidence, Location, Reading, Trace, read_files};
+use reorder_trace::{Companions, Evidence, Location, Reading, Trace, read_files};
 
 fn compile(compiler: &str, directory: &Path, source: &Path, flags: &[&str]) -> PathBuf {
     let program = directory.join("program");

@@ -9,8 +9,8 @@ use std::time::Duration;
 use end_to_end::process::{self, succeed};
 use end_to_end::profiles::{DEMO_A, DEMO_B, sample};
 use object::{Object, ObjectSymbol};
-use reorder::address::Address;
-use reorder::trace::{
+use reorder_base::address::Address;
+use reorder_trace::{
     Companions, Event, Evidence, Location, Name, NameHash, Trace, read_files, write_llvm_text,
 };
 

@@ -10,9 +10,9 @@ use std::process::Command;
 use end_to_end::process::succeed;
 use end_to_end::profiles::{DEMO_A, DEMO_B, names, read_sample, sample, ticks};
 use end_to_end::workspace;
-use reorder::trace::{Companions, Evidence, Location, Reading, Trace, read_files};
+use reorder_trace::{Companions, Evidence, Location, Reading, Trace, read_files};
 
-fn try_read(log: &Path, companions: &[&Path]) -> reorder::error::Result<Reading> {
+fn try_read(log: &Path, companions: &[&Path]) -> reorder_base::error::Result<Reading> {
     let companions: Vec<PathBuf> = companions.iter().map(|path| path.to_path_buf()).collect();
     read_files(&[log.to_path_buf()], &Companions::open(&companions)?)
 }
@@ -127,7 +127,7 @@ fn coverage_lists_have_addresses_of_their_own() {
     let symbols = std::fs::read_to_string(sample("xray/coverage.nm.txt")).unwrap();
     let address_of = |name: &&str| {
         let line = symbols.lines().find(|line| line.split(' ').nth(2) == Some(*name)).unwrap();
-        Location::Image(reorder::address::Address(u64::from_str_radix(&line[..16], 16).unwrap()))
+        Location::Image(reorder_base::address::Address(u64::from_str_radix(&line[..16], 16).unwrap()))
     };
     let expected: Vec<Location> = DEMO_A.iter().map(address_of).collect();
     let found: Vec<Location> = reading.traces[0].events.iter().map(|event| event.location.clone()).collect();
@@ -155,7 +155,7 @@ fn assert_map(image: &Path) {
     let log = image.with_extension("log");
     std::fs::write(&log, log_of(truth.iter().rev().map(|(number, ..)| *number))).unwrap();
     let reading = read(&log, &[image]);
-    let address = |event: &reorder::trace::Event| match event.location {
+    let address = |event: &reorder_trace::Event| match event.location {
         Location::Image(address) => address.0,
         _ => panic!("{event:?}"),
     };
@@ -215,7 +215,7 @@ fn maps_with_absolute_addresses_are_read_through_relocations() {
             let two = extracted.iter().find(|(number, ..)| *number == 2).unwrap();
             assert_eq!(
                 reading.traces[0].events[0].location,
-                Location::Image(reorder::address::Address(two.1))
+                Location::Image(reorder_base::address::Address(two.1))
             );
         }
     }

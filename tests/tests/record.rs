@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use end_to_end::recorded_programs::{UNTIL_LET_GO, build, compile, recorded, request, steps};
 use end_to_end::workspace::reorder;
-use reorder::record::{Ending, RecordRequest, record};
+use reorder_run::record::{Ending, RecordRequest, record};
 
 const ORDER: &str = r#"
     #include <stdlib.h>
@@ -449,9 +449,9 @@ fn what_is_for_another_processor_is_refused_before_an_emulator_is_recorded() {
 
 #[test]
 fn a_stripped_system_program_behaves_and_its_trace_resolves() {
-    use reorder::image::elf::file::ElfFile;
-    use reorder::image::functions::FunctionTable;
-    use reorder::trace::{ImageIdentity, Trace, resolve};
+    use reorder_image::elf::file::ElfFile;
+    use reorder_image::functions::FunctionTable;
+    use reorder_trace::{ImageIdentity, Trace, resolve};
 
     let path = Path::new("/bin/bash").canonicalize().unwrap();
     let outcome =
@@ -463,7 +463,7 @@ fn a_stripped_system_program_behaves_and_its_trace_resolves() {
     let traces: Vec<Trace> = outcome.traces.iter().map(|recorded| recorded.trace.clone()).collect();
     let resolved = resolve(&traces, &functions, &ImageIdentity::of(&path, &file)).unwrap();
     assert!(resolved.coverage.events > 100, "{:?}", resolved.coverage);
-    assert_eq!(resolved.coverage.found_by(reorder::trace::Step::Address), resolved.coverage.events);
+    assert_eq!(resolved.coverage.found_by(reorder_trace::Step::Address), resolved.coverage.events);
 }
 
 #[test]

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use end_to_end::recorded_programs::{compile, request};
 use end_to_end::workspace::reorder;
-use reorder::record::{Ending, record};
+use reorder_run::record::{Ending, record};
 
 /// Far longer than anything that ends at all.
 const FOR_EVER: Duration = Duration::from_secs(120);

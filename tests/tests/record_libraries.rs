@@ -6,7 +6,7 @@ use std::fs;
 use std::time::Duration;
 
 use end_to_end::recorded_programs::{UNTIL_LET_GO, build, request, steps};
-use reorder::record::{Ending, RecordOutcome, RecordRequest, record};
+use reorder_run::record::{Ending, RecordOutcome, RecordRequest, record};
 use tempfile::TempDir;
 
 const LIBRARY: &str = "

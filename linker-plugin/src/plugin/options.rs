@@ -6,8 +6,8 @@ use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::PathBuf;
 
-use reorder::error::{Error, Result};
-use reorder::layout::{LayoutRequest, Memory, Strategy};
+use reorder_base::error::{Error, Result};
+use reorder_layout::{LayoutRequest, Memory, Strategy};
 
 /// All options.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -137,7 +137,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use reorder::layout::Strategy;
+    use reorder_layout::Strategy;
 
     #[test]
     fn all_options_are_understood() {

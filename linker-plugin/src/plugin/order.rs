@@ -6,12 +6,12 @@
 use std::ffi::OsStr;
 use std::path::Path;
 
-use reorder::address::Address;
-use reorder::error::Error;
-use reorder::image::functions::{FunctionIndex, FunctionTable};
-use reorder::layout::{Layout, lay_out_functions};
-use reorder::order_file::read::{OrderCoverage, read};
-use reorder::trace::{
+use reorder_base::address::Address;
+use reorder_base::error::Error;
+use reorder_image::functions::{FunctionIndex, FunctionTable};
+use reorder_layout::order_file::read::{OrderCoverage, read};
+use reorder_layout::{Layout, lay_out_functions};
+use reorder_trace::{
     Companions, Coverage, Event, ImageIdentity, Location, Note, ResolvedTraces, Resolver, Trace, TraceFiles,
 };
 

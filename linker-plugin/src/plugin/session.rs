@@ -5,8 +5,8 @@
 use std::borrow::Cow;
 use std::path::PathBuf;
 
-use reorder::error::Error;
-use reorder::layout::{Memory, Strategy};
+use reorder_base::error::Error;
+use reorder_layout::{Memory, Strategy};
 
 use super::abi::{InputFile, Level, Status};
 use super::host::{Host, Linker, Offer};

@@ -9,10 +9,10 @@ use std::collections::HashMap;
 use object::LittleEndian;
 use object::elf::{STB_LOCAL, STT_FILE, STT_FUNC, Sym64, SymbolInfo, SymbolSection};
 use object::endian::{U16, U32, U64};
-use reorder::address::Address;
-use reorder::image::elf::symbol::SymbolTable;
-use reorder::image::functions::{FunctionIndex, FunctionTable};
-use reorder::trace::{Name, root_name};
+use reorder_base::address::Address;
+use reorder_image::elf::symbol::SymbolTable;
+use reorder_image::functions::{FunctionIndex, FunctionTable};
+use reorder_trace::{Name, root_name};
 
 use super::abi::Section;
 use super::inputs::InputObject;

@@ -3,7 +3,7 @@
 use std::ffi::OsString;
 use std::path::Path;
 
-use reorder::error::{Error, Result};
+use reorder_base::error::{Error, Result};
 use serde::{Deserialize, Serialize};
 
 /// A file for the linker, and the option that names it.

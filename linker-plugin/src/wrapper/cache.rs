@@ -38,7 +38,7 @@ impl Cache {
     pub fn put(&self, key: &Digest, value: &impl Serialize) {
         let Ok(text) = serde_json::to_vec(value) else { return };
         if std::fs::create_dir_all(&self.directory).is_ok() {
-            let _ = reorder::write::whole(&self.file(key, "json"), &text);
+            let _ = reorder_system::write::whole(&self.file(key, "json"), &text);
         }
     }
 
@@ -53,7 +53,7 @@ impl Cache {
     pub fn attach(&self, contents: &[u8]) -> Option<Digest> {
         let digest = digest_of(contents);
         std::fs::create_dir_all(&self.directory).ok()?;
-        reorder::write::whole(&self.attachment(&digest), contents).ok()?;
+        reorder_system::write::whole(&self.attachment(&digest), contents).ok()?;
         Some(digest)
     }
 

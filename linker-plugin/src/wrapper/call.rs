@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use reorder::error::{Error, Result};
+use reorder_base::error::{Error, Result};
 
 use super::cache::Cache;
 use super::caller;

@@ -14,8 +14,8 @@
 use std::ffi::{OsStr, OsString};
 use std::path::Path;
 
-use reorder::configuration::ConfigurationFile;
-use reorder::error::{Error, Result};
+use reorder_base::error::{Error, Result};
+use reorder_layout::configuration::ConfigurationFile;
 use toml::{Table, Value};
 
 use super::options::{COMMAND_LINE_ONLY, word};
@@ -146,7 +146,7 @@ impl Configuration {
 
 #[cfg(test)]
 mod tests {
-    use reorder::configuration::FILE_NAME;
+    use reorder_layout::configuration::FILE_NAME;
 
     use super::*;
 

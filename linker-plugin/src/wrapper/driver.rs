@@ -18,7 +18,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use nix::sys::signal::Signal;
-use reorder::error::{Error, Result};
+use reorder_base::error::{Error, Result};
 
 use super::environment::Environment;
 use super::process::{exit_code, tie_to_this_process};

@@ -8,7 +8,7 @@ use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-use reorder::error::{Error, Result};
+use reorder_base::error::{Error, Result};
 
 /// How many of us stand between the first call and this process. A driver and its linker make two.
 pub const DEPTH: &str = "REORDER_DEPTH";

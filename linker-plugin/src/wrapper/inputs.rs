@@ -5,7 +5,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 use rayon::prelude::*;
-use reorder::error::Result;
+use reorder_base::error::Result;
 use serde::{Deserialize, Serialize};
 
 use super::contents::{Digest, Stamp, digest_of_file, digest_of_parts};

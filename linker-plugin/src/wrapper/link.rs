@@ -3,9 +3,9 @@
 use std::ffi::OsString;
 use std::path::Path;
 
-use reorder::error::{Error, Result};
-use reorder::link_map::LinkMap;
-use reorder::report::Report;
+use reorder_base::error::{Error, Result};
+use reorder_report::Report;
+use reorder_trace::link_map::LinkMap;
 
 use super::addition::Addition;
 use super::cache::Cache;
@@ -267,8 +267,9 @@ impl OrderedLink<'_> {
     fn tell(&self, report: LinkReport) {
         self.talk.note(&report.text());
         let Some(file) = &self.options.report else { return };
-        let written = reorder::report::render(&report, reorder::cli::shared_args::Format::Json)
-            .and_then(|json| reorder::write::whole(&self.invocation.directory.join(file), json.as_bytes()));
+        let written = reorder_report::render(&report, reorder_report::Format::Json).and_then(|json| {
+            reorder_system::write::whole(&self.invocation.directory.join(file), json.as_bytes())
+        });
         if let Err(error) = written {
             self.talk.warning(&format!("the report is not written: {error}"), error.hint.as_deref());
         }

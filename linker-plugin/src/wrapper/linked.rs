@@ -3,10 +3,10 @@
 use std::collections::{BTreeMap, HashSet};
 use std::path::{Path, PathBuf};
 
-use reorder::error::{Error, Result};
-use reorder::image::elf::file::ElfFile;
-use reorder::image::functions::FunctionTable;
-use reorder::trace::{
+use reorder_base::error::{Error, Result};
+use reorder_image::elf::file::ElfFile;
+use reorder_image::functions::FunctionTable;
+use reorder_trace::{
     Companions, Coverage, Event, ImageIdentity, Location, Name, Note, ResolvedTraces, Resolver, Trace,
     TraceFiles,
 };

@@ -9,7 +9,7 @@ use std::io::Read;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-use reorder::error::{Error, Result};
+use reorder_base::error::{Error, Result};
 
 /// A version takes a few lines; what prints more is no linker.
 const LONGEST_OUTPUT: u64 = 16 << 10;

@@ -10,7 +10,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, symlink};
 use std::path::{Path, PathBuf};
 
-use reorder::error::{Error, Result};
+use reorder_base::error::{Error, Result};
 use sha2::{Digest, Sha256};
 
 use super::environment::Environment;

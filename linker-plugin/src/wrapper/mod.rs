@@ -50,7 +50,7 @@ use std::ffi::OsString;
 use std::path::Path;
 use std::process::ExitCode;
 
-use reorder::error::{Error, Result};
+use reorder_base::error::{Error, Result};
 
 use call::{COULD_NOT_RUN, Call};
 use environment::Environment;
@@ -83,7 +83,7 @@ fn stand_in(name: &OsString, arguments: Vec<OsString>) -> Result<ExitCode> {
         return print_links(folder.as_deref(), &environment);
     }
     if options.man {
-        print(&reorder::cli::man::page(&options::spelled_definition())?)?;
+        print(&reorder_report::manual_page(&options::spelled_definition())?)?;
         return Ok(ExitCode::SUCCESS);
     }
     let mut linker_arguments = request.linker_arguments.clone();

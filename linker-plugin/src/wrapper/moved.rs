@@ -2,8 +2,8 @@
 
 use std::collections::{HashMap, VecDeque};
 
-use reorder::address::Address;
-use reorder::link_map::LinkMap;
+use reorder_base::address::Address;
+use reorder_trace::link_map::LinkMap;
 
 /// The part of an object's name that is the same in each link: compilers that link give their objects random names, such
 /// as `/tmp/ccAbC123.ltrans0.ltrans.o`.

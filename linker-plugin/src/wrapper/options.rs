@@ -9,9 +9,9 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 use clap::{ArgAction, CommandFactory, Parser, ValueEnum};
-use reorder::cli::layout_args::LayoutArguments;
-use reorder::layout::{LayoutRequest, Memory};
-use reorder::relocate::debug::DebugPolicy;
+use reorder_layout::arguments::LayoutArguments;
+use reorder_layout::{LayoutRequest, Memory};
+use reorder_relocate::debug::DebugPolicy;
 
 use super::environment::Environment;
 
@@ -191,7 +191,7 @@ mod tests {
 
     #[test]
     fn the_manual_spells_every_option_as_it_is_written() {
-        let manual = reorder::cli::man::page(&spelled_definition()).unwrap();
+        let manual = reorder_report::manual_page(&spelled_definition()).unwrap();
         let manual = String::from_utf8(manual).unwrap().replace('\\', "");
         let names = definition();
         for name in

@@ -2,18 +2,20 @@
 
 use std::path::Path;
 
-use reorder::error::Result;
-use reorder::image::functions::FunctionTable;
-use reorder::image::macho::architecture;
-use reorder::image::mapped::map_image;
-use reorder::layout::{Layout, LayoutRequest, Memory, Room, lay_out, lay_out_functions};
-use reorder::link_map::LinkMap;
-use reorder::order_file::data::{DataOrder, similar_side_by_side};
-use reorder::order_file::hand_off::append_data;
-use reorder::order_file::ld64::{self, CodeSymbol};
-use reorder::order_file::lld::{self, Unnamed};
-use reorder::order_file::origin::{Identity, Origin};
-use reorder::order_file::{Anchor, bfd_script, gold, gold_sections, lld_script, ordered_sections, sections};
+use reorder_base::error::Result;
+use reorder_image::functions::FunctionTable;
+use reorder_image::macho::architecture;
+use reorder_layout::order_file::data::{DataOrder, similar_side_by_side};
+use reorder_layout::order_file::hand_off::append_data;
+use reorder_layout::order_file::ld64::{self, CodeSymbol};
+use reorder_layout::order_file::lld::{self, Unnamed};
+use reorder_layout::order_file::origin::{Identity, Origin};
+use reorder_layout::order_file::{
+    Anchor, bfd_script, gold, gold_sections, lld_script, ordered_sections, sections,
+};
+use reorder_layout::{Layout, LayoutRequest, Memory, Room, lay_out, lay_out_functions};
+use reorder_system::mapped::map_image;
+use reorder_trace::link_map::LinkMap;
 
 use super::addition::{Addition, Form};
 use super::invocation::Invocation;

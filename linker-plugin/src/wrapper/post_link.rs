@@ -2,15 +2,15 @@
 
 use std::path::Path;
 
-use reorder::address::Address;
-use reorder::apply::{Arrangement, apply};
-use reorder::error::{Error, Result};
-use reorder::image::analysis::Analysis;
-use reorder::image::elf::file::ElfFile;
-use reorder::image::functions::FunctionTable;
-use reorder::image::mapped::map_image;
-use reorder::layout::{Memory, Room, lay_out};
-use reorder::relocate::RelocateOptions;
+use reorder_base::address::Address;
+use reorder_base::error::{Error, Result};
+use reorder_image::analysis::Analysis;
+use reorder_image::elf::file::ElfFile;
+use reorder_image::functions::FunctionTable;
+use reorder_layout::{Memory, Room, lay_out};
+use reorder_relocate::RelocateOptions;
+use reorder_relocate::apply::{Arrangement, apply};
+use reorder_system::mapped::map_image;
 
 use super::invocation::Invocation;
 use super::link::Failure;

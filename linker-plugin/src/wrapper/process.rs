@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, ExitStatus};
 
 use nix::sys::signal::Signal;
-use reorder::error::{Error, Result};
+use reorder_base::error::{Error, Result};
 
 use super::response_files::shortened;
 

@@ -17,7 +17,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use reorder::error::{Error, Result};
+use reorder_base::error::{Error, Result};
 
 use super::cache::Cache;
 use super::contents::{Stamp, digest_of_parts};

@@ -8,8 +8,8 @@ use std::ffi::OsStr;
 use std::path::PathBuf;
 
 use rayon::prelude::*;
-use reorder::error::Result;
-use reorder::trace::{Companions, TraceFiles};
+use reorder_base::error::Result;
+use reorder_trace::{Companions, TraceFiles};
 use serde::{Deserialize, Serialize};
 
 use super::cache::Cache;
@@ -49,7 +49,7 @@ impl Recorded {
         }
         let mut programs = BTreeSet::new();
         let mut is_for_any = false;
-        let name_of = |trace: reorder::trace::Trace| {
+        let name_of = |trace: reorder_trace::Trace| {
             let name = trace.image.path.as_deref().and_then(std::path::Path::file_name);
             name.map(|name| name.to_string_lossy().into_owned())
         };

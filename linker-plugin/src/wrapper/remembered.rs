@@ -5,7 +5,7 @@
 
 use std::path::Path;
 
-use reorder::error::ErrorKind;
+use reorder_base::error::ErrorKind;
 use serde::{Deserialize, Serialize};
 
 use super::addition::{Addition, Form};

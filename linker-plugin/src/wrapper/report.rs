@@ -3,12 +3,12 @@
 use std::collections::BTreeMap;
 
 use layout_algos::score::{Span, lower_bound, touched_bytes};
-use reorder::address::Address;
-use reorder::image::functions::FunctionTable;
-use reorder::layout::LayoutRequest;
-use reorder::report::Report;
-use reorder::report::table::grouped;
-use reorder::trace::{Coverage, Missing, ResolvedTraces, Step};
+use reorder_base::address::Address;
+use reorder_image::functions::FunctionTable;
+use reorder_layout::LayoutRequest;
+use reorder_report::Report;
+use reorder_report::table::grouped;
+use reorder_trace::{Coverage, Missing, ResolvedTraces, Step};
 use serde::{Deserialize, Serialize};
 
 /// How much of what the traces name is in the image. Functions count once, however many starts run them.

@@ -9,7 +9,7 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 
 use clap::Parser;
-use reorder::error::{Error, Result};
+use reorder_base::error::{Error, Result};
 use tempfile::TempPath;
 
 use super::configuration::Configuration;
@@ -171,7 +171,7 @@ fn value_of(word: &OsStr, option: &str) -> Option<PathBuf> {
 
 #[cfg(test)]
 mod tests {
-    use reorder::layout::Memory;
+    use reorder_layout::Memory;
 
     use super::*;
 

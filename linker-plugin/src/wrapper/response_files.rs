@@ -8,7 +8,7 @@ use std::io::Write;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::Path;
 
-use reorder::error::{Error, Result};
+use reorder_base::error::{Error, Result};
 use tempfile::TempPath;
 
 use super::options::is_own;

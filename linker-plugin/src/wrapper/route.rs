@@ -1,6 +1,6 @@
 //! How an order reaches the output: which linker takes what.
 
-use reorder::error::{Error, Result};
+use reorder_base::error::{Error, Result};
 
 use super::invocation::Invocation;
 use super::linker_family::Family;

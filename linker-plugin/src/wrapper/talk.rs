@@ -2,7 +2,7 @@
 
 use std::io::Write;
 
-use reorder::error::Error;
+use reorder_base::error::Error;
 
 use super::options::Options;
 

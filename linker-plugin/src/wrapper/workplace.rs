@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 
 use nix::errno::Errno;
 use nix::fcntl::{Flock, FlockArg};
-use reorder::error::{Error, Result};
+use reorder_base::error::{Error, Result};
 
 /// As many processes with the same number as could share a folder.
 const MOST_ATTEMPTS: u32 = 100;

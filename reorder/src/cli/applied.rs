@@ -2,12 +2,12 @@
 
 use serde::Serialize;
 
-use crate::apply::ApplySummary;
-use crate::apply::clones::CloneSummary;
-use crate::error::{Error, ErrorKind};
 use crate::exit_status::ExitStatus;
-use crate::image::refusal::RefusalCode;
-use crate::relocate::layout_map::LayoutMap;
+use reorder_base::error::{Error, ErrorKind};
+use reorder_base::refusal::RefusalCode;
+use reorder_relocate::apply::ApplySummary;
+use reorder_relocate::apply::clones::CloneSummary;
+use reorder_relocate::layout_map::LayoutMap;
 
 /// A file of which the functions of at least one image were moved.
 pub struct AppliedFile {
@@ -77,7 +77,7 @@ fn joined_clones(mut all: CloneSummary, next: CloneSummary) -> CloneSummary {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::image::refusal::Refusal;
+    use reorder_base::refusal::Refusal;
 
     #[test]
     fn only_a_result_that_was_not_proven_is_a_finding() {

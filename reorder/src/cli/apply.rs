@@ -5,9 +5,6 @@ use std::path::{Path, PathBuf};
 use clap::{Args, ValueEnum};
 use serde::Serialize;
 
-use crate::apply::clones::CloneSummary;
-use crate::apply::{ApplySummary, PinnedFunction};
-use crate::check::{CheckedRun, Trial, TrialFile};
 use crate::cli::applied::{AppliedFile, LeftImage, status_of};
 use crate::cli::apply_elf::{CloneChoice, ElfRequest, apply_elf};
 use crate::cli::apply_macho::{MachORequest, apply_file};
@@ -18,18 +15,21 @@ use crate::cli::check_args::CheckArguments;
 use crate::cli::context::Context;
 use crate::cli::kept_inputs::KeptFiles;
 use crate::cli::relocate_args::{MachOArguments, RelocateArguments};
-use crate::error::{Error, Result};
 use crate::exit_status::ExitStatus;
-use crate::image::analysis::obligations::COPIES;
-use crate::image::macho::is_macho;
-use crate::image::mapped::map_image;
-use crate::measure::Interruption;
 use crate::packages;
-use crate::relocate::layout_map::LayoutMap;
-use crate::report::Report;
-use crate::report::table::{Table, grouped};
 use crate::wheel::is_archive;
-use crate::write::{Pending, Place, ReplaceOptions, together};
+use reorder_base::error::{Error, Result};
+use reorder_image::analysis::obligations::COPIES;
+use reorder_image::macho::is_macho;
+use reorder_relocate::apply::clones::CloneSummary;
+use reorder_relocate::apply::{ApplySummary, PinnedFunction};
+use reorder_relocate::layout_map::LayoutMap;
+use reorder_report::Report;
+use reorder_report::table::{Table, grouped};
+use reorder_run::check::{CheckedRun, Trial, TrialFile};
+use reorder_run::measure::Interruption;
+use reorder_system::mapped::map_image;
+use reorder_system::write::{Pending, Place, ReplaceOptions, together};
 
 const EXAMPLES: &str = "\
 Examples:

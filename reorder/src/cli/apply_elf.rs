@@ -2,19 +2,19 @@
 
 use std::path::Path;
 
-use crate::apply::clones::with_clones;
-use crate::apply::{Applied, apply, layout_map};
 use crate::cli::applied::AppliedFile;
 use crate::cli::arrangement::{ArrangementArguments, Wanted};
 use crate::cli::context::Context;
-use crate::error::{Error, ErrorKind, Result};
-use crate::image::analysis::Analysis;
-use crate::image::elf::file::ElfFile;
-use crate::image::functions::FunctionTable;
-use crate::image::refusal::RefusalCode;
-use crate::layout::{Memory, Room, lay_out};
-use crate::relocate::RelocateOptions;
-use crate::trace::ImageIdentity;
+use reorder_base::error::{Error, ErrorKind, Result};
+use reorder_base::refusal::RefusalCode;
+use reorder_image::analysis::Analysis;
+use reorder_image::elf::file::ElfFile;
+use reorder_image::functions::FunctionTable;
+use reorder_layout::{Memory, Room, lay_out};
+use reorder_relocate::RelocateOptions;
+use reorder_relocate::apply::clones::with_clones;
+use reorder_relocate::apply::{Applied, apply, layout_map};
+use reorder_trace::ImageIdentity;
 
 /// What is asked of an ELF image.
 pub struct ElfRequest<'run> {

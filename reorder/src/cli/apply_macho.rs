@@ -2,20 +2,20 @@
 
 use std::path::Path;
 
-use crate::apply::Applied;
-use crate::apply::macho::{MachOOptions, apply, layout_map};
 use crate::cli::applied::{AppliedFile, LeftImage, joined};
 use crate::cli::arrangement::ArrangementArguments;
 use crate::cli::context::Context;
-use crate::error::{Error, ErrorKind, Result};
-use crate::image::functions::FunctionTable;
-use crate::image::macho::MachOImage;
-use crate::image::macho::analysis::MachOAnalysis;
-use crate::image::macho::file::MachOFile;
-use crate::image::macho::universal::{Slice, replace, slices};
-use crate::layout::{Memory, Room, lay_out_functions_in};
-use crate::relocate::layout_map::LayoutMap;
-use crate::trace::ImageIdentity;
+use reorder_base::error::{Error, ErrorKind, Result};
+use reorder_image::functions::FunctionTable;
+use reorder_image::macho::MachOImage;
+use reorder_image::macho::analysis::MachOAnalysis;
+use reorder_image::macho::file::MachOFile;
+use reorder_image::macho::universal::{Slice, replace, slices};
+use reorder_layout::{Memory, Room, lay_out_functions_in};
+use reorder_relocate::apply::Applied;
+use reorder_relocate::apply::macho::{MachOOptions, apply, layout_map};
+use reorder_relocate::layout_map::LayoutMap;
+use reorder_trace::ImageIdentity;
 
 /// What is asked of each image.
 pub struct MachORequest<'run> {

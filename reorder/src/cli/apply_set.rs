@@ -6,24 +6,26 @@ use std::path::{Path, PathBuf};
 
 use serde::Serialize;
 
-use crate::apply::ApplySummary;
-use crate::check::{CheckedRun, Trial, TrialFile};
 use crate::cli::applied::{AppliedFile, LeftImage, status_of};
 use crate::cli::apply_elf::{ElfRequest, apply_elf};
 use crate::cli::check_args::CheckArguments;
 use crate::cli::context::Context;
 use crate::cli::kept_inputs::KeptFiles;
-use crate::error::{Error, ErrorKind, Result};
 use crate::exit_status::ExitStatus;
-use crate::image::elf::file::ElfFile;
-use crate::image::macho::is_macho;
-use crate::image::mapped::{MappedImage, map_image};
-use crate::loaded_libraries::{LoadedLibrary, SEARCH_PATH, is_same, loaded_libraries, loaded_libraries_from};
-use crate::measure::Interruption;
 use crate::packages;
-use crate::report::Report;
-use crate::report::table::{Table, grouped};
-use crate::write::{Pending, ReplaceOptions, Warning, together_if};
+use reorder_base::error::{Error, ErrorKind, Result};
+use reorder_image::elf::file::ElfFile;
+use reorder_image::macho::is_macho;
+use reorder_relocate::apply::ApplySummary;
+use reorder_report::Report;
+use reorder_report::table::{Table, grouped};
+use reorder_run::check::{CheckedRun, Trial, TrialFile};
+use reorder_run::loaded_libraries::{
+    LoadedLibrary, SEARCH_PATH, is_same, loaded_libraries, loaded_libraries_from,
+};
+use reorder_run::measure::Interruption;
+use reorder_system::mapped::{MappedImage, map_image};
+use reorder_system::write::{Pending, ReplaceOptions, Warning, together_if};
 
 #[derive(Serialize)]
 struct SetImage {

@@ -3,14 +3,14 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use crate::apply::ApplySummary;
 use crate::cli::applied::{AppliedFile, LeftImage, joined};
 use crate::cli::apply_elf::{ElfRequest, apply_elf};
 use crate::cli::apply_macho::{MachORequest, apply_file};
 use crate::cli::context::Context;
-use crate::error::{Error, ErrorKind, Result};
-use crate::image::macho::is_macho;
 use crate::wheel::Wheel;
+use reorder_base::error::{Error, ErrorKind, Result};
+use reorder_image::macho::is_macho;
+use reorder_relocate::apply::ApplySummary;
 
 /// As much of a file as tells whether it is an image.
 const HEAD_BYTES: u64 = 8;

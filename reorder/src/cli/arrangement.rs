@@ -4,16 +4,16 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 
-use crate::apply::Arrangement;
-use crate::cli::layout_args::LayoutArguments;
 use crate::cli::talk::Talk;
 use crate::cli::traces_input::TracesInput;
-use crate::error::{Error, Result};
-use crate::image::functions::{FunctionIndex, FunctionTable};
-use crate::layout::{Layout, LayoutRequest, Memory};
-use crate::order_file;
-use crate::relocate::layout_map::LayoutMap;
-use crate::trace::{ImageIdentity, ResolvedTrace, ResolvedTraces};
+use reorder_base::error::{Error, Result};
+use reorder_image::functions::{FunctionIndex, FunctionTable};
+use reorder_layout::arguments::LayoutArguments;
+use reorder_layout::order_file;
+use reorder_layout::{Layout, LayoutRequest, Memory};
+use reorder_relocate::apply::Arrangement;
+use reorder_relocate::layout_map::LayoutMap;
+use reorder_trace::{ImageIdentity, ResolvedTrace, ResolvedTraces};
 
 /// An order from traces, from a file, or by a strategy that needs neither.
 #[derive(Args, Clone, Debug)]

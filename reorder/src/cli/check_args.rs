@@ -6,14 +6,14 @@ use std::time::Duration;
 
 use clap::Args;
 
-use crate::check::{CheckRequest, CheckedRun, Trial, check};
 use crate::cli::context::Context;
-use crate::error::{Error, Result};
-use crate::image::elf::file::ElfFile;
-use crate::image::macho::is_macho;
-use crate::processor::{self, Purpose};
-use crate::runnable::is_library;
 use crate::wheel::is_archive;
+use reorder_base::error::{Error, Result};
+use reorder_image::elf::file::ElfFile;
+use reorder_image::macho::is_macho;
+use reorder_run::check::{CheckRequest, CheckedRun, Trial, check};
+use reorder_run::processor::{self, Purpose};
+use reorder_run::runnable::is_library;
 
 /// What is run to compare original and result.
 #[derive(Args, Clone, Debug)]

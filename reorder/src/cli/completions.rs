@@ -4,8 +4,8 @@ use clap::Args;
 use clap_complete::Shell;
 
 use crate::cli::context::Context;
-use crate::error::Result;
 use crate::exit_status::ExitStatus;
+use reorder_base::error::Result;
 
 const EXAMPLES: &str = "\
 Examples:

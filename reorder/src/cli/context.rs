@@ -3,11 +3,12 @@
 use std::io::{ErrorKind as IoErrorKind, Write};
 use std::path::Path;
 
-use crate::cli::shared_args::{Format, SharedArguments};
+use crate::cli::shared_args::SharedArguments;
 use crate::cli::talk::Talk;
 use crate::cli::timings;
-use crate::error::{Error, Result};
-use crate::report::{self, Report};
+use reorder_base::error::{Error, Result};
+use reorder_report::Format;
+use reorder_report::{self, Report};
 
 /// The surroundings of one command.
 #[derive(Debug)]
@@ -39,7 +40,7 @@ impl Context {
     /// # Errors
     /// When stdout cannot be written, except that nobody reads it any more.
     pub fn print(&self, report: &impl Report) -> Result<()> {
-        self.print_bytes(report::render(report, self.format)?.as_bytes())
+        self.print_bytes(reorder_report::render(report, self.format)?.as_bytes())
     }
 
     /// Writes raw data, such as an order file, to stdout.

@@ -9,12 +9,12 @@ use toml::Value;
 
 use crate::cli::context::Context;
 use crate::cli::doctor_image::{Check, image_checks};
-use crate::configuration::ConfigurationFile;
-use crate::error::Result;
 use crate::exit_status::ExitStatus;
-use crate::measure::{self, Abilities};
-use crate::report::Report;
-use crate::report::table::Table;
+use reorder_base::error::Result;
+use reorder_layout::configuration::ConfigurationFile;
+use reorder_report::Report;
+use reorder_report::table::Table;
+use reorder_run::measure::{self, Abilities};
 
 const EXAMPLES: &str = "\
 Examples:

@@ -5,13 +5,13 @@ use std::path::Path;
 use serde::Serialize;
 
 use crate::cli::inspect_macho;
-use crate::error::{Error, ErrorKind, Result};
-use crate::image::analysis::Analysis;
-use crate::image::elf::file::ElfFile;
-use crate::image::functions::FunctionTable;
-use crate::image::macho::is_macho;
-use crate::image::mapped::map_image;
-use crate::relocate::debug::has_debug;
+use reorder_base::error::{Error, ErrorKind, Result};
+use reorder_image::analysis::Analysis;
+use reorder_image::elf::file::ElfFile;
+use reorder_image::functions::FunctionTable;
+use reorder_image::macho::is_macho;
+use reorder_relocate::debug::has_debug;
+use reorder_system::mapped::map_image;
 
 /// One thing that was looked at.
 #[derive(Debug, Serialize)]

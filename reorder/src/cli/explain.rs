@@ -4,22 +4,22 @@ use std::path::PathBuf;
 
 use clap::Args;
 
-use crate::address::Address;
-use crate::apply::without_room;
 use crate::cli::context::Context;
-use crate::cli::layout_args::LayoutArguments;
 use crate::cli::scenarios_input::{ScenariosInput, Starts};
-use crate::error::{Error, Result};
 use crate::exit_status::ExitStatus;
 use crate::explain::{ExplainReport, Explainer, Knowledge, find};
-use crate::image::analysis::pins::Pin;
-use crate::image::functions::{FunctionIndex, FunctionTable};
-use crate::image::mapped::map_image;
-use crate::image::references::References;
-use crate::layout::{Room, lay_out, lay_out_functions_in};
-use crate::opened::{OpenedAnalysis, OpenedImage, Stays};
-use crate::relocate::plan::plan;
-use crate::{apply, relocate};
+use reorder_base::address::Address;
+use reorder_base::error::{Error, Result};
+use reorder_image::analysis::pins::Pin;
+use reorder_image::functions::{FunctionIndex, FunctionTable};
+use reorder_image::references::References;
+use reorder_layout::arguments::LayoutArguments;
+use reorder_layout::opened::{OpenedAnalysis, OpenedImage, Stays};
+use reorder_layout::{Room, lay_out, lay_out_functions_in};
+use reorder_relocate::apply::without_room;
+use reorder_relocate::plan::plan;
+use reorder_relocate::{self as relocate, apply};
+use reorder_system::mapped::map_image;
 
 const EXAMPLES: &str = "\
 Examples:

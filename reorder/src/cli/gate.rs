@@ -10,19 +10,19 @@ use crate::cli::gate_measured::GateMeasured;
 use crate::cli::gate_outputs::GateOutputs;
 use crate::cli::gate_remarks::{remark, remark_on_limits};
 use crate::cli::scenarios_input::{Configured, ScenariosInput};
-use crate::error::{Error, Result};
 use crate::exit_status::ExitStatus;
 use crate::gate::place::{self, Source};
 use crate::gate::{
     Baseline, Comparison, Compression, GateReport, Limits, Outcome, Remark, Startup, Subject, figures,
     given_up, judge, unjudged,
 };
-use crate::image::functions::{Function, FunctionTable};
-use crate::image::mapped::map_image;
-use crate::opened::{OpenedImage, Stays};
-use crate::order_file;
-use crate::report::table::grouped;
-use crate::write;
+use reorder_base::error::{Error, Result};
+use reorder_image::functions::{Function, FunctionTable};
+use reorder_layout::opened::{OpenedImage, Stays};
+use reorder_layout::order_file;
+use reorder_report::table::grouped;
+use reorder_system::mapped::map_image;
+use reorder_system::write;
 
 const EXAMPLES: &str = "\
 Examples:

@@ -6,7 +6,7 @@ use std::fmt;
 use std::path::PathBuf;
 
 use crate::cli::kept_inputs::KeptFiles;
-use crate::error::Result;
+use reorder_base::error::Result;
 
 /// What a file is to the run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -7,9 +7,9 @@ use clap::Args;
 use crate::cli::context::Context;
 use crate::cli::measure::{parse_confidence, request_of};
 use crate::cli::scenarios_input::Configured;
-use crate::error::{Error, Result};
 use crate::gate::{Check, Limits, Remark, has_measured_limit, measured_checks};
-use crate::measure::{self, MeasureRequest, StartKind, sign_test};
+use reorder_base::error::{Error, Result};
+use reorder_run::measure::{self, MeasureRequest, StartKind, sign_test};
 
 /// Measured figures, off unless asked for.
 #[derive(Args, Debug)]

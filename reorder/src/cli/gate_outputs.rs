@@ -8,11 +8,11 @@ use clap::Args;
 use crate::cli::context::Context;
 use crate::cli::export_argument::{Export, export_parser};
 use crate::cli::gate_files::{FileRole, refuse_overwriting};
-use crate::cli::shared_args::Format;
-use crate::error::{Error, Result};
 use crate::gate::GateReport;
 use crate::gate::render::ExportFormat;
-use crate::write;
+use reorder_base::error::{Error, Result};
+use reorder_report::Format;
+use reorder_system::write;
 
 /// The outputs beside the text.
 #[derive(Args, Clone, Debug)]

@@ -3,7 +3,7 @@
 
 use crate::cli::scenarios_input::Starts;
 use crate::gate::{Baseline, Check, Limits, Remark, Verdict};
-use crate::report::table::grouped;
+use reorder_report::table::grouped;
 
 /// What the limits leave unjudged; `is_whole` tells that nothing was left out on request.
 pub(super) fn remark_on_limits(remarks: &mut Vec<Remark>, limits: &Limits, checks: &[Check], is_whole: bool) {

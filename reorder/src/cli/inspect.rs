@@ -6,26 +6,26 @@ use std::path::PathBuf;
 use clap::Args;
 use serde::Serialize;
 
-use crate::apply::{ApplySummary, summarise};
 use crate::cli::apply::pins_text;
 use crate::cli::context::Context;
 use crate::cli::inspect_macho;
-use crate::error::{Error, ErrorKind, Result};
 use crate::exit_status::ExitStatus;
-use crate::image::analysis::Analysis;
-use crate::image::analysis::kept_relocations::KeptRelocationSummary;
-use crate::image::elf::file::ElfFile;
-use crate::image::functions::FunctionTable;
-use crate::image::macho::is_macho;
-use crate::image::mapped::map_image;
-use crate::image::refusal::Refusal;
-use crate::opened::refuse_architecture;
-use crate::relocate::address_map::AddressMap;
-use crate::relocate::debug::sections::check;
-use crate::relocate::layout_map::hexadecimal;
-use crate::relocate::plan::Plan;
-use crate::report::Report;
-use crate::report::table::{Table, grouped};
+use reorder_base::error::{Error, ErrorKind, Result};
+use reorder_base::refusal::Refusal;
+use reorder_image::analysis::Analysis;
+use reorder_image::analysis::kept_relocations::KeptRelocationSummary;
+use reorder_image::elf::file::ElfFile;
+use reorder_image::functions::FunctionTable;
+use reorder_image::macho::is_macho;
+use reorder_layout::opened::refuse_architecture;
+use reorder_relocate::address_map::AddressMap;
+use reorder_relocate::apply::{ApplySummary, summarise};
+use reorder_relocate::debug::sections::check;
+use reorder_relocate::layout_map::hexadecimal;
+use reorder_relocate::plan::Plan;
+use reorder_report::Report;
+use reorder_report::table::{Table, grouped};
+use reorder_system::mapped::map_image;
 
 const EXAMPLES: &str = "\
 Examples:

@@ -5,19 +5,19 @@ use std::fmt::Write as _;
 
 use serde::Serialize;
 
-use crate::apply::ApplySummary;
-use crate::apply::macho::summarise;
 use crate::cli::apply::pins_text;
 use crate::cli::apply_macho::functions_of;
-use crate::error::{Error, ErrorKind, Result};
-use crate::image::macho::MachOImage;
-use crate::image::macho::analysis::MachOAnalysis;
-use crate::image::macho::file::MachOFile;
-use crate::image::macho::universal::slices;
-use crate::image::refusal::Refusal;
-use crate::relocate::layout_map::hexadecimal;
-use crate::report::Report;
-use crate::report::table::{Table, grouped};
+use reorder_base::error::{Error, ErrorKind, Result};
+use reorder_base::refusal::Refusal;
+use reorder_image::macho::MachOImage;
+use reorder_image::macho::analysis::MachOAnalysis;
+use reorder_image::macho::file::MachOFile;
+use reorder_image::macho::universal::slices;
+use reorder_relocate::apply::ApplySummary;
+use reorder_relocate::apply::macho::summarise;
+use reorder_relocate::layout_map::hexadecimal;
+use reorder_report::Report;
+use reorder_report::table::{Table, grouped};
 
 /// What the analysis of each image found.
 #[derive(Serialize)]
@@ -111,7 +111,7 @@ pub fn inspect(
 ) -> Result<MachOInspectReport> {
     let mut images = Vec::new();
     let all = slices(bytes)?;
-    let wanted = |slice: &&crate::image::macho::universal::Slice| {
+    let wanted = |slice: &&reorder_image::macho::universal::Slice| {
         architecture.is_none_or(|wanted| slice.architecture == Some(wanted))
     };
     if !all.iter().any(|slice| wanted(&slice)) {

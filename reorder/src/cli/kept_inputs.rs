@@ -6,8 +6,8 @@
 use std::fmt::Display;
 use std::path::Path;
 
-use crate::error::{Error, Result};
-use crate::write::Place;
+use reorder_base::error::{Error, Result};
+use reorder_system::write::Place;
 
 /// The files of one run so far.
 #[derive(Debug, Default)]

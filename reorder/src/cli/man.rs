@@ -5,8 +5,9 @@ use std::path::PathBuf;
 use clap::Args;
 
 use crate::cli::context::Context;
-use crate::error::{Error, Result};
 use crate::exit_status::ExitStatus;
+use reorder_base::error::{Error, Result};
+use reorder_report::manual_page;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -31,7 +32,7 @@ pub fn run(arguments: &ManArguments, context: &Context) -> Result<ExitStatus> {
     let mut definition = super::definition();
     definition.build();
     match &arguments.output {
-        None => context.print_bytes(&page(&definition)?)?,
+        None => context.print_bytes(&manual_page(&definition)?)?,
         Some(directory) => {
             std::fs::create_dir_all(directory).map_err(|error| Error::io(directory, error))?;
             for (name, page) in pages(&definition)? {
@@ -43,22 +44,10 @@ pub fn run(arguments: &ManArguments, context: &Context) -> Result<ExitStatus> {
     Ok(ExitStatus::Success)
 }
 
-/// The page of one definition, as troff.
-///
-/// # Errors
-/// When it cannot be rendered.
-pub fn page(definition: &clap::Command) -> Result<Vec<u8>> {
-    let mut page = Vec::new();
-    clap_mangen::Man::new(definition.clone())
-        .render(&mut page)
-        .map_err(|error| Error::usage(format!("cannot render the manual: {error}")))?;
-    Ok(page)
-}
-
 /// A page for `definition` and one for each command below it, by page name.
 fn pages(definition: &clap::Command) -> Result<Vec<(String, Vec<u8>)>> {
     let name = definition.get_display_name().unwrap_or(definition.get_name());
-    let mut pages = vec![(name.to_owned(), page(definition)?)];
+    let mut pages = vec![(name.to_owned(), manual_page(definition)?)];
     for command in definition.get_subcommands().filter(|command| command.get_name() != "help") {
         pages.extend(self::pages(command)?);
     }

@@ -41,7 +41,6 @@ mod gate_remarks;
 pub mod inspect;
 pub mod inspect_macho;
 mod kept_inputs;
-pub mod layout_args;
 pub mod man;
 pub mod measure;
 pub mod optimize;
@@ -60,8 +59,8 @@ use clap::{CommandFactory, Parser, Subcommand};
 
 use crate::cli::context::Context;
 use crate::cli::shared_args::SharedArguments;
-use crate::error::{Error, ErrorKind};
 use crate::exit_status::ExitStatus;
+use reorder_base::error::{Error, ErrorKind};
 
 /// One row a command, in the order of the data: variant, arguments, entry point.
 macro_rules! commands {
@@ -72,7 +71,7 @@ macro_rules! commands {
         }
 
         impl Command {
-            fn run(&self, context: &Context) -> crate::error::Result<ExitStatus> {
+            fn run(&self, context: &Context) -> reorder_base::error::Result<ExitStatus> {
                 match self {
                     $(Self::$variant(arguments) => $run(arguments, context),)*
                 }

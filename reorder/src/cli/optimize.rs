@@ -9,33 +9,33 @@ use std::time::Duration;
 
 use clap::Args;
 
-use crate::apply::{Applied, Arrangement, apply};
-use crate::check::{CheckRequest, CheckedRun, Trial, TrialFile};
 use crate::cli::check_args::{check_all, words};
 use crate::cli::context::Context;
 use crate::cli::kept_inputs::KeptFiles;
-use crate::cli::layout_args::LayoutArguments;
 use crate::cli::optimize_page::pending_page;
 use crate::cli::relocate_args::RelocateArguments;
 use crate::cli::report::PAGE_NAME;
-use crate::error::{Error, ErrorKind, Result};
 use crate::exit_status::ExitStatus;
-use crate::image::analysis::Analysis;
-use crate::image::elf::file::ElfFile;
-use crate::image::functions::FunctionTable;
-use crate::image::mapped::{MappedImage, map_image};
-use crate::layout::{Layout, Memory, Room, lay_out};
-use crate::measure::{self, Interruption, MeasureRequest, Measurement};
+use crate::optimize_report::{OptimizeReport, OptimizedRun, SimulatedPages};
 use crate::packages;
-use crate::processor::{self, Purpose};
-use crate::record::{self, Ending, RecordRequest, RecordedTrace};
-use crate::report::optimize::{OptimizeReport, OptimizedRun, SimulatedPages};
-use crate::report::table::grouped;
-use crate::runnable;
-use crate::simulate::{ImageNames, presets, simulate};
-use crate::trace::{ImageIdentity, ResolvedTraces, resolve};
-use crate::verify::recover_moves;
-use crate::write::{self, Pending, ReplaceOptions, together};
+use reorder_base::error::{Error, ErrorKind, Result};
+use reorder_image::analysis::Analysis;
+use reorder_image::elf::file::ElfFile;
+use reorder_image::functions::FunctionTable;
+use reorder_layout::arguments::LayoutArguments;
+use reorder_layout::simulate::{ImageNames, presets, simulate};
+use reorder_layout::{Layout, Memory, Room, lay_out};
+use reorder_relocate::apply::{Applied, Arrangement, apply};
+use reorder_report::table::grouped;
+use reorder_run::check::{CheckRequest, CheckedRun, Trial, TrialFile};
+use reorder_run::measure::{self, Interruption, MeasureRequest, Measurement};
+use reorder_run::processor::{self, Purpose};
+use reorder_run::record::{self, Ending, RecordRequest, RecordedTrace};
+use reorder_run::runnable;
+use reorder_system::mapped::{MappedImage, map_image};
+use reorder_system::write::{self, Pending, ReplaceOptions, together};
+use reorder_trace::{ImageIdentity, ResolvedTraces, resolve};
+use reorder_verify::recover_moves;
 
 const EXAMPLES: &str = "\
 Examples:

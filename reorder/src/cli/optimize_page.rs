@@ -2,15 +2,15 @@
 
 use std::path::Path;
 
-use crate::error::Result;
-use crate::image::functions::FunctionTable;
-use crate::opened::OpenedImage;
 use crate::page::{PageRequest, page};
-use crate::scenario::Scenario;
-use crate::simulate::{ImageNames, presets};
-use crate::trace::{Coverage, ResolvedTraces};
-use crate::verify::AddressMoves;
-use crate::write::Pending;
+use reorder_base::error::Result;
+use reorder_image::functions::FunctionTable;
+use reorder_layout::opened::OpenedImage;
+use reorder_layout::scenario::Scenario;
+use reorder_layout::simulate::{ImageNames, presets};
+use reorder_system::write::Pending;
+use reorder_trace::{Coverage, ResolvedTraces};
+use reorder_verify::AddressMoves;
 
 /// The page of these `starts`, each by name, of the image in `bytes`; it waits for its name.
 ///

@@ -7,26 +7,26 @@ use serde::Serialize;
 
 use crate::cli::context::Context;
 use crate::cli::kept_inputs::KeptFiles;
-use crate::cli::layout_args::LayoutArguments;
-use crate::cli::shared_args::Format;
 use crate::cli::traces_input::TracesInput;
-use crate::error::{Error, Result};
 use crate::exit_status::ExitStatus;
-use crate::image::elf::file::ElfFile;
-use crate::image::elf::machine::Machine;
-use crate::image::functions::FunctionTable;
-use crate::image::macho::{MachOImage, is_macho};
-use crate::layout::{Layout, LayoutRequest, Memory, Room, lay_out, lay_out_functions};
-use crate::link_map::LinkMap;
-use crate::opened::refuse_architecture;
-use crate::order_file::hand_off;
-use crate::order_file::lld::{OrderFile, Summary, Unnamed};
-use crate::order_file::origin::{Identity, Origin};
-use crate::order_file::{Linker, data, sections};
-use crate::report::Report;
-use crate::report::table::grouped;
-use crate::trace::{Coverage, ImageIdentity, ResolvedTraces};
-use crate::write;
+use reorder_base::error::{Error, Result};
+use reorder_image::elf::file::ElfFile;
+use reorder_image::elf::machine::Machine;
+use reorder_image::functions::FunctionTable;
+use reorder_image::macho::{MachOImage, is_macho};
+use reorder_layout::arguments::LayoutArguments;
+use reorder_layout::opened::refuse_architecture;
+use reorder_layout::order_file::hand_off;
+use reorder_layout::order_file::lld::{OrderFile, Summary, Unnamed};
+use reorder_layout::order_file::origin::{Identity, Origin};
+use reorder_layout::order_file::{Linker, data, sections};
+use reorder_layout::{Layout, LayoutRequest, Memory, Room, lay_out, lay_out_functions};
+use reorder_report::Format;
+use reorder_report::Report;
+use reorder_report::table::grouped;
+use reorder_system::write;
+use reorder_trace::link_map::LinkMap;
+use reorder_trace::{Coverage, ImageIdentity, ResolvedTraces};
 
 /// Write an order file for the linker from traces
 ///

@@ -8,13 +8,13 @@ use clap::Args;
 use crate::cli::context::Context;
 use crate::cli::record_scenarios::scenarios_to_record;
 use crate::cli::scenarios_input::ConfigurationArguments;
-use crate::error::{Error, Result};
 use crate::exit_status::ExitStatus;
-use crate::image::elf::file::ElfFile;
-use crate::image::mapped::map_image;
-use crate::loaded_libraries::loaded_libraries;
-use crate::record::{self, Ending, RecordOutcome, RecordRequest, TraceDirectory};
-use crate::report::table::grouped;
+use reorder_base::error::{Error, Result};
+use reorder_image::elf::file::ElfFile;
+use reorder_report::table::grouped;
+use reorder_run::loaded_libraries::loaded_libraries;
+use reorder_run::record::{self, Ending, RecordOutcome, RecordRequest, TraceDirectory};
+use reorder_system::mapped::map_image;
 
 const EXAMPLES: &str = "\
 Examples:

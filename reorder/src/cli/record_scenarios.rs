@@ -5,9 +5,9 @@ use std::path::PathBuf;
 
 use crate::cli::measure::{located_program, selected};
 use crate::cli::scenarios_input::Configured;
-use crate::configuration::ScenarioTable;
-use crate::error::{Error, Result};
-use crate::record::RecordRequest;
+use reorder_base::error::{Error, Result};
+use reorder_layout::configuration::ScenarioTable;
+use reorder_run::record::RecordRequest;
 
 /// A scenario that can be recorded.
 pub(super) struct RecordedScenario {

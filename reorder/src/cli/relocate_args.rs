@@ -2,11 +2,11 @@
 
 use clap::{Args, ValueEnum};
 
-use crate::apply::macho::MachOOptions;
-use crate::error::{Error, Result};
-use crate::opened::refuse_architecture;
-use crate::relocate::RelocateOptions;
-use crate::relocate::debug::DebugPolicy;
+use reorder_base::error::{Error, Result};
+use reorder_layout::opened::refuse_architecture;
+use reorder_relocate::RelocateOptions;
+use reorder_relocate::apply::macho::MachOOptions;
+use reorder_relocate::debug::DebugPolicy;
 
 /// What Mach-O files are asked for.
 #[derive(Args, Clone, Debug)]

@@ -7,12 +7,12 @@ use clap::Args;
 use crate::cli::context::Context;
 use crate::cli::kept_inputs::KeptFiles;
 use crate::cli::scenarios_input::ScenariosInput;
-use crate::error::Result;
 use crate::exit_status::ExitStatus;
-use crate::image::mapped::map_image;
 use crate::page::{PageRequest, page};
-use crate::simulate::ImageNames;
-use crate::write::whole;
+use reorder_base::error::Result;
+use reorder_layout::simulate::ImageNames;
+use reorder_system::mapped::map_image;
+use reorder_system::write::whole;
 
 const EXAMPLES: &str = "\
 Examples:

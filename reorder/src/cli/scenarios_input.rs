@@ -8,15 +8,15 @@ use clap::Args;
 
 use crate::cli::talk::Talk;
 use crate::cli::traces_input::TracesInput;
-use crate::configuration::{ConfigurationFile, Document};
-use crate::error::{Error, Result};
-use crate::image::functions::FunctionTable;
-use crate::image::mapped::map_image;
-use crate::opened::OpenedImage;
-use crate::scenario::ScenarioSources;
-use crate::simulate::{MemoryModel, presets};
-use crate::trace::{ResolvedTraces, TraceFiles};
-use crate::verify::{AddressMoves, recover_moves_for};
+use reorder_base::error::{Error, Result};
+use reorder_image::functions::FunctionTable;
+use reorder_layout::configuration::{ConfigurationFile, Document};
+use reorder_layout::opened::OpenedImage;
+use reorder_layout::scenario::ScenarioSources;
+use reorder_layout::simulate::{MemoryModel, presets};
+use reorder_system::mapped::map_image;
+use reorder_trace::{ResolvedTraces, TraceFiles};
+use reorder_verify::{AddressMoves, recover_moves_for};
 
 /// Starts and models of memory.
 #[derive(Args, Clone, Debug)]

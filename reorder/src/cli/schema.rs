@@ -3,9 +3,9 @@
 use clap::Args;
 
 use crate::cli::context::Context;
-use crate::error::Result;
 use crate::exit_status::ExitStatus;
 use crate::schema::SchemaName;
+use reorder_base::error::Result;
 
 const EXAMPLES: &str = "\
 Examples:

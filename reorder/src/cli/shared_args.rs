@@ -3,15 +3,7 @@
 use std::io::IsTerminal;
 
 use clap::{Args, ValueEnum};
-
-/// How results are written to stdout.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum Format {
-    /// For people.
-    Text,
-    /// One JSON object for programs.
-    Json,
-}
+use reorder_report::Format;
 
 /// When talk on stderr is coloured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]

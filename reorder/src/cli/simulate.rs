@@ -6,10 +6,10 @@ use clap::Args;
 
 use crate::cli::context::Context;
 use crate::cli::scenarios_input::ScenariosInput;
-use crate::error::Result;
 use crate::exit_status::ExitStatus;
-use crate::image::mapped::map_image;
-use crate::simulate::{ImageNames, simulate};
+use reorder_base::error::Result;
+use reorder_layout::simulate::{ImageNames, simulate};
+use reorder_system::mapped::map_image;
 
 /// Count the page faults of recorded runs by a model of memory
 ///

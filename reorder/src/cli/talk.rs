@@ -6,8 +6,8 @@ use std::time::{Duration, Instant};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
 use crate::cli::shared_args::SharedArguments;
-use crate::error::Error;
-use crate::report::visible::visible;
+use reorder_base::error::Error;
+use reorder_report::visible::visible;
 
 /// Speaks to the user; cheap to pass by reference.
 #[derive(Debug)]

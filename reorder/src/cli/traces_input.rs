@@ -6,10 +6,10 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 
 use crate::cli::talk::Talk;
-use crate::error::{Error, Result};
-use crate::image::elf::file::ElfFile;
-use crate::image::functions::FunctionTable;
-use crate::trace::{Companions, ImageIdentity, Note, ResolvedTraces, Resolver, Trace, TraceFiles};
+use reorder_base::error::{Error, Result};
+use reorder_image::elf::file::ElfFile;
+use reorder_image::functions::FunctionTable;
+use reorder_trace::{Companions, ImageIdentity, Note, ResolvedTraces, Resolver, Trace, TraceFiles};
 
 /// Where the traces are.
 #[derive(Args, Clone, Debug)]

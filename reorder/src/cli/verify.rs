@@ -3,16 +3,17 @@
 use std::path::PathBuf;
 
 use clap::Args;
+use serde::Serialize;
 
 use crate::cli::context::Context;
 use crate::cli::verify_wheel::verify_wheels;
-use crate::error::Result;
 use crate::exit_status::ExitStatus;
-use crate::image::mapped::map_image;
-use crate::report::Report;
-use crate::report::table::{Table, grouped};
-use crate::verify::{VerifyOptions, VerifyReport, verify};
 use crate::wheel::is_archive;
+use reorder_base::error::Result;
+use reorder_report::Report;
+use reorder_report::table::{Table, grouped};
+use reorder_system::mapped::map_image;
+use reorder_verify::{VerifyOptions, VerifyReport, verify};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -51,23 +52,29 @@ pub fn run(arguments: &VerifyArguments, context: &Context) -> Result<ExitStatus>
     }
     let report = verify(&old, &new, options).map_err(|error| error.in_file(&arguments.old))?;
     old.unchanged().and_then(|()| new.unchanged())?;
-    context.print(&report)?;
+    context.print(&Verification(&report))?;
     Ok(if report.is_proven() { ExitStatus::Success } else { ExitStatus::Finding })
 }
 
-impl Report for VerifyReport {
+/// What a verification found, as this command reports it.
+#[derive(Serialize)]
+#[serde(transparent)]
+struct Verification<'report>(&'report VerifyReport);
+
+impl Report for Verification<'_> {
     const COMMAND: &'static str = "verify";
 
     fn text(&self) -> String {
         let mut table = Table::new(["check", "count", ""]);
-        for summary in &self.checks {
+        let report = self.0;
+        for summary in &report.checks {
             table.row([summary.check.title().to_owned(), grouped(summary.count), summary.unit.to_owned()]);
         }
-        let mut text = if self.checks.is_empty() { String::new() } else { table.render() };
-        for remark in &self.remarks {
+        let mut text = if report.checks.is_empty() { String::new() } else { table.render() };
+        for remark in &report.remarks {
             text.push_str(&format!("note: {remark}\n"));
         }
-        for difference in &self.differences {
+        for difference in &report.differences {
             let offset =
                 difference.offset.map_or_else(String::new, |offset| format!(" (file offset {offset})"));
             text.push_str(&format!(
@@ -75,15 +82,15 @@ impl Report for VerifyReport {
                 difference.place, difference.expected, difference.found
             ));
         }
-        let listed = self.differences.len() as u64;
-        if self.difference_count > listed {
-            text.push_str(&format!("and {} more\n", grouped(self.difference_count - listed)));
+        let listed = report.differences.len() as u64;
+        if report.difference_count > listed {
+            text.push_str(&format!("and {} more\n", grouped(report.difference_count - listed)));
         }
-        let (functions, moved) = (grouped(self.functions), grouped(self.moved));
-        text.push_str(&match self.is_proven() {
+        let (functions, moved) = (grouped(report.functions), grouped(report.moved));
+        text.push_str(&match report.is_proven() {
             true => format!("proven: {moved} of {functions} functions moved, nothing else changed\n"),
-            false if self.difference_count == 1 => "not proven: 1 difference\n".to_owned(),
-            false => format!("not proven: {} differences\n", grouped(self.difference_count)),
+            false if report.difference_count == 1 => "not proven: 1 difference\n".to_owned(),
+            false => format!("not proven: {} differences\n", grouped(report.difference_count)),
         });
         text
     }

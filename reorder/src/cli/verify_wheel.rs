@@ -2,11 +2,11 @@
 
 use serde::Serialize;
 
-use crate::error::Result;
-use crate::report::Report;
-use crate::report::table::{Table, grouped};
-use crate::verify::{VerifyOptions, VerifyReport, verify};
 use crate::wheel::proof::compare;
+use reorder_base::error::Result;
+use reorder_report::Report;
+use reorder_report::table::{Table, grouped};
+use reorder_verify::{VerifyOptions, VerifyReport, verify};
 
 /// An image that changed.
 #[derive(Serialize)]

@@ -1,11 +1,11 @@
 //! What people type to the functions that they mean.
 
 use super::bare::bare;
-use crate::address::Address;
-use crate::error::{Error, Result};
-use crate::image::functions::{FunctionIndex, FunctionTable};
-use crate::report::visible::visible_start;
-use crate::trace::readable_name;
+use reorder_base::address::Address;
+use reorder_base::error::{Error, Result};
+use reorder_image::functions::{FunctionIndex, FunctionTable};
+use reorder_report::visible::visible_start;
+use reorder_trace::readable_name;
 
 /// So many functions are explained for one word; more is a mistake.
 const MOST: usize = 16;

@@ -10,15 +10,15 @@ mod neighbours;
 mod placement;
 mod report;
 
-use crate::address::Address;
-use crate::image::analysis::pins::Pin;
-use crate::image::functions::{FunctionIndex, FunctionTable};
-use crate::image::references::ReferenceGraph;
-use crate::opened::OpenedAnalysis;
-use crate::report::visible::visible_start;
-use crate::scenario::Scenario;
-use crate::simulate::{MemoryModel, spans};
-use crate::trace::readable_name;
+use reorder_base::address::Address;
+use reorder_image::analysis::pins::Pin;
+use reorder_image::functions::{FunctionIndex, FunctionTable};
+use reorder_image::references::ReferenceGraph;
+use reorder_layout::opened::OpenedAnalysis;
+use reorder_layout::scenario::Scenario;
+use reorder_layout::simulate::{MemoryModel, spans};
+use reorder_report::visible::visible_start;
+use reorder_trace::readable_name;
 
 pub use find::find;
 pub use neighbours::Neighbour;
@@ -164,7 +164,7 @@ impl<'files> Explainer<'files> {
     }
 
     /// Faults that happen because the function at `rank` runs, in the order of `trace`.
-    fn faults(&self, trace: &crate::trace::ResolvedTrace, rank: usize, places: &Places) -> u64 {
+    fn faults(&self, trace: &reorder_trace::ResolvedTrace, rank: usize, places: &Places) -> u64 {
         let old = spans(self.knowledge.functions, trace);
         let moved = trace.functions.iter().zip(old).map(|(&index, span)| {
             let start = places.start(index).0;

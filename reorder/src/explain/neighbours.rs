@@ -2,8 +2,8 @@
 
 use serde::Serialize;
 
-use crate::address::Address;
-use crate::image::functions::{FunctionIndex, FunctionTable};
+use reorder_base::address::Address;
+use reorder_image::functions::{FunctionIndex, FunctionTable};
 
 /// A function that stands near another.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]

@@ -3,10 +3,10 @@
 use serde::Serialize;
 
 use super::{Explainer, LONGEST_NAME};
-use crate::image::analysis::pins::PinReason;
-use crate::image::functions::FunctionIndex;
-use crate::image::references::NodeId;
-use crate::report::visible::visible_start;
+use reorder_image::analysis::pins::PinReason;
+use reorder_image::functions::FunctionIndex;
+use reorder_image::references::NodeId;
+use reorder_report::visible::visible_start;
 
 /// Why a function is where it is.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]

@@ -5,11 +5,11 @@ use serde::Serialize;
 use super::LONGEST_NAME;
 use super::neighbours::Neighbour;
 use super::placement::Placed;
-use crate::address::Address;
-use crate::image::analysis::pins::PinReason;
-use crate::report::Report;
-use crate::report::table::{Table, grouped};
-use crate::report::visible::visible_start;
+use reorder_base::address::Address;
+use reorder_image::analysis::pins::PinReason;
+use reorder_report::Report;
+use reorder_report::table::{Table, grouped};
+use reorder_report::visible::visible_start;
 
 /// The result of `reorder explain`.
 #[derive(Clone, Debug, Serialize)]

@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 
 use super::metric::Figure;
 use super::startup::{Startup, StartupFunction, StartupScenario};
-use crate::error::{Error, ErrorKind, Result};
+use reorder_base::error::{Error, ErrorKind, Result};
 
 /// Tells the file from others; its number grows when older programs cannot read it.
 pub const SCHEMA: &str = "reorder-baseline/1";

@@ -146,7 +146,7 @@ mod tests {
 
     use super::super::metric::Metric;
     use super::*;
-    use crate::configuration::Document;
+    use reorder_layout::configuration::Document;
 
     fn verdicts(now: &[(Metric, f64)], then: Option<&[(Metric, f64)]>, toml: &str) -> Vec<(Metric, Verdict)> {
         let figures = |all: &[(Metric, f64)]| -> Vec<Figure> {

@@ -7,7 +7,7 @@ use std::io::Write as _;
 
 use rayon::prelude::*;
 
-use crate::error::{Error, Result};
+use reorder_base::error::{Error, Result};
 
 /// A compressor at the setting that release builds use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -222,7 +222,7 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let file = directory.path().join("bytes");
         let program = std::fs::read(std::env::current_exe().unwrap()).unwrap();
-        let image = crate::image::elf::file::ElfFile::parse(&program).unwrap();
+        let image = reorder_image::elf::file::ElfFile::parse(&program).unwrap();
         let code = image.section_bytes(image.section(b".text").unwrap());
         let bytes = code[..code.len().min(1 << 20)].to_vec();
         std::fs::write(&file, &bytes).unwrap();

@@ -10,8 +10,8 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::startup::{Startup, StartupFunction, StartupScenario};
-use crate::address::Address;
-use crate::simulate::MemoryModel;
+use reorder_base::address::Address;
+use reorder_layout::simulate::MemoryModel;
 
 /// Why one start has other faults than in the baseline.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
@@ -230,7 +230,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::simulate::presets::usual_for_elf;
+    use reorder_layout::simulate::presets::usual_for_elf;
 
     /// Functions called by number, as `(number, gap before it, size)`, all of which run, in the order of `ranks`; some are
     /// namesakes.

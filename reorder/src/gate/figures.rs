@@ -5,13 +5,13 @@ use rayon::prelude::*;
 
 use super::compressed::Compression;
 use super::metric::{Figure, Key, Metric};
-use crate::error::Result;
-use crate::image::functions::FunctionTable;
-use crate::opened::OpenedImage;
-use crate::order_file::read::OrderCoverage;
-use crate::scenario::Scenario;
-use crate::simulate::{MemoryModel, spans};
-use crate::trace::{Coverage, ResolvedTrace};
+use reorder_base::error::Result;
+use reorder_image::functions::FunctionTable;
+use reorder_layout::opened::OpenedImage;
+use reorder_layout::order_file::read::OrderCoverage;
+use reorder_layout::scenario::Scenario;
+use reorder_layout::simulate::{MemoryModel, spans};
+use reorder_trace::{Coverage, ResolvedTrace};
 
 /// What figures are made of.
 #[derive(Clone, Copy)]

@@ -9,8 +9,8 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::metric::{Key, Metric};
-use crate::configuration::{Document, LimitValue, flatten_limits};
-use crate::error::{Error, Result};
+use reorder_base::error::{Error, Result};
+use reorder_layout::configuration::{Document, LimitValue, flatten_limits};
 
 /// A limit as understood.
 #[derive(Clone, Copy, Debug, PartialEq)]

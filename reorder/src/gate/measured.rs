@@ -8,7 +8,7 @@ use super::check::{Check, Verdict};
 use super::limit::Limits;
 use super::metric::{Key, Metric};
 use super::report::Remark;
-use crate::measure::{Comparison, FigureKind, Measurement, StartKind, Values, sign_test};
+use reorder_run::measure::{Comparison, FigureKind, Measurement, StartKind, Values, sign_test};
 
 /// What is shown of each measured start, and can have a limit.
 const METRICS: [(FigureKind, Metric); 3] = [
@@ -97,7 +97,7 @@ mod tests {
     #![allow(clippy::unwrap_used)] // a failed unwrap is a failed test
 
     use super::*;
-    use crate::configuration::Document;
+    use reorder_layout::configuration::Document;
 
     fn verdict(old: &[f64], new: &[f64], toml: &str) -> (Verdict, usize) {
         let limits = Limits::of(&toml::from_str::<Document>(toml).unwrap()).unwrap();

@@ -37,8 +37,8 @@ pub use report::{GateReport, Outcome, Remark};
 pub use startup::{Startup, StartupFunction, StartupScenario};
 pub use updated::{given_up, unjudged};
 
-use crate::error::{Error, Result};
-use crate::simulate::MemoryModel;
+use reorder_base::error::{Error, Result};
+use reorder_layout::simulate::MemoryModel;
 
 /// Two builds and what is allowed.
 #[derive(Clone, Copy, Debug)]
@@ -132,7 +132,7 @@ mod tests {
     #![allow(clippy::unwrap_used)] // a failed unwrap is a failed test
 
     use super::*;
-    use crate::simulate::presets::usual_for_elf;
+    use reorder_layout::simulate::presets::usual_for_elf;
 
     /// An image whose starts have these faults each, and their sum.
     fn image(starts: &[(&str, f64)]) -> Baseline {

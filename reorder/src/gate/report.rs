@@ -6,9 +6,9 @@ use serde::Serialize;
 use super::check::{Check, Verdict};
 use super::explanation::{ChangeKind, Explanation, FunctionChange};
 use super::metric::{Metric, Unit};
-use crate::report::Report;
-use crate::report::table::{Table, grouped};
-use crate::report::visible::visible;
+use reorder_report::Report;
+use reorder_report::table::{Table, grouped};
+use reorder_report::visible::visible;
 
 /// How it ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]

@@ -6,10 +6,10 @@
 use layout_algos::score::Span;
 use rayon::prelude::*;
 
-use crate::image::functions::{FunctionIndex, FunctionTable};
-use crate::scenario::Scenario;
-use crate::simulate::MemoryModel;
-use crate::trace::{readable_name, root_name};
+use reorder_image::functions::{FunctionIndex, FunctionTable};
+use reorder_layout::scenario::Scenario;
+use reorder_layout::simulate::MemoryModel;
+use reorder_trace::{readable_name, root_name};
 
 /// A function that some start runs.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -25,14 +25,14 @@ pub use summary::{
 };
 pub use template::Document;
 
-use crate::address::Address;
-use crate::error::Result;
-use crate::image::functions::FunctionTable;
-use crate::opened::OpenedImage;
-use crate::scenario::Scenario;
-use crate::simulate::{ImageNames, MemoryModel};
-use crate::trace::Coverage;
-use crate::verify::AddressMoves;
+use reorder_base::address::Address;
+use reorder_base::error::Result;
+use reorder_image::functions::FunctionTable;
+use reorder_layout::opened::OpenedImage;
+use reorder_layout::scenario::Scenario;
+use reorder_layout::simulate::{ImageNames, MemoryModel};
+use reorder_trace::Coverage;
+use reorder_verify::AddressMoves;
 
 /// What a page is made of.
 #[derive(Clone, Copy)]

@@ -2,9 +2,9 @@
 
 use rayon::prelude::*;
 
-use crate::image::functions::{FunctionIndex, FunctionTable};
-use crate::report::visible::visible_start;
-use crate::trace::readable_name;
+use reorder_image::functions::{FunctionIndex, FunctionTable};
+use reorder_report::visible::visible_start;
+use reorder_trace::readable_name;
 
 /// Longer names are cut: a template's name may have thousands of characters, and a page has many names.
 const LONGEST_NAME: usize = 400;

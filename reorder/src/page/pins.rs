@@ -1,8 +1,8 @@
 //! Which functions `reorder apply` could not move, and why.
 
-use crate::image::analysis::pins::Pin;
-use crate::image::functions::{FunctionIndex, FunctionTable};
-use crate::opened::{OpenedImage, Stays};
+use reorder_image::analysis::pins::Pin;
+use reorder_image::functions::{FunctionIndex, FunctionTable};
+use reorder_layout::opened::{OpenedImage, Stays};
 
 /// The pinned functions in address order, or a sentence that says why none are known.
 pub(super) type PinnedFunctions = Result<Vec<(FunctionIndex, Pin)>, String>;

@@ -10,11 +10,11 @@ use layout_algos::score::{Span, lower_bound};
 use rayon::prelude::*;
 
 use super::PageRequest;
-use crate::image::functions::FunctionIndex;
-use crate::scenario::Scenario;
-use crate::simulate::{MemoryModel, spans};
-use crate::trace::ResolvedTrace;
-use crate::verify::AddressMoves;
+use reorder_image::functions::FunctionIndex;
+use reorder_layout::scenario::Scenario;
+use reorder_layout::simulate::{MemoryModel, spans};
+use reorder_trace::ResolvedTrace;
+use reorder_verify::AddressMoves;
 
 /// Points of a curve behind its origin.
 pub(super) const POINTS: usize = 200;
@@ -193,7 +193,7 @@ impl<'run> Replay<'run> {
 
 fn moved(spans: &[Span], moves: &AddressMoves) -> Vec<Span> {
     let moved = |span: &Span| {
-        let start = moves.map(crate::address::Address(span.start)).0;
+        let start = moves.map(reorder_base::address::Address(span.start)).0;
         Span { start, end: start.saturating_add(span.end - span.start) }
     };
     spans.iter().map(moved).collect()

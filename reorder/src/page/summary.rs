@@ -8,11 +8,11 @@ use super::PageRequest;
 use super::names::{name_of, printable};
 use super::pins::PinnedFunctions;
 use super::scenarios::{FirstTouch, ModelResult, Results, ScenarioResult};
-use crate::image::analysis::pins::PinReason;
-use crate::image::functions::FunctionIndex;
-use crate::report::Report;
-use crate::report::table::{Table, grouped};
-use crate::trace::{Coverage, Missing};
+use reorder_image::analysis::pins::PinReason;
+use reorder_image::functions::FunctionIndex;
+use reorder_report::Report;
+use reorder_report::table::{Table, grouped};
+use reorder_trace::{Coverage, Missing};
 
 /// So many functions are listed by size.
 const BIGGEST: usize = 20;
@@ -171,8 +171,9 @@ pub struct BiggestFunction {
 /// Sums up what was found.
 pub(super) fn summarise(request: &PageRequest<'_>, results: &Results, pins: &PinnedFunctions) -> Summary {
     let functions = request.functions;
-    let is_moved =
-        |moves: &crate::verify::AddressMoves, start: crate::address::Address| moves.map(start).0 != start.0;
+    let is_moved = |moves: &reorder_verify::AddressMoves, start: reorder_base::address::Address| {
+        moves.map(start).0 != start.0
+    };
     Summary {
         image: printable(&request.names.old),
         new_image: request.names.new.as_deref().map(printable),
@@ -185,7 +186,7 @@ pub(super) fn summarise(request: &PageRequest<'_>, results: &Results, pins: &Pin
         }),
         functions_kept: request.moves.zip(pins.as_ref().ok()).map(|(moves, pins)| {
             let is_pinned = |index| pins.binary_search_by_key(&index, |(pinned, _)| *pinned).is_ok();
-            let is_kept = |(index, function): &(FunctionIndex, &crate::image::functions::Function)| {
+            let is_kept = |(index, function): &(FunctionIndex, &reorder_image::functions::Function)| {
                 !is_moved(moves, function.start) && !is_pinned(*index)
             };
             functions.iter().filter(is_kept).count() as u64
@@ -215,7 +216,7 @@ fn model_totals(request: &PageRequest<'_>, all: &ScenarioResult) -> Vec<ModelTot
         FaultModel::Pages { size } | FaultModel::FaultAround { block: size } => size,
         FaultModel::ReadAround { page, .. } => page,
     };
-    let total = |(model, faults): (&crate::simulate::MemoryModel, ModelFaults)| ModelTotal {
+    let total = |(model, faults): (&reorder_layout::simulate::MemoryModel, ModelFaults)| ModelTotal {
         title: printable(&model.title),
         page_bytes: page_bytes(model.model),
         bytes_per_fault: model.model.bytes_per_fault(),
@@ -225,7 +226,7 @@ fn model_totals(request: &PageRequest<'_>, all: &ScenarioResult) -> Vec<ModelTot
 }
 
 fn model_faults(request: &PageRequest<'_>, result: &ScenarioResult) -> Vec<ModelFaults> {
-    let faults = |(model, result): (&crate::simulate::MemoryModel, &ModelResult)| {
+    let faults = |(model, result): (&reorder_layout::simulate::MemoryModel, &ModelResult)| {
         let (old, new, bound) = result.totals();
         let fewer = |new: f64| (old > 0.0).then(|| rounded((1.0 - new / old) * 100.0));
         ModelFaults {

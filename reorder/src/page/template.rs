@@ -16,7 +16,7 @@ use sha2::{Digest, Sha256};
 use super::columns::Columns;
 use super::names::Names;
 use super::summary::Summary;
-use crate::error::{Error, Result};
+use reorder_base::error::{Error, Result};
 
 const TEMPLATE: &str = include_str!("assets/page.html");
 const STYLE: &str = include_str!("assets/page.css");

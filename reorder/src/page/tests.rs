@@ -1,7 +1,7 @@
 //! A whole page of a made-up image: what names can do to it.
 
-use crate::address::Address;
-use crate::image::functions::FunctionTable;
+use reorder_base::address::Address;
+use reorder_image::functions::FunctionTable;
 
 use super::names::{names, printable};
 

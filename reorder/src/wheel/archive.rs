@@ -12,7 +12,7 @@ use std::ops::Range;
 use flate2::read::{DeflateDecoder, DeflateEncoder};
 use flate2::{Compression, Crc};
 
-use crate::error::{Error, Result};
+use reorder_base::error::{Error, Result};
 
 const LOCAL: u32 = 0x0403_4b50;
 const LOCAL_BYTES: usize = 30;

@@ -6,7 +6,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use sha2::{Digest as _, Sha256};
 
-use crate::error::{Error, Result};
+use reorder_base::error::{Error, Result};
 
 /// The digest of a file, in the form that lists have.
 pub(super) fn digest(contents: &[u8]) -> String {

@@ -13,10 +13,10 @@ mod tests;
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 
-use crate::error::{Error, Result};
-use crate::image::refusal::{Refusal, RefusalCode};
 use crate::wheel::archive::Archive;
 use crate::wheel::list::updated;
+use reorder_base::error::{Error, Result};
+use reorder_base::refusal::{Refusal, RefusalCode};
 
 /// First bytes of an archive with members.
 const ARCHIVE_MAGIC: &[u8] = b"PK\x03\x04";

@@ -11,7 +11,7 @@ use zip::ZipArchive;
 use super::Wheel;
 use super::archive::Archive;
 use super::list::{broken, digest, plain};
-use crate::error::{Error, Result};
+use reorder_base::error::{Error, Result};
 
 /// No compressed byte stands for more than this many.
 const LARGEST_EXPANSION: u64 = 1032;

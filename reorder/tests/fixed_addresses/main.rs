@@ -10,11 +10,11 @@ mod toolchain;
 
 use std::sync::OnceLock;
 
-use reorder::address::Address;
-use reorder::image::analysis::pins::PinReason;
-use reorder::image::elf::file::ElfFile;
-use reorder::image::functions::FunctionTable;
-use reorder::verify::{VerifyOptions, verify};
+use reorder_base::address::Address;
+use reorder_image::analysis::pins::PinReason;
+use reorder_image::elf::file::ElfFile;
+use reorder_image::functions::FunctionTable;
+use reorder_verify::{VerifyOptions, verify};
 use subject::{analyse, permute};
 use toolchain::{Built, LINKERS, Scratch, run};
 

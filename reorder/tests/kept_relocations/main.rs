@@ -6,10 +6,10 @@
 mod subject;
 mod toolchain;
 
-use reorder::address::Address;
-use reorder::image::analysis::pins::PinReason;
-use reorder::image::elf::file::ElfFile;
-use reorder::image::functions::FunctionTable;
+use reorder_base::address::Address;
+use reorder_image::analysis::pins::PinReason;
+use reorder_image::elf::file::ElfFile;
+use reorder_image::functions::FunctionTable;
 use subject::{analyse, permute};
 use toolchain::{LINKERS, Scratch, emulate, run};
 

@@ -2,16 +2,16 @@
 
 use std::collections::BTreeMap;
 
-use reorder::address::Address;
-use reorder::apply::{Applied, Arrangement, apply};
-use reorder::error::Result;
-use reorder::image::analysis::Analysis;
-use reorder::image::analysis::kept_relocations::KeptRelocationSummary;
-use reorder::image::analysis::pins::PinReason;
-use reorder::image::elf::file::ElfFile;
-use reorder::image::functions::FunctionTable;
-use reorder::layout::{LayoutRequest, Room, Strategy, lay_out};
-use reorder::relocate::RelocateOptions;
+use reorder_base::address::Address;
+use reorder_base::error::Result;
+use reorder_image::analysis::Analysis;
+use reorder_image::analysis::kept_relocations::KeptRelocationSummary;
+use reorder_image::analysis::pins::PinReason;
+use reorder_image::elf::file::ElfFile;
+use reorder_image::functions::FunctionTable;
+use reorder_layout::{LayoutRequest, Room, Strategy, lay_out};
+use reorder_relocate::RelocateOptions;
+use reorder_relocate::apply::{Applied, Arrangement, apply};
 
 /// What the analysis says about an image: the comparison with the linker's list, the reasons of pinned functions and the
 /// addresses of all, by name.

@@ -12,15 +12,15 @@ use std::process::Command;
 
 use layout_algos::problem::{NodeId, ReferenceKind};
 use oracle::kept_relocations;
-use reorder::address::Address;
-use reorder::apply::{Arrangement, apply};
-use reorder::image::analysis::Analysis;
-use reorder::image::elf::file::ElfFile;
-use reorder::image::functions::{FunctionIndex, FunctionTable};
-use reorder::image::origins::Origins;
-use reorder::image::references::{FingerprintOptions, Fingerprints, References};
-use reorder::layout::{LayoutRequest, Room, Strategy, lay_out};
-use reorder::relocate::RelocateOptions;
+use reorder_base::address::Address;
+use reorder_image::analysis::Analysis;
+use reorder_image::elf::file::ElfFile;
+use reorder_image::functions::{FunctionIndex, FunctionTable};
+use reorder_image::origins::Origins;
+use reorder_image::references::{FingerprintOptions, Fingerprints, References};
+use reorder_layout::{LayoutRequest, Room, Strategy, lay_out};
+use reorder_relocate::RelocateOptions;
+use reorder_relocate::apply::{Arrangement, apply};
 use toolchain::{Built, LINKERS, Scratch, run};
 
 const PROGRAM: &str = include_str!("program.c");

@@ -2,11 +2,11 @@
 
 use std::collections::BTreeSet;
 
-use reorder::address::Address;
-use reorder::image::elf::file::ElfFile;
-use reorder::image::elf::section::SectionIndex;
-use reorder::image::elf::symbol::SymbolTable;
-use reorder::image::functions::{FunctionIndex, FunctionTable};
+use reorder_base::address::Address;
+use reorder_image::elf::file::ElfFile;
+use reorder_image::elf::section::SectionIndex;
+use reorder_image::elf::symbol::SymbolTable;
+use reorder_image::functions::{FunctionIndex, FunctionTable};
 
 /// 64, 32, 32S.
 const ABSOLUTE_TYPES: [u64; 3] = [1, 10, 11];

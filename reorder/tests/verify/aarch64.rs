@@ -6,7 +6,7 @@ use crate::mutation::{
 };
 use crate::proof::{assert_proven, count, report};
 use crate::relinked::{Relinked, Toolchain};
-use reorder::verify::Check;
+use reorder_verify::Check;
 
 const TOOLCHAINS: [Toolchain; 2] = [Toolchain::Aarch64, Toolchain::LlvmAarch64];
 

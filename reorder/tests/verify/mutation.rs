@@ -3,8 +3,8 @@
 use crate::layout::{Section, add, header_field, section, sections};
 use crate::proof::{assert_proven, count, report};
 use crate::relinked::Relinked;
-use reorder::address::NewAddress;
-use reorder::verify::{Check, VerifyOptions, recover_moves, verify};
+use reorder_base::address::NewAddress;
+use reorder_verify::{Check, VerifyOptions, recover_moves, verify};
 
 /// One deliberate kind of damage, and the check that has to see it.
 struct Damage {

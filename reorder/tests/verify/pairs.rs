@@ -4,7 +4,7 @@ use crate::layout::{add, header_field, section, sections};
 use crate::mutation::assert_kept_relocations_are_checked;
 use crate::proof::{assert_proven, count, report};
 use crate::relinked::Relinked;
-use reorder::verify::Check;
+use reorder_verify::Check;
 
 #[test]
 fn an_installed_program_is_itself() {

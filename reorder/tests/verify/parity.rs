@@ -2,7 +2,7 @@
 
 use crate::proof::report;
 use crate::relinked::Relinked;
-use reorder::verify::Check;
+use reorder_verify::Check;
 
 /// One byte of code that goes with `sorted` from the middle to the beginning.
 const ODD: &str =

@@ -1,6 +1,6 @@
 //! Asking for a proof and looking into it.
 
-use reorder::verify::{Check, VerifyOptions, VerifyReport, verify};
+use reorder_verify::{Check, VerifyOptions, VerifyReport, verify};
 
 /// The report about a pair whose old image is well formed.
 pub(crate) fn report(old: &[u8], new: &[u8]) -> VerifyReport {

@@ -2,8 +2,8 @@
 //! the order of its functions, with the linker as oracle.
 
 use crate::relinked::Relinked;
-use reorder::address::Address;
-use reorder::verify::recover_moves;
+use reorder_base::address::Address;
+use reorder_verify::recover_moves;
 
 #[test]
 fn an_image_and_itself_have_functions_and_no_moves() {
@@ -20,7 +20,7 @@ fn a_relinked_program_shows_where_each_function_went() {
     assert!(moves.moved() >= 5, "only {} functions moved", moves.moved());
     for (name, old, new) in &pair.symbols {
         assert_eq!(moves.map(Address(*old)).0, *new, "{name}");
-        assert_eq!(moves.unmap(reorder::address::NewAddress(*new)).0, *old, "{name}");
+        assert_eq!(moves.unmap(reorder_base::address::NewAddress(*new)).0, *old, "{name}");
     }
     for pair in moves.as_slice().windows(2) {
         assert!(pair[0].old_end() <= pair[1].old_start);

@@ -8,8 +8,8 @@ use std::path::Path;
 use std::process::Command;
 
 use crate::layout::{header_field, section, sections};
-use reorder::address::Address;
-use reorder::verify::recover_moves;
+use reorder_base::address::Address;
+use reorder_verify::recover_moves;
 
 const PROGRAM: &str = include_str!("program.c");
 

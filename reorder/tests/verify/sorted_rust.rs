@@ -7,7 +7,7 @@ use std::process::Command;
 
 use crate::proof::{assert_proven, count};
 use crate::relinked::run;
-use reorder::verify::Check;
+use reorder_verify::Check;
 
 const PROGRAM: &str = r#"
 use std::collections::HashMap;

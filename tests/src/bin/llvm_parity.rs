@@ -17,9 +17,9 @@ use layout_algos::order::FunctionOrder;
 use layout_algos::problem::{LayoutProblem, Trace};
 use layout_algos::score::{FaultModel, positions};
 use layout_algos::solve::{LldPartitioning, LlvmProfdata, Orderer};
-use reorder::image::elf::file::ElfFile;
-use reorder::image::functions::FunctionTable;
-use reorder::trace::{Companions, ImageIdentity, read_files, resolve};
+use reorder_image::elf::file::ElfFile;
+use reorder_image::functions::FunctionTable;
+use reorder_trace::{Companions, ImageIdentity, read_files, resolve};
 
 /// How far the page scores may be apart.
 const TOLERANCE: f64 = 0.005;

@@ -12,12 +12,12 @@ use std::io::{BufWriter, Write, stdout};
 use std::path::Path;
 use std::time::Instant;
 
-use reorder::image::analysis::blocks::{ORDINARY_ALIGNMENT, alignment};
-use reorder::image::elf::file::ElfFile;
-use reorder::image::functions::FunctionTable;
-use reorder::image::mapped::map_image;
-use reorder::image::origins::Origins;
-use reorder::image::references::{FingerprintOptions, Fingerprints, NodeId, ReferenceKind, References};
+use reorder_image::analysis::blocks::{ORDINARY_ALIGNMENT, alignment};
+use reorder_image::elf::file::ElfFile;
+use reorder_image::functions::FunctionTable;
+use reorder_image::origins::Origins;
+use reorder_image::references::{FingerprintOptions, Fingerprints, NodeId, ReferenceKind, References};
+use reorder_system::mapped::map_image;
 
 fn main() -> Result<(), Box<dyn Error>> {
     let path = env::args_os().nth(1).ok_or("usage: reference_dump IMAGE")?;

@@ -17,7 +17,7 @@ use end_to_end::breakpoints::executed;
 use end_to_end::inlining::{Inlined, inlined};
 use end_to_end::{process, workspace};
 use object::{Object, ObjectSymbol, SymbolKind};
-use reorder::trace::{Companions, Location, read_files};
+use reorder_trace::{Companions, Location, read_files};
 
 /// One search or one reading of its profile.
 const LIMIT: Duration = Duration::from_secs(300);

@@ -1,15 +1,15 @@
 //! Any bytes as an image whose functions are permuted: refused, or proven by the verifier, never anything else.
 //! What the verifier rejects is refused as well (R16): a damaged image may mean different things to two readers.
 
-use reorder::apply::{Arrangement, apply};
-use reorder::error::{Error, ErrorKind};
-use reorder::image::analysis::Analysis;
-use reorder::image::elf::file::ElfFile;
-use reorder::image::functions::FunctionTable;
-use reorder::layout::{LayoutRequest, Room, Strategy, lay_out};
-use reorder::relocate::RelocateOptions;
-use reorder::relocate::debug::DebugPolicy;
-use reorder::verify::{VerifyOptions, verify};
+use reorder_base::error::{Error, ErrorKind};
+use reorder_image::analysis::Analysis;
+use reorder_image::elf::file::ElfFile;
+use reorder_image::functions::FunctionTable;
+use reorder_layout::{LayoutRequest, Room, Strategy, lay_out};
+use reorder_relocate::RelocateOptions;
+use reorder_relocate::apply::{Arrangement, apply};
+use reorder_relocate::debug::DebugPolicy;
+use reorder_verify::{VerifyOptions, verify};
 
 pub(super) fn check(input: &[u8]) {
     // The seed stands behind the image, so that files of a corpus are images.

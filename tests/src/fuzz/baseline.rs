@@ -4,7 +4,7 @@
 use reorder::gate::place::{Source, locate};
 use reorder::gate::render::ExportFormat;
 use reorder::gate::{Baseline, Comparison, GateReport, Limits, Outcome, judge};
-use reorder::simulate::presets;
+use reorder_layout::simulate::presets;
 
 /// A text that is larger takes more pages than a run should count.
 const LARGEST_TEXT: u64 = 64 << 20;

@@ -1,10 +1,10 @@
 //! Any bytes as a section of debug information: written again or an error with its place.
 
-use reorder::address::{Address, NewAddress};
-use reorder::relocate::address_map::{AddressMap, Move};
-use reorder::relocate::debug::pieces::Pieces;
-use reorder::relocate::debug::sections::DebugSection;
-use reorder::relocate::debug::{aranges, frames, lines, mini};
+use reorder_base::address::{Address, NewAddress};
+use reorder_relocate::address_map::{AddressMap, Move};
+use reorder_relocate::debug::pieces::Pieces;
+use reorder_relocate::debug::sections::DebugSection;
+use reorder_relocate::debug::{aranges, frames, lines, mini};
 
 pub(super) fn check(bytes: &[u8]) {
     let section = DebugSection::detached(".debug", bytes);

@@ -1,16 +1,16 @@
 //! Real ELF images with damaged fields: refused with a reason, or moved, proven, the same instructions at their new
 //! places, and led back to the same bytes by the map.
 
-use reorder::apply::{Applied, Arrangement, apply, layout_map};
-use reorder::error::Error;
-use reorder::image::analysis::Analysis;
-use reorder::image::elf::file::ElfFile;
-use reorder::image::elf::machine::Machine;
-use reorder::image::functions::FunctionTable;
-use reorder::layout::{LayoutRequest, Room, Strategy, lay_out};
-use reorder::relocate::RelocateOptions;
-use reorder::relocate::debug::DebugPolicy;
-use reorder::verify::{VerifyOptions, verify};
+use reorder_base::error::Error;
+use reorder_image::analysis::Analysis;
+use reorder_image::elf::file::ElfFile;
+use reorder_image::elf::machine::Machine;
+use reorder_image::functions::FunctionTable;
+use reorder_layout::{LayoutRequest, Room, Strategy, lay_out};
+use reorder_relocate::RelocateOptions;
+use reorder_relocate::apply::{Applied, Arrangement, apply, layout_map};
+use reorder_relocate::debug::DebugPolicy;
+use reorder_verify::{VerifyOptions, verify};
 
 use super::instructions::{Processor, assert_moved_alike};
 use super::seed_images::{Case, elf_case};

@@ -2,8 +2,8 @@
 //! for the addresses in them.
 
 use iced_x86::{Decoder, DecoderOptions};
-use reorder::address::Address;
-use reorder::relocate::address_map::AddressMap;
+use reorder_base::address::Address;
+use reorder_relocate::address_map::AddressMap;
 
 /// Whose instructions are decoded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,6 +1,6 @@
 //! Any bytes as a map file: what is read can be written and read again, in both directions.
 
-use reorder::relocate::layout_map::{LayoutMap, Side};
+use reorder_relocate::layout_map::{LayoutMap, Side};
 
 pub(super) fn check(bytes: &[u8]) {
     match LayoutMap::parse(bytes) {

@@ -1,6 +1,6 @@
 //! Any bytes as a link map: sections have bytes and addresses, and errors name a place inside of the file.
 
-use reorder::link_map::{LinkMap, ObjectFile};
+use reorder_trace::link_map::{LinkMap, ObjectFile};
 
 pub(super) fn check(bytes: &[u8]) {
     match LinkMap::parse(bytes) {

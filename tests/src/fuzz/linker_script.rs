@@ -1,7 +1,7 @@
 //! Any bytes as a link map whose sections are written for every linker, the file itself as the default script.
 
-use reorder::link_map::{LinkMap, SectionIndex};
-use reorder::order_file::{Anchor, bfd_script, gold_sections, lld_script};
+use reorder_layout::order_file::{Anchor, bfd_script, gold_sections, lld_script};
+use reorder_trace::link_map::{LinkMap, SectionIndex};
 
 pub(super) fn check(bytes: &[u8]) {
     if let Ok(map) = LinkMap::parse(bytes) {

@@ -1,6 +1,6 @@
 //! Any bytes as a Mach-O image: functions have bytes, and errors lie inside of the file.
 
-use reorder::image::macho::MachOImage;
+use reorder_image::macho::MachOImage;
 
 pub(super) fn check(bytes: &[u8]) {
     match MachOImage::parse(bytes, None) {

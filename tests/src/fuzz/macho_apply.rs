@@ -1,11 +1,11 @@
 //! Any bytes as a Mach-O image whose functions are moved: refused, or an image that its verifier accepts.
 
-use reorder::apply::Arrangement;
-use reorder::apply::macho::{MachOOptions, apply};
-use reorder::image::functions::FunctionIndex;
-use reorder::image::macho::MachOImage;
-use reorder::image::macho::analysis::MachOAnalysis;
-use reorder::image::macho::file::MachOFile;
+use reorder_image::functions::FunctionIndex;
+use reorder_image::macho::MachOImage;
+use reorder_image::macho::analysis::MachOAnalysis;
+use reorder_image::macho::file::MachOFile;
+use reorder_relocate::apply::Arrangement;
+use reorder_relocate::apply::macho::{MachOOptions, apply};
 
 pub(super) fn check(bytes: &[u8]) {
     let (Ok(file), Ok(image)) = (MachOFile::parse(bytes), MachOImage::parse(bytes, None)) else { return };

@@ -3,11 +3,11 @@
 
 use std::ops::Range;
 
-use reorder::address::Address;
-use reorder::image::macho::analysis::x86_64::{X86Context, decode_atom, decode_fixed_section};
-use reorder::image::macho::file::MachOFile;
-use reorder::image::macho::fixups::rebases;
-use reorder::image::macho::swift;
+use reorder_base::address::Address;
+use reorder_image::macho::analysis::x86_64::{X86Context, decode_atom, decode_fixed_section};
+use reorder_image::macho::file::MachOFile;
+use reorder_image::macho::fixups::rebases;
+use reorder_image::macho::swift;
 
 pub(super) fn check(bytes: &[u8]) {
     match MachOFile::parse(bytes) {

@@ -2,14 +2,14 @@
 //! places, and led back to the same bytes by the map.
 
 use object::macho::CPU_TYPE_ARM64;
-use reorder::apply::macho::{MachOOptions, apply, layout_map};
-use reorder::apply::{Applied, Arrangement};
-use reorder::error::Error;
-use reorder::image::functions::{FunctionIndex, FunctionTable};
-use reorder::image::macho::MachOImage;
-use reorder::image::macho::analysis::MachOAnalysis;
-use reorder::image::macho::file::MachOFile;
-use reorder::verify::{VerifyOptions, verify};
+use reorder_base::error::Error;
+use reorder_image::functions::{FunctionIndex, FunctionTable};
+use reorder_image::macho::MachOImage;
+use reorder_image::macho::analysis::MachOAnalysis;
+use reorder_image::macho::file::MachOFile;
+use reorder_relocate::apply::macho::{MachOOptions, apply, layout_map};
+use reorder_relocate::apply::{Applied, Arrangement};
+use reorder_verify::{VerifyOptions, verify};
 
 use super::instructions::{Processor, assert_moved_alike};
 use super::seed_images::{Case, macho_case};

@@ -1,18 +1,18 @@
 //! Any bytes as a Mach-O image: every table is read or refused, and what was read can be written.
 
-use reorder::image::exception_table::TableBudget;
-use reorder::image::macho::checks::refuse_unmovable;
-use reorder::image::macho::eh_frame::frame_entries;
-use reorder::image::macho::export_trie;
-use reorder::image::macho::file::MachOFile;
-use reorder::image::macho::fixups::rebases;
-use reorder::image::macho::function_starts::function_starts;
-use reorder::image::macho::init_offsets::initializer_offsets;
-use reorder::image::macho::landing_pads::landing_pads;
-use reorder::image::macho::method_lists::implementations;
-use reorder::image::macho::unwind_info::UnwindInfo;
-use reorder::relocate::address_map::AddressMap;
-use reorder::relocate::macho::finish::finish;
+use reorder_image::exception_table::TableBudget;
+use reorder_image::macho::checks::refuse_unmovable;
+use reorder_image::macho::eh_frame::frame_entries;
+use reorder_image::macho::export_trie;
+use reorder_image::macho::file::MachOFile;
+use reorder_image::macho::fixups::rebases;
+use reorder_image::macho::function_starts::function_starts;
+use reorder_image::macho::init_offsets::initializer_offsets;
+use reorder_image::macho::landing_pads::landing_pads;
+use reorder_image::macho::method_lists::implementations;
+use reorder_image::macho::unwind_info::UnwindInfo;
+use reorder_relocate::address_map::AddressMap;
+use reorder_relocate::macho::finish::finish;
 
 pub(super) fn check(bytes: &[u8]) {
     if let Ok(exports) = export_trie::parse(bytes) {

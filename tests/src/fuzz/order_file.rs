@@ -2,10 +2,10 @@
 
 use std::sync::LazyLock;
 
-use reorder::image::elf::file::ElfFile;
-use reorder::image::functions::FunctionTable;
-use reorder::layout::Layout;
-use reorder::order_file::read::read;
+use reorder_image::elf::file::ElfFile;
+use reorder_image::functions::FunctionTable;
+use reorder_layout::Layout;
+use reorder_layout::order_file::read::read;
 
 static IMAGE: LazyLock<Vec<u8>> =
     LazyLock::new(|| std::fs::read("/proc/self/exe").expect("a program can read itself"));

@@ -6,8 +6,8 @@
 use std::path::Path;
 use std::sync::OnceLock;
 
-use reorder::trace::formats::{FORMATS, Format};
-use reorder::trace::{Companion, Companions, Input, Reading, statistics};
+use reorder_trace::formats::{FORMATS, Format};
+use reorder_trace::{Companion, Companions, Input, Reading, statistics};
 
 use super::allocation;
 use super::directory::Directory;
@@ -67,7 +67,7 @@ pub(super) fn read(target: &str, bytes: &[u8]) {
 /// As [`read`].
 pub(super) fn detect_and_read(bytes: &[u8]) {
     let reading = allocation::bounded(bytes.len(), || {
-        reorder::trace::read_bytes(bytes, Path::new(NOWHERE), &Companions::default())
+        reorder_trace::read_bytes(bytes, Path::new(NOWHERE), &Companions::default())
     });
     match reading {
         Ok(reading) => drop(statistics(&reading.traces)),

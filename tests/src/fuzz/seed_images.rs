@@ -3,8 +3,8 @@
 use std::fs;
 use std::sync::OnceLock;
 
-use reorder::error::{Error, ErrorKind};
-use reorder::relocate::layout_map::LayoutMap;
+use reorder_base::error::{Error, ErrorKind};
+use reorder_relocate::layout_map::LayoutMap;
 
 use crate::mutation::SeedImage;
 use crate::workspace;

@@ -1,6 +1,6 @@
 //! Any two files as a pair: a report or an error. Whatever is proven the same in one direction has the same size.
 
-use reorder::verify::{VerifyOptions, recover_moves, verify};
+use reorder_verify::{VerifyOptions, recover_moves, verify};
 
 pub(super) fn check(input: &[u8]) {
     // Equal halves: mutations of one give a pair that is almost right.

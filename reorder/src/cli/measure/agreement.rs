@@ -3,15 +3,15 @@
 use super::MeasureArguments;
 use super::scenarios::find_program;
 use crate::cli::context::Context;
-use crate::error::{Error, Result};
 use crate::exit_status::ExitStatus;
-use crate::image::elf::file::ElfFile;
-use crate::image::functions::FunctionTable;
-use crate::measure::agreement::{compare, real_pages};
-use crate::measure::{MeasureRequest, Reach};
-use crate::processor::{self, Purpose};
-use crate::runnable;
-use crate::trace::ResolvedTrace;
+use reorder_base::error::{Error, Result};
+use reorder_image::elf::file::ElfFile;
+use reorder_image::functions::FunctionTable;
+use reorder_run::measure::agreement::{compare, real_pages};
+use reorder_run::measure::{MeasureRequest, Reach};
+use reorder_run::processor::{self, Purpose};
+use reorder_run::runnable;
+use reorder_trace::ResolvedTrace;
 
 /// Starts the program once and compares.
 pub(super) fn run(arguments: &MeasureArguments, context: &Context) -> Result<ExitStatus> {

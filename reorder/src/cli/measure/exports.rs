@@ -6,10 +6,10 @@ use clap::Args;
 
 use crate::cli::export_argument::{Export, export_parser};
 use crate::cli::kept_inputs::KeptFiles;
-use crate::error::{Error, Result};
-use crate::measure::MeasureReport;
-use crate::measure::export::ExportForm;
-use crate::write;
+use reorder_base::error::{Error, Result};
+use reorder_run::measure::MeasureReport;
+use reorder_run::measure::export::ExportForm;
+use reorder_system::write;
 
 /// Files beside what goes to stdout.
 #[derive(Args, Clone, Debug)]

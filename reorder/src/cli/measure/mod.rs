@@ -13,10 +13,10 @@ use clap::{Args, ValueEnum};
 use crate::cli::context::Context;
 use crate::cli::scenarios_input::ConfigurationArguments;
 use crate::cli::traces_input::TracesInput;
-use crate::error::{Error, Result};
 use crate::exit_status::ExitStatus;
-use crate::measure::{self, MeasureRequest, StartKind, Surroundings};
 use exports::ExportArguments;
+use reorder_base::error::{Error, Result};
+use reorder_run::measure::{self, MeasureRequest, StartKind, Surroundings};
 pub(super) use scenarios::{located_program, request_of, selected};
 
 const EXAMPLES: &str = "\

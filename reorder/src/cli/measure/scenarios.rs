@@ -6,9 +6,9 @@ use std::path::{Path, PathBuf};
 use super::MeasureArguments;
 use crate::cli::context::Context;
 use crate::cli::scenarios_input::Configured;
-use crate::configuration::ScenarioTable;
-use crate::error::{Error, Result};
-use crate::measure::MeasureRequest;
+use reorder_base::error::{Error, Result};
+use reorder_layout::configuration::ScenarioTable;
+use reorder_run::measure::MeasureRequest;
 
 /// One request for each start, all for cold ones, and the path of `reorder.toml`, empty where there is none.
 ///
@@ -47,7 +47,7 @@ pub(super) fn starts(
 }
 
 /// What `base` asks for, of the scenario called `name`: `runs` of the command line go before those of the file.
-pub(in crate::cli) fn request_of(
+pub(crate) fn request_of(
     name: &str,
     table: &ScenarioTable,
     configured: &Configured,
@@ -66,7 +66,7 @@ pub(in crate::cli) fn request_of(
 }
 
 /// The scenarios asked for, else all, by name.
-pub(in crate::cli) fn selected<'configured>(
+pub(crate) fn selected<'configured>(
     names: &[String],
     configured: &'configured Configured,
 ) -> Result<Vec<(&'configured String, &'configured ScenarioTable)>> {
@@ -100,7 +100,7 @@ pub(super) fn find_program(program: &Path) -> PathBuf {
 }
 
 /// A program of `reorder.toml`: paths start from the file, names are looked up as a shell does it.
-pub(in crate::cli) fn located_program(program: &Path, configured: &Configured) -> PathBuf {
+pub(crate) fn located_program(program: &Path, configured: &Configured) -> PathBuf {
     match is_bare_name(program) {
         true => looked_up(program),
         false => configured.file.located(program),

@@ -11,10 +11,10 @@ use super::{Files, deliver};
 use crate::cli::context::Context;
 use crate::cli::kept_inputs::KeptFiles;
 use crate::cli::traces_input::{TracesInput, tell_notes};
-use crate::error::Result;
-use crate::report::Report;
-use crate::report::table::grouped;
-use crate::trace::{Event, LlvmText, Location, Note, Trace, identity_of, text, write_llvm_text};
+use reorder_base::error::Result;
+use reorder_report::Report;
+use reorder_report::table::grouped;
+use reorder_trace::{Event, LlvmText, Location, Note, Trace, identity_of, text, write_llvm_text};
 
 #[derive(Args, Debug)]
 pub(super) struct ConvertArguments {

@@ -9,12 +9,12 @@ use serde::Serialize;
 use super::Files;
 use crate::cli::context::Context;
 use crate::cli::traces_input::tell_coverage;
-use crate::error::{Error, Result};
-use crate::opened::OpenedImage;
-use crate::report::Report;
-use crate::report::table::grouped;
-use crate::trace::{Coverage, Resolver, Trace, identity_of, text};
-use crate::write;
+use reorder_base::error::{Error, Result};
+use reorder_layout::opened::OpenedImage;
+use reorder_report::Report;
+use reorder_report::table::grouped;
+use reorder_system::write;
+use reorder_trace::{Coverage, Resolver, Trace, identity_of, text};
 
 #[derive(Args, Debug)]
 pub(super) struct ImportArguments {

@@ -8,10 +8,10 @@ use serde::Serialize;
 use super::{Files, deliver};
 use crate::cli::context::Context;
 use crate::cli::traces_input::tell_notes;
-use crate::error::Result;
-use crate::report::Report;
-use crate::report::table::grouped;
-use crate::trace::{Merge, MergeRequest, Strata, Trace, identity_of, text};
+use reorder_base::error::Result;
+use reorder_report::Report;
+use reorder_report::table::grouped;
+use reorder_trace::{Merge, MergeRequest, Strata, Trace, identity_of, text};
 
 #[derive(Args, Debug)]
 pub(super) struct MergeArguments {

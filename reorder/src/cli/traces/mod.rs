@@ -11,12 +11,12 @@ use std::path::PathBuf;
 use clap::{Args, Subcommand};
 
 use crate::cli::context::Context;
-use crate::cli::shared_args::Format;
 use crate::cli::traces_input::CompanionFiles;
-use crate::error::{Error, Result};
 use crate::exit_status::ExitStatus;
-use crate::report::Report;
-use crate::write;
+use reorder_base::error::{Error, Result};
+use reorder_report::Format;
+use reorder_report::Report;
+use reorder_system::write;
 
 const EXAMPLES: &str = "\
 Examples:

@@ -7,10 +7,10 @@ use serde::Serialize;
 
 use super::Files;
 use crate::cli::context::Context;
-use crate::error::Result;
-use crate::report::Report;
-use crate::report::table::grouped;
-use crate::trace::{Event, Evidence, Location, Trace};
+use reorder_base::error::Result;
+use reorder_report::Report;
+use reorder_report::table::grouped;
+use reorder_trace::{Event, Evidence, Location, Trace};
 
 #[derive(Args, Debug)]
 pub(super) struct ShowArguments {

@@ -5,10 +5,10 @@ use serde::Serialize;
 
 use super::Files;
 use crate::cli::context::Context;
-use crate::error::Result;
-use crate::report::Report;
-use crate::report::table::{Table, grouped};
-use crate::trace::{self, Touched, TraceStatistics};
+use reorder_base::error::Result;
+use reorder_report::Report;
+use reorder_report::table::{Table, grouped};
+use reorder_trace::{self, Touched, TraceStatistics};
 
 #[derive(Args, Debug)]
 pub(super) struct StatisticsArguments {
@@ -18,7 +18,7 @@ pub(super) struct StatisticsArguments {
 
 pub(super) fn run(arguments: &StatisticsArguments, context: &Context) -> Result<()> {
     let traces = arguments.files.companions.read(&arguments.files.paths, None, &context.talk)?;
-    context.print(&StatsReport { statistics: trace::statistics(&traces) })
+    context.print(&StatsReport { statistics: reorder_trace::statistics(&traces) })
 }
 
 #[derive(Serialize)]

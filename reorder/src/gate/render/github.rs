@@ -8,7 +8,7 @@ use std::fmt::Write as _;
 use super::Severity;
 use crate::gate::place::Place;
 use crate::gate::report::GateReport;
-use crate::report::visible::visible_start;
+use reorder_report::visible::visible_start;
 
 /// Annotations of one level that GitHub shows for a step.
 const SHOWN: usize = 10;

@@ -8,11 +8,11 @@ use std::io::Write;
 use quick_xml::Writer;
 use quick_xml::events::{BytesDecl, BytesText, Event};
 
-use crate::error::{Error, Result};
 use crate::gate::check::{Check, Verdict};
 use crate::gate::metric::Metric;
 use crate::gate::report::{GateReport, Outcome};
-use crate::report::visible::visible;
+use reorder_base::error::{Error, Result};
+use reorder_report::visible::visible;
 
 /// Functions that a failure names.
 const SHOWN_FUNCTIONS: usize = 24;

@@ -7,7 +7,7 @@ use super::markdown_text::{code, words};
 use crate::gate::check::{Check, Verdict};
 use crate::gate::explanation::Explanation;
 use crate::gate::report::{GateReport, Outcome};
-use crate::report::table::grouped;
+use reorder_report::table::grouped;
 
 /// GitHub takes comments of up to 65 536 characters; the rest is for what others put around.
 pub(super) const LARGEST: usize = 64_000;

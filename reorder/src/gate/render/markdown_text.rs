@@ -3,7 +3,7 @@
 //! In: text of one line. Out: GitHub's Markdown for it, with nothing that could become a tag, a link, a mention, emphasis,
 //! a cell of a table or a block.
 
-use crate::report::visible::visible_start;
+use reorder_report::visible::visible_start;
 
 /// Longer names are cut: some of C++ have tens of thousands of characters.
 const LONGEST: usize = 200;

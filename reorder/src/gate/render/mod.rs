@@ -14,9 +14,9 @@ use clap::ValueEnum;
 
 use super::check::Check;
 use super::report::{GateReport, Outcome};
-use crate::cli::shared_args::Format;
-use crate::error::Result;
-use crate::report;
+use reorder_base::error::Result;
+use reorder_report;
+use reorder_report::Format;
 
 /// The forms that a report is written in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -42,8 +42,8 @@ impl ExportFormat {
     /// When it cannot be expressed, which is a mistake in the model.
     pub fn render(self, report: &GateReport) -> Result<String> {
         match self {
-            Self::Text => report::render(report, Format::Text),
-            Self::Json => report::render(report, Format::Json),
+            Self::Text => reorder_report::render(report, Format::Text),
+            Self::Json => reorder_report::render(report, Format::Json),
             Self::Markdown => Ok(markdown::render(report)),
             Self::Github => Ok(github::render(report)),
             Self::Sarif => sarif::render(report),

@@ -11,11 +11,11 @@ use super::sarif_log::{
     Notification, Outcome, PhysicalLocation, Region, ResultProperties, Rule, Run, RunProperties, Tool,
 };
 use super::{Severity, because, findings};
-use crate::error::{Error, Result};
 use crate::gate::check::Check;
 use crate::gate::metric::{Key, Metric};
 use crate::gate::report::GateReport;
-use crate::report::visible::visible;
+use reorder_base::error::{Error, Result};
+use reorder_report::visible::visible;
 
 const SCHEMA: &str = "https://json.schemastore.org/sarif-2.1.0.json";
 /// Functions that a result names.

@@ -1,0 +1,7 @@
+//! What every crate of reorder shares: addresses, errors with refusals, and lines of text.
+
+pub mod address;
+pub mod address_index;
+pub mod error;
+pub mod lines;
+pub mod refusal;

@@ -1,0 +1,157 @@
+//! What following one function's instructions needs to know of the rest of the image.
+
+use std::ops::Range;
+
+use rayon::prelude::*;
+
+use crate::analysis::pointers::PointersByPlace;
+use crate::decode::aarch64::{Operation, PAGE, Register, WORD, decode, uses};
+use crate::elf::file::ElfFile;
+use crate::macho::file::MachOFile;
+use reorder_base::address::Address;
+
+/// The bytes that the loader maps, whatever the format.
+pub trait MappedBytes: Sync {
+    /// The `length` bytes at `address`, if the file holds them all.
+    fn bytes_at(&self, address: Address, length: u64) -> Option<&[u8]>;
+}
+
+impl MappedBytes for ElfFile<'_> {
+    fn bytes_at(&self, address: Address, length: u64) -> Option<&[u8]> {
+        self.bytes_at(address, length)
+    }
+}
+
+impl MappedBytes for MachOFile<'_> {
+    fn bytes_at(&self, address: Address, length: u64) -> Option<&[u8]> {
+        self.bytes_at(address, length)
+    }
+}
+
+/// What decoding needs to know of the rest of the image.
+pub struct CodeContext<'data> {
+    /// The image.
+    pub image: &'data dyn MappedBytes,
+    /// Where code may move: Mach-O's `__text`; of ELF from the first section of functions to the end of the last.
+    pub text: Range<Address>,
+    /// Starts of atoms, sorted; the first is the start of the code.
+    pub starts: &'data [Address],
+    /// Addresses outside of the code that code refers to, sorted: a jump table ends in front of the next one.
+    pub known: Vec<Address>,
+    /// Addresses of code in data; of Mach-O images none.
+    pub pointers: PointersByPlace,
+    /// Places where only exceptions lead, sorted.
+    pub(super) landing_pads: &'data [Address],
+    /// Registers in which no call returns anything, as bits.
+    pub(super) not_returned: u32,
+}
+
+/// Reach of `ADR` and of loads of literals, in bytes, in each direction.
+const SHORT_REACH: u64 = 1 << 20;
+
+impl<'data> CodeContext<'data> {
+    /// Looks once at all code, cut into `atoms`, for what it refers to. `starts` are theirs, sorted; no call returns anything in
+    /// the registers `not_returned`.
+    #[must_use]
+    pub fn new(
+        image: &'data dyn MappedBytes,
+        text: Range<Address>,
+        starts: &'data [Address],
+        atoms: &[Range<Address>],
+        landing_pads: &'data [Address],
+        not_returned: u32,
+    ) -> Self {
+        let (known, pointers) = (Vec::new(), PointersByPlace::default());
+        let mut context = Self { image, text, starts, known, pointers, landing_pads, not_returned };
+        let mut known: Vec<Address> = atoms
+            .par_iter()
+            .with_min_len(256)
+            .fold(Vec::new, |mut found, atom| {
+                addresses_formed(image, atom.clone(), |target| {
+                    if !context.text.contains(&target) {
+                        found.push(target);
+                    }
+                });
+                found
+            })
+            .reduce(Vec::new, |mut all, some| {
+                all.extend(some);
+                all
+            });
+        known.par_sort_unstable();
+        known.dedup();
+        context.known = known;
+        context
+    }
+
+    /// Whether a page of 4 KiB holds bytes of the code.
+    pub(super) fn shares_page(&self, page: Address) -> bool {
+        page.plus(PAGE) > self.text.start && page < self.text.end
+    }
+
+    /// Whether `ADR` reaches `target` from wherever an atom may be put.
+    pub(super) fn is_near(&self, target: Address) -> bool {
+        target.0.abs_diff(self.text.start.0) < SHORT_REACH && target.0.abs_diff(self.text.end.0) < SHORT_REACH
+    }
+
+    /// Whether another atom than this starts there.
+    pub(super) fn is_start_elsewhere(&self, address: Address, atom: &Range<Address>) -> bool {
+        !atom.contains(&address) && self.starts.binary_search(&address).is_ok()
+    }
+
+    /// Starts of the atoms that share a page.
+    pub(super) fn atoms_on_page(&self, page: Address) -> impl Iterator<Item = Address> + '_ {
+        let first = self.starts.partition_point(|start| *start <= page).saturating_sub(1);
+        self.starts[first..].iter().copied().take_while(move |start| *start < page.plus(PAGE))
+    }
+}
+
+/// Gives `push` the addresses that the instructions at `range` form, as far as a straight look tells.
+pub(super) fn addresses_formed(
+    image: &dyn MappedBytes,
+    range: Range<Address>,
+    mut push: impl FnMut(Address),
+) {
+    let bytes = image.bytes_at(range.start, range.end.distance_from(range.start)).unwrap_or_default();
+    let mut pages: [Option<Address>; 32] = [None; 32];
+    // Bits of the registers with a page: most instructions have nothing to do with one.
+    let mut held = 0_u32;
+    let (words, _) = bytes.as_chunks::<4>();
+    for (index, word) in words.iter().enumerate() {
+        let word = u32::from_le_bytes(*word);
+        if held == 0 && !forms_address(word) {
+            continue;
+        }
+        let page_of = |register: Register| pages[usize::from(register.0)];
+        match decode(word, range.start.plus(index as u64 * WORD)) {
+            Operation::Adr(_, target) | Operation::LoadLiteral(_, target) => push(target),
+            Operation::AddImmediate(_, source, number) => {
+                page_of(source).into_iter().for_each(|page| push(page.plus(number)));
+            }
+            Operation::Access(base, offset, _) => {
+                page_of(base).into_iter().for_each(|page| push(page.plus(offset)));
+            }
+            Operation::Adrp(register, page) => {
+                pages[usize::from(register.0)] = Some(page);
+                held |= 1 << register.0;
+                continue;
+            }
+            Operation::Call(_) | Operation::CallRegister(_) => {
+                pages[..19].fill(None);
+                held &= !0x7_ffff;
+            }
+            _ => {}
+        }
+        let mut written = uses(word).writes & held;
+        held &= !written;
+        while written != 0 {
+            pages[written.trailing_zeros() as usize] = None;
+            written &= written - 1;
+        }
+    }
+}
+
+/// Whether `word` may be `ADR`, `ADRP` or a load of a literal.
+fn forms_address(word: u32) -> bool {
+    word & 0x1f00_0000 == 0x1000_0000 || word & 0x3b00_0000 == 0x1800_0000
+}

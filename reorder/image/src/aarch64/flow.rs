@@ -1,0 +1,305 @@
+//! Follows control and addresses through one function: what is reached, and what each `ADRP` into the code is for.
+//!
+//! An abstract interpretation over straight runs of instructions. At each place where paths meet, the registers hold what
+//! holds on all of them; a landing pad starts with what any call of the function leaves in the registers that calls
+//! preserve, and a place that a pointer leads to with what any jump to a pointer brings. So an address that is formed is found, or
+//! its `ADRP` counts as not understood.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::ops::Range;
+
+use super::CodeContext;
+use super::ending::{Behind, behind};
+use super::split_off::takes_register;
+use super::tables::Dispatch;
+use super::value::{PageSet, PageSets, Registers};
+use crate::decode::aarch64::{MemoryAccess, Operation, Register, WORD};
+use crate::decoded_atom::CodeSum;
+use reorder_base::address::Address;
+
+/// An instruction that completes an address in the code's pages.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct PageUse {
+    pub(super) target: Address,
+    pub(super) from: PageSet,
+    pub(super) scale: u8,
+    pub(super) is_access: bool,
+}
+
+/// The instructions of a function.
+#[derive(Clone, Copy)]
+pub(super) struct Code<'run> {
+    pub(super) words: &'run [u32],
+    /// The same, decoded.
+    pub(super) operations: &'run [Operation],
+}
+
+/// What is known about a function's inside.
+#[derive(Default)]
+pub(super) struct FlowFacts {
+    /// For each word, whether control reaches it.
+    pub(super) is_reached: Vec<bool>,
+    /// Whether a word is where paths may meet.
+    pub(super) is_joined: Vec<bool>,
+    /// Words that complete an address, by index.
+    pub(super) uses: BTreeMap<u32, PageUse>,
+    /// `ADRP` into the pages of the code: word and page, by number.
+    pub(super) pages: Vec<(u32, u64)>,
+    /// Numbers of those of which a use is not understood.
+    pub(super) unresolved: BTreeSet<u32>,
+    /// Numbers of those that something reads without completing an address.
+    pub(super) read: BTreeSet<u32>,
+    /// Jumps through tables.
+    pub(super) dispatches: Vec<(u32, Dispatch)>,
+    /// Calls through tables, whose entries lead to functions.
+    pub(super) calls: Vec<Dispatch>,
+    /// Addresses of functions that numbers are added to.
+    pub(super) sums: BTreeSet<CodeSum>,
+    pub(super) unexplained: Unexplained,
+    /// Control runs over the end.
+    pub(super) runs_over_end: bool,
+    /// The function is beyond all bounds.
+    pub(super) is_excessive: bool,
+    pub(super) sets: PageSets,
+}
+
+/// Jumps and calls to computed addresses that are not understood.
+#[derive(Default)]
+pub(super) struct Unexplained {
+    /// The first of them.
+    pub(super) first: Option<u32>,
+    /// What numbers were added to.
+    pub(super) bases: BTreeSet<u64>,
+    /// Some are computed from more than one address and numbers, or in another way.
+    pub(super) is_of_anything: bool,
+}
+
+impl Unexplained {
+    /// `base` is what a number was added to, if no more was done.
+    pub(super) fn add(&mut self, index: u32, base: Option<u64>) {
+        self.first.get_or_insert(index);
+        self.bases.extend(base);
+        self.is_of_anything |= base.is_none();
+    }
+}
+
+/// A function is interpreted anew for places that tables lead to no more often than this.
+const MOST_ROUNDS: usize = 256;
+/// Steps for each word of a function, and for entries of tables, over all rounds: loops and tables need a few each.
+const STEPS_A_WORD: usize = 512;
+const LEAST_STEPS: usize = 1 << 20;
+
+/// Interprets the function at `function`; control may also enter at `entries`.
+pub(super) fn follow(
+    context: &CodeContext<'_>,
+    function: &Range<Address>,
+    code: Code<'_>,
+    entries: &[Address],
+) -> FlowFacts {
+    let mut is_joined = vec![false; code.words.len()];
+    let mut entered: BTreeSet<u32> = BTreeSet::new();
+    for entry in entries.iter().filter(|entry| function.contains(entry)) {
+        let index = entry.distance_from(function.start) / WORD;
+        is_joined[index as usize] = true;
+        entered.insert(index as u32);
+    }
+    for operation in code.operations {
+        if let Operation::Branch(target) | Operation::ConditionalBranch(target) = operation
+            && function.contains(target)
+            && let Some(joined) = is_joined.get_mut((target.distance_from(function.start) / WORD) as usize)
+        {
+            *joined = true;
+        }
+    }
+    let steps = (code.words.len() * STEPS_A_WORD).max(LEAST_STEPS);
+    let behind = behind(context, function);
+    let mut round = Round::new(context, function, code, is_joined, entered, steps, behind);
+    for _ in 0..MOST_ROUNDS {
+        if round.run() {
+            return round.facts;
+        }
+        // A table leads to places that were passed as if nothing met there: once more, with these known.
+        let Round { facts, entered, steps, .. } = round;
+        round = Round::new(context, function, code, facts.is_joined, entered, steps, behind);
+    }
+    round.facts.is_excessive = true;
+    round.facts
+}
+
+/// No state is known.
+const NONE: u32 = u32::MAX;
+
+pub(super) struct Round<'run, 'data> {
+    pub(super) context: &'run CodeContext<'data>,
+    pub(super) function: &'run Range<Address>,
+    pub(super) code: Code<'run>,
+    pub(super) entered: BTreeSet<u32>,
+    /// For each word, the number of the state in which control arrives there, or [`NONE`].
+    state_at: Vec<u32>,
+    states: Vec<Registers>,
+    /// Lower addresses first: what a place falls through from is mostly final then.
+    work: BTreeSet<u32>,
+    /// What registers hold at calls, on any path.
+    at_calls: Registers,
+    numbers: HashMap<u32, u32>,
+    pub(super) facts: FlowFacts,
+    /// What may still be done.
+    pub(super) steps: usize,
+    pub(super) has_new_joins: bool,
+    /// Control may run over the end: no call that never comes back stands there.
+    pub(super) behind: Behind,
+}
+
+impl<'run, 'data> Round<'run, 'data> {
+    fn new(
+        context: &'run CodeContext<'data>,
+        function: &'run Range<Address>,
+        code: Code<'run>,
+        is_joined: Vec<bool>,
+        entered: BTreeSet<u32>,
+        steps: usize,
+        behind: Behind,
+    ) -> Self {
+        let length = code.words.len();
+        let facts = FlowFacts { is_reached: vec![false; length], is_joined, ..FlowFacts::default() };
+        Self {
+            context,
+            function,
+            code,
+            entered,
+            state_at: vec![NONE; length],
+            states: Vec::new(),
+            work: BTreeSet::new(),
+            at_calls: Registers::dead(),
+            numbers: HashMap::new(),
+            facts,
+            steps,
+            has_new_joins: false,
+            behind,
+        }
+    }
+
+    /// Until nothing changes; false when places were found where paths meet that were not known. Goes on to the end all the
+    /// same: the next round then knows the places of all tables at once.
+    fn run(&mut self) -> bool {
+        self.enter(0, &Registers::unknown());
+        for index in self.entered.clone() {
+            let place = self.function.start.plus(u64::from(index) * WORD);
+            // At a landing pad what calls leave decides: until then nothing is known to arrive.
+            match self.context.landing_pads.binary_search(&place) {
+                Ok(_) => self.enter(index, &Registers::dead()),
+                Err(_) => self.enter(index, &Registers::unknown()),
+            }
+        }
+        while let Some(index) = self.work.pop_first() {
+            if self.facts.sets.is_excessive() || self.steps == 0 {
+                self.facts.is_excessive = true;
+                return true;
+            }
+            let registers = self.states[self.state_at[index as usize] as usize].clone();
+            self.interpret(index, registers);
+        }
+        !self.has_new_joins
+    }
+
+    /// A call, which may also go on at a landing pad.
+    pub(super) fn call(&mut self, registers: &mut Registers) {
+        registers.call(self.context.not_returned);
+        if !self.entered.is_empty() && self.at_calls.join(&registers.preserved(), &mut self.facts.sets) {
+            self.enter_everywhere(&self.at_calls.clone());
+        }
+    }
+
+    /// Control goes on at any of the places that are entered by other means than branches.
+    pub(super) fn enter_everywhere(&mut self, registers: &Registers) {
+        for index in self.entered.clone() {
+            self.steps = self.steps.saturating_sub(1);
+            self.enter(index, registers);
+        }
+    }
+
+    /// Control leaves for a place in the code: what it finds in registers there is not followed. Other sections hold stubs,
+    /// which lead to functions.
+    pub(super) fn leave(&mut self, target: Address, registers: &Registers) {
+        if self.function.contains(&target) || !self.context.text.contains(&target) {
+            return;
+        }
+        match self.context.starts.binary_search(&target) {
+            Ok(_) => self.take_away(target, registers),
+            Err(_) => registers.all().for_each(|value| self.not_understood(value)),
+        }
+    }
+
+    /// Control goes to the function at `target`, which may be a part that was split off from this one and complete a page that
+    /// a register holds.
+    pub(super) fn take_away(&mut self, target: Address, registers: &Registers) {
+        if self.function.contains(&target) || !self.context.text.contains(&target) {
+            return;
+        }
+        for (register, value) in registers.pages() {
+            self.steps = self.steps.saturating_sub(1);
+            if takes_register(self.context, target, register) {
+                self.not_understood(value);
+            }
+        }
+    }
+
+    pub(super) fn operation(&self, index: u32) -> Operation {
+        self.code.operations[index as usize]
+    }
+
+    /// The use of an `ADRP` in the next instruction, if that also replaces the register, so that no other can use it.
+    pub(super) fn use_behind(
+        &self,
+        index: u32,
+        register: Register,
+        page: Address,
+    ) -> Option<(Address, u8, bool)> {
+        let next = index + 1;
+        if *self.facts.is_joined.get(next as usize)? {
+            return None;
+        }
+        match self.operation(next) {
+            Operation::AddImmediate(to, from, number)
+                if to == register && from == register && number < 4096 =>
+            {
+                Some((page.plus(number), 0, false))
+            }
+            Operation::Access(base, offset, MemoryAccess { scale, loads: Some(to), .. })
+                if base == register && to == register && offset < 4096 =>
+            {
+                Some((page.plus(offset), scale, true))
+            }
+            _ => None,
+        }
+    }
+
+    pub(super) fn number_of(&mut self, index: u32, page: u64) -> u32 {
+        let pages = &mut self.facts.pages;
+        *self.numbers.entry(index).or_insert_with(|| {
+            pages.push((index, page));
+            pages.len() as u32 - 1
+        })
+    }
+
+    pub(super) fn enter(&mut self, index: u32, registers: &Registers) {
+        let number = &mut self.state_at[index as usize];
+        let has_changed = match self.states.get_mut(*number as usize) {
+            Some(known) => known.join(registers, &mut self.facts.sets),
+            None => {
+                *number = self.states.len() as u32;
+                self.states.push(registers.clone());
+                true
+            }
+        };
+        if has_changed {
+            self.work.insert(index);
+        }
+    }
+
+    pub(super) fn enter_address(&mut self, target: Address, registers: &Registers) {
+        if self.function.contains(&target) {
+            self.enter((target.distance_from(self.function.start) / WORD) as u32, registers);
+        }
+    }
+}

@@ -1,0 +1,81 @@
+//! What the jump tables of one atom ask of others.
+
+use super::Builder;
+use super::tables::Dispatch;
+use crate::analysis::pins::PinReason;
+use crate::decode::aarch64::WORD;
+use crate::decoded_atom::TableWord;
+use reorder_base::address::Address;
+
+impl Builder<'_, '_> {
+    pub(super) fn add_dispatch(&mut self, dispatch: Dispatch) {
+        if self.context.text.contains(&dispatch.table) && !self.atom.contains(&dispatch.table) {
+            // Whatever its entries count from, the distance stays.
+            self.result.ties.push(dispatch.table);
+        }
+        let targets = dispatch.targets(self.context, &self.atom);
+        if targets.is_empty() && !dispatch.is_bounded() {
+            self.keep_targets(dispatch);
+            return self.pin(PinReason::UnresolvedJump, dispatch.table);
+        }
+        let leaving = self.leaving_entries(dispatch, targets.len());
+        if !leaving.is_empty() {
+            self.result.possible_targets.extend(leaving);
+            self.pin(PinReason::UnresolvedJump, dispatch.table);
+        }
+        if self.atom.contains(&dispatch.base) {
+            return;
+        }
+        let is_of_table = dispatch.base == dispatch.table && dispatch.size == 4 && dispatch.shift == 0;
+        if self.context.text.contains(&dispatch.base) && is_of_table {
+            return;
+        }
+        if !is_of_table {
+            self.keep_targets(dispatch);
+            return self.pin(PinReason::UnresolvedJump, dispatch.table);
+        }
+        let base = dispatch.table;
+        let words = targets.into_iter().map(|(place, target)| TableWord { place, target, base });
+        self.result.table_words.extend(words);
+    }
+
+    /// Where a table leads out of the function. All entries count that a comparison leaves possible. Otherwise those behind the
+    /// first `inside` ones, as far as that is known: of a table between functions everything up to the next table, the next instruction that is reached or the atom's end is an
+    /// entry; behind one in data there may be anything, so only what leads exactly to functions counts.
+    fn leaving_entries(&self, dispatch: Dispatch, inside: usize) -> Vec<Address> {
+        let (text, table) = (&self.context.text, dispatch.table);
+        let is_leaving = |target: &Address| {
+            text.contains(target) && !self.atom.contains(target) && target.0.is_multiple_of(WORD)
+        };
+        if dispatch.is_bounded() {
+            return dispatch.entries(self.context).map(|(_, target)| target).filter(is_leaving).collect();
+        }
+        let entries = dispatch.entries(self.context).skip(inside);
+        if !text.contains(&table) {
+            let is_start = |target: &Address| self.context.is_start_elsewhere(*target, &self.atom);
+            let targets = entries.map(|(_, target)| target);
+            let known = targets
+                .take_while(|target| dispatch.size == 4 && (is_start(target) || self.atom.contains(target)));
+            return known.filter(is_start).collect();
+        }
+        let next = self.context.starts.partition_point(|start| *start <= table);
+        let end = self.context.starts.get(next).copied().unwrap_or(text.end);
+        let others =
+            self.facts.dispatches.iter().map(|(_, other)| other.table).filter(|other| *other > table);
+        let end = others.fold(end, Address::min);
+        let is_reached = |place: Address| {
+            let index = place.distance_from(self.atom.start) / WORD;
+            self.facts.is_reached.get(index as usize).is_some_and(|is_reached| *is_reached)
+        };
+        let is_entry = |(place, _): &(Address, Address)| *place < end && !is_reached(*place);
+        entries.take_while(is_entry).map(|(_, target)| target).filter(is_leaving).collect()
+    }
+
+    /// The entries of a table that is not understood may mean functions: these stay.
+    pub(super) fn keep_targets(&mut self, dispatch: Dispatch) {
+        let (text, atom) = (&self.context.text, &self.atom);
+        let targets = dispatch.entries(self.context).map(|(_, target)| target);
+        let others = targets.filter(|target| text.contains(target) && !atom.contains(target));
+        self.result.possible_targets.extend(others);
+    }
+}

@@ -1,0 +1,211 @@
+//! Where a jump table ends.
+//!
+//! A word can be an entry if it leads to an instruction. What follows a table is arbitrary data, which can look the
+//! same, and data may be read from its end or from an address outside of it, so that no reference tells tables from
+//! arrays. Two things do:
+//!
+//! * the code before the load: with a bound of n, and n words that can be entries, these are the table;
+//! * necessity: if an entry's target is an instruction that nothing else reaches, the word is an entry, for compilers
+//!   emit no dead code; and so are all words before it. Words after the last such entry that repeat an earlier one are
+//!   entries as well: no data has the distance to a case by chance.
+//!
+//! If words remain that can be entries and are not shown to be, the table is not proven: its owner stays, and so does
+//! whatever these words can lead to.
+
+use std::collections::BTreeSet;
+
+use super::blocks::{Block, BlockIndex, GapContent};
+use super::jump_tables::{TableContext, end_is_own, next_at_end};
+use super::references::is_boundary;
+use crate::elf::section::Section;
+use reorder_base::address::Address;
+
+/// More entries than any compiler gives one table.
+const MAX_ENTRIES: usize = 1 << 16;
+/// Words of something that may be a table of which one must lead into its owner.
+const PROBED_WORDS: usize = 8;
+
+/// Where a word would lead to as an entry.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Target {
+    /// An instruction of the owner, or its end, where compilers send what cannot happen.
+    Own(Address),
+    /// An instruction of another block.
+    Other(BlockIndex, Address),
+    /// Code that never moves.
+    Fixed,
+}
+
+/// What is known of one table.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Extent {
+    /// The number of entries, at least one.
+    Proven(u32),
+    /// The end is not known. The blocks that entries may lead to, without the owner.
+    Unproven(Vec<BlockIndex>),
+}
+
+/// The block that dispatches.
+pub struct Owner<'owner> {
+    /// Its index.
+    pub index: BlockIndex,
+    /// The block.
+    pub block: &'owner Block,
+    /// Its instructions that neither a branch nor the instruction before reaches, sorted.
+    pub orphans: &'owner [Address],
+}
+
+/// The extent of the table at `base`, of which the code can reach `bound` entries. `bases` are the tables of all
+/// dispatches, sorted: none of them begins inside another.
+pub fn extent(
+    context: &TableContext<'_, '_>,
+    owner: &Owner<'_>,
+    base: Address,
+    bound: Option<u64>,
+    bases: &[Address],
+) -> Extent {
+    let next = bases.partition_point(|other| *other <= base);
+    let limit = bases.get(next).map_or(u64::MAX, |next| next.distance_from(base) / 4);
+    let limit = limit.min(bound.unwrap_or(u64::MAX)).min(MAX_ENTRIES as u64) as usize;
+    let entries = possible_entries(context, owner.index, owner.block, base, limit);
+    let is_complete = bound == Some(entries.len() as u64) && entries.iter().all(|(_, target)| {
+        !matches!(target, Target::Other(other, _) if !is_part(context, owner.index, *other))
+    });
+    let certain = if is_complete { entries.len() } else { certain_entries(context, owner, &entries) };
+    if certain == entries.len() && certain > 0 {
+        return Extent::Proven(certain as u32);
+    }
+    Extent::Unproven(others(&entries))
+}
+
+/// The blocks that the words at `base` may lead to, if the owner dispatches through them in a way that is not understood.
+pub fn reached(
+    context: &TableContext<'_, '_>,
+    index: BlockIndex,
+    block: &Block,
+    base: Address,
+) -> Vec<BlockIndex> {
+    others(&possible_entries(context, index, block, base, MAX_ENTRIES))
+}
+
+/// The instructions of the owner that the words at `base` may lead to.
+pub fn own_targets<'context>(
+    context: &'context TableContext<'_, '_>,
+    index: BlockIndex,
+    block: &'context Block,
+    base: Address,
+) -> impl Iterator<Item = Address> + use<'context> {
+    let entries = possible_entries(context, index, block, base, MAX_ENTRIES);
+    entries.into_iter().filter_map(|(_, target)| match target {
+        Target::Own(address) => Some(address),
+        _ => None,
+    })
+}
+
+/// Whether the words at `base` look like a table of the block: the first leads into it, or the first ones lead to code
+/// and one of them into the block.
+pub fn may_be_table(context: &TableContext<'_, '_>, index: BlockIndex, block: &Block, base: Address) -> bool {
+    let entries = possible_entries(context, index, block, base, PROBED_WORDS);
+    let leads_in = |(_, target): &(u32, Target)| match target {
+        Target::Own(_) => true,
+        Target::Other(other, _) => is_related(context, index, *other),
+        Target::Fixed => false,
+    };
+    entries.first().is_some_and(leads_in) || entries.len() > 2 && entries.iter().any(leads_in)
+}
+
+fn others(entries: &[(u32, Target)]) -> Vec<BlockIndex> {
+    let blocks = entries.iter().filter_map(|(_, target)| match target {
+        Target::Other(block, _) => Some(*block),
+        _ => None,
+    });
+    blocks.collect::<BTreeSet<_>>().into_iter().collect()
+}
+
+/// How many entries are shown by necessity or repetition.
+fn certain_entries(context: &TableContext<'_, '_>, owner: &Owner<'_>, entries: &[(u32, Target)]) -> usize {
+    let mut seen = BTreeSet::new();
+    let mut certain = 0;
+    for (index, (word, target)) in entries.iter().enumerate() {
+        let is_necessary = match target {
+            Target::Own(address) => owner.orphans.binary_search(address).is_ok(),
+            Target::Other(block, address) => {
+                !context.uses.is_referenced(*block) && context.partition.block(*block).start == *address
+            }
+            Target::Fixed => false,
+        };
+        if seen.insert(*word) && is_necessary {
+            certain = index + 1;
+        }
+    }
+    let known: BTreeSet<u32> = entries[..certain].iter().map(|(word, _)| *word).collect();
+    let repeated = entries[certain..].iter().take_while(|(word, _)| known.contains(word));
+    certain + repeated.count()
+}
+
+/// The words from `base` on that can be entries, at most `limit`.
+fn possible_entries(
+    context: &TableContext<'_, '_>,
+    index: BlockIndex,
+    block: &Block,
+    base: Address,
+    limit: usize,
+) -> Vec<(u32, Target)> {
+    let bytes = table_bytes(context, base).unwrap_or_default();
+    let words = bytes.chunks_exact(4).map(|word| u32::from_le_bytes([word[0], word[1], word[2], word[3]]));
+    let places = (0..).map(|position| base.plus(4 * position));
+    let entries = words.zip(places).take(limit).map_while(|(word, place)| {
+        if overlaps(context.loader_places, place) {
+            return None;
+        }
+        let target = target_of(context, index, block, base.plus(i64::from(word as i32) as u64))?;
+        Some((word, target))
+    });
+    entries.collect()
+}
+
+/// The bytes from `base` to the end of its section, if a table can be there.
+fn table_bytes<'data>(context: &TableContext<'_, 'data>, base: Address) -> Option<&'data [u8]> {
+    let can_hold = |section: &&Section<'_>| {
+        section.is_loaded() && section.has_bytes() && !section.is_executable() && section.contains(base)
+    };
+    let section = context.file.sections.iter().find(can_hold).filter(|_| base.0.is_multiple_of(4))?;
+    context.file.section_bytes(section).get(base.distance_from(section.address) as usize..)
+}
+
+fn target_of(
+    context: &TableContext<'_, '_>,
+    index: BlockIndex,
+    block: &Block,
+    target: Address,
+) -> Option<Target> {
+    let (partition, code) = (context.partition, context.code);
+    let ends_here = target == block.end;
+    if ends_here && (end_is_own(partition, block) || next_at_end(context, index).is_some()) {
+        return Some(Target::Own(target));
+    }
+    code.arena_of(target)?;
+    if let Some(gap) = partition.gap_containing(target) {
+        return (partition.gaps[gap].content == GapContent::Code).then_some(Target::Fixed);
+    }
+    let other = partition.block_containing(target)?;
+    is_boundary(code, context.boundaries, target).then_some(match other == index {
+        true => Target::Own(target),
+        false => Target::Other(other, target),
+    })
+}
+
+fn is_related(context: &TableContext<'_, '_>, index: BlockIndex, other: BlockIndex) -> bool {
+    context.related.binary_search(&(index, other)).is_ok()
+}
+
+/// Whether `other` can be a part that the compiler split off the owner.
+fn is_part(context: &TableContext<'_, '_>, index: BlockIndex, other: BlockIndex) -> bool {
+    is_related(context, index, other) || context.uses.may_be_part(other)
+}
+
+/// Whether any byte of the word at `place` is listed.
+fn overlaps(sorted: &[Address], place: Address) -> bool {
+    let first = sorted.partition_point(|address| *address < place);
+    sorted.get(first).is_some_and(|address| address.distance_from(place) < 4)
+}

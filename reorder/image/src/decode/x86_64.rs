@@ -1,0 +1,348 @@
+//! One pass over a block of x86-64 code.
+//!
+//! Takes the block's bytes and address; gives the address fields that leave the block, what the last
+//! instruction does, and which data the block addresses. Marks every instruction boundary.
+//! Source: AMD64 Architecture Programmer's Manual, volume 3, "Instruction Encoding".
+
+use std::ops::Range;
+
+use iced_x86::{Code, Decoder, DecoderOptions, FlowControl, Instruction, Mnemonic, OpKind, Register};
+
+use crate::boundaries::Boundaries;
+use crate::code::{CodeOffset, CodeSpace, Region};
+use crate::decode::padding::is_no_operation;
+use crate::decode::sums::{CallOffset, CallOffsets, CodeAddresses, RecentSums};
+use reorder_base::address::Address;
+
+/// Registers that a callee may use for itself (System V ABI AMD64, section 3.2.1).
+pub const CALL_CLOBBERED: [Register; 9] = [
+    Register::RAX,
+    Register::RCX,
+    Register::RDX,
+    Register::RSI,
+    Register::RDI,
+    Register::R8,
+    Register::R9,
+    Register::R10,
+    Register::R11,
+];
+
+/// How a field's instruction uses the address.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FieldKind {
+    /// `jmp`, `jcc`, `xbegin` with four bytes of displacement.
+    Jump,
+    /// `call` with four bytes of displacement.
+    Call,
+    /// A branch with one byte of displacement: it cannot reach far, so it glues.
+    ShortJump,
+    /// `lea`: the address itself is the result.
+    AddressOf,
+    /// A load, store, or jump or call through memory.
+    Memory,
+}
+
+/// An address stored relative to the end of its instruction.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Field {
+    /// The displacement's first byte.
+    pub place: CodeOffset,
+    /// Bytes from there to the end of the instruction.
+    pub to_end: u8,
+    /// How the address is used.
+    pub kind: FieldKind,
+}
+
+impl Field {
+    /// Width of the displacement in bytes.
+    pub fn width(&self) -> usize {
+        if self.kind == FieldKind::ShortJump { 1 } else { 4 }
+    }
+
+    /// The address that the field holds in the input image.
+    pub fn target(&self, code: &CodeSpace<'_>) -> Address {
+        let place = code.address(self.place);
+        let bytes = code.bytes(place..place.plus(self.width() as u64));
+        let displacement = match bytes {
+            [byte] => i64::from(*byte as i8),
+            _ => bytes.try_into().map_or(0, |four| i64::from(i32::from_le_bytes(four))),
+        };
+        place.plus(u64::from(self.to_end)).plus(displacement as u64)
+    }
+}
+
+/// What one pass over a block found.
+#[derive(Clone, Debug, Default)]
+pub struct DecodedBlock {
+    /// Fields whose target lies outside the block's bytes; the byte behind its end counts as outside.
+    pub fields: Vec<Field>,
+    /// A branch leads to the byte behind the block, where the compiler sends what cannot happen.
+    pub refers_to_own_end: bool,
+    /// Non-executable addresses that `lea` forms: possible tables.
+    pub table_candidates: Vec<Address>,
+    /// Non-executable addresses that any operand forms: what ends a table.
+    pub data_references: Vec<Address>,
+    /// Displacements and immediates that, in an image at a fixed address, could be code addresses.
+    pub absolute_candidates: Vec<Address>,
+    /// A jump through a register: its target must be explained.
+    pub has_register_jump: bool,
+    /// Loads a 64-bit constant, as code for any distance does.
+    pub wide_constants: Vec<u64>,
+    /// Places in the block whose address it takes, or learns by calling them.
+    pub own_places: Vec<Address>,
+    /// Learns one of them by a call, so that distances from there are ordinary constants.
+    pub calls_own_place: bool,
+    /// Takes the address of any place in the block.
+    pub takes_own_address: bool,
+    /// Calls a sum that was made just before.
+    pub has_computed_call: bool,
+    /// Jumps to such a sum, as jump tables do.
+    pub has_computed_jump: bool,
+    /// Adds something to the address of code, or takes it away.
+    pub adds_to_code: bool,
+    /// Constants that are added to pointers right before these are called or jumped to.
+    pub call_offsets: Vec<CallOffset>,
+    /// Reads or writes its own bytes as data.
+    pub has_inner_data: bool,
+    /// Control runs past the last instruction, unless that is a call.
+    pub falls_through: bool,
+    /// The last instruction calls this: control runs on if that comes back.
+    pub ends_with_call: Option<Address>,
+    /// Some instruction returns.
+    pub returns: bool,
+    /// Address of the first bytes that are no instruction; everything else is then meaningless.
+    pub invalid_at: Option<Address>,
+}
+
+/// Decodes `range`, whose bytes lie in one executable section, from `first` on.
+pub fn decode_block(
+    code: &CodeSpace<'_>,
+    range: Range<Address>,
+    first: Address,
+    boundaries: &Boundaries,
+) -> DecodedBlock {
+    let bytes = code.bytes(first..range.end);
+    let mut decoder = Decoder::with_ip(64, bytes, first.0, DecoderOptions::NONE);
+    let mut instruction = Instruction::default();
+    let (mut sums, mut addresses) = (RecentSums::default(), CodeAddresses::default());
+    let mut offsets = CallOffsets::default();
+    let mut block = DecodedBlock { falls_through: true, ..DecodedBlock::default() };
+    while decoder.can_decode() {
+        decoder.decode_out(&mut instruction);
+        let address = Address(instruction.ip());
+        if instruction.is_invalid() {
+            block.invalid_at = Some(address);
+            return block;
+        }
+        boundaries.mark(code.offset(address));
+        if is_no_operation(&instruction) || instruction.mnemonic() == Mnemonic::Int3 {
+            continue;
+        }
+        block.falls_through = !ends_control(&instruction);
+        block.returns |= instruction.flow_control() == FlowControl::Return;
+        block.ends_with_call = (instruction.flow_control() == FlowControl::Call
+            && instruction.op0_kind() == OpKind::NearBranch64)
+            .then(|| Address(instruction.near_branch_target()));
+        if instruction.code() == Code::Mov_r64_imm64 {
+            block.wide_constants.push(instruction.immediate64());
+        }
+        if sums.is_target(&instruction) {
+            match instruction.flow_control() {
+                FlowControl::IndirectCall => block.has_computed_call = true,
+                FlowControl::IndirectBranch => block.has_computed_jump = true,
+                _ => {}
+            }
+        }
+        sums.follow(code, &instruction);
+        block.adds_to_code |= addresses.follow(code, &instruction);
+        for offset in offsets.of_target(code, &range, &instruction) {
+            if !block.call_offsets.contains(&offset) {
+                block.call_offsets.push(offset);
+            }
+        }
+        offsets.follow(&instruction);
+        if instruction.code() == Code::Jmp_rm64 && instruction.op0_kind() == OpKind::Register {
+            block.has_register_jump = true;
+        }
+        if !collect_field(code, &range, &decoder, &instruction, &mut block) {
+            block.invalid_at = Some(address);
+            return block;
+        }
+    }
+    block
+}
+
+/// Of a call that is the last instruction, what it calls tells.
+fn ends_control(instruction: &Instruction) -> bool {
+    match instruction.flow_control() {
+        FlowControl::UnconditionalBranch
+        | FlowControl::IndirectBranch
+        | FlowControl::Return
+        | FlowControl::Call
+        | FlowControl::IndirectCall
+        | FlowControl::Exception => true,
+        FlowControl::Interrupt => instruction.mnemonic() == Mnemonic::Int3,
+        _ => instruction.mnemonic() == Mnemonic::Hlt,
+    }
+}
+
+/// Records the instruction's address field. False when the instruction cannot be one that a compiler wrote.
+fn collect_field(
+    code: &CodeSpace<'_>,
+    range: &Range<Address>,
+    decoder: &Decoder<'_>,
+    instruction: &Instruction,
+    block: &mut DecodedBlock,
+) -> bool {
+    let (kind, target, offset, width);
+    match instruction.op0_kind() {
+        OpKind::NearBranch64 => {
+            let constants = decoder.get_constant_offsets(instruction);
+            (target, offset, width) = (
+                Address(instruction.near_branch_target()),
+                constants.immediate_offset(),
+                constants.immediate_size(),
+            );
+            kind = match (width, instruction.flow_control()) {
+                (1, _) => FieldKind::ShortJump,
+                (_, FlowControl::Call) => FieldKind::Call,
+                _ => FieldKind::Jump,
+            };
+        }
+        OpKind::NearBranch16 | OpKind::NearBranch32 | OpKind::FarBranch16 | OpKind::FarBranch32 => {
+            return false;
+        }
+        _ if instruction.is_ip_rel_memory_operand() => {
+            if instruction.memory_base() != Register::RIP {
+                return false;
+            }
+            let constants = decoder.get_constant_offsets(instruction);
+            (target, offset, width) = (
+                Address(instruction.ip_rel_memory_address()),
+                constants.displacement_offset(),
+                constants.displacement_size(),
+            );
+            kind = if instruction.mnemonic() == Mnemonic::Lea {
+                FieldKind::AddressOf
+            } else {
+                FieldKind::Memory
+            };
+            if code.arena_of(target).is_none() {
+                block.data_references.push(target);
+                if kind == FieldKind::AddressOf {
+                    block.table_candidates.push(target);
+                }
+            }
+        }
+        _ => {
+            collect_absolute_candidates(code, decoder, instruction, block);
+            return true;
+        }
+    }
+    collect_absolute_candidates(code, decoder, instruction, block);
+    if width != 4 && kind != FieldKind::ShortJump {
+        return false;
+    }
+    if range.contains(&target) {
+        block.has_inner_data |= kind == FieldKind::Memory;
+        block.takes_own_address |= kind == FieldKind::AddressOf;
+        if kind == FieldKind::AddressOf {
+            block.own_places.push(target);
+        } else if kind == FieldKind::Call && keeps_return_address(code, target) {
+            block.own_places.push(Address(instruction.next_ip()));
+            block.calls_own_place = true;
+        }
+        return true;
+    }
+    let place = Address(instruction.ip()).plus(offset as u64);
+    let to_end = (instruction.len() - offset) as u8;
+    block.fields.push(Field { place: code.offset(place), to_end, kind });
+    true
+}
+
+/// Whether what a call leads to takes the return address for itself: `pop` or a load of the top of the stack.
+fn keeps_return_address(code: &CodeSpace<'_>, target: Address) -> bool {
+    let Some(arena) = code.arena_of(target) else { return false };
+    let bytes = code.bytes(target..arena.end);
+    let instruction = Decoder::with_ip(64, bytes, target.0, DecoderOptions::NONE).decode();
+    let is_load = instruction.mnemonic() == Mnemonic::Mov
+        && instruction.op1_kind() == OpKind::Memory
+        && instruction.memory_base() == Register::RSP
+        && instruction.memory_index() == Register::None
+        && instruction.memory_displacement64() == 0;
+    instruction.mnemonic() == Mnemonic::Pop || is_load
+}
+
+/// Operands of the instructions in `range` that could be addresses of code: (value, instruction). Behind bytes that
+/// are no instruction all positions are tried.
+pub fn absolute_constants(code: &CodeSpace<'_>, range: Range<Address>) -> Vec<(Address, Address)> {
+    let bytes = code.bytes(range.clone());
+    let mut decoder = Decoder::with_ip(64, bytes, range.start.0, DecoderOptions::NONE);
+    let mut instruction = Instruction::default();
+    let mut found = Vec::new();
+    let mut block = DecodedBlock::default();
+    while decoder.can_decode() {
+        decoder.decode_out(&mut instruction);
+        let address = Address(instruction.ip());
+        if instruction.is_invalid() {
+            let rest = address.distance_from(range.start) as usize;
+            let words = bytes[rest..].windows(4).enumerate().filter_map(|(index, word)| {
+                let value = Address(u64::from(u32::from_le_bytes(word.try_into().ok()?)));
+                code.may_be_code(value).then(|| (value, address.plus(index as u64)))
+            });
+            found.extend(words);
+            break;
+        }
+        collect_absolute_candidates(code, &decoder, &instruction, &mut block);
+        found.extend(block.absolute_candidates.drain(..).map(|value| (value, address)));
+    }
+    found
+}
+
+/// Numbers of four bytes and more that the instructions in `range` hold, sign-extended.
+pub fn wide_operands(code: &CodeSpace<'_>, range: Range<Address>) -> Vec<u64> {
+    let mut decoder = Decoder::with_ip(64, code.bytes(range.clone()), range.start.0, DecoderOptions::NONE);
+    let mut found = Vec::new();
+    let mut instruction = Instruction::default();
+    while decoder.can_decode() {
+        decoder.decode_out(&mut instruction);
+        found.extend(operands_of(&decoder, &instruction));
+    }
+    found
+}
+
+fn operands_of<'run>(
+    decoder: &Decoder<'_>,
+    instruction: &'run Instruction,
+) -> impl Iterator<Item = u64> + 'run {
+    let constants = decoder.get_constant_offsets(instruction);
+    let has_displacement = constants.displacement_size() >= 4 && !instruction.is_ip_rel_memory_operand();
+    let has_immediate = constants.immediate_size() >= 4 && instruction.op0_kind() != OpKind::NearBranch64;
+    let displacement = has_displacement.then(|| instruction.memory_displacement64());
+    let operands = if has_immediate { instruction.op_count() } else { 0 };
+    displacement
+        .into_iter()
+        .chain((0..operands).filter_map(|operand| instruction.try_immediate(operand).ok()))
+}
+
+fn collect_absolute_candidates(
+    code: &CodeSpace<'_>,
+    decoder: &Decoder<'_>,
+    instruction: &Instruction,
+    block: &mut DecodedBlock,
+) {
+    if !code.is_fixed_address {
+        return;
+    }
+    operands_of(decoder, instruction).for_each(|value| push_absolute_candidate(code, Address(value), block));
+}
+
+/// At a fixed address a constant may be the base of a table as well, from which distances to code count.
+fn push_absolute_candidate(code: &CodeSpace<'_>, value: Address, block: &mut DecodedBlock) {
+    if code.may_be_code(value) {
+        block.absolute_candidates.push(value);
+    }
+    if code.region(value) == Region::Data {
+        block.data_references.push(value);
+    }
+}

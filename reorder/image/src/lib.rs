@@ -1,0 +1,22 @@
+//! Understanding the binary; read only.
+//!
+//! In: the file's bytes. Out: headers, functions, references, pins. Guarantee: nothing that this module reports
+//! as movable is referenced by anything that is not listed.
+
+pub mod aarch64;
+pub mod analysis;
+pub mod boundaries;
+pub mod code;
+pub mod code_reference;
+pub mod decode;
+pub mod decoded_atom;
+pub mod elf;
+mod entry_rounds;
+pub mod exception_table;
+mod frame_pointer;
+pub mod functions;
+pub mod macho;
+pub mod ordinary_alignment;
+pub mod origins;
+mod reader;
+pub mod references;

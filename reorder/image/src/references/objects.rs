@@ -1,0 +1,96 @@
+//! Where one data object ends and the next begins.
+//!
+//! Takes sized object symbols and all data addresses that anything refers to; gives [`DataObjects`], which do not
+//! overlap. A symbol's range is one object, and so are symbols that overlap. Between them an object begins at every
+//! address that is referred to and ends where the next one begins or the section ends: stripped images have no other
+//! evidence.
+
+use super::regions::Regions;
+use crate::functions::FunctionTable;
+use reorder_base::address::Address;
+
+/// A range of data.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct DataObject {
+    /// First byte.
+    pub start: Address,
+    /// One past the last byte.
+    pub end: Address,
+}
+
+/// Finds objects by address.
+pub(super) struct DataObjects(Vec<DataObject>);
+
+impl DataObjects {
+    /// Objects of the symbols and of `referred`, addresses in data in any order.
+    pub(super) fn new(
+        functions: &FunctionTable<'_>,
+        regions: &Regions<'_>,
+        mut referred: Vec<Address>,
+    ) -> Self {
+        referred.sort_unstable();
+        referred.dedup();
+        let known = symbol_ranges(functions, regions);
+        let mut objects = Vec::with_capacity(known.len() + referred.len());
+        let mut remaining = known.iter().copied().peekable();
+        let mut covered = Address(0);
+        for (index, &start) in referred.iter().enumerate() {
+            while let Some(object) = remaining.next_if(|object| object.start <= start) {
+                covered = object.end;
+                objects.push(object);
+            }
+            let Some(section_end) = regions.end_of_section(start).filter(|_| start >= covered) else {
+                continue;
+            };
+            let next_symbol = remaining.peek().map_or(section_end, |object| object.start);
+            let next_start = referred.get(index + 1).copied().unwrap_or(section_end);
+            objects.push(DataObject { start, end: section_end.min(next_symbol).min(next_start) });
+        }
+        objects.extend(remaining);
+        Self(objects)
+    }
+
+    /// Position of the object that contains `address`.
+    pub(super) fn containing(&self, address: Address) -> Option<usize> {
+        let index = self.0.partition_point(|object| object.start <= address).checked_sub(1)?;
+        (address < self.0[index].end).then_some(index)
+    }
+
+    /// How many there are.
+    pub(super) fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    /// All of them, by address.
+    pub(super) fn iter(&self) -> impl Iterator<Item = &DataObject> {
+        self.0.iter()
+    }
+
+    /// All of them, by address.
+    pub(super) fn into_vec(self) -> Vec<DataObject> {
+        self.0
+    }
+}
+
+/// Ranges of sized object symbols, cut at the end of their section, with overlapping ones united.
+fn symbol_ranges(functions: &FunctionTable<'_>, regions: &Regions) -> Vec<DataObject> {
+    let symbols = functions.symbols.iter().chain(functions.dynamic_symbols.iter());
+    let mut ranges: Vec<DataObject> = symbols
+        .filter(|symbol| symbol.kind == object::elf::STT_OBJECT.0 && symbol.size > 0)
+        .filter(|symbol| symbol.defining_section().is_some() && regions.is_data(symbol.value))
+        .filter_map(|symbol| {
+            let section_end = regions.end_of_section(symbol.value)?;
+            let end = symbol.value.0.saturating_add(symbol.size).min(section_end.0);
+            Some(DataObject { start: symbol.value, end: Address(end) })
+        })
+        .collect();
+    ranges.sort_unstable();
+    ranges.dedup_by(|later, kept| {
+        let overlaps = later.start < kept.end;
+        if overlaps {
+            kept.end = kept.end.max(later.end);
+        }
+        overlaps
+    });
+    ranges
+}

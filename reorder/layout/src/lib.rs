@@ -1,0 +1,217 @@
+//! Traces and an image's functions to an order of all functions.
+//!
+//! Takes the image, its function table and resolved traces; gives [`Layout`], a permutation of all functions with the
+//! part that somebody chose in front. The algorithms are in `layout-algos`; here is only the translation.
+
+pub mod arguments;
+pub mod configuration;
+pub mod opened;
+pub mod order_file;
+mod problem;
+mod request;
+pub mod scenario;
+pub mod simulate;
+mod strategy;
+#[cfg(test)]
+mod tests;
+
+use layout_algos::control::Control;
+use layout_algos::ids::FunctionId;
+use layout_algos::order::FunctionOrder;
+use layout_algos::problem::LayoutProblem;
+use layout_algos::solve::{Auto, CompressionAware, CrossValidation, UnseenOrder};
+
+pub use problem::Room;
+pub use request::{Effort, LayoutRequest, Memory, Unseen};
+pub use strategy::Strategy;
+
+use reorder_base::error::{Error, Result};
+use reorder_image::elf::file::ElfFile;
+use reorder_image::elf::machine::Machine;
+use reorder_image::functions::{FunctionIndex, FunctionTable};
+use reorder_trace::ResolvedTrace;
+
+/// An order of all functions.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Layout {
+    /// Every function once, the lowest address first.
+    pub order: Vec<FunctionIndex>,
+    /// So many functions in front were chosen; the others follow in their old order.
+    pub chosen: usize,
+    /// So many of these are needed by recorded starts, and stand first.
+    pub needed: usize,
+}
+
+impl Layout {
+    /// `listed` in front of all other functions of a table of `count`; repeated entries count once.
+    ///
+    /// # Errors
+    /// More functions than 32-bit indices can tell apart.
+    pub fn of_listed(listed: &[FunctionIndex], count: usize) -> Result<Self> {
+        let order = FunctionOrder::with_rest(listed.iter().map(|&index| to_id(index)), checked_count(count)?);
+        let mut distinct = listed.to_vec();
+        distinct.sort_unstable();
+        distinct.dedup();
+        let chosen = distinct.len().min(count);
+        Ok(Self { order: from_order(&order), chosen, needed: chosen })
+    }
+}
+
+impl Layout {
+    /// The same with functions that ran according to `counts` (by function; empty for none) right behind those that
+    /// starts need, most executions a byte first.
+    ///
+    /// Counts know no order of execution: what ran in a start is not told from what ran later, so they decide only
+    /// over what no start needs.
+    #[must_use]
+    pub fn with_hot(self, counts: &[u64], functions: &FunctionTable<'_>) -> Self {
+        let count_of = |function: FunctionIndex| counts.get(function.0 as usize).copied().unwrap_or(0);
+        let (needed, rest) = self.order.split_at(self.needed.min(self.order.len()));
+        let is_hot = |function: &&FunctionIndex| count_of(**function) > 0;
+        let chosen_rest = &rest[..self.chosen.saturating_sub(needed.len()).min(rest.len())];
+        let chosen_cold = chosen_rest.iter().filter(|function| !is_hot(function)).count();
+        let (mut hot, cold): (Vec<_>, Vec<_>) = rest.iter().partition(is_hot);
+        let weighted = |function: FunctionIndex, other: FunctionIndex| {
+            u128::from(count_of(function)) * u128::from(functions.get(other).size())
+        };
+        hot.sort_by(|&left, &right| weighted(right, left).cmp(&weighted(left, right)));
+        let chosen = needed.len() + hot.len() + chosen_cold;
+        let order = needed.iter().copied().chain(hot).chain(cold).collect();
+        Self { order, chosen, needed: self.needed }
+    }
+}
+
+/// Orders `functions` of `file` as `request` says, for a place with this `room`.
+///
+/// # Errors
+/// Traces that name functions outside the table or one function twice, which resolving does not produce; images
+/// with too many references; compression or an order of unseen code with a strategy that places everything itself.
+pub fn lay_out(
+    file: &ElfFile<'_>,
+    functions: &FunctionTable<'_>,
+    traces: &[ResolvedTrace],
+    room: Room<'_>,
+    request: &LayoutRequest,
+) -> Result<Layout> {
+    if !request.strategy.needs_traces() && (request.compress || request.unseen == Unseen::References) {
+        let name = request.strategy.name();
+        return Err(Error::usage(format!("the strategy {name} places all functions by itself"))
+            .with_hint("leave out --compress and --unseen, or choose another --strategy"));
+    }
+    // What code refers to is known of one processor.
+    match file.machine {
+        Machine::X86_64 => arrange(Some(file), functions, traces, room, request),
+        Machine::Aarch64 | Machine::Other => lay_out_functions_in(functions, traces, room, request),
+    }
+}
+
+/// Orders functions of which only addresses and sizes are known, for a linker: nothing tells what refers to what.
+///
+/// # Errors
+/// As [`lay_out`], and compression, which looks at contents.
+pub fn lay_out_functions(
+    functions: &FunctionTable<'_>,
+    traces: &[ResolvedTrace],
+    request: &LayoutRequest,
+) -> Result<Layout> {
+    lay_out_functions_in(functions, traces, Room::Linker, request)
+}
+
+/// The same for a place with this `room`.
+///
+/// # Errors
+/// As [`lay_out_functions`].
+pub fn lay_out_functions_in(
+    functions: &FunctionTable<'_>,
+    traces: &[ResolvedTrace],
+    room: Room<'_>,
+    request: &LayoutRequest,
+) -> Result<Layout> {
+    if request.compress {
+        return Err(Error::usage(
+            "the contents of the functions are not known, so similar ones cannot be gathered",
+        )
+        .with_hint("leave out --compress"));
+    }
+    arrange(None, functions, traces, room, request)
+}
+
+fn arrange(
+    file: Option<&ElfFile<'_>>,
+    functions: &FunctionTable<'_>,
+    traces: &[ResolvedTrace],
+    room: Room<'_>,
+    request: &LayoutRequest,
+) -> Result<Layout> {
+    let problem = problem::problem_of(file, functions, traces, room, request)?;
+    let order = from_order(&order_of(&problem, request));
+    if !request.strategy.needs_traces() {
+        return Ok(Layout { chosen: order.len(), needed: order.len(), order });
+    }
+    // Pinned functions that starts need are in no trace of the problem; they stay where they are, in front or not.
+    let mut is_needed = vec![false; order.len()];
+    for function in traces.iter().filter(|trace| trace.weight > 0).flat_map(|trace| &trace.functions) {
+        is_needed[function.0 as usize] = true;
+    }
+    let (mut order, rest): (Vec<_>, Vec<_>) =
+        order.into_iter().partition(|function| is_needed[function.0 as usize]);
+    let needed = order.len();
+    order.extend(rest);
+    // What stands at the end in link order was left there.
+    let chosen = (order.len() - left_behind(&order)).max(needed);
+    Ok(Layout { order, chosen, needed })
+}
+
+fn order_of(problem: &LayoutProblem, request: &LayoutRequest) -> FunctionOrder {
+    let (order, unseen) = match request.strategy {
+        // It looks where unseen code goes itself, as far as the problem has references.
+        Strategy::Auto => {
+            let auto = Auto { seed: request.seed, effort: request.effort.into() };
+            let chosen = auto.choose(problem, &Control::default());
+            (chosen.order, chosen.unseen)
+        }
+        strategy => {
+            let order = strategy.orderer(request.seed, request.effort).order(problem);
+            match request.unseen {
+                Unseen::Link => (order, UnseenOrder::Link),
+                Unseen::References => with_unseen(problem, &order),
+            }
+        }
+    };
+    if !request.compress {
+        return order;
+    }
+    let aware = CompressionAware { page_budget_permille: PAGE_BUDGET_PERMILLE, unseen };
+    aware.improve(problem, &order, &Control::default())
+}
+
+/// The traced functions as in `order`, and behind them all others in the order that serves left-out starts best.
+fn with_unseen(problem: &LayoutProblem, order: &FunctionOrder) -> (FunctionOrder, UnseenOrder) {
+    let compared = CrossValidation::default().compare(problem);
+    let unseen = compared.first().map_or(UnseenOrder::Link, |best| best.order);
+    let is_traced = problem.traced();
+    let traced = order.iter().filter(|function| is_traced[function.index()]);
+    let functions = traced.chain(unseen.order(problem));
+    (FunctionOrder::with_rest(functions, problem.function_count() as u32), unseen)
+}
+
+/// What starts may cost more for the sake of compression, in thousandths.
+const PAGE_BUDGET_PERMILLE: u32 = 10;
+
+/// How many functions at the end stand in link order.
+fn left_behind(order: &[FunctionIndex]) -> usize {
+    let ascending = order.windows(2).rev().take_while(|pair| pair[0] < pair[1]).count();
+    ascending + usize::from(!order.is_empty())
+}
+
+fn checked_count(count: usize) -> Result<u32> {
+    u32::try_from(count).map_err(|_| Error::usage(format!("{count} functions are too many to order")))
+}
+
+fn to_id(index: FunctionIndex) -> FunctionId {
+    FunctionId(index.0)
+}
+
+fn from_order(order: &FunctionOrder) -> Vec<FunctionIndex> {
+    order.iter().map(|function| FunctionIndex(function.0)).collect()
+}

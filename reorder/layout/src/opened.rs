@@ -1,0 +1,167 @@
+//! An image of any kind that traces can be related to.
+
+use std::ops::Range;
+use std::path::Path;
+
+use crate::Memory;
+use crate::simulate::{MemoryModel, presets};
+use reorder_base::address::Address;
+use reorder_base::error::{Error, ErrorKind, Result};
+use reorder_base::refusal::Refusal;
+use reorder_image::analysis::Analysis;
+use reorder_image::analysis::pins::Pin;
+use reorder_image::elf::file::ElfFile;
+use reorder_image::elf::machine::Machine;
+use reorder_image::functions::FunctionTable;
+use reorder_image::macho::analysis::MachOAnalysis;
+use reorder_image::macho::file::MachOFile;
+use reorder_image::macho::{MachOImage, is_macho};
+use reorder_trace::ImageIdentity;
+
+/// The analysis of an image that can be relocated.
+pub enum OpenedAnalysis<'image> {
+    /// Of an ELF image.
+    Elf(Box<Analysis<'image>>),
+    /// Of a Mach-O image.
+    MachO(Box<MachOAnalysis>),
+}
+
+impl OpenedAnalysis<'_> {
+    /// Why the function at `address` stays; nothing for those that can be moved.
+    #[must_use]
+    pub fn pin_at(&self, address: Address) -> Option<Pin> {
+        match self {
+            Self::Elf(analysis) => analysis.pin_at(address),
+            Self::MachO(analysis) => analysis.pin_at(address),
+        }
+    }
+}
+
+/// Why no function of an image can be moved.
+#[derive(Debug)]
+pub enum Stays {
+    /// Images of this kind are not relocated, only ordered by the linker.
+    UnknownKind,
+    /// A global obligation failed.
+    Refused(Box<Refusal>),
+}
+
+/// An ELF image for any processor, or one architecture of a Mach-O image.
+pub enum OpenedImage<'data> {
+    /// Linux, Android.
+    Elf(ElfFile<'data>),
+    /// iOS, macOS.
+    MachO(MachOImage<'data>),
+}
+
+/// Says that only Mach-O files have images to choose from.
+///
+/// # Errors
+/// When an architecture is asked for.
+pub fn refuse_architecture(architecture: Option<&str>) -> Result<()> {
+    match architecture {
+        None => Ok(()),
+        Some(_) => Err(Error::usage("--arch chooses an image of a Mach-O file, and this is none")
+            .with_hint("leave --arch out: an ELF file has one image")),
+    }
+}
+
+impl<'data> OpenedImage<'data> {
+    /// Reads the image; of a universal file the one for `architecture`.
+    ///
+    /// # Errors
+    /// Damaged files, those of other kinds, and an architecture of a file that is not Mach-O.
+    pub fn parse(bytes: &'data [u8], architecture: Option<&str>) -> Result<Self> {
+        if is_macho(bytes) {
+            return MachOImage::parse(bytes, architecture).map(Self::MachO);
+        }
+        refuse_architecture(architecture)?;
+        ElfFile::parse_any_machine(bytes).map(Self::Elf)
+    }
+
+    /// Its functions.
+    ///
+    /// # Errors
+    /// Damaged tables.
+    pub fn functions(&self) -> Result<FunctionTable<'_>> {
+        match self {
+            Self::Elf(file) => FunctionTable::collect(file),
+            Self::MachO(image) => Ok(image.functions()),
+        }
+    }
+
+    /// What traces call the image, which stands at `path`.
+    #[must_use]
+    pub fn identity(&self, path: &Path) -> ImageIdentity {
+        match self {
+            Self::Elf(file) => ImageIdentity::of(path, file),
+            Self::MachO(image) => ImageIdentity::of_macho(path, image.uuid),
+        }
+    }
+
+    /// Where the code is, in address order: executable segments, of Mach-O sections of instructions.
+    #[must_use]
+    pub fn text(&self) -> Vec<Range<Address>> {
+        let mut text: Vec<Range<Address>> = match self {
+            Self::Elf(file) => {
+                let segments =
+                    file.segments.iter().filter(|segment| segment.is_load() && segment.is_executable());
+                segments.map(|segment| segment.address..segment.address.plus(segment.file_size)).collect()
+            }
+            Self::MachO(image) => image.code.iter().map(|&(start, end)| start..end).collect(),
+        };
+        text.sort_unstable_by_key(|range| range.start);
+        text
+    }
+
+    /// What decides where functions may go, or why nothing does.
+    ///
+    /// # Errors
+    /// Damaged tables.
+    pub fn analysis<'image>(
+        &'image self,
+        functions: &FunctionTable<'image>,
+    ) -> Result<std::result::Result<OpenedAnalysis<'image>, Stays>> {
+        let analysis = match self {
+            Self::Elf(file) if file.machine == Machine::Other => return Ok(Err(Stays::UnknownKind)),
+            Self::Elf(file) => {
+                Analysis::new(file, functions).map(|analysis| OpenedAnalysis::Elf(Box::new(analysis)))
+            }
+            Self::MachO(image) => MachOFile::parse(image.bytes)
+                .and_then(|file| MachOAnalysis::new(&file))
+                .map(|analysis| OpenedAnalysis::MachO(Box::new(analysis))),
+        };
+        match analysis {
+            Ok(analysis) => Ok(Ok(analysis)),
+            Err(Error { kind: ErrorKind::Refused(refusal), .. }) => Ok(Err(Stays::Refused(refusal))),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// The image if it is one of ELF for x86-64.
+    #[must_use]
+    pub fn elf_for_x86_64(&self) -> Option<&ElfFile<'data>> {
+        match self {
+            Self::Elf(file) if file.machine == Machine::X86_64 => Some(file),
+            _ => None,
+        }
+    }
+
+    /// The memory that its layouts shall suit unless another is asked for.
+    #[must_use]
+    pub fn usual_memory(&self) -> Memory {
+        match self {
+            Self::Elf(_) => Memory::default(),
+            Self::MachO(image) => Memory::of_macho(image.architecture),
+        }
+    }
+
+    /// The models of memory it is judged by unless others are asked for.
+    #[must_use]
+    pub fn usual_models(&self) -> Vec<MemoryModel> {
+        match self {
+            Self::Elf(_) => presets::usual_for_elf(),
+            Self::MachO(image) => presets::usual_for_macho(image.architecture),
+        }
+    }
+}

@@ -1,0 +1,141 @@
+//! What a simulation found, for programs and for people.
+
+use serde::Serialize;
+
+use super::curve::CurvePoint;
+use reorder_report::Report;
+use reorder_report::table::{Table, grouped};
+
+/// Faults of all traces under all models.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Simulation {
+    /// The image that the traces belong to.
+    pub image: String,
+    /// The image it is compared with.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub new_image: Option<String>,
+    /// All traces together, weights applied, in the order of the models asked for.
+    pub totals: Vec<Faults>,
+    /// Each trace, in the order given.
+    pub traces: Vec<TraceFaults>,
+}
+
+/// One trace under all models.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct TraceFaults {
+    /// Which trace.
+    pub trace: String,
+    /// How many times it counts in the totals.
+    pub weight: u64,
+    /// Functions that ran.
+    pub functions: u64,
+    /// Bytes of these functions.
+    pub touched_bytes: u64,
+    /// In the order of the models asked for.
+    pub models: Vec<Faults>,
+}
+
+/// One trace, or all of them together, under one model.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Faults {
+    /// Name of the model.
+    pub model: String,
+    /// What it stands for.
+    #[serde(skip)]
+    pub title: String,
+    /// No layout of whole functions has fewer faults.
+    pub lower_bound_faults: u64,
+    /// Faults in the image.
+    pub faults: u64,
+    /// Faults in the new image.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub new_faults: Option<u64>,
+    /// How many per cent fewer the new image has; negative when it has more.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub fewer_percent: Option<f64>,
+    /// Faults over the course of the run.
+    pub curve: Vec<CurvePoint>,
+}
+
+/// How many per cent fewer `new` is than `old`; `None` when there is nothing to compare with.
+pub(super) fn fewer_percent(old: u64, new: u64) -> Option<f64> {
+    (old > 0).then(|| (1.0 - new as f64 / old as f64) * 100.0)
+}
+
+impl Simulation {
+    fn is_compared(&self) -> bool {
+        self.new_image.is_some()
+    }
+
+    fn faults_table(&self, index: usize, title: &str) -> String {
+        let mut titles = vec![title, "bound", "image"];
+        if self.is_compared() {
+            titles.extend(["new", "fewer"]);
+        }
+        let mut table = Table::new(titles);
+        for trace in &self.traces {
+            table.row(faults_row(trace.trace.clone(), &trace.models[index]));
+        }
+        if self.traces.len() > 1 {
+            table.row(faults_row(self.total_label(), &self.totals[index]));
+        }
+        table.render()
+    }
+
+    fn total_label(&self) -> String {
+        let weights = self.traces.iter().map(|trace| trace.weight).fold(0, u64::saturating_add);
+        if weights == self.traces.len() as u64 {
+            "total".to_owned()
+        } else {
+            format!("total of {weights} weighted runs")
+        }
+    }
+
+    fn curve_table(&self) -> String {
+        let mut titles = vec!["functions run".to_owned()];
+        titles.extend(self.totals.iter().map(|total| total.model.clone()));
+        let mut table = Table::new(titles);
+        let points = self.totals.first().map_or(0, |total| total.curve.len());
+        // Every second point: ten lines say enough, all of them are in the JSON form.
+        for index in (1..points).step_by(2) {
+            let mut row = vec![format!("{} %", self.totals[0].curve[index].functions_percent)];
+            row.extend(self.totals.iter().map(|total| curve_cell(&total.curve[index])));
+            table.row(row);
+        }
+        table.render()
+    }
+}
+
+impl Report for Simulation {
+    const COMMAND: &'static str = "simulate";
+
+    fn text(&self) -> String {
+        let mut text = format!("image  {}\n", self.image);
+        if let Some(new) = &self.new_image {
+            text.push_str(&format!("new    {new}\n"));
+        }
+        text.push_str("Simulated faults of the recorded runs; no layout has fewer than the bound.\n");
+        for (index, total) in self.totals.iter().enumerate() {
+            text.push('\n');
+            text.push_str(&self.faults_table(index, &format!("{}: {}", total.model, total.title)));
+        }
+        text.push_str("\nFaults of all runs over their course");
+        text.push_str(if self.is_compared() { ", image > new\n" } else { "\n" });
+        text.push_str(&self.curve_table());
+        text
+    }
+}
+
+fn faults_row(label: String, faults: &Faults) -> Vec<String> {
+    let mut row = vec![label, grouped(faults.lower_bound_faults), grouped(faults.faults)];
+    if let Some(new) = faults.new_faults {
+        row.push(grouped(new));
+        row.push(faults.fewer_percent.map_or_else(|| "-".to_owned(), |percent| format!("{percent:.1} %")));
+    }
+    row
+}
+
+fn curve_cell(point: &CurvePoint) -> String {
+    let old = grouped(point.faults);
+    point.new_faults.map_or_else(|| old.clone(), |new| format!("{old} > {}", grouped(new)))
+}

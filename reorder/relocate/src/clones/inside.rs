@@ -1,0 +1,91 @@
+//! Who knows a place inside a function: code that may compare it with where an interrupted program stands.
+//!
+//! A copy stands elsewhere, so a function of which somebody knows such a place has none. Looked for in every byte of the code,
+//! however it is cut into instructions.
+
+use std::ops::Range;
+
+use super::bodies::Body;
+use reorder_base::address::Address;
+use reorder_image::decode::aarch64::{Operation, decode};
+use reorder_image::elf::file::{ElfFile, Linkage};
+use reorder_image::elf::machine::Machine;
+
+/// The functions in question.
+pub(super) struct Insides<'run> {
+    /// Ranges with the starts of functions in them, ascending and apart, and the position of each among the bodies.
+    ranges: Vec<(Range<Address>, &'run [Address], usize)>,
+    evidence: Vec<Option<Address>>,
+}
+
+impl<'run> Insides<'run> {
+    /// For each of `bodies` a place in the image that may hold an address inside it, if there is one outside of the body.
+    pub(super) fn find(file: &ElfFile<'_>, bodies: &'run [Body]) -> Vec<Option<Address>> {
+        let mut ranges: Vec<_> = bodies
+            .iter()
+            .enumerate()
+            .map(|(index, body)| (body.range.clone(), body.function_starts.as_slice(), index))
+            .collect();
+        ranges.sort_unstable_by_key(|(range, ..)| range.start);
+        let mut insides = Self { ranges, evidence: vec![None; bodies.len()] };
+        for section in file.sections.iter().filter(|section| section.is_loaded() && section.has_bytes()) {
+            let bytes = file.section_bytes(section);
+            if file.linkage == Linkage::FixedAddress {
+                for (place, value) in constants(bytes, section.address) {
+                    insides.note(value, place);
+                }
+            }
+            if section.is_executable() {
+                for (target, place) in formed_addresses(file.machine, bytes, section.address) {
+                    insides.note(target, place);
+                }
+            }
+        }
+        insides.evidence
+    }
+
+    /// `place` holds, or forms, `target`.
+    fn note(&mut self, target: Address, place: Address) {
+        let after = self.ranges.partition_point(|(range, ..)| range.start < target);
+        let Some((range, starts, index)) = self.ranges[..after].last() else { return };
+        let is_inside = target < range.end && starts.binary_search(&target).is_err();
+        if is_inside && !range.contains(&place) {
+            self.evidence[*index].get_or_insert(place);
+        }
+    }
+}
+
+/// Numbers of four bytes at every position.
+fn constants(bytes: &[u8], address: Address) -> impl Iterator<Item = (Address, Address)> + '_ {
+    bytes.windows(4).enumerate().map(move |(position, word)| {
+        let value = u32::from_le_bytes([word[0], word[1], word[2], word[3]]);
+        (address.plus(position as u64), Address(u64::from(value)))
+    })
+}
+
+/// Whole addresses that single instructions may form, each with the place that does. On AArch64 halves of addresses are paired by
+/// the analysis.
+pub(super) fn formed_addresses(
+    machine: Machine,
+    code: &[u8],
+    address: Address,
+) -> Box<dyn Iterator<Item = (Address, Address)> + '_> {
+    match machine {
+        Machine::Aarch64 => Box::new(code.chunks_exact(4).enumerate().filter_map(move |(number, word)| {
+            let place = address.plus(4 * number as u64);
+            match decode(u32::from_le_bytes([word[0], word[1], word[2], word[3]]), place) {
+                Operation::Adr(_, target) => Some((target, place)),
+                _ => None,
+            }
+        })),
+        // `LEA` alone keeps an address, and nothing stands behind its displacement.
+        Machine::X86_64 | Machine::Other => {
+            Box::new(code.windows(6).enumerate().filter_map(move |(position, bytes)| {
+                let &[0x8d, operand, first, second, third, fourth] = bytes else { return None };
+                let distance = i64::from(i32::from_le_bytes([first, second, third, fourth])) as u64;
+                let place = address.plus(position as u64 + 2);
+                (operand & 0xc7 == 0x05).then(|| (place.plus(4).plus(distance), place))
+            }))
+        }
+    }
+}

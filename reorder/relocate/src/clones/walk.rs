@@ -1,0 +1,148 @@
+//! Which instructions of a function run when it is entered at known places and goes on by branches that name their target.
+//!
+//! A copy holds these and nothing else. Where a copy jumps through a register or a table, it goes on in the original: the address
+//! that it computes with is the original's. So no jump table has to be understood.
+
+use std::ops::Range;
+
+use super::obstacle::Obstacle;
+use super::return_address::ReturnAddresses;
+use super::step::{Step, Use};
+use reorder_base::address::Address;
+
+/// The reached instructions of one body.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Walk {
+    /// Distance from the body's start, and the instruction; ascending.
+    pub steps: Vec<(u32, Step)>,
+    /// Control may run past the body's last byte.
+    pub runs_past_end: bool,
+}
+
+impl Walk {
+    /// Whether a reached instruction starts so far from the body's start.
+    pub(super) fn holds(&self, offset: u64) -> bool {
+        self.steps.binary_search_by_key(&offset, |(start, _)| u64::from(*start)).is_ok()
+    }
+}
+
+/// What each byte of a body is known to be.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Mark {
+    Unreached,
+    Start,
+    Inside,
+}
+
+/// One body on its way to being walked.
+pub(super) struct Walker<'run> {
+    code: &'run [u8],
+    range: Range<Address>,
+    function_starts: &'run [Address],
+    marks: Vec<Mark>,
+    found: Walk,
+}
+
+impl<'run> Walker<'run> {
+    /// Nothing of `code`, the bytes of `range`, is reached yet.
+    pub(super) fn new(code: &'run [u8], range: Range<Address>, function_starts: &'run [Address]) -> Self {
+        Self {
+            code,
+            range,
+            function_starts,
+            marks: vec![Mark::Unreached; code.len()],
+            found: Walk::default(),
+        }
+    }
+
+    /// Follows control from `entry`, a distance from the start; puts the targets of branches that leave the body into `leaving`.
+    ///
+    /// # Errors
+    /// The first place that shows why the body cannot be copied.
+    pub(super) fn enter(
+        &mut self,
+        entry: u32,
+        decode: impl Fn(&[u8], Address) -> Option<Step>,
+        return_addresses: &mut ReturnAddresses<'_>,
+        leaving: &mut Vec<Address>,
+    ) -> Result<(), (Obstacle, Address)> {
+        let mut waiting = vec![entry];
+        while let Some(mut offset) = waiting.pop() {
+            loop {
+                let position = offset as usize;
+                let place = self.range.start.plus(u64::from(offset));
+                match self.marks.get(position) {
+                    None => {
+                        self.found.runs_past_end = true;
+                        leaving.push(self.range.end);
+                        break;
+                    }
+                    Some(Mark::Start) => break,
+                    Some(Mark::Inside) => return Err((Obstacle::Overlap, place)),
+                    Some(Mark::Unreached) => {}
+                }
+                let step = self.code.get(position..).and_then(|rest| decode(rest, place));
+                let step = step.ok_or((Obstacle::NotDecodable, place))?;
+                let bytes = self.marks.get_mut(position..position + usize::from(step.length));
+                let bytes = bytes.ok_or((Obstacle::NotDecodable, place))?;
+                if bytes.iter().any(|mark| *mark != Mark::Unreached) {
+                    return Err((Obstacle::Overlap, place));
+                }
+                bytes.fill(Mark::Inside);
+                bytes[0] = Mark::Start;
+                self.found.steps.push((offset, step));
+                if let Some(reference) = step.reference {
+                    let target = reference.target;
+                    if reference.usage == Use::Call && return_addresses.are_read_at(target) {
+                        return Err((Obstacle::ReturnAddressKnown, place));
+                    }
+                    match (self.range.contains(&target), reference.usage) {
+                        (true, Use::Call) if self.function_starts.binary_search(&target).is_err() => {
+                            return Err((Obstacle::TakesOwnPlace, place));
+                        }
+                        (true, Use::Call | Use::Jump) => {
+                            waiting.push(target.distance_from(self.range.start) as u32);
+                        }
+                        _ if reference.form.is_none() => return Err((Obstacle::ShortReach, place)),
+                        (false, Use::Call | Use::Jump) => leaving.push(target),
+                        (_, Use::Value) => {}
+                    }
+                }
+                if !step.continues {
+                    break;
+                }
+                offset += u32::from(step.length);
+            }
+        }
+        Ok(())
+    }
+
+    /// What was reached. At a fixed address, any four bytes of the body may be an address.
+    ///
+    /// # Errors
+    /// The first place that holds or forms the address after a call of the body.
+    pub(super) fn finish(self, is_fixed_address: bool) -> Result<Walk, (Obstacle, Address)> {
+        let mut found = self.found;
+        found.steps.sort_unstable_by_key(|(offset, _)| *offset);
+        let calls = found.steps.iter().filter(|(_, step)| step.is_call);
+        let after: Vec<u64> =
+            calls.map(|(offset, step)| u64::from(*offset) + u64::from(step.length)).collect();
+        let keeps_one = |step: &Step| {
+            let kept = step.reference.filter(|reference| reference.usage == Use::Value);
+            let kept = kept.filter(|reference| self.range.contains(&reference.target));
+            kept.is_some_and(|kept| after.binary_search(&kept.target.distance_from(self.range.start)).is_ok())
+        };
+        let forming =
+            found.steps.iter().find(|(_, step)| keeps_one(step)).map(|(offset, _)| u64::from(*offset));
+        let holds_one = |word: &[u8]| {
+            let value = word.first_chunk().map_or(0, |word| u64::from(u32::from_le_bytes(*word)));
+            value.checked_sub(self.range.start.0).is_some_and(|offset| after.binary_search(&offset).is_ok())
+        };
+        let words = is_fixed_address.then(|| self.code.windows(4));
+        let holding = || words.and_then(|mut words| words.position(holds_one)).map(|offset| offset as u64);
+        match forming.or_else(holding) {
+            Some(offset) => Err((Obstacle::ReturnAddressKnown, self.range.start.plus(offset))),
+            None => Ok(found),
+        }
+    }
+}

@@ -1,0 +1,77 @@
+//! Encodes the field of one instruction anew.
+
+use crate::aarch64 as encode;
+use reorder_base::address::NewAddress;
+use reorder_base::error::Error;
+use reorder_base::refusal::{Refusal, RefusalCode};
+use reorder_image::code_reference::{CodeForm, CodeReference};
+
+/// What to tell of an instruction whose field cannot hold the way.
+pub(super) fn out_of_reach(reference: &CodeReference, target: NewAddress) -> Error {
+    Refusal::new(
+        RefusalCode::R12,
+        format!("after the move an instruction would not reach its target, {target}, any more"),
+        "use another order, such as one with fewer functions in front",
+    )
+    .at(reference.place)
+    .into()
+}
+
+fn word_at(code: &[u8], offset: usize) -> Option<u32> {
+    Some(u32::from_le_bytes(code.get(offset..)?.first_chunk().copied()?))
+}
+
+fn write(code: &mut [u8], offset: usize, word: u32) -> Option<()> {
+    *code.get_mut(offset..)?.first_chunk_mut()? = word.to_le_bytes();
+    Some(())
+}
+
+/// Encodes the instruction at `offset` in `code` anew; `None` when the target is out of reach.
+pub(super) fn rewrite(
+    code: &mut [u8],
+    offset: usize,
+    reference: &CodeReference,
+    place: NewAddress,
+    target: NewAddress,
+) -> Option<()> {
+    let word = word_at(code, offset)?;
+    let new = match reference.form {
+        CodeForm::Branch26 => encode::branch(word, place, target)?,
+        CodeForm::Adr => encode::adr(word, place, target)?,
+        CodeForm::Page => encode::adrp(word, place, target)?,
+        // What stays where it is keeps its lowest bits, whatever they mean.
+        CodeForm::PageOffset { .. } if target.0 == reference.target.0 => word,
+        CodeForm::PageOffset { scale } => encode::page_offset(word, target, scale)?,
+        CodeForm::LoadLiteral => encode::literal(word, place, target)?,
+        CodeForm::RelaxedAdr { nop } => match encode::adr(word, place, target) {
+            Some(word) => word,
+            None if nop < 0 => {
+                let page = NewAddress(place.0.wrapping_add_signed(i64::from(nop) * 4));
+                write(code, beside(offset, nop)?, encode::adrp(word, page, target)?)?;
+                encode::add_of(word, target)?
+            }
+            None => {
+                write(code, beside(offset, nop)?, encode::add_of(word, target)?)?;
+                encode::adrp(word, place, target)?
+            }
+        },
+        CodeForm::RelaxedLoad { nop } => match encode::literal(word, place, target) {
+            Some(word) => word,
+            None => {
+                let page = NewAddress(place.0.wrapping_add_signed(i64::from(nop) * 4));
+                write(code, beside(offset, nop)?, encode::adrp_of(word, page, target)?)?;
+                encode::load_of(word, target)?
+            }
+        },
+        CodeForm::Relative32 { end } => {
+            let distance = target.distance_from(place.plus(u64::from(end))) as i64;
+            i32::try_from(distance).ok()? as u32
+        }
+    };
+    write(code, offset, new)
+}
+
+/// The instruction so many instructions further on.
+fn beside(offset: usize, instructions: i8) -> Option<usize> {
+    offset.checked_add_signed(isize::from(instructions) * 4)
+}

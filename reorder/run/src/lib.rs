@@ -1,0 +1,16 @@
+//! Programs that run: recorded, measured, and compared with each other.
+//!
+//! `record` notes which functions ran first, `measure` counts what the kernel did for a run, and `check` runs an original and
+//! its result alike. The rest is what they share: the processor below ptrace (`arch`), why traced tasks stop (`stops`), and
+//! what cannot be run here.
+
+mod arch;
+pub mod check;
+pub mod loaded_libraries;
+pub mod measure;
+pub mod processor;
+pub mod record;
+pub mod runnable;
+mod start_directory;
+pub mod start_failure;
+pub mod stops;

@@ -1,0 +1,109 @@
+//! Why a page is only predicted, or only touched.
+
+use std::collections::BTreeSet;
+
+use serde::Serialize;
+
+use super::super::page_cache::PAGE_BYTES;
+use super::report::ExplainedPage;
+use reorder_base::address::Address;
+use reorder_image::elf::file::ElfFile;
+use reorder_image::functions::{FunctionIndex, FunctionTable, is_linker_stub_section};
+
+/// Why.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Cause {
+    /// Predicted: a function that ran reaches to this page, but not what of it ran.
+    PartNotReached,
+    /// Predicted: a function begins here that ran when the trace was recorded, and not in this start.
+    NotRun,
+    /// Touched: code of the linker and the compiler's start-up files, which is no function.
+    StartupAndStubs,
+    /// Touched: headers or data that share the segment with the code.
+    DataInText,
+    /// Touched: code that belongs to no known function.
+    CodeWithoutFunction,
+    /// Touched: parts of functions that compilers split off, entered by a jump into their middle.
+    SplitOffParts,
+    /// Touched: functions that the trace does not have.
+    FunctionsNotInTrace,
+}
+
+impl Cause {
+    /// Whether no trace could have told: the page holds what is no function, or never begins like one.
+    #[must_use]
+    pub fn is_untraced_code(self) -> bool {
+        matches!(
+            self,
+            Self::StartupAndStubs | Self::DataInText | Self::CodeWithoutFunction | Self::SplitOffParts
+        )
+    }
+
+    /// For people.
+    #[must_use]
+    pub fn title(self) -> &'static str {
+        match self {
+            Self::PartNotReached => "part of a function that was not reached",
+            Self::NotRun => "ran in the trace, not in this start",
+            Self::StartupAndStubs => "linker stubs and start-up code",
+            Self::DataInText => "data beside the code",
+            Self::CodeWithoutFunction => "code of no known function",
+            Self::SplitOffParts => "split-off parts, entered in their middle",
+            Self::FunctionsNotInTrace => "functions that the trace does not have",
+        }
+    }
+}
+
+/// Explains a page that was predicted because of the functions `running`, and not touched.
+pub(super) fn not_touched(
+    functions: &FunctionTable<'_>,
+    page: Address,
+    running: &[FunctionIndex],
+) -> ExplainedPage {
+    let begins_here = |index: &&FunctionIndex| functions.get(**index).start >= page;
+    let beginning: Vec<&FunctionIndex> = running.iter().filter(begins_here).collect();
+    let (cause, shown) = match beginning.is_empty() {
+        true => (Cause::PartNotReached, running.iter().collect()),
+        false => (Cause::NotRun, beginning),
+    };
+    let names = shown.into_iter().map(|&index| functions.display_name(index)).collect();
+    ExplainedPage { page, cause, holds: names }
+}
+
+/// Explains a page that was touched and not predicted; `split_parts` are functions that can run unseen.
+pub(super) fn not_predicted(
+    file: &ElfFile<'_>,
+    functions: &FunctionTable<'_>,
+    page: Address,
+    split_parts: &BTreeSet<FunctionIndex>,
+) -> ExplainedPage {
+    let end = page.plus(PAGE_BYTES);
+    let sections: Vec<_> = file
+        .sections
+        .iter()
+        .filter(|section| section.is_loaded() && section.address < end && section.end() > page)
+        .collect();
+    let of_sections = |cause, is_wanted: &dyn Fn(&[u8], bool) -> bool| {
+        let wanted = sections.iter().filter(|section| is_wanted(section.name, section.is_executable()));
+        let holds: Vec<String> = wanted.map(|section| section.display_name().into_owned()).collect();
+        (!holds.is_empty()).then_some(ExplainedPage { page, cause, holds })
+    };
+    let is_startup = |name: &[u8], _| is_linker_stub_section(name) || name == b".init" || name == b".fini";
+    let on_page: Vec<FunctionIndex> = functions
+        .iter()
+        .filter(|(_, function)| function.start < end && function.end > page)
+        .map(|(index, _)| index)
+        .collect();
+    let of_functions = |cause, is_wanted: &dyn Fn(&FunctionIndex) -> bool| {
+        let wanted = on_page.iter().filter(|index| is_wanted(index));
+        let holds: Vec<String> = wanted.map(|&index| functions.display_name(index)).collect();
+        (!holds.is_empty()).then_some(ExplainedPage { page, cause, holds })
+    };
+    of_sections(Cause::StartupAndStubs, &is_startup)
+        .or_else(|| of_sections(Cause::DataInText, &|_, is_executable| !is_executable))
+        .or_else(|| of_functions(Cause::SplitOffParts, &|index| split_parts.contains(index)))
+        .or_else(|| of_functions(Cause::FunctionsNotInTrace, &|_| true))
+        .or_else(|| of_sections(Cause::CodeWithoutFunction, &|_, _| true))
+        .unwrap_or(ExplainedPage { page, cause: Cause::DataInText, holds: vec!["file headers".to_owned()] })
+}

@@ -1,0 +1,135 @@
+//! Whether a prediction holds: text pages that a trace says a start touches, and those that it really touches.
+//!
+//! In: an image, its functions, a trace, and a start of the same program. Out: [`AgreementReport`], in which every page that
+//! only one side has is explained. The real pages come from the page table of a process whose text is mapped page by
+//! page (see [`super::tracee`]), and are compared with the page cache and with the kernel's own samples of faults
+//! where these can be had. Predicted are all pages of all functions of the trace, as the simulation takes them.
+
+mod causes;
+mod report;
+mod split_parts;
+
+use std::collections::{BTreeMap, BTreeSet};
+
+pub use causes::Cause;
+pub use report::{AgreementReport, ExplainedPage, SecondWitness};
+
+use super::interruption::Interruption;
+use super::page_cache::{PAGE_BYTES, ProgramFile};
+use super::run::{self, Reach, Watch};
+use super::staging::Programs;
+use super::{MeasureRequest, StartKind};
+use reorder_base::address::Address;
+use reorder_base::error::{Error, Result};
+use reorder_image::elf::file::ElfFile;
+use reorder_image::functions::{FunctionIndex, FunctionTable};
+use reorder_trace::ResolvedTrace;
+
+/// Text pages of a start, by the places in the file where they begin. Where faults reach one page, all three say which
+/// pages it touched.
+#[derive(Clone, Debug)]
+pub struct RealPages {
+    /// In the page table at the end.
+    pub mapped: BTreeSet<u64>,
+    /// In the page cache at the same moment; absent when that was not empty at the beginning.
+    pub cached: Option<BTreeSet<u64>>,
+    /// Of the kernel's samples of page faults; absent where it keeps them for itself.
+    pub faulted: Option<BTreeSet<u64>>,
+    /// How the start ended.
+    pub status: String,
+}
+
+/// Starts the old program of `request`, cold if that is asked for and possible, with faults that reach so far.
+///
+/// # Errors
+/// As [`super::measure`], and when pages cannot be watched.
+pub fn real_pages(request: &MeasureRequest, reach: Reach) -> Result<RealPages> {
+    let _interruption = Interruption::note();
+    let ends = |file: &ProgramFile| Ok(run::run(&request.launch(file, Watch::Start))?.status);
+    let warm = request.start == StartKind::Warm;
+    let programs = Programs::prepare(vec![request.old.clone()], warm, &ends)?;
+    let program = programs.last();
+    if programs.cold() {
+        program.evict()?;
+    }
+    let outcome = run::run(&request.launch(program, Watch::Pages(reach)))?;
+    super::agree(programs.status(), &outcome, &request.old)?;
+    let watched = outcome.watched.map_err(|unknown| {
+        let (cause, next) = unknown.told();
+        Error::usage(format!("the text pages of this program cannot be watched: {cause}"))
+            .in_file(&request.old)
+            .with_hint(next)
+    })?;
+    Ok(RealPages {
+        mapped: watched.mapped,
+        cached: outcome.cached_text.filter(|_| watched.began_cold),
+        faulted: watched.faulted,
+        status: outcome.status,
+    })
+}
+
+/// Compares the pages that `trace` predicts with the `real` ones of a start by `request` whose faults reached one page.
+#[must_use]
+pub fn compare(
+    request: &MeasureRequest,
+    file: &ElfFile<'_>,
+    functions: &FunctionTable<'_>,
+    trace: &ResolvedTrace,
+    real: &RealPages,
+) -> AgreementReport {
+    let touched = addresses(file, &real.mapped);
+    let witness = |pages: &Option<BTreeSet<u64>>| {
+        pages.as_ref().map(|pages| SecondWitness::of(&touched, &addresses(file, pages)))
+    };
+    let predicted = predicted(functions, trace);
+    let only_predicted = predicted.iter().filter(|(page, _)| !touched.contains(page));
+    let only_touched = touched.iter().filter(|page| !predicted.contains_key(page));
+    let predicted_only: Vec<ExplainedPage> =
+        only_predicted.map(|(&page, running)| causes::not_touched(functions, page, running)).collect();
+    let split_parts = split_parts::entered_in_the_middle(file, functions, &trace.functions);
+    let touched_only: Vec<ExplainedPage> =
+        only_touched.map(|&page| causes::not_predicted(file, functions, page, &split_parts)).collect();
+    let unexplained = touched_only.iter().filter(|page| !page.cause.is_untraced_code()).count();
+    let difference = predicted_only.len() + unexplained;
+    AgreementReport {
+        program: request.old.clone(),
+        arguments: request.arguments.iter().map(|argument| argument.to_string_lossy().into_owned()).collect(),
+        trace: trace.label.clone(),
+        status: real.status.clone(),
+        functions: trace.functions.len() as u64,
+        predicted_pages: predicted.len() as u64,
+        touched_pages: touched.len() as u64,
+        pages_in_both: (predicted.len() - predicted_only.len()) as u64,
+        difference_percent: difference as f64 / touched.len().max(1) as f64 * 100.0,
+        page_cache: witness(&real.cached),
+        fault_samples: witness(&real.faulted),
+        predicted_only,
+        touched_only,
+    }
+}
+
+/// First addresses of pages that lie at `places` of the file, as the image states them.
+fn addresses(file: &ElfFile<'_>, places: &BTreeSet<u64>) -> BTreeSet<Address> {
+    let text = file.segments.iter().filter(|segment| segment.is_load() && segment.is_executable());
+    let in_segment = |place: u64| {
+        text.clone()
+            .find(|text| {
+                let first = text.offset.0 / PAGE_BYTES * PAGE_BYTES;
+                place >= first && place < text.offset.0.saturating_add(text.file_size)
+            })
+            .map(|text| Address(place).plus(text.address.0.wrapping_sub(text.offset.0)))
+    };
+    places.iter().filter_map(|&place| in_segment(place)).collect()
+}
+
+/// The functions of a trace on each page that they lie on.
+fn predicted(functions: &FunctionTable<'_>, trace: &ResolvedTrace) -> BTreeMap<Address, Vec<FunctionIndex>> {
+    let mut pages: BTreeMap<Address, Vec<FunctionIndex>> = BTreeMap::new();
+    for &index in &trace.functions {
+        let function = functions.get(index);
+        for page in function.start.0 / PAGE_BYTES..function.end.0.div_ceil(PAGE_BYTES) {
+            pages.entry(Address(page.saturating_mul(PAGE_BYTES))).or_default().push(index);
+        }
+    }
+    pages
+}

@@ -1,0 +1,327 @@
+//! What a layout gains for real: one program started, or two in turn, cold or warm.
+//!
+//! In: a [`MeasureRequest`]. Out: a [`Measurement`]. Guarantees: both programs get the same arguments, name,
+//! directory and environment; the order of the runs cancels drifts (A B B A …); every start counted as cold was
+//! checked to be cold; whatever could not be done is said in the report.
+//!
+//! Only the program's own file is made cold; its libraries stay as they are, for both alike. Some rounds start each
+//! program twice: once as the system does it, and once page by page, to see the 4 KiB text pages that it touches itself.
+//! That count does not depend on what the disk and the kernel read or map along, so it compares layouts on any machine.
+//! Pages that only a child touches do not count.
+
+pub mod agreement;
+mod counters;
+mod effects;
+pub mod export;
+mod fault_samples;
+mod figures;
+mod inject;
+mod interruption;
+mod page_cache;
+mod perf_event;
+mod report;
+mod run;
+pub mod sign_test;
+mod staging;
+mod statistics;
+mod surroundings;
+#[cfg(test)]
+mod tests;
+mod tracee;
+mod unknown;
+mod waiting;
+mod warnings;
+
+use std::ffi::{OsStr, OsString};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+pub use effects::Effect;
+pub use figures::{Figure, FigureKind, Figures, Values};
+pub use report::{MeasureReport, Measurement};
+pub use run::Reach;
+pub use sign_test::Interval;
+pub use statistics::{Comparison, Sample};
+pub use surroundings::Surroundings;
+pub(crate) use waiting::{Peeked, peek};
+pub use warnings::Warning;
+
+use figures::Series;
+pub use interruption::Interruption;
+use page_cache::ProgramFile;
+use reorder_base::error::{Error, Result};
+use run::{Launch, Outcome, Watch};
+use staging::Programs;
+use unknown::Unknown;
+
+/// Rounds that count touched pages. The count varies only where a program's own work does, and loading the text page
+/// by page takes a disk access each. Six are the fewest that give an interval with 95 % confidence.
+const TOUCH_ROUNDS: usize = 6;
+
+/// Whether the program's file is in memory when it starts.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum StartKind {
+    /// It is not: after an installation, or a long time.
+    #[default]
+    Cold,
+    /// It is: started before.
+    Warm,
+}
+
+/// What to measure.
+#[derive(Clone, Debug)]
+pub struct MeasureRequest {
+    /// What reports call it.
+    pub scenario: String,
+    /// The program, or the one that another is compared with.
+    pub old: PathBuf,
+    /// The program with the new layout, if there is one.
+    pub new: Option<PathBuf>,
+    /// Arguments for both.
+    pub arguments: Vec<OsString>,
+    /// Where both are started; here unless given.
+    pub directory: Option<PathBuf>,
+    /// Variables that are set for both.
+    pub environment: Vec<(OsString, OsString)>,
+    /// Rounds; every figure is a median over them. At least 1.
+    pub rounds: usize,
+    /// Whether the page cache is emptied before each run.
+    pub start: StartKind,
+    /// The share of 1 that intervals are for.
+    pub confidence: f64,
+    /// A run that takes longer is killed and reported.
+    pub time_limit: Duration,
+}
+
+impl Default for MeasureRequest {
+    fn default() -> Self {
+        Self {
+            scenario: "start".to_owned(),
+            old: PathBuf::new(),
+            new: None,
+            arguments: Vec::new(),
+            directory: None,
+            environment: Vec::new(),
+            rounds: 11,
+            start: StartKind::Cold,
+            confidence: 0.95,
+            time_limit: Duration::from_secs(60),
+        }
+    }
+}
+
+impl MeasureRequest {
+    fn programs(&self) -> Vec<PathBuf> {
+        std::iter::once(&self.old).chain(&self.new).cloned().collect()
+    }
+
+    fn launch<'request>(&'request self, program: &'request ProgramFile, watch: Watch) -> Launch<'request> {
+        Launch {
+            program,
+            // Both answer to the old name: programs look at it.
+            name: self.old.as_os_str(),
+            arguments: &self.arguments,
+            directory: self.directory.as_deref(),
+            environment: &self.environment,
+            watch,
+            cold: self.start == StartKind::Cold,
+            time_limit: self.time_limit,
+        }
+    }
+}
+
+/// Runs the program, or both in turn, and summarises.
+///
+/// # Errors
+/// When a program cannot be read, started or finished in time; [`reorder_base::error::ErrorKind::Verification`] when
+/// runs end with different exit statuses.
+pub fn measure(request: &MeasureRequest, progress: &dyn Fn()) -> Result<Measurement> {
+    if request.rounds == 0 {
+        return Err(Error::usage("no runs are asked for").with_hint("give at least --runs 1"));
+    }
+    // Outlives the copies below: they vanish before a signal ends this process.
+    let _interruption = Interruption::note();
+    let surroundings = Surroundings::of_this_machine();
+    let ends = |file: &ProgramFile| Ok(run::run(&request.launch(file, Watch::Start))?.status);
+    let programs = Programs::prepare(request.programs(), request.start == StartKind::Warm, &ends)?;
+    let mut series: Vec<Series> = programs.indices().map(|_| Series::default()).collect();
+    if request.start == StartKind::Warm {
+        for index in programs.indices() {
+            ends(programs.file(index))?;
+        }
+    }
+    let mut unknowns = Unknowns::default();
+    for round in 0..request.rounds {
+        // A B B A …: a machine that slows down or speeds up over time favours neither.
+        let mut order: Vec<usize> = programs.indices().collect();
+        if round % 2 == 1 {
+            order.reverse();
+        }
+        for &index in &order {
+            let outcome = natural_run(request, &programs, index, &mut series[index])?;
+            unknowns.mapped = unknowns.mapped.take().or(outcome.mapped_text.as_ref().err().cloned());
+            agree(programs.status(), &outcome, programs.shown(index))?;
+        }
+        if round < TOUCH_ROUNDS {
+            for &index in &order {
+                // Once it is unknown the figure is left out, and further rounds would tell nothing.
+                if unknowns.touched.is_none() {
+                    let touched = touched_pages(request, &programs, index)?;
+                    touched
+                        .map(|pages| series[index].push(FigureKind::TextPagesTouched, pages))
+                        .unwrap_or_else(|unknown| unknowns.touched = Some(unknown));
+                }
+            }
+        }
+        progress();
+    }
+    if unknowns.touched.is_some() {
+        series.iter_mut().for_each(|series| series.drop_kind(FigureKind::TextPagesTouched));
+    }
+    Ok(conclude(request, &programs, &series, &surroundings, &unknowns))
+}
+
+/// Why pages are unknown of some run; nothing where they are known of all.
+#[derive(Debug, Default)]
+struct Unknowns {
+    mapped: Option<Unknown>,
+    touched: Option<Unknown>,
+}
+
+fn conclude(
+    request: &MeasureRequest,
+    programs: &Programs,
+    series: &[Series],
+    surroundings: &Surroundings,
+    unknowns: &Unknowns,
+) -> Measurement {
+    let figures = Figures::of(series, request.confidence);
+    let mut measurement = Measurement {
+        scenario: request.scenario.clone(),
+        start: request.start,
+        old: request.old.clone(),
+        new: request.new.clone(),
+        arguments: request.arguments.iter().map(|argument| argument.to_string_lossy().into_owned()).collect(),
+        status: programs.status().to_owned(),
+        rounds: request.rounds,
+        confidence: request.confidence,
+        cold: programs.cold(),
+        private_copies: programs.copied(),
+        text_bytes: programs.last().text_bytes(),
+        read_ahead_bytes: programs.last().read_ahead().map(|(bytes, _)| bytes),
+        effects: effects::of(&figures),
+        figures,
+        warnings: Vec::new(),
+    };
+    measurement.warnings = warnings::of_measurement(request, programs, &measurement, surroundings, unknowns);
+    measurement
+}
+
+/// The report of several measurements on this machine.
+#[must_use]
+pub fn report(surroundings: Surroundings, measurements: Vec<Measurement>) -> MeasureReport {
+    MeasureReport { warnings: warnings::of_machine(&surroundings), surroundings, measurements }
+}
+
+/// What this machine lets a measurement do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Abilities {
+    /// Programs can be traced.
+    pub trace: bool,
+    /// Touched pages can be counted.
+    pub count_touched_pages: bool,
+}
+
+/// Finds out by running this very program.
+///
+/// # Errors
+/// When it cannot be run.
+pub fn abilities() -> Result<Abilities> {
+    let program = std::env::current_exe().map_err(|error| Error::io(Path::new("/proc/self/exe"), error))?;
+    let file = ProgramFile::open(&program)?;
+    let outcome = run::run(&Launch {
+        program: &file,
+        name: OsStr::new("reorder"),
+        arguments: &[OsString::from("--version")],
+        directory: None,
+        environment: &[],
+        watch: Watch::Pages(Reach::OnePage),
+        cold: false,
+        time_limit: Duration::from_secs(10),
+    })?;
+    Ok(Abilities { trace: outcome.mapped_text.is_ok(), count_touched_pages: outcome.watched.is_ok() })
+}
+
+/// Whether a program in `directory` can be made cold, found out with a copy of this very program.
+///
+/// # Errors
+/// When nothing can be written there.
+pub fn can_start_cold(directory: &Path) -> Result<bool> {
+    let program = std::env::current_exe().map_err(|error| Error::io(Path::new("/proc/self/exe"), error))?;
+    let copies = tempfile::tempdir_in(directory).map_err(|error| Error::io(directory, error))?;
+    staging::copy(&program, copies.path(), "cold")?.try_evict()
+}
+
+/// One start as the system does it.
+fn natural_run(
+    request: &MeasureRequest,
+    programs: &Programs,
+    index: usize,
+    series: &mut Series,
+) -> Result<Outcome> {
+    let file = programs.file(index);
+    if programs.cold() {
+        file.evict()?;
+    }
+    let outcome = run::run(&request.launch(file, Watch::Start))?;
+    series.push(FigureKind::MajorFaults, outcome.major_faults as f64);
+    series.push(FigureKind::MinorFaults, outcome.minor_faults as f64);
+    series.push(FigureKind::WallMilliseconds, outcome.wall.as_secs_f64() * 1e3);
+    series.extend(
+        FigureKind::TextPagesMapped,
+        outcome.mapped_text.as_ref().ok().map(|pages| pages.len() as f64),
+    );
+    if let Some(counted) = outcome.counted {
+        series.push(FigureKind::PageFaultsCounted, counted.page_faults);
+        series.push(FigureKind::MajorFaultsCounted, counted.major_faults);
+        series.push(FigureKind::MinorFaultsCounted, counted.minor_faults);
+        series.push(FigureKind::ProcessorMilliseconds, counted.processor_milliseconds);
+        series.extend(FigureKind::ContextSwitches, counted.context_switches);
+    }
+    if programs.cold() {
+        let cached = outcome.cached_text.as_ref().map(|pages| pages.len() as f64);
+        series.extend(FigureKind::TextPagesCached, cached);
+    }
+    Ok(outcome)
+}
+
+/// One start whose touched pages are counted. One that ends otherwise than the rest did other work.
+fn touched_pages(
+    request: &MeasureRequest,
+    programs: &Programs,
+    index: usize,
+) -> Result<std::result::Result<f64, Unknown>> {
+    let outcome = run::run(&request.launch(programs.file(index), Watch::Pages(Reach::OnePage)))?;
+    Ok(match outcome.status == programs.status() {
+        true => outcome.watched.map(|pages| pages.mapped.len() as f64),
+        false => Err(Unknown::EndsOtherwise(outcome.status)),
+    })
+}
+
+/// All runs must end alike, or the figures compare different work.
+fn agree(expected: &str, outcome: &Outcome, program: &Path) -> Result<()> {
+    if outcome.status == expected {
+        return Ok(());
+    }
+    Err(Error::verification(format!(
+        "ended with {}, the first run with {expected}: the figures would compare different work",
+        outcome.status
+    ))
+    .in_file(program)
+    .with_hint(
+        "run it by hand with these arguments, both programs if there are two, and compare what they print",
+    ))
+}

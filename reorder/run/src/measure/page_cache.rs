@@ -1,0 +1,167 @@
+//! A program file and its share of the page cache.
+
+use std::collections::BTreeSet;
+use std::fs::File;
+use std::ops::Range;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use memmap2::Mmap;
+use nix::fcntl::{PosixFadviseAdvice, posix_fadvise};
+use nix::sys::statfs::FsType;
+use nix::unistd::{SysconfVar, sysconf};
+
+use crate::processor::{self, Purpose};
+use crate::runnable;
+use reorder_base::error::{Error, Result};
+use reorder_image::elf::file::ElfFile;
+
+/// The unit of the page cache and of page tables on x86-64, and mostly on AArch64.
+pub(super) const PAGE_BYTES: u64 = 4096;
+
+/// Pages that another processor has just touched sit in its private list for a moment and cannot be dropped; a few
+/// short waits are enough, and more would not help a file that somebody maps.
+const EVICTION_ATTEMPTS: u32 = 6;
+
+/// The number that statfs(2) gives for ramfs.
+const RAMFS: FsType = FsType(0x8584_58f6);
+
+/// An executable whose page cache can be emptied and looked at.
+#[derive(Debug)]
+pub(super) struct ProgramFile {
+    path: PathBuf,
+    file: File,
+    mapping: Mmap,
+    text: Vec<Range<u64>>,
+}
+
+/// Kernels for AArch64 may have larger pages.
+fn check_page_size() -> Result<()> {
+    match sysconf(SysconfVar::PAGE_SIZE) {
+        Ok(Some(size)) if size.cast_unsigned() != PAGE_BYTES => Err(Error::usage(format!(
+            "this system has pages of {size} bytes, and only those of {PAGE_BYTES} are measured"
+        ))
+        .with_hint("simulate instead: reorder simulate --help")),
+        _ => Ok(()),
+    }
+}
+
+impl ProgramFile {
+    /// Opens an ELF program.
+    pub(super) fn open(path: &Path) -> Result<Self> {
+        let io = |error| Error::io(path, error);
+        runnable::check(path, |program| format!("reorder simulate {program} NEW -t TRACES"))?;
+        processor::check_program(path, Purpose::Measure)?;
+        check_page_size()?;
+        let file = File::open(path).map_err(io)?;
+        let text = text_ranges(&map(&file).map_err(io)?).map_err(|error| error.in_file(path))?;
+        // A fresh mapping that is never read: what this process had touched could not be dropped.
+        let mapping = map(&file).map_err(io)?;
+        Ok(Self { path: path.to_path_buf(), file, mapping, text })
+    }
+
+    pub(super) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Size of the executable segments.
+    pub(super) fn text_bytes(&self) -> u64 {
+        self.text.iter().map(|range| range.end - range.start).sum()
+    }
+
+    /// Drops the file from the page cache and tells whether it is really gone.
+    ///
+    /// Pages that another process maps stay, and the kernel answers "resident" for every page of a file that
+    /// belongs to somebody else, so `false` may also mean "cannot be known".
+    pub(super) fn try_evict(&self) -> Result<bool> {
+        // Dirty pages cannot be dropped.
+        self.file.sync_data().map_err(|error| Error::io(&self.path, error))?;
+        for attempt in 0..EVICTION_ATTEMPTS {
+            posix_fadvise(&self.file, 0, 0, PosixFadviseAdvice::POSIX_FADV_DONTNEED)
+                .map_err(|error| Error::io(&self.path, error.into()))?;
+            if self.resident()?.iter().all(|page| !page) {
+                return Ok(true);
+            }
+            std::thread::sleep(Duration::from_millis(1 << attempt));
+        }
+        Ok(false)
+    }
+
+    /// Empties a page cache that was emptied before.
+    pub(super) fn evict(&self) -> Result<()> {
+        if self.try_evict()? {
+            return Ok(());
+        }
+        Err(Error::usage("the page cache cannot be emptied any more: somebody started using the file")
+            .in_file(&self.path)
+            .with_hint("measure again, or measure the warm start with --warm"))
+    }
+
+    /// Text pages in the page cache, by their place in the file.
+    pub(super) fn resident_text(&self) -> Result<BTreeSet<u64>> {
+        let resident = self.resident()?;
+        let cached = |page: &u64| resident.get(*page as usize).copied().unwrap_or(false);
+        Ok(self.text_page_numbers().filter(cached).map(|page| page * PAGE_BYTES).collect())
+    }
+
+    /// Drops what start-up itself has read in: pages that no process has mapped. Whether all text is gone.
+    pub(super) fn drop_unmapped_text(&self) -> Result<bool> {
+        for attempt in 0..EVICTION_ATTEMPTS {
+            posix_fadvise(&self.file, 0, 0, PosixFadviseAdvice::POSIX_FADV_DONTNEED)
+                .map_err(|error| Error::io(&self.path, error.into()))?;
+            if self.resident_text()?.is_empty() {
+                return Ok(true);
+            }
+            std::thread::sleep(Duration::from_millis(1 << attempt));
+        }
+        Ok(false)
+    }
+
+    /// Whether the file lies in a file system that has no disk behind its page cache.
+    pub(super) fn is_in_memory(&self) -> bool {
+        let Ok(system) = nix::sys::statfs::fstatfs(&self.file) else { return false };
+        [nix::sys::statfs::TMPFS_MAGIC, RAMFS].contains(&system.filesystem_type())
+    }
+
+    /// Pages of the file that hold text, in file order.
+    fn text_page_numbers(&self) -> impl Iterator<Item = u64> {
+        self.text.iter().flat_map(|range| range.start / PAGE_BYTES..range.end.div_ceil(PAGE_BYTES))
+    }
+
+    /// Bytes that the kernel reads at once from the device under this file, and where it says so.
+    pub(super) fn read_ahead(&self) -> Option<(u64, PathBuf)> {
+        let device = self.file.metadata().ok()?.dev();
+        let (major, minor) = (nix::sys::stat::major(device), nix::sys::stat::minor(device));
+        let setting = PathBuf::from(format!("/sys/class/bdi/{major}:{minor}/read_ahead_kb"));
+        let kibibytes: u64 = std::fs::read_to_string(&setting).ok()?.trim().parse().ok()?;
+        Some((kibibytes.checked_mul(1024)?, setting))
+    }
+
+    /// For each page of the file, whether the page cache holds it.
+    fn resident(&self) -> Result<Vec<bool>> {
+        let length = self.mapping.len();
+        let mut pages = vec![0_u8; length.div_ceil(PAGE_BYTES as usize)];
+        // SAFETY: the address and the length are those of a live mapping, and the vector has a byte per page.
+        let outcome =
+            unsafe { libc::mincore(self.mapping.as_ptr().cast_mut().cast(), length, pages.as_mut_ptr()) };
+        if outcome != 0 {
+            return Err(Error::io(&self.path, std::io::Error::last_os_error()));
+        }
+        Ok(pages.into_iter().map(|page| page & 1 != 0).collect())
+    }
+}
+
+fn map(file: &File) -> std::io::Result<Mmap> {
+    // SAFETY: the mapping is read by the ELF parser and asked for residency, which reads no contents. A file cut
+    // short meanwhile ends this process with SIGBUS, which harms nothing but the measurement.
+    unsafe { Mmap::map(file) }
+}
+
+/// File ranges of the executable segments.
+fn text_ranges(bytes: &[u8]) -> Result<Vec<Range<u64>>> {
+    let image = ElfFile::parse(bytes)?;
+    let text = image.segments.iter().filter(|segment| segment.is_load() && segment.is_executable());
+    // The parser has checked that segments end inside the file, so the sum does not overflow.
+    Ok(text.map(|segment| segment.offset.0..segment.offset.0 + segment.file_size).collect())
+}

@@ -1,0 +1,94 @@
+//! Refuses what another processor runs: an emulator would be recorded or measured instead of the program, or nothing
+//! could be.
+
+use std::path::Path;
+
+use crate::arch;
+use reorder_base::error::{Error, Result};
+use reorder_image::elf::file::ElfFile;
+use reorder_image::elf::machine::Machine;
+use reorder_system::mapped::map_image;
+
+/// Refuses to record on this machine if its processor cannot be traced.
+///
+/// # Errors
+/// On all but x86-64 and AArch64.
+pub fn check_host() -> Result<()> {
+    if arch::MACHINE.is_some() {
+        return Ok(());
+    }
+    Err(Error::usage(format!("programs are recorded on x86-64 and AArch64, and this reorder is for {HOST}"))
+        .with_hint(format!("on {HOST}, {OTHER_RECORDERS}")))
+}
+
+/// What is to be done with a running program.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Purpose {
+    /// Record which functions run first.
+    Record,
+    /// Count faults and take times.
+    Measure,
+    /// Compare an original with its result.
+    Check,
+}
+
+impl Purpose {
+    /// As a command, and with an `s`.
+    fn verb(self) -> &'static str {
+        match self {
+            Self::Record => "record",
+            Self::Measure => "measure",
+            Self::Check => "check",
+        }
+    }
+
+    /// What can be done here with a program that runs elsewhere.
+    fn other_way(self) -> &'static str {
+        match self {
+            Self::Record => OTHER_RECORDERS,
+            Self::Measure => "simulate its starts: reorder simulate --help",
+            Self::Check => "leave out --check, and compare both where they run",
+        }
+    }
+}
+
+/// Refuses an image for `machine` unless this processor runs it.
+///
+/// # Errors
+/// Images for another processor.
+pub fn check(machine: Machine, purpose: Purpose) -> Result<()> {
+    if arch::MACHINE == Some(machine) {
+        return Ok(());
+    }
+    let (verb, other_way) = (purpose.verb(), purpose.other_way());
+    let there = |name: &str| format!("{verb} it on {name} with a reorder built for it, or {other_way}");
+    let (name, cure) = match machine {
+        Machine::X86_64 => ("x86-64", there("x86-64")),
+        Machine::Aarch64 => ("AArch64", there("AArch64")),
+        Machine::Other => ("another processor", other_way.to_owned()),
+    };
+    Err(Error::usage(format!("this image is for {name}, and this reorder {verb}s what is for {HOST}"))
+        .with_hint(cure))
+}
+
+/// Refuses a program for another processor before the system hands it to an emulator.
+///
+/// # Errors
+/// ELF programs for another processor; all else is left to whoever starts it.
+pub fn check_program(path: &Path, purpose: Purpose) -> Result<()> {
+    let Ok(bytes) = map_image(path) else { return Ok(()) };
+    match ElfFile::parse_any_machine(&bytes) {
+        Ok(file) => check(file.machine, purpose).map_err(|error| error.in_file(path)),
+        Err(_) => Ok(()),
+    }
+}
+
+/// As it is called here.
+const HOST: &str = match arch::MACHINE {
+    Some(Machine::X86_64) => "x86-64",
+    Some(Machine::Aarch64) => "AArch64",
+    _ => std::env::consts::ARCH,
+};
+
+const OTHER_RECORDERS: &str =
+    "use a recorder that runs there and whose traces can be read (reorder traces --help)";

@@ -1,0 +1,184 @@
+//! One address space with breakpoints, shared by all threads and `vfork` children that run in it.
+
+use std::cell::{OnceCell, RefCell};
+use std::io;
+use std::ops::Range;
+use std::path::Path;
+use std::rc::Rc;
+
+use nix::unistd::Pid;
+
+use super::arm::{ArmedRange, arm, disarm, holds_code, is_unmapped, ranges};
+use super::failure::Served;
+use super::image::TracedImage;
+use super::memory::{self, Mapping, ProcessMemory, ProgramMark};
+use super::own_traps::OwnTraps;
+use super::recording::Recording;
+use crate::arch::BREAKPOINT;
+use reorder_base::address::Address;
+use reorder_base::error::{Error, Result};
+
+/// Memory, the breakpoints in it, and the record that its hits belong to.
+#[derive(Debug)]
+pub(super) struct AddressSpace {
+    memory: ProcessMemory,
+    armed: Vec<ArmedRange>,
+    disarmed: bool,
+    /// Libraries to be traced that are not mapped yet; positions among the session's images.
+    pub(super) missing: Vec<usize>,
+    /// Shared with forked processes.
+    pub(super) recording: Rc<RefCell<Recording>>,
+}
+
+/// A function start that carries or carried a breakpoint.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Hit {
+    /// Where in memory.
+    pub(super) address: u64,
+    /// Which image.
+    pub(super) image: usize,
+    /// Which of its starts.
+    pub(super) start: usize,
+}
+
+impl AddressSpace {
+    /// The space that `task` has now, without breakpoints; `recording` gives the record of the family that is told by
+    /// a mark.
+    pub(super) fn new(
+        task: Pid,
+        missing: Vec<usize>,
+        recording: impl FnOnce(Option<ProgramMark>) -> Rc<RefCell<Recording>>,
+    ) -> Result<Self> {
+        let memory = open(task)?;
+        let recording = recording(memory.program_mark(task));
+        Ok(Self { memory, armed: Vec::new(), disarmed: false, missing, recording })
+    }
+
+    /// The copy that the forked process `child` has: the breakpoints were copied with the memory.
+    pub(super) fn forked(&self, child: Pid) -> Result<Self> {
+        Ok(Self {
+            memory: open(child)?,
+            armed: self.armed.clone(),
+            disarmed: false,
+            missing: self.missing.clone(),
+            recording: Rc::clone(&self.recording),
+        })
+    }
+
+    /// Plants the breakpoints of `image` in `mapping`; tells how many bytes of code that concerned.
+    pub(super) fn arm(&mut self, index: usize, image: &TracedImage, mapping: &Mapping) -> Result<u64> {
+        let armed = ranges(image, index, mapping);
+        for range in &armed {
+            arm(&self.memory, image, range)?;
+        }
+        Ok(self.add(index, image, armed))
+    }
+
+    /// As [`Self::arm`] where `mapping` was copied together with its breakpoints.
+    pub(super) fn inherit(&mut self, index: usize, image: &TracedImage, mapping: &Mapping) {
+        self.add(index, image, ranges(image, index, mapping));
+    }
+
+    fn add(&mut self, index: usize, image: &TracedImage, armed: Vec<ArmedRange>) -> u64 {
+        if armed.is_empty() {
+            return 0;
+        }
+        // Whatever was there before is not any more.
+        self.armed.retain(|old| {
+            let is_over =
+                |new: &ArmedRange| new.memory.start < old.memory.end && old.memory.start < new.memory.end;
+            !armed.iter().any(is_over)
+        });
+        self.missing.retain(|missing| *missing != index);
+        self.recording.borrow_mut().add_image(index, image);
+        let bytes = armed.iter().map(|range| range.memory.end - range.memory.start).sum();
+        self.armed.extend(armed);
+        bytes
+    }
+
+    /// The function start at `address`, where `task` has hit a breakpoint, if it is one of ours.
+    ///
+    /// It is none where a library was closed and other code has taken its place.
+    pub(super) fn hit_at(&self, task: Pid, images: &[TracedImage], address: u64) -> Option<Hit> {
+        let range = self.armed.iter().find(|range| range.memory.contains(&address))?;
+        let image = &images[range.image];
+        let start = image.start_at(Address(address.wrapping_sub(range.bias)))?;
+        let is_there = holds_code(&self.memory, image, range, start)
+            || contain(&mapped_ranges(task, image, range), address);
+        is_there.then_some(Hit { address, image: range.image, start })
+    }
+
+    /// Whether a breakpoint stands at `address`.
+    pub(super) fn has_breakpoint(&self, address: u64) -> bool {
+        let mut code = BREAKPOINT.map(|_| 0);
+        self.memory.read(address, &mut code).is_ok() && code == BREAKPOINT
+    }
+
+    /// Puts back what stood under a breakpoint.
+    ///
+    /// Doing so twice is harmless, and needed: a child forked by one thread while another one's hit was being
+    /// served has a copy of the breakpoint that its parent has no more.
+    pub(super) fn disarm(&self, images: &[TracedImage], hit: Hit) -> io::Result<()> {
+        match self.memory.write(hit.address, &images[hit.image].starts[hit.start].original) {
+            // Another thread has just closed the library.
+            Err(error) if is_unmapped(&error) => Ok(()),
+            written => written,
+        }
+    }
+
+    /// Puts back all of them, once, for the process of `task`, which is to go on untraced.
+    ///
+    /// Breakpoints that were hit before and are reported later are still recognised.
+    pub(super) fn disarm_all(&mut self, task: Pid, images: &[TracedImage]) -> io::Result<()> {
+        if !std::mem::replace(&mut self.disarmed, true) {
+            for range in &self.armed {
+                let image = &images[range.image];
+                let mapped = OnceCell::new();
+                let is_mapped =
+                    |address| contain(mapped.get_or_init(|| mapped_ranges(task, image, range)), address);
+                disarm(&self.memory, image, range, is_mapped)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// After a hit of `task`: see [`OwnTraps::restore`].
+    pub(super) fn restore_own_trap(&self, task: Pid, own_traps: &mut OwnTraps) -> Served {
+        own_traps.restore(task, &self.memory)
+    }
+
+    /// At a system call of `task`: see [`OwnTraps::system_call`].
+    pub(super) fn note_system_call(&self, task: Pid, own_traps: &mut OwnTraps) -> Served {
+        Ok(own_traps.system_call(task, &self.memory)?)
+    }
+
+    /// The eight bytes at `address`.
+    pub(super) fn word(&self, address: u64) -> Option<u64> {
+        self.memory.word(address)
+    }
+}
+
+fn contain(ranges: &[Range<u64>], address: u64) -> bool {
+    ranges.iter().any(|range| range.contains(&address))
+}
+
+/// Where `task` still maps `image` as it did when `armed` was.
+fn mapped_ranges(task: Pid, image: &TracedImage, armed: &ArmedRange) -> Vec<Range<u64>> {
+    // Of a process that has none any more, or may not be looked at, nothing is known to be there.
+    let mappings = memory::present_mappings(task).unwrap_or_default();
+    let of_image = mappings.iter().filter(|mapping| {
+        let overlaps = mapping.start < armed.memory.end
+            && armed.memory.start < mapping.start.saturating_add(mapping.length);
+        overlaps && image.is_file(&mapping.path, &memory::seen_by(task, &mapping.path))
+    });
+    let ranges = of_image.flat_map(|mapping| ranges(image, armed.image, mapping));
+    ranges.filter(|range| range.bias == armed.bias).map(|range| range.memory).collect()
+}
+
+fn open(task: Pid) -> Result<ProcessMemory> {
+    ProcessMemory::open(task).map_err(|error| {
+        Error::io(Path::new(&format!("/proc/{task}/mem")), error).with_hint(
+            "recording needs /proc and the right to trace the program; run it as the program's user",
+        )
+    })
+}

@@ -1,0 +1,127 @@
+//! The recorder: first-execution order of an unmodified program, by one-shot breakpoints.
+//!
+//! In: a program and its arguments. Out: one [`Trace`] for each run, each `exec` and each traced image. Every proven
+//! function start gets a breakpoint before the dynamic loader runs; the first thread that arrives removes it. A
+//! function costs one stop when it is first executed and nothing afterwards.
+//!
+//! What a program can notice: its own code in memory holds breakpoints where it has not been yet; and, unless that is asked for,
+//! a SIGTRAP that it blocks or ignores is unblocked and no longer ignored when a breakpoint is hit, as under any debugger.
+//! A handler of SIGTRAP works as ever (`own_traps.rs`).
+
+mod address_space;
+mod arm;
+mod failure;
+mod image;
+mod interrupts;
+mod launch;
+mod memory;
+mod output;
+mod own_traps;
+mod recording;
+mod release;
+mod session;
+mod signal_status;
+mod statistics;
+mod system_calls;
+mod tasks;
+mod trap;
+
+use std::ffi::OsString;
+use std::os::unix::ffi::OsStrExt as _;
+use std::path::PathBuf;
+use std::thread;
+
+use crate::processor;
+use reorder_base::error::Result;
+use reorder_trace::Trace;
+
+use image::TracedImage;
+pub use interrupts::leave_interrupts_to_program;
+pub use launch::find_program;
+pub use output::{TraceDirectory, next_run, replace_recordings, write_traces};
+use session::Session;
+pub use statistics::Statistics;
+
+pub use crate::stops::Ending;
+
+/// What to record.
+#[derive(Clone, Debug, Default)]
+pub struct RecordRequest {
+    /// A path, or a name to be found in `PATH`.
+    pub program: OsString,
+    /// Its arguments.
+    pub arguments: Vec<OsString>,
+    /// Further images to trace: libraries, or programs that the program executes.
+    pub images: Vec<PathBuf>,
+    /// How often to run it; at least once.
+    pub runs: u32,
+    /// The number of the first run.
+    pub first_run: u32,
+    /// Where it is started; here unless given.
+    pub directory: Option<PathBuf>,
+    /// Variables that are set for it, beside those of this process.
+    pub environment: Vec<(OsString, OsString)>,
+    /// Connect the program's standard input, output and error to `/dev/null`.
+    pub discard_output: bool,
+    /// Stop at each system call as well, so that whatever the program does about SIGTRAP stays as it is.
+    pub keep_own_traps: bool,
+}
+
+/// What was recorded.
+#[derive(Debug)]
+pub struct RecordOutcome {
+    /// In order of run, `exec` and image; traces without events are left out.
+    pub traces: Vec<RecordedTrace>,
+    /// How the program ended: the last failure of all runs, if there was one.
+    pub ending: Ending,
+    /// What it cost.
+    pub statistics: Statistics,
+}
+
+/// A trace and its place among the others.
+#[derive(Clone, Debug)]
+pub struct RecordedTrace {
+    /// The image's file name.
+    pub image_name: String,
+    /// Which `exec` of the run, from 1.
+    pub program: u32,
+    /// The trace.
+    pub trace: Trace,
+}
+
+/// Runs and records the program.
+///
+/// # Errors
+/// Images that cannot be read, programs that cannot be started, and systems that forbid tracing.
+pub fn record(request: &RecordRequest) -> Result<RecordOutcome> {
+    // The thread's end kills all tracees, and its waiting cannot take away other threads' children.
+    thread::scope(|scope| {
+        scope.spawn(|| record_runs(request)).join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+    })
+}
+
+fn record_runs(request: &RecordRequest) -> Result<RecordOutcome> {
+    processor::check_host()?;
+    let mut images = request.images.iter().map(|path| TracedImage::read(path)).collect::<Result<Vec<_>>>()?;
+    let command: Vec<Vec<u8>> = std::iter::once(&request.program)
+        .chain(&request.arguments)
+        .map(|word| word.as_bytes().to_vec())
+        .collect();
+    let mut statistics = Statistics::default();
+    let mut traces = Vec::new();
+    let mut ending = Ending::Exited(0);
+    for run in (request.first_run..).take(request.runs.max(1) as usize) {
+        let launched = launch::launch(request)?;
+        let outcome =
+            Session::new(launched, request.keep_own_traps, &mut images, &mut statistics).follow()?;
+        if outcome.ending != Ending::Exited(0) {
+            ending = outcome.ending;
+        }
+        for (program, recording) in (1..).zip(outcome.recordings) {
+            traces.extend(recording.into_traces(run, &images, &command).into_iter().map(|(index, trace)| {
+                RecordedTrace { image_name: images[index].file_name(), program, trace }
+            }));
+        }
+    }
+    Ok(RecordOutcome { traces, ending, statistics })
+}

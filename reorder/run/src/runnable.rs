@@ -1,0 +1,78 @@
+//! Programs that can only be run elsewhere, told before anything is started.
+
+use std::fs::File;
+use std::io::Read as _;
+use std::path::Path;
+
+use reorder_base::error::{Error, Result};
+use reorder_image::elf::file::{ElfFile, Linkage};
+use reorder_image::macho::is_macho;
+
+/// Refuses a Mach-O file as a program to run: this is Linux. `next` makes of the file's name, in the words of a shell, what
+/// to type once its starts were recorded where it runs.
+///
+/// # Errors
+/// Mach-O files; what cannot be read is left to whoever starts it.
+pub fn check(program: &Path, next: impl FnOnce(&str) -> String) -> Result<()> {
+    /// As much as [`is_macho`] looks at.
+    const HEAD_BYTES: u64 = 8;
+    let mut head = Vec::new();
+    let read = File::open(program).and_then(|file| file.take(HEAD_BYTES).read_to_end(&mut head));
+    if read.is_err() || !is_macho(&head) {
+        return Ok(());
+    }
+    let name = program.to_string_lossy();
+    let next = next(&shlex::try_quote(&name).unwrap_or_else(|_| name.as_ref().into()));
+    Err(Error::usage("this is a Mach-O program, which this system cannot run")
+        .in_file(program)
+        .with_hint(format!("record its starts where it runs (GUIDE.md, Ship an app), then: {next}")))
+}
+
+/// Whether an image is only ever loaded by others: position-independent, not marked as a program, and nothing runs it.
+pub fn is_library(file: &ElfFile<'_>) -> bool {
+    /// `DT_FLAGS_1` and its bit for position-independent programs.
+    const DYNAMIC_FLAGS_1: u64 = 0x6fff_fffb;
+    const FLAG_PROGRAM: u64 = 0x0800_0000;
+    if file.linkage != Linkage::PositionIndependent || file.section(b".interp").is_some() {
+        return false;
+    }
+    let Some(section) = file.section(b".dynamic") else { return false };
+    let (words, _) = file.section_bytes(section).as_chunks::<8>();
+    let (pairs, _) = words.as_chunks::<2>();
+    !pairs.iter().any(|&[tag, value]| {
+        u64::from_le_bytes(tag) == DYNAMIC_FLAGS_1 && u64::from_le_bytes(value) & FLAG_PROGRAM != 0
+    })
+}
+
+/// What moves the functions of a program that cannot be run here.
+pub fn apply_command(program: &str) -> String {
+    format!("reorder apply {program} -t TRACES -o FILE")
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)] // a failed unwrap is a failed test
+
+    use super::*;
+
+    #[test]
+    fn only_programs_of_apples_systems_are_refused() {
+        let directory = tempfile::tempdir().unwrap();
+        let program = directory.path().join("my app");
+        for (head, is_refused) in
+            [(&b"\xcf\xfa\xed\xfe\x0c\0\0\x01"[..], true), (b"\x7fELF", false), (b"", false)]
+        {
+            std::fs::write(&program, head).unwrap();
+            let checked = check(&program, apply_command);
+            assert_eq!(checked.is_err(), is_refused, "{head:?}");
+            if let Err(error) = checked {
+                let hint = error.hint.unwrap();
+                assert!(
+                    hint.ends_with(&format!("reorder apply '{}' -t TRACES -o FILE", program.display())),
+                    "{hint}"
+                );
+            }
+        }
+        assert!(check(&directory.path().join("missing"), apply_command).is_ok());
+    }
+}

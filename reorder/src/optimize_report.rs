@@ -1,0 +1,175 @@
+//! The result of the whole pipeline: one summary and one table.
+
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+
+use serde::Serialize;
+
+use reorder_layout::simulate::Simulation;
+use reorder_layout::{Layout, Strategy};
+use reorder_relocate::apply::Applied;
+use reorder_report::Report;
+use reorder_report::table::{Table, change, grouped};
+use reorder_run::check::CheckedRun;
+use reorder_run::measure::{FigureKind, Measurement, Warning};
+
+/// What `reorder optimize` achieved.
+#[derive(Clone, Debug, Serialize)]
+pub struct OptimizeReport {
+    /// The program as it was.
+    pub image: PathBuf,
+    /// The new program.
+    pub output: PathBuf,
+    /// Size of both.
+    pub file_bytes: u64,
+    /// Functions of the program.
+    pub functions: u64,
+    /// Of these, placed in front because a start needs them.
+    pub functions_chosen: u64,
+    /// Of these, at a new address.
+    pub functions_moved: u64,
+    /// Of these, kept at their address because a reference cannot be proven.
+    pub functions_pinned: u64,
+    /// How they were ordered.
+    pub strategy: Strategy,
+    /// What the strategy left to chance.
+    pub seed: u64,
+    /// Each `--run`, in the order given.
+    pub runs: Vec<OptimizedRun>,
+    /// All runs together.
+    pub total: SimulatedPages,
+}
+
+/// One `--run`.
+#[derive(Clone, Debug, Serialize)]
+pub struct OptimizedRun {
+    /// As given.
+    pub arguments: String,
+    /// By the recorded traces.
+    pub simulated: SimulatedPages,
+    /// What both programs did alike.
+    pub checked: CheckedRun,
+    /// By real starts.
+    pub measured: Option<Measurement>,
+}
+
+/// Faults of 4 KiB text pages.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct SimulatedPages {
+    /// In the program as it was.
+    pub old_faults: u64,
+    /// In the new one.
+    pub new_faults: u64,
+    /// No layout of whole functions has fewer.
+    pub lower_bound_faults: u64,
+}
+
+impl SimulatedPages {
+    /// The totals of a simulation under its first model, which is 4 KiB pages.
+    pub fn of(simulation: &Simulation) -> Self {
+        simulation.totals.first().map_or_else(Self::default, |total| Self {
+            old_faults: total.faults,
+            new_faults: total.new_faults.unwrap_or(total.faults),
+            lower_bound_faults: total.lower_bound_faults,
+        })
+    }
+}
+
+impl OptimizeReport {
+    /// Puts the results of all phases together.
+    pub fn new(
+        image: &Path,
+        output: &Path,
+        (strategy, seed): (Strategy, u64),
+        layout: &Layout,
+        applied: &Applied,
+        runs: Vec<OptimizedRun>,
+    ) -> Self {
+        let total = runs.iter().fold(SimulatedPages::default(), |total, run| SimulatedPages {
+            old_faults: total.old_faults + run.simulated.old_faults,
+            new_faults: total.new_faults + run.simulated.new_faults,
+            lower_bound_faults: total.lower_bound_faults + run.simulated.lower_bound_faults,
+        });
+        Self {
+            image: image.to_path_buf(),
+            output: output.to_path_buf(),
+            file_bytes: applied.bytes.len() as u64,
+            functions: applied.summary.functions as u64,
+            functions_chosen: layout.needed as u64,
+            functions_moved: applied.summary.functions_moved as u64,
+            functions_pinned: applied.summary.pinned.len() as u64,
+            strategy,
+            seed,
+            runs,
+            total,
+        }
+    }
+}
+
+impl Report for OptimizeReport {
+    const COMMAND: &'static str = "optimize";
+
+    fn text(&self) -> String {
+        let mut table =
+            Table::new(["run", "text pages and time", "old", "new", "change", "bound"]).with_labels(2);
+        for run in &self.runs {
+            simulated_row(&mut table, &run.arguments, &run.simulated);
+            if let Some(measured) = &run.measured {
+                measured_rows(&mut table, measured);
+            }
+        }
+        simulated_row(&mut table, "all runs", &self.total);
+        let mut text = table.render();
+        text.push_str(&format!(
+            "\n{}: {} bytes as before; {} of {} functions moved, {} pinned, {} in front; verified\n",
+            self.output.display(),
+            grouped(self.file_bytes),
+            grouped(self.functions_moved),
+            grouped(self.functions),
+            grouped(self.functions_pinned),
+            grouped(self.functions_chosen),
+        ));
+        text.extend(self.runs.iter().map(|run| run.checked.text()));
+        for limit in self.limits() {
+            text.push_str(&format!("note: {limit}\n"));
+        }
+        text
+    }
+}
+
+impl OptimizeReport {
+    /// What limits the measurements, each once.
+    fn limits(&self) -> BTreeSet<String> {
+        let measured = self.runs.iter().filter_map(|run| run.measured.as_ref());
+        measured.flat_map(|measured| measured.limits().map(Warning::text)).collect()
+    }
+}
+
+fn simulated_row(table: &mut Table, name: &str, pages: &SimulatedPages) {
+    table.row([
+        name,
+        "page faults, simulated",
+        &grouped(pages.old_faults),
+        &grouped(pages.new_faults),
+        &change(pages.old_faults as f64, pages.new_faults as f64),
+        &grouped(pages.lower_bound_faults),
+    ]);
+}
+
+fn measured_rows(table: &mut Table, measured: &Measurement) {
+    let wall = if measured.cold { "cold start, ms" } else { "warm start, ms" };
+    for (name, figure, digits) in [
+        ("pages touched, measured", FigureKind::TextPagesTouched, 0),
+        ("major faults, measured", FigureKind::MajorFaults, 0),
+        (wall, FigureKind::WallMilliseconds, 1),
+    ] {
+        let Some(figure) = measured.figures.comparison(figure) else { continue };
+        table.row([
+            "",
+            name,
+            &format!("{:.digits$}", figure.old.median),
+            &format!("{:.digits$}", figure.new.median),
+            &figure.shown_change(),
+        ]);
+    }
+}

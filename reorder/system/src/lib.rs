@@ -1,0 +1,9 @@
+//! What reorder asks of the operating system on behalf of all its commands.
+//!
+//! Inputs are mapped ([`mapped`]), and a mapped file that shrinks ends the process with a message ([`lost_pages`]). Outputs
+//! are written whole or not at all ([`write`]). Memory that a phase freed goes back to the system ([`memory`]).
+
+pub mod lost_pages;
+pub mod mapped;
+pub mod memory;
+pub mod write;

@@ -1,0 +1,58 @@
+//! The 32 bytes that every log starts with (`XRayFileHeader` in `xray/xray_records.h`).
+//!
+//! | offset | bytes | |
+//! |---|---|---|
+//! | 0 | 2 | version |
+//! | 2 | 2 | 0 basic, 1 FDR |
+//! | 4 | 4 | flags, mostly not initialised |
+//! | 8 | 8 | cycles of the clock per second |
+//! | 16 | 16 | FDR: size of a buffer; otherwise not initialised |
+
+use crate::cursor::{ByteOrder, Cursor};
+
+/// How many bytes a header has.
+pub(super) const LENGTH: usize = 32;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Mode {
+    Basic,
+    FlightRecorder,
+}
+
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Header {
+    pub(super) mode: Mode,
+    pub(super) version: u16,
+    pub(super) order: ByteOrder,
+    /// Ticks per second; 0 when the writer did not know.
+    pub(super) frequency: u64,
+    pub(super) buffer_size: u64,
+}
+
+impl Header {
+    /// Whether it states what a processor's clock can have.
+    pub(super) fn has_frequency(&self) -> bool {
+        (SLOWEST..FASTEST).contains(&self.frequency)
+    }
+
+    /// Nothing for what cannot be a header of a known version.
+    pub(super) fn parse(bytes: &[u8]) -> Option<Self> {
+        let header = bytes.get(..LENGTH)?;
+        [ByteOrder::Little, ByteOrder::Big].into_iter().find_map(|order| {
+            let mut cursor = Cursor::new(header, order);
+            let (version, kind) = (cursor.u16().ok()?, cursor.u16().ok()?);
+            let mode = match (kind, version) {
+                (0, 1..=3) => Mode::Basic,
+                (1, 1..=5) => Mode::FlightRecorder,
+                _ => return None,
+            };
+            cursor.skip(4).ok()?;
+            let (frequency, buffer_size) = (cursor.u64().ok()?, cursor.u64().ok()?);
+            (frequency < FASTEST).then_some(Self { mode, version, order, frequency, buffer_size })
+        })
+    }
+}
+
+const SLOWEST: u64 = 1_000_000;
+/// No clock has a million megahertz; random bytes mostly claim more.
+const FASTEST: u64 = 1_000_000_000_000;

@@ -1,0 +1,190 @@
+//! What is written is read back; what is broken is told with its place and never panics.
+
+use std::path::PathBuf;
+
+use proptest::prelude::*;
+
+use layout_algos::sample::{Identity, Priority};
+
+use super::{read, write, write_all};
+use crate::{Draw, Event, Evidence, ImageIdentity, Location, Name, NameHash, Reading, Strata, Trace};
+use reorder_base::address::{Address, RuntimeAddress};
+
+fn event() -> impl Strategy<Value = Event> {
+    let bytes = || proptest::collection::vec(any::<u8>(), 0..12);
+    let location = prop_oneof![
+        any::<u64>().prop_map(|address| Location::Image(Address(address))),
+        any::<u64>().prop_map(|address| Location::Inside(Address(address))),
+        any::<u64>().prop_map(|address| Location::Runtime(RuntimeAddress(address))),
+        any::<u64>().prop_map(|hash| Location::NameHash(NameHash::Md5(hash))),
+        any::<u32>().prop_map(|id| Location::NameHash(NameHash::GccProfileId(id))),
+        bytes().prop_map(|name| Location::Name(name.into()))
+    ];
+    (location, proptest::option::of(bytes()), any::<[Option<u64>; 4]>()).prop_map(
+        |(location, name, [size, nanoseconds, count, tick])| {
+            let name = if matches!(location, Location::Name(_)) { None } else { name.map(Name::from) };
+            Event { location, name, size, nanoseconds, count, tick }
+        },
+    )
+}
+
+fn trace() -> impl Strategy<Value = Trace> {
+    let word = || proptest::collection::vec(any::<u8>(), 1..12);
+    (
+        any::<Option<u32>>(),
+        any::<u64>(),
+        proptest::option::of(word()),
+        proptest::collection::vec(word(), 0..4),
+        proptest::collection::vec(event(), 0..20),
+    )
+        .prop_map(|(process, weight, build_id, command, events)| Trace {
+            image: ImageIdentity { path: Some(PathBuf::from("/a b/\n\u{e9}\\x")), build_id },
+            run: 3,
+            process,
+            command,
+            weight,
+            evidence: Evidence::Sampled,
+            left_running: process.unwrap_or(0),
+            events,
+            source: None,
+            position: 0,
+            identity: process.map(|process| Identity(u128::from(process) << 64 | 7)),
+            draw: process.map(|process| {
+                let identity = Identity(u128::from(process) << 64 | 7);
+                let strata = if process % 2 == 0 { Strata::Image } else { Strata::Command };
+                Draw { capacity: 5, strata, seed: 3, threshold: Priority::of(3, identity, weight) }
+            }),
+        })
+}
+
+proptest! {
+    #[test]
+    fn written_traces_read_back(first in trace(), second in trace()) {
+        let text = write(&first) + &write(&second);
+        let whole = Reading { traces: vec![first, second], notes: Vec::new() };
+        prop_assert_eq!(read(text.as_bytes()).unwrap(), whole.clone());
+        prop_assert_eq!(read(write_all(&whole.traces).as_bytes()).unwrap(), whole);
+    }
+
+    #[test]
+    fn damaged_traces_never_panic(trace in trace(), at in any::<prop::sample::Index>(), byte in any::<u8>()) {
+        let mut bytes = write(&trace).into_bytes();
+        let at = at.index(bytes.len());
+        bytes[at] = byte;
+        // A damaged byte may well give another valid trace; it must give an answer with its place.
+        for input in [&bytes[..], &bytes[..at]] {
+            if let Err(error) = read(input) {
+                prop_assert!(error.offset.is_some_and(|offset| offset <= input.len() as u64));
+            }
+        }
+    }
+}
+
+#[test]
+fn errors_name_line_and_offset() {
+    let text = "# reorder trace 1\n# run: 1\n5\t0x10\t3\tmain\n5 nonsense\n";
+    let error = read(text.as_bytes()).unwrap_err();
+    assert_eq!(error.offset, Some(41));
+    assert!(error.message.starts_with("line 4:"), "{}", error.message);
+}
+
+#[test]
+fn samples_that_nobody_drew_are_refused() {
+    let read = |headers: &str| read(format!("# reorder trace 1\n{headers}- 0x10 - -\n").as_bytes());
+    let identity = "# identity: 00000000000000000000000000000001\n";
+    for (headers, fault) in [
+        ("# sample: 5 0 -\n".to_owned(), "no identity"),
+        (format!("{identity}# sample: 0 0 -\n"), "cannot have kept"),
+        (format!("{identity}# sample: 5 0 00000000000000000000000000000001\n"), "cannot have kept"),
+        (
+            format!("{identity}# weight: 0\n# sample: 5 0 ffffffffffffffffffffffffffffffff\n"),
+            "cannot have kept",
+        ),
+    ] {
+        let error = read(&headers).unwrap_err();
+        assert!(error.message.contains(fault), "{headers}: {error}");
+    }
+    assert!(read(&format!("{identity}# sample: 5 0 ffffffffffffffffffffffffffffffff\n")).is_ok());
+}
+
+#[test]
+fn other_versions_are_told_apart() {
+    let error = read(b"# reorder trace 2\n").unwrap_err();
+    assert!(error.message.contains("version"), "{}", error.message);
+}
+
+/// Three recordings with names of many lengths, and one that ran nothing.
+fn recordings() -> [Trace; 4] {
+    [["main", "a_function_with_a_long_name", "f"], ["main", "g", "h"], ["_start", "main", "x y"], [""; 3]]
+        .map(|names| {
+            let named = names.into_iter().filter(|name| !name.is_empty()).enumerate();
+            let event = |(place, name): (usize, &str)| Event {
+                location: Location::Image(Address(0x1000 + 16 * place as u64)),
+                name: Some(Name::from(name.as_bytes().to_vec())),
+                size: Some(16),
+                nanoseconds: Some(1000 + place as u64),
+                count: None,
+                tick: None,
+            };
+            Trace { run: 1, weight: 10, events: named.map(event).collect(), ..Trace::default() }
+        })
+}
+
+/// Checks every beginning of `text`, which holds `whole`; gives where none but whole traces are left and nothing is said.
+fn silent_cuts(text: &str, whole: &[Trace]) -> Vec<usize> {
+    assert_eq!(read(text.as_bytes()).unwrap(), Reading { traces: whole.to_vec(), notes: Vec::new() });
+    let is_silent = |at: &usize| {
+        let Ok(Reading { traces, notes }) = read(&text.as_bytes()[..*at]) else { return false };
+        for (trace, whole) in traces.iter().zip(whole) {
+            assert!(trace.evidence == Evidence::Cut || trace == whole, "cut at {at}: {trace:?}");
+            assert!(trace.evidence == Evidence::Exact || !notes.is_empty(), "cut at {at}: {trace:?}");
+            assert!(whole.events.starts_with(&trace.events), "cut at {at}: {trace:?}");
+        }
+        traces.iter().any(|trace| !trace.events.is_empty()) && notes.is_empty()
+    };
+    (0..text.len()).filter(is_silent).collect()
+}
+
+#[test]
+fn no_cut_passes_for_a_whole_recording() {
+    let [first, second, third, empty] = recordings();
+    assert_eq!(silent_cuts(&write(&first), std::slice::from_ref(&first)), [0; 0]);
+    let together = [first.clone(), empty, second.clone(), third.clone()];
+    assert_eq!(silent_cuts(&write_all(&together), &together), [0; 0]);
+    // Files that were concatenated say nothing of each other: the first is whole without the second.
+    let concatenated = write(&first) + &write_all(&[second.clone(), third.clone()]);
+    assert_eq!(silent_cuts(&concatenated, &[first.clone(), second, third]), [write(&first).len()]);
+}
+
+#[test]
+fn what_does_not_say_its_length_is_not_called_exact() {
+    let uncounted: String = write(&recordings()[0])
+        .lines()
+        .filter(|line| !line.contains("# events"))
+        .fold(String::new(), |text, line| text + line + "\n");
+    let reading = read(uncounted.as_bytes()).unwrap();
+    assert_eq!((reading.traces[0].evidence, reading.traces[0].events.len()), (Evidence::Listed, 3));
+    assert!(reading.notes[0].message.contains("does not say how many"), "{:?}", reading.notes);
+}
+
+#[test]
+fn lost_and_added_events_are_noted() {
+    let text = write(&recordings()[0]);
+    let grown = text.clone() + "- 0x9000 - -\n";
+    let shrunk: String =
+        text.lines().filter(|line| !line.contains("long_name")).map(|line| format!("{line}\n")).collect();
+    for (text, events) in [(grown, 4), (shrunk, 2)] {
+        let reading = read(text.as_bytes()).unwrap();
+        assert_eq!((reading.traces[0].evidence, reading.traces[0].events.len()), (Evidence::Cut, events));
+        assert!(reading.notes[0].message.contains("was written with 3"), "{:?}", reading.notes);
+    }
+}
+
+#[test]
+fn a_missing_trace_of_several_is_noted() {
+    let text = write_all(&recordings());
+    let middle = text.match_indices("# reorder trace").nth(1).unwrap().0;
+    let reading = read(&text.as_bytes()[middle..]).unwrap();
+    assert_eq!(reading.traces.len(), 3);
+    assert!(reading.notes[0].message.contains("traces before this one are missing"), "{:?}", reading.notes);
+}

@@ -1,0 +1,153 @@
+//! What a register or a stack slot may hold.
+
+use std::cmp::Ordering;
+
+use super::interval::{Interval, mask};
+
+/// A number that is not known but has a name: what some instruction found or left in one place. Two places with the same
+/// root hold the same number, so a comparison of one bounds the other.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Root(pub(super) u32);
+
+/// The lowest `bits` bits of the root plus `add`, zero-extended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Symbol {
+    pub(super) root: Root,
+    pub(super) add: u64,
+    pub(super) bits: u8,
+}
+
+/// Numbers, and how their upper bound is known.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Bounds {
+    pub(crate) least: u64,
+    pub(crate) most: u64,
+    /// The largest is certainly possible: a comparison led away what is larger, or it is a constant. Otherwise the width of a
+    /// load, a mask or another calculation gives the bound, which may be more than is ever there.
+    pub(crate) is_compared: bool,
+}
+
+impl Bounds {
+    pub(super) fn full(bits: u8) -> Self {
+        Self { least: 0, most: mask(bits), is_compared: false }
+    }
+
+    pub(super) fn constant(value: u64) -> Self {
+        Self { least: value, most: value, is_compared: true }
+    }
+
+    pub(super) fn as_constant(self) -> Option<u64> {
+        (self.least == self.most).then_some(self.least)
+    }
+
+    /// Whether it says nothing of the end of a table: the sign and the width of an index are no end.
+    pub(crate) fn is_free(self) -> bool {
+        self.most >= u64::from(u32::MAX) >> 1
+    }
+
+    pub(super) fn hull(self, other: Self) -> Self {
+        Self {
+            least: self.least.min(other.least),
+            most: self.most.max(other.most),
+            is_compared: match self.most.cmp(&other.most) {
+                Ordering::Less => other.is_compared,
+                Ordering::Equal => self.is_compared || other.is_compared,
+                Ordering::Greater => self.is_compared,
+            },
+        }
+    }
+
+    pub(super) fn interval(self) -> Interval {
+        Interval::new(self.least, self.most, 64)
+    }
+}
+
+/// One word out of a table.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Word {
+    /// Where the word of index zero is.
+    pub(crate) table: u64,
+    /// Bytes: 4 or 8.
+    pub(crate) width: u8,
+    /// Which words.
+    pub(crate) index: Bounds,
+    /// Whether the sign is extended to 64 bits.
+    pub(crate) is_extended: bool,
+}
+
+/// The longest distance, in bytes, that compilers fold into the address of a read: four times the smallest case label.
+const MAX_FOLDED_BYTES: u64 = 1 << 12;
+
+impl Word {
+    /// This word, counted from `anchor`, which its value is added to. Compilers fold the smallest case label into the address of
+    /// the read, so that this is not the table's start; if the index has no bounds, the table starts at its anchor.
+    pub(crate) fn counted_from(self, anchor: u64) -> Self {
+        let folded = self.table.wrapping_sub(anchor).cast_signed();
+        let is_folded = self.index.is_free()
+            && self.width == 4
+            && folded % 4 == 0
+            && folded.unsigned_abs() <= MAX_FOLDED_BYTES;
+        if is_folded { Self { table: anchor, ..self } } else { self }
+    }
+}
+
+/// What is known of 64 bits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Value {
+    /// A number without a name.
+    Number(Bounds),
+    Symbol(Symbol),
+    /// `table` plus a symbol times two to the power of `shift`.
+    Element {
+        table: u64,
+        of: Symbol,
+        shift: u8,
+    },
+    Word(Word),
+    /// A word added to an address.
+    Sum {
+        anchor: u64,
+        word: Word,
+    },
+    /// Perhaps a word, at this index, of a table that is not known.
+    PerhapsWord(Bounds),
+    /// Perhaps the sum of an address and such a word.
+    PerhapsSum(Bounds),
+}
+
+impl Value {
+    pub(super) const UNKNOWN: Self = Self::Number(Bounds { least: 0, most: u64::MAX, is_compared: false });
+
+    pub(super) fn constant(value: u64) -> Self {
+        Self::Number(Bounds::constant(value))
+    }
+
+    pub(super) fn as_constant(self) -> Option<u64> {
+        if let Self::Number(bounds) = self { bounds.as_constant() } else { None }
+    }
+
+    pub(super) fn root(self) -> Option<Root> {
+        match self {
+            Self::Symbol(symbol) | Self::Element { of: symbol, .. } => Some(symbol.root),
+            _ => None,
+        }
+    }
+
+    /// Whether it has to do with words of tables.
+    pub(super) fn is_of_table(self) -> bool {
+        matches!(self, Self::Word(_) | Self::Sum { .. } | Self::PerhapsWord(_) | Self::PerhapsSum(_))
+    }
+
+    /// What the index of a word is; of what is no word, nothing is said.
+    pub(super) fn index(self) -> Bounds {
+        match self {
+            Self::Word(word) | Self::Sum { word, .. } => word.index,
+            Self::PerhapsWord(index) | Self::PerhapsSum(index) => index,
+            _ => Bounds::full(64),
+        }
+    }
+
+    pub(super) fn is_sum(self) -> bool {
+        matches!(self, Self::Sum { .. } | Self::PerhapsSum(_))
+    }
+}

@@ -1,0 +1,98 @@
+//! The two images, the map between them, and what the checks share.
+
+use std::ops::Range;
+
+use super::super::aarch64::Images;
+use super::super::recover::AddressMoves;
+use super::super::report::{Check, Difference, Findings};
+use super::super::unchanged::Claims;
+use super::view::MachView;
+use reorder_base::address::{Address, NewAddress};
+
+/// Both images and the map: the input of every check.
+#[derive(Clone, Copy)]
+pub(super) struct MachPair<'a> {
+    /// The image before relocation.
+    pub(super) old: &'a MachView<'a>,
+    /// The image after it.
+    pub(super) new: &'a MachView<'a>,
+    /// Where the atoms of `__text` went.
+    pub(super) moves: &'a AddressMoves,
+}
+
+/// What the checks produce: findings, and the bytes of the new file they answered for.
+pub(super) struct Ledger<'a> {
+    /// Differences and counts.
+    pub(super) findings: &'a mut Findings,
+    /// Bytes that need no other check.
+    pub(super) claims: &'a mut Claims,
+}
+
+impl MachPair<'_> {
+    /// Where the byte at `address` is in the new image; nothing when it was padding that is no longer there.
+    pub(super) fn mapped(&self, address: u64) -> Option<u64> {
+        match self.is_text(address) {
+            true => self.moves.containing(Address(address)).map(|_| self.moves.map(Address(address)).0),
+            false => Some(address),
+        }
+    }
+
+    /// Whether `address` of the old image lies in `__text`.
+    pub(super) fn is_text(&self, address: u64) -> bool {
+        self.old.text().range().contains(&address)
+    }
+
+    /// Whether an atom starts exactly at `address` of the old image, and moved.
+    pub(super) fn is_moved_start(&self, address: u64) -> bool {
+        let atom = self.moves.containing(Address(address));
+        atom.is_some_and(|atom| atom.old_start.0 == address && atom.is_moved())
+    }
+
+    /// Whether `found` is where `address` went.
+    pub(super) fn follows(&self, address: u64, found: u64) -> bool {
+        Images::follows(self, address, found)
+    }
+
+    /// What must be found instead of `address`, for people.
+    pub(super) fn expected(&self, address: u64) -> String {
+        Images::expected(self, address)
+    }
+}
+
+impl Images for MachPair<'_> {
+    fn follows(&self, address: u64, found: u64) -> bool {
+        self.mapped(address) == Some(found)
+    }
+
+    fn expected(&self, address: u64) -> String {
+        self.mapped(address)
+            .map_or_else(|| "a place that is still there".to_owned(), |new| NewAddress(new).to_string())
+    }
+
+    fn is_text(&self, address: u64) -> bool {
+        MachPair::is_text(self, address)
+    }
+
+    fn data_between(&self, start: u64, end: u64) -> &[Range<u64>] {
+        self.old.data_between(start, end)
+    }
+}
+
+impl Ledger<'_> {
+    /// A stated address of the old image became `found`; the field lies at `offset` in the new file.
+    pub(super) fn follows(
+        &mut self,
+        pair: MachPair<'_>,
+        check: Check,
+        offset: usize,
+        place: &str,
+        address: u64,
+        found: u64,
+    ) {
+        if !pair.follows(address, found) {
+            let expected = pair.expected(address);
+            let found = NewAddress(found).to_string();
+            self.findings.differs(Difference::new(check, Some(offset as u64), place, expected, found));
+        }
+    }
+}
