@@ -7,14 +7,15 @@ use std::process::Command;
 use proptest::prelude::*;
 use proptest::sample::Index;
 use reorder_base::error::Result;
-use reorder_image::analysis::Analysis;
+use reorder_image::elf::analysis::Analysis;
 use reorder_image::elf::file::ElfFile;
 use reorder_image::functions::FunctionTable;
 use reorder_image::origins::Origins;
 use reorder_image::references::{FingerprintOptions, Fingerprints, References};
 use reorder_layout::{LayoutRequest, Room, Strategy as LayoutStrategy, lay_out};
 use reorder_relocate::RelocateOptions;
-use reorder_relocate::apply::{Arrangement, apply};
+use reorder_relocate::apply::Arrangement;
+use reorder_relocate::apply::elf::apply;
 use reorder_verify::{VerifyOptions, verify};
 
 /// Some kilobytes with every table: without start files, so that most bytes mean something.

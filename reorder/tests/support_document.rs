@@ -1,7 +1,7 @@
 //! SUPPORT.md lists every refusal and every pin, in the words that users see.
 
 const DOCUMENT: &str = include_str!("../../SUPPORT.md");
-const PINS: &str = include_str!("../image/src/analysis/pins.rs");
+const PINS: &str = include_str!("../image/src/pins.rs");
 const REFUSALS: &str = include_str!("../base/src/refusal.rs");
 
 #[test]

@@ -18,12 +18,13 @@ use end_to_end::mutation::SeedImage;
 use end_to_end::{process, workspace};
 use nix::sys::resource::{Resource, setrlimit};
 use rayon::iter::{IntoParallelIterator, ParallelIterator};
-use reorder_image::analysis::Analysis;
+use reorder_image::elf::analysis::Analysis;
 use reorder_image::elf::file::ElfFile;
 use reorder_image::functions::FunctionTable;
 use reorder_layout::{LayoutRequest, Room, Strategy, lay_out};
 use reorder_relocate::RelocateOptions;
-use reorder_relocate::apply::{Arrangement, apply};
+use reorder_relocate::apply::Arrangement;
+use reorder_relocate::apply::elf::apply;
 
 /// Damaged copies of each seed image.
 const CASES_PER_SEED: u64 = 3_500;

@@ -14,12 +14,13 @@ use std::{env, fs};
 use end_to_end::wrong_output::{CorrectOutput, Kind};
 use end_to_end::{process, workspace};
 use rayon::prelude::*;
-use reorder_image::analysis::Analysis;
+use reorder_image::elf::analysis::Analysis;
 use reorder_image::elf::file::ElfFile;
 use reorder_image::functions::FunctionTable;
 use reorder_layout::{LayoutRequest, Room, Strategy, lay_out};
 use reorder_relocate::RelocateOptions;
-use reorder_relocate::apply::{Arrangement, apply};
+use reorder_relocate::apply::Arrangement;
+use reorder_relocate::apply::elf::apply;
 use reorder_verify::{VerifyOptions, verify};
 
 /// Mutations where the environment does not say how many.

@@ -4,12 +4,13 @@ use std::path::Path;
 
 use reorder_base::address::Address;
 use reorder_base::error::{Error, Result};
-use reorder_image::analysis::Analysis;
+use reorder_image::elf::analysis::Analysis;
 use reorder_image::elf::file::ElfFile;
 use reorder_image::functions::FunctionTable;
 use reorder_layout::{Memory, Room, lay_out};
 use reorder_relocate::RelocateOptions;
-use reorder_relocate::apply::{Arrangement, apply};
+use reorder_relocate::apply::Arrangement;
+use reorder_relocate::apply::elf::apply;
 use reorder_system::mapped::map_image;
 
 use super::invocation::Invocation;

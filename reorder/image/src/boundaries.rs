@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use crate::code::CodeOffset;
+use crate::elf::code::CodeOffset;
 
 /// A bit per code byte.
 pub struct Boundaries {

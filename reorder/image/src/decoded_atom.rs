@@ -1,7 +1,7 @@
 //! What decoding one atom gives, whatever the processor.
 
-use crate::analysis::pins::Pin;
 use crate::code_reference::CodeReference;
+use crate::pins::Pin;
 use reorder_base::address::Address;
 use reorder_base::error::Result;
 use reorder_base::refusal::{Refusal, RefusalCode};

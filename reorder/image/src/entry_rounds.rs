@@ -8,9 +8,9 @@ use std::ops::Range;
 
 use rayon::prelude::*;
 
-use crate::analysis::pins::{Pin, PinReason};
 use crate::code_reference::{AtomReferences, CodeReference, PackedReference};
 use crate::decoded_atom::DecodedAtom;
+use crate::pins::{Pin, PinReason};
 use reorder_base::address::Address;
 
 /// Rounds of finding entries in the middle of functions.

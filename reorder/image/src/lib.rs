@@ -4,9 +4,9 @@
 //! as movable is referenced by anything that is not listed.
 
 pub mod aarch64;
-pub mod analysis;
+
 pub mod boundaries;
-pub mod code;
+
 pub mod code_reference;
 pub mod decode;
 pub mod decoded_atom;
@@ -18,5 +18,6 @@ pub mod functions;
 pub mod macho;
 pub mod ordinary_alignment;
 pub mod origins;
+pub mod pins;
 mod reader;
 pub mod references;

@@ -8,14 +8,14 @@ use crate::simulate::{MemoryModel, presets};
 use reorder_base::address::Address;
 use reorder_base::error::{Error, ErrorKind, Result};
 use reorder_base::refusal::Refusal;
-use reorder_image::analysis::Analysis;
-use reorder_image::analysis::pins::Pin;
+use reorder_image::elf::analysis::Analysis;
 use reorder_image::elf::file::ElfFile;
 use reorder_image::elf::machine::Machine;
 use reorder_image::functions::FunctionTable;
 use reorder_image::macho::analysis::MachOAnalysis;
 use reorder_image::macho::file::MachOFile;
 use reorder_image::macho::{MachOImage, is_macho};
+use reorder_image::pins::Pin;
 use reorder_trace::ImageIdentity;
 
 /// The analysis of an image that can be relocated.

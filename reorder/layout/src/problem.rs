@@ -7,9 +7,9 @@ use layout_algos::score::Span;
 
 use super::{LayoutRequest, checked_count, to_id};
 use reorder_base::error::{Error, Result};
-use reorder_image::analysis::Analysis;
-use reorder_image::analysis::blocks::{ORDINARY_ALIGNMENT, alignment};
-use reorder_image::analysis::units::unit_containing;
+use reorder_image::elf::analysis::Analysis;
+use reorder_image::elf::analysis::blocks::{ORDINARY_ALIGNMENT, alignment};
+use reorder_image::elf::analysis::units::unit_containing;
 use reorder_image::elf::file::ElfFile;
 use reorder_image::functions::{Function, FunctionTable};
 use reorder_image::macho::analysis::MachOAnalysis;

@@ -1,6 +1,6 @@
 //! Encodes the field of one instruction anew.
 
-use crate::aarch64 as encode;
+use crate::elf::aarch64 as encode;
 use reorder_base::address::NewAddress;
 use reorder_base::error::Error;
 use reorder_base::refusal::{Refusal, RefusalCode};

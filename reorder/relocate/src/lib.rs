@@ -1,46 +1,18 @@
-//! Order → new addresses → patched bytes.
+//! Order → new addresses → patched bytes → proof.
 //!
-//! In: image, analysis, wanted order. Out: the new image's bytes and the address map. Guarantee: the bytes differ
-//! from the input only where the ledger lists a write. Whether the result is right is for `verify` to say.
+//! In: image, analysis, wanted order. Out: the new image's bytes and the address map. Guarantee: the bytes differ from the
+//! input only where the ledger lists a write, and what [`apply`] returns has passed `reorder-verify`.
 
-pub mod aarch64;
-pub mod absolute;
 pub mod address_map;
-pub mod alignment;
 pub mod apply;
-pub mod busy_pages;
-pub mod clones;
-pub mod code;
 mod code_reference;
-pub mod data;
 pub mod debug;
-pub mod erratum;
-pub mod identity;
-mod kept_sums;
+pub mod elf;
 pub mod layout_map;
 pub mod ledger;
 pub mod macho;
-pub mod plan;
-pub mod sframe;
-pub mod static_relocations;
-pub mod unwind;
 
-use std::ops::Range;
-
-use rayon::prelude::*;
-
-use address_map::AddressMap;
 use debug::DebugPolicy;
-use debug::pieces::Pieces;
-use ledger::Ledger;
-use reorder_base::error::{Error, Result};
-use reorder_base::refusal::{Refusal, RefusalCode};
-use reorder_image::analysis::Analysis;
-use reorder_image::analysis::blocks::GapContent;
-use reorder_image::analysis::fields::CodeFields;
-use reorder_image::elf::file::ElfFile;
-use reorder_image::functions::FunctionTable;
-use reorder_system::memory::give_back;
 
 /// What the user decides.
 #[derive(Clone, Copy, Debug, Default)]
@@ -49,87 +21,4 @@ pub struct RelocateOptions {
     pub debug: DebugPolicy,
     /// Keep the build-id although the layout differs.
     pub keep_build_id: bool,
-}
-
-/// Writes the image that `map` describes. The analysis is taken: what is not needed any longer goes while the output grows.
-///
-/// # Errors
-/// Refusals R8, R9, R10, R12; malformed tables.
-pub fn relocate(
-    file: &ElfFile<'_>,
-    functions: &FunctionTable<'_>,
-    mut analysis: Analysis<'_>,
-    map: &AddressMap,
-    options: RelocateOptions,
-) -> Result<Vec<u8>> {
-    let mut output = vec![0; file.bytes.len()];
-    let mut ledger = Ledger::default();
-    let code = code_bytes(&analysis);
-    code.iter().for_each(|range| copy(&file.bytes[range.clone()], &mut output[range.clone()]));
-    code::move_code(&analysis, map, file.bytes, &mut output, &mut ledger)?;
-    // What is not needed any longer makes room for what is copied now.
-    analysis.fields = CodeFields::none();
-    analysis.units = Vec::new();
-    give_back();
-    let analysis = &analysis;
-    copy_rest(&code, file.bytes, &mut output);
-    absolute::move_absolute_fields(file, analysis, map, &mut output, &mut ledger);
-    data::move_data(file, functions, analysis, map, &mut output, &mut ledger);
-    unwind::move_unwind_entries(file, &functions.frame_entries, map, &mut output, &mut ledger)?;
-    sframe::move_sframe(file, functions, map, &mut output, &mut ledger)?;
-    // After all code and data, whose new contents decide the addends.
-    static_relocations::move_static_relocations(file, analysis, map, &mut output, &mut ledger)?;
-    identity::change_identity(file, functions, map, options.keep_build_id, &mut output, &mut ledger);
-    debug::apply_policy(file, options.debug, &mut output, &mut ledger);
-    if let Some(position) = ledger.first_unlisted_difference(file.bytes, &output) {
-        let refusal = Refusal::new(
-            RefusalCode::R16,
-            format!("an unlisted write at file offset {position:#x}"),
-            "report this image; the input was left untouched",
-        );
-        return Err(Error::from(refusal));
-    }
-    if options.debug == DebugPolicy::Update && debug::has_debug(file) && !map.is_identity() {
-        let _phase = tracing::info_span!("debug information").entered();
-        let edits = debug::update(file, pieces(analysis, map))?;
-        return debug::rebuild::rebuild(file, &output, edits);
-    }
-    Ok(output)
-}
-
-/// Where code that may move lies in the file, in order.
-fn code_bytes(analysis: &Analysis<'_>) -> Vec<Range<usize>> {
-    let arenas = analysis.code.arenas.iter().map(|arena| {
-        let start = analysis.code.file_offset(arena.start).0 as usize;
-        start..start + arena.end.distance_from(arena.start) as usize
-    });
-    let mut ranges: Vec<_> = arenas.collect();
-    ranges.sort_unstable_by_key(|range| range.start);
-    ranges
-}
-
-/// Copies everything but `code`, whose ranges are in order.
-fn copy_rest(code: &[Range<usize>], input: &[u8], output: &mut [u8]) {
-    let mut position = 0;
-    let end = std::iter::once(input.len()..input.len());
-    for range in code.iter().cloned().chain(end) {
-        let rest = position.min(range.start)..range.start;
-        copy(&input[rest.clone()], &mut output[rest]);
-        position = position.max(range.end);
-    }
-}
-
-/// On all cores: most of the time goes into the first touch of the pages of `to`, which is as long as `from`.
-fn copy(from: &[u8], to: &mut [u8]) {
-    const CHUNK: usize = 1 << 20;
-    to.par_chunks_mut(CHUNK).zip(from.par_chunks(CHUNK)).for_each(|(to, from)| to.copy_from_slice(from));
-}
-
-/// What of the old address space stays together.
-fn pieces(analysis: &Analysis<'_>, map: &AddressMap) -> Pieces {
-    let mut code: Vec<_> = analysis.code.arenas.iter().map(|arena| arena.start..arena.end).collect();
-    code.sort_unstable_by_key(|range| range.start);
-    let gaps = analysis.partition.gaps.iter().filter(|gap| gap.content == GapContent::Padding);
-    let padding: Vec<_> = gaps.map(|gap| gap.start..gap.end).collect();
-    Pieces::new(map, code, &padding)
 }

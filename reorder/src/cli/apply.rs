@@ -19,7 +19,7 @@ use crate::exit_status::ExitStatus;
 use crate::packages;
 use crate::wheel::is_archive;
 use reorder_base::error::{Error, Result};
-use reorder_image::analysis::obligations::COPIES;
+use reorder_image::elf::analysis::obligations::COPIES;
 use reorder_image::macho::is_macho;
 use reorder_relocate::apply::clones::CloneSummary;
 use reorder_relocate::apply::{ApplySummary, PinnedFunction};

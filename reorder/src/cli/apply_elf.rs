@@ -7,13 +7,14 @@ use crate::cli::arrangement::{ArrangementArguments, Wanted};
 use crate::cli::context::Context;
 use reorder_base::error::{Error, ErrorKind, Result};
 use reorder_base::refusal::RefusalCode;
-use reorder_image::analysis::Analysis;
+use reorder_image::elf::analysis::Analysis;
 use reorder_image::elf::file::ElfFile;
 use reorder_image::functions::FunctionTable;
 use reorder_layout::{Memory, Room, lay_out};
 use reorder_relocate::RelocateOptions;
+use reorder_relocate::apply::Applied;
 use reorder_relocate::apply::clones::with_clones;
-use reorder_relocate::apply::{Applied, apply, layout_map};
+use reorder_relocate::apply::elf::{apply, layout_map};
 use reorder_trace::ImageIdentity;
 
 /// What is asked of an ELF image.

@@ -6,7 +6,7 @@ use serde::Serialize;
 
 use crate::cli::inspect_macho;
 use reorder_base::error::{Error, ErrorKind, Result};
-use reorder_image::analysis::Analysis;
+use reorder_image::elf::analysis::Analysis;
 use reorder_image::elf::file::ElfFile;
 use reorder_image::functions::FunctionTable;
 use reorder_image::macho::is_macho;

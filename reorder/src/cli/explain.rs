@@ -10,14 +10,14 @@ use crate::exit_status::ExitStatus;
 use crate::explain::{ExplainReport, Explainer, Knowledge, find};
 use reorder_base::address::Address;
 use reorder_base::error::{Error, Result};
-use reorder_image::analysis::pins::Pin;
 use reorder_image::functions::{FunctionIndex, FunctionTable};
+use reorder_image::pins::Pin;
 use reorder_image::references::References;
 use reorder_layout::arguments::LayoutArguments;
 use reorder_layout::opened::{OpenedAnalysis, OpenedImage, Stays};
 use reorder_layout::{Room, lay_out, lay_out_functions_in};
-use reorder_relocate::apply::without_room;
-use reorder_relocate::plan::plan;
+use reorder_relocate::apply::elf::without_room;
+use reorder_relocate::elf::plan::plan;
 use reorder_relocate::{self as relocate, apply};
 use reorder_system::mapped::map_image;
 

@@ -11,8 +11,8 @@ mod placement;
 mod report;
 
 use reorder_base::address::Address;
-use reorder_image::analysis::pins::Pin;
 use reorder_image::functions::{FunctionIndex, FunctionTable};
+use reorder_image::pins::Pin;
 use reorder_image::references::ReferenceGraph;
 use reorder_layout::opened::OpenedAnalysis;
 use reorder_layout::scenario::Scenario;

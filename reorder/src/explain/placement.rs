@@ -3,8 +3,8 @@
 use serde::Serialize;
 
 use super::{Explainer, LONGEST_NAME};
-use reorder_image::analysis::pins::PinReason;
 use reorder_image::functions::FunctionIndex;
+use reorder_image::pins::PinReason;
 use reorder_image::references::NodeId;
 use reorder_report::visible::visible_start;
 

@@ -6,7 +6,7 @@ use super::LONGEST_NAME;
 use super::neighbours::Neighbour;
 use super::placement::Placed;
 use reorder_base::address::Address;
-use reorder_image::analysis::pins::PinReason;
+use reorder_image::pins::PinReason;
 use reorder_report::Report;
 use reorder_report::table::{Table, grouped};
 use reorder_report::visible::visible_start;

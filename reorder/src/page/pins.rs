@@ -1,7 +1,7 @@
 //! Which functions `reorder apply` could not move, and why.
 
-use reorder_image::analysis::pins::Pin;
 use reorder_image::functions::{FunctionIndex, FunctionTable};
+use reorder_image::pins::Pin;
 use reorder_layout::opened::{OpenedImage, Stays};
 
 /// The pinned functions in address order, or a sentence that says why none are known.

@@ -11,9 +11,9 @@ mod toolchain;
 use std::sync::OnceLock;
 
 use reorder_base::address::Address;
-use reorder_image::analysis::pins::PinReason;
 use reorder_image::elf::file::ElfFile;
 use reorder_image::functions::FunctionTable;
+use reorder_image::pins::PinReason;
 use reorder_verify::{VerifyOptions, verify};
 use subject::{analyse, permute};
 use toolchain::{Built, LINKERS, Scratch, run};

@@ -7,9 +7,9 @@ mod subject;
 mod toolchain;
 
 use reorder_base::address::Address;
-use reorder_image::analysis::pins::PinReason;
 use reorder_image::elf::file::ElfFile;
 use reorder_image::functions::FunctionTable;
+use reorder_image::pins::PinReason;
 use subject::{analyse, permute};
 use toolchain::{LINKERS, Scratch, emulate, run};
 

@@ -4,14 +4,15 @@ use std::collections::BTreeMap;
 
 use reorder_base::address::Address;
 use reorder_base::error::Result;
-use reorder_image::analysis::Analysis;
-use reorder_image::analysis::kept_relocations::KeptRelocationSummary;
-use reorder_image::analysis::pins::PinReason;
+use reorder_image::elf::analysis::Analysis;
+use reorder_image::elf::analysis::kept_relocations::KeptRelocationSummary;
 use reorder_image::elf::file::ElfFile;
 use reorder_image::functions::FunctionTable;
+use reorder_image::pins::PinReason;
 use reorder_layout::{LayoutRequest, Room, Strategy, lay_out};
 use reorder_relocate::RelocateOptions;
-use reorder_relocate::apply::{Applied, Arrangement, apply};
+use reorder_relocate::apply::elf::apply;
+use reorder_relocate::apply::{Applied, Arrangement};
 
 /// What the analysis says about an image: the comparison with the linker's list, the reasons of pinned functions and the
 /// addresses of all, by name.

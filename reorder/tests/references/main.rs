@@ -13,14 +13,15 @@ use std::process::Command;
 use layout_algos::problem::{NodeId, ReferenceKind};
 use oracle::kept_relocations;
 use reorder_base::address::Address;
-use reorder_image::analysis::Analysis;
+use reorder_image::elf::analysis::Analysis;
 use reorder_image::elf::file::ElfFile;
 use reorder_image::functions::{FunctionIndex, FunctionTable};
 use reorder_image::origins::Origins;
 use reorder_image::references::{FingerprintOptions, Fingerprints, References};
 use reorder_layout::{LayoutRequest, Room, Strategy, lay_out};
 use reorder_relocate::RelocateOptions;
-use reorder_relocate::apply::{Arrangement, apply};
+use reorder_relocate::apply::Arrangement;
+use reorder_relocate::apply::elf::apply;
 use toolchain::{Built, LINKERS, Scratch, run};
 
 const PROGRAM: &str = include_str!("program.c");

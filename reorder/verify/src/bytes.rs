@@ -3,33 +3,33 @@
 //! Every reader gives `None` instead of reading past the end, so hostile sizes end in a report, not in a panic.
 
 /// The `LENGTH` bytes at `offset`.
-pub(super) fn array<const LENGTH: usize>(bytes: &[u8], offset: usize) -> Option<[u8; LENGTH]> {
+pub(crate) fn array<const LENGTH: usize>(bytes: &[u8], offset: usize) -> Option<[u8; LENGTH]> {
     bytes.get(offset..offset.checked_add(LENGTH)?)?.try_into().ok()
 }
 
 /// The unsigned 16-bit number at `offset`.
-pub(super) fn u16_at(bytes: &[u8], offset: usize) -> Option<u16> {
+pub(crate) fn u16_at(bytes: &[u8], offset: usize) -> Option<u16> {
     array(bytes, offset).map(u16::from_le_bytes)
 }
 
 /// The unsigned 32-bit number at `offset`.
 #[inline]
-pub(super) fn u32_at(bytes: &[u8], offset: usize) -> Option<u32> {
+pub(crate) fn u32_at(bytes: &[u8], offset: usize) -> Option<u32> {
     array(bytes, offset).map(u32::from_le_bytes)
 }
 
 /// The unsigned 64-bit number at `offset`.
-pub(super) fn u64_at(bytes: &[u8], offset: usize) -> Option<u64> {
+pub(crate) fn u64_at(bytes: &[u8], offset: usize) -> Option<u64> {
     array(bytes, offset).map(u64::from_le_bytes)
 }
 
 /// The signed 32-bit number at `offset`, widened as the machine widens displacements.
-pub(super) fn displacement_at(bytes: &[u8], offset: usize) -> Option<u64> {
+pub(crate) fn displacement_at(bytes: &[u8], offset: usize) -> Option<u64> {
     array(bytes, offset).map(|word| i64::from(i32::from_le_bytes(word)) as u64)
 }
 
 /// The subslice `size` bytes from `offset`, or nothing when it does not lie inside `bytes`.
-pub(super) fn range(bytes: &[u8], offset: u64, size: u64) -> Option<&[u8]> {
+pub(crate) fn range(bytes: &[u8], offset: u64, size: u64) -> Option<&[u8]> {
     let start = usize::try_from(offset).ok()?;
     let end = start.checked_add(usize::try_from(size).ok()?)?;
     bytes.get(start..end)

@@ -7,20 +7,20 @@ use iced_x86::{Decoder, Instruction, OpKind, Register};
 
 /// An address field of one decoded instruction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct AddressField {
+pub(crate) struct AddressField {
     /// Position in the instruction.
-    pub(super) offset: usize,
+    pub(crate) offset: usize,
     /// Bytes: 1 or 4, signed, relative to the end of the instruction.
-    pub(super) width: usize,
+    pub(crate) width: usize,
     /// The address it stands for.
-    pub(super) target: u64,
+    pub(crate) target: u64,
     /// Whether control goes there; otherwise the address is computed, read or written.
-    pub(super) is_branch: bool,
+    pub(crate) is_branch: bool,
 }
 
 /// What an instruction has to say about addresses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Addressing {
+pub(crate) enum Addressing {
     /// Nothing relative to its own place.
     None,
     /// One field.
@@ -30,7 +30,7 @@ pub(super) enum Addressing {
 }
 
 /// Finds the address field of the instruction that `decoder` has just decoded.
-pub(super) fn addressing(decoder: &Decoder<'_>, instruction: &Instruction) -> Addressing {
+pub(crate) fn addressing(decoder: &Decoder<'_>, instruction: &Instruction) -> Addressing {
     let is_branch = match instruction.op0_kind() {
         OpKind::NearBranch64 => true,
         OpKind::NearBranch16 | OpKind::NearBranch32 => return Addressing::Unsupported,
@@ -51,7 +51,7 @@ pub(super) fn addressing(decoder: &Decoder<'_>, instruction: &Instruction) -> Ad
 }
 
 /// The field's value, widened to an address distance.
-pub(super) fn read_field(bytes: &[u8], width: usize) -> Option<u64> {
+pub(crate) fn read_field(bytes: &[u8], width: usize) -> Option<u64> {
     match width {
         1 => bytes.first().map(|&byte| i64::from(byte as i8) as u64),
         _ => super::bytes::displacement_at(bytes, 0),
@@ -59,7 +59,7 @@ pub(super) fn read_field(bytes: &[u8], width: usize) -> Option<u64> {
 }
 
 /// Writes `distance` into a field of `width` bytes; `false` when it does not fit.
-pub(super) fn write_field(bytes: &mut [u8], width: usize, distance: u64) -> bool {
+pub(crate) fn write_field(bytes: &mut [u8], width: usize, distance: u64) -> bool {
     let signed = distance as i64;
     match (width, i8::try_from(signed), i32::try_from(signed)) {
         (1, Ok(short), _) => bytes.copy_from_slice(&short.to_le_bytes()),

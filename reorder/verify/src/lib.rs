@@ -6,61 +6,27 @@
 //! new bytes ─┘                    └─> unchanged: all other bytes are the same, or table words that followed
 //! ```
 //!
-//! Nothing here uses the readers, the analysis or the relocator of this crate: what they misunderstand must not
-//! be misunderstood again by their judge. Memory: the two files plus small tables per function; nothing is kept
-//! per instruction.
+//! This crate depends on none of those that read, analyse or relocate images: what they misunderstand must not be
+//! misunderstood again by their judge. Memory: the two files plus small tables per function; nothing is kept per
+//! instruction.
 
 mod aarch64;
-mod absolute;
-mod absolute_fields;
-mod alignment;
 mod bytes;
-mod clones;
-mod compact_relocations;
-mod data_in_code;
 mod debug;
-mod dispatch;
-mod dropped_debug;
-mod elf_view;
+mod elf;
+mod exception_table;
 mod fields;
-mod first_bytes;
-mod functions;
-mod gaps;
-mod kept_relocations;
-mod landing_pads;
 mod macho;
-mod marked_pointers;
-mod notes;
+mod moves;
 mod padding;
-mod pair;
-mod pointers;
 mod processor;
-pub mod recover;
-mod relocated_field;
 pub mod report;
-mod sframe;
-mod summed_distances;
-mod symbol_values;
-mod symbol_walk;
-mod tables;
 mod unchanged;
-mod unwind_tables;
-mod unwind_walk;
 
-pub use recover::{AddressMoves, Move};
+pub use moves::{AddressMoves, Move};
 pub use report::{Check, CheckSummary, Difference, VerifyReport};
 
-use absolute_fields::AbsoluteFields;
-use elf_view::ElfView;
-use functions::CodeOutcome;
-use landing_pads::LandingPads;
-use pair::{ImagePair, Ledger};
-use processor::Processor;
-use report::Findings;
-use tables::Explained;
-use unchanged::Claims;
-
-use reorder_base::error::{Error, ErrorKind, Result};
+use reorder_base::error::Result;
 
 /// How much a report says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -85,57 +51,9 @@ impl Default for VerifyOptions {
 /// # Errors
 /// The *old* file is not an image that can be read.
 pub fn verify(old: &[u8], new: &[u8], options: VerifyOptions) -> Result<VerifyReport> {
-    if macho::is_macho(old) {
-        return macho::verify(old, new, None, options);
-    }
-    let mut findings = Findings::new(options.listed_differences);
-    let old = ElfView::parse(old)?;
-    // An old image that does not correspond to itself is malformed: that must not be blamed on the new one.
-    let (itself, outcome) = rayon::join(
-        || recover::moves_between(&old, &old),
-        || verify_images(&old, &ElfView::parse(new)?, options, &mut findings),
-    );
-    itself?;
-    if let Err(error) = outcome {
-        findings.differs(correspondence(&error));
-    }
-    Ok(findings.finish())
-}
-
-/// Checks an image in which functions moved, or were copied, or both.
-fn verify_images(
-    old: &ElfView<'_>,
-    new: &ElfView<'_>,
-    options: VerifyOptions,
-    findings: &mut Findings,
-) -> Result<()> {
-    match clones::Record::of(new)? {
-        // What had copies before is compared as it is.
-        Some(record) if clones::Record::of(old)?.is_none() => {
-            let whole = record.without_copies(new.bytes);
-            let without = ElfView::parse(&whole)?;
-            if without.bytes != old.bytes {
-                verify_moved(old, &without, options, findings)?;
-            }
-            clones::check(&without, new, &record, findings)
-        }
-        _ => verify_moved(old, new, options, findings),
-    }
-}
-
-/// Checks an image in which functions moved.
-fn verify_moved(
-    old: &ElfView<'_>,
-    new: &ElfView<'_>,
-    options: VerifyOptions,
-    findings: &mut Findings,
-) -> Result<()> {
-    match debug::layout::is_rewritten(old, new) {
-        false => verify_pair(old, new, None, options, findings),
-        true => {
-            let whole = debug::layout::put_back(old, new)?;
-            verify_pair(old, &ElfView::parse(&whole)?, Some(new), options, findings)
-        }
+    match macho::is_macho(old) {
+        true => macho::verify(old, new, None, options),
+        false => elf::verify(old, new, options),
     }
 }
 
@@ -148,7 +66,7 @@ fn verify_moved(
 pub fn verify_moves(old: &[u8], new: &[u8], moves: &[Move], options: VerifyOptions) -> Result<VerifyReport> {
     match macho::is_macho(old) {
         true => macho::verify(old, new, Some(moves), options),
-        false => verify(old, new, options),
+        false => elf::verify(old, new, options),
     }
 }
 
@@ -168,136 +86,6 @@ pub fn recover_moves(old: &[u8], new: &[u8]) -> Result<AddressMoves> {
 pub fn recover_moves_for(old: &[u8], new: &[u8], architecture: Option<&str>) -> Result<AddressMoves> {
     match macho::is_macho(old) {
         true => macho::recover_moves_for(old, new, architecture),
-        false => recover::recover_moves(old, new),
-    }
-}
-
-/// Two images of one shape; `updated` is the new one as it is in the file, if its debug information is another.
-fn verify_pair(
-    old: &ElfView<'_>,
-    new: &ElfView<'_>,
-    updated: Option<&ElfView<'_>>,
-    options: VerifyOptions,
-    findings: &mut Findings,
-) -> Result<()> {
-    if old.bytes.len() != new.bytes.len() {
-        return Err(Error::verification(format!(
-            "the file had {} bytes and has {}",
-            old.bytes.len(),
-            new.bytes.len()
-        )));
-    }
-    if old.sections.len() != new.sections.len() || old.segments.len() != new.segments.len() {
-        return Err(Error::verification("the numbers of sections or segments differ"));
-    }
-    if old.processor != new.processor {
-        return Err(Error::verification("the images are for different processors"));
-    }
-    let moves = recover::moves_between(old, new)?;
-    let absolute = AbsoluteFields::collect(old);
-    let pads = LandingPads::of(old);
-    let alignments = match options.keeps_alignment {
-        true => alignment::Alignments::of(old, &moves),
-        false => alignment::Alignments::default(),
-    };
-    let pair =
-        ImagePair { old, new, moves: &moves, absolute: &absolute, pads: &pads, alignments: &alignments };
-    compare(pair, updated, findings)?;
-    updated.map_or(Ok(()), |updated| debug::check_debug(pair, updated, findings))
-}
-
-fn correspondence(error: &Error) -> Difference {
-    let expected = match error.kind {
-        ErrorKind::Verification => "the functions of the old image",
-        _ => "an image that can be read",
-    };
-    Difference::new(Check::Correspondence, error.offset, "the new image", expected, error.to_string())
-}
-
-/// Runs all checks over two images whose functions correspond.
-fn compare(pair: ImagePair<'_>, updated: Option<&ElfView<'_>>, findings: &mut Findings) -> Result<()> {
-    findings.functions(pair.moves.len(), pair.moves.moved());
-    findings.checked(Check::Correspondence, "functions", pair.moves.len());
-    let mut claims = Claims::default();
-    let mut ledger = Ledger { findings, claims: &mut claims };
-    let (outcome, tables) = rayon::join(
-        || functions::compare_functions(pair),
-        || {
-            absolute::check_absolute_addresses(pair, &mut ledger);
-            if updated.is_none() {
-                dropped_debug::accept_dropped_debug(pair, &mut ledger);
-            }
-            unwind_tables::check_unwind_entries(pair, &mut ledger)?;
-            unwind_tables::check_search_table(pair, &mut ledger);
-            sframe::check_sframe(pair, &mut ledger)
-        },
-    );
-    tables?;
-    let explained = check_code(pair, outcome, &mut ledger);
-    pointers::check_loader_pointers(pair, &mut ledger);
-    symbol_values::check_symbols(pair, &mut ledger);
-    kept_relocations::check_kept_relocations(pair, updated, &mut ledger);
-    notes::check_notes(pair, &mut ledger);
-    check_the_rest(pair, &explained, claims, findings);
-    Ok(())
-}
-
-/// Functions in both directions, and everything between them; code sections are answered for completely.
-fn check_code(pair: ImagePair<'_>, mut outcome: CodeOutcome, ledger: &mut Ledger<'_>) -> Explained {
-    ledger.findings.checked(Check::Functions, "instructions", outcome.instructions);
-    ledger.findings.checked(Check::Functions, "address fields", outcome.fields);
-    ledger.findings.checked(Check::Reverse, "functions", pair.moves.len() - outcome.opaque);
-    if outcome.opaque > 0 {
-        ledger
-            .findings
-            .remark(format!("{} functions could not be decoded; they are unchanged", outcome.opaque));
-    }
-    for difference in std::mem::take(&mut outcome.differences) {
-        ledger.findings.differs(difference);
-    }
-    summed_distances::check_summed(pair, &outcome.summed, ledger.findings);
-    marked_pointers::check_marked_pointers(pair, ledger.findings);
-    first_bytes::check_first_bytes(pair, ledger.findings);
-    let gap_references = gaps::check_gaps(pair, ledger.findings);
-    outcome.references.extend(gap_references);
-    outcome.references.sort_unstable();
-    if pair.old.processor == Processor::Aarch64 && !outcome.tables.is_empty() {
-        // Tables that count from themselves are rare: only then is it worth knowing what code refers to.
-        outcome.references = functions::references(pair);
-    }
-    for section in pair.old.code_sections() {
-        ledger.claims.add(section.offset, section.bytes.len() as u64);
-    }
-    tables::check_tables(pair, &outcome, ledger)
-}
-
-/// Every byte that no check answered for.
-fn check_the_rest(pair: ImagePair<'_>, explained: &Explained, claims: Claims, findings: &mut Findings) {
-    let (old, new) = (pair.old.bytes, pair.new.bytes);
-    let compared = claims.compare_rest(old, new, |run| {
-        let Some(position) = explained.unexplained(&run) else { return };
-        if !findings.lists_more() {
-            findings.differs_silently();
-        } else {
-            let place = describe(pair.old, position as u64);
-            let (expected, found) = (old[position].into(), new[position].into());
-            findings.differs(Difference::number(Check::Unchanged, position as u64, &place, expected, found));
-        }
-    });
-    findings.checked(Check::Unchanged, "bytes", compared);
-}
-
-/// Where a file position lies, for people.
-fn describe(image: &ElfView<'_>, position: u64) -> String {
-    let section = image
-        .sections
-        .iter()
-        .find(|section| (section.offset..section.offset + section.bytes.len() as u64).contains(&position));
-    match section {
-        Some(section) => {
-            let name = String::from_utf8_lossy(section.name);
-            format!("a byte of {name} at {:#x}", section.address.wrapping_add(position - section.offset))
-        }
-        None => "a byte of the headers or between sections".to_owned(),
+        false => elf::recover_moves(old, new),
     }
 }

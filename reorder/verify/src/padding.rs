@@ -7,7 +7,7 @@ use super::bytes::u32_at;
 use super::processor::Processor;
 
 /// `INT3` of x86-64.
-pub(super) const TRAP: u8 = 0xcc;
+pub(crate) const TRAP: u8 = 0xcc;
 
 /// `NOP` of x86-64 without prefixes.
 const ONE_BYTE_NOP: u8 = 0x90;
@@ -17,7 +17,7 @@ const WORD: u64 = 4;
 
 /// Bytes at the start of `bytes`, which stand at `address`, that do nothing or trap: what linkers and assemblers
 /// put between functions. Control must not arrive there.
-pub(super) fn padding_length(processor: Processor, bytes: &[u8], address: u64) -> usize {
+pub(crate) fn padding_length(processor: Processor, bytes: &[u8], address: u64) -> usize {
     match processor {
         Processor::Aarch64 => length_of_words(bytes, address),
         Processor::X86_64 => length_of_instructions(bytes, address),
@@ -26,7 +26,7 @@ pub(super) fn padding_length(processor: Processor, bytes: &[u8], address: u64) -
 
 /// The lengths in bytes of the jump that `bytes`, which stand at `address`, begin with and of the padding that it skips. GNU as
 /// writes such a jump on x86-64 where executing the no-operations would take longer.
-pub(super) fn jumped_over(processor: Processor, bytes: &[u8], address: u64) -> Option<(u64, u64)> {
+pub(crate) fn jumped_over(processor: Processor, bytes: &[u8], address: u64) -> Option<(u64, u64)> {
     let (jump, distance): (usize, usize) = match (processor, bytes) {
         (Processor::X86_64, [0xeb, distance @ 0..0x80, ..]) => (2, usize::from(*distance)),
         (Processor::X86_64, [0xe9, ..]) => (5, u32_at(bytes, 1)? as usize),
@@ -93,7 +93,7 @@ fn filler_length(processor: Processor, bytes: &[u8]) -> usize {
 
 /// Bytes of the filler at the start of `bytes` that may stand where something else stood: what assemblers and linkers write,
 /// in exactly the forms that they choose. Any other way to do nothing is a change that somebody made.
-pub(super) fn new_filler_length(processor: Processor, bytes: &[u8]) -> usize {
+pub(crate) fn new_filler_length(processor: Processor, bytes: &[u8]) -> usize {
     /// Sources: Intel SDM, volume 2, `NOP`; the tables of GNU as and LLVM, which put prefixes before the longest form.
     const FORMS: [&[u8]; 7] = [
         &[ONE_BYTE_NOP],
@@ -118,7 +118,7 @@ pub(super) fn new_filler_length(processor: Processor, bytes: &[u8]) -> usize {
 }
 
 /// Whether control that arrives at `bytes` is stopped at once.
-pub(super) fn starts_with_trap(processor: Processor, bytes: &[u8]) -> bool {
+pub(crate) fn starts_with_trap(processor: Processor, bytes: &[u8]) -> bool {
     match processor {
         Processor::Aarch64 => u32_at(bytes, 0).is_some_and(|word| is_break(word) || is_undefined(word)),
         Processor::X86_64 => bytes.first() == Some(&TRAP),
@@ -126,7 +126,7 @@ pub(super) fn starts_with_trap(processor: Processor, bytes: &[u8]) -> bool {
 }
 
 /// Whether an x86-64 instruction does nothing, or is the trap that fills holes.
-pub(super) fn is_padding(instruction: &Instruction) -> bool {
+pub(crate) fn is_padding(instruction: &Instruction) -> bool {
     matches!(instruction.mnemonic(), Mnemonic::Nop | Mnemonic::Int3)
 }
 

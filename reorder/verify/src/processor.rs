@@ -2,7 +2,7 @@
 
 /// What executes the code of an image.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Processor {
+pub(crate) enum Processor {
     /// Words of four bytes.
     Aarch64,
     /// Instructions of 1 to 15 bytes.

@@ -142,24 +142,24 @@ impl VerifyReport {
 
 /// Collects a report; keeps the first differences and counts the rest.
 #[derive(Debug)]
-pub(super) struct Findings {
+pub(crate) struct Findings {
     report: VerifyReport,
     limit: usize,
 }
 
 impl Findings {
     /// An empty report that will list at most `limit` differences.
-    pub(super) fn new(limit: usize) -> Self {
+    pub(crate) fn new(limit: usize) -> Self {
         Self { report: VerifyReport::default(), limit }
     }
 
     /// Says how much a check looked at.
-    pub(super) fn checked(&mut self, check: Check, unit: &'static str, count: usize) {
+    pub(crate) fn checked(&mut self, check: Check, unit: &'static str, count: usize) {
         self.report.checks.push(CheckSummary { check, unit, count: count as u64 });
     }
 
     /// Adds a difference.
-    pub(super) fn differs(&mut self, difference: Difference) {
+    pub(crate) fn differs(&mut self, difference: Difference) {
         self.report.difference_count += 1;
         if self.lists_more() {
             self.report.differences.push(difference);
@@ -167,24 +167,24 @@ impl Findings {
     }
 
     /// Adds a difference if there is one.
-    pub(super) fn found(&mut self, difference: Option<Difference>) {
+    pub(crate) fn found(&mut self, difference: Option<Difference>) {
         difference.into_iter().for_each(|difference| self.differs(difference));
     }
 
     /// Whether another difference would be listed; beyond that its description is not worth making.
-    pub(super) fn lists_more(&self) -> bool {
+    pub(crate) fn lists_more(&self) -> bool {
         self.report.differences.len() < self.limit
     }
 
     /// Counts a difference that is not listed.
-    pub(super) fn differs_silently(&mut self) {
+    pub(crate) fn differs_silently(&mut self) {
         self.report.difference_count += 1;
     }
 
     /// Adds a difference unless `expected == found`, both addresses or other numbers best read in hexadecimal.
     ///
     /// `place` is put into words only for a difference: there are millions of these checks.
-    pub(super) fn expect(
+    pub(crate) fn expect(
         &mut self,
         check: Check,
         offset: u64,
@@ -198,25 +198,25 @@ impl Findings {
     }
 
     /// Adds a remark.
-    pub(super) fn remark(&mut self, remark: impl Into<String>) {
+    pub(crate) fn remark(&mut self, remark: impl Into<String>) {
         self.report.remarks.push(remark.into());
     }
 
     /// Records the size of the problem.
-    pub(super) fn functions(&mut self, functions: usize, moved: usize) {
+    pub(crate) fn functions(&mut self, functions: usize, moved: usize) {
         self.report.functions = functions as u64;
         self.report.moved = moved as u64;
     }
 
     /// The finished report.
-    pub(super) fn finish(self) -> VerifyReport {
+    pub(crate) fn finish(self) -> VerifyReport {
         self.report
     }
 }
 
 impl Difference {
     /// A difference in words.
-    pub(super) fn new(
+    pub(crate) fn new(
         check: Check,
         offset: Option<u64>,
         place: impl Into<String>,
@@ -233,7 +233,7 @@ impl Difference {
     }
 
     /// A difference between two numbers.
-    pub(super) fn number(check: Check, offset: u64, place: &str, expected: u64, found: u64) -> Self {
+    pub(crate) fn number(check: Check, offset: u64, place: &str, expected: u64, found: u64) -> Self {
         Self::new(check, Some(offset), place, format!("{expected:#x}"), format!("{found:#x}"))
     }
 }

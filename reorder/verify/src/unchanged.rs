@@ -9,13 +9,13 @@ use rayon::prelude::*;
 
 /// File ranges that other checks compare byte for byte.
 #[derive(Debug, Default)]
-pub(super) struct Claims {
+pub(crate) struct Claims {
     ranges: Vec<Range<u64>>,
 }
 
 impl Claims {
     /// Another check answers for the `size` bytes at `offset`.
-    pub(super) fn add(&mut self, offset: u64, size: u64) {
+    pub(crate) fn add(&mut self, offset: u64, size: u64) {
         if size > 0 {
             self.ranges.push(offset..offset.saturating_add(size));
         }
@@ -23,7 +23,7 @@ impl Claims {
 
     /// Calls `differing` with each maximal run of differing bytes outside all claims, in file order; gives the
     /// number of bytes compared.
-    pub(super) fn compare_rest(
+    pub(crate) fn compare_rest(
         mut self,
         old: &[u8],
         new: &[u8],

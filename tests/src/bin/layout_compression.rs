@@ -18,13 +18,14 @@ use layout_algos::control::Control;
 use layout_algos::problem::{LayoutProblem, Trace};
 use layout_algos::score::{FaultModel, Span};
 use layout_algos::solve::{Auto, CompressionAware};
-use reorder_image::analysis::Analysis;
-use reorder_image::analysis::blocks::{ORDINARY_ALIGNMENT, alignment};
+use reorder_image::elf::analysis::Analysis;
+use reorder_image::elf::analysis::blocks::{ORDINARY_ALIGNMENT, alignment};
 use reorder_image::elf::file::ElfFile;
 use reorder_image::functions::{FunctionIndex, FunctionTable};
 use reorder_image::references::{FingerprintOptions, Fingerprints, References};
 use reorder_relocate::RelocateOptions;
-use reorder_relocate::apply::{Arrangement, apply};
+use reorder_relocate::apply::Arrangement;
+use reorder_relocate::apply::elf::apply;
 use reorder_system::mapped::map_image;
 
 /// Links of `scripts/layout/peers` that sort by content.

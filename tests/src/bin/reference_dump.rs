@@ -12,7 +12,7 @@ use std::io::{BufWriter, Write, stdout};
 use std::path::Path;
 use std::time::Instant;
 
-use reorder_image::analysis::blocks::{ORDINARY_ALIGNMENT, alignment};
+use reorder_image::elf::analysis::blocks::{ORDINARY_ALIGNMENT, alignment};
 use reorder_image::elf::file::ElfFile;
 use reorder_image::functions::FunctionTable;
 use reorder_image::origins::Origins;

@@ -2,12 +2,13 @@
 //! What the verifier rejects is refused as well (R16): a damaged image may mean different things to two readers.
 
 use reorder_base::error::{Error, ErrorKind};
-use reorder_image::analysis::Analysis;
+use reorder_image::elf::analysis::Analysis;
 use reorder_image::elf::file::ElfFile;
 use reorder_image::functions::FunctionTable;
 use reorder_layout::{LayoutRequest, Room, Strategy, lay_out};
 use reorder_relocate::RelocateOptions;
-use reorder_relocate::apply::{Arrangement, apply};
+use reorder_relocate::apply::Arrangement;
+use reorder_relocate::apply::elf::apply;
 use reorder_relocate::debug::DebugPolicy;
 use reorder_verify::{VerifyOptions, verify};
 

@@ -2,13 +2,14 @@
 //! places, and led back to the same bytes by the map.
 
 use reorder_base::error::Error;
-use reorder_image::analysis::Analysis;
+use reorder_image::elf::analysis::Analysis;
 use reorder_image::elf::file::ElfFile;
 use reorder_image::elf::machine::Machine;
 use reorder_image::functions::FunctionTable;
 use reorder_layout::{LayoutRequest, Room, Strategy, lay_out};
 use reorder_relocate::RelocateOptions;
-use reorder_relocate::apply::{Applied, Arrangement, apply, layout_map};
+use reorder_relocate::apply::elf::{apply, layout_map};
+use reorder_relocate::apply::{Applied, Arrangement};
 use reorder_relocate::debug::DebugPolicy;
 use reorder_verify::{VerifyOptions, verify};
 

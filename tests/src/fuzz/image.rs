@@ -1,6 +1,6 @@
 //! Any bytes as an image: headers, functions and the whole analysis give a value or an error.
 
-use reorder_image::analysis::Analysis;
+use reorder_image::elf::analysis::Analysis;
 use reorder_image::elf::file::ElfFile;
 use reorder_image::functions::FunctionTable;
 

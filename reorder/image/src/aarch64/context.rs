@@ -4,8 +4,8 @@ use std::ops::Range;
 
 use rayon::prelude::*;
 
-use crate::analysis::pointers::PointersByPlace;
 use crate::decode::aarch64::{Operation, PAGE, Register, WORD, decode, uses};
+use crate::elf::analysis::pointers::PointersByPlace;
 use crate::elf::file::ElfFile;
 use crate::macho::file::MachOFile;
 use reorder_base::address::Address;

@@ -22,9 +22,9 @@ pub mod value;
 use std::collections::BTreeSet;
 use std::ops::Range;
 
-use crate::analysis::pins::{Pin, PinReason};
 use crate::decode::aarch64::{Operation, WORD, decode};
 use crate::decoded_atom::DecodedAtom;
+use crate::pins::{Pin, PinReason};
 pub use context::{CodeContext, MappedBytes};
 use flow::{Code, FlowFacts, follow};
 use reorder_base::address::Address;

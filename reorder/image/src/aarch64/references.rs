@@ -4,9 +4,9 @@ use std::collections::BTreeSet;
 
 use super::Builder;
 use super::relaxed::{nop_behind, nop_in_front};
-use crate::analysis::pins::PinReason;
 use crate::code_reference::{CodeForm, CodeReference};
 use crate::decode::aarch64::{Operation, Register, WORD};
+use crate::pins::PinReason;
 use reorder_base::address::Address;
 
 impl Builder<'_, '_> {

@@ -2,8 +2,8 @@
 
 use super::Builder;
 use super::context::addresses_formed;
-use crate::analysis::computed_addresses::{MAX_SUMS, MAX_TABLE_WORDS, may_lead_to_code};
 use crate::decode::aarch64::{Operation, Register, WORD};
+use crate::elf::analysis::computed_addresses::{MAX_SUMS, MAX_TABLE_WORDS, may_lead_to_code};
 use reorder_base::address::Address;
 
 /// Stored distances that are looked at for one atom: no hand-written dispatch has more. Beyond them it may call anything; what

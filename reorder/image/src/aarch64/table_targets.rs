@@ -2,9 +2,9 @@
 
 use super::Builder;
 use super::tables::Dispatch;
-use crate::analysis::pins::PinReason;
 use crate::decode::aarch64::WORD;
 use crate::decoded_atom::TableWord;
+use crate::pins::PinReason;
 use reorder_base::address::Address;
 
 impl Builder<'_, '_> {

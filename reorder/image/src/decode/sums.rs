@@ -8,8 +8,8 @@ use std::ops::Range;
 
 use iced_x86::{FlowControl, Instruction, Mnemonic, OpKind, Register};
 
-use crate::code::CodeSpace;
 use crate::decode::x86_64::CALL_CLOBBERED;
+use crate::elf::code::CodeSpace;
 use reorder_base::address::Address;
 
 /// Which registers were made by an addition within the last few instructions.

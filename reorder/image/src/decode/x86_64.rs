@@ -9,9 +9,9 @@ use std::ops::Range;
 use iced_x86::{Code, Decoder, DecoderOptions, FlowControl, Instruction, Mnemonic, OpKind, Register};
 
 use crate::boundaries::Boundaries;
-use crate::code::{CodeOffset, CodeSpace, Region};
 use crate::decode::padding::is_no_operation;
 use crate::decode::sums::{CallOffset, CallOffsets, CodeAddresses, RecentSums};
+use crate::elf::code::{CodeOffset, CodeSpace, Region};
 use reorder_base::address::Address;
 
 /// Registers that a callee may use for itself (System V ABI AMD64, section 3.2.1).

@@ -1,5 +1,7 @@
 //! Reading ELF: headers, tables, unwind entries. Nothing here writes.
 
+pub mod analysis;
+pub mod code;
 pub mod dynamic;
 pub mod eh_frame;
 pub mod file;

@@ -4,11 +4,12 @@ use std::collections::BTreeSet;
 
 use serde::Serialize;
 
-use super::{Applied, prove};
-use crate::clones::{LostNote, Obstacle, clone_functions};
+use super::Applied;
+use super::elf::prove;
+use crate::elf::clones::{LostNote, Obstacle, clone_functions};
 use reorder_base::address::Address;
 use reorder_base::error::Result;
-use reorder_image::analysis::{Analysis, Coverage};
+use reorder_image::elf::analysis::{Analysis, Coverage};
 use reorder_image::elf::file::ElfFile;
 use reorder_image::functions::{FunctionIndex, FunctionTable};
 

@@ -17,11 +17,11 @@ use crate::macho::unwind::{unwind_room, unwind_size};
 use reorder_base::address::{Address, FileOffset, NewAddress};
 use reorder_base::error::{Error, Result};
 use reorder_base::refusal::{Refusal, RefusalCode};
-use reorder_image::analysis::pins::{Pin, PinReason};
 use reorder_image::functions::{FunctionIndex, FunctionTable};
 use reorder_image::macho::analysis::MachOAnalysis;
 use reorder_image::macho::file::MachOFile;
 use reorder_image::macho::load_command::LinkEditRange;
+use reorder_image::pins::{Pin, PinReason};
 use reorder_verify::{self, VerifyOptions, verify_moves};
 
 /// What the user decides.

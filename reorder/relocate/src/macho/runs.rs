@@ -57,10 +57,10 @@ mod tests {
 
     use super::*;
     use reorder_base::address::Address;
-    use reorder_image::analysis::pins::{Pin, PinReason};
     use reorder_image::macho::analysis::units::Unit;
     use reorder_image::macho::file::MachOFile;
     use reorder_image::macho::linked::library;
+    use reorder_image::pins::{Pin, PinReason};
 
     /// The runs of units of these sizes from `start` on, those with a star pinned, as ranges of units.
     fn of(start: u64, sizes: &[(u64, bool)]) -> Vec<Range<usize>> {

@@ -8,7 +8,7 @@ use super::flow;
 use super::form::{Form, IMMEDIATE, NOP, form, is_add, page_offset, register};
 use super::images::{Images, MovedPages};
 use crate::bytes::u32_at;
-use crate::recover::Move;
+use crate::moves::Move;
 use crate::report::{Check, Difference};
 use reorder_base::address::NewAddress;
 

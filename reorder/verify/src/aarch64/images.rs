@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use super::form::page;
-use crate::recover::AddressMoves;
+use crate::moves::AddressMoves;
 
 /// Two images and the map between them.
 pub(crate) trait Images {
@@ -67,7 +67,7 @@ impl MovedPages {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::recover::Move;
+    use crate::moves::Move;
     use reorder_base::address::{Address, NewAddress};
 
     proptest::proptest! {

@@ -4,7 +4,7 @@
 //! checks can compare positions, and the sections that are left to judge. Nothing here reads debug information.
 
 use crate::bytes::{range, u32_at, u64_at};
-use crate::elf_view::{ElfView, SECTION_HEADER_SIZE, SectionView};
+use crate::elf::view::{ElfView, SECTION_HEADER_SIZE, SectionView};
 use reorder_base::error::{Error, Result};
 
 /// Positions in the file header of the place and number of section headers.

@@ -30,9 +30,9 @@ use self::side::Source;
 use self::tables::{Judgement, Named};
 use self::units::{Outcome, compare_units};
 use self::view::{DebugView, Slice};
-use super::elf_view::ElfView;
-use super::pair::ImagePair;
 use super::report::{Check, Difference, Findings};
+use crate::elf::pair::ImagePair;
+use crate::elf::view::ElfView;
 use reorder_base::error::Result;
 
 /// Sections that are judged by what they say; all others are the same, byte for byte.

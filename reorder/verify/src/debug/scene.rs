@@ -4,11 +4,11 @@ use std::ops::Deref;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::coverage::{Range, union};
-use crate::elf_view::ElfView;
-use crate::gaps::code_of_gap;
+use crate::elf::gaps::code_of_gap;
+use crate::elf::pair::ImagePair;
+use crate::elf::view::ElfView;
+use crate::moves::AddressMoves;
 use crate::padding::{jumped_over, padding_length};
-use crate::pair::ImagePair;
-use crate::recover::AddressMoves;
 
 /// The pair under judgement.
 #[derive(Clone, Copy)]

@@ -9,7 +9,7 @@ use object::read::{CompressedData, CompressionFormat};
 
 use super::layout::is_debug;
 use crate::bytes::{u32_at, u64_at};
-use crate::elf_view::{ElfView, SectionView};
+use crate::elf::view::{ElfView, SectionView};
 use reorder_base::error::{Error, Result};
 
 /// What units are read from.

@@ -7,11 +7,11 @@ use super::super::aarch64::{self, NOP};
 use super::super::bytes::range;
 use super::super::padding::padding_length;
 use super::super::processor::Processor;
-use super::super::recover::{AddressMoves, Move};
 use super::tables::{function_starts, symbols};
 use super::unwind::UnwindTable;
 use super::view::MachView;
 use super::x86_64_walk::walk;
+use crate::moves::{AddressMoves, Move};
 use reorder_base::address::{Address, NewAddress};
 use reorder_base::error::{Error, Result};
 

@@ -5,13 +5,13 @@ use rayon::prelude::*;
 use super::super::aarch64::{CodePair, Counts, MovedPages};
 use super::super::bytes::range;
 use super::super::processor::Processor;
-use super::super::recover::Move;
 use super::super::report::{Check, Difference};
 use super::atoms::{is_padding, runs_on};
 use super::dispatch::{TableUse, check_tables, tables_of};
 use super::pair::{Ledger, MachPair};
 use super::view::{MachView, SectionView};
 use super::x86_64;
+use crate::moves::Move;
 use reorder_base::address::{Address, NewAddress};
 
 /// What a part of the atoms showed.

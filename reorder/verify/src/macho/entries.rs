@@ -4,13 +4,13 @@
 //! What follows from them is reached code, whose instructions begin where they are thought to begin. Of what is damaged or
 //! not understood nothing is here; its code is judged like all that control is not seen to reach.
 
-use super::super::landing_pads::read_table;
 use super::super::processor::Processor;
 use super::fixups::for_each_slot;
 use super::frames::frame_entries;
 use super::tables::function_starts;
 use super::unwind::UnwindTable;
 use super::view::MachView;
+use crate::exception_table::read_table;
 
 /// All of `image`, ascending; none for arm64, where every word is an instruction.
 pub(super) fn entries(image: &MachView<'_>) -> Vec<u64> {

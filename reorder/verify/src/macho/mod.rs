@@ -31,9 +31,9 @@ mod x86_64;
 mod x86_64_walk;
 
 use super::VerifyOptions;
-use super::recover::{AddressMoves, Move};
 use super::report::{Check, Difference, Findings, VerifyReport};
 use super::unchanged::Claims;
+use crate::moves::{AddressMoves, Move};
 use pair::{Ledger, MachPair};
 use reorder_base::address::Address;
 use reorder_base::error::{Error, Result};

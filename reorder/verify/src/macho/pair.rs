@@ -3,10 +3,10 @@
 use std::ops::Range;
 
 use super::super::aarch64::Images;
-use super::super::recover::AddressMoves;
 use super::super::report::{Check, Difference, Findings};
 use super::super::unchanged::Claims;
 use super::view::MachView;
+use crate::moves::AddressMoves;
 use reorder_base::address::{Address, NewAddress};
 
 /// Both images and the map: the input of every check.

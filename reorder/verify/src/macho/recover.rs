@@ -9,7 +9,6 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 
 use super::super::bytes::displacement_at;
-use super::super::recover::AddressMoves;
 use super::atoms::{atom_starts, moves_from, runs_on};
 use super::exports::ExportWalk;
 use super::fixups::for_each_slot;
@@ -20,6 +19,7 @@ use super::rest;
 use super::tables::{entry_point, initialisers, symbols};
 use super::unwind::UnwindTable;
 use super::view::MachView;
+use crate::moves::AddressMoves;
 use reorder_base::error::{Error, Result};
 
 /// Pairs the atoms of `old` with their places in `new`.

@@ -9,11 +9,11 @@ use std::ops::Range;
 use super::super::aarch64::Counts;
 use super::super::bytes::displacement_at;
 use super::super::fields::read_field;
-use super::super::recover::Move;
 use super::super::report::{Check, Difference};
 use super::pair::MachPair;
 use super::view::MachView;
 use super::x86_64_walk::{Walk, walk};
+use crate::moves::Move;
 use reorder_base::address::Address;
 
 /// Checks one atom; gives its first difference.

@@ -12,12 +12,12 @@ use iced_x86::{Decoder, DecoderOptions};
 
 use super::atoms::{AtomIndex, Atoms};
 use super::units::Obligations;
-use crate::analysis::blocks::alignment;
-use crate::analysis::pins::{Pin, PinReason};
 use crate::decode::aarch64::WORD;
 use crate::decode::{aarch64_gap, padding};
+use crate::elf::analysis::blocks::alignment;
 use crate::macho::file::{Architecture, MachOFile};
 use crate::ordinary_alignment::ordinary_alignment;
+use crate::pins::{Pin, PinReason};
 use reorder_base::address::Address;
 
 /// No function asks for more than a page.

@@ -12,13 +12,13 @@ use rayon::prelude::*;
 use super::atoms::{AtomIndex, Atoms};
 use super::data::DataFacts;
 use super::units::Obligations;
-use crate::analysis::pins::PinReason;
 use crate::code_reference::{AtomReferences, CodeReference};
 use crate::decoded_atom::DecodedAtom;
 use crate::macho::export_trie::{self, ExportValue};
 use crate::macho::file::MachOFile;
 use crate::macho::load_command::LinkEditPart;
 use crate::macho::section::Section;
+use crate::pins::PinReason;
 use reorder_base::address::Address;
 
 /// Pins what unlisted words may refer to; gives the number of functions that nothing listed refers to.

@@ -2,12 +2,12 @@
 
 use super::Decoder;
 use super::units::Obligations;
-use crate::analysis::pins::PinReason;
 use crate::code_reference::CodeReference;
 use crate::macho::file::MachOFile;
 use crate::macho::function_starts::function_starts;
 use crate::macho::section::Section;
 use crate::macho::symbol_table::symbols;
+use crate::pins::PinReason;
 use reorder_base::address::Address;
 use reorder_base::error::Result;
 

@@ -20,7 +20,6 @@ use std::collections::BTreeSet;
 use std::ops::Range;
 
 use crate::aarch64::{self, CodeContext, value};
-use crate::analysis::pins::{Pin, PinReason};
 use crate::code_reference::{AtomReferences, CodeReference, PackedReference};
 use crate::decoded_atom::{DecodedAtom, check_sums};
 use crate::entry_rounds::{AtomDecoder, decode_atoms, pack};
@@ -30,6 +29,7 @@ use crate::macho::file::{Architecture, MachOFile};
 use crate::macho::reference::DataReference;
 use crate::macho::section::Section;
 use crate::macho::unwind_info::UnwindInfo;
+use crate::pins::{Pin, PinReason};
 use atoms::{AtomIndex, Atoms};
 use data::DataFacts;
 use fixed_code::FixedCode;

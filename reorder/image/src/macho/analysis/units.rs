@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use super::atoms::{AtomIndex, Atoms};
-use crate::analysis::pins::{Pin, PinReason};
+use crate::pins::{Pin, PinReason};
 use reorder_base::address::Address;
 
 /// Neighbouring atoms that move as one.

@@ -5,9 +5,9 @@ use std::ops::Range;
 use iced_x86::{Decoder, FlowControl, Instruction, Mnemonic, OpKind, Register};
 
 use super::X86Context;
-use crate::analysis::pins::PinReason;
 use crate::code_reference::{CodeForm, CodeReference};
 use crate::decoded_atom::DecodedAtom;
+use crate::pins::PinReason;
 use reorder_base::address::Address;
 
 /// What an instruction does with an address.

@@ -21,9 +21,9 @@ mod walk;
 
 use std::ops::Range;
 
-use crate::analysis::pins::{Pin, PinReason};
 use crate::decoded_atom::DecodedAtom;
 use crate::macho::file::MachOFile;
+use crate::pins::{Pin, PinReason};
 use reorder_base::address::Address;
 
 use explore::Atom;

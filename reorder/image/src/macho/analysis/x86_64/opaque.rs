@@ -8,8 +8,8 @@ use std::collections::BTreeSet;
 use std::ops::Range;
 
 use super::X86Context;
-use crate::analysis::pins::Pin;
 use crate::decoded_atom::DecodedAtom;
+use crate::pins::Pin;
 use reorder_base::address::Address;
 
 /// How many places further on that look addressed a table is followed.

@@ -12,7 +12,7 @@ use super::X86Context;
 use super::fields::Use;
 use super::sum_flow::goes_to_sum;
 use super::walk::Walk;
-use crate::analysis::computed_addresses::{MAX_SUMS, MAX_TABLE_WORDS, may_lead_to_code};
+use crate::elf::analysis::computed_addresses::{MAX_SUMS, MAX_TABLE_WORDS, may_lead_to_code};
 use reorder_base::address::Address;
 
 /// Bytes of the distances that programs store.

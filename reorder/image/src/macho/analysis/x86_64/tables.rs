@@ -10,9 +10,9 @@ use iced_x86::InstructionInfoFactory;
 
 use super::X86Context;
 use super::walk::{Byte, Walk};
-use crate::analysis::dispatch::{BlockFlow, Dispatch};
-use crate::analysis::pins::{Pin, PinReason};
 use crate::decoded_atom::TableWord;
+use crate::elf::analysis::dispatch::{BlockFlow, Dispatch};
+use crate::pins::{Pin, PinReason};
 use reorder_base::address::Address;
 
 /// What explains the jumps of an atom.

@@ -7,11 +7,11 @@ use std::ops::Range;
 use proptest::prelude::*;
 
 use super::{X86Context, decode_atom, decode_fixed_section};
-use crate::analysis::pins::PinReason;
 use crate::code_reference::CodeForm;
 use crate::decoded_atom::DecodedAtom;
 use crate::macho::file::MachOFile;
 use crate::macho::{data_in_code, fixups, linked, symbol_table};
+use crate::pins::PinReason;
 use reorder_base::address::Address;
 
 struct Library {

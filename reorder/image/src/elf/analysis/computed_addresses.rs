@@ -1,0 +1,287 @@
+//! Code that computes addresses of functions from constants: nothing that moves may take part.
+//!
+//! Three forms occur. The large code model adds a constant of eight bytes to the address of the global offset table, which it
+//! computes from its own place; other code learns that place by a call of the next instruction. Hand-written dispatch adds a
+//! stored distance of four or eight bytes to the address of a function, and calls the sum or keeps it. Linkers define `__start_X` and
+//! `__stop_X` around sections whose names are C identifiers, and the first function of such a section has the address of the
+//! section itself.
+
+use std::collections::BTreeSet;
+use std::ops::Range;
+
+use crate::decode::x86_64::{DecodedBlock, FieldKind, wide_operands};
+use crate::decoded_atom::beyond_sums;
+use crate::elf::analysis::blocks::{BlockIndex, Partition};
+use crate::elf::analysis::references::Finding;
+use crate::elf::code::{CodeSpace, Region};
+use crate::elf::file::ElfFile;
+use crate::pins::{Pin, PinReason};
+use reorder_base::address::Address;
+use reorder_base::error::{Error, Result};
+use reorder_base::refusal::RefusalCode;
+
+/// Longest table of stored distances that is looked through, in entries.
+pub(crate) const MAX_TABLE_WORDS: usize = 1 << 12;
+
+/// Sums that are tried for one block; no hand-written dispatch has more.
+pub(crate) const MAX_SUMS: usize = 1 << 20;
+
+/// Tables of one block that may be at a constant from what it names.
+const MAX_FAR_TABLES: usize = 1 << 10;
+
+/// Addresses in data that the code of an image may compute from constants: each may start a table of [`MAX_TABLE_WORDS`].
+const MAX_FAR_BASES: usize = 1 << 16;
+
+/// Words at the start of a table that count by themselves in an image at a fixed address.
+const MAX_LONE_WORDS: usize = 4;
+
+/// Whether `distance` leads into `text` from an address between the first and the last of `bases`.
+pub(crate) fn may_lead_to_code(bases: (Address, Address), distance: u64, text: &Range<Address>) -> bool {
+    let from = |base: Address| i128::from(base.0) + i128::from(distance as i64);
+    from(bases.0) < i128::from(text.end.0) && from(bases.1) >= i128::from(text.start.0)
+}
+
+/// What x86-64 code is looked up in.
+#[derive(Clone, Copy)]
+pub struct CodeView<'a, 'data> {
+    /// The image.
+    pub file: &'a ElfFile<'data>,
+    /// Its code.
+    pub code: &'a CodeSpace<'data>,
+    /// Blocks and gaps.
+    pub partition: &'a Partition,
+}
+
+/// Pins for the first form: all that constants of the image lead to from any place that code may count from. Gives the addresses
+/// in data that they lead to, sorted: tables whose words count from there may be among them.
+///
+/// # Errors
+/// R7 where there are more sums than are tried.
+pub fn check_wide_constants(
+    view: CodeView<'_, '_>,
+    decoded: &[DecodedBlock],
+    findings: &mut Vec<Finding>,
+) -> Result<Vec<Address>> {
+    let CodeView { file, code, partition } = view;
+    let named = [&b".got.plt"[..], b".got"].into_iter().filter_map(|name| file.section(name));
+    let mut bases: BTreeSet<Address> = named.map(|section| section.address).collect();
+    let mut budget = MAX_SUMS;
+    let mut spend = |tries: usize, block: usize| {
+        budget = budget
+            .checked_sub(tries)
+            .ok_or_else(|| beyond_sums(RefusalCode::R7, partition.block(BlockIndex(block as u32)).start))?;
+        Ok::<(), Error>(())
+    };
+    let counting: Vec<(usize, &DecodedBlock, Vec<u64>)> = decoded
+        .iter()
+        .enumerate()
+        .map(|(index, block)| (index, block, far_constants(view, BlockIndex(index as u32), block)))
+        .filter(|(_, _, constants)| !constants.is_empty())
+        .collect();
+    if counting.is_empty() {
+        return Ok(Vec::new());
+    }
+    for (index, block, constants) in &counting {
+        spend(block.own_places.len().saturating_mul(constants.len()), *index)?;
+        let sums =
+            block.own_places.iter().flat_map(|place| constants.iter().map(|constant| place.plus(*constant)));
+        bases.extend(sums.filter(|sum| code.region(*sum) == Region::Data));
+    }
+    let mut data = bases.clone();
+    for (index, block, constants) in counting {
+        let places = bases.len().saturating_add(block.own_places.len());
+        spend(places.saturating_mul(constants.len()), index)?;
+        let index = BlockIndex(index as u32);
+        let evidence = partition.block(index).start;
+        let pin = |block| Finding::Pin(block, Pin { reason: PinReason::ComputedAddress, evidence });
+        if !block.own_places.is_empty() {
+            findings.push(pin(index));
+        }
+        for constant in constants {
+            let targets = bases.iter().chain(&block.own_places).map(|base| base.plus(constant));
+            for target in targets {
+                findings.extend(partition.block_containing(target).map(pin));
+                if code.region(target) == Region::Data {
+                    data.insert(target);
+                }
+            }
+        }
+    }
+    if data.len() > MAX_FAR_BASES {
+        let evidence = partition.blocks.first().map_or(Address(0), |block| block.start);
+        return Err(beyond_sums(RefusalCode::R7, evidence).into());
+    }
+    Ok(data.into_iter().collect())
+}
+
+/// The constants that a block adds to addresses to reach others. Code that calls its own place adds four-byte constants as well.
+fn far_constants(view: CodeView<'_, '_>, index: BlockIndex, block: &DecodedBlock) -> Vec<u64> {
+    match block.calls_own_place {
+        true => wide_operands(view.code, view.partition.block(index).code()),
+        false => block.wide_constants.clone(),
+    }
+}
+
+/// What a block reaches by such constants: from its own places, and from data at which it arrives. Nothing if these are too many
+/// to try.
+fn far_addresses(
+    view: CodeView<'_, '_>,
+    index: BlockIndex,
+    block: &DecodedBlock,
+) -> Option<BTreeSet<Address>> {
+    let constants = far_constants(view, index, block);
+    let data = block.data_references.iter().copied().collect::<BTreeSet<Address>>();
+    let sums = |from: BTreeSet<Address>| {
+        let tries = from.len().checked_mul(constants.len())?;
+        let all = from.iter().flat_map(|from| constants.iter().map(|constant| from.plus(*constant)));
+        (tries <= MAX_SUMS).then(|| all.collect::<BTreeSet<Address>>())
+    };
+    let is_data = |address: &Address| view.code.region(*address) == Region::Data;
+    let mut near = sums(block.own_places.iter().copied().collect())?;
+    let mut far = sums(data.into_iter().chain(near.iter().copied().filter(is_data)).collect())?;
+    far.append(&mut near);
+    Some(far)
+}
+
+/// Pins for the second form.
+///
+/// # Errors
+/// R7 where more sums are called than are tried.
+pub fn check_computed_calls(
+    view: CodeView<'_, '_>,
+    decoded: &[DecodedBlock],
+    findings: &mut Vec<Finding>,
+) -> Result<()> {
+    let partition = view.partition;
+    for (index, block) in decoded.iter().enumerate() {
+        if !block.has_computed_call && !block.has_computed_jump && !block.adds_to_code {
+            continue;
+        }
+        let index = BlockIndex(index as u32);
+        let evidence = partition.block(index).start;
+        let Some(sums) = called_by_sum(view, index, block) else {
+            // Large functions jump by many tables, hardly ever from the address of a function.
+            if block.has_computed_call {
+                return Err(beyond_sums(RefusalCode::R7, evidence).into());
+            }
+            continue;
+        };
+        // Jump tables count from data or from labels: a jump tells nothing by itself.
+        if sums.bases.is_empty() || sums.reached.is_empty() && !block.has_computed_call {
+            continue;
+        }
+        let all = sums.bases.into_iter().chain(sums.reached).chain([index]);
+        findings.extend(
+            all.map(|block| Finding::Pin(block, Pin { reason: PinReason::ComputedAddress, evidence })),
+        );
+    }
+    Ok(())
+}
+
+/// Pins what stands in a section whose start and end the linker marks.
+pub fn check_named_sections(
+    file: &ElfFile<'_>,
+    code: &CodeSpace<'_>,
+    partition: &Partition,
+    findings: &mut Vec<Finding>,
+) {
+    for (index, block) in partition.blocks.iter().enumerate() {
+        let section = file.section_at(code.arenas[block.arena as usize].section);
+        if section.is_some_and(|section| is_c_identifier(section.name)) {
+            let pin = Pin { reason: PinReason::NamedSection, evidence: block.start };
+            findings.push(Finding::Pin(BlockIndex(index as u32), pin));
+        }
+    }
+}
+
+/// Functions that take part in sums.
+#[derive(Default)]
+struct ComputedTargets {
+    /// Those whose addresses the block takes.
+    bases: Vec<BlockIndex>,
+    /// Those at stored distances from them.
+    reached: Vec<BlockIndex>,
+}
+
+/// What sums of the block may lead to; nothing if these are too many to try.
+///
+/// For a block that only jumps to sums, and adds nothing to the address of a function, a word counts if its neighbour leads to
+/// another function as well: small numbers lead somewhere by chance.
+fn called_by_sum(view: CodeView<'_, '_>, index: BlockIndex, block: &DecodedBlock) -> Option<ComputedTargets> {
+    let CodeView { file, code, partition } = view;
+    // Code for large programs forms the addresses of tables and functions by constants from other addresses.
+    let far = far_addresses(view, index, block)?;
+    let taken = block.fields.iter().filter(|field| field.kind == FieldKind::AddressOf);
+    // Code at a fixed address also holds addresses as plain constants.
+    let bases = taken.map(|field| field.target(code)).chain(block.absolute_candidates.iter().copied());
+    let bases = bases.chain(far.iter().copied());
+    let bases: BTreeSet<Address> = bases.filter(|&target| code.arena_of(target).is_some()).collect();
+    let far: Vec<Address> = far.into_iter().filter(|address| code.region(*address) == Region::Data).collect();
+    if far.len() > MAX_FAR_TABLES {
+        return None;
+    }
+    let tables: BTreeSet<Address> = block.data_references.iter().copied().chain(far).collect();
+    let mut found = ComputedTargets {
+        bases: bases.iter().filter_map(|&base| partition.block_containing(base)).collect(),
+        reached: Vec::new(),
+    };
+    let (Some(&lowest), Some(&highest)) = (bases.first(), bases.last()) else { return Some(found) };
+    let (first, last) =
+        (code.arenas.iter().map(|arena| arena.start).min(), code.arenas.iter().map(|arena| arena.end).max());
+    let text = first.unwrap_or(Address(0))..last.unwrap_or(Address(0));
+    let entry_at = |target: Address| partition.entered_at(code, target);
+    let is_certain = block.has_computed_call || block.adds_to_code;
+    // Code at a fixed address holds many plain addresses that take part in no sum. So after the first few words of a table, a word
+    // counts only if its neighbour does; the same holds for words before the address that the code names.
+    let alone =
+        |is_forward: bool| if code.is_fixed_address || !is_forward { MAX_LONE_WORDS } else { usize::MAX };
+    let mut budget = MAX_SUMS;
+    // A word that counts by itself leads to the same function wherever it is stored.
+    let mut tried: BTreeSet<u64> = BTreeSet::new();
+    for (&table, is_forward) in tables.iter().flat_map(|table| [(table, true), (table, false)]) {
+        for width in [8, 4] {
+            let words = distances_at(file, table, width, is_forward);
+            // Zeros lead to the bases themselves.
+            let may_lead = |word: u64| word != 0 && may_lead_to_code((lowest, highest), word, &text);
+            for (position, &word) in words.iter().enumerate().filter(|(_, word)| may_lead(**word)) {
+                let is_lone = is_certain && position < alone(is_forward);
+                if is_lone && !tried.insert(word) {
+                    continue;
+                }
+                budget = budget.checked_sub(bases.len())?;
+                for &base in bases.iter().filter(|base| base.plus(word) != table) {
+                    let Some(reached) = entry_at(base.plus(word)) else { continue };
+                    let leads_on = |next: Option<&u64>| {
+                        next.is_some_and(|&next| {
+                            next != 0 && next != word && entry_at(base.plus(next)).is_some()
+                        })
+                    };
+                    let before = position.checked_sub(1).and_then(|before| words.get(before));
+                    if is_lone || leads_on(before) || leads_on(words.get(position + 1)) {
+                        found.reached.push(reached);
+                    }
+                }
+            }
+        }
+    }
+    Some(found)
+}
+
+/// Signed words of `width` bytes from `table` on, or from there back: loops that count up to zero name the end of a table.
+fn distances_at(file: &ElfFile<'_>, table: Address, width: u64, is_forward: bool) -> Vec<u64> {
+    let place = |index: u64| match is_forward {
+        true => table.plus(width * index),
+        false => table.plus((width * (index + 1)).wrapping_neg()),
+    };
+    let words = (0..MAX_TABLE_WORDS as u64).map_while(|index| file.bytes_at(place(index), width));
+    let signed = words.map(|bytes| match bytes.first_chunk::<8>() {
+        Some(word) => u64::from_le_bytes(*word),
+        None => bytes.first_chunk().map_or(0, |word| i64::from(i32::from_le_bytes(*word)) as u64),
+    });
+    signed.collect()
+}
+
+fn is_c_identifier(name: &[u8]) -> bool {
+    let is_word = |byte: &u8| byte.is_ascii_alphanumeric() || *byte == b'_';
+    name.first().is_some_and(|first| !first.is_ascii_digit()) && name.iter().all(is_word)
+}

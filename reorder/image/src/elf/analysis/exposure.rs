@@ -1,0 +1,59 @@
+//! What besides listed fields and pointers may refer to a block: whoever gives a function a second address must know.
+
+use super::blocks::{BlockIndex, Partition};
+use super::references::Finding;
+use crate::pins::PinReason;
+use reorder_base::address::Address;
+
+/// Blocks that are known in ways that cannot be rewritten.
+#[derive(Clone, Debug, Default)]
+pub struct Exposure {
+    may_be_addressed: Vec<bool>,
+    inside: Vec<Option<Address>>,
+}
+
+impl Exposure {
+    /// Collects it from what the analysis found.
+    pub(super) fn new(partition: &Partition, findings: &[Finding]) -> Self {
+        let count = partition.blocks.len();
+        let mut exposure = Self { may_be_addressed: vec![false; count], inside: vec![None; count] };
+        for finding in findings {
+            let Finding::Pin(block, pin) = finding else { continue };
+            let block = block.0 as usize;
+            match pin.reason {
+                PinReason::RelativePointer
+                | PinReason::GapReference
+                | PinReason::OpaqueReference
+                | PinReason::ComputedAddress
+                | PinReason::NamedSection
+                | PinReason::StubArray
+                | PinReason::RelocationDisagrees
+                | PinReason::RelocationWithoutField
+                | PinReason::Unreferenced => exposure.may_be_addressed[block] = true,
+                // Which place of the page an unpaired half is for is not known, nor what distances between neighbours mean.
+                PinReason::InsideAddressed
+                | PinReason::PointerInside
+                | PinReason::UnpairedAddress
+                | PinReason::Undescribed => {
+                    let known = &mut exposure.inside[block];
+                    *known = Some(known.map_or(pin.evidence, |known| known.min(pin.evidence)));
+                    exposure.may_be_addressed[block] = true;
+                }
+                _ => {}
+            }
+        }
+        exposure
+    }
+
+    /// Something that is not listed may hold the block's address.
+    #[must_use]
+    pub fn may_be_addressed(&self, block: BlockIndex) -> bool {
+        self.may_be_addressed[block.0 as usize]
+    }
+
+    /// What shows that something knows a place inside the block, or right behind it.
+    #[must_use]
+    pub fn inside(&self, block: BlockIndex) -> Option<Address> {
+        self.inside[block.0 as usize]
+    }
+}

@@ -1,0 +1,114 @@
+//! What code outside every function refers to.
+//!
+//! Gaps are never written, so whatever they refer to must stay. Gaps that decode name their targets; bytes that
+//! do not decode may hide a reference at any position, so every position is taken for one.
+
+use std::ops::Range;
+
+use iced_x86::OpKind;
+
+use crate::decode::gap::GapInstructions;
+use crate::elf::analysis::blocks::{BlockIndex, Gap, GapContent, Partition};
+use crate::elf::analysis::references::Finding;
+use crate::elf::code::CodeSpace;
+use crate::pins::{Pin, PinReason};
+use reorder_base::address::Address;
+
+/// Furthest a one-byte displacement reaches, from its own first byte.
+const SHORT_REACH: u64 = 130;
+/// Largest distance from a displacement's end to its instruction's end: an eight-byte immediate does not occur
+/// with a relative operand, four bytes do.
+const LONGEST_IMMEDIATE: u64 = 4;
+
+/// Pins for one gap; data addresses it forms are added to `data_references`.
+pub fn check_gap(
+    code: &CodeSpace<'_>,
+    partition: &Partition,
+    gap: &Gap,
+    findings: &mut Vec<Finding>,
+    data_references: &mut Vec<Address>,
+) {
+    match gap.content {
+        GapContent::Padding => {}
+        GapContent::Code => check_code_gap(code, partition, gap, findings, data_references),
+        GapContent::Opaque => check_opaque(code, partition, gap.start, gap.end, findings),
+    }
+}
+
+fn check_code_gap(
+    code: &CodeSpace<'_>,
+    partition: &Partition,
+    gap: &Gap,
+    findings: &mut Vec<Finding>,
+    data_references: &mut Vec<Address>,
+) {
+    check_fixed_code(code, partition, gap.start..gap.end, findings, data_references);
+    let mut walk = GapInstructions::new(code.bytes(gap.start..gap.end), gap.start);
+    walk.by_ref().for_each(drop);
+    let falls_through = walk.falls_through();
+    if falls_through && let Some(next) = partition.block_containing(gap.end) {
+        let pin = Pin { reason: PinReason::GluedToGap, evidence: gap.end };
+        findings.push(Finding::Pin(next, pin));
+    }
+}
+
+/// Pins for code that is never written: gaps, and the linker's stub sections.
+pub fn check_fixed_code(
+    code: &CodeSpace<'_>,
+    partition: &Partition,
+    range: Range<Address>,
+    findings: &mut Vec<Finding>,
+    data_references: &mut Vec<Address>,
+) {
+    for instruction in GapInstructions::new(code.bytes(range.clone()), range.start) {
+        let target = if instruction.op0_kind() == OpKind::NearBranch64 {
+            Address(instruction.near_branch_target())
+        } else if instruction.is_ip_rel_memory_operand() {
+            Address(instruction.ip_rel_memory_address())
+        } else {
+            continue;
+        };
+        let evidence = Address(instruction.ip());
+        if let Some(block) = partition.block_containing(target) {
+            findings.push(Finding::Pin(block, Pin { reason: PinReason::GapReference, evidence }));
+        } else if let Some(gap) = partition.gap_containing(target) {
+            findings.push(Finding::KeepGap(gap));
+        } else {
+            data_references.push(target);
+        }
+    }
+}
+
+/// Pins everything that undecodable bytes in `start..end` could refer to.
+pub fn check_opaque(
+    code: &CodeSpace<'_>,
+    partition: &Partition,
+    start: Address,
+    end: Address,
+    findings: &mut Vec<Finding>,
+) {
+    let bytes = code.bytes(start..end);
+    let mut pin = |block: BlockIndex, evidence: Address| {
+        findings.push(Finding::Pin(block, Pin { reason: PinReason::OpaqueReference, evidence }));
+    };
+    for (index, window) in bytes.windows(4).enumerate() {
+        let displacement = i64::from(i32::from_le_bytes([window[0], window[1], window[2], window[3]]));
+        let place = start.plus(index as u64);
+        for immediate in [0, 1, 2, LONGEST_IMMEDIATE] {
+            let target = place.plus(4 + immediate).plus(displacement as u64);
+            if target >= start && target < end {
+                continue;
+            }
+            if let Some(block) = partition.block_containing(target) {
+                pin(block, place);
+            }
+        }
+    }
+    let near = partition.blocks.partition_point(|block| block.end.0.saturating_add(SHORT_REACH) <= start.0);
+    for (index, block) in partition.blocks.iter().enumerate().skip(near) {
+        if block.start.0 >= end.0.saturating_add(SHORT_REACH) {
+            break;
+        }
+        pin(BlockIndex(index as u32), start);
+    }
+}

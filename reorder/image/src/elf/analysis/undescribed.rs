@@ -1,0 +1,184 @@
+//! Code that symbols alone tell of, in an image whose compilers write unwind entries.
+//!
+//! Compilers write an unwind entry for every function or, told so, for none. So where others have entries, functions without
+//! one come from somewhere else: from assembly by hand, or from a generator, as V8's built-in functions do. Such code may be
+//! entered in ways that neither code nor data shows: by the distance from the first function, which a table in a form of its
+//! own holds, or by adding sizes. A symbol is no proof against that. Hence, by how much of the code has no entries:
+//!
+//! A function is *reached* if a branch or an address formed elsewhere, a pointer or a name that a library exports leads to
+//! it. One that nothing reaches is dead or entered in an unknown way, and then so may its neighbours without entries be,
+//! reached or not. How much that says depends on how much of the code has no entries:
+//!
+//! * **Little** (at most an eighth of all functions): neighbours without entries stay if one of them is unreached.
+//! * **More**, as in static programs with a C library that was built without entries, whose dead functions are dead: they
+//!   stay if a quarter of them is unreached; compiled code has up to a sixth of it, generated blobs have nine tenths. Where
+//!   it is less, those stay that stand where it is dense.
+//! * **All**, the start-up code apart: no compiler wrote entries, so that none is missing. Symbols are enough.
+
+use std::ops::Range;
+
+use crate::elf::analysis::blocks::{Block, BlockIndex, Partition};
+use crate::elf::analysis::fields::CodeFields;
+use crate::elf::analysis::pointers::CodePointer;
+use crate::elf::analysis::references::Finding;
+use crate::elf::code::CodeSpace;
+use crate::elf::dynamic::DynamicEntry;
+use crate::functions::FunctionTable;
+use crate::pins::{Pin, PinReason};
+use reorder_base::address::Address;
+
+/// Where at most one in so many functions has no entry, compilers wrote entries for all that they made.
+const FEW: usize = 8;
+
+/// One in so many that nothing reaches is more than compiled code has.
+const UNREACHED: usize = 4;
+
+/// Neighbours that are looked at together where few of all are unreached; half of them must be for these to stay.
+const WINDOW: usize = 8;
+
+/// What is known of references by now.
+pub(super) struct Known<'run, 'data> {
+    pub(super) code: &'run CodeSpace<'data>,
+    pub(super) functions: &'run FunctionTable<'data>,
+    pub(super) partition: &'run Partition,
+    pub(super) dynamic: &'run [DynamicEntry],
+    pub(super) fields: &'run CodeFields,
+    pub(super) pointers: &'run [CodePointer],
+    /// Code addresses that the headers hold.
+    pub(super) roots: &'run [Address],
+}
+
+/// Pins such code.
+pub(super) fn check_undescribed_code(known: &Known<'_, '_>, findings: &mut Vec<Finding>) {
+    let is_described = described_blocks(known.functions, known.partition);
+    let undescribed = is_described.iter().filter(|is_described| !**is_described).count();
+    let start_up =
+        |index: usize| known.roots.iter().any(|root| known.partition.blocks[index].is_entry(*root));
+    let has_entries = (0..is_described.len()).any(|index| is_described[index] && !start_up(index));
+    if undescribed == 0 || !has_entries {
+        return;
+    }
+    let is_reached = reached_blocks(known, findings);
+    let tolerated = if undescribed * FEW <= is_described.len() { 0 } else { UNREACHED };
+    let runs = runs(&known.partition.blocks, &is_described);
+    let staying = runs.into_iter().flat_map(|run| suspicious(run, &is_reached, tolerated));
+    for run in staying {
+        let evidence = known.partition.blocks[run.start].start;
+        let pin = Pin { reason: PinReason::Undescribed, evidence };
+        findings.extend(gaps_between(known.partition, &run).map(Finding::KeepGap));
+        findings.extend(run.map(|index| Finding::Pin(BlockIndex(index as u32), pin)));
+    }
+}
+
+/// Padding inside of a run. What came to stand there would part it, and what is left of it would look harmless the next time
+/// that the image is analysed.
+fn gaps_between(partition: &Partition, run: &Range<usize>) -> Range<usize> {
+    let (first, last) = (partition.blocks[run.start].end, partition.blocks[run.end - 1].start);
+    let before = |address: Address| partition.gaps.partition_point(|gap| gap.start < address);
+    before(first)..before(last).max(before(first))
+}
+
+/// For each block, whether an unwind entry covers some of it.
+fn described_blocks(functions: &FunctionTable<'_>, partition: &Partition) -> Vec<bool> {
+    let mut is_described = vec![false; partition.blocks.len()];
+    for (_, function) in functions.iter().filter(|(_, function)| function.has_unwind_entry) {
+        if let Some(block) = partition.block_containing(function.start) {
+            is_described[block.0 as usize] = true;
+        }
+    }
+    is_described
+}
+
+/// Neighbours in one section of which none is described.
+fn runs(blocks: &[Block], is_described: &[bool]) -> Vec<Range<usize>> {
+    let mut runs: Vec<Range<usize>> = Vec::new();
+    for index in (0..blocks.len()).filter(|&index| !is_described[index]) {
+        match runs.last_mut() {
+            Some(run) if run.end == index && blocks[run.start].arena == blocks[index].arena => run.end += 1,
+            _ => runs.push(index..index + 1),
+        }
+    }
+    runs
+}
+
+/// The parts of a run that stay if one in `tolerated` of it is unreached, or any at all.
+fn suspicious(run: Range<usize>, is_reached: &[bool], tolerated: usize) -> Vec<Range<usize>> {
+    let unreached = |range: Range<usize>| is_reached[range].iter().filter(|is_reached| !**is_reached).count();
+    let in_run = unreached(run.clone());
+    if in_run > 0 && (tolerated == 0 || in_run * tolerated >= run.len()) {
+        return vec![run];
+    }
+    let windows = (run.start..run.end.saturating_sub(WINDOW - 1)).map(|start| start..start + WINDOW);
+    windows.filter(|window| unreached(window.clone()) * 2 >= WINDOW).collect()
+}
+
+/// For each block, whether something is known that leads to it from outside.
+fn reached_blocks(known: &Known<'_, '_>, findings: &[Finding]) -> Vec<bool> {
+    let partition = known.partition;
+    let mut is_reached = vec![false; partition.blocks.len()];
+    let mut reach = |target: Address| {
+        if let Some(block) = partition.block_containing(target) {
+            is_reached[block.0 as usize] = true;
+        }
+    };
+    known.pointers.iter().for_each(|pointer| reach(pointer.target));
+    known.roots.iter().for_each(|&root| reach(root));
+    match known.fields {
+        CodeFields::X86_64(fields) => {
+            let all = fields.of(0..partition.blocks.len() as u32).iter();
+            all.for_each(|field| reach(field.target(known.code)));
+        }
+        CodeFields::Aarch64(references) => {
+            for (index, block) in partition.blocks.iter().enumerate() {
+                let outside = references
+                    .of_atom(index, block.start)
+                    .filter(|reference| !(block.start..block.end).contains(&reference.target));
+                outside.for_each(|reference| reach(reference.target));
+            }
+        }
+    }
+    // Programs export what they hold for plugins that may never come; libraries for whoever knows the name.
+    if known.dynamic.iter().any(|entry| entry.tag == DT_SONAME) {
+        let exported = known.functions.dynamic_symbols.iter();
+        exported.filter(|symbol| symbol.defining_section().is_some()).for_each(|symbol| reach(symbol.value));
+    }
+    // What stays because something may refer to it.
+    for finding in findings {
+        if let Finding::Pin(block, Pin { reason: PinReason::AbsoluteAddress | PinReason::GapReference, .. }) =
+            finding
+        {
+            is_reached[block.0 as usize] = true;
+        }
+    }
+    is_reached
+}
+
+/// The name by which others load a library.
+const DT_SONAME: i64 = 14;
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::single_range_in_vec_init)] // runs are ranges
+    use super::{UNREACHED, suspicious};
+
+    #[test]
+    fn runs_stay_where_much_of_them_is_unreached() {
+        let with = |reached: &[u8], tolerated| {
+            let is_reached: Vec<bool> = reached.iter().map(|letter| *letter == b'r').collect();
+            suspicious(0..is_reached.len(), &is_reached, tolerated)
+        };
+        let run = |reached: &[u8]| with(reached, UNREACHED);
+        assert_eq!(with(b"rrrrrrrrr-", 0), [0..10]);
+        assert_eq!(with(b"rrrrrrrrrr", 0), []);
+        assert_eq!(run(b"r-r-"), [0..4], "a blob is entered by its start and what that calls");
+        assert_eq!(run(b"rrrr"), [], "every way is known");
+        assert_eq!(run(b"-"), [0..1]);
+        let compiled = [b"rrr-rrrrr-rrrrrrr".as_slice(); 4].concat();
+        assert_eq!(run(&compiled), []);
+        let with_blob = [&compiled[..], b"r-------r", &compiled[..]].concat();
+        let (start, end) = (compiled.len(), compiled.len() + 9);
+        let staying = run(&with_blob);
+        assert!((start..end).all(|index| staying.iter().any(|window| window.contains(&index))));
+        assert!(staying.iter().all(|window| window.start + 8 > start && window.end < end + 8));
+    }
+}

@@ -1,0 +1,202 @@
+//! The instructions of x86-64 code: fields, jump tables, and what must stay because of them.
+
+use rayon::prelude::*;
+
+use super::block_uses::BlockUses;
+use super::blocks::{BlockIndex, Partition};
+use super::computed_addresses::CodeView;
+use super::fields::{ByBlock, CodeFields};
+use super::jump_tables::{TableContext, find_tables};
+use super::kept_relocations::check_kept_relocations;
+use super::references::{self, Finding};
+use super::{
+    CodeFacts, ImageFacts, absolute_addresses, absolute_fields, call_offsets, computed_addresses,
+    gap_references, obligations, sorted,
+};
+use crate::boundaries::Boundaries;
+use crate::decode::x86_64::{DecodedBlock, decode_block};
+use crate::elf::code::CodeSpace;
+use crate::elf::relocation::{LoaderAction, LoaderRelocation};
+use crate::pins::{Pin, PinReason};
+use reorder_base::address::Address;
+use reorder_base::error::Result;
+
+/// Decodes all blocks, and follows what they refer to.
+///
+/// # Errors
+/// Refuses (R5, R6) images of which too little is known.
+pub(super) fn code_facts(image: &ImageFacts<'_, '_>, partition: &mut Partition) -> Result<CodeFacts> {
+    let ImageFacts { file, code, relocations, tables: kept_tables, .. } = *image;
+    let boundaries = Boundaries::new(code.span());
+    let mut decoded = decode_blocks(code, partition, &boundaries);
+    let opaque = opaque_bytes(partition, &decoded);
+    for (block, decoded) in partition.blocks.iter_mut().zip(&decoded) {
+        if decoded.has_inner_data {
+            block.keep_data_alignment();
+        }
+        block.takes_own_address = decoded.takes_own_address;
+    }
+    obligations::check_coverage(code, partition, opaque, image.coverage)?;
+    let partition = &*partition;
+
+    let mut findings = check_references(code, partition, &boundaries, &mut decoded);
+    let mut kept = check_kept_relocations(file, code, partition, kept_tables);
+    findings.append(&mut kept.findings);
+    let is_distrusted = keep_targets_of_distrusted(code, partition, &mut decoded, &mut findings);
+    absolute_fields::keep_targets_of_unwritten(partition, is_distrusted, &mut kept.absolute, &mut findings);
+    let mut data_references = Vec::new();
+    for gap in &partition.gaps {
+        gap_references::check_gap(code, partition, gap, &mut findings, &mut data_references);
+    }
+    for section in &code.fixed {
+        let range = section.clone();
+        gap_references::check_fixed_code(code, partition, range, &mut findings, &mut data_references);
+    }
+    if code.is_fixed_address {
+        let listed = sorted(kept.listed_sections(kept_tables).collect());
+        let known = absolute_addresses::Known { fields: &kept.absolute, listed: &listed };
+        let constants = absolute_addresses::operands(code, partition, &decoded);
+        absolute_addresses::check_absolute_addresses(file, code, partition, &constants, known, &mut findings);
+        data_references.extend(kept.data_references(code, kept_tables));
+    }
+    let view = CodeView { file, code, partition };
+    let far_references = computed_addresses::check_wide_constants(view, &decoded, &mut findings)?;
+    computed_addresses::check_computed_calls(view, &decoded, &mut findings)?;
+    call_offsets::check_call_offsets(view, &decoded, image.pointers, &mut findings)?;
+
+    collect_data_references(&mut decoded, relocations, &mut data_references);
+    let loader_places = sorted(relocations.iter().map(|relocation| relocation.place).collect());
+    let related = related_blocks(&findings);
+    let uses = BlockUses::new(code, partition, &decoded, image.pointers, image.roots);
+    let context = TableContext {
+        file,
+        code,
+        partition,
+        boundaries: &boundaries,
+        data_references: &data_references,
+        uses: &uses,
+        loader_places: &loader_places,
+        related: &related,
+    };
+    let tables = find_tables(&context, &decoded, &mut findings);
+    let mut refers_to_own_end: Vec<bool> = decoded.iter().map(|block| block.refers_to_own_end).collect();
+    for table in &tables {
+        let end = partition.block(table.owner).end;
+        refers_to_own_end[table.owner.0 as usize] |= table.targets(file).any(|target| target == end);
+    }
+    let fields = CodeFields::X86_64(ByBlock::new(decoded.into_iter().map(|block| block.fields)));
+    Ok(CodeFacts {
+        boundaries,
+        findings,
+        fields,
+        tables,
+        data_references,
+        far_references,
+        kept,
+        refers_to_own_end,
+    })
+}
+
+fn decode_blocks(code: &CodeSpace<'_>, partition: &Partition, boundaries: &Boundaries) -> Vec<DecodedBlock> {
+    partition
+        .blocks
+        .par_iter()
+        .with_min_len(64)
+        .map(|block| decode_block(code, block.start..block.end, block.first_function, boundaries))
+        .collect()
+}
+
+fn opaque_bytes(partition: &Partition, decoded: &[DecodedBlock]) -> u64 {
+    let blocks = partition.blocks.iter().zip(decoded);
+    blocks.filter(|(_, decoded)| decoded.invalid_at.is_some()).map(|(block, _)| block.size()).sum()
+}
+
+fn check_references(
+    code: &CodeSpace<'_>,
+    partition: &Partition,
+    boundaries: &Boundaries,
+    decoded: &mut [DecodedBlock],
+) -> Vec<Finding> {
+    let returns: Vec<bool> = decoded.iter().map(|block| block.returns).collect();
+    decoded
+        .par_iter_mut()
+        .enumerate()
+        .with_min_len(64)
+        .flat_map_iter(|(index, decoded)| {
+            let index = BlockIndex(index as u32);
+            let mut findings = Vec::new();
+            if let Some(evidence) = decoded.invalid_at {
+                decoded.fields.clear();
+                findings.push(Finding::Distrust(index, Pin { reason: PinReason::NotDecodable, evidence }));
+            } else {
+                references::check_fields(
+                    code,
+                    partition,
+                    boundaries,
+                    index,
+                    decoded,
+                    &returns,
+                    &mut findings,
+                );
+            }
+            findings
+        })
+        .collect()
+}
+
+/// A block that is not trusted is never written, so whatever it may refer to must stay as well. Tells which they are.
+fn keep_targets_of_distrusted(
+    code: &CodeSpace<'_>,
+    partition: &Partition,
+    decoded: &mut [DecodedBlock],
+    findings: &mut Vec<Finding>,
+) -> impl Fn(BlockIndex) -> bool + use<> {
+    let mut distrusted: Vec<BlockIndex> = findings
+        .iter()
+        .filter_map(|finding| match finding {
+            Finding::Distrust(block, _) => Some(*block),
+            _ => None,
+        })
+        .collect();
+    distrusted.sort_unstable();
+    distrusted.dedup();
+    for &index in &distrusted {
+        let block = partition.block(index);
+        gap_references::check_opaque(code, partition, block.start, block.end, findings);
+        let decoded = &mut decoded[index.0 as usize];
+        decoded.fields.clear();
+        decoded.has_register_jump = false;
+    }
+    move |block| distrusted.binary_search(&block).is_ok()
+}
+
+/// Moves all data addresses that code or pointers refer to into one sorted list.
+fn collect_data_references(
+    decoded: &mut [DecodedBlock],
+    relocations: &[LoaderRelocation],
+    data_references: &mut Vec<Address>,
+) {
+    for block in decoded.iter_mut() {
+        data_references.append(&mut block.data_references);
+    }
+    for relocation in relocations {
+        if let LoaderAction::Relative(target) = relocation.action {
+            data_references.push(target);
+        }
+    }
+    *data_references = sorted(std::mem::take(data_references));
+}
+
+fn related_blocks(findings: &[Finding]) -> Vec<(BlockIndex, BlockIndex)> {
+    let mut related: Vec<_> = findings
+        .iter()
+        .filter_map(|finding| match finding {
+            Finding::Related(first, second) => Some([(*first, *second), (*second, *first)]),
+            _ => None,
+        })
+        .flatten()
+        .collect();
+    related.sort_unstable();
+    related.dedup();
+    related
+}

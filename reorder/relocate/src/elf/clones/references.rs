@@ -1,0 +1,178 @@
+//! Whose addresses follow the copies, and every place outside of the copies that then leads to one.
+//!
+//! A function whose address is compared must have one address. It is the copy's only where everything that can form it is
+//! known and rewritten; else it stays the original's, and only branches lead to the copy.
+
+use std::collections::BTreeSet;
+
+use super::bodies::Body;
+use super::copies::Copies;
+use super::inside::formed_addresses;
+use crate::code_reference::{out_of_reach, rewrite};
+use reorder_base::address::{Address, FileOffset, NewAddress};
+use reorder_base::error::Result;
+use reorder_image::code_reference::{CodeForm, CodeReference};
+use reorder_image::decode::aarch64::{Operation, PAGE, decode};
+use reorder_image::decode::x86_64::{Field, FieldKind};
+use reorder_image::elf::analysis::Analysis;
+use reorder_image::elf::analysis::fields::CodeFields;
+use reorder_image::elf::file::{ENTRY_FIELD, ElfFile};
+use reorder_image::elf::machine::Machine;
+use reorder_image::functions::FunctionTable;
+
+/// Starts of functions in `bodies` of which all addresses are known.
+pub(super) fn followed(file: &ElfFile<'_>, analysis: &Analysis<'_>, bodies: &[Body]) -> BTreeSet<Address> {
+    if analysis.code.is_fixed_address {
+        // Constants hold addresses that nothing lists.
+        return BTreeSet::new();
+    }
+    let candidates = bodies.iter().filter(|body| {
+        let has_prefix = analysis.partition.block(body.block).start != body.range.start;
+        !has_prefix && !analysis.exposure.may_be_addressed(body.block)
+    });
+    let mut followed: BTreeSet<Address> =
+        candidates.flat_map(|body| body.function_starts.iter().copied()).collect();
+    for section in file.sections.iter().filter(|section| section.is_loaded() && section.has_bytes()) {
+        let (bytes, address) = (file.section_bytes(section), section.address);
+        let is_data = section.kind == object::elf::SHT_PROGBITS.0 && !section.name.starts_with(b".eh_frame");
+        let kept: Vec<Address> = match section.is_executable() {
+            true => formed_by_code(analysis.code.machine, bytes, address, &followed)
+                .into_iter()
+                .filter(|(_, place)| !is_known_address(analysis, *place))
+                .map(|(target, _)| target)
+                .collect(),
+            false if is_data => {
+                distances(bytes, address).filter(|target| followed.contains(target)).collect()
+            }
+            false => Vec::new(),
+        };
+        for target in kept {
+            followed.remove(&target);
+        }
+    }
+    followed
+}
+
+/// What the words of `bytes` are the distances to from themselves, as in tables of relative pointers.
+fn distances(bytes: &[u8], address: Address) -> impl Iterator<Item = Address> + '_ {
+    bytes.chunks_exact(4).enumerate().map(move |(number, word)| {
+        let distance = i32::from_le_bytes([word[0], word[1], word[2], word[3]]);
+        address.plus(4 * number as u64).plus(i64::from(distance) as u64)
+    })
+}
+
+/// Addresses among `wanted` that `code` may form, in whatever way it is cut into instructions, and the place that does. On AArch64
+/// all of each page counts whose address is formed: several instructions may complete it, and one alone cannot be led
+/// elsewhere.
+pub(super) fn formed_by_code(
+    machine: Machine,
+    code: &[u8],
+    address: Address,
+    wanted: &BTreeSet<Address>,
+) -> Vec<(Address, Address)> {
+    let whole = formed_addresses(machine, code, address).filter(|(target, _)| wanted.contains(target));
+    let mut formed: Vec<(Address, Address)> = whole.collect();
+    if machine == Machine::Aarch64 {
+        for (number, word) in code.chunks_exact(4).enumerate() {
+            let place = address.plus(4 * number as u64);
+            let word = u32::from_le_bytes([word[0], word[1], word[2], word[3]]);
+            if let Operation::Adrp(_, page) = decode(word, place)
+                && page < page.plus(PAGE)
+            {
+                formed.extend(wanted.range(page..page.plus(PAGE)).map(|target| (*target, place)));
+            }
+        }
+    }
+    formed
+}
+
+/// Whether the analysis lists an instruction that keeps the address in the field at `place`.
+fn is_known_address(analysis: &Analysis<'_>, place: Address) -> bool {
+    let block = analysis.partition.block_containing(place);
+    let (CodeFields::X86_64(fields), Some(block)) = (&analysis.fields, block) else { return false };
+    let is_it =
+        |field: &Field| field.kind == FieldKind::AddressOf && analysis.code.address(field.place) == place;
+    fields.of(block.0..block.0 + 1).iter().any(is_it)
+}
+
+/// Leads branches and addresses in the code outside of the copies, pointers, dynamic symbols and the entry point to the
+/// copies. `index` is that of the copies' section.
+///
+/// # Errors
+/// Branches that do not reach so far (R12).
+pub(super) fn redirect(
+    file: &ElfFile<'_>,
+    functions: &FunctionTable<'_>,
+    analysis: &Analysis<'_>,
+    copies: &Copies<'_>,
+    index: u16,
+    output: &mut [u8],
+) -> Result<()> {
+    redirect_code(analysis, copies, output)?;
+    let mut put = |place: FileOffset, bytes: &[u8]| {
+        let start = place.0 as usize;
+        if let Some(field) = output.get_mut(start..start + bytes.len()) {
+            field.copy_from_slice(bytes);
+        }
+    };
+    let new_address =
+        |address: Address| copies.followed.contains(&address).then(|| copies.kept_address(address));
+    for pointer in &analysis.pointers {
+        if let Some(new) = new_address(pointer.target) {
+            let fields = pointer.addend_field.into_iter().chain(pointer.place_field);
+            fields.for_each(|field| put(field, &new.0.to_le_bytes()));
+        }
+    }
+    for symbol in functions.dynamic_symbols.iter() {
+        let is_address =
+            symbol.defining_section().is_some() && !symbol.is_section() && !symbol.is_thread_local();
+        if let (true, Some(new)) = (is_address, new_address(symbol.value)) {
+            put(symbol.value_field, &new.0.to_le_bytes());
+            // `st_shndx` stands in front of `st_value`.
+            put(FileOffset(symbol.value_field.0 - 2), &index.to_le_bytes());
+        }
+    }
+    if file.entry != Address(0) {
+        put(ENTRY_FIELD, &copies.branch_target(file.entry).0.to_le_bytes());
+    }
+    Ok(())
+}
+
+fn redirect_code(analysis: &Analysis<'_>, copies: &Copies<'_>, output: &mut [u8]) -> Result<()> {
+    let mut write = |reference: &CodeReference, new: NewAddress| -> Result<()> {
+        if new.0 == reference.target.0 {
+            return Ok(());
+        }
+        let offset = analysis.code.file_offset(reference.place).0 as usize;
+        let place = NewAddress(reference.place.0);
+        rewrite(output, offset, reference, place, new).ok_or_else(|| out_of_reach(reference, new))
+    };
+    for (index, block) in analysis.partition.blocks.iter().enumerate() {
+        match &analysis.fields {
+            CodeFields::X86_64(fields) => {
+                for field in fields.of(index as u32..index as u32 + 1) {
+                    let target = field.target(&analysis.code);
+                    let new = match field.kind {
+                        FieldKind::Jump | FieldKind::Call => copies.branch_target(target),
+                        FieldKind::AddressOf => copies.kept_address(target),
+                        FieldKind::ShortJump | FieldKind::Memory => continue,
+                    };
+                    let place = analysis.code.address(field.place);
+                    let form = CodeForm::Relative32 { end: field.to_end };
+                    write(&CodeReference { place, target, form }, new)?;
+                }
+            }
+            CodeFields::Aarch64(references) => {
+                for reference in references.of_atom(index, block.first_function) {
+                    let new = copies.branch_target(reference.target);
+                    let distance = new.distance_from(NewAddress(reference.place.0));
+                    let is_reached = distance.wrapping_add(1 << 27) < 1 << 28;
+                    if reference.form == CodeForm::Branch26 && is_reached {
+                        write(&reference, new)?;
+                    }
+                }
+            }
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,182 @@
+//! A program at a fixed address stores code addresses as plain constants. Relocations that the linker kept list them:
+//! those fields must have followed. Where nothing lists them, the move is sound only if no constant can mean a function
+//! that moved, or the address right after one.
+
+use goblin::elf::header::ET_EXEC;
+use goblin::elf::section_header::SHT_PROGBITS;
+use iced_x86::{Decoder, DecoderOptions, OpKind};
+use rayon::prelude::*;
+
+use super::pair::{ImagePair, Ledger};
+use crate::aarch64;
+use crate::bytes::{range, u64_at};
+use crate::elf::view::SectionView;
+use crate::processor::Processor;
+use crate::report::{Check, Difference};
+use reorder_base::address::Address;
+
+/// Looks at all stored addresses, and at all other data and instructions of the old image.
+pub(crate) fn check_absolute_addresses(pair: ImagePair<'_>, ledger: &mut Ledger<'_>) {
+    if pair.old.header.e_type != ET_EXEC || pair.moves.moved() == 0 {
+        return;
+    }
+    check_fields(pair, ledger);
+    check_contradictions(pair, ledger);
+    let mut constants: Vec<(u64, u64)> = Vec::new();
+    let mut looked_at = 0;
+    let unlisted = pair.old.sections.iter().filter(|section| !pair.absolute.lists(section));
+    for section in unlisted.filter(|section| section.is_loaded()) {
+        if section.is_code() {
+            looked_at += section.bytes.len();
+            match pair.old.processor {
+                Processor::Aarch64 => {
+                    let found = aarch64::constants(section.bytes, section.address);
+                    constants.extend(found.filter(|&(_, value)| is_moved(pair, value)));
+                }
+                Processor::X86_64 => {
+                    constants.extend(code_constants(section).filter(|&(_, value)| is_moved(pair, value)));
+                }
+            }
+        } else if section.kind == SHT_PROGBITS && !section.name.starts_with(b".eh_frame") {
+            looked_at += section.bytes.len();
+            let slots = followed_slots(pair, section, ledger);
+            let hits = (0..section.bytes.len()).into_par_iter().with_min_len(1 << 16);
+            let hits = hits.filter_map(|position| {
+                let place = section.address + position as u64;
+                data_constant(section.bytes, position, place)
+                    .filter(|&value| is_moved(pair, value) && !overlaps(&slots, place))
+                    .map(|value| (place, value))
+            });
+            constants.extend(hits.collect::<Vec<_>>());
+        }
+    }
+    ledger.findings.checked(Check::AbsoluteAddresses, "bytes", looked_at);
+    for (place, value) in constants {
+        ledger.findings.differs(Difference::new(
+            Check::AbsoluteAddresses,
+            None,
+            format!("the constant at {place:#x}"),
+            "no address of a function that moved",
+            format!("{value:#x}"),
+        ));
+    }
+}
+
+/// Whether `value` is the address of a byte of a function that moved, or the address right after one.
+fn is_moved(pair: ImagePair<'_>, value: u64) -> bool {
+    let moved = |address: u64| pair.moves.containing(Address(address)).is_some_and(|range| range.is_moved());
+    moved(value) || value.checked_sub(1).is_some_and(moved)
+}
+
+/// Listed addresses in data follow the map. Those in functions are compared with their instructions; code outside of
+/// functions is not written, so it must not hold any that moved.
+fn check_fields(pair: ImagePair<'_>, ledger: &mut Ledger<'_>) {
+    for field in pair.absolute.all() {
+        ledger.findings.found(pair.oddity(Check::AbsoluteAddresses, field.value));
+        let Some(section) = pair.old.section_at(field.place) else { continue };
+        let offset = section.offset + (field.place - section.address);
+        let is_in_function = pair.moves.containing(Address(field.place)).is_some();
+        // Operands are compared with their instructions; AArch64 has none that hold a whole address.
+        if section.is_code() && is_in_function && pair.old.processor == Processor::X86_64 {
+            continue;
+        }
+        let read = |place: u64| field.read(section_bytes(pair, section, place, field.width as u64)?);
+        let Some(found) = read(pair.mapped(field.place)) else { continue };
+        if !section.is_code() {
+            ledger.claims.add(offset, field.width as u64);
+        }
+        // A constant before a function, such as the last one of the function before it, may have moved with it.
+        let is_carried = || {
+            let found = pair.carried(field.place).filter(|_| section.is_code()).and_then(read);
+            found.is_some_and(|found| pair.holds_followed(field, found))
+        };
+        if !pair.holds_followed(field, found) && !is_carried() {
+            let name = format!("the address stored at {:#x}", field.place);
+            let expected = pair.mapped(field.value);
+            ledger.findings.differs(Difference::number(
+                Check::AbsoluteAddresses,
+                offset,
+                &name,
+                expected,
+                found,
+            ));
+        }
+    }
+    ledger.findings.checked(Check::AbsoluteAddresses, "listed addresses", pair.absolute.all().len());
+}
+
+/// The bytes at `place` in the new image of a section that kept its place in memory and in the file.
+fn section_bytes<'a>(
+    pair: ImagePair<'a>,
+    section: &SectionView<'_>,
+    place: u64,
+    size: u64,
+) -> Option<&'a [u8]> {
+    let within = place.checked_sub(section.address).filter(|within| *within < section.bytes.len() as u64)?;
+    range(pair.new.bytes, section.offset.checked_add(within)?, size)
+}
+
+/// An entry that the bytes contradict is harmless while nothing moved that the bytes may mean, such as a stub.
+fn check_contradictions(pair: ImagePair<'_>, ledger: &mut Ledger<'_>) {
+    for wrong in pair.absolute.contradictions.iter().filter(|wrong| is_moved(pair, wrong.stored)) {
+        ledger.findings.differs(Difference::new(
+            Check::AbsoluteAddresses,
+            None,
+            format!("the kept relocation for {:#x}", wrong.place),
+            "the address that is stored there",
+            format!("{:#x} instead of {:#x}", wrong.named, wrong.stored),
+        ));
+    }
+}
+
+/// Words of the GOT that no entry is for: each holds the address of a symbol that code reaches through the GOT, and
+/// follows it. Gives their addresses and claims them.
+fn followed_slots(pair: ImagePair<'_>, section: &SectionView<'_>, ledger: &mut Ledger<'_>) -> Vec<u64> {
+    const WORD: usize = 8;
+    let mut slots = Vec::new();
+    if !section.name.starts_with(b".got") || !section.address.is_multiple_of(WORD as u64) {
+        return slots;
+    }
+    for (index, word) in section.bytes.chunks_exact(WORD).enumerate() {
+        let offset = section.offset + (index * WORD) as u64;
+        let words = u64_at(word, 0).zip(u64_at(pair.new.bytes, offset as usize));
+        let Some((before, after)) = words.filter(|&(before, _)| is_moved(pair, before)) else { continue };
+        if pair.absolute.is_slot_value(before) && pair.mapped(before) == after {
+            ledger.claims.add(offset, WORD as u64);
+            slots.push(section.address + (index * WORD) as u64);
+        }
+    }
+    slots
+}
+
+/// A word at `place` shares bytes with one of the ascending eight-byte words.
+fn overlaps(words: &[u64], place: u64) -> bool {
+    let after = words.partition_point(|&word| word < place.saturating_add(8));
+    after.checked_sub(1).is_some_and(|at| words[at] + 8 > place)
+}
+
+/// Eight bytes at any place, or four at an aligned one.
+fn data_constant(bytes: &[u8], position: usize, place: u64) -> Option<u64> {
+    let wide = bytes.get(position..)?.first_chunk::<8>().map(|word| u64::from_le_bytes(*word));
+    if let Some(value) = wide.filter(|value| *value <= u64::from(u32::MAX)) {
+        return Some(value);
+    }
+    if !place.is_multiple_of(4) {
+        return None;
+    }
+    bytes.get(position..)?.first_chunk::<4>().map(|word| u64::from(u32::from_le_bytes(*word)))
+}
+
+/// Of x86-64 code: immediates and displacements of at least four bytes: (address of the instruction, value).
+fn code_constants<'a>(section: &'a SectionView<'_>) -> impl Iterator<Item = (u64, u64)> + 'a {
+    let decoder = Decoder::with_ip(64, section.bytes, section.address, DecoderOptions::NONE);
+    decoder.into_iter().flat_map(|instruction| {
+        let is_branch = instruction.op0_kind() == OpKind::NearBranch64;
+        let has_plain_displacement =
+            !is_branch && instruction.memory_displ_size() >= 4 && !instruction.is_ip_rel_memory_operand();
+        let displacement = has_plain_displacement.then(|| instruction.memory_displacement64());
+        let operands = if is_branch { 0 } else { instruction.op_count() };
+        let immediates = (0..operands).filter_map(move |operand| instruction.try_immediate(operand).ok());
+        displacement.into_iter().chain(immediates).map(move |value| (instruction.ip(), value))
+    })
+}

@@ -1,0 +1,111 @@
+//! Functions whose addresses are taken are aligned as before.
+//!
+//! Programs keep flags in the low bits of such addresses, and no image states in which bits. It states a bound: linkers give a
+//! section the largest alignment that any function in it asked for (`sh_addralign`). So a function with that alignment may be
+//! the one that asked, and a function with less may have asked for what it has.
+//!
+//! Where most functions of a section have less than compilers give for speed, a function has more by chance, and only what
+//! most have is demanded. If the section states more than that, a function whose address has the stated alignment may be the
+//! one that asked for it.
+
+use std::ops::Range;
+
+use crate::elf::view::{ElfView, SectionView};
+use crate::moves::{AddressMoves, Move};
+
+/// What compilers give to functions for speed.
+const FOR_SPEED: u64 = 16;
+
+/// The largest alignment that functions ask for: a page.
+const MAX_ALIGNMENT: u64 = 4096;
+
+/// Share of a section's functions that is most of them: numerator, denominator.
+const MOST: (usize, usize) = (3, 4);
+
+/// The alignment that functions of the old image may rely on, by section; outside of these, only parity.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Alignments {
+    /// In header order.
+    sections: Vec<SectionAlignment>,
+}
+
+#[derive(Clone, Debug)]
+struct SectionAlignment {
+    range: Range<u64>,
+    /// `sh_addralign`, at most [`MAX_ALIGNMENT`].
+    stated: u64,
+    /// What most of its functions have, at most [`FOR_SPEED`].
+    common: u64,
+}
+
+impl Alignments {
+    /// Of the old image.
+    pub(crate) fn of(old: &ElfView<'_>, moves: &AddressMoves) -> Self {
+        let code = old.sections.iter().filter(|section| section.is_code());
+        Self { sections: code.map(|section| SectionAlignment::of(section, moves)).collect() }
+    }
+
+    /// What the new start of a function whose address is taken must be a multiple of.
+    pub(crate) fn demanded(&self, range: &Move) -> u64 {
+        let start = range.old_start.0;
+        // Only the lowest bit may have a meaning everywhere.
+        let parity = alignment(start, 2);
+        let section = self.sections.iter().find(|section| section.range.contains(&start));
+        section.map_or(parity, |section| section.demanded(start).max(parity))
+    }
+}
+
+impl SectionAlignment {
+    fn of(section: &SectionView<'_>, moves: &AddressMoves) -> Self {
+        let range = section.address..section.end();
+        let starts = moves.as_slice();
+        let first = starts.partition_point(|function| function.old_start.0 < range.start);
+        let end = starts.partition_point(|function| function.old_start.0 < range.end);
+        let functions = &starts[first..end];
+        let is_common = |level: &u64| {
+            let aligned = functions.iter().filter(|function| function.old_start.0.is_multiple_of(*level));
+            aligned.count() * MOST.1 >= functions.len() * MOST.0
+        };
+        let common = [FOR_SPEED, 8, 4, 2].into_iter().find(is_common).unwrap_or(1);
+        Self { range, stated: section.alignment.clamp(1, MAX_ALIGNMENT), common }
+    }
+
+    fn demanded(&self, start: u64) -> u64 {
+        let shown = alignment(start, self.stated);
+        if self.common < FOR_SPEED && (self.stated <= FOR_SPEED || shown < FOR_SPEED) {
+            return alignment(start, self.common);
+        }
+        shown
+    }
+}
+
+/// The largest power of two, at most `limit`, that `address` is a multiple of.
+fn alignment(address: u64, limit: u64) -> u64 {
+    1_u64.checked_shl(address.trailing_zeros()).map_or(limit, |shown| shown.min(limit))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{FOR_SPEED, SectionAlignment, alignment};
+
+    #[test]
+    fn what_the_header_states_bounds_what_is_demanded() {
+        let demanded =
+            |stated, common, start| SectionAlignment { range: 0..u64::MAX, stated, common }.demanded(start);
+        assert_eq!(demanded(16, FOR_SPEED, 0x1040), 16);
+        assert_eq!(demanded(64, FOR_SPEED, 0x1040), 64);
+        assert_eq!(demanded(64, FOR_SPEED, 0x1020), 32);
+        assert_eq!(demanded(4096, FOR_SPEED, 0x1100), 256);
+        assert_eq!(demanded(4096, FOR_SPEED, 0x3000), 4096);
+        assert_eq!(demanded(16, 4, 0x3000), 4);
+        assert_eq!(demanded(64, 4, 0x3040), 64);
+        assert_eq!(demanded(64, 4, 0x3020), 32);
+        assert_eq!(demanded(64, 4, 0x3008), 4);
+        assert_eq!(demanded(16, 1, 0x3001), 1);
+    }
+
+    #[test]
+    fn address_zero_has_every_alignment() {
+        assert_eq!((alignment(0, 64), alignment(0x18, 64), alignment(0x3001, 2)), (64, 8, 1));
+    }
+}

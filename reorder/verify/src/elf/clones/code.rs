@@ -1,0 +1,151 @@
+//! The code outside of the copies: the same, but for branches and addresses that lead to copies.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use goblin::elf::header::ET_EXEC;
+
+use super::follow::Copies;
+use super::instruction::{Use, compare};
+use crate::aarch64::{Form, form, page};
+use crate::bytes::{displacement_at, range, u32_at};
+use crate::elf::view::SectionView;
+use crate::moves::AddressMoves;
+use crate::processor::Processor;
+use crate::report::{Check, Difference, Findings};
+use crate::unchanged::Claims;
+use reorder_base::address::Address;
+
+/// Checks all functions of the old image.
+pub(super) fn check_originals(
+    copies: &mut Copies<'_>,
+    functions: &AddressMoves,
+    claims: &mut Claims,
+    findings: &mut Findings,
+) {
+    let mut changed = 0;
+    for function in functions.as_slice() {
+        let (start, size) = (function.old_start.0, function.size);
+        let Some(offset) = copies.old.offset_of(start) else { continue };
+        let (Some(old), Some(new)) =
+            (range(copies.old.bytes, offset, size), range(copies.new.bytes, offset, size))
+        else {
+            continue;
+        };
+        if old == new {
+            continue;
+        }
+        changed += 1;
+        claims.add(offset, size);
+        if let Err(at) = check_function(copies, (old, new), start) {
+            let name = format!("the instruction at {}", Address(at));
+            let expected = "the same, or one that leads to a copy of what it led to";
+            let offset = Some(offset + (at - start));
+            findings.differs(Difference::new(Check::Copies, offset, name, expected, "another one"));
+        }
+    }
+    findings.checked(Check::Copies, "functions that lead to copies", changed);
+}
+
+/// Compares a function with itself; gives the place of the first instruction that is not the same.
+fn check_function(copies: &mut Copies<'_>, (old, new): (&[u8], &[u8]), start: u64) -> Result<(), u64> {
+    let mut position = 0;
+    while let (Some(before), Some(after)) = (old.get(position..), new.get(position..)) {
+        let address = start + position as u64;
+        if before == after {
+            return Ok(());
+        }
+        let pair = compare(copies.old.processor, (before, address), (after, address)).ok_or(address)?;
+        if let Some((before, after, usage)) = pair.stated {
+            let is_same = match usage {
+                Use::Jump | Use::Call => copies.leads_to(before, after),
+                Use::Value => copies.stands_for(before, after),
+                Use::Same => before == after,
+            };
+            if !is_same {
+                return Err(address);
+            }
+        }
+        position += pair.length as usize;
+    }
+    Ok(())
+}
+
+/// Addresses among `wanted` that code of the new image may form, in whatever way it is cut into instructions, each with a
+/// place that does.
+pub(super) fn formed(copies: &Copies<'_>, wanted: &BTreeSet<u64>) -> BTreeMap<u64, u64> {
+    let mut found = BTreeMap::new();
+    for section in copies.new.code_sections() {
+        match copies.new.processor {
+            Processor::X86_64 => formed_x86_64(section, wanted, &mut found),
+            Processor::Aarch64 => formed_aarch64(section, wanted, &mut found),
+        }
+    }
+    found
+}
+
+/// Only `LEA` keeps an address, and nothing stands behind its displacement.
+fn formed_x86_64(section: &SectionView<'_>, wanted: &BTreeSet<u64>, found: &mut BTreeMap<u64, u64>) {
+    let formed = lea_targets(section).filter(|(target, _)| wanted.contains(target));
+    found.extend(formed);
+}
+
+/// What every byte sequence that is a `LEA` relative to its place would form, and where its displacement is.
+fn lea_targets<'view>(section: &'view SectionView<'_>) -> impl Iterator<Item = (u64, u64)> + 'view {
+    section.bytes.windows(2).enumerate().filter_map(|(position, bytes)| {
+        let is_lea = bytes[0] == 0x8d && bytes[1] & 0xc7 == 0x05;
+        let distance = is_lea.then(|| displacement_at(section.bytes, position + 2))??;
+        let place = section.address.wrapping_add(position as u64 + 2);
+        Some((place.wrapping_add(4).wrapping_add(distance), place))
+    })
+}
+
+/// What completes a page is not looked for: all of a page that is formed counts.
+fn formed_aarch64(section: &SectionView<'_>, wanted: &BTreeSet<u64>, found: &mut BTreeMap<u64, u64>) {
+    for (kind, target, place) in distances(section) {
+        let formed = match kind {
+            Form::Adr => target..target.saturating_add(1),
+            Form::Adrp => page(target)..page(target).saturating_add(0x1000),
+            _ => continue,
+        };
+        found.extend(wanted.range(formed).map(|address| (*address, place)));
+    }
+}
+
+/// Words as AArch64 instructions: form, what they state, place.
+fn distances<'view>(section: &'view SectionView<'_>) -> impl Iterator<Item = (Form, u64, u64)> + 'view {
+    (0..section.bytes.len()).step_by(4).filter_map(|position| {
+        let word = u32_at(section.bytes, position)?;
+        let place = section.address.wrapping_add(position as u64);
+        Some((form(word), form(word).target(word, place), place))
+    })
+}
+
+/// Nothing outside of a function that has a copy may hold a place inside it: it may be compared with where an interrupted
+/// program stands. In whatever way the code is cut into instructions, and at a fixed address for every four bytes.
+pub(super) fn check_insides(copies: &Copies<'_>, findings: &mut Findings) {
+    let image = copies.old;
+    let mut differs = |target: u64, place: u64| {
+        if copies.is_known_inside(target, place) {
+            let name = format!("the function with the place {}", Address(target));
+            let found = format!("a copy, although something at {} knows the place", Address(place));
+            findings.differs(Difference::new(Check::Copies, None, name, "no copy", found));
+        }
+    };
+    for section in image.code_sections() {
+        match image.processor {
+            Processor::X86_64 => lea_targets(section).for_each(|(target, place)| differs(target, place)),
+            Processor::Aarch64 => distances(section)
+                .filter(|(kind, ..)| *kind == Form::Adr)
+                .for_each(|(_, target, place)| differs(target, place)),
+        }
+    }
+    if image.header.e_type != ET_EXEC {
+        return;
+    }
+    for section in image.sections.iter().filter(|section| section.is_loaded()) {
+        for (position, word) in section.bytes.windows(4).enumerate() {
+            let value = u32_at(word, 0).map_or(0, u64::from);
+            differs(value, section.address.wrapping_add(position as u64));
+        }
+    }
+}

@@ -1,0 +1,199 @@
+//! Every way into a copy, followed: each instruction that can run there does what the original's does.
+//!
+//! Nothing is said of bytes that control cannot reach. Computed jumps are not followed: what they compute with is the same in
+//! the copy, and of the copies' own addresses only starts of functions are computed with, so they lead into the original. Return
+//! addresses are others; that nobody computes with those is assumed, but for calls into a function's own middle.
+
+use std::collections::BTreeSet;
+
+use super::instruction::{Pair, Use, compare, jump_target};
+use super::record::Copied;
+use crate::elf::view::{ElfView, SectionView};
+use crate::moves::AddressMoves;
+use crate::report::{Check, Difference, Findings};
+use reorder_base::address::{Address, NewAddress};
+
+/// The two images, the copies, and what was found of them.
+pub(super) struct Copies<'a> {
+    pub(super) old: &'a ElfView<'a>,
+    pub(super) new: &'a ElfView<'a>,
+    /// The section of the copies.
+    section: &'a SectionView<'a>,
+    by_copy: Vec<Copied>,
+    by_original: Vec<Copied>,
+    /// Functions of the old image.
+    functions: &'a AddressMoves,
+    starts: BTreeSet<u64>,
+    waiting: Vec<u64>,
+    followed: BTreeSet<u64>,
+    /// Starts of functions of which an address is that of the copy.
+    pub(super) led: BTreeSet<u64>,
+}
+
+impl<'a> Copies<'a> {
+    /// Takes the claimed copies, if each copies whole functions and none shares bytes with another.
+    ///
+    /// # Errors
+    /// The first that does.
+    pub(super) fn new(
+        (old, new): (&'a ElfView<'a>, &'a ElfView<'a>),
+        section: &'a SectionView<'a>,
+        copies: &[Copied],
+        functions: &'a AddressMoves,
+        starts: BTreeSet<u64>,
+    ) -> Result<Self, Difference> {
+        let wrong = |copied: &Copied, what: &str| {
+            let name = format!("the copy of {} at {}", Address(copied.original), NewAddress(copied.copy));
+            Difference::new(Check::Copies, None, name, "a copy of a function, apart from the others", what)
+        };
+        let mut by_copy = copies.to_vec();
+        by_copy.sort_unstable_by_key(|copied| copied.copy);
+        let mut by_original = copies.to_vec();
+        by_original.sort_unstable();
+        for copied in &by_copy {
+            let end = copied.original + copied.size;
+            let is_function = functions
+                .containing(Address(copied.original))
+                .is_some_and(|range| (range.old_start.0, range.old_end().0) == (copied.original, end));
+            if !is_function || old.code_at(copied.original, end).is_none() {
+                return Err(wrong(copied, "no whole function"));
+            }
+            if !section.holds(copied.copy, copied.copy + copied.size) {
+                return Err(wrong(copied, "outside of the section of copies"));
+            }
+        }
+        if let Some(pair) = by_copy.windows(2).find(|pair| pair[0].copy + pair[0].size > pair[1].copy) {
+            return Err(wrong(&pair[1], "it shares bytes with another"));
+        }
+        if let Some(pair) = by_original.windows(2).find(|pair| pair[0].original == pair[1].original) {
+            return Err(wrong(&pair[1], "a second copy"));
+        }
+        let (waiting, followed, led) = Default::default();
+        Ok(Self { old, new, section, by_copy, by_original, functions, starts, waiting, followed, led })
+    }
+
+    /// What the code at `address` of the new image is a copy of.
+    pub(super) fn original(&self, address: u64) -> Option<u64> {
+        let after = self.by_copy.partition_point(|copied| copied.copy <= address);
+        let copied = self.by_copy[..after].last()?;
+        let distance = address - copied.copy;
+        (distance < copied.size).then(|| copied.original + distance)
+    }
+
+    /// Whether `target` lies inside an original of which there is a copy, where no function starts, and `place` lies elsewhere.
+    pub(super) fn is_known_inside(&self, target: u64, place: u64) -> bool {
+        let after = self.by_original.partition_point(|copied| copied.original < target);
+        let Some(copied) = self.by_original[..after].last() else { return false };
+        let range = copied.original..copied.original + copied.size;
+        range.contains(&target) && !range.contains(&place) && !self.starts.contains(&target)
+    }
+
+    /// Takes note that control goes to `found` where it went to `address`; whether that is the same code.
+    pub(super) fn leads_to(&mut self, address: u64, found: u64) -> bool {
+        let original = self.original(found);
+        if original.is_none() {
+            return address == found;
+        }
+        if original == Some(address) && !self.followed.contains(&found) {
+            self.waiting.push(found);
+        }
+        original == Some(address)
+    }
+
+    /// Takes note that `found` is kept as an address where `address` was; whether they are the same function.
+    pub(super) fn stands_for(&mut self, address: u64, found: u64) -> bool {
+        if address == found {
+            return true;
+        }
+        let is_entry = self.starts.contains(&address) && self.leads_to(address, found);
+        if is_entry {
+            self.led.insert(address);
+        }
+        is_entry
+    }
+
+    /// Follows control from all ways in that are known so far; gives the number of instructions.
+    pub(super) fn follow(&mut self, findings: &mut Findings) -> usize {
+        while let Some(start) = self.waiting.pop() {
+            if let Err(difference) = self.follow_from(start) {
+                findings.differs(difference);
+            }
+        }
+        self.followed.len()
+    }
+
+    /// The bytes of the section of copies from `address` on.
+    fn copied(&self, address: u64) -> Option<&'a [u8]> {
+        let section: &'a SectionView<'a> = self.section;
+        section.bytes.get(usize::try_from(address.checked_sub(section.address)?).ok()?..)
+    }
+
+    fn offset(&self, address: u64) -> Option<u64> {
+        Some(self.section.offset + address.checked_sub(self.section.address)?)
+    }
+
+    fn follow_from(&mut self, start: u64) -> Result<(), Difference> {
+        let mut address = start;
+        let Some(mut original) = self.original(start) else { return Ok(()) };
+        loop {
+            // Behind the last byte of a copy another one may begin, which is none of this original.
+            if self.original(address) != Some(original) {
+                return self.check_end(address, original);
+            }
+            if !self.followed.insert(address) {
+                return Ok(());
+            }
+            let home = self.old.section_at(original);
+            let old = home.and_then(|home| home.bytes.get((original - home.address) as usize..));
+            let pair = old
+                .zip(self.copied(address))
+                .and_then(|(old, new)| compare(self.old.processor, (old, original), (new, address)));
+            let Some(Pair { length, continues, stated }) = pair else {
+                let name = format!("the copy of the instruction at {}", Address(original));
+                let offset = self.offset(address);
+                return Err(Difference::new(Check::Copies, offset, name, "the same", "another one"));
+            };
+            if let Some((before, after, usage)) = stated {
+                // What a call leaves behind is a place in the copy; a function in its own middle would compute with it.
+                let learns_place = usage == Use::Call && self.is_middle(original, before);
+                let is_same = match usage {
+                    Use::Jump | Use::Call => self.leads_to(before, after),
+                    Use::Value => self.stands_for(before, after),
+                    Use::Same => before == after,
+                };
+                if !is_same || learns_place {
+                    let name = format!("what the copied instruction at {} states", NewAddress(address));
+                    let expected = format!("{} or its copy", Address(before));
+                    let found = NewAddress(after).to_string();
+                    return Err(Difference::new(Check::Copies, self.offset(address), name, expected, found));
+                }
+            }
+            if !continues {
+                return Ok(());
+            }
+            address += length;
+            original += length;
+        }
+    }
+
+    /// Whether `target` lies inside the function at `place`, where no function starts.
+    fn is_middle(&self, place: u64, target: u64) -> bool {
+        let home = self.functions.containing(Address(place));
+        let is_inside = home.is_some_and(|range| (range.old_start.0..range.old_end().0).contains(&target));
+        is_inside && !self.starts.contains(&target)
+    }
+
+    /// Behind a copy from which control may run on stands a jump to what stands behind the original.
+    fn check_end(&mut self, address: u64, ending: u64) -> Result<(), Difference> {
+        let target = self.copied(address).and_then(|bytes| jump_target(self.new.processor, bytes, address));
+        match target {
+            Some(target) if self.leads_to(ending, target) => Ok(()),
+            _ => {
+                let name = format!("what stands behind the copy at {}", NewAddress(address));
+                let found =
+                    target.map_or_else(|| "no jump".to_owned(), |found| NewAddress(found).to_string());
+                Err(Difference::new(Check::Copies, self.offset(address), name, "a jump back", found))
+            }
+        }
+    }
+}

@@ -1,0 +1,95 @@
+//! Proves that an image with copies of functions does what it did without them.
+//!
+//! ```text
+//! new bytes ─> record: the claim ─┬─> the file without copies ─> checked as any other image
+//!                                 └─> each way into a copy ─> follow: instruction by instruction the original's
+//! ```
+//!
+//! Nothing here uses what makes copies. The claim only says where to look.
+
+mod code;
+mod follow;
+mod instruction;
+mod pointers;
+mod record;
+mod segments;
+mod unwind;
+
+use std::collections::BTreeSet;
+
+use goblin::elf::section_header::{SHT_DYNSYM, SHT_SYMTAB};
+
+pub(super) use record::Record;
+
+use super::recover::moves_between;
+use super::symbol_walk::{SymbolView, symbols};
+use super::unwind_walk::UnwindEntries;
+use crate::elf::view::ElfView;
+use crate::report::{Check, Difference, Findings};
+use crate::unchanged::Claims;
+use follow::Copies;
+use reorder_base::error::Result;
+
+/// Bytes of the file header.
+const FILE_HEADER: u64 = 64;
+/// Bytes of a program header.
+const PROGRAM_HEADER: u64 = 56;
+
+/// Checks `new`, which claims to be `old` with copies.
+///
+/// # Errors
+/// Files that do not correspond.
+pub(super) fn check(
+    old: &ElfView<'_>,
+    new: &ElfView<'_>,
+    record: &Record<'_>,
+    findings: &mut Findings,
+) -> Result<()> {
+    let segment = segments::added_segment(old, new)?;
+    let section = segments::added_section(old, new, &segment)?;
+    let index = old.sections.len();
+    let functions = moves_between(old, old)?;
+    let starts = function_starts(old)?;
+    findings.checked(Check::Copies, "functions", record.copies.len());
+    let mut copies = match Copies::new((old, new), section, &record.copies, &functions, starts) {
+        Ok(copies) => copies,
+        Err(difference) => {
+            findings.differs(difference);
+            return Ok(());
+        }
+    };
+    let mut claims = Claims::default();
+    claims.add(0, FILE_HEADER);
+    claims.add(old.header.e_phoff, u64::from(old.header.e_phnum) * PROGRAM_HEADER);
+    pointers::check_pointers(&mut copies, index, &mut claims, findings);
+    code::check_originals(&mut copies, &functions, &mut claims, findings);
+    unwind::check_unwind(&mut copies, &record.copies, findings)?;
+    let followed = copies.follow(findings);
+    findings.checked(Check::Copies, "instructions", followed);
+    pointers::check_identity(&copies, findings);
+    code::check_insides(&copies, findings);
+    pointers::check_added_symbols(&copies, index, findings);
+    let compared = claims.compare_rest(old.bytes, new.bytes, |run| {
+        let (expected, found) = (old.bytes[run.start].into(), new.bytes[run.start].into());
+        let place = "a byte that no copy explains";
+        findings.differs(Difference::number(Check::Unchanged, run.start as u64, place, expected, found));
+    });
+    findings.checked(Check::Unchanged, "bytes", compared);
+    Ok(())
+}
+
+/// Where functions begin, as unwind entries and symbols say.
+fn function_starts(image: &ElfView<'_>) -> Result<BTreeSet<u64>> {
+    let section = image.section(b".eh_frame");
+    let mut starts = BTreeSet::new();
+    for entry in section.into_iter().flat_map(UnwindEntries::of) {
+        let entry = entry?;
+        starts.extend((entry.size > 0).then_some(entry.start));
+    }
+    for kind in [SHT_SYMTAB, SHT_DYNSYM] {
+        let sized = symbols(image, kind).filter(SymbolView::is_sized_function);
+        starts.extend(sized.map(|symbol| symbol.value));
+    }
+    starts.retain(|start| image.code_at(*start, *start).is_some());
+    Ok(starts)
+}

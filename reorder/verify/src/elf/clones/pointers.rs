@@ -1,0 +1,205 @@
+//! What the loader reads: relocations, words and symbols lead to what they led to, or to its copy; and an address of a function
+//! is always that of the copy, or never.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use goblin::elf::header::ET_EXEC;
+use goblin::elf::reloc::{R_AARCH64_IRELATIVE, R_AARCH64_RELATIVE, R_X86_64_IRELATIVE, R_X86_64_RELATIVE};
+use goblin::elf::section_header::{SHT_DYNSYM, SHT_PROGBITS, SHT_RELA, SHT_SYMTAB};
+
+use super::code;
+use super::follow::Copies;
+use crate::bytes::{displacement_at, u16_at, u64_at};
+use crate::elf::symbol_walk::{SYMBOL_SIZE, symbol_at};
+use crate::elf::view::{ElfView, SectionView};
+use crate::processor::Processor;
+use crate::report::{Check, Difference, Findings};
+use crate::unchanged::Claims;
+use reorder_base::address::{Address, NewAddress};
+
+const RELA_SIZE: usize = 24;
+/// `SHT_RELR`.
+const SHT_RELR: u32 = 19;
+const WORD: u64 = 8;
+/// Position of the entry point in the file header.
+const ENTRY_FIELD: u64 = 24;
+
+/// A field that holds an address: its file position, and what it holds in both files.
+struct Held {
+    offset: u64,
+    before: u64,
+    after: u64,
+}
+
+/// Checks the entry point, the loader's relocations and the dynamic symbols; `index` is that of the section of copies.
+pub(super) fn check_pointers(
+    copies: &mut Copies<'_>,
+    index: usize,
+    claims: &mut Claims,
+    findings: &mut Findings,
+) {
+    let (before, after) = (copies.old.header.e_entry, copies.new.header.e_entry);
+    if !copies.leads_to(before, after) {
+        let name = "the entry point";
+        findings.differs(Difference::number(Check::Copies, ENTRY_FIELD, name, before, after));
+    }
+    let held = held_addresses(copies.old, copies.new.bytes);
+    for Held { offset, before, after } in &held {
+        claims.add(*offset, WORD);
+        if !copies.stands_for(*before, *after) {
+            let name = "an address that the loader reads";
+            findings.differs(Difference::number(Check::Copies, *offset, name, *before, *after));
+        }
+    }
+    findings.checked(Check::Copies, "addresses that the loader reads", held.len());
+    check_symbols(copies, index, claims, findings);
+}
+
+/// Addends of relative relocations, the same addresses in the words themselves, and words of packed relocations.
+fn held_addresses(image: &ElfView<'_>, new: &[u8]) -> Vec<Held> {
+    let relative = match image.processor {
+        Processor::Aarch64 => [R_AARCH64_RELATIVE, R_AARCH64_IRELATIVE],
+        Processor::X86_64 => [R_X86_64_RELATIVE, R_X86_64_IRELATIVE],
+    };
+    let at = |bytes: &[u8], offset: u64| u64_at(bytes, usize::try_from(offset).ok()?);
+    let held = |offset: u64| Some(Held { offset, before: at(image.bytes, offset)?, after: at(new, offset)? });
+    let mut found = Vec::new();
+    let of_kind =
+        |kind: u32| image.sections.iter().filter(move |section| section.is_loaded() && section.kind == kind);
+    for section in of_kind(SHT_RELA) {
+        for (number, entry) in section.bytes.chunks_exact(RELA_SIZE).enumerate() {
+            let is_relative = u64_at(entry, 8).is_some_and(|info| relative.contains(&(info as u32)));
+            let addend = held(section.offset + (number * RELA_SIZE) as u64 + 16);
+            let Some(addend) = addend.filter(|_| is_relative) else { continue };
+            let word = u64_at(entry, 0).and_then(|place| image.mapped_offset(place, WORD)).and_then(held);
+            // The loader writes there without reading, so the word may hold something else.
+            found.extend(word.filter(|word| word.before == addend.before && word.after == addend.after));
+            found.push(addend);
+        }
+    }
+    for section in of_kind(SHT_RELR) {
+        let places = packed_places(section.bytes);
+        found.extend(places.filter_map(|place| held(image.mapped_offset(place, WORD)?)));
+    }
+    found
+}
+
+fn packed_places(table: &[u8]) -> impl Iterator<Item = u64> + '_ {
+    let mut next = 0_u64;
+    table.chunks_exact(WORD as usize).flat_map(move |entry| {
+        let entry = u64_at(entry, 0).unwrap_or(0);
+        let is_address = entry & 1 == 0;
+        let first = if is_address { entry } else { next };
+        let bits = if is_address { 1 } else { entry >> 1 };
+        next = first.wrapping_add(if is_address { WORD } else { 63 * WORD });
+        (0..63).filter(move |bit| bits >> bit & 1 == 1).map(move |bit| first.wrapping_add(bit * WORD))
+    })
+}
+
+/// Values of dynamic symbols; those that lead to a copy are in the section of the copies.
+fn check_symbols(copies: &mut Copies<'_>, index: usize, claims: &mut Claims, findings: &mut Findings) {
+    let (old, new) = (copies.old, copies.new);
+    let Some(table) = old.sections.iter().position(|section| section.kind == SHT_DYNSYM) else { return };
+    let (before, after) = (&old.sections[table], &new.sections[table]);
+    let mut moved = BTreeSet::new();
+    for number in 0..before.bytes.len() / SYMBOL_SIZE {
+        let (Some(symbol), Some(found)) = (symbol_at(before, number), symbol_at(after, number)) else {
+            break;
+        };
+        if symbol == found {
+            continue;
+        }
+        let offset = before.offset + (number * SYMBOL_SIZE) as u64;
+        // The section and the value; everything else is compared byte by byte.
+        claims.add(offset + 6, 10);
+        moved.insert(number as u64);
+        let is_copy = symbol.is_defined()
+            && found.section as usize == index
+            && copies.original(found.value).is_some()
+            && copies.stands_for(symbol.value, found.value);
+        if !is_copy {
+            let name = format!("dynamic symbol {number}");
+            findings.differs(Difference::number(Check::Copies, offset + 8, &name, symbol.value, found.value));
+        }
+    }
+    // The loader would make an address inside the copy.
+    for section in old.sections.iter().filter(|section| section.is_loaded() && section.kind == SHT_RELA) {
+        for entry in section.bytes.chunks_exact(RELA_SIZE) {
+            let symbol = u64_at(entry, 8).unwrap_or(0) >> 32;
+            if moved.contains(&symbol) && u64_at(entry, 16) != Some(0) {
+                let name = format!("a relocation of dynamic symbol {symbol}");
+                findings.differs(Difference::new(
+                    Check::Copies,
+                    None,
+                    name,
+                    "no distance from a copy",
+                    "one",
+                ));
+            }
+        }
+    }
+}
+
+/// Added symbols are of copies.
+pub(super) fn check_added_symbols(copies: &Copies<'_>, index: usize, findings: &mut Findings) {
+    for (before, after) in copies.old.sections.iter().zip(&copies.new.sections) {
+        if before.kind != SHT_SYMTAB {
+            continue;
+        }
+        for number in before.bytes.len() / SYMBOL_SIZE..after.bytes.len() / SYMBOL_SIZE {
+            let offset = number * SYMBOL_SIZE;
+            let section = u16_at(after.bytes, offset + 6).map(usize::from);
+            let value = u64_at(after.bytes, offset + 8).unwrap_or(0);
+            if section != Some(index) || copies.original(value).is_none() {
+                let name = format!("added symbol {number}");
+                let place = Some(after.offset + offset as u64);
+                findings.differs(Difference::new(
+                    Check::Copies,
+                    place,
+                    name,
+                    "a copy",
+                    format!("{value:#x}"),
+                ));
+            }
+        }
+    }
+}
+
+/// Of functions of which some address is the copy's, none may be the original's: they are compared.
+pub(super) fn check_identity(copies: &Copies<'_>, findings: &mut Findings) {
+    let mut kept: BTreeMap<u64, u64> = code::formed(copies, &copies.led);
+    let wanted = |(address, _): &(u64, u64)| copies.led.contains(address);
+    let held = held_addresses(copies.old, copies.new.bytes);
+    kept.extend(held.iter().map(|held| (held.after, held.offset)).filter(wanted));
+    for section in copies.new.sections.iter().filter(|section| section.kind == SHT_DYNSYM) {
+        let symbols = (0..section.bytes.len() / SYMBOL_SIZE).filter_map(|number| symbol_at(section, number));
+        let defined = symbols.filter(|symbol| symbol.is_defined());
+        kept.extend(defined.map(|symbol| (symbol.value, section.address)).filter(wanted));
+    }
+    // Unwind entries hold distances to functions, too, and are looked up, never compared.
+    let is_data = |section: &&SectionView<'_>| {
+        section.is_loaded()
+            && !section.is_code()
+            && section.kind == SHT_PROGBITS
+            && !section.name.starts_with(b".eh_frame")
+    };
+    for section in copies.new.sections.iter().filter(is_data) {
+        for position in (0..section.bytes.len()).step_by(4) {
+            let place = section.address.wrapping_add(position as u64);
+            let Some(distance) = displacement_at(section.bytes, position) else { break };
+            kept.extend(Some((place.wrapping_add(distance), place)).filter(wanted));
+        }
+    }
+    if copies.old.header.e_type == ET_EXEC && !copies.led.is_empty() {
+        let found = "some are those of copies";
+        let expected = "addresses of originals, which constants hold";
+        let name = "addresses of functions at fixed places";
+        findings.differs(Difference::new(Check::Copies, None, name, expected, found));
+    }
+    for (address, place) in kept {
+        let name = format!("the function at {}", Address(address));
+        let found = format!("the original's is kept at {}, that of the copy elsewhere", NewAddress(place));
+        findings.differs(Difference::new(Check::Copies, None, name, "one address", found));
+    }
+    findings.checked(Check::Copies, "functions known by their copies", copies.led.len());
+}

@@ -1,0 +1,131 @@
+//! The headers: one segment more, in place of a header that nothing needs, and sections behind the old file.
+
+use goblin::elf::ProgramHeader;
+use goblin::elf::program_header::{PF_R, PF_X, PT_GNU_EH_FRAME, PT_LOAD, PT_NOTE, PT_NULL};
+use goblin::elf::section_header::SHT_SYMTAB;
+
+use super::record::RECORD;
+use crate::bytes::range;
+use crate::elf::view::{ElfView, SectionView};
+use reorder_base::error::{Error, Result};
+
+/// Positions in the file header of what may differ: the entry point, the place and the number of section headers.
+const MAY_DIFFER: [std::ops::Range<usize>; 3] = [24..32, 40..48, 60..62];
+const FILE_HEADER: usize = 64;
+/// Pages that systems for these processors have.
+const SMALLEST_PAGE: u64 = 0x1000;
+const LARGEST_PAGE: u64 = 0x1_0000;
+/// `SHT_STRTAB`.
+const STRINGS: u32 = 3;
+
+/// The segment that `new` has and `old` has not.
+///
+/// # Errors
+/// What else differs in the headers.
+pub(super) fn added_segment(old: &ElfView<'_>, new: &ElfView<'_>) -> Result<ProgramHeader> {
+    let differs = |what: &str| Error::verification(what.to_owned());
+    for position in (0..FILE_HEADER).filter(|at| !MAY_DIFFER.iter().any(|field| field.contains(at))) {
+        if old.bytes.get(position) != new.bytes.get(position) {
+            return Err(differs("the file header changed"));
+        }
+    }
+    // Where the search table is, the check of the unwind tables compares, if there are any.
+    let has_entries = old.section(b".eh_frame").is_some_and(|section| !section.bytes.is_empty());
+    let first_search = |image: &ElfView<'_>| {
+        image.segments.iter().position(|segment| has_entries && segment.p_type == PT_GNU_EH_FRAME)
+    };
+    let others = |image: &ElfView<'_>| -> Vec<ProgramHeader> {
+        let search = first_search(image);
+        let others = image.segments.iter().enumerate().filter(|(index, _)| Some(*index) != search);
+        others.map(|(_, segment)| segment.clone()).collect()
+    };
+    let (before, mut after) = (others(old), others(new));
+    let last = after.iter().rposition(|segment| segment.p_type == PT_LOAD);
+    let segment = after.remove(last.ok_or_else(|| differs("nothing is loaded"))?);
+    let given = before.iter().zip(&after).position(|(before, after)| before != after).unwrap_or(after.len());
+    let is_same = before.len() == after.len() + 1 && before[given + 1..] == after[given..];
+    if !is_same || !matches!(before[given].p_type, PT_NOTE | PT_NULL) {
+        return Err(differs("more changed in the program headers than one segment in place of a note"));
+    }
+    let search = |image: &ElfView<'_>| first_search(image).map(|index| image.segments[index].clone());
+    if let (Some(before), Some(after)) = (search(old), search(new)) {
+        let is_same = (before.p_flags, before.p_align) == (after.p_flags, after.p_align);
+        if !is_same || (after.p_paddr, after.p_memsz) != (after.p_vaddr, after.p_filesz) {
+            return Err(differs("the header of the unwind search table changed in more than its place"));
+        }
+    }
+    let loads = || after.iter().filter(|segment| segment.p_type == PT_LOAD);
+    let end = loads().map(|segment| segment.p_vaddr.saturating_add(segment.p_memsz)).max();
+    let least = loads().map(|segment| segment.p_align).max().unwrap_or(0).clamp(SMALLEST_PAGE, LARGEST_PAGE);
+    let is_sound = segment.p_flags == PF_R | PF_X
+        && segment.p_filesz == segment.p_memsz
+        && segment.p_vaddr == segment.p_paddr
+        && segment.p_align.is_power_of_two()
+        && (least..=least.max(LARGEST_PAGE)).contains(&segment.p_align)
+        && segment.p_offset % segment.p_align == segment.p_vaddr % segment.p_align
+        && (old.bytes.len() as u64).checked_next_multiple_of(segment.p_align) == Some(segment.p_offset)
+        && range(new.bytes, segment.p_offset, segment.p_filesz).is_some()
+        && segment.p_vaddr.checked_add(segment.p_memsz).is_some();
+    // Segments that shared a page would be mapped over each other.
+    let starts_own_page =
+        is_sound && end.is_some_and(|end| segment.p_vaddr / segment.p_align * segment.p_align >= end);
+    match starts_own_page {
+        true => Ok(segment),
+        false => Err(differs("the added segment is not one of code behind all others")),
+    }
+}
+
+/// The section of the copies, of which `segment` holds all; every other section is what it was, or follows.
+///
+/// # Errors
+/// What else differs in the sections.
+pub(super) fn added_section<'new, 'data>(
+    old: &ElfView<'_>,
+    new: &'new ElfView<'data>,
+    segment: &ProgramHeader,
+) -> Result<&'new SectionView<'data>> {
+    let differs = |what: &str, section: &SectionView<'_>| {
+        Err(Error::verification(format!("{what} {}", String::from_utf8_lossy(section.name))))
+    };
+    let is_inside = |section: &SectionView<'_>| {
+        section.address >= segment.p_vaddr
+            && section.end() <= segment.p_vaddr + segment.p_memsz
+            && section.offset == segment.p_offset + (section.address - segment.p_vaddr)
+    };
+    if new.sections.len() != old.sections.len() + 2 {
+        return Err(Error::verification("not exactly two sections were added"));
+    }
+    for (before, after) in old.sections.iter().zip(&new.sections) {
+        let same_kind = (before.name, before.kind, before.flags, before.link, before.info)
+            == (after.name, after.kind, after.flags, after.link, after.info);
+        if !same_kind {
+            return differs("the header changed of section", before);
+        }
+        let same_place = before.address == after.address && before.offset == after.offset;
+        let same_size = before.bytes.len() == after.bytes.len();
+        let is_unwind_table = matches!(before.name, b".eh_frame" | b".eh_frame_hdr");
+        let is_text = matches!(before.kind, SHT_SYMTAB | STRINGS);
+        let is_sound = match before.is_loaded() {
+            true if is_unwind_table => same_place && same_size || is_inside(after),
+            // Tables of symbols and strings may have grown.
+            false if is_text => {
+                after.bytes.starts_with(before.bytes)
+                    && (same_place && same_size || after.offset >= segment.p_offset + segment.p_filesz)
+            }
+            _ => same_place && same_size,
+        };
+        if !is_sound {
+            return differs("the place or size changed of section", before);
+        }
+    }
+    let [copies, record] = &new.sections[old.sections.len()..] else {
+        return Err(Error::verification("not exactly two sections were added"));
+    };
+    if record.name != RECORD || record.is_loaded() {
+        return differs("an unknown section was added:", record);
+    }
+    match copies.is_code() && is_inside(copies) {
+        true => Ok(copies),
+        false => differs("this is no section of copies:", copies),
+    }
+}

@@ -1,0 +1,373 @@
+//! Forward value analysis of one region: what is in registers and on the stack at every computed jump and call.
+//!
+//! ```text
+//! start ─> block ─> block ─> computed jump ─> hub of its table ─> the places that its words lead to
+//!            └────── every call ─> hub of exceptions ─> landing pads
+//! ```
+//!
+//! A block starts with what is known on every way that leads there; where there is one way, with that way's latest values.
+//! Code that nothing leads to is treated as entered from anywhere, unless branches lead to it that no value takes.
+//! Bounds that keep changing are dropped, so the analysis ends; a budget bounds what hostile code can cost.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use iced_x86::{ConditionCode, FlowControl, Instruction, InstructionInfoFactory, Mnemonic, OpKind};
+
+use super::condition::{learn, opposite};
+use super::endings::Endings;
+use super::formed::RegisterSet;
+use super::hub::{Hub, MAX_CHANGES, Source};
+use super::kept_registers::KeptRegisters;
+use super::region::{Region, Thunks};
+use super::state::{Place, STACK_POINTER, State};
+use super::step::step;
+use super::targets::targets;
+use super::value::{Bounds, Symbol, Value, Word};
+use crate::elf::view::ElfView;
+
+/// How often the analysis may visit an instruction, on average.
+const MAX_VISITS: usize = 64;
+
+/// A jump or call to an address plus a word.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Computed {
+    /// The instruction.
+    pub(crate) place: u64,
+    /// What the word is added to, and the word; nothing when they are not known.
+    pub(crate) sum: Option<(u64, Word)>,
+    /// What the index of the word can be.
+    pub(crate) index: Bounds,
+    pub(crate) is_call: bool,
+}
+
+/// What the analysis of a region shows.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Found {
+    /// In the order of their addresses.
+    pub(crate) computed: Vec<Computed>,
+    /// Words of tables that the code reads, in the order of the instructions.
+    pub(crate) reads: Vec<Word>,
+    /// Whether all of the region was looked at.
+    pub(crate) is_complete: bool,
+}
+
+/// What is known of the image around a region.
+#[derive(Clone, Copy)]
+pub(crate) struct Surroundings<'a> {
+    pub(crate) thunks: &'a Thunks,
+    pub(crate) endings: &'a Endings<'a>,
+    pub(crate) kept: &'a KeptRegisters<'a>,
+    /// Where tables start for certain, sorted: one whose end is not known ends there.
+    pub(crate) starts: &'a [u64],
+}
+
+/// Analyses `region`; exceptions are caught at `pads`.
+pub(crate) fn analyse(region: &Region, image: &ElfView<'_>, around: Surroundings<'_>, pads: &[u64]) -> Found {
+    let count = region.instructions.len();
+    let mut flow = Flow {
+        region,
+        image,
+        around,
+        pads: pads.iter().filter_map(|&pad| region.position(pad)).collect(),
+        states: vec![None; count],
+        is_leader: region.leaders(pads),
+        is_reached: vec![false; count],
+        denied: BTreeSet::new(),
+        work: BTreeSet::new(),
+        hubs: BTreeMap::new(),
+        unwinding: None,
+        computed: BTreeMap::new(),
+        reads: BTreeMap::new(),
+        factory: InstructionInfoFactory::new(),
+    };
+    let is_complete = flow.run(count.saturating_mul(MAX_VISITS).saturating_add(MAX_VISITS));
+    Found {
+        computed: flow.computed.into_values().collect(),
+        reads: flow.reads.into_values().collect(),
+        is_complete,
+    }
+}
+
+fn is_padding(instruction: &Instruction) -> bool {
+    matches!(instruction.mnemonic(), Mnemonic::Nop | Mnemonic::Int3)
+}
+
+struct Flow<'a> {
+    region: &'a Region,
+    image: &'a ElfView<'a>,
+    around: Surroundings<'a>,
+    pads: Vec<usize>,
+    /// What is known where a block starts.
+    states: Vec<Option<Box<Hub>>>,
+    is_leader: Vec<bool>,
+    is_reached: Vec<bool>,
+    /// Targets of branches that no value takes.
+    denied: BTreeSet<usize>,
+    work: BTreeSet<usize>,
+    hubs: BTreeMap<(u64, u64), (usize, Option<Hub>)>,
+    unwinding: Option<Hub>,
+    computed: BTreeMap<usize, Computed>,
+    reads: BTreeMap<usize, Word>,
+    factory: InstructionInfoFactory,
+}
+
+impl Flow<'_> {
+    /// Runs until nothing changes; `false` when the budget was too small.
+    fn run(&mut self, mut budget: usize) -> bool {
+        let outside: Vec<u64> =
+            self.region.starts().take(1).chain(self.region.entries.iter().copied()).collect();
+        for address in outside {
+            if let Some(position) = self.region.position(address) {
+                self.arrive(position, &State::unknown(), Source::Several);
+            }
+        }
+        let mut unreached = 0;
+        loop {
+            while let Some(position) = self.work.pop_first() {
+                if !self.block(position, &mut budget) {
+                    return false;
+                }
+            }
+            while unreached < self.is_reached.len()
+                && (self.is_reached[unreached] || is_padding(&self.region.instructions[unreached]))
+            {
+                unreached += 1;
+            }
+            if unreached == self.is_reached.len() {
+                return true;
+            }
+            if self.denied.contains(&unreached) {
+                self.pass_over(unreached);
+                continue;
+            }
+            self.arrive(unreached, &State::unknown(), Source::Several);
+        }
+    }
+
+    /// Marks the code from `start` on as reached, because no value leads there. If one does later, the code is analysed then.
+    fn pass_over(&mut self, start: usize) {
+        let region = self.region;
+        let mut next = Some(start);
+        while let Some(position) = next.filter(|&position| !self.is_reached[position]) {
+            // A place that other branches lead to is a block of its own.
+            if position != start && self.is_leader[position] && !self.denied.contains(&position) {
+                return;
+            }
+            self.is_reached[position] = true;
+            let instruction = &region.instructions[position];
+            if instruction.op0_kind() == OpKind::NearBranch64 {
+                self.denied.extend(region.position(instruction.near_branch_target()));
+            }
+            let is_end = matches!(
+                instruction.flow_control(),
+                FlowControl::UnconditionalBranch
+                    | FlowControl::IndirectBranch
+                    | FlowControl::Return
+                    | FlowControl::Exception
+            );
+            let stops = matches!(instruction.mnemonic(), Mnemonic::Int3 | Mnemonic::Hlt);
+            let is_end = is_end || stops || self.around.endings.is_last(instruction);
+            next = region.next(position).filter(|_| !is_end);
+        }
+    }
+
+    fn arrive(&mut self, position: usize, state: &State, source: Source) {
+        if !self.is_leader[position] {
+            self.is_leader[position] = true;
+            if self.is_reached[position] {
+                // What ran over this place stops here from now on.
+                let before = (0..position).rev().find(|&at| self.is_leader[at]);
+                self.work.extend(before);
+            }
+        }
+        let has_changed = match &mut self.states[position] {
+            // The only way in has new values: its earlier ones no longer hold.
+            Some(hub) if hub.source == source && source != Source::Several => {
+                let has_changed = hub.state != *state;
+                hub.state.clone_from(state);
+                has_changed
+            }
+            Some(hub) => {
+                hub.source = Source::Several;
+                let has_changed = hub.state.join(state, position, hub.changes >= MAX_CHANGES);
+                hub.changes += u32::from(has_changed);
+                has_changed
+            }
+            empty => {
+                *empty = Some(Box::new(Hub { state: state.clone(), changes: 0, source }));
+                true
+            }
+        };
+        if has_changed {
+            self.work.insert(position);
+        }
+    }
+
+    fn arrive_at(&mut self, address: u64, state: &State, source: Source) {
+        if let Some(position) = self.region.position(address) {
+            self.arrive(position, state, source);
+        }
+    }
+
+    /// Analyses one block; `false` when the budget is used up.
+    fn block(&mut self, start: usize, budget: &mut usize) -> bool {
+        let Some(hub) = &self.states[start] else { return true };
+        let mut state = hub.state.clone();
+        let mut position = start;
+        loop {
+            let Some(left) = budget.checked_sub(1) else { return false };
+            *budget = left;
+            self.is_reached[position] = true;
+            let region = self.region;
+            let goes_on = self.instruction(&region.instructions[position], position, &mut state);
+            let Some(next) = region.next(position).filter(|_| goes_on) else { return true };
+            let before = position;
+            position = next;
+            if self.is_leader[position] {
+                self.arrive(position, &state, Source::Before(before));
+                return true;
+            }
+        }
+    }
+
+    /// Applies one instruction; whether control reaches the next one.
+    fn instruction(&mut self, instruction: &Instruction, position: usize, state: &mut State) -> bool {
+        match instruction.flow_control() {
+            FlowControl::ConditionalBranch => {
+                let condition = instruction.condition_code();
+                let target = instruction.near_branch_target();
+                let mut taken = state.clone();
+                match learn(&mut taken, condition) {
+                    true => self.arrive_at(target, &taken, Source::Branch(position)),
+                    false => self.denied.extend(self.region.position(target)),
+                }
+                let goes_on = condition == ConditionCode::None || learn(state, opposite(condition));
+                if !goes_on {
+                    self.denied.extend(self.region.next(position));
+                }
+                goes_on
+            }
+            FlowControl::UnconditionalBranch => {
+                let target = instruction.near_branch_target();
+                match self.around.thunks.register(target) {
+                    Some(number) => self.jump(instruction.ip(), position, state.register(number), state),
+                    None => self.arrive_at(target, state, Source::Branch(position)),
+                }
+                false
+            }
+            FlowControl::IndirectBranch => {
+                let value = self.operand(instruction, position, state);
+                self.jump(instruction.ip(), position, value, state);
+                false
+            }
+            FlowControl::Call => {
+                let target = instruction.near_branch_target();
+                if let Some(number) = self.around.thunks.register(target) {
+                    self.call(instruction.ip(), position, state.register(number));
+                } else if self.region.position(target).is_some()
+                    && self.region.starts().all(|start| start != target)
+                {
+                    self.push_and_arrive(instruction, target, state);
+                }
+                let kept = if self.around.thunks.register(target).is_some() {
+                    0
+                } else {
+                    self.around.kept.by(target)
+                };
+                self.return_from_call(state, kept);
+                // Whether the call returns matters only where another way leads to the instruction after it.
+                let next = self.region.instructions.get(position + 1);
+                let is_joined = self.is_leader.get(position + 1).is_some_and(|&is_leader| is_leader);
+                !(is_joined || next.is_some_and(is_padding)) || !self.around.endings.is_last(instruction)
+            }
+            FlowControl::IndirectCall => {
+                let value = self.operand(instruction, position, state);
+                self.call(instruction.ip(), position, value);
+                // `-mforce-indirect-call` calls known functions through a register.
+                // A callee may have changed what other code knows the place of.
+                let is_kept = instruction.op0_kind() == OpKind::Register || !state.is_frame_shared;
+                let target = value.as_constant().filter(|_| is_kept);
+                let kept = target.map_or(0, |target| self.around.kept.by(target));
+                self.return_from_call(state, kept);
+                let endings = self.around.endings;
+                let is_last = || {
+                    endings.is_last(instruction)
+                        || target.is_some_and(|target| endings.never_returns_from(target))
+                };
+                !is_last()
+            }
+            FlowControl::Return => {
+                if let Value::Symbol(Symbol { root, add, bits: 64 }) = state.register(STACK_POINTER) {
+                    let top = Place { root: Some(root), displacement: add, size: 8 };
+                    let value = state.load(top).unwrap_or(Value::UNKNOWN);
+                    self.jump(instruction.ip(), position, value, state);
+                }
+                false
+            }
+            FlowControl::Exception => false,
+            FlowControl::Interrupt if instruction.mnemonic() == Mnemonic::Int3 => false,
+            _ => {
+                if let Some(word) = step(state, instruction, position, &mut self.factory) {
+                    self.reads.insert(position, word);
+                }
+                true
+            }
+        }
+    }
+
+    /// What a jump or call through a register or memory goes to.
+    fn operand(&mut self, instruction: &Instruction, position: usize, state: &mut State) -> Value {
+        super::step::operand(state, instruction, position)
+    }
+
+    /// A call to a place in the same function, as in a retpoline.
+    fn push_and_arrive(&mut self, instruction: &Instruction, target: u64, state: &State) {
+        let mut inside = state.clone();
+        super::step::push(&mut inside, instruction);
+        self.arrive_at(target, &inside, Source::Several);
+    }
+
+    /// Keeps, after a call, the registers that the convention preserves and the registers `kept`. A landing pad gets only the
+    /// former.
+    fn return_from_call(&mut self, state: &mut State, kept: RegisterSet) {
+        let mut unwound = state.clone();
+        unwound.call(0);
+        state.call(kept);
+        if !self.pads.is_empty() && Hub::join(&mut self.unwinding, &unwound, self.region.instructions.len()) {
+            let hub = self.unwinding.as_ref().map(|hub| hub.state.clone()).unwrap_or_else(State::unknown);
+            for at in 0..self.pads.len() {
+                self.arrive(self.pads[at], &hub, Source::Several);
+            }
+        }
+    }
+
+    fn call(&mut self, place: u64, position: usize, value: Value) {
+        self.note(place, position, value, true);
+    }
+
+    fn jump(&mut self, place: u64, position: usize, value: Value, state: &State) {
+        self.note(place, position, value, false);
+        let Value::Sum { anchor, word } = value else { return };
+        // Names of what comes together in a hub are those of no block.
+        let number = self.region.instructions.len() + 1 + self.hubs.len();
+        let (number, hub) = self.hubs.entry((anchor, word.table)).or_insert((number, None));
+        if Hub::join(hub, state, *number) {
+            let state = hub.as_ref().map_or_else(State::unknown, |hub| hub.state.clone());
+            for target in targets(self.image, (anchor, word), self.around.starts) {
+                self.arrive_at(target, &state, Source::Several);
+            }
+        }
+    }
+
+    fn note(&mut self, place: u64, position: usize, value: Value, is_call: bool) {
+        let sum = match value {
+            Value::Sum { anchor, word } => Some((anchor, word)),
+            Value::PerhapsSum(_) => None,
+            _ => {
+                // A sum on another way would have made this one perhaps a sum.
+                return;
+            }
+        };
+        self.computed.insert(position, Computed { place, sum, index: value.index(), is_call });
+    }
+}

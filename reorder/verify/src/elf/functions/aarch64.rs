@@ -1,0 +1,117 @@
+//! One AArch64 function, old against new.
+//!
+//! Every word is the same or stands for the mapped target, which must in turn have come from the old one; the words are
+//! of the same forms, so that moving them back gives the old bytes. Tables that count from a place in the function move
+//! with it; those that count from themselves are left to the check of tables.
+
+use rayon::prelude::*;
+
+use super::{CodeOutcome, FunctionPair, FunctionShape};
+use crate::aarch64::{self, CodePair, Counts, MovedPages, dispatches, leaving_targets, summed_addresses};
+use crate::elf::pair::ImagePair;
+use crate::report::{Check, Difference};
+use reorder_base::address::{Address, NewAddress};
+
+impl FunctionPair<'_> {
+    /// Checks the function in both directions.
+    pub(super) fn check_words(
+        &self,
+        pages: &MovedPages,
+        outcome: &mut CodeOutcome,
+        shape: &mut FunctionShape,
+    ) -> Result<(), Difference> {
+        let code = CodePair {
+            check: Check::Functions,
+            images: &self.images,
+            pages,
+            range: *self.range,
+            old: self.old_bytes,
+            new: self.new_bytes,
+            offset: self.new_offset,
+        };
+        let mut counts = Counts::default();
+        if let Some(difference) = code.check(&mut counts) {
+            return Err(difference);
+        }
+        outcome.instructions += counts.instructions;
+        outcome.fields += counts.fields;
+        self.check_leaving_targets(&leaving_targets(&code))?;
+        let code = aarch64::without_literals(self.without_data_behind(), self.range.old_start.0);
+        shape.runs_on = aarch64::runs_on(code);
+        let found = dispatches(self.old_bytes, self.range.old_start.0);
+        self.check_anchors(&found.anchors)?;
+        shape.tables = found.tables;
+        let is_function = |address: u64| {
+            let range = self.images.moves.containing(Address(address));
+            range.is_some_and(|range| range.old_start.0 == address)
+        };
+        outcome.summed.extend(summed_addresses(self.old_bytes, self.range.old_start.0, is_function));
+        outcome.sums.extend(found.sums);
+        Ok(())
+    }
+
+    /// The old bytes up to where data begins that reaches to their end.
+    fn without_data_behind(&self) -> &[u8] {
+        let (start, end) = (self.range.old_start.0, self.range.old_end().0);
+        let data = self.images.old.data_between(start, end).last().filter(|data| data.end >= end);
+        let length = data.map_or(self.range.size, |data| data.start.saturating_sub(start));
+        self.old_bytes.get(..length as usize).unwrap_or_default()
+    }
+
+    /// Entries of tables have not changed, so what they lead to in other functions moved as this one did.
+    fn check_leaving_targets(&self, targets: &[u64]) -> Result<(), Difference> {
+        let delta = |address: u64| self.images.moves.map(Address(address)).0.wrapping_sub(address);
+        match targets.iter().find(|&&target| delta(target) != self.range.delta()) {
+            None => Ok(()),
+            Some(target) => Err(Difference::new(
+                Check::JumpTables,
+                None,
+                format!("the jumps of {}", self.range),
+                "tables that lead to what moved with it",
+                format!(
+                    "one that leads to {target:#x}, which is at {}",
+                    NewAddress(target.wrapping_add(delta(*target)))
+                ),
+            )),
+        }
+    }
+
+    /// Distances that are added to these addresses before a jump have not changed, so the addresses moved as the
+    /// function did.
+    fn check_anchors(&self, anchors: &[u64]) -> Result<(), Difference> {
+        let delta = |address: u64| self.images.moves.map(Address(address)).0.wrapping_sub(address);
+        match anchors.iter().find(|&&anchor| delta(anchor) != self.range.delta()) {
+            None => Ok(()),
+            Some(anchor) => Err(Difference::new(
+                Check::JumpTables,
+                None,
+                format!("the jumps of {}", self.range),
+                "tables that count from a place which moved with it",
+                format!(
+                    "one that counts from {anchor:#x}, which is at {}",
+                    NewAddress(anchor.wrapping_add(delta(*anchor)))
+                ),
+            )),
+        }
+    }
+}
+
+/// Addresses outside of code that the code of the old image forms, ascending. They bound tables.
+pub(crate) fn references(images: ImagePair<'_>) -> Vec<u64> {
+    let mut found: Vec<u64> = Vec::new();
+    for section in images.old.code_sections() {
+        /// Bytes of code per work item; a pair of words that is cut only costs one bound.
+        const CHUNK: usize = 1 << 18;
+        let chunks = section.bytes.par_chunks(CHUNK).enumerate().map(|(index, code)| {
+            let mut found = aarch64::addresses(code, section.address + (index * CHUNK) as u64);
+            found.retain(|&address| images.old.section_at(address).is_some_and(|home| !home.is_code()));
+            found.sort_unstable();
+            found.dedup();
+            found
+        });
+        found.extend(chunks.collect::<Vec<_>>().into_iter().flatten());
+    }
+    found.par_sort_unstable();
+    found.dedup();
+    found
+}

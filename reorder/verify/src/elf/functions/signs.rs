@@ -1,0 +1,67 @@
+//! What the instructions of an x86-64 function show of tables, before any analysis of values.
+
+use goblin::elf::header::ET_EXEC;
+use iced_x86::{FlowControl, Instruction, Mnemonic, OpKind, Register};
+
+use crate::aarch64::Images;
+use crate::elf::dispatch::replaces_return_address;
+use crate::elf::pair::ImagePair;
+
+/// What in a function shows that it may jump or call by a table of distances. Value analysis is for such functions alone.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Signs {
+    /// A jump to what a register or the stack holds.
+    pub(super) jumps: bool,
+    /// Such a call.
+    pub(super) calls: bool,
+    /// Four bytes are loaded from an element of something, or extended to eight.
+    loads_words: bool,
+    /// Eight bytes are.
+    loads_long_words: bool,
+    /// An address of code is formed.
+    pub(super) forms_code: bool,
+    /// The last instruction put a register in the place of the return address.
+    replaced: bool,
+}
+
+impl Signs {
+    pub(super) fn dispatches(self) -> bool {
+        let is_sum = self.forms_code && (self.loads_words || self.loads_long_words);
+        self.jumps && (self.loads_words || is_sum) || self.calls && is_sum
+    }
+
+    pub(super) fn see(&mut self, instruction: &Instruction) {
+        let is_indirect = match instruction.op0_kind() {
+            OpKind::Register => true,
+            OpKind::Memory => matches!(instruction.memory_base(), Register::RSP | Register::RBP),
+            _ => false,
+        };
+        match instruction.flow_control() {
+            FlowControl::IndirectBranch => self.jumps |= is_indirect,
+            FlowControl::IndirectCall => self.calls |= is_indirect,
+            FlowControl::Return => self.jumps |= self.replaced,
+            _ => {}
+        }
+        let pushes = instruction.mnemonic() == Mnemonic::Push && instruction.op0_kind() == OpKind::Register;
+        self.replaced = pushes || replaces_return_address(instruction);
+        if instruction.memory_index() != Register::None || instruction.mnemonic() == Mnemonic::Movsxd {
+            match instruction.memory_size().size() {
+                4 => self.loads_words = true,
+                8 => self.loads_long_words = true,
+                _ => {}
+            }
+        }
+    }
+
+    /// Programs at a fixed address form addresses of code as constants.
+    pub(super) fn see_constant(&mut self, instruction: &Instruction, images: &ImagePair<'_>) {
+        if images.old.header.e_type != ET_EXEC || self.forms_code {
+            return;
+        }
+        let displacement =
+            (instruction.memory_displ_size() >= 4).then(|| instruction.memory_displacement64());
+        let immediates =
+            (0..instruction.op_count()).filter_map(|operand| instruction.try_immediate(operand).ok());
+        self.forms_code = displacement.into_iter().chain(immediates).any(|value| images.is_text(value));
+    }
+}

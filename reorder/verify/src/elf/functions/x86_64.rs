@@ -1,0 +1,326 @@
+//! One x86-64 function, old against new and back.
+//!
+//! Forward, the old function is decoded; all bytes but the address fields must recur in the new function, and
+//! each field must stand for the mapped target. Those bytes alone decide how an instruction decodes, so the new
+//! instructions have the same lengths. In reverse, the *new* function is decoded for itself, its fields are
+//! encoded for the old place from the targets they stand for now, and the result must be the old bytes: a map that
+//! is wrong in the same way in both images would still break here.
+
+use iced_x86::{Code, Decoder, DecoderOptions, FlowControl, Instruction, Mnemonic, OpKind};
+
+use super::signs::Signs;
+use super::{CodeOutcome, FunctionPair, FunctionShape};
+use crate::aarch64::Images;
+use crate::elf::absolute_fields::AbsoluteField;
+use crate::elf::dispatch::Entry;
+use crate::elf::pair::ImagePair;
+use crate::fields::{AddressField, Addressing, addressing, read_field, write_field};
+use crate::report::{Check, Difference};
+use reorder_base::address::{Address, NewAddress};
+
+impl FunctionPair<'_> {
+    /// Checks the function in both directions; `scratch` is for bytes.
+    pub(super) fn check_instructions(
+        &self,
+        outcome: &mut CodeOutcome,
+        shape: &mut FunctionShape,
+        scratch: &mut Vec<u8>,
+    ) -> Result<(), Difference> {
+        let signs = self.forward(outcome, shape)?;
+        if shape.is_opaque {
+            return Ok(());
+        }
+        shape.dispatches = signs.dispatches();
+        self.reverse(scratch)
+    }
+
+    /// Old against new: same bytes outside of address fields, mapped targets inside.
+    ///
+    /// Gives what shows that the function may jump by a table.
+    fn forward(&self, outcome: &mut CodeOutcome, shape: &mut FunctionShape) -> Result<Signs, Difference> {
+        let mut signs = Signs::default();
+        let mut last_call = None;
+        let mut decoder = Decoder::with_ip(64, self.old_bytes, self.range.old_start.0, DecoderOptions::NONE);
+        let mut instruction = Instruction::default();
+        let mut compared_to = 0usize;
+        while decoder.can_decode() {
+            let start = decoder.position();
+            decoder.decode_out(&mut instruction);
+            let addressing = if instruction.is_invalid() {
+                Addressing::Unsupported
+            } else {
+                addressing(&decoder, &instruction)
+            };
+            outcome.instructions += 1;
+            if addressing != Addressing::Unsupported {
+                self.check_operands(&decoder, &instruction, start)?;
+            }
+            if instruction.mnemonic() != Mnemonic::Nop {
+                last_call = near_call(&instruction);
+                shape.runs_on = falls_through(instruction.flow_control(), instruction.code());
+            }
+            signs.see(&instruction);
+            match addressing {
+                Addressing::None => signs.see_constant(&instruction, &self.images),
+                Addressing::Field(field) => {
+                    let at = start + field.offset;
+                    self.same_bytes(compared_to, at)?;
+                    self.check_field(&field, at, decoder.position())?;
+                    if instruction.mnemonic() == Mnemonic::Lea
+                        && let Some(difference) = self.images.oddity(Check::Functions, field.target)
+                    {
+                        return Err(difference);
+                    }
+                    compared_to = at + field.width;
+                    outcome.fields += 1;
+                    if !field.is_branch && self.is_outside(field.target) {
+                        outcome.references.push(field.target);
+                    }
+                    if field.is_branch && self.is_outside(field.target) {
+                        self.leave(&instruction, field.target, &mut signs, outcome);
+                    }
+                    signs.forms_code |= instruction.mnemonic() == Mnemonic::Lea
+                        && Images::is_text(&self.images, field.target);
+                }
+                Addressing::Unsupported => {
+                    shape.is_opaque = true;
+                    self.same_bytes(compared_to, self.old_bytes.len())?;
+                    return if self.range.is_moved() {
+                        let place = format!("{} in a function that moved", Address(instruction.ip()));
+                        Err(self.difference(
+                            Check::Functions,
+                            start,
+                            place,
+                            "instructions that can be read",
+                            "none",
+                        ))
+                    } else {
+                        Ok(signs)
+                    };
+                }
+            }
+        }
+        self.same_bytes(compared_to, self.old_bytes.len())?;
+        outcome.last_calls.extend(last_call);
+        Ok(signs)
+    }
+
+    /// A branch to another function: a thunk, or the middle of one.
+    fn leave(&self, instruction: &Instruction, target: u64, signs: &mut Signs, outcome: &mut CodeOutcome) {
+        let is_call = instruction.flow_control() == FlowControl::Call;
+        if self.thunks.register(target).is_some() {
+            signs.jumps |= !is_call;
+            signs.calls |= is_call;
+        } else if !is_call
+            && self.images.moves.containing(Address(target)).is_some_and(|home| home.old_start.0 != target)
+        {
+            outcome.entries.push(Entry { target, source: self.index as u32 });
+        }
+    }
+
+    /// New against old: fields encoded back for the old place must give the old bytes.
+    fn reverse(&self, scratch: &mut Vec<u8>) -> Result<(), Difference> {
+        scratch.clear();
+        scratch.extend_from_slice(self.new_bytes);
+        let mut decoder = Decoder::with_ip(64, self.new_bytes, self.range.new_start.0, DecoderOptions::NONE);
+        let mut instruction = Instruction::default();
+        while decoder.can_decode() {
+            let start = decoder.position();
+            decoder.decode_out(&mut instruction);
+            let field = match addressing(&decoder, &instruction) {
+                Addressing::Field(field) if !instruction.is_invalid() => field,
+                Addressing::None if !instruction.is_invalid() => continue,
+                _ => {
+                    let place = NewAddress(instruction.ip()).to_string();
+                    return Err(self.difference(
+                        Check::Reverse,
+                        start,
+                        place,
+                        "a readable instruction",
+                        "none",
+                    ));
+                }
+            };
+            let at = start + field.offset;
+            let old_next = self.range.old_start.plus(decoder.position() as u64);
+            let target = self.images.moves.unmap(NewAddress(field.target));
+            let distance = target.0.wrapping_sub(old_next.0);
+            let places = &mut scratch[at..at + field.width];
+            let mut is_written = write_field(places, field.width, distance);
+            // Two readings of one address: the one that the old image used is right.
+            let own_end =
+                (field.is_branch && field.target == self.range.new_end().0).then(|| self.range.old_end().0);
+            let is_original = is_written && places == &self.old_bytes[at..at + field.width];
+            if !is_original && let Some(origin) = own_end.or_else(|| self.images.prefix_origin(field.target))
+            {
+                is_written = write_field(places, field.width, origin.wrapping_sub(old_next.0));
+            }
+            if !is_written {
+                let place = format!("the field of {}", NewAddress(instruction.ip()));
+                return Err(self.difference(
+                    Check::Reverse,
+                    at,
+                    place,
+                    "a distance that fits",
+                    target.to_string(),
+                ));
+            }
+        }
+        for field in self.absolute_fields() {
+            let at = (field.place - self.range.old_start.0) as usize;
+            let bytes = scratch.get_mut(at..at + field.width);
+            if let Some(bytes) = bytes.filter(|bytes| is_followed(self.images, field, bytes)) {
+                bytes.copy_from_slice(&field.value.to_le_bytes()[..field.width]);
+            }
+        }
+        match first_difference(scratch, self.old_bytes) {
+            None => Ok(()),
+            Some(at) => {
+                let place = format!("the byte for {} moved back", self.range.old_start.plus(at as u64));
+                Err(self.difference(
+                    Check::Reverse,
+                    at,
+                    place,
+                    format!("{:#04x}", self.old_bytes[at]),
+                    format!("{:#04x}", scratch[at]),
+                ))
+            }
+        }
+    }
+
+    /// The stored addresses in the function.
+    fn absolute_fields(&self) -> &[AbsoluteField] {
+        self.images.absolute.within(self.range.old_start.0, self.range.old_end().0)
+    }
+
+    /// A stored address that had to follow must be an operand of its instruction, or it is none.
+    fn check_operands(
+        &self,
+        decoder: &Decoder<'_>,
+        instruction: &Instruction,
+        start: usize,
+    ) -> Result<(), Difference> {
+        let fields = self.images.absolute.within(instruction.ip(), instruction.next_ip());
+        for field in fields.iter().filter(|field| self.images.mapped(field.value) != field.value) {
+            let constants = decoder.get_constant_offsets(instruction);
+            let operands = [
+                (constants.displacement_offset(), constants.displacement_size()),
+                (constants.immediate_offset(), constants.immediate_size()),
+            ];
+            let at = (field.place - instruction.ip()) as usize;
+            if !operands.contains(&(at, field.width)) {
+                let place = format!("the address stored at {}", Address(field.place));
+                return Err(self.difference(
+                    Check::AbsoluteAddresses,
+                    start + at,
+                    place,
+                    "an operand",
+                    "none",
+                ));
+            }
+        }
+        Ok(())
+    }
+
+    /// The same bytes but for stored addresses, which follow the map.
+    fn same_bytes(&self, from: usize, to: usize) -> Result<(), Difference> {
+        let start = self.range.old_start.0;
+        let mut position = from;
+        for field in self.images.absolute.within(start + from as u64, start + to as u64) {
+            let at = (field.place - start) as usize;
+            let Some(bytes) = self.new_bytes.get(at..at + field.width).filter(|_| at >= position) else {
+                continue;
+            };
+            self.identical_bytes(position, at)?;
+            if !is_followed(self.images, field, bytes) {
+                let place = format!("the address stored at {}", Address(field.place));
+                let expected = format!("{:#x}", self.images.mapped(field.value));
+                let found = format!("{:#x}", field.read(bytes).unwrap_or_default());
+                return Err(self.difference(Check::AbsoluteAddresses, at, place, expected, found));
+            }
+            position = at + field.width;
+        }
+        self.identical_bytes(position, to.max(position))
+    }
+
+    fn identical_bytes(&self, from: usize, to: usize) -> Result<(), Difference> {
+        let (old, new) = (&self.old_bytes[from..to], &self.new_bytes[from..to]);
+        match first_difference(old, new) {
+            None => Ok(()),
+            Some(within) => {
+                let at = from + within;
+                let place = format!("code byte of {}", self.range.new_start.plus(at as u64));
+                Err(self.difference(
+                    Check::Functions,
+                    at,
+                    place,
+                    format!("{:#04x}", old[within]),
+                    format!("{:#04x}", new[within]),
+                ))
+            }
+        }
+    }
+
+    /// `at` is the field's position in the function, `end` that of the instruction's end.
+    fn check_field(&self, field: &AddressField, at: usize, end: usize) -> Result<(), Difference> {
+        let distance = read_field(&self.new_bytes[at..at + field.width], field.width).unwrap_or_default();
+        let found = self.range.new_start.plus(end as u64).plus(distance);
+        let expected = if self.is_outside(field.target) {
+            self.images.moves.map(Address(field.target))
+        } else {
+            NewAddress(field.target.wrapping_add(self.range.delta()))
+        };
+        // A branch to the own end is either into what follows or never taken: both readings are sound.
+        let is_own_end =
+            field.is_branch && field.target == self.range.old_end().0 && found == self.range.new_end();
+        let is_followed = found == expected || is_own_end || self.images.leads_to(field.target, found.0);
+        if is_followed {
+            return Ok(());
+        }
+        let place =
+            format!("target of {} (was {})", self.range.new_start.plus(at as u64), Address(field.target));
+        Err(self.difference(Check::Functions, at, place, expected.to_string(), found.to_string()))
+    }
+
+    fn is_outside(&self, target: u64) -> bool {
+        !(self.range.old_start.0..self.range.old_end().0).contains(&target)
+    }
+
+    fn difference(
+        &self,
+        check: Check,
+        at: usize,
+        place: String,
+        expected: impl Into<String>,
+        found: impl Into<String>,
+    ) -> Difference {
+        Difference::new(check, Some(self.new_offset + at as u64), place, expected, found)
+    }
+}
+
+fn near_call(instruction: &Instruction) -> Option<u64> {
+    let is_near = instruction.op0_kind() == OpKind::NearBranch64;
+    (is_near && instruction.flow_control() == FlowControl::Call).then(|| instruction.near_branch_target())
+}
+
+/// Whether control goes on behind an instruction that ends a function.
+fn falls_through(flow: FlowControl, code: Code) -> bool {
+    match flow {
+        FlowControl::Next | FlowControl::ConditionalBranch | FlowControl::XbeginXabortXend => {
+            code != Code::Hlt
+        }
+        FlowControl::Interrupt => !matches!(code, Code::Int3 | Code::Int1),
+        _ => false,
+    }
+}
+
+fn is_followed(images: ImagePair<'_>, field: &AbsoluteField, bytes: &[u8]) -> bool {
+    field.read(bytes).is_some_and(|found| images.holds_followed(field, found))
+}
+
+fn first_difference(left: &[u8], right: &[u8]) -> Option<usize> {
+    if left == right {
+        return None;
+    }
+    left.iter().zip(right).position(|(left, right)| left != right)
+}

@@ -1,0 +1,93 @@
+//! AArch64 code outside of functions.
+//!
+//! It stays where it is, but its fields may follow what they name, as those of functions do.
+
+use std::ops::Range;
+
+use super::GapCode;
+use crate::aarch64::{CodePair, Counts, MovedPages, effects};
+use crate::bytes::u32_at;
+use crate::elf::pair::ImagePair;
+use crate::elf::view::SectionView;
+use crate::moves::Move;
+use crate::padding::padding_length;
+use crate::processor::Processor;
+use crate::report::{Check, Findings};
+use reorder_base::address::{Address, NewAddress};
+
+/// The part of a gap at `address` that may be executed or read: all but the padding at its start and the padding after the last
+/// jump out of it. Nothing at the start of a section is padding: control arrives there without being seen to.
+pub(super) fn code_of_gap(bytes: &[u8], address: u64, starts_section: bool) -> Range<usize> {
+    let start = if starts_section { 0 } else { padding_length(Processor::Aarch64, bytes, address) };
+    let end = end_of_code(bytes, address);
+    let leaves =
+        end.checked_sub(4).and_then(|last| u32_at(bytes, last)).is_some_and(|word| effects(word).ends);
+    start..if leaves || end <= start { end.max(start) } else { bytes.len() }
+}
+
+/// Where the padding begins that reaches to the end of `bytes`.
+fn end_of_code(bytes: &[u8], address: u64) -> usize {
+    let first = (address.wrapping_neg() % 4) as usize;
+    let words = bytes.len().saturating_sub(first) / 4;
+    let is_padding = |end: usize| padding_length(Processor::Aarch64, &bytes[end - 4..end], 0) == 4;
+    let behind = bytes.len() - (bytes.len().saturating_sub(first) % 4);
+    let count = (0..words).take_while(|number| is_padding(behind - number * 4)).count();
+    behind - count * 4
+}
+
+/// The code keeps its place; its words are the same or follow the map.
+pub(super) fn check(
+    images: ImagePair<'_>,
+    pages: &MovedPages,
+    (old, new): (&SectionView<'_>, &SectionView<'_>),
+    code: &Range<u64>,
+    findings: &mut Findings,
+) -> GapCode {
+    let size = code.end - code.start;
+    let (Some(before), Some(after)) = (old.at(code.start, size), new.at(code.start, size)) else {
+        return GapCode::default();
+    };
+    let pair = CodePair {
+        check: Check::Gaps,
+        images: &images,
+        pages,
+        range: Move { old_start: Address(code.start), new_start: NewAddress(code.start), size },
+        old: before,
+        new: after,
+        offset: new.offset + (code.start - new.address),
+    };
+    let mut counts = Counts::default();
+    if let Some(mut difference) = pair.check(&mut counts) {
+        difference.place = format!("{}, outside of functions", difference.place);
+        findings.differs(difference);
+    }
+    GapCode { instructions: counts.instructions, ..GapCode::default() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::aarch64::NOP;
+
+    #[test]
+    fn only_padding_around_gap_code_is_free() {
+        let (ret, call, load) = (0xd65f_03c0, 0x9400_0000, 0xf940_0109);
+        let cases: [(&[u32], bool, Range<usize>); 7] = [
+            (&[NOP, 0, ret], false, 2..3),
+            (&[NOP, ret, NOP], true, 0..2),
+            (&[load, ret, 0, NOP], false, 0..2),
+            // A call may return: what follows it is not padding.
+            (&[call, NOP], false, 0..2),
+            // Padding between two pieces of code stays as it is.
+            (&[ret, NOP, ret, 0], false, 0..3),
+            (&[NOP, NOP], false, 2..2),
+            (&[], false, 0..0),
+        ];
+        for (words, starts_section, code) in cases {
+            let bytes: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
+            let found = code_of_gap(&bytes, 0x10, starts_section);
+            let expected = code.start * 4..code.end * 4;
+            assert!(found == expected || found.is_empty() && code.is_empty(), "{words:x?}: {found:?}");
+        }
+    }
+}

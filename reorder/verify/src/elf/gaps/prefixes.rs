@@ -1,0 +1,124 @@
+//! Bytes right before an x86-64 function that are no padding: callers may read them by their distance from its entry.
+//!
+//! What they are is not asked. They end at the entry, so where the function moved they stand before it again, and nothing that
+//! names its target led to them: neither as code nor as data were they reached in another way.
+
+use std::ops::Range;
+
+use iced_x86::{Decoder, DecoderOptions, Instruction};
+use rayon::prelude::*;
+
+use crate::elf::pair::ImagePair;
+use crate::elf::view::SectionView;
+use crate::fields::{Addressing, addressing};
+use crate::moves::Move;
+use crate::padding::padding_length;
+use crate::processor::Processor;
+use crate::report::{Check, Difference, Findings};
+use reorder_base::address::Address;
+
+/// Fewer bytes may be the same by chance.
+pub(super) const MIN_LENGTH: usize = 4;
+/// The longest constants that callers are known to read before a function: a signature and a hash.
+pub(super) const SIGNED_LENGTH: usize = 8;
+/// Signature and hash, with room for longer ones.
+pub(super) const MAX_LENGTH: usize = 16;
+/// The longest instruction.
+const MAX_INSTRUCTION: usize = 15;
+
+/// How many bytes at the end of a gap moved with the function that follows.
+///
+/// `bytes` are what is no padding before `next`. Bytes that did not go along are a difference.
+pub(super) fn carried_length(
+    processor: Processor,
+    bytes: &[u8],
+    next: &Move,
+    new: &SectionView<'_>,
+    findings: &mut Findings,
+) -> usize {
+    // The function may stand at the start of its section, right after these bytes.
+    let room = next.new_start.0.saturating_sub(new.address);
+    let size = room.min(bytes.len().min(MAX_LENGTH) as u64);
+    // Room for less shows that not all of them moved.
+    let is_enough = size >= SIGNED_LENGTH.min(bytes.len()) as u64;
+    let found = new.at(next.new_start.0 - size, size).filter(|_| is_enough).unwrap_or_default();
+    let length = bytes.iter().rev().zip(found.iter().rev()).take_while(|(old, new)| old == new).count();
+    if length >= MIN_LENGTH.min(bytes.len()) && length > 0 {
+        return length;
+    }
+    // More bytes than that are code without a name, which stays.
+    if bytes.len() <= MAX_LENGTH && !ends_with_padding(processor, bytes, next.old_start.0) {
+        findings.differs(Difference::new(
+            Check::Gaps,
+            None,
+            format!("what stands right before {next}"),
+            "the same bytes before the function",
+            format!("{:02x?}", found.get(found.len().saturating_sub(MIN_LENGTH)..).unwrap_or_default()),
+        ));
+    }
+    0
+}
+
+/// Whether `bytes`, which end at `end`, may be code that ends with padding.
+fn ends_with_padding(processor: Processor, bytes: &[u8], end: u64) -> bool {
+    (1..=bytes.len().min(MAX_INSTRUCTION)).any(|length| {
+        let last = &bytes[bytes.len() - length..];
+        padding_length(processor, last, end.wrapping_sub(length as u64)) == length
+    })
+}
+
+/// No instruction refers to bytes that moved with the function after them. `carried` are their old places, ascending.
+pub(super) fn check_unreferenced(pair: ImagePair<'_>, carried: &[Range<u64>], findings: &mut Findings) {
+    if carried.is_empty() {
+        return;
+    }
+    let holds = |target: u64| {
+        let after = carried.partition_point(|range| range.start <= target);
+        after > 0 && target < carried[after - 1].end
+    };
+    let found: Vec<(u64, u64)> = pair
+        .moves
+        .as_slice()
+        .par_iter()
+        .flat_map_iter(|range| {
+            let section = pair.old.code_at(range.old_start.0, range.old_end().0);
+            let bytes =
+                section.and_then(|section| section.at(range.old_start.0, range.size)).unwrap_or_default();
+            let mut decoder = Decoder::with_ip(64, bytes, range.old_start.0, DecoderOptions::NONE);
+            let mut instruction = Instruction::default();
+            let mut found = Vec::new();
+            while decoder.can_decode() {
+                decoder.decode_out(&mut instruction);
+                if let Addressing::Field(field) = addressing(&decoder, &instruction)
+                    && holds(field.target)
+                {
+                    found.push((instruction.ip(), field.target));
+                }
+            }
+            found
+        })
+        .collect();
+    for (place, target) in found {
+        findings.differs(Difference::new(
+            Check::Gaps,
+            None,
+            format!("the target of {}", Address(place)),
+            "no bytes that moved with the function after them",
+            format!("{target:#x}"),
+        ));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn padding_after_code_is_told_from_data() {
+        let ends = |bytes: &[u8]| ends_with_padding(Processor::X86_64, bytes, 0x1010);
+        assert!(ends(&[0xc3, 0x90]) && ends(&[0xc3, 0x0f, 0x1f, 0x44, 0, 0]) && ends(&[0xc3, 0]));
+        assert!(
+            !ends(&[0x90, 0xc3]) && !ends(&[0xfe, 0xca, 0x05, 0xc1, 0x31, 0xc0, 0x5b, 0xcf]) && !ends(&[])
+        );
+    }
+}

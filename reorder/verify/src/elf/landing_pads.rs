@@ -1,0 +1,76 @@
+//! Landing pads: where the unwinder lets control go on in AArch64 functions, with what a call left in registers.
+//!
+//! Takes the unwind entries and their exception tables; says so where a table is not understood.
+
+use std::ops::Range;
+
+use super::unwind_walk::{OMITTED, UnwindEntries, UnwindEntry};
+use super::view::ElfView;
+use crate::exception_table::read_table;
+use crate::processor::Processor;
+
+/// The places of one image.
+#[derive(Debug, Default)]
+pub(crate) struct LandingPads {
+    /// Ascending.
+    pads: Vec<u64>,
+    /// Functions of which the pads are not known, by start.
+    unknown: Vec<Range<u64>>,
+}
+
+impl LandingPads {
+    /// Of all functions of `image`, if it is for AArch64: others need none.
+    pub(crate) fn of(image: &ElfView<'_>) -> Self {
+        let mut found = Self::default();
+        let section = image.section(b".eh_frame").filter(|_| image.processor == Processor::Aarch64);
+        // Tables are not shared by functions: more call sites than bytes are not worth reading.
+        let mut budget = image.bytes.len();
+        for entry in section.into_iter().flat_map(UnwindEntries::of).map_while(Result::ok) {
+            let Some(table) = entry.exception_table else { continue };
+            let known = image
+                .section_at(table)
+                .and_then(|section| section.bytes.get((table - section.address) as usize..))
+                .and_then(|bytes| read_table(bytes, entry.start, &mut budget, &mut found.pads));
+            if known.is_none() {
+                found.unknown.push(entry.start..entry.start.saturating_add(entry.size));
+            }
+        }
+        found.pads.sort_unstable();
+        found.pads.dedup();
+        found.pads.shrink_to_fit();
+        found.unknown.sort_unstable_by_key(|range| range.start);
+        found
+    }
+
+    /// Whether an exception may be caught at `address`; nothing when the function's table is not understood.
+    pub(crate) fn contains(&self, address: u64) -> Option<bool> {
+        let after = self.unknown.partition_point(|range| range.start <= address);
+        let is_unknown = self.unknown[..after].last().is_some_and(|range| address < range.end);
+        (!is_unknown).then(|| self.pads.binary_search(&address).is_ok())
+    }
+}
+
+/// Where the exceptions of one function are caught.
+pub(crate) enum TablePads {
+    /// The places, which count from the function's start.
+    FromStart(Vec<u64>),
+    /// Places that count from a base in the table.
+    FromBase,
+}
+
+/// What the exception table at `table` says of the function of `entry`; nothing when it is not understood, or longer than
+/// the `budget` that all tables of an image share.
+pub(crate) fn pads_of(
+    image: &ElfView<'_>,
+    table: u64,
+    entry: &UnwindEntry,
+    budget: &mut usize,
+) -> Option<TablePads> {
+    let section = image.section_at(table)?;
+    let bytes = section.bytes.get((table - section.address) as usize..)?;
+    if *bytes.first()? != OMITTED {
+        return Some(TablePads::FromBase);
+    }
+    let mut pads = Vec::new();
+    read_table(bytes, entry.start, budget, &mut pads).map(|()| TablePads::FromStart(pads))
+}

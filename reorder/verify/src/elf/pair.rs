@@ -1,0 +1,203 @@
+//! The two images, the map between them, and what the checks share.
+
+use std::ops::Range;
+
+use goblin::elf::section_header::SHF_WRITE;
+
+use super::absolute_fields::{AbsoluteField, AbsoluteFields};
+use super::alignment::Alignments;
+use crate::aarch64::{Images, NOP};
+use crate::bytes::u32_at;
+use crate::elf::landing_pads::LandingPads;
+use crate::elf::view::ElfView;
+use crate::moves::AddressMoves;
+use crate::padding::padding_length;
+use crate::processor::Processor;
+use crate::report::{Check, Difference, Findings};
+use crate::unchanged::Claims;
+use reorder_base::address::{Address, NewAddress};
+
+/// Both images and the recovered map: the input of every check.
+#[derive(Clone, Copy)]
+pub(crate) struct ImagePair<'a> {
+    /// The image before relocation.
+    pub(crate) old: &'a ElfView<'a>,
+    /// The image after it.
+    pub(crate) new: &'a ElfView<'a>,
+    /// Where functions went.
+    pub(crate) moves: &'a AddressMoves,
+    /// Addresses that the old image stores as such.
+    pub(crate) absolute: &'a AbsoluteFields,
+    /// Where exceptions are caught in AArch64 functions of the old image.
+    pub(crate) pads: &'a LandingPads,
+    /// What functions of the old image may count on.
+    pub(crate) alignments: &'a Alignments,
+}
+
+/// No prefix is longer: patchable no-operations of a few instructions, and constants.
+const MAX_PREFIX: u64 = 0x1000;
+
+/// Bytes that compilers put between patchable no-operations and the entry.
+const MAX_CONSTANTS: usize = 16;
+
+/// What the checks produce: findings, and the bytes they answered for.
+pub(crate) struct Ledger<'a> {
+    /// Differences and counts.
+    pub(crate) findings: &'a mut Findings,
+    /// Bytes that need no other check.
+    pub(crate) claims: &'a mut Claims,
+}
+
+impl<'a> ImagePair<'a> {
+    /// Where a stated address must point in the new image.
+    pub(crate) fn mapped(&self, address: u64) -> u64 {
+        self.moves.map(Address(address)).0
+    }
+
+    /// Whether `found` is where the code at `address` went.
+    ///
+    /// A place in the padding in front of a function, such as a function without instructions, has two readings: it
+    /// stayed, or it went with the function that control runs into, together with the padding between.
+    pub(crate) fn leads_to(&self, address: u64, found: u64) -> bool {
+        self.mapped(address) == found || self.is_prefix(address, found)
+    }
+
+    /// What is wrong with taking `address`, for people: a function that it starts was aligned and no longer is. The low bits
+    /// of a function pointer may have a meaning: pointers to member functions of C++ say by the lowest whether the function
+    /// is virtual (Itanium C++ ABI, section 2.3).
+    pub(crate) fn oddity(&self, check: Check, address: u64) -> Option<Difference> {
+        let range = self.moves.containing(Address(address)).filter(|range| range.old_start.0 == address)?;
+        if !range.is_moved() {
+            return None;
+        }
+        let alignment = self.alignments.demanded(range);
+        (!range.new_start.0.is_multiple_of(alignment)).then(|| {
+            let place = format!("the function at {}, whose address is taken", range.old_start);
+            let expected = format!("a multiple of {alignment}");
+            Difference::new(check, None, place, expected, range.new_start.to_string())
+        })
+    }
+
+    /// Whether `found` is what the field of an address must hold in the new image.
+    pub(crate) fn holds_followed(&self, field: &AbsoluteField, found: u64) -> bool {
+        let in_width = |value: u64| if field.width == 8 { value } else { u64::from(value as u32) };
+        in_width(self.mapped(field.value)) == found || self.is_prefix(field.value, found)
+    }
+
+    /// The old address of the bytes at `found` in the new image, if they are a prefix that moved with the function after it.
+    pub(crate) fn prefix_origin(&self, found: u64) -> Option<u64> {
+        let next = self.moves.following_new(NewAddress(found))?;
+        let origin = found.wrapping_sub(next.delta());
+        self.is_prefix(origin, found).then_some(origin)
+    }
+
+    /// The new address of the prefix at `address` of the old image, if it moved with the function after it.
+    pub(crate) fn carried(&self, address: u64) -> Option<u64> {
+        let next = self.moves.following(Address(address)).filter(|next| next.is_moved())?;
+        let found = address.wrapping_add(next.delta());
+        self.is_prefix(address, found).then_some(found)
+    }
+
+    fn is_prefix(&self, address: u64, found: u64) -> bool {
+        if self.moves.containing(Address(address)).is_some() {
+            return false;
+        }
+        let Some(next) = self.moves.following(Address(address)) else { return false };
+        if found.wrapping_sub(address) != next.delta() {
+            return false;
+        }
+        let size = next.old_start.0 - address;
+        if size > MAX_PREFIX {
+            return false;
+        }
+        let bytes = |image: &'a ElfView<'a>, start: u64| {
+            image.code_at(start, start.checked_add(size)?).and_then(|section| section.at(start, size))
+        };
+        let prefix = bytes(self.old, address);
+        let is_one = |prefix: &[u8]| match self.old.processor {
+            Processor::Aarch64 if has_few_words_of_data(prefix) => true,
+            processor => {
+                let padding = padding_length(processor, prefix, address);
+                padding == prefix.len() || padding > 0 && prefix.len() - padding <= MAX_CONSTANTS
+            }
+        };
+        prefix.is_some_and(is_one) && prefix == bytes(self.new, found)
+    }
+
+    /// Whether the padding at `address`, which something refers to, keeps its bytes up to its end. The same holds for data that
+    /// moved with the function after them: no other check looks at the place that they left.
+    fn is_kept(&self, address: u64) -> bool {
+        if self.moves.containing(Address(address)).is_some() {
+            return true;
+        }
+        let Some(section) = self.old.section_at(address).filter(|section| section.is_code()) else {
+            return true;
+        };
+        let next = self.moves.following(Address(address)).map_or(section.end(), |next| next.old_start.0);
+        // Longer runs of padding are no alignment; the bound keeps many references to one run cheap.
+        let size = (next.min(section.end()) - address).min(0x1000);
+        let bytes = |image: &'a ElfView<'a>| {
+            image.section_at(address).and_then(|section| section.at(address, size)).unwrap_or_default()
+        };
+        let (before, after) = (bytes(self.old), bytes(self.new));
+        let padding = padding_length(self.old.processor, before, address);
+        if padding == 0 && self.carried(address).is_some() {
+            return before == after;
+        }
+        after.get(..padding) == before.get(..padding)
+    }
+
+    /// Whether `found` is where the jump target `target` went. The end of a function may also be read as a place
+    /// of that function.
+    pub(crate) fn is_target(&self, target: u64, found: u64) -> bool {
+        self.leads_to(target, found)
+            || self.moves.ending_at(Address(target)).is_some_and(|range| range.new_end().0 == found)
+    }
+}
+
+/// Whether `prefix` is what callers may read in front of an AArch64 function: a signature and a hash, and room for patches.
+fn has_few_words_of_data(prefix: &[u8]) -> bool {
+    let words = prefix.chunks_exact(4).map(|word| u32_at(word, 0).unwrap_or(0));
+    words.rev().skip_while(|word| *word == NOP).count() <= 2
+}
+
+impl Images for ImagePair<'_> {
+    /// In both directions: what the new image names must also have come from `address`.
+    fn follows(&self, address: u64, found: u64) -> bool {
+        let returns =
+            || self.moves.unmap(NewAddress(found)).0 == address || self.prefix_origin(found) == Some(address);
+        self.leads_to(address, found) && returns() && (address != found || self.is_kept(address))
+    }
+
+    /// The end of a function without anything behind it goes with the function.
+    fn is_target(&self, target: u64, found: u64) -> bool {
+        let goes_with_function = || {
+            let before = self.moves.ending_at(Address(target));
+            self.moves.containing(Address(target)).is_none()
+                && before.is_some_and(|range| range.new_end().0 == found)
+        };
+        self.follows(target, found) || goes_with_function()
+    }
+
+    fn expected(&self, address: u64) -> String {
+        NewAddress(self.mapped(address)).to_string()
+    }
+
+    fn is_text(&self, address: u64) -> bool {
+        self.old.section_at(address).is_some_and(|section| section.is_code())
+    }
+
+    fn is_landing_pad(&self, address: u64) -> Option<bool> {
+        self.pads.contains(address)
+    }
+
+    fn constants(&self, address: u64, size: u64) -> Option<&[u8]> {
+        let section = self.old.section_at(address)?;
+        let is_written = section.flags & u64::from(SHF_WRITE) != 0;
+        section.at(address, size).filter(|_| !is_written)
+    }
+
+    fn data_between(&self, start: u64, end: u64) -> &[Range<u64>] {
+        self.old.data_between(start, end)
+    }
+}

@@ -1,0 +1,96 @@
+//! Symbol tables: the same symbols, with the values of code following the map.
+
+use goblin::elf::section_header::{SHN_XINDEX, SHT_DYNSYM, SHT_SYMTAB};
+use goblin::elf::sym::{STT_FUNC, STT_GNU_IFUNC, STT_SECTION, STT_TLS};
+
+use super::pair::{ImagePair, Ledger};
+use super::symbol_walk::{SYMBOL_SIZE, SymbolView, VALUE_FIELD, symbol_at};
+use crate::elf::view::SectionView;
+use crate::report::Check;
+use reorder_base::address::Address;
+
+/// Checks `.symtab` and `.dynsym`.
+pub(crate) fn check_symbols(pair: ImagePair<'_>, ledger: &mut Ledger<'_>) {
+    let mut count = 0;
+    for (old, new) in pair.old.sections.iter().zip(&pair.new.sections) {
+        if matches!(old.kind, SHT_SYMTAB | SHT_DYNSYM) {
+            count += check_table(pair, old, new, ledger);
+        }
+    }
+    ledger.findings.checked(Check::Symbols, "symbols", count);
+}
+
+fn check_table(
+    pair: ImagePair<'_>,
+    old: &SectionView<'_>,
+    new: &SectionView<'_>,
+    ledger: &mut Ledger<'_>,
+) -> usize {
+    let mut index = 0;
+    while let (Some(before), Some(after)) = (symbol_at(old, index), symbol_at(new, index)) {
+        let place = old.offset + (index * SYMBOL_SIZE + VALUE_FIELD) as u64;
+        // All other fields are left to the byte comparison.
+        if before.value != after.value {
+            ledger.claims.add(place, 8);
+        }
+        // What other images can name, they can take the address of.
+        if old.kind == SHT_DYNSYM && stands_for_code(pair, old, &before) {
+            ledger.findings.found(pair.oddity(Check::Symbols, before.value));
+        }
+        if !is_accepted(pair, old, &before, after.value) {
+            ledger.findings.expect(
+                Check::Symbols,
+                place,
+                format_args!("the value of symbol {index} of {}", String::from_utf8_lossy(old.name)),
+                expected_value(pair, old, &before),
+                after.value,
+            );
+        }
+        index += 1;
+    }
+    index
+}
+
+fn expected_value(pair: ImagePair<'_>, table: &SectionView<'_>, symbol: &SymbolView) -> u64 {
+    if stands_for_code(pair, table, symbol) { pair.mapped(symbol.value) } else { symbol.value }
+}
+
+/// Values in sections that are not loaded count from the section, so that they may look like code addresses.
+///
+/// The value of a dynamic symbol is an address whatever section it names, because the loader reads it so (gABI, "Symbol Values").
+/// Its section only tells which of two adjacent sections a value at their boundary belongs to.
+fn stands_for_code(pair: ImagePair<'_>, table: &SectionView<'_>, symbol: &SymbolView) -> bool {
+    let named = pair.old.sections.get(symbol.section as usize);
+    let is_code = match named {
+        _ if symbol.section == SHN_XINDEX => true,
+        Some(section) if table.kind == SHT_DYNSYM => {
+            let is_at_end = symbol.value == section.end() && symbol.size == 0;
+            let holds = (section.address..section.end()).contains(&symbol.value) || is_at_end;
+            let misses = !section.is_loaded() || !holds;
+            section.is_code() || misses && pair.old.code_at(symbol.value, symbol.value).is_some()
+        }
+        section => section.is_some_and(SectionView::is_code),
+    };
+    is_code && symbol.is_defined() && !matches!(symbol.kind, STT_SECTION | STT_TLS)
+}
+
+/// Labels without extent may mark the end of a function, or a bound of their section that does not move.
+fn is_accepted(pair: ImagePair<'_>, table: &SectionView<'_>, symbol: &SymbolView, found: u64) -> bool {
+    if found == expected_value(pair, table, symbol) {
+        return true;
+    }
+    if symbol.size > 0 || !stands_for_code(pair, table, symbol) {
+        return false;
+    }
+    if pair.leads_to(symbol.value, found) {
+        return true;
+    }
+    let is_label = !matches!(symbol.kind, STT_FUNC | STT_GNU_IFUNC);
+    let marks_end =
+        || pair.moves.ending_at(Address(symbol.value)).is_some_and(|range| range.new_end().0 == found);
+    let marks_bound = || {
+        found == symbol.value
+            && pair.old.code_sections().any(|section| section.address == found || section.end() == found)
+    };
+    is_label && (marks_end() || marks_bound())
+}

@@ -1,0 +1,118 @@
+//! Tables of AArch64 code. Those of compilers count from a place in the function and never change; those that count from
+//! themselves are written by hand, and their end is what an instruction refers to next.
+
+use goblin::elf::reloc::R_AARCH64_RELATIVE;
+use goblin::elf::section_header::SHT_RELA;
+
+use super::TableOutcome;
+use super::words::{TableWord, may_be_entered};
+use crate::aarch64::Named;
+use crate::bytes::u64_at;
+use crate::elf::functions::{CodeOutcome, TableUse};
+use crate::elf::pair::ImagePair;
+use crate::elf::pointers::RELA_SIZE;
+use crate::elf::view::ElfView;
+use reorder_base::address::Address;
+
+/// Bytes of a table word.
+const WORD: u64 = 4;
+
+/// Checks the tables that functions with a computed jump refer to, and the sums that are called.
+pub(super) fn check(pair: ImagePair<'_>, code: &CodeOutcome) -> TableOutcome {
+    let mut references = code.references.clone();
+    references.extend(code.tables.iter().map(|table| table.base));
+    references.sort_unstable();
+    references.dedup();
+    let mut outcome = TableOutcome::default();
+    for table in &code.tables {
+        let after = references.partition_point(|&reference| reference <= table.base);
+        let limit = references.get(after).copied().unwrap_or(u64::MAX);
+        check_table(pair, table, limit, &mut outcome);
+    }
+    let slots = if code.sums.is_empty() { Vec::new() } else { loaded_addresses(pair.old) };
+    let resolved = |name: Named| match name {
+        Named::Here(address) => Some(address),
+        Named::Through(slot) => {
+            let at = slots.binary_search_by_key(&slot, |&(place, _)| place).ok()?;
+            Some(slots[at].1)
+        }
+    };
+    for sum in &code.sums {
+        if let (Some(anchor), Some(table)) = (resolved(sum.anchor), resolved(sum.table)) {
+            check_sum(pair, (anchor, table, sum.width), &mut outcome);
+        }
+    }
+    outcome
+}
+
+/// A table in data that counts from its own start.
+fn check_table(pair: ImagePair<'_>, table: &TableUse, limit: u64, outcome: &mut TableOutcome) {
+    let Some(owner) = pair.moves.as_slice().get(table.owner as usize) else { return };
+    let mut place = table.base;
+    while let Some(word) = (place < limit).then(|| TableWord::at(pair, table.base, place, 4)).flatten() {
+        let is_own = (owner.old_start.0..=owner.old_end().0).contains(&word.target);
+        let followed = word.is_followed(pair);
+        // A word that leaves the function may be a split-off part or the end of the table: it is not demanded, but one
+        // that followed its target shows that the table goes on.
+        let shows_more = followed && word.has_changed;
+        if !is_own && !shows_more {
+            break;
+        }
+        if is_own && !followed && !may_be_entered(pair, owner, word.target) {
+            break;
+        }
+        outcome.words += 1;
+        if !followed {
+            outcome.differences.push(word.stale(pair, table.base));
+            // One word shows it; decoding for each of them would be work for hostile tables.
+            break;
+        }
+        place += WORD;
+    }
+    outcome.followed.push(table.base..place);
+}
+
+/// What the loader stores of its own addresses: place and address, by place.
+fn loaded_addresses(image: &ElfView<'_>) -> Vec<(u64, u64)> {
+    let tables = image.sections.iter().filter(|section| section.kind == SHT_RELA && section.is_loaded());
+    let records = tables.flat_map(|section| section.bytes.chunks_exact(RELA_SIZE));
+    let mut found: Vec<(u64, u64)> = records
+        .filter(|record| {
+            u64_at(record, 8).is_some_and(|information| information as u32 == R_AARCH64_RELATIVE)
+        })
+        .filter_map(|record| u64_at(record, 0).zip(u64_at(record, 16)))
+        .collect();
+    // In other images the slot holds the address as it is.
+    for section in image.sections.iter().filter(|section| section.name.starts_with(b".got")) {
+        for (number, word) in section.bytes.chunks_exact(8).enumerate() {
+            found.extend(
+                u64_at(word, 0)
+                    .filter(|&value| value != 0)
+                    .map(|value| (section.address + number as u64 * 8, value)),
+            );
+        }
+    }
+    found.sort_by_key(|&(place, _)| place);
+    found.dedup_by_key(|&mut (place, _)| place);
+    found
+}
+
+/// An address of code plus a word is called: words that lead to starts of functions follow, as far as they do so one after
+/// the other.
+fn check_sum(pair: ImagePair<'_>, (anchor, table, width): (u64, u64, u8), outcome: &mut TableOutcome) {
+    let mut place = table;
+    while let Some(word) = TableWord::at(pair, anchor, place, width) {
+        let is_start =
+            pair.moves.containing(Address(word.target)).is_some_and(|it| it.old_start.0 == word.target);
+        if !is_start {
+            break;
+        }
+        outcome.words += 1;
+        if !word.is_followed(pair) {
+            outcome.differences.push(word.stale(pair, table));
+            break;
+        }
+        place += u64::from(width);
+    }
+    outcome.followed.push(table..place);
+}

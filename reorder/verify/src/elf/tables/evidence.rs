@@ -1,0 +1,159 @@
+//! What the whole image says about a place in code: where exceptions are caught, and whether any branch leads there.
+
+use std::ops::Range;
+use std::sync::OnceLock;
+
+use iced_x86::{Decoder, DecoderOptions, FlowControl, Instruction, Mnemonic, OpKind};
+use rayon::prelude::*;
+
+use crate::elf::landing_pads::{TablePads, pads_of};
+use crate::elf::pair::ImagePair;
+use crate::elf::relocated_field::RelocatedField;
+use crate::elf::unwind_walk::{UnwindEntries, UnwindEntry};
+use crate::elf::view::ElfView;
+use reorder_base::address::Address;
+
+/// Facts that are looked up rarely.
+pub(super) struct Evidence<'a> {
+    pair: ImagePair<'a>,
+    /// Unwind entries with an exception table, by start.
+    catching: Vec<UnwindEntry>,
+    /// Starts of functions that some other code calls or jumps to.
+    entered: OnceLock<Vec<u64>>,
+    /// Places of kept relocations that store distances, and the sections that have them.
+    distances: Vec<u64>,
+    listed: Vec<Range<u64>>,
+}
+
+impl<'a> Evidence<'a> {
+    pub(super) fn of(pair: ImagePair<'a>) -> Self {
+        let entries =
+            pair.old.section(b".eh_frame").into_iter().flat_map(UnwindEntries::of).map_while(Result::ok);
+        let mut catching: Vec<UnwindEntry> =
+            entries.filter(|entry| entry.exception_table.is_some()).collect();
+        catching.sort_unstable_by_key(|entry| entry.start);
+        let (distances, listed) = kept_distances(pair.old);
+        Self { pair, catching, entered: OnceLock::new(), distances, listed }
+    }
+
+    /// Landing pads of the function at `start`.
+    pub(super) fn pads(&self, start: u64, size: u64) -> Vec<u64> {
+        let first = self.catching.partition_point(|entry| entry.start < start);
+        let own = self.catching[first..].iter().take_while(|entry| entry.start < start.saturating_add(size));
+        let mut pads = Vec::new();
+        for entry in own {
+            // A call site has at least four bytes.
+            let mut budget = (entry.size as usize).saturating_add(16);
+            let table =
+                entry.exception_table.and_then(|table| pads_of(self.pair.old, table, entry, &mut budget));
+            if let Some(TablePads::FromStart(found)) = table {
+                pads.extend(found);
+            }
+        }
+        pads.sort_unstable();
+        pads.dedup();
+        pads
+    }
+
+    /// Whether the linker's list of the section at `place` names a distance there; nothing without such a list.
+    pub(super) fn is_listed(&self, place: u64) -> Option<bool> {
+        let has_list = self.listed.iter().any(|range| range.contains(&place));
+        has_list.then(|| self.distances.binary_search(&place).is_ok())
+    }
+
+    /// Whether nothing but a table seems to lead to `target`, outside of the table's function.
+    pub(super) fn is_orphan(&self, target: u64) -> bool {
+        let Some(home) = self.pair.moves.containing(Address(target)) else { return false };
+        if home.old_start.0 == target {
+            return self.entered().binary_search(&target).is_err();
+        }
+        let start = home.old_start.0;
+        let bytes =
+            self.pair.old.code_at(start, home.old_end().0).and_then(|section| section.at(start, home.size));
+        let mut falls_in = false;
+        let mut is_boundary = false;
+        let mut decoder = Decoder::with_ip(64, bytes.unwrap_or_default(), start, DecoderOptions::NONE);
+        let mut instruction = Instruction::default();
+        while decoder.can_decode() {
+            is_boundary |= decoder.ip() == target;
+            decoder.decode_out(&mut instruction);
+            let leads_there =
+                instruction.op0_kind() == OpKind::NearBranch64 && instruction.near_branch_target() == target;
+            if leads_there {
+                return false;
+            }
+            falls_in |= instruction.next_ip() == target && !ends(&instruction);
+        }
+        // Calls that never return stand before such places: what follows one is not reached by it.
+        is_boundary && !falls_in
+    }
+
+    fn entered(&self) -> &[u64] {
+        self.entered.get_or_init(|| {
+            let of_function = |range: &crate::moves::Move| {
+                let start = range.old_start.0;
+                let code = self.pair.old.code_at(start, range.old_end().0);
+                let bytes = code.and_then(|section| section.at(start, range.size)).unwrap_or_default();
+                let decoder = Decoder::with_ip(64, bytes, start, DecoderOptions::NONE);
+                let is_outside = |target: &u64| !(start..range.old_end().0).contains(target);
+                let targets = decoder.into_iter().filter_map(|instruction| {
+                    let is_branch = instruction.op0_kind() == OpKind::NearBranch64;
+                    let is_address = instruction.is_ip_rel_memory_operand();
+                    (is_branch || is_address).then(|| {
+                        if is_branch {
+                            instruction.near_branch_target()
+                        } else {
+                            instruction.ip_rel_memory_address()
+                        }
+                    })
+                });
+                targets.filter(is_outside).collect::<Vec<u64>>()
+            };
+            let mut all: Vec<u64> =
+                self.pair.moves.as_slice().par_iter().flat_map_iter(of_function).collect();
+            all.par_sort_unstable();
+            all.dedup();
+            all
+        })
+    }
+}
+
+/// Whether control may not go on after `instruction`: any call may never return.
+fn ends(instruction: &Instruction) -> bool {
+    matches!(
+        instruction.flow_control(),
+        FlowControl::UnconditionalBranch
+            | FlowControl::IndirectBranch
+            | FlowControl::Return
+            | FlowControl::Exception
+            | FlowControl::Call
+            | FlowControl::IndirectCall
+    ) || instruction.mnemonic() == Mnemonic::Int3
+}
+
+/// Where kept relocations store distances in data, and which sections have a list at all.
+fn kept_distances(image: &ElfView<'_>) -> (Vec<u64>, Vec<Range<u64>>) {
+    use goblin::elf::section_header::SHT_RELA;
+    let (mut distances, mut listed) = (Vec::new(), Vec::new());
+    let lists = image.sections.iter().filter(|section| section.kind == SHT_RELA && !section.is_loaded());
+    for list in lists.filter(|list| !list.bytes.is_empty()) {
+        let Some(target) = image.sections.get(list.info as usize) else { continue };
+        if !target.is_loaded() || target.is_code() {
+            continue;
+        }
+        let before = distances.len();
+        for record in list.bytes.chunks_exact(super::super::pointers::RELA_SIZE) {
+            let place = crate::bytes::u64_at(record, 0).unwrap_or_default();
+            let kind = crate::bytes::u64_at(record, 8).unwrap_or_default() as u32;
+            let field = RelocatedField::of(image.processor, kind);
+            if field.is_some_and(|field| field.is_relative() && field.width() == 4) {
+                distances.push(place);
+            }
+        }
+        if distances.len() > before {
+            listed.push(target.address..target.end());
+        }
+    }
+    distances.sort_unstable();
+    (distances, listed)
+}

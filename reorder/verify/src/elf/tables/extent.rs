@@ -1,0 +1,119 @@
+//! What is known of one table, and how far it reaches.
+
+use crate::elf::dispatch::{Bounds, Word};
+
+/// Bounds from there on are those of a byte or more: they say what the index is stored in, not what it can be.
+const LEAST_TYPE_BOUND: u64 = 255;
+
+/// How the end of a table is known.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum End {
+    /// The code compares the index: so many words.
+    Proven(u64),
+    /// A calculation bounds the index: so many words, if none of them is something else.
+    Calculated(u64),
+    /// At most so many.
+    Unknown(u64),
+}
+
+/// A table of words that are added to an address.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Table {
+    /// Address of the first word.
+    pub(super) start: u64,
+    /// What words are added to.
+    pub(super) anchor: u64,
+    /// Bytes of a word.
+    pub(super) width: u8,
+    pub(super) end: End,
+    /// Words before the first that is read, which only other indices would read: a table may begin there.
+    pub(super) unread: u64,
+    /// Position of a function that jumps by it.
+    pub(super) owner: u32,
+    /// Whether it is only possible that code jumps by it.
+    pub(super) is_candidate: bool,
+}
+
+impl Table {
+    /// The table that `word` is read from.
+    pub(super) fn of(anchor: u64, word: Word, owner: u32) -> Self {
+        let (least, end) = end_of(word.index);
+        let word = word.counted_from(anchor);
+        let start = word.table.wrapping_add(least.wrapping_mul(u64::from(word.width)));
+        // A table of distances from itself begins where it counts from.
+        let unread = if word.table == anchor { least } else { 0 };
+        Self { start, anchor, width: word.width, end, unread, owner, is_candidate: false }
+    }
+
+    /// A table that may start at `start`, of distances from itself.
+    pub(super) fn candidate(start: u64, owner: u32) -> Self {
+        Self {
+            start,
+            anchor: start,
+            width: 4,
+            end: End::Unknown(u64::MAX),
+            unread: 0,
+            owner,
+            is_candidate: true,
+        }
+    }
+
+    /// Where the word of index zero would be.
+    pub(super) fn origin(&self) -> u64 {
+        self.start.wrapping_sub(self.unread.wrapping_mul(u64::from(self.width)))
+    }
+
+    /// What orders tables, and makes two uses of a table one.
+    pub(super) fn key(&self) -> (u64, u64, u8) {
+        (self.start, self.anchor, self.width)
+    }
+}
+
+/// The least index that is read, and how many words from there on.
+pub(super) fn end_of(index: Bounds) -> (u64, End) {
+    let is_free = index.is_free();
+    let least = if is_free { 0 } else { index.least };
+    let count = index.most.saturating_sub(least).saturating_add(1);
+    let end = match (index.is_compared, index.most) {
+        _ if is_free => End::Unknown(u64::MAX),
+        (true, _) => End::Proven(count),
+        (false, most) if most < LEAST_TYPE_BOUND => End::Calculated(count),
+        _ => End::Unknown(count),
+    };
+    (least, end)
+}
+
+impl End {
+    /// The end of a table that two dispatches use.
+    pub(super) fn joined(self, other: Self) -> Self {
+        match (self, other) {
+            (Self::Proven(one), Self::Proven(two)) => Self::Proven(one.max(two)),
+            (Self::Unknown(one) | Self::Proven(one) | Self::Calculated(one), Self::Unknown(two)) => {
+                Self::Unknown(one.max(two))
+            }
+            (Self::Unknown(one), Self::Proven(two) | Self::Calculated(two)) => Self::Unknown(one.max(two)),
+            (Self::Calculated(one), Self::Proven(two) | Self::Calculated(two))
+            | (Self::Proven(one), Self::Calculated(two)) => Self::Calculated(one.max(two)),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_table_begins_where_its_words_count_from() {
+        let free = Bounds { least: 0, most: u64::MAX, is_compared: false };
+        let start = |table, anchor, index| {
+            Table::of(anchor, Word { table, width: 4, index, is_extended: true }, 0).start
+        };
+        // movslq 0x2c(%rdx,%rdi,4) with cases from -11 on, and -8(%rdx,%rdi,4) with cases from 2 on.
+        assert_eq!((start(0x204c, 0x2020, free), start(0x2018, 0x2020, free)), (0x2020, 0x2020));
+        // An index with bounds says where it reads.
+        let bounded = Bounds { least: 2, most: 7, is_compared: true };
+        assert_eq!(start(0x2018, 0x2020, bounded), 0x2020);
+        // Words that count from elsewhere begin where they are read.
+        assert_eq!(start(0x9000, 0x2020, free), 0x9000);
+    }
+}

@@ -1,0 +1,105 @@
+//! Words in data that computed jumps and calls add to an address.
+//!
+//! ```text
+//! functions with a computed jump ─> what their code proves ─┬─> words that had to follow and did not: differences
+//!                                                           └─> Explained: words that may have changed
+//! ```
+//!
+//! Two directions. What a dispatch can read must have followed its target, wherever that is. And what changed in data must
+//! be a word that some dispatch needs: data of another kind must not change.
+
+mod aarch64;
+mod evidence;
+mod extent;
+mod open;
+mod shapes;
+mod words;
+mod x86_64;
+
+use std::ops::Range;
+
+use super::functions::CodeOutcome;
+use super::pair::{ImagePair, Ledger};
+use crate::processor::Processor;
+use crate::report::{Check, Difference};
+
+/// What the tables of an image show.
+#[derive(Debug, Default)]
+struct TableOutcome {
+    words: usize,
+    differences: Vec<Difference>,
+    /// Where words followed: address ranges of whole words.
+    followed: Vec<Range<u64>>,
+}
+
+impl TableOutcome {
+    fn append(&mut self, mut other: Self) {
+        self.words += other.words;
+        self.differences.append(&mut other.differences);
+        self.followed.append(&mut other.followed);
+    }
+}
+
+/// Places in data that may have changed, because every word there followed its target.
+#[derive(Debug, Default)]
+pub(super) struct Explained {
+    /// File positions, ascending and apart.
+    ranges: Vec<Range<usize>>,
+}
+
+impl Explained {
+    /// The first file position of `run` that nothing explains.
+    pub(super) fn unexplained(&self, run: &Range<usize>) -> Option<usize> {
+        let mut position = run.start;
+        let mut at = self.ranges.partition_point(|range| range.end <= position);
+        while position < run.end {
+            match self.ranges.get(at) {
+                Some(range) if range.start <= position => position = range.end,
+                _ => return Some(position),
+            }
+            at += 1;
+        }
+        None
+    }
+}
+
+/// Checks the words of all tables; gives those that may have changed.
+pub(super) fn check_tables(pair: ImagePair<'_>, code: &CodeOutcome, ledger: &mut Ledger<'_>) -> Explained {
+    let outcome = match pair.old.processor {
+        Processor::Aarch64 => aarch64::check(pair, code),
+        Processor::X86_64 => x86_64::check(pair, code),
+    };
+    ledger.findings.checked(Check::JumpTables, "words", outcome.words);
+    for difference in outcome.differences {
+        ledger.findings.differs(difference);
+    }
+    let in_file = |range: &Range<u64>| {
+        let start = usize::try_from(pair.old.offset_of(range.start)?).ok()?;
+        Some(start..start.checked_add(usize::try_from(range.end - range.start).ok()?)?)
+    };
+    let mut ranges: Vec<Range<usize>> = outcome.followed.iter().filter_map(in_file).collect();
+    ranges.sort_unstable_by_key(|range| range.start);
+    ranges.dedup_by(|next, last| {
+        let touches = next.start <= last.end;
+        if touches {
+            last.end = last.end.max(next.end);
+        }
+        touches
+    });
+    Explained { ranges }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_what_lies_in_a_range_is_explained() {
+        let explained = Explained { ranges: vec![4..12, 20..24] };
+        for (run, expected) in
+            [(4..12, None), (5..6, None), (3..5, Some(3)), (10..14, Some(12)), (24..25, Some(24))]
+        {
+            assert_eq!(explained.unexplained(&run), expected, "{run:?}");
+        }
+    }
+}

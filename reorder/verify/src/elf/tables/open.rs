@@ -1,0 +1,181 @@
+//! Tables whose end the code does not tell: how far they reach, by what their words lead to.
+
+use super::TableOutcome;
+use super::extent::{End, Table};
+use super::shapes::Shape;
+use super::words::{TableWord, may_be_entered};
+use super::x86_64::Tables;
+use crate::elf::dispatch::{Region, Word, targets};
+use crate::report::Difference;
+use reorder_base::address::Address;
+
+/// Which other tables of a function count.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Others {
+    All,
+    /// Those whose end the code tells.
+    Proven,
+}
+
+impl Tables<'_> {
+    /// The words are entries up to some point.
+    pub(super) fn check_open(
+        &self,
+        table: &Table,
+        read: &[TableWord],
+        shape: Option<&Shape>,
+    ) -> TableOutcome {
+        let changed = read.iter().rposition(|word| word.has_changed).map_or(0, |last| last + 1);
+        let (taken, rest) = read.split_at(changed);
+        let mut outcome = TableOutcome { words: changed, ..TableOutcome::default() };
+        if let Some(word) = taken.iter().find(|word| !word.is_followed(self.pair)) {
+            outcome.differences.push(word.stale(self.pair, table.start));
+            return outcome;
+        }
+        let Some(region) = self.region(table.owner) else { return outcome };
+        let reached = self.reached_otherwise(table, &region, shape, &[], Others::All);
+        let is_necessary = |word: &TableWord| match region.position(word.target) {
+            Some(position) => !reached[position],
+            None => self.evidence.is_orphan(word.target),
+        };
+        // Compilers repeat a table when they repeat its jump: nothing but the two leads to their code.
+        let certainly_reached = self.reached_otherwise(table, &region, shape, &[], Others::Proven);
+        let is_reason = |word: &TableWord| match region.position(word.target) {
+            Some(position) => !certainly_reached[position],
+            None => is_necessary(word),
+        };
+        if let Some(word) = self.unnecessary(taken, &is_reason)
+            && !self.is_counted(table, read, changed, &region)
+            && !self.ends_by_itself(table, read, changed, &region)
+        {
+            outcome.differences.push(word.difference(
+                self.pair,
+                table.start,
+                "no change: nothing shows that the table reaches this far",
+            ));
+            return outcome;
+        }
+        if let Some(difference) = self.left_behind(table, rest, changed == 0, &region, &is_necessary) {
+            outcome.differences.push(difference);
+        }
+        if let Some(last) = taken.last() {
+            outcome.followed.push(table.start..last.place.wrapping_add(u64::from(table.width)));
+        }
+        outcome
+    }
+
+    /// Whether what comes after the changed words can be none of the table: code refers to it, or it leads to no instruction.
+    /// The weakest reason; it is taken only where all changed words stay in the function, and where the analysis knows no end.
+    /// It is needed where other ways lead to all code that the table leads to: switches without a default whose cases
+    /// other switches of the function share, tables of assembly that enter a run of instructions at many places, and tables
+    /// of functions in which another jump is not understood.
+    fn ends_by_itself(&self, table: &Table, read: &[TableWord], changed: usize, region: &Region) -> bool {
+        let end = table.start.wrapping_add(changed as u64 * u64::from(table.width));
+        let owner = self.pair.moves.as_slice().get(table.owner as usize);
+        let is_after = |word: &TableWord| owner.is_some_and(|owner| owner.old_end().0 == word.target);
+        let is_home = |word: &TableWord| region.position(word.target).is_some() || is_after(word);
+        let is_end = || {
+            self.references.binary_search(&end).is_ok()
+                || read[changed..].iter().all(|word| word.is_followed(self.pair))
+        };
+        matches!(table.end, End::Unknown(_)) && read[..changed].iter().all(is_home) && is_end()
+    }
+
+    /// Whether the code compares something with the number of words that changed; those after them up to that number led to
+    /// what stayed.
+    fn is_counted(&self, table: &Table, read: &[TableWord], changed: usize, region: &Region) -> bool {
+        let (least, words) = (changed as u64 + table.unread, read.len() as u64 + table.unread);
+        let still = read[changed..].iter().take_while(|word| word.is_followed(self.pair)).count() as u64;
+        let counts = region.compared_counts();
+        counts.iter().any(|&count| (least..=(least + still).min(words)).contains(&count))
+    }
+
+    /// The first changed word that nothing shows to be an entry.
+    fn unnecessary<'w>(
+        &self,
+        taken: &'w [TableWord],
+        is_necessary: &impl Fn(&TableWord) -> bool,
+    ) -> Option<&'w TableWord> {
+        let certain = taken.iter().rposition(is_necessary).map_or(0, |last| last + 1);
+        let earlier = &taken[..certain];
+        let repeats = |word: &&TableWord| earlier.iter().any(|before| before.target == word.target);
+        taken[certain..].iter().find(|word| !repeats(word))
+    }
+
+    /// A word that stayed although it can only be understood as an entry that had to follow.
+    fn left_behind(
+        &self,
+        table: &Table,
+        rest: &[TableWord],
+        is_all: bool,
+        region: &Region,
+        is_necessary: &impl Fn(&TableWord) -> bool,
+    ) -> Option<Difference> {
+        let is_stale = |word: &&TableWord| !word.is_followed(self.pair);
+        let end = rest.iter().position(|word| self.starts_another(word.place, region)).unwrap_or(rest.len());
+        let rest = &rest[..end];
+        let first = rest.first()?;
+        let leads_home = region.contains(first.target);
+        // The first of all words is one; of an address that is only named, nothing is.
+        let is_entry = if table.is_candidate { is_all && leads_home } else { leads_home };
+        let stale = Some(first).filter(is_stale).filter(|_| is_entry).or_else(|| {
+            let is_demanded = |word: &&TableWord| !table.is_candidate && is_necessary(word);
+            // Up to a word that must be one, all are.
+            let last = rest.iter().rposition(|word| is_demanded(&word)).map_or(0, |last| last + 1);
+            rest[..last].iter().find(is_stale)
+        });
+        stale.map(|word| word.stale(self.pair, table.start))
+    }
+
+    /// Whether a table whose end the code does not tell may end at `place`, because a table of another function may start there.
+    pub(super) fn may_end_at(&self, table: &Table, place: u64) -> bool {
+        let is_possible = self.possible.binary_search_by_key(&place, |&(start, _)| start).is_ok();
+        let region = || self.region(table.owner);
+        is_possible && region().is_some_and(|region| self.starts_another(place, &region))
+    }
+
+    /// Whether a table of another function may start at `place`: that function names `place`, and the word at `place`, added to
+    /// `place`, leads into that function or its parts, now as before. No function reads words of both.
+    fn starts_another(&self, place: u64, region: &Region) -> bool {
+        let first = self.possible.partition_point(|&(start, _)| start < place);
+        let here = self.possible[first..].iter().take_while(|&&(start, _)| start == place);
+        let word = TableWord::at(self.pair, place, place, 4).filter(|word| word.is_followed(self.pair));
+        let Some(target) = word.map(|word| word.target).filter(|&target| !region.contains(target)) else {
+            return false;
+        };
+        let home = self.pair.moves.containing(Address(target));
+        home.is_some_and(|home| may_be_entered(self.pair, home, target))
+            && here
+                .filter(|(_, owner)| !region.members.contains(owner))
+                .any(|&(_, owner)| self.region(owner).is_some_and(|other| other.contains(target)))
+    }
+
+    /// The instructions of a region that control reaches without the table, but for `taken` of its words.
+    pub(super) fn reached_otherwise(
+        &self,
+        table: &Table,
+        region: &Region,
+        shape: Option<&Shape>,
+        taken: &[TableWord],
+        which: Others,
+    ) -> Vec<bool> {
+        let others: Vec<(u64, u64, Word)> = shape
+            .into_iter()
+            .flat_map(|shape| &shape.jumps)
+            .filter(|(_, anchor, word)| {
+                let other = Table::of(*anchor, *word, table.owner);
+                other.key() != table.key() && (which == Others::All || matches!(other.end, End::Proven(_)))
+            })
+            .copied()
+            .collect();
+        let places = |place: u64| {
+            let other = others.iter().filter(|(at, ..)| *at == place);
+            other
+                .flat_map(|&(_, anchor, word)| targets(self.pair.old, (anchor, word), &self.starts))
+                .collect::<Vec<u64>>()
+        };
+        let roots =
+            region.outer_entries().chain(self.pads(region)).chain(taken.iter().map(|word| word.target));
+        region.reached(roots, places, self.endings)
+    }
+}

@@ -1,0 +1,261 @@
+//! Tables of x86-64 code, by what value analysis proves of each computed jump and call.
+//!
+//! Where the end is proven, exactly those words had to follow. Where it is not, each changed word must be *necessary*: the
+//! last one leads to code that nothing else reaches, or repeats an earlier word; and each word that stays must be *possible*:
+//! what comes after the changed ones does not lead to an instruction of the same function that moved. Such a table surely
+//! ends at the start of another table, at the end of the section, and at a word that leads to no instruction.
+
+use std::collections::BTreeSet;
+use std::ops::Range;
+
+use rayon::prelude::*;
+
+use super::TableOutcome;
+use super::evidence::Evidence;
+use super::extent::{End, Table};
+use super::open::Others;
+use super::shapes::{Shape, merged};
+use super::words::{TableWord, may_be_entered};
+use crate::elf::dispatch::{Endings, Entry, KeptRegisters, Region, Thunks};
+use crate::elf::functions::CodeOutcome;
+use crate::elf::pair::ImagePair;
+use crate::elf::pointers::written_places;
+use reorder_base::address::Address;
+
+/// Longer tables are not written by compilers; a bound for hostile ones without an end.
+const MAX_WORDS: u64 = 1 << 16;
+
+/// Checks all tables of the image.
+pub(super) fn check(pair: ImagePair<'_>, code: &CodeOutcome) -> TableOutcome {
+    if code.dispatching.is_empty() {
+        return TableOutcome::default();
+    }
+    let evidence = Evidence::of(pair);
+    let thunks = Thunks::of(pair.old, pair.moves);
+    let mut entries = code.entries.clone();
+    entries.par_sort_unstable();
+    let endings = Endings::of(pair.old, pair.moves, &code.last_calls);
+    let kept = KeptRegisters::of(pair.old);
+    let mut tables = Tables {
+        pair,
+        evidence: &evidence,
+        thunks: &thunks,
+        endings: &endings,
+        kept: &kept,
+        entries: &entries,
+        references: &code.references,
+        written: written_places(pair.old),
+        starts: Vec::new(),
+        possible: Vec::new(),
+    };
+    let shapes = tables.shapes(&code.dispatching);
+    tables.possible =
+        shapes.iter().flat_map(|(_, shape)| &shape.tables).map(|table| (table.start, table.owner)).collect();
+    tables.possible.sort_unstable();
+    tables.possible.dedup();
+    let mut all = merged(&shapes);
+    // What is certain of a table whose first words are never read says all of it.
+    let anchors: BTreeSet<u64> =
+        all.iter().filter(|table| !table.is_candidate).map(|table| table.anchor).collect();
+    all.retain(|table| !table.is_candidate || !anchors.contains(&table.start));
+    let checked: Vec<TableOutcome> = all
+        .par_iter()
+        .map(|table| {
+            let at = shapes.binary_search_by_key(&table.owner, |(owner, _)| *owner);
+            let shape = at.ok().and_then(|at| shapes.get(at)).map(|(_, shape)| shape);
+            tables.check(table, shape)
+        })
+        .collect();
+    let mut outcome = TableOutcome::default();
+    for found in checked {
+        outcome.append(found);
+    }
+    outcome
+}
+
+/// What all tables are checked with.
+pub(super) struct Tables<'a> {
+    pub(super) pair: ImagePair<'a>,
+    pub(super) evidence: &'a Evidence<'a>,
+    pub(super) thunks: &'a Thunks,
+    pub(super) endings: &'a Endings<'a>,
+    pub(super) kept: &'a KeptRegisters<'a>,
+    /// Jumps into the middle of functions, sorted.
+    pub(super) entries: &'a [Entry],
+    /// Addresses of data that code refers to, sorted.
+    pub(super) references: &'a [u64],
+    /// Places that the loader writes to, which hold no distances, sorted.
+    pub(super) written: Vec<u64>,
+    /// Where tables start for certain, sorted.
+    pub(super) starts: Vec<u64>,
+    /// Where tables of functions start or may start, sorted: the address, and the position of the function.
+    pub(super) possible: Vec<(u64, u32)>,
+}
+
+impl Tables<'_> {
+    pub(super) fn region(&self, owner: u32) -> Option<Region> {
+        Region::of(self.pair.old, self.pair.moves, self.entries, owner)
+    }
+
+    pub(super) fn pads(&self, region: &Region) -> Vec<u64> {
+        let members =
+            region.members.iter().filter_map(|&member| self.pair.moves.as_slice().get(member as usize));
+        members.flat_map(|range| self.evidence.pads(range.old_start.0, range.size)).collect()
+    }
+
+    /// Checks one table.
+    fn check(&self, table: &Table, shape: Option<&Shape>) -> TableOutcome {
+        let Some(owner) = self.pair.moves.as_slice().get(table.owner as usize) else {
+            return TableOutcome::default();
+        };
+        let after = self.starts.partition_point(|&start| start <= table.start);
+        let next = self.starts.get(after).copied().unwrap_or(u64::MAX);
+        let width = u64::from(table.width);
+        let listed = self.evidence.is_listed(table.start);
+        let (most, limit) = match table.end {
+            End::Proven(count) => (count, u64::MAX),
+            End::Calculated(count) | End::Unknown(count) => (count, next),
+        };
+        let mut read = Vec::new();
+        for number in 0..most.min(MAX_WORDS) {
+            let place = table.start.wrapping_add(number * width);
+            let word = TableWord::at(self.pair, table.anchor, place, table.width);
+            let is_word = place < limit && self.written.binary_search(&place).is_err();
+            let Some(word) = word.filter(|_| is_word) else { break };
+            let is_known = listed.is_none() || self.evidence.is_listed(place) == Some(true);
+            if !is_known || !self.is_entry(table, owner.old_start.0..owner.old_end().0, &word) {
+                break;
+            }
+            if number > 0 && matches!(table.end, End::Unknown(_)) && self.may_end_at(table, place) {
+                break;
+            }
+            read.push(word);
+        }
+        let is_still = |word: &TableWord| !word.has_changed && word.is_followed(self.pair);
+        if read.iter().all(is_still) {
+            let followed =
+                self.followed_before(table, owner.old_start.0..owner.old_end().0).into_iter().collect();
+            return TableOutcome { words: read.len(), followed, ..TableOutcome::default() };
+        }
+        let is_plain = |count: u64| {
+            let end = table.start.wrapping_add(count * width);
+            let inside = self.references.partition_point(|&reference| reference <= table.start);
+            read.len() as u64 == count
+                && self.references.get(inside).is_none_or(|&reference| reference >= end)
+        };
+        let is_certain = match table.end {
+            End::Proven(_) => true,
+            End::Calculated(count) => is_plain(count),
+            End::Unknown(_) => listed == Some(true),
+        };
+        if let Some(outcome) = self.check_counted(table, &read, shape) {
+            return outcome;
+        }
+        let mut outcome = match is_certain {
+            true => self.check_with_unread(table, &read, next, shape),
+            false => self.check_open(table, &read, shape),
+        };
+        outcome.followed.extend(self.followed_before(table, owner.old_start.0..owner.old_end().0));
+        outcome
+    }
+
+    /// A table that code only may jump by, as long as one of the jumps says that theirs is, with all words in the function:
+    /// it is that table if all of them followed.
+    fn check_counted(
+        &self,
+        table: &Table,
+        read: &[TableWord],
+        shape: Option<&Shape>,
+    ) -> Option<TableOutcome> {
+        let owner = self.pair.moves.as_slice().get(table.owner as usize)?;
+        let is_home = |word: &TableWord| (owner.old_start.0..owner.old_end().0).contains(&word.target);
+        let counts = shape.filter(|_| table.is_candidate).map(|shape| &shape.counts)?;
+        let fitting = counts.iter().filter_map(|&count| read.get(..usize::try_from(count).ok()?));
+        let words = fitting
+            .filter(|words| words.iter().all(|word| is_home(word) && word.is_followed(self.pair)))
+            .max_by_key(|words| words.len())?;
+        let certain = self.check_certain(table, words);
+        let changed_after = read[words.len()..].iter().any(|word| word.has_changed);
+        (!changed_after).then_some(certain)
+    }
+
+    /// The words before a table that no index reads: they may have followed, as those of the table did.
+    fn followed_before(&self, table: &Table, owner: Range<u64>) -> Option<Range<u64>> {
+        let width = u64::from(table.width);
+        let before = (1..=table.unread.min(MAX_WORDS)).map_while(|number| {
+            let place = table.start.wrapping_sub(number * width);
+            let word = TableWord::at(self.pair, table.anchor, place, table.width)?;
+            (word.is_followed(self.pair) && self.is_entry(table, owner.clone(), &word)).then_some(place)
+        });
+        before.last().map(|first| first..table.start)
+    }
+
+    /// Whether a word can be an entry: it leads to an instruction, and what is called is a function.
+    fn is_entry(&self, table: &Table, owner: Range<u64>, word: &TableWord) -> bool {
+        let Some(home) = self.pair.moves.containing(Address(word.target)) else {
+            return self
+                .pair
+                .moves
+                .ending_at(Address(word.target))
+                .is_some_and(|home| home.old_end().0 == owner.end);
+        };
+        // Distances that count from code lead to starts of functions, or stay in one.
+        let is_sum = table.anchor != table.origin();
+        if is_sum && home.old_start.0 != word.target && home.old_start.0 != owner.start {
+            return false;
+        }
+        may_be_entered(self.pair, home, word.target)
+    }
+
+    /// Every word is an entry.
+    fn check_certain(&self, table: &Table, read: &[TableWord]) -> TableOutcome {
+        let stale = read.iter().find(|word| !word.is_followed(self.pair));
+        let end = stale.or(read.last()).map_or(table.start, |word| word.place);
+        let whole = if stale.is_some() { end } else { end.wrapping_add(u64::from(table.width)) };
+        TableOutcome {
+            words: read.len(),
+            differences: stale.map(|word| word.stale(self.pair, table.start)).into_iter().collect(),
+            followed: Some(table.start..whole).filter(|range| !range.is_empty()).into_iter().collect(),
+        }
+    }
+
+    /// Every word is an entry, and words after them may be: the compiler knew less of the index than the analysis, and wrote
+    /// words that are never read. Those up to a count that the code compares with are such, and those up to the last that
+    /// leads to code that nothing else reaches; code names none of them.
+    fn check_with_unread(
+        &self,
+        table: &Table,
+        read: &[TableWord],
+        limit: u64,
+        shape: Option<&Shape>,
+    ) -> TableOutcome {
+        let mut outcome = self.check_certain(table, read);
+        let width = u64::from(table.width);
+        let after = |number: u64| {
+            let place = table.start.wrapping_add((read.len() as u64 + number) * width);
+            TableWord::at(self.pair, table.anchor, place, table.width).filter(|_| place < limit)
+        };
+        if !outcome.differences.is_empty() || !after(0).is_some_and(|word| word.has_changed) {
+            return outcome;
+        }
+        let Some(region) = self.region(table.owner) else { return outcome };
+        let is_named = |word: &TableWord| self.references.binary_search(&word.place).is_ok();
+        let is_entry = |word: &TableWord| {
+            region.position(word.target).is_some() && word.is_followed(self.pair) && !is_named(word)
+        };
+        let unread: Vec<TableWord> = (0..MAX_WORDS).map_while(after).take_while(is_entry).collect();
+        let least = read.len() as u64 + table.unread;
+        let counts = region.compared_counts().into_iter().filter_map(|count| count.checked_sub(least));
+        let counted = counts.filter(|&count| count <= unread.len() as u64).max().unwrap_or(0);
+        let reached = self.reached_otherwise(table, &region, shape, read, Others::All);
+        let is_necessary =
+            |word: &TableWord| region.position(word.target).is_some_and(|position| !reached[position]);
+        let necessary = unread.iter().rposition(is_necessary).map_or(0, |last| last as u64 + 1);
+        let count = counted.max(necessary);
+        if count > 0 {
+            let first = table.start.wrapping_add(read.len() as u64 * width);
+            outcome.followed.push(first..first.wrapping_add(count * width));
+        }
+        outcome
+    }
+}

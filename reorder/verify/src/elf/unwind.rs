@@ -1,0 +1,155 @@
+//! The unwinder's tables: `.eh_frame` is the same but for starts, `.eh_frame_hdr` lists the new starts in order.
+
+use super::pair::{ImagePair, Ledger};
+use super::unwind_walk::{OMITTED, UnwindEntries};
+use crate::bytes::{displacement_at, range, u32_at};
+use crate::elf::view::ElfView;
+use crate::report::{Check, Difference};
+use reorder_base::address::{Address, NewAddress};
+use reorder_base::error::Result;
+
+/// `PT_GNU_EH_FRAME`.
+const SEARCH_TABLE_SEGMENT: u32 = 0x6474_e550;
+/// Version 1, and the encodings that all linkers write: pointer field-relative, count plain, rows table-relative.
+const SEARCH_TABLE_HEADER: [u8; 4] = [1, 0x1b, 0x03, 0x3b];
+/// Position of the first row; two 32-bit distances each.
+const FIRST_ROW: usize = 12;
+const ROW_SIZE: usize = 8;
+
+/// Checks `.eh_frame`.
+///
+/// # Errors
+/// A malformed section in the old image.
+pub(crate) fn check_unwind_entries(pair: ImagePair<'_>, ledger: &mut Ledger<'_>) -> Result<()> {
+    let Some(section) = pair.old.section(b".eh_frame") else { return Ok(()) };
+    let new_bytes = range(pair.new.bytes, section.offset, section.bytes.len() as u64).unwrap_or_default();
+    let mut count = 0;
+    for entry in UnwindEntries::of(section) {
+        let entry = entry?;
+        count += 1;
+        let Some(distance) = displacement_at(new_bytes, entry.start_field) else { break };
+        let found = section.address.wrapping_add(entry.start_field as u64).wrapping_add(distance);
+        let place = section.offset + entry.start_field as u64;
+        // Sizes, instructions and pointers to data are left to the byte comparison.
+        if found != entry.start {
+            ledger.claims.add(place, 4);
+        }
+        ledger.findings.expect(
+            Check::UnwindEntries,
+            place,
+            format_args!("the start of the unwind entry for {}", Address(entry.start)),
+            pair.mapped(entry.start),
+            found,
+        );
+        check_rigid_pointers(pair, entry.personality, entry.exception_table, entry.start, place, ledger);
+    }
+    ledger.findings.checked(Check::UnwindEntries, "entries", count);
+    Ok(())
+}
+
+/// Personality routines that are named directly, and landing pads based on anything but the function's start,
+/// would have to follow the map; nothing rewrites them, so what they name must not have moved.
+fn check_rigid_pointers(
+    pair: ImagePair<'_>,
+    personality: Option<u64>,
+    exception_table: Option<u64>,
+    start: u64,
+    place: u64,
+    ledger: &mut Ledger<'_>,
+) {
+    let has_moved = |address: u64| pair.mapped(address) != address;
+    if personality.is_some_and(has_moved) {
+        let name = format!("the personality routine of {}", Address(start));
+        ledger.findings.differs(Difference::new(
+            Check::UnwindEntries,
+            Some(place),
+            name,
+            "a routine that stayed",
+            "it moved",
+        ));
+    }
+    let base_encoding = exception_table
+        .and_then(|table| pair.old.mapped_offset(table, 1))
+        .and_then(|offset| pair.old.bytes.get(offset as usize).copied());
+    if base_encoding.is_some_and(|encoding| encoding != OMITTED) && has_moved(start) {
+        let name = format!("the landing pads of {}", Address(start));
+        ledger.findings.differs(Difference::new(
+            Check::UnwindEntries,
+            Some(place),
+            name,
+            "pads relative to the function",
+            "pads with a base of their own",
+        ));
+    }
+}
+
+/// Checks the search table that the unwinder bisects.
+pub(crate) fn check_search_table(pair: ImagePair<'_>, ledger: &mut Ledger<'_>) {
+    let Some((offset, address, old)) = search_table(pair.old) else { return };
+    let new = range(pair.new.bytes, offset, old.len() as u64).unwrap_or_default();
+    if old.get(..4) != Some(SEARCH_TABLE_HEADER.as_slice()) {
+        // Without an understood table nothing may have changed, which the byte comparison establishes.
+        ledger.findings.remark("the unwind search table has an unknown form; it was compared byte by byte");
+        if pair.moves.moved() > 0 {
+            ledger.findings.differs(Difference::new(
+                Check::UnwindSearchTable,
+                Some(offset),
+                "the unwind search table",
+                "version 1 with relative rows",
+                format!("{:02x?}", old.get(..4).unwrap_or(old)),
+            ));
+        }
+        return;
+    }
+    let count = u32_at(old, 8).unwrap_or_default() as usize;
+    let rows_size = count.saturating_mul(ROW_SIZE);
+    let (Some(old_rows), Some(new_rows)) =
+        (range(old, FIRST_ROW as u64, rows_size as u64), range(new, FIRST_ROW as u64, rows_size as u64))
+    else {
+        ledger.findings.differs(Difference::new(
+            Check::UnwindSearchTable,
+            Some(offset),
+            "the unwind search table",
+            "room for its rows",
+            format!("{count} rows in {} bytes", old.len()),
+        ));
+        return;
+    };
+    ledger.claims.add(offset + FIRST_ROW as u64, rows_size as u64);
+    let row = |row: &[u8]| {
+        let part = |at: usize| address.wrapping_add(displacement_at(row, at).unwrap_or_default());
+        (part(0), part(4))
+    };
+    let mut expected: Vec<(u64, u64)> =
+        old_rows.chunks_exact(ROW_SIZE).map(row).map(|(start, entry)| (pair.mapped(start), entry)).collect();
+    expected.sort_unstable();
+    let mut found: Vec<(u64, u64)> = new_rows.chunks_exact(ROW_SIZE).map(row).collect();
+    if let Some(at) = found.windows(2).position(|rows| rows[0].0 > rows[1].0) {
+        ledger.findings.differs(Difference::new(
+            Check::UnwindSearchTable,
+            Some(offset + (FIRST_ROW + (at + 1) * ROW_SIZE) as u64),
+            "a row of the unwind search table",
+            format!("a start behind {}", NewAddress(found[at].0)),
+            NewAddress(found[at + 1].0).to_string(),
+        ));
+    }
+    // Rows of one start may stand in any order.
+    found.sort_unstable();
+    if let Some(at) = expected.iter().zip(&found).position(|(expected, found)| expected != found) {
+        let show = |row: (u64, u64)| format!("{} described at {}", NewAddress(row.0), NewAddress(row.1));
+        ledger.findings.differs(Difference::new(
+            Check::UnwindSearchTable,
+            Some(offset + (FIRST_ROW + at * ROW_SIZE) as u64),
+            "a row of the unwind search table",
+            show(expected[at]),
+            show(found[at]),
+        ));
+    }
+    ledger.findings.checked(Check::UnwindSearchTable, "rows", count);
+}
+
+/// File position, address and bytes of the table, as the loader finds it.
+fn search_table<'data>(image: &ElfView<'data>) -> Option<(u64, u64, &'data [u8])> {
+    let segment = image.segments.iter().find(|segment| segment.p_type == SEARCH_TABLE_SEGMENT)?;
+    Some((segment.p_offset, segment.p_vaddr, range(image.bytes, segment.p_offset, segment.p_filesz)?))
+}
