@@ -401,7 +401,7 @@ make_cases() {
 move_cases() {
     if [ -z "$reorder" ]; then
         has cargo || fail_to_run "there is neither --reorder FILE nor cargo"
-        (cd "$root" && cargo build --release --locked --quiet -p reorder) ||
+        (cd "$root" && cargo build --release --locked --quiet -p reorder-functions) ||
             fail_to_run "reorder cannot be built here; use --make, --move on x86-64 Linux, and --try (see --help)"
         reorder=${CARGO_TARGET_DIR:-$root/target}/release/reorder
     fi

@@ -15,7 +15,7 @@ def cargo(*words):
     return subprocess.run(["cargo", *words, "--locked"], check=True, text=True, stdout=subprocess.PIPE).stdout
 
 
-packages = ["--package", "reorder", "--package", "linker-plugin"]
+packages = ["--package", "reorder-functions", "--package", "reorder-linker-plugin"]
 tree = cargo("tree", *packages, "--edges", "normal", "--target", target, "--prefix", "none", "--format", "{p}")
 used = {tuple(line.split()[:2]) for line in tree.splitlines() if line}
 known = json.loads(cargo("metadata", "--format-version", "1", "--filter-platform", target))["packages"]

@@ -27,7 +27,7 @@ pub fn folder() -> &'static Path {
     static FOLDER: OnceLock<PathBuf> = OnceLock::new();
     FOLDER.get_or_init(|| {
         workspace::reorder_path();
-        workspace::build("linker-plugin", &["--bins"])
+        workspace::build("reorder-linker-plugin", &["--bins"])
     })
 }
 

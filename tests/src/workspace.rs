@@ -13,7 +13,7 @@ use std::sync::OnceLock;
 /// When the command does not build: no test could mean anything then.
 pub fn reorder_path() -> &'static Path {
     static PATH: OnceLock<PathBuf> = OnceLock::new();
-    PATH.get_or_init(|| build("reorder", &["--bin", "reorder"]).join("reorder"))
+    PATH.get_or_init(|| build("reorder-functions", &["--bin", "reorder"]).join("reorder"))
 }
 
 /// The linker plugin, built likewise.
@@ -22,7 +22,7 @@ pub fn reorder_path() -> &'static Path {
 /// When it does not build.
 pub fn plugin_path() -> &'static Path {
     static PATH: OnceLock<PathBuf> = OnceLock::new();
-    PATH.get_or_init(|| build("linker-plugin", &["--lib"]).join("libreorder_plugin.so"))
+    PATH.get_or_init(|| build("reorder-linker-plugin", &["--lib"]).join("libreorder_plugin.so"))
 }
 
 /// Builds what `targets` select of `package`, in the profile of this test program, and gives the folder where it lies.

@@ -64,7 +64,7 @@ fn is_of(variant: &str, name: &str) -> bool {
 fn sources(root: &Path) -> Vec<PathBuf> {
     let mut found = Vec::new();
     let mut folders: Vec<PathBuf> =
-        ["tests/tests", "tests/src", "reorder/tests", "reorder/src"].map(|name| root.join(name)).into();
+        ["tests/tests", "tests/src", "reorder"].map(|name| root.join(name)).into();
     while let Some(folder) = folders.pop() {
         for entry in fs::read_dir(folder).unwrap() {
             let path = entry.unwrap().path();

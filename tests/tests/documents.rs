@@ -149,9 +149,9 @@ const TABLE: &[(&str, Way)] = &[
         ]),
     ),
     (
-        "cargo build --release -p linker-plugin",
+        "cargo build --release -p reorder-linker-plugin",
         Run("", &[
-            ("cargo build --release -p linker-plugin", "cargo build --quiet --manifest-path \"$ROOT/Cargo.toml\" --target-dir \"$TARGET\" -p linker-plugin"),
+            ("cargo build --release -p reorder-linker-plugin", "cargo build --quiet --manifest-path \"$ROOT/Cargo.toml\" --target-dir \"$TARGET\" -p reorder-linker-plugin"),
             GCC,
             ("/path/libreorder_plugin.so", "$TARGET/debug/libreorder_plugin.so"),
         ]),
@@ -312,7 +312,7 @@ int main(int count, char **words) {
 fn model() -> TempDir {
     let folder = place();
     let path = folder.path();
-    let wrapper = workspace::build("linker-plugin", &["--bins"]);
+    let wrapper = workspace::build("reorder-linker-plugin", &["--bins"]);
     std::fs::create_dir(path.join("bin")).unwrap();
     let link = |file: &Path| {
         std::os::unix::fs::symlink(file, path.join("bin").join(file.file_name().unwrap())).unwrap();

@@ -186,7 +186,7 @@ fn model() -> TempDir {
     let path = folder.path();
     fs::set_permissions(path, Permissions::from_mode(0o755)).unwrap();
     fs::create_dir(path.join("bin")).unwrap();
-    let wrapper = workspace::build("linker-plugin", &["--bins"]);
+    let wrapper = workspace::build("reorder-linker-plugin", &["--bins"]);
     copy_executable(workspace::reorder_path(), &path.join("bin/reorder")).unwrap();
     copy_executable(&wrapper.join("reorder-cc"), &path.join("bin/reorder-cc")).unwrap();
     let functions: String =
