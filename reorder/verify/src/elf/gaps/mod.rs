@@ -58,6 +58,11 @@ pub(super) fn check_gaps(pair: ImagePair<'_>, findings: &mut Findings) -> Vec<u6
             if let Some(next) = moves.containing(Address(gap.end)).filter(|_| reaches_function) {
                 if next.is_moved() {
                     let length = carried_length(processor, &bytes[code.clone()], next, new, findings) as u64;
+                    // What is the same in the function before is so by chance.
+                    let is_free = |back: &u64| {
+                        moves.containing_new(NewAddress(next.new_start.0.wrapping_sub(*back))).is_none()
+                    };
+                    let length = (1..=length).take_while(is_free).count() as u64;
                     prefixes.push(next.new_start.0 - length..next.new_start.0);
                     carried_constants.push(gap.end - length..gap.end);
                     code.end = match x86_64::padding_before_constants(bytes, gap.start, length as usize) {

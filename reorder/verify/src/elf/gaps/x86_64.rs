@@ -95,7 +95,7 @@ fn skip_padding(decoder: &mut Decoder<'_>, instruction: &Instruction, rest: &[u8
             | FlowControl::IndirectBranch
             | FlowControl::Return
             | FlowControl::Exception
-    ) || instruction.mnemonic() == Mnemonic::Hlt;
+    ) || matches!(instruction.mnemonic(), Mnemonic::Hlt | Mnemonic::Int3);
     if leaves {
         let padding = padding_length(Processor::X86_64, rest, decoder.ip());
         // `rest` is the end of the decoder's bytes, so the position stays within them.
@@ -209,7 +209,7 @@ mod tests {
 
     #[test]
     fn only_padding_around_gap_code_is_free() {
-        let cases: [(&[u8], Range<usize>); 12] = [
+        let cases: [(&[u8], Range<usize>); 13] = [
             (&[0x90, 0xcc, 0x0f, 0x1f, 0x00], 5..5),
             (&[0x00, 0x00, 0x00], 3..3),
             // One object's padding, then the linker's.
@@ -222,6 +222,8 @@ mod tests {
             (&[0x90, 0xc3, 0x90, 0x90], 1..2),
             // A call may return: what follows it is not padding.
             (&[0xe8, 0, 0, 0, 0, 0x90], 0..6),
+            // It would arrive at the first trap of a linker, and not behind it.
+            (&[0xe8, 0, 0, 0, 0, 0xcc, 0xcc, 0xcc], 0..6),
             // Padding between two pieces of code stays as it is.
             (&[0xc3, 0x90, 0xc3, 0xcc], 0..3),
             // Nothing is known of the bytes after one that is no instruction.
