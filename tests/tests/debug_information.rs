@@ -17,7 +17,7 @@ const LIMIT: Duration = Duration::from_secs(300);
 
 /// A name, what is compiled with which options, and whether LLVM's own check of DWARF reads it: it never ends on what gcc
 /// optimises.
-const BUILDS: [(&str, &str, bool); 20] = [
+const BUILDS: [(&str, &str, bool); 21] = [
     ("gcc 5", "gcc -g -gdwarf-5 -O2", false),
     ("gcc 4", "gcc -g -gdwarf-4 -O2", false),
     ("gcc 3", "gcc -g -gdwarf-3 -gstrict-dwarf -O1", false),
@@ -37,6 +37,7 @@ const BUILDS: [(&str, &str, bool); 20] = [
     ("clang compressed", "clang-22 -g -gz=zstd -O2 -fuse-ld=lld", true),
     ("clang sections", "clang-22 -g -O2 -ffunction-sections -Wl,--gc-sections -fuse-ld=lld", true),
     ("clang index", "clang-22 -g -ggnu-pubnames -O2 -fuse-ld=lld -Wl,--gdb-index", true),
+    ("clang hashes", "clang-22 -g -O1 -fsanitize=function -fsanitize-trap=function", true),
     ("clang names", "clang-22 -g -gpubnames -O2 -fuse-ld=lld -Wl,--debug-names", true),
 ];
 

@@ -1,6 +1,7 @@
 //! Addresses that something in the debug information covers, before and after.
 
 use super::scene::Scene;
+use crate::elf::view::ElfView;
 use reorder_base::address::{Address, NewAddress};
 
 /// Addresses from the first up to the second.
@@ -53,12 +54,28 @@ fn shift(pair: Scene<'_>, address: u64) -> u64 {
     let moves = pair.moves;
     let Some(next) = moves.following_new(NewAddress(address)) else { return 0 };
     // Padding that callers patch goes with the function after it.
-    if pair.prefix_origin(address).is_some() {
+    if pair.prefix_origin(address).is_some() || goes_along(pair, address, next.new_start.0, next.delta()) {
         return next.delta();
     }
     let Some(before) = moves.preceding(Address(next.old_start.0.wrapping_sub(1))) else { return 0 };
     let is_between = before.new_end().0 <= address && before.delta() == next.delta();
     if is_between { next.delta() } else { 0 }
+}
+
+/// Whether constants from `address` up to the function at `end` went by `delta` with it, as callers read them there: they
+/// stood behind padding, which need not have gone along, or right behind a function.
+fn goes_along(pair: Scene<'_>, address: u64, end: u64, delta: u64) -> bool {
+    /// A signature and a hash, with room for longer ones.
+    const MOST: u64 = 16;
+    let size = end - address;
+    let start = address.wrapping_sub(delta);
+    let before = start.wrapping_sub(1);
+    let bytes = |image: &ElfView<'_>, start: u64| -> Option<Vec<u8>> {
+        Some(image.section_at(start)?.at(start, size)?.to_vec())
+    };
+    size <= MOST
+        && (pair.paddings.hold((before, start)) || pair.moves.containing(Address(before)).is_some())
+        && bytes(pair.old, start).is_some_and(|old| bytes(pair.new, address) == Some(old))
 }
 
 /// The old address of a new one between functions.
