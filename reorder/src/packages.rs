@@ -16,9 +16,9 @@ const DATABASE: &str = "/var/lib/dpkg";
 /// Names another place of the database.
 const DATABASE_VARIABLE: &str = "DPKG_ADMINDIR";
 /// Lists that are longer are not read: those of real packages have some megabytes.
-const LONGEST_LIST: u64 = 64 << 20;
+const MAX_LIST_LENGTH: u64 = 64 << 20;
 /// More lists than any system has are not read.
-const MOST_LISTS: usize = 1 << 17;
+const MAX_LISTS: usize = 1 << 17;
 
 /// What to say of a changed file that belongs to a package.
 #[must_use]
@@ -49,7 +49,7 @@ fn owner(database: &Path, path: &Path) -> Option<String> {
     let names = names(path);
     let mut lists: Vec<OsString> = std::fs::read_dir(database.join("info"))
         .ok()?
-        .take(MOST_LISTS)
+        .take(MAX_LISTS)
         .filter_map(|entry| Some(entry.ok()?.file_name()))
         .filter(|name| name.as_bytes().ends_with(b".list"))
         .collect();
@@ -88,7 +88,7 @@ fn is_diverted(database: &Path, names: &[Vec<u8>]) -> bool {
 
 fn contents(path: &Path) -> Option<Vec<u8>> {
     let mut contents = Vec::new();
-    File::open(path).ok()?.take(LONGEST_LIST).read_to_end(&mut contents).ok()?;
+    File::open(path).ok()?.take(MAX_LIST_LENGTH).read_to_end(&mut contents).ok()?;
     Some(contents)
 }
 

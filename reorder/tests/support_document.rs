@@ -21,7 +21,8 @@ fn every_pin_reason_is_explained() {
 fn every_refusal_code_is_explained() {
     let codes: Vec<&str> = REFUSALS
         .lines()
-        .filter_map(|line| line.trim().strip_suffix(','))
+        .filter_map(|line| line.trim().strip_prefix("Self::")?.split_once(" => \""))
+        .filter_map(|(_, code)| code.strip_suffix("\","))
         .filter(|word| word.strip_prefix(['R', 'M']).is_some_and(|number| number.parse::<u8>().is_ok()))
         .collect();
     assert!(codes.len() > 30, "{codes:?}");

@@ -1,7 +1,7 @@
 //! Faults and bounds of one layout over a set of starts, for all models that `reorder simulate` knows.
 
 use layout_algos::score::{FaultModel, Span, lower_bound, touched_bytes};
-use reorder_layout::simulate::presets::usual_for_elf;
+use reorder_layout::simulate::presets::default_for_elf;
 use serde::{Deserialize, Serialize};
 
 use crate::layout_corpus::{Corpus, Start, StartSet};
@@ -26,7 +26,7 @@ pub struct ModelScore {
 pub struct SetScore {
     /// Name of the set.
     pub set: String,
-    /// In the order of [`usual_for_elf`].
+    /// In the order of [`default_for_elf`].
     pub models: Vec<ModelScore>,
 }
 
@@ -103,7 +103,7 @@ fn aligned_bytes(mut spans: Vec<(Span, u64)>) -> u64 {
 }
 
 fn score(set: &StartSet, of_start: impl Fn(&Start, FaultModel) -> (u64, f64)) -> SetScore {
-    let models = usual_for_elf().into_iter().map(|named| {
+    let models = default_for_elf().into_iter().map(|named| {
         let (faults_by_start, area_by_start): (Vec<u64>, Vec<f64>) =
             set.starts.iter().map(|start| of_start(start, named.model)).unzip();
         ModelScore {

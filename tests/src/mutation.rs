@@ -118,11 +118,11 @@ impl SeedImage {
         Self { name: name.into(), bytes, regions }
     }
 
-    /// A copy with the fields changed that `edits` names: [`EDIT_SIZE`] bytes for each, at most [`MOST_EDITS`]; what
+    /// A copy with the fields changed that `edits` names: [`EDIT_SIZE`] bytes for each, at most [`MAX_EDITS`]; what
     /// is left over means nothing. Any bytes are edits.
     pub fn edited(&self, edits: &[u8]) -> Vec<u8> {
         let mut bytes = self.bytes.clone();
-        for edit in edits.chunks_exact(EDIT_SIZE).take(MOST_EDITS) {
+        for edit in edits.chunks_exact(EDIT_SIZE).take(MAX_EDITS) {
             self.edit(&mut bytes, edit);
         }
         bytes
@@ -227,7 +227,7 @@ impl SeedImage {
 /// Bytes of one edit.
 pub const EDIT_SIZE: usize = 7;
 /// More edits than these are hardly ever needed to reach a place, and damage too much.
-pub const MOST_EDITS: usize = 12;
+pub const MAX_EDITS: usize = 12;
 
 fn number(field: &[u8]) -> u64 {
     let mut wide = [0; 8];

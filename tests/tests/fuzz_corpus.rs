@@ -16,7 +16,7 @@ use end_to_end::workspace::root;
 static COUNTED: Counted = Counted;
 
 /// Fewer than these mean that archives were lost.
-const LEAST_INPUTS: usize = 5_000;
+const MIN_INPUTS: usize = 5_000;
 
 /// All in one test: what is allocated is counted for the whole process.
 #[test]
@@ -32,7 +32,7 @@ fn every_target_accepts_its_inputs() {
         }
     }
     assert!(failed.is_empty(), "{failed:#?}");
-    assert!(inputs >= LEAST_INPUTS, "only {inputs} inputs in tests/fuzz");
+    assert!(inputs >= MIN_INPUTS, "only {inputs} inputs in tests/fuzz");
 }
 
 #[test]

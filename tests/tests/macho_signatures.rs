@@ -19,7 +19,7 @@ const CODE_DIRECTORY: u32 = 0xfade_0c02;
 const RUNTIME: u32 = 0x1_0000;
 const ADHOC: u32 = 2;
 /// Of the file: the headers, the text and the strings are larger than this in each fixture.
-const LEAST_PAGES: usize = 5;
+const MIN_PAGES: usize = 5;
 
 fn apply(image: &Path, order: &Path, output: &Path) -> Outcome {
     let outcome =
@@ -66,7 +66,7 @@ fn agree(ours: &[u8], theirs: &[u8]) {
         assert_eq!(our_page == their_page, our_digest == their_digest);
         equal += usize::from(our_page == their_page);
     }
-    assert!(equal >= LEAST_PAGES, "only {equal} pages are the same");
+    assert!(equal >= MIN_PAGES, "only {equal} pages are the same");
 }
 
 #[test]

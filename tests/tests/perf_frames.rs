@@ -43,7 +43,7 @@ fn check(flags: &str, stacks: &str) {
     let (source, original) = (path("spin.c"), path("spin"));
     let fixed = "-O1 -g0 -fPIE -pie -fno-optimize-sibling-calls";
     shell(&format!("gcc {fixed} {flags} '{source}' '{ballast}' -o '{original}'"), LIMIT).unwrap();
-    let before = usual_stack(directory, "spin", stacks);
+    let before = default_stack(directory, "spin", stacks);
     // The caller of a function without a frame of its own is missing where frame pointers tell the stack.
     assert!(before.starts_with("innermost ") && before.ends_with(" outer outermost main"), "{before}");
     for seed in SEEDS {
@@ -53,12 +53,12 @@ fn check(flags: &str, stacks: &str) {
         let outcome = process::run(&mut command, LIMIT).unwrap();
         assert!(outcome.success(), "{outcome}");
         assert_ne!(fs::read(&original).unwrap(), fs::read(path(&name)).unwrap(), "nothing moved");
-        assert_eq!(usual_stack(directory, &name, stacks), before, "seed {seed}");
+        assert_eq!(default_stack(directory, &name, stacks), before, "seed {seed}");
     }
 }
 
 /// The functions on the stack, up to `main`, of nearly all samples of `name`.
-fn usual_stack(directory: &Path, name: &str, stacks: &str) -> String {
+fn default_stack(directory: &Path, name: &str, stacks: &str) -> String {
     // The user's cache of images may hold what an earlier run left under the same identity.
     let perf = format!("cd '{}' && perf --buildid-dir cache", directory.display());
     shell(

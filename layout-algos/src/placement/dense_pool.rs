@@ -21,7 +21,7 @@ struct Waiting {
 
 impl DensePool {
     /// Bounds the search per placed unit, and how long a unit waits.
-    const MOST_WAITING: usize = 64;
+    const MAX_WAITING: usize = 64;
 
     pub(super) fn new(granule: u64) -> Self {
         Self { granule, waiting: Vec::new() }
@@ -64,7 +64,7 @@ impl DensePool {
             .filter_map(fitting)
             .min_by_key(|&(index, _, used)| (std::cmp::Reverse(used), index))
             .or_else(|| {
-                let oldest = self.waiting.first().filter(|_| self.waiting.len() > Self::MOST_WAITING)?;
+                let oldest = self.waiting.first().filter(|_| self.waiting.len() > Self::MAX_WAITING)?;
                 Some((0, units[oldest.unit].start_between(cursor, end)?, 0))
             })?;
         Some((self.waiting.remove(index).unit, start))

@@ -11,15 +11,15 @@
 use super::{Interval, MovableUnit, Placement};
 
 /// Sums beyond this, in granules, are reached by taking units in order first.
-const MOST_CELLS: u64 = 1 << 12;
+const MAX_CELLS: u64 = 1 << 12;
 /// Units that one sum is looked for among.
-const MOST_CANDIDATES: usize = 512;
+const MAX_CANDIDATES: usize = 512;
 /// How far behind the first unused unit of the pool candidates are taken from.
-const LONGEST_SCAN: usize = 4096;
+const MAX_SCAN_LENGTH: usize = 4096;
 /// Units taken in order that are given back to reach a sum, and units of the front that are given up for it.
-const MOST_ATTEMPTS: usize = 8;
+const MAX_ATTEMPTS: usize = 8;
 /// Sums that are looked for in all: texts with more gaps keep what is in the last ones.
-const MOST_SEARCHES: usize = 1 << 14;
+const MAX_SEARCHES: usize = 1 << 14;
 /// Of the largest gap, so much is given to the front when all units are wanted there: the rest is change for other gaps.
 const FRONT_SHARE: (u64, u64) = (3, 4);
 
@@ -70,7 +70,7 @@ pub fn place_exactly(units: &[MovableUnit], order: &[usize], front: usize, gaps:
                 break;
             }
             // The last of them is the least wanted.
-            let rest = if attempt < MOST_ATTEMPTS { leaving.len().saturating_sub(1) } else { 0 };
+            let rest = if attempt < MAX_ATTEMPTS { leaving.len().saturating_sub(1) } else { 0 };
             for unit in leaving.drain(rest..) {
                 is_front[unit] = false;
                 given_up.push(unit);
@@ -136,7 +136,7 @@ impl<'units> Pool<'units> {
         if !sum.is_multiple_of(self.granule) {
             return None;
         }
-        let most = MOST_CELLS * self.granule;
+        let most = MAX_CELLS * self.granule;
         let mut taken: Vec<usize> = Vec::new();
         let mut rest = sum;
         let mut position = self.first;
@@ -147,9 +147,9 @@ impl<'units> Pool<'units> {
             }
             position += 1;
         }
-        for _ in 0..MOST_ATTEMPTS {
+        for _ in 0..MAX_ATTEMPTS {
             self.searches += 1;
-            if self.searches > MOST_SEARCHES {
+            if self.searches > MAX_SEARCHES {
                 return None;
             }
             if rest <= most * 2
@@ -169,11 +169,11 @@ impl<'units> Pool<'units> {
         if sum == 0 {
             return Some(Vec::new());
         }
-        let scanned = self.first..self.order.len().min(self.first + LONGEST_SCAN + taken.len());
+        let scanned = self.first..self.order.len().min(self.first + MAX_SCAN_LENGTH + taken.len());
         let candidates: Vec<usize> = scanned
             .filter(|&position| !self.is_used[position] && self.size(position) <= sum)
             .filter(|position| taken.binary_search(position).is_err())
-            .take(MOST_CANDIDATES)
+            .take(MAX_CANDIDATES)
             .collect();
         let cells = (sum / self.granule) as usize;
         // For each sum the candidate that reached it first: the ones below it used earlier candidates alone.

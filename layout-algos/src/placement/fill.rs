@@ -23,7 +23,7 @@ pub(super) fn fill_in_order(
     is_room_short: bool,
 ) -> (Vec<usize>, Vec<Interval>) {
     let smallest = order.iter().map(|&unit| units[unit].size).min().unwrap_or(0);
-    let granule = usual_modulus(units, &order);
+    let granule = default_modulus(units, &order);
     let closer = last_closer(units, &order, free, granule);
     let mut free = free.to_vec();
     if let Some(((position, start), last)) = closer.zip(free.last_mut()) {
@@ -153,7 +153,7 @@ fn last_closer(
 }
 
 /// The modulus of the median unit, at most 16: remainders below it are nobody's loss.
-fn usual_modulus(units: &[MovableUnit], order: &[usize]) -> u64 {
+fn default_modulus(units: &[MovableUnit], order: &[usize]) -> u64 {
     let mut moduli: Vec<u64> = order.iter().map(|&unit| units[unit].modulus).collect();
     moduli.sort_unstable();
     moduli.get(moduli.len() / 2).map_or(1, |&modulus| modulus.clamp(1, 16))

@@ -87,7 +87,7 @@ const PATIENT_ROUNDS: usize = 4;
 const SHORT_INTERVAL: u64 = 128;
 
 /// Left-over units that choose their place first; bounds that choice by this × intervals.
-const MOST_RESERVED: usize = 1024;
+const MAX_RESERVED: usize = 1024;
 
 /// Places `units` into `free` in the given `order` (positions in `units`, the first at the lowest address).
 ///
@@ -136,7 +136,7 @@ fn place_across(
             let pinned = (0..units.len()).filter(|&unit| is_pinned[unit]).collect();
             return Placement { starts, pinned };
         }
-        for &unit in leftovers.iter().take(MOST_RESERVED) {
+        for &unit in leftovers.iter().take(MAX_RESERVED) {
             is_reserved[unit] = true;
         }
         round += 1;

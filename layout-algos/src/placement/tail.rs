@@ -10,7 +10,7 @@ use super::MovableUnit;
 pub(super) const TAIL: u64 = 1024;
 
 /// Bound on the steps per interval: with a few hundred reachable positions, some dozens of units.
-const MOST_STEPS: usize = 1 << 15;
+const MAX_STEPS: usize = 1 << 15;
 
 /// How a position was reached.
 #[derive(Clone, Copy)]
@@ -74,7 +74,7 @@ fn fill(units: &[MovableUnit], candidates: &[usize], cursor: u64, end: u64, gran
     let mut steps: Vec<Step> = Vec::new();
     let mut is_reached = [false; TAIL as usize + 1];
     let mut best = 0;
-    let mut steps_left = MOST_STEPS;
+    let mut steps_left = MAX_STEPS;
     'search: for (candidate, &unit) in candidates.iter().enumerate() {
         // Positions that this unit itself reaches come behind, so it is used once.
         for previous in 0..positions.len() {

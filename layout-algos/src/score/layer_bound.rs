@@ -29,10 +29,10 @@ use crate::ids::FunctionId;
 use crate::problem::{LayoutProblem, TraceView};
 
 /// Events that may be looked at to find a good partition: some seconds.
-const MOST_EVENTS: usize = 1 << 25;
+const MAX_EVENTS: usize = 1 << 25;
 
 /// Pairs of traces that are considered at first.
-const MOST_PAIRS: usize = 1 << 14;
+const MAX_PAIRS: usize = 1 << 14;
 
 /// The bound of each trace alone, summed, and the best that a partition of the traces gives.
 pub(super) fn layer_bounds(problem: &LayoutProblem, occupancy: Occupancy, early: f64) -> (f64, f64) {
@@ -92,8 +92,8 @@ impl Layers<'_> {
 
     /// Merges blocks while that raises the sum of their bounds; gives the sum.
     fn merge_greedily(&self, blocks: Vec<Block>) -> f64 {
-        let reach = (MOST_PAIRS / blocks.len().max(1)).max(1);
-        let mut budget = MOST_EVENTS;
+        let reach = (MAX_PAIRS / blocks.len().max(1)).max(1);
+        let mut budget = MAX_EVENTS;
         let mut blocks: Vec<Option<Block>> = blocks.into_iter().map(Some).collect();
         let mut gains = BTreeMap::new();
         for one in 0..blocks.len() {

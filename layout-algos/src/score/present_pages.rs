@@ -6,7 +6,7 @@ use super::Span;
 
 /// Pages between the lowest and the highest one that may be kept as bits: 128 KiB of them, for 4 GiB of text.
 /// A single start may touch two functions with any distance between them.
-const MOST_BITS: u64 = 1 << 20;
+const MAX_BITS: u64 = 1 << 20;
 
 /// Pages that are present, among those that the spans of a start touch.
 pub(super) enum PresentPages {
@@ -22,7 +22,7 @@ impl PresentPages {
         let first = spans.iter().map(|span| span.start / page_size).min().unwrap_or(0);
         let end = spans.iter().map(|span| span.end.div_ceil(page_size)).max().unwrap_or(0);
         match end.saturating_sub(first) {
-            pages @ 0..=MOST_BITS => {
+            pages @ 0..=MAX_BITS => {
                 Self::Bits { first, end, bits: vec![0; pages.div_ceil(u64::from(u64::BITS)) as usize] }
             }
             _ => Self::Set(HashSet::new()),

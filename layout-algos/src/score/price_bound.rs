@@ -32,16 +32,16 @@ use crate::problem::{LayoutProblem, TraceView};
 const BLOCK_TRACES: usize = 10;
 
 /// Rounds that improve the prices of a block, as far as there is budget.
-const MOST_ROUNDS: usize = 1500;
+const MAX_ROUNDS: usize = 1500;
 
 /// Classes that may be looked at over all rounds of all blocks: some seconds.
-const MOST_STEPS: usize = 1 << 30;
+const MAX_STEPS: usize = 1 << 30;
 
 /// Faults of all traces, by weight, that no layout is below.
 pub(super) fn price_bound(problem: &LayoutProblem, occupancy: Occupancy) -> f64 {
     let traces: Vec<TraceView> = problem.traces().iter().collect();
     let granule = granule(problem, occupancy);
-    let steps = MOST_STEPS / traces.len().div_ceil(BLOCK_TRACES).max(1);
+    let steps = MAX_STEPS / traces.len().div_ceil(BLOCK_TRACES).max(1);
     let bounds =
         traces.chunks(BLOCK_TRACES).map(|block| Block::of(problem, occupancy, granule, block).bound(steps));
     let bound: f64 = bounds.sum();
@@ -115,7 +115,7 @@ impl Block {
 
     /// The best bound of all rounds that `steps` allow.
     fn bound(mut self, steps: usize) -> f64 {
-        let rounds = (steps / (self.costs.len() * self.classes.len()).max(1)).clamp(1, MOST_ROUNDS);
+        let rounds = (steps / (self.costs.len() * self.classes.len()).max(1)).clamp(1, MAX_ROUNDS);
         let mut best = 0.0f64;
         for round in 0..rounds {
             self.classes.sort_unstable_by(|one, other| {

@@ -63,13 +63,13 @@ pub enum Candidate {
 }
 
 /// With more events than this in all traces only the strategies that are best on many traces are tried.
-const MOST_EVENTS_FOR_ALL: usize = 2_000_000;
+const MAX_EVENTS_FOR_ALL: usize = 2_000_000;
 
 /// In larger programs fewer changes are tried: a try costs more there, and ordering itself takes its time.
 const SEARCHED_FUNCTIONS: u64 = 10_000;
 
 /// Changes that are tried however large the program is.
-const LEAST_TRIES: u64 = 250_000;
+const MIN_TRIES: u64 = 250_000;
 
 /// Tries of local search for each candidate, as a share of all.
 const CANDIDATE_SHARE: u64 = 8;
@@ -169,7 +169,7 @@ impl Auto {
         LocalSearch {
             seed: self.seed,
             tries_per_function: usual.tries_per_function * factor,
-            most_tries: share.max(LEAST_TRIES) * factor,
+            most_tries: share.max(MIN_TRIES) * factor,
         }
     }
 }
@@ -187,7 +187,7 @@ fn candidates(problem: &LayoutProblem) -> Vec<Candidate> {
     if problem.traces().len() < 2 {
         return vec![Candidate::FirstSeen];
     }
-    if problem.traces().event_count() > MOST_EVENTS_FOR_ALL {
+    if problem.traces().event_count() > MAX_EVENTS_FOR_ALL {
         return vec![Candidate::Balanced(4), Candidate::FirstSeen];
     }
     let balanced = [1, 2, 4].map(Candidate::Balanced);

@@ -14,8 +14,8 @@
 //! [`call_graph`](super::call_graph). Only square roots and rational operations are used, which give the same on
 //! every machine.
 //!
-//! Chains have at most [`LONGEST_CHAIN`] functions, so each arc is valued again at most twice that often: time is
-//! O(arcs · LONGEST_CHAIN · log arcs) at the very worst and near-linear in practice.
+//! Chains have at most [`MAX_CHAIN_LENGTH`] functions, so each arc is valued again at most twice that often: time is
+//! O(arcs · MAX_CHAIN_LENGTH · log arcs) at the very worst and near-linear in practice.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap};
@@ -26,7 +26,7 @@ use crate::order::FunctionOrder;
 use crate::problem::LayoutProblem;
 
 /// Functions in a chain at most.
-const LONGEST_CHAIN: usize = 128;
+const MAX_CHAIN_LENGTH: usize = 128;
 
 /// Entries of the modelled cache; a power of two.
 const CACHE_ENTRIES: u32 = 16;
@@ -141,7 +141,7 @@ impl<'graph> Chains<'graph> {
     /// What merging two chains gains in the better order; nothing if it gains nothing.
     fn value(&self, one: usize, other: usize, calls: &[Call]) -> Option<Merger> {
         let [first, second] = [one, other].map(|chain| &self.chains[chain]);
-        if first.functions.len() + second.functions.len() > LONGEST_CHAIN {
+        if first.functions.len() + second.functions.len() > MAX_CHAIN_LENGTH {
             return None;
         }
         let size = first.size.saturating_add(second.size);
@@ -175,7 +175,7 @@ impl<'graph> Chains<'graph> {
         })
     }
 
-    /// Whether a function is in a chain: it is in one of two, and the chain has at most LONGEST_CHAIN functions.
+    /// Whether a function is in a chain: it is in one of two, and the chain has at most MAX_CHAIN_LENGTH functions.
     fn chain_has(&self, chain: usize, function: usize) -> bool {
         self.chains[chain].functions.contains(&function)
     }

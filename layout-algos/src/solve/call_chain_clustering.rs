@@ -1,7 +1,7 @@
 //! Call-chain clustering (C³, "hfsort").
 //!
 //! From the heaviest function on, each function's cluster is appended to the cluster of its heaviest caller, so that
-//! a callee follows its caller, unless the two together exceed [`LARGEST_CLUSTER`], or the callee would dilute the
+//! a callee follows its caller, unless the two together exceed [`MAX_CLUSTER`], or the callee would dilute the
 //! caller's cluster too much. The clusters then stand by weight per byte. Source: Ottoni, Maher, "Optimizing
 //! Function Placement for Large-Scale Data-Center Applications" (CGO 2017); the limit on dilution is the one of
 //! linkers that adopted it. Where the arcs come from: [`call_graph`](super::call_graph).
@@ -16,10 +16,10 @@ use crate::order::FunctionOrder;
 use crate::problem::LayoutProblem;
 
 /// Bytes of the largest cluster.
-const LARGEST_CLUSTER: u64 = 1 << 20;
+const MAX_CLUSTER: u64 = 1 << 20;
 
 /// Merging may divide the weight per byte of the caller's cluster by at most this.
-const MOST_DILUTION: u128 = 8;
+const MAX_DILUTION: u128 = 8;
 
 /// Clusters of callers and callees; untraced functions follow in link order.
 #[derive(Clone, Copy, Debug)]
@@ -90,11 +90,11 @@ impl Clusters {
         let [into, from] = [caller, callee].map(|function| self.find(function));
         let [one, other] = [into, from].map(|cluster| &self.clusters[cluster]);
         let size = one.size.saturating_add(other.size);
-        if into == from || size > LARGEST_CLUSTER {
+        if into == from || size > MAX_CLUSTER {
             return;
         }
         let merged = Cluster { functions: Vec::new(), size, weight: one.weight.saturating_add(other.weight) };
-        if one.is_denser(MOST_DILUTION, &merged) {
+        if one.is_denser(MAX_DILUTION, &merged) {
             return;
         }
         let mut appended = std::mem::take(&mut self.clusters[from].functions);

@@ -10,7 +10,7 @@ pub(super) struct TracesOfFunctions {
 }
 
 /// Weights are scaled down to at most this: sums over 2³² traces and products with 2²⁴ then fit 64 bits.
-const LARGEST_WEIGHT: u64 = 1 << 8;
+const MAX_WEIGHT: u64 = 1 << 8;
 
 impl TracesOfFunctions {
     pub(super) fn of(problem: &LayoutProblem) -> Self {
@@ -23,7 +23,7 @@ impl TracesOfFunctions {
         // A problem has no more events than rows can hold.
         let rows = Rows::grouped(problem.function_count(), events).unwrap_or_default();
         let heaviest = problem.traces().iter().map(|trace| trace.weight).max().unwrap_or(1);
-        let divisor = heaviest.div_ceil(LARGEST_WEIGHT);
+        let divisor = heaviest.div_ceil(MAX_WEIGHT);
         let weights = problem.traces().iter().map(|trace| (trace.weight / divisor).max(1)).collect();
         Self { rows, weights }
     }

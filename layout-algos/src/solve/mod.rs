@@ -24,7 +24,7 @@ mod unseen;
 
 pub use auto::{Auto, AutoOrder, Candidate, Effort};
 pub use average_time_stamp::AverageTimeStamp;
-pub use balanced_partitioning::{BalancedPartitioning, MOST_PREFIXES};
+pub use balanced_partitioning::{BalancedPartitioning, MAX_PREFIXES};
 pub use cache_directed::CacheDirected;
 pub use call_chain_clustering::CallChainClustering;
 pub use compression::CompressionAware;

@@ -31,7 +31,7 @@ impl Default for ReplaySearch {
 }
 
 /// Below so many events, sharing a replay between threads costs more than it saves.
-const LEAST_SHARED_EVENTS: usize = 20_000;
+const MIN_SHARED_EVENTS: usize = 20_000;
 
 impl ReplaySearch {
     /// A better order of `traced`, the functions at the front of the layout, by the exact cost of the problem's
@@ -144,7 +144,7 @@ impl<'problem> Replay<'problem> {
         let traces = self.problem.traces();
         let cost_of = |index: u32| self.cost_of_start(TraceId(index));
         let indices = 0..traces.len() as u32;
-        if traces.event_count() < LEAST_SHARED_EVENTS {
+        if traces.event_count() < MIN_SHARED_EVENTS {
             indices.map(cost_of).fold(0, u64::saturating_add)
         } else {
             indices.into_par_iter().map(cost_of).reduce(|| 0, u64::saturating_add)

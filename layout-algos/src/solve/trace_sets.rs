@@ -7,9 +7,9 @@
 //!
 //! Looking for the nearest set among all would be quadratic in their number. The sets are sorted by their traces
 //! first, largest traces first, which brings sets with many common large traces together, and the search is
-//! confined to windows of that order: all of it as long as that costs at most [`MOST_WORDS`] words of set
-//! comparison (some 10,000 sets of 64 traces), and no fewer than [`SMALLEST_WINDOW`] sets however many there
-//! are. Time is O(events · log functions + MOST_WORDS + sets · SMALLEST_WINDOW · traces / 64).
+//! confined to windows of that order: all of it as long as that costs at most [`MAX_WORDS`] words of set
+//! comparison (some 10,000 sets of 64 traces), and no fewer than [`MIN_WINDOW`] sets however many there
+//! are. Time is O(events · log functions + MAX_WORDS + sets · MIN_WINDOW · traces / 64).
 
 use std::cmp::{Ordering, Reverse};
 use std::collections::HashMap;
@@ -21,10 +21,10 @@ use crate::order::FunctionOrder;
 use crate::problem::LayoutProblem;
 
 /// Words of set comparison that may be spent on the nearest of all sets.
-const MOST_WORDS: usize = 1 << 27;
+const MAX_WORDS: usize = 1 << 27;
 
 /// Sets among which the nearest is looked for at least.
-const SMALLEST_WINDOW: usize = 16;
+const MIN_WINDOW: usize = 16;
 
 /// Orders functions by their set of traces, the sets by nearest neighbour; the others follow in link order.
 #[derive(Clone, Copy, Debug)]
@@ -135,8 +135,8 @@ impl Chain {
                 bit_set(members.map(|(trace, _)| trace as u32), words)
             })
             .collect();
-        let most = MOST_WORDS / (sets * words * planes.len()).max(1);
-        Self { window: most.clamp(SMALLEST_WINDOW, sets.max(SMALLEST_WINDOW)), planes, words }
+        let most = MAX_WORDS / (sets * words * planes.len()).max(1);
+        Self { window: most.clamp(MIN_WINDOW, sets.max(MIN_WINDOW)), planes, words }
     }
 
     /// The positions of `groups` in the order of the chain.

@@ -13,7 +13,7 @@ use super::abi::{
 };
 
 /// A vector without an end is not followed further than this; each `-plugin-opt` takes one entry.
-const MOST_ENTRIES: usize = 1 << 20;
+const MAX_ENTRIES: usize = 1 << 20;
 
 /// The linker's callbacks.
 #[derive(Clone, Copy, Default)]
@@ -93,7 +93,7 @@ impl Offer {
         if vector.is_null() {
             return offer;
         }
-        for position in 0..MOST_ENTRIES {
+        for position in 0..MAX_ENTRIES {
             // SAFETY: no entry before this one was the end, so there is another.
             let entry = unsafe { *vector.add(position) };
             if entry.tag == tag::NULL {

@@ -12,7 +12,7 @@ use object::{
 };
 
 /// Longer names are no names.
-const LONGEST_NAME: usize = 1 << 16;
+const MAX_NAME_LENGTH: usize = 1 << 16;
 
 /// An object's sections, as far as they are code that may be ordered.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -109,7 +109,7 @@ fn read<Header: FileHeader>(bytes: &[u8]) -> Option<ObjectCode> {
         let in_file = section.file_range().is_some_and(|(start, size)| {
             start.checked_add(size).is_some_and(|end| end <= bytes.len() as u64)
         });
-        if !is_code || size == 0 || !in_file || !is_code_name(name) || name.len() > LONGEST_NAME {
+        if !is_code || size == 0 || !in_file || !is_code_name(name) || name.len() > MAX_NAME_LENGTH {
             continue;
         }
         name_bytes = name_bytes.checked_sub(name.len())?;
@@ -148,7 +148,7 @@ fn read<Header: FileHeader>(bytes: &[u8]) -> Option<ObjectCode> {
         let Some(position) = symbol.section_index().and_then(|index| position(index, &sections)) else {
             continue;
         };
-        if !is_function || name.is_empty() || name.len() > LONGEST_NAME {
+        if !is_function || name.is_empty() || name.len() > MAX_NAME_LENGTH {
             continue;
         }
         let scope = match (is_global, symbol.is_weak()) {

@@ -212,7 +212,7 @@ impl Session {
         }
         let mut options = self.options.clone();
         options.request.strategy = Strategy::Balanced;
-        options.request.unseen = Strategy::Balanced.usual_unseen();
+        options.request.unseen = Strategy::Balanced.default_unseen();
         Cow::Owned(options)
     }
 

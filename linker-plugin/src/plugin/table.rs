@@ -21,7 +21,7 @@ use super::object_file::{CodeSection, FunctionName, Scope};
 /// Where the made-up addresses start: user space of every processor ends below, and layouts take 62 bits.
 const ORIGIN: u64 = 0x2000_0000_0000_0000;
 /// Sections that want more are placed by the linker as they want; the layout need not know.
-const LARGEST_ALIGNMENT: u64 = 1 << 16;
+const MAX_ALIGNMENT: u64 = 1 << 16;
 
 /// A section that can be placed, with its copies in other objects.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -88,8 +88,7 @@ impl<'objects> Table<'objects> {
                     copies.extend(copy.map(|&(_, first)| (first, id)));
                     continue;
                 }
-                let Some(start) =
-                    cursor.checked_next_multiple_of(section.alignment.clamp(1, LARGEST_ALIGNMENT))
+                let Some(start) = cursor.checked_next_multiple_of(section.alignment.clamp(1, MAX_ALIGNMENT))
                 else {
                     break;
                 };

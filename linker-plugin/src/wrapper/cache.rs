@@ -12,7 +12,7 @@ use serde::de::DeserializeOwned;
 use super::contents::{Digest, digest_of};
 
 /// Entries beyond this many bytes in all are dropped, the oldest first: relocated images are as large as programs.
-const MOST_BYTES: u64 = 2 << 30;
+const MAX_BYTES: u64 = 2 << 30;
 
 /// A directory of entries.
 #[derive(Clone, Debug)]
@@ -59,7 +59,7 @@ impl Cache {
 
     /// Drops the oldest entries when there are too many.
     pub fn prune(&self) {
-        self.prune_to(MOST_BYTES);
+        self.prune_to(MAX_BYTES);
     }
 
     fn prune_to(&self, most_bytes: u64) {

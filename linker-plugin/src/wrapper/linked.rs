@@ -101,7 +101,7 @@ pub fn functions_of<'data>(
     path: &Path,
     bytes: &'data [u8],
 ) -> Result<(ElfFile<'data>, FunctionTable<'data>)> {
-    let file = ElfFile::parse_any_machine(bytes).map_err(|error: Error| error.in_file(path))?;
+    let file = ElfFile::parse_any_processor(bytes).map_err(|error: Error| error.in_file(path))?;
     let functions = FunctionTable::collect(&file).map_err(|error| error.in_file(path))?;
     Ok((file, functions))
 }

@@ -12,7 +12,7 @@ use std::process::{Command, Stdio};
 use reorder_base::error::{Error, Result};
 
 /// A version takes a few lines; what prints more is no linker.
-const LONGEST_OUTPUT: u64 = 16 << 10;
+const MAX_OUTPUT: u64 = 16 << 10;
 
 /// Linkers that understand the same options.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize)]
@@ -110,11 +110,11 @@ fn ask(program: &Path, option: &str, variables: &BTreeMap<OsString, OsString>) -
         .map_err(failed)?;
     let mut said = Vec::new();
     if let Some(output) = child.stdout.take() {
-        output.take(LONGEST_OUTPUT).read_to_end(&mut said).map_err(failed)?;
+        output.take(MAX_OUTPUT).read_to_end(&mut said).map_err(failed)?;
     }
     child.wait().map_err(failed)?;
     std::io::Seek::rewind(&mut errors).map_err(failed)?;
-    errors.take(LONGEST_OUTPUT).read_to_end(&mut said).map_err(failed)?;
+    errors.take(MAX_OUTPUT).read_to_end(&mut said).map_err(failed)?;
     Ok(String::from_utf8_lossy(&said).into_owned())
 }
 

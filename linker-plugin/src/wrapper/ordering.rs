@@ -178,7 +178,7 @@ struct OrderInput<'trial> {
 }
 
 /// lld compares each pattern of a script with each input section: a second or so.
-const MOST_COMPARISONS: usize = 1 << 28;
+const MAX_COMPARISONS: usize = 1 << 28;
 
 /// Each form comes with the number of functions that the linker cannot tell from others.
 impl OrderInput<'_> {
@@ -215,7 +215,7 @@ impl OrderInput<'_> {
         [self.layout, &needed]
             .into_iter()
             .map(|layout| ordered_sections(self.functions, layout, self.map))
-            .find(|sections| sections.len().saturating_mul(self.map.sections.len()) <= MOST_COMPARISONS)
+            .find(|sections| sections.len().saturating_mul(self.map.sections.len()) <= MAX_COMPARISONS)
             .map(|sections| lld_script(self.map, &sections, anchor))
     }
 

@@ -17,7 +17,7 @@ use super::options::is_own;
 const DEEPEST: u32 = 16;
 
 /// Largest list of arguments that is passed without a file: Linux bounds them by a quarter of the stack's limit.
-const LONGEST_COMMAND_LINE: usize = 128 << 10;
+const MAX_COMMAND_LINE_LENGTH: usize = 128 << 10;
 
 /// `arguments` with what stands in their response files, for looking at. Files that cannot be read stay as they are: it
 /// is the linker that complains.
@@ -93,7 +93,8 @@ pub fn joined(words: &[OsString]) -> Vec<u8> {
 /// # Errors
 /// When the file cannot be written.
 pub fn shortened(words: Vec<OsString>) -> Result<(Vec<OsString>, Option<TempPath>)> {
-    if words.iter().map(|word| word.len() + 1 + size_of::<usize>()).sum::<usize>() <= LONGEST_COMMAND_LINE {
+    if words.iter().map(|word| word.len() + 1 + size_of::<usize>()).sum::<usize>() <= MAX_COMMAND_LINE_LENGTH
+    {
         return Ok((words, None));
     }
     let (argument, file) = written(&words)?;

@@ -15,7 +15,7 @@ use nix::fcntl::{Flock, FlockArg};
 use reorder_base::error::{Error, Result};
 
 /// As many processes with the same number as could share a folder.
-const MOST_ATTEMPTS: u32 = 100;
+const MAX_ATTEMPTS: u32 = 100;
 
 /// A directory beside an output.
 #[derive(Debug)]
@@ -38,7 +38,7 @@ impl Workplace {
             output.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
         remove_abandoned(folder, &start);
         let mut directory = PathBuf::new();
-        for attempt in 0..MOST_ATTEMPTS {
+        for attempt in 0..MAX_ATTEMPTS {
             let mut name = start.clone();
             name.push(format!("{}-{attempt}", std::process::id()));
             directory = folder.join(name);

@@ -4,4 +4,5 @@ pub mod address;
 pub mod address_index;
 pub mod error;
 pub mod lines;
+pub mod processor;
 pub mod refusal;

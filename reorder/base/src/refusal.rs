@@ -2,87 +2,134 @@
 
 use std::fmt;
 
-use serde::Serialize;
+use serde::{Serialize, Serializer};
 
 use crate::address::Address;
 
 /// A global obligation that failed; the whole image is left untouched.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum RefusalCode {
     /// Not a linked little-endian ELF64 image for x86-64 or AArch64.
-    R1,
-    /// Reserved: programs at a fixed address are analysed.
-    R2,
+    UnsupportedFile,
     /// Text relocations, or a segment both writable and executable.
-    R3,
+    ChangingCode,
     /// No section headers to find functions by.
-    R4,
+    NoSectionHeaders,
     /// Too little of the text belongs to known functions.
-    R5,
+    UnknownCode,
     /// Too much text cannot be decoded.
-    R6,
+    UndecodableCode,
     /// A language runtime that keeps code addresses in private tables.
-    R7,
+    PrivateRuntimeTables,
     /// Unwind data in an unknown encoding.
-    R8,
+    UnwindEncoding,
     /// A section whose code addresses cannot be rewritten.
-    R9,
+    UnknownCodeAddresses,
     /// Debug information that cannot be brought up to date.
-    R10,
-    /// Reserved: static relocations that contradict the code pin what they name, or are ignored.
-    R11,
+    DebugInformation,
     /// An address field that cannot reach its target after the move.
-    R12,
+    OutOfReach,
     /// An image that has copies of functions, or no room for them.
-    R13,
+    Copies,
     /// A signature covers the file.
-    R14,
+    Signed,
     /// The output failed verification.
-    R16,
+    FailedVerification,
     /// A program that loads a memory dump of itself, which holds addresses of its functions.
-    R17,
+    MemoryDump,
     /// Mach-O: not for arm64 or x86-64.
-    M1,
+    MachOProcessor,
     /// Mach-O: neither program, library nor bundle, or a program at a fixed address.
-    M2,
+    MachOKind,
     /// Mach-O: a load command that may hold or protect code addresses in an unknown way.
-    M3,
+    MachOLoadCommand,
     /// Mach-O: not exactly one `__TEXT,__text`.
-    M4,
+    MachOText,
     /// Mach-O: no table of function starts and no symbols to find functions by.
-    M5,
+    MachOUnknownFunctions,
     /// Mach-O: a language runtime that keeps code addresses in private tables.
-    M6,
+    MachORuntimeTables,
     /// Mach-O: DTrace's probes with offsets of functions.
-    M7,
+    MachOProbes,
     /// Mach-O: code that is addressed by its distance from the start of a block.
-    M8,
+    MachOBlockDistances,
     /// Mach-O: fixups in an unknown format.
-    M9,
+    MachOFixups,
     /// Mach-O: tables of the old static linker in a finished image.
-    M10,
+    MachOLinkerTables,
     /// Mach-O: unwind entries or exception tables in an unknown encoding.
-    M11,
+    MachOUnwindEncoding,
     /// Mach-O: lists of Objective-C methods that are not covered completely.
-    M12,
+    MachOMethodLists,
     /// Mach-O: compact unwind information in an unknown form.
-    M13,
+    MachOUnwindForm,
     /// Mach-O: the new compact unwind information does not fit.
-    M14,
-    /// Reserved: Mach-O, the room between functions that stay cannot be filled exactly.
-    M15,
+    MachOUnwindRoom,
     /// Mach-O: information for the shared cache that cannot be dropped.
-    M16,
+    MachOSharedCache,
     /// Mach-O: bytes at the end of the file that no load command names.
-    M17,
+    MachOTrailingBytes,
     /// Mach-O: too much of what should come first has to stay.
-    M18,
+    MachOPinnedStart,
     /// Mach-O: records of Swift whose functions have to stay.
-    M19,
+    MachOSwiftRecords,
     /// Mach-O: the output failed verification.
-    M20,
-    /// Reserved: Mach-O, damaged tables.
-    M21,
+    MachOFailedVerification,
+}
+
+impl RefusalCode {
+    /// What messages, JSON and SUPPORT.md call it. A number, once published, keeps its meaning; R2, R11, R15, M15 and M21 are
+    /// not given again.
+    #[must_use]
+    pub const fn code(self) -> &'static str {
+        match self {
+            Self::UnsupportedFile => "R1",
+            Self::ChangingCode => "R3",
+            Self::NoSectionHeaders => "R4",
+            Self::UnknownCode => "R5",
+            Self::UndecodableCode => "R6",
+            Self::PrivateRuntimeTables => "R7",
+            Self::UnwindEncoding => "R8",
+            Self::UnknownCodeAddresses => "R9",
+            Self::DebugInformation => "R10",
+            Self::OutOfReach => "R12",
+            Self::Copies => "R13",
+            Self::Signed => "R14",
+            Self::FailedVerification => "R16",
+            Self::MemoryDump => "R17",
+            Self::MachOProcessor => "M1",
+            Self::MachOKind => "M2",
+            Self::MachOLoadCommand => "M3",
+            Self::MachOText => "M4",
+            Self::MachOUnknownFunctions => "M5",
+            Self::MachORuntimeTables => "M6",
+            Self::MachOProbes => "M7",
+            Self::MachOBlockDistances => "M8",
+            Self::MachOFixups => "M9",
+            Self::MachOLinkerTables => "M10",
+            Self::MachOUnwindEncoding => "M11",
+            Self::MachOMethodLists => "M12",
+            Self::MachOUnwindForm => "M13",
+            Self::MachOUnwindRoom => "M14",
+            Self::MachOSharedCache => "M16",
+            Self::MachOTrailingBytes => "M17",
+            Self::MachOPinnedStart => "M18",
+            Self::MachOSwiftRecords => "M19",
+            Self::MachOFailedVerification => "M20",
+        }
+    }
+}
+
+impl fmt::Display for RefusalCode {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(self.code())
+    }
+}
+
+impl Serialize for RefusalCode {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(self.code())
+    }
 }
 
 /// A refusal: the code, the exact reason, the place, and the cure.
@@ -114,7 +161,7 @@ impl Refusal {
 
 impl fmt::Display for Refusal {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(formatter, "refused ({:?}): {}", self.code, self.reason)?;
+        write!(formatter, "refused ({}): {}", self.code, self.reason)?;
         if let Some(address) = self.address {
             write!(formatter, " at {address}")?;
         }

@@ -14,7 +14,7 @@ use crate::pins::{Pin, PinReason};
 use reorder_base::address::Address;
 
 /// Rounds of finding entries in the middle of functions.
-pub(super) const MOST_ROUNDS: usize = 16;
+pub(super) const MAX_ROUNDS: usize = 16;
 
 /// How one atom is decoded.
 pub(super) trait AtomDecoder: Sync {
@@ -47,7 +47,7 @@ pub(super) fn decode_atoms(
         (0..atoms.len()).into_par_iter().with_min_len(16).map(|index| decode(index, &entries)).unzip();
     let mut code = AtomReferences::new(base, packed);
     let mut changed: Vec<usize> = (0..atoms.len()).collect();
-    for round in 0..=MOST_ROUNDS {
+    for round in 0..=MAX_ROUNDS {
         let targets = changed.par_iter().with_min_len(256).flat_map_iter(|&index| {
             let referenced = code.of_atom(index, atoms[index].start).map(|reference| reference.target);
             referenced.chain(decoded[index].ties.iter().copied())
@@ -62,7 +62,7 @@ pub(super) fn decode_atoms(
         changed = new.iter().filter_map(|target| containing(*target)).collect();
         changed.dedup();
         entries.extend(new);
-        if round == MOST_ROUNDS {
+        if round == MAX_ROUNDS {
             // What was decoded without its last entries was not understood.
             for &index in &changed {
                 decoded[index] = decoder.keep(atoms[index].clone());

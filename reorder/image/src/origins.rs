@@ -62,8 +62,8 @@ fn files(functions: &FunctionTable<'_>) -> Vec<Option<u32>> {
 
 fn scopes(functions: &FunctionTable<'_>) -> Vec<Option<u32>> {
     // Some functions have many names, and a table may claim that all have all.
-    const MOST_NAMES: usize = 8;
-    let name_at = |start: Address| functions.names_at(start).take(MOST_NAMES).find_map(scope);
+    const MAX_NAMES: usize = 8;
+    let name_at = |start: Address| functions.names_at(start).take(MAX_NAMES).find_map(scope);
     let scopes: Vec<Option<Vec<u8>>> =
         functions.iter().map(|(_, function)| name_at(function.start)).collect();
     let mut known: Vec<&[u8]> = scopes.iter().flatten().map(Vec::as_slice).collect();
@@ -139,8 +139,8 @@ fn itanium_scope(name: &[u8]) -> Option<&[u8]> {
 
 /// Length of a name with its length in front; zero if there is none.
 fn source_name_length(text: &[u8]) -> usize {
-    const MOST_DIGITS: usize = 5;
-    let digits = text.iter().take(MOST_DIGITS).take_while(|byte| byte.is_ascii_digit()).count();
+    const MAX_DIGITS: usize = 5;
+    let digits = text.iter().take(MAX_DIGITS).take_while(|byte| byte.is_ascii_digit()).count();
     let number = text.iter().take(digits).fold(0, |sum, digit| sum * 10 + usize::from(digit - b'0'));
     if number == 0 { 0 } else { digits + number }
 }

@@ -39,7 +39,7 @@ impl LayoutArguments {
             memory: self.memory.unwrap_or(usual),
             early_percent: self.early,
             effort: self.effort,
-            unseen: self.unseen.unwrap_or(self.strategy.usual_unseen()),
+            unseen: self.unseen.unwrap_or(self.strategy.default_unseen()),
             compress: self.compress,
         }
     }

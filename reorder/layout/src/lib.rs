@@ -26,8 +26,8 @@ pub use request::{Effort, LayoutRequest, Memory, Unseen};
 pub use strategy::Strategy;
 
 use reorder_base::error::{Error, Result};
+use reorder_base::processor::Processor;
 use reorder_image::elf::file::ElfFile;
-use reorder_image::elf::machine::Machine;
 use reorder_image::functions::{FunctionIndex, FunctionTable};
 use reorder_trace::ResolvedTrace;
 
@@ -99,9 +99,9 @@ pub fn lay_out(
             .with_hint("leave out --compress and --unseen, or choose another --strategy"));
     }
     // What code refers to is known of one processor.
-    match file.machine {
-        Machine::X86_64 => arrange(Some(file), functions, traces, room, request),
-        Machine::Aarch64 | Machine::Other => lay_out_functions_in(functions, traces, room, request),
+    match file.processor {
+        Processor::X86_64 => arrange(Some(file), functions, traces, room, request),
+        Processor::Aarch64 | Processor::Other => lay_out_functions_in(functions, traces, room, request),
     }
 }
 

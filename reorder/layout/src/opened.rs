@@ -7,10 +7,10 @@ use crate::Memory;
 use crate::simulate::{MemoryModel, presets};
 use reorder_base::address::Address;
 use reorder_base::error::{Error, ErrorKind, Result};
+use reorder_base::processor::Processor;
 use reorder_base::refusal::Refusal;
 use reorder_image::elf::analysis::Analysis;
 use reorder_image::elf::file::ElfFile;
-use reorder_image::elf::machine::Machine;
 use reorder_image::functions::FunctionTable;
 use reorder_image::macho::analysis::MachOAnalysis;
 use reorder_image::macho::file::MachOFile;
@@ -76,7 +76,7 @@ impl<'data> OpenedImage<'data> {
             return MachOImage::parse(bytes, architecture).map(Self::MachO);
         }
         refuse_architecture(architecture)?;
-        ElfFile::parse_any_machine(bytes).map(Self::Elf)
+        ElfFile::parse_any_processor(bytes).map(Self::Elf)
     }
 
     /// Its functions.
@@ -123,7 +123,7 @@ impl<'data> OpenedImage<'data> {
         functions: &FunctionTable<'image>,
     ) -> Result<std::result::Result<OpenedAnalysis<'image>, Stays>> {
         let analysis = match self {
-            Self::Elf(file) if file.machine == Machine::Other => return Ok(Err(Stays::UnknownKind)),
+            Self::Elf(file) if file.processor == Processor::Other => return Ok(Err(Stays::UnknownKind)),
             Self::Elf(file) => {
                 Analysis::new(file, functions).map(|analysis| OpenedAnalysis::Elf(Box::new(analysis)))
             }
@@ -142,14 +142,14 @@ impl<'data> OpenedImage<'data> {
     #[must_use]
     pub fn elf_for_x86_64(&self) -> Option<&ElfFile<'data>> {
         match self {
-            Self::Elf(file) if file.machine == Machine::X86_64 => Some(file),
+            Self::Elf(file) if file.processor == Processor::X86_64 => Some(file),
             _ => None,
         }
     }
 
     /// The memory that its layouts shall suit unless another is asked for.
     #[must_use]
-    pub fn usual_memory(&self) -> Memory {
+    pub fn default_memory(&self) -> Memory {
         match self {
             Self::Elf(_) => Memory::default(),
             Self::MachO(image) => Memory::of_macho(image.architecture),
@@ -158,10 +158,10 @@ impl<'data> OpenedImage<'data> {
 
     /// The models of memory it is judged by unless others are asked for.
     #[must_use]
-    pub fn usual_models(&self) -> Vec<MemoryModel> {
+    pub fn default_models(&self) -> Vec<MemoryModel> {
         match self {
-            Self::Elf(_) => presets::usual_for_elf(),
-            Self::MachO(image) => presets::usual_for_macho(image.architecture),
+            Self::Elf(_) => presets::default_for_elf(),
+            Self::MachO(image) => presets::default_for_macho(image.architecture),
         }
     }
 }

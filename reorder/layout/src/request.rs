@@ -83,7 +83,7 @@ impl LayoutRequest {
             memory: Memory::default(),
             early_percent,
             effort: Effort::default(),
-            unseen: strategy.usual_unseen(),
+            unseen: strategy.default_unseen(),
             compress: false,
         }
     }

@@ -67,7 +67,7 @@ impl Strategy {
 
     /// Where it leaves functions that no trace ran, unless something else is asked for.
     #[must_use]
-    pub fn usual_unseen(self) -> Unseen {
+    pub fn default_unseen(self) -> Unseen {
         if self == Self::Auto { Unseen::References } else { Unseen::Link }
     }
 

@@ -9,7 +9,7 @@ use reorder_image::code_reference::{CodeForm, CodeReference};
 /// What to tell of an instruction whose field cannot hold the way.
 pub(super) fn out_of_reach(reference: &CodeReference, target: NewAddress) -> Error {
     Refusal::new(
-        RefusalCode::R12,
+        RefusalCode::OutOfReach,
         format!("after the move an instruction would not reach its target, {target}, any more"),
         "use another order, such as one with fewer functions in front",
     )

@@ -5,8 +5,8 @@ use std::path::Path;
 
 use crate::arch;
 use reorder_base::error::{Error, Result};
+use reorder_base::processor::Processor;
 use reorder_image::elf::file::ElfFile;
-use reorder_image::elf::machine::Machine;
 use reorder_system::mapped::map_image;
 
 /// Refuses to record on this machine if its processor cannot be traced.
@@ -14,7 +14,7 @@ use reorder_system::mapped::map_image;
 /// # Errors
 /// On all but x86-64 and AArch64.
 pub fn check_host() -> Result<()> {
-    if arch::MACHINE.is_some() {
+    if arch::PROCESSOR.is_some() {
         return Ok(());
     }
     Err(Error::usage(format!("programs are recorded on x86-64 and AArch64, and this reorder is for {HOST}"))
@@ -56,16 +56,16 @@ impl Purpose {
 ///
 /// # Errors
 /// Images for another processor.
-pub fn check(machine: Machine, purpose: Purpose) -> Result<()> {
-    if arch::MACHINE == Some(machine) {
+pub fn check(processor: Processor, purpose: Purpose) -> Result<()> {
+    if arch::PROCESSOR == Some(processor) {
         return Ok(());
     }
     let (verb, other_way) = (purpose.verb(), purpose.other_way());
     let there = |name: &str| format!("{verb} it on {name} with a reorder built for it, or {other_way}");
-    let (name, cure) = match machine {
-        Machine::X86_64 => ("x86-64", there("x86-64")),
-        Machine::Aarch64 => ("AArch64", there("AArch64")),
-        Machine::Other => ("another processor", other_way.to_owned()),
+    let (name, cure) = match processor {
+        Processor::X86_64 => ("x86-64", there("x86-64")),
+        Processor::Aarch64 => ("AArch64", there("AArch64")),
+        Processor::Other => ("another processor", other_way.to_owned()),
     };
     Err(Error::usage(format!("this image is for {name}, and this reorder {verb}s what is for {HOST}"))
         .with_hint(cure))
@@ -77,16 +77,16 @@ pub fn check(machine: Machine, purpose: Purpose) -> Result<()> {
 /// ELF programs for another processor; all else is left to whoever starts it.
 pub fn check_program(path: &Path, purpose: Purpose) -> Result<()> {
     let Ok(bytes) = map_image(path) else { return Ok(()) };
-    match ElfFile::parse_any_machine(&bytes) {
-        Ok(file) => check(file.machine, purpose).map_err(|error| error.in_file(path)),
+    match ElfFile::parse_any_processor(&bytes) {
+        Ok(file) => check(file.processor, purpose).map_err(|error| error.in_file(path)),
         Err(_) => Ok(()),
     }
 }
 
 /// As it is called here.
-const HOST: &str = match arch::MACHINE {
-    Some(Machine::X86_64) => "x86-64",
-    Some(Machine::Aarch64) => "AArch64",
+const HOST: &str = match arch::PROCESSOR {
+    Some(Processor::X86_64) => "x86-64",
+    Some(Processor::Aarch64) => "AArch64",
     _ => std::env::consts::ARCH,
 };
 

@@ -63,7 +63,7 @@ fn interpreter(program: &Path) -> Option<PathBuf> {
         }
         None => {
             let bytes = map_image(program).ok()?;
-            let file = ElfFile::parse_any_machine(&bytes).ok()?;
+            let file = ElfFile::parse_any_processor(&bytes).ok()?;
             let section = file.section(b".interp")?;
             file.section_bytes(section).split(|&byte| byte == 0).next()?.to_vec()
         }

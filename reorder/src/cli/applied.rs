@@ -49,7 +49,9 @@ impl LeftImage {
 /// A result that our own proof rejects is a finding, even where other images of the file moved. Other images that stay
 /// are what was to be expected of them.
 pub fn status_of(left: &[LeftImage]) -> ExitStatus {
-    let is_defect = |image: &LeftImage| matches!(image.code, Some(RefusalCode::M20 | RefusalCode::R16));
+    let is_defect = |image: &LeftImage| {
+        matches!(image.code, Some(RefusalCode::MachOFailedVerification | RefusalCode::FailedVerification))
+    };
     if left.iter().any(is_defect) { ExitStatus::Finding } else { ExitStatus::Success }
 }
 
@@ -87,9 +89,9 @@ mod tests {
         };
         let damaged = LeftImage::new("a.so", &Error::malformed(0, "cut off"));
         assert_eq!(status_of(&[]), ExitStatus::Success);
-        assert_eq!(status_of(&[left(RefusalCode::M6), damaged]), ExitStatus::Success);
-        for code in [RefusalCode::M20, RefusalCode::R16] {
-            assert_eq!(status_of(&[left(RefusalCode::M6), left(code)]), ExitStatus::Finding);
+        assert_eq!(status_of(&[left(RefusalCode::MachORuntimeTables), damaged]), ExitStatus::Success);
+        for code in [RefusalCode::MachOFailedVerification, RefusalCode::FailedVerification] {
+            assert_eq!(status_of(&[left(RefusalCode::MachORuntimeTables), left(code)]), ExitStatus::Finding);
         }
     }
 

@@ -102,7 +102,9 @@ pub fn apply_elf(
 /// Whether the image is refused because its code is not known well enough for functions to move.
 fn is_too_little_known(error: &Error) -> bool {
     match &error.kind {
-        ErrorKind::Refused(refusal) => matches!(refusal.code, RefusalCode::R5 | RefusalCode::R6),
+        ErrorKind::Refused(refusal) => {
+            matches!(refusal.code, RefusalCode::UnknownCode | RefusalCode::UndecodableCode)
+        }
         _ => false,
     }
 }

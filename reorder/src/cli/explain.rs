@@ -142,7 +142,7 @@ impl ExplainArguments {
         analysis: &OpenedAnalysis<'_>,
         starts: &Starts,
     ) -> Result<NewPlaces> {
-        let request = self.layout.request(image.usual_memory());
+        let request = self.layout.request(image.default_memory());
         let traces = &starts.traces;
         let laid_out = match (image, analysis) {
             (OpenedImage::Elf(file), OpenedAnalysis::Elf(analysis)) => {

@@ -266,7 +266,7 @@ fn simulate_starts(
     starts: &[Start],
 ) -> Result<Vec<SimulatedPages>> {
     let moves = recover_moves(bytes, &applied.bytes)?;
-    let models = &presets::usual_for_elf()[..1];
+    let models = &presets::default_for_elf()[..1];
     let simulated = starts.iter().map(|start| {
         let names = ImageNames { old: start.shown.clone(), new: None };
         SimulatedPages::of(&simulate(names, functions, &start.traces, Some(&moves), models))

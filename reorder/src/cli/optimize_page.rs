@@ -39,7 +39,7 @@ pub(super) fn pending_page(
         scenarios: &scenarios,
         coverage: &coverage,
         moves: Some(moves),
-        models: &presets::usual_for_elf(),
+        models: &presets::default_for_elf(),
     })?;
     Pending::whole(place, &document.0)
 }

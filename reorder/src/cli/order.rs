@@ -10,8 +10,8 @@ use crate::cli::kept_inputs::KeptFiles;
 use crate::cli::traces_input::TracesInput;
 use crate::exit_status::ExitStatus;
 use reorder_base::error::{Error, Result};
+use reorder_base::processor::Processor;
 use reorder_image::elf::file::ElfFile;
-use reorder_image::elf::machine::Machine;
 use reorder_image::functions::FunctionTable;
 use reorder_image::macho::{MachOImage, is_macho};
 use reorder_layout::arguments::LayoutArguments;
@@ -162,10 +162,10 @@ impl OrderArguments {
         let path = &self.image;
         refuse_architecture(self.architecture.as_deref()).map_err(|error| error.in_file(path))?;
         let request = self.layout.request(Memory::default());
-        let file = ElfFile::parse_any_machine(bytes).map_err(|error| error.in_file(path))?;
+        let file = ElfFile::parse_any_processor(bytes).map_err(|error| error.in_file(path))?;
         let functions = FunctionTable::collect(&file).map_err(|error| error.in_file(path))?;
         let traces = self.resolve(&ImageIdentity::of(path, &file), &functions, &request, context)?;
-        let layout = match file.machine == Machine::X86_64 {
+        let layout = match file.processor == Processor::X86_64 {
             true => {
                 let resolved = traces.as_ref().map_or(&[][..], |traces| &traces.traces);
                 lay_out(&file, &functions, resolved, Room::Linker, &request)?

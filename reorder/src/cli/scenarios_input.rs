@@ -218,7 +218,7 @@ impl ScenariosInput {
                 let once = names.iter().enumerate().filter(|&one| !is_repeated(one));
                 presets::find(&once.map(|(_, name)| name.clone()).collect::<Vec<_>>(), &custom)
             }
-            None => Ok(image.usual_models()),
+            None => Ok(image.default_models()),
         }
     }
 }

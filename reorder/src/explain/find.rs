@@ -12,7 +12,7 @@ const MOST: usize = 16;
 /// So many are offered when nothing is found.
 const OFFERED: usize = 8;
 /// Of each so many characters: names may have many thousands, and each is compared with the word.
-const LONGEST_OFFERED: usize = 160;
+const MAX_OFFERED_LENGTH: usize = 160;
 
 /// The functions called `word`: an address inside one (`0x…`), a symbol, a readable name, else a part of a readable name.
 ///
@@ -80,9 +80,9 @@ fn nothing(word: &str, names: &[(FunctionIndex, &[u8], String)]) -> Error {
     if names.is_empty() {
         return error.with_hint("the image has no symbols: give an address, 0x…");
     }
-    let word = visible_start(word, LONGEST_OFFERED);
+    let word = visible_start(word, MAX_OFFERED_LENGTH);
     let alikeness = |(.., readable): &(FunctionIndex, &[u8], String)| {
-        let shown = visible_start(readable, LONGEST_OFFERED).into_owned();
+        let shown = visible_start(readable, MAX_OFFERED_LENGTH).into_owned();
         (strsim::jaro_winkler(&word, &shown), shown)
     };
     let mut alike: Vec<(f64, String)> = names.iter().map(alikeness).collect();

@@ -28,7 +28,7 @@ pub use report::{ExplainReport, ExplainedFunction, ExplainedPin, Run, Side};
 use neighbours::Places;
 
 /// Longer names are cut, in sentences too: a template's name may have thousands of characters.
-const LONGEST_NAME: usize = 400;
+const MAX_NAME_LENGTH: usize = 400;
 
 /// What answers come from.
 #[derive(Clone, Copy)]
@@ -113,7 +113,7 @@ impl<'files> Explainer<'files> {
         let functions = self.knowledge.functions;
         let name = functions.names_at(functions.get(index).start).next();
         let name = name.map_or_else(|| functions.display_name(index), readable_name);
-        visible_start(&name, LONGEST_NAME).into_owned()
+        visible_start(&name, MAX_NAME_LENGTH).into_owned()
     }
 
     /// Why it stays.

@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-use super::{Explainer, LONGEST_NAME};
+use super::{Explainer, MAX_NAME_LENGTH};
 use reorder_image::functions::FunctionIndex;
 use reorder_image::pins::PinReason;
 use reorder_image::references::NodeId;
@@ -86,7 +86,7 @@ impl Explainer<'_> {
                 ", earliest as number {} of {} in {}",
                 run.rank,
                 run.of_functions,
-                visible_start(&run.scenario, LONGEST_NAME)
+                visible_start(&run.scenario, MAX_NAME_LENGTH)
             )
         });
         match (own.len(), all) {

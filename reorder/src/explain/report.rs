@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-use super::LONGEST_NAME;
+use super::MAX_NAME_LENGTH;
 use super::neighbours::Neighbour;
 use super::placement::Placed;
 use reorder_base::address::Address;
@@ -118,17 +118,17 @@ impl ExplainedFunction {
     fn text(&self, report: &ExplainReport) -> String {
         let mut text = format!("{}\n", self.name);
         for symbol in self.symbols.iter().filter(|symbol| **symbol != self.name) {
-            let symbol = visible_start(symbol, LONGEST_NAME);
+            let symbol = visible_start(symbol, MAX_NAME_LENGTH);
             text.push_str(&format!("  symbol   {symbol}\n"));
         }
         text.push_str(&format!(
             "  is       {}, {} bytes in {}\n",
             self.old.shown(),
             grouped(self.size_bytes),
-            visible_start(&report.image, LONGEST_NAME)
+            visible_start(&report.image, MAX_NAME_LENGTH)
         ));
         if let (Some(new), Some(name)) = (&self.new, &report.new) {
-            let name = visible_start(name, LONGEST_NAME);
+            let name = visible_start(name, MAX_NAME_LENGTH);
             text.push_str(&format!("  becomes  {} in {name}\n", new.shown()));
         }
         if let Some(pin) = &self.pin {
@@ -159,7 +159,7 @@ impl ExplainedFunction {
         let mut table = Table::new(titles);
         for run in &self.runs {
             let mut row = vec![
-                format!("    {}", visible_start(&run.scenario, LONGEST_NAME)),
+                format!("    {}", visible_start(&run.scenario, MAX_NAME_LENGTH)),
                 format!("{} of {}", run.traces, run.of_traces),
                 format!("{} of {}", grouped(run.rank), grouped(run.of_functions)),
                 run.nanoseconds.map_or_else(|| "-".to_owned(), |time| format!("{:.2}", time as f64 / 1e6)),

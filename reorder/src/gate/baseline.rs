@@ -34,8 +34,8 @@ pub struct Baseline {
 
 /// Pages of functions are counted one by one, so a small file must not state large ones: this, or so many bytes for each
 /// byte of the file, are what all starts together may run.
-const LARGEST_TEXT: u64 = 1 << 30;
-const LARGEST_PART: u64 = 4 << 10;
+const MAX_TEXT: u64 = 1 << 30;
+const MAX_PART: u64 = 4 << 10;
 
 #[derive(Deserialize, JsonSchema)]
 #[schemars(title = "Baseline of reorder gate")]
@@ -97,7 +97,7 @@ impl Baseline {
         }
         let size_of = |place: &u32| file.functions[*place as usize].2;
         let mut sizes = file.scenarios.iter().flat_map(|scenario| &scenario.order).map(size_of);
-        let largest = LARGEST_TEXT.max((bytes.len() as u64).saturating_mul(LARGEST_PART));
+        let largest = MAX_TEXT.max((bytes.len() as u64).saturating_mul(MAX_PART));
         let sum = sizes.try_fold(0, |sum: u64, size| sum.checked_add(size).filter(|sum| *sum <= largest));
         let overflows = |(_, address, size): &(String, u64, u64)| address.checked_add(*size).is_none();
         if sum.is_none() || file.functions.iter().any(overflows) {

@@ -118,7 +118,7 @@ pub struct Compression {
 }
 
 /// Beyond, a block is the whole file.
-const LARGEST_BLOCK: u32 = 1 << 20;
+const MAX_BLOCK: u32 = 1 << 20;
 
 impl Compression {
     /// What gates look at unless they are told: the whole for packages, and blocks of the fast ones for file systems
@@ -149,7 +149,7 @@ impl Compression {
         let known = Compressor::ALL.into_iter().find(|known| known.name() == compressor);
         let block_kib = block.map(|block| {
             let size = block.strip_suffix('k').and_then(|size| size.parse::<u32>().ok());
-            size.filter(|size| (1..=LARGEST_BLOCK).contains(size))
+            size.filter(|size| (1..=MAX_BLOCK).contains(size))
         });
         match (known, block_kib) {
             (Some(compressor), None) => Ok(Self { compressor, block_kib: None }),

@@ -230,7 +230,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use reorder_layout::simulate::presets::usual_for_elf;
+    use reorder_layout::simulate::presets::default_for_elf;
 
     /// Functions called by number, as `(number, gap before it, size)`, all of which run, in the order of `ranks`; some are
     /// namesakes.
@@ -258,7 +258,7 @@ mod tests {
             then in functions(), now in functions(), ranks in prop::collection::vec(any::<u16>(), 24),
         ) {
             let (then, now) = (startup(&then, &ranks), startup(&now, &ranks));
-            for model in usual_for_elf() {
+            for model in default_for_elf() {
                 let total = |startup: &Startup| startup.faults(&startup.scenarios[0], &model).iter().sum::<u64>();
                 match explain(&then, &now, "start", &model) {
                     Some(told) => {
@@ -278,7 +278,7 @@ mod tests {
     fn namesakes_of_one_size_are_the_same() {
         let then = startup(&[(1, 0, 19), (1, 0, 29), (1, 0, 39)], &[]);
         let now = startup(&[(1, 0, 19), (1, 0, 24), (1, 0, 29), (1, 0, 39)], &[]);
-        let told = explain(&then, &now, "start", &usual_for_elf()[0]).unwrap();
+        let told = explain(&then, &now, "start", &default_for_elf()[0]).unwrap();
         let changes: Vec<_> = told.functions.iter().map(|one| (one.change, one.new_bytes)).collect();
         assert_eq!(changes, [(ChangeKind::Added, Some(25))]);
     }
@@ -287,13 +287,13 @@ mod tests {
     fn a_new_function_comes_first_and_names_its_page() {
         let then = startup(&[(1, 0, 99), (2, 0, 99)], &[]);
         let now = startup(&[(1, 0, 99), (2, 0, 119), (7, 8000, 49)], &[]);
-        let told = explain(&then, &now, "start", &usual_for_elf()[0]).unwrap();
+        let told = explain(&then, &now, "start", &default_for_elf()[0]).unwrap();
         assert_eq!((told.added, told.removed, told.resized), (1, 0, 1));
         let first = &told.functions[0];
         assert_eq!((first.name.as_str(), first.change, first.faults), ("function 7", ChangeKind::Added, 1));
         assert_eq!(first.pages, [Address(0x3000)]);
         assert_eq!(told.functions[1].change, ChangeKind::Resized);
-        assert_eq!(explain(&then, &then, "start", &usual_for_elf()[0]), None);
-        assert_eq!(explain(&then, &now, "other", &usual_for_elf()[0]), None);
+        assert_eq!(explain(&then, &then, "start", &default_for_elf()[0]), None);
+        assert_eq!(explain(&then, &now, "other", &default_for_elf()[0]), None);
     }
 }

@@ -131,7 +131,7 @@ impl Limits {
         if let Some(limit) = configured {
             return Some(limit.clone());
         }
-        let text = key.metric.usual_limit()?;
+        let text = key.metric.default_limit()?;
         let limit = Limit::parse(text).ok()?;
         Some(AppliedLimit { text: text.to_owned(), source: "default".to_owned(), limit })
     }

@@ -125,7 +125,7 @@ impl Metric {
 
     /// What holds for the metric where nothing is configured.
     #[must_use]
-    pub fn usual_limit(self) -> Option<&'static str> {
+    pub fn default_limit(self) -> Option<&'static str> {
         match self {
             Self::Faults | Self::TextBytes | Self::FileBytes | Self::Compressed => Some("+1 %"),
             Self::TraceCoverage | Self::OrderCoverage => Some("-2"),

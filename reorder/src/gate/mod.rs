@@ -132,7 +132,7 @@ mod tests {
     #![allow(clippy::unwrap_used)] // a failed unwrap is a failed test
 
     use super::*;
-    use reorder_layout::simulate::presets::usual_for_elf;
+    use reorder_layout::simulate::presets::default_for_elf;
 
     /// An image whose starts have these faults each, and their sum.
     fn image(starts: &[(&str, f64)]) -> Baseline {
@@ -158,7 +158,7 @@ mod tests {
     }
 
     fn verdicts(now: &Baseline, then: &Baseline) -> Vec<(Option<String>, Option<f64>, Verdict)> {
-        let (limits, models) = (Limits::default(), usual_for_elf());
+        let (limits, models) = (Limits::default(), default_for_elf());
         let (checks, _) =
             judge(&Comparison { now, then: Some(then), limits: &limits, models: &models }).unwrap();
         checks.into_iter().map(|check| (check.key.scenario, check.current, check.verdict)).collect()
@@ -192,7 +192,7 @@ mod tests {
         let then = image(&[("a", 10.0)]);
         let mut now = then.clone();
         now.models.insert("linux-4k".to_owned(), "pages of 65536".to_owned());
-        let (limits, models) = (Limits::default(), usual_for_elf());
+        let (limits, models) = (Limits::default(), default_for_elf());
         let error = judge(&Comparison { now: &now, then: Some(&then), limits: &limits, models: &models })
             .unwrap_err();
         assert!(error.to_string().contains("linux-4k") && error.hint.is_some(), "{error}");

@@ -13,10 +13,10 @@ use super::scenarios::{Curves, FirstTouch, POINTS, Results, ScenarioResult};
 const ORIGIN_ALIGNMENT: u64 = 1 << 30;
 
 /// First touches that are drawn; scenarios beyond have their figures only.
-const MOST_TOUCHES: usize = 4_000_000;
+const MAX_TOUCHES: usize = 4_000_000;
 
 /// Points of curves that are drawn; scenarios beyond have their figures only.
-const MOST_POINTS: usize = 4_000_000;
+const MAX_POINTS: usize = 4_000_000;
 
 /// Everything that is drawn.
 #[derive(Clone, Debug, Serialize)]
@@ -62,7 +62,7 @@ struct StartColumns {
     microseconds: Vec<i64>,
     /// Where the axis of time ends; 0 where there is none.
     end_microseconds: u64,
-    /// Empty beyond [`MOST_POINTS`].
+    /// Empty beyond [`MAX_POINTS`].
     models: Vec<ModelColumns>,
 }
 
@@ -103,8 +103,8 @@ pub(super) fn columns(request: &PageRequest<'_>, results: Results, pins: PinnedF
         let moved = functions.iter().map(|(_, function)| (moves.map(function.start).0, function.size()));
         moved.map(|(start, size)| new_start(distance(start), size)).collect()
     });
-    let mut budget = MOST_TOUCHES;
-    let mut points_left = MOST_POINTS;
+    let mut budget = MAX_TOUCHES;
+    let mut points_left = MAX_POINTS;
     let mut start = |result: &ScenarioResult| {
         let is_drawn = result.order.len() <= budget;
         budget -= if is_drawn { result.order.len() } else { 0 };

@@ -7,10 +7,10 @@ use reorder_report::visible::visible_start;
 use reorder_trace::readable_name;
 
 /// Longer names are cut: a template's name may have thousands of characters, and a page has many names.
-const LONGEST_NAME: usize = 400;
+const MAX_NAME_LENGTH: usize = 400;
 
 /// Other names of one function that are kept.
-const MOST_NAMES: usize = 8;
+const MAX_NAMES: usize = 8;
 
 /// Names by function.
 pub(super) struct Names {
@@ -37,7 +37,7 @@ pub(super) fn names(functions: &FunctionTable<'_>) -> Names {
 }
 
 fn lines(functions: &FunctionTable<'_>, index: FunctionIndex) -> (String, String) {
-    let mut raw = functions.names_at(functions.get(index).start).take(MOST_NAMES);
+    let mut raw = functions.names_at(functions.get(index).start).take(MAX_NAMES);
     let Some(first) = raw.next() else { return (String::new(), String::new()) };
     let shown = shown(first);
     let others: Vec<String> = raw.map(|name| printable(&String::from_utf8_lossy(name))).collect();
@@ -62,7 +62,7 @@ fn shown(name: &[u8]) -> String {
     }
 }
 
-/// At most [`LONGEST_NAME`] characters, what cannot be seen spelled out.
+/// At most [`MAX_NAME_LENGTH`] characters, what cannot be seen spelled out.
 pub(super) fn printable(name: &str) -> String {
-    visible_start(name, LONGEST_NAME).into_owned()
+    visible_start(name, MAX_NAME_LENGTH).into_owned()
 }

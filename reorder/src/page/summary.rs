@@ -18,7 +18,7 @@ use reorder_trace::{Coverage, Missing};
 const BIGGEST: usize = 20;
 
 /// So many functions that were not found are listed.
-const MOST_MISSING: usize = 1000;
+const MAX_MISSING: usize = 1000;
 
 /// The main figures. Faults are simulated; a scenario's are means over its recorded starts, and those of all scenarios are
 /// the sums of these means.
@@ -292,7 +292,7 @@ fn coverage_summary(coverage: &Coverage) -> CoverageSummary {
         ambiguous: coverage.ambiguous,
         unknown: coverage.unknown,
         missing_functions: coverage.missing.len() as u64,
-        missing: coverage.missing.iter().take(MOST_MISSING).map(missing).collect(),
+        missing: coverage.missing.iter().take(MAX_MISSING).map(missing).collect(),
         other_images: others.map(|(image, &traces)| (printable(image), traces)).collect(),
     }
 }

@@ -21,7 +21,7 @@ const CENTRAL_BYTES: usize = 46;
 const END: u32 = 0x0605_4b50;
 const END_BYTES: usize = 22;
 /// A comment's length has 16 bits.
-const LONGEST_COMMENT: usize = 0xffff;
+const MAX_COMMENT_LENGTH: usize = 0xffff;
 const STORED: u16 = 0;
 const DEFLATED: u16 = 8;
 /// Flag bits: encrypted; sizes stand behind the data instead of before it.
@@ -30,7 +30,7 @@ const SIZES_BEHIND: u16 = 8;
 /// The extra field that holds sizes of 64 bits.
 const LARGE_SIZES: u16 = 1;
 /// No byte of deflated data stands for more than this many.
-const LARGEST_EXPANSION: u64 = 1032;
+const MAX_EXPANSION: u64 = 1032;
 
 /// A member of an archive.
 #[derive(Clone, Debug)]
@@ -165,7 +165,7 @@ impl<'data> Archive<'data> {
         if member.flags & ENCRYPTED != 0 {
             return Err(damaged("encrypted contents"));
         }
-        if member.size > (data.len() as u64).saturating_add(1).saturating_mul(LARGEST_EXPANSION) {
+        if member.size > (data.len() as u64).saturating_add(1).saturating_mul(MAX_EXPANSION) {
             return Err(damaged("an impossible size"));
         }
         // One more than there may be tells data that go on.
@@ -306,7 +306,7 @@ impl<'data> Member<'data> {
 fn end_record(bytes: &[u8]) -> Result<usize> {
     let last =
         bytes.len().checked_sub(END_BYTES).ok_or_else(|| malformed(bytes.len(), "no archive's end"))?;
-    let first = last.saturating_sub(LONGEST_COMMENT);
+    let first = last.saturating_sub(MAX_COMMENT_LENGTH);
     let is_end = |at: &usize| {
         let comment = last - at;
         word(bytes, *at).is_ok_and(|word| word == END)

@@ -51,7 +51,7 @@ impl<'data> Wheel<'data> {
         let signature = [".jws", ".p7s"].map(|ending| format!("{record}{ending}"));
         if let Some(signature) = archive.names().find(|name| signature.iter().any(|known| known == name)) {
             return Err(Refusal::new(
-                RefusalCode::R14,
+                RefusalCode::Signed,
                 format!("the wheel is signed ({signature}), and the signature covers its images"),
                 "move the images before the wheel is signed",
             )

@@ -14,7 +14,7 @@ use super::list::{broken, digest, plain};
 use reorder_base::error::{Error, Result};
 
 /// No compressed byte stands for more than this many.
-const LARGEST_EXPANSION: u64 = 1032;
+const MAX_EXPANSION: u64 = 1032;
 
 /// Differences of `new` from `old` but for files of which `judge`, given the name and both contents, says nothing; the list
 /// must have the digests of these.
@@ -122,7 +122,7 @@ fn raw(archive: &mut ZipArchive<Cursor<&[u8]>>, index: usize) -> Result<Raw> {
 
 fn contents(archive: &mut ZipArchive<Cursor<&[u8]>>, index: usize) -> Result<Vec<u8>> {
     let member = archive.by_index(index).map_err(unreadable)?;
-    let longest = member.compressed_size().saturating_add(1).saturating_mul(LARGEST_EXPANSION);
+    let longest = member.compressed_size().saturating_add(1).saturating_mul(MAX_EXPANSION);
     let mut contents = Vec::new();
     member.take(longest).read_to_end(&mut contents).map_err(unreadable)?;
     Ok(contents)

@@ -49,10 +49,10 @@ impl Claims {
 /// Finds the differing runs of one block; equal stretches are skipped a page at a time, on all cores.
 fn compare_block(old: &[u8], new: &[u8], block: Range<usize>, differing: &mut impl FnMut(Range<usize>)) {
     const STRIDE: usize = 4096;
-    const LEAST_STRIDES: usize = 64;
+    const MIN_STRIDES: usize = 64;
     let (before, after) = (&old[block.clone()], &new[block.clone()]);
     let strides =
-        before.par_chunks(STRIDE).zip(after.par_chunks(STRIDE)).with_min_len(LEAST_STRIDES).enumerate();
+        before.par_chunks(STRIDE).zip(after.par_chunks(STRIDE)).with_min_len(MIN_STRIDES).enumerate();
     let different: Vec<usize> =
         strides.filter(|(_, (before, after))| before != after).map(|(stride, _)| stride).collect();
     let mut run: Option<Range<usize>> = None;

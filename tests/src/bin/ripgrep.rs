@@ -23,7 +23,7 @@ use reorder_trace::{Companions, Location, read_files};
 const LIMIT: Duration = Duration::from_secs(300);
 
 /// Share of the profile's functions that must be recorded.
-const LEAST_RECORDED: f64 = 0.98;
+const MIN_RECORDED: f64 = 0.98;
 
 /// What the comparison needs to know about the plain build.
 struct Plain {
@@ -197,7 +197,7 @@ impl Comparison {
     }
 
     fn holds(&self) -> bool {
-        self.recorded_share() >= LEAST_RECORDED && self.overlooked.is_empty()
+        self.recorded_share() >= MIN_RECORDED && self.overlooked.is_empty()
     }
 }
 

@@ -7,20 +7,20 @@ use reorder::gate::{Baseline, Comparison, GateReport, Limits, Outcome, judge};
 use reorder_layout::simulate::presets;
 
 /// A text that is larger takes more pages than a run should count.
-const LARGEST_TEXT: u64 = 64 << 20;
+const MAX_TEXT: u64 = 64 << 20;
 
 pub(super) fn check(bytes: &[u8]) {
     let Ok(then) = Baseline::parse(bytes) else { return };
     let text = then.write();
     assert_eq!(Baseline::parse(text.as_bytes()).expect("a written baseline is sound").write(), text);
-    if then.startup.functions.iter().map(|function| function.size).sum::<u64>() > LARGEST_TEXT {
+    if then.startup.functions.iter().map(|function| function.size).sum::<u64>() > MAX_TEXT {
         return;
     }
     let mut now = then.clone();
     now.figures.truncate(then.figures.len() / 2);
     now.startup.functions.iter_mut().for_each(|function| function.name.push('x'));
     let limits = Limits::default();
-    let models = presets::usual_for_elf();
+    let models = presets::default_for_elf();
     let judged = judge(&Comparison { now: &now, then: Some(&then), limits: &limits, models: &models });
     let Ok((mut checks, explanations)) = judged else { return };
     locate(&mut checks, None, Some(Source { path: "baseline.json".as_ref(), text: &text }));

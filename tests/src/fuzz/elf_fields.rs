@@ -2,9 +2,9 @@
 //! places, and led back to the same bytes by the map.
 
 use reorder_base::error::Error;
+use reorder_base::processor;
 use reorder_image::elf::analysis::Analysis;
 use reorder_image::elf::file::ElfFile;
-use reorder_image::elf::machine::Machine;
 use reorder_image::functions::FunctionTable;
 use reorder_layout::{LayoutRequest, Room, Strategy, lay_out};
 use reorder_relocate::RelocateOptions;
@@ -34,9 +34,10 @@ fn relocate(case: &Case, options: RelocateOptions) -> Result<(), Error> {
     let report = verify(bytes, &applied.bytes, VerifyOptions::default()).expect("the input was read before");
     assert!(report.is_proven(), "{:#?}", report.differences);
     let new = ElfFile::parse(&applied.bytes).expect("what is proven can be read");
-    let processor = if file.machine == Machine::Aarch64 { Processor::AArch64 } else { Processor::X86 };
+    let decoded_as =
+        if file.processor == processor::Processor::Aarch64 { Processor::AArch64 } else { Processor::X86 };
     assert_moved_alike(
-        processor,
+        decoded_as,
         &applied.map,
         |place, size| file.bytes_at(place, size),
         |place, size| new.bytes_at(place, size),

@@ -9,7 +9,7 @@ use crate::random::Random;
 const LEAF_BYTES: u64 = 2048;
 
 /// Rounds of exchanges per split; nearly all splits settle in far fewer.
-const MOST_ROUNDS: u64 = 24;
+const MAX_ROUNDS: u64 = 24;
 
 /// A profitable exchange is skipped once in so many: what is best for each pair alone may be bad for all at
 /// once, and then the same exchanges would swing back and forth.
@@ -19,7 +19,7 @@ const SKIP_ONE_IN: u64 = 10;
 const SETTLED_ONE_IN: usize = 500;
 
 /// Halves of fewer functions than this are split by one thread: a fork costs more than they do.
-const LEAST_FORKED: usize = 4096;
+const MIN_FORKED: usize = 4096;
 
 /// Splits one set of functions; nothing in it changes, so that halves can be split at the same time.
 pub(super) struct Bisection<'memberships> {
@@ -101,7 +101,7 @@ impl<'memberships> Bisection<'memberships> {
         }
         let (left, right) = part.split_at_mut(part.len().div_ceil(2));
         self.exchange_until_settled(left, right, node, scratch);
-        if left.len() >= LEAST_FORKED {
+        if left.len() >= MIN_FORKED {
             rayon::join(
                 || self.split(left, 2 * node, scratch),
                 || self.split(right, 2 * node + 1, &mut Scratch::new(self.memberships)),
@@ -120,7 +120,7 @@ impl<'memberships> Bisection<'memberships> {
         scratch: &mut Scratch,
     ) {
         self.count(left, right, scratch);
-        for round in 0..MOST_ROUNDS {
+        for round in 0..MAX_ROUNDS {
             let mut random = Random::new(self.seed, &[node, round]);
             // Traces that lie half and half in both parts pull nowhere, although they are best kept apart. One
             // imagined function, of the first traces on the left and of the last on the right, ends the deadlock;

@@ -8,7 +8,7 @@ use crate::problem::{LayoutProblem, Rows, TraceView, Traces};
 
 /// Weights are scaled down to at most this, so that sums of gains fit 64 bits: closeness below 2²³, at most
 /// 2⁶ prefixes and 2²⁶ traces of weight 2⁸ stay below 2⁶³.
-const LARGEST_WEIGHT: u64 = 1 << 8;
+const MAX_WEIGHT: u64 = 1 << 8;
 
 /// A prefix of a trace: trace number × prefixes per trace + number of the prefix, the shortest being 0.
 pub(super) type Slot = u32;
@@ -19,7 +19,7 @@ pub(super) struct Memberships {
     pub(super) functions: Vec<FunctionId>,
     /// By position in `functions`: one slot for each trace the function occurs in, the shortest prefix it is in.
     pub(super) slots: Rows<Slot>,
-    /// By trace: weight, at most [`LARGEST_WEIGHT`].
+    /// By trace: weight, at most [`MAX_WEIGHT`].
     pub(super) weights: Vec<i64>,
     /// Prefixes of each trace.
     pub(super) prefixes: u32,
@@ -92,6 +92,6 @@ fn bytes(trace: TraceView<'_>, problem: &LayoutProblem) -> u64 {
 
 fn scaled_weights(traces: &Traces) -> Vec<i64> {
     let heaviest = traces.iter().map(|trace| trace.weight).max().unwrap_or(1);
-    let divisor = heaviest.div_ceil(LARGEST_WEIGHT);
+    let divisor = heaviest.div_ceil(MAX_WEIGHT);
     traces.iter().map(|trace| (trace.weight / divisor).max(1) as i64).collect()
 }

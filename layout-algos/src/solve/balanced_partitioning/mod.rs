@@ -24,14 +24,14 @@ use gain::ClosenessTable;
 use memberships::Memberships;
 
 /// The most prefixes a trace can be cut into.
-pub const MOST_PREFIXES: u32 = 64;
+pub const MAX_PREFIXES: u32 = 64;
 
 /// Recursive bisection of the traced functions; the others follow in link order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BalancedPartitioning {
     /// Chooses which exchanges are skipped to escape oscillation.
     pub seed: u64,
-    /// Nested prefixes of each trace, 1 to [`MOST_PREFIXES`]. One asks only which functions a trace runs: fewest
+    /// Nested prefixes of each trace, 1 to [`MAX_PREFIXES`]. One asks only which functions a trace runs: fewest
     /// faults in all; with more, functions that run at the same time stand together: faults come later.
     pub prefixes: u32,
 }
@@ -52,7 +52,7 @@ impl BalancedPartitioning {
     /// The same; when cancelled, what is not split yet stays as it is.
     #[must_use]
     pub fn order_traced_watched(&self, problem: &LayoutProblem, control: &Control<'_>) -> Vec<FunctionId> {
-        let memberships = Memberships::of(problem, self.prefixes.clamp(1, MOST_PREFIXES));
+        let memberships = Memberships::of(problem, self.prefixes.clamp(1, MAX_PREFIXES));
         let closeness = ClosenessTable::up_to(memberships.functions.len() + 1);
         let sizes = memberships.functions.iter().map(|&function| problem.padded_size(function)).collect();
         let order = Bisection::new(self.seed, sizes, &memberships, &closeness, control).run();

@@ -15,7 +15,7 @@ const SKETCH: usize = 8;
 
 /// Each function is compared with so many that have a hash of its sketch and stand before it in link order.
 /// Bounds the pairs where one piece of content is everywhere.
-const MOST_COMPARED: usize = 8;
+const MAX_COMPARED: usize = 8;
 
 /// Two functions and what they share.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -46,7 +46,7 @@ impl SimilarPairs {
             .chunk_by(|one, other| one.0 == other.0)
             .flat_map(|same| {
                 same.iter().enumerate().flat_map(move |(position, &(_, function))| {
-                    let before = &same[position.saturating_sub(MOST_COMPARED)..position];
+                    let before = &same[position.saturating_sub(MAX_COMPARED)..position];
                     before.iter().map(move |&(_, earlier)| [earlier, function])
                 })
             })

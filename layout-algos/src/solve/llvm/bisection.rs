@@ -15,10 +15,10 @@ use super::utilities::Node;
 use crate::ids::FunctionId;
 
 /// Splits below the first at most.
-const MOST_SPLITS: u32 = 18;
+const MAX_SPLITS: u32 = 18;
 
 /// Rounds of exchanges per split at most.
-const MOST_ROUNDS: u32 = 40;
+const MAX_ROUNDS: u32 = 40;
 
 /// How probable it is that a function does not move although it should.
 const SKIP_PROBABILITY: f32 = 0.1;
@@ -70,7 +70,7 @@ pub(super) fn order(nodes: Vec<Node>) -> Vec<FunctionId> {
 /// Splits `part`, whose utilities have numbers below `utilities`. `bucket` is its number in the binary tree of splits.
 fn split(part: &mut [Candidate], depth: u32, bucket: u32, utilities: usize, logarithms: &Logarithms) {
     part.sort_unstable_by_key(|candidate| candidate.rank);
-    if part.len() <= 1 || depth >= MOST_SPLITS {
+    if part.len() <= 1 || depth >= MAX_SPLITS {
         return;
     }
     let mut random = MersenneTwister::new(bucket);
@@ -86,7 +86,7 @@ fn split(part: &mut [Candidate], depth: u32, bucket: u32, utilities: usize, loga
             *(if candidate.is_left { &mut utility.left } else { &mut utility.right }) += 1;
         }
     }
-    for _ in 0..MOST_ROUNDS {
+    for _ in 0..MAX_ROUNDS {
         if exchange(part, &mut counts, logarithms, &mut random) == 0 {
             break;
         }

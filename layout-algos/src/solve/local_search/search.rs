@@ -25,7 +25,7 @@ const PASSED_GROUPS: u64 = 24;
 const PASSING_GROUPS_PAGES: u64 = 64;
 
 /// Functions that are looked through for the end of a group.
-const LONGEST_GROUP: usize = 256;
+const MAX_GROUP_LENGTH: usize = 256;
 
 /// Tries between two looks at whether to stop.
 const TRIES_PER_LOOK: u64 = 4096;
@@ -162,14 +162,14 @@ impl<'arrangement, 'costs> Search<'arrangement, 'costs> {
         let same = |other: &usize| self.arrangement.have_same_traces(position, *other);
         if towards_end {
             (position..self.movable.end)
-                .take(LONGEST_GROUP)
+                .take(MAX_GROUP_LENGTH)
                 .take_while(same)
                 .last()
                 .map_or(position, |last| last + 1)
         } else {
             (self.movable.start..=position)
                 .rev()
-                .take(LONGEST_GROUP)
+                .take(MAX_GROUP_LENGTH)
                 .take_while(same)
                 .last()
                 .unwrap_or(position)

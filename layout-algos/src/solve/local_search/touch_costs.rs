@@ -11,10 +11,10 @@ pub(super) const LANES: usize = 8;
 
 /// Traces that are looked at: more make each step slower than they make the result better. With more, so many
 /// are chosen evenly, heavier ones first. No more than bits in a word.
-const MOST_TRACES: usize = 64;
+const MAX_TRACES: usize = 64;
 
 /// The cost of a fault at the very start of the heaviest trace.
-const LARGEST_COST: u64 = 1 << 12;
+const MAX_COST: u64 = 1 << 12;
 
 /// Rows of costs, one for each traced function.
 pub(super) struct TouchCosts {
@@ -39,7 +39,7 @@ impl TouchCosts {
         let early = u64::from(problem.objective().early_percent);
         for (lane, trace) in traces.iter().enumerate() {
             let scale =
-                (u128::from(LARGEST_COST) * u128::from(trace.weight) / u128::from(heaviest)).max(1) as u64;
+                (u128::from(MAX_COST) * u128::from(trace.weight) / u128::from(heaviest)).max(1) as u64;
             let length = trace.functions.len() as u64;
             for (position, function) in trace.functions.iter().enumerate() {
                 let row = rows[function.index()] as usize;
@@ -73,10 +73,10 @@ impl TouchCosts {
 fn chosen_traces(problem: &LayoutProblem) -> Vec<TraceView<'_>> {
     let mut traces: Vec<TraceView<'_>> =
         problem.traces().iter().filter(|trace| !trace.functions.is_empty()).collect();
-    if traces.len() > MOST_TRACES {
+    if traces.len() > MAX_TRACES {
         traces.sort_by_key(|trace| std::cmp::Reverse(trace.weight));
         let count = traces.len();
-        traces = (0..MOST_TRACES).map(|index| traces[index * count / MOST_TRACES]).collect();
+        traces = (0..MAX_TRACES).map(|index| traces[index * count / MAX_TRACES]).collect();
     }
     traces
 }

@@ -45,7 +45,7 @@ const USUAL: UnseenOrder = UnseenOrder::References(ReferenceWalk {
 });
 
 /// Fewer orders than this are not worth comparing.
-const LEAST_ORDERS: usize = 4;
+const MIN_ORDERS: usize = 4;
 
 /// Known starts, and others that are taken for new ones.
 pub(in crate::solve) struct Fold {
@@ -69,7 +69,7 @@ impl CrossValidation {
         let affordable = self.most_visits / (step.max(1) as u64) / folds as u64;
         let mut orders = UnseenOrder::all();
         orders.truncate(affordable as usize);
-        if orders.len() < LEAST_ORDERS || problem.traces().len() < 2 * folds {
+        if orders.len() < MIN_ORDERS || problem.traces().len() < 2 * folds {
             return untested(USUAL);
         }
         let folds: Vec<Fold> = (0..folds).filter_map(|part| Fold::new(problem, part, folds)).collect();

@@ -84,10 +84,10 @@ impl Unexplained {
 }
 
 /// A function is interpreted anew for places that tables lead to no more often than this.
-const MOST_ROUNDS: usize = 256;
+const MAX_ROUNDS: usize = 256;
 /// Steps for each word of a function, and for entries of tables, over all rounds: loops and tables need a few each.
 const STEPS_A_WORD: usize = 512;
-const LEAST_STEPS: usize = 1 << 20;
+const MIN_STEPS: usize = 1 << 20;
 
 /// Interprets the function at `function`; control may also enter at `entries`.
 pub(super) fn follow(
@@ -111,10 +111,10 @@ pub(super) fn follow(
             *joined = true;
         }
     }
-    let steps = (code.words.len() * STEPS_A_WORD).max(LEAST_STEPS);
+    let steps = (code.words.len() * STEPS_A_WORD).max(MIN_STEPS);
     let behind = behind(context, function);
     let mut round = Round::new(context, function, code, is_joined, entered, steps, behind);
-    for _ in 0..MOST_ROUNDS {
+    for _ in 0..MAX_ROUNDS {
         if round.run() {
             return round.facts;
         }

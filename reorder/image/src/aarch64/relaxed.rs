@@ -8,7 +8,7 @@ use std::collections::BTreeSet;
 use crate::decode::aarch64::{NOP, Register, uses};
 
 /// How far the linkers' compilers put the two apart, in instructions.
-const LONGEST_DISTANCE: usize = 3;
+const MAX_DISTANCE: usize = 3;
 
 /// The `NOP` behind the `ADR` of `register` at `index` that can become an `ADD` of the same register: nothing between
 /// may use the register, branch, or be branched to.
@@ -19,7 +19,7 @@ pub(super) fn nop_behind(
     is_joined: impl Fn(usize) -> bool,
     taken: &BTreeSet<usize>,
 ) -> Option<i8> {
-    for distance in 1..=LONGEST_DISTANCE {
+    for distance in 1..=MAX_DISTANCE {
         let at = index + distance;
         let word = *words.get(at)?;
         if is_joined(at) || register == Register::NONE {
@@ -43,7 +43,7 @@ pub(super) fn nop_in_front(
     is_joined: impl Fn(usize) -> bool,
     taken: &BTreeSet<usize>,
 ) -> Option<i8> {
-    for distance in 1..=LONGEST_DISTANCE.min(index) {
+    for distance in 1..=MAX_DISTANCE.min(index) {
         let at = index - distance;
         if is_joined(at + 1) || register == Register::NONE {
             return None;

@@ -8,7 +8,7 @@ use reorder_base::address::Address;
 
 /// Stored distances that are looked at for one atom: no hand-written dispatch has more. Beyond them it may call anything; what
 /// stands after the first [`MAX_TABLE_WORDS`] entries of one table is data of another kind.
-const MOST_DISTANCES: usize = 1 << 20;
+const MAX_DISTANCES: usize = 1 << 20;
 
 /// What sums may be made of.
 #[derive(Default)]
@@ -80,10 +80,10 @@ impl Builder<'_, '_> {
             list.dedup();
         }
         for table in &parts.tables {
-            let room = MOST_DISTANCES.saturating_sub(parts.distances.len());
+            let room = MAX_DISTANCES.saturating_sub(parts.distances.len());
             parts.distances.extend(self.distances_at(*table, &parts.bases, MAX_TABLE_WORDS.min(room)));
         }
-        parts.is_cut = parts.distances.len() >= MOST_DISTANCES;
+        parts.is_cut = parts.distances.len() >= MAX_DISTANCES;
         parts.distances.extend(self.distances_inside());
         parts.distances.sort_unstable();
         parts.distances.dedup();

@@ -21,7 +21,7 @@ pub(super) struct Dispatch {
 }
 
 /// No function has more cases.
-const MOST_ENTRIES: u64 = 1 << 16;
+const MAX_ENTRIES: u64 = 1 << 16;
 
 impl Dispatch {
     pub(super) fn new(base: u64, entries: Entries, shift: u8) -> Self {
@@ -84,7 +84,7 @@ impl Dispatch {
         limit: u64,
     ) -> impl Iterator<Item = (Address, Address)> + 'run {
         let size = u64::from(self.size);
-        (0..limit.min(MOST_ENTRIES)).map_while(move |index| {
+        (0..limit.min(MAX_ENTRIES)).map_while(move |index| {
             let place = self.table.plus(index * size);
             let bytes = context.image.bytes_at(place, size)?;
             let entry = match (bytes, self.is_signed) {

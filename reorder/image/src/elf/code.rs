@@ -3,10 +3,10 @@
 use std::ops::Range;
 
 use crate::elf::file::{ElfFile, Linkage};
-use crate::elf::machine::Machine;
 use crate::elf::section::SectionIndex;
 use crate::functions::is_linker_stub_section;
 use reorder_base::address::{Address, FileOffset};
+use reorder_base::processor::Processor;
 use reorder_base::refusal::{Refusal, RefusalCode};
 
 /// Distance from the lowest executable address. Four bytes, because an image has millions of address fields.
@@ -49,7 +49,7 @@ pub struct CodeSpace<'data> {
     /// Executable sections that stay, by address.
     pub fixed: Vec<Range<Address>>,
     /// The processor that runs it.
-    pub machine: Machine,
+    pub processor: Processor,
     /// Absolute addresses may be stored anywhere without the loader knowing.
     pub is_fixed_address: bool,
     data: Vec<Range<Address>>,
@@ -91,7 +91,7 @@ impl<'data> CodeSpace<'data> {
         let end = sources.last().map_or(Address(0), |(range, _)| range.end);
         if end.distance_from(base) > i32::MAX as u64 {
             return Err(Refusal::new(
-                RefusalCode::R12,
+                RefusalCode::OutOfReach,
                 "executable sections lie more than 2 GiB apart",
                 "link with the small code model",
             )
@@ -105,7 +105,7 @@ impl<'data> CodeSpace<'data> {
             .collect();
         let is_fixed_address = file.linkage == Linkage::FixedAddress;
         Ok(Self {
-            machine: file.machine,
+            processor: file.processor,
             arenas,
             fixed,
             is_fixed_address,

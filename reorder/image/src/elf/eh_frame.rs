@@ -58,7 +58,7 @@ pub fn frame_entries(file: &ElfFile<'_>) -> Result<Vec<FrameEntry>> {
     let Some(section) = sections.next() else { return Ok(Vec::new()) };
     if let Some(second) = sections.next() {
         let cure = "relink without a linker script that splits .eh_frame";
-        return Err(Refusal::new(RefusalCode::R8, "there are two .eh_frame sections", cure)
+        return Err(Refusal::new(RefusalCode::UnwindEncoding, "there are two .eh_frame sections", cure)
             .at(second.address)
             .into());
     }
@@ -104,7 +104,7 @@ pub fn frame_entries(file: &ElfFile<'_>) -> Result<Vec<FrameEntry>> {
             let encoding = entry.cie().fde_address_encoding().unwrap_or(DW_EH_PE_omit);
             if encoding != FIELD_RELATIVE_FOUR_BYTES {
                 return Err(Refusal::new(
-                    RefusalCode::R8,
+                    RefusalCode::UnwindEncoding,
                     format!("unwind entries with address encoding {:#x}", encoding.0),
                     "link with ld.bfd, gold, lld or mold, which write field-relative entries",
                 )

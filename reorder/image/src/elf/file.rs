@@ -5,15 +5,15 @@
 //! Source: System V ABI, chapters 4 and 5.
 
 use object::LittleEndian;
-use object::elf::{FileHeader64, ProgramHeader64, SectionHeader64};
+use object::elf::{EM_AARCH64, EM_X86_64, FileHeader64, ProgramHeader64, SectionHeader64};
 use object::pod;
 
-use crate::elf::machine::Machine;
 use crate::elf::section::{Section, SectionIndex};
 use crate::elf::segment::Segment;
 use crate::macho::is_macho;
 use reorder_base::address::{Address, FileOffset};
 use reorder_base::error::{Error, Result};
+use reorder_base::processor::Processor;
 use reorder_base::refusal::{Refusal, RefusalCode};
 
 /// How the image is linked.
@@ -30,8 +30,8 @@ pub enum Linkage {
 pub struct ElfFile<'data> {
     /// The whole file.
     pub bytes: &'data [u8],
-    /// The processor; never [`Machine::Other`] unless the image was read for any.
-    pub machine: Machine,
+    /// The processor; never [`Processor::Other`] unless the image was read for any.
+    pub processor: Processor,
     /// Position-independent or not.
     pub linkage: Linkage,
     /// Entry point; zero when there is none.
@@ -55,18 +55,18 @@ impl<'data> ElfFile<'data> {
     /// headers with their offset.
     pub fn parse(bytes: &'data [u8]) -> Result<Self> {
         let header = parse_header(bytes)?;
-        if Machine::of_header(header.e_machine.get(LittleEndian)) == Machine::Other {
+        if processor_of(header.e_machine.get(LittleEndian)) == Processor::Other {
             return Err(not_supported("this image is neither for x86-64 nor for AArch64", GIVE_PROGRAM));
         }
         Self::with_header(bytes, header)
     }
 
     /// The same for any processor, for what looks at symbols and unwind entries alone: nobody may decode or rewrite the
-    /// code of an image for [`Machine::Other`].
+    /// code of an image for [`Processor::Other`].
     ///
     /// # Errors
     /// As [`Self::parse`], but for the processor.
-    pub fn parse_any_machine(bytes: &'data [u8]) -> Result<Self> {
+    pub fn parse_any_processor(bytes: &'data [u8]) -> Result<Self> {
         Self::with_header(bytes, parse_header(bytes)?)
     }
 
@@ -96,7 +96,7 @@ impl<'data> ElfFile<'data> {
         let segments = parse_segments(bytes, segment_offset, header)?;
         if section_offset == 0 || header.e_shnum.get(endian) == 0 && header.e_shentsize.get(endian) == 0 {
             return Err(Refusal::new(
-                RefusalCode::R4,
+                RefusalCode::NoSectionHeaders,
                 "the image has no section headers, so its functions cannot be found",
                 "use the file as the linker wrote it, before a tool such as sstrip or a packer removed them",
             )
@@ -106,8 +106,8 @@ impl<'data> ElfFile<'data> {
         let tables = segments.len() as u64 * u64::from(header.e_phentsize.get(endian));
         let header_bytes = if segment_offset == 64 { 64 + tables } else { 64 };
         let entry = Address(header.e_entry.get(endian));
-        let machine = Machine::of_header(header.e_machine.get(endian));
-        let file = Self { bytes, machine, linkage, entry, segments, header_bytes, sections };
+        let processor = processor_of(header.e_machine.get(endian));
+        let file = Self { bytes, processor, linkage, entry, segments, header_bytes, sections };
         file.check_loaded_sections()?;
         Ok(file)
     }
@@ -198,7 +198,7 @@ impl<'data> ElfFile<'data> {
 }
 
 fn not_supported(what: &str, cure: &str) -> Error {
-    Refusal::new(RefusalCode::R1, what, cure).into()
+    Refusal::new(RefusalCode::UnsupportedFile, what, cure).into()
 }
 
 const GIVE_PROGRAM: &str = "give a Linux program or shared object for x86-64 or AArch64";
@@ -287,4 +287,13 @@ fn parse_sections<'data>(
             Section::parse(bytes, SectionIndex(index as u32), FileOffset(place), entry, names)
         })
         .collect()
+}
+
+/// The processor that a header names.
+fn processor_of(machine: object::elf::Machine) -> Processor {
+    match machine {
+        EM_X86_64 => Processor::X86_64,
+        EM_AARCH64 => Processor::Aarch64,
+        _ => Processor::Other,
+    }
 }

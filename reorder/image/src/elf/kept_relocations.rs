@@ -95,9 +95,9 @@ impl<'data> KeptTable<'data> {
     fn read(file: &ElfFile<'data>, section: &Section<'data>, target: &Section<'data>) -> Option<Self> {
         let symbols = SymbolTable::parse_section(file, SectionIndex(section.link)).ok()?;
         let bytes = file.section_bytes(section);
-        let machine = file.machine;
+        let processor = file.processor;
         let accept = |place: u64, kind: u32, symbol: u32, addend: i64| {
-            let meaning = meaning(machine, kind);
+            let meaning = meaning(processor, kind);
             let entry = KeptEntry { place: Address(place), meaning, symbol, addend: addend as u64 };
             let is_known = (symbol as usize) < symbols.len() && target.contains(entry.place);
             (meaning == Meaning::Nothing || is_known && meaning != Meaning::Unknown).then_some(entry)

@@ -5,7 +5,7 @@
 
 use super::dynamic::DynamicEntry;
 use super::file::ElfFile;
-use super::machine::Machine;
+use reorder_base::processor::Processor;
 use reorder_base::refusal::{Refusal, RefusalCode};
 
 /// Refuses (R9) loaded sections and entries of `.dynamic` of unknown kinds.
@@ -15,39 +15,39 @@ use reorder_base::refusal::{Refusal, RefusalCode};
 pub fn check_loader_formats(file: &ElfFile<'_>, dynamic: &[DynamicEntry]) -> Result<(), Refusal> {
     const CURE: &str = "relink without extensions of the format, such as packed Android relocations";
     for section in file.sections.iter().filter(|section| section.is_loaded()) {
-        if !is_known_section(file.machine, section.kind) {
+        if !is_known_section(file.processor, section.kind) {
             let reason = format!(
                 "section {} is of the unknown type {:#x} and may hold code addresses",
                 section.display_name(),
                 section.kind
             );
-            return Err(Refusal::new(RefusalCode::R9, reason, CURE).at(section.address));
+            return Err(Refusal::new(RefusalCode::UnknownCodeAddresses, reason, CURE).at(section.address));
         }
     }
-    match dynamic.iter().find(|entry| !is_known_entry(file.machine, entry.tag)) {
+    match dynamic.iter().find(|entry| !is_known_entry(file.processor, entry.tag)) {
         Some(entry) => {
             let reason =
                 format!("an entry of .dynamic of the unknown kind {:#x} may hold code addresses", entry.tag);
-            Err(Refusal::new(RefusalCode::R9, reason, CURE))
+            Err(Refusal::new(RefusalCode::UnknownCodeAddresses, reason, CURE))
         }
         None => Ok(()),
     }
 }
 
 /// Among them the forms of relocations that are read, and those that are refused by name.
-fn is_known_section(machine: Machine, kind: u32) -> bool {
+fn is_known_section(processor: Processor, kind: u32) -> bool {
     match kind {
         // PROGBITS to PREINIT_ARRAY, GROUP, SYMTAB_SHNDX, RELR, CREL.
         0..=11 | 14..=19 | 0x4000_0014 => true,
         // Android's REL and RELA; SFrame; the GNU hash table, lists of libraries and versions.
         0x6000_0001 | 0x6000_0002 | 0x6fff_fff4..=0x6fff_fff7 | 0x6fff_fffd..=0x6fff_ffff => true,
         // Unwind entries.
-        0x7000_0001 => machine == Machine::X86_64,
+        0x7000_0001 => processor == Processor::X86_64,
         _ => false,
     }
 }
 
-fn is_known_entry(machine: Machine, tag: i64) -> bool {
+fn is_known_entry(processor: Processor, tag: i64) -> bool {
     match tag {
         // NULL to RELRENT.
         0..=37 => true,
@@ -55,10 +55,10 @@ fn is_known_entry(machine: Machine, tag: i64) -> bool {
         0x6fff_fdf5..=0x6fff_fdff | 0x6fff_fef5..=0x6fff_feff | 0x6fff_fff0..=0x6fff_ffff => true,
         0x7fff_fffd..=0x7fff_ffff => true,
         // X86_64_PLT, PLTSZ, PLTENT.
-        0x7000_0000 | 0x7000_0001 | 0x7000_0003 if machine == Machine::X86_64 => true,
+        0x7000_0000 | 0x7000_0001 | 0x7000_0003 if processor == Processor::X86_64 => true,
         // BTI_PLT, PAC_PLT, VARIANT_PCS: flags; MEMTAG_MODE, HEAP, STACK: numbers.
         0x7000_0001 | 0x7000_0003 | 0x7000_0005 | 0x7000_0009 | 0x7000_000b | 0x7000_000c => {
-            machine == Machine::Aarch64
+            processor == Processor::Aarch64
         }
         _ => false,
     }

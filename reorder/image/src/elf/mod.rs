@@ -7,7 +7,6 @@ pub mod eh_frame;
 pub mod file;
 pub mod kept_relocations;
 pub mod loader_formats;
-pub mod machine;
 pub mod note;
 pub mod relocation;
 pub mod relocation_types;

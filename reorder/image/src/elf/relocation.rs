@@ -11,11 +11,11 @@ use object::read::elf::RelrIterator;
 
 use crate::elf::dynamic::DynamicEntry;
 use crate::elf::file::ElfFile;
-use crate::elf::machine::Machine;
 use crate::elf::section::{Section, SectionIndex};
 use crate::elf::symbol::SymbolTable;
 use reorder_base::address::{Address, FileOffset};
 use reorder_base::error::{Error, Result};
+use reorder_base::processor::Processor;
 use reorder_base::refusal::{Refusal, RefusalCode};
 
 /// What the loader does at a place.
@@ -82,7 +82,7 @@ pub fn loader_relocations(file: &ElfFile<'_>, dynamic: &[DynamicEntry]) -> Resul
                 || kind == object::elf::SHT_CREL.0 =>
             {
                 return Err(Refusal::new(
-                    RefusalCode::R9,
+                    RefusalCode::UnknownCodeAddresses,
                     format!(
                         "loader relocations in the unsupported form of section {}",
                         section.display_name()
@@ -112,9 +112,9 @@ fn explicit(
         0 => None,
         link => Some(SymbolTable::parse_section(file, SectionIndex(link))?),
     };
-    let types = match file.machine {
-        Machine::Aarch64 => &AARCH64_TYPES,
-        Machine::X86_64 | Machine::Other => &X86_64_TYPES,
+    let types = match file.processor {
+        Processor::Aarch64 => &AARCH64_TYPES,
+        Processor::X86_64 | Processor::Other => &X86_64_TYPES,
     };
     for (index, entry) in entries.iter().enumerate() {
         let position = section.offset.plus((index * size_of::<Rela64<LittleEndian>>()) as u64);
@@ -126,7 +126,7 @@ fn explicit(
             kind if kind == types.indirect => LoaderAction::ResolveIndirect(addend),
             kind if types.place_relative.contains(&kind) => {
                 return Err(Refusal::new(
-                    RefusalCode::R9,
+                    RefusalCode::UnknownCodeAddresses,
                     format!("a loader relocation of PC-relative type {kind}"),
                     "relink the program as position-independent code (-fPIC, -fPIE)",
                 )
@@ -139,7 +139,7 @@ fn explicit(
             }
             kind => {
                 return Err(Refusal::new(
-                    RefusalCode::R9,
+                    RefusalCode::UnknownCodeAddresses,
                     format!("a loader relocation of the unknown type {kind}"),
                     "relink without extensions of the relocation format",
                 )
@@ -164,7 +164,7 @@ fn checked_symbol(
     let is_defined = symbol.defining_section().is_some();
     if is_defined && (symbol.is_section() || symbol.is_function() && addend != Address(0)) {
         return Err(Refusal::new(
-            RefusalCode::R9,
+            RefusalCode::UnknownCodeAddresses,
             "a loader relocation adds a distance to the symbol of a section or a function",
             "relink with -Bsymbolic, or with a linker that writes relative relocations for local addresses",
         )

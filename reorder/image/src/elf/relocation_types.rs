@@ -1,8 +1,8 @@
-//! What the types of static relocations mean: one table for each machine.
+//! What the types of static relocations mean: one table for each processor.
 //!
 //! Sources: System V ABI AMD64, "Relocation Types"; ELF for the Arm 64-bit Architecture, "Relocation".
 
-use crate::elf::machine::Machine;
+use reorder_base::processor::Processor;
 
 /// What a relocation stores, and where.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -51,13 +51,13 @@ pub enum InstructionForm {
     Wide,
 }
 
-/// The meaning of type `kind` for `machine`.
+/// The meaning of type `kind` for `processor`.
 #[must_use]
-pub fn meaning(machine: Machine, kind: u32) -> Meaning {
-    match machine {
-        Machine::X86_64 => x86_64(kind),
-        Machine::Aarch64 => aarch64(kind),
-        Machine::Other => Meaning::Unknown,
+pub fn meaning(processor: Processor, kind: u32) -> Meaning {
+    match processor {
+        Processor::X86_64 => x86_64(kind),
+        Processor::Aarch64 => aarch64(kind),
+        Processor::Other => Meaning::Unknown,
     }
 }
 
@@ -121,14 +121,14 @@ mod tests {
 
     #[test]
     fn types_that_hold_addresses_are_told_from_those_that_do_not() {
-        let x86 = |kind: u32| meaning(Machine::X86_64, kind);
+        let x86 = |kind: u32| meaning(Processor::X86_64, kind);
         assert_eq!(x86(elf::R_X86_64_64.0), Meaning::Absolute(8));
         assert_eq!(x86(elf::R_X86_64_32S.0), Meaning::Absolute(4));
         assert_eq!(x86(elf::R_X86_64_PLT32.0), Meaning::Relative(4));
         assert_eq!(x86(elf::R_X86_64_REX_GOTPCRELX.0), Meaning::Slot);
         assert_eq!(x86(elf::R_X86_64_TPOFF32.0), Meaning::ThreadLocal);
         assert_eq!(x86(elf::R_X86_64_RELATIVE.0), Meaning::Unknown);
-        let arm = |kind: u32| meaning(Machine::Aarch64, kind);
+        let arm = |kind: u32| meaning(Processor::Aarch64, kind);
         assert_eq!(arm(elf::R_AARCH64_ABS64.0), Meaning::Absolute(8));
         assert_eq!(arm(elf::R_AARCH64_CALL26.0), Meaning::Instruction(InstructionForm::Branch));
         assert_eq!(
@@ -137,6 +137,6 @@ mod tests {
         );
         assert_eq!(arm(elf::R_AARCH64_ADR_GOT_PAGE.0), Meaning::Slot);
         assert_eq!(arm(elf::R_AARCH64_TLSDESC_CALL.0), Meaning::ThreadLocal);
-        assert_eq!(meaning(Machine::Other, 1), Meaning::Unknown);
+        assert_eq!(meaning(Processor::Other, 1), Meaning::Unknown);
     }
 }

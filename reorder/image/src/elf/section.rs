@@ -13,7 +13,7 @@ use reorder_base::error::{Error, Result};
 pub struct SectionIndex(pub u32);
 
 /// Names are cut here, so that a table without terminators cannot cost sections × file size.
-const LONGEST_NAME: usize = 4096;
+const MAX_NAME_LENGTH: usize = 4096;
 
 /// One section header whose contents lie inside the file.
 #[derive(Clone, Copy, Debug)]
@@ -56,7 +56,7 @@ impl<'data> Section<'data> {
         let name_start = entry.sh_name.get(endian) as usize;
         let name = names
             .get(name_start..)
-            .map(|rest| &rest[..rest.len().min(LONGEST_NAME)])
+            .map(|rest| &rest[..rest.len().min(MAX_NAME_LENGTH)])
             .and_then(|rest| rest.split(|&byte| byte == 0).next())
             .ok_or_else(|| {
                 Error::malformed(header_offset.0, "a section's name lies outside the name table")

@@ -10,7 +10,7 @@ use reorder_base::address::{Address, FileOffset};
 use reorder_base::error::{Error, Result};
 
 /// Names are cut here, so that a hostile table without terminators cannot cost entries × file size.
-const LONGEST_NAME: usize = 1 << 16;
+const MAX_NAME_LENGTH: usize = 1 << 16;
 
 /// A symbol table's entries together with their names.
 #[derive(Clone, Copy, Debug)]
@@ -115,7 +115,7 @@ impl<'data> SymbolTable<'data> {
         let entry = self.entries.get(index)?;
         let endian = LittleEndian;
         let name = self.names.get(entry.st_name.get(endian) as usize..).unwrap_or(&[]);
-        let name = &name[..name.len().min(LONGEST_NAME)];
+        let name = &name[..name.len().min(MAX_NAME_LENGTH)];
         let name = name.split(|&byte| byte == 0).next().unwrap_or(&[]);
         Some(Symbol {
             name,

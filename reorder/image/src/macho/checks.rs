@@ -37,7 +37,7 @@ fn refuse<T>(code: RefusalCode, reason: impl Into<String>, cure: &str) -> Result
 fn position_independence(file: &MachOFile<'_>) -> Result<()> {
     if file.kind == ImageKind::Program && file.flags & MH_PIE == 0 {
         return refuse(
-            RefusalCode::M2,
+            RefusalCode::MachOKind,
             "the program is linked at a fixed address",
             "link it without -no_pie",
         );
@@ -92,18 +92,18 @@ fn load_command(file: &MachOFile<'_>, command: &LoadCommand) -> Result<()> {
         if is_encrypted_one && reader.take(16).is_ok() && reader.word()? == 0 {
             return Ok(());
         }
-        return refuse(RefusalCode::M3, format!("the image has {what}"), cure);
+        return refuse(RefusalCode::MachOLoadCommand, format!("the image has {what}"), cure);
     }
     if let Some((_, what, cure)) = UNMOVABLE_TABLES.iter().find(|(kind, ..)| *kind == command.kind) {
         reader.take(12)?;
         return match reader.word()? {
             0 => Ok(()),
-            _ => refuse(RefusalCode::M3, format!("the image has {what}"), cure),
+            _ => refuse(RefusalCode::MachOLoadCommand, format!("the image has {what}"), cure),
         };
     }
     if command.kind & LC_REQ_DYLD != 0 && !UNDERSTOOD.contains(&(command.kind ^ LC_REQ_DYLD)) {
         return refuse(
-            RefusalCode::M3,
+            RefusalCode::MachOLoadCommand,
             format!(
                 "the image has the load command {:#x}, which the loader must know and we do not",
                 command.kind
@@ -130,7 +130,7 @@ fn old_tables(reader: &mut Reader<'_>) -> Result<()> {
         reader.seek(at)?;
         if reader.word()? != 0 {
             return refuse(
-                RefusalCode::M10,
+                RefusalCode::MachOLinkerTables,
                 format!("the image has a {what}"),
                 "link it for macOS 11 or later, without -r and without prebinding",
             );
@@ -147,16 +147,20 @@ fn sections(file: &MachOFile<'_>) -> Result<()> {
         let name = String::from_utf8_lossy(section.name);
         if section.name == b"__gopclntab" || section.name.starts_with(b"__go_") {
             let cure = "Go's linker has no order of functions; leave the image as it is";
-            return at(RefusalCode::M6, format!("the section {name} has Go's table of functions"), cure);
+            return at(
+                RefusalCode::MachORuntimeTables,
+                format!("the section {name} has Go's table of functions"),
+                cure,
+            );
         }
         if section.name.starts_with(b"__dof_") || section.kind() == DTRACE_OBJECT {
             let cure = "build it without probes of DTrace";
-            return at(RefusalCode::M7, format!("the section {name} has probes of DTrace"), cure);
+            return at(RefusalCode::MachOProbes, format!("the section {name} has probes of DTrace"), cure);
         }
     }
     if file.text().alignment >= PAGE_ALIGNMENT {
         return refuse(
-            RefusalCode::M8,
+            RefusalCode::MachOBlockDistances,
             format!("the section __text is aligned to {} bytes", 1u64 << file.text().alignment.min(63)),
             "such code is addressed by pages or blocks; build it without that part, or give an order to the linker",
         );
@@ -176,7 +180,7 @@ fn named_code(file: &MachOFile<'_>) -> Result<()> {
         let name = symbol.name.strip_prefix(b"_").unwrap_or(symbol.name);
         if name.starts_with(b"v8_Default_embedded_blob_") || is_code && name.starts_with(b"Builtins_") {
             return Err(Refusal::new(
-                RefusalCode::M8,
+                RefusalCode::MachOBlockDistances,
                 "the image has V8's built-in functions, which are addressed by their distance from the first",
                 "give an order to the linker instead",
             )
@@ -185,7 +189,7 @@ fn named_code(file: &MachOFile<'_>) -> Result<()> {
         }
         if in_constants && name.starts_with(b"_ZTV") {
             return Err(Refusal::new(
-                RefusalCode::M8,
+                RefusalCode::MachOBlockDistances,
                 "the image has virtual tables with distances from their own start",
                 "build it without -fexperimental-relative-c++-abi-vtables",
             )
@@ -195,7 +199,7 @@ fn named_code(file: &MachOFile<'_>) -> Result<()> {
     }
     if !has_functions && !function_starts(file)?.iter().any(|start| text.range().contains(start)) {
         return refuse(
-            RefusalCode::M5,
+            RefusalCode::MachOUnknownFunctions,
             "the image has neither function starts nor symbols of functions",
             "link it without -no_function_starts, or do not strip it",
         );
@@ -207,13 +211,17 @@ fn named_code(file: &MachOFile<'_>) -> Result<()> {
 fn link_edit(file: &MachOFile<'_>) -> Result<()> {
     if file.link_edit_range(LinkEditPart::SplitInfo).is_some() {
         return refuse(
-            RefusalCode::M16,
+            RefusalCode::MachOSharedCache,
             "the image has information for the shared cache (LC_SEGMENT_SPLIT_INFO)",
             "link it without -add_split_seg_info and not as a library of the system",
         );
     }
     let Some(segment) = file.segment(b"__LINKEDIT") else {
-        return refuse(RefusalCode::M17, "the image has no segment __LINKEDIT", "link it with ld or lld");
+        return refuse(
+            RefusalCode::MachOTrailingBytes,
+            "the image has no segment __LINKEDIT",
+            "link it with ld or lld",
+        );
     };
     let cure =
         "remove what was appended or changed after linking, such as with strip or codesign, and try again";
@@ -232,11 +240,15 @@ fn link_edit(file: &MachOFile<'_>) -> Result<()> {
     unused(file, end, last, cure)?;
     if last != file.bytes.len() {
         let size = file.bytes.len().abs_diff(last);
-        return refuse(RefusalCode::M17, format!("the file has {size} bytes behind __LINKEDIT"), cure);
+        return refuse(
+            RefusalCode::MachOTrailingBytes,
+            format!("the file has {size} bytes behind __LINKEDIT"),
+            cure,
+        );
     }
     match file.link_edit_range(LinkEditPart::Signature) {
         Some(signature) if signature.offset + signature.size != end => {
-            refuse(RefusalCode::M17, "the signature is not the last part of __LINKEDIT", cure)
+            refuse(RefusalCode::MachOTrailingBytes, "the signature is not the last part of __LINKEDIT", cure)
         }
         _ => Ok(()),
     }
@@ -247,7 +259,7 @@ fn unused(file: &MachOFile<'_>, start: usize, end: usize, cure: &str) -> Result<
     match file.bytes.get(start..end).is_some_and(|between| between.iter().all(|byte| *byte == 0)) {
         true => Ok(()),
         false => refuse(
-            RefusalCode::M17,
+            RefusalCode::MachOTrailingBytes,
             format!(
                 "{} bytes of __LINKEDIT from {start:#x} on belong to no load command",
                 end.saturating_sub(start)

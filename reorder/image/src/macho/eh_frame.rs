@@ -162,7 +162,7 @@ fn relative_width(encoding: DwEhPe) -> Option<u8> {
 
 fn unknown(what: impl Into<String>) -> Refusal {
     Refusal::new(
-        RefusalCode::M11,
+        RefusalCode::MachOUnwindEncoding,
         format!("the image has {}", what.into()),
         "build it with clang, rustc or GCC for macOS, which write distances from the field",
     )

@@ -16,7 +16,7 @@ use reorder_base::error::{Error, Result};
 use reorder_base::refusal::{Refusal, RefusalCode};
 
 /// What symbols can number.
-const MOST_SECTIONS: usize = 255;
+const MAX_SECTIONS: usize = 255;
 
 /// The processors whose code can be moved.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -93,13 +93,13 @@ impl<'data> MachOFile<'data> {
             })
         });
         // Symbols have one byte for the number of their section; look-ups go through all of these.
-        if sections.len() > MOST_SECTIONS || segments.len() > MOST_SECTIONS {
+        if sections.len() > MAX_SECTIONS || segments.len() > MAX_SECTIONS {
             return Err(Error::malformed(0, format!("the image has {} sections", sections.len()))
                 .with_hint("no linker writes more than 255: give the image as it was linked"));
         }
         let text = sections.iter().position(|section| section.is(b"__TEXT", b"__text")).ok_or_else(|| {
             Refusal::new(
-                RefusalCode::M4,
+                RefusalCode::MachOText,
                 "the image has no section __TEXT,__text",
                 "give a program or library with code of its own",
             )
@@ -230,7 +230,7 @@ impl<'data> MachOFile<'data> {
         let text_sections = self.sections.iter().filter(|section| section.is(b"__TEXT", b"__text")).count();
         if text_sections != 1 {
             return Err(Refusal::new(
-                RefusalCode::M4,
+                RefusalCode::MachOText,
                 format!("the image has {text_sections} sections __TEXT,__text"),
                 "link it with a linker that writes one",
             )
@@ -278,7 +278,7 @@ fn malformed(offset: usize, error: &object::read::Error) -> Error {
 fn architecture_of(header: &MachHeader64<LittleEndian>) -> Result<Architecture> {
     let name = super::slices::name_of(header.cputype(LittleEndian), header.cpusubtype(LittleEndian));
     let unsupported = |what: &str, cure: &str| {
-        Err(Refusal::new(RefusalCode::M1, format!("the image is for {what}"), cure).into())
+        Err(Refusal::new(RefusalCode::MachOProcessor, format!("the image is for {what}"), cure).into())
     };
     match name {
         Some("arm64") => Ok(Architecture::Arm64),
@@ -289,7 +289,7 @@ fn architecture_of(header: &MachHeader64<LittleEndian>) -> Result<Architecture> 
 }
 
 fn kind_of(header: &MachHeader64<LittleEndian>) -> Result<ImageKind> {
-    let refused = |what: &str, cure: &str| Err(Refusal::new(RefusalCode::M2, what, cure).into());
+    let refused = |what: &str, cure: &str| Err(Refusal::new(RefusalCode::MachOKind, what, cure).into());
     match header.filetype(LittleEndian) {
         macho::MH_EXECUTE => Ok(ImageKind::Program),
         macho::MH_DYLIB => Ok(ImageKind::Library),

@@ -22,13 +22,13 @@ pub fn landing_pads(
     let start = table.distance_from(section.address) as usize;
     let bytes = &file.section_bytes(section)[start..];
     let origin = (section.offset + start) as u64;
-    let table = ExceptionTable { bytes, origin, address: table, refusal: RefusalCode::M11 };
+    let table = ExceptionTable { bytes, origin, address: table, refusal: RefusalCode::MachOUnwindEncoding };
     let pads = table.landing_pads(function_start, budget)?;
     if pads.base.is_some() {
         let what = "an exception table counts from elsewhere than its function";
         let cure =
             "build it with clang, rustc or GCC for macOS, which write tables that count from the function";
-        return Err(Refusal::new(RefusalCode::M11, what, cure).at(table.address).into());
+        return Err(Refusal::new(RefusalCode::MachOUnwindEncoding, what, cure).at(table.address).into());
     }
     Ok(pads.addresses)
 }

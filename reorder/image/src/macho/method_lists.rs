@@ -69,7 +69,7 @@ fn check_padding(section: Address, reader: &Reader<'_>, end: usize) -> std::resu
 
 fn unknown(what: impl Into<String>) -> Refusal {
     Refusal::new(
-        RefusalCode::M12,
+        RefusalCode::MachOMethodLists,
         format!("the image has {}", what.into()),
         "link it with ld or lld for macOS 11 or later, or with -no_objc_relative_method_lists",
     )

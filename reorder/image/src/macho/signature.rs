@@ -29,7 +29,7 @@ pub mod constants {
 }
 
 /// Some twenty slots are defined.
-const MOST_BLOBS: usize = 64;
+const MAX_BLOBS: usize = 64;
 
 /// A signature as it stands in the image.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -90,7 +90,7 @@ impl<'data> Signature<'data> {
             return Err("the code signature has no head".into());
         }
         let count = word(bytes, 8).ok_or_else(short)? as usize;
-        if count > MOST_BLOBS {
+        if count > MAX_BLOBS {
             return Err(format!("the code signature has {count} parts"));
         }
         let mut blobs = Vec::new();

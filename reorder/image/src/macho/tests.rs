@@ -6,7 +6,7 @@ use super::{MachOImage, is_macho};
 
 /// A Mach-O file of the samples of profiles: a companion with debug information.
 fn sample() -> Vec<u8> {
-    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../tests/profiles/llvm_raw/macho-dsym-dwarf");
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/profiles/llvm_raw/macho-dsym-dwarf");
     std::fs::read(path).expect("the sample is there")
 }
 

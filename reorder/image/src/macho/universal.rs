@@ -92,7 +92,7 @@ pub fn replace(bytes: &[u8], slices: &[Slice], mut images: Vec<Option<Vec<u8>>>)
     for index in order {
         let slice = &slices[index];
         let image = images.get(index).and_then(Option::as_deref).unwrap_or(&bytes[slice.range.clone()]);
-        if slice.alignment > LARGEST_ALIGNMENT {
+        if slice.alignment > MAX_ALIGNMENT {
             return Err(Error::malformed(0, format!("an image is aligned to 2^{}", slice.alignment)));
         }
         // Until something grows, gaps are as they were.
@@ -124,7 +124,7 @@ fn fill_gap(bytes: &[u8], old: Range<usize>, end: usize, output: &mut Vec<u8>) -
     }
     if end != old.end || !is_padding(overwritten.clone()) {
         return Err(Refusal::new(
-            RefusalCode::M17,
+            RefusalCode::MachOTrailingBytes,
             format!(
                 "the images of the universal file would need the bytes from {:#x} on, which are no padding",
                 old.start
@@ -141,7 +141,7 @@ fn fill_gap(bytes: &[u8], old: Range<usize>, end: usize, output: &mut Vec<u8>) -
 }
 
 /// Of pages that no system has.
-const LARGEST_ALIGNMENT: u32 = 20;
+const MAX_ALIGNMENT: u32 = 20;
 
 fn write_place(output: &mut [u8], field: Field, start: u64, size: u64) -> Result<()> {
     let numbers = match field.is_wide {
@@ -220,7 +220,7 @@ mod tests {
             if let Ok(found) = slices(&file) {
                 let images = vec![None; found.len()];
                 if let Ok(replaced) = replace(&file, &found, images) {
-                    prop_assert!(replaced.len() <= file.len() + (found.len() << LARGEST_ALIGNMENT));
+                    prop_assert!(replaced.len() <= file.len() + (found.len() << MAX_ALIGNMENT));
                 }
             }
         }

@@ -150,9 +150,9 @@ pub fn flatten_limits(limits: &BTreeMap<String, LimitValue>) -> Vec<(String, Lim
 }
 
 /// The largest page, block or window that a model may have: beyond it nothing would be told apart.
-const LARGEST_UNIT: u64 = 1 << 30;
+const MAX_UNIT: u64 = 1 << 30;
 /// The smallest page.
-const SMALLEST_PAGE: u64 = 256;
+const MIN_PAGE: u64 = 256;
 
 impl Document {
     /// The repository's own models of memory.
@@ -182,7 +182,7 @@ impl ModelTable {
         if ![self.page, unit].iter().all(|size| size.is_power_of_two()) {
             return Err(mistake("has a size that is no power of two"));
         }
-        if self.page < SMALLEST_PAGE || unit < self.page || unit > LARGEST_UNIT {
+        if self.page < MIN_PAGE || unit < self.page || unit > MAX_UNIT {
             return Err(mistake("has sizes that do not fit together"));
         }
         let kibibytes = |bytes: u64| match bytes % 1024 {

@@ -59,8 +59,8 @@ impl ConfigurationFile {
         }
         let mut text = String::new();
         // Devices and pipes have no end.
-        opened.by_ref().take(LARGEST_FILE + 1).read_to_string(&mut text).map_err(failed)?;
-        if text.len() as u64 > LARGEST_FILE {
+        opened.by_ref().take(MAX_FILE + 1).read_to_string(&mut text).map_err(failed)?;
+        if text.len() as u64 > MAX_FILE {
             return Err(Error::usage("larger than any configuration")
                 .in_file(&path)
                 .with_hint("name a reorder.toml with --config"));
@@ -106,7 +106,7 @@ impl ConfigurationFile {
 }
 
 /// A megabyte.
-const LARGEST_FILE: u64 = 1 << 20;
+const MAX_FILE: u64 = 1 << 20;
 
 fn malformed(error: &toml::de::Error, text: &str, path: &Path) -> Error {
     let offset = error.span().map_or(0, |span| span.start);

@@ -21,13 +21,13 @@ use reorder_image::functions::FunctionTable;
 const WINDOW: usize = 4;
 
 /// Bytes of an object that are looked at: larger ones compress by themselves.
-const MOST_BYTES: usize = 16 << 10;
+const MAX_BYTES: usize = 16 << 10;
 
 /// What more objects of a section have says nothing about any of them, such as zeros.
-const MOST_SHARING: usize = 256;
+const MAX_SHARING: usize = 256;
 
 /// Hashes of all objects of a section together; of more, a share is used that their value chooses.
-const MOST_MEMBERSHIPS: usize = 1 << 22;
+const MAX_MEMBERSHIPS: usize = 1 << 22;
 
 /// Ordered objects and how many there are.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -92,7 +92,7 @@ fn objects_by_section<'data>(
         }
         let start = symbol.value.distance_from(section.address) as usize;
         let bytes = file.section_bytes(section).get(start..).unwrap_or_default();
-        let length = usize::try_from(symbol.size).unwrap_or(usize::MAX).min(bytes.len()).min(MOST_BYTES);
+        let length = usize::try_from(symbol.size).unwrap_or(usize::MAX).min(bytes.len()).min(MAX_BYTES);
         let object = Object { name: symbol.name, bytes: &bytes[..length] };
         by_section.entry(section.index).or_default().entry(symbol.value).or_insert(object);
     }
@@ -101,7 +101,7 @@ fn objects_by_section<'data>(
 
 fn ordered<'data>(objects: &[Object<'data>], seed: u64) -> Result<Vec<&'data [u8]>> {
     let total: usize = objects.iter().map(|object| object.bytes.len()).sum();
-    let share = u32::try_from(total / MOST_MEMBERSHIPS + 1).unwrap_or(u32::MAX);
+    let share = u32::try_from(total / MAX_MEMBERSHIPS + 1).unwrap_or(u32::MAX);
     let mut holders: BTreeMap<u32, Vec<FunctionId>> = BTreeMap::new();
     for (index, object) in objects.iter().enumerate() {
         let index = u32::try_from(index).map_err(|_| Error::usage("too many data objects to order"))?;
@@ -113,7 +113,7 @@ fn ordered<'data>(objects: &[Object<'data>], seed: u64) -> Result<Vec<&'data [u8
     }
     let traces: Vec<Trace> = holders
         .into_values()
-        .filter(|functions| (2..=MOST_SHARING).contains(&functions.len()))
+        .filter(|functions| (2..=MAX_SHARING).contains(&functions.len()))
         .map(|functions| Trace { weight: 1, functions })
         .collect();
     let sizes = objects.iter().map(|object| object.bytes.len() as u64 * MAGNIFIED).collect();

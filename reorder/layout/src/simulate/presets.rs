@@ -117,14 +117,14 @@ impl From<Preset> for MemoryModel {
 
 /// The models that an ELF image is judged by unless others are asked for.
 #[must_use]
-pub fn usual_for_elf() -> Vec<MemoryModel> {
+pub fn default_for_elf() -> Vec<MemoryModel> {
     const USUAL: [&str; 4] = ["linux-4k", "linux-4k-faultaround-64k", "linux-readahead-128k", "android-16k"];
     PRESETS.iter().filter(|preset| USUAL.contains(&preset.name)).map(|&preset| preset.into()).collect()
 }
 
 /// The same for a Mach-O image for the processor that linkers call `architecture`.
 #[must_use]
-pub fn usual_for_macho(architecture: &str) -> Vec<MemoryModel> {
+pub fn default_for_macho(architecture: &str) -> Vec<MemoryModel> {
     let usual = if architecture == "x86_64" { "macos-4k" } else { "ios-16k" };
     PRESETS.iter().filter(|preset| preset.name == usual).map(|&preset| preset.into()).collect()
 }

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::path::Path;
 use std::process::Command;
 
-use super::presets::usual_for_elf;
+use super::presets::default_for_elf;
 use super::{ImageNames, Simulation, simulate};
 use reorder_image::elf::file::ElfFile;
 use reorder_image::functions::{FunctionIndex, FunctionTable};
@@ -80,7 +80,7 @@ fn bringing_functions_together_saves_the_second_page() {
     let new = with_exchanged(&bytes, &functions, b"pair", b"far");
     let moves = recover_moves(&bytes, &new).expect("only symbols moved");
     let traces = traces(&[(1, &ran), (3, &ran[..1])]);
-    let simulation = simulate(names(Some("new")), &functions, &traces, Some(&moves), &usual_for_elf());
+    let simulation = simulate(names(Some("new")), &functions, &traces, Some(&moves), &default_for_elf());
     // Once both functions, three times the first one: 2 + 3 faults become 1 + 3 under every model.
     assert_eq!(faults_of(&simulation), [(4, 5, Some(4)); 4]);
     assert_eq!(simulation.totals[0].fewer_percent.map(f64::round), Some(20.0));
@@ -95,7 +95,8 @@ fn faults_of_a_whole_program_are_its_pages() {
     let file = ElfFile::parse(&bytes).expect("an ELF image");
     let functions = FunctionTable::collect(&file).expect("well-formed tables");
     let every_fifth: Vec<FunctionIndex> = functions.iter().map(|(index, _)| index).step_by(5).collect();
-    let simulation = simulate(names(None), &functions, &traces(&[(1, &every_fifth)]), None, &usual_for_elf());
+    let simulation =
+        simulate(names(None), &functions, &traces(&[(1, &every_fifth)]), None, &default_for_elf());
     for (index, size) in [(0, 4096u64), (3, 16384), (1, 65536)] {
         let pages: BTreeSet<u64> = every_fifth
             .iter()
@@ -124,7 +125,7 @@ fn an_image_compared_with_itself_changes_nothing() {
     let all: Vec<FunctionIndex> = functions.iter().map(|(index, _)| index).collect();
     let moves = recover_moves(&bytes, &bytes).expect("the same image");
     let simulation =
-        simulate(names(Some("same")), &functions, &traces(&[(2, &all)]), Some(&moves), &usual_for_elf());
+        simulate(names(Some("same")), &functions, &traces(&[(2, &all)]), Some(&moves), &default_for_elf());
     for total in &simulation.totals {
         assert_eq!((Some(total.faults), total.fewer_percent), (total.new_faults, Some(0.0)));
         assert!(total.faults > 0);

@@ -85,7 +85,7 @@ pub fn apply(
 /// The output must pass the independent verifier, or it never leaves the memory.
 pub(super) fn prove(old: &[u8], new: &[u8]) -> Result<()> {
     let options = VerifyOptions { keeps_alignment: true, ..VerifyOptions::default() };
-    judge(verify(old, new, options), RefusalCode::R16)
+    judge(verify(old, new, options), RefusalCode::FailedVerification)
 }
 
 /// What moved, and why the rest did not.

@@ -98,7 +98,10 @@ pub fn apply(
     if !matches!(side, Some((_, Side::New))) {
         let _phase = tracing::info_span!("verify").entered();
         let claims: Vec<_> = plan.map.moves().iter().map(claim).collect();
-        judge(verify_moves(file.bytes, &bytes, &claims, VerifyOptions::default()), RefusalCode::M20)?;
+        judge(
+            verify_moves(file.bytes, &bytes, &claims, VerifyOptions::default()),
+            RefusalCode::MachOFailedVerification,
+        )?;
     }
     let room_pins = RoomPins::of(analysis, &plan);
     let mut summary =
@@ -215,7 +218,7 @@ fn plan_order(
         }
     }
     Err(Refusal::new(
-        RefusalCode::M14,
+        RefusalCode::MachOUnwindRoom,
         format!("the unwind information would need {least} bytes and has {room}"),
         "put fewer functions in front, or relink with an order file: reorder order IMAGE -t TRACES -o FILE",
     )
@@ -244,7 +247,7 @@ fn check_pins(analysis: &MachOAnalysis, front: &[UnitIndex], options: MachOOptio
     let swift = percent(pinned_by(&|pin| pin.reason == PinReason::SwiftRecord));
     if swift > u128::from(options.most_pinned_percent) && !options.allow_swift_pins {
         return Err(Refusal::new(
-            RefusalCode::M19,
+            RefusalCode::MachOSwiftRecords,
             format!("records of Swift of an unknown kind keep {swift} % of what should come first in its place"),
             "go on with --allow-swift-pins, or relink with an order file: reorder order IMAGE -t TRACES -o FILE",
         )
@@ -253,7 +256,7 @@ fn check_pins(analysis: &MachOAnalysis, front: &[UnitIndex], options: MachOOptio
     let all = percent(pinned_by(&|_| true));
     if all > u128::from(options.most_pinned_percent) && !options.allow_swift_pins {
         return Err(Refusal::new(
-            RefusalCode::M18,
+            RefusalCode::MachOPinnedStart,
             format!("{all} % of what should come first has to stay where it is"),
             "see why with reorder inspect IMAGE, and raise --most-pinned PERCENT if the rest is worth it",
         )

@@ -26,14 +26,14 @@ fn what_is_not_proven_is_refused() {
         Err(Error { kind: ErrorKind::Refused(refusal), .. }) => Some((refusal.code, refusal.reason)),
         _ => None,
     };
-    for code in [RefusalCode::R16, RefusalCode::M20] {
+    for code in [RefusalCode::FailedVerification, RefusalCode::MachOFailedVerification] {
         let (found, reason) = refusal(&other, code).unwrap();
         assert_eq!(found, code);
         assert!(reason.contains("1 differences, the first at"), "{reason}");
         let (found, reason) = refusal(&image[..100], code).unwrap();
         assert_eq!(found, code, "{reason}");
     }
-    assert_eq!(refusal(&image, RefusalCode::M20), None);
+    assert_eq!(refusal(&image, RefusalCode::MachOFailedVerification), None);
 }
 
 /// The same image with a table of exports that is longer by `more` zeros, as another linker would write it.

@@ -96,8 +96,8 @@ impl Tables {
         }
         let place = self.bytes.len();
         // Tables that overlap, or one in many forms, would make more of a few bytes than any compiler does.
-        const MOST_GROWTH: usize = 8;
-        if place / MOST_GROWTH > section.bytes.len() {
+        const MAX_GROWTH: usize = 8;
+        if place / MAX_GROWTH > section.bytes.len() {
             return Err(section.damaged(offset, "abbreviations overlap each other"));
         }
         let bytes = section.bytes.get(offset..).unwrap_or_default();

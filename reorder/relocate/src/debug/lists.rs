@@ -56,7 +56,7 @@ pub struct Bases<'read, 'data> {
 }
 
 /// Linkers put these in place of addresses of code that they left out.
-const LEAST_TOMBSTONE: u64 = u64::MAX - 1;
+const MIN_TOMBSTONE: u64 = u64::MAX - 1;
 
 impl<'data> Bases<'_, 'data> {
     fn indexed(&mut self, index: usize, meaning: Use) -> gimli::Result<u64> {
@@ -141,7 +141,7 @@ impl<'data> Bases<'_, 'data> {
 
 /// A pair behind a base that stands for left-out code is left out as well, wherever it would lead.
 fn pair(base: u64, begin: u64, end: u64) -> (u64, u64) {
-    match base >= LEAST_TOMBSTONE {
+    match base >= MIN_TOMBSTONE {
         true => (base, base.wrapping_add(end.wrapping_sub(begin))),
         false => (base.wrapping_add(begin), base.wrapping_add(end)),
     }
@@ -273,7 +273,7 @@ impl UnitLists {
             base = 0;
         }
         for Moved { entry, .. } in moved {
-            let is_dead = entry.begin >= LEAST_TOMBSTONE && base < LEAST_TOMBSTONE;
+            let is_dead = entry.begin >= MIN_TOMBSTONE && base < MIN_TOMBSTONE;
             if is_dead {
                 // As a pair of addresses it would be read as a base; behind its own base it may not look like an end.
                 self.push_words(u64::MAX, entry.begin);
@@ -308,7 +308,7 @@ impl UnitLists {
     ) -> gimli::Result<()> {
         let is_location = moved.iter().any(|part| part.entry.expression.is_some());
         let codes = if is_location { LOCATION_CODES } else { RANGE_CODES };
-        let is_live = |entry: &Entry<'_>| !entry.is_default && entry.begin < LEAST_TOMBSTONE;
+        let is_live = |entry: &Entry<'_>| !entry.is_default && entry.begin < MIN_TOMBSTONE;
         let lowest = moved.iter().map(|part| part.entry).filter(is_live).map(|entry| entry.begin).min();
         let stated = lowest.filter(|&lowest| writing.base.is_none_or(|base| lowest < base));
         if let Some(stated) = stated {

@@ -74,8 +74,8 @@ impl Pieces {
     #[must_use]
     pub fn limited(mut self, bytes: u64) -> Self {
         /// Each function is described by its unit, its lines, tables of addresses and the blocks around it.
-        const MOST_FOR_A_PIECE: u64 = 64;
-        self.most = bytes.saturating_add(MOST_FOR_A_PIECE.saturating_mul(self.pieces.len() as u64));
+        const MAX_FOR_A_PIECE: u64 = 64;
+        self.most = bytes.saturating_add(MAX_FOR_A_PIECE.saturating_mul(self.pieces.len() as u64));
         self
     }
 

@@ -173,7 +173,7 @@ fn named<'file, 'data>(file: &'file ElfFile<'data>) -> Result<Vec<(&'file Sectio
 /// What cannot be brought up to date, and what can be done about it.
 pub fn cannot_update(reason: impl Into<String>) -> Refusal {
     Refusal::new(
-        RefusalCode::R10,
+        RefusalCode::DebugInformation,
         format!("the debug information cannot be brought up to date: {}", reason.into()),
         "choose: --debug drop empties it, --debug keep-stale leaves it wrong",
     )
@@ -234,7 +234,7 @@ const HEADER_BYTES: usize = 24;
 /// "ZLIB" and the size.
 const OLD_HEADER_BYTES: usize = 12;
 /// No stream of zlib expands more than 1032 times, and none of zstd is taken that does.
-const MOST_EXPANSION: u64 = 1032;
+const MAX_EXPANSION: u64 = 1032;
 
 fn unpack<'data>(
     file: &ElfFile<'data>,
@@ -262,7 +262,7 @@ fn unpack<'data>(
     } else {
         return Ok((Packing::Plain, Cow::Borrowed(bytes)));
     };
-    if size / MOST_EXPANSION > stream.len() as u64 {
+    if size / MAX_EXPANSION > stream.len() as u64 {
         return Err(broken("the compressed section claims more bytes than it can hold"));
     }
     let size = usize::try_from(size).map_err(|_| broken("the compressed section is too large"))?;
@@ -294,10 +294,10 @@ fn unpack<'data>(
 const XZ_LEVEL: u32 = 6;
 
 /// Symbols and their names do not shrink more than so many times.
-const MOST_XZ_EXPANSION: u64 = 256;
+const MAX_XZ_EXPANSION: u64 = 256;
 
 fn from_xz(bytes: &[u8]) -> std::io::Result<Vec<u8>> {
-    let most = bytes.len() as u64 * MOST_XZ_EXPANSION;
+    let most = bytes.len() as u64 * MAX_XZ_EXPANSION;
     let mut contents = Vec::new();
     liblzma::read::XzDecoder::new(bytes).take(most + 1).read_to_end(&mut contents)?;
     match contents.len() as u64 > most {

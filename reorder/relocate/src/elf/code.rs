@@ -9,20 +9,20 @@ use crate::code_reference;
 use crate::ledger::Ledger;
 use reorder_base::address::{Address, NewAddress};
 use reorder_base::error::Result;
+use reorder_base::processor::Processor;
 use reorder_base::refusal::{Refusal, RefusalCode};
 use reorder_image::decode::x86_64::Field;
 use reorder_image::elf::analysis::Analysis;
 use reorder_image::elf::analysis::blocks::{BlockIndex, GapContent};
 use reorder_image::elf::analysis::fields::CodeFields;
-use reorder_image::elf::machine::Machine;
 
 /// Fills holes that the old layout did not have; running into one stops the program.
-fn filler(machine: Machine) -> u8 {
+fn filler(processor: Processor) -> u8 {
     /// `int3`.
     const BREAKPOINT: u8 = 0xcc;
     /// Four of them are `UDF #0`.
     const UNDEFINED: u8 = 0;
-    if machine == Machine::Aarch64 { UNDEFINED } else { BREAKPOINT }
+    if processor == Processor::Aarch64 { UNDEFINED } else { BREAKPOINT }
 }
 
 /// Writes all units at their new places, and filler between.
@@ -192,7 +192,7 @@ fn rewrite_field(
     let stored = &mut bytes[offset..offset + field.width()];
     let unreachable = || {
         Refusal::new(
-            RefusalCode::R12,
+            RefusalCode::OutOfReach,
             "an address field cannot reach its target after the move",
             "report this image: its short branches should have kept their functions together",
         )
@@ -217,7 +217,7 @@ fn fill_holes(analysis: &Analysis<'_>, mut placed: Vec<PlacedRange>, output: &mu
         if start < end && !was_hole {
             let offset = analysis.code.file_offset(start).0 as usize;
             let range = offset..offset + end.distance_from(start) as usize;
-            output[range.clone()].fill(filler(analysis.code.machine));
+            output[range.clone()].fill(filler(analysis.code.processor));
             ledger.record(range);
         }
     };

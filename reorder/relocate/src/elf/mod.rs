@@ -68,7 +68,7 @@ pub fn relocate(
     debug::apply_policy(file, options.debug, &mut output, &mut ledger);
     if let Some(position) = ledger.first_unlisted_difference(file.bytes, &output) {
         let refusal = Refusal::new(
-            RefusalCode::R16,
+            RefusalCode::FailedVerification,
             format!("an unlisted write at file offset {position:#x}"),
             "report this image; the input was left untouched",
         );

@@ -10,10 +10,10 @@ use crate::elf::code::placed_ranges;
 use crate::elf::erratum::Erratum;
 use reorder_base::address::{Address, NewAddress};
 use reorder_base::error::{Error, Result};
+use reorder_base::processor::Processor;
 use reorder_base::refusal::{Refusal, RefusalCode};
 use reorder_image::elf::analysis::Analysis;
 use reorder_image::elf::analysis::units::{Unit, UnitIndex, unit_containing};
-use reorder_image::elf::machine::Machine;
 use reorder_image::functions::{FunctionIndex, FunctionTable};
 
 /// Where everything goes.
@@ -74,7 +74,7 @@ pub fn plan(
                 if in_danger.is_empty() {
                     break;
                 }
-                if round == MOST_SETTLING_ROUNDS {
+                if round == MAX_SETTLING_ROUNDS {
                     return Err(unsettled(analysis.units[members[in_danger[0]].0 as usize].start));
                 }
                 // Where they are now they are safe.
@@ -92,11 +92,13 @@ pub fn plan(
 }
 
 /// Rounds of pinning what cannot be settled; each has a few units of a large image.
-const MOST_SETTLING_ROUNDS: usize = 16;
+const MAX_SETTLING_ROUNDS: usize = 16;
 
 fn unsettled(address: Address) -> Error {
     let cure = "use another order, or relink without --fix-cortex-a53-843419 if no Cortex-A53 has to run it";
-    Refusal::new(RefusalCode::R12, "no layout was found that avoids erratum 843419", cure).at(address).into()
+    Refusal::new(RefusalCode::OutOfReach, "no layout was found that avoids erratum 843419", cure)
+        .at(address)
+        .into()
 }
 
 fn sorted(mut free: Vec<Interval>) -> Vec<Interval> {
@@ -106,7 +108,7 @@ fn sorted(mut free: Vec<Interval>) -> Vec<Interval> {
 
 fn erratum_to_avoid(analysis: &Analysis<'_>) -> Option<Erratum> {
     let ranges: Vec<_> = analysis.units.iter().map(|unit| unit.start..unit.end).collect();
-    (analysis.code.machine == Machine::Aarch64).then(|| Erratum::to_avoid(&analysis.code, &ranges))?
+    (analysis.code.processor == Processor::Aarch64).then(|| Erratum::to_avoid(&analysis.code, &ranges))?
 }
 
 /// A unit that refers to its own end keeps one byte of padding there, so that the end never becomes the start of

@@ -45,7 +45,7 @@ pub fn move_sframe(
     let Some(section) = file.section(b".sframe").filter(|section| section.has_bytes()) else { return Ok(()) };
     let refuse = |reason: &str| {
         Refusal::new(
-            RefusalCode::R9,
+            RefusalCode::UnknownCodeAddresses,
             format!("section .sframe {reason}"),
             "rebuild without it (-Wa,--gsframe=no), or remove it: objcopy --remove-section=.sframe IN OUT",
         )

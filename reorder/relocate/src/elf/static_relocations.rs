@@ -82,7 +82,7 @@ fn move_copies(
     let symbols = SymbolTable::parse_section(file, SectionIndex(section.link))?;
     for entry in entries(file, section)? {
         let info = entry.r_info.get(LittleEndian);
-        if meaning(file.machine, info as u32) != Meaning::Absolute(8) {
+        if meaning(file.processor, info as u32) != Meaning::Absolute(8) {
             continue;
         }
         let Some(symbol) = symbols.get((info >> 32) as usize) else { continue };
@@ -163,7 +163,7 @@ fn addend_of_stale(
     entry: &Rela64<LittleEndian>,
     symbol: &Symbol<'_>,
 ) -> Option<i64> {
-    let Meaning::Absolute(width) = meaning(file.machine, entry.r_info.get(LittleEndian) as u32) else {
+    let Meaning::Absolute(width) = meaning(file.processor, entry.r_info.get(LittleEndian) as u32) else {
         return None;
     };
     let addend = entry.r_addend.get(LittleEndian);
@@ -191,7 +191,7 @@ fn new_addend(
     addend: i64,
     symbol: &Symbol<'_>,
 ) -> Option<i64> {
-    let meaning = meaning(file.machine, kind);
+    let meaning = meaning(file.processor, kind);
     let sums = kept_sums::readings(file, symbol).map(|reading| reading.plus(addend as u64));
     let new_place = map.map(place);
     let still_holds = |sum: Address| match meaning {

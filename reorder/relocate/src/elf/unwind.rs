@@ -39,7 +39,7 @@ pub fn move_unwind_entries(
             return Ok(());
         }
         return Err(Refusal::new(
-            RefusalCode::R8,
+            RefusalCode::UnwindEncoding,
             "the unwind search table (.eh_frame_hdr) has an unknown encoding",
             "relink with --eh-frame-hdr of ld.bfd, gold, lld or mold",
         )

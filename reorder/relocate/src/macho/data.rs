@@ -34,7 +34,7 @@ pub fn move_data(
 
 fn out_of_reach(reference: &DataReference, target: NewAddress) -> Error {
     Refusal::new(
-        RefusalCode::R12,
+        RefusalCode::OutOfReach,
         format!("a field of data cannot hold the way to {target}"),
         "use another order, such as one with fewer functions in front",
     )

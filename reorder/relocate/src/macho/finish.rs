@@ -30,7 +30,7 @@ pub fn finish(file: &MachOFile<'_>, map: &AddressMap, mut output: Vec<u8>) -> Re
     }
     if let Some(entry) = frame_entries(file)?.iter().find(|entry| !map.moves_as_one(&entry.range())) {
         return Err(Refusal::new(
-            RefusalCode::M11,
+            RefusalCode::MachOUnwindEncoding,
             "what one unwind entry covers would be moved apart",
             "report this image; it was left untouched",
         )

@@ -102,7 +102,7 @@ fn grow(file: &MachOFile<'_>, segment: &Segment<'_>, end: usize, output: &mut [u
     let mut behind = file.segments.iter().filter(|other| other.address > segment.address);
     if new_end.is_none_or(|end| behind.any(|other| other.address.0 < end)) {
         return Err(Refusal::new(
-            RefusalCode::M17,
+            RefusalCode::MachOTrailingBytes,
             "the segment __LINKEDIT cannot grow, since another one lies behind it",
             "link the image so that __LINKEDIT is the last segment, as ld and lld do",
         )

@@ -20,10 +20,10 @@ use nix::sys::ptrace;
 use nix::unistd::Pid;
 
 use super::CodeMapping;
-use reorder_image::elf::machine::Machine;
+use reorder_base::processor::Processor;
 
 /// The processor whose code runs here.
-pub(crate) const MACHINE: Option<Machine> = Some(Machine::Aarch64);
+pub(crate) const PROCESSOR: Option<Processor> = Some(Processor::Aarch64);
 
 /// A breakpoint, or what it replaces.
 pub(crate) type Instruction = [u8; 4];

@@ -1,13 +1,13 @@
-//! A processor whose tracing is not written: nothing of this is reached, because [`MACHINE`] is asked first.
+//! A processor whose tracing is not written: nothing of this is reached, because [`PROCESSOR`] is asked first.
 
 use nix::errno::Errno;
 use nix::unistd::Pid;
 
 use super::CodeMapping;
-use reorder_image::elf::machine::Machine;
+use reorder_base::processor::Processor;
 
 /// None whose code could be traced.
-pub(crate) const MACHINE: Option<Machine> = None;
+pub(crate) const PROCESSOR: Option<Processor> = None;
 
 /// There is none.
 pub(crate) type Instruction = [u8; 1];

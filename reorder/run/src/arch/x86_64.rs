@@ -6,10 +6,10 @@ use nix::sys::ptrace;
 use nix::unistd::Pid;
 
 use super::CodeMapping;
-use reorder_image::elf::machine::Machine;
+use reorder_base::processor::Processor;
 
 /// The processor whose code runs here.
-pub(crate) const MACHINE: Option<Machine> = Some(Machine::X86_64);
+pub(crate) const PROCESSOR: Option<Processor> = Some(Processor::X86_64);
 
 /// A breakpoint, or what it replaces.
 pub(crate) type Instruction = [u8; 1];

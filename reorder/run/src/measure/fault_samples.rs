@@ -114,11 +114,11 @@ const HEADER_BYTES: usize = 8;
 /// A sample with task and address.
 const SAMPLE_BYTES: usize = HEADER_BYTES + 16;
 /// With less room than that something may have been lost.
-const LARGEST_RECORD: usize = 64;
+const MAX_RECORD: usize = 64;
 
 /// The faults in a ring's bytes; `None` when it says that some are missing, or is so full that it could not say so.
 fn parse_records(bytes: &[u8]) -> Option<Vec<Fault>> {
-    let is_full = bytes.len() + LARGEST_RECORD > RING_PAGES * PAGE_BYTES as usize;
+    let is_full = bytes.len() + MAX_RECORD > RING_PAGES * PAGE_BYTES as usize;
     let mut faults = Vec::new();
     let mut rest = bytes;
     while let Some(header) = rest.first_chunk::<HEADER_BYTES>() {

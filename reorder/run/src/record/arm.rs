@@ -37,7 +37,7 @@ impl ArmedRange {
 }
 
 /// Pages are read and written in pieces of at most this size, so that the copies stay in the cache.
-const LARGEST_PIECE: u64 = 256 << 10;
+const MAX_PIECE: u64 = 256 << 10;
 const PAGE: u64 = 4096;
 
 /// Where `mapping` has the code of `image`, the traced image number `index`.
@@ -177,7 +177,7 @@ fn pieces(starts: &[FunctionStart], range: &Range<Address>) -> Vec<Range<Address
         match pieces.last_mut() {
             Some(piece) if wanted.start < piece.end => {}
             Some(piece)
-                if wanted.start == piece.end && wanted.end.distance_from(piece.start) <= LARGEST_PIECE =>
+                if wanted.start == piece.end && wanted.end.distance_from(piece.start) <= MAX_PIECE =>
             {
                 piece.end = wanted.end;
             }

@@ -71,7 +71,7 @@ impl TracedImage {
         let bytes = map_image(path)?;
         let metadata = fs::metadata(path).map_err(|error| Error::io(path, error))?;
         let file = ElfFile::parse(&bytes).map_err(in_file)?;
-        processor::check(file.machine, Purpose::Record).map_err(in_file)?;
+        processor::check(file.processor, Purpose::Record).map_err(in_file)?;
         let functions = FunctionTable::collect(&file).map_err(in_file)?;
         let identity = ImageIdentity::of(path, &file);
         let segments = file

@@ -15,8 +15,8 @@ const SHOWN: usize = 10;
 /// Functions that an annotation names.
 const SHOWN_FUNCTIONS: usize = 6;
 /// Longer texts are cut by GitHub at a place that nobody chose.
-const LONGEST_TITLE: usize = 200;
-const LONGEST_LINE: usize = 400;
+const MAX_TITLE_LENGTH: usize = 200;
+const MAX_LINE_LENGTH: usize = 400;
 
 /// The report as workflow commands; empty when there is nothing to say.
 pub(super) fn render(report: &GateReport) -> String {
@@ -50,11 +50,11 @@ pub(super) fn render(report: &GateReport) -> String {
 
 /// Adds `::level title=…,file=…,line=…::message`.
 fn command(commands: &mut String, level: &str, place: Option<&Place>, title: &str, lines: &[String]) {
-    let mut properties = format!("title={}", property(&visible_start(title, LONGEST_TITLE)));
+    let mut properties = format!("title={}", property(&visible_start(title, MAX_TITLE_LENGTH)));
     if let Some(Place { file, line }) = place {
         let _ = write!(properties, ",file={},line={line}", property(file));
     }
-    let lines: Vec<_> = lines.iter().map(|line| visible_start(line, LONGEST_LINE)).collect();
+    let lines: Vec<_> = lines.iter().map(|line| visible_start(line, MAX_LINE_LENGTH)).collect();
     let _ = writeln!(commands, "::{level} {properties}::{}", data(&lines.join("\n")));
 }
 

@@ -59,7 +59,7 @@ pub(super) fn render(report: &GateReport) -> Result<String> {
 
 fn rule(metric: Metric) -> Rule {
     let (name, subject, worse) = about(metric);
-    let usual = metric.usual_limit().map_or_else(
+    let usual = metric.default_limit().map_or_else(
         || "There is no limit unless one is configured.".to_owned(),
         |limit| format!("Where nothing is configured the limit is {limit} against the baseline."),
     );

@@ -10,7 +10,7 @@ use crate::{Companions, Input};
 
 /// A profile of `tests/profiles`.
 pub(super) fn sample(name: &str) -> Vec<u8> {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/profiles").join(name);
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/profiles").join(name);
     std::fs::read(path).unwrap()
 }
 

@@ -18,7 +18,7 @@ pub(super) struct ImageTraces<Key> {
 
 /// A log repeats its command line in the trace of each image; one of a long command and many images must not grow by
 /// their product. Traces beyond go without, which only labels notice.
-const MOST_COMMAND_BYTES: usize = 16 << 20;
+const MAX_COMMAND_BYTES: usize = 16 << 20;
 
 impl<Key: Hash + Eq> ImageTraces<Key> {
     pub(super) fn new() -> Self {
@@ -32,7 +32,7 @@ impl<Key: Hash + Eq> ImageTraces<Key> {
             let mut trace = start();
             self.command_bytes +=
                 trace.command.iter().map(|word| word.len() + size_of_val(word)).sum::<usize>();
-            if self.command_bytes > MOST_COMMAND_BYTES {
+            if self.command_bytes > MAX_COMMAND_BYTES {
                 trace.command = Vec::new();
             }
             self.traces.push(trace);
@@ -65,13 +65,13 @@ pub(super) fn is_demangled(name: &[u8]) -> bool {
 }
 
 /// No image is larger.
-const LARGEST_IMAGE: u64 = 1 << 30;
+const MAX_IMAGE: u64 = 1 << 30;
 
 /// The image at a path that a recording names. Recordings may come from anywhere and name any file: what is no regular
 /// file, does not start as an image does or is too large for one is not read.
 pub(super) fn recorded_image(path: &Path) -> Option<Companion> {
     let metadata = path.metadata().ok().filter(|metadata| metadata.is_file())?;
-    if metadata.len() > LARGEST_IMAGE {
+    if metadata.len() > MAX_IMAGE {
         return None;
     }
     let mut file = std::fs::File::open(path).ok()?;
@@ -80,7 +80,7 @@ pub(super) fn recorded_image(path: &Path) -> Option<Companion> {
     if !is_image(&bytes) {
         return None;
     }
-    file.take(LARGEST_IMAGE).read_to_end(&mut bytes).ok()?;
+    file.take(MAX_IMAGE).read_to_end(&mut bytes).ok()?;
     Some(Companion { path: path.to_path_buf(), bytes })
 }
 
@@ -124,7 +124,7 @@ mod tests {
         std::fs::write(at("text"), "no image").unwrap();
         let large = std::fs::File::create(at("large")).unwrap();
         std::io::Write::write_all(&mut &large, b"\x7fELF").unwrap();
-        large.set_len(LARGEST_IMAGE + 1).unwrap();
+        large.set_len(MAX_IMAGE + 1).unwrap();
         let made = std::process::Command::new("mkfifo").arg(at("pipe")).status().unwrap();
         assert!(made.success());
         // Opening a pipe that nobody writes to would never return.

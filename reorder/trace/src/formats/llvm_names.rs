@@ -25,13 +25,13 @@ use crate::{Name, Note};
 use reorder_base::error::{Error, Result};
 
 /// No program has so many names; what claims more is damaged.
-const MOST_TEXT: u64 = 1 << 30;
+const MAX_TEXT: u64 = 1 << 30;
 /// Deflate writes at most 258 bytes for two bits.
-const MOST_EXPANSION: u64 = 1032;
+const MAX_EXPANSION: u64 = 1032;
 /// What the tables that wait for the next profile of their program may take, in bytes of names.
-const MOST_KEPT: usize = 512 << 20;
+const MAX_KEPT: usize = 512 << 20;
 /// More images than a process has, and few enough to look through all.
-const MOST_TABLES: usize = 1024;
+const MAX_TABLES: usize = 1024;
 
 /// The hash by which all of LLVM refers to the function called `name`.
 pub(crate) fn name_hash(name: &[u8]) -> u64 {
@@ -130,7 +130,7 @@ fn read_chunk(cursor: &mut Cursor<'_>, text: &mut Vec<u8>) -> Result<()> {
     let offset = cursor.offset();
     let length = cursor.uleb128()?;
     let compressed_length = cursor.uleb128()?;
-    if length > MOST_TEXT.saturating_sub(text.len() as u64) {
+    if length > MAX_TEXT.saturating_sub(text.len() as u64) {
         return Err(Error::malformed(
             offset,
             format!("a chunk of {length} bytes of names is beyond any program"),
@@ -141,7 +141,7 @@ fn read_chunk(cursor: &mut Cursor<'_>, text: &mut Vec<u8>) -> Result<()> {
         return Ok(());
     }
     let compressed = cursor.take(compressed_length)?;
-    if length > compressed_length.saturating_mul(MOST_EXPANSION) {
+    if length > compressed_length.saturating_mul(MAX_EXPANSION) {
         let message = format!("{compressed_length} compressed bytes cannot become {length}");
         return Err(Error::malformed(offset, message));
     }
@@ -182,7 +182,7 @@ impl NameTables {
         let table = Arc::new(NameTable::read(blob));
         kept.push(KeptTable { blob: blob.into(), table: Arc::clone(&table) });
         let mut size: usize = kept.iter().map(|known| known.table.text.len()).sum();
-        while kept.len() > 1 && (size > MOST_KEPT || kept.len() > MOST_TABLES) {
+        while kept.len() > 1 && (size > MAX_KEPT || kept.len() > MAX_TABLES) {
             size -= kept.remove(0).table.text.len();
         }
         table

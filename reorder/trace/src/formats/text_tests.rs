@@ -14,7 +14,7 @@ const STORED: [(&str, &str); 3] = [
 ];
 
 fn stored(name: &str) -> Vec<u8> {
-    std::fs::read(Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/profiles/emulators").join(name))
+    std::fs::read(Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/profiles/emulators").join(name))
         .unwrap()
 }
 

@@ -8,7 +8,7 @@ use super::spelling::readable;
 use reorder_image::functions::FunctionTable;
 
 /// Comparing takes the product of the lengths.
-const LONGEST_COMPARED: usize = 256;
+const MAX_COMPARED_LENGTH: usize = 256;
 
 /// Names of functions that nothing was found for.
 pub(crate) struct LikelyNames {
@@ -17,7 +17,7 @@ pub(crate) struct LikelyNames {
 }
 
 /// Below this similarity (Jaro and Winkler, 1 for equal) a guess confuses more than it helps.
-const LEAST_SIMILARITY: f64 = 0.87;
+const MIN_SIMILARITY: f64 = 0.87;
 
 impl LikelyNames {
     /// `is_found` by function.
@@ -40,7 +40,7 @@ impl LikelyNames {
         for (readable, symbol) in &self.candidates {
             // The same identifier elsewhere, or with other parameters, is the usual change.
             let is_namesake = identifier_of(readable) == identifier;
-            if readable.len() > LONGEST_COMPARED || wanted.len() > LONGEST_COMPARED {
+            if readable.len() > MAX_COMPARED_LENGTH || wanted.len() > MAX_COMPARED_LENGTH {
                 continue;
             }
             // Lengths that differ much cannot reach the bar; comparing is the expensive part.
@@ -49,12 +49,12 @@ impl LikelyNames {
                 continue;
             }
             let bonus = if is_namesake { 0.5 } else { 0.0 };
-            let needed = best.map_or(LEAST_SIMILARITY, |(other, _)| other.max(LEAST_SIMILARITY));
+            let needed = best.map_or(MIN_SIMILARITY, |(other, _)| other.max(MIN_SIMILARITY));
             if most_similarity(&letters, &wanted, readable) + bonus < needed {
                 continue;
             }
             let similarity = strsim::jaro_winkler(&wanted, readable) + bonus;
-            if similarity >= LEAST_SIMILARITY && best.is_none_or(|(other, _)| similarity > other) {
+            if similarity >= MIN_SIMILARITY && best.is_none_or(|(other, _)| similarity > other) {
                 best = Some((similarity, symbol));
             }
         }

@@ -16,9 +16,9 @@ const PAGE: u64 = 4096;
 /// So many addresses vote; each votes for (functions of the image / 4,096 × 16) load addresses on average.
 const VOTERS: usize = 256;
 /// Votes of one address: bounds memory where an image claims a million functions at one place in their pages.
-const MOST_VOTES: usize = 1 << 14;
+const MAX_VOTES: usize = 1 << 14;
 /// Fewer function starts than these agree by chance.
-const FEWEST_HITS: usize = 4;
+const MIN_HITS: usize = 4;
 
 /// Function starts of one image by their offset in a page.
 pub(crate) struct PageOffsets(Vec<(u64, u64)>);
@@ -52,7 +52,7 @@ impl LoadAddress {
         let mut votes: Vec<u64> = Vec::new();
         for address in sorted.iter().step_by(stride) {
             let starts = offsets.starts_at(address % PAGE);
-            votes.extend(starts.take(MOST_VOTES).map(|start| address.wrapping_sub(start)));
+            votes.extend(starts.take(MAX_VOTES).map(|start| address.wrapping_sub(start)));
         }
         votes.sort_unstable();
         let mut counted: Vec<(usize, u64)> =
@@ -65,7 +65,7 @@ impl LoadAddress {
             .iter()
             .filter(|address| functions.containing(candidate.stated(RuntimeAddress(**address))).is_some());
         let explains = inside.count() * 100 >= sorted.len() * 95;
-        (hits >= FEWEST_HITS && hits >= 2 * runner_up && explains).then_some(candidate)
+        (hits >= MIN_HITS && hits >= 2 * runner_up && explains).then_some(candidate)
     }
 
     /// The address as the image states it.

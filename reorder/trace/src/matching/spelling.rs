@@ -69,9 +69,9 @@ impl Spelling {
 }
 
 /// Mangled names of more bytes are not taken apart: back references may make the readable form exponentially longer.
-const LONGEST_MANGLED: usize = 4 << 10;
+const MAX_MANGLED_LENGTH: usize = 4 << 10;
 /// Readable forms stop here.
-const LONGEST_READABLE: usize = 4 << 10;
+const MAX_READABLE_LENGTH: usize = 4 << 10;
 
 /// Text up to a length; what would make it longer is an error, which ends whoever writes.
 #[derive(Default)]
@@ -79,7 +79,7 @@ struct Bounded(String);
 
 impl fmt::Write for Bounded {
     fn write_str(&mut self, text: &str) -> fmt::Result {
-        if self.0.len() + text.len() > LONGEST_READABLE {
+        if self.0.len() + text.len() > MAX_READABLE_LENGTH {
             return Err(fmt::Error);
         }
         self.0.push_str(text);
@@ -92,7 +92,7 @@ impl fmt::Write for Bounded {
 pub(super) fn rust_path(name: &[u8]) -> Option<String> {
     let name = std::str::from_utf8(root_name(name)).ok()?;
     let is_hashed = name.starts_with("_R") || (name.starts_with("_ZN") && has_legacy_hash(name));
-    if !is_hashed || name.len() > LONGEST_MANGLED {
+    if !is_hashed || name.len() > MAX_MANGLED_LENGTH {
         return None;
     }
     let mut path = Bounded::default();
@@ -102,7 +102,7 @@ pub(super) fn rust_path(name: &[u8]) -> Option<String> {
 
 /// The name as people write it: demangled, without the source file; as it is when that is not possible.
 pub fn readable(name: &[u8]) -> String {
-    let text = String::from_utf8_lossy(&name[..name.len().min(LONGEST_MANGLED)]);
+    let text = String::from_utf8_lossy(&name[..name.len().min(MAX_MANGLED_LENGTH)]);
     let bare = text.split_once(';').map_or(&*text, |(_, bare)| bare);
     let mut readable = Bounded::default();
     if let Ok(rust) = rustc_demangle::try_demangle(bare) {

@@ -58,11 +58,11 @@ pub struct ResolvedTraces {
 
 /// How many functions of one start are compared: a symbol's and an unwind entry's size may differ, but a hostile table
 /// of a million equal starts must not cost a million steps per event.
-const LARGEST_FAMILY: usize = 8;
+const MAX_FAMILY: usize = 8;
 
 /// A trace of an unknown image of which fewer events are found, in percent, is of another image: some names, such as
 /// `main`, are everywhere.
-const LEAST_FOUND_PERCENT: u64 = 10;
+const MIN_FOUND_PERCENT: u64 = 10;
 
 /// Functions of the image called `identity` for every trace that belongs to it.
 ///
@@ -169,7 +169,7 @@ impl<'table, 'data> Resolver<'table, 'data> {
             _ => self.find_events(trace, kinship, &mut resolution),
         }
         let coverage = &resolution.account.coverage;
-        let is_other = coverage.resolved() * 100 < coverage.events * LEAST_FOUND_PERCENT;
+        let is_other = coverage.resolved() * 100 < coverage.events * MIN_FOUND_PERCENT;
         if kinship == Kinship::Unknown && is_other {
             resolution.functions.clear();
             resolution.account = Account::default();
@@ -351,7 +351,7 @@ fn by_address(event: &Event, functions: &FunctionTable<'_>) -> Option<FunctionIn
 
 fn starting_at(event: &Event, address: Address, functions: &FunctionTable<'_>) -> Option<FunctionIndex> {
     let first = functions.starting_at(address)?;
-    let candidates = first.0..functions.len().min(first.0 as usize + LARGEST_FAMILY) as u32;
+    let candidates = first.0..functions.len().min(first.0 as usize + MAX_FAMILY) as u32;
     let agrees = |index: u32| {
         let function = functions.get(FunctionIndex(index));
         function.start == address && event.size.is_none_or(|size| function.size() == size)

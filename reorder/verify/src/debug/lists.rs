@@ -29,10 +29,10 @@ fn same_views(first: Views, second: Views) -> bool {
 }
 
 /// Linkers put these in place of addresses of code that they left out.
-const LEAST_TOMBSTONE: u64 = u64::MAX - 1;
+const MIN_TOMBSTONE: u64 = u64::MAX - 1;
 
 fn resolve(base: u64, begin: u64, end: u64) -> Range {
-    if base >= LEAST_TOMBSTONE {
+    if base >= MIN_TOMBSTONE {
         return (base, base.wrapping_add(end.wrapping_sub(begin)));
     }
     (base.wrapping_add(begin), base.wrapping_add(end))

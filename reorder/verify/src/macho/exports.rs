@@ -33,7 +33,7 @@ pub(super) struct ExportWalk<'data> {
 }
 
 /// No linker writes longer names; keeps damaged tries from costing the square of their size.
-const LONGEST_NAME: usize = 1 << 16;
+const MAX_NAME_LENGTH: usize = 1 << 16;
 /// Names share their beginnings, but all together are no longer than this many tries: what is kept of them is bounded.
 const NAMES_PER_TRIE: usize = 64;
 
@@ -79,7 +79,7 @@ impl<'data> ExportWalk<'data> {
     /// Reads one node and queues its children; nothing when it is damaged.
     fn visit(&mut self, node: usize) -> Option<Option<Export<'data>>> {
         let bytes = self.bytes;
-        if std::mem::replace(self.is_visited.get_mut(node)?, true) || self.name.len() > LONGEST_NAME {
+        if std::mem::replace(self.is_visited.get_mut(node)?, true) || self.name.len() > MAX_NAME_LENGTH {
             return None;
         }
         let mut position = node;

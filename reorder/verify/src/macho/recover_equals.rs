@@ -18,9 +18,9 @@ use super::view::MachView;
 use reorder_base::error::Result;
 
 /// Rounds that colours take at most: chains of functions that only refer to each other are short.
-const MOST_ROUNDS: usize = 24;
+const MAX_ROUNDS: usize = 24;
 /// So many times the bytes of `__text` are compared at most.
-const MOST_COMPARED: usize = 64;
+const MAX_COMPARED: usize = 64;
 
 /// What a piece of code refers to.
 enum Target {
@@ -152,7 +152,7 @@ pub(super) fn learn_from_equals(pairs: &mut Pairs<'_, '_>) -> Result<()> {
     let mut new = Side::new(pairs.new, ranges, Some)?;
     let own_colours = (old.colours.clone(), new.colours.clone());
     let mut classes = 0;
-    for _ in 0..MOST_ROUNDS {
+    for _ in 0..MAX_ROUNDS {
         old.refine();
         new.refine();
         if old.classes() == std::mem::replace(&mut classes, old.classes()) {
@@ -162,7 +162,7 @@ pub(super) fn learn_from_equals(pairs: &mut Pairs<'_, '_>) -> Result<()> {
     // Large functions tell the small ones apart that they refer to.
     let mut order: Vec<usize> = (0..missing.len()).collect();
     order.sort_by_key(|&at| Reverse(old.ranges[at].1 - old.ranges[at].0));
-    let mut budget = pairs.old.text().bytes.len().saturating_mul(MOST_COMPARED);
+    let mut budget = pairs.old.text().bytes.len().saturating_mul(MAX_COMPARED);
     let passes = [(&old.colours, &new.colours), (&own_colours.0, &own_colours.1)];
     for (old_colours, new_colours) in passes {
         let (counts, places) = (old.by_colour(old_colours), new.by_colour(new_colours));

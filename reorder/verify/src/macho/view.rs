@@ -311,7 +311,7 @@ const COUNT_FIELD: usize = 16;
 const SIZE_FIELD: usize = 20;
 const HEADER_SIZE: usize = 32;
 /// Kind and size.
-const LEAST_COMMAND: usize = 8;
+const MIN_COMMAND: usize = 8;
 
 /// One by one, because `goblin` adds up addresses of a whole image unchecked.
 fn load_commands(bytes: &[u8]) -> Result<Vec<LoadCommand>> {
@@ -321,7 +321,7 @@ fn load_commands(bytes: &[u8]) -> Result<Vec<LoadCommand>> {
         return Err(broken(0, "the header of the Mach-O image is cut off"));
     };
     let end = size.saturating_add(HEADER_SIZE);
-    if end > bytes.len() || count > size / LEAST_COMMAND {
+    if end > bytes.len() || count > size / MIN_COMMAND {
         return Err(broken(COUNT_FIELD, "the load commands run past the end of the file"));
     }
     let mut commands = Vec::with_capacity(count);

@@ -21,10 +21,10 @@ use crate::elf::analysis::blocks::{BlockIndex, Partition};
 use crate::elf::analysis::references::Finding;
 use crate::elf::code::CodeSpace;
 use crate::elf::file::ElfFile;
-use crate::elf::machine::Machine;
 use crate::elf::section::Section;
 use crate::pins::{Pin, PinReason};
 use reorder_base::address::Address;
+use reorder_base::processor::Processor;
 
 /// What is known of an image's absolute addresses.
 #[derive(Clone, Copy, Debug)]
@@ -42,8 +42,8 @@ impl Known<'_> {
 
     /// A field overlaps the word at `place`.
     fn explains(&self, place: Address) -> bool {
-        const LONGEST_WORD: u64 = 8;
-        let after = self.fields.partition_point(|field| field.place < place.plus(LONGEST_WORD));
+        const MAX_WORD_LENGTH: u64 = 8;
+        let after = self.fields.partition_point(|field| field.place < place.plus(MAX_WORD_LENGTH));
         let field = after.checked_sub(1).map(|index| self.fields[index]);
         field.is_some_and(|field| field.place.plus(u64::from(field.width)) > place)
     }
@@ -185,7 +185,7 @@ fn keep(
     findings.extend(partition.gap_containing(value).map(Finding::KeepGap));
     let before = Address(value.0.wrapping_sub(1));
     findings.extend(partition.block_containing(before).map(pin));
-    if code.machine == Machine::Aarch64 && !value.0.is_multiple_of(WORD) {
+    if code.processor == Processor::Aarch64 && !value.0.is_multiple_of(WORD) {
         let after = value.plus(WORD - value.0 % WORD);
         findings.extend(partition.block_containing(after).map(pin));
     }

@@ -11,9 +11,9 @@ use crate::elf::analysis::aarch64::prefixes::Prefixes;
 use crate::elf::analysis::entry_prefix::prefix_start;
 use crate::elf::analysis::pointers::CodePointer;
 use crate::elf::code::CodeSpace;
-use crate::elf::machine::Machine;
 use crate::functions::FunctionTable;
 use reorder_base::address::Address;
+use reorder_base::processor::Processor;
 
 /// Position in [`Partition::blocks`], hence in address order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -83,9 +83,9 @@ impl Partition {
     /// Splits all arenas.
     pub fn new(code: &CodeSpace<'_>, functions: &FunctionTable<'_>, pointers: &[CodePointer]) -> Self {
         let mut partition = Self { blocks: Vec::with_capacity(functions.len()), gaps: Vec::new() };
-        let prefixes = match code.machine {
-            Machine::Aarch64 => Prefixes::find(code, functions, pointers),
-            Machine::X86_64 | Machine::Other => Prefixes::default(),
+        let prefixes = match code.processor {
+            Processor::Aarch64 => Prefixes::find(code, functions, pointers),
+            Processor::X86_64 | Processor::Other => Prefixes::default(),
         };
         let mut remaining = functions.iter().map(|(_, function)| function).peekable();
         for (index, arena) in code.arenas.iter().enumerate() {
@@ -140,7 +140,7 @@ impl Partition {
         let is_filler = |range: Range<Address>| {
             let bytes = code.bytes(range.clone());
             bytes.len() <= MAX_PATCHABLE_BYTES
-                && padding_length(code.machine, bytes, range.start) == bytes.len()
+                && padding_length(code.processor, bytes, range.start) == bytes.len()
         };
         let (before, after) = block.starts_around(address);
         let is_entered = before.is_some_and(|before| is_filler(before..address))
@@ -162,7 +162,7 @@ impl Partition {
         let gap = self.gaps[..self.gaps.partition_point(|gap| gap.start < start)].last()?;
         let is_code_to_its_end = || {
             let bytes = code.bytes(gap.start..gap.end);
-            let length = code_length(code.machine, bytes, gap.start);
+            let length = code_length(code.processor, bytes, gap.start);
             gap.content == GapContent::Code
                 && (length.is_some_and(|length| length < bytes.len())
                     || gap::ends_with_jump(bytes, gap.start))
@@ -195,7 +195,7 @@ impl Partition {
             return end;
         }
         let bytes = code.bytes(start..end);
-        let block_start = prefix_start(code.machine, bytes, pointers, start);
+        let block_start = prefix_start(code.processor, bytes, pointers, start);
         let block_start = prefix.map_or(block_start, |prefix| prefix.min(block_start));
         self.push_gap_pieces(code, start, block_start);
         block_start
@@ -209,9 +209,10 @@ impl Partition {
             return;
         }
         let bytes = code.bytes(start..end);
-        let before = padding_length(code.machine, bytes, start);
+        let before = padding_length(code.processor, bytes, start);
         // Bytes that do not decode may end anywhere.
-        let (content, length) = match code_length(code.machine, &bytes[before..], start.plus(before as u64)) {
+        let (content, length) = match code_length(code.processor, &bytes[before..], start.plus(before as u64))
+        {
             Some(length) => (GapContent::Code, length),
             None => (GapContent::Opaque, bytes.len() - before),
         };
@@ -276,17 +277,17 @@ impl Block {
     }
 }
 
-pub(super) fn padding_length(machine: Machine, bytes: &[u8], start: Address) -> usize {
-    match machine {
-        Machine::Aarch64 => aarch64_gap::padding_length(bytes, start),
-        Machine::X86_64 | Machine::Other => padding::padding_length(bytes),
+pub(super) fn padding_length(processor: Processor, bytes: &[u8], start: Address) -> usize {
+    match processor {
+        Processor::Aarch64 => aarch64_gap::padding_length(bytes, start),
+        Processor::X86_64 | Processor::Other => padding::padding_length(bytes),
     }
 }
 
-fn code_length(machine: Machine, bytes: &[u8], start: Address) -> Option<usize> {
-    match machine {
-        Machine::Aarch64 => aarch64_gap::code_length(bytes, start),
-        Machine::X86_64 | Machine::Other => gap::code_length(bytes),
+fn code_length(processor: Processor, bytes: &[u8], start: Address) -> Option<usize> {
+    match processor {
+        Processor::Aarch64 => aarch64_gap::code_length(bytes, start),
+        Processor::X86_64 | Processor::Other => gap::code_length(bytes),
     }
 }
 

@@ -65,7 +65,7 @@ pub(super) fn keep_distances(
 ) -> Result<()> {
     if offsets.len() > MAX_OFFSETS {
         let evidence = partition.blocks.first().map_or(Address(0), |block| block.start);
-        return Err(beyond_sums(RefusalCode::R7, evidence).into());
+        return Err(beyond_sums(RefusalCode::PrivateRuntimeTables, evidence).into());
     }
     for (target, evidence, is_address) in addresses {
         let home = partition.block_containing(target);

@@ -67,9 +67,9 @@ pub fn check_wide_constants(
     let mut bases: BTreeSet<Address> = named.map(|section| section.address).collect();
     let mut budget = MAX_SUMS;
     let mut spend = |tries: usize, block: usize| {
-        budget = budget
-            .checked_sub(tries)
-            .ok_or_else(|| beyond_sums(RefusalCode::R7, partition.block(BlockIndex(block as u32)).start))?;
+        budget = budget.checked_sub(tries).ok_or_else(|| {
+            beyond_sums(RefusalCode::PrivateRuntimeTables, partition.block(BlockIndex(block as u32)).start)
+        })?;
         Ok::<(), Error>(())
     };
     let counting: Vec<(usize, &DecodedBlock, Vec<u64>)> = decoded
@@ -109,7 +109,7 @@ pub fn check_wide_constants(
     }
     if data.len() > MAX_FAR_BASES {
         let evidence = partition.blocks.first().map_or(Address(0), |block| block.start);
-        return Err(beyond_sums(RefusalCode::R7, evidence).into());
+        return Err(beyond_sums(RefusalCode::PrivateRuntimeTables, evidence).into());
     }
     Ok(data.into_iter().collect())
 }
@@ -162,7 +162,7 @@ pub fn check_computed_calls(
         let Some(sums) = called_by_sum(view, index, block) else {
             // Large functions jump by many tables, hardly ever from the address of a function.
             if block.has_computed_call {
-                return Err(beyond_sums(RefusalCode::R7, evidence).into());
+                return Err(beyond_sums(RefusalCode::PrivateRuntimeTables, evidence).into());
             }
             continue;
         };

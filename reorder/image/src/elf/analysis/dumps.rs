@@ -37,7 +37,7 @@ pub(super) fn check_dumps(file: &ElfFile<'_>) -> Result<(), Refusal> {
     for Dumper { name, dump, marks } in &DUMPERS {
         let [Some(address), Some(_)] = marks.map(|mark| find_string(file, mark)) else { continue };
         return Err(Refusal::new(
-            RefusalCode::R17,
+            RefusalCode::MemoryDump,
             format!("this is {name}, whose memory dump ({dump}) holds addresses of its functions"),
             "give the order to the linker (`reorder order`): the build then makes the dump with what was linked",
         )

@@ -9,9 +9,9 @@ use super::blocks::{BlockIndex, Partition, padding_length};
 use super::pointers::CodePointer;
 use super::references::Finding;
 use crate::elf::code::CodeSpace;
-use crate::elf::machine::Machine;
 use crate::pins::{Pin, PinReason};
 use reorder_base::address::Address;
+use reorder_base::processor::Processor;
 
 /// What `-fsanitize=function` of clang 17 and later puts before a type hash of four bytes.
 const FUNCTION_SIGNATURE: [u8; 4] = 0xc105_cafe_u32.to_le_bytes();
@@ -25,26 +25,26 @@ const MAX_NAMED: usize = 64;
 
 /// Where the prefix of an entry begins; `bytes`, which stand at `start`, end at the entry and belong to no other function.
 pub(super) fn prefix_start(
-    machine: Machine,
+    processor: Processor,
     bytes: &[u8],
     pointers: &[CodePointer],
     start: Address,
 ) -> Address {
-    let without_data = &bytes[..bytes.len() - data_length(machine, bytes)];
+    let without_data = &bytes[..bytes.len() - data_length(processor, bytes)];
     let end = start.plus(without_data.len() as u64);
     let first = pointers.partition_point(|pointer| pointer.target < start);
     let named = pointers[first..].iter().map(|pointer| pointer.target).take_while(|target| *target < end);
     // What stands before those no-operations may be filler of another kind: gold jumps over its own.
     let is_filler = |target: &Address| {
         let rest = &without_data[target.distance_from(start) as usize..];
-        padding_length(machine, rest, *target) == rest.len()
+        padding_length(processor, rest, *target) == rest.len()
     };
     named.take(MAX_NAMED).find(is_filler).unwrap_or(end)
 }
 
 /// Length of the constants at the end of `bytes`. On AArch64 `Prefixes` finds them.
-fn data_length(machine: Machine, bytes: &[u8]) -> usize {
-    if machine == Machine::Aarch64 {
+fn data_length(processor: Processor, bytes: &[u8]) -> usize {
+    if processor == Processor::Aarch64 {
         return 0;
     }
     let last = |length: usize| bytes.len().checked_sub(length).map_or(&[][..], |start| &bytes[start..]);
@@ -53,7 +53,7 @@ fn data_length(machine: Machine, bytes: &[u8]) -> usize {
     }
     let before = bytes.len().saturating_sub(TYPE_HASH_LENGTH);
     let is_type_hash = last(TYPE_HASH_LENGTH).first() == Some(&MOV_EAX_IMMEDIATE)
-        && padding_length(machine, &bytes[..before], Address(0)) == before;
+        && padding_length(processor, &bytes[..before], Address(0)) == before;
     if is_type_hash { TYPE_HASH_LENGTH } else { 0 }
 }
 
@@ -61,7 +61,7 @@ fn data_length(machine: Machine, bytes: &[u8]) -> usize {
 ///
 /// On AArch64 [`Prefixes`](super::aarch64::prefixes::Prefixes) finds what callers read.
 pub(super) fn check_prefixes(code: &CodeSpace<'_>, partition: &Partition, findings: &mut Vec<Finding>) {
-    if code.machine == Machine::Aarch64 {
+    if code.processor == Processor::Aarch64 {
         return;
     }
     for index in 0..partition.blocks.len() {
@@ -84,7 +84,7 @@ mod tests {
             place_field: None,
         };
         let pointers: Vec<CodePointer> = pointers.iter().map(pointer).collect();
-        prefix_start(Machine::X86_64, bytes, &pointers, Address(0x1000)).0
+        prefix_start(Processor::X86_64, bytes, &pointers, Address(0x1000)).0
     }
 
     #[test]

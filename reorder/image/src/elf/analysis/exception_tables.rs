@@ -48,5 +48,10 @@ pub fn exception_table<'data>(file: &ElfFile<'data>, address: Address) -> Result
     };
     let start = address.distance_from(section.address);
     let bytes = file.section_bytes(section).get(start as usize..).unwrap_or_default();
-    Ok(ExceptionTable { bytes, origin: section.offset.0 + start, address, refusal: RefusalCode::R8 })
+    Ok(ExceptionTable {
+        bytes,
+        origin: section.offset.0 + start,
+        address,
+        refusal: RefusalCode::UnwindEncoding,
+    })
 }

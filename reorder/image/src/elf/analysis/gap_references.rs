@@ -18,7 +18,7 @@ use reorder_base::address::Address;
 const SHORT_REACH: u64 = 130;
 /// Largest distance from a displacement's end to its instruction's end: an eight-byte immediate does not occur
 /// with a relative operand, four bytes do.
-const LONGEST_IMMEDIATE: u64 = 4;
+const MAX_IMMEDIATE: u64 = 4;
 
 /// Pins for one gap; data addresses it forms are added to `data_references`.
 pub fn check_gap(
@@ -94,7 +94,7 @@ pub fn check_opaque(
     for (index, window) in bytes.windows(4).enumerate() {
         let displacement = i64::from(i32::from_le_bytes([window[0], window[1], window[2], window[3]]));
         let place = start.plus(index as u64);
-        for immediate in [0, 1, 2, LONGEST_IMMEDIATE] {
+        for immediate in [0, 1, 2, MAX_IMMEDIATE] {
             let target = place.plus(4 + immediate).plus(displacement as u64);
             if target >= start && target < end {
                 continue;

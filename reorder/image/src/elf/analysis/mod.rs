@@ -40,7 +40,6 @@ use crate::elf::code::CodeSpace;
 use crate::elf::dynamic::{DynamicEntry, dynamic_entries};
 use crate::elf::file::ElfFile;
 use crate::elf::kept_relocations::KeptTables;
-use crate::elf::machine::Machine;
 use crate::elf::relocation::{LoaderRelocation, loader_relocations};
 use crate::functions::FunctionTable;
 use absolute_fields::{AbsoluteField, check_absolute_fields};
@@ -53,6 +52,7 @@ use pointers::{CodePointer, code_pointers};
 use references::Finding;
 use reorder_base::address::Address;
 use reorder_base::error::{Error, Result};
+use reorder_base::processor::Processor;
 use reorder_base::refusal::{Refusal, RefusalCode};
 use units::{FreeInterval, Unit, build_units};
 
@@ -161,10 +161,10 @@ impl<'data> Analysis<'data> {
             roots,
             coverage,
         };
-        let facts = match file.machine {
-            Machine::X86_64 => x86_64::code_facts(&image, &mut partition)?,
-            Machine::Aarch64 => aarch64::code_facts(&image, &mut partition)?,
-            Machine::Other => return Err(other_machine()),
+        let facts = match file.processor {
+            Processor::X86_64 => x86_64::code_facts(&image, &mut partition)?,
+            Processor::Aarch64 => aarch64::code_facts(&image, &mut partition)?,
+            Processor::Other => return Err(other_machine()),
         };
         let CodeFacts {
             boundaries,
@@ -264,7 +264,7 @@ pub const DT_FINI: i64 = 13;
 
 fn other_machine() -> Error {
     let cure = "give a program or shared object for x86-64 or AArch64";
-    Refusal::new(RefusalCode::R1, "the code of this processor cannot be decoded", cure).into()
+    Refusal::new(RefusalCode::UnsupportedFile, "the code of this processor cannot be decoded", cure).into()
 }
 
 fn sorted(mut addresses: Vec<Address>) -> Vec<Address> {

@@ -8,8 +8,8 @@ use crate::elf::code::CodeSpace;
 use crate::elf::dynamic::DynamicEntry;
 use crate::elf::file::ElfFile;
 use crate::elf::loader_formats::check_loader_formats;
-use crate::elf::machine::Machine;
 use reorder_base::address::Address;
+use reorder_base::processor::Processor;
 use reorder_base::refusal::{Refusal, RefusalCode};
 
 const DT_TEXTREL: i64 = 22;
@@ -46,7 +46,7 @@ pub fn check_image(file: &ElfFile<'_>, dynamic: &[DynamicEntry]) -> Result<(), R
         .any(|entry| entry.tag == DT_TEXTREL || entry.tag == DT_FLAGS && entry.value & DF_TEXTREL != 0);
     if has_text_relocations {
         return Err(Refusal::new(
-            RefusalCode::R3,
+            RefusalCode::ChangingCode,
             "the image has text relocations (DT_TEXTREL): the loader patches its code",
             "rebuild all objects as position-independent code (-fPIC, -fPIE)",
         ));
@@ -55,7 +55,7 @@ pub fn check_image(file: &ElfFile<'_>, dynamic: &[DynamicEntry]) -> Result<(), R
         let holds_entry = file.entry.distance_from(segment.address) < segment.memory_size;
         if segment.is_executable() && segment.is_writable() {
             return Err(Refusal::new(
-                RefusalCode::R3,
+                RefusalCode::ChangingCode,
                 "a segment is both writable and executable, so code may change at run time",
                 "link with separate segments; unpack the program first if it is packed",
             )
@@ -63,7 +63,7 @@ pub fn check_image(file: &ElfFile<'_>, dynamic: &[DynamicEntry]) -> Result<(), R
         }
         if holds_entry && file.entry != Address(0) && segment.is_writable() {
             return Err(Refusal::new(
-                RefusalCode::R7,
+                RefusalCode::PrivateRuntimeTables,
                 "the program starts in a writable segment, as packed programs do",
                 "unpack it first (for UPX: upx -d)",
             )
@@ -73,7 +73,7 @@ pub fn check_image(file: &ElfFile<'_>, dynamic: &[DynamicEntry]) -> Result<(), R
     if file.section(COPIES.as_bytes()).is_some() {
         let cure = "give the image as it was before --clone";
         let reason = "the image has copies of functions, which moving would take apart";
-        return Err(Refusal::new(RefusalCode::R13, reason, cure));
+        return Err(Refusal::new(RefusalCode::Copies, reason, cure));
     }
     check_loader_formats(file, dynamic)?;
     check_uncovered_bytes(file)?;
@@ -81,7 +81,7 @@ pub fn check_image(file: &ElfFile<'_>, dynamic: &[DynamicEntry]) -> Result<(), R
     for (name, origin) in UNKNOWN_FORMATS {
         if let Some(section) = file.section(name.as_bytes()) {
             return Err(Refusal::new(
-                RefusalCode::R9,
+                RefusalCode::UnknownCodeAddresses,
                 format!("section {name} (from {origin}) stores code addresses that are not rewritten yet"),
                 format!("rebuild without it, or remove it if nothing reads it: objcopy --remove-section={name} IN OUT"),
             )
@@ -107,18 +107,18 @@ fn check_uncovered_bytes(file: &ElfFile<'_>) -> Result<(), Refusal> {
         for &(start, stop) in covered.iter().chain([&(end, end)]) {
             let hole = position.min(end) as usize..start.clamp(position.min(end), end) as usize;
             let bytes = &file.bytes[hole];
-            let filler = match file.machine {
-                Machine::Aarch64 => {
+            let filler = match file.processor {
+                Processor::Aarch64 => {
                     aarch64_gap::filler_length(bytes, segment.address.plus(position - segment.offset.0))
                 }
-                Machine::X86_64 | Machine::Other => padding::filler_length(bytes),
+                Processor::X86_64 | Processor::Other => padding::filler_length(bytes),
             };
             if filler < bytes.len() {
                 let address = segment.address.plus(position + filler as u64 - segment.offset.0);
                 let reason = "executable bytes belong to no section, so what they refer to is unknown";
                 let cure =
                     "use the file as the linker wrote it, before sections were removed or bytes were added";
-                return Err(Refusal::new(RefusalCode::R5, reason, cure).at(address));
+                return Err(Refusal::new(RefusalCode::UnknownCode, reason, cure).at(address));
             }
             position = position.max(stop);
         }
@@ -129,7 +129,7 @@ fn check_uncovered_bytes(file: &ElfFile<'_>) -> Result<(), Refusal> {
 fn check_runtimes(file: &ElfFile<'_>) -> Result<(), Refusal> {
     let refuse = |runtime: &str, address: Address| {
         Refusal::new(
-            RefusalCode::R7,
+            RefusalCode::PrivateRuntimeTables,
             format!("the image is of {runtime}, whose runtime keeps code addresses in tables of its own"),
             "use the order options of its own compiler, if it has any",
         )
@@ -187,7 +187,7 @@ pub fn check_coverage(
     let is_demanded = coverage == Coverage::Half;
     if is_demanded && uncovered > TOLERATED_BYTES && uncovered > total / 2 {
         return Err(Refusal::new(
-            RefusalCode::R5,
+            RefusalCode::UnknownCode,
             format!("{:.1} % of the code belongs to no known function", percent(uncovered)),
             "keep unwind tables (do not build with -fno-asynchronous-unwind-tables) or give an unstripped image",
         )
@@ -195,7 +195,7 @@ pub fn check_coverage(
     }
     if is_demanded && opaque > TOLERATED_BYTES && opaque > total / 2 {
         return Err(Refusal::new(
-            RefusalCode::R6,
+            RefusalCode::UndecodableCode,
             format!("{:.1} % of the code cannot be decoded", percent(opaque)),
             "data between functions must move to .rodata; nothing can be done for a finished image",
         )

@@ -34,7 +34,7 @@ pub fn code_pointers(
     for relocation in relocations {
         if matches!(code.region(relocation.place), Region::Arena | Region::FixedCode) {
             return Err(Refusal::new(
-                RefusalCode::R3,
+                RefusalCode::ChangingCode,
                 "the loader writes into the code (text relocations)",
                 "rebuild all objects as position-independent code (-fPIC, -fPIE)",
             )

@@ -6,11 +6,11 @@
 use crate::elf::analysis::blocks::{Block, BlockIndex, Partition};
 use crate::elf::analysis::references::Finding;
 use crate::elf::code::CodeSpace;
-use crate::elf::machine::Machine;
 use crate::pins::{Pin, PinReason};
+use reorder_base::processor::Processor;
 
 /// `endbr64` and a near jump, padded; on AArch64 at most `bti` and a branch.
-const LARGEST_STUB: u64 = 16;
+const MAX_STUB: u64 = 16;
 
 /// Pins every block of every array.
 pub fn check_stub_arrays(code: &CodeSpace<'_>, partition: &Partition, findings: &mut Vec<Finding>) {
@@ -26,13 +26,13 @@ pub fn check_stub_arrays(code: &CodeSpace<'_>, partition: &Partition, findings: 
 }
 
 fn is_stub(code: &CodeSpace<'_>, block: &Block) -> bool {
-    if block.size() > LARGEST_STUB || !block.size().is_power_of_two() {
+    if block.size() > MAX_STUB || !block.size().is_power_of_two() {
         return false;
     }
     let bytes = code.bytes(block.start..block.end);
-    match code.machine {
-        Machine::Aarch64 => is_branch(bytes),
-        Machine::X86_64 | Machine::Other => is_jump(bytes),
+    match code.processor {
+        Processor::Aarch64 => is_branch(bytes),
+        Processor::X86_64 | Processor::Other => is_jump(bytes),
     }
 }
 

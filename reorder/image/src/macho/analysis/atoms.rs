@@ -48,7 +48,7 @@ impl Atoms {
         }
         if starts.is_empty() {
             return Err(Refusal::new(
-                RefusalCode::M5,
+                RefusalCode::MachOUnknownFunctions,
                 "neither function starts nor symbols tell where functions begin",
                 "link without -no_function_starts, or give the image before its symbols were stripped",
             )

@@ -49,7 +49,7 @@ impl DataFacts {
         let slots = rebases(file)?;
         if let Some(slot) = slots.iter().find(|slot| text.contains(&slot.place)) {
             return Err(Refusal::new(
-                RefusalCode::M9,
+                RefusalCode::MachOFixups,
                 "the loader writes a pointer between the functions",
                 "link it without pointers in __text",
             )

@@ -89,7 +89,7 @@ impl MachOAnalysis {
         let decoder = Decoder::new(file, &atoms, &data_ranges, &facts.landing_pads);
         let fixed = FixedCode::collect(file, &decoder)?;
         let (decoded, code) = decoder.decode_all(&facts, &fixed);
-        check_sums(&decoded, |index| atoms.starts[index], RefusalCode::M8)?;
+        check_sums(&decoded, |index| atoms.starts[index], RefusalCode::MachOBlockDistances)?;
 
         fixed.apply(&mut obligations);
         for (index, atom) in decoded.iter().enumerate() {

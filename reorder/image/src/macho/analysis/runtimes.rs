@@ -37,7 +37,7 @@ pub(super) fn refuse_runtimes(file: &MachOFile<'_>, atoms: &Atoms, slots: &[Data
     match found {
         None => Ok(()),
         Some((runtime, place)) => Err(Refusal::new(
-            RefusalCode::M6,
+            RefusalCode::MachORuntimeTables,
             format!("the image is of {runtime}, whose runtime keeps code addresses in tables of its own"),
             "use the order options of its own compiler, if it has any",
         )

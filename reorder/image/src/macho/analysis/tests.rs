@@ -5,7 +5,7 @@
 use std::fmt::Write as _;
 
 use super::*;
-use crate::entry_rounds::MOST_ROUNDS;
+use crate::entry_rounds::MAX_ROUNDS;
 use crate::macho::linked::library;
 use crate::macho::symbol_table::symbols;
 use reorder_base::error::Error;
@@ -29,10 +29,10 @@ fn text(error: Error) -> String {
 fn functions_whose_last_entries_are_found_too_late_stay() {
     // Each function is entered in the middle by the one before it, which is only known when that one was entered itself.
     let mut source = String::from("_f0: b _f1+4\n");
-    for number in 1..MOST_ROUNDS + 1 {
+    for number in 1..MAX_ROUNDS + 1 {
         writeln!(source, "_f{number}: ret\n b _f{}+4", number + 1).unwrap();
     }
-    let last = MOST_ROUNDS + 1;
+    let last = MAX_ROUNDS + 1;
     writeln!(source, "_f{last}: adrp x19, _g@PAGE\n add x0, x19, _g@PAGEOFF\n ret\n_g: ret").unwrap();
     let bytes = linked(&source);
     let file = MachOFile::parse(&bytes).unwrap();

@@ -32,7 +32,7 @@ impl Unit {
 }
 
 /// More atoms between the two ends of a tie than this are kept where they are instead of being moved as one.
-const MOST_TIED: u32 = 16;
+const MAX_TIED: u32 = 16;
 
 /// Pins and ties, as they are found.
 pub(super) struct Obligations<'atoms> {
@@ -63,7 +63,7 @@ impl<'atoms> Obligations<'atoms> {
     /// All atoms from the first to the last are one unit; too many of them stay.
     pub(super) fn tie_all(&mut self, first: AtomIndex, last: AtomIndex, evidence: Address) {
         self.extend(first, last);
-        if last.0.saturating_sub(first.0) > MOST_TIED {
+        if last.0.saturating_sub(first.0) > MAX_TIED {
             self.pin(first, Pin { reason: PinReason::ShortReference, evidence });
         }
     }
@@ -83,7 +83,7 @@ impl<'atoms> Obligations<'atoms> {
     /// Two atoms keep their distance: what lies between moves with them, or may move alone where both stay.
     pub(super) fn tie(&mut self, first: AtomIndex, second: AtomIndex, evidence: Address) {
         let (low, high) = (first.0.min(second.0), first.0.max(second.0));
-        if high - low > MOST_TIED {
+        if high - low > MAX_TIED {
             let pin = Pin { reason: PinReason::ShortReference, evidence };
             self.pin(first, pin);
             self.pin(second, pin);
@@ -95,7 +95,7 @@ impl<'atoms> Obligations<'atoms> {
     /// Whether anything is tied to the atom, or it to something.
     pub(super) fn is_tied(&self, atom: AtomIndex) -> bool {
         let index = atom.0 as usize;
-        let from = index.saturating_sub(MOST_TIED as usize);
+        let from = index.saturating_sub(MAX_TIED as usize);
         self.tied_to[index] > atom.0 || self.tied_to[from..index].iter().any(|end| *end >= atom.0)
     }
 

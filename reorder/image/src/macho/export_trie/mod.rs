@@ -113,7 +113,7 @@ fn value(mut reader: Reader<'_>) -> Result<(u64, ExportValue)> {
     let flags = reader.uleb()?;
     if flags & !KNOWN != 0 || flags & KIND == KIND {
         return Err(Refusal::new(
-            RefusalCode::M3,
+            RefusalCode::MachOLoadCommand,
             format!("an exported symbol has the unknown flags {flags:#x}"),
             "link it without function variants and static resolvers",
         )

@@ -41,7 +41,7 @@ const SLOT_SIZE: u64 = 8;
 
 fn unknown(what: impl Into<String>) -> Refusal {
     Refusal::new(
-        RefusalCode::M9,
+        RefusalCode::MachOFixups,
         format!("the image has {}", what.into()),
         "link it for arm64 or x86_64 and macOS 11 or later with ld or lld, without -fixup_chains_section",
     )

@@ -203,7 +203,7 @@ fn push(entries: &mut Vec<UnwindEntry>, start: Address, encoding: u32) -> Result
 
 fn unknown(what: impl Into<String>) -> Refusal {
     Refusal::new(
-        RefusalCode::M13,
+        RefusalCode::MachOUnwindForm,
         format!("the image has {}", what.into()),
         "link it again with ld or lld, which write version 1 with sorted pages",
     )

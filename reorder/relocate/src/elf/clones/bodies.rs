@@ -11,11 +11,11 @@ use super::walk::{Walk, Walker};
 use super::{aarch64, x86_64};
 use reorder_base::address::Address;
 use reorder_base::error::Result;
+use reorder_base::processor::Processor;
 use reorder_image::elf::analysis::Analysis;
 use reorder_image::elf::analysis::blocks::BlockIndex;
 use reorder_image::elf::analysis::exception_tables::exception_table;
 use reorder_image::elf::file::ElfFile;
-use reorder_image::elf::machine::Machine;
 use reorder_image::elf::note::probe_addresses;
 use reorder_image::exception_table::TableBudget;
 use reorder_image::functions::{FunctionIndex, FunctionTable};
@@ -37,10 +37,10 @@ pub(super) struct Body {
 pub(super) type Skipped = (BlockIndex, Obstacle, Address);
 
 /// The decoder for a processor.
-fn decoder(machine: Machine) -> fn(&[u8], Address) -> Option<Step> {
-    match machine {
-        Machine::Aarch64 => aarch64::step,
-        Machine::X86_64 | Machine::Other => x86_64::step,
+fn decoder(processor: Processor) -> fn(&[u8], Address) -> Option<Step> {
+    match processor {
+        Processor::Aarch64 => aarch64::step,
+        Processor::X86_64 | Processor::Other => x86_64::step,
     }
 }
 
@@ -148,7 +148,7 @@ fn entries_of(
         return Err((Obstacle::InsideKnown, named));
     }
     let bytes = analysis.partition.bytes_before(&analysis.code, block);
-    if let Some(bytes) = bytes.filter(|_| analysis.code.machine != Machine::Aarch64) {
+    if let Some(bytes) = bytes.filter(|_| analysis.code.processor != Processor::Aarch64) {
         return Err((Obstacle::BytesBeforeEntry, bytes));
     }
     let first = known.first_function;
@@ -172,7 +172,7 @@ fn settle(
     entries: Vec<BTreeSet<u32>>,
     skipped: &mut Vec<Skipped>,
 ) -> Vec<Body> {
-    let decode = decoder(analysis.code.machine);
+    let decode = decoder(analysis.code.processor);
     let mut by_start: Vec<(Address, usize)> =
         bodies.iter().enumerate().map(|(index, body)| (body.range.start, index)).collect();
     by_start.sort_unstable();

@@ -8,11 +8,11 @@ use super::step::{Reference, Use};
 use crate::code_reference::rewrite;
 use crate::elf::aarch64 as encode;
 use reorder_base::address::{Address, NewAddress};
+use reorder_base::processor::Processor;
 use reorder_image::code_reference::{CodeForm, CodeReference};
 use reorder_image::decode::aarch64::PAGE;
 use reorder_image::elf::analysis::blocks::alignment;
 use reorder_image::elf::code::CodeSpace;
-use reorder_image::elf::machine::Machine;
 
 /// All copies, and what leads to them.
 pub(super) struct Copies<'run> {
@@ -24,7 +24,7 @@ pub(super) struct Copies<'run> {
     pub end: NewAddress,
     /// Starts of functions of which all known addresses become those of the copy.
     pub followed: &'run BTreeSet<Address>,
-    machine: Machine,
+    processor: Processor,
     /// Positions of the bodies by their original address.
     by_original: Vec<(Address, usize)>,
 }
@@ -50,7 +50,7 @@ impl<'run> Copies<'run> {
         first: NewAddress,
         code: &CodeSpace<'_>,
     ) -> Self {
-        let machine = code.machine;
+        let processor = code.processor;
         let mut by_original: Vec<(Address, usize)> =
             bodies.iter().enumerate().map(|(index, body)| (body.range.start, index)).collect();
         by_original.sort_unstable();
@@ -62,14 +62,14 @@ impl<'run> Copies<'run> {
             let mut start = end.plus(misalignment);
             // A page has so many places to start at; where none of them suits, the body is one that meets it anywhere.
             let mut tries = PAGE / modulus;
-            while machine == Machine::Aarch64 && tries > 0 && meets_erratum(body, start) {
+            while processor == Processor::Aarch64 && tries > 0 && meets_erratum(body, start) {
                 start = start.plus(modulus);
                 tries -= 1;
             }
             starts.push(start);
-            end = start.plus(copy_size(body, machine));
+            end = start.plus(copy_size(body, processor));
         }
-        Self { bodies, starts, end, followed, machine, by_original }
+        Self { bodies, starts, end, followed, processor, by_original }
     }
 
     /// Each function that has a copy, with its place.
@@ -106,7 +106,7 @@ impl<'run> Copies<'run> {
     /// An instruction that cannot reach what it states from there.
     pub(super) fn bytes(&self, index: usize, code: &[u8]) -> Result<Vec<u8>, (Obstacle, Address)> {
         let (body, start) = (&self.bodies[index], self.starts[index]);
-        let mut copy = vec![filler(self.machine); copy_size(body, self.machine) as usize];
+        let mut copy = vec![filler(self.processor); copy_size(body, self.processor) as usize];
         for (offset, step) in &body.walk.steps {
             let (at, length) = (*offset as usize, usize::from(step.length));
             copy[at..at + length].copy_from_slice(&code[at..at + length]);
@@ -120,7 +120,7 @@ impl<'run> Copies<'run> {
         if body.walk.runs_past_end {
             let end = code.len();
             let back = self.branch_target(body.range.end);
-            jump(self.machine, start.plus(end as u64), back)
+            jump(self.processor, start.plus(end as u64), back)
                 .map(|bytes| copy[end..].copy_from_slice(&bytes))
                 .ok_or((Obstacle::ShortReach, body.range.end))?;
         }
@@ -143,26 +143,26 @@ impl<'run> Copies<'run> {
 }
 
 /// What stands where control does not go.
-pub(super) fn filler(machine: Machine) -> u8 {
+pub(super) fn filler(processor: Processor) -> u8 {
     /// `int3`.
     const BREAKPOINT: u8 = 0xcc;
     /// Four of them are `UDF #0`.
     const UNDEFINED: u8 = 0;
-    if machine == Machine::Aarch64 { UNDEFINED } else { BREAKPOINT }
+    if processor == Processor::Aarch64 { UNDEFINED } else { BREAKPOINT }
 }
 
 /// Bytes of a copy: the original's, and a jump back where control may run past them.
-fn copy_size(body: &Body, machine: Machine) -> u64 {
+fn copy_size(body: &Body, processor: Processor) -> u64 {
     let size = body.range.end.distance_from(body.range.start);
-    match (body.walk.runs_past_end, machine) {
+    match (body.walk.runs_past_end, processor) {
         (false, _) => size,
-        (true, Machine::Aarch64) => size + 4,
+        (true, Processor::Aarch64) => size + 4,
         (true, _) => size + JUMP.len() as u64,
     }
 }
 
-fn jump(machine: Machine, place: NewAddress, target: NewAddress) -> Option<Vec<u8>> {
-    if machine == Machine::Aarch64 {
+fn jump(processor: Processor, place: NewAddress, target: NewAddress) -> Option<Vec<u8>> {
+    if processor == Processor::Aarch64 {
         return Some(encode::branch(0x1400_0000, place, target)?.to_le_bytes().to_vec());
     }
     let mut bytes = JUMP;

@@ -7,9 +7,9 @@ use std::ops::Range;
 
 use super::bodies::Body;
 use reorder_base::address::Address;
+use reorder_base::processor::Processor;
 use reorder_image::decode::aarch64::{Operation, decode};
 use reorder_image::elf::file::{ElfFile, Linkage};
-use reorder_image::elf::machine::Machine;
 
 /// The functions in question.
 pub(super) struct Insides<'run> {
@@ -36,7 +36,7 @@ impl<'run> Insides<'run> {
                 }
             }
             if section.is_executable() {
-                for (target, place) in formed_addresses(file.machine, bytes, section.address) {
+                for (target, place) in formed_addresses(file.processor, bytes, section.address) {
                     insides.note(target, place);
                 }
             }
@@ -66,12 +66,12 @@ fn constants(bytes: &[u8], address: Address) -> impl Iterator<Item = (Address, A
 /// Whole addresses that single instructions may form, each with the place that does. On AArch64 halves of addresses are paired by
 /// the analysis.
 pub(super) fn formed_addresses(
-    machine: Machine,
+    processor: Processor,
     code: &[u8],
     address: Address,
 ) -> Box<dyn Iterator<Item = (Address, Address)> + '_> {
-    match machine {
-        Machine::Aarch64 => Box::new(code.chunks_exact(4).enumerate().filter_map(move |(number, word)| {
+    match processor {
+        Processor::Aarch64 => Box::new(code.chunks_exact(4).enumerate().filter_map(move |(number, word)| {
             let place = address.plus(4 * number as u64);
             match decode(u32::from_le_bytes([word[0], word[1], word[2], word[3]]), place) {
                 Operation::Adr(_, target) => Some((target, place)),
@@ -79,7 +79,7 @@ pub(super) fn formed_addresses(
             }
         })),
         // `LEA` alone keeps an address, and nothing stands behind its displacement.
-        Machine::X86_64 | Machine::Other => {
+        Processor::X86_64 | Processor::Other => {
             Box::new(code.windows(6).enumerate().filter_map(move |(position, bytes)| {
                 let &[0x8d, operand, first, second, third, fourth] = bytes else { return None };
                 let distance = i64::from(i32::from_le_bytes([first, second, third, fourth])) as u64;

@@ -93,7 +93,7 @@ pub fn clone_functions(
             if !kept.is_empty() {
                 rounds += 1;
                 // No address at all may follow its copy: that is always right.
-                let is_last = rounds == MOST_ROUNDS;
+                let is_last = rounds == MAX_ROUNDS;
                 followed.retain(|address| !is_last && !kept.contains(address));
                 continue;
             }
@@ -119,12 +119,12 @@ pub fn clone_functions(
 }
 
 /// Rounds of taking out addresses that new displacements look like; one is rare.
-const MOST_ROUNDS: usize = 4;
+const MAX_ROUNDS: usize = 4;
 
 fn check(file: &ElfFile<'_>) -> std::result::Result<(), Refusal> {
     if !KeptTables::read(file).is_empty() {
         let what = "relocations that the linker kept would no longer describe the code that leads to copies";
-        return Err(Refusal::new(RefusalCode::R13, what, "strip the image, or leave out --clone"));
+        return Err(Refusal::new(RefusalCode::Copies, what, "strip the image, or leave out --clone"));
     }
     Ok(())
 }
@@ -141,8 +141,9 @@ fn segment_address(file: &ElfFile<'_>, alignment: u64) -> std::result::Result<Ne
     let loaded = file.segments.iter().filter(|segment| segment.is_load());
     let end = loaded.map(|segment| segment.address.0.saturating_add(segment.memory_size)).max().unwrap_or(0);
     let start = end.checked_next_multiple_of(alignment).filter(|start| start.checked_add(1 << 32).is_some());
-    let full =
-        || Refusal::new(RefusalCode::R12, "no addresses are left behind the image", "leave out --clone");
+    let full = || {
+        Refusal::new(RefusalCode::OutOfReach, "no addresses are left behind the image", "leave out --clone")
+    };
     start.map(NewAddress).ok_or_else(full)
 }
 
@@ -185,7 +186,7 @@ impl<'run> Image<'run> {
         let copied = contents.iter().zip(&copies.starts);
         let copied = copied.map(|(bytes, start)| (bytes.as_slice(), Address(start.0)));
         let formed = outside.chain(copied).flat_map(|(code, address)| {
-            references::formed_by_code(self.file.machine, code, address, copies.followed)
+            references::formed_by_code(self.file.processor, code, address, copies.followed)
         });
         formed.map(|(target, _)| target).collect()
     }
@@ -204,7 +205,7 @@ impl<'run> Image<'run> {
         output.resize(self.offset as usize, 0);
         let at = |address: NewAddress| self.offset + address.distance_from(self.address);
         for (bytes, start) in contents.iter().zip(&copies.starts) {
-            output.resize(at(*start) as usize, filler(file.machine));
+            output.resize(at(*start) as usize, filler(file.processor));
             output.extend_from_slice(bytes);
         }
         let size = output.len() as u64 - self.offset;

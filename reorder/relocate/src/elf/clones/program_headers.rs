@@ -56,7 +56,7 @@ pub(super) fn slot(file: &ElfFile<'_>) -> std::result::Result<Slot, Refusal> {
     found.sort_by_key(|(lost, _)| *lost);
     found.first().map(|&(lost, index)| Slot { index, lost }).ok_or_else(|| {
         Refusal::new(
-            RefusalCode::R13,
+            RefusalCode::Copies,
             "no program header is free for the segment of copies, and there is no note to give its own",
             "link with --build-id, whose note has one; or leave out --clone",
         )

@@ -11,13 +11,13 @@ use super::inside::formed_addresses;
 use crate::code_reference::{out_of_reach, rewrite};
 use reorder_base::address::{Address, FileOffset, NewAddress};
 use reorder_base::error::Result;
+use reorder_base::processor::Processor;
 use reorder_image::code_reference::{CodeForm, CodeReference};
 use reorder_image::decode::aarch64::{Operation, PAGE, decode};
 use reorder_image::decode::x86_64::{Field, FieldKind};
 use reorder_image::elf::analysis::Analysis;
 use reorder_image::elf::analysis::fields::CodeFields;
 use reorder_image::elf::file::{ENTRY_FIELD, ElfFile};
-use reorder_image::elf::machine::Machine;
 use reorder_image::functions::FunctionTable;
 
 /// Starts of functions in `bodies` of which all addresses are known.
@@ -36,7 +36,7 @@ pub(super) fn followed(file: &ElfFile<'_>, analysis: &Analysis<'_>, bodies: &[Bo
         let (bytes, address) = (file.section_bytes(section), section.address);
         let is_data = section.kind == object::elf::SHT_PROGBITS.0 && !section.name.starts_with(b".eh_frame");
         let kept: Vec<Address> = match section.is_executable() {
-            true => formed_by_code(analysis.code.machine, bytes, address, &followed)
+            true => formed_by_code(analysis.code.processor, bytes, address, &followed)
                 .into_iter()
                 .filter(|(_, place)| !is_known_address(analysis, *place))
                 .map(|(target, _)| target)
@@ -65,14 +65,14 @@ fn distances(bytes: &[u8], address: Address) -> impl Iterator<Item = Address> + 
 /// all of each page counts whose address is formed: several instructions may complete it, and one alone cannot be led
 /// elsewhere.
 pub(super) fn formed_by_code(
-    machine: Machine,
+    processor: Processor,
     code: &[u8],
     address: Address,
     wanted: &BTreeSet<Address>,
 ) -> Vec<(Address, Address)> {
-    let whole = formed_addresses(machine, code, address).filter(|(target, _)| wanted.contains(target));
+    let whole = formed_addresses(processor, code, address).filter(|(target, _)| wanted.contains(target));
     let mut formed: Vec<(Address, Address)> = whole.collect();
-    if machine == Machine::Aarch64 {
+    if processor == Processor::Aarch64 {
         for (number, word) in code.chunks_exact(4).enumerate() {
             let place = address.plus(4 * number as u64);
             let word = u32::from_le_bytes([word[0], word[1], word[2], word[3]]);

@@ -7,8 +7,8 @@
 use std::collections::BTreeMap;
 
 use reorder_base::address::Address;
+use reorder_base::processor::Processor;
 use reorder_image::elf::code::CodeSpace;
-use reorder_image::elf::machine::Machine;
 
 use super::{aarch64_return, x86_64_return};
 
@@ -32,9 +32,9 @@ impl<'run> ReturnAddresses<'run> {
         let code = self.code;
         *self.known.entry(target).or_insert_with(|| {
             let bytes = code.bytes(target..arena.end.min(target.plus(WINDOW)));
-            match code.machine {
-                Machine::Aarch64 => aarch64_return::computes_with_return_address(bytes),
-                Machine::X86_64 | Machine::Other => x86_64_return::computes_with_return_address(bytes),
+            match code.processor {
+                Processor::Aarch64 => aarch64_return::computes_with_return_address(bytes),
+                Processor::X86_64 | Processor::Other => x86_64_return::computes_with_return_address(bytes),
             }
         })
     }

@@ -57,7 +57,7 @@ impl<'run> Sections<'run> {
         let (Some(headers), Some(names)) = (headers, names) else {
             let what = "the image has more sections than its header counts, or none with their names";
             return Err(Refusal::new(
-                RefusalCode::R13,
+                RefusalCode::Copies,
                 what,
                 "relink with fewer sections, or leave out --clone",
             ));

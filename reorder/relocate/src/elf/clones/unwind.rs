@@ -93,7 +93,7 @@ impl<'data> OldTables<'data> {
         let Some(frames) = frames else { return Ok(None) };
         let refused = |what: &str| {
             let cure = "relink with --eh-frame-hdr of ld.bfd, gold, lld or mold";
-            Error::from(Refusal::new(RefusalCode::R8, what, cure).at(frames.address))
+            Error::from(Refusal::new(RefusalCode::UnwindEncoding, what, cure).at(frames.address))
         };
         let bytes = file.section_bytes(frames);
         let is_found = file.segments.iter().any(|segment| segment.kind == object::elf::PT_GNU_EH_FRAME.0);

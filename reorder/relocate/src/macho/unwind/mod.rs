@@ -31,7 +31,7 @@ pub fn move_unwind_info(file: &MachOFile<'_>, map: &AddressMap, output: &mut [u8
     let room = unwind_room(file, &info);
     if table.len() as u64 > room {
         return Err(Refusal::new(
-            RefusalCode::M14,
+            RefusalCode::MachOUnwindRoom,
             format!("the new unwind information has {} bytes and there is room for {room}", table.len()),
             "move fewer functions, or link with an order file instead",
         )
@@ -119,7 +119,7 @@ fn table(info: &UnwindInfo, map: &AddressMap) -> Result<Table> {
 
 fn refused(what: &str, address: Address) -> Error {
     let cure = "report this image; it was left untouched";
-    Refusal::new(RefusalCode::M13, what, cure).at(address).into()
+    Refusal::new(RefusalCode::MachOUnwindForm, what, cure).at(address).into()
 }
 
 /// From a new address on, one encoding holds.

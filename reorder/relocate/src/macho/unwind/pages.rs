@@ -11,12 +11,12 @@ const HEADER: usize = 28;
 const INDEX_ROW: usize = 12;
 const REGULAR_HEADER: usize = 8;
 const COMPRESSED_HEADER: usize = 12;
-const LARGEST_PAGE: usize = 0xfffc;
+const MAX_PAGE: usize = 0xfffc;
 /// Indices of encodings have eight bits; those below this number mean common encodings.
-const MOST_COMMON: usize = 127;
-const MOST_ENCODINGS: usize = 256;
+const MAX_COMMON: usize = 127;
+const MAX_ENCODINGS: usize = 256;
 /// What a compressed row can hold as the distance from the page's first function.
-const LARGEST_DISTANCE: u32 = 0x00ff_ffff;
+const MAX_DISTANCE: u32 = 0x00ff_ffff;
 
 /// An entry: from this image offset on, this encoding holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -62,7 +62,7 @@ impl Table {
             let as_regular = REGULAR_HEADER + INDEX_ROW + 8 * count;
             match pages.last_mut() {
                 _ if as_compressed <= as_regular => pages.push(Page::Compressed(compressed, own)),
-                Some(Page::Regular(rows)) if REGULAR_HEADER + 8 * (rows.len() + count) <= LARGEST_PAGE => {
+                Some(Page::Regular(rows)) if REGULAR_HEADER + 8 * (rows.len() + count) <= MAX_PAGE => {
                     rows.extend_from_slice(taken);
                 }
                 _ => pages.push(Page::Regular(taken.to_vec())),
@@ -175,7 +175,7 @@ fn common(rows: &[Row]) -> Vec<u32> {
         .map(|(encoding, count)| (Reverse(count), encoding))
         .collect();
     common.sort_unstable();
-    common.truncate(MOST_COMMON);
+    common.truncate(MAX_COMMON);
     common.into_iter().map(|(_, encoding)| encoding).collect()
 }
 
@@ -188,7 +188,7 @@ fn compressed(rows: &[Row], common: &HashMap<u32, usize>) -> (Vec<(u32, usize)>,
         let known = common.get(&row.encoding).or_else(|| indices.get(&row.encoding)).copied();
         let index = known.unwrap_or(common.len() + own.len());
         let size = COMPRESSED_HEADER + 4 * (taken.len() + own.len() + 2);
-        if row.start - first > LARGEST_DISTANCE || index >= MOST_ENCODINGS || size > LARGEST_PAGE {
+        if row.start - first > MAX_DISTANCE || index >= MAX_ENCODINGS || size > MAX_PAGE {
             break;
         }
         if known.is_none() {

@@ -6,8 +6,8 @@ use std::collections::BTreeSet;
 use iced_x86::{Decoder, DecoderOptions, FlowControl, OpKind};
 
 use reorder_base::address::Address;
+use reorder_base::processor::Processor;
 use reorder_image::elf::file::ElfFile;
-use reorder_image::elf::machine::Machine;
 use reorder_image::functions::{Function, FunctionIndex, FunctionTable};
 
 /// The functions that are entered in the middle by a jump from one of `running`, or from one that is entered so itself.
@@ -36,7 +36,7 @@ pub(super) fn entered_in_the_middle(
 /// Where direct jumps lead that leave `function`.
 fn jumps_out_of(file: &ElfFile<'_>, function: &Function) -> Vec<Address> {
     let mut targets = Vec::new();
-    if file.machine != Machine::X86_64 {
+    if file.processor != Processor::X86_64 {
         return targets;
     }
     let Some(bytes) = file.bytes_at(function.start, function.size()) else { return targets };

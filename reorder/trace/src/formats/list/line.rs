@@ -146,9 +146,9 @@ fn symbol_table_line(words: &[&[u8]]) -> Option<Entry> {
 
 /// One name, one address or both, among at most two numbers, of which the first counts.
 fn columns(words: &[&[u8]]) -> Option<Entry> {
-    const MOST_COLUMNS: usize = 4;
+    const MAX_COLUMNS: usize = 4;
     let (mut name, mut address, mut number) = (None, None, None);
-    if words.len() > MOST_COLUMNS {
+    if words.len() > MAX_COLUMNS {
         return None;
     }
     for &word in words {

@@ -127,7 +127,7 @@ fn keep_one_architecture(entries: &mut Vec<Entry>, input: &Input<'_>) -> Option<
 /// What the column of numbers means, and thereby the order of the list.
 fn interpret_numbers(entries: &mut [Entry]) -> (Evidence, Option<Note>) {
     /// Counts of a start are smaller, clocks since boot in nanoseconds or dates are not.
-    const SMALLEST_CLOCK: u64 = 1_000_000_000;
+    const MIN_CLOCK: u64 = 1_000_000_000;
     let numbers: Vec<u64> = entries.iter().filter_map(|entry| entry.number).collect();
     if numbers.is_empty() {
         return (Evidence::Listed, None);
@@ -136,7 +136,7 @@ fn interpret_numbers(entries: &mut [Entry]) -> (Evidence, Option<Note>) {
         entries.iter_mut().for_each(|entry| entry.event.tick = entry.number);
         return (Evidence::Listed, None);
     }
-    if numbers.iter().all(|number| *number >= SMALLEST_CLOCK) && numbers.len() == entries.len() {
+    if numbers.iter().all(|number| *number >= MIN_CLOCK) && numbers.len() == entries.len() {
         entries.iter_mut().for_each(|entry| entry.event.tick = entry.number);
         entries.sort_by_key(|entry| entry.number);
         let note =

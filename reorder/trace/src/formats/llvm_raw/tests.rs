@@ -241,7 +241,7 @@ proptest! {
             ("correlate-binary.profraw", "correlate-binary.debug"),
             ("macho-dsym-synthetic.profraw", "macho-dsym-dwarf"),
         ][pair];
-        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/profiles/llvm_raw");
+        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/profiles/llvm_raw");
         let profile = std::fs::read(folder.join(profile)).unwrap();
         let mut bytes = std::fs::read(folder.join(companion)).unwrap();
         for (place, byte) in changes {
@@ -290,7 +290,7 @@ fn images_without_build_id_are_told_apart_by_their_functions() {
 fn a_profile_of_another_machine_leaves_the_image_readable() {
     use super::super::llvm_correlate::{Correlation, Wanted};
     use super::{ByteOrder, RecordVersion, encoding::Encoding};
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/profiles/llvm_raw");
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/profiles/llvm_raw");
     let companions = Companions::open(&[folder.join("correlate-binary.debug")]).unwrap();
     let version = std::fs::read(folder.join("correlate-binary.profraw")).unwrap()[8].into();
     let counters = companions.llvm_images.of(&companions)[0].counters.clone().unwrap();

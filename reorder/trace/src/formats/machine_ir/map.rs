@@ -27,7 +27,7 @@ pub(super) fn read(bytes: &[u8]) -> Option<Map<'_>> {
     let mut cursor = Cursor::new(bytes, ByteOrder::Little);
     cursor.skip(header.length as u64).ok()?;
     // What is left of an entry's alignment is no entry.
-    while cursor.remaining() > SMALLEST_ENTRY {
+    while cursor.remaining() > MIN_ENTRY {
         match entry(&header, &mut cursor) {
             Ok(entry) => map.entries.push(entry),
             Err(error) => {
@@ -40,7 +40,7 @@ pub(super) fn read(bytes: &[u8]) -> Option<Map<'_>> {
 }
 
 /// Less than any entry takes.
-const SMALLEST_ENTRY: usize = 16;
+const MIN_ENTRY: usize = 16;
 
 fn entry<'data>(header: &Header, cursor: &mut Cursor<'data>) -> Result<Entry<'data>> {
     let at = cursor.offset().cast_signed();

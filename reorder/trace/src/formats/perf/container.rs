@@ -35,7 +35,7 @@ const EVENT_DESCRIPTIONS: u32 = 12;
 /// What is used of a file; all other features are taken out unread.
 const USED: [u32; 4] = [2, EVENT_DESCRIPTIONS, 129, 132];
 /// An attribute of the oldest kernels, and where its events' numbers are.
-const SMALLEST_ATTRIBUTE: u64 = 64;
+const MIN_ATTRIBUTE: u64 = 64;
 const SECTION: u64 = 16;
 
 pub(super) fn byte_order(bytes: &[u8]) -> Option<ByteOrder> {
@@ -117,7 +117,7 @@ fn prepare_file<'data>(
 fn check_attributes(size: u64, (offset, total): (u64, u64), length: u64) -> Result<()> {
     const AT: u64 = 16;
     let fits = offset.checked_add(total).is_some_and(|end| end <= length);
-    if size < SMALLEST_ATTRIBUTE + SECTION || total < size || total % size != 0 || !fits {
+    if size < MIN_ATTRIBUTE + SECTION || total < size || total % size != 0 || !fits {
         let message = format!("attributes of {size} bytes in {total} bytes at {offset:#x} describe no event");
         return Err(
             Error::malformed(AT, message).with_hint("record again: perf record -o perf.data -- PROGRAM")
@@ -224,7 +224,7 @@ pub(super) fn are_event_descriptions(contents: &[u8], order: ByteOrder) -> bool 
             cursor.skip(u64::from(length))?;
             cursor.take_array(u64::from(numbers), 8)?;
         }
-        Ok(count > 0 && u64::from(size) >= SMALLEST_ATTRIBUTE)
+        Ok(count > 0 && u64::from(size) >= MIN_ATTRIBUTE)
     };
     check().unwrap_or(false)
 }

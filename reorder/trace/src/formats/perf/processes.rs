@@ -59,11 +59,11 @@ pub(super) struct Processes {
 impl Processes {
     /// For a file of so many bytes.
     pub(super) fn new(file_size: usize) -> Self {
-        const LEAST_COPIES: usize = 1 << 16;
+        const MIN_COPIES: usize = 1 << 16;
         Self {
             running: BTreeMap::new(),
             programs: 0,
-            copies: LEAST_COPIES + file_size / 8,
+            copies: MIN_COPIES + file_size / 8,
             without_mappings: 0,
         }
     }

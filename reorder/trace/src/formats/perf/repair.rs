@@ -151,12 +151,12 @@ impl Inflater {
     /// What comes out, up to the first damage.
     fn finish(self, notes: &mut Vec<Note>) -> Vec<u8> {
         /// As much as zlib could make of its input; zstd would make forty times more of a hostile one.
-        const LARGEST_RATIO: usize = 1000;
+        const MAX_RATIO: usize = 1000;
         let mut inflated = Vec::new();
         if self.stream.is_empty() {
             return inflated;
         }
-        let largest = self.stream.len().saturating_mul(LARGEST_RATIO);
+        let largest = self.stream.len().saturating_mul(MAX_RATIO);
         let mut context = zstd_safe::DCtx::create();
         let mut input = zstd_safe::InBuffer::around(&self.stream);
         let mut buffer = vec![0u8; 128 << 10];

@@ -9,7 +9,7 @@ use crate::{CompanionImage, Companions, Event, Location};
 use reorder_base::address::{Address, RuntimeAddress};
 
 /// A page of every machine starts at a multiple of this.
-const SMALLEST_PAGE: u64 = 4096;
+const MIN_PAGE: u64 = 4096;
 
 /// An image and what was added to its addresses.
 pub(super) struct Placement<'data> {
@@ -82,7 +82,7 @@ fn voted(image: &CompanionImage<'_>, blocks: &[Block<'_>]) -> Option<(usize, u64
         let stated = block.symbol.and_then(|symbol| symbols.get(symbol).copied().flatten());
         if let Some((address, stated)) = block.address.zip(stated) {
             let bias = address.0.wrapping_sub(stated);
-            if bias.is_multiple_of(SMALLEST_PAGE) {
+            if bias.is_multiple_of(MIN_PAGE) {
                 *votes.entry(bias).or_default() += 1;
             }
         }

@@ -116,15 +116,15 @@ impl Calls {
 }
 
 /// A day, in nanoseconds.
-const LONGEST_PAUSE: u64 = 86_400_000_000_000;
+const MAX_PAUSE: u64 = 86_400_000_000_000;
 /// More values of arguments than uftrace stores for one call, in bytes.
-const MOST_ARGUMENTS: usize = 1024;
+const MAX_ARGUMENTS: usize = 1024;
 
 /// Where the next record stands behind values of arguments, which begin at `position` and have no length of their own: it is
 /// told by its fixed bits and by time going on. Pointers may look like both, but like a far later time.
 fn behind_arguments(bytes: &[u8], position: usize, last_time: u64, order: ByteOrder) -> usize {
-    let times = last_time..last_time.saturating_add(LONGEST_PAUSE);
-    let candidates = (position..=position + MOST_ARGUMENTS).step_by(RECORD / 2).filter_map(|position| {
+    let times = last_time..last_time.saturating_add(MAX_PAUSE);
+    let candidates = (position..=position + MAX_ARGUMENTS).step_by(RECORD / 2).filter_map(|position| {
         let record = Record::parse(bytes.get(position..position + RECORD)?, order)?;
         (record.magic == MAGIC && times.contains(&record.time)).then_some((record.time, position))
     });

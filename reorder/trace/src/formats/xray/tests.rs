@@ -154,7 +154,7 @@ fn damage_ends_one_buffer() {
 
 /// An image that has a map, so that more than the log is read.
 fn companions() -> Companions {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/profiles/xray/relocatable.o");
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/profiles/xray/relocatable.o");
     Companions::open(&[path]).unwrap()
 }
 
@@ -173,7 +173,7 @@ fn read_with(bytes: &[u8], companions: &Companions) {
 }
 
 fn stored(name: &str) -> Vec<u8> {
-    std::fs::read(Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/profiles/xray").join(name)).unwrap()
+    std::fs::read(Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/profiles/xray").join(name)).unwrap()
 }
 
 #[test]

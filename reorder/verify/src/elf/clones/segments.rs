@@ -13,8 +13,8 @@ use reorder_base::error::{Error, Result};
 const MAY_DIFFER: [std::ops::Range<usize>; 3] = [24..32, 40..48, 60..62];
 const FILE_HEADER: usize = 64;
 /// Pages that systems for these processors have.
-const SMALLEST_PAGE: u64 = 0x1000;
-const LARGEST_PAGE: u64 = 0x1_0000;
+const MIN_PAGE: u64 = 0x1000;
+const MAX_PAGE: u64 = 0x1_0000;
 /// `SHT_STRTAB`.
 const STRINGS: u32 = 3;
 
@@ -56,12 +56,12 @@ pub(super) fn added_segment(old: &ElfView<'_>, new: &ElfView<'_>) -> Result<Prog
     }
     let loads = || after.iter().filter(|segment| segment.p_type == PT_LOAD);
     let end = loads().map(|segment| segment.p_vaddr.saturating_add(segment.p_memsz)).max();
-    let least = loads().map(|segment| segment.p_align).max().unwrap_or(0).clamp(SMALLEST_PAGE, LARGEST_PAGE);
+    let least = loads().map(|segment| segment.p_align).max().unwrap_or(0).clamp(MIN_PAGE, MAX_PAGE);
     let is_sound = segment.p_flags == PF_R | PF_X
         && segment.p_filesz == segment.p_memsz
         && segment.p_vaddr == segment.p_paddr
         && segment.p_align.is_power_of_two()
-        && (least..=least.max(LARGEST_PAGE)).contains(&segment.p_align)
+        && (least..=least.max(MAX_PAGE)).contains(&segment.p_align)
         && segment.p_offset % segment.p_align == segment.p_vaddr % segment.p_align
         && (old.bytes.len() as u64).checked_next_multiple_of(segment.p_align) == Some(segment.p_offset)
         && range(new.bytes, segment.p_offset, segment.p_filesz).is_some()

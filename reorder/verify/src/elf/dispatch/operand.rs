@@ -3,7 +3,7 @@
 use iced_x86::{Instruction, OpKind, Register};
 
 use super::interval::{Interval, mask};
-use super::state::{LEAST_ADDRESS, Place, State, number_of};
+use super::state::{MIN_ADDRESS, Place, State, number_of};
 use super::value::{Bounds, Symbol, Value, Word};
 
 /// Roots of one instruction, by what they name.
@@ -118,7 +118,7 @@ impl Step<'_> {
             (base, index)
                 if shift >= 2
                     && is_address(base)
-                    && index.as_constant().is_some_and(|it| it < LEAST_ADDRESS) =>
+                    && index.as_constant().is_some_and(|it| it < MIN_ADDRESS) =>
             {
                 let table = base.as_constant().unwrap_or_default().wrapping_add(displacement);
                 let bounds = self.state.bounds(index);
@@ -178,7 +178,7 @@ impl Step<'_> {
                 match self
                     .state
                     .load(place)
-                    .filter(|value| value.as_constant().is_none_or(|it| it >= LEAST_ADDRESS))
+                    .filter(|value| value.as_constant().is_none_or(|it| it >= MIN_ADDRESS))
                 {
                     Some(value) if !is_nameless(value) => value,
                     known => {
@@ -318,7 +318,7 @@ impl Step<'_> {
 }
 
 fn is_address(value: Value) -> bool {
-    value.as_constant().is_some_and(|address| address >= LEAST_ADDRESS)
+    value.as_constant().is_some_and(|address| address >= MIN_ADDRESS)
 }
 
 /// Whether `word` was read from a table and is added to its own address, `element`: then the table's words have no common

@@ -21,7 +21,7 @@ const ROOTS_EACH: u32 = 8;
 /// Numbers of 64 bits that are the sign extension of 32.
 const SIGNED: Interval = Interval::signed();
 /// No image has code or data below.
-pub(super) const LEAST_ADDRESS: u64 = 0x1000;
+pub(super) const MIN_ADDRESS: u64 = 0x1000;
 /// Memory that is remembered. More would make joins of large functions slow.
 const MAX_CELLS: usize = 64;
 /// Bounds that are remembered.
@@ -51,7 +51,7 @@ pub(super) struct Cell {
 impl Cell {
     /// Whether the address of something was put aside here: nothing else writes to such a slot.
     fn is_spilled_address(&self) -> bool {
-        self.place.size == 8 && self.value.as_constant().is_some_and(|value| value >= LEAST_ADDRESS)
+        self.place.size == 8 && self.value.as_constant().is_some_and(|value| value >= MIN_ADDRESS)
     }
 }
 

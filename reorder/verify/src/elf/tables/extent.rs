@@ -3,7 +3,7 @@
 use crate::elf::dispatch::{Bounds, Word};
 
 /// Bounds from there on are those of a byte or more: they say what the index is stored in, not what it can be.
-const LEAST_TYPE_BOUND: u64 = 255;
+const MIN_TYPE_BOUND: u64 = 255;
 
 /// How the end of a table is known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -77,7 +77,7 @@ pub(super) fn end_of(index: Bounds) -> (u64, End) {
     let end = match (index.is_compared, index.most) {
         _ if is_free => End::Unknown(u64::MAX),
         (true, _) => End::Proven(count),
-        (false, most) if most < LEAST_TYPE_BOUND => End::Calculated(count),
+        (false, most) if most < MIN_TYPE_BOUND => End::Calculated(count),
         _ => End::Unknown(count),
     };
     (least, end)

@@ -11,7 +11,7 @@ use crate::pins::{Pin, PinReason};
 use reorder_base::address::Address;
 
 /// More blocks between the two ends of a tie than this are kept where they are instead of being moved as one.
-const MOST_TIED: u32 = 16;
+const MAX_TIED: u32 = 16;
 
 /// Collects the findings of one block.
 pub(super) struct AtomFindings<'run, 'data> {
@@ -93,7 +93,7 @@ impl<'run, 'data> AtomFindings<'run, 'data> {
             None => None,
         };
         match other {
-            Some(other) if other.0.abs_diff(self.index.0) <= MOST_TIED => {
+            Some(other) if other.0.abs_diff(self.index.0) <= MAX_TIED => {
                 self.findings.push(Finding::Glue(self.index, other));
             }
             Some(other) => {

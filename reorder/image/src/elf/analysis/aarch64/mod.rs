@@ -74,7 +74,7 @@ pub(super) fn code_facts(image: &ImageFacts<'_, '_>, partition: &mut Partition) 
     }
     entries.extend(fixed::check_fixed_code(&context, code, partition, &mut findings));
     let (decoded, mut references) = decode_atoms(&atoms, decoder.base, entries, &decoder);
-    check_sums(&decoded, |index| atoms[index].start, RefusalCode::R7)?;
+    check_sums(&decoded, |index| atoms[index].start, RefusalCode::PrivateRuntimeTables)?;
     let handed = handed_sums::handed_sums(code, partition, &references);
     sums::check_code_sums(file, partition, &decoded, handed.into_iter(), &mut findings)?;
 

@@ -51,7 +51,7 @@ pub(super) fn check_code_sums(
         .collect();
     let at_once = (MAX_WANTED / starts.len().max(1)).max(1);
     if sums.len() > at_once.saturating_mul(MAX_PASSES) {
-        return Err(beyond_sums(RefusalCode::R7, evidence).into());
+        return Err(beyond_sums(RefusalCode::PrivateRuntimeTables, evidence).into());
     }
     let mut found: BTreeSet<(BlockIndex, Address)> = BTreeSet::new();
     for sums in sums.chunks(at_once) {

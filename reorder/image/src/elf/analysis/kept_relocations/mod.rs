@@ -22,10 +22,10 @@ use crate::elf::analysis::relative_words::RelativeWord;
 use crate::elf::code::CodeSpace;
 use crate::elf::file::ElfFile;
 use crate::elf::kept_relocations::{KeptEntry, KeptTables};
-use crate::elf::machine::Machine;
 use crate::elf::relocation_types::Meaning;
 use crate::pins::{Pin, PinReason};
 use reorder_base::address::Address;
+use reorder_base::processor::Processor;
 
 pub use aarch64::holds;
 pub use data::absolute_words;
@@ -98,7 +98,9 @@ pub fn check_kept_relocations(
     let mut total = Outcome::default();
     for table in &tables.tables {
         total.append(match table.target.is_executable() {
-            true if file.machine == Machine::Aarch64 => aarch64::compare_code(file, code, partition, table),
+            true if file.processor == Processor::Aarch64 => {
+                aarch64::compare_code(file, code, partition, table)
+            }
             true => x86_64::compare_code(file, code, partition, table),
             false => data::compare_data(file, code, partition, table),
         });
@@ -106,9 +108,9 @@ pub fn check_kept_relocations(
     let Outcome { evaluated, disagreeing, findings, words, mut absolute } = total;
     absolute.sort_unstable();
     absolute.dedup();
-    let has_too_many = match file.machine {
+    let has_too_many = match file.processor {
         // gold puts entries beside their instructions and loses some; nobody else disagrees anywhere.
-        Machine::Aarch64 => disagreeing > 0,
+        Processor::Aarch64 => disagreeing > 0,
         _ => disagreeing > TOLERATED_DISAGREEMENTS && disagreeing.saturating_mul(1000) > evaluated,
     };
     let is_ignored = tables.is_broken || has_too_many;

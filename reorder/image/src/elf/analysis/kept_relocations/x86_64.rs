@@ -365,11 +365,11 @@ impl Comparison<'_, '_> {
 /// The call of a thread-local sequence: the linker may have replaced all of it, and its entries stay.
 fn belongs_to_thread_local(entries: &[KeptEntry], position: usize) -> bool {
     /// From the field of the `lea` to the field of the call; the longest form has prefixes between.
-    const LONGEST_SEQUENCE: u64 = 12;
+    const MAX_SEQUENCE_LENGTH: u64 = 12;
     let entry = &entries[position];
     let before = position.checked_sub(1).map(|before| &entries[before]);
     before.is_some_and(|before| {
         before.meaning == Meaning::ThreadLocalCall
-            && entry.place.distance_from(before.place) <= LONGEST_SEQUENCE
+            && entry.place.distance_from(before.place) <= MAX_SEQUENCE_LENGTH
     })
 }

@@ -15,9 +15,9 @@ use reorder_base::address::Address;
 /// Bytes of a table's entry.
 const ENTRY: usize = 4;
 /// How often an atom is walked anew because a table turned out to be shorter than thought.
-const MOST_ROUNDS: usize = 64;
+const MAX_ROUNDS: usize = 64;
 /// No walking anew once so many bytes were walked: large functions have many tables, but find them all at once.
-const MOST_BYTES: usize = 64 << 20;
+const MAX_BYTES: usize = 64 << 20;
 
 /// What is to be explored.
 pub(super) struct Atom<'context, 'data> {
@@ -49,14 +49,14 @@ enum Failure {
 /// The offset of what contradicts.
 pub(super) fn explore<'data>(atom: &Atom<'_, 'data>) -> Result<(Walk<'data>, Option<usize>), usize> {
     let mut lessons = Lessons::default();
-    for round in 1..=MOST_ROUNDS {
+    for round in 1..=MAX_ROUNDS {
         match walk_once(atom, &mut lessons) {
             Ok(walk) => {
                 let unexplained = unexplained(atom.bytes, &walk);
                 return Ok((walk, unexplained));
             }
             Err(Failure::Final(offset)) => return Err(offset),
-            Err(Failure::Again) if round * atom.bytes.len() > MOST_BYTES => break,
+            Err(Failure::Again) if round * atom.bytes.len() > MAX_BYTES => break,
             Err(Failure::Again) => {}
         }
     }

@@ -41,7 +41,7 @@ pub struct X86Context<'context> {
 }
 
 /// How often tables outside of the atom may lead to more code with more such tables.
-const MOST_ROUNDS: usize = 4;
+const MAX_ROUNDS: usize = 4;
 
 impl<'context> X86Context<'context> {
     /// `starts` are those of all atoms and `data_in_code` the listed ranges of data, both sorted.
@@ -87,7 +87,7 @@ pub fn decode_atom(context: &X86Context<'_>, atom: Range<Address>, entries: &[Ad
         entries.iter().filter(|entry| atom.contains(entry)).map(|entry| offset_of(*entry)).collect();
     offsets.push(0);
     let listed = listed_in(context, &atom);
-    for _ in 0..MOST_ROUNDS {
+    for _ in 0..MAX_ROUNDS {
         offsets.sort_unstable();
         offsets.dedup();
         let found = explore::explore(&Atom { bytes, start: atom.start, entries: &offsets, listed: &listed });

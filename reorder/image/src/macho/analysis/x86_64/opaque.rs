@@ -13,7 +13,7 @@ use crate::pins::Pin;
 use reorder_base::address::Address;
 
 /// How many places further on that look addressed a table is followed.
-const MOST_CUTS: usize = 3;
+const MAX_CUTS: usize = 3;
 
 /// Sizes of the immediate operands that may follow an address relative to the instruction's end.
 const IMMEDIATES: [u64; 4] = [0, 1, 2, 4];
@@ -60,7 +60,7 @@ pub fn opaque(context: &X86Context<'_>, atom: &Range<Address>, pin: Pin) -> Deco
     }
     // Words behind a place that is addressed may be distances from there; what only looks like one may cut a table.
     for &base in &bases {
-        let next = bases.range(base + 1..).nth(MOST_CUTS).copied().unwrap_or(bytes.len());
+        let next = bases.range(base + 1..).nth(MAX_CUTS).copied().unwrap_or(bytes.len());
         for word in bytes[base..next].chunks_exact(4) {
             let distance = i64::from(i32::from_le_bytes([word[0], word[1], word[2], word[3]]));
             add(atom.start.plus(base as u64).plus(distance as u64));
