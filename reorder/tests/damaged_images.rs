@@ -106,6 +106,7 @@ fn damaged_images_are_refused_or_relocated_correctly() {
     }
 }
 
+// case: core, object, truncated, overlapping, endless
 #[test]
 fn headers_with_any_field_are_read_or_refused() {
     let image = small_image(&[]);

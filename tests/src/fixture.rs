@@ -6,6 +6,7 @@
 //!
 //! | key | value |
 //! |---|---|
+//! | `case` | what is tried, as a row of `tests/CASES.md` |
 //! | `build`, `build NAME` | shell command that makes `{output}` from `{source}`; `{cc}`, `{cxx}` and `{ld}` come from the toolchain, `{ballast}` is an object of unused functions |
 //! | `toolchains` | `COMPILER+LINKER …`: one variant of each build that names a compiler; with `aarch64-` before it, for that processor |
 //! | `prepare` | shell command after the build, such as compiling a host program; with `{cc}` as above |
@@ -128,6 +129,55 @@ pub fn variants(root: &Path) -> io::Result<Vec<Variant>> {
     Ok(all)
 }
 
+/// A row of the list of cases: what is tried, and by which fixture or variants of it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Case {
+    /// What is tried.
+    pub text: String,
+    /// `NAME`, or `NAME/PART` for the variants whose names contain PART.
+    pub places: Vec<String>,
+}
+
+/// The cases that the fixtures below `root` state. Each fixture states at least one, and each part of a variant's name exists.
+///
+/// # Errors
+/// As [`variants`], and fixtures that break these rules.
+pub fn cases(root: &Path) -> io::Result<Vec<Case>> {
+    let mut all = Vec::new();
+    for entry in fs::read_dir(root)? {
+        let directory = entry?.path();
+        if directory.is_dir() {
+            all.extend(fixture_cases(&directory).map_err(|message| {
+                io::Error::new(io::ErrorKind::InvalidData, format!("{}: {message}", directory.display()))
+            })?);
+        }
+    }
+    Ok(all)
+}
+
+fn fixture_cases(directory: &Path) -> Result<Vec<Case>, String> {
+    let text = fs::read_to_string(main_source(directory)?).map_err(|error| error.to_string())?;
+    let fixture = directory.file_name().unwrap_or_default().to_string_lossy();
+    let variants = fixture_variants(directory)?;
+    let is_variant = |part: &str| {
+        variants
+            .iter()
+            .any(|variant| variant.name.split_once('/').is_some_and(|(_, name)| name.contains(part)))
+    };
+    let mut cases = Vec::new();
+    for directive in directives(&text)?.into_iter().filter(|directive| directive.key == "case") {
+        if let Some(part) = directive.filter.iter().find(|part| !is_variant(part)) {
+            return Err(format!("case[{part}]: no variant has this in its name"));
+        }
+        let places = match directive.filter.as_slice() {
+            [] => vec![fixture.to_string()],
+            parts => parts.iter().map(|part| format!("{fixture}/{part}")).collect(),
+        };
+        cases.push(Case { text: directive.value, places });
+    }
+    if cases.is_empty() { Err("no `case` directive".to_owned()) } else { Ok(cases) }
+}
+
 /// One `key[filter]: value` line.
 struct Directive {
     key: String,
@@ -227,7 +277,7 @@ fn variant(
             "check" => variant.checks.push(value),
             "copies" if value == "native" => variant.with_copies = !variant.is_cross(),
             "stripped" => variant.stripped = stripped(&value)?,
-            "toolchains" => {}
+            "case" | "toolchains" => {}
             key if key.split(' ').next() == Some("build") => {}
             key => return Err(format!("unknown directive `{key}`")),
         }
@@ -240,7 +290,8 @@ fn variant(
 
 /// The directives of the comment block at the top of `text`.
 fn directives(text: &str) -> Result<Vec<Directive>, String> {
-    const KEYS: [&str; 14] = [
+    const KEYS: [&str; 15] = [
+        "case",
         "build",
         "toolchains",
         "prepare",

@@ -298,6 +298,9 @@ impl<'variant> Scratch<'variant> {
         }
     }
 
+    // case: the same bytes on any number of threads
+    // case: the way back
+    // case: the image's own order gives the image
     /// The laws of relocation as an operation on files.
     fn check_laws(&self) -> Result<(), String> {
         let path = |name: &str| self.directory.join(name);

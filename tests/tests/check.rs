@@ -115,6 +115,7 @@ fn equal_runs_are_told_and_the_result_is_written() {
     assert_eq!(plain["checks"], Value::Array(Vec::new()));
 }
 
+// case: a result that does something else than its original
 #[test]
 fn each_difference_is_found_before_anything_is_written() {
     let directory = workplace();
@@ -140,6 +141,7 @@ fn each_difference_is_found_before_anything_is_written() {
     assert_found(directory, &hangs, &["fails: it does not end in time", "this is a defect of reorder"]);
 }
 
+// case: a result that does something else than its original
 #[test]
 fn what_differs_in_the_original_itself_is_not_compared() {
     let directory = workplace();
@@ -228,6 +230,7 @@ fn a_set_and_copies_are_checked_as_they_will_run() {
     assert!(in_place.success(), "{in_place}");
 }
 
+// case: a result that does something else than its original
 #[test]
 fn optimize_always_checks() {
     let directory = workplace();

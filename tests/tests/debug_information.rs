@@ -91,6 +91,7 @@ impl Pair {
         Self { _directory: directory, old, new }
     }
 
+    // case: debug information answers as before
     fn answers_as_before(&self, is_checked: bool) {
         self.lines_by_address();
         self.session("gdb", &["-nx", "-batch", "-x"], GDB, &["Breakpoint", "triple = ", "#1 "]);

@@ -83,6 +83,7 @@ fn main() -> ExitCode {
     libtest_mimic::run(&arguments, trials).exit_code()
 }
 
+// case: programs of a distribution
 fn check(program: &Path) -> Result<(), Failed> {
     let examination = examine(program, 1, None)?;
     match examination.verdict {

@@ -32,6 +32,7 @@ const WITHIN_REACH: &str = "far_1\nfar_2\nfar_3\nfar_5\nfar_4\nboth_ends\nrun\n"
 /// `run` calls `far_3` itself, which would stand 160 MiB in front of it.
 const OUT_OF_REACH: &str = "far_3\nfar_1\nfar_2\nfar_4\nfar_5\nboth_ends\nrun\n";
 
+// case: code beyond the reach of branches
 #[test]
 fn an_order_that_keeps_branches_within_their_reach_is_applied() {
     let scratch = build("-B/usr/lib/llvm-22/bin -fuse-ld=lld");
@@ -44,6 +45,7 @@ fn an_order_that_keeps_branches_within_their_reach_is_applied() {
     assert_eq!(stubs(&old), stubs(&new));
 }
 
+// case: code beyond the reach of branches
 #[test]
 fn an_order_that_takes_a_branch_out_of_its_reach_is_refused() {
     let scratch = build("");

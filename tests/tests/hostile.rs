@@ -47,6 +47,7 @@ const SEEDS: [(&str, &str); 7] = [
     ("stripped", "g++ -O2 -fPIE -pie -s exceptions/main.cpp"),
 ];
 
+// case: core, object, truncated, overlapping, endless
 #[test]
 fn damaged_images_are_refused_or_relocated_correctly() {
     setrlimit(Resource::RLIMIT_AS, MEMORY_LIMIT, MEMORY_LIMIT).expect("a limit on memory");

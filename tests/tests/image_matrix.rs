@@ -35,6 +35,7 @@ fn main() -> ExitCode {
     libtest_mimic::run(&arguments, trials).exit_code()
 }
 
+// case: fixed address with kept relocations, every linker
 fn check_cell(machine: &str, compiler: &str, linker: &str, kind: &str) -> Result<(), Failed> {
     let mut command = Command::new(workspace::root().join("scripts/bulk/matrix"));
     let settings = [("MACHINES", machine), ("COMPILERS", compiler), ("LINKERS", linker), ("KINDS", kind)];

@@ -47,6 +47,7 @@ fn run(folder: Option<&Path>, directory: &Path, line: &str) -> Outcome {
     process::run(&mut command, RUN_LIMIT).unwrap()
 }
 
+// case: programs on permuted C and C++ libraries
 #[test]
 fn programs_run_on_permuted_c_and_cpp_libraries() {
     let scratch = tempfile::tempdir().unwrap();
@@ -77,6 +78,7 @@ fn programs_run_on_permuted_c_and_cpp_libraries() {
     }
 }
 
+// case: programs on permuted C and C++ libraries
 #[test]
 fn emulated_programs_run_on_permuted_libraries() {
     let scratch = tempfile::tempdir().unwrap();
@@ -111,6 +113,7 @@ fn emulated_programs_run_on_permuted_libraries() {
     }
 }
 
+// case: a compiler on its permuted libraries writes the same object
 #[test]
 fn a_compiler_on_its_permuted_library_writes_the_same_object() {
     let scratch = tempfile::tempdir().unwrap();

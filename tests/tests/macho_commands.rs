@@ -186,6 +186,7 @@ fn a_file_of_another_kind_is_told_both_that_serve() {
     }
 }
 
+// case: a universal file of which one image stays
 #[test]
 fn an_image_that_is_refused_stays_and_the_others_move() {
     let directory = programs();

@@ -105,6 +105,7 @@ fn labels_in_tables() {
     }
 }
 
+// case: Mach-O: stored distances from one function to others
 /// Calls of a function's address plus a stored distance, of four and of eight bytes.
 #[test]
 fn stored_distances() {

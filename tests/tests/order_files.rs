@@ -101,6 +101,7 @@ fn named_functions_lie_in_the_order_of_the_file() {
     assert!(found.is_sorted(), "{found:?}");
 }
 
+// case: names in order files
 #[test]
 fn unknown_and_duplicate_names_are_told_and_change_nothing() {
     let case = Case::new();
@@ -112,6 +113,7 @@ fn unknown_and_duplicate_names_are_told_and_change_nothing() {
     case.assert_works(&output);
 }
 
+// case: names in order files
 #[test]
 fn mangled_and_suffixed_names_are_found() {
     let case = Case::new();
@@ -124,6 +126,7 @@ fn mangled_and_suffixed_names_are_found() {
     case.assert_works(&output);
 }
 
+// case: names in order files
 #[test]
 fn a_local_name_can_be_limited_to_its_file() {
     let case = Case::new();
@@ -147,6 +150,7 @@ fn an_order_of_all_functions_with_pinned_ones_among_them_is_kept_as_far_as_possi
     assert!(found.is_sorted(), "{found:?}");
 }
 
+// case: more is wanted than pins leave room for
 #[test]
 fn an_order_that_wants_more_in_front_than_the_pins_leave_room_for_is_kept_as_far_as_possible() {
     let case = Case::new();
@@ -171,6 +175,7 @@ fn an_order_that_wants_more_in_front_than_the_pins_leave_room_for_is_kept_as_far
     assert!(!before.is_sorted() && found.is_sorted(), "{before:?} {found:?}");
 }
 
+// case: all that is wanted is pinned
 #[test]
 fn when_all_hot_functions_are_pinned_the_output_is_the_input_and_the_reason_is_told() {
     let case = Case::new();

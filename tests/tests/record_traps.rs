@@ -107,6 +107,7 @@ int main(int count, char **words) {
 }
 "#;
 
+// case: programs that use SIGTRAP themselves are recorded
 #[test]
 fn a_handler_of_sigtrap_works_as_ever() {
     let whats = ["handler", "nested", "once", "stack", "threads", "fork", "known and blocked", "died of"];
@@ -118,6 +119,7 @@ fn a_handler_of_sigtrap_works_as_ever() {
     (0..20).for_each(|_| assert_same(&program.path, &["threads"], &[]));
 }
 
+// case: programs that use SIGTRAP themselves are recorded
 #[test]
 fn blocking_and_ignoring_sigtrap_is_kept_where_that_is_asked_for() {
     let program = compile(SOURCE, &["-pthread"]);
@@ -136,6 +138,7 @@ fn blocking_and_ignoring_sigtrap_is_kept_where_that_is_asked_for() {
     );
 }
 
+// case: programs that use SIGTRAP themselves are recorded
 #[test]
 fn sigtrap_that_is_ignored_from_the_start_stays_so() {
     let program = compile(SOURCE, &["-pthread"]);
@@ -171,6 +174,7 @@ fn assert_same(program: &std::path::Path, whats: &[&str], flags: &[&str]) {
     }
 }
 
+// case: a daemon goes on when the recorded program has ended
 #[test]
 fn what_goes_on_without_the_program_is_told() {
     let source = r#"

@@ -51,6 +51,7 @@ fn names(directory: &Path) -> Vec<String> {
     names
 }
 
+// case: attributes, links, full disks, death while writing
 #[test]
 fn mode_owner_and_attributes_are_kept() {
     let directory = scratch();
@@ -103,6 +104,7 @@ fn a_file_of_a_package_is_told_of() {
     }
 }
 
+// case: attributes, links, full disks, death while writing
 #[test]
 fn a_symbolic_link_stays_and_its_target_is_replaced() {
     let directory = scratch();
@@ -117,6 +119,7 @@ fn a_symbolic_link_stays_and_its_target_is_replaced() {
     assert_eq!(names(directory.path()), ["link", "program"]);
 }
 
+// case: attributes, links, full disks, death while writing
 #[test]
 fn other_names_of_the_same_file_are_told_of() {
     let directory = scratch();
@@ -131,6 +134,7 @@ fn other_names_of_the_same_file_are_told_of() {
     assert_eq!(fs::metadata(&image).unwrap().nlink(), 1);
 }
 
+// case: attributes, links, full disks, death while writing
 #[test]
 fn a_directory_without_permission_is_a_clean_failure() {
     let directory = scratch();
@@ -159,6 +163,7 @@ fn a_directory_without_permission_is_a_clean_failure() {
     assert!(names(&locked).is_empty());
 }
 
+// case: attributes, links, full disks, death while writing
 #[test]
 fn a_full_disk_is_a_clean_failure() {
     let directory = scratch();
@@ -176,6 +181,7 @@ fn a_full_disk_is_a_clean_failure() {
     assert_eq!(names(directory.path()), ["program"]);
 }
 
+// case: attributes, links, full disks, death while writing
 #[test]
 fn killed_at_any_time_the_file_is_old_or_new() {
     let directory = scratch();
@@ -203,6 +209,7 @@ fn killed_at_any_time_the_file_is_old_or_new() {
     }
 }
 
+// case: a running program survives
 #[test]
 fn a_running_program_survives_its_replacement() {
     let directory = scratch();

@@ -244,6 +244,7 @@ fn a_damaged_image_in_a_wheel_stays_and_changed_data_is_no_proof() {
     assert!(verified.stdout_text().contains("differs: p/bad.so"), "{verified}");
 }
 
+// case: wheels of a large program, both processors
 #[test]
 fn a_wheel_installs_and_works_with_its_images_moved() {
     let scratch = tempfile::tempdir().unwrap();

@@ -282,6 +282,7 @@ fn a_fleet_s_parts_give_what_one_process_gives() {
     assert!(said.contains("--each command"), "{said}");
 }
 
+// case: a recording, a map or an order file that was cut
 /// Concatenated files are one file; of a file that was cut nothing is called exact that is not whole.
 #[test]
 fn a_recording_that_is_cut_is_told_and_not_called_exact() {

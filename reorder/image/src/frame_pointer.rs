@@ -33,6 +33,7 @@ mod tests {
 
     use super::names_no_table;
 
+    // case: Mach-O: unwind entries with a null exception table
     #[test]
     fn zero_is_no_address_in_every_form() {
         let relative = |form: DwEhPe| DwEhPe(form.0 | DW_EH_PE_pcrel.0);

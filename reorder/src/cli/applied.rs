@@ -81,6 +81,7 @@ mod tests {
     use super::*;
     use reorder_base::refusal::Refusal;
 
+    // case: a universal file of which one image stays
     #[test]
     fn only_a_result_that_was_not_proven_is_a_finding() {
         let left = |code: RefusalCode| {

@@ -60,6 +60,7 @@ fn differences(old: &[u8], new: &[u8]) -> u64 {
     verify(old, new, VerifyOptions::default()).unwrap().difference_count
 }
 
+// case: static at a fixed address with kept relocations; slots that have no entry
 #[test]
 fn operands_words_and_slots_follow_in_images_of_every_linker() {
     let scratch = Scratch::new();
@@ -89,6 +90,7 @@ fn operands_words_and_slots_follow_in_images_of_every_linker() {
     }
 }
 
+// case: fixed address without kept relocations: what a constant may mean stays
 #[test]
 fn without_relocations_whatever_a_constant_may_mean_stays() {
     let mut bytes = sample().to_vec();
@@ -183,6 +185,7 @@ fn tables_that_contradict_the_image_throughout_are_not_believed() {
     }
 }
 
+// case: several symbols for one section, named by chance
 #[test]
 fn the_symbol_of_a_section_counts_by_the_sections_header_too() {
     let bytes = sample();
@@ -207,6 +210,7 @@ fn the_symbol_of_a_section_counts_by_the_sections_header_too() {
     assert_eq!(analyse(&moved).kept.unwrap().disagreeing, 0, "the new addends count from the header, too");
 }
 
+// case: kept relocations in compact form
 #[test]
 fn compact_tables_serve_as_evidence_and_are_emptied() {
     let scratch = Scratch::new();
@@ -260,6 +264,7 @@ fn the_verifier_notices_each_address_that_did_not_follow() {
     assert!(differences(old, &changed) > 0);
 }
 
+// case: static at a fixed address with kept relocations; slots that have no entry
 #[test]
 fn the_verifier_notices_a_slot_that_did_not_follow() {
     let scratch = Scratch::new();

@@ -212,6 +212,7 @@ fn indices_and_places_out_of_range_are_ignored() {
     }
 }
 
+// case: entries that gold misplaces: ignored
 /// gold 1.16 puts some entries on the wrong instruction and loses others: none of a table with such an entry is believed.
 #[test]
 fn misplaced_entries_of_gold_for_aarch64_are_ignored_and_the_image_moves() {

@@ -144,6 +144,7 @@ fn is_undefined(word: u32) -> bool {
 mod tests {
     use super::*;
 
+    // case: padding that changed into another instruction that does nothing
     #[test]
     fn new_filler_has_the_forms_of_assemblers() {
         let length = |bytes: &[u8]| new_filler_length(Processor::X86_64, bytes);

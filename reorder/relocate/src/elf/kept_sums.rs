@@ -76,6 +76,7 @@ fn is_loaded_there(analysis: &Analysis<'_>, place: Address, target: Address) -> 
 mod tests {
     use super::*;
 
+    // case: several symbols for one section, named by chance
     #[test]
     fn where_both_sums_were_confirmed_the_moved_instruction_decides() {
         let sums = [Address(0x21_0d38), Address(0x21_0c34)];

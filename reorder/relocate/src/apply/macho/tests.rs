@@ -90,6 +90,7 @@ fn signed_by_codesign(bytes: &[u8]) -> Vec<u8> {
     signed
 }
 
+// case: Mach-O: an order that moves nothing, in an image that `codesign` signed
 #[test]
 fn an_image_of_which_nothing_moves_keeps_any_signature() {
     for architecture in ARCHITECTURES {
@@ -117,6 +118,7 @@ const DESCRIBED: &str = ".globl _one, _f, _last\n_one: nop\n ret\n\
     .cfi_escape 0x0f, 0x03, 0x77, 0x08, 0x06\n nop\n ret\n .cfi_endproc\n_last: nop\n nop\n ret\n\
     .section __TEXT,__gcc_except_tab\nLtable: .byte 255, 255, 1, 4, 0, 4, 4, 0\n";
 
+// case: Mach-O: unwind entries with a null exception table
 #[test]
 fn a_stored_zero_is_no_exception_table() {
     for architecture in ARCHITECTURES {
@@ -139,6 +141,7 @@ fn a_stored_zero_is_no_exception_table() {
     }
 }
 
+// case: Mach-O: x86-64 code that no instruction leads to, stabs of functions outside of the text, the last unwind entry
 #[test]
 fn unwind_information_may_end_after_the_code() {
     let handled = ".globl _one, _f\n_one: nop\n ret\n_two: nop\n nop\n ret\n_f: .cfi_startproc\n \
@@ -159,6 +162,7 @@ fn unwind_information_may_end_after_the_code() {
     }
 }
 
+// case: Mach-O: x86-64 code that no instruction leads to, stabs of functions outside of the text, the last unwind entry
 #[test]
 fn symbols_of_debuggers_name_functions_of_other_sections() {
     let source = "int one(int n) { return n + 1; }\nint two(int n) { return n * 3; }\nint three(int n) { return n - 7; }\n\
@@ -175,6 +179,7 @@ fn symbols_of_debuggers_name_functions_of_other_sections() {
     }
 }
 
+// case: Mach-O: x86-64 code that no instruction leads to, stabs of functions outside of the text, the last unwind entry
 /// Pieces of x86-64 code between two functions, each with what the writer and the verifier must see alike.
 #[test]
 fn x86_64_code_that_no_instruction_leads_to_is_understood() {
@@ -226,6 +231,7 @@ fn x86_64_code_that_no_instruction_leads_to_is_understood() {
     }
 }
 
+// case: Mach-O: x86-64 code that no instruction leads to, stabs of functions outside of the text, the last unwind entry
 #[test]
 fn functions_of_other_sections_are_read_each_from_its_start() {
     // Thirteen zeros: read as instructions, they swallow the first byte after them.
@@ -238,6 +244,7 @@ fn functions_of_other_sections_are_read_each_from_its_start() {
     assert!(is_moved(&bytes, &applied, "_first"));
 }
 
+// case: Mach-O: OCaml and Haskell by general signs
 #[test]
 fn runtimes_with_tables_of_their_own_are_told_by_their_data() {
     let variable = |name: &str| {
@@ -276,6 +283,7 @@ fn runtimes_with_tables_of_their_own_are_told_by_their_data() {
     }
 }
 
+// case: Mach-O: stored distances from one function to others
 #[test]
 fn x86_64_functions_that_a_sum_leads_to_stay() {
     let handlers: String = (0..4)
