@@ -4,6 +4,8 @@
 //! come out of `layout-algos`, the image is rewritten or an order file is written, and the result is verified,
 //! simulated and measured. `ARCHITECTURE.md` draws the pipeline.
 
+#![forbid(unsafe_code)] // the system is asked in reorder-system alone
+
 pub mod cli;
 pub mod exit_status;
 pub mod explain;

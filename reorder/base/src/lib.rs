@@ -1,5 +1,7 @@
 //! What every crate of reorder shares: addresses, errors with refusals, and lines of text.
 
+#![forbid(unsafe_code)] // the system is asked in reorder-system alone
+
 pub mod address;
 pub mod address_index;
 pub mod error;

@@ -3,6 +3,8 @@
 //! In: the file's bytes. Out: headers, functions, references, pins. Guarantee: nothing that this module reports
 //! as movable is referenced by anything that is not listed.
 
+#![forbid(unsafe_code)] // the system is asked in reorder-system alone
+
 pub mod aarch64;
 
 pub mod boundaries;

@@ -3,6 +3,8 @@
 //! Takes the image, its function table and resolved traces; gives [`Layout`], a permutation of all functions with the
 //! part that somebody chose in front. The algorithms are in `layout-algos`; here is only the translation.
 
+#![forbid(unsafe_code)] // the system is asked in reorder-system alone
+
 pub mod arguments;
 pub mod configuration;
 pub mod opened;

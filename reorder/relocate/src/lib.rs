@@ -3,6 +3,8 @@
 //! In: image, analysis, wanted order. Out: the new image's bytes and the address map. Guarantee: the bytes differ from the
 //! input only where the ledger lists a write, and what [`apply`] returns has passed `reorder-verify`.
 
+#![forbid(unsafe_code)] // the system is asked in reorder-system alone
+
 pub mod address_map;
 pub mod apply;
 mod code_reference;

@@ -3,6 +3,8 @@
 //! In: a [`Report`]. Out: a string. Guarantees: JSON and text come from the same value; JSON is one object that
 //! starts with its schema and command, with keys in declaration order.
 
+#![forbid(unsafe_code)] // the system is asked in reorder-system alone
+
 pub mod table;
 pub mod visible;
 

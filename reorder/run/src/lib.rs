@@ -4,7 +4,8 @@
 //! its result alike. The rest is what they share: the processor below ptrace (`arch`), why traced tasks stop (`stops`), and
 //! what cannot be run here.
 
-mod arch;
+#![forbid(unsafe_code)] // the system is asked in reorder-system alone
+
 pub mod check;
 pub mod loaded_libraries;
 pub mod measure;
@@ -13,4 +14,3 @@ pub mod record;
 pub mod runnable;
 mod start_directory;
 pub mod start_failure;
-pub mod stops;

@@ -3,10 +3,10 @@
 
 use std::path::Path;
 
-use crate::arch;
 use reorder_base::error::{Error, Result};
 use reorder_base::processor::Processor;
 use reorder_image::elf::file::ElfFile;
+use reorder_system::arch;
 use reorder_system::mapped::map_image;
 
 /// Refuses to record on this machine if its processor cannot be traced.

@@ -27,7 +27,7 @@ use reorder_relocate::layout_map::LayoutMap;
 use reorder_report::Report;
 use reorder_report::table::{Table, grouped};
 use reorder_run::check::{CheckedRun, Trial, TrialFile};
-use reorder_run::measure::Interruption;
+use reorder_system::interruption::Interruption;
 use reorder_system::mapped::map_image;
 use reorder_system::write::{Pending, Place, ReplaceOptions, together};
 

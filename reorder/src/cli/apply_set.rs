@@ -23,7 +23,7 @@ use reorder_run::check::{CheckedRun, Trial, TrialFile};
 use reorder_run::loaded_libraries::{
     LoadedLibrary, SEARCH_PATH, is_same, loaded_libraries, loaded_libraries_from,
 };
-use reorder_run::measure::Interruption;
+use reorder_system::interruption::Interruption;
 use reorder_system::mapped::{MappedImage, map_image};
 use reorder_system::write::{Pending, ReplaceOptions, Warning, together_if};
 

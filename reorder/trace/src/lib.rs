@@ -3,6 +3,8 @@
 //! In: trace and profile files of any known system. Out: [`Trace`] values, and after [`resolve`] functions of one
 //! image. [`formats`] has one reader for each system; [`read_files`] finds the right one by contents alone.
 
+#![forbid(unsafe_code)] // the system is asked in reorder-system alone
+
 mod companion;
 mod cursor;
 pub mod formats;

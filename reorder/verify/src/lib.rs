@@ -10,6 +10,8 @@
 //! misunderstood again by their judge. Memory: the two files plus small tables per function; nothing is kept per
 //! instruction.
 
+#![forbid(unsafe_code)] // the system is asked in reorder-system alone
+
 mod aarch64;
 mod bytes;
 mod debug;

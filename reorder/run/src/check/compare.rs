@@ -143,7 +143,7 @@ mod tests {
 
     use super::super::run::End;
     use super::*;
-    use crate::stops::Ending;
+    use reorder_system::stops::Ending;
 
     fn printed(text: &str) -> Observed {
         let end = End::Ended(Ending::Exited(0));

@@ -3,7 +3,7 @@
 use std::fmt;
 
 use super::run::End;
-use crate::stops::Ending;
+use reorder_system::stops::Ending;
 
 /// The first difference.
 #[derive(Clone, Debug, PartialEq, Eq)]

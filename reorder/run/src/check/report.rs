@@ -3,8 +3,8 @@
 use serde::Serialize;
 
 use super::run::{End, Observed};
-use crate::stops::Ending;
 use reorder_report::table::grouped;
+use reorder_system::stops::Ending;
 
 /// A run of the original and of the result that nothing tells apart.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]

@@ -17,10 +17,11 @@ use nix::sys::signal::{Signal, killpg};
 use nix::sys::wait::{Id, WaitPidFlag, WaitStatus, waitid};
 use nix::unistd::Pid;
 
-use crate::measure::Interruption;
 use crate::start_failure;
-use crate::stops::Ending;
 use reorder_base::error::{Error, Result};
+use reorder_system::child::{self, Watched};
+use reorder_system::interruption::Interruption;
+use reorder_system::stops::Ending;
 
 /// What to run and how.
 #[derive(Clone, Copy, Debug)]
@@ -86,17 +87,7 @@ pub(super) fn run(launch: &Launch<'_>) -> Result<Observed> {
     });
     let [stdout, stderr] = &outputs;
     command.stdout(stdout.try_clone().map_err(system)?).stderr(stderr.try_clone().map_err(system)?);
-    // SAFETY: between fork and exec only system calls are made, which allocate nothing and take no lock.
-    unsafe {
-        command.pre_exec(|| {
-            // A group of its own, without a terminal that could stop it. A fresh child leads no group, so this does not fail.
-            let _ = nix::unistd::setsid();
-            // A crash is told by its signal and shall leave no file.
-            let none = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
-            libc::setrlimit(libc::RLIMIT_CORE, &raw const none);
-            Ok(())
-        });
-    }
+    child::own_session(&mut command, Watched::ByItsEnd);
     Interruption::check()?;
     let started = Instant::now();
     let mut child = command.spawn().map_err(|error| start_failure::explain(launch.program, error))?;

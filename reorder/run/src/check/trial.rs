@@ -8,8 +8,8 @@ use std::path::{Path, PathBuf};
 
 use tempfile::{Builder, TempDir, TempPath};
 
-use crate::measure::Interruption;
 use reorder_base::error::{Error, Result};
+use reorder_system::interruption::Interruption;
 
 /// Files that are the original's at one time and the result's at another; they vanish with the value, and signals that would end
 /// this process wait until then.

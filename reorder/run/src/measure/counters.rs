@@ -7,7 +7,7 @@ use std::os::fd::OwnedFd;
 
 use nix::unistd::Pid;
 
-use super::perf_event::{Scope, SoftwareEvent, count, open_counter};
+use reorder_system::perf_event::{Scope, SoftwareEvent, count, open_counter};
 
 /// Counters of a process that has not run yet.
 #[derive(Debug)]

@@ -3,10 +3,10 @@
 use nix::sys::ptrace;
 use nix::unistd::Pid;
 
-use super::waiting::{Peeked, peek};
-use crate::arch;
-use crate::stops::Stop;
 use reorder_base::error::{Error, ErrorKind, Result};
+use reorder_system::arch;
+use reorder_system::stops::Stop;
+use reorder_system::waiting::{Peeked, peek};
 
 /// Makes the program call `madvise` on `[start, length]`; whether that succeeded. Signals that come meanwhile are `held`
 /// back for the caller to send again.

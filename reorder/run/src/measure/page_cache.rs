@@ -7,7 +7,6 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use memmap2::Mmap;
 use nix::fcntl::{PosixFadviseAdvice, posix_fadvise};
 use nix::sys::statfs::FsType;
 use nix::unistd::{SysconfVar, sysconf};
@@ -16,9 +15,10 @@ use crate::processor::{self, Purpose};
 use crate::runnable;
 use reorder_base::error::{Error, Result};
 use reorder_image::elf::file::ElfFile;
+use reorder_system::PAGE_BYTES;
+use reorder_system::residence::Residence;
 
 /// The unit of the page cache and of page tables on x86-64, and mostly on AArch64.
-pub(super) const PAGE_BYTES: u64 = 4096;
 
 /// Pages that another processor has just touched sit in its private list for a moment and cannot be dropped; a few
 /// short waits are enough, and more would not help a file that somebody maps.
@@ -32,7 +32,7 @@ const RAMFS: FsType = FsType(0x8584_58f6);
 pub(super) struct ProgramFile {
     path: PathBuf,
     file: File,
-    mapping: Mmap,
+    mapping: Residence,
     text: Vec<Range<u64>>,
 }
 
@@ -55,9 +55,9 @@ impl ProgramFile {
         processor::check_program(path, Purpose::Measure)?;
         check_page_size()?;
         let file = File::open(path).map_err(io)?;
-        let text = text_ranges(&map(&file).map_err(io)?).map_err(|error| error.in_file(path))?;
+        let text = text_ranges(&Residence::map(&file).map_err(io)?).map_err(|error| error.in_file(path))?;
         // A fresh mapping that is never read: what this process had touched could not be dropped.
-        let mapping = map(&file).map_err(io)?;
+        let mapping = Residence::map(&file).map_err(io)?;
         Ok(Self { path: path.to_path_buf(), file, mapping, text })
     }
 
@@ -80,7 +80,13 @@ impl ProgramFile {
         for attempt in 0..EVICTION_ATTEMPTS {
             posix_fadvise(&self.file, 0, 0, PosixFadviseAdvice::POSIX_FADV_DONTNEED)
                 .map_err(|error| Error::io(&self.path, error.into()))?;
-            if self.resident()?.iter().all(|page| !page) {
+            if self
+                .mapping
+                .resident_pages()
+                .map_err(|error| Error::io(&self.path, error))?
+                .iter()
+                .all(|page| !page)
+            {
                 return Ok(true);
             }
             std::thread::sleep(Duration::from_millis(1 << attempt));
@@ -100,7 +106,7 @@ impl ProgramFile {
 
     /// Text pages in the page cache, by their place in the file.
     pub(super) fn resident_text(&self) -> Result<BTreeSet<u64>> {
-        let resident = self.resident()?;
+        let resident = self.mapping.resident_pages().map_err(|error| Error::io(&self.path, error))?;
         let cached = |page: &u64| resident.get(*page as usize).copied().unwrap_or(false);
         Ok(self.text_page_numbers().filter(cached).map(|page| page * PAGE_BYTES).collect())
     }
@@ -137,25 +143,6 @@ impl ProgramFile {
         let kibibytes: u64 = std::fs::read_to_string(&setting).ok()?.trim().parse().ok()?;
         Some((kibibytes.checked_mul(1024)?, setting))
     }
-
-    /// For each page of the file, whether the page cache holds it.
-    fn resident(&self) -> Result<Vec<bool>> {
-        let length = self.mapping.len();
-        let mut pages = vec![0_u8; length.div_ceil(PAGE_BYTES as usize)];
-        // SAFETY: the address and the length are those of a live mapping, and the vector has a byte per page.
-        let outcome =
-            unsafe { libc::mincore(self.mapping.as_ptr().cast_mut().cast(), length, pages.as_mut_ptr()) };
-        if outcome != 0 {
-            return Err(Error::io(&self.path, std::io::Error::last_os_error()));
-        }
-        Ok(pages.into_iter().map(|page| page & 1 != 0).collect())
-    }
-}
-
-fn map(file: &File) -> std::io::Result<Mmap> {
-    // SAFETY: the mapping is read by the ELF parser and asked for residency, which reads no contents. A file cut
-    // short meanwhile ends this process with SIGBUS, which harms nothing but the measurement.
-    unsafe { Mmap::map(file) }
 }
 
 /// File ranges of the executable segments.

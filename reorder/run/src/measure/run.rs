@@ -17,16 +17,18 @@ use nix::sys::ptrace;
 use nix::unistd::Pid;
 
 use super::counters::{Counted, Counters};
-use super::fault_samples::FaultSamples;
-use super::interruption::Interruption;
 use super::page_cache::ProgramFile;
 use super::tracee;
 use super::unknown::Unknown;
-use super::waiting::Group;
 use crate::start_directory;
 use crate::start_failure;
-use crate::stops::{self, Report, Resume, Stop};
 use reorder_base::error::{Error, Result};
+use reorder_system::child::{self, Watched};
+use reorder_system::fault_samples::FaultSamples;
+use reorder_system::interruption::Interruption;
+use reorder_system::stops::{self, Report, Resume, Stop};
+use reorder_system::tracee::send_signal;
+use reorder_system::waiting::Group;
 
 /// What a run is watched for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -104,17 +106,7 @@ pub(super) fn run(launch: &Launch<'_>) -> Result<Outcome> {
         command.current_dir(directory);
     }
     command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
-    // SAFETY: between fork and exec only two system calls are made, which allocate nothing and take no lock.
-    unsafe {
-        command.pre_exec(|| {
-            // A session of its own is a process group of its own, without a terminal that could stop it: what the program
-            // leaves running can be ended with it. A fresh child leads no group, so this does not fail.
-            let _ = nix::unistd::setsid();
-            // Where ptrace is forbidden the run goes on unwatched.
-            let _ = ptrace::traceme();
-            Ok(())
-        });
-    }
+    child::own_session(&mut command, Watched::Traced);
     Interruption::check()?;
     if let Some(directory) = launch.directory {
         start_directory::check(directory)?;
@@ -287,8 +279,8 @@ impl Watcher<'_> {
         let mut held = Vec::new();
         let mapped = tracee::map_page_by_page(self.pid, self.launch.program.path(), &mut held);
         for signal in held {
-            // SAFETY: the call takes plain numbers. It fails only when the process is gone, which the next wait reports.
-            let _ = unsafe { libc::kill(self.pid.as_raw(), signal) };
+            // Fails only when the process is gone.
+            let _ = send_signal(self.pid, signal);
         }
         mapped
     }

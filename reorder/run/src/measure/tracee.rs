@@ -12,8 +12,8 @@ use std::path::Path;
 use nix::unistd::Pid;
 
 use super::inject::advise;
-use super::page_cache::PAGE_BYTES;
 use super::unknown::Unknown;
+use reorder_system::PAGE_BYTES;
 
 /// A mapping of the program's file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

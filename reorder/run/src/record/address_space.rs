@@ -14,9 +14,9 @@ use super::image::TracedImage;
 use super::memory::{self, Mapping, ProcessMemory, ProgramMark};
 use super::own_traps::OwnTraps;
 use super::recording::Recording;
-use crate::arch::BREAKPOINT;
 use reorder_base::address::Address;
 use reorder_base::error::{Error, Result};
+use reorder_system::arch::BREAKPOINT;
 
 /// Memory, the breakpoints in it, and the record that its hits belong to.
 #[derive(Debug)]

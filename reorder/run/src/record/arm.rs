@@ -8,9 +8,9 @@ use std::ops::Range;
 
 use super::image::{CodeSegment, FunctionStart, TracedImage};
 use super::memory::{Mapping, ProcessMemory};
-use crate::arch::BREAKPOINT;
 use reorder_base::address::Address;
 use reorder_base::error::{Error, Result};
+use reorder_system::arch::BREAKPOINT;
 
 /// A range of memory that holds an image's breakpoints.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -8,12 +8,12 @@ use std::ops::Range;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
-use crate::arch;
 use crate::processor::{self, Purpose};
 use reorder_base::address::Address;
 use reorder_base::error::{Error, Result};
 use reorder_image::elf::file::{ElfFile, Linkage};
 use reorder_image::functions::{Function, FunctionTable};
+use reorder_system::arch;
 use reorder_system::mapped::{MappedImage, map_image};
 use reorder_trace::ImageIdentity;
 

@@ -7,32 +7,21 @@ use std::collections::BTreeMap;
 use std::ffi::{CString, OsStr, OsString};
 use std::fs::{self, File};
 use std::io::{Read as _, Write as _};
-use std::os::fd::{AsRawFd as _, RawFd};
 use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 
 use nix::errno::Errno;
-use nix::fcntl::OFlag;
 use nix::sys::ptrace::{self, Options};
 use nix::sys::signal::{Signal, kill};
 use nix::sys::wait::waitpid;
-use nix::unistd::{ForkResult, Pid, fork, pipe2};
+use nix::unistd::Pid;
 
 use super::RecordRequest;
 use crate::processor::{self, Purpose};
 use crate::{runnable, start_directory, start_failure};
 use reorder_base::error::{Error, Result};
-
-/// All that the child needs between fork and exec, made before the fork: it must not allocate.
-struct Prepared {
-    path: CString,
-    arguments: Vec<CString>,
-    directory: Option<CString>,
-    /// All variables, unless the program inherits those of this process as they are.
-    environment: Option<Vec<CString>>,
-    discard: Option<File>,
-}
+use reorder_system::waiting_child::{Prepared, WaitingChild, fork_waiting};
 
 /// A program on its way to its first instruction.
 #[derive(Debug)]
@@ -114,87 +103,22 @@ fn environment(
 }
 
 fn start(prepared: &Prepared, path: PathBuf) -> Result<Launched> {
-    let io_error = |error: Errno| Error::io(&path, error.into());
-    let (go_reader, go_writer) = pipe2(OFlag::O_CLOEXEC).map_err(io_error)?;
-    let (failure_reader, failure_writer) = pipe2(OFlag::O_CLOEXEC | OFlag::O_NONBLOCK).map_err(io_error)?;
-    let mut pointers: Vec<*const libc::c_char> =
-        prepared.arguments.iter().map(|argument| argument.as_ptr()).collect();
-    pointers.push(std::ptr::null());
-    let variables: Option<Vec<*const libc::c_char>> = prepared.environment.as_ref().map(|variables| {
-        variables.iter().map(|variable| variable.as_ptr()).chain([std::ptr::null()]).collect()
-    });
-    // SAFETY: the child calls `execute` only, which is restricted to async-signal-safe calls and never returns.
-    let forked = unsafe { fork() }.map_err(io_error)?;
-    let child = match forked {
-        ForkResult::Child => {
-            // The child's copy of the writing end must not keep its own reading end open for ever.
-            execute(
-                prepared,
-                &pointers,
-                variables.as_deref(),
-                [go_reader.as_raw_fd(), go_writer.as_raw_fd()],
-                failure_writer.as_raw_fd(),
-            )
-        }
-        ForkResult::Parent { child } => child,
-    };
-    drop((go_reader, failure_writer));
+    let WaitingChild { process, failure, go_ahead } =
+        fork_waiting(prepared).map_err(|error| Error::io(&path, error))?;
     let options = Options::PTRACE_O_EXITKILL
         | Options::PTRACE_O_TRACESYSGOOD
         | Options::PTRACE_O_TRACEEXEC
         | Options::PTRACE_O_TRACECLONE
         | Options::PTRACE_O_TRACEFORK
         | Options::PTRACE_O_TRACEVFORK;
-    if let Err(error) = ptrace::seize(child, options) {
-        // It must not stay behind, neither alive nor as a zombie; both calls can only fail if it is gone.
-        let _ = kill(child, Signal::SIGKILL);
-        let _ = waitpid(child, None);
+    if let Err(error) = ptrace::seize(process, options) {
+        // It must not stay, neither alive nor as a zombie; both calls can only fail if it is gone.
+        let _ = kill(process, Signal::SIGKILL);
+        let _ = waitpid(process, None);
         return Err(forbidden(&path, error));
     }
-    File::from(go_writer).write_all(&[1]).map_err(|error| Error::io(&path, error))?;
-    Ok(Launched { process: child, path, failure: File::from(failure_reader) })
-}
-
-/// The child's part: waits for the go-ahead and executes the program.
-fn execute(
-    prepared: &Prepared,
-    arguments: &[*const libc::c_char],
-    variables: Option<&[*const libc::c_char]>,
-    go: [RawFd; 2],
-    failure: RawFd,
-) -> ! {
-    let [go_reader, go_writer] = go;
-    // SAFETY: only async-signal-safe functions are called, on descriptors that are open in this process and on
-    // memory that the parent prepared: `arguments` and `variables` end with a null pointer and point to strings that
-    // outlive the call. `environ` is not written meanwhile, because this process has one thread only.
-    unsafe {
-        libc::close(go_writer);
-        let mut go_ahead = 0u8;
-        if libc::read(go_reader, (&raw mut go_ahead).cast(), 1) != 1 {
-            libc::_exit(127);
-        }
-        // The Rust runtime ignores broken pipes; programs expect the default.
-        libc::signal(libc::SIGPIPE, libc::SIG_DFL);
-        if let Some(null) = &prepared.discard {
-            for descriptor in 0..=2 {
-                libc::dup2(null.as_raw_fd(), descriptor);
-            }
-        }
-        let is_there =
-            prepared.directory.as_ref().is_none_or(|directory| libc::chdir(directory.as_ptr()) == 0);
-        if is_there {
-            let variables = variables.map_or(environ.cast(), <[_]>::as_ptr);
-            libc::execve(prepared.path.as_ptr(), arguments.as_ptr(), variables);
-        }
-        let number = Errno::last_raw().to_le_bytes();
-        libc::write(failure, number.as_ptr().cast(), number.len());
-        libc::_exit(127)
-    }
-}
-
-unsafe extern "C" {
-    /// The environment of this process, which the program inherits.
-    static environ: *const *const libc::c_char;
+    (&go_ahead).write_all(&[1]).map_err(|error| Error::io(&path, error))?;
+    Ok(Launched { process, path, failure })
 }
 
 fn forbidden(path: &Path, error: Errno) -> Error {

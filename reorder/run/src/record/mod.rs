@@ -12,7 +12,6 @@ mod address_space;
 mod arm;
 mod failure;
 mod image;
-mod interrupts;
 mod launch;
 mod memory;
 mod output;
@@ -36,13 +35,13 @@ use reorder_base::error::Result;
 use reorder_trace::Trace;
 
 use image::TracedImage;
-pub use interrupts::leave_interrupts_to_program;
 pub use launch::find_program;
 pub use output::{TraceDirectory, next_run, replace_recordings, write_traces};
+pub use reorder_system::terminal::leave_interrupts_to_program;
 use session::Session;
 pub use statistics::Statistics;
 
-pub use crate::stops::Ending;
+pub use reorder_system::stops::Ending;
 
 /// What to record.
 #[derive(Clone, Debug, Default)]

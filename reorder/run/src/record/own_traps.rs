@@ -20,7 +20,7 @@ use super::failure::Served;
 use super::memory::ProcessMemory;
 use super::signal_status::SignalStatus;
 use super::system_calls;
-use crate::arch;
+use reorder_system::arch;
 
 /// What the processes that use SIGTRAP do about it, by process: the address of the handler, or [`IGNORED`].
 #[derive(Debug, Default)]

@@ -6,7 +6,7 @@ use nix::unistd::Pid;
 use super::failure::Served;
 use super::session::{Session, is_birth};
 use super::signal_status::SignalStatus;
-use crate::stops::{self, Resume, Stop};
+use reorder_system::stops::{self, Resume, Stop};
 
 impl Session<'_> {
     /// Makes all that is left stop, to be let go.

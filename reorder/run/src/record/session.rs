@@ -22,9 +22,9 @@ use super::recording::Recording;
 use super::statistics::Statistics;
 use super::tasks::{SharedSpace, Tasks};
 use super::trap::Trap;
-use crate::arch;
-use crate::stops::{self, Ending, Report, Resume, Stop};
 use reorder_base::error::{Error, Result};
+use reorder_system::arch;
+use reorder_system::stops::{self, Ending, Report, Resume, Stop};
 
 /// What one run gave.
 pub(super) struct RunOutcome {

@@ -5,24 +5,22 @@
 //! force no signal on it, and is put back as it was.
 
 use std::fs;
-use std::ptr::{from_mut, without_provenance_mut};
 
-use nix::errno::Errno;
 use nix::sys::ptrace;
 use nix::unistd::Pid;
 
 use super::failure::{Failure, Served};
 use super::memory::ProcessMemory;
-use crate::arch;
-use crate::measure::{Peeked, peek};
-use crate::stops::{self, Resume, Stop};
 use reorder_base::error::Error;
+use reorder_system::arch;
+use reorder_system::stops::{self, Resume, Stop};
+use reorder_system::tracee::{SIGNAL_SET_BYTES, send_signal, set_signal_mask, signal_mask, system_call};
+use reorder_system::waiting::{Peeked, peek};
 
 /// `struct sigaction` of the system, on both processors: handler, flags, restorer, mask.
 const ACTION_BYTES: usize = 32;
 /// Below the stack pointer lie up to 128 bytes that are in use (System V ABI, x86-64: the red zone).
 const BELOW_STACK: u64 = 512;
-const SIGNAL_SET_BYTES: usize = 8;
 const TRAP_BIT: u64 = 1 << (libc::SIGTRAP - 1);
 
 /// Gives `task` the SIGTRAP handler at `handler` again, with flags, restorer and mask as they still are; whether it did. It does
@@ -94,8 +92,8 @@ fn run_call(task: Pid) -> Served {
         ptrace::interrupt(task)?;
     }
     if let Some(signal) = held {
-        // SAFETY: the call takes plain numbers. It fails only when the process is gone, which the next wait reports.
-        let _ = unsafe { libc::kill(task.as_raw(), signal) };
+        // Fails only when the process is gone, which the next wait reports.
+        let _ = send_signal(task, signal);
     }
     Ok(())
 }
@@ -149,61 +147,11 @@ pub(super) fn blocks_trap(task: Pid) -> nix::Result<bool> {
     Ok(signal_mask(task)? & TRAP_BIT != 0)
 }
 
-/// From `linux/ptrace.h`; not all C libraries name them.
-const GET_SIGNAL_MASK: libc::c_uint = 0x420a;
-const SET_SIGNAL_MASK: libc::c_uint = 0x420b;
-const GET_SYSTEM_CALL: libc::c_uint = 0x420e;
-
-fn signal_mask(task: Pid) -> nix::Result<u64> {
-    let mut mask = 0_u64;
-    request(GET_SIGNAL_MASK, task, SIGNAL_SET_BYTES, &mut mask)?;
-    Ok(mask)
-}
-
-fn set_signal_mask(task: Pid, mut mask: u64) -> nix::Result<()> {
-    request(SET_SIGNAL_MASK, task, SIGNAL_SET_BYTES, &mut mask).map(drop)
-}
-
-/// A request that takes a size and reads or writes at most so many bytes at `data`.
-fn request<Data>(
-    request: libc::c_uint,
-    task: Pid,
-    size: usize,
-    data: &mut Data,
-) -> nix::Result<libc::c_long> {
-    debug_assert!(size <= size_of::<Data>());
-    let size = without_provenance_mut::<libc::c_void>(size);
-    // SAFETY: the system reads or writes at most `size` bytes at `data`, which is a live value at least as large, in which any
-    // bytes are valid.
-    // The C libraries differ in the type of the request.
-    let result =
-        unsafe { libc::ptrace(request as _, task.as_raw(), size, from_mut(data).cast::<libc::c_void>()) };
-    Errno::result(result)
-}
-
-/// `struct ptrace_syscall_info` with the part for a call's beginning: ptrace(2), PTRACE_GET_SYSCALL_INFO.
-#[derive(Default)]
-#[repr(C)]
-struct SystemCall {
-    /// 1 at a call's beginning.
-    kind: u8,
-    _padding: [u8; 3],
-    architecture: u32,
-    _instruction_pointer: u64,
-    _stack_pointer: u64,
-    number: u64,
-    arguments: [u64; 6],
-}
-
 /// Where the action stands that a task, stopped at a system call, is about to set for SIGTRAP.
 pub(super) fn changed_trap_action(task: Pid) -> nix::Result<Option<u64>> {
     const BEGINS: u8 = 1;
-    let mut call = SystemCall::default();
-    match request(GET_SYSTEM_CALL, task, size_of::<SystemCall>(), &mut call) {
-        // Linux before 5.3.
-        Err(Errno::EIO) => return Ok(None),
-        result => result?,
-    };
+    // Linux before 5.3 does not tell.
+    let Some(call) = system_call(task)? else { return Ok(None) };
     let [signal, action, ..] = call.arguments;
     let is_change = call.kind == BEGINS
         && call.number == libc::SYS_rt_sigaction.cast_unsigned()

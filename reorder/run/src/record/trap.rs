@@ -9,7 +9,7 @@ use super::address_space::AddressSpace;
 use super::failure::Served;
 use super::session::Session;
 use super::system_calls;
-use crate::arch;
+use reorder_system::arch;
 
 /// Whose SIGTRAP has stopped a task.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

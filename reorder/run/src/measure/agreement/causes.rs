@@ -4,11 +4,11 @@ use std::collections::BTreeSet;
 
 use serde::Serialize;
 
-use super::super::page_cache::PAGE_BYTES;
 use super::report::ExplainedPage;
 use reorder_base::address::Address;
 use reorder_image::elf::file::ElfFile;
 use reorder_image::functions::{FunctionIndex, FunctionTable, is_linker_stub_section};
+use reorder_system::PAGE_BYTES;
 
 /// Why.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]

@@ -14,8 +14,7 @@ use std::collections::{BTreeMap, BTreeSet};
 pub use causes::Cause;
 pub use report::{AgreementReport, ExplainedPage, SecondWitness};
 
-use super::interruption::Interruption;
-use super::page_cache::{PAGE_BYTES, ProgramFile};
+use super::page_cache::ProgramFile;
 use super::run::{self, Reach, Watch};
 use super::staging::Programs;
 use super::{MeasureRequest, StartKind};
@@ -23,6 +22,8 @@ use reorder_base::address::Address;
 use reorder_base::error::{Error, Result};
 use reorder_image::elf::file::ElfFile;
 use reorder_image::functions::{FunctionIndex, FunctionTable};
+use reorder_system::PAGE_BYTES;
+use reorder_system::interruption::Interruption;
 use reorder_trace::ResolvedTrace;
 
 /// Text pages of a start, by the places in the file where they begin. Where faults reach one page, all three say which

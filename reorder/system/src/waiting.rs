@@ -12,7 +12,7 @@ use crate::stops::{Report, Stop};
 
 /// What a process came to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Peeked {
+pub enum Peeked {
     /// It stopped, for what is given.
     Stopped(Stop),
     /// It ended and is not reaped.
@@ -20,7 +20,7 @@ pub(crate) enum Peeked {
 }
 
 /// Waits until the process stops, or has ended.
-pub(crate) fn peek(pid: Pid) -> nix::Result<Peeked> {
+pub fn peek(pid: Pid) -> nix::Result<Peeked> {
     while !has_ended(pid)? {
         match wait_id(pid, libc::WSTOPPED | libc::WNOHANG) {
             // SAFETY: the call has filled it in, with zeros where there was nothing.
@@ -59,19 +59,21 @@ fn wait_id(pid: Pid, options: libc::c_int) -> nix::Result<libc::siginfo_t> {
 
 /// A started process that leads a group, until it is reaped.
 #[derive(Debug)]
-pub(super) struct Group {
+pub struct Group {
     leader: Pid,
     /// Whether the leader's number may belong to somebody else.
     is_reaped: Mutex<bool>,
 }
 
 impl Group {
-    pub(super) fn of(leader: Pid) -> Self {
+    /// The group of a child that leads one.
+    #[must_use]
+    pub fn of(leader: Pid) -> Self {
         Self { leader, is_reaped: Mutex::new(false) }
     }
 
     /// Ends all of it, unless the leader has been reaped; whether that was so.
-    pub(super) fn kill(&self) -> bool {
+    pub fn kill(&self) -> bool {
         let is_reaped = self.is_reaped.lock().unwrap_or_else(PoisonError::into_inner);
         // Fails only where all have ended.
         let _ = (!*is_reaped).then(|| killpg(self.leader, Signal::SIGKILL));
@@ -79,7 +81,7 @@ impl Group {
     }
 
     /// The leader's next change of state, with the resources it has used.
-    pub(super) fn wait(&self) -> nix::Result<(Report, libc::rusage)> {
+    pub fn wait(&self) -> nix::Result<(Report, libc::rusage)> {
         has_ended(self.leader)?;
         let mut is_reaped = self.is_reaped.lock().unwrap_or_else(PoisonError::into_inner);
         let mut status = 0;

@@ -8,17 +8,17 @@
 #[cfg_attr(not(any(target_arch = "x86_64", target_arch = "aarch64")), path = "other.rs")]
 mod host;
 
-pub(crate) use host::*;
+pub use host::*;
 
 /// A successful mapping of a file into executable memory.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct CodeMapping {
+pub struct CodeMapping {
     /// First byte in memory.
-    pub(crate) start: u64,
+    pub start: u64,
     /// Bytes.
-    pub(crate) length: u64,
+    pub length: u64,
     /// First byte in the file.
-    pub(crate) offset: u64,
+    pub offset: u64,
     /// The file.
-    pub(crate) descriptor: i32,
+    pub descriptor: i32,
 }

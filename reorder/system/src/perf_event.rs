@@ -32,17 +32,22 @@ const CLOSE_ON_EXEC: libc::c_ulong = 1 << 3;
 /// A software event of the kernel: `enum perf_sw_ids`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u64)]
-pub(super) enum SoftwareEvent {
+pub enum SoftwareEvent {
+    /// Nanoseconds on a processor.
     TaskClock = 1,
+    /// All page faults.
     PageFaults = 2,
+    /// Switches to another task.
     ContextSwitches = 3,
+    /// Faults that needed no read.
     MinorFaults = 5,
+    /// Faults that waited for a read.
     MajorFaults = 6,
 }
 
 /// What of a process is watched.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Scope {
+pub enum Scope {
     /// Also what happens while the kernel works for it; needs `kernel.perf_event_paranoid` of at most 1, or root.
     Everything,
     /// Its own instructions alone.
@@ -50,19 +55,14 @@ pub(super) enum Scope {
 }
 
 /// Opens a counter of `event` in process `pid` and all that it will start.
-pub(super) fn open_counter(event: SoftwareEvent, pid: Pid, scope: Scope) -> io::Result<OwnedFd> {
+pub fn open_counter(event: SoftwareEvent, pid: Pid, scope: Scope) -> io::Result<OwnedFd> {
     let attributes =
         Attributes { config: event as u64, flags: INHERIT | flags(scope), ..Attributes::default() };
     open(attributes, pid, -1)
 }
 
 /// Opens a stream of all `event`s of process `pid`, of all its threads, on one processor: task and address of each.
-pub(super) fn open_samples(
-    event: SoftwareEvent,
-    pid: Pid,
-    processor: i32,
-    scope: Scope,
-) -> io::Result<OwnedFd> {
+pub fn open_samples(event: SoftwareEvent, pid: Pid, processor: i32, scope: Scope) -> io::Result<OwnedFd> {
     let attributes = Attributes {
         config: event as u64,
         flags: INHERIT | flags(scope),
@@ -102,7 +102,7 @@ fn open(attributes: Attributes, pid: Pid, processor: i32) -> io::Result<OwnedFd>
 }
 
 /// The count so far, of processes that have ended, too.
-pub(super) fn count(counter: &OwnedFd) -> io::Result<u64> {
+pub fn count(counter: &OwnedFd) -> io::Result<u64> {
     let mut value = [0; size_of::<u64>()];
     // SAFETY: the buffer is a live array, and its length is given.
     let read = unsafe { libc::read(counter.as_raw_fd(), value.as_mut_ptr().cast(), value.len()) };

@@ -9,21 +9,21 @@ use super::CodeMapping;
 use reorder_base::processor::Processor;
 
 /// The processor whose code runs here.
-pub(crate) const PROCESSOR: Option<Processor> = Some(Processor::X86_64);
+pub const PROCESSOR: Option<Processor> = Some(Processor::X86_64);
 
 /// A breakpoint, or what it replaces.
-pub(crate) type Instruction = [u8; 1];
+pub type Instruction = [u8; 1];
 
 /// `int3`, the only breakpoint of one byte; after it the program counter stands one byte further.
-pub(crate) const BREAKPOINT: Instruction = [0xcc];
+pub const BREAKPOINT: Instruction = [0xcc];
 
 /// Whether code begins with a breakpoint of its own.
-pub(crate) fn is_breakpoint(code: Instruction) -> bool {
+pub fn is_breakpoint(code: Instruction) -> bool {
     code == BREAKPOINT
 }
 
 /// Whether an instruction may begin at `address`: at any.
-pub(crate) fn is_aligned(_address: u64) -> bool {
+pub fn is_aligned(_address: u64) -> bool {
     true
 }
 
@@ -38,7 +38,7 @@ const CLONE3: u64 = 435;
 const PROGRAM_COUNTER: usize = offset_of!(libc::user, regs) + offset_of!(libc::user_regs_struct, rip);
 
 /// Where the breakpoint stands that stopped a task with SIGTRAP, if it was one.
-pub(crate) fn breakpoint_hit(task: Pid) -> nix::Result<Option<u64>> {
+pub fn breakpoint_hit(task: Pid) -> nix::Result<Option<u64>> {
     if ptrace::getsiginfo(task)?.si_code != libc::SI_KERNEL {
         return Ok(None);
     }
@@ -46,21 +46,21 @@ pub(crate) fn breakpoint_hit(task: Pid) -> nix::Result<Option<u64>> {
 }
 
 /// Where a task may just have executed a breakpoint of whose signal nothing is told.
-pub(crate) fn possible_hit(task: Pid) -> nix::Result<u64> {
+pub fn possible_hit(task: Pid) -> nix::Result<u64> {
     let counter = ptrace::read_user(task, PROGRAM_COUNTER as ptrace::AddressType)?;
     Ok(counter.cast_unsigned().wrapping_sub(BREAKPOINT.len() as u64))
 }
 
 /// Whether only a breakpoint that was executed stands there.
-pub(crate) const IS_PAST_BREAKPOINT: bool = true;
+pub const IS_PAST_BREAKPOINT: bool = true;
 
 /// Makes a task go on at `address`, where it hit a breakpoint.
-pub(crate) fn go_on_at(task: Pid, address: u64) -> nix::Result<()> {
+pub fn go_on_at(task: Pid, address: u64) -> nix::Result<()> {
     ptrace::write_user(task, PROGRAM_COUNTER as ptrace::AddressType, address.cast_signed())
 }
 
 /// What a task that stopped at a system call's end has mapped, if it was a file's code.
-pub(crate) fn finished_code_mapping(task: Pid) -> nix::Result<Option<CodeMapping>> {
+pub fn finished_code_mapping(task: Pid) -> nix::Result<Option<CodeMapping>> {
     let registers = ptrace::getregs(task)?;
     let descriptor = registers.r8 as i32;
     // At the call's beginning the result register holds an error number, which no mapping has.
@@ -78,7 +78,7 @@ pub(crate) fn finished_code_mapping(task: Pid) -> nix::Result<Option<CodeMapping
 /// Whether the child that a task is just making shares its memory; nothing when the call does not tell.
 ///
 /// `read_word` reads the task's memory.
-pub(crate) fn child_shares_memory(
+pub fn child_shares_memory(
     task: Pid,
     read_word: impl FnOnce(u64) -> Option<u64>,
 ) -> nix::Result<Option<bool>> {
@@ -95,24 +95,25 @@ pub(crate) fn child_shares_memory(
 }
 
 /// All general registers of a stopped task.
-pub(crate) type Registers = libc::user_regs_struct;
+pub type Registers = libc::user_regs_struct;
 
 /// Reads them.
-pub(crate) fn registers(task: Pid) -> nix::Result<Registers> {
+pub fn registers(task: Pid) -> nix::Result<Registers> {
     ptrace::getregs(task)
 }
 
 /// Writes them.
-pub(crate) fn set_registers(task: Pid, registers: &Registers) -> nix::Result<()> {
+pub fn set_registers(task: Pid, registers: &Registers) -> nix::Result<()> {
     ptrace::setregs(task, *registers)
 }
 
-/// `syscall`, as the low end of a little-endian word, and its bits there.
-pub(crate) const SYSTEM_CALL: i64 = 0x050f;
-pub(crate) const SYSTEM_CALL_MASK: i64 = 0xffff;
+/// `syscall`, as the low end of a little-endian word.
+pub const SYSTEM_CALL: i64 = 0x050f;
+/// The bits of [`SYSTEM_CALL`] in that word.
+pub const SYSTEM_CALL_MASK: i64 = 0xffff;
 
 /// `registers` ready to perform system call `number`.
-pub(crate) fn calling(registers: &Registers, number: u64, arguments: [u64; 4]) -> Registers {
+pub fn calling(registers: &Registers, number: u64, arguments: [u64; 4]) -> Registers {
     let mut registers = *registers;
     registers.rax = number;
     // Not inside a system call, or the kernel might restart the interrupted one.
@@ -122,21 +123,21 @@ pub(crate) fn calling(registers: &Registers, number: u64, arguments: [u64; 4]) -
 }
 
 /// Where the next instruction stands.
-pub(crate) fn program_counter(registers: &Registers) -> u64 {
+pub fn program_counter(registers: &Registers) -> u64 {
     registers.rip
 }
 
 /// `registers` with the next instruction at `place`.
-pub(crate) fn at(registers: &Registers, place: u64) -> Registers {
+pub fn at(registers: &Registers, place: u64) -> Registers {
     Registers { rip: place, ..*registers }
 }
 
 /// Where the stack ends.
-pub(crate) fn stack_pointer(registers: &Registers) -> u64 {
+pub fn stack_pointer(registers: &Registers) -> u64 {
     registers.rsp
 }
 
 /// What the system call gave.
-pub(crate) fn result(registers: &Registers) -> u64 {
+pub fn result(registers: &Registers) -> u64 {
     registers.rax
 }

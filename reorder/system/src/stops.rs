@@ -12,7 +12,7 @@ use nix::unistd::Pid;
 
 /// What a wait reported about one task.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Report {
+pub enum Report {
     /// It ended.
     Ended(Ending),
     /// It stopped and waits to be resumed.
@@ -21,7 +21,7 @@ pub(crate) enum Report {
 
 impl Report {
     /// What a status of `waitpid` says.
-    pub(crate) fn of(status: i32) -> Self {
+    pub fn of(status: i32) -> Self {
         if libc::WIFEXITED(status) {
             return Self::Ended(Ending::Exited(libc::WEXITSTATUS(status)));
         }
@@ -43,7 +43,7 @@ pub enum Ending {
 
 impl Ending {
     /// How a child ended that was waited for.
-    pub(crate) fn of(status: ExitStatus) -> Self {
+    pub fn of(status: ExitStatus) -> Self {
         match (status.code(), status.signal()) {
             (Some(code), _) => Self::Exited(code),
             (None, signal) => Self::Killed(signal.unwrap_or_default()),
@@ -73,7 +73,7 @@ impl fmt::Display for Ending {
 
 /// Why a traced task stopped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Stop {
+pub enum Stop {
     /// At one of the `PTRACE_EVENT_*` that were asked for.
     Event(i32),
     /// Entering or leaving a system call.
@@ -91,7 +91,7 @@ const SYSTEM_CALL_BIT: i32 = 0x80;
 
 impl Stop {
     /// What `waitid` gives as the status of a stop: the signal, and the event above it.
-    pub(crate) fn of(status: i32) -> Self {
+    pub fn of(status: i32) -> Self {
         let signal = status & 0xff;
         match status >> 8 {
             0 if signal == libc::SIGTRAP | SYSTEM_CALL_BIT => Self::SystemCall,
@@ -104,7 +104,7 @@ impl Stop {
 }
 
 /// Waits for any child or tracee of the calling thread, and of no other thread; nothing when none is left.
-pub(crate) fn wait() -> io::Result<Option<(Pid, Report)>> {
+pub fn wait() -> io::Result<Option<(Pid, Report)>> {
     match wait_for_any(0) {
         Err(error) if error.raw_os_error() == Some(libc::ECHILD) => Ok(None),
         waited => waited.map(Some),
@@ -112,7 +112,7 @@ pub(crate) fn wait() -> io::Result<Option<(Pid, Report)>> {
 }
 
 /// Like [`wait`], but gives nothing when there is nothing to report yet.
-pub(crate) fn poll() -> io::Result<Option<(Pid, Report)>> {
+pub fn poll() -> io::Result<Option<(Pid, Report)>> {
     let (task, report) = wait_for_any(libc::WNOHANG)?;
     Ok((task.as_raw() != 0).then_some((task, report)))
 }
@@ -134,7 +134,7 @@ fn wait_for_any(options: i32) -> io::Result<(Pid, Report)> {
 
 /// How a stopped task goes on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Resume {
+pub enum Resume {
     /// Until the next event.
     Freely,
     /// Until the next event or system call.
@@ -150,7 +150,7 @@ pub(crate) enum Resume {
 /// Lets a stopped `task` go on, with `signal` delivered unless it is zero.
 ///
 /// A task that was killed meanwhile is no error: the next wait reports its end.
-pub(crate) fn resume(task: Pid, how: Resume, signal: i32) -> io::Result<()> {
+pub fn resume(task: Pid, how: Resume, signal: i32) -> io::Result<()> {
     let request = match how {
         Resume::Freely => libc::PTRACE_CONT,
         Resume::ToSystemCall => libc::PTRACE_SYSCALL,

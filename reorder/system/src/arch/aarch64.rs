@@ -23,22 +23,22 @@ use super::CodeMapping;
 use reorder_base::processor::Processor;
 
 /// The processor whose code runs here.
-pub(crate) const PROCESSOR: Option<Processor> = Some(Processor::Aarch64);
+pub const PROCESSOR: Option<Processor> = Some(Processor::Aarch64);
 
 /// A breakpoint, or what it replaces.
-pub(crate) type Instruction = [u8; 4];
+pub type Instruction = [u8; 4];
 
 /// `brk #0`. The program counter stays where it stands. Kernels have uses of their own for other numbers.
-pub(crate) const BREAKPOINT: Instruction = 0xd420_0000_u32.to_le_bytes();
+pub const BREAKPOINT: Instruction = 0xd420_0000_u32.to_le_bytes();
 
 /// Whether code begins with a breakpoint of its own, of any number: it stops at the same place as ours once that was
 /// taken away, and would be taken for ours for ever.
-pub(crate) fn is_breakpoint(code: Instruction) -> bool {
+pub fn is_breakpoint(code: Instruction) -> bool {
     u32::from_le_bytes(code) & 0xffe0_001f == u32::from_le_bytes(BREAKPOINT)
 }
 
 /// Whether an instruction may begin at `address`.
-pub(crate) fn is_aligned(address: u64) -> bool {
+pub fn is_aligned(address: u64) -> bool {
     address.is_multiple_of(BREAKPOINT.len() as u64)
 }
 
@@ -50,7 +50,7 @@ const CLONE3: u64 = 435;
 /// Where the breakpoint stands that stopped a task with SIGTRAP, if it was one.
 ///
 /// The program counter does not tell: a signal that was sent may stop a task that is about to execute a breakpoint.
-pub(crate) fn breakpoint_hit(task: Pid) -> nix::Result<Option<u64>> {
+pub fn breakpoint_hit(task: Pid) -> nix::Result<Option<u64>> {
     let origin = ptrace::getsiginfo(task)?;
     if origin.si_code != libc::TRAP_BRKPT {
         return Ok(None);
@@ -61,20 +61,20 @@ pub(crate) fn breakpoint_hit(task: Pid) -> nix::Result<Option<u64>> {
 }
 
 /// Where a task may just have executed a breakpoint of whose signal nothing is told.
-pub(crate) fn possible_hit(task: Pid) -> nix::Result<u64> {
+pub fn possible_hit(task: Pid) -> nix::Result<u64> {
     Ok(registers_if_64_bit(task)?.map_or(0, |registers| registers.pc))
 }
 
 /// Whether only a breakpoint that was executed stands there: the task may be about to execute it.
-pub(crate) const IS_PAST_BREAKPOINT: bool = false;
+pub const IS_PAST_BREAKPOINT: bool = false;
 
 /// Makes a task go on at `address`, where it hit a breakpoint: it stands there.
-pub(crate) fn go_on_at(_task: Pid, _address: u64) -> nix::Result<()> {
+pub fn go_on_at(_task: Pid, _address: u64) -> nix::Result<()> {
     Ok(())
 }
 
 /// What a task that stopped at a system call's end has mapped, if it was a file's code.
-pub(crate) fn finished_code_mapping(task: Pid) -> nix::Result<Option<CodeMapping>> {
+pub fn finished_code_mapping(task: Pid) -> nix::Result<Option<CodeMapping>> {
     let Some(registers) = registers_if_64_bit(task)? else { return Ok(None) };
     let [result, length, protection, _, descriptor, offset, _, direction, call, ..] = registers.regs;
     // The kernel shows in x7, during the stop, whether the call begins or ends (`report_syscall`); x0 does not tell,
@@ -90,7 +90,7 @@ pub(crate) fn finished_code_mapping(task: Pid) -> nix::Result<Option<CodeMapping
 /// Whether the child that a task is just making shares its memory; nothing when the call does not tell.
 ///
 /// `read_word` reads the task's memory.
-pub(crate) fn child_shares_memory(
+pub fn child_shares_memory(
     task: Pid,
     read_word: impl FnOnce(u64) -> Option<u64>,
 ) -> nix::Result<Option<bool>> {
@@ -106,15 +106,15 @@ pub(crate) fn child_shares_memory(
 }
 
 /// All general registers of a stopped task.
-pub(crate) type Registers = libc::user_regs_struct;
+pub type Registers = libc::user_regs_struct;
 
 /// Reads them.
-pub(crate) fn registers(task: Pid) -> nix::Result<Registers> {
+pub fn registers(task: Pid) -> nix::Result<Registers> {
     registers_if_64_bit(task)?.ok_or(Errno::EINVAL)
 }
 
 /// Writes them.
-pub(crate) fn set_registers(task: Pid, registers: &Registers) -> nix::Result<()> {
+pub fn set_registers(task: Pid, registers: &Registers) -> nix::Result<()> {
     ptrace::setregs(task, *registers)
 }
 
@@ -131,12 +131,13 @@ fn registers_if_64_bit(task: Pid) -> nix::Result<Option<Registers>> {
     Ok((area.iov_len == size_of::<Registers>()).then_some(registers))
 }
 
-/// `svc #0`, as the low end of a little-endian word, and its bits there.
-pub(crate) const SYSTEM_CALL: i64 = 0xd400_0001;
-pub(crate) const SYSTEM_CALL_MASK: i64 = 0xffff_ffff;
+/// `svc #0`, as the low end of a little-endian word.
+pub const SYSTEM_CALL: i64 = 0xd400_0001;
+/// The bits of [`SYSTEM_CALL`] in that word.
+pub const SYSTEM_CALL_MASK: i64 = 0xffff_ffff;
 
 /// `registers` ready to perform system call `number`.
-pub(crate) fn calling(registers: &Registers, number: u64, arguments: [u64; 4]) -> Registers {
+pub fn calling(registers: &Registers, number: u64, arguments: [u64; 4]) -> Registers {
     let mut registers = *registers;
     registers.regs[8] = number;
     registers.regs[..4].copy_from_slice(&arguments);
@@ -144,21 +145,21 @@ pub(crate) fn calling(registers: &Registers, number: u64, arguments: [u64; 4]) -
 }
 
 /// Where the next instruction stands.
-pub(crate) fn program_counter(registers: &Registers) -> u64 {
+pub fn program_counter(registers: &Registers) -> u64 {
     registers.pc
 }
 
 /// `registers` with the next instruction at `place`.
-pub(crate) fn at(registers: &Registers, place: u64) -> Registers {
+pub fn at(registers: &Registers, place: u64) -> Registers {
     Registers { pc: place, ..*registers }
 }
 
 /// Where the stack ends.
-pub(crate) fn stack_pointer(registers: &Registers) -> u64 {
+pub fn stack_pointer(registers: &Registers) -> u64 {
     registers.sp
 }
 
 /// What the system call gave.
-pub(crate) fn result(registers: &Registers) -> u64 {
+pub fn result(registers: &Registers) -> u64 {
     registers.regs[0]
 }

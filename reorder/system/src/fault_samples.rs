@@ -11,18 +11,18 @@ use std::sync::atomic::{AtomicU64, Ordering, fence};
 use memmap2::{MmapOptions, MmapRaw};
 use nix::unistd::Pid;
 
-use super::page_cache::PAGE_BYTES;
-use super::perf_event::{Scope, SoftwareEvent, open_samples};
+use crate::PAGE_BYTES;
+use crate::perf_event::{Scope, SoftwareEvent, open_samples};
 
 /// Faults on all processors.
 #[derive(Debug)]
-pub(super) struct FaultSamples {
+pub struct FaultSamples {
     rings: Vec<Ring>,
 }
 
 impl FaultSamples {
     /// Starts to watch a stopped process; `None` where the system forbids it.
-    pub(super) fn open(pid: Pid) -> Option<Self> {
+    pub fn open(pid: Pid) -> Option<Self> {
         let processors = std::fs::read_to_string("/sys/devices/system/cpu/online").ok()?;
         let processors = parse_list(&processors)?;
         [Scope::Everything, Scope::UserMode].into_iter().find_map(|scope| {
@@ -35,7 +35,7 @@ impl FaultSamples {
     }
 
     /// The pages of process `pid` that faulted, by their address; `None` when some were lost.
-    pub(super) fn pages_of(&self, pid: Pid) -> Option<BTreeSet<u64>> {
+    pub fn pages_of(&self, pid: Pid) -> Option<BTreeSet<u64>> {
         let mut pages = BTreeSet::new();
         for ring in &self.rings {
             for fault in parse_records(&ring.read())? {
