@@ -18,6 +18,7 @@ use super::symbol_walk::{SymbolView, symbol_at};
 use crate::bytes::{range, u32_at, u64_at};
 use crate::elf::view::{ElfView, SectionView};
 use crate::processor::Processor;
+use reorder_base::address::Address;
 
 /// The forms of a reference through the GOT in which linkers may have put the address itself: x86-64.
 const SLOT_TYPES: [u32; 3] = [R_X86_64_GOTPCREL, R_X86_64_GOTPCRELX, R_X86_64_REX_GOTPCRELX];
@@ -41,11 +42,11 @@ const READ_SLOT_TYPES: [u32; 5] = [
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct AbsoluteField {
     /// Where it is stored in the old image.
-    pub(crate) place: u64,
+    pub(crate) place: Address,
     /// Four or eight bytes.
     pub(crate) width: usize,
     /// The address.
-    pub(crate) value: u64,
+    pub(crate) value: Address,
 }
 
 impl AbsoluteField {
@@ -59,11 +60,11 @@ impl AbsoluteField {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Contradiction {
     /// Where the entry points.
-    pub(crate) place: u64,
+    pub(crate) place: Address,
     /// What is stored there.
     pub(crate) stored: u64,
     /// What the entry says.
-    pub(crate) named: u64,
+    pub(crate) named: Address,
     /// The entry names a function that is chosen at the start, and the bytes lead into another section of code: to the stub
     /// that must stand for it, since its own address is not known when linking (System V ABI, `STT_GNU_IFUNC`).
     may_be_stub: bool,
@@ -74,9 +75,9 @@ pub(crate) struct Contradiction {
 pub(crate) struct AbsoluteFields {
     fields: Vec<AbsoluteField>,
     /// Addresses of the sections that have a list.
-    listed: Vec<u64>,
+    listed: Vec<Address>,
     /// Symbols that code reaches through the GOT.
-    slot_values: Vec<u64>,
+    slot_values: Vec<Address>,
     /// Entries that do not fit.
     pub(crate) contradictions: Vec<Contradiction>,
 }
@@ -106,7 +107,7 @@ impl AbsoluteFields {
                     None => return Self::default(),
                 }
             }
-            found.listed.push(target.address);
+            found.listed.push(Address(target.address));
         }
         let wrong = found.contradictions.iter().filter(|wrong| !wrong.may_be_stub).count();
         if wrong > TOLERATED && wrong.saturating_mul(1000) > evaluated {
@@ -124,7 +125,7 @@ impl AbsoluteFields {
     }
 
     /// The fields that start in `[start, end)`.
-    pub(crate) fn within(&self, start: u64, end: u64) -> &[AbsoluteField] {
+    pub(crate) fn within(&self, start: Address, end: Address) -> &[AbsoluteField] {
         let first = self.fields.partition_point(|field| field.place < start);
         let last = self.fields.partition_point(|field| field.place < end);
         self.fields.get(first..last).unwrap_or_default()
@@ -132,11 +133,11 @@ impl AbsoluteFields {
 
     /// Whether the relocations list all addresses that `section` stores.
     pub(crate) fn lists(&self, section: &SectionView<'_>) -> bool {
-        self.listed.contains(&section.address)
+        self.listed.contains(&Address(section.address))
     }
 
     /// Whether a slot of the GOT may be the address `value`.
-    pub(crate) fn is_slot_value(&self, value: u64) -> bool {
+    pub(crate) fn is_slot_value(&self, value: Address) -> bool {
         self.slot_values.binary_search(&value).is_ok()
     }
 }
@@ -177,7 +178,7 @@ impl Table<'_> {
         let symbol = symbol_at(self.symbols, entry.symbol as usize)?;
         let within = entry.place.checked_sub(self.target.address)?;
         if processor == Processor::Aarch64 && READ_SLOT_TYPES.contains(&entry.kind) && self.is_code(&symbol) {
-            found.slot_values.push(symbol.value);
+            found.slot_values.push(Address(symbol.value));
         }
         let is_slot = processor == Processor::X86_64 && SLOT_TYPES.contains(&entry.kind);
         let width = match (processor, entry.kind) {
@@ -186,24 +187,24 @@ impl Table<'_> {
             _ if is_slot => 4,
             _ => return (within < self.target.bytes.len() as u64).then_some(false),
         };
-        let field = AbsoluteField { place: entry.place, width, value: 0 };
+        let field = AbsoluteField { place: Address(entry.place), width, value: Address(0) };
         let stored = field.read(range(self.target.bytes, within, width as u64)?)?;
         if !self.is_code(&symbol) {
             return Some(!is_slot);
         }
         if is_slot {
-            found.slot_values.push(symbol.value);
+            found.slot_values.push(Address(symbol.value));
         }
         let bias = if is_slot { SLOT_BIAS } else { 0 };
         let readings = self.readings(&symbol).map(|base| base.wrapping_add(entry.addend).wrapping_add(bias));
         let in_width = |value: u64| if width == 8 { value } else { u64::from(value as u32) };
         match readings.into_iter().find(|&value| in_width(value) == stored) {
-            Some(value) => found.fields.push(AbsoluteField { value, ..field }),
+            Some(value) => found.fields.push(AbsoluteField { value: Address(value), ..field }),
             None if is_slot => {}
             None => {
                 let may_be_stub = self.may_be_stub(&symbol, stored);
-                let named = readings[0];
-                found.contradictions.push(Contradiction { place: entry.place, stored, named, may_be_stub });
+                let named = Address(readings[0]);
+                found.contradictions.push(Contradiction { place: field.place, stored, named, may_be_stub });
             }
         }
         Some(true)

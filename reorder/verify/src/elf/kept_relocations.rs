@@ -17,9 +17,9 @@ use crate::bytes::{range, u64_at};
 use crate::debug::layout::is_debug;
 use crate::elf::view::{ElfView, SectionView};
 use crate::report::{Check, Difference};
-use reorder_base::address::Address;
+use reorder_base::address::{Address, NewAddress};
 
-/// One entry of a table.
+/// One entry of a table, as the file of either image states it; the caller knows of which image the place is.
 #[derive(Clone, Copy)]
 struct Kept {
     place: u64,
@@ -96,19 +96,19 @@ fn check_table(
         index += 1;
         let place = match places_follow {
             // The words before a function may have moved with it.
-            true if pair.leads_to(before.place, after.place) => after.place,
-            true => pair.mapped(before.place),
-            false => before.place,
+            true if pair.leads_to(Address(before.place), NewAddress(after.place)) => NewAddress(after.place),
+            true => pair.mapped(Address(before.place)),
+            false => NewAddress(before.place),
         };
         if before.place != after.place {
             ledger.claims.add(offset, 8);
         }
-        ledger.findings.expect(
+        ledger.expect_address(
             Check::StaticRelocations,
             offset,
             "the place of a kept relocation",
             place,
-            after.place,
+            NewAddress(after.place),
         );
         if before.addend != after.addend {
             ledger.claims.add(offset + 16, 8);
@@ -118,9 +118,10 @@ fn check_table(
         let fits = |target: &SectionView<'_>, entry: &Kept, symbol: u64| {
             field.and_then(|field| misfit(target, entry, field, symbol)) == Some(0)
         };
-        let mut fitting = readings.iter().filter(|(symbol, _)| fits(old_target, &before, *symbol)).peekable();
+        let mut fitting =
+            readings.iter().filter(|(symbol, _)| fits(old_target, &before, symbol.0)).peekable();
         let is_exact =
-            fitting.peek().is_some().then(|| fitting.any(|(_, symbol)| fits(new_target, &after, *symbol)));
+            fitting.peek().is_some().then(|| fitting.any(|(_, symbol)| fits(new_target, &after, symbol.0)));
         let is_partial = field.is_some_and(RelocatedField::is_partial);
         if is_exact == Some(true) {
             claim_word(pair, old_target, &before, ledger);
@@ -132,7 +133,7 @@ fn check_table(
             // relocation must still follow its target.
             Some(false) if is_partial && is_followed(pair, &before, &after, &readings) => {}
             Some(false) => {
-                let name = format!("the addend of the kept relocation for {}", Address(after.place));
+                let name = format!("the addend of the kept relocation for {}", NewAddress(after.place));
                 ledger.findings.differs(Difference::new(
                     Check::StaticRelocations,
                     Some(offset + 16),
@@ -151,14 +152,15 @@ fn check_table(
 /// What the symbol of an entry may stand for in the old and in the new image: its value and, for the symbol of a section,
 /// the address in that section's header, since lld 22 names sections by symbols of other places. `link` is the table
 /// of symbols.
-fn readings(pair: ImagePair<'_>, link: usize, entry: &Kept) -> Vec<(u64, u64)> {
+fn readings(pair: ImagePair<'_>, link: usize, entry: &Kept) -> Vec<(Address, NewAddress)> {
     let symbols = |image: &ElfView<'_>| {
         let symbol = symbol_at(image.sections.get(link)?, (entry.information >> 32) as usize)?;
         let section = image.sections.get(symbol.section as usize).filter(|_| symbol.kind == STT_SECTION);
         Some([symbol.value, section.map_or(symbol.value, |section| section.address)])
     };
     let both = symbols(pair.old).zip(symbols(pair.new));
-    both.map_or_else(Vec::new, |(old, new)| old.into_iter().zip(new).collect())
+    let typed = |(old, new)| (Address(old), NewAddress(new));
+    both.map_or_else(Vec::new, |(old, new)| old.into_iter().zip(new).map(typed).collect())
 }
 
 fn field(pair: ImagePair<'_>, entry: &Kept) -> Option<RelocatedField> {
@@ -183,8 +185,9 @@ fn claim_word(pair: ImagePair<'_>, target: &SectionView<'_>, entry: &Kept, ledge
     let size = field.width();
     let words = range(pair.old.bytes, offset, size).zip(range(pair.new.bytes, offset, size));
     let Some((before, after)) = words.filter(|(before, after)| before != after) else { return };
-    let follows = u64_at(before, 0)
-        .is_some_and(|address| u64_at(after, 0).is_some_and(|found| pair.leads_to(address, found)));
+    let follows = u64_at(before, 0).is_some_and(|address| {
+        u64_at(after, 0).is_some_and(|found| pair.leads_to(Address(address), NewAddress(found)))
+    });
     if field.is_relative() || follows {
         ledger.claims.add(offset, size);
     }
@@ -195,7 +198,7 @@ fn check_stale_addend(
     pair: ImagePair<'_>,
     before: &Kept,
     after: &Kept,
-    readings: &[(u64, u64)],
+    readings: &[(Address, NewAddress)],
     offset: u64,
     ledger: &mut Ledger<'_>,
 ) {
@@ -203,7 +206,7 @@ fn check_stale_addend(
         ledger.findings.expect(
             Check::StaticRelocations,
             offset + 16,
-            format_args!("the addend of a stale kept relocation for {}", Address(after.place)),
+            format_args!("the addend of a stale kept relocation for {}", NewAddress(after.place)),
             before.addend,
             after.addend,
         );
@@ -211,12 +214,12 @@ fn check_stale_addend(
 }
 
 /// Whether an entry names the byte that its old target became, in one of its readings.
-fn is_followed(pair: ImagePair<'_>, before: &Kept, after: &Kept, readings: &[(u64, u64)]) -> bool {
+fn is_followed(pair: ImagePair<'_>, before: &Kept, after: &Kept, readings: &[(Address, NewAddress)]) -> bool {
     readings.iter().any(|(old_symbol, new_symbol)| {
         // A relative addend is short of its target by what is left of the instruction: 4 to 8 bytes.
         [0u64, 4, 5, 6, 8].iter().any(|bias| {
-            let target = old_symbol.wrapping_add(before.addend).wrapping_add(*bias);
-            pair.leads_to(target, new_symbol.wrapping_add(after.addend).wrapping_add(*bias))
+            let target = old_symbol.plus(before.addend).plus(*bias);
+            pair.leads_to(target, new_symbol.plus(after.addend).plus(*bias))
         })
     })
 }

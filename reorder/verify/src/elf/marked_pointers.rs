@@ -19,7 +19,7 @@ use crate::bytes::{u32_at, u64_at};
 use crate::elf::view::ElfView;
 use crate::processor::Processor;
 use crate::report::{Check, Difference, Findings};
-use reorder_base::address::Address;
+use reorder_base::address::{Address, NewAddress};
 
 /// How many instructions before a call are read.
 const MAX_INSTRUCTIONS: usize = 12;
@@ -51,28 +51,28 @@ pub(crate) fn check_marked_pointers(pair: ImagePair<'_>, findings: &mut Findings
         findings.differs(Difference::new(Check::Functions, None, what, "fewer to try", found));
         return;
     }
-    let held_now = held_addresses(pair.new);
-    for held in held {
+    let held_now: BTreeSet<NewAddress> = held_addresses(pair.new).into_iter().map(NewAddress).collect();
+    for held in held.into_iter().map(Address) {
         // Padding right before a function stays or moves with it: the new image holds the new address of the pointer.
         let readings = [Some(pair.mapped(held)), pair.carried(held)];
-        let mut readings: Vec<u64> =
+        let mut readings: Vec<NewAddress> =
             readings.into_iter().flatten().filter(|reading| held_now.contains(reading)).collect();
         if readings.is_empty() {
             readings.push(pair.mapped(held));
         }
         for mark in &marks {
-            let target = held.wrapping_add(*mark);
-            let Some(function) = pair.moves.containing(Address(target)) else { continue };
-            let follows = |reading: &u64| reading.wrapping_add(*mark) == function.new_start.0;
-            if function.old_start.0 != target || readings.iter().all(follows) {
+            let target = held.plus(*mark);
+            let Some(function) = pair.moves.containing(target) else { continue };
+            let follows = |reading: &NewAddress| reading.plus(*mark) == function.new_start;
+            if function.old_start != target || readings.iter().all(follows) {
                 continue;
             }
             findings.differs(Difference::new(
                 Check::Functions,
                 None,
-                format!("{function}, which is called as {held:#x} with {:+} added", mark.cast_signed()),
-                format!("{:#x}", pair.mapped(held).wrapping_add(*mark)),
-                format!("{:#x}", function.new_start.0),
+                format!("{function}, which is called as {held} with {:+} added", mark.cast_signed()),
+                pair.mapped(held).plus(*mark).to_string(),
+                function.new_start.to_string(),
             ));
         }
     }

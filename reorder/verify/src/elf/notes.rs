@@ -6,6 +6,7 @@ use super::pair::{ImagePair, Ledger};
 use crate::bytes::{range, u32_at, u64_at};
 use crate::elf::view::SectionView;
 use crate::report::Check;
+use reorder_base::address::{Address, NewAddress};
 
 /// `NT_GNU_BUILD_ID`.
 const BUILD_ID: u32 = 3;
@@ -43,12 +44,12 @@ fn check_section(pair: ImagePair<'_>, section: &SectionView<'_>, ledger: &mut Le
                 if let (Some(before), Some(after)) = (u64_at(pair.old.bytes, at), u64_at(pair.new.bytes, at))
                 {
                     ledger.claims.add(offset, 8);
-                    ledger.findings.expect(
+                    ledger.expect_address(
                         Check::Notes,
                         offset,
                         "the address of a probe",
-                        pair.mapped(before),
-                        after,
+                        pair.mapped(Address(before)),
+                        NewAddress(after),
                     );
                 }
             }

@@ -21,7 +21,7 @@ use crate::bytes::{range, u64_at};
 use crate::elf::view::{ElfView, SectionView};
 use crate::processor::Processor;
 use crate::report::{Check, Difference};
-use reorder_base::address::Address;
+use reorder_base::address::{Address, NewAddress};
 
 /// Size of one entry of a relocation table with addends.
 pub(crate) const RELA_SIZE: usize = 24;
@@ -99,14 +99,9 @@ fn check_kinds(pair: ImagePair<'_>, dynamic: &[(u64, u64)], ledger: &mut Ledger<
 
 fn check_entry_point(pair: ImagePair<'_>, ledger: &mut Ledger<'_>) {
     ledger.claims.add(ENTRY_FIELD, WORD);
-    let expected = pair.mapped(pair.old.header.e_entry);
-    ledger.findings.expect(
-        Check::LoaderPointers,
-        ENTRY_FIELD,
-        "the entry point",
-        expected,
-        pair.new.header.e_entry,
-    );
+    let expected = pair.mapped(Address(pair.old.header.e_entry));
+    let found = NewAddress(pair.new.header.e_entry);
+    ledger.expect_address(Check::LoaderPointers, ENTRY_FIELD, "the entry point", expected, found);
 }
 
 /// Compares `.dynamic`; gives its (tag, value) pairs in the old image.
@@ -122,12 +117,12 @@ fn check_dynamic_section(pair: ImagePair<'_>, ledger: &mut Ledger<'_>) -> Vec<(u
         if let (true, Some(after)) = (is_code, u64_at(new, at + DYNAMIC_VALUE)) {
             let place = offset + (at + DYNAMIC_VALUE) as u64;
             ledger.claims.add(place, WORD);
-            ledger.findings.expect(
+            ledger.expect_address(
                 Check::LoaderPointers,
                 place,
                 "an initialiser in .dynamic",
-                pair.mapped(before),
-                after,
+                pair.mapped(Address(before)),
+                NewAddress(after),
             );
         }
     }
@@ -185,6 +180,7 @@ fn check_relocation_table(pair: ImagePair<'_>, offset: u64, size: u64, ledger: &
         Processor::X86_64 => ([R_X86_64_RELATIVE, R_X86_64_IRELATIVE], R_X86_64_64),
     };
     for (index, (before, after)) in old.chunks_exact(RELA_SIZE).zip(new.chunks_exact(RELA_SIZE)).enumerate() {
+        // Addends stay plain numbers: only their type says whether they are addresses.
         let at = offset + (index * RELA_SIZE) as u64;
         // Place, type and symbol are left to the byte comparison; only the addend may follow the map.
         let (Some(place), Some(information), Some(old_addend), Some(new_addend)) =
@@ -193,8 +189,12 @@ fn check_relocation_table(pair: ImagePair<'_>, offset: u64, size: u64, ledger: &
             break;
         };
         let expected = match information as u32 {
-            kind if relative.contains(&kind) && pair.leads_to(old_addend, new_addend) => new_addend,
-            kind if relative.contains(&kind) => pair.mapped(old_addend),
+            kind if relative.contains(&kind)
+                && pair.leads_to(Address(old_addend), NewAddress(new_addend)) =>
+            {
+                new_addend
+            }
+            kind if relative.contains(&kind) => pair.mapped(Address(old_addend)).0,
             kind if kind == absolute => symbolic_addend(pair, symbols, information, old_addend),
             _ => old_addend,
         };
@@ -202,7 +202,7 @@ fn check_relocation_table(pair: ImagePair<'_>, offset: u64, size: u64, ledger: &
             ledger.claims.add(at + 16, WORD);
         }
         if relative.contains(&(information as u32)) {
-            ledger.findings.found(pair.oddity(Check::LoaderPointers, old_addend));
+            ledger.findings.found(pair.oddity(Check::LoaderPointers, Address(old_addend)));
         }
         ledger.findings.expect(
             Check::LoaderPointers,
@@ -212,13 +212,13 @@ fn check_relocation_table(pair: ImagePair<'_>, offset: u64, size: u64, ledger: &
             new_addend,
         );
         if expected != old_addend {
-            accept_copy(pair, place, old_addend, expected, ledger);
+            accept_copy(pair, Address(place), old_addend, expected, ledger);
         }
         if information as u32 == absolute
             && let Some(value) = symbol_value(symbols, information)
         {
-            let value = value.wrapping_add(old_addend);
-            accept_copy(pair, place, value, pair.mapped(value), ledger);
+            let value = value.plus(old_addend);
+            accept_copy(pair, Address(place), value.0, pair.mapped(value).0, ledger);
         }
     }
     old.len() / RELA_SIZE
@@ -232,20 +232,20 @@ fn symbolic_addend(
     addend: u64,
 ) -> u64 {
     match symbol_value(symbols, information) {
-        Some(value) => pair.mapped(value.wrapping_add(addend)).wrapping_sub(pair.mapped(value)),
+        Some(value) => pair.mapped(value.plus(addend)).distance_from(pair.mapped(value)),
         None => addend,
     }
 }
 
 /// The value of the symbol that a relocation names, if the image defines it.
-fn symbol_value(symbols: Option<&SectionView<'_>>, information: u64) -> Option<u64> {
+fn symbol_value(symbols: Option<&SectionView<'_>>, information: u64) -> Option<Address> {
     let symbol = symbol_at(symbols?, (information >> 32) as usize)?;
-    symbol.is_defined().then_some(symbol.value)
+    symbol.is_defined().then_some(Address(symbol.value))
 }
 
 /// The loader overwrites these words, so a copy of the address may have followed or not; nothing else may be there.
-fn accept_copy(pair: ImagePair<'_>, place: u64, old: u64, new: u64, ledger: &mut Ledger<'_>) {
-    let Some(offset) = pair.old.mapped_offset(place, WORD) else { return };
+fn accept_copy(pair: ImagePair<'_>, place: Address, old: u64, new: u64, ledger: &mut Ledger<'_>) {
+    let Some(offset) = pair.old.mapped_offset(place.0, WORD) else { return };
     let before = u64_at(pair.old.bytes, offset as usize);
     let after = u64_at(pair.new.bytes, offset as usize);
     if before == Some(old) && after == Some(new) {
@@ -259,7 +259,7 @@ fn check_relative_table(pair: ImagePair<'_>, offset: u64, size: u64, ledger: &mu
     let mut words = 0;
     for place in relative_places(table) {
         words += 1;
-        check_word(pair, place, ledger);
+        check_word(pair, Address(place), ledger);
     }
     words
 }
@@ -291,28 +291,34 @@ pub(crate) fn written_places(image: &ElfView<'_>) -> Vec<u64> {
     places.into_iter().collect()
 }
 
-fn check_word(pair: ImagePair<'_>, place: u64, ledger: &mut Ledger<'_>) {
-    let words = pair.old.mapped_offset(place, WORD).and_then(|offset| {
+fn check_word(pair: ImagePair<'_>, place: Address, ledger: &mut Ledger<'_>) {
+    let words = pair.old.mapped_offset(place.0, WORD).and_then(|offset| {
         let at = usize::try_from(offset).ok()?;
-        Some((offset, u64_at(pair.old.bytes, at)?, u64_at(pair.new.bytes, at)?))
+        Some((offset, Address(u64_at(pair.old.bytes, at)?), NewAddress(u64_at(pair.new.bytes, at)?)))
     });
     let Some((offset, before, after)) = words else {
         ledger.findings.differs(Difference::new(
             Check::LoaderPointers,
             None,
-            format!("the word at {}", Address(place)),
+            format!("the word at {place}"),
             "bytes in the file",
             "none",
         ));
         return;
     };
-    if before != after {
+    if before.0 != after.0 {
         ledger.claims.add(offset, WORD);
     }
     ledger.findings.found(pair.oddity(Check::LoaderPointers, before));
     if !pair.leads_to(before, after) {
         let expected = pair.mapped(before);
-        let name = format!("the word at {}", Address(place));
-        ledger.findings.differs(Difference::number(Check::LoaderPointers, offset, &name, expected, after));
+        let name = format!("the word at {place}");
+        ledger.findings.differs(Difference::number(
+            Check::LoaderPointers,
+            offset,
+            &name,
+            expected.0,
+            after.0,
+        ));
     }
 }

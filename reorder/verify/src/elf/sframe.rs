@@ -5,9 +5,11 @@ use super::unwind_walk::UnwindEntries;
 use crate::bytes::{displacement_at, range, u32_at};
 use crate::elf::view::SectionView;
 use crate::report::{Check, Difference};
+use reorder_base::address::Address;
 use reorder_base::error::Result;
 
-/// One entry: where the function starts, and all other bytes.
+/// One entry: where the function starts, and all other bytes. The entries of both images are read alike, so the start is a
+/// plain number.
 type Entry<'data> = (u64, &'data [u8]);
 
 /// Checks the section, if there is one.
@@ -40,7 +42,7 @@ pub(crate) fn check_sframe(pair: ImagePair<'_>, ledger: &mut Ledger<'_>) -> Resu
     });
     let same = reading.and_then(|(mut old, from_field)| {
         let new = entries(section, new, from_field)?;
-        old.iter_mut().for_each(|entry| entry.0 = pair.mapped(entry.0));
+        old.iter_mut().for_each(|entry| entry.0 = pair.mapped(Address(entry.0)).0);
         const IS_SORTED: u8 = 1;
         if section.bytes.get(3)? & IS_SORTED != 0 {
             old.sort_by_key(|entry| entry.0);

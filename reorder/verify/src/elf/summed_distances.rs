@@ -17,15 +17,15 @@ use reorder_base::address::Address;
 const MAX_ADDRESSES: usize = 1 << 10;
 
 /// Checks the functions at `summed`, and those that words of data lead to from there.
-pub(crate) fn check_summed(pair: ImagePair<'_>, summed: &[u64], findings: &mut Findings) {
+pub(crate) fn check_summed(pair: ImagePair<'_>, summed: &[Address], findings: &mut Findings) {
     for &address in summed.iter().take(MAX_ADDRESSES) {
         let moved = moved_function_at(pair, address);
         let reached = moved.map(|function| (address, function)).or_else(|| first_moved(pair, address));
         if let Some((place, function)) = reached {
             findings.differs(Difference::new(
                 Check::JumpTables,
-                pair.old.offset_of(place),
-                format!("what code adds to {:#x}, and the number at {place:#x}", address),
+                pair.old.offset_of(place.0),
+                format!("what code adds to {address}, and the number at {place}"),
                 "functions that stayed where they were",
                 function.to_string(),
             ));
@@ -34,23 +34,23 @@ pub(crate) fn check_summed(pair: ImagePair<'_>, summed: &[u64], findings: &mut F
 }
 
 /// The first word of data that leads from `address` to the start of a function that moved.
-fn first_moved<'a>(pair: ImagePair<'a>, address: u64) -> Option<(u64, &'a Move)> {
+fn first_moved<'a>(pair: ImagePair<'a>, address: Address) -> Option<(Address, &'a Move)> {
     let mut sections = pair.old.sections.iter().filter(|section| may_hold_numbers(section));
     sections.find_map(|section| {
         let skipped = (section.address.wrapping_neg() % 4) as usize;
         let bytes = section.bytes.get(skipped..)?;
         (0..bytes.len() / 4).into_par_iter().with_min_len(1 << 14).find_map_first(|index| {
-            let place = section.address.wrapping_add((skipped + index * 4) as u64);
+            let place = Address(section.address).plus((skipped + index * 4) as u64);
             let narrow = u32_at(bytes, index * 4).map(|word| i64::from(word.cast_signed()).cast_unsigned());
-            let wide = u64_at(bytes, index * 4).filter(|_| place.is_multiple_of(8));
-            let mut targets = narrow.into_iter().chain(wide).map(|number| address.wrapping_add(number));
+            let wide = u64_at(bytes, index * 4).filter(|_| place.0.is_multiple_of(8));
+            let mut targets = narrow.into_iter().chain(wide).map(|number| address.plus(number));
             targets.find_map(|target| Some((place, moved_function_at(pair, target)?)))
         })
     })
 }
 
-fn moved_function_at<'a>(pair: ImagePair<'a>, address: u64) -> Option<&'a Move> {
-    pair.moves.containing(Address(address)).filter(|range| range.is_moved() && range.old_start.0 == address)
+fn moved_function_at<'a>(pair: ImagePair<'a>, address: Address) -> Option<&'a Move> {
+    pair.moves.containing(address).filter(|range| range.is_moved() && range.old_start == address)
 }
 
 /// Data that no other check knows word by word.

@@ -7,7 +7,7 @@ use super::pair::{ImagePair, Ledger};
 use super::symbol_walk::{SYMBOL_SIZE, SymbolView, VALUE_FIELD, symbol_at};
 use crate::elf::view::SectionView;
 use crate::report::Check;
-use reorder_base::address::Address;
+use reorder_base::address::{Address, NewAddress};
 
 /// Checks `.symtab` and `.dynsym`.
 pub(crate) fn check_symbols(pair: ImagePair<'_>, ledger: &mut Ledger<'_>) {
@@ -35,15 +35,15 @@ fn check_table(
         }
         // What other images can name, they can take the address of.
         if old.kind == SHT_DYNSYM && stands_for_code(pair, old, &before) {
-            ledger.findings.found(pair.oddity(Check::Symbols, before.value));
+            ledger.findings.found(pair.oddity(Check::Symbols, Address(before.value)));
         }
-        if !is_accepted(pair, old, &before, after.value) {
-            ledger.findings.expect(
+        if !is_accepted(pair, old, &before, NewAddress(after.value)) {
+            ledger.expect_address(
                 Check::Symbols,
                 place,
                 format_args!("the value of symbol {index} of {}", String::from_utf8_lossy(old.name)),
                 expected_value(pair, old, &before),
-                after.value,
+                NewAddress(after.value),
             );
         }
         index += 1;
@@ -51,8 +51,12 @@ fn check_table(
     index
 }
 
-fn expected_value(pair: ImagePair<'_>, table: &SectionView<'_>, symbol: &SymbolView) -> u64 {
-    if stands_for_code(pair, table, symbol) { pair.mapped(symbol.value) } else { symbol.value }
+/// The value that the old symbol `symbol` of `table` must have in the new image.
+fn expected_value(pair: ImagePair<'_>, table: &SectionView<'_>, symbol: &SymbolView) -> NewAddress {
+    match stands_for_code(pair, table, symbol) {
+        true => pair.mapped(Address(symbol.value)),
+        false => NewAddress(symbol.value),
+    }
 }
 
 /// Values in sections that are not loaded count from the section, so that they may look like code addresses.
@@ -75,22 +79,22 @@ fn stands_for_code(pair: ImagePair<'_>, table: &SectionView<'_>, symbol: &Symbol
 }
 
 /// Labels without extent may mark the end of a function, or a bound of their section that does not move.
-fn is_accepted(pair: ImagePair<'_>, table: &SectionView<'_>, symbol: &SymbolView, found: u64) -> bool {
+fn is_accepted(pair: ImagePair<'_>, table: &SectionView<'_>, symbol: &SymbolView, found: NewAddress) -> bool {
     if found == expected_value(pair, table, symbol) {
         return true;
     }
     if symbol.size > 0 || !stands_for_code(pair, table, symbol) {
         return false;
     }
-    if pair.leads_to(symbol.value, found) {
+    if pair.leads_to(Address(symbol.value), found) {
         return true;
     }
     let is_label = !matches!(symbol.kind, STT_FUNC | STT_GNU_IFUNC);
     let marks_end =
-        || pair.moves.ending_at(Address(symbol.value)).is_some_and(|range| range.new_end().0 == found);
+        || pair.moves.ending_at(Address(symbol.value)).is_some_and(|range| range.new_end() == found);
     let marks_bound = || {
-        found == symbol.value
-            && pair.old.code_sections().any(|section| section.address == found || section.end() == found)
+        found.0 == symbol.value
+            && pair.old.code_sections().any(|section| [section.address, section.end()].contains(&found.0))
     };
     is_label && (marks_end() || marks_bound())
 }

@@ -28,20 +28,22 @@ pub(crate) fn check_unwind_entries(pair: ImagePair<'_>, ledger: &mut Ledger<'_>)
         let entry = entry?;
         count += 1;
         let Some(distance) = displacement_at(new_bytes, entry.start_field) else { break };
-        let found = section.address.wrapping_add(entry.start_field as u64).wrapping_add(distance);
+        let start = Address(entry.start);
+        let found = NewAddress(section.address).plus(entry.start_field as u64).plus(distance);
         let place = section.offset + entry.start_field as u64;
         // Sizes, instructions and pointers to data are left to the byte comparison.
-        if found != entry.start {
+        if found.0 != start.0 {
             ledger.claims.add(place, 4);
         }
-        ledger.findings.expect(
+        ledger.expect_address(
             Check::UnwindEntries,
             place,
-            format_args!("the start of the unwind entry for {}", Address(entry.start)),
-            pair.mapped(entry.start),
+            format_args!("the start of the unwind entry for {start}"),
+            pair.mapped(start),
             found,
         );
-        check_rigid_pointers(pair, entry.personality, entry.exception_table, entry.start, place, ledger);
+        let personality = entry.personality.map(Address);
+        check_rigid_pointers(pair, personality, entry.exception_table.map(Address), start, place, ledger);
     }
     ledger.findings.checked(Check::UnwindEntries, "entries", count);
     Ok(())
@@ -51,15 +53,15 @@ pub(crate) fn check_unwind_entries(pair: ImagePair<'_>, ledger: &mut Ledger<'_>)
 /// would have to follow the map; nothing rewrites them, so what they name must not have moved.
 fn check_rigid_pointers(
     pair: ImagePair<'_>,
-    personality: Option<u64>,
-    exception_table: Option<u64>,
-    start: u64,
+    personality: Option<Address>,
+    exception_table: Option<Address>,
+    start: Address,
     place: u64,
     ledger: &mut Ledger<'_>,
 ) {
-    let has_moved = |address: u64| pair.mapped(address) != address;
+    let has_moved = |address: Address| pair.mapped(address).0 != address.0;
     if personality.is_some_and(has_moved) {
-        let name = format!("the personality routine of {}", Address(start));
+        let name = format!("the personality routine of {start}");
         ledger.findings.differs(Difference::new(
             Check::UnwindEntries,
             Some(place),
@@ -69,10 +71,10 @@ fn check_rigid_pointers(
         ));
     }
     let base_encoding = exception_table
-        .and_then(|table| pair.old.mapped_offset(table, 1))
+        .and_then(|table| pair.old.mapped_offset(table.0, 1))
         .and_then(|offset| pair.old.bytes.get(offset as usize).copied());
     if base_encoding.is_some_and(|encoding| encoding != OMITTED) && has_moved(start) {
-        let name = format!("the landing pads of {}", Address(start));
+        let name = format!("the landing pads of {start}");
         ledger.findings.differs(Difference::new(
             Check::UnwindEntries,
             Some(place),
@@ -120,23 +122,31 @@ pub(crate) fn check_search_table(pair: ImagePair<'_>, ledger: &mut Ledger<'_>) {
         let part = |at: usize| address.wrapping_add(displacement_at(row, at).unwrap_or_default());
         (part(0), part(4))
     };
-    let mut expected: Vec<(u64, u64)> =
-        old_rows.chunks_exact(ROW_SIZE).map(row).map(|(start, entry)| (pair.mapped(start), entry)).collect();
+    // Starts in the new image with the addresses of their unwind entries, which are data and stay where they are.
+    let mut expected: Vec<(NewAddress, NewAddress)> = old_rows
+        .chunks_exact(ROW_SIZE)
+        .map(row)
+        .map(|(start, entry)| (pair.mapped(Address(start)), NewAddress(entry)))
+        .collect();
     expected.sort_unstable();
-    let mut found: Vec<(u64, u64)> = new_rows.chunks_exact(ROW_SIZE).map(row).collect();
+    let mut found: Vec<(NewAddress, NewAddress)> = new_rows
+        .chunks_exact(ROW_SIZE)
+        .map(row)
+        .map(|(start, entry)| (NewAddress(start), NewAddress(entry)))
+        .collect();
     if let Some(at) = found.windows(2).position(|rows| rows[0].0 > rows[1].0) {
         ledger.findings.differs(Difference::new(
             Check::UnwindSearchTable,
             Some(offset + (FIRST_ROW + (at + 1) * ROW_SIZE) as u64),
             "a row of the unwind search table",
-            format!("a start behind {}", NewAddress(found[at].0)),
-            NewAddress(found[at + 1].0).to_string(),
+            format!("a start behind {}", found[at].0),
+            found[at + 1].0.to_string(),
         ));
     }
     // Rows of one start may stand in any order.
     found.sort_unstable();
     if let Some(at) = expected.iter().zip(&found).position(|(expected, found)| expected != found) {
-        let show = |row: (u64, u64)| format!("{} described at {}", NewAddress(row.0), NewAddress(row.1));
+        let show = |row: (NewAddress, NewAddress)| format!("{} described at {}", row.0, row.1);
         ledger.findings.differs(Difference::new(
             Check::UnwindSearchTable,
             Some(offset + (FIRST_ROW + at * ROW_SIZE) as u64),

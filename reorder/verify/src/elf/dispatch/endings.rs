@@ -77,7 +77,7 @@ pub(crate) struct Endings<'a> {
 
 impl<'a> Endings<'a> {
     /// Reads the relocations of `image`; `last_calls` is what functions end with.
-    pub(crate) fn of(image: &'a ElfView<'a>, moves: &'a AddressMoves, last_calls: &[u64]) -> Self {
+    pub(crate) fn of(image: &'a ElfView<'a>, moves: &'a AddressMoves, last_calls: &[Address]) -> Self {
         let mut slots = BTreeSet::new();
         for table in image.sections.iter().filter(|section| section.kind == SHT_RELA && section.is_loaded()) {
             let Some(symbols) = image.sections.get(table.link as usize) else { continue };
@@ -96,7 +96,7 @@ impl<'a> Endings<'a> {
                 }
             }
         }
-        let known = Mutex::new(last_calls.iter().map(|&target| (target, true)).collect());
+        let known = Mutex::new(last_calls.iter().map(|target| (target.0, true)).collect());
         Self { image, moves, slots, known }
     }
 

@@ -24,6 +24,7 @@ use super::step::step;
 use super::targets::targets;
 use super::value::{Bounds, Symbol, Value, Word};
 use crate::elf::view::ElfView;
+use reorder_base::address::Address;
 
 /// How often the analysis may visit an instruction, on average.
 const MAX_VISITS: usize = 64;
@@ -58,7 +59,7 @@ pub(crate) struct Surroundings<'a> {
     pub(crate) endings: &'a Endings<'a>,
     pub(crate) kept: &'a KeptRegisters<'a>,
     /// Where tables start for certain, sorted: one whose end is not known ends there.
-    pub(crate) starts: &'a [u64],
+    pub(crate) starts: &'a [Address],
 }
 
 /// Analyses `region`; exceptions are caught at `pads`.

@@ -40,12 +40,13 @@ impl FunctionPair<'_> {
         shape.runs_on = aarch64::runs_on(code);
         let found = dispatches(self.old_bytes, self.range.old_start.0);
         self.check_anchors(&found.anchors)?;
-        shape.tables = found.tables;
+        shape.tables = found.tables.into_iter().map(Address).collect();
         let is_function = |address: u64| {
             let range = self.images.moves.containing(Address(address));
             range.is_some_and(|range| range.old_start.0 == address)
         };
-        outcome.summed.extend(summed_addresses(self.old_bytes, self.range.old_start.0, is_function));
+        let summed = summed_addresses(self.old_bytes, self.range.old_start.0, is_function);
+        outcome.summed.extend(summed.into_iter().map(Address));
         outcome.sums.extend(found.sums);
         Ok(())
     }
@@ -60,7 +61,7 @@ impl FunctionPair<'_> {
 
     /// Entries of tables have not changed, so what they lead to in other functions moved as this one did.
     fn check_leaving_targets(&self, targets: &[u64]) -> Result<(), Difference> {
-        let delta = |address: u64| self.images.moves.map(Address(address)).0.wrapping_sub(address);
+        let delta = |address: u64| self.images.mapped(Address(address)).0.wrapping_sub(address);
         match targets.iter().find(|&&target| delta(target) != self.range.delta()) {
             None => Ok(()),
             Some(target) => Err(Difference::new(
@@ -79,7 +80,7 @@ impl FunctionPair<'_> {
     /// Distances that are added to these addresses before a jump have not changed, so the addresses moved as the
     /// function did.
     fn check_anchors(&self, anchors: &[u64]) -> Result<(), Difference> {
-        let delta = |address: u64| self.images.moves.map(Address(address)).0.wrapping_sub(address);
+        let delta = |address: u64| self.images.mapped(Address(address)).0.wrapping_sub(address);
         match anchors.iter().find(|&&anchor| delta(anchor) != self.range.delta()) {
             None => Ok(()),
             Some(anchor) => Err(Difference::new(
@@ -97,8 +98,8 @@ impl FunctionPair<'_> {
 }
 
 /// Addresses outside of code that the code of the old image forms, ascending. They bound tables.
-pub(crate) fn references(images: ImagePair<'_>) -> Vec<u64> {
-    let mut found: Vec<u64> = Vec::new();
+pub(crate) fn references(images: ImagePair<'_>) -> Vec<Address> {
+    let mut found: Vec<Address> = Vec::new();
     for section in images.old.code_sections() {
         /// Bytes of code per work item; a pair of words that is cut only costs one bound.
         const CHUNK: usize = 1 << 18;
@@ -109,7 +110,7 @@ pub(crate) fn references(images: ImagePair<'_>) -> Vec<u64> {
             found.dedup();
             found
         });
-        found.extend(chunks.collect::<Vec<_>>().into_iter().flatten());
+        found.extend(chunks.collect::<Vec<_>>().into_iter().flatten().map(Address));
     }
     found.par_sort_unstable();
     found.dedup();

@@ -19,12 +19,13 @@ use crate::moves::Move;
 use crate::padding::{padding_length, starts_with_trap};
 use crate::processor::Processor;
 use crate::report::{Check, Difference};
+use reorder_base::address::Address;
 
 /// A data address that a dispatch may use as the base of a table of four-byte distances.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct TableUse {
     /// Address of the table's first word.
-    pub(super) base: u64,
+    pub(super) base: Address,
     /// Position of the dispatching function in the moves.
     pub(super) owner: u32,
 }
@@ -41,11 +42,11 @@ pub(super) struct CodeOutcome {
     /// The first difference of each function that has one.
     pub(super) differences: Vec<Difference>,
     /// Addresses outside of code that instructions refer to.
-    pub(super) references: Vec<u64>,
+    pub(super) references: Vec<Address>,
     /// Of AArch64: tables that computed jumps count from.
     pub(super) tables: Vec<TableUse>,
     /// Functions whose addresses something unknown is added to.
-    pub(super) summed: Vec<u64>,
+    pub(super) summed: Vec<Address>,
     /// Of AArch64: an address of code, and a table of distances from it.
     pub(super) sums: Vec<ComputedSum>,
     /// Of x86-64: positions of functions with computed jumps or calls that may go by a table.
@@ -53,7 +54,7 @@ pub(super) struct CodeOutcome {
     /// Of x86-64: jumps into the middle of other functions.
     pub(super) entries: Vec<Entry>,
     /// Of x86-64: what the last instructions of functions call. Nothing follows, so these do not return.
-    pub(super) last_calls: Vec<u64>,
+    pub(super) last_calls: Vec<Address>,
 }
 
 impl CodeOutcome {
@@ -133,7 +134,7 @@ struct FunctionShape {
     /// Control reaches the end of the range.
     runs_on: bool,
     /// Of AArch64: tables that computed jumps count from.
-    tables: Vec<u64>,
+    tables: Vec<Address>,
     /// Of x86-64: a computed jump or call may go by a table.
     dispatches: bool,
 }

@@ -67,14 +67,14 @@ impl FunctionPair<'_> {
                     self.same_bytes(compared_to, at)?;
                     self.check_field(&field, at, decoder.position())?;
                     if instruction.mnemonic() == Mnemonic::Lea
-                        && let Some(difference) = self.images.oddity(Check::Functions, field.target)
+                        && let Some(difference) = self.images.oddity(Check::Functions, Address(field.target))
                     {
                         return Err(difference);
                     }
                     compared_to = at + field.width;
                     outcome.fields += 1;
                     if !field.is_branch && self.is_outside(field.target) {
-                        outcome.references.push(field.target);
+                        outcome.references.push(Address(field.target));
                     }
                     if field.is_branch && self.is_outside(field.target) {
                         self.leave(&instruction, field.target, &mut signs, outcome);
@@ -144,16 +144,17 @@ impl FunctionPair<'_> {
             let at = start + field.offset;
             let old_next = self.range.old_start.plus(decoder.position() as u64);
             let target = self.images.moves.unmap(NewAddress(field.target));
-            let distance = target.0.wrapping_sub(old_next.0);
+            let distance = target.distance_from(old_next);
             let places = &mut scratch[at..at + field.width];
             let mut is_written = write_field(places, field.width, distance);
             // Two readings of one address: the one that the old image used is right.
             let own_end =
-                (field.is_branch && field.target == self.range.new_end().0).then(|| self.range.old_end().0);
+                (field.is_branch && field.target == self.range.new_end().0).then(|| self.range.old_end());
             let is_original = is_written && places == &self.old_bytes[at..at + field.width];
-            if !is_original && let Some(origin) = own_end.or_else(|| self.images.prefix_origin(field.target))
+            if !is_original
+                && let Some(origin) = own_end.or_else(|| self.images.prefix_origin(NewAddress(field.target)))
             {
-                is_written = write_field(places, field.width, origin.wrapping_sub(old_next.0));
+                is_written = write_field(places, field.width, origin.distance_from(old_next));
             }
             if !is_written {
                 let place = format!("the field of {}", NewAddress(instruction.ip()));
@@ -167,10 +168,10 @@ impl FunctionPair<'_> {
             }
         }
         for field in self.absolute_fields() {
-            let at = (field.place - self.range.old_start.0) as usize;
+            let at = field.place.distance_from(self.range.old_start) as usize;
             let bytes = scratch.get_mut(at..at + field.width);
             if let Some(bytes) = bytes.filter(|bytes| is_followed(self.images, field, bytes)) {
-                bytes.copy_from_slice(&field.value.to_le_bytes()[..field.width]);
+                bytes.copy_from_slice(&field.value.0.to_le_bytes()[..field.width]);
             }
         }
         match first_difference(scratch, self.old_bytes) {
@@ -190,7 +191,7 @@ impl FunctionPair<'_> {
 
     /// The stored addresses in the function.
     fn absolute_fields(&self) -> &[AbsoluteField] {
-        self.images.absolute.within(self.range.old_start.0, self.range.old_end().0)
+        self.images.absolute.within(self.range.old_start, self.range.old_end())
     }
 
     /// A stored address that had to follow must be an operand of its instruction, or it is none.
@@ -200,16 +201,16 @@ impl FunctionPair<'_> {
         instruction: &Instruction,
         start: usize,
     ) -> Result<(), Difference> {
-        let fields = self.images.absolute.within(instruction.ip(), instruction.next_ip());
-        for field in fields.iter().filter(|field| self.images.mapped(field.value) != field.value) {
+        let fields = self.images.absolute.within(Address(instruction.ip()), Address(instruction.next_ip()));
+        for field in fields.iter().filter(|field| self.images.mapped(field.value).0 != field.value.0) {
             let constants = decoder.get_constant_offsets(instruction);
             let operands = [
                 (constants.displacement_offset(), constants.displacement_size()),
                 (constants.immediate_offset(), constants.immediate_size()),
             ];
-            let at = (field.place - instruction.ip()) as usize;
+            let at = field.place.distance_from(Address(instruction.ip())) as usize;
             if !operands.contains(&(at, field.width)) {
-                let place = format!("the address stored at {}", Address(field.place));
+                let place = format!("the address stored at {}", field.place);
                 return Err(self.difference(
                     Check::AbsoluteAddresses,
                     start + at,
@@ -224,17 +225,17 @@ impl FunctionPair<'_> {
 
     /// The same bytes but for stored addresses, which follow the map.
     fn same_bytes(&self, from: usize, to: usize) -> Result<(), Difference> {
-        let start = self.range.old_start.0;
+        let start = self.range.old_start;
         let mut position = from;
-        for field in self.images.absolute.within(start + from as u64, start + to as u64) {
-            let at = (field.place - start) as usize;
+        for field in self.images.absolute.within(start.plus(from as u64), start.plus(to as u64)) {
+            let at = field.place.distance_from(start) as usize;
             let Some(bytes) = self.new_bytes.get(at..at + field.width).filter(|_| at >= position) else {
                 continue;
             };
             self.identical_bytes(position, at)?;
             if !is_followed(self.images, field, bytes) {
-                let place = format!("the address stored at {}", Address(field.place));
-                let expected = format!("{:#x}", self.images.mapped(field.value));
+                let place = format!("the address stored at {}", field.place);
+                let expected = self.images.mapped(field.value).to_string();
                 let found = format!("{:#x}", field.read(bytes).unwrap_or_default());
                 return Err(self.difference(Check::AbsoluteAddresses, at, place, expected, found));
             }
@@ -273,7 +274,8 @@ impl FunctionPair<'_> {
         // A branch to the own end is either into what follows or never taken: both readings are sound.
         let is_own_end =
             field.is_branch && field.target == self.range.old_end().0 && found == self.range.new_end();
-        let is_followed = found == expected || is_own_end || self.images.leads_to(field.target, found.0);
+        let is_followed =
+            found == expected || is_own_end || self.images.leads_to(Address(field.target), found);
         if is_followed {
             return Ok(());
         }
@@ -298,9 +300,10 @@ impl FunctionPair<'_> {
     }
 }
 
-fn near_call(instruction: &Instruction) -> Option<u64> {
+fn near_call(instruction: &Instruction) -> Option<Address> {
     let is_near = instruction.op0_kind() == OpKind::NearBranch64;
-    (is_near && instruction.flow_control() == FlowControl::Call).then(|| instruction.near_branch_target())
+    (is_near && instruction.flow_control() == FlowControl::Call)
+        .then(|| Address(instruction.near_branch_target()))
 }
 
 /// Whether control goes on behind an instruction that ends a function.
@@ -315,7 +318,7 @@ fn falls_through(flow: FlowControl, code: Code) -> bool {
 }
 
 fn is_followed(images: ImagePair<'_>, field: &AbsoluteField, bytes: &[u8]) -> bool {
-    field.read(bytes).is_some_and(|found| images.holds_followed(field, found))
+    field.read(bytes).is_some_and(|found| images.holds_followed(field, NewAddress(found)))
 }
 
 fn first_difference(left: &[u8], right: &[u8]) -> Option<usize> {

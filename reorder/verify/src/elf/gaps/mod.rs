@@ -28,11 +28,11 @@ struct GapCode {
     instructions: usize,
     opaque_bytes: usize,
     /// Addresses of data that the code refers to.
-    references: Vec<u64>,
+    references: Vec<Address>,
 }
 
 /// Checks the gaps of all code sections; gives the data addresses that gap code refers to.
-pub(super) fn check_gaps(pair: ImagePair<'_>, findings: &mut Findings) -> Vec<u64> {
+pub(super) fn check_gaps(pair: ImagePair<'_>, findings: &mut Findings) -> Vec<Address> {
     let (processor, moves) = (pair.old.processor, pair.moves);
     let pages = MovedPages::new(moves);
     let carried = CarriedData::find(pair, findings);

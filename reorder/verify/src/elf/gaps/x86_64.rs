@@ -142,7 +142,7 @@ pub(super) fn check(
             ));
         }
         if !field.is_branch {
-            seen.references.push(field.target);
+            seen.references.push(Address(field.target));
         }
     }
     seen

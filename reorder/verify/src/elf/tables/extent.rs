@@ -1,6 +1,7 @@
 //! What is known of one table, and how far it reaches.
 
 use crate::elf::dispatch::{Bounds, Word};
+use reorder_base::address::Address;
 
 /// Bounds from there on are those of a byte or more: they say what the index is stored in, not what it can be.
 const MIN_TYPE_BOUND: u64 = 255;
@@ -20,9 +21,9 @@ pub(super) enum End {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Table {
     /// Address of the first word.
-    pub(super) start: u64,
+    pub(super) start: Address,
     /// What words are added to.
-    pub(super) anchor: u64,
+    pub(super) anchor: Address,
     /// Bytes of a word.
     pub(super) width: u8,
     pub(super) end: End,
@@ -39,14 +40,15 @@ impl Table {
     pub(super) fn of(anchor: u64, word: Word, owner: u32) -> Self {
         let (least, end) = end_of(word.index);
         let word = word.counted_from(anchor);
-        let start = word.table.wrapping_add(least.wrapping_mul(u64::from(word.width)));
+        let start = Address(word.table).plus(least.wrapping_mul(u64::from(word.width)));
         // A table of distances from itself begins where it counts from.
         let unread = if word.table == anchor { least } else { 0 };
-        Self { start, anchor, width: word.width, end, unread, owner, is_candidate: false }
+        let (anchor, width) = (Address(anchor), word.width);
+        Self { start, anchor, width, end, unread, owner, is_candidate: false }
     }
 
     /// A table that may start at `start`, of distances from itself.
-    pub(super) fn candidate(start: u64, owner: u32) -> Self {
+    pub(super) fn candidate(start: Address, owner: u32) -> Self {
         Self {
             start,
             anchor: start,
@@ -59,12 +61,12 @@ impl Table {
     }
 
     /// Where the word of index zero would be.
-    pub(super) fn origin(&self) -> u64 {
-        self.start.wrapping_sub(self.unread.wrapping_mul(u64::from(self.width)))
+    pub(super) fn origin(&self) -> Address {
+        Address(self.start.0.wrapping_sub(self.unread.wrapping_mul(u64::from(self.width))))
     }
 
     /// What orders tables, and makes two uses of a table one.
-    pub(super) fn key(&self) -> (u64, u64, u8) {
+    pub(super) fn key(&self) -> (Address, Address, u8) {
         (self.start, self.anchor, self.width)
     }
 }
@@ -106,7 +108,7 @@ mod tests {
     fn a_table_begins_where_its_words_count_from() {
         let free = Bounds { least: 0, most: u64::MAX, is_compared: false };
         let start = |table, anchor, index| {
-            Table::of(anchor, Word { table, width: 4, index, is_extended: true }, 0).start
+            Table::of(anchor, Word { table, width: 4, index, is_extended: true }, 0).start.0
         };
         // movslq 0x2c(%rdx,%rdi,4) with cases from -11 on, and -8(%rdx,%rdi,4) with cases from 2 on.
         assert_eq!((start(0x204c, 0x2020, free), start(0x2018, 0x2020, free)), (0x2020, 0x2020));

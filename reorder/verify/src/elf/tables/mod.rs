@@ -22,6 +22,7 @@ use super::functions::CodeOutcome;
 use super::pair::{ImagePair, Ledger};
 use crate::processor::Processor;
 use crate::report::{Check, Difference};
+use reorder_base::address::Address;
 
 /// What the tables of an image show.
 #[derive(Debug, Default)]
@@ -29,7 +30,7 @@ struct TableOutcome {
     words: usize,
     differences: Vec<Difference>,
     /// Where words followed: address ranges of whole words.
-    followed: Vec<Range<u64>>,
+    followed: Vec<Range<Address>>,
 }
 
 impl TableOutcome {
@@ -73,9 +74,9 @@ pub(super) fn check_tables(pair: ImagePair<'_>, code: &CodeOutcome, ledger: &mut
     for difference in outcome.differences {
         ledger.findings.differs(difference);
     }
-    let in_file = |range: &Range<u64>| {
-        let start = usize::try_from(pair.old.offset_of(range.start)?).ok()?;
-        Some(start..start.checked_add(usize::try_from(range.end - range.start).ok()?)?)
+    let in_file = |range: &Range<Address>| {
+        let start = usize::try_from(pair.old.offset_of(range.start.0)?).ok()?;
+        Some(start..start.checked_add(usize::try_from(range.end.distance_from(range.start)).ok()?)?)
     };
     let mut ranges: Vec<Range<usize>> = outcome.followed.iter().filter_map(in_file).collect();
     ranges.sort_unstable_by_key(|range| range.start);

@@ -34,13 +34,13 @@ impl Tables<'_> {
         }
         let Some(region) = self.region(table.owner) else { return outcome };
         let reached = self.reached_otherwise(table, &region, shape, &[], Others::All);
-        let is_necessary = |word: &TableWord| match region.position(word.target) {
+        let is_necessary = |word: &TableWord| match region.position(word.target.0) {
             Some(position) => !reached[position],
             None => self.evidence.is_orphan(word.target),
         };
         // Compilers repeat a table when they repeat its jump: nothing but the two leads to their code.
         let certainly_reached = self.reached_otherwise(table, &region, shape, &[], Others::Proven);
-        let is_reason = |word: &TableWord| match region.position(word.target) {
+        let is_reason = |word: &TableWord| match region.position(word.target.0) {
             Some(position) => !certainly_reached[position],
             None => is_necessary(word),
         };
@@ -59,7 +59,7 @@ impl Tables<'_> {
             outcome.differences.push(difference);
         }
         if let Some(last) = taken.last() {
-            outcome.followed.push(table.start..last.place.wrapping_add(u64::from(table.width)));
+            outcome.followed.push(table.start..last.place.plus(u64::from(table.width)));
         }
         outcome
     }
@@ -70,10 +70,10 @@ impl Tables<'_> {
     /// other switches of the function share, tables of assembly that enter a run of instructions at many places, and tables
     /// of functions in which another jump is not understood.
     fn ends_by_itself(&self, table: &Table, read: &[TableWord], changed: usize, region: &Region) -> bool {
-        let end = table.start.wrapping_add(changed as u64 * u64::from(table.width));
+        let end = table.start.plus(changed as u64 * u64::from(table.width));
         let owner = self.pair.moves.as_slice().get(table.owner as usize);
-        let is_after = |word: &TableWord| owner.is_some_and(|owner| owner.old_end().0 == word.target);
-        let is_home = |word: &TableWord| region.position(word.target).is_some() || is_after(word);
+        let is_after = |word: &TableWord| owner.is_some_and(|owner| owner.old_end() == word.target);
+        let is_home = |word: &TableWord| region.position(word.target.0).is_some() || is_after(word);
         let is_end = || {
             self.references.binary_search(&end).is_ok()
                 || read[changed..].iter().all(|word| word.is_followed(self.pair))
@@ -115,7 +115,7 @@ impl Tables<'_> {
         let end = rest.iter().position(|word| self.starts_another(word.place, region)).unwrap_or(rest.len());
         let rest = &rest[..end];
         let first = rest.first()?;
-        let leads_home = region.contains(first.target);
+        let leads_home = region.contains(first.target.0);
         // The first of all words is one; of an address that is only named, nothing is.
         let is_entry = if table.is_candidate { is_all && leads_home } else { leads_home };
         let stale = Some(first).filter(is_stale).filter(|_| is_entry).or_else(|| {
@@ -128,7 +128,7 @@ impl Tables<'_> {
     }
 
     /// Whether a table whose end the code does not tell may end at `place`, because a table of another function may start there.
-    pub(super) fn may_end_at(&self, table: &Table, place: u64) -> bool {
+    pub(super) fn may_end_at(&self, table: &Table, place: Address) -> bool {
         let is_possible = self.possible.binary_search_by_key(&place, |&(start, _)| start).is_ok();
         let region = || self.region(table.owner);
         is_possible && region().is_some_and(|region| self.starts_another(place, &region))
@@ -136,18 +136,18 @@ impl Tables<'_> {
 
     /// Whether a table of another function may start at `place`: that function names `place`, and the word at `place`, added to
     /// `place`, leads into that function or its parts, now as before. No function reads words of both.
-    fn starts_another(&self, place: u64, region: &Region) -> bool {
+    fn starts_another(&self, place: Address, region: &Region) -> bool {
         let first = self.possible.partition_point(|&(start, _)| start < place);
         let here = self.possible[first..].iter().take_while(|&&(start, _)| start == place);
         let word = TableWord::at(self.pair, place, place, 4).filter(|word| word.is_followed(self.pair));
-        let Some(target) = word.map(|word| word.target).filter(|&target| !region.contains(target)) else {
+        let Some(target) = word.map(|word| word.target).filter(|&target| !region.contains(target.0)) else {
             return false;
         };
-        let home = self.pair.moves.containing(Address(target));
+        let home = self.pair.moves.containing(target);
         home.is_some_and(|home| may_be_entered(self.pair, home, target))
             && here
                 .filter(|(_, owner)| !region.members.contains(owner))
-                .any(|&(_, owner)| self.region(owner).is_some_and(|other| other.contains(target)))
+                .any(|&(_, owner)| self.region(owner).is_some_and(|other| other.contains(target.0)))
     }
 
     /// The instructions of a region that control reaches without the table, but for `taken` of its words.
@@ -175,7 +175,7 @@ impl Tables<'_> {
                 .collect::<Vec<u64>>()
         };
         let roots =
-            region.outer_entries().chain(self.pads(region)).chain(taken.iter().map(|word| word.target));
+            region.outer_entries().chain(self.pads(region)).chain(taken.iter().map(|word| word.target.0));
         region.reached(roots, places, self.endings)
     }
 }

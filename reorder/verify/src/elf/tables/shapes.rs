@@ -7,12 +7,13 @@ use rayon::prelude::*;
 use super::extent::{End, Table, end_of};
 use super::x86_64::Tables;
 use crate::elf::dispatch::{Surroundings, Word, analyse};
+use reorder_base::address::Address;
 
 /// What value analysis says of one function.
 #[derive(Debug, Default)]
 pub(super) struct Shape {
     pub(super) tables: Vec<Table>,
-    /// Jumps whose tables are known: place, address that is added, word.
+    /// Jumps whose tables are known: place, address that is added, word, as the value analysis states them.
     pub(super) jumps: Vec<(u64, u64, Word)>,
     /// How many words the other jumps read of tables that are not known, where that is certain.
     pub(super) counts: Vec<u64>,
@@ -36,13 +37,13 @@ pub(super) fn merged(shapes: &[(u32, Shape)]) -> Vec<Table> {
 }
 
 /// Where tables start that code jumps by, sorted. One table starts once, however many of its first words a jump leaves out.
-fn certain_starts(shapes: &[(u32, Shape)]) -> Vec<u64> {
-    let mut first: BTreeMap<(u64, u64), u64> = BTreeMap::new();
+fn certain_starts(shapes: &[(u32, Shape)]) -> Vec<Address> {
+    let mut first: BTreeMap<(Address, Address), Address> = BTreeMap::new();
     for table in shapes.iter().flat_map(|(_, shape)| &shape.tables).filter(|table| !table.is_candidate) {
         let start = first.entry((table.anchor, table.origin())).or_insert(table.start);
         *start = table.start.min(*start);
     }
-    let mut starts: Vec<u64> = first.into_values().collect();
+    let mut starts: Vec<Address> = first.into_values().collect();
     starts.sort_unstable();
     starts.dedup();
     starts
@@ -108,7 +109,7 @@ impl Tables<'_> {
             // Some jump goes by a table that is not known: any that the function reads, and any data that it names.
             let reads = found.reads.iter().filter(|word| word.width == 4).map(|word| word.table);
             let named = region.named_data(self.pair.old);
-            shape.tables.extend(reads.chain(named).map(|start| Table::candidate(start, owner)));
+            shape.tables.extend(reads.chain(named).map(|start| Table::candidate(Address(start), owner)));
         }
         shape.is_clear = is_clear;
         Some(shape)
