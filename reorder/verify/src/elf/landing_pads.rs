@@ -8,11 +8,12 @@ use super::unwind_walk::{OMITTED, UnwindEntries, UnwindEntry};
 use super::view::ElfView;
 use crate::exception_table::read_table;
 use crate::processor::Processor;
+use reorder_base::address::Address;
 
 /// The places of one image.
 #[derive(Debug, Default)]
 pub(crate) struct LandingPads {
-    /// Ascending.
+    /// Ascending; plain numbers, since exception tables of both images are read by the same code.
     pads: Vec<u64>,
     /// Functions of which the pads are not known, by start.
     unknown: Vec<Range<u64>>,
@@ -43,10 +44,10 @@ impl LandingPads {
     }
 
     /// Whether an exception may be caught at `address`; nothing when the function's table is not understood.
-    pub(crate) fn contains(&self, address: u64) -> Option<bool> {
-        let after = self.unknown.partition_point(|range| range.start <= address);
-        let is_unknown = self.unknown[..after].last().is_some_and(|range| address < range.end);
-        (!is_unknown).then(|| self.pads.binary_search(&address).is_ok())
+    pub(crate) fn contains(&self, address: Address) -> Option<bool> {
+        let after = self.unknown.partition_point(|range| range.start <= address.0);
+        let is_unknown = self.unknown[..after].last().is_some_and(|range| address.0 < range.end);
+        (!is_unknown).then(|| self.pads.binary_search(&address.0).is_ok())
     }
 }
 

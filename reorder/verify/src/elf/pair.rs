@@ -207,7 +207,7 @@ impl Images for ImagePair<'_> {
     }
 
     fn is_landing_pad(&self, address: u64) -> Option<bool> {
-        self.pads.contains(address)
+        self.pads.contains(Address(address))
     }
 
     fn constants(&self, address: u64, size: u64) -> Option<&[u8]> {

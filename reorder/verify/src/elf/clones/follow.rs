@@ -23,11 +23,11 @@ pub(super) struct Copies<'a> {
     by_original: Vec<Copied>,
     /// Functions of the old image.
     functions: &'a AddressMoves,
-    starts: BTreeSet<u64>,
-    waiting: Vec<u64>,
-    followed: BTreeSet<u64>,
+    starts: BTreeSet<Address>,
+    waiting: Vec<NewAddress>,
+    followed: BTreeSet<NewAddress>,
     /// Starts of functions of which an address is that of the copy.
-    pub(super) led: BTreeSet<u64>,
+    pub(super) led: BTreeSet<Address>,
 }
 
 impl<'a> Copies<'a> {
@@ -40,10 +40,10 @@ impl<'a> Copies<'a> {
         section: &'a SectionView<'a>,
         copies: &[Copied],
         functions: &'a AddressMoves,
-        starts: BTreeSet<u64>,
+        starts: BTreeSet<Address>,
     ) -> Result<Self, Difference> {
         let wrong = |copied: &Copied, what: &str| {
-            let name = format!("the copy of {} at {}", Address(copied.original), NewAddress(copied.copy));
+            let name = format!("the copy of {} at {}", copied.original, copied.copy);
             Difference::new(Check::Copies, None, name, "a copy of a function, apart from the others", what)
         };
         let mut by_copy = copies.to_vec();
@@ -51,18 +51,18 @@ impl<'a> Copies<'a> {
         let mut by_original = copies.to_vec();
         by_original.sort_unstable();
         for copied in &by_copy {
-            let end = copied.original + copied.size;
+            let end = copied.original_end();
             let is_function = functions
-                .containing(Address(copied.original))
-                .is_some_and(|range| (range.old_start.0, range.old_end().0) == (copied.original, end));
-            if !is_function || old.code_at(copied.original, end).is_none() {
+                .containing(copied.original)
+                .is_some_and(|range| (range.old_start, range.old_end()) == (copied.original, end));
+            if !is_function || old.code_at(copied.original.0, end.0).is_none() {
                 return Err(wrong(copied, "no whole function"));
             }
-            if !section.holds(copied.copy, copied.copy + copied.size) {
+            if !section.holds(copied.copy.0, copied.copy_end().0) {
                 return Err(wrong(copied, "outside of the section of copies"));
             }
         }
-        if let Some(pair) = by_copy.windows(2).find(|pair| pair[0].copy + pair[0].size > pair[1].copy) {
+        if let Some(pair) = by_copy.windows(2).find(|pair| pair[0].copy_end() > pair[1].copy) {
             return Err(wrong(&pair[1], "it shares bytes with another"));
         }
         if let Some(pair) = by_original.windows(2).find(|pair| pair[0].original == pair[1].original) {
@@ -73,26 +73,26 @@ impl<'a> Copies<'a> {
     }
 
     /// What the code at `address` of the new image is a copy of.
-    pub(super) fn original(&self, address: u64) -> Option<u64> {
+    pub(super) fn original(&self, address: NewAddress) -> Option<Address> {
         let after = self.by_copy.partition_point(|copied| copied.copy <= address);
         let copied = self.by_copy[..after].last()?;
-        let distance = address - copied.copy;
-        (distance < copied.size).then(|| copied.original + distance)
+        let distance = address.distance_from(copied.copy);
+        (distance < copied.size).then(|| copied.original.plus(distance))
     }
 
     /// Whether `target` lies inside an original of which there is a copy, where no function starts, and `place` lies elsewhere.
-    pub(super) fn is_known_inside(&self, target: u64, place: u64) -> bool {
+    pub(super) fn is_known_inside(&self, target: Address, place: Address) -> bool {
         let after = self.by_original.partition_point(|copied| copied.original < target);
         let Some(copied) = self.by_original[..after].last() else { return false };
-        let range = copied.original..copied.original + copied.size;
+        let range = copied.original..copied.original_end();
         range.contains(&target) && !range.contains(&place) && !self.starts.contains(&target)
     }
 
     /// Takes note that control goes to `found` where it went to `address`; whether that is the same code.
-    pub(super) fn leads_to(&mut self, address: u64, found: u64) -> bool {
+    pub(super) fn leads_to(&mut self, address: Address, found: NewAddress) -> bool {
         let original = self.original(found);
         if original.is_none() {
-            return address == found;
+            return address.0 == found.0;
         }
         if original == Some(address) && !self.followed.contains(&found) {
             self.waiting.push(found);
@@ -101,8 +101,8 @@ impl<'a> Copies<'a> {
     }
 
     /// Takes note that `found` is kept as an address where `address` was; whether they are the same function.
-    pub(super) fn stands_for(&mut self, address: u64, found: u64) -> bool {
-        if address == found {
+    pub(super) fn stands_for(&mut self, address: Address, found: NewAddress) -> bool {
+        if address.0 == found.0 {
             return true;
         }
         let is_entry = self.starts.contains(&address) && self.leads_to(address, found);
@@ -123,16 +123,16 @@ impl<'a> Copies<'a> {
     }
 
     /// The bytes of the section of copies from `address` on.
-    fn copied(&self, address: u64) -> Option<&'a [u8]> {
+    fn copied(&self, address: NewAddress) -> Option<&'a [u8]> {
         let section: &'a SectionView<'a> = self.section;
-        section.bytes.get(usize::try_from(address.checked_sub(section.address)?).ok()?..)
+        section.bytes.get(usize::try_from(address.0.checked_sub(section.address)?).ok()?..)
     }
 
-    fn offset(&self, address: u64) -> Option<u64> {
-        Some(self.section.offset + address.checked_sub(self.section.address)?)
+    fn offset(&self, address: NewAddress) -> Option<u64> {
+        Some(self.section.offset + address.0.checked_sub(self.section.address)?)
     }
 
-    fn follow_from(&mut self, start: u64) -> Result<(), Difference> {
+    fn follow_from(&mut self, start: NewAddress) -> Result<(), Difference> {
         let mut address = start;
         let Some(mut original) = self.original(start) else { return Ok(()) };
         loop {
@@ -143,13 +143,13 @@ impl<'a> Copies<'a> {
             if !self.followed.insert(address) {
                 return Ok(());
             }
-            let home = self.old.section_at(original);
-            let old = home.and_then(|home| home.bytes.get((original - home.address) as usize..));
+            let home = self.old.section_at(original.0);
+            let old = home.and_then(|home| home.bytes.get((original.0 - home.address) as usize..));
             let pair = old
                 .zip(self.copied(address))
                 .and_then(|(old, new)| compare(self.old.processor, (old, original), (new, address)));
             let Some(Pair { length, continues, stated }) = pair else {
-                let name = format!("the copy of the instruction at {}", Address(original));
+                let name = format!("the copy of the instruction at {original}");
                 let offset = self.offset(address);
                 return Err(Difference::new(Check::Copies, offset, name, "the same", "another one"));
             };
@@ -159,39 +159,38 @@ impl<'a> Copies<'a> {
                 let is_same = match usage {
                     Use::Jump | Use::Call => self.leads_to(before, after),
                     Use::Value => self.stands_for(before, after),
-                    Use::Same => before == after,
+                    Use::Same => before.0 == after.0,
                 };
                 if !is_same || learns_place {
-                    let name = format!("what the copied instruction at {} states", NewAddress(address));
-                    let expected = format!("{} or its copy", Address(before));
-                    let found = NewAddress(after).to_string();
+                    let name = format!("what the copied instruction at {address} states");
+                    let expected = format!("{before} or its copy");
+                    let found = after.to_string();
                     return Err(Difference::new(Check::Copies, self.offset(address), name, expected, found));
                 }
             }
             if !continues {
                 return Ok(());
             }
-            address += length;
-            original += length;
+            address = address.plus(length);
+            original = original.plus(length);
         }
     }
 
     /// Whether `target` lies inside the function at `place`, where no function starts.
-    fn is_middle(&self, place: u64, target: u64) -> bool {
-        let home = self.functions.containing(Address(place));
-        let is_inside = home.is_some_and(|range| (range.old_start.0..range.old_end().0).contains(&target));
+    fn is_middle(&self, place: Address, target: Address) -> bool {
+        let home = self.functions.containing(place);
+        let is_inside = home.is_some_and(|range| (range.old_start..range.old_end()).contains(&target));
         is_inside && !self.starts.contains(&target)
     }
 
     /// Behind a copy from which control may run on stands a jump to what stands behind the original.
-    fn check_end(&mut self, address: u64, ending: u64) -> Result<(), Difference> {
+    fn check_end(&mut self, address: NewAddress, ending: Address) -> Result<(), Difference> {
         let target = self.copied(address).and_then(|bytes| jump_target(self.new.processor, bytes, address));
         match target {
             Some(target) if self.leads_to(ending, target) => Ok(()),
             _ => {
-                let name = format!("what stands behind the copy at {}", NewAddress(address));
-                let found =
-                    target.map_or_else(|| "no jump".to_owned(), |found| NewAddress(found).to_string());
+                let name = format!("what stands behind the copy at {address}");
+                let found = target.map_or_else(|| "no jump".to_owned(), |found| found.to_string());
                 Err(Difference::new(Check::Copies, self.offset(address), name, "a jump back", found))
             }
         }

@@ -27,8 +27,8 @@ const ENTRY_FIELD: u64 = 24;
 /// A field that holds an address: its file position, and what it holds in both files.
 struct Held {
     offset: u64,
-    before: u64,
-    after: u64,
+    before: Address,
+    after: NewAddress,
 }
 
 /// Checks the entry point, the loader's relocations and the dynamic symbols; `index` is that of the section of copies.
@@ -38,17 +38,17 @@ pub(super) fn check_pointers(
     claims: &mut Claims,
     findings: &mut Findings,
 ) {
-    let (before, after) = (copies.old.header.e_entry, copies.new.header.e_entry);
+    let (before, after) = (Address(copies.old.header.e_entry), NewAddress(copies.new.header.e_entry));
     if !copies.leads_to(before, after) {
         let name = "the entry point";
-        findings.differs(Difference::number(Check::Copies, ENTRY_FIELD, name, before, after));
+        findings.differs(Difference::number(Check::Copies, ENTRY_FIELD, name, before.0, after.0));
     }
     let held = held_addresses(copies.old, copies.new.bytes);
     for Held { offset, before, after } in &held {
         claims.add(*offset, WORD);
         if !copies.stands_for(*before, *after) {
             let name = "an address that the loader reads";
-            findings.differs(Difference::number(Check::Copies, *offset, name, *before, *after));
+            findings.differs(Difference::number(Check::Copies, *offset, name, before.0, after.0));
         }
     }
     findings.checked(Check::Copies, "addresses that the loader reads", held.len());
@@ -62,7 +62,10 @@ fn held_addresses(image: &ElfView<'_>, new: &[u8]) -> Vec<Held> {
         Processor::X86_64 => [R_X86_64_RELATIVE, R_X86_64_IRELATIVE],
     };
     let at = |bytes: &[u8], offset: u64| u64_at(bytes, usize::try_from(offset).ok()?);
-    let held = |offset: u64| Some(Held { offset, before: at(image.bytes, offset)?, after: at(new, offset)? });
+    let held = |offset: u64| {
+        let (before, after) = (Address(at(image.bytes, offset)?), NewAddress(at(new, offset)?));
+        Some(Held { offset, before, after })
+    };
     let mut found = Vec::new();
     let of_kind =
         |kind: u32| image.sections.iter().filter(move |section| section.is_loaded() && section.kind == kind);
@@ -115,8 +118,8 @@ fn check_symbols(copies: &mut Copies<'_>, index: usize, claims: &mut Claims, fin
         moved.insert(number as u64);
         let is_copy = symbol.is_defined()
             && found.section as usize == index
-            && copies.original(found.value).is_some()
-            && copies.stands_for(symbol.value, found.value);
+            && copies.original(NewAddress(found.value)).is_some()
+            && copies.stands_for(Address(symbol.value), NewAddress(found.value));
         if !is_copy {
             let name = format!("dynamic symbol {number}");
             findings.differs(Difference::number(Check::Copies, offset + 8, &name, symbol.value, found.value));
@@ -149,17 +152,11 @@ pub(super) fn check_added_symbols(copies: &Copies<'_>, index: usize, findings: &
         for number in before.bytes.len() / SYMBOL_SIZE..after.bytes.len() / SYMBOL_SIZE {
             let offset = number * SYMBOL_SIZE;
             let section = u16_at(after.bytes, offset + 6).map(usize::from);
-            let value = u64_at(after.bytes, offset + 8).unwrap_or(0);
+            let value = NewAddress(u64_at(after.bytes, offset + 8).unwrap_or(0));
             if section != Some(index) || copies.original(value).is_none() {
                 let name = format!("added symbol {number}");
                 let place = Some(after.offset + offset as u64);
-                findings.differs(Difference::new(
-                    Check::Copies,
-                    place,
-                    name,
-                    "a copy",
-                    format!("{value:#x}"),
-                ));
+                findings.differs(Difference::new(Check::Copies, place, name, "a copy", value.to_string()));
             }
         }
     }
@@ -167,14 +164,18 @@ pub(super) fn check_added_symbols(copies: &Copies<'_>, index: usize, findings: &
 
 /// Of functions of which some address is the copy's, none may be the original's: they are compared.
 pub(super) fn check_identity(copies: &Copies<'_>, findings: &mut Findings) {
-    let mut kept: BTreeMap<u64, u64> = code::formed(copies, &copies.led);
-    let wanted = |(address, _): &(u64, u64)| copies.led.contains(address);
+    // An original keeps its address, so the old one is looked for in the new image. What keeps it is an address of the new
+    // image, or for words that the loader reads a position in the file.
+    let mut kept: BTreeMap<Address, NewAddress> = code::formed(copies, &copies.led);
+    let wanted = |(address, _): &(Address, NewAddress)| copies.led.contains(address);
     let held = held_addresses(copies.old, copies.new.bytes);
-    kept.extend(held.iter().map(|held| (held.after, held.offset)).filter(wanted));
+    kept.extend(held.iter().map(|held| (Address(held.after.0), NewAddress(held.offset))).filter(wanted));
     for section in copies.new.sections.iter().filter(|section| section.kind == SHT_DYNSYM) {
         let symbols = (0..section.bytes.len() / SYMBOL_SIZE).filter_map(|number| symbol_at(section, number));
         let defined = symbols.filter(|symbol| symbol.is_defined());
-        kept.extend(defined.map(|symbol| (symbol.value, section.address)).filter(wanted));
+        kept.extend(
+            defined.map(|symbol| (Address(symbol.value), NewAddress(section.address))).filter(wanted),
+        );
     }
     // Unwind entries hold distances to functions, too, and are looked up, never compared.
     let is_data = |section: &&SectionView<'_>| {
@@ -185,9 +186,9 @@ pub(super) fn check_identity(copies: &Copies<'_>, findings: &mut Findings) {
     };
     for section in copies.new.sections.iter().filter(is_data) {
         for position in (0..section.bytes.len()).step_by(4) {
-            let place = section.address.wrapping_add(position as u64);
+            let place = NewAddress(section.address).plus(position as u64);
             let Some(distance) = displacement_at(section.bytes, position) else { break };
-            kept.extend(Some((place.wrapping_add(distance), place)).filter(wanted));
+            kept.extend(Some((Address(place.plus(distance).0), place)).filter(wanted));
         }
     }
     if copies.old.header.e_type == ET_EXEC && !copies.led.is_empty() {
@@ -197,8 +198,8 @@ pub(super) fn check_identity(copies: &Copies<'_>, findings: &mut Findings) {
         findings.differs(Difference::new(Check::Copies, None, name, expected, found));
     }
     for (address, place) in kept {
-        let name = format!("the function at {}", Address(address));
-        let found = format!("the original's is kept at {}, that of the copy elsewhere", NewAddress(place));
+        let name = format!("the function at {address}");
+        let found = format!("the original's is kept at {place}, that of the copy elsewhere");
         findings.differs(Difference::new(Check::Copies, None, name, "one address", found));
     }
     findings.checked(Check::Copies, "functions known by their copies", copies.led.len());

@@ -8,6 +8,7 @@ use std::ops::Range;
 
 use crate::bytes::{range, u64_at};
 use crate::elf::view::{ElfView, SectionView};
+use reorder_base::address::{Address, NewAddress};
 use reorder_base::error::{Error, Result};
 
 /// Name of the section.
@@ -20,11 +21,23 @@ const COPIED_SIZE: usize = 24;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Copied {
     /// First address of the original.
-    pub(super) original: u64,
+    pub(super) original: Address,
     /// First address of the copy.
-    pub(super) copy: u64,
+    pub(super) copy: NewAddress,
     /// Bytes of the original.
     pub(super) size: u64,
+}
+
+impl Copied {
+    /// First address after the original.
+    pub(super) fn original_end(&self) -> Address {
+        self.original.plus(self.size)
+    }
+
+    /// First address after the copy.
+    pub(super) fn copy_end(&self) -> NewAddress {
+        self.copy.plus(self.size)
+    }
 }
 
 /// The claim.
@@ -66,7 +79,7 @@ impl<'data> Record<'data> {
                 (number(&mut position)?, number(&mut position)?, number(&mut position)?);
             // Later sums of these do not overflow.
             original.checked_add(size).and(copy.checked_add(size))?;
-            copies.push(Copied { original, copy, size });
+            copies.push(Copied { original: Address(original), copy: NewAddress(copy), size });
         }
         let mut runs = Vec::new();
         for _ in 0..number(&mut position)? {

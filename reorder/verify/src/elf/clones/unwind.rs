@@ -63,9 +63,9 @@ pub(super) fn check_unwind(
     }
     for ((start, entry), found) in expected.iter().zip(&in_order) {
         let is_same =
-            *start == found.start && is_repeated((before.bytes, entry), (after.bytes, found), shift);
+            start.0 == found.start && is_repeated((before.bytes, entry), (after.bytes, found), shift);
         if !is_same {
-            let name = format!("the unwind entry of the copy at {}", NewAddress(*start));
+            let name = format!("the unwind entry of the copy at {start}");
             findings.differs(differs(found.offset, name, "another one"));
         }
     }
@@ -75,8 +75,11 @@ pub(super) fn check_unwind(
     for entry in added {
         lead_to_pads(copies, entry, &mut budget, findings);
     }
-    let rows = added.iter().map(|entry| (entry.start, after.address + entry.offset as u64)).collect();
-    check_search_table((old, new), rows, shift, after.address, findings);
+    let rows = added
+        .iter()
+        .map(|entry| (NewAddress(entry.start), NewAddress(after.address + entry.offset as u64)))
+        .collect();
+    check_search_table((old, new), rows, shift, NewAddress(after.address), findings);
     Ok(())
 }
 
@@ -84,14 +87,14 @@ pub(super) fn check_unwind(
 fn expected_entries<'known>(
     known: &'known [UnwindEntry],
     claimed: &[Copied],
-) -> Vec<(u64, &'known UnwindEntry)> {
+) -> Vec<(NewAddress, &'known UnwindEntry)> {
     let mut by_start: Vec<&UnwindEntry> = known.iter().collect();
     by_start.sort_unstable_by_key(|entry| (entry.start, entry.offset));
     let mut expected = Vec::new();
     for copied in claimed {
-        let from = by_start.partition_point(|entry| entry.start < copied.original);
-        let inside = by_start[from..].iter().take_while(|entry| entry.start < copied.original + copied.size);
-        expected.extend(inside.map(|entry| (copied.copy + (entry.start - copied.original), *entry)));
+        let from = by_start.partition_point(|entry| entry.start < copied.original.0);
+        let inside = by_start[from..].iter().take_while(|entry| entry.start < copied.original_end().0);
+        expected.extend(inside.map(|entry| (copied.copy.plus(entry.start - copied.original.0), *entry)));
     }
     expected.sort_unstable_by_key(|(start, entry)| (*start, entry.offset));
     expected
@@ -167,11 +170,11 @@ fn is_repeated(
 /// Exceptions are caught in the copy, or in the original where the table names a base of its own.
 fn lead_to_pads(copies: &mut Copies<'_>, entry: &UnwindEntry, budget: &mut usize, findings: &mut Findings) {
     let Some(table) = entry.exception_table else { return };
-    let original = copies.original(entry.start);
+    let original = copies.original(NewAddress(entry.start));
     let is_sound = match (original, pads_of(copies.new, table, entry, budget)) {
         (Some(original), Some(TablePads::FromStart(pads))) => pads.iter().all(|pad| {
             let distance = pad.wrapping_sub(entry.start);
-            distance < entry.size && copies.leads_to(original.wrapping_add(distance), *pad)
+            distance < entry.size && copies.leads_to(original.plus(distance), NewAddress(*pad))
         }),
         (Some(_), Some(TablePads::FromBase)) => true,
         _ => false,
@@ -192,9 +195,9 @@ fn lead_to_pads(copies: &mut Copies<'_>, entry: &UnwindEntry, budget: &mut usize
 /// The search table: sorted, all rows of the old one, and the `added`, for entries that start at `frames`.
 fn check_search_table(
     (old, new): (&ElfView<'_>, &ElfView<'_>),
-    added: Vec<(u64, u64)>,
+    added: Vec<(NewAddress, NewAddress)>,
     shift: u64,
-    frames: u64,
+    frames: NewAddress,
     findings: &mut Findings,
 ) {
     let differs = |what: &str| {
@@ -210,16 +213,18 @@ fn check_search_table(
         findings.differs(differs("none that can be read"));
         return;
     };
-    if named != frames {
+    if named != frames.0 {
         findings.differs(differs("another place of the entries"));
     }
     if after.windows(2).any(|rows| rows[0].0 > rows[1].0) {
         findings.differs(differs("rows that are not sorted"));
     }
-    let moved = before.iter().map(|(start, entry)| (*start, entry.wrapping_add(shift)));
-    let mut expected: Vec<(u64, u64)> = moved.chain(added).collect();
+    // Originals keep their starts; all old entries moved by `shift`.
+    let typed = |(start, entry)| (NewAddress(start), NewAddress(entry));
+    let moved = before.iter().map(|(start, entry)| typed((*start, entry.wrapping_add(shift))));
+    let mut expected: Vec<(NewAddress, NewAddress)> = moved.chain(added).collect();
     expected.sort_unstable();
-    let mut found = after;
+    let mut found: Vec<(NewAddress, NewAddress)> = after.into_iter().map(typed).collect();
     found.sort_unstable();
     if expected != found {
         findings.differs(differs("other rows"));

@@ -68,15 +68,15 @@ fn ends_with_padding(processor: Processor, bytes: &[u8], end: u64) -> bool {
 }
 
 /// No instruction refers to bytes that moved with the function after them. `carried` are their old places, ascending.
-pub(super) fn check_unreferenced(pair: ImagePair<'_>, carried: &[Range<u64>], findings: &mut Findings) {
+pub(super) fn check_unreferenced(pair: ImagePair<'_>, carried: &[Range<Address>], findings: &mut Findings) {
     if carried.is_empty() {
         return;
     }
-    let holds = |target: u64| {
+    let holds = |target: Address| {
         let after = carried.partition_point(|range| range.start <= target);
         after > 0 && target < carried[after - 1].end
     };
-    let found: Vec<(u64, u64)> = pair
+    let found: Vec<(Address, Address)> = pair
         .moves
         .as_slice()
         .par_iter()
@@ -90,9 +90,9 @@ pub(super) fn check_unreferenced(pair: ImagePair<'_>, carried: &[Range<u64>], fi
             while decoder.can_decode() {
                 decoder.decode_out(&mut instruction);
                 if let Addressing::Field(field) = addressing(&decoder, &instruction)
-                    && holds(field.target)
+                    && holds(Address(field.target))
                 {
-                    found.push((instruction.ip(), field.target));
+                    found.push((Address(instruction.ip()), Address(field.target)));
                 }
             }
             found
@@ -102,9 +102,9 @@ pub(super) fn check_unreferenced(pair: ImagePair<'_>, carried: &[Range<u64>], fi
         findings.differs(Difference::new(
             Check::Gaps,
             None,
-            format!("the target of {}", Address(place)),
+            format!("the target of {place}"),
             "no bytes that moved with the function after them",
-            format!("{target:#x}"),
+            target.to_string(),
         ));
     }
 }
