@@ -12,6 +12,7 @@ use std::ops::Range;
 
 use crate::elf::view::{ElfView, SectionView};
 use crate::moves::{AddressMoves, Move};
+use reorder_base::address::Address;
 
 /// What compilers give to functions for speed.
 const FOR_SPEED: u64 = 16;
@@ -31,7 +32,7 @@ pub(crate) struct Alignments {
 
 #[derive(Clone, Debug)]
 struct SectionAlignment {
-    range: Range<u64>,
+    range: Range<Address>,
     /// `sh_addralign`, at most [`MAX_ALIGNMENT`].
     stated: u64,
     /// What most of its functions have, at most [`FOR_SPEED`].
@@ -47,7 +48,7 @@ impl Alignments {
 
     /// What the new start of a function whose address is taken must be a multiple of.
     pub(crate) fn demanded(&self, range: &Move) -> u64 {
-        let start = range.old_start.0;
+        let start = range.old_start;
         // Only the lowest bit may have a meaning everywhere.
         let parity = alignment(start, 2);
         let section = self.sections.iter().find(|section| section.range.contains(&start));
@@ -57,10 +58,10 @@ impl Alignments {
 
 impl SectionAlignment {
     fn of(section: &SectionView<'_>, moves: &AddressMoves) -> Self {
-        let range = section.address..section.end();
+        let range = Address(section.address)..Address(section.end());
         let starts = moves.as_slice();
-        let first = starts.partition_point(|function| function.old_start.0 < range.start);
-        let end = starts.partition_point(|function| function.old_start.0 < range.end);
+        let first = starts.partition_point(|function| function.old_start < range.start);
+        let end = starts.partition_point(|function| function.old_start < range.end);
         let functions = &starts[first..end];
         let is_common = |level: &u64| {
             let aligned = functions.iter().filter(|function| function.old_start.0.is_multiple_of(*level));
@@ -70,7 +71,7 @@ impl SectionAlignment {
         Self { range, stated: section.alignment.clamp(1, MAX_ALIGNMENT), common }
     }
 
-    fn demanded(&self, start: u64) -> u64 {
+    fn demanded(&self, start: Address) -> u64 {
         let shown = alignment(start, self.stated);
         if self.common < FOR_SPEED && (self.stated <= FOR_SPEED || shown < FOR_SPEED) {
             return alignment(start, self.common);
@@ -80,18 +81,20 @@ impl SectionAlignment {
 }
 
 /// The largest power of two, at most `limit`, that `address` is a multiple of.
-fn alignment(address: u64, limit: u64) -> u64 {
-    1_u64.checked_shl(address.trailing_zeros()).map_or(limit, |shown| shown.min(limit))
+fn alignment(address: Address, limit: u64) -> u64 {
+    1_u64.checked_shl(address.0.trailing_zeros()).map_or(limit, |shown| shown.min(limit))
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{FOR_SPEED, SectionAlignment, alignment};
+    use super::{Address, FOR_SPEED, SectionAlignment, alignment};
 
     #[test]
     fn what_the_header_states_bounds_what_is_demanded() {
-        let demanded =
-            |stated, common, start| SectionAlignment { range: 0..u64::MAX, stated, common }.demanded(start);
+        let demanded = |stated, common, start| {
+            let range = Address(0)..Address(u64::MAX);
+            SectionAlignment { range, stated, common }.demanded(Address(start))
+        };
         assert_eq!(demanded(16, FOR_SPEED, 0x1040), 16);
         assert_eq!(demanded(64, FOR_SPEED, 0x1040), 64);
         assert_eq!(demanded(64, FOR_SPEED, 0x1020), 32);
@@ -106,6 +109,7 @@ mod tests {
 
     #[test]
     fn address_zero_has_every_alignment() {
-        assert_eq!((alignment(0, 64), alignment(0x18, 64), alignment(0x3001, 2)), (64, 8, 1));
+        let shown = |address, limit| alignment(Address(address), limit);
+        assert_eq!((shown(0, 64), shown(0x18, 64), shown(0x3001, 2)), (64, 8, 1));
     }
 }

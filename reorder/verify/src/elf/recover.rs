@@ -51,7 +51,7 @@ fn unwind_evidence(old: &ElfView<'_>, new: &ElfView<'_>, evidence: &mut Vec<Move
                 before.start, after.start
             )));
         }
-        push_evidence(old, new, before.start, after.start, before.size, evidence)?;
+        push_evidence(old, new, Address(before.start), NewAddress(after.start), before.size, evidence)?;
     }
 }
 
@@ -70,7 +70,14 @@ fn symbol_evidence(old: &ElfView<'_>, new: &ElfView<'_>, kind: u32, evidence: &m
                     )));
                 }
                 if pair.0 {
-                    push_evidence(old, new, before.value, after.value, before.size, evidence)?;
+                    push_evidence(
+                        old,
+                        new,
+                        Address(before.value),
+                        NewAddress(after.value),
+                        before.size,
+                        evidence,
+                    )?;
                 }
             }
             _ => return Err(Error::verification("the numbers of symbols differ")),
@@ -82,24 +89,24 @@ fn symbol_evidence(old: &ElfView<'_>, new: &ElfView<'_>, kind: u32, evidence: &m
 fn push_evidence(
     old: &ElfView<'_>,
     new: &ElfView<'_>,
-    before: u64,
-    after: u64,
+    before: Address,
+    after: NewAddress,
     size: u64,
     evidence: &mut Vec<Move>,
 ) -> Result<()> {
-    let found = Move { old_start: Address(before), new_start: NewAddress(after), size };
+    let found = Move { old_start: before, new_start: after, size };
     let section = |image: &ElfView<'_>, start: u64| {
         let end = start.checked_add(size)?;
         image.code_at(start, end).map(|section| (section.offset, section.bytes.len()))
     };
-    match section(old, before) {
+    match section(old, before.0) {
         Some(_) if size == 0 => Ok(()),
-        Some(home) if section(new, after) == Some(home) => {
+        Some(home) if section(new, after.0) == Some(home) => {
             evidence.push(found);
             Ok(())
         }
         Some(_) => Err(Error::verification(format!("a function left its section: {found}"))),
-        None if before == after => Ok(()),
+        None if before.0 == after.0 => Ok(()),
         None => {
             Err(Error::verification(format!("a description of something that is not code changed: {found}")))
         }

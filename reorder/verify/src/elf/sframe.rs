@@ -24,9 +24,9 @@ pub(crate) fn check_sframe(pair: ImagePair<'_>, ledger: &mut Ledger<'_>) -> Resu
     if new == section.bytes && pair.moves.moved() == 0 {
         return Ok(());
     }
-    let mut known: Vec<u64> = match pair.old.section(b".eh_frame") {
+    let mut known: Vec<Address> = match pair.old.section(b".eh_frame") {
         Some(frames) => {
-            UnwindEntries::of(frames).map(|entry| Ok(entry?.start)).collect::<Result<Vec<u64>>>()?
+            UnwindEntries::of(frames).map(|entry| Ok(Address(entry?.start))).collect::<Result<Vec<_>>>()?
         }
         None => Vec::new(),
     };
@@ -37,7 +37,8 @@ pub(crate) fn check_sframe(pair: ImagePair<'_>, ledger: &mut Ledger<'_>) -> Resu
         // Stubs of the linker have one unwind entry for all of them.
         let is_stub =
             |start: u64| pair.old.section_at(start).is_some_and(|home| home.name.starts_with(b".plt"));
-        let is_known = old.iter().all(|entry| known.binary_search(&entry.0).is_ok() || is_stub(entry.0));
+        let is_known =
+            old.iter().all(|entry| known.binary_search(&Address(entry.0)).is_ok() || is_stub(entry.0));
         is_known.then_some((old, from_field))
     });
     let same = reading.and_then(|(mut old, from_field)| {

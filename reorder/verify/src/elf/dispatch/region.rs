@@ -8,6 +8,7 @@ use super::endings::Endings;
 use super::formed::{Formed, RegisterSet, written_by};
 use crate::elf::view::ElfView;
 use crate::moves::AddressMoves;
+use reorder_base::address::Address;
 
 /// More parts have only functions that are written by hand.
 const MAX_PARTS: usize = 32;
@@ -18,7 +19,7 @@ const NONE: u32 = u32::MAX;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Entry {
     /// Where it leads.
-    pub(crate) target: u64,
+    pub(crate) target: Address,
     /// Position of the jumping function in the moves.
     pub(crate) source: u32,
 }
@@ -134,7 +135,7 @@ impl Region {
             let inner = entries_into(entries, start, end);
             region
                 .entries
-                .extend(inner.iter().filter(|e| !region.members.contains(&e.source)).map(|e| e.target));
+                .extend(inner.iter().filter(|e| !region.members.contains(&e.source)).map(|e| e.target.0));
         }
         Some(region)
     }
@@ -300,7 +301,7 @@ fn members(moves: &AddressMoves, entries: &[Entry], owner: u32) -> Vec<u32> {
 }
 
 fn entries_into(entries: &[Entry], start: u64, end: u64) -> &[Entry] {
-    let first = entries.partition_point(|entry| entry.target <= start);
-    let last = entries.partition_point(|entry| entry.target < end);
+    let first = entries.partition_point(|entry| entry.target.0 <= start);
+    let last = entries.partition_point(|entry| entry.target.0 < end);
     entries.get(first..last).unwrap_or_default()
 }

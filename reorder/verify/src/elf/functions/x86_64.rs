@@ -73,11 +73,11 @@ impl FunctionPair<'_> {
                     }
                     compared_to = at + field.width;
                     outcome.fields += 1;
-                    if !field.is_branch && self.is_outside(field.target) {
+                    if !field.is_branch && self.is_outside(Address(field.target)) {
                         outcome.references.push(Address(field.target));
                     }
-                    if field.is_branch && self.is_outside(field.target) {
-                        self.leave(&instruction, field.target, &mut signs, outcome);
+                    if field.is_branch && self.is_outside(Address(field.target)) {
+                        self.leave(&instruction, Address(field.target), &mut signs, outcome);
                     }
                     signs.forms_code |= instruction.mnemonic() == Mnemonic::Lea
                         && Images::is_text(&self.images, field.target);
@@ -106,13 +106,19 @@ impl FunctionPair<'_> {
     }
 
     /// A branch to another function: a thunk, or the middle of one.
-    fn leave(&self, instruction: &Instruction, target: u64, signs: &mut Signs, outcome: &mut CodeOutcome) {
+    fn leave(
+        &self,
+        instruction: &Instruction,
+        target: Address,
+        signs: &mut Signs,
+        outcome: &mut CodeOutcome,
+    ) {
         let is_call = instruction.flow_control() == FlowControl::Call;
-        if self.thunks.register(target).is_some() {
+        if self.thunks.register(target.0).is_some() {
             signs.jumps |= !is_call;
             signs.calls |= is_call;
         } else if !is_call
-            && self.images.moves.containing(Address(target)).is_some_and(|home| home.old_start.0 != target)
+            && self.images.moves.containing(target).is_some_and(|home| home.old_start != target)
         {
             outcome.entries.push(Entry { target, source: self.index as u32 });
         }
@@ -266,7 +272,7 @@ impl FunctionPair<'_> {
     fn check_field(&self, field: &AddressField, at: usize, end: usize) -> Result<(), Difference> {
         let distance = read_field(&self.new_bytes[at..at + field.width], field.width).unwrap_or_default();
         let found = self.range.new_start.plus(end as u64).plus(distance);
-        let expected = if self.is_outside(field.target) {
+        let expected = if self.is_outside(Address(field.target)) {
             self.images.moves.map(Address(field.target))
         } else {
             NewAddress(field.target.wrapping_add(self.range.delta()))
@@ -284,8 +290,8 @@ impl FunctionPair<'_> {
         Err(self.difference(Check::Functions, at, place, expected.to_string(), found.to_string()))
     }
 
-    fn is_outside(&self, target: u64) -> bool {
-        !(self.range.old_start.0..self.range.old_end().0).contains(&target)
+    fn is_outside(&self, target: Address) -> bool {
+        !(self.range.old_start..self.range.old_end()).contains(&target)
     }
 
     fn difference(
