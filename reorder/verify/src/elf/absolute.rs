@@ -1,6 +1,6 @@
-//! A program at a fixed address stores code addresses as plain constants. Relocations that the linker kept list them:
-//! those fields must have followed. Where nothing lists them, the move is sound only if no constant can mean a function
-//! that moved, or the address right after one.
+//! Stored code addresses of a program at a fixed address. Where relocations that the linker kept list these constants, the
+//! fields must follow the map. Where there is no such list, the move is sound only if no constant can be the address of a
+//! function that moved, or the address right after one.
 
 use goblin::elf::header::ET_EXEC;
 use goblin::elf::section_header::SHT_PROGBITS;
@@ -15,7 +15,8 @@ use crate::processor::Processor;
 use crate::report::{Check, Difference};
 use reorder_base::address::{Address, NewAddress};
 
-/// Looks at all stored addresses, and at all other data and instructions of the old image.
+/// Checks all stored addresses, and all other data and instructions of the old image. Images at a variable address are
+/// skipped.
 pub(crate) fn check_absolute_addresses(pair: ImagePair<'_>, ledger: &mut Ledger<'_>) {
     if pair.old.header.e_type != ET_EXEC || pair.moves.moved() == 0 {
         return;
@@ -71,14 +72,14 @@ fn is_moved(pair: ImagePair<'_>, value: Address) -> bool {
 }
 
 /// Listed addresses in data follow the map. Those in functions are compared with their instructions; code outside of
-/// functions is not written, so it must not hold any that moved.
+/// functions is never rewritten, so it must not hold the address of a function that moved.
 fn check_fields(pair: ImagePair<'_>, ledger: &mut Ledger<'_>) {
     for field in pair.absolute.all() {
-        ledger.findings.found(pair.oddity(Check::AbsoluteAddresses, field.value));
+        ledger.findings.found(pair.lost_alignment(Check::AbsoluteAddresses, field.value));
         let Some(section) = pair.old.section_at(field.place.0) else { continue };
         let offset = section.offset + (field.place.0 - section.address);
         let is_in_function = pair.moves.containing(field.place).is_some();
-        // Operands are compared with their instructions; AArch64 has none that hold a whole address.
+        // Operands are compared with their instructions; AArch64 has no operands that hold a whole address.
         if section.is_code() && is_in_function && pair.old.processor == Processor::X86_64 {
             continue;
         }
@@ -120,7 +121,7 @@ fn section_bytes<'a>(
     range(pair.new.bytes, section.offset.checked_add(within)?, size)
 }
 
-/// An entry that the bytes contradict is harmless while nothing moved that the bytes may mean, such as a stub.
+/// An entry that contradicts the bytes is harmless as long as what the bytes may refer to, such as a stub, did not move.
 fn check_contradictions(pair: ImagePair<'_>, ledger: &mut Ledger<'_>) {
     for wrong in pair.absolute.contradictions.iter().filter(|wrong| is_moved(pair, Address(wrong.stored))) {
         ledger.findings.differs(Difference::new(
@@ -133,8 +134,8 @@ fn check_contradictions(pair: ImagePair<'_>, ledger: &mut Ledger<'_>) {
     }
 }
 
-/// Words of the GOT that no entry is for: each holds the address of a symbol that code reaches through the GOT, and
-/// follows it. Gives their addresses and claims them.
+/// Words of the GOT without a relocation entry: each holds the address of a symbol that code reaches through the GOT, and
+/// follows it. Claims these words and gives their addresses.
 fn followed_slots(pair: ImagePair<'_>, section: &SectionView<'_>, ledger: &mut Ledger<'_>) -> Vec<Address> {
     const WORD: usize = 8;
     let mut slots = Vec::new();
@@ -153,7 +154,7 @@ fn followed_slots(pair: ImagePair<'_>, section: &SectionView<'_>, ledger: &mut L
     slots
 }
 
-/// Whether a word at `place` shares bytes with one of the eight-byte words at `words`, which ascend.
+/// Whether a word at `place` shares bytes with one of the eight-byte words at `words`, in ascending order.
 fn overlaps(words: &[Address], place: Address) -> bool {
     let after = words.partition_point(|&word| word.0 < place.0.saturating_add(8));
     after.checked_sub(1).is_some_and(|at| words[at].0 + 8 > place.0)
@@ -164,7 +165,7 @@ fn addresses((place, value): (u64, u64)) -> (Address, Address) {
     (Address(place), Address(value))
 }
 
-/// Eight bytes at any place, or four at an aligned one.
+/// A constant that may be an address: eight bytes at any place, or four at an aligned one.
 fn data_constant(bytes: &[u8], position: usize, place: u64) -> Option<u64> {
     let wide = bytes.get(position..)?.first_chunk::<8>().map(|word| u64::from_le_bytes(*word));
     if let Some(value) = wide.filter(|value| *value <= u64::from(u32::MAX)) {
@@ -176,7 +177,7 @@ fn data_constant(bytes: &[u8], position: usize, place: u64) -> Option<u64> {
     bytes.get(position..)?.first_chunk::<4>().map(|word| u64::from(u32::from_le_bytes(*word)))
 }
 
-/// Of x86-64 code: immediates and displacements of at least four bytes: (address of the instruction, value).
+/// Immediates and displacements of at least four bytes in x86-64 code, as (address of the instruction, value).
 fn code_constants<'a>(section: &'a SectionView<'_>) -> impl Iterator<Item = (u64, u64)> + 'a {
     let decoder = Decoder::with_ip(64, section.bytes, section.address, DecoderOptions::NONE);
     decoder.into_iter().flat_map(|instruction| {

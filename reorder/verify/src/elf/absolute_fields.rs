@@ -1,7 +1,7 @@
-//! Addresses that a program at a fixed address stores, as the relocations that the linker kept list them.
+//! The addresses stored in a program at a fixed address, as listed by the relocations that the linker kept.
 //!
-//! Takes the old image alone; gives the fields whose bytes are what their entry says, and which sections have a list
-//! at all. Whoever moved the functions is not asked: entries are read and judged here once more.
+//! Takes only the old image; gives the fields whose bytes agree with their entry, and which sections have a list at all.
+//! Entries are read and judged independently of the code that moved the functions.
 
 use goblin::elf::header::ET_EXEC;
 use goblin::elf::reloc::{
@@ -20,16 +20,16 @@ use crate::elf::view::{ElfView, SectionView};
 use crate::processor::Processor;
 use reorder_base::address::Address;
 
-/// The forms of a reference through the GOT in which linkers may have put the address itself: x86-64.
+/// x86-64 references through the GOT that linkers may replace by the address itself.
 const SLOT_TYPES: [u32; 3] = [R_X86_64_GOTPCREL, R_X86_64_GOTPCRELX, R_X86_64_REX_GOTPCRELX];
 /// A slot's entry counts from the end of its four bytes.
 const SLOT_BIAS: u64 = 4;
 
-/// The type that names nothing, of both processors.
+/// The type of an empty entry, the same for both processors.
 const NONE: u32 = 0;
-/// Another one of AArch64, which older tools wrote.
+/// Another empty type of AArch64, written by older tools.
 const WITHDRAWN: u32 = 256;
-/// AArch64 instructions that read a slot of the GOT; what linkers put there instead holds no address as such.
+/// AArch64 instructions that read a slot of the GOT; the instructions that linkers put there instead hold no whole address.
 const READ_SLOT_TYPES: [u32; 5] = [
     R_AARCH64_ADR_GOT_PAGE,
     R_AARCH64_LD64_GOT_LO12_NC,
@@ -56,7 +56,7 @@ impl AbsoluteField {
     }
 }
 
-/// An entry that names code although the bytes are neither that nor the way around it.
+/// An entry that names code although the bytes hold neither that address nor a replacement for it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Contradiction {
     /// Where the entry points.
@@ -65,12 +65,12 @@ pub(crate) struct Contradiction {
     pub(crate) stored: u64,
     /// What the entry says.
     pub(crate) named: Address,
-    /// The entry names a function that is chosen at the start, and the bytes lead into another section of code: to the stub
-    /// that must stand for it, since its own address is not known when linking (System V ABI, `STT_GNU_IFUNC`).
+    /// The entry names a function that is selected at startup, and the bytes lead into another code section: to the stub
+    /// that stands for it, because its own address is not known at link time (System V ABI, `STT_GNU_IFUNC`).
     may_be_stub: bool,
 }
 
-/// What the kept relocations of an image at a fixed address list.
+/// The stored addresses that the kept relocations of an image at a fixed address list.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct AbsoluteFields {
     fields: Vec<AbsoluteField>,
@@ -78,14 +78,15 @@ pub(crate) struct AbsoluteFields {
     listed: Vec<Address>,
     /// Symbols that code reaches through the GOT.
     slot_values: Vec<Address>,
-    /// Entries that do not fit.
+    /// Entries that disagree with the bytes.
     pub(crate) contradictions: Vec<Contradiction>,
 }
 
 impl AbsoluteFields {
-    /// Reads all kept relocations of `image`; nothing when they are damaged or too many do not fit.
+    /// Reads all kept relocations of `image`; empty when they are damaged or too many disagree with the bytes.
     pub(crate) fn collect(image: &ElfView<'_>) -> Self {
-        /// Single contradictions are reported; more, and more than one in a thousand, mean nothing at all.
+        /// Up to this many contradictions are reported. More than that, if they exceed one in a thousand, make the whole
+        /// list worthless.
         const TOLERATED: usize = 2;
         let mut found = Self::default();
         if image.header.e_type != ET_EXEC {
@@ -142,7 +143,7 @@ impl AbsoluteFields {
     }
 }
 
-/// The entries of a table in either form.
+/// The entries of a table, plain or compact; `None` when it is damaged.
 fn entries(section: &SectionView<'_>) -> Option<Vec<CompactEntry>> {
     if section.kind == SHT_CREL {
         return compact_entries(section.bytes);
@@ -161,7 +162,7 @@ fn entries(section: &SectionView<'_>) -> Option<Vec<CompactEntry>> {
         .collect()
 }
 
-/// One table for one section.
+/// One relocation table and the section that it applies to.
 struct Table<'a> {
     image: &'a ElfView<'a>,
     target: &'a SectionView<'a>,
@@ -169,7 +170,8 @@ struct Table<'a> {
 }
 
 impl Table<'_> {
-    /// Adds what `entry` says; whether it names a stored address at all, or nothing when it points nowhere.
+    /// Records what `entry` says. Gives whether it names a stored address at all; `None` when its place lies outside of the
+    /// section.
     fn judge(&self, entry: &CompactEntry, found: &mut AbsoluteFields) -> Option<bool> {
         let processor = self.image.processor;
         if entry.kind == NONE || processor == Processor::Aarch64 && entry.kind == WITHDRAWN {
@@ -217,7 +219,7 @@ impl Table<'_> {
         [symbol.value, header]
     }
 
-    /// Whether `stored` may be the stub of a function that is chosen at the start.
+    /// Whether `stored` may be the stub of a function that is selected at startup.
     fn may_be_stub(&self, symbol: &SymbolView, stored: u64) -> bool {
         let home = self.image.sections.get(symbol.section as usize);
         let stub = self.image.section_at(stored).filter(|section| section.is_code());

@@ -1,12 +1,12 @@
-//! Functions whose addresses are taken are aligned as before.
+//! Functions whose addresses are taken keep their alignment.
 //!
-//! Programs keep flags in the low bits of such addresses, and no image states in which bits. It states a bound: linkers give a
-//! section the largest alignment that any function in it asked for (`sh_addralign`). So a function with that alignment may be
-//! the one that asked, and a function with less may have asked for what it has.
+//! Programs keep flags in the low bits of such addresses, and no image states in which bits. An image only states a bound:
+//! linkers give a section the largest alignment that any function in it requested (`sh_addralign`). A function that has this
+//! alignment may be the one that requested it, and a function with less may have requested what it has.
 //!
-//! Where most functions of a section have less than compilers give for speed, a function has more by chance, and only what
-//! most have is demanded. If the section states more than that, a function whose address has the stated alignment may be the
-//! one that asked for it.
+//! Where most functions of a section have less alignment than compilers give for speed, a function has more by chance, so
+//! only the common alignment is demanded. If the section states more than that, a function whose address has the stated
+//! alignment may be the one that requested it.
 
 use std::ops::Range;
 
@@ -14,13 +14,13 @@ use crate::elf::view::{ElfView, SectionView};
 use crate::moves::{AddressMoves, Move};
 use reorder_base::address::Address;
 
-/// What compilers give to functions for speed.
+/// The alignment that compilers give to functions for speed.
 const FOR_SPEED: u64 = 16;
 
-/// The largest alignment that functions ask for: a page.
+/// The largest alignment that functions request: a page.
 const MAX_ALIGNMENT: u64 = 4096;
 
-/// Share of a section's functions that is most of them: numerator, denominator.
+/// The share of a section's functions that counts as most of them: numerator, denominator.
 const MOST: (usize, usize) = (3, 4);
 
 /// The alignment that functions of the old image may rely on, by section; outside of these, only parity.
@@ -35,12 +35,12 @@ struct SectionAlignment {
     range: Range<Address>,
     /// `sh_addralign`, at most [`MAX_ALIGNMENT`].
     stated: u64,
-    /// What most of its functions have, at most [`FOR_SPEED`].
+    /// The alignment of most of its functions, at most [`FOR_SPEED`].
     common: u64,
 }
 
 impl Alignments {
-    /// Of the old image.
+    /// The alignments in the old image.
     pub(crate) fn of(old: &ElfView<'_>, moves: &AddressMoves) -> Self {
         let code = old.sections.iter().filter(|section| section.is_code());
         Self { sections: code.map(|section| SectionAlignment::of(section, moves)).collect() }
@@ -49,7 +49,7 @@ impl Alignments {
     /// What the new start of a function whose address is taken must be a multiple of.
     pub(crate) fn demanded(&self, range: &Move) -> u64 {
         let start = range.old_start;
-        // Only the lowest bit may have a meaning everywhere.
+        // The lowest bit may have a meaning in every section.
         let parity = alignment(start, 2);
         let section = self.sections.iter().find(|section| section.range.contains(&start));
         section.map_or(parity, |section| section.demanded(start).max(parity))

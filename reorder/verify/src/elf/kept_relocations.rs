@@ -1,9 +1,9 @@
-//! Relocations that the linker kept in the file (`--emit-relocs`): they must describe the new image as well, or
-//! badly, as they described the old one.
+//! Relocations that the linker kept in the file (`--emit-relocs`): they must describe the new image as well (or as badly) as
+//! they described the old one.
 //!
-//! Places in code follow the map; type and symbol stay. An entry whose value was in the bytes of the old image must
-//! have its value in the bytes of the new one; that fixes the addend without knowing where an instruction ends.
-//! Entries that were stale already (relaxed code, discarded input) may stay as they are.
+//! Places in code follow the map; type and symbol stay. If the bytes of the old image held an entry's value, the bytes of
+//! the new image must hold its new value; that determines the addend without knowing where an instruction ends. Entries that
+//! were already stale (relaxed code, discarded input) may stay unchanged.
 
 use goblin::elf::section_header::SHT_RELA;
 use goblin::elf::sym::STT_SECTION;
@@ -19,7 +19,8 @@ use crate::elf::view::{ElfView, SectionView};
 use crate::report::{Check, Difference};
 use reorder_base::address::{Address, NewAddress};
 
-/// One entry of a table, as the file of either image states it; the caller knows of which image the place is.
+/// One entry of a table, as stated in the file of either image. The place is a plain number: the caller knows whether it is
+/// an old or a new address.
 #[derive(Clone, Copy)]
 struct Kept {
     place: u64,
@@ -27,8 +28,8 @@ struct Kept {
     addend: u64,
 }
 
-/// Checks all tables that are not loaded; `updated` as in `verify_pair`. Where debug information was written again, the output
-/// leaves out the tables that described it: `pair` shows them with the old debug information and the new symbols.
+/// Checks all tables that are not loaded; `updated` is the one of `verify_pair`. Where debug information was rewritten, the
+/// output leaves out the tables that described it: in `pair` they appear with the old debug information and the new symbols.
 pub(crate) fn check_kept_relocations(
     pair: ImagePair<'_>,
     updated: Option<&ElfView<'_>>,
@@ -52,7 +53,7 @@ pub(crate) fn check_kept_relocations(
     ledger.findings.checked(Check::StaticRelocations, "relocations", count);
 }
 
-/// Tables in the compact form have no room for new differences: nothing is left of them but a header without entries.
+/// Tables in the compact form have no room for new differences, so they are reduced to a header without entries.
 fn check_emptied(old: &SectionView<'_>, new: &SectionView<'_>, ledger: &mut Ledger<'_>) {
     let name = String::from_utf8_lossy(old.name);
     if new.bytes.iter().all(|&byte| byte == 0) {
@@ -129,8 +130,8 @@ fn check_table(
         match is_exact {
             Some(true) if is_partial => check_stale_addend(pair, &before, &after, &readings, offset, ledger),
             Some(true) => {}
-            // A field that holds part of an address may have agreed with its relocation by chance, and no longer does. Then the
-            // relocation must still follow its target.
+            // A field that holds part of an address may have agreed with its relocation only by chance and no longer agree.
+            // The relocation must then still follow its target.
             Some(false) if is_partial && is_followed(pair, &before, &after, &readings) => {}
             Some(false) => {
                 let name = format!("the addend of the kept relocation for {}", NewAddress(after.place));
@@ -149,9 +150,9 @@ fn check_table(
     index
 }
 
-/// What the symbol of an entry may stand for in the old and in the new image: its value and, for the symbol of a section,
-/// the address in that section's header, since lld 22 names sections by symbols of other places. `link` is the table
-/// of symbols.
+/// What the symbol of an entry may stand for in the old and in the new image: its value and, for a section symbol, the
+/// address in that section's header, because lld 22 uses symbols of other places for sections. `link` is the index of the
+/// symbol table.
 fn readings(pair: ImagePair<'_>, link: usize, entry: &Kept) -> Vec<(Address, NewAddress)> {
     let symbols = |image: &ElfView<'_>| {
         let symbol = symbol_at(image.sections.get(link)?, (entry.information >> 32) as usize)?;
@@ -167,15 +168,16 @@ fn field(pair: ImagePair<'_>, entry: &Kept) -> Option<RelocatedField> {
     RelocatedField::of(pair.old.processor, entry.information as u32)
 }
 
-/// What the bytes say minus what the relocation says, in the width of the field; `None` without such a field.
+/// What the bytes say minus what the relocation says, in the width of the field; `None` if the field lies outside of the
+/// section.
 fn misfit(target: &SectionView<'_>, entry: &Kept, field: RelocatedField, symbol: u64) -> Option<u64> {
     let within = entry.place.checked_sub(target.address)?;
     let bytes = range(target.bytes, within, field.width())?;
     field.misfit(bytes, entry.place, symbol.wrapping_add(entry.addend))
 }
 
-/// A word in data that the kept relocation describes in both images follows its target: a distance, an address in a
-/// section that is not loaded, or the copy that some linkers write of an address that the loader stores there.
+/// Claims a word in data that the kept relocation describes in both images, because it follows its target: a distance, an
+/// address in a section that is not loaded, or the copy that some linkers write of an address that the loader stores there.
 fn claim_word(pair: ImagePair<'_>, target: &SectionView<'_>, entry: &Kept, ledger: &mut Ledger<'_>) {
     let Some(field) = field(pair, entry) else { return };
     if target.is_code() {
@@ -193,7 +195,7 @@ fn claim_word(pair: ImagePair<'_>, target: &SectionView<'_>, entry: &Kept, ledge
     }
 }
 
-/// A stale entry that changed must at least still name the byte that it named.
+/// A stale entry that changed must at least still name the same byte.
 fn check_stale_addend(
     pair: ImagePair<'_>,
     before: &Kept,
@@ -213,10 +215,10 @@ fn check_stale_addend(
     }
 }
 
-/// Whether an entry names the byte that its old target became, in one of its readings.
+/// Whether an entry names the new place of its old target, in one of its readings.
 fn is_followed(pair: ImagePair<'_>, before: &Kept, after: &Kept, readings: &[(Address, NewAddress)]) -> bool {
     readings.iter().any(|(old_symbol, new_symbol)| {
-        // A relative addend is short of its target by what is left of the instruction: 4 to 8 bytes.
+        // A relative addend falls short of its target by the rest of the instruction: 4 to 8 bytes.
         [0u64, 4, 5, 6, 8].iter().any(|bias| {
             let target = old_symbol.plus(before.addend).plus(*bias);
             pair.leads_to(target, new_symbol.plus(after.addend).plus(*bias))

@@ -1,4 +1,4 @@
-//! Notes and links to other files: probe addresses follow the map, identities may change, nothing else may.
+//! Notes and links to other files: probe addresses follow the map and identities may change, but nothing else may.
 
 use goblin::elf::section_header::SHT_NOTE;
 
@@ -75,14 +75,14 @@ fn note_at(bytes: &[u8], position: usize) -> Option<Note<'_>> {
     let kind = u32_at(bytes, position + 8)?;
     let name_at = position + 12;
     let name = bytes.get(name_at..name_at.checked_add(name_size)?)?;
-    // Notes of both names that matter are padded to four bytes, whatever the section's own alignment.
+    // Notes of both names that matter are padded to four bytes, regardless of the section's alignment.
     let description = name_at.checked_add(name_size.checked_next_multiple_of(4)?)?;
     bytes.get(description..description.checked_add(size)?)?;
     let next = description.checked_add(size.checked_next_multiple_of(4)?)?;
     Some(Note { name, kind, description, size, next })
 }
 
-/// The checksum of a debug file that no longer fits may change; the name may not.
+/// The checksum of the debug file may change, since that file no longer matches; its name may not.
 fn check_debug_link(pair: ImagePair<'_>, ledger: &mut Ledger<'_>) {
     const CHECKSUM: u64 = 4;
     let Some(section) = pair.old.section(b".gnu_debuglink") else { return };

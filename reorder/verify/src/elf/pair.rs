@@ -27,15 +27,15 @@ pub(crate) struct ImagePair<'a> {
     pub(crate) new: &'a ElfView<'a>,
     /// Where functions went.
     pub(crate) moves: &'a AddressMoves,
-    /// Addresses that the old image stores as such.
+    /// Addresses that the old image stores as constants.
     pub(crate) absolute: &'a AbsoluteFields,
     /// Where exceptions are caught in AArch64 functions of the old image.
     pub(crate) pads: &'a LandingPads,
-    /// What functions of the old image may count on.
+    /// Alignment that functions of the old image may rely on.
     pub(crate) alignments: &'a Alignments,
 }
 
-/// No prefix is longer: patchable no-operations of a few instructions, and constants.
+/// Largest prefix of a function in bytes: a few patchable no-operations, and constants.
 const MAX_PREFIX: u64 = 0x1000;
 
 /// Bytes that compilers put between patchable no-operations and the entry.
@@ -45,7 +45,7 @@ const MAX_CONSTANTS: usize = 16;
 pub(crate) struct Ledger<'a> {
     /// Differences and counts.
     pub(crate) findings: &'a mut Findings,
-    /// Bytes that need no other check.
+    /// Bytes that these checks compared completely.
     pub(crate) claims: &'a mut Claims,
 }
 
@@ -71,16 +71,16 @@ impl<'a> ImagePair<'a> {
 
     /// Whether `found` is where the code at `address` went.
     ///
-    /// A place in the padding in front of a function, such as a function without instructions, has two readings: it
-    /// stayed, or it went with the function that control runs into, together with the padding between.
+    /// A place in the padding before a function, such as a function without instructions, has two readings: it stayed, or it
+    /// moved with the function that control runs into, together with the padding between them.
     pub(crate) fn leads_to(&self, address: Address, found: NewAddress) -> bool {
         self.mapped(address) == found || self.is_prefix(address, found)
     }
 
-    /// What is wrong with taking `address`, for people: a function that it starts was aligned and no longer is. The low bits
-    /// of a function pointer may have a meaning: pointers to member functions of C++ say by the lowest whether the function
-    /// is virtual (Itanium C++ ABI, section 2.3).
-    pub(crate) fn oddity(&self, check: Check, address: Address) -> Option<Difference> {
+    /// A difference if a function that starts at `address`, which the program takes as a value, was aligned and no longer
+    /// is. The low bits of a function pointer may have a meaning: the lowest bit of a C++ pointer to a member function says
+    /// whether the function is virtual (Itanium C++ ABI, section 2.3).
+    pub(crate) fn lost_alignment(&self, check: Check, address: Address) -> Option<Difference> {
         let range = self.moves.containing(address).filter(|range| range.old_start == address)?;
         if !range.is_moved() {
             return None;
@@ -141,8 +141,8 @@ impl<'a> ImagePair<'a> {
         prefix.is_some_and(is_one) && prefix == bytes(self.new, found.0)
     }
 
-    /// Whether the padding at `address`, which something refers to, keeps its bytes up to its end. The same holds for data that
-    /// moved with the function after them: no other check looks at the place that they left.
+    /// Whether the padding at `address`, which something refers to, keeps its bytes up to its end. The same holds for data
+    /// that moved with the next function: no other check looks at the place that it left.
     fn is_kept(&self, address: Address) -> bool {
         if self.moves.containing(address).is_some() {
             return true;
@@ -173,13 +173,13 @@ impl<'a> ImagePair<'a> {
     }
 }
 
-/// Whether `prefix` is what callers may read in front of an AArch64 function: a signature and a hash, and room for patches.
+/// Whether `prefix` is what callers may read before an AArch64 function: a signature and a hash, and room for patches.
 fn has_few_words_of_data(prefix: &[u8]) -> bool {
     let words = prefix.chunks_exact(4).map(|word| u32_at(word, 0).unwrap_or(0));
     words.rev().skip_while(|word| *word == NOP).count() <= 2
 }
 
-// `Images` also serves Mach-O, where the code decoder works on plain numbers: the address spaces are named here.
+// `Images` also serves Mach-O, where the code decoder works on plain numbers: here the numbers get their address spaces.
 impl Images for ImagePair<'_> {
     /// In both directions: what the new image names must also have come from `address`.
     fn follows(&self, address: u64, found: u64) -> bool {
@@ -188,7 +188,7 @@ impl Images for ImagePair<'_> {
         self.leads_to(old, new) && returns() && (address != found || self.is_kept(old))
     }
 
-    /// The end of a function without anything behind it goes with the function.
+    /// The end of a function that no other function follows directly moves with the function.
     fn is_target(&self, target: u64, found: u64) -> bool {
         let goes_with_function = || {
             let before = self.moves.ending_at(Address(target));

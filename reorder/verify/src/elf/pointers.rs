@@ -1,9 +1,9 @@
 //! What the loader reads: the entry point, `.dynamic`, and its relocations with the words they apply to.
 //!
-//! In a position-independent image these are all absolute code addresses there are. Places and types must be the
-//! same; addends, and words that the loader adjusts in place, must follow the map. Tables are found as the loader
-//! finds them (through `.dynamic`) and by section type, so that neither view can hide one from the other.
-//! Sources: System V ABI, chapter 5; x86-64 psABI, 4.4.1; ELF for the Arm 64-bit Architecture, 5.7; generic ABI, "Relative Relocation Table".
+//! A position-independent image has no other absolute code addresses. Places and types must be the same; addends, and words
+//! that the loader adjusts in place, must follow the map. Tables are found as the loader finds them (through `.dynamic`) and
+//! by section type, so that neither view can hide one from the other. Sources: System V ABI, chapter 5; x86-64 psABI, 4.4.1;
+//! ELF for the Arm 64-bit Architecture, 5.7; generic ABI, "Relative Relocation Table".
 
 use std::collections::BTreeSet;
 
@@ -36,7 +36,7 @@ const DYNAMIC_SIZE: usize = 16;
 const SHT_RELR: u32 = 19;
 const DT_RELR: u64 = 36;
 const DT_RELRSZ: u64 = 35;
-/// The last of the tags of the generic ABI.
+/// The last tag of the generic ABI.
 const DT_RELRENT: u64 = 37;
 const SHT_X86_64_UNWIND: u32 = 0x7000_0001;
 
@@ -57,7 +57,8 @@ pub(crate) fn check_loader_pointers(pair: ImagePair<'_>, ledger: &mut Ledger<'_>
     ledger.findings.checked(Check::LoaderPointers, "words of relative tables", words);
 }
 
-/// Sections and entries of `.dynamic` that nobody here reads may be relocations of another form, with words that stayed.
+/// Rejects sections and entries of `.dynamic` that this module does not know: they may be relocations of another form, whose
+/// words nothing checks.
 fn check_kinds(pair: ImagePair<'_>, dynamic: &[(u64, u64)], ledger: &mut Ledger<'_>) {
     if pair.moves.moved() == 0 {
         return;
@@ -84,7 +85,7 @@ fn check_kinds(pair: ImagePair<'_>, dynamic: &[(u64, u64)], ledger: &mut Ledger<
     for &(tag, _) in dynamic {
         let is_known = match tag {
             0..=DT_RELRENT => true,
-            // The ranges of GNU, without those of Android; what filters and audits.
+            // The ranges of GNU without those of Android; the tags of filters and auditors.
             0x6fff_fdf5..=0x6fff_fdff | 0x6fff_fef5..=0x6fff_feff | 0x6fff_fff0..=0x6fff_ffff => true,
             0x7fff_fffd..=0x7fff_ffff => true,
             0x7000_0001..=0x7000_000c => is_arm || tag & 0xf <= 3,
@@ -174,7 +175,7 @@ fn check_relocation_table(pair: ImagePair<'_>, offset: u64, size: u64, ledger: &
         return 0;
     };
     let symbols = pair.old.sections.iter().find(|section| section.kind == SHT_DYNSYM);
-    // Types whose addend is an address, and the type that adds one to a symbol.
+    // Types whose addend is an address, and the type that adds its addend to a symbol.
     let (relative, absolute) = match pair.old.processor {
         Processor::Aarch64 => ([R_AARCH64_RELATIVE, R_AARCH64_IRELATIVE], R_AARCH64_ABS64),
         Processor::X86_64 => ([R_X86_64_RELATIVE, R_X86_64_IRELATIVE], R_X86_64_64),
@@ -202,7 +203,7 @@ fn check_relocation_table(pair: ImagePair<'_>, offset: u64, size: u64, ledger: &
             ledger.claims.add(at + 16, WORD);
         }
         if relative.contains(&(information as u32)) {
-            ledger.findings.found(pair.oddity(Check::LoaderPointers, Address(old_addend)));
+            ledger.findings.found(pair.lost_alignment(Check::LoaderPointers, Address(old_addend)));
         }
         ledger.findings.expect(
             Check::LoaderPointers,
@@ -224,7 +225,7 @@ fn check_relocation_table(pair: ImagePair<'_>, offset: u64, size: u64, ledger: &
     old.len() / RELA_SIZE
 }
 
-/// The addend that keeps symbol + addend at the same byte of the symbol's function.
+/// The new addend with which symbol + addend stays at the same byte of the symbol's function.
 fn symbolic_addend(
     pair: ImagePair<'_>,
     symbols: Option<&SectionView<'_>>,
@@ -243,7 +244,8 @@ fn symbol_value(symbols: Option<&SectionView<'_>>, information: u64) -> Option<A
     symbol.is_defined().then_some(Address(symbol.value))
 }
 
-/// The loader overwrites these words, so a copy of the address may have followed or not; nothing else may be there.
+/// Claims the word at `place` if it holds a copy of the address, `old` before and `new` now. The loader overwrites these
+/// words, so such a copy may follow or stay.
 fn accept_copy(pair: ImagePair<'_>, place: Address, old: u64, new: u64, ledger: &mut Ledger<'_>) {
     let Some(offset) = pair.old.mapped_offset(place.0, WORD) else { return };
     let before = u64_at(pair.old.bytes, offset as usize);
@@ -286,7 +288,7 @@ pub(crate) fn written_places(image: &ElfView<'_>) -> Vec<u64> {
     let packed = of_kind(SHT_RELR).flat_map(|section| relative_places(section.bytes));
     let entries = entries.filter(|entry| u64_at(entry, 8).is_some_and(|it| it as u32 != NONE));
     let places = entries.filter_map(|entry| u64_at(entry, 0)).chain(packed);
-    // A bitmap of a few bytes names many places; of those only what is in the file counts, each once.
+    // A bitmap of a few bytes names many places; only those in the file count, each once.
     let places: BTreeSet<u64> = places.filter(|&place| image.mapped_offset(place, WORD).is_some()).collect();
     places.into_iter().collect()
 }
@@ -309,7 +311,7 @@ fn check_word(pair: ImagePair<'_>, place: Address, ledger: &mut Ledger<'_>) {
     if before.0 != after.0 {
         ledger.claims.add(offset, WORD);
     }
-    ledger.findings.found(pair.oddity(Check::LoaderPointers, before));
+    ledger.findings.found(pair.lost_alignment(Check::LoaderPointers, before));
     if !pair.leads_to(before, after) {
         let expected = pair.mapped(before);
         let name = format!("the word at {place}");

@@ -1,4 +1,4 @@
-//! Recovers where functions went from the two images alone, without trusting whoever wrote the second.
+//! Recovers where functions went from the two images alone, without trusting the program that wrote the second.
 //!
 //! Relocating keeps the order of unwind entries and of symbols, so the i-th of the old image is the i-th of the
 //! new one. Takes both files; gives [`AddressMoves`]: sorted, disjoint ranges with their old and new start.
@@ -85,7 +85,7 @@ fn symbol_evidence(old: &ElfView<'_>, new: &ElfView<'_>, kind: u32, evidence: &m
     }
 }
 
-/// Records one function if it lies in code; a description of something else must not have changed.
+/// Records one function if it lies in code; the description of anything else must not have changed.
 fn push_evidence(
     old: &ElfView<'_>,
     new: &ElfView<'_>,

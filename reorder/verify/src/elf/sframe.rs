@@ -1,4 +1,4 @@
-//! `.sframe`: the old entries with their starts by the map, in the order of their starts if they were in order.
+//! `.sframe`: the old entries with mapped starts, sorted by start if they were sorted before.
 
 use super::pair::{ImagePair, Ledger};
 use super::unwind_walk::UnwindEntries;
@@ -31,10 +31,10 @@ pub(crate) fn check_sframe(pair: ImagePair<'_>, ledger: &mut Ledger<'_>) -> Resu
         None => Vec::new(),
     };
     known.sort_unstable();
-    // Starts count from the section or from themselves; only one of them gives functions.
+    // Starts are relative to the section or to their own field; only one of the readings gives functions.
     let reading = [false, true].into_iter().find_map(|from_field| {
         let old = entries(section, section.bytes, from_field)?;
-        // Stubs of the linker have one unwind entry for all of them.
+        // All stubs of the linker share one unwind entry.
         let is_stub =
             |start: u64| pair.old.section_at(start).is_some_and(|home| home.name.starts_with(b".plt"));
         let is_known =
@@ -66,7 +66,7 @@ pub(crate) fn check_sframe(pair: ImagePair<'_>, ledger: &mut Ledger<'_>) -> Resu
     Ok(())
 }
 
-/// Position of the first entry, size of one, number.
+/// Position of the first entry, size of one entry, number of entries; `None` for unknown versions.
 fn extent(bytes: &[u8]) -> Option<(usize, usize, usize)> {
     const HEADER: usize = 28;
     let size: usize = match bytes.get(2)? {

@@ -1,6 +1,6 @@
-//! Numbers that lead from one function to another where code adds something unknown to the first one's address.
+//! Numbers in data that lead from one function to another, where code adds an unknown value to the first function's address.
 //!
-//! Neither may have moved: the sum says nothing of itself, and the number in the data is what it was.
+//! Neither function may have moved: the sum does not say which number it uses, and the numbers in data do not change.
 
 use rayon::prelude::*;
 
@@ -13,10 +13,10 @@ use crate::moves::Move;
 use crate::report::{Check, Difference, Findings};
 use reorder_base::address::Address;
 
-/// Addresses that are looked at: code that adds to more of them adds to nothing that was written by hand.
+/// Addresses that are checked. Such sums are written by hand, so an image has few of them.
 const MAX_ADDRESSES: usize = 1 << 10;
 
-/// Checks the functions at `summed`, and those that words of data lead to from there.
+/// Checks the functions at `summed`, and the functions that words of data lead to from there.
 pub(crate) fn check_summed(pair: ImagePair<'_>, summed: &[Address], findings: &mut Findings) {
     for &address in summed.iter().take(MAX_ADDRESSES) {
         let moved = moved_function_at(pair, address);
@@ -53,7 +53,7 @@ fn moved_function_at<'a>(pair: ImagePair<'a>, address: Address) -> Option<&'a Mo
     pair.moves.containing(address).filter(|range| range.is_moved() && range.old_start == address)
 }
 
-/// Data that no other check knows word by word.
+/// Whether `section` holds data that no other check reads word by word.
 fn may_hold_numbers(section: &SectionView<'_>) -> bool {
     const KNOWN: [&[u8]; 3] = [b".eh_frame", b".eh_frame_hdr", b".gcc_except_table"];
     section.is_loaded()

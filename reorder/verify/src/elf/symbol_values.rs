@@ -1,4 +1,4 @@
-//! Symbol tables: the same symbols, with the values of code following the map.
+//! Symbol tables: the same symbols, with the values of code symbols mapped.
 
 use goblin::elf::section_header::{SHN_XINDEX, SHT_DYNSYM, SHT_SYMTAB};
 use goblin::elf::sym::{STT_FUNC, STT_GNU_IFUNC, STT_SECTION, STT_TLS};
@@ -33,9 +33,9 @@ fn check_table(
         if before.value != after.value {
             ledger.claims.add(place, 8);
         }
-        // What other images can name, they can take the address of.
+        // Other images can take the address of any symbol that they can name.
         if old.kind == SHT_DYNSYM && stands_for_code(pair, old, &before) {
-            ledger.findings.found(pair.oddity(Check::Symbols, Address(before.value)));
+            ledger.findings.found(pair.lost_alignment(Check::Symbols, Address(before.value)));
         }
         if !is_accepted(pair, old, &before, NewAddress(after.value)) {
             ledger.expect_address(
@@ -59,10 +59,10 @@ fn expected_value(pair: ImagePair<'_>, table: &SectionView<'_>, symbol: &SymbolV
     }
 }
 
-/// Values in sections that are not loaded count from the section, so that they may look like code addresses.
+/// Values in sections that are not loaded are relative to the section, so they may look like code addresses.
 ///
-/// The value of a dynamic symbol is an address whatever section it names, because the loader reads it so (gABI, "Symbol Values").
-/// Its section only tells which of two adjacent sections a value at their boundary belongs to.
+/// The value of a dynamic symbol is an address regardless of the section it names, because the loader reads it that way
+/// (gABI, "Symbol Values"). The section only decides to which of two adjacent sections a value at their boundary belongs.
 fn stands_for_code(pair: ImagePair<'_>, table: &SectionView<'_>, symbol: &SymbolView) -> bool {
     let named = pair.old.sections.get(symbol.section as usize);
     let is_code = match named {
@@ -78,7 +78,7 @@ fn stands_for_code(pair: ImagePair<'_>, table: &SectionView<'_>, symbol: &Symbol
     is_code && symbol.is_defined() && !matches!(symbol.kind, STT_SECTION | STT_TLS)
 }
 
-/// Labels without extent may mark the end of a function, or a bound of their section that does not move.
+/// Labels of size zero may mark the end of a function, or a bound of their section, which does not move.
 fn is_accepted(pair: ImagePair<'_>, table: &SectionView<'_>, symbol: &SymbolView, found: NewAddress) -> bool {
     if found == expected_value(pair, table, symbol) {
         return true;

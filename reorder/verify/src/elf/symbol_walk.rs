@@ -1,6 +1,6 @@
 //! The symbols of one image, in table order.
 //!
-//! Read field by field instead of through `goblin`, whose symbols lose the byte positions that a checker reports.
+//! Read field by field instead of through `goblin`, whose symbols do not keep the byte positions that a checker reports.
 
 use goblin::elf::section_header::{SHN_LORESERVE, SHN_UNDEF, SHN_XINDEX};
 use goblin::elf::sym::{STT_FUNC, STT_GNU_IFUNC};

@@ -1,4 +1,4 @@
-//! The unwinder's tables: `.eh_frame` is the same but for starts, `.eh_frame_hdr` lists the new starts in order.
+//! The unwinder's tables: `.eh_frame` is the same except for starts; `.eh_frame_hdr` lists the new starts in order.
 
 use super::pair::{ImagePair, Ledger};
 use super::unwind_walk::{OMITTED, UnwindEntries};
@@ -49,8 +49,8 @@ pub(crate) fn check_unwind_entries(pair: ImagePair<'_>, ledger: &mut Ledger<'_>)
     Ok(())
 }
 
-/// Personality routines that are named directly, and landing pads based on anything but the function's start,
-/// would have to follow the map; nothing rewrites them, so what they name must not have moved.
+/// Personality routines that are named directly, and landing pads based on anything but the function's start, would have to
+/// follow the map. They are never rewritten, so what they name must not have moved.
 fn check_rigid_pointers(
     pair: ImagePair<'_>,
     personality: Option<Address>,
@@ -90,7 +90,7 @@ pub(crate) fn check_search_table(pair: ImagePair<'_>, ledger: &mut Ledger<'_>) {
     let Some((offset, address, old)) = search_table(pair.old) else { return };
     let new = range(pair.new.bytes, offset, old.len() as u64).unwrap_or_default();
     if old.get(..4) != Some(SEARCH_TABLE_HEADER.as_slice()) {
-        // Without an understood table nothing may have changed, which the byte comparison establishes.
+        // If the table is not understood, it must not change; the byte comparison checks that.
         ledger.findings.remark("the unwind search table has an unknown form; it was compared byte by byte");
         if pair.moves.moved() > 0 {
             ledger.findings.differs(Difference::new(
@@ -139,11 +139,11 @@ pub(crate) fn check_search_table(pair: ImagePair<'_>, ledger: &mut Ledger<'_>) {
             Check::UnwindSearchTable,
             Some(offset + (FIRST_ROW + (at + 1) * ROW_SIZE) as u64),
             "a row of the unwind search table",
-            format!("a start behind {}", found[at].0),
+            format!("a start after {}", found[at].0),
             found[at + 1].0.to_string(),
         ));
     }
-    // Rows of one start may stand in any order.
+    // Rows with the same start may be in any order.
     found.sort_unstable();
     if let Some(at) = expected.iter().zip(&found).position(|(expected, found)| expected != found) {
         let show = |row: (NewAddress, NewAddress)| format!("{} described at {}", row.0, row.1);

@@ -1,8 +1,8 @@
 //! One AArch64 function, old against new.
 //!
-//! Every word is the same or stands for the mapped target, which must in turn have come from the old one; the words are
-//! of the same forms, so that moving them back gives the old bytes. Tables that count from a place in the function move
-//! with it; those that count from themselves are left to the check of tables.
+//! Every word is the same or stands for the mapped target, which must in turn have come from the old one; the words are of
+//! the same forms, so that moving them back gives the old bytes. Tables of distances from a place in the function keep their
+//! words; those of distances from the table itself are left to the check of tables.
 
 use rayon::prelude::*;
 
@@ -13,7 +13,7 @@ use crate::report::{Check, Difference};
 use reorder_base::address::{Address, NewAddress};
 
 impl FunctionPair<'_> {
-    /// Checks the function in both directions.
+    /// Checks the function in both directions and records in `outcome` and `shape` what it shows.
     pub(super) fn check_words(
         &self,
         pages: &MovedPages,
@@ -51,7 +51,7 @@ impl FunctionPair<'_> {
         Ok(())
     }
 
-    /// The old bytes up to where data begins that reaches to their end.
+    /// The old bytes without the data at their end, if mapping symbols state any.
     fn without_data_behind(&self) -> &[u8] {
         let (start, end) = (self.range.old_start.0, self.range.old_end().0);
         let data = self.images.old.data_between(start, end).last().filter(|data| data.end >= end);
@@ -59,7 +59,7 @@ impl FunctionPair<'_> {
         self.old_bytes.get(..length as usize).unwrap_or_default()
     }
 
-    /// Entries of tables have not changed, so what they lead to in other functions moved as this one did.
+    /// Table entries do not change, so the places in other functions that they lead to must have moved by the same distance.
     fn check_leaving_targets(&self, targets: &[u64]) -> Result<(), Difference> {
         let delta = |address: u64| self.images.mapped(Address(address)).0.wrapping_sub(address);
         match targets.iter().find(|&&target| delta(target) != self.range.delta()) {
@@ -77,7 +77,7 @@ impl FunctionPair<'_> {
         }
     }
 
-    /// Distances that are added to these addresses before a jump have not changed, so the addresses moved as the
+    /// The distances that are added to these addresses before a jump do not change, so the addresses must have moved as the
     /// function did.
     fn check_anchors(&self, anchors: &[u64]) -> Result<(), Difference> {
         let delta = |address: u64| self.images.mapped(Address(address)).0.wrapping_sub(address);
@@ -97,11 +97,11 @@ impl FunctionPair<'_> {
     }
 }
 
-/// Addresses outside of code that the code of the old image forms, ascending. They bound tables.
+/// Addresses outside of code that the code of the old image computes, ascending. They bound tables.
 pub(crate) fn references(images: ImagePair<'_>) -> Vec<Address> {
     let mut found: Vec<Address> = Vec::new();
     for section in images.old.code_sections() {
-        /// Bytes of code per work item; a pair of words that is cut only costs one bound.
+        /// Bytes of code per work item; a pair of words that is split between items costs only one bound.
         const CHUNK: usize = 1 << 18;
         let chunks = section.bytes.par_chunks(CHUNK).enumerate().map(|(index, code)| {
             let mut found = aarch64::addresses(code, section.address + (index * CHUNK) as u64);

@@ -1,10 +1,10 @@
 //! One x86-64 function, old against new and back.
 //!
-//! Forward, the old function is decoded; all bytes but the address fields must recur in the new function, and
-//! each field must stand for the mapped target. Those bytes alone decide how an instruction decodes, so the new
-//! instructions have the same lengths. In reverse, the *new* function is decoded for itself, its fields are
-//! encoded for the old place from the targets they stand for now, and the result must be the old bytes: a map that
-//! is wrong in the same way in both images would still break here.
+//! Forward, the old function is decoded; all bytes but the address fields must recur in the new function, and each field
+//! must stand for the mapped target. The bytes outside of address fields decide how an instruction decodes, so the new
+//! instructions have the same lengths. In reverse, the *new* function is decoded independently, its targets are mapped back
+//! and encoded for the old place, and the result must be the old bytes. This finds errors that the forward direction would
+//! repeat.
 
 use iced_x86::{Code, Decoder, DecoderOptions, FlowControl, Instruction, Mnemonic, OpKind};
 
@@ -19,7 +19,7 @@ use crate::report::{Check, Difference};
 use reorder_base::address::{Address, NewAddress};
 
 impl FunctionPair<'_> {
-    /// Checks the function in both directions; `scratch` is for bytes.
+    /// Checks the function in both directions; `scratch` is a buffer that is reused.
     pub(super) fn check_instructions(
         &self,
         outcome: &mut CodeOutcome,
@@ -36,7 +36,7 @@ impl FunctionPair<'_> {
 
     /// Old against new: same bytes outside of address fields, mapped targets inside.
     ///
-    /// Gives what shows that the function may jump by a table.
+    /// Gives the signs that the function may jump through a table.
     fn forward(&self, outcome: &mut CodeOutcome, shape: &mut FunctionShape) -> Result<Signs, Difference> {
         let mut signs = Signs::default();
         let mut last_call = None;
@@ -67,7 +67,8 @@ impl FunctionPair<'_> {
                     self.same_bytes(compared_to, at)?;
                     self.check_field(&field, at, decoder.position())?;
                     if instruction.mnemonic() == Mnemonic::Lea
-                        && let Some(difference) = self.images.oddity(Check::Functions, Address(field.target))
+                        && let Some(difference) =
+                            self.images.lost_alignment(Check::Functions, Address(field.target))
                     {
                         return Err(difference);
                     }
@@ -105,7 +106,7 @@ impl FunctionPair<'_> {
         Ok(signs)
     }
 
-    /// A branch to another function: a thunk, or the middle of one.
+    /// Records a branch to a thunk, or into the middle of another function.
     fn leave(
         &self,
         instruction: &Instruction,
@@ -153,7 +154,7 @@ impl FunctionPair<'_> {
             let distance = target.distance_from(old_next);
             let places = &mut scratch[at..at + field.width];
             let mut is_written = write_field(places, field.width, distance);
-            // Two readings of one address: the one that the old image used is right.
+            // The address has two readings; the one that the old image used is right.
             let own_end =
                 (field.is_branch && field.target == self.range.new_end().0).then(|| self.range.old_end());
             let is_original = is_written && places == &self.old_bytes[at..at + field.width];
@@ -200,7 +201,7 @@ impl FunctionPair<'_> {
         self.images.absolute.within(self.range.old_start, self.range.old_end())
     }
 
-    /// A stored address that had to follow must be an operand of its instruction, or it is none.
+    /// A stored address that had to follow must be an operand of its instruction; otherwise it is not an address.
     fn check_operands(
         &self,
         decoder: &Decoder<'_>,
@@ -229,7 +230,7 @@ impl FunctionPair<'_> {
         Ok(())
     }
 
-    /// The same bytes but for stored addresses, which follow the map.
+    /// Compares the bytes from `from` to `to`: they are the same, except for stored addresses, which follow the map.
     fn same_bytes(&self, from: usize, to: usize) -> Result<(), Difference> {
         let start = self.range.old_start;
         let mut position = from;
@@ -277,7 +278,7 @@ impl FunctionPair<'_> {
         } else {
             NewAddress(field.target.wrapping_add(self.range.delta()))
         };
-        // A branch to the own end is either into what follows or never taken: both readings are sound.
+        // A branch to the function's own end leads into what follows or is never taken: both readings are sound.
         let is_own_end =
             field.is_branch && field.target == self.range.old_end().0 && found == self.range.new_end();
         let is_followed =
@@ -312,7 +313,7 @@ fn near_call(instruction: &Instruction) -> Option<Address> {
         .then(|| Address(instruction.near_branch_target()))
 }
 
-/// Whether control goes on behind an instruction that ends a function.
+/// Whether control continues after the last instruction of a function.
 fn falls_through(flow: FlowControl, code: Code) -> bool {
     match flow {
         FlowControl::Next | FlowControl::ConditionalBranch | FlowControl::XbeginXabortXend => {
