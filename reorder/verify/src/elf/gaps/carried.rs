@@ -1,8 +1,8 @@
 //! Words of data right before an AArch64 function, which must move with it.
 //!
-//! Checked calls read a word or two before the function that they call. Nothing states which words those are, so their use
-//! decides: words that nothing leads to, and after which control would run into the function, are no code, and only the
-//! function's callers can read them.
+//! Checked calls read a word or two before the function that they call. The image does not state which words those are, so
+//! their use decides: words without any reference, after which control would run into the function, are not code, and only
+//! the function's callers can read them.
 
 use std::collections::BTreeSet;
 use std::ops::Range;
@@ -29,7 +29,7 @@ const MAX_DATA: usize = 2;
 /// No-operations between them and the function.
 const MAX_PATCHABLE: usize = 64;
 
-/// Data that went with its function.
+/// Data that moved with its function.
 #[derive(Debug, Default)]
 pub(super) struct CarriedData {
     /// In the old image, ascending; each ends where a function starts.
@@ -39,7 +39,7 @@ pub(super) struct CarriedData {
 }
 
 impl CarriedData {
-    /// Finds it in all sections of code; what should have gone with its function and did not is a difference.
+    /// Finds such data in all code sections. Data that should have moved with its function and did not is a difference.
     pub(super) fn find(pair: ImagePair<'_>, findings: &mut Findings) -> Self {
         let mut carried = Self::default();
         if pair.old.processor != Processor::Aarch64 {
@@ -62,8 +62,8 @@ impl CarriedData {
                 findings.differs(Difference::new(
                     Check::Gaps,
                     None,
-                    format!("the data in front of {function}"),
-                    "the same data in front of it, as its callers may read it",
+                    format!("the data before {function}"),
+                    "the same data before it, because its callers may read it",
                     "other bytes",
                 ));
             }
@@ -72,19 +72,19 @@ impl CarriedData {
         carried
     }
 
-    /// Where the data begins that went with the function at `start` of the old image; `start` itself if none did.
+    /// Start of the data that moved with the function at `start` of the old image; `start` itself if there is none.
     pub(super) fn begin_before(&self, start: Address) -> Address {
         let index = self.old.binary_search_by_key(&start, |range| range.end);
         index.map_or(start, |index| self.old[index].start)
     }
 
-    /// Where it is in the new image.
+    /// The places of the data in the new image.
     pub(super) fn places(&self) -> impl Iterator<Item = Range<NewAddress>> + '_ {
         self.new.iter().cloned()
     }
 }
 
-/// The words of data that stand alone in front of functions that moved.
+/// The words of data that stand alone before functions that moved.
 fn before_functions(pair: ImagePair<'_>) -> impl Iterator<Item = (Range<Address>, Move)> + '_ {
     let moved = pair.moves.iter().filter(|range| range.is_moved());
     moved.filter_map(move |function| {
@@ -115,7 +115,7 @@ fn is_carried(pair: ImagePair<'_>, old: &Range<Address>, new: &Range<NewAddress>
     old.is_some() && old == bytes(pair.new, new.clone()) && new.step_by(4).all(is_free)
 }
 
-/// Whether control would go on behind the last word that does something.
+/// Whether control would continue after the last word that is not a no-operation.
 fn runs_into_function(image: &ElfView<'_>, range: &Range<Address>) -> bool {
     let size = range.end.distance_from(range.start);
     let bytes = |section: &SectionView<'_>| section.at(range.start.0, size).map(<[u8]>::to_vec);
@@ -151,11 +151,11 @@ fn led_to(image: &ElfView<'_>, ranges: &[Range<Address>]) -> BTreeSet<Address> {
     }
     let names = image.section(b".strtab").map(|section| section.bytes).unwrap_or_default();
     let is_mark = |name: u32| names.get(name as usize) == Some(&b'$');
-    // The symbol of a section names whatever stands first in it.
+    // A section symbol names whatever comes first in the section.
     let is_label = |symbol: &SymbolView| symbol.kind != STT_SECTION && !is_mark(symbol.name);
     let named = symbols(image, SHT_SYMTAB).filter(is_label);
     let named = named.chain(symbols(image, SHT_DYNSYM));
-    // Labels of the no-operations are for those who patch them.
+    // Labels of the no-operations serve programs that patch them.
     let is_patchable = |place: &Address| {
         let section = image.section_at(place.0);
         section.and_then(|section| u32_at(section.at(place.0, WORD)?, 0)) == Some(NOP)

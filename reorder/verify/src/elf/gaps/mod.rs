@@ -1,7 +1,7 @@
 //! Everything in code sections that is not a function: startup code of the C library, stubs, padding.
 //!
-//! Code outside of functions never moves, so it must keep its place and name what it named. All other bytes between the
-//! new functions are either what they were or filler that traps or does nothing.
+//! Code outside of functions never moves, so it must keep its place and its references. All other bytes between the new
+//! functions are either unchanged or filler that traps or does nothing.
 
 mod aarch64;
 mod carried;
@@ -22,7 +22,7 @@ use crate::processor::Processor;
 use crate::report::{Check, Difference, Findings};
 use reorder_base::address::{Address, NewAddress};
 
-/// What the code of one or more gaps showed.
+/// The result of checking the code of one or more gaps.
 #[derive(Default)]
 struct GapCode {
     instructions: usize,
@@ -44,7 +44,7 @@ pub(super) fn check_gaps(pair: ImagePair<'_>, findings: &mut Findings) -> Vec<Ad
         let mut fixed = Vec::new();
         let mut prefixes = Vec::new();
         for gap in complement(old.address..old.end(), old_functions) {
-            // Until padding is looked for, addresses of gaps are of the old image: code in them keeps its place.
+            // Addresses of gaps are plain numbers: code in gaps keeps its place, so they hold in both images.
             let gap = gap.start..carried.begin_before(Address(gap.end)).0;
             let Some(bytes) = old.at(gap.start, gap.end - gap.start) else { continue };
             let code = code_of_gap(processor, bytes, gap.start, gap.start == old.address);
@@ -59,7 +59,7 @@ pub(super) fn check_gaps(pair: ImagePair<'_>, findings: &mut Findings) -> Vec<Ad
             if let Some(next) = moves.containing(Address(gap.end)).filter(|_| reaches_function) {
                 if next.is_moved() {
                     let length = carried_length(processor, &bytes[code.clone()], next, new, findings) as u64;
-                    // What is the same in the function before is so by chance.
+                    // Bytes that would lie inside the previous function are equal only by chance.
                     let is_free = |back: &u64| {
                         moves.containing_new(NewAddress(next.new_start.0.wrapping_sub(*back))).is_none()
                     };
@@ -137,7 +137,7 @@ pub(crate) fn code_of_gap(
     }
 }
 
-/// No function of the new image overlaps code that stays between functions.
+/// Checks that no function of the new image overlaps code that stays between functions.
 fn check_place(code: &Range<NewAddress>, moves: &AddressMoves, findings: &mut Findings) {
     let overlapping = moves
         .containing_new(code.start)
@@ -153,7 +153,7 @@ fn check_place(code: &Range<NewAddress>, moves: &AddressMoves, findings: &mut Fi
     }
 }
 
-/// Bytes between new functions, without gap code: as before, or filler. Gives the number of bytes.
+/// Checks that bytes between new functions, except gap code, are unchanged or filler; gives their number.
 fn check_padding(
     processor: Processor,
     (old, new): (&SectionView<'_>, &SectionView<'_>),
@@ -219,7 +219,7 @@ fn is_end_of_padding(
     run.is_some_and(|run| padding_length(processor, run, run_start) == run.len())
 }
 
-/// The first byte of a hole that is neither as before nor part of a filler of assemblers and linkers.
+/// Position of the first byte of a hole that is neither unchanged nor filler of an assembler or linker.
 fn first_foreign_byte(processor: Processor, before: &[u8], after: &[u8]) -> Option<usize> {
     if before == after {
         return None;
@@ -237,7 +237,7 @@ fn first_foreign_byte(processor: Processor, before: &[u8], after: &[u8]) -> Opti
         } else if before[position..end] == after[position..end]
             || after[position..end].iter().all(|&byte| byte == 0)
         {
-            // Some linkers fill with zeros, which the way back to such a layout restores.
+            // Some linkers fill with zeros; moving functions back to such a layout restores them.
             position = end;
         } else {
             return Some(position);

@@ -1,5 +1,5 @@
-//! Tables of AArch64 code. Those of compilers count from a place in the function and never change; those that count from
-//! themselves are written by hand, and their end is what an instruction refers to next.
+//! Tables of AArch64 code. Compilers write tables of distances from a place in the function, which never change. Tables of
+//! distances from the table itself are written by hand; such a table ends at the next address that an instruction refers to.
 
 use goblin::elf::reloc::R_AARCH64_RELATIVE;
 use goblin::elf::section_header::SHT_RELA;
@@ -17,7 +17,7 @@ use reorder_base::address::Address;
 /// Bytes of a table word.
 const WORD: u64 = 4;
 
-/// Checks the tables that functions with a computed jump refer to, and the sums that are called.
+/// Checks the tables that functions with a computed jump refer to, and the sums that code calls.
 pub(super) fn check(pair: ImagePair<'_>, code: &CodeOutcome) -> TableOutcome {
     let mut references = code.references.clone();
     references.extend(code.tables.iter().map(|table| table.base));
@@ -45,15 +45,15 @@ pub(super) fn check(pair: ImagePair<'_>, code: &CodeOutcome) -> TableOutcome {
     outcome
 }
 
-/// A table in data that counts from its own start.
+/// Checks a table in data whose distances count from its own start, at most up to `limit`.
 fn check_table(pair: ImagePair<'_>, table: &TableUse, limit: Address, outcome: &mut TableOutcome) {
     let Some(owner) = pair.moves.as_slice().get(table.owner as usize) else { return };
     let mut place = table.base;
     while let Some(word) = (place < limit).then(|| TableWord::at(pair, table.base, place, 4)).flatten() {
         let is_own = (owner.old_start..=owner.old_end()).contains(&word.target);
         let followed = word.is_followed(pair);
-        // A word that leaves the function may be a split-off part or the end of the table: it is not demanded, but one
-        // that followed its target shows that the table goes on.
+        // A word that leaves the function may be a split-off part or the end of the table: such a word need not follow, but
+        // one that followed its target shows that the table continues.
         let shows_more = followed && word.has_changed;
         if !is_own && !shows_more {
             break;
@@ -64,7 +64,7 @@ fn check_table(pair: ImagePair<'_>, table: &TableUse, limit: Address, outcome: &
         outcome.words += 1;
         if !followed {
             outcome.differences.push(word.stale(pair, table.base));
-            // One word shows it; decoding for each of them would be work for hostile tables.
+            // One difference is enough; decoding for every word would make hostile tables expensive.
             break;
         }
         place = place.plus(WORD);
@@ -72,7 +72,7 @@ fn check_table(pair: ImagePair<'_>, table: &TableUse, limit: Address, outcome: &
     outcome.followed.push(table.base..place);
 }
 
-/// What the loader stores of its own addresses: place and address, by place.
+/// Addresses of the image that the loader stores, as (place, address), sorted by place.
 fn loaded_addresses(image: &ElfView<'_>) -> Vec<(Address, Address)> {
     let tables = image.sections.iter().filter(|section| section.kind == SHT_RELA && section.is_loaded());
     let records = tables.flat_map(|section| section.bytes.chunks_exact(RELA_SIZE));
@@ -82,7 +82,7 @@ fn loaded_addresses(image: &ElfView<'_>) -> Vec<(Address, Address)> {
         })
         .filter_map(|record| Some((Address(u64_at(record, 0)?), Address(u64_at(record, 16)?))))
         .collect();
-    // In other images the slot holds the address as it is.
+    // In images at a fixed address the slot itself holds the address.
     for section in image.sections.iter().filter(|section| section.name.starts_with(b".got")) {
         for (number, word) in section.bytes.chunks_exact(8).enumerate() {
             found.extend(
@@ -97,8 +97,8 @@ fn loaded_addresses(image: &ElfView<'_>) -> Vec<(Address, Address)> {
     found
 }
 
-/// An address of code plus a word is called: words that lead to starts of functions follow, as far as they do so one after
-/// the other.
+/// Checks the words of a sum that code calls, an address of code plus a word of the table: the leading words that lead to
+/// starts of functions must follow.
 fn check_sum(
     pair: ImagePair<'_>,
     (anchor, table, width): (Address, Address, u8),

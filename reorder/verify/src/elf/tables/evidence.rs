@@ -1,4 +1,4 @@
-//! What the whole image says about a place in code: where exceptions are caught, and whether any branch leads there.
+//! Facts from the whole image about a place in code: whether it catches exceptions, and whether any branch leads there.
 
 use std::ops::Range;
 use std::sync::OnceLock;
@@ -13,7 +13,7 @@ use crate::elf::unwind_walk::{UnwindEntries, UnwindEntry};
 use crate::elf::view::ElfView;
 use reorder_base::address::Address;
 
-/// Facts that are looked up rarely.
+/// Facts that are rarely needed.
 pub(super) struct Evidence<'a> {
     pair: ImagePair<'a>,
     /// Unwind entries with an exception table, by start.
@@ -55,13 +55,13 @@ impl<'a> Evidence<'a> {
         pads
     }
 
-    /// Whether the linker's list of the section at `place` names a distance there; nothing without such a list.
+    /// Whether the linker's list for the section at `place` names a distance there; `None` without such a list.
     pub(super) fn is_listed(&self, place: Address) -> Option<bool> {
         let has_list = self.listed.iter().any(|range| range.contains(&place));
         has_list.then(|| self.distances.binary_search(&place).is_ok())
     }
 
-    /// Whether nothing but a table seems to lead to `target`, outside of the table's function.
+    /// Whether only a table seems to lead to `target`, a place outside of the table's function.
     pub(super) fn is_orphan(&self, target: Address) -> bool {
         let Some(home) = self.pair.moves.containing(target) else { return false };
         if home.old_start == target {
@@ -84,7 +84,7 @@ impl<'a> Evidence<'a> {
             }
             falls_in |= instruction.next_ip() == target.0 && !ends(&instruction);
         }
-        // Calls that never return stand before such places: what follows one is not reached by it.
+        // Code before such a place often ends with a call that never returns, so a call does not count as reaching it.
         is_boundary && !falls_in
     }
 
@@ -118,7 +118,7 @@ impl<'a> Evidence<'a> {
     }
 }
 
-/// Whether control may not go on after `instruction`: any call may never return.
+/// Whether control may end at `instruction`: any call may never return.
 fn ends(instruction: &Instruction) -> bool {
     matches!(
         instruction.flow_control(),

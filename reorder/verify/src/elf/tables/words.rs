@@ -1,4 +1,4 @@
-//! One word of a table: what it stood for and what it stands for now.
+//! One word of a table: its old and its new target.
 
 use iced_x86::{Decoder, DecoderOptions, Instruction};
 
@@ -9,21 +9,21 @@ use crate::processor::Processor;
 use crate::report::{Check, Difference};
 use reorder_base::address::{Address, NewAddress};
 
-/// A word and the address that it is added to.
+/// A word, with the targets that it has when it is added to an address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct TableWord {
     /// Its own address.
     pub(super) place: Address,
-    /// Where it led.
+    /// Its target in the old image.
     pub(super) target: Address,
-    /// Where it leads.
+    /// Its target in the new image.
     pub(super) found: NewAddress,
-    /// Whether its bytes are others.
+    /// Whether its bytes changed.
     pub(super) has_changed: bool,
 }
 
 impl TableWord {
-    /// The word of `width` bytes at `place`, which is added to `anchor`; nothing in code and outside of the file.
+    /// The word of `width` bytes at `place`, which is added to `anchor`; `None` in code and outside of the file.
     pub(super) fn at(pair: ImagePair<'_>, anchor: Address, place: Address, width: u8) -> Option<Self> {
         let section = pair.old.section_at(place.0).filter(|section| !section.is_code())?;
         section.at(place.0, u64::from(width))?;
@@ -38,12 +38,12 @@ impl TableWord {
         })
     }
 
-    /// Whether it leads where its target went.
+    /// Whether it leads to the new place of its target.
     pub(super) fn is_followed(&self, pair: ImagePair<'_>) -> bool {
         pair.is_target(self.target, self.found)
     }
 
-    /// What is wrong with it, for people.
+    /// A difference at this word of the table at `start`.
     pub(super) fn difference(
         &self,
         pair: ImagePair<'_>,
@@ -55,14 +55,14 @@ impl TableWord {
         Difference::new(Check::JumpTables, pair.old.offset_of(self.place.0), place, expected, found)
     }
 
-    /// It led somewhere and does not lead to where that is now.
+    /// The difference for a word that does not lead to the new place of its target.
     pub(super) fn stale(&self, pair: ImagePair<'_>, start: Address) -> Difference {
         self.difference(pair, start, format!("the target {}", pair.mapped(self.target)))
     }
 }
 
-/// Whether an instruction of `function` starts at `target`, or it ends there: other numbers that happen to lead into a
-/// function are data of another kind.
+/// Whether an instruction of `function` starts at `target`, or the function ends there. Other words that happen to lead into
+/// a function are other data.
 pub(super) fn may_be_entered(pair: ImagePair<'_>, function: &Move, target: Address) -> bool {
     if target == function.old_start {
         return true;

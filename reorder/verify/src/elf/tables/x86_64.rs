@@ -1,9 +1,9 @@
-//! Tables of x86-64 code, by what value analysis proves of each computed jump and call.
+//! Tables of x86-64 code, checked by what value analysis proves for each computed jump and call.
 //!
 //! Where the end is proven, exactly those words had to follow. Where it is not, each changed word must be *necessary*: the
-//! last one leads to code that nothing else reaches, or repeats an earlier word; and each word that stays must be *possible*:
-//! what comes after the changed ones does not lead to an instruction of the same function that moved. Such a table surely
-//! ends at the start of another table, at the end of the section, and at a word that leads to no instruction.
+//! last one leads to code that nothing else reaches, or repeats an earlier word. And each word that stays must be
+//! *possible*: the words after the changed ones do not lead to an instruction of the same function that moved. Such a table
+//! ends at the latest at the start of another table, at the end of the section, and at a word that leads to no instruction.
 
 use std::collections::BTreeSet;
 use std::ops::Range;
@@ -22,9 +22,9 @@ use crate::elf::pair::ImagePair;
 use crate::elf::pointers::written_places;
 use reorder_base::address::Address;
 
-/// Longer tables are not written by compilers; a bound for hostile ones without an end.
+/// Compilers write no longer tables; this bounds the work for hostile ones without an end.
 const MAX_WORDS: u64 = 1 << 16;
-/// A limit that ends no table.
+/// The limit of a table that nothing limits.
 const LAST: Address = Address(u64::MAX);
 
 /// Checks all tables of the image.
@@ -56,7 +56,7 @@ pub(super) fn check(pair: ImagePair<'_>, code: &CodeOutcome) -> TableOutcome {
     tables.possible.sort_unstable();
     tables.possible.dedup();
     let mut all = merged(&shapes);
-    // What is certain of a table whose first words are never read says all of it.
+    // A certain table of which some first words are never read replaces the candidate at its anchor.
     let anchors: BTreeSet<Address> =
         all.iter().filter(|table| !table.is_candidate).map(|table| table.anchor).collect();
     all.retain(|table| !table.is_candidate || !anchors.contains(&table.start));
@@ -75,7 +75,7 @@ pub(super) fn check(pair: ImagePair<'_>, code: &CodeOutcome) -> TableOutcome {
     outcome
 }
 
-/// What all tables are checked with.
+/// The input of all checks of tables.
 pub(super) struct Tables<'a> {
     pub(super) pair: ImagePair<'a>,
     pub(super) evidence: &'a Evidence<'a>,
@@ -90,7 +90,7 @@ pub(super) struct Tables<'a> {
     pub(super) written: Vec<Address>,
     /// Where tables start for certain, sorted.
     pub(super) starts: Vec<Address>,
-    /// Where tables of functions start or may start, sorted: the address, and the position of the function.
+    /// Addresses where tables start or may start, each with the index of the function, sorted.
     pub(super) possible: Vec<(Address, u32)>,
 }
 
@@ -161,8 +161,8 @@ impl Tables<'_> {
         outcome
     }
 
-    /// A table that code only may jump by, as long as one of the jumps says that theirs is, with all words in the function:
-    /// it is that table if all of them followed.
+    /// Checks a candidate against the lengths of unknown tables. If all words up to such a length followed and lead into the
+    /// function, the candidate is that table; `None` otherwise.
     fn check_counted(
         &self,
         table: &Table,
@@ -181,7 +181,7 @@ impl Tables<'_> {
         (!changed_after).then_some(certain)
     }
 
-    /// The words before a table that no index reads: they may have followed, as those of the table did.
+    /// The words before a table that no index reads; they may follow as those of the table do.
     fn followed_before(&self, table: &Table, owner: Range<Address>) -> Option<Range<Address>> {
         let width = u64::from(table.width);
         let before = (1..=table.unread.min(MAX_WORDS)).map_while(|number| {
@@ -192,12 +192,13 @@ impl Tables<'_> {
         before.last().map(|first| first..table.start)
     }
 
-    /// Whether a word can be an entry: it leads to an instruction, and what is called is a function.
+    /// Whether a word can be an entry: it leads to an instruction, and in a table of distances from code to a function or
+    /// into `owner`.
     fn is_entry(&self, table: &Table, owner: Range<Address>, word: &TableWord) -> bool {
         let Some(home) = self.pair.moves.containing(word.target) else {
             return self.pair.moves.ending_at(word.target).is_some_and(|home| home.old_end() == owner.end);
         };
-        // Distances that count from code lead to starts of functions, or stay in one.
+        // Distances from code lead to starts of functions, or stay in the function.
         let is_sum = table.anchor != table.origin();
         if is_sum && home.old_start != word.target && home.old_start != owner.start {
             return false;
@@ -205,7 +206,7 @@ impl Tables<'_> {
         may_be_entered(self.pair, home, word.target)
     }
 
-    /// Every word is an entry.
+    /// Checks a table of which every word is an entry.
     fn check_certain(&self, table: &Table, read: &[TableWord]) -> TableOutcome {
         let stale = read.iter().find(|word| !word.is_followed(self.pair));
         let end = stale.or(read.last()).map_or(table.start, |word| word.place);
@@ -217,9 +218,9 @@ impl Tables<'_> {
         }
     }
 
-    /// Every word is an entry, and words after them may be: the compiler knew less of the index than the analysis, and wrote
-    /// words that are never read. Those up to a count that the code compares with are such, and those up to the last that
-    /// leads to code that nothing else reaches; code names none of them.
+    /// Every word is an entry, and words after them may be: the compiler knew less about the index than the analysis does,
+    /// and wrote words that are never read. Such words reach up to a count that the code compares with, or up to the last
+    /// one that leads to code that nothing else reaches; code names none of them.
     fn check_with_unread(
         &self,
         table: &Table,
