@@ -170,8 +170,8 @@ struct Table<'a> {
 }
 
 impl Table<'_> {
-    /// Records what `entry` says. Gives whether it names a stored address at all; `None` when its place lies outside of the
-    /// section.
+    /// Records what `entry` says. Gives whether it names a stored address at all; `None` when its symbol or place does not
+    /// exist.
     fn judge(&self, entry: &CompactEntry, found: &mut AbsoluteFields) -> Option<bool> {
         let processor = self.image.processor;
         if entry.kind == NONE || processor == Processor::Aarch64 && entry.kind == WITHDRAWN {

@@ -168,8 +168,7 @@ fn field(pair: ImagePair<'_>, entry: &Kept) -> Option<RelocatedField> {
     RelocatedField::of(pair.old.processor, entry.information as u32)
 }
 
-/// What the bytes say minus what the relocation says, in the width of the field; `None` if the field lies outside of the
-/// section.
+/// What the bytes say minus what the relocation says, in the width of the field; `None` if there is no such field.
 fn misfit(target: &SectionView<'_>, entry: &Kept, field: RelocatedField, symbol: u64) -> Option<u64> {
     let within = entry.place.checked_sub(target.address)?;
     let bytes = range(target.bytes, within, field.width())?;

@@ -58,7 +58,7 @@ pub(crate) fn check_loader_pointers(pair: ImagePair<'_>, ledger: &mut Ledger<'_>
 }
 
 /// Rejects sections and entries of `.dynamic` that this module does not know: they may be relocations of another form, whose
-/// words nothing checks.
+/// words would stay unchecked.
 fn check_kinds(pair: ImagePair<'_>, dynamic: &[(u64, u64)], ledger: &mut Ledger<'_>) {
     if pair.moves.moved() == 0 {
         return;

@@ -4,7 +4,7 @@
 //! were checked against the file. Addresses and file positions are plain numbers here, because old and new images are read
 //! alike: the caller knows which image it reads and gives them the type of their address space.
 //!
-//! Nothing is shared with `image::elf`: the same misunderstanding in both would stay undetected.
+//! This module shares no code with `image::elf`: the same misunderstanding in both would stay undetected.
 
 use goblin::container::{Container, Ctx, Endian};
 use goblin::elf::header::{

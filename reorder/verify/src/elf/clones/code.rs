@@ -1,4 +1,4 @@
-//! The code outside of the copies: the same, but for branches and addresses that lead to copies.
+//! The code outside of the copies: unchanged, except for branches and addresses that lead to copies.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -15,7 +15,7 @@ use crate::report::{Check, Difference, Findings};
 use crate::unchanged::Claims;
 use reorder_base::address::{Address, NewAddress};
 
-/// Checks all functions of the old image.
+/// Checks all functions of the old image and claims those that changed.
 pub(super) fn check_originals(
     copies: &mut Copies<'_>,
     functions: &AddressMoves,
@@ -46,7 +46,8 @@ pub(super) fn check_originals(
     findings.checked(Check::Copies, "functions that lead to copies", changed);
 }
 
-/// Compares a function, which kept its place, with itself; gives the place of the first instruction that is not the same.
+/// Compares a function, which kept its place, in both images. The error is the address of the first instruction that differs
+/// in more than a reference to a copy.
 fn check_function(
     copies: &mut Copies<'_>,
     (old, new): (&[u8], &[u8]),
@@ -75,9 +76,8 @@ fn check_function(
     Ok(())
 }
 
-/// Addresses among `wanted` that code of the new image may form, in whatever way it is cut into instructions, each with a
-/// place that does. Originals keep
-/// their addresses, so `wanted` are those of the old image.
+/// Addresses among `wanted` that code of the new image may compute, at any division into instructions, each with a place
+/// that does so. Originals keep their addresses, so `wanted` are addresses of the old image.
 pub(super) fn formed(copies: &Copies<'_>, wanted: &BTreeSet<Address>) -> BTreeMap<Address, NewAddress> {
     let mut found = BTreeMap::new();
     for section in copies.new.code_sections() {
@@ -89,7 +89,7 @@ pub(super) fn formed(copies: &Copies<'_>, wanted: &BTreeSet<Address>) -> BTreeMa
     found
 }
 
-/// Only `LEA` keeps an address, and nothing stands behind its displacement.
+/// Only `LEA` keeps an address, and its displacement is its last field.
 fn formed_x86_64(
     section: &SectionView<'_>,
     wanted: &BTreeSet<Address>,
@@ -100,7 +100,8 @@ fn formed_x86_64(
     found.extend(formed);
 }
 
-/// What every byte sequence that is a `LEA` relative to its place would form, and where its displacement is.
+/// For every byte sequence that is an `LEA` relative to the instruction pointer: the address that it computes, and the place
+/// of its displacement.
 fn lea_targets<'view>(section: &'view SectionView<'_>) -> impl Iterator<Item = (u64, u64)> + 'view {
     section.bytes.windows(2).enumerate().filter_map(|(position, bytes)| {
         let is_lea = bytes[0] == 0x8d && bytes[1] & 0xc7 == 0x05;
@@ -110,7 +111,7 @@ fn lea_targets<'view>(section: &'view SectionView<'_>) -> impl Iterator<Item = (
     })
 }
 
-/// What completes a page is not looked for: all of a page that is formed counts.
+/// The instruction that completes a page is not searched for: all addresses of a computed page count.
 fn formed_aarch64(
     section: &SectionView<'_>,
     wanted: &BTreeSet<Address>,
@@ -126,7 +127,7 @@ fn formed_aarch64(
     }
 }
 
-/// Words as AArch64 instructions: form, what they state, place.
+/// All words read as AArch64 instructions: form, stated address, place.
 fn distances<'view>(section: &'view SectionView<'_>) -> impl Iterator<Item = (Form, u64, u64)> + 'view {
     (0..section.bytes.len()).step_by(4).filter_map(|position| {
         let word = u32_at(section.bytes, position)?;
@@ -135,15 +136,16 @@ fn distances<'view>(section: &'view SectionView<'_>) -> impl Iterator<Item = (Fo
     })
 }
 
-/// Nothing outside of a function that has a copy may hold a place inside it: it may be compared with where an interrupted
-/// program stands. In whatever way the code is cut into instructions, and at a fixed address for every four bytes.
+/// Checks that no code or data outside of a function with a copy holds an address inside it: a program may compare such an
+/// address with an interrupted instruction pointer. Code is read at any division into instructions; in images at a fixed
+/// address every four bytes may be an address.
 pub(super) fn check_insides(copies: &Copies<'_>, findings: &mut Findings) {
     let image = copies.old;
     let mut differs = |target: u64, place: u64| {
         let (target, place) = (Address(target), Address(place));
         if copies.is_known_inside(target, place) {
-            let name = format!("the function with the place {target}");
-            let found = format!("a copy, although something at {place} knows the place");
+            let name = format!("the function that contains {target}");
+            let found = format!("a copy, although {place} refers to that address");
             findings.differs(Difference::new(Check::Copies, None, name, "no copy", found));
         }
     };

@@ -1,8 +1,8 @@
-//! Every way into a copy, followed: each instruction that can run there does what the original's does.
+//! Follows every way into a copy: each instruction that can run there does what the original's does.
 //!
-//! Nothing is said of bytes that control cannot reach. Computed jumps are not followed: what they compute with is the same in
-//! the copy, and of the copies' own addresses only starts of functions are computed with, so they lead into the original. Return
-//! addresses are others; that nobody computes with those is assumed, but for calls into a function's own middle.
+//! Bytes that control cannot reach are not checked. Computed jumps are not followed: they compute with the same values in
+//! the copy, and with no addresses of copies except starts of functions, so they lead into the original. Only return
+//! addresses differ; programs are assumed not to compute with them, except after calls into a function's own middle.
 
 use std::collections::BTreeSet;
 
@@ -13,11 +13,11 @@ use crate::moves::AddressMoves;
 use crate::report::{Check, Difference, Findings};
 use reorder_base::address::{Address, NewAddress};
 
-/// The two images, the copies, and what was found of them.
+/// The two images, the copies, and the state of following them.
 pub(super) struct Copies<'a> {
     pub(super) old: &'a ElfView<'a>,
     pub(super) new: &'a ElfView<'a>,
-    /// The section of the copies.
+    /// The section that holds the copies.
     section: &'a SectionView<'a>,
     by_copy: Vec<Copied>,
     by_original: Vec<Copied>,
@@ -26,15 +26,15 @@ pub(super) struct Copies<'a> {
     starts: BTreeSet<Address>,
     waiting: Vec<NewAddress>,
     followed: BTreeSet<NewAddress>,
-    /// Starts of functions of which an address is that of the copy.
+    /// Starts of functions for which some stored address is that of the copy.
     pub(super) led: BTreeSet<Address>,
 }
 
 impl<'a> Copies<'a> {
-    /// Takes the claimed copies, if each copies whole functions and none shares bytes with another.
+    /// Takes the claimed copies, if each is of one whole function and none shares bytes with another.
     ///
     /// # Errors
-    /// The first that does.
+    /// The first copy that breaks this rule.
     pub(super) fn new(
         (old, new): (&'a ElfView<'a>, &'a ElfView<'a>),
         section: &'a SectionView<'a>,
@@ -56,7 +56,7 @@ impl<'a> Copies<'a> {
                 .containing(copied.original)
                 .is_some_and(|range| (range.old_start, range.old_end()) == (copied.original, end));
             if !is_function || old.code_at(copied.original.0, end.0).is_none() {
-                return Err(wrong(copied, "no whole function"));
+                return Err(wrong(copied, "not a whole function"));
             }
             if !section.holds(copied.copy.0, copied.copy_end().0) {
                 return Err(wrong(copied, "outside of the section of copies"));
@@ -72,7 +72,7 @@ impl<'a> Copies<'a> {
         Ok(Self { old, new, section, by_copy, by_original, functions, starts, waiting, followed, led })
     }
 
-    /// What the code at `address` of the new image is a copy of.
+    /// The original of the code at `address` of the new image; `None` outside of copies.
     pub(super) fn original(&self, address: NewAddress) -> Option<Address> {
         let after = self.by_copy.partition_point(|copied| copied.copy <= address);
         let copied = self.by_copy[..after].last()?;
@@ -80,7 +80,8 @@ impl<'a> Copies<'a> {
         (distance < copied.size).then(|| copied.original.plus(distance))
     }
 
-    /// Whether `target` lies inside an original of which there is a copy, where no function starts, and `place` lies elsewhere.
+    /// Whether `target` lies inside an original with a copy, at no start of a function, and `place` lies outside of that
+    /// original.
     pub(super) fn is_known_inside(&self, target: Address, place: Address) -> bool {
         let after = self.by_original.partition_point(|copied| copied.original < target);
         let Some(copied) = self.by_original[..after].last() else { return false };
@@ -88,7 +89,7 @@ impl<'a> Copies<'a> {
         range.contains(&target) && !range.contains(&place) && !self.starts.contains(&target)
     }
 
-    /// Takes note that control goes to `found` where it went to `address`; whether that is the same code.
+    /// Records that control goes to `found` instead of `address`; gives whether that is the same code.
     pub(super) fn leads_to(&mut self, address: Address, found: NewAddress) -> bool {
         let original = self.original(found);
         if original.is_none() {
@@ -100,7 +101,7 @@ impl<'a> Copies<'a> {
         original == Some(address)
     }
 
-    /// Takes note that `found` is kept as an address where `address` was; whether they are the same function.
+    /// Records that `found` is kept as an address instead of `address`; gives whether they are the same function.
     pub(super) fn stands_for(&mut self, address: Address, found: NewAddress) -> bool {
         if address.0 == found.0 {
             return true;
@@ -112,7 +113,7 @@ impl<'a> Copies<'a> {
         is_entry
     }
 
-    /// Follows control from all ways in that are known so far; gives the number of instructions.
+    /// Follows control from all known ways in; gives the number of instructions.
     pub(super) fn follow(&mut self, findings: &mut Findings) -> usize {
         while let Some(start) = self.waiting.pop() {
             if let Err(difference) = self.follow_from(start) {
@@ -136,7 +137,7 @@ impl<'a> Copies<'a> {
         let mut address = start;
         let Some(mut original) = self.original(start) else { return Ok(()) };
         loop {
-            // Behind the last byte of a copy another one may begin, which is none of this original.
+            // After the last byte of a copy another copy may begin, which is not of this original.
             if self.original(address) != Some(original) {
                 return self.check_end(address, original);
             }
@@ -154,7 +155,8 @@ impl<'a> Copies<'a> {
                 return Err(Difference::new(Check::Copies, offset, name, "the same", "another one"));
             };
             if let Some((before, after, usage)) = stated {
-                // What a call leaves behind is a place in the copy; a function in its own middle would compute with it.
+                // The return address of a call is a place in the copy. Code that calls into its own function's middle
+                // computes with it.
                 let learns_place = usage == Use::Call && self.is_middle(original, before);
                 let is_same = match usage {
                     Use::Jump | Use::Call => self.leads_to(before, after),
@@ -183,13 +185,13 @@ impl<'a> Copies<'a> {
         is_inside && !self.starts.contains(&target)
     }
 
-    /// Behind a copy from which control may run on stands a jump to what stands behind the original.
+    /// Checks that a copy whose end control reaches is followed by a jump to the code after the original.
     fn check_end(&mut self, address: NewAddress, ending: Address) -> Result<(), Difference> {
         let target = self.copied(address).and_then(|bytes| jump_target(self.new.processor, bytes, address));
         match target {
             Some(target) if self.leads_to(ending, target) => Ok(()),
             _ => {
-                let name = format!("what stands behind the copy at {address}");
+                let name = format!("what follows the copy at {address}");
                 let found = target.map_or_else(|| "no jump".to_owned(), |found| found.to_string());
                 Err(Difference::new(Check::Copies, self.offset(address), name, "a jump back", found))
             }

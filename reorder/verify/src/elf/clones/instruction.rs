@@ -1,4 +1,4 @@
-//! One instruction of an original beside that of its copy: do both do the same, and where do they lead?
+//! Compares one instruction of an original with that of its copy: whether both do the same, and where they lead.
 
 use iced_x86::{Decoder, DecoderOptions, FlowControl, Mnemonic};
 
@@ -11,29 +11,29 @@ use reorder_base::address::{Address, NewAddress};
 /// What an instruction does with the address that it states.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Use {
-    /// Goes on there.
+    /// Jumps there.
     Jump,
     /// Calls it.
     Call,
-    /// The whole address is kept, or what stands there is used.
+    /// The whole address is kept, or the contents of memory there are used.
     Value,
-    /// It must be the same: a part of the address is kept, or what stands there is used.
+    /// The address must be the same: a part of it is kept, or the contents of memory there are used.
     Same,
 }
 
-/// Two instructions that are equal but for an address.
+/// Two instructions that are equal except for an address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Pair {
-    /// Bytes of both.
+    /// Bytes of each.
     pub(super) length: u64,
-    /// Control may go on behind them.
+    /// Control may continue after them.
     pub(super) continues: bool,
-    /// The addresses that both state, the first one's first.
+    /// The addresses that they state: old, new, and their use.
     pub(super) stated: Option<(Address, NewAddress, Use)>,
 }
 
-/// Compares the first instructions of `old` and `new`, which lie at these addresses; nothing when they differ in more than an
-/// address, or are none.
+/// Compares the first instructions of `old` and `new`, which lie at these addresses; `None` when they differ in more than an
+/// address, or cannot be decoded.
 pub(super) fn compare(processor: Processor, old: (&[u8], Address), new: (&[u8], NewAddress)) -> Option<Pair> {
     match processor {
         Processor::X86_64 => compare_x86_64(old, new),
@@ -54,7 +54,7 @@ fn compare_x86_64(
     let length = before.len();
     let continues = match before.flow_control() {
         FlowControl::UnconditionalBranch | FlowControl::IndirectBranch | FlowControl::Return => false,
-        // Handlers of traps may go on behind them.
+        // Handlers of traps may continue after them.
         _ => before.mnemonic() != Mnemonic::Hlt,
     };
     let [first, second] = &decoders;
@@ -98,12 +98,12 @@ fn compare_aarch64(
     Some(Pair { length: 4, continues: !effects(before).ends || is_breakpoint(before), stated })
 }
 
-/// `BRK`, behind which a handler may go on.
+/// Whether `word` is `BRK`, after which a handler may continue.
 fn is_breakpoint(word: u32) -> bool {
     word & 0xffe0_001f == 0xd420_0000
 }
 
-/// Where the jump at the start of `bytes`, which lie at `address`, always leads.
+/// Target of the unconditional jump at the start of `bytes`, which lie at `address`; `None` if there is no such jump.
 pub(super) fn jump_target(processor: Processor, bytes: &[u8], address: NewAddress) -> Option<NewAddress> {
     match processor {
         Processor::X86_64 => {

@@ -5,7 +5,7 @@
 //!                                 └─> each way into a copy ─> follow: instruction by instruction the original's
 //! ```
 //!
-//! Nothing here uses what makes copies. The claim only says where to look.
+//! This module shares no code with the one that makes copies. The claim only says where to look.
 
 mod code;
 mod follow;
@@ -39,7 +39,7 @@ const PROGRAM_HEADER: u64 = 56;
 /// Checks `new`, which claims to be `old` with copies.
 ///
 /// # Errors
-/// Files that do not correspond.
+/// The files do not correspond.
 pub(super) fn check(
     old: &ElfView<'_>,
     new: &ElfView<'_>,
@@ -79,7 +79,7 @@ pub(super) fn check(
     Ok(())
 }
 
-/// Where functions begin, as unwind entries and symbols say.
+/// Starts of functions, according to unwind entries and symbols.
 fn function_starts(image: &ElfView<'_>) -> Result<BTreeSet<Address>> {
     let section = image.section(b".eh_frame");
     let mut starts = BTreeSet::new();

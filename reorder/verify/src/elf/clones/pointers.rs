@@ -1,5 +1,5 @@
-//! What the loader reads: relocations, words and symbols lead to what they led to, or to its copy; and an address of a function
-//! is always that of the copy, or never.
+//! What the loader reads: relocations, words and symbols lead to their old target or to its copy; and all stored addresses
+//! of a function are those of its copy, or none is.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -31,7 +31,7 @@ struct Held {
     after: NewAddress,
 }
 
-/// Checks the entry point, the loader's relocations and the dynamic symbols; `index` is that of the section of copies.
+/// Checks the entry point, the loader's relocations and the dynamic symbols; `index` is the section index of the copies.
 pub(super) fn check_pointers(
     copies: &mut Copies<'_>,
     index: usize,
@@ -75,7 +75,7 @@ fn held_addresses(image: &ElfView<'_>, new: &[u8]) -> Vec<Held> {
             let addend = held(section.offset + (number * RELA_SIZE) as u64 + 16);
             let Some(addend) = addend.filter(|_| is_relative) else { continue };
             let word = u64_at(entry, 0).and_then(|place| image.mapped_offset(place, WORD)).and_then(held);
-            // The loader writes there without reading, so the word may hold something else.
+            // The loader writes there without reading, so the word may hold any other value.
             found.extend(word.filter(|word| word.before == addend.before && word.after == addend.after));
             found.push(addend);
         }
@@ -99,7 +99,7 @@ fn packed_places(table: &[u8]) -> impl Iterator<Item = u64> + '_ {
     })
 }
 
-/// Values of dynamic symbols; those that lead to a copy are in the section of the copies.
+/// Checks values of dynamic symbols; those that lead to a copy must name the section of the copies.
 fn check_symbols(copies: &mut Copies<'_>, index: usize, claims: &mut Claims, findings: &mut Findings) {
     let (old, new) = (copies.old, copies.new);
     let Some(table) = old.sections.iter().position(|section| section.kind == SHT_DYNSYM) else { return };
@@ -125,7 +125,7 @@ fn check_symbols(copies: &mut Copies<'_>, index: usize, claims: &mut Claims, fin
             findings.differs(Difference::number(Check::Copies, offset + 8, &name, symbol.value, found.value));
         }
     }
-    // The loader would make an address inside the copy.
+    // With an addend, the loader would store an address inside the copy.
     for section in old.sections.iter().filter(|section| section.is_loaded() && section.kind == SHT_RELA) {
         for entry in section.bytes.chunks_exact(RELA_SIZE) {
             let symbol = u64_at(entry, 8).unwrap_or(0) >> 32;
@@ -143,7 +143,7 @@ fn check_symbols(copies: &mut Copies<'_>, index: usize, claims: &mut Claims, fin
     }
 }
 
-/// Added symbols are of copies.
+/// Checks that added symbols are those of copies.
 pub(super) fn check_added_symbols(copies: &Copies<'_>, index: usize, findings: &mut Findings) {
     for (before, after) in copies.old.sections.iter().zip(&copies.new.sections) {
         if before.kind != SHT_SYMTAB {
@@ -162,7 +162,8 @@ pub(super) fn check_added_symbols(copies: &Copies<'_>, index: usize, findings: &
     }
 }
 
-/// Of functions of which some address is the copy's, none may be the original's: they are compared.
+/// Checks that no address of an original is kept if some address of its function is that of the copy: programs compare
+/// addresses of functions.
 pub(super) fn check_identity(copies: &Copies<'_>, findings: &mut Findings) {
     // An original keeps its address, so the old one is looked for in the new image. What keeps it is an address of the new
     // image, or for words that the loader reads a position in the file.
@@ -177,7 +178,7 @@ pub(super) fn check_identity(copies: &Copies<'_>, findings: &mut Findings) {
             defined.map(|symbol| (Address(symbol.value), NewAddress(section.address))).filter(wanted),
         );
     }
-    // Unwind entries hold distances to functions, too, and are looked up, never compared.
+    // Unwind entries also hold distances to functions, but programs never compare these.
     let is_data = |section: &&SectionView<'_>| {
         section.is_loaded()
             && !section.is_code()
@@ -199,7 +200,7 @@ pub(super) fn check_identity(copies: &Copies<'_>, findings: &mut Findings) {
     }
     for (address, place) in kept {
         let name = format!("the function at {address}");
-        let found = format!("the original's is kept at {place}, that of the copy elsewhere");
+        let found = format!("the original's address at {place}, the copy's elsewhere");
         findings.differs(Difference::new(Check::Copies, None, name, "one address", found));
     }
     findings.checked(Check::Copies, "functions known by their copies", copies.led.len());

@@ -1,4 +1,5 @@
-//! The unwind tables: the old entries, moved as a whole; for each copy the entries of its original; a search table of all.
+//! The unwind tables: the old entries, moved as a whole; for each copy the entries of its original; a search table with all
+//! of them.
 
 use std::ops::Range;
 
@@ -18,7 +19,7 @@ const SEARCH_HEADER: [u8; 4] = [1, 0x1b, 0x03, 0x3b];
 const FIRST_ROW: usize = 12;
 const ROW_SIZE: usize = 8;
 
-/// Checks the tables, and takes note of the landing pads of copies.
+/// Checks the tables, and records the landing pads of copies as ways in.
 ///
 /// # Errors
 /// Tables that cannot be read, or are missing.
@@ -30,7 +31,7 @@ pub(super) fn check_unwind(
     let (old, new) = (copies.old, copies.new);
     let before = old.section(b".eh_frame").filter(|section| !section.bytes.is_empty());
     let Some(before) = before else { return Ok(()) };
-    let missing = || Error::verification("the unwind entries are gone".to_owned());
+    let missing = || Error::verification("unwind entries are missing".to_owned());
     let after = new.section(b".eh_frame").ok_or_else(missing)?;
     let shift = after.address.wrapping_sub(before.address);
     let known = UnwindEntries::of(before).collect::<Result<Vec<_>>>()?;
@@ -70,7 +71,7 @@ pub(super) fn check_unwind(
         }
     }
     findings.checked(Check::UnwindEntries, "entries", found.len());
-    // Tables are not shared by functions; those of copies are those of the originals.
+    // Functions do not share tables, and copies use those of their originals.
     let mut budget = new.bytes.len();
     for entry in added {
         lead_to_pads(copies, entry, &mut budget, findings);
@@ -83,7 +84,7 @@ pub(super) fn check_unwind(
     Ok(())
 }
 
-/// The entries that copies need, each with the start that it must have, by start.
+/// The entries that copies need, each with its required start, sorted by start.
 fn expected_entries<'known>(
     known: &'known [UnwindEntry],
     claimed: &[Copied],
@@ -105,13 +106,13 @@ fn length(bytes: &[u8], offset: usize) -> usize {
     4 + u32_at(bytes, offset).unwrap_or(0) as usize
 }
 
-/// The fields of an entry and of its parent that count from themselves.
+/// The fields of an entry and of its parent that are relative to their own place.
 fn fields_of(entry: &UnwindEntry) -> impl Iterator<Item = (usize, usize)> + use<> {
     [(entry.start_field, 4)].into_iter().chain(entry.relative.into_iter().flatten())
 }
 
-/// The first position in `range` of `old` that is not the same in `new`, which stands for it from `start` on. The `fields`
-/// (positions in `old` and bytes, ascending) count `further` less there.
+/// The first position in `range` of `old` that differs from `new`, where the range begins at `start`. Values of the `fields`
+/// (position in `old` and size in bytes, ascending) are smaller by `further` in `new`.
 fn first_difference(
     (old, range): (&[u8], Range<usize>),
     (new, start): (&[u8], usize),
@@ -156,7 +157,7 @@ fn is_repeated(
         Some((entry.offset + 4).wrapping_sub(u32_at(bytes, entry.offset + 4)? as usize))
     };
     let size = length(before, entry.offset);
-    // Behind the parent and the start: size, exception table, rules.
+    // What follows parent and start: size, exception table, rules.
     let rest = entry.start_field + 4..entry.offset + size;
     let further = shift.wrapping_add((found.offset as u64).wrapping_sub(entry.offset as u64));
     let table: Vec<(usize, usize)> = entry.relative[0].into_iter().collect();
@@ -167,7 +168,7 @@ fn is_repeated(
         && first_difference((before, rest), (after, found.start_field + 4), &table, further).is_none()
 }
 
-/// Exceptions are caught in the copy, or in the original where the table names a base of its own.
+/// Checks that exceptions are caught in the copy, or in the original if the table names a base of its own.
 fn lead_to_pads(copies: &mut Copies<'_>, entry: &UnwindEntry, budget: &mut usize, findings: &mut Findings) {
     let Some(table) = entry.exception_table else { return };
     let original = copies.original(NewAddress(entry.start));
@@ -192,7 +193,8 @@ fn lead_to_pads(copies: &mut Copies<'_>, entry: &UnwindEntry, budget: &mut usize
     }
 }
 
-/// The search table: sorted, all rows of the old one, and the `added`, for entries that start at `frames`.
+/// Checks the search table: it is sorted, has all rows of the old one and those `added`, and names `frames` as the start of
+/// the entries.
 fn check_search_table(
     (old, new): (&ElfView<'_>, &ElfView<'_>),
     added: Vec<(NewAddress, NewAddress)>,
@@ -210,16 +212,16 @@ fn check_search_table(
         )
     };
     let (Some((_, before)), Some((named, after))) = (search_table(old), search_table(new)) else {
-        findings.differs(differs("none that can be read"));
+        findings.differs(differs("no readable table"));
         return;
     };
     if named != frames.0 {
-        findings.differs(differs("another place of the entries"));
+        findings.differs(differs("another address of the entries"));
     }
     if after.windows(2).any(|rows| rows[0].0 > rows[1].0) {
         findings.differs(differs("rows that are not sorted"));
     }
-    // Originals keep their starts; all old entries moved by `shift`.
+    // Originals keep their starts; all their entries moved by `shift`.
     let typed = |(start, entry)| (NewAddress(start), NewAddress(entry));
     let moved = before.iter().map(|(start, entry)| typed((*start, entry.wrapping_add(shift))));
     let mut expected: Vec<(NewAddress, NewAddress)> = moved.chain(added).collect();
@@ -232,7 +234,8 @@ fn check_search_table(
     findings.checked(Check::UnwindSearchTable, "rows", found.len());
 }
 
-/// Where the search table says that the entries are, and its rows: starts and entries.
+/// The address of the entries that the search table names, and its rows: start and entry. Both images are read here, so
+/// addresses are plain numbers.
 fn search_table(image: &ElfView<'_>) -> Option<(u64, Vec<(u64, u64)>)> {
     let segment = image.segments.iter().find(|segment| segment.p_type == SEARCH_TABLE)?;
     let section = image.section(b".eh_frame_hdr")?;

@@ -1,15 +1,14 @@
-//! Where the words of a table lead.
+//! The targets of the words of a table.
 
 use super::value::Word;
 use crate::bytes::{displacement_at, u64_at};
 use crate::elf::view::ElfView;
 use reorder_base::address::Address;
 
-/// Entries that are followed of a table whose end is not known.
+/// Entries that are followed in a table of unknown length.
 const MAX_WORDS: u64 = 4096;
 
-/// The places that the words of a table lead to, each once; of tables without a known end those that might belong to it,
-/// up to the next of `starts`.
+/// The targets of the words of a table, without duplicates. A table without a known end is read up to the next of `starts`.
 pub(crate) fn targets(image: &ElfView<'_>, (anchor, word): (u64, Word), starts: &[Address]) -> Vec<u64> {
     let word = word.counted_from(anchor);
     let count = word.index.most.saturating_sub(word.index.least).saturating_add(1).min(MAX_WORDS);
@@ -33,7 +32,7 @@ pub(crate) fn targets(image: &ElfView<'_>, (anchor, word): (u64, Word), starts: 
     found
 }
 
-/// The word of `width` bytes at an address outside of code, with its sign.
+/// The word of `width` bytes at an address outside of code, sign-extended.
 fn word_at(image: &ElfView<'_>, place: u64, width: u8) -> Option<u64> {
     let section = image.section_at(place).filter(|section| !section.is_code())?;
     let bytes = section.at(place, u64::from(width))?;

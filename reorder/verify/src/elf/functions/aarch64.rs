@@ -36,7 +36,7 @@ impl FunctionPair<'_> {
         outcome.instructions += counts.instructions;
         outcome.fields += counts.fields;
         self.check_leaving_targets(&leaving_targets(&code))?;
-        let code = aarch64::without_literals(self.without_data_behind(), self.range.old_start.0);
+        let code = aarch64::without_literals(self.without_trailing_data(), self.range.old_start.0);
         shape.runs_on = aarch64::runs_on(code);
         let found = dispatches(self.old_bytes, self.range.old_start.0);
         self.check_anchors(&found.anchors)?;
@@ -52,7 +52,7 @@ impl FunctionPair<'_> {
     }
 
     /// The old bytes without the data at their end, if mapping symbols state any.
-    fn without_data_behind(&self) -> &[u8] {
+    fn without_trailing_data(&self) -> &[u8] {
         let (start, end) = (self.range.old_start.0, self.range.old_end().0);
         let data = self.images.old.data_between(start, end).last().filter(|data| data.end >= end);
         let length = data.map_or(self.range.size, |data| data.start.saturating_sub(start));

@@ -63,8 +63,8 @@ pub(super) fn jump_over_padding(bytes: &[u8], address: u64) -> Option<(usize, us
     found.filter(|(_, target)| bytes.len() - target <= MAX_LENGTH)
 }
 
-/// The end of the code in a gap at `address`, and the start of the constants before the next function, if padding separates the
-/// two. `longest` bounds the constants. Decoded in one run, all three would look like code.
+/// The end of the code in a gap at `address`, and the start of the constants before the next function, if padding separates
+/// the two. `longest` bounds the constants. Decoded in one run, all three would look like code.
 ///
 /// Zeros do not count as padding here: they may be data of the function.
 pub(super) fn padding_before_constants(bytes: &[u8], address: u64, longest: usize) -> Option<(usize, usize)> {
@@ -78,8 +78,8 @@ pub(super) fn padding_before_constants(bytes: &[u8], address: u64, longest: usiz
     })
 }
 
-/// Length in bytes of the no-operations at the start of `bytes`. Zeros, which are padding elsewhere, do not count: they may be
-/// the upper bytes of a number that the program reads.
+/// Length in bytes of the no-operations at the start of `bytes`. Zeros, which are padding elsewhere, do not count: they may
+/// be the upper bytes of a number that the program reads.
 fn nops_length(bytes: &[u8], address: u64) -> usize {
     let decoder = Decoder::with_ip(64, bytes, address, DecoderOptions::NONE);
     let nops = decoder.into_iter().take_while(|instruction| instruction.mnemonic() == Mnemonic::Nop);

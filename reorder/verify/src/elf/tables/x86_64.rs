@@ -24,7 +24,7 @@ use reorder_base::address::Address;
 
 /// Compilers write no longer tables; this bounds the work for hostile ones without an end.
 const MAX_WORDS: u64 = 1 << 16;
-/// The limit of a table that nothing limits.
+/// The limit of a table without a bound.
 const LAST: Address = Address(u64::MAX);
 
 /// Checks all tables of the image.
@@ -192,7 +192,7 @@ impl Tables<'_> {
         before.last().map(|first| first..table.start)
     }
 
-    /// Whether a word can be an entry: it leads to an instruction, and in a table of distances from code to a function or
+    /// Whether a word can be an entry: it leads to an instruction; a distance from code leads to the start of a function or
     /// into `owner`.
     fn is_entry(&self, table: &Table, owner: Range<Address>, word: &TableWord) -> bool {
         let Some(home) = self.pair.moves.containing(word.target) else {
