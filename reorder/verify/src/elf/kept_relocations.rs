@@ -17,7 +17,7 @@ use crate::bytes::{range, u64_at};
 use crate::debug::layout::is_debug;
 use crate::elf::view::{ElfView, SectionView};
 use crate::report::{Check, Difference};
-use reorder_base::address::{Address, NewAddress};
+use reorder_base::address::{Address, FileOffset, NewAddress};
 
 /// One entry of a table, as stated in the file of either image. The place is a plain number: the caller knows whether it is
 /// an old or a new address.
@@ -106,7 +106,7 @@ fn check_table(
         }
         ledger.expect_address(
             Check::StaticRelocations,
-            offset,
+            FileOffset(offset),
             "the place of a kept relocation",
             place,
             NewAddress(after.place),

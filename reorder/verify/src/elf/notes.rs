@@ -6,7 +6,7 @@ use super::pair::{ImagePair, Ledger};
 use crate::bytes::{range, u32_at, u64_at};
 use crate::elf::view::SectionView;
 use crate::report::Check;
-use reorder_base::address::{Address, NewAddress};
+use reorder_base::address::{Address, FileOffset, NewAddress};
 
 /// `NT_GNU_BUILD_ID`.
 const BUILD_ID: u32 = 3;
@@ -46,7 +46,7 @@ fn check_section(pair: ImagePair<'_>, section: &SectionView<'_>, ledger: &mut Le
                     ledger.claims.add(offset, 8);
                     ledger.expect_address(
                         Check::Notes,
-                        offset,
+                        FileOffset(offset),
                         "the address of a probe",
                         pair.mapped(Address(before)),
                         NewAddress(after),

@@ -16,7 +16,7 @@ use crate::padding::padding_length;
 use crate::processor::Processor;
 use crate::report::{Check, Difference, Findings};
 use crate::unchanged::Claims;
-use reorder_base::address::{Address, NewAddress};
+use reorder_base::address::{Address, FileOffset, NewAddress};
 
 /// Both images and the recovered map: the input of every check.
 #[derive(Clone, Copy)]
@@ -54,12 +54,17 @@ impl Ledger<'_> {
     pub(crate) fn expect_address(
         &mut self,
         check: Check,
-        offset: u64,
+        offset: FileOffset,
         place: impl fmt::Display,
         expected: NewAddress,
         found: NewAddress,
     ) {
-        self.findings.expect(check, offset, place, expected.0, found.0);
+        self.findings.expect(check, offset.0, place, expected.0, found.0);
+    }
+
+    /// Claims the `size` bytes at `offset` of the file: no other check need compare them.
+    pub(crate) fn claim(&mut self, offset: FileOffset, size: u64) {
+        self.claims.add(offset.0, size);
     }
 }
 

@@ -21,12 +21,12 @@ use crate::bytes::{range, u64_at};
 use crate::elf::view::{ElfView, SectionView};
 use crate::processor::Processor;
 use crate::report::{Check, Difference};
-use reorder_base::address::{Address, NewAddress};
+use reorder_base::address::{Address, FileOffset, NewAddress};
 
 /// Size of one entry of a relocation table with addends.
 pub(crate) const RELA_SIZE: usize = 24;
 /// Position of `e_entry` in the ELF header.
-const ENTRY_FIELD: u64 = 0x18;
+const ENTRY_FIELD: FileOffset = FileOffset(0x18);
 /// Bytes of an address.
 const WORD: u64 = 8;
 /// Position of the value in an entry of `.dynamic`.
@@ -99,7 +99,7 @@ fn check_kinds(pair: ImagePair<'_>, dynamic: &[(u64, u64)], ledger: &mut Ledger<
 }
 
 fn check_entry_point(pair: ImagePair<'_>, ledger: &mut Ledger<'_>) {
-    ledger.claims.add(ENTRY_FIELD, WORD);
+    ledger.claim(ENTRY_FIELD, WORD);
     let expected = pair.mapped(Address(pair.old.header.e_entry));
     let found = NewAddress(pair.new.header.e_entry);
     ledger.expect_address(Check::LoaderPointers, ENTRY_FIELD, "the entry point", expected, found);
@@ -116,8 +116,8 @@ fn check_dynamic_section(pair: ImagePair<'_>, ledger: &mut Ledger<'_>) -> Vec<(u
         entries.push((tag, before));
         let is_code = matches!(tag, DT_INIT | DT_FINI);
         if let (true, Some(after)) = (is_code, u64_at(new, at + DYNAMIC_VALUE)) {
-            let place = offset + (at + DYNAMIC_VALUE) as u64;
-            ledger.claims.add(place, WORD);
+            let place = FileOffset(offset).plus((at + DYNAMIC_VALUE) as u64);
+            ledger.claim(place, WORD);
             ledger.expect_address(
                 Check::LoaderPointers,
                 place,
@@ -131,19 +131,19 @@ fn check_dynamic_section(pair: ImagePair<'_>, ledger: &mut Ledger<'_>) -> Vec<(u
     entries
 }
 
-/// File ranges of the tables that sections of type `kind` or the pair of `.dynamic` tags name, each once.
+/// File ranges (position, size) of the tables that sections of type `kind` or the pair of `.dynamic` tags name, each once.
 fn table_ranges(
     image: &ElfView<'_>,
     dynamic: &[(u64, u64)],
     kind: u32,
     address_tag: u64,
     size_tag: u64,
-) -> Vec<(u64, u64)> {
-    let mut ranges: Vec<(u64, u64)> = image
+) -> Vec<(FileOffset, u64)> {
+    let mut ranges: Vec<(FileOffset, u64)> = image
         .sections
         .iter()
         .filter(|section| section.kind == kind && section.is_loaded())
-        .map(|section| (section.offset, section.bytes.len() as u64))
+        .map(|section| (FileOffset(section.offset), section.bytes.len() as u64))
         .collect();
     let value = |wanted: u64| dynamic.iter().find(|&&(tag, _)| tag == wanted).map(|&(_, value)| value);
     let mut named = vec![(address_tag, size_tag)];
@@ -158,9 +158,9 @@ fn table_ranges(
     }
     // `.dynamic` may name one range for two adjacent sections: keep what is not covered by an earlier range.
     ranges.sort_unstable_by_key(|&(offset, size)| (offset, u64::MAX - size));
-    let mut covered = 0;
+    let mut covered = FileOffset(0);
     ranges.retain(|&(offset, size)| {
-        let end = offset + size;
+        let end = offset.plus(size);
         let is_new = end > covered;
         covered = covered.max(end);
         is_new
@@ -169,8 +169,14 @@ fn table_ranges(
 }
 
 /// Compares one table of relocations with addends; gives the number of entries.
-fn check_relocation_table(pair: ImagePair<'_>, offset: u64, size: u64, ledger: &mut Ledger<'_>) -> usize {
-    let (Some(old), Some(new)) = (range(pair.old.bytes, offset, size), range(pair.new.bytes, offset, size))
+fn check_relocation_table(
+    pair: ImagePair<'_>,
+    offset: FileOffset,
+    size: u64,
+    ledger: &mut Ledger<'_>,
+) -> usize {
+    let (Some(old), Some(new)) =
+        (range(pair.old.bytes, offset.0, size), range(pair.new.bytes, offset.0, size))
     else {
         return 0;
     };
@@ -181,9 +187,9 @@ fn check_relocation_table(pair: ImagePair<'_>, offset: u64, size: u64, ledger: &
         Processor::X86_64 => ([R_X86_64_RELATIVE, R_X86_64_IRELATIVE], R_X86_64_64),
     };
     for (index, (before, after)) in old.chunks_exact(RELA_SIZE).zip(new.chunks_exact(RELA_SIZE)).enumerate() {
-        // Addends stay plain numbers: only their type says whether they are addresses.
-        let at = offset + (index * RELA_SIZE) as u64;
-        // Place, type and symbol are left to the byte comparison; only the addend may follow the map.
+        let at = offset.plus((index * RELA_SIZE) as u64 + 16);
+        // Place, type and symbol are left to the byte comparison; only the addend may follow the map. It stays a plain number:
+        // only the type says whether it is an address.
         let (Some(place), Some(information), Some(old_addend), Some(new_addend)) =
             (u64_at(before, 0), u64_at(before, 8), u64_at(before, 16), u64_at(after, 16))
         else {
@@ -200,14 +206,14 @@ fn check_relocation_table(pair: ImagePair<'_>, offset: u64, size: u64, ledger: &
             _ => old_addend,
         };
         if old_addend != new_addend {
-            ledger.claims.add(at + 16, WORD);
+            ledger.claim(at, WORD);
         }
         if relative.contains(&(information as u32)) {
             ledger.findings.found(pair.lost_alignment(Check::LoaderPointers, Address(old_addend)));
         }
         ledger.findings.expect(
             Check::LoaderPointers,
-            at + 16,
+            at.0,
             format_args!("the addend for {}", Address(place)),
             expected,
             new_addend,
@@ -248,16 +254,21 @@ fn symbol_value(symbols: Option<&SectionView<'_>>, information: u64) -> Option<A
 /// words, so such a copy may follow or stay.
 fn accept_copy(pair: ImagePair<'_>, place: Address, old: u64, new: u64, ledger: &mut Ledger<'_>) {
     let Some(offset) = pair.old.mapped_offset(place.0, WORD) else { return };
-    let before = u64_at(pair.old.bytes, offset as usize);
-    let after = u64_at(pair.new.bytes, offset as usize);
+    let before = u64_at(pair.old.bytes, offset.0 as usize);
+    let after = u64_at(pair.new.bytes, offset.0 as usize);
     if before == Some(old) && after == Some(new) {
-        ledger.claims.add(offset, WORD);
+        ledger.claim(offset, WORD);
     }
 }
 
 /// Checks the words that a table of relative relocations names; gives their number.
-fn check_relative_table(pair: ImagePair<'_>, offset: u64, size: u64, ledger: &mut Ledger<'_>) -> usize {
-    let Some(table) = range(pair.old.bytes, offset, size) else { return 0 };
+fn check_relative_table(
+    pair: ImagePair<'_>,
+    offset: FileOffset,
+    size: u64,
+    ledger: &mut Ledger<'_>,
+) -> usize {
+    let Some(table) = range(pair.old.bytes, offset.0, size) else { return 0 };
     let mut words = 0;
     for place in relative_places(table) {
         words += 1;
@@ -295,7 +306,7 @@ pub(crate) fn written_places(image: &ElfView<'_>) -> Vec<u64> {
 
 fn check_word(pair: ImagePair<'_>, place: Address, ledger: &mut Ledger<'_>) {
     let words = pair.old.mapped_offset(place.0, WORD).and_then(|offset| {
-        let at = usize::try_from(offset).ok()?;
+        let at = usize::try_from(offset.0).ok()?;
         Some((offset, Address(u64_at(pair.old.bytes, at)?), NewAddress(u64_at(pair.new.bytes, at)?)))
     });
     let Some((offset, before, after)) = words else {
@@ -309,7 +320,7 @@ fn check_word(pair: ImagePair<'_>, place: Address, ledger: &mut Ledger<'_>) {
         return;
     };
     if before.0 != after.0 {
-        ledger.claims.add(offset, WORD);
+        ledger.claim(offset, WORD);
     }
     ledger.findings.found(pair.lost_alignment(Check::LoaderPointers, before));
     if !pair.leads_to(before, after) {
@@ -317,7 +328,7 @@ fn check_word(pair: ImagePair<'_>, place: Address, ledger: &mut Ledger<'_>) {
         let name = format!("the word at {place}");
         ledger.findings.differs(Difference::number(
             Check::LoaderPointers,
-            offset,
+            offset.0,
             &name,
             expected.0,
             after.0,

@@ -24,7 +24,7 @@ pub(crate) fn check_summed(pair: ImagePair<'_>, summed: &[Address], findings: &m
         if let Some((place, function)) = reached {
             findings.differs(Difference::new(
                 Check::JumpTables,
-                pair.old.offset_of(place.0),
+                pair.old.offset_of(place.0).map(|offset| offset.0),
                 format!("what code adds to {address}, and the number at {place}"),
                 "functions that stayed where they were",
                 function.to_string(),

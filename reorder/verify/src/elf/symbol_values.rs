@@ -7,7 +7,7 @@ use super::pair::{ImagePair, Ledger};
 use super::symbol_walk::{SYMBOL_SIZE, SymbolView, VALUE_FIELD, symbol_at};
 use crate::elf::view::SectionView;
 use crate::report::Check;
-use reorder_base::address::{Address, NewAddress};
+use reorder_base::address::{Address, FileOffset, NewAddress};
 
 /// Checks `.symtab` and `.dynsym`.
 pub(crate) fn check_symbols(pair: ImagePair<'_>, ledger: &mut Ledger<'_>) {
@@ -28,10 +28,10 @@ fn check_table(
 ) -> usize {
     let mut index = 0;
     while let (Some(before), Some(after)) = (symbol_at(old, index), symbol_at(new, index)) {
-        let place = old.offset + (index * SYMBOL_SIZE + VALUE_FIELD) as u64;
+        let place = FileOffset(old.offset).plus((index * SYMBOL_SIZE + VALUE_FIELD) as u64);
         // All other fields are left to the byte comparison.
         if before.value != after.value {
-            ledger.claims.add(place, 8);
+            ledger.claim(place, 8);
         }
         // Other images can take the address of any symbol that they can name.
         if old.kind == SHT_DYNSYM && stands_for_code(pair, old, &before) {

@@ -5,7 +5,7 @@ use super::unwind_walk::{OMITTED, UnwindEntries};
 use crate::bytes::{displacement_at, range, u32_at};
 use crate::elf::view::ElfView;
 use crate::report::{Check, Difference};
-use reorder_base::address::{Address, NewAddress};
+use reorder_base::address::{Address, FileOffset, NewAddress};
 use reorder_base::error::Result;
 
 /// `PT_GNU_EH_FRAME`.
@@ -30,10 +30,10 @@ pub(crate) fn check_unwind_entries(pair: ImagePair<'_>, ledger: &mut Ledger<'_>)
         let Some(distance) = displacement_at(new_bytes, entry.start_field) else { break };
         let start = Address(entry.start);
         let found = NewAddress(section.address).plus(entry.start_field as u64).plus(distance);
-        let place = section.offset + entry.start_field as u64;
+        let place = FileOffset(section.offset).plus(entry.start_field as u64);
         // Sizes, instructions and pointers to data are left to the byte comparison.
         if found.0 != start.0 {
-            ledger.claims.add(place, 4);
+            ledger.claim(place, 4);
         }
         ledger.expect_address(
             Check::UnwindEntries,
@@ -56,7 +56,7 @@ fn check_rigid_pointers(
     personality: Option<Address>,
     exception_table: Option<Address>,
     start: Address,
-    place: u64,
+    place: FileOffset,
     ledger: &mut Ledger<'_>,
 ) {
     let has_moved = |address: Address| pair.mapped(address).0 != address.0;
@@ -64,7 +64,7 @@ fn check_rigid_pointers(
         let name = format!("the personality routine of {start}");
         ledger.findings.differs(Difference::new(
             Check::UnwindEntries,
-            Some(place),
+            Some(place.0),
             name,
             "a routine that stayed",
             "it moved",
@@ -72,12 +72,12 @@ fn check_rigid_pointers(
     }
     let base_encoding = exception_table
         .and_then(|table| pair.old.mapped_offset(table.0, 1))
-        .and_then(|offset| pair.old.bytes.get(offset as usize).copied());
+        .and_then(|offset| pair.old.bytes.get(offset.0 as usize).copied());
     if base_encoding.is_some_and(|encoding| encoding != OMITTED) && has_moved(start) {
         let name = format!("the landing pads of {start}");
         ledger.findings.differs(Difference::new(
             Check::UnwindEntries,
-            Some(place),
+            Some(place.0),
             name,
             "pads relative to the function",
             "pads with a base of their own",
@@ -158,7 +158,7 @@ pub(crate) fn check_search_table(pair: ImagePair<'_>, ledger: &mut Ledger<'_>) {
     ledger.findings.checked(Check::UnwindSearchTable, "rows", count);
 }
 
-/// File position, address and bytes of the table, as the loader finds it.
+/// File position, address and bytes of the table, as the loader finds it; the address holds in both images.
 fn search_table<'data>(image: &ElfView<'data>) -> Option<(u64, u64, &'data [u8])> {
     let segment = image.segments.iter().find(|segment| segment.p_type == SEARCH_TABLE_SEGMENT)?;
     Some((segment.p_offset, segment.p_vaddr, range(image.bytes, segment.p_offset, segment.p_filesz)?))

@@ -19,6 +19,7 @@ use std::ops::Range;
 use super::data_in_code::data_in_code;
 use crate::bytes::range;
 use crate::processor::Processor;
+use reorder_base::address::FileOffset;
 use reorder_base::error::{Error, Result};
 
 /// How `goblin` is told to read: 64-bit, little-endian.
@@ -193,19 +194,19 @@ impl<'data> ElfView<'data> {
     }
 
     /// The file position of the byte at `address`, for a place inside a loaded section.
-    pub(crate) fn offset_of(&self, address: u64) -> Option<u64> {
+    pub(crate) fn offset_of(&self, address: u64) -> Option<FileOffset> {
         let section = self.section_at(address)?;
-        Some(section.offset + (address - section.address))
+        Some(FileOffset(section.offset + (address - section.address)))
     }
 
     /// The file position of `size` bytes that the loader maps at `address`.
-    pub(crate) fn mapped_offset(&self, address: u64, size: u64) -> Option<u64> {
+    pub(crate) fn mapped_offset(&self, address: u64, size: u64) -> Option<FileOffset> {
         let after = self.mapped.partition_point(|segment| segment.p_vaddr <= address);
         let segment = self.mapped.get(after.checked_sub(1)?)?;
         let within = address - segment.p_vaddr;
         let fits = within.checked_add(size)? <= segment.p_filesz;
         let offset = segment.p_offset.checked_add(within)?;
-        (fits && range(self.bytes, offset, size).is_some()).then_some(offset)
+        (fits && range(self.bytes, offset, size).is_some()).then_some(FileOffset(offset))
     }
 
     /// The first segment of type `kind`, as (file position, bytes).

@@ -25,7 +25,7 @@ pub(super) fn check_originals(
     let mut changed = 0;
     for function in functions.as_slice() {
         let (start, size) = (function.old_start, function.size);
-        let Some(offset) = copies.old.offset_of(start.0) else { continue };
+        let Some(offset) = copies.old.offset_of(start.0).map(|offset| offset.0) else { continue };
         let (Some(old), Some(new)) =
             (range(copies.old.bytes, offset, size), range(copies.new.bytes, offset, size))
         else {

@@ -15,7 +15,7 @@ use crate::elf::view::{ElfView, SectionView};
 use crate::processor::Processor;
 use crate::report::{Check, Difference, Findings};
 use crate::unchanged::Claims;
-use reorder_base::address::{Address, NewAddress};
+use reorder_base::address::{Address, FileOffset, NewAddress};
 
 const RELA_SIZE: usize = 24;
 /// `SHT_RELR`.
@@ -26,7 +26,7 @@ const ENTRY_FIELD: u64 = 24;
 
 /// A field that holds an address: its file position, and what it holds in both files.
 struct Held {
-    offset: u64,
+    offset: FileOffset,
     before: Address,
     after: NewAddress,
 }
@@ -45,10 +45,10 @@ pub(super) fn check_pointers(
     }
     let held = held_addresses(copies.old, copies.new.bytes);
     for Held { offset, before, after } in &held {
-        claims.add(*offset, WORD);
+        claims.add(offset.0, WORD);
         if !copies.stands_for(*before, *after) {
             let name = "an address that the loader reads";
-            findings.differs(Difference::number(Check::Copies, *offset, name, before.0, after.0));
+            findings.differs(Difference::number(Check::Copies, offset.0, name, before.0, after.0));
         }
     }
     findings.checked(Check::Copies, "addresses that the loader reads", held.len());
@@ -61,8 +61,8 @@ fn held_addresses(image: &ElfView<'_>, new: &[u8]) -> Vec<Held> {
         Processor::Aarch64 => [R_AARCH64_RELATIVE, R_AARCH64_IRELATIVE],
         Processor::X86_64 => [R_X86_64_RELATIVE, R_X86_64_IRELATIVE],
     };
-    let at = |bytes: &[u8], offset: u64| u64_at(bytes, usize::try_from(offset).ok()?);
-    let held = |offset: u64| {
+    let at = |bytes: &[u8], offset: FileOffset| u64_at(bytes, usize::try_from(offset.0).ok()?);
+    let held = |offset: FileOffset| {
         let (before, after) = (Address(at(image.bytes, offset)?), NewAddress(at(new, offset)?));
         Some(Held { offset, before, after })
     };
@@ -72,7 +72,7 @@ fn held_addresses(image: &ElfView<'_>, new: &[u8]) -> Vec<Held> {
     for section in of_kind(SHT_RELA) {
         for (number, entry) in section.bytes.chunks_exact(RELA_SIZE).enumerate() {
             let is_relative = u64_at(entry, 8).is_some_and(|info| relative.contains(&(info as u32)));
-            let addend = held(section.offset + (number * RELA_SIZE) as u64 + 16);
+            let addend = held(FileOffset(section.offset).plus((number * RELA_SIZE) as u64 + 16));
             let Some(addend) = addend.filter(|_| is_relative) else { continue };
             let word = u64_at(entry, 0).and_then(|place| image.mapped_offset(place, WORD)).and_then(held);
             // The loader writes there without reading, so the word may hold any other value.
@@ -162,20 +162,32 @@ pub(super) fn check_added_symbols(copies: &Copies<'_>, index: usize, findings: &
     }
 }
 
+/// What in the new image keeps the address of an original.
+#[derive(Clone, Copy)]
+enum Keeper {
+    /// An instruction, a word of data or a table of symbols, by its address.
+    Mapped(NewAddress),
+    /// A field that the loader reads, by its position.
+    InFile(FileOffset),
+}
+
 /// Checks that no address of an original is kept if some address of its function is that of the copy: programs compare
 /// addresses of functions.
 pub(super) fn check_identity(copies: &Copies<'_>, findings: &mut Findings) {
-    // An original keeps its address, so the old one is looked for in the new image. What keeps it is an address of the new
-    // image, or for words that the loader reads a position in the file.
-    let mut kept: BTreeMap<Address, NewAddress> = code::formed(copies, &copies.led);
-    let wanted = |(address, _): &(Address, NewAddress)| copies.led.contains(address);
+    // An original keeps its address, so the old address is searched for in the new image.
+    let formed = code::formed(copies, &copies.led).into_iter();
+    let mut kept: BTreeMap<Address, Keeper> =
+        formed.map(|(address, place)| (address, Keeper::Mapped(place))).collect();
+    let wanted = |(address, _): &(Address, Keeper)| copies.led.contains(address);
     let held = held_addresses(copies.old, copies.new.bytes);
-    kept.extend(held.iter().map(|held| (Address(held.after.0), NewAddress(held.offset))).filter(wanted));
+    kept.extend(held.iter().map(|held| (Address(held.after.0), Keeper::InFile(held.offset))).filter(wanted));
     for section in copies.new.sections.iter().filter(|section| section.kind == SHT_DYNSYM) {
         let symbols = (0..section.bytes.len() / SYMBOL_SIZE).filter_map(|number| symbol_at(section, number));
         let defined = symbols.filter(|symbol| symbol.is_defined());
         kept.extend(
-            defined.map(|symbol| (Address(symbol.value), NewAddress(section.address))).filter(wanted),
+            defined
+                .map(|symbol| (Address(symbol.value), Keeper::Mapped(NewAddress(section.address))))
+                .filter(wanted),
         );
     }
     // Unwind entries also hold distances to functions, but programs never compare these.
@@ -189,7 +201,7 @@ pub(super) fn check_identity(copies: &Copies<'_>, findings: &mut Findings) {
         for position in (0..section.bytes.len()).step_by(4) {
             let place = NewAddress(section.address).plus(position as u64);
             let Some(distance) = displacement_at(section.bytes, position) else { break };
-            kept.extend(Some((Address(place.plus(distance).0), place)).filter(wanted));
+            kept.extend(Some((Address(place.plus(distance).0), Keeper::Mapped(place))).filter(wanted));
         }
     }
     if copies.old.header.e_type == ET_EXEC && !copies.led.is_empty() {
@@ -198,7 +210,11 @@ pub(super) fn check_identity(copies: &Copies<'_>, findings: &mut Findings) {
         let name = "addresses of functions at fixed places";
         findings.differs(Difference::new(Check::Copies, None, name, expected, found));
     }
-    for (address, place) in kept {
+    for (address, keeper) in kept {
+        let place = match keeper {
+            Keeper::Mapped(address) => address.to_string(),
+            Keeper::InFile(offset) => format!("file position {offset}"),
+        };
         let name = format!("the function at {address}");
         let found = format!("the original's address at {place}, the copy's elsewhere");
         findings.differs(Difference::new(Check::Copies, None, name, "one address", found));

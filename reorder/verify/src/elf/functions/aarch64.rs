@@ -27,7 +27,7 @@ impl FunctionPair<'_> {
             range: *self.range,
             old: self.old_bytes,
             new: self.new_bytes,
-            offset: self.new_offset,
+            offset: self.new_offset.0,
         };
         let mut counts = Counts::default();
         if let Some(difference) = code.check(&mut counts) {

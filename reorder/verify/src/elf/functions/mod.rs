@@ -19,7 +19,7 @@ use crate::moves::Move;
 use crate::padding::{padding_length, starts_with_trap};
 use crate::processor::Processor;
 use crate::report::{Check, Difference};
-use reorder_base::address::Address;
+use reorder_base::address::{Address, FileOffset};
 
 /// A data address that a dispatch may use as the base of a table of four-byte distances.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -124,7 +124,8 @@ struct FunctionPair<'a> {
     range: &'a Move,
     old_bytes: &'a [u8],
     new_bytes: &'a [u8],
-    new_offset: u64,
+    /// Position of the new bytes.
+    new_offset: FileOffset,
 }
 
 /// What decoding one function showed.
@@ -166,7 +167,7 @@ impl Comparison<'_> {
             range,
             old_bytes: &self.images.old.bytes[old_from as usize..old_to as usize],
             new_bytes: &self.images.new.bytes[new_from as usize..new_to as usize],
-            new_offset: new_from,
+            new_offset: FileOffset(new_from),
         };
         let mut shape = FunctionShape::default();
         let checked = match self.images.old.processor {
@@ -196,7 +197,7 @@ impl Comparison<'_> {
         let follower = next.map_or(section.end(), |next| next.old_start.0);
         let between_size = follower - range.old_end().0;
         let between = |image: &ElfView<'_>, start: u64| {
-            let offset = image.offset_of(start)?;
+            let offset = image.offset_of(start)?.0;
             crate::bytes::range(image.bytes, offset, between_size).map(<[u8]>::to_vec)
         };
         let old_between = between(self.images.old, range.old_end().0).unwrap_or_default();

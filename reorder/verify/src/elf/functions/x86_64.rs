@@ -303,7 +303,7 @@ impl FunctionPair<'_> {
         expected: impl Into<String>,
         found: impl Into<String>,
     ) -> Difference {
-        Difference::new(check, Some(self.new_offset + at as u64), place, expected, found)
+        Difference::new(check, Some(self.new_offset.plus(at as u64).0), place, expected, found)
     }
 }
 

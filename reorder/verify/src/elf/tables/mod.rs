@@ -75,7 +75,7 @@ pub(super) fn check_tables(pair: ImagePair<'_>, code: &CodeOutcome, ledger: &mut
         ledger.findings.differs(difference);
     }
     let in_file = |range: &Range<Address>| {
-        let start = usize::try_from(pair.old.offset_of(range.start.0)?).ok()?;
+        let start = usize::try_from(pair.old.offset_of(range.start.0)?.0).ok()?;
         Some(start..start.checked_add(usize::try_from(range.end.distance_from(range.start)).ok()?)?)
     };
     let mut ranges: Vec<Range<usize>> = outcome.followed.iter().filter_map(in_file).collect();

@@ -52,7 +52,8 @@ impl TableWord {
     ) -> Difference {
         let place = format!("the word at {} of the table at {start}", self.place);
         let found = self.found.to_string();
-        Difference::new(Check::JumpTables, pair.old.offset_of(self.place.0), place, expected, found)
+        let offset = pair.old.offset_of(self.place.0).map(|offset| offset.0);
+        Difference::new(Check::JumpTables, offset, place, expected, found)
     }
 
     /// The difference for a word that does not lead to the new place of its target.
