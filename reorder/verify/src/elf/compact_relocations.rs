@@ -10,7 +10,7 @@ pub(crate) const SHT_CREL: u32 = 0x4000_0014;
 /// One decoded entry.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct CompactEntry {
-    /// `r_offset`.
+    /// `r_offset`, a plain number as in the file.
     pub(crate) place: u64,
     /// Position of the symbol.
     pub(crate) symbol: u32,

@@ -12,7 +12,7 @@ use goblin::elf::sym::STT_NOTYPE;
 use super::symbol_walk::symbol_at;
 use crate::elf::view::SectionView;
 
-/// The ranges of data in code sections, ascending and disjoint.
+/// The ranges of data in code sections, ascending and disjoint, as addresses of the image that has these sections.
 pub(crate) fn data_in_code(sections: &[SectionView<'_>]) -> Vec<Range<u64>> {
     let mut marks: Vec<(u64, u32, bool)> = Vec::new();
     for table in sections.iter().filter(|section| section.kind == SHT_SYMTAB) {

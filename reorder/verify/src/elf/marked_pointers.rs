@@ -79,7 +79,7 @@ pub(crate) fn check_marked_pointers(pair: ImagePair<'_>, findings: &mut Findings
 }
 
 /// Addresses in code that the loader stores; in an image at a fixed address, also words of data that may be such addresses.
-/// The addresses are those of `image`, old or new.
+/// The numbers are addresses of `image`, old or new.
 fn held_addresses(image: &ElfView<'_>) -> BTreeSet<u64> {
     let tables = image.sections.iter().filter(|section| section.kind == SHT_RELA && section.is_loaded());
     let addends = tables.flat_map(|table| table.bytes.chunks_exact(RELA_SIZE));

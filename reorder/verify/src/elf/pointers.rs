@@ -250,8 +250,8 @@ fn symbol_value(symbols: Option<&SectionView<'_>>, information: u64) -> Option<A
     symbol.is_defined().then_some(Address(symbol.value))
 }
 
-/// Claims the word at `place` if it holds a copy of the address, `old` before and `new` now. The loader overwrites these
-/// words, so such a copy may follow or stay.
+/// Claims the word at `place` if it holds a copy of an addend or a value, `old` before and `new` now. The loader overwrites
+/// these words, so such a copy may follow or stay.
 fn accept_copy(pair: ImagePair<'_>, place: Address, old: u64, new: u64, ledger: &mut Ledger<'_>) {
     let Some(offset) = pair.old.mapped_offset(place.0, WORD) else { return };
     let before = u64_at(pair.old.bytes, offset.0 as usize);

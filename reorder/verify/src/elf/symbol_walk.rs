@@ -13,7 +13,8 @@ pub(crate) const SYMBOL_SIZE: usize = 24;
 /// Position of `st_value` in a symbol.
 pub(crate) const VALUE_FIELD: usize = 8;
 
-/// One symbol.
+/// One symbol. The value is a plain number, since it is read alike from the old and the new image and is not always an
+/// address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct SymbolView {
     /// `st_name`.

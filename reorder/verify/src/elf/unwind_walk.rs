@@ -16,7 +16,7 @@ pub(crate) const OMITTED: u8 = 0xff;
 /// `DW_EH_PE_indirect`: the pointer's value is the address of the real one.
 const INDIRECT: u8 = 0x80;
 
-/// One frame description entry.
+/// One frame description entry. Its addresses are plain numbers, since entries of the old and the new image are read alike.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct UnwindEntry {
     /// Position of the entry's length word in the section.

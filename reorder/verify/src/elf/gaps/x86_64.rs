@@ -105,8 +105,8 @@ fn skip_padding(decoder: &mut Decoder<'_>, instruction: &Instruction, rest: &[u8
     }
 }
 
-/// Checks that the code keeps its bytes and that whatever it refers to kept its place, because its fields are never
-/// rewritten.
+/// Checks that the code, at the same addresses in both images, keeps its bytes and that whatever it refers to kept its
+/// place, because its fields are never rewritten.
 pub(super) fn check(
     old: &SectionView<'_>,
     new: &SectionView<'_>,
