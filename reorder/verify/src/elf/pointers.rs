@@ -188,7 +188,7 @@ fn check_relocation_table(
     };
     for (index, (before, after)) in old.chunks_exact(RELA_SIZE).zip(new.chunks_exact(RELA_SIZE)).enumerate() {
         let at = offset.plus((index * RELA_SIZE) as u64 + 16);
-        // Place, type and symbol are left to the byte comparison; only the addend may follow the map. It stays a plain number:
+        // Place, type and symbol are left to the byte comparison; only the addend may follow the map. It is a plain number:
         // only the type says whether it is an address.
         let (Some(place), Some(information), Some(old_addend), Some(new_addend)) =
             (u64_at(before, 0), u64_at(before, 8), u64_at(before, 16), u64_at(after, 16))
