@@ -54,7 +54,9 @@ fn shift(pair: Scene<'_>, address: u64) -> u64 {
     let moves = pair.moves;
     let Some(next) = moves.following_new(NewAddress(address)) else { return 0 };
     // Padding that callers patch goes with the function after it.
-    if pair.prefix_origin(address).is_some() || goes_along(pair, address, next.new_start.0, next.delta()) {
+    if pair.prefix_origin(NewAddress(address)).is_some()
+        || goes_along(pair, address, next.new_start.0, next.delta())
+    {
         return next.delta();
     }
     let Some(before) = moves.preceding(Address(next.old_start.0.wrapping_sub(1))) else { return 0 };

@@ -1,6 +1,7 @@
 //! Two expressions that must compute the same, but for addresses that follow the map.
 
 use gimli::Operation;
+use reorder_base::address::Address;
 
 use super::scene::Scene;
 use super::side::Side;
@@ -22,10 +23,10 @@ pub(super) fn same_expression(
             let second = Operation::parse(&mut after, new.0.unit.encoding())?;
             let is_same = match (first, second) {
                 (Operation::Address { address }, Operation::Address { address: found }) => {
-                    pair.mapped(address) == found
+                    pair.mapped(Address(address)).0 == found
                 }
                 (Operation::AddressIndex { index }, Operation::AddressIndex { index: other }) => {
-                    index == other && pair.mapped(old.0.address(index)?) == new.0.address(index)?
+                    index == other && pair.mapped(Address(old.0.address(index)?)).0 == new.0.address(index)?
                 }
                 (Operation::ConstantIndex { index }, Operation::ConstantIndex { index: other }) => {
                     index == other && old.0.address(index)? == new.0.address(index)?

@@ -10,7 +10,7 @@ use super::coverage::{Range, distance, same};
 use super::scene::Scene;
 use super::view::DebugView;
 use crate::bytes::{array, u32_at, u64_at};
-use reorder_base::address::Address;
+use reorder_base::address::{Address, NewAddress};
 
 /// What differs, or how much was looked at.
 pub(super) type Judgement = std::result::Result<usize, String>;
@@ -125,7 +125,7 @@ pub(super) fn compare_frames(pair: Scene<'_>, old: &[u8], new: &[u8]) -> Judgeme
     for (before, after) in before.iter().zip(&after) {
         let range = |entry: &(usize, usize, u64, u64)| (entry.2, entry.2.wrapping_add(entry.3));
         let is_same = (before.0, before.1) == (after.0, after.1)
-            && pair.leads_to(before.2, after.2)
+            && pair.leads_to(Address(before.2), NewAddress(after.2))
             && distance(pair, range(before)).is_some()
             && same(pair, &[range(before)], &[range(after)])
             && (before.3 == 0) == (after.3 == 0);
@@ -175,8 +175,8 @@ pub(super) fn compare_addresses(pair: Scene<'_>, old: &[u8], new: &[u8], named: 
     for at in (0..rest).step_by(8).filter(|at| !named.places.contains(at)) {
         let (Some(before), Some(after)) = (u64_at(old, at), u64_at(new, at)) else { continue };
         let follows = |reading: Option<Reading>| match reading {
-            Some(Reading::Start) => pair.leads_to(before, after),
-            Some(Reading::End) => pair.mapped(before.wrapping_sub(1)).wrapping_add(1) == after,
+            Some(Reading::Start) => pair.leads_to(Address(before), NewAddress(after)),
+            Some(Reading::End) => pair.mapped(Address(before.wrapping_sub(1))).plus(1).0 == after,
             None => before == after,
         };
         let start = has_meaning(pair, before).then_some(Reading::Start);
@@ -238,19 +238,22 @@ pub(super) fn compare_mini(pair: Scene<'_>, old: &[u8], new: &[u8]) -> Judgement
     }
     let table = before.section_headers.iter().find(|header| header.sh_type == SHT_SYMTAB);
     let start = table.map_or(0, |header| header.sh_offset as usize);
-    if pair.mapped(before.entry) != after.entry {
+    if pair.mapped(Address(before.entry)).0 != after.entry {
         return Err("the entry point".to_owned());
     }
     let mut fields = BTreeSet::from([24]);
     for (index, (before, after)) in before.syms.iter().zip(&after.syms).enumerate() {
-        let is_end = || pair.mapped(before.st_value.wrapping_sub(1)).wrapping_add(1) == after.st_value;
+        let is_end = || pair.mapped(Address(before.st_value.wrapping_sub(1))).plus(1).0 == after.st_value;
         let is_code = super::coverage::is_code(pair, before.st_value);
         if before.st_value != after.st_value
-            && !(is_code && (pair.leads_to(before.st_value, after.st_value) || is_end()))
+            && !(is_code && (pair.leads_to(Address(before.st_value), NewAddress(after.st_value)) || is_end()))
         {
             return Err(format!("the value of symbol {index}"));
         }
-        if before.is_function() && is_code && !pair.leads_to(before.st_value, after.st_value) {
+        if before.is_function()
+            && is_code
+            && !pair.leads_to(Address(before.st_value), NewAddress(after.st_value))
+        {
             return Err(format!("the value of function {index}"));
         }
         fields.insert(start.saturating_add(index * 24 + 8));

@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 
 use gimli::{AttributeValue, DwAt, DwTag, UnitHeader, constants};
+use reorder_base::address::{Address, NewAddress};
 
 use super::coverage::{Range, distance, is_code, same};
 use super::expressions::same_expression;
@@ -269,8 +270,8 @@ impl<'data> Entries<'_, 'data> {
         let is_return = name == constants::DW_AT_call_return_pc
             || name == constants::DW_AT_low_pc && self.tag == constants::DW_TAG_GNU_call_site;
         match is_return {
-            true => self.pair.mapped(old.wrapping_sub(1)).wrapping_add(1) == new,
-            false => self.pair.leads_to(old, new),
+            true => self.pair.mapped(Address(old.wrapping_sub(1))).plus(1).0 == new,
+            false => self.pair.leads_to(Address(old), NewAddress(new)),
         }
     }
 

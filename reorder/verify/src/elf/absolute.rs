@@ -1,6 +1,6 @@
-//! A program at a fixed address stores code addresses as plain constants. Relocations that the linker kept list them:
-//! those fields must have followed. Where nothing lists them, the move is sound only if no constant can mean a function
-//! that moved, or the address right after one.
+//! Stored code addresses of a program at a fixed address. Where relocations that the linker kept list these constants, the
+//! fields must follow the map. Where there is no such list, the move is sound only if no constant can be the address of a
+//! function that moved, or the address right after one.
 
 use goblin::elf::header::ET_EXEC;
 use goblin::elf::section_header::SHT_PROGBITS;
@@ -13,16 +13,17 @@ use crate::bytes::{range, u64_at};
 use crate::elf::view::SectionView;
 use crate::processor::Processor;
 use crate::report::{Check, Difference};
-use reorder_base::address::Address;
+use reorder_base::address::{Address, NewAddress};
 
-/// Looks at all stored addresses, and at all other data and instructions of the old image.
+/// Checks all stored addresses, and all other data and instructions of the old image. Images at a variable address are
+/// skipped.
 pub(crate) fn check_absolute_addresses(pair: ImagePair<'_>, ledger: &mut Ledger<'_>) {
     if pair.old.header.e_type != ET_EXEC || pair.moves.moved() == 0 {
         return;
     }
     check_fields(pair, ledger);
     check_contradictions(pair, ledger);
-    let mut constants: Vec<(u64, u64)> = Vec::new();
+    let mut constants: Vec<(Address, Address)> = Vec::new();
     let mut looked_at = 0;
     let unlisted = pair.old.sections.iter().filter(|section| !pair.absolute.lists(section));
     for section in unlisted.filter(|section| section.is_loaded()) {
@@ -31,10 +32,11 @@ pub(crate) fn check_absolute_addresses(pair: ImagePair<'_>, ledger: &mut Ledger<
             match pair.old.processor {
                 Processor::Aarch64 => {
                     let found = aarch64::constants(section.bytes, section.address);
-                    constants.extend(found.filter(|&(_, value)| is_moved(pair, value)));
+                    constants.extend(found.map(addresses).filter(|&(_, value)| is_moved(pair, value)));
                 }
                 Processor::X86_64 => {
-                    constants.extend(code_constants(section).filter(|&(_, value)| is_moved(pair, value)));
+                    let found = code_constants(section).map(addresses);
+                    constants.extend(found.filter(|&(_, value)| is_moved(pair, value)));
                 }
             }
         } else if section.kind == SHT_PROGBITS && !section.name.starts_with(b".eh_frame") {
@@ -42,8 +44,9 @@ pub(crate) fn check_absolute_addresses(pair: ImagePair<'_>, ledger: &mut Ledger<
             let slots = followed_slots(pair, section, ledger);
             let hits = (0..section.bytes.len()).into_par_iter().with_min_len(1 << 16);
             let hits = hits.filter_map(|position| {
-                let place = section.address + position as u64;
-                data_constant(section.bytes, position, place)
+                let place = Address(section.address + position as u64);
+                data_constant(section.bytes, position, place.0)
+                    .map(Address)
                     .filter(|&value| is_moved(pair, value) && !overlaps(&slots, place))
                     .map(|value| (place, value))
             });
@@ -55,32 +58,33 @@ pub(crate) fn check_absolute_addresses(pair: ImagePair<'_>, ledger: &mut Ledger<
         ledger.findings.differs(Difference::new(
             Check::AbsoluteAddresses,
             None,
-            format!("the constant at {place:#x}"),
+            format!("the constant at {place}"),
             "no address of a function that moved",
-            format!("{value:#x}"),
+            value.to_string(),
         ));
     }
 }
 
 /// Whether `value` is the address of a byte of a function that moved, or the address right after one.
-fn is_moved(pair: ImagePair<'_>, value: u64) -> bool {
-    let moved = |address: u64| pair.moves.containing(Address(address)).is_some_and(|range| range.is_moved());
-    moved(value) || value.checked_sub(1).is_some_and(moved)
+fn is_moved(pair: ImagePair<'_>, value: Address) -> bool {
+    let moved = |address: Address| pair.moves.containing(address).is_some_and(|range| range.is_moved());
+    moved(value) || value.0.checked_sub(1).map(Address).is_some_and(moved)
 }
 
 /// Listed addresses in data follow the map. Those in functions are compared with their instructions; code outside of
-/// functions is not written, so it must not hold any that moved.
+/// functions is never rewritten, so it must not hold the address of a function that moved.
 fn check_fields(pair: ImagePair<'_>, ledger: &mut Ledger<'_>) {
     for field in pair.absolute.all() {
-        ledger.findings.found(pair.oddity(Check::AbsoluteAddresses, field.value));
-        let Some(section) = pair.old.section_at(field.place) else { continue };
-        let offset = section.offset + (field.place - section.address);
-        let is_in_function = pair.moves.containing(Address(field.place)).is_some();
-        // Operands are compared with their instructions; AArch64 has none that hold a whole address.
+        ledger.findings.found(pair.lost_alignment(Check::AbsoluteAddresses, field.value));
+        let Some(section) = pair.old.section_at(field.place.0) else { continue };
+        let offset = section.offset + (field.place.0 - section.address);
+        let is_in_function = pair.moves.containing(field.place).is_some();
+        // Operands are compared with their instructions; AArch64 has no operands that hold a whole address.
         if section.is_code() && is_in_function && pair.old.processor == Processor::X86_64 {
             continue;
         }
-        let read = |place: u64| field.read(section_bytes(pair, section, place, field.width as u64)?);
+        let read =
+            |place| field.read(section_bytes(pair, section, place, field.width as u64)?).map(NewAddress);
         let Some(found) = read(pair.mapped(field.place)) else { continue };
         if !section.is_code() {
             ledger.claims.add(offset, field.width as u64);
@@ -91,14 +95,14 @@ fn check_fields(pair: ImagePair<'_>, ledger: &mut Ledger<'_>) {
             found.is_some_and(|found| pair.holds_followed(field, found))
         };
         if !pair.holds_followed(field, found) && !is_carried() {
-            let name = format!("the address stored at {:#x}", field.place);
+            let name = format!("the address stored at {}", field.place);
             let expected = pair.mapped(field.value);
             ledger.findings.differs(Difference::number(
                 Check::AbsoluteAddresses,
                 offset,
                 &name,
-                expected,
-                found,
+                expected.0,
+                found.0,
             ));
         }
     }
@@ -109,29 +113,30 @@ fn check_fields(pair: ImagePair<'_>, ledger: &mut Ledger<'_>) {
 fn section_bytes<'a>(
     pair: ImagePair<'a>,
     section: &SectionView<'_>,
-    place: u64,
+    place: NewAddress,
     size: u64,
 ) -> Option<&'a [u8]> {
-    let within = place.checked_sub(section.address).filter(|within| *within < section.bytes.len() as u64)?;
+    let within =
+        place.0.checked_sub(section.address).filter(|within| *within < section.bytes.len() as u64)?;
     range(pair.new.bytes, section.offset.checked_add(within)?, size)
 }
 
-/// An entry that the bytes contradict is harmless while nothing moved that the bytes may mean, such as a stub.
+/// An entry that contradicts the bytes is harmless as long as what the bytes may refer to, such as a stub, did not move.
 fn check_contradictions(pair: ImagePair<'_>, ledger: &mut Ledger<'_>) {
-    for wrong in pair.absolute.contradictions.iter().filter(|wrong| is_moved(pair, wrong.stored)) {
+    for wrong in pair.absolute.contradictions.iter().filter(|wrong| is_moved(pair, Address(wrong.stored))) {
         ledger.findings.differs(Difference::new(
             Check::AbsoluteAddresses,
             None,
-            format!("the kept relocation for {:#x}", wrong.place),
+            format!("the kept relocation for {}", wrong.place),
             "the address that is stored there",
-            format!("{:#x} instead of {:#x}", wrong.named, wrong.stored),
+            format!("{} instead of {:#x}", wrong.named, wrong.stored),
         ));
     }
 }
 
-/// Words of the GOT that no entry is for: each holds the address of a symbol that code reaches through the GOT, and
-/// follows it. Gives their addresses and claims them.
-fn followed_slots(pair: ImagePair<'_>, section: &SectionView<'_>, ledger: &mut Ledger<'_>) -> Vec<u64> {
+/// Words of the GOT without a relocation entry: each holds the address of a symbol that code reaches through the GOT, and
+/// follows it. Claims these words and gives their addresses.
+fn followed_slots(pair: ImagePair<'_>, section: &SectionView<'_>, ledger: &mut Ledger<'_>) -> Vec<Address> {
     const WORD: usize = 8;
     let mut slots = Vec::new();
     if !section.name.starts_with(b".got") || !section.address.is_multiple_of(WORD as u64) {
@@ -139,23 +144,28 @@ fn followed_slots(pair: ImagePair<'_>, section: &SectionView<'_>, ledger: &mut L
     }
     for (index, word) in section.bytes.chunks_exact(WORD).enumerate() {
         let offset = section.offset + (index * WORD) as u64;
-        let words = u64_at(word, 0).zip(u64_at(pair.new.bytes, offset as usize));
+        let words = u64_at(word, 0).map(Address).zip(u64_at(pair.new.bytes, offset as usize).map(NewAddress));
         let Some((before, after)) = words.filter(|&(before, _)| is_moved(pair, before)) else { continue };
         if pair.absolute.is_slot_value(before) && pair.mapped(before) == after {
             ledger.claims.add(offset, WORD as u64);
-            slots.push(section.address + (index * WORD) as u64);
+            slots.push(Address(section.address + (index * WORD) as u64));
         }
     }
     slots
 }
 
-/// A word at `place` shares bytes with one of the ascending eight-byte words.
-fn overlaps(words: &[u64], place: u64) -> bool {
-    let after = words.partition_point(|&word| word < place.saturating_add(8));
-    after.checked_sub(1).is_some_and(|at| words[at] + 8 > place)
+/// Whether a word at `place` shares bytes with one of the eight-byte words at `words`, in ascending order.
+fn overlaps(words: &[Address], place: Address) -> bool {
+    let after = words.partition_point(|&word| word.0 < place.0.saturating_add(8));
+    after.checked_sub(1).is_some_and(|at| words[at].0 + 8 > place.0)
 }
 
-/// Eight bytes at any place, or four at an aligned one.
+/// Place and value of a constant, which may be an address of the old image.
+fn addresses((place, value): (u64, u64)) -> (Address, Address) {
+    (Address(place), Address(value))
+}
+
+/// A constant that may be an address: eight bytes at any place, or four at an aligned one.
 fn data_constant(bytes: &[u8], position: usize, place: u64) -> Option<u64> {
     let wide = bytes.get(position..)?.first_chunk::<8>().map(|word| u64::from_le_bytes(*word));
     if let Some(value) = wide.filter(|value| *value <= u64::from(u32::MAX)) {
@@ -167,7 +177,7 @@ fn data_constant(bytes: &[u8], position: usize, place: u64) -> Option<u64> {
     bytes.get(position..)?.first_chunk::<4>().map(|word| u64::from(u32::from_le_bytes(*word)))
 }
 
-/// Of x86-64 code: immediates and displacements of at least four bytes: (address of the instruction, value).
+/// Immediates and displacements of at least four bytes in x86-64 code, as (address of the instruction, value).
 fn code_constants<'a>(section: &'a SectionView<'_>) -> impl Iterator<Item = (u64, u64)> + 'a {
     let decoder = Decoder::with_ip(64, section.bytes, section.address, DecoderOptions::NONE);
     decoder.into_iter().flat_map(|instruction| {

@@ -1,7 +1,7 @@
-//! Addresses that a program at a fixed address stores, as the relocations that the linker kept list them.
+//! The addresses stored in a program at a fixed address, as listed by the relocations that the linker kept.
 //!
-//! Takes the old image alone; gives the fields whose bytes are what their entry says, and which sections have a list
-//! at all. Whoever moved the functions is not asked: entries are read and judged here once more.
+//! Takes only the old image; gives the fields whose bytes agree with their entry, and which sections have a list at all.
+//! Entries are read and judged independently of the code that moved the functions.
 
 use goblin::elf::header::ET_EXEC;
 use goblin::elf::reloc::{
@@ -18,17 +18,18 @@ use super::symbol_walk::{SymbolView, symbol_at};
 use crate::bytes::{range, u32_at, u64_at};
 use crate::elf::view::{ElfView, SectionView};
 use crate::processor::Processor;
+use reorder_base::address::Address;
 
-/// The forms of a reference through the GOT in which linkers may have put the address itself: x86-64.
+/// x86-64 references through the GOT that linkers may replace by the address itself.
 const SLOT_TYPES: [u32; 3] = [R_X86_64_GOTPCREL, R_X86_64_GOTPCRELX, R_X86_64_REX_GOTPCRELX];
 /// A slot's entry counts from the end of its four bytes.
 const SLOT_BIAS: u64 = 4;
 
-/// The type that names nothing, of both processors.
+/// The type of an empty entry, the same for both processors.
 const NONE: u32 = 0;
-/// Another one of AArch64, which older tools wrote.
+/// Another empty type of AArch64, written by older tools.
 const WITHDRAWN: u32 = 256;
-/// AArch64 instructions that read a slot of the GOT; what linkers put there instead holds no address as such.
+/// AArch64 instructions that read a slot of the GOT; the instructions that linkers put there instead hold no whole address.
 const READ_SLOT_TYPES: [u32; 5] = [
     R_AARCH64_ADR_GOT_PAGE,
     R_AARCH64_LD64_GOT_LO12_NC,
@@ -41,11 +42,11 @@ const READ_SLOT_TYPES: [u32; 5] = [
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct AbsoluteField {
     /// Where it is stored in the old image.
-    pub(crate) place: u64,
+    pub(crate) place: Address,
     /// Four or eight bytes.
     pub(crate) width: usize,
     /// The address.
-    pub(crate) value: u64,
+    pub(crate) value: Address,
 }
 
 impl AbsoluteField {
@@ -55,36 +56,37 @@ impl AbsoluteField {
     }
 }
 
-/// An entry that names code although the bytes are neither that nor the way around it.
+/// An entry that names code although the bytes hold neither that address nor a replacement for it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Contradiction {
     /// Where the entry points.
-    pub(crate) place: u64,
+    pub(crate) place: Address,
     /// What is stored there.
     pub(crate) stored: u64,
     /// What the entry says.
-    pub(crate) named: u64,
-    /// The entry names a function that is chosen at the start, and the bytes lead into another section of code: to the stub
-    /// that must stand for it, since its own address is not known when linking (System V ABI, `STT_GNU_IFUNC`).
+    pub(crate) named: Address,
+    /// The entry names a function that is selected at startup, and the bytes lead into another code section: to the stub
+    /// that stands for it, because its own address is not known at link time (System V ABI, `STT_GNU_IFUNC`).
     may_be_stub: bool,
 }
 
-/// What the kept relocations of an image at a fixed address list.
+/// The stored addresses that the kept relocations of an image at a fixed address list.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct AbsoluteFields {
     fields: Vec<AbsoluteField>,
     /// Addresses of the sections that have a list.
-    listed: Vec<u64>,
+    listed: Vec<Address>,
     /// Symbols that code reaches through the GOT.
-    slot_values: Vec<u64>,
-    /// Entries that do not fit.
+    slot_values: Vec<Address>,
+    /// Entries that disagree with the bytes.
     pub(crate) contradictions: Vec<Contradiction>,
 }
 
 impl AbsoluteFields {
-    /// Reads all kept relocations of `image`; nothing when they are damaged or too many do not fit.
+    /// Reads all kept relocations of `image`; empty when they are damaged or too many disagree with the bytes.
     pub(crate) fn collect(image: &ElfView<'_>) -> Self {
-        /// Single contradictions are reported; more, and more than one in a thousand, mean nothing at all.
+        /// Up to this many contradictions are reported. More than that, if they exceed one in a thousand, make the whole
+        /// list worthless.
         const TOLERATED: usize = 2;
         let mut found = Self::default();
         if image.header.e_type != ET_EXEC {
@@ -106,7 +108,7 @@ impl AbsoluteFields {
                     None => return Self::default(),
                 }
             }
-            found.listed.push(target.address);
+            found.listed.push(Address(target.address));
         }
         let wrong = found.contradictions.iter().filter(|wrong| !wrong.may_be_stub).count();
         if wrong > TOLERATED && wrong.saturating_mul(1000) > evaluated {
@@ -124,7 +126,7 @@ impl AbsoluteFields {
     }
 
     /// The fields that start in `[start, end)`.
-    pub(crate) fn within(&self, start: u64, end: u64) -> &[AbsoluteField] {
+    pub(crate) fn within(&self, start: Address, end: Address) -> &[AbsoluteField] {
         let first = self.fields.partition_point(|field| field.place < start);
         let last = self.fields.partition_point(|field| field.place < end);
         self.fields.get(first..last).unwrap_or_default()
@@ -132,16 +134,16 @@ impl AbsoluteFields {
 
     /// Whether the relocations list all addresses that `section` stores.
     pub(crate) fn lists(&self, section: &SectionView<'_>) -> bool {
-        self.listed.contains(&section.address)
+        self.listed.contains(&Address(section.address))
     }
 
     /// Whether a slot of the GOT may be the address `value`.
-    pub(crate) fn is_slot_value(&self, value: u64) -> bool {
+    pub(crate) fn is_slot_value(&self, value: Address) -> bool {
         self.slot_values.binary_search(&value).is_ok()
     }
 }
 
-/// The entries of a table in either form.
+/// The entries of a table, plain or compact; `None` when it is damaged.
 fn entries(section: &SectionView<'_>) -> Option<Vec<CompactEntry>> {
     if section.kind == SHT_CREL {
         return compact_entries(section.bytes);
@@ -160,7 +162,7 @@ fn entries(section: &SectionView<'_>) -> Option<Vec<CompactEntry>> {
         .collect()
 }
 
-/// One table for one section.
+/// One relocation table and the section that it applies to.
 struct Table<'a> {
     image: &'a ElfView<'a>,
     target: &'a SectionView<'a>,
@@ -168,7 +170,8 @@ struct Table<'a> {
 }
 
 impl Table<'_> {
-    /// Adds what `entry` says; whether it names a stored address at all, or nothing when it points nowhere.
+    /// Records what `entry` says. Gives whether it names a stored address at all; `None` when its symbol or place does not
+    /// exist.
     fn judge(&self, entry: &CompactEntry, found: &mut AbsoluteFields) -> Option<bool> {
         let processor = self.image.processor;
         if entry.kind == NONE || processor == Processor::Aarch64 && entry.kind == WITHDRAWN {
@@ -177,7 +180,7 @@ impl Table<'_> {
         let symbol = symbol_at(self.symbols, entry.symbol as usize)?;
         let within = entry.place.checked_sub(self.target.address)?;
         if processor == Processor::Aarch64 && READ_SLOT_TYPES.contains(&entry.kind) && self.is_code(&symbol) {
-            found.slot_values.push(symbol.value);
+            found.slot_values.push(Address(symbol.value));
         }
         let is_slot = processor == Processor::X86_64 && SLOT_TYPES.contains(&entry.kind);
         let width = match (processor, entry.kind) {
@@ -186,24 +189,24 @@ impl Table<'_> {
             _ if is_slot => 4,
             _ => return (within < self.target.bytes.len() as u64).then_some(false),
         };
-        let field = AbsoluteField { place: entry.place, width, value: 0 };
+        let field = AbsoluteField { place: Address(entry.place), width, value: Address(0) };
         let stored = field.read(range(self.target.bytes, within, width as u64)?)?;
         if !self.is_code(&symbol) {
             return Some(!is_slot);
         }
         if is_slot {
-            found.slot_values.push(symbol.value);
+            found.slot_values.push(Address(symbol.value));
         }
         let bias = if is_slot { SLOT_BIAS } else { 0 };
         let readings = self.readings(&symbol).map(|base| base.wrapping_add(entry.addend).wrapping_add(bias));
         let in_width = |value: u64| if width == 8 { value } else { u64::from(value as u32) };
         match readings.into_iter().find(|&value| in_width(value) == stored) {
-            Some(value) => found.fields.push(AbsoluteField { value, ..field }),
+            Some(value) => found.fields.push(AbsoluteField { value: Address(value), ..field }),
             None if is_slot => {}
             None => {
                 let may_be_stub = self.may_be_stub(&symbol, stored);
-                let named = readings[0];
-                found.contradictions.push(Contradiction { place: entry.place, stored, named, may_be_stub });
+                let named = Address(readings[0]);
+                found.contradictions.push(Contradiction { place: field.place, stored, named, may_be_stub });
             }
         }
         Some(true)
@@ -216,7 +219,7 @@ impl Table<'_> {
         [symbol.value, header]
     }
 
-    /// Whether `stored` may be the stub of a function that is chosen at the start.
+    /// Whether `stored` may be the stub of a function that is selected at startup.
     fn may_be_stub(&self, symbol: &SymbolView, stored: u64) -> bool {
         let home = self.image.sections.get(symbol.section as usize);
         let stub = self.image.section_at(stored).filter(|section| section.is_code());

@@ -1,25 +1,26 @@
-//! Functions whose addresses are taken are aligned as before.
+//! Functions whose addresses are taken keep their alignment.
 //!
-//! Programs keep flags in the low bits of such addresses, and no image states in which bits. It states a bound: linkers give a
-//! section the largest alignment that any function in it asked for (`sh_addralign`). So a function with that alignment may be
-//! the one that asked, and a function with less may have asked for what it has.
+//! Programs keep flags in the low bits of such addresses, and no image states in which bits. An image only states a bound:
+//! linkers give a section the largest alignment that any function in it requested (`sh_addralign`). A function that has this
+//! alignment may be the one that requested it, and a function with less may have requested what it has.
 //!
-//! Where most functions of a section have less than compilers give for speed, a function has more by chance, and only what
-//! most have is demanded. If the section states more than that, a function whose address has the stated alignment may be the
-//! one that asked for it.
+//! Where most functions of a section have less alignment than compilers give for speed, a function has more by chance, so
+//! only the common alignment is demanded. If the section states more than that, a function whose address has the stated
+//! alignment may be the one that requested it.
 
 use std::ops::Range;
 
 use crate::elf::view::{ElfView, SectionView};
 use crate::moves::{AddressMoves, Move};
+use reorder_base::address::Address;
 
-/// What compilers give to functions for speed.
+/// The alignment that compilers give to functions for speed.
 const FOR_SPEED: u64 = 16;
 
-/// The largest alignment that functions ask for: a page.
+/// The largest alignment that functions request: a page.
 const MAX_ALIGNMENT: u64 = 4096;
 
-/// Share of a section's functions that is most of them: numerator, denominator.
+/// The share of a section's functions that counts as most of them: numerator, denominator.
 const MOST: (usize, usize) = (3, 4);
 
 /// The alignment that functions of the old image may rely on, by section; outside of these, only parity.
@@ -31,15 +32,15 @@ pub(crate) struct Alignments {
 
 #[derive(Clone, Debug)]
 struct SectionAlignment {
-    range: Range<u64>,
+    range: Range<Address>,
     /// `sh_addralign`, at most [`MAX_ALIGNMENT`].
     stated: u64,
-    /// What most of its functions have, at most [`FOR_SPEED`].
+    /// The alignment of most of its functions, at most [`FOR_SPEED`].
     common: u64,
 }
 
 impl Alignments {
-    /// Of the old image.
+    /// The alignments in the old image.
     pub(crate) fn of(old: &ElfView<'_>, moves: &AddressMoves) -> Self {
         let code = old.sections.iter().filter(|section| section.is_code());
         Self { sections: code.map(|section| SectionAlignment::of(section, moves)).collect() }
@@ -47,8 +48,8 @@ impl Alignments {
 
     /// What the new start of a function whose address is taken must be a multiple of.
     pub(crate) fn demanded(&self, range: &Move) -> u64 {
-        let start = range.old_start.0;
-        // Only the lowest bit may have a meaning everywhere.
+        let start = range.old_start;
+        // The lowest bit may have a meaning in every section.
         let parity = alignment(start, 2);
         let section = self.sections.iter().find(|section| section.range.contains(&start));
         section.map_or(parity, |section| section.demanded(start).max(parity))
@@ -57,10 +58,10 @@ impl Alignments {
 
 impl SectionAlignment {
     fn of(section: &SectionView<'_>, moves: &AddressMoves) -> Self {
-        let range = section.address..section.end();
+        let range = Address(section.address)..Address(section.end());
         let starts = moves.as_slice();
-        let first = starts.partition_point(|function| function.old_start.0 < range.start);
-        let end = starts.partition_point(|function| function.old_start.0 < range.end);
+        let first = starts.partition_point(|function| function.old_start < range.start);
+        let end = starts.partition_point(|function| function.old_start < range.end);
         let functions = &starts[first..end];
         let is_common = |level: &u64| {
             let aligned = functions.iter().filter(|function| function.old_start.0.is_multiple_of(*level));
@@ -70,7 +71,7 @@ impl SectionAlignment {
         Self { range, stated: section.alignment.clamp(1, MAX_ALIGNMENT), common }
     }
 
-    fn demanded(&self, start: u64) -> u64 {
+    fn demanded(&self, start: Address) -> u64 {
         let shown = alignment(start, self.stated);
         if self.common < FOR_SPEED && (self.stated <= FOR_SPEED || shown < FOR_SPEED) {
             return alignment(start, self.common);
@@ -80,18 +81,20 @@ impl SectionAlignment {
 }
 
 /// The largest power of two, at most `limit`, that `address` is a multiple of.
-fn alignment(address: u64, limit: u64) -> u64 {
-    1_u64.checked_shl(address.trailing_zeros()).map_or(limit, |shown| shown.min(limit))
+fn alignment(address: Address, limit: u64) -> u64 {
+    1_u64.checked_shl(address.0.trailing_zeros()).map_or(limit, |shown| shown.min(limit))
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{FOR_SPEED, SectionAlignment, alignment};
+    use super::{Address, FOR_SPEED, SectionAlignment, alignment};
 
     #[test]
     fn what_the_header_states_bounds_what_is_demanded() {
-        let demanded =
-            |stated, common, start| SectionAlignment { range: 0..u64::MAX, stated, common }.demanded(start);
+        let demanded = |stated, common, start| {
+            let range = Address(0)..Address(u64::MAX);
+            SectionAlignment { range, stated, common }.demanded(Address(start))
+        };
         assert_eq!(demanded(16, FOR_SPEED, 0x1040), 16);
         assert_eq!(demanded(64, FOR_SPEED, 0x1040), 64);
         assert_eq!(demanded(64, FOR_SPEED, 0x1020), 32);
@@ -106,6 +109,7 @@ mod tests {
 
     #[test]
     fn address_zero_has_every_alignment() {
-        assert_eq!((alignment(0, 64), alignment(0x18, 64), alignment(0x3001, 2)), (64, 8, 1));
+        let shown = |address, limit| alignment(Address(address), limit);
+        assert_eq!((shown(0, 64), shown(0x18, 64), shown(0x3001, 2)), (64, 8, 1));
     }
 }

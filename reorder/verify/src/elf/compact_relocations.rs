@@ -1,8 +1,8 @@
-//! Relocations in the compact form (`SHT_CREL`), decoded apart from the readers of the image.
+//! Relocations in the compact form (`SHT_CREL`), decoded independently of the reader that relocation uses.
 //!
-//! A header (count, whether addends are stored, shift of offsets), then differences to the entry before: an offset
-//! whose first byte also says which of symbol, type and addend follow. Numbers are in LEB128.
-//! Source: LLVM's description of the format; its section type is provisional.
+//! A header (count, whether addends are stored, shift of offsets), then differences from the previous entry: an offset whose
+//! first byte also says which of symbol, type and addend follow. Numbers are in LEB128. Source: LLVM's description of the
+//! format; its section type is provisional.
 
 /// `sh_type`, as LLVM 19 to 22 write it.
 pub(crate) const SHT_CREL: u32 = 0x4000_0014;
@@ -10,7 +10,7 @@ pub(crate) const SHT_CREL: u32 = 0x4000_0014;
 /// One decoded entry.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct CompactEntry {
-    /// `r_offset`.
+    /// `r_offset`, a plain number as in the file.
     pub(crate) place: u64,
     /// Position of the symbol.
     pub(crate) symbol: u32,
@@ -20,7 +20,7 @@ pub(crate) struct CompactEntry {
     pub(crate) addend: u64,
 }
 
-/// All entries; none when the bytes end early or a number is too long.
+/// All entries; `None` when the bytes end early or a number is too long.
 pub(crate) fn compact_entries(bytes: &[u8]) -> Option<Vec<CompactEntry>> {
     let mut reader = Reader { bytes, position: 0 };
     let header = reader.unsigned()?;

@@ -1,7 +1,8 @@
-//! Data among the instructions of an AArch64 image, as mapping symbols tell.
+//! Data among the instructions of an AArch64 image, according to its mapping symbols.
 //!
-//! From `$d` on there is data, from `$x` on there are instructions, up to the end of the section. Source: ELF for the
-//! Arm 64-bit Architecture (IHI 0056), section 5.5.5. Stripped images do not tell: there everything is code.
+//! `$d` starts data and `$x` starts instructions, up to the next mark or the end of the section. Source: ELF for the Arm
+//! 64-bit Architecture (IHI 0056), section 5.5.5. Stripped images have no mapping symbols: all their code sections count as
+//! code.
 
 use std::ops::Range;
 
@@ -11,7 +12,7 @@ use goblin::elf::sym::STT_NOTYPE;
 use super::symbol_walk::symbol_at;
 use crate::elf::view::SectionView;
 
-/// The ranges of data in sections of code, ascending and apart.
+/// The ranges of data in code sections, ascending and disjoint, as addresses of the image that has these sections.
 pub(crate) fn data_in_code(sections: &[SectionView<'_>]) -> Vec<Range<u64>> {
     let mut marks: Vec<(u64, u32, bool)> = Vec::new();
     for table in sections.iter().filter(|section| section.kind == SHT_SYMTAB) {
@@ -26,7 +27,8 @@ pub(crate) fn data_in_code(sections: &[SectionView<'_>]) -> Vec<Range<u64>> {
             }
         }
     }
-    // Of two marks at one place, instructions count: they may have to change, so they are looked at.
+    // Where two marks are at one place, the mark of instructions wins: instructions may have to change, so they must be
+    // checked.
     marks.sort_unstable_by_key(|&(value, section, is_data)| (section, value, !is_data));
     let mut ranges: Vec<Range<u64>> = Vec::new();
     for (index, &(start, section, is_data)) in marks.iter().enumerate() {

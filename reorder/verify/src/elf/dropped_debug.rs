@@ -1,4 +1,4 @@
-//! Debug data that was dropped: contents zeroed, size in the section header set to zero, nothing else.
+//! Dropped debug data: contents zeroed and the size in the section header set to zero, with no other change.
 
 use super::pair::{ImagePair, Ledger};
 use crate::bytes::range;
@@ -10,7 +10,7 @@ const SIZE_FIELD: u64 = 32;
 const DEBUG_PREFIXES: [&[u8]; 7] =
     [b".debug_", b".zdebug_", b".rela.debug_", b".crel.debug_", b".gdb_index", b".gnu_debugdata", b".stab"];
 
-/// Accepts exactly the dropped debug sections.
+/// Claims the bytes of dropped debug sections; all other debug sections are left to other checks.
 pub(crate) fn accept_dropped_debug(pair: ImagePair<'_>, ledger: &mut Ledger<'_>) {
     let mut dropped = 0;
     let mut kept = 0;

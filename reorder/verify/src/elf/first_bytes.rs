@@ -1,14 +1,14 @@
-//! A function that had readable bytes before it still has them.
+//! A function with readable bytes before it must still have readable bytes before it.
 //!
-//! Clang's checked calls (`-fsanitize=function`) read eight bytes before every callee, also before callees without a signature.
+//! Clang's checked calls (`-fsanitize=function`) read eight bytes before every callee, even if the callee has no signature.
 
 use super::pair::ImagePair;
 use crate::elf::view::ElfView;
 use crate::report::{Check, Difference, Findings};
 
-/// A signature and a hash.
+/// Bytes of a signature and a hash.
 const SIZE: u64 = 8;
-/// The smallest page.
+/// Bits of an address within the smallest page.
 const PAGE_BITS: u32 = 12;
 
 /// Checks all functions that moved.
@@ -17,7 +17,7 @@ pub(crate) fn check_first_bytes(pair: ImagePair<'_>, findings: &mut Findings) {
         start.checked_sub(SIZE).is_some_and(|first| is_loaded(image, first))
     };
     for range in pair.moves.iter().filter(|range| range.is_moved()) {
-        // Bytes before it on the same page are mapped with it.
+        // Bytes before the function on the same page are mapped together with it.
         let starts_page = range.new_start.0 % (1 << PAGE_BITS) < SIZE;
         if starts_page
             && is_readable(pair.old, range.old_start.0)
@@ -34,7 +34,7 @@ pub(crate) fn check_first_bytes(pair: ImagePair<'_>, findings: &mut Findings) {
     }
 }
 
-/// Whether the page of `address` is one of a loaded segment.
+/// Whether the page of `address` belongs to a loaded segment.
 fn is_loaded(image: &ElfView<'_>, address: u64) -> bool {
     let page = address >> PAGE_BITS;
     image.mapped.iter().any(|segment| {

@@ -1,6 +1,6 @@
-//! Landing pads: where the unwinder lets control go on in AArch64 functions, with what a call left in registers.
+//! Landing pads: where the unwinder resumes control in AArch64 functions, with the registers as a call left them.
 //!
-//! Takes the unwind entries and their exception tables; says so where a table is not understood.
+//! Takes the unwind entries and their exception tables; functions whose table is not understood are marked as unknown.
 
 use std::ops::Range;
 
@@ -8,22 +8,23 @@ use super::unwind_walk::{OMITTED, UnwindEntries, UnwindEntry};
 use super::view::ElfView;
 use crate::exception_table::read_table;
 use crate::processor::Processor;
+use reorder_base::address::Address;
 
-/// The places of one image.
+/// The landing pads of one image.
 #[derive(Debug, Default)]
 pub(crate) struct LandingPads {
-    /// Ascending.
+    /// Ascending; plain numbers, since exception tables of both images are read by the same code.
     pads: Vec<u64>,
-    /// Functions of which the pads are not known, by start.
+    /// Functions whose pads are not known, by start.
     unknown: Vec<Range<u64>>,
 }
 
 impl LandingPads {
-    /// Of all functions of `image`, if it is for AArch64: others need none.
+    /// The pads of all functions of `image`; empty for other processors than AArch64, whose checks need none.
     pub(crate) fn of(image: &ElfView<'_>) -> Self {
         let mut found = Self::default();
         let section = image.section(b".eh_frame").filter(|_| image.processor == Processor::Aarch64);
-        // Tables are not shared by functions: more call sites than bytes are not worth reading.
+        // Functions do not share tables, so no image has more call sites than bytes.
         let mut budget = image.bytes.len();
         for entry in section.into_iter().flat_map(UnwindEntries::of).map_while(Result::ok) {
             let Some(table) = entry.exception_table else { continue };
@@ -42,24 +43,24 @@ impl LandingPads {
         found
     }
 
-    /// Whether an exception may be caught at `address`; nothing when the function's table is not understood.
-    pub(crate) fn contains(&self, address: u64) -> Option<bool> {
-        let after = self.unknown.partition_point(|range| range.start <= address);
-        let is_unknown = self.unknown[..after].last().is_some_and(|range| address < range.end);
-        (!is_unknown).then(|| self.pads.binary_search(&address).is_ok())
+    /// Whether an exception may be caught at `address`; `None` when the function's table is not understood.
+    pub(crate) fn contains(&self, address: Address) -> Option<bool> {
+        let after = self.unknown.partition_point(|range| range.start <= address.0);
+        let is_unknown = self.unknown[..after].last().is_some_and(|range| address.0 < range.end);
+        (!is_unknown).then(|| self.pads.binary_search(&address.0).is_ok())
     }
 }
 
 /// Where the exceptions of one function are caught.
 pub(crate) enum TablePads {
-    /// The places, which count from the function's start.
+    /// Addresses of pads that the table states relative to the function's start.
     FromStart(Vec<u64>),
-    /// Places that count from a base in the table.
+    /// The table states its pads relative to a base of its own.
     FromBase,
 }
 
-/// What the exception table at `table` says of the function of `entry`; nothing when it is not understood, or longer than
-/// the `budget` that all tables of an image share.
+/// The pads that the exception table at `table` states for the function of `entry`; `None` when it is not understood, or
+/// longer than the `budget` that all tables of an image share.
 pub(crate) fn pads_of(
     image: &ElfView<'_>,
     table: u64,

@@ -1,9 +1,9 @@
 //! Pointers that carry a mark, which code subtracts before it calls them.
 //!
-//! Before each call through a register, the instructions are read backwards for the constant that was last added to that
-//! register. Where the constant leads from an address in the data to the start of a function, that function and the code at the
-//! address must have moved by the same distance; otherwise the call now goes elsewhere. Addresses that code forms are not
-//! checked, nor constants that a register keeps across a call.
+//! Before each call through a register, the instructions are scanned backwards for the constant that was last added to that
+//! register. Where the constant leads from an address in the data to the start of a function, that function and the code at
+//! the address must have moved by the same distance; otherwise the call now goes elsewhere. Neither addresses that code
+//! computes nor constants that a register keeps across a call are checked.
 
 use std::collections::BTreeSet;
 
@@ -19,14 +19,14 @@ use crate::bytes::{u32_at, u64_at};
 use crate::elf::view::ElfView;
 use crate::processor::Processor;
 use crate::report::{Check, Difference, Findings};
-use reorder_base::address::Address;
+use reorder_base::address::{Address, NewAddress};
 
-/// How many instructions before a call are read.
+/// Instructions before a call that are scanned.
 const MAX_INSTRUCTIONS: usize = 12;
 /// The largest mark.
 const MAX_MARK: u64 = 1 << 12;
 
-/// How many pairs of an address and a constant are tried.
+/// Pairs of an address and a constant that are tried.
 const MAX_TRIES: usize = 1 << 28;
 
 /// Checks every address in the data with every constant.
@@ -51,34 +51,35 @@ pub(crate) fn check_marked_pointers(pair: ImagePair<'_>, findings: &mut Findings
         findings.differs(Difference::new(Check::Functions, None, what, "fewer to try", found));
         return;
     }
-    let held_now = held_addresses(pair.new);
-    for held in held {
-        // Padding right before a function stays or moves with it: the new image holds the new address of the pointer.
+    let held_now: BTreeSet<NewAddress> = held_addresses(pair.new).into_iter().map(NewAddress).collect();
+    for held in held.into_iter().map(Address) {
+        // Padding right before a function may stay or move with it: what the new image stores decides which.
         let readings = [Some(pair.mapped(held)), pair.carried(held)];
-        let mut readings: Vec<u64> =
+        let mut readings: Vec<NewAddress> =
             readings.into_iter().flatten().filter(|reading| held_now.contains(reading)).collect();
         if readings.is_empty() {
             readings.push(pair.mapped(held));
         }
         for mark in &marks {
-            let target = held.wrapping_add(*mark);
-            let Some(function) = pair.moves.containing(Address(target)) else { continue };
-            let follows = |reading: &u64| reading.wrapping_add(*mark) == function.new_start.0;
-            if function.old_start.0 != target || readings.iter().all(follows) {
+            let target = held.plus(*mark);
+            let Some(function) = pair.moves.containing(target) else { continue };
+            let follows = |reading: &NewAddress| reading.plus(*mark) == function.new_start;
+            if function.old_start != target || readings.iter().all(follows) {
                 continue;
             }
             findings.differs(Difference::new(
                 Check::Functions,
                 None,
-                format!("{function}, which is called as {held:#x} with {:+} added", mark.cast_signed()),
-                format!("{:#x}", pair.mapped(held).wrapping_add(*mark)),
-                format!("{:#x}", function.new_start.0),
+                format!("{function}, which is called as {held} with {:+} added", mark.cast_signed()),
+                pair.mapped(held).plus(*mark).to_string(),
+                function.new_start.to_string(),
             ));
         }
     }
 }
 
-/// Addresses in code that the loader stores; in an image at a fixed address, also words that may be some.
+/// Addresses in code that the loader stores; in an image at a fixed address, also words of data that may be such addresses.
+/// The numbers are addresses of `image`, old or new.
 fn held_addresses(image: &ElfView<'_>) -> BTreeSet<u64> {
     let tables = image.sections.iter().filter(|section| section.kind == SHT_RELA && section.is_loaded());
     let addends = tables.flat_map(|table| table.bytes.chunks_exact(RELA_SIZE));
@@ -97,7 +98,7 @@ fn held_addresses(image: &ElfView<'_>) -> BTreeSet<u64> {
     held
 }
 
-/// What the code in `bytes`, which stand at `start`, adds to addresses before it calls them.
+/// The constants that the code `bytes` at `start` adds to addresses before it calls them.
 fn marks_in(processor: Processor, bytes: &[u8], start: u64) -> Vec<u64> {
     let marks = match processor {
         Processor::Aarch64 => marks_in_words(bytes),
@@ -108,7 +109,7 @@ fn marks_in(processor: Processor, bytes: &[u8], start: u64) -> Vec<u64> {
     marks.into_iter().filter(is_mark).collect()
 }
 
-/// Whether `bytes` contain those of a call or jump through a register. Most functions have none and need not be decoded.
+/// Whether `bytes` may contain a call or jump through a register. Most functions contain none and need not be decoded.
 fn calls_register(bytes: &[u8]) -> bool {
     bytes.windows(2).any(|pair| pair[0] == 0xff && matches!(pair[1], 0xd0..=0xd7 | 0xe0..=0xe7))
 }
@@ -123,7 +124,7 @@ fn marks_in_instructions(bytes: &[u8], start: u64) -> Vec<u64> {
         if is_through {
             marks.extend(mark_of(&before, instruction.op0_register()));
         }
-        // Only the last instructions count.
+        // Only the last `MAX_INSTRUCTIONS` matter; the rest is dropped now and then.
         if before.len() > 8 * MAX_INSTRUCTIONS {
             before.drain(..7 * MAX_INSTRUCTIONS);
         }
@@ -132,7 +133,8 @@ fn marks_in_instructions(bytes: &[u8], start: u64) -> Vec<u64> {
     marks
 }
 
-/// The constant that the last of these instructions added to what `register` held.
+/// The constant that the last of these instructions added to the earlier value of `register`; `None` if it is not a known
+/// sum.
 fn mark_of(before: &[Instruction], register: Register) -> Option<u64> {
     let mut register = register.full_register();
     let mut mark = 0u64;
@@ -199,7 +201,7 @@ fn mark_of_words(before: &[u32], register: u32) -> Option<u64> {
                 continue;
             }
             _ if word >> 25 & 5 == 4 => return Some(mark),
-            // ADRP is one of these: a constant that is added to a page completes the address.
+            // ADRP is one of these: a constant added to a page completes an address and is no mark.
             _ => return None,
         }
         register = word >> 5 & 31;
@@ -220,7 +222,7 @@ mod tests {
         // mov rax, [rbx]; lea rcx, [rax - 1]; jmp rcx
         let code = [0x48, 0x8b, 0x03, 0x48, 0x8d, 0x48, 0xff, 0xff, 0xe1];
         assert_eq!(marks(&code), [u64::MAX]);
-        // add rax, rcx; call rax: a sum, which others know.
+        // add rax, rcx; call rax: a sum, which other checks handle.
         assert!(marks(&[0x48, 0x01, 0xc8, 0xff, 0xd0]).is_empty());
         assert!(marks(&[0x48, 0x8b, 0x03, 0xff, 0xd0]).is_empty());
     }

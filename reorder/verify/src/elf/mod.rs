@@ -47,7 +47,8 @@ use crate::{VerifyOptions, debug};
 pub(crate) fn verify(old: &[u8], new: &[u8], options: VerifyOptions) -> Result<VerifyReport> {
     let mut findings = Findings::new(options.listed_differences);
     let old = ElfView::parse(old)?;
-    // An old image that does not correspond to itself is malformed: that must not be blamed on the new one.
+    // An old image that does not correspond to itself is malformed; report that as an error instead of a fault of the new
+    // image.
     let (itself, outcome) = rayon::join(
         || recover::moves_between(&old, &old),
         || verify_images(&old, &ElfView::parse(new)?, options, &mut findings),
@@ -67,7 +68,7 @@ fn verify_images(
     findings: &mut Findings,
 ) -> Result<()> {
     match clones::Record::of(new)? {
-        // What had copies before is compared as it is.
+        // If the old image already had copies, both are compared as they are.
         Some(record) if clones::Record::of(old)?.is_none() => {
             let whole = record.without_copies(new.bytes);
             let without = ElfView::parse(&whole)?;
@@ -96,7 +97,8 @@ fn verify_moved(
     }
 }
 
-/// Two images of one shape; `updated` is the new one as it is in the file, if its debug information is another.
+/// Checks two images of the same layout. `updated` is the new image as it is in the file, if its debug information was
+/// rewritten.
 fn verify_pair(
     old: &ElfView<'_>,
     new: &ElfView<'_>,
@@ -166,7 +168,7 @@ fn compare(pair: ImagePair<'_>, updated: Option<&ElfView<'_>>, findings: &mut Fi
     Ok(())
 }
 
-/// Functions in both directions, and everything between them; code sections are answered for completely.
+/// Checks functions in both directions and everything between them, and claims all bytes of code sections.
 fn check_code(pair: ImagePair<'_>, mut outcome: CodeOutcome, ledger: &mut Ledger<'_>) -> Explained {
     ledger.findings.checked(Check::Functions, "instructions", outcome.instructions);
     ledger.findings.checked(Check::Functions, "address fields", outcome.fields);
@@ -186,7 +188,8 @@ fn check_code(pair: ImagePair<'_>, mut outcome: CodeOutcome, ledger: &mut Ledger
     outcome.references.extend(gap_references);
     outcome.references.sort_unstable();
     if pair.old.processor == Processor::Aarch64 && !outcome.tables.is_empty() {
-        // Tables that count from themselves are rare: only then is it worth knowing what code refers to.
+        // Tables whose distances count from the table itself are rare; collecting all references of the code pays only for
+        // them.
         outcome.references = functions::references(pair);
     }
     for section in pair.old.code_sections() {
@@ -195,7 +198,7 @@ fn check_code(pair: ImagePair<'_>, mut outcome: CodeOutcome, ledger: &mut Ledger
     tables::check_tables(pair, &outcome, ledger)
 }
 
-/// Every byte that no check answered for.
+/// Checks every byte that no other check claimed.
 fn check_the_rest(pair: ImagePair<'_>, explained: &Explained, claims: Claims, findings: &mut Findings) {
     let (old, new) = (pair.old.bytes, pair.new.bytes);
     let compared = claims.compare_rest(old, new, |run| {
@@ -211,7 +214,7 @@ fn check_the_rest(pair: ImagePair<'_>, explained: &Explained, claims: Claims, fi
     findings.checked(Check::Unchanged, "bytes", compared);
 }
 
-/// Where a file position lies, for people.
+/// Describes a file position for people.
 fn describe(image: &ElfView<'_>, position: u64) -> String {
     let section = image
         .sections

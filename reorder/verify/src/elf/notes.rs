@@ -1,4 +1,4 @@
-//! Notes and links to other files: probe addresses follow the map, identities may change, nothing else may.
+//! Notes and links to other files: probe addresses follow the map and identities may change, but nothing else may.
 
 use goblin::elf::section_header::SHT_NOTE;
 
@@ -6,6 +6,7 @@ use super::pair::{ImagePair, Ledger};
 use crate::bytes::{range, u32_at, u64_at};
 use crate::elf::view::SectionView;
 use crate::report::Check;
+use reorder_base::address::{Address, FileOffset, NewAddress};
 
 /// `NT_GNU_BUILD_ID`.
 const BUILD_ID: u32 = 3;
@@ -43,12 +44,12 @@ fn check_section(pair: ImagePair<'_>, section: &SectionView<'_>, ledger: &mut Le
                 if let (Some(before), Some(after)) = (u64_at(pair.old.bytes, at), u64_at(pair.new.bytes, at))
                 {
                     ledger.claims.add(offset, 8);
-                    ledger.findings.expect(
+                    ledger.expect_address(
                         Check::Notes,
-                        offset,
+                        FileOffset(offset),
                         "the address of a probe",
-                        pair.mapped(before),
-                        after,
+                        pair.mapped(Address(before)),
+                        NewAddress(after),
                     );
                 }
             }
@@ -74,14 +75,14 @@ fn note_at(bytes: &[u8], position: usize) -> Option<Note<'_>> {
     let kind = u32_at(bytes, position + 8)?;
     let name_at = position + 12;
     let name = bytes.get(name_at..name_at.checked_add(name_size)?)?;
-    // Notes of both names that matter are padded to four bytes, whatever the section's own alignment.
+    // Notes of both names that matter are padded to four bytes, regardless of the section's alignment.
     let description = name_at.checked_add(name_size.checked_next_multiple_of(4)?)?;
     bytes.get(description..description.checked_add(size)?)?;
     let next = description.checked_add(size.checked_next_multiple_of(4)?)?;
     Some(Note { name, kind, description, size, next })
 }
 
-/// The checksum of a debug file that no longer fits may change; the name may not.
+/// The checksum of the debug file may change, since that file no longer matches; its name may not.
 fn check_debug_link(pair: ImagePair<'_>, ledger: &mut Ledger<'_>) {
     const CHECKSUM: u64 = 4;
     let Some(section) = pair.old.section(b".gnu_debuglink") else { return };

@@ -1,9 +1,9 @@
 //! What the loader reads: the entry point, `.dynamic`, and its relocations with the words they apply to.
 //!
-//! In a position-independent image these are all absolute code addresses there are. Places and types must be the
-//! same; addends, and words that the loader adjusts in place, must follow the map. Tables are found as the loader
-//! finds them (through `.dynamic`) and by section type, so that neither view can hide one from the other.
-//! Sources: System V ABI, chapter 5; x86-64 psABI, 4.4.1; ELF for the Arm 64-bit Architecture, 5.7; generic ABI, "Relative Relocation Table".
+//! A position-independent image has no other absolute code addresses. Places and types must be the same; addends, and words
+//! that the loader adjusts in place, must follow the map. Tables are found as the loader finds them (through `.dynamic`) and
+//! by section type, so that neither view can hide one from the other. Sources: System V ABI, chapter 5; x86-64 psABI, 4.4.1;
+//! ELF for the Arm 64-bit Architecture, 5.7; generic ABI, "Relative Relocation Table".
 
 use std::collections::BTreeSet;
 
@@ -21,12 +21,12 @@ use crate::bytes::{range, u64_at};
 use crate::elf::view::{ElfView, SectionView};
 use crate::processor::Processor;
 use crate::report::{Check, Difference};
-use reorder_base::address::Address;
+use reorder_base::address::{Address, FileOffset, NewAddress};
 
 /// Size of one entry of a relocation table with addends.
 pub(crate) const RELA_SIZE: usize = 24;
 /// Position of `e_entry` in the ELF header.
-const ENTRY_FIELD: u64 = 0x18;
+const ENTRY_FIELD: FileOffset = FileOffset(0x18);
 /// Bytes of an address.
 const WORD: u64 = 8;
 /// Position of the value in an entry of `.dynamic`.
@@ -36,7 +36,7 @@ const DYNAMIC_SIZE: usize = 16;
 const SHT_RELR: u32 = 19;
 const DT_RELR: u64 = 36;
 const DT_RELRSZ: u64 = 35;
-/// The last of the tags of the generic ABI.
+/// The last tag of the generic ABI.
 const DT_RELRENT: u64 = 37;
 const SHT_X86_64_UNWIND: u32 = 0x7000_0001;
 
@@ -57,7 +57,8 @@ pub(crate) fn check_loader_pointers(pair: ImagePair<'_>, ledger: &mut Ledger<'_>
     ledger.findings.checked(Check::LoaderPointers, "words of relative tables", words);
 }
 
-/// Sections and entries of `.dynamic` that nobody here reads may be relocations of another form, with words that stayed.
+/// Rejects sections and entries of `.dynamic` that this module does not know: they may be relocations of another form, whose
+/// words would stay unchecked.
 fn check_kinds(pair: ImagePair<'_>, dynamic: &[(u64, u64)], ledger: &mut Ledger<'_>) {
     if pair.moves.moved() == 0 {
         return;
@@ -84,7 +85,7 @@ fn check_kinds(pair: ImagePair<'_>, dynamic: &[(u64, u64)], ledger: &mut Ledger<
     for &(tag, _) in dynamic {
         let is_known = match tag {
             0..=DT_RELRENT => true,
-            // The ranges of GNU, without those of Android; what filters and audits.
+            // The ranges of GNU without those of Android; the tags of filters and auditors.
             0x6fff_fdf5..=0x6fff_fdff | 0x6fff_fef5..=0x6fff_feff | 0x6fff_fff0..=0x6fff_ffff => true,
             0x7fff_fffd..=0x7fff_ffff => true,
             0x7000_0001..=0x7000_000c => is_arm || tag & 0xf <= 3,
@@ -98,15 +99,10 @@ fn check_kinds(pair: ImagePair<'_>, dynamic: &[(u64, u64)], ledger: &mut Ledger<
 }
 
 fn check_entry_point(pair: ImagePair<'_>, ledger: &mut Ledger<'_>) {
-    ledger.claims.add(ENTRY_FIELD, WORD);
-    let expected = pair.mapped(pair.old.header.e_entry);
-    ledger.findings.expect(
-        Check::LoaderPointers,
-        ENTRY_FIELD,
-        "the entry point",
-        expected,
-        pair.new.header.e_entry,
-    );
+    ledger.claim(ENTRY_FIELD, WORD);
+    let expected = pair.mapped(Address(pair.old.header.e_entry));
+    let found = NewAddress(pair.new.header.e_entry);
+    ledger.expect_address(Check::LoaderPointers, ENTRY_FIELD, "the entry point", expected, found);
 }
 
 /// Compares `.dynamic`; gives its (tag, value) pairs in the old image.
@@ -120,14 +116,14 @@ fn check_dynamic_section(pair: ImagePair<'_>, ledger: &mut Ledger<'_>) -> Vec<(u
         entries.push((tag, before));
         let is_code = matches!(tag, DT_INIT | DT_FINI);
         if let (true, Some(after)) = (is_code, u64_at(new, at + DYNAMIC_VALUE)) {
-            let place = offset + (at + DYNAMIC_VALUE) as u64;
-            ledger.claims.add(place, WORD);
-            ledger.findings.expect(
+            let place = FileOffset(offset).plus((at + DYNAMIC_VALUE) as u64);
+            ledger.claim(place, WORD);
+            ledger.expect_address(
                 Check::LoaderPointers,
                 place,
                 "an initialiser in .dynamic",
-                pair.mapped(before),
-                after,
+                pair.mapped(Address(before)),
+                NewAddress(after),
             );
         }
     }
@@ -135,19 +131,19 @@ fn check_dynamic_section(pair: ImagePair<'_>, ledger: &mut Ledger<'_>) -> Vec<(u
     entries
 }
 
-/// File ranges of the tables that sections of type `kind` or the pair of `.dynamic` tags name, each once.
+/// File ranges (position, size) of the tables that sections of type `kind` or the pair of `.dynamic` tags name, each once.
 fn table_ranges(
     image: &ElfView<'_>,
     dynamic: &[(u64, u64)],
     kind: u32,
     address_tag: u64,
     size_tag: u64,
-) -> Vec<(u64, u64)> {
-    let mut ranges: Vec<(u64, u64)> = image
+) -> Vec<(FileOffset, u64)> {
+    let mut ranges: Vec<(FileOffset, u64)> = image
         .sections
         .iter()
         .filter(|section| section.kind == kind && section.is_loaded())
-        .map(|section| (section.offset, section.bytes.len() as u64))
+        .map(|section| (FileOffset(section.offset), section.bytes.len() as u64))
         .collect();
     let value = |wanted: u64| dynamic.iter().find(|&&(tag, _)| tag == wanted).map(|&(_, value)| value);
     let mut named = vec![(address_tag, size_tag)];
@@ -162,9 +158,9 @@ fn table_ranges(
     }
     // `.dynamic` may name one range for two adjacent sections: keep what is not covered by an earlier range.
     ranges.sort_unstable_by_key(|&(offset, size)| (offset, u64::MAX - size));
-    let mut covered = 0;
+    let mut covered = FileOffset(0);
     ranges.retain(|&(offset, size)| {
-        let end = offset + size;
+        let end = offset.plus(size);
         let is_new = end > covered;
         covered = covered.max(end);
         is_new
@@ -173,58 +169,69 @@ fn table_ranges(
 }
 
 /// Compares one table of relocations with addends; gives the number of entries.
-fn check_relocation_table(pair: ImagePair<'_>, offset: u64, size: u64, ledger: &mut Ledger<'_>) -> usize {
-    let (Some(old), Some(new)) = (range(pair.old.bytes, offset, size), range(pair.new.bytes, offset, size))
+fn check_relocation_table(
+    pair: ImagePair<'_>,
+    offset: FileOffset,
+    size: u64,
+    ledger: &mut Ledger<'_>,
+) -> usize {
+    let (Some(old), Some(new)) =
+        (range(pair.old.bytes, offset.0, size), range(pair.new.bytes, offset.0, size))
     else {
         return 0;
     };
     let symbols = pair.old.sections.iter().find(|section| section.kind == SHT_DYNSYM);
-    // Types whose addend is an address, and the type that adds one to a symbol.
+    // Types whose addend is an address, and the type that adds its addend to a symbol.
     let (relative, absolute) = match pair.old.processor {
         Processor::Aarch64 => ([R_AARCH64_RELATIVE, R_AARCH64_IRELATIVE], R_AARCH64_ABS64),
         Processor::X86_64 => ([R_X86_64_RELATIVE, R_X86_64_IRELATIVE], R_X86_64_64),
     };
     for (index, (before, after)) in old.chunks_exact(RELA_SIZE).zip(new.chunks_exact(RELA_SIZE)).enumerate() {
-        let at = offset + (index * RELA_SIZE) as u64;
-        // Place, type and symbol are left to the byte comparison; only the addend may follow the map.
+        let at = offset.plus((index * RELA_SIZE) as u64 + 16);
+        // Place, type and symbol are left to the byte comparison; only the addend may follow the map. It is a plain number:
+        // only the type says whether it is an address.
         let (Some(place), Some(information), Some(old_addend), Some(new_addend)) =
             (u64_at(before, 0), u64_at(before, 8), u64_at(before, 16), u64_at(after, 16))
         else {
             break;
         };
         let expected = match information as u32 {
-            kind if relative.contains(&kind) && pair.leads_to(old_addend, new_addend) => new_addend,
-            kind if relative.contains(&kind) => pair.mapped(old_addend),
+            kind if relative.contains(&kind)
+                && pair.leads_to(Address(old_addend), NewAddress(new_addend)) =>
+            {
+                new_addend
+            }
+            kind if relative.contains(&kind) => pair.mapped(Address(old_addend)).0,
             kind if kind == absolute => symbolic_addend(pair, symbols, information, old_addend),
             _ => old_addend,
         };
         if old_addend != new_addend {
-            ledger.claims.add(at + 16, WORD);
+            ledger.claim(at, WORD);
         }
         if relative.contains(&(information as u32)) {
-            ledger.findings.found(pair.oddity(Check::LoaderPointers, old_addend));
+            ledger.findings.found(pair.lost_alignment(Check::LoaderPointers, Address(old_addend)));
         }
         ledger.findings.expect(
             Check::LoaderPointers,
-            at + 16,
+            at.0,
             format_args!("the addend for {}", Address(place)),
             expected,
             new_addend,
         );
         if expected != old_addend {
-            accept_copy(pair, place, old_addend, expected, ledger);
+            accept_copy(pair, Address(place), old_addend, expected, ledger);
         }
         if information as u32 == absolute
             && let Some(value) = symbol_value(symbols, information)
         {
-            let value = value.wrapping_add(old_addend);
-            accept_copy(pair, place, value, pair.mapped(value), ledger);
+            let value = value.plus(old_addend);
+            accept_copy(pair, Address(place), value.0, pair.mapped(value).0, ledger);
         }
     }
     old.len() / RELA_SIZE
 }
 
-/// The addend that keeps symbol + addend at the same byte of the symbol's function.
+/// The new addend with which symbol + addend stays at the same byte of the symbol's function.
 fn symbolic_addend(
     pair: ImagePair<'_>,
     symbols: Option<&SectionView<'_>>,
@@ -232,34 +239,40 @@ fn symbolic_addend(
     addend: u64,
 ) -> u64 {
     match symbol_value(symbols, information) {
-        Some(value) => pair.mapped(value.wrapping_add(addend)).wrapping_sub(pair.mapped(value)),
+        Some(value) => pair.mapped(value.plus(addend)).distance_from(pair.mapped(value)),
         None => addend,
     }
 }
 
 /// The value of the symbol that a relocation names, if the image defines it.
-fn symbol_value(symbols: Option<&SectionView<'_>>, information: u64) -> Option<u64> {
+fn symbol_value(symbols: Option<&SectionView<'_>>, information: u64) -> Option<Address> {
     let symbol = symbol_at(symbols?, (information >> 32) as usize)?;
-    symbol.is_defined().then_some(symbol.value)
+    symbol.is_defined().then_some(Address(symbol.value))
 }
 
-/// The loader overwrites these words, so a copy of the address may have followed or not; nothing else may be there.
-fn accept_copy(pair: ImagePair<'_>, place: u64, old: u64, new: u64, ledger: &mut Ledger<'_>) {
-    let Some(offset) = pair.old.mapped_offset(place, WORD) else { return };
-    let before = u64_at(pair.old.bytes, offset as usize);
-    let after = u64_at(pair.new.bytes, offset as usize);
+/// Claims the word at `place` if it holds a copy of an addend or a value, `old` before and `new` now. The loader overwrites
+/// these words, so such a copy may follow or stay.
+fn accept_copy(pair: ImagePair<'_>, place: Address, old: u64, new: u64, ledger: &mut Ledger<'_>) {
+    let Some(offset) = pair.old.mapped_offset(place.0, WORD) else { return };
+    let before = u64_at(pair.old.bytes, offset.0 as usize);
+    let after = u64_at(pair.new.bytes, offset.0 as usize);
     if before == Some(old) && after == Some(new) {
-        ledger.claims.add(offset, WORD);
+        ledger.claim(offset, WORD);
     }
 }
 
 /// Checks the words that a table of relative relocations names; gives their number.
-fn check_relative_table(pair: ImagePair<'_>, offset: u64, size: u64, ledger: &mut Ledger<'_>) -> usize {
-    let Some(table) = range(pair.old.bytes, offset, size) else { return 0 };
+fn check_relative_table(
+    pair: ImagePair<'_>,
+    offset: FileOffset,
+    size: u64,
+    ledger: &mut Ledger<'_>,
+) -> usize {
+    let Some(table) = range(pair.old.bytes, offset.0, size) else { return 0 };
     let mut words = 0;
     for place in relative_places(table) {
         words += 1;
-        check_word(pair, place, ledger);
+        check_word(pair, Address(place), ledger);
     }
     words
 }
@@ -286,33 +299,39 @@ pub(crate) fn written_places(image: &ElfView<'_>) -> Vec<u64> {
     let packed = of_kind(SHT_RELR).flat_map(|section| relative_places(section.bytes));
     let entries = entries.filter(|entry| u64_at(entry, 8).is_some_and(|it| it as u32 != NONE));
     let places = entries.filter_map(|entry| u64_at(entry, 0)).chain(packed);
-    // A bitmap of a few bytes names many places; of those only what is in the file counts, each once.
+    // A bitmap of a few bytes names many places; only those in the file count, each once.
     let places: BTreeSet<u64> = places.filter(|&place| image.mapped_offset(place, WORD).is_some()).collect();
     places.into_iter().collect()
 }
 
-fn check_word(pair: ImagePair<'_>, place: u64, ledger: &mut Ledger<'_>) {
-    let words = pair.old.mapped_offset(place, WORD).and_then(|offset| {
-        let at = usize::try_from(offset).ok()?;
-        Some((offset, u64_at(pair.old.bytes, at)?, u64_at(pair.new.bytes, at)?))
+fn check_word(pair: ImagePair<'_>, place: Address, ledger: &mut Ledger<'_>) {
+    let words = pair.old.mapped_offset(place.0, WORD).and_then(|offset| {
+        let at = usize::try_from(offset.0).ok()?;
+        Some((offset, Address(u64_at(pair.old.bytes, at)?), NewAddress(u64_at(pair.new.bytes, at)?)))
     });
     let Some((offset, before, after)) = words else {
         ledger.findings.differs(Difference::new(
             Check::LoaderPointers,
             None,
-            format!("the word at {}", Address(place)),
+            format!("the word at {place}"),
             "bytes in the file",
             "none",
         ));
         return;
     };
-    if before != after {
-        ledger.claims.add(offset, WORD);
+    if before.0 != after.0 {
+        ledger.claim(offset, WORD);
     }
-    ledger.findings.found(pair.oddity(Check::LoaderPointers, before));
+    ledger.findings.found(pair.lost_alignment(Check::LoaderPointers, before));
     if !pair.leads_to(before, after) {
         let expected = pair.mapped(before);
-        let name = format!("the word at {}", Address(place));
-        ledger.findings.differs(Difference::number(Check::LoaderPointers, offset, &name, expected, after));
+        let name = format!("the word at {place}");
+        ledger.findings.differs(Difference::number(
+            Check::LoaderPointers,
+            offset.0,
+            &name,
+            expected.0,
+            after.0,
+        ));
     }
 }

@@ -1,4 +1,4 @@
-//! Recovers where functions went from the two images alone, without trusting whoever wrote the second.
+//! Recovers where functions went from the two images alone, without trusting the program that wrote the second.
 //!
 //! Relocating keeps the order of unwind entries and of symbols, so the i-th of the old image is the i-th of the
 //! new one. Takes both files; gives [`AddressMoves`]: sorted, disjoint ranges with their old and new start.
@@ -51,7 +51,7 @@ fn unwind_evidence(old: &ElfView<'_>, new: &ElfView<'_>, evidence: &mut Vec<Move
                 before.start, after.start
             )));
         }
-        push_evidence(old, new, before.start, after.start, before.size, evidence)?;
+        push_evidence(old, new, Address(before.start), NewAddress(after.start), before.size, evidence)?;
     }
 }
 
@@ -70,7 +70,14 @@ fn symbol_evidence(old: &ElfView<'_>, new: &ElfView<'_>, kind: u32, evidence: &m
                     )));
                 }
                 if pair.0 {
-                    push_evidence(old, new, before.value, after.value, before.size, evidence)?;
+                    push_evidence(
+                        old,
+                        new,
+                        Address(before.value),
+                        NewAddress(after.value),
+                        before.size,
+                        evidence,
+                    )?;
                 }
             }
             _ => return Err(Error::verification("the numbers of symbols differ")),
@@ -78,28 +85,28 @@ fn symbol_evidence(old: &ElfView<'_>, new: &ElfView<'_>, kind: u32, evidence: &m
     }
 }
 
-/// Records one function if it lies in code; a description of something else must not have changed.
+/// Records one function if it lies in code; the description of anything else must not have changed.
 fn push_evidence(
     old: &ElfView<'_>,
     new: &ElfView<'_>,
-    before: u64,
-    after: u64,
+    before: Address,
+    after: NewAddress,
     size: u64,
     evidence: &mut Vec<Move>,
 ) -> Result<()> {
-    let found = Move { old_start: Address(before), new_start: NewAddress(after), size };
+    let found = Move { old_start: before, new_start: after, size };
     let section = |image: &ElfView<'_>, start: u64| {
         let end = start.checked_add(size)?;
         image.code_at(start, end).map(|section| (section.offset, section.bytes.len()))
     };
-    match section(old, before) {
+    match section(old, before.0) {
         Some(_) if size == 0 => Ok(()),
-        Some(home) if section(new, after) == Some(home) => {
+        Some(home) if section(new, after.0) == Some(home) => {
             evidence.push(found);
             Ok(())
         }
         Some(_) => Err(Error::verification(format!("a function left its section: {found}"))),
-        None if before == after => Ok(()),
+        None if before.0 == after.0 => Ok(()),
         None => {
             Err(Error::verification(format!("a description of something that is not code changed: {found}")))
         }

@@ -20,7 +20,7 @@ use crate::processor::Processor;
 pub(crate) enum RelocatedField {
     /// Four or eight bytes; relative values count from the place.
     Word { width: u64, is_relative: bool },
-    /// The distance of an AArch64 instruction; of `ADRP`, pages.
+    /// The distance field of an AArch64 instruction, for `ADRP` in pages.
     Distance(&'static [Form]),
     /// The lowest twelve bits in an AArch64 `ADD`.
     LowOfAdd,
@@ -78,12 +78,12 @@ impl RelocatedField {
         matches!(self, Self::Word { is_relative: true, .. })
     }
 
-    /// Whether the field holds only a part of the address, so that others would fit as well.
+    /// Whether the field holds only a part of the address, so that other addresses would fit as well.
     pub(crate) fn is_partial(self) -> bool {
         matches!(self, Self::Distance([Form::Adrp]) | Self::LowOfAdd | Self::LowOfAccess)
     }
 
-    /// What `bytes` at `place` say minus what they should for `target`, in the width of the field; nothing when another
+    /// What `bytes` at `place` say minus what they should for `target`, in the width of the field; `None` when another
     /// instruction is there.
     pub(crate) fn misfit(self, bytes: &[u8], place: u64, target: u64) -> Option<u64> {
         let word = u32_at(bytes, 0)?;
@@ -112,8 +112,8 @@ impl RelocatedField {
 mod tests {
     use super::*;
 
-    /// `ADRP x0` two pages on, `ADD x0, x0, #0x18`, `LDR x0, [x0, #0x18]` and `BL` back: where they stand they are for
-    /// one target, anywhere else for another.
+    /// `ADRP x0` two pages on, `ADD x0, x0, #0x18`, `LDR x0, [x0, #0x18]` and `BL` back: in their place they lead to one
+    /// target, in any other place to another.
     #[test]
     fn fields_of_instructions_fit_their_targets_only() {
         let (place, target) = (0x1_0ffc, 0x1_2018);

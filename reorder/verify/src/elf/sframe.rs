@@ -1,13 +1,15 @@
-//! `.sframe`: the old entries with their starts by the map, in the order of their starts if they were in order.
+//! `.sframe`: the old entries with mapped starts, sorted by start if they were sorted before.
 
 use super::pair::{ImagePair, Ledger};
 use super::unwind_walk::UnwindEntries;
 use crate::bytes::{displacement_at, range, u32_at};
 use crate::elf::view::SectionView;
 use crate::report::{Check, Difference};
+use reorder_base::address::Address;
 use reorder_base::error::Result;
 
-/// One entry: where the function starts, and all other bytes.
+/// One entry: where the function starts, and all other bytes. The entries of both images are read alike, so the start is a
+/// plain number.
 type Entry<'data> = (u64, &'data [u8]);
 
 /// Checks the section, if there is one.
@@ -22,25 +24,26 @@ pub(crate) fn check_sframe(pair: ImagePair<'_>, ledger: &mut Ledger<'_>) -> Resu
     if new == section.bytes && pair.moves.moved() == 0 {
         return Ok(());
     }
-    let mut known: Vec<u64> = match pair.old.section(b".eh_frame") {
+    let mut known: Vec<Address> = match pair.old.section(b".eh_frame") {
         Some(frames) => {
-            UnwindEntries::of(frames).map(|entry| Ok(entry?.start)).collect::<Result<Vec<u64>>>()?
+            UnwindEntries::of(frames).map(|entry| Ok(Address(entry?.start))).collect::<Result<Vec<_>>>()?
         }
         None => Vec::new(),
     };
     known.sort_unstable();
-    // Starts count from the section or from themselves; only one of them gives functions.
+    // Starts are relative to the section or to their own field; only one of the readings gives functions.
     let reading = [false, true].into_iter().find_map(|from_field| {
         let old = entries(section, section.bytes, from_field)?;
-        // Stubs of the linker have one unwind entry for all of them.
+        // All stubs of the linker share one unwind entry.
         let is_stub =
             |start: u64| pair.old.section_at(start).is_some_and(|home| home.name.starts_with(b".plt"));
-        let is_known = old.iter().all(|entry| known.binary_search(&entry.0).is_ok() || is_stub(entry.0));
+        let is_known =
+            old.iter().all(|entry| known.binary_search(&Address(entry.0)).is_ok() || is_stub(entry.0));
         is_known.then_some((old, from_field))
     });
     let same = reading.and_then(|(mut old, from_field)| {
         let new = entries(section, new, from_field)?;
-        old.iter_mut().for_each(|entry| entry.0 = pair.mapped(entry.0));
+        old.iter_mut().for_each(|entry| entry.0 = pair.mapped(Address(entry.0)).0);
         const IS_SORTED: u8 = 1;
         if section.bytes.get(3)? & IS_SORTED != 0 {
             old.sort_by_key(|entry| entry.0);
@@ -63,7 +66,7 @@ pub(crate) fn check_sframe(pair: ImagePair<'_>, ledger: &mut Ledger<'_>) -> Resu
     Ok(())
 }
 
-/// Position of the first entry, size of one, number.
+/// Position of the first entry, size of one entry, number of entries; `None` for unknown versions.
 fn extent(bytes: &[u8]) -> Option<(usize, usize, usize)> {
     const HEADER: usize = 28;
     let size: usize = match bytes.get(2)? {

@@ -1,6 +1,6 @@
 //! The symbols of one image, in table order.
 //!
-//! Read field by field instead of through `goblin`, whose symbols lose the byte positions that a checker reports.
+//! Read field by field instead of through `goblin`, whose symbols do not keep the byte positions that a checker reports.
 
 use goblin::elf::section_header::{SHN_LORESERVE, SHN_UNDEF, SHN_XINDEX};
 use goblin::elf::sym::{STT_FUNC, STT_GNU_IFUNC};
@@ -13,7 +13,8 @@ pub(crate) const SYMBOL_SIZE: usize = 24;
 /// Position of `st_value` in a symbol.
 pub(crate) const VALUE_FIELD: usize = 8;
 
-/// One symbol.
+/// One symbol. The value is a plain number, since it is read alike from the old and the new image and is not always an
+/// address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct SymbolView {
     /// `st_name`.

@@ -1,11 +1,11 @@
-//! The unwinder's tables: `.eh_frame` is the same but for starts, `.eh_frame_hdr` lists the new starts in order.
+//! The unwinder's tables: `.eh_frame` is the same except for starts; `.eh_frame_hdr` lists the new starts in order.
 
 use super::pair::{ImagePair, Ledger};
 use super::unwind_walk::{OMITTED, UnwindEntries};
 use crate::bytes::{displacement_at, range, u32_at};
 use crate::elf::view::ElfView;
 use crate::report::{Check, Difference};
-use reorder_base::address::{Address, NewAddress};
+use reorder_base::address::{Address, FileOffset, NewAddress};
 use reorder_base::error::Result;
 
 /// `PT_GNU_EH_FRAME`.
@@ -28,54 +28,56 @@ pub(crate) fn check_unwind_entries(pair: ImagePair<'_>, ledger: &mut Ledger<'_>)
         let entry = entry?;
         count += 1;
         let Some(distance) = displacement_at(new_bytes, entry.start_field) else { break };
-        let found = section.address.wrapping_add(entry.start_field as u64).wrapping_add(distance);
-        let place = section.offset + entry.start_field as u64;
+        let start = Address(entry.start);
+        let found = NewAddress(section.address).plus(entry.start_field as u64).plus(distance);
+        let place = FileOffset(section.offset).plus(entry.start_field as u64);
         // Sizes, instructions and pointers to data are left to the byte comparison.
-        if found != entry.start {
-            ledger.claims.add(place, 4);
+        if found.0 != start.0 {
+            ledger.claim(place, 4);
         }
-        ledger.findings.expect(
+        ledger.expect_address(
             Check::UnwindEntries,
             place,
-            format_args!("the start of the unwind entry for {}", Address(entry.start)),
-            pair.mapped(entry.start),
+            format_args!("the start of the unwind entry for {start}"),
+            pair.mapped(start),
             found,
         );
-        check_rigid_pointers(pair, entry.personality, entry.exception_table, entry.start, place, ledger);
+        let personality = entry.personality.map(Address);
+        check_rigid_pointers(pair, personality, entry.exception_table.map(Address), start, place, ledger);
     }
     ledger.findings.checked(Check::UnwindEntries, "entries", count);
     Ok(())
 }
 
-/// Personality routines that are named directly, and landing pads based on anything but the function's start,
-/// would have to follow the map; nothing rewrites them, so what they name must not have moved.
+/// Personality routines that are named directly, and landing pads based on anything but the function's start, would have to
+/// follow the map. They are never rewritten, so what they name must not have moved.
 fn check_rigid_pointers(
     pair: ImagePair<'_>,
-    personality: Option<u64>,
-    exception_table: Option<u64>,
-    start: u64,
-    place: u64,
+    personality: Option<Address>,
+    exception_table: Option<Address>,
+    start: Address,
+    place: FileOffset,
     ledger: &mut Ledger<'_>,
 ) {
-    let has_moved = |address: u64| pair.mapped(address) != address;
+    let has_moved = |address: Address| pair.mapped(address).0 != address.0;
     if personality.is_some_and(has_moved) {
-        let name = format!("the personality routine of {}", Address(start));
+        let name = format!("the personality routine of {start}");
         ledger.findings.differs(Difference::new(
             Check::UnwindEntries,
-            Some(place),
+            Some(place.0),
             name,
             "a routine that stayed",
             "it moved",
         ));
     }
     let base_encoding = exception_table
-        .and_then(|table| pair.old.mapped_offset(table, 1))
-        .and_then(|offset| pair.old.bytes.get(offset as usize).copied());
+        .and_then(|table| pair.old.mapped_offset(table.0, 1))
+        .and_then(|offset| pair.old.bytes.get(offset.0 as usize).copied());
     if base_encoding.is_some_and(|encoding| encoding != OMITTED) && has_moved(start) {
-        let name = format!("the landing pads of {}", Address(start));
+        let name = format!("the landing pads of {start}");
         ledger.findings.differs(Difference::new(
             Check::UnwindEntries,
-            Some(place),
+            Some(place.0),
             name,
             "pads relative to the function",
             "pads with a base of their own",
@@ -88,7 +90,7 @@ pub(crate) fn check_search_table(pair: ImagePair<'_>, ledger: &mut Ledger<'_>) {
     let Some((offset, address, old)) = search_table(pair.old) else { return };
     let new = range(pair.new.bytes, offset, old.len() as u64).unwrap_or_default();
     if old.get(..4) != Some(SEARCH_TABLE_HEADER.as_slice()) {
-        // Without an understood table nothing may have changed, which the byte comparison establishes.
+        // If the table is not understood, it must not change; the byte comparison checks that.
         ledger.findings.remark("the unwind search table has an unknown form; it was compared byte by byte");
         if pair.moves.moved() > 0 {
             ledger.findings.differs(Difference::new(
@@ -120,23 +122,31 @@ pub(crate) fn check_search_table(pair: ImagePair<'_>, ledger: &mut Ledger<'_>) {
         let part = |at: usize| address.wrapping_add(displacement_at(row, at).unwrap_or_default());
         (part(0), part(4))
     };
-    let mut expected: Vec<(u64, u64)> =
-        old_rows.chunks_exact(ROW_SIZE).map(row).map(|(start, entry)| (pair.mapped(start), entry)).collect();
+    // Starts in the new image with the addresses of their unwind entries, which are data and stay where they are.
+    let mut expected: Vec<(NewAddress, NewAddress)> = old_rows
+        .chunks_exact(ROW_SIZE)
+        .map(row)
+        .map(|(start, entry)| (pair.mapped(Address(start)), NewAddress(entry)))
+        .collect();
     expected.sort_unstable();
-    let mut found: Vec<(u64, u64)> = new_rows.chunks_exact(ROW_SIZE).map(row).collect();
+    let mut found: Vec<(NewAddress, NewAddress)> = new_rows
+        .chunks_exact(ROW_SIZE)
+        .map(row)
+        .map(|(start, entry)| (NewAddress(start), NewAddress(entry)))
+        .collect();
     if let Some(at) = found.windows(2).position(|rows| rows[0].0 > rows[1].0) {
         ledger.findings.differs(Difference::new(
             Check::UnwindSearchTable,
             Some(offset + (FIRST_ROW + (at + 1) * ROW_SIZE) as u64),
             "a row of the unwind search table",
-            format!("a start behind {}", NewAddress(found[at].0)),
-            NewAddress(found[at + 1].0).to_string(),
+            format!("a start after {}", found[at].0),
+            found[at + 1].0.to_string(),
         ));
     }
-    // Rows of one start may stand in any order.
+    // Rows with the same start may be in any order.
     found.sort_unstable();
     if let Some(at) = expected.iter().zip(&found).position(|(expected, found)| expected != found) {
-        let show = |row: (u64, u64)| format!("{} described at {}", NewAddress(row.0), NewAddress(row.1));
+        let show = |row: (NewAddress, NewAddress)| format!("{} described at {}", row.0, row.1);
         ledger.findings.differs(Difference::new(
             Check::UnwindSearchTable,
             Some(offset + (FIRST_ROW + at * ROW_SIZE) as u64),
@@ -148,7 +158,7 @@ pub(crate) fn check_search_table(pair: ImagePair<'_>, ledger: &mut Ledger<'_>) {
     ledger.findings.checked(Check::UnwindSearchTable, "rows", count);
 }
 
-/// File position, address and bytes of the table, as the loader finds it.
+/// File position, address and bytes of the table, as the loader finds it; the address holds in both images.
 fn search_table<'data>(image: &ElfView<'data>) -> Option<(u64, u64, &'data [u8])> {
     let segment = image.segments.iter().find(|segment| segment.p_type == SEARCH_TABLE_SEGMENT)?;
     Some((segment.p_offset, segment.p_vaddr, range(image.bytes, segment.p_offset, segment.p_filesz)?))

@@ -1,7 +1,7 @@
-//! A walker of `.eh_frame` that keeps what a checker needs: where each entry, and its start field, lies.
+//! A walker of `.eh_frame` that keeps what a checker needs: the positions of each entry and of its start field.
 //!
-//! Takes the section's bytes and address; gives the entries in section order, continuing behind terminators.
-//! Source: Linux Standard Base 5.0, "Exception Frames"; DWARF 5, section 6.4.
+//! Takes the section's bytes and address; gives the entries in section order, continuing after terminators. Source: Linux
+//! Standard Base 5.0, "Exception Frames"; DWARF 5, section 6.4.
 
 use std::ops::Range;
 
@@ -16,7 +16,7 @@ pub(crate) const OMITTED: u8 = 0xff;
 /// `DW_EH_PE_indirect`: the pointer's value is the address of the real one.
 const INDIRECT: u8 = 0x80;
 
-/// One frame description entry.
+/// One frame description entry. Its addresses are plain numbers, since entries of the old and the new image are read alike.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct UnwindEntry {
     /// Position of the entry's length word in the section.
@@ -31,7 +31,7 @@ pub(crate) struct UnwindEntry {
     pub(crate) exception_table: Option<u64>,
     /// Address of a personality routine that is named directly, not through a data word.
     pub(crate) personality: Option<u64>,
-    /// The fields of both, where they count from themselves: position in the section, and bytes.
+    /// The fields of both, if they are relative to their own place: position in the section, and size in bytes.
     pub(crate) relative: [Option<(usize, usize)>; 2],
 }
 
@@ -45,8 +45,8 @@ struct Common {
     personality_field: Option<(usize, usize)>,
 }
 
-/// The entries of a section, read one after the other: large images have too many to keep for a comparison that needs
-/// each of them once.
+/// The entries of a section, read one after the other: large images have too many to keep them for a comparison that needs
+/// each only once.
 #[derive(Clone, Debug)]
 pub(crate) struct UnwindEntries<'a> {
     bytes: &'a [u8],
@@ -58,13 +58,13 @@ pub(crate) struct UnwindEntries<'a> {
 }
 
 impl<'a> UnwindEntries<'a> {
-    /// Those of `section`; behind an entry that is malformed there are no more.
+    /// The entries of `section`; reading ends after a malformed entry.
     pub(crate) fn of(section: &SectionView<'a>) -> Self {
         let SectionView { bytes, address, offset, .. } = *section;
         Self { bytes, address, offset, position: 0, last_common: None }
     }
 
-    /// The record at the position, as far as its end; an entry, or what entries share.
+    /// Reads the record of `length` bytes at the position; `None` for a common information entry.
     fn read(&mut self, length: u32) -> Result<Option<UnwindEntry>> {
         let (bytes, position, offset) = (self.bytes, self.position, self.offset);
         let broken = |what: &str| Error::malformed(offset.wrapping_add(position as u64), what.to_owned());
@@ -144,7 +144,7 @@ fn read_entry(record: &[u8], position: usize, address: u64, common: Common) -> O
     })
 }
 
-/// Reads the common information entry at `position`; nothing when it is not one that is understood.
+/// Reads the common information entry at `position`; `None` when it is not understood.
 fn read_common(bytes: &[u8], position: usize, address: u64) -> Option<Common> {
     let length = u32_at(bytes, position)? as usize;
     let record = bytes.get(..position.checked_add(4)?.checked_add(length)?)?;
@@ -224,13 +224,13 @@ fn encoded_pointer(record: &[u8], cursor: &mut usize, encoding: u8, address: u64
     Some((!is_absent).then(|| base.wrapping_add(value)))
 }
 
-/// The pointer at `place`, if it counts from itself and is not null.
+/// Position and size of the pointer at `place`, if it is relative to its own place and not null.
 fn relative_field(record: &[u8], encoding: u8, place: Range<usize>) -> Option<(usize, usize)> {
     let is_null = record.get(place.clone())?.iter().all(|byte| *byte == 0);
     (encoding & 0x70 == 0x10 && !is_null).then_some((place.start, place.len()))
 }
 
-/// Skips and reads one LEB128 number; only its length matters for signed ones.
+/// Reads one unsigned LEB128 number and moves the cursor after it; for a signed number only the cursor is right.
 pub(crate) fn unsigned_leb128(record: &[u8], cursor: &mut usize) -> Option<u64> {
     let mut value = 0u64;
     for shift in (0..64).step_by(7) {

@@ -1,10 +1,10 @@
 //! The headers of one image, read through `goblin`.
 //!
-//! Takes the bytes of a 64-bit little-endian image for x86-64 or AArch64; gives its sections and segments with bounds that were
-//! checked against the file. Addresses are plain numbers here: the caller knows whether they are stated in the
-//! old or in the new image and wraps them.
+//! Takes the bytes of a 64-bit little-endian image for x86-64 or AArch64; gives its sections and segments with bounds that
+//! were checked against the file. Addresses and file positions are plain numbers here, because old and new images are read
+//! alike: the caller knows which image it reads and gives them the type of their address space.
 //!
-//! Nothing is shared with `image::elf`: a misunderstanding there must not hide here.
+//! This module shares no code with `image::elf`: the same misunderstanding in both would stay undetected.
 
 use goblin::container::{Container, Ctx, Endian};
 use goblin::elf::header::{
@@ -19,6 +19,7 @@ use std::ops::Range;
 use super::data_in_code::data_in_code;
 use crate::bytes::range;
 use crate::processor::Processor;
+use reorder_base::address::FileOffset;
 use reorder_base::error::{Error, Result};
 
 /// How `goblin` is told to read: 64-bit, little-endian.
@@ -48,7 +49,7 @@ pub(crate) struct SectionView<'data> {
     pub(crate) link: u32,
     /// `sh_info`.
     pub(crate) info: u32,
-    /// `sh_addralign`; 1 where that is no power of two.
+    /// `sh_addralign`; 1 if that is not a power of two.
     pub(crate) alignment: u64,
     /// Contents; empty for sections without bytes in the file.
     pub(crate) bytes: &'data [u8],
@@ -65,7 +66,7 @@ impl SectionView<'_> {
         self.is_loaded() && self.flags & u64::from(SHF_EXECINSTR) != 0 && !self.bytes.is_empty()
     }
 
-    /// First address behind the bytes in the file.
+    /// First address after the bytes in the file.
     pub(crate) fn end(&self) -> u64 {
         self.address.wrapping_add(self.bytes.len() as u64)
     }
@@ -88,7 +89,7 @@ pub(crate) struct ElfView<'data> {
     pub(crate) bytes: &'data [u8],
     /// The ELF header.
     pub(crate) header: Header,
-    /// What executes it.
+    /// The processor that executes it.
     pub(crate) processor: Processor,
     /// Program headers.
     pub(crate) segments: Vec<ProgramHeader>,
@@ -98,7 +99,7 @@ pub(crate) struct ElfView<'data> {
     pub(crate) mapped: Vec<ProgramHeader>,
     /// Loaded sections with bytes, as (address, position in `sections`), sorted.
     loaded: Vec<(u64, usize)>,
-    /// What mapping symbols say is data in code: ascending, apart.
+    /// Data in code according to mapping symbols: ascending and disjoint.
     data: Vec<Range<u64>>,
 }
 
@@ -185,7 +186,7 @@ impl<'data> ElfView<'data> {
             .filter(|section| section.is_code())
     }
 
-    /// The ranges of data in code that reach into `[start, end)`.
+    /// The ranges of data in code that overlap `[start, end)`.
     pub(crate) fn data_between(&self, start: u64, end: u64) -> &[Range<u64>] {
         let from = self.data.partition_point(|range| range.end <= start);
         let to = self.data.partition_point(|range| range.start < end);
@@ -193,19 +194,19 @@ impl<'data> ElfView<'data> {
     }
 
     /// The file position of the byte at `address`, for a place inside a loaded section.
-    pub(crate) fn offset_of(&self, address: u64) -> Option<u64> {
+    pub(crate) fn offset_of(&self, address: u64) -> Option<FileOffset> {
         let section = self.section_at(address)?;
-        Some(section.offset + (address - section.address))
+        Some(FileOffset(section.offset + (address - section.address)))
     }
 
     /// The file position of `size` bytes that the loader maps at `address`.
-    pub(crate) fn mapped_offset(&self, address: u64, size: u64) -> Option<u64> {
+    pub(crate) fn mapped_offset(&self, address: u64, size: u64) -> Option<FileOffset> {
         let after = self.mapped.partition_point(|segment| segment.p_vaddr <= address);
         let segment = self.mapped.get(after.checked_sub(1)?)?;
         let within = address - segment.p_vaddr;
         let fits = within.checked_add(size)? <= segment.p_filesz;
         let offset = segment.p_offset.checked_add(within)?;
-        (fits && range(self.bytes, offset, size).is_some()).then_some(offset)
+        (fits && range(self.bytes, offset, size).is_some()).then_some(FileOffset(offset))
     }
 
     /// The first segment of type `kind`, as (file position, bytes).
@@ -249,7 +250,7 @@ fn read_sections<'data>(
                 format!("section {index} runs past the address space"),
             ));
         }
-        // Checks walk each section once: sections that share bytes over and over would make that unbounded.
+        // Checks walk each section once; sections that share bytes repeatedly would make that work unbounded.
         total = total.saturating_add(contents.len() as u64);
         if total > 2 * bytes.len() as u64 {
             return Err(Error::malformed(header.e_shoff, "sections overlap each other in the file"));

@@ -1,4 +1,4 @@
-//! The code outside of the copies: the same, but for branches and addresses that lead to copies.
+//! The code outside of the copies: unchanged, except for branches and addresses that lead to copies.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -13,9 +13,9 @@ use crate::moves::AddressMoves;
 use crate::processor::Processor;
 use crate::report::{Check, Difference, Findings};
 use crate::unchanged::Claims;
-use reorder_base::address::Address;
+use reorder_base::address::{Address, NewAddress};
 
-/// Checks all functions of the old image.
+/// Checks all functions of the old image and claims those that changed.
 pub(super) fn check_originals(
     copies: &mut Copies<'_>,
     functions: &AddressMoves,
@@ -24,8 +24,8 @@ pub(super) fn check_originals(
 ) {
     let mut changed = 0;
     for function in functions.as_slice() {
-        let (start, size) = (function.old_start.0, function.size);
-        let Some(offset) = copies.old.offset_of(start) else { continue };
+        let (start, size) = (function.old_start, function.size);
+        let Some(offset) = copies.old.offset_of(start.0).map(|offset| offset.0) else { continue };
         let (Some(old), Some(new)) =
             (range(copies.old.bytes, offset, size), range(copies.new.bytes, offset, size))
         else {
@@ -37,29 +37,35 @@ pub(super) fn check_originals(
         changed += 1;
         claims.add(offset, size);
         if let Err(at) = check_function(copies, (old, new), start) {
-            let name = format!("the instruction at {}", Address(at));
+            let name = format!("the instruction at {at}");
             let expected = "the same, or one that leads to a copy of what it led to";
-            let offset = Some(offset + (at - start));
+            let offset = Some(offset + at.distance_from(start));
             findings.differs(Difference::new(Check::Copies, offset, name, expected, "another one"));
         }
     }
     findings.checked(Check::Copies, "functions that lead to copies", changed);
 }
 
-/// Compares a function with itself; gives the place of the first instruction that is not the same.
-fn check_function(copies: &mut Copies<'_>, (old, new): (&[u8], &[u8]), start: u64) -> Result<(), u64> {
+/// Compares a function, which kept its place, in both images. The error is the address of the first instruction that differs
+/// in more than a reference to a copy.
+fn check_function(
+    copies: &mut Copies<'_>,
+    (old, new): (&[u8], &[u8]),
+    start: Address,
+) -> Result<(), Address> {
     let mut position = 0;
     while let (Some(before), Some(after)) = (old.get(position..), new.get(position..)) {
-        let address = start + position as u64;
+        let address = start.plus(position as u64);
         if before == after {
             return Ok(());
         }
-        let pair = compare(copies.old.processor, (before, address), (after, address)).ok_or(address)?;
+        let pair = compare(copies.old.processor, (before, address), (after, NewAddress(address.0)))
+            .ok_or(address)?;
         if let Some((before, after, usage)) = pair.stated {
             let is_same = match usage {
                 Use::Jump | Use::Call => copies.leads_to(before, after),
                 Use::Value => copies.stands_for(before, after),
-                Use::Same => before == after,
+                Use::Same => before.0 == after.0,
             };
             if !is_same {
                 return Err(address);
@@ -70,9 +76,9 @@ fn check_function(copies: &mut Copies<'_>, (old, new): (&[u8], &[u8]), start: u6
     Ok(())
 }
 
-/// Addresses among `wanted` that code of the new image may form, in whatever way it is cut into instructions, each with a
-/// place that does.
-pub(super) fn formed(copies: &Copies<'_>, wanted: &BTreeSet<u64>) -> BTreeMap<u64, u64> {
+/// Addresses among `wanted` that code of the new image may compute, at any division into instructions, each with a place
+/// that does so. Originals keep their addresses, so `wanted` are addresses of the old image.
+pub(super) fn formed(copies: &Copies<'_>, wanted: &BTreeSet<Address>) -> BTreeMap<Address, NewAddress> {
     let mut found = BTreeMap::new();
     for section in copies.new.code_sections() {
         match copies.new.processor {
@@ -83,13 +89,19 @@ pub(super) fn formed(copies: &Copies<'_>, wanted: &BTreeSet<u64>) -> BTreeMap<u6
     found
 }
 
-/// Only `LEA` keeps an address, and nothing stands behind its displacement.
-fn formed_x86_64(section: &SectionView<'_>, wanted: &BTreeSet<u64>, found: &mut BTreeMap<u64, u64>) {
-    let formed = lea_targets(section).filter(|(target, _)| wanted.contains(target));
+/// Only `LEA` keeps an address, and its displacement is its last field.
+fn formed_x86_64(
+    section: &SectionView<'_>,
+    wanted: &BTreeSet<Address>,
+    found: &mut BTreeMap<Address, NewAddress>,
+) {
+    let formed = lea_targets(section).map(|(target, place)| (Address(target), NewAddress(place)));
+    let formed = formed.filter(|(target, _)| wanted.contains(target));
     found.extend(formed);
 }
 
-/// What every byte sequence that is a `LEA` relative to its place would form, and where its displacement is.
+/// For every byte sequence that is an `LEA` relative to the instruction pointer: the address that it computes, and the place
+/// of its displacement.
 fn lea_targets<'view>(section: &'view SectionView<'_>) -> impl Iterator<Item = (u64, u64)> + 'view {
     section.bytes.windows(2).enumerate().filter_map(|(position, bytes)| {
         let is_lea = bytes[0] == 0x8d && bytes[1] & 0xc7 == 0x05;
@@ -99,19 +111,23 @@ fn lea_targets<'view>(section: &'view SectionView<'_>) -> impl Iterator<Item = (
     })
 }
 
-/// What completes a page is not looked for: all of a page that is formed counts.
-fn formed_aarch64(section: &SectionView<'_>, wanted: &BTreeSet<u64>, found: &mut BTreeMap<u64, u64>) {
+/// The instruction that completes a page is not searched for: all addresses of a computed page count.
+fn formed_aarch64(
+    section: &SectionView<'_>,
+    wanted: &BTreeSet<Address>,
+    found: &mut BTreeMap<Address, NewAddress>,
+) {
     for (kind, target, place) in distances(section) {
         let formed = match kind {
-            Form::Adr => target..target.saturating_add(1),
-            Form::Adrp => page(target)..page(target).saturating_add(0x1000),
+            Form::Adr => Address(target)..Address(target.saturating_add(1)),
+            Form::Adrp => Address(page(target))..Address(page(target).saturating_add(0x1000)),
             _ => continue,
         };
-        found.extend(wanted.range(formed).map(|address| (*address, place)));
+        found.extend(wanted.range(formed).map(|address| (*address, NewAddress(place))));
     }
 }
 
-/// Words as AArch64 instructions: form, what they state, place.
+/// All words read as AArch64 instructions: form, stated address, place.
 fn distances<'view>(section: &'view SectionView<'_>) -> impl Iterator<Item = (Form, u64, u64)> + 'view {
     (0..section.bytes.len()).step_by(4).filter_map(|position| {
         let word = u32_at(section.bytes, position)?;
@@ -120,14 +136,16 @@ fn distances<'view>(section: &'view SectionView<'_>) -> impl Iterator<Item = (Fo
     })
 }
 
-/// Nothing outside of a function that has a copy may hold a place inside it: it may be compared with where an interrupted
-/// program stands. In whatever way the code is cut into instructions, and at a fixed address for every four bytes.
+/// Checks that no code or data outside of a function with a copy holds an address inside it: a program may compare such an
+/// address with an interrupted instruction pointer. Code is read at any division into instructions; in images at a fixed
+/// address every four bytes may be an address.
 pub(super) fn check_insides(copies: &Copies<'_>, findings: &mut Findings) {
     let image = copies.old;
     let mut differs = |target: u64, place: u64| {
+        let (target, place) = (Address(target), Address(place));
         if copies.is_known_inside(target, place) {
-            let name = format!("the function with the place {}", Address(target));
-            let found = format!("a copy, although something at {} knows the place", Address(place));
+            let name = format!("the function that contains {target}");
+            let found = format!("a copy, although {place} refers to that address");
             findings.differs(Difference::new(Check::Copies, None, name, "no copy", found));
         }
     };

@@ -5,7 +5,7 @@
 //!                                 └─> each way into a copy ─> follow: instruction by instruction the original's
 //! ```
 //!
-//! Nothing here uses what makes copies. The claim only says where to look.
+//! This module shares no code with the one that makes copies. The claim only says where to look.
 
 mod code;
 mod follow;
@@ -28,6 +28,7 @@ use crate::elf::view::ElfView;
 use crate::report::{Check, Difference, Findings};
 use crate::unchanged::Claims;
 use follow::Copies;
+use reorder_base::address::Address;
 use reorder_base::error::Result;
 
 /// Bytes of the file header.
@@ -38,7 +39,7 @@ const PROGRAM_HEADER: u64 = 56;
 /// Checks `new`, which claims to be `old` with copies.
 ///
 /// # Errors
-/// Files that do not correspond.
+/// The files do not correspond.
 pub(super) fn check(
     old: &ElfView<'_>,
     new: &ElfView<'_>,
@@ -78,18 +79,18 @@ pub(super) fn check(
     Ok(())
 }
 
-/// Where functions begin, as unwind entries and symbols say.
-fn function_starts(image: &ElfView<'_>) -> Result<BTreeSet<u64>> {
+/// Starts of functions, according to unwind entries and symbols.
+fn function_starts(image: &ElfView<'_>) -> Result<BTreeSet<Address>> {
     let section = image.section(b".eh_frame");
     let mut starts = BTreeSet::new();
     for entry in section.into_iter().flat_map(UnwindEntries::of) {
         let entry = entry?;
-        starts.extend((entry.size > 0).then_some(entry.start));
+        starts.extend((entry.size > 0).then_some(Address(entry.start)));
     }
     for kind in [SHT_SYMTAB, SHT_DYNSYM] {
         let sized = symbols(image, kind).filter(SymbolView::is_sized_function);
-        starts.extend(sized.map(|symbol| symbol.value));
+        starts.extend(sized.map(|symbol| Address(symbol.value)));
     }
-    starts.retain(|start| image.code_at(*start, *start).is_some());
+    starts.retain(|start| image.code_at(start.0, start.0).is_some());
     Ok(starts)
 }

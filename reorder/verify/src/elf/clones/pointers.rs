@@ -1,5 +1,5 @@
-//! What the loader reads: relocations, words and symbols lead to what they led to, or to its copy; and an address of a function
-//! is always that of the copy, or never.
+//! What the loader reads: relocations, words and symbols lead to their old target or to its copy; and all stored addresses
+//! of a function are those of its copy, or none is.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -15,7 +15,7 @@ use crate::elf::view::{ElfView, SectionView};
 use crate::processor::Processor;
 use crate::report::{Check, Difference, Findings};
 use crate::unchanged::Claims;
-use reorder_base::address::{Address, NewAddress};
+use reorder_base::address::{Address, FileOffset, NewAddress};
 
 const RELA_SIZE: usize = 24;
 /// `SHT_RELR`.
@@ -26,29 +26,29 @@ const ENTRY_FIELD: u64 = 24;
 
 /// A field that holds an address: its file position, and what it holds in both files.
 struct Held {
-    offset: u64,
-    before: u64,
-    after: u64,
+    offset: FileOffset,
+    before: Address,
+    after: NewAddress,
 }
 
-/// Checks the entry point, the loader's relocations and the dynamic symbols; `index` is that of the section of copies.
+/// Checks the entry point, the loader's relocations and the dynamic symbols; `index` is the section index of the copies.
 pub(super) fn check_pointers(
     copies: &mut Copies<'_>,
     index: usize,
     claims: &mut Claims,
     findings: &mut Findings,
 ) {
-    let (before, after) = (copies.old.header.e_entry, copies.new.header.e_entry);
+    let (before, after) = (Address(copies.old.header.e_entry), NewAddress(copies.new.header.e_entry));
     if !copies.leads_to(before, after) {
         let name = "the entry point";
-        findings.differs(Difference::number(Check::Copies, ENTRY_FIELD, name, before, after));
+        findings.differs(Difference::number(Check::Copies, ENTRY_FIELD, name, before.0, after.0));
     }
     let held = held_addresses(copies.old, copies.new.bytes);
     for Held { offset, before, after } in &held {
-        claims.add(*offset, WORD);
+        claims.add(offset.0, WORD);
         if !copies.stands_for(*before, *after) {
             let name = "an address that the loader reads";
-            findings.differs(Difference::number(Check::Copies, *offset, name, *before, *after));
+            findings.differs(Difference::number(Check::Copies, offset.0, name, before.0, after.0));
         }
     }
     findings.checked(Check::Copies, "addresses that the loader reads", held.len());
@@ -61,18 +61,21 @@ fn held_addresses(image: &ElfView<'_>, new: &[u8]) -> Vec<Held> {
         Processor::Aarch64 => [R_AARCH64_RELATIVE, R_AARCH64_IRELATIVE],
         Processor::X86_64 => [R_X86_64_RELATIVE, R_X86_64_IRELATIVE],
     };
-    let at = |bytes: &[u8], offset: u64| u64_at(bytes, usize::try_from(offset).ok()?);
-    let held = |offset: u64| Some(Held { offset, before: at(image.bytes, offset)?, after: at(new, offset)? });
+    let at = |bytes: &[u8], offset: FileOffset| u64_at(bytes, usize::try_from(offset.0).ok()?);
+    let held = |offset: FileOffset| {
+        let (before, after) = (Address(at(image.bytes, offset)?), NewAddress(at(new, offset)?));
+        Some(Held { offset, before, after })
+    };
     let mut found = Vec::new();
     let of_kind =
         |kind: u32| image.sections.iter().filter(move |section| section.is_loaded() && section.kind == kind);
     for section in of_kind(SHT_RELA) {
         for (number, entry) in section.bytes.chunks_exact(RELA_SIZE).enumerate() {
             let is_relative = u64_at(entry, 8).is_some_and(|info| relative.contains(&(info as u32)));
-            let addend = held(section.offset + (number * RELA_SIZE) as u64 + 16);
+            let addend = held(FileOffset(section.offset).plus((number * RELA_SIZE) as u64 + 16));
             let Some(addend) = addend.filter(|_| is_relative) else { continue };
             let word = u64_at(entry, 0).and_then(|place| image.mapped_offset(place, WORD)).and_then(held);
-            // The loader writes there without reading, so the word may hold something else.
+            // The loader writes there without reading, so the word may hold any other value.
             found.extend(word.filter(|word| word.before == addend.before && word.after == addend.after));
             found.push(addend);
         }
@@ -96,7 +99,7 @@ fn packed_places(table: &[u8]) -> impl Iterator<Item = u64> + '_ {
     })
 }
 
-/// Values of dynamic symbols; those that lead to a copy are in the section of the copies.
+/// Checks values of dynamic symbols; those that lead to a copy must name the section of the copies.
 fn check_symbols(copies: &mut Copies<'_>, index: usize, claims: &mut Claims, findings: &mut Findings) {
     let (old, new) = (copies.old, copies.new);
     let Some(table) = old.sections.iter().position(|section| section.kind == SHT_DYNSYM) else { return };
@@ -115,14 +118,14 @@ fn check_symbols(copies: &mut Copies<'_>, index: usize, claims: &mut Claims, fin
         moved.insert(number as u64);
         let is_copy = symbol.is_defined()
             && found.section as usize == index
-            && copies.original(found.value).is_some()
-            && copies.stands_for(symbol.value, found.value);
+            && copies.original(NewAddress(found.value)).is_some()
+            && copies.stands_for(Address(symbol.value), NewAddress(found.value));
         if !is_copy {
             let name = format!("dynamic symbol {number}");
             findings.differs(Difference::number(Check::Copies, offset + 8, &name, symbol.value, found.value));
         }
     }
-    // The loader would make an address inside the copy.
+    // With an addend, the loader would store an address inside the copy.
     for section in old.sections.iter().filter(|section| section.is_loaded() && section.kind == SHT_RELA) {
         for entry in section.bytes.chunks_exact(RELA_SIZE) {
             let symbol = u64_at(entry, 8).unwrap_or(0) >> 32;
@@ -140,7 +143,7 @@ fn check_symbols(copies: &mut Copies<'_>, index: usize, claims: &mut Claims, fin
     }
 }
 
-/// Added symbols are of copies.
+/// Checks that added symbols are those of copies.
 pub(super) fn check_added_symbols(copies: &Copies<'_>, index: usize, findings: &mut Findings) {
     for (before, after) in copies.old.sections.iter().zip(&copies.new.sections) {
         if before.kind != SHT_SYMTAB {
@@ -149,34 +152,45 @@ pub(super) fn check_added_symbols(copies: &Copies<'_>, index: usize, findings: &
         for number in before.bytes.len() / SYMBOL_SIZE..after.bytes.len() / SYMBOL_SIZE {
             let offset = number * SYMBOL_SIZE;
             let section = u16_at(after.bytes, offset + 6).map(usize::from);
-            let value = u64_at(after.bytes, offset + 8).unwrap_or(0);
+            let value = NewAddress(u64_at(after.bytes, offset + 8).unwrap_or(0));
             if section != Some(index) || copies.original(value).is_none() {
                 let name = format!("added symbol {number}");
                 let place = Some(after.offset + offset as u64);
-                findings.differs(Difference::new(
-                    Check::Copies,
-                    place,
-                    name,
-                    "a copy",
-                    format!("{value:#x}"),
-                ));
+                findings.differs(Difference::new(Check::Copies, place, name, "a copy", value.to_string()));
             }
         }
     }
 }
 
-/// Of functions of which some address is the copy's, none may be the original's: they are compared.
+/// What in the new image keeps the address of an original.
+#[derive(Clone, Copy)]
+enum Keeper {
+    /// An instruction, a word of data or a table of symbols, by its address.
+    Mapped(NewAddress),
+    /// A field that the loader reads, by its position.
+    InFile(FileOffset),
+}
+
+/// Checks that no address of an original is kept if some address of its function is that of the copy: programs compare
+/// addresses of functions.
 pub(super) fn check_identity(copies: &Copies<'_>, findings: &mut Findings) {
-    let mut kept: BTreeMap<u64, u64> = code::formed(copies, &copies.led);
-    let wanted = |(address, _): &(u64, u64)| copies.led.contains(address);
+    // An original keeps its address, so the old address is searched for in the new image.
+    let formed = code::formed(copies, &copies.led).into_iter();
+    let mut kept: BTreeMap<Address, Keeper> =
+        formed.map(|(address, place)| (address, Keeper::Mapped(place))).collect();
+    let wanted = |(address, _): &(Address, Keeper)| copies.led.contains(address);
     let held = held_addresses(copies.old, copies.new.bytes);
-    kept.extend(held.iter().map(|held| (held.after, held.offset)).filter(wanted));
+    kept.extend(held.iter().map(|held| (Address(held.after.0), Keeper::InFile(held.offset))).filter(wanted));
     for section in copies.new.sections.iter().filter(|section| section.kind == SHT_DYNSYM) {
         let symbols = (0..section.bytes.len() / SYMBOL_SIZE).filter_map(|number| symbol_at(section, number));
         let defined = symbols.filter(|symbol| symbol.is_defined());
-        kept.extend(defined.map(|symbol| (symbol.value, section.address)).filter(wanted));
+        kept.extend(
+            defined
+                .map(|symbol| (Address(symbol.value), Keeper::Mapped(NewAddress(section.address))))
+                .filter(wanted),
+        );
     }
-    // Unwind entries hold distances to functions, too, and are looked up, never compared.
+    // Unwind entries also hold distances to functions, but programs never compare these.
     let is_data = |section: &&SectionView<'_>| {
         section.is_loaded()
             && !section.is_code()
@@ -185,9 +199,9 @@ pub(super) fn check_identity(copies: &Copies<'_>, findings: &mut Findings) {
     };
     for section in copies.new.sections.iter().filter(is_data) {
         for position in (0..section.bytes.len()).step_by(4) {
-            let place = section.address.wrapping_add(position as u64);
+            let place = NewAddress(section.address).plus(position as u64);
             let Some(distance) = displacement_at(section.bytes, position) else { break };
-            kept.extend(Some((place.wrapping_add(distance), place)).filter(wanted));
+            kept.extend(Some((Address(place.plus(distance).0), Keeper::Mapped(place))).filter(wanted));
         }
     }
     if copies.old.header.e_type == ET_EXEC && !copies.led.is_empty() {
@@ -196,9 +210,13 @@ pub(super) fn check_identity(copies: &Copies<'_>, findings: &mut Findings) {
         let name = "addresses of functions at fixed places";
         findings.differs(Difference::new(Check::Copies, None, name, expected, found));
     }
-    for (address, place) in kept {
-        let name = format!("the function at {}", Address(address));
-        let found = format!("the original's is kept at {}, that of the copy elsewhere", NewAddress(place));
+    for (address, keeper) in kept {
+        let place = match keeper {
+            Keeper::Mapped(address) => address.to_string(),
+            Keeper::InFile(offset) => format!("file position {offset}"),
+        };
+        let name = format!("the function at {address}");
+        let found = format!("the original's address at {place}, the copy's elsewhere");
         findings.differs(Difference::new(Check::Copies, None, name, "one address", found));
     }
     findings.checked(Check::Copies, "functions known by their copies", copies.led.len());

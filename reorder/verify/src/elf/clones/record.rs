@@ -1,13 +1,15 @@
-//! What an image says of its copies. It is a claim: every part of it is checked, or only leads to files that are.
+//! The list of its copies that an image contains. It is only a claim: every part of it is checked, or serves to build a file
+//! that is checked.
 //!
-//! Layout, in numbers of eight bytes, least significant first, behind the magic number: length of the file without copies;
-//! count, and for each copy the original's address, its own and the original's size; count, and for each run of bytes that
-//! were changed the file position, the length and the old bytes.
+//! Layout after the magic number, in little-endian numbers of eight bytes: length of the file without copies; count, and for
+//! each copy the original's address, the copy's address and the original's size; count, and for each run of changed bytes
+//! the file position, the length and the old bytes.
 
 use std::ops::Range;
 
 use crate::bytes::{range, u64_at};
 use crate::elf::view::{ElfView, SectionView};
+use reorder_base::address::{Address, NewAddress};
 use reorder_base::error::{Error, Result};
 
 /// Name of the section.
@@ -16,15 +18,27 @@ const MAGIC: &[u8] = b"REORDCL1";
 /// Bytes of a copy's description.
 const COPIED_SIZE: usize = 24;
 
-/// Where a function is, and where its copy.
+/// The places of a function and of its copy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Copied {
     /// First address of the original.
-    pub(super) original: u64,
+    pub(super) original: Address,
     /// First address of the copy.
-    pub(super) copy: u64,
+    pub(super) copy: NewAddress,
     /// Bytes of the original.
     pub(super) size: u64,
+}
+
+impl Copied {
+    /// First address after the original.
+    pub(super) fn original_end(&self) -> Address {
+        self.original.plus(self.size)
+    }
+
+    /// First address after the copy.
+    pub(super) fn copy_end(&self) -> NewAddress {
+        self.copy.plus(self.size)
+    }
 }
 
 /// The claim.
@@ -34,12 +48,12 @@ pub(crate) struct Record<'data> {
     length: usize,
     /// The copies.
     pub(super) copies: Vec<Copied>,
-    /// What stood in the file without copies.
+    /// Old bytes of the file without copies, by place.
     runs: Vec<(Range<usize>, &'data [u8])>,
 }
 
 impl<'data> Record<'data> {
-    /// The claim of `image`, if it makes one.
+    /// The claim of `image`, if it contains one.
     ///
     /// # Errors
     /// A section that breaks the layout, or names places outside of the file.
@@ -64,9 +78,9 @@ impl<'data> Record<'data> {
         for _ in 0..count {
             let (original, copy, size) =
                 (number(&mut position)?, number(&mut position)?, number(&mut position)?);
-            // Later sums of these do not overflow.
+            // Later sums of these must not overflow.
             original.checked_add(size).and(copy.checked_add(size))?;
-            copies.push(Copied { original, copy, size });
+            copies.push(Copied { original: Address(original), copy: NewAddress(copy), size });
         }
         let mut runs = Vec::new();
         for _ in 0..number(&mut position)? {
@@ -80,7 +94,7 @@ impl<'data> Record<'data> {
         Some(Self { length, copies, runs })
     }
 
-    /// The file without copies, as this claims it to have been.
+    /// The file without copies, as claimed; `bytes` are those of the file with copies.
     pub(crate) fn without_copies(&self, bytes: &[u8]) -> Vec<u8> {
         let mut whole = bytes.get(..self.length).unwrap_or(bytes).to_vec();
         for (place, old) in &self.runs {

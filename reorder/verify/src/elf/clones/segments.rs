@@ -1,4 +1,4 @@
-//! The headers: one segment more, in place of a header that nothing needs, and sections behind the old file.
+//! The headers: one added segment in place of an unneeded header, and added sections after the end of the old file.
 
 use goblin::elf::ProgramHeader;
 use goblin::elf::program_header::{PF_R, PF_X, PT_GNU_EH_FRAME, PT_LOAD, PT_NOTE, PT_NULL};
@@ -9,19 +9,19 @@ use crate::bytes::range;
 use crate::elf::view::{ElfView, SectionView};
 use reorder_base::error::{Error, Result};
 
-/// Positions in the file header of what may differ: the entry point, the place and the number of section headers.
+/// Positions in the file header that may differ: the entry point, the place and the number of section headers.
 const MAY_DIFFER: [std::ops::Range<usize>; 3] = [24..32, 40..48, 60..62];
 const FILE_HEADER: usize = 64;
-/// Pages that systems for these processors have.
+/// Smallest and largest page of systems for these processors.
 const MIN_PAGE: u64 = 0x1000;
 const MAX_PAGE: u64 = 0x1_0000;
 /// `SHT_STRTAB`.
 const STRINGS: u32 = 3;
 
-/// The segment that `new` has and `old` has not.
+/// The segment that only `new` has.
 ///
 /// # Errors
-/// What else differs in the headers.
+/// Anything else differs in the headers.
 pub(super) fn added_segment(old: &ElfView<'_>, new: &ElfView<'_>) -> Result<ProgramHeader> {
     let differs = |what: &str| Error::verification(what.to_owned());
     for position in (0..FILE_HEADER).filter(|at| !MAY_DIFFER.iter().any(|field| field.contains(at))) {
@@ -29,7 +29,7 @@ pub(super) fn added_segment(old: &ElfView<'_>, new: &ElfView<'_>) -> Result<Prog
             return Err(differs("the file header changed"));
         }
     }
-    // Where the search table is, the check of the unwind tables compares, if there are any.
+    // The check of the unwind tables compares the place of the search table, if there are any entries.
     let has_entries = old.section(b".eh_frame").is_some_and(|section| !section.bytes.is_empty());
     let first_search = |image: &ElfView<'_>| {
         image.segments.iter().position(|segment| has_entries && segment.p_type == PT_GNU_EH_FRAME)
@@ -41,11 +41,11 @@ pub(super) fn added_segment(old: &ElfView<'_>, new: &ElfView<'_>) -> Result<Prog
     };
     let (before, mut after) = (others(old), others(new));
     let last = after.iter().rposition(|segment| segment.p_type == PT_LOAD);
-    let segment = after.remove(last.ok_or_else(|| differs("nothing is loaded"))?);
+    let segment = after.remove(last.ok_or_else(|| differs("no segment is loaded"))?);
     let given = before.iter().zip(&after).position(|(before, after)| before != after).unwrap_or(after.len());
     let is_same = before.len() == after.len() + 1 && before[given + 1..] == after[given..];
     if !is_same || !matches!(before[given].p_type, PT_NOTE | PT_NULL) {
-        return Err(differs("more changed in the program headers than one segment in place of a note"));
+        return Err(differs("the program headers differ in more than one segment in place of a note"));
     }
     let search = |image: &ElfView<'_>| first_search(image).map(|index| image.segments[index].clone());
     if let (Some(before), Some(after)) = (search(old), search(new)) {
@@ -66,19 +66,20 @@ pub(super) fn added_segment(old: &ElfView<'_>, new: &ElfView<'_>) -> Result<Prog
         && (old.bytes.len() as u64).checked_next_multiple_of(segment.p_align) == Some(segment.p_offset)
         && range(new.bytes, segment.p_offset, segment.p_filesz).is_some()
         && segment.p_vaddr.checked_add(segment.p_memsz).is_some();
-    // Segments that shared a page would be mapped over each other.
+    // Segments that share a page would be mapped over each other.
     let starts_own_page =
         is_sound && end.is_some_and(|end| segment.p_vaddr / segment.p_align * segment.p_align >= end);
     match starts_own_page {
         true => Ok(segment),
-        false => Err(differs("the added segment is not one of code behind all others")),
+        false => Err(differs("the added segment is not a code segment after all others")),
     }
 }
 
-/// The section of the copies, of which `segment` holds all; every other section is what it was, or follows.
+/// The section of the copies, which lies inside `segment`. All other old sections keep header and place, except unwind
+/// tables and tables of symbols and strings, which may move.
 ///
 /// # Errors
-/// What else differs in the sections.
+/// Anything else differs in the sections.
 pub(super) fn added_section<'new, 'data>(
     old: &ElfView<'_>,
     new: &'new ElfView<'data>,
@@ -99,7 +100,7 @@ pub(super) fn added_section<'new, 'data>(
         let same_kind = (before.name, before.kind, before.flags, before.link, before.info)
             == (after.name, after.kind, after.flags, after.link, after.info);
         if !same_kind {
-            return differs("the header changed of section", before);
+            return differs("the header changed in section", before);
         }
         let same_place = before.address == after.address && before.offset == after.offset;
         let same_size = before.bytes.len() == after.bytes.len();
@@ -115,7 +116,7 @@ pub(super) fn added_section<'new, 'data>(
             _ => same_place && same_size,
         };
         if !is_sound {
-            return differs("the place or size changed of section", before);
+            return differs("the place or size changed in section", before);
         }
     }
     let [copies, record] = &new.sections[old.sections.len()..] else {
@@ -126,6 +127,6 @@ pub(super) fn added_section<'new, 'data>(
     }
     match copies.is_code() && is_inside(copies) {
         true => Ok(copies),
-        false => differs("this is no section of copies:", copies),
+        false => differs("this is not a section of copies:", copies),
     }
 }

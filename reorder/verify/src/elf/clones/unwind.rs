@@ -1,4 +1,5 @@
-//! The unwind tables: the old entries, moved as a whole; for each copy the entries of its original; a search table of all.
+//! The unwind tables: the old entries, moved as a whole; for each copy the entries of its original; a search table with all
+//! of them.
 
 use std::ops::Range;
 
@@ -18,7 +19,7 @@ const SEARCH_HEADER: [u8; 4] = [1, 0x1b, 0x03, 0x3b];
 const FIRST_ROW: usize = 12;
 const ROW_SIZE: usize = 8;
 
-/// Checks the tables, and takes note of the landing pads of copies.
+/// Checks the tables, and records the landing pads of copies as ways in.
 ///
 /// # Errors
 /// Tables that cannot be read, or are missing.
@@ -30,7 +31,7 @@ pub(super) fn check_unwind(
     let (old, new) = (copies.old, copies.new);
     let before = old.section(b".eh_frame").filter(|section| !section.bytes.is_empty());
     let Some(before) = before else { return Ok(()) };
-    let missing = || Error::verification("the unwind entries are gone".to_owned());
+    let missing = || Error::verification("unwind entries are missing".to_owned());
     let after = new.section(b".eh_frame").ok_or_else(missing)?;
     let shift = after.address.wrapping_sub(before.address);
     let known = UnwindEntries::of(before).collect::<Result<Vec<_>>>()?;
@@ -63,35 +64,38 @@ pub(super) fn check_unwind(
     }
     for ((start, entry), found) in expected.iter().zip(&in_order) {
         let is_same =
-            *start == found.start && is_repeated((before.bytes, entry), (after.bytes, found), shift);
+            start.0 == found.start && is_repeated((before.bytes, entry), (after.bytes, found), shift);
         if !is_same {
-            let name = format!("the unwind entry of the copy at {}", NewAddress(*start));
+            let name = format!("the unwind entry of the copy at {start}");
             findings.differs(differs(found.offset, name, "another one"));
         }
     }
     findings.checked(Check::UnwindEntries, "entries", found.len());
-    // Tables are not shared by functions; those of copies are those of the originals.
+    // Functions do not share tables, and copies use those of their originals.
     let mut budget = new.bytes.len();
     for entry in added {
         lead_to_pads(copies, entry, &mut budget, findings);
     }
-    let rows = added.iter().map(|entry| (entry.start, after.address + entry.offset as u64)).collect();
-    check_search_table((old, new), rows, shift, after.address, findings);
+    let rows = added
+        .iter()
+        .map(|entry| (NewAddress(entry.start), NewAddress(after.address + entry.offset as u64)))
+        .collect();
+    check_search_table((old, new), rows, shift, NewAddress(after.address), findings);
     Ok(())
 }
 
-/// The entries that copies need, each with the start that it must have, by start.
+/// The entries that copies need, each with its required start, sorted by start.
 fn expected_entries<'known>(
     known: &'known [UnwindEntry],
     claimed: &[Copied],
-) -> Vec<(u64, &'known UnwindEntry)> {
+) -> Vec<(NewAddress, &'known UnwindEntry)> {
     let mut by_start: Vec<&UnwindEntry> = known.iter().collect();
     by_start.sort_unstable_by_key(|entry| (entry.start, entry.offset));
     let mut expected = Vec::new();
     for copied in claimed {
-        let from = by_start.partition_point(|entry| entry.start < copied.original);
-        let inside = by_start[from..].iter().take_while(|entry| entry.start < copied.original + copied.size);
-        expected.extend(inside.map(|entry| (copied.copy + (entry.start - copied.original), *entry)));
+        let from = by_start.partition_point(|entry| entry.start < copied.original.0);
+        let inside = by_start[from..].iter().take_while(|entry| entry.start < copied.original_end().0);
+        expected.extend(inside.map(|entry| (copied.copy.plus(entry.start - copied.original.0), *entry)));
     }
     expected.sort_unstable_by_key(|(start, entry)| (*start, entry.offset));
     expected
@@ -102,13 +106,13 @@ fn length(bytes: &[u8], offset: usize) -> usize {
     4 + u32_at(bytes, offset).unwrap_or(0) as usize
 }
 
-/// The fields of an entry and of its parent that count from themselves.
+/// The fields of an entry and of its parent that are relative to their own place.
 fn fields_of(entry: &UnwindEntry) -> impl Iterator<Item = (usize, usize)> + use<> {
     [(entry.start_field, 4)].into_iter().chain(entry.relative.into_iter().flatten())
 }
 
-/// The first position in `range` of `old` that is not the same in `new`, which stands for it from `start` on. The `fields`
-/// (positions in `old` and bytes, ascending) count `further` less there.
+/// The first position in `range` of `old` that differs from `new`, where the range begins at `start`. Values of the `fields`
+/// (position in `old` and size in bytes, ascending) are smaller by `further` in `new`.
 fn first_difference(
     (old, range): (&[u8], Range<usize>),
     (new, start): (&[u8], usize),
@@ -153,7 +157,7 @@ fn is_repeated(
         Some((entry.offset + 4).wrapping_sub(u32_at(bytes, entry.offset + 4)? as usize))
     };
     let size = length(before, entry.offset);
-    // Behind the parent and the start: size, exception table, rules.
+    // What follows parent and start: size, exception table, rules.
     let rest = entry.start_field + 4..entry.offset + size;
     let further = shift.wrapping_add((found.offset as u64).wrapping_sub(entry.offset as u64));
     let table: Vec<(usize, usize)> = entry.relative[0].into_iter().collect();
@@ -164,14 +168,14 @@ fn is_repeated(
         && first_difference((before, rest), (after, found.start_field + 4), &table, further).is_none()
 }
 
-/// Exceptions are caught in the copy, or in the original where the table names a base of its own.
+/// Checks that exceptions are caught in the copy, or in the original if the table names a base of its own.
 fn lead_to_pads(copies: &mut Copies<'_>, entry: &UnwindEntry, budget: &mut usize, findings: &mut Findings) {
     let Some(table) = entry.exception_table else { return };
-    let original = copies.original(entry.start);
+    let original = copies.original(NewAddress(entry.start));
     let is_sound = match (original, pads_of(copies.new, table, entry, budget)) {
         (Some(original), Some(TablePads::FromStart(pads))) => pads.iter().all(|pad| {
             let distance = pad.wrapping_sub(entry.start);
-            distance < entry.size && copies.leads_to(original.wrapping_add(distance), *pad)
+            distance < entry.size && copies.leads_to(original.plus(distance), NewAddress(*pad))
         }),
         (Some(_), Some(TablePads::FromBase)) => true,
         _ => false,
@@ -189,12 +193,13 @@ fn lead_to_pads(copies: &mut Copies<'_>, entry: &UnwindEntry, budget: &mut usize
     }
 }
 
-/// The search table: sorted, all rows of the old one, and the `added`, for entries that start at `frames`.
+/// Checks the search table: it is sorted, has all rows of the old one and those `added`, and names `frames` as the start of
+/// the entries.
 fn check_search_table(
     (old, new): (&ElfView<'_>, &ElfView<'_>),
-    added: Vec<(u64, u64)>,
+    added: Vec<(NewAddress, NewAddress)>,
     shift: u64,
-    frames: u64,
+    frames: NewAddress,
     findings: &mut Findings,
 ) {
     let differs = |what: &str| {
@@ -207,19 +212,21 @@ fn check_search_table(
         )
     };
     let (Some((_, before)), Some((named, after))) = (search_table(old), search_table(new)) else {
-        findings.differs(differs("none that can be read"));
+        findings.differs(differs("no readable table"));
         return;
     };
-    if named != frames {
-        findings.differs(differs("another place of the entries"));
+    if named != frames.0 {
+        findings.differs(differs("another address of the entries"));
     }
     if after.windows(2).any(|rows| rows[0].0 > rows[1].0) {
         findings.differs(differs("rows that are not sorted"));
     }
-    let moved = before.iter().map(|(start, entry)| (*start, entry.wrapping_add(shift)));
-    let mut expected: Vec<(u64, u64)> = moved.chain(added).collect();
+    // Originals keep their starts; all their entries moved by `shift`.
+    let typed = |(start, entry)| (NewAddress(start), NewAddress(entry));
+    let moved = before.iter().map(|(start, entry)| typed((*start, entry.wrapping_add(shift))));
+    let mut expected: Vec<(NewAddress, NewAddress)> = moved.chain(added).collect();
     expected.sort_unstable();
-    let mut found = after;
+    let mut found: Vec<(NewAddress, NewAddress)> = after.into_iter().map(typed).collect();
     found.sort_unstable();
     if expected != found {
         findings.differs(differs("other rows"));
@@ -227,7 +234,8 @@ fn check_search_table(
     findings.checked(Check::UnwindSearchTable, "rows", found.len());
 }
 
-/// Where the search table says that the entries are, and its rows: starts and entries.
+/// The address of the entries that the search table names, and its rows: start and entry. Both images are read here, so
+/// addresses are plain numbers.
 fn search_table(image: &ElfView<'_>) -> Option<(u64, Vec<(u64, u64)>)> {
     let segment = image.segments.iter().find(|segment| segment.p_type == SEARCH_TABLE)?;
     let section = image.section(b".eh_frame_hdr")?;

@@ -1,4 +1,4 @@
-//! What a conditional jump says on both of its sides.
+//! What is known on both sides of a conditional jump.
 
 use iced_x86::{ConditionCode, Mnemonic};
 
@@ -34,7 +34,7 @@ pub(super) fn opposite(condition: ConditionCode) -> ConditionCode {
     }
 }
 
-/// The condition with its operands exchanged.
+/// The condition for exchanged operands.
 fn mirrored(condition: ConditionCode) -> ConditionCode {
     match condition {
         ConditionCode::b => ConditionCode::a,
@@ -96,7 +96,7 @@ pub(super) fn is_set(mnemonic: Mnemonic) -> bool {
     )
 }
 
-/// Takes in that `condition` holds; `false` when it never does.
+/// Learns that `condition` holds; `false` when it never does.
 pub(super) fn learn(state: &mut State, condition: ConditionCode) -> bool {
     let Some(comparison) = state.comparison else { return true };
     if let Some(bits) = comparison.zero_of {
@@ -107,7 +107,7 @@ pub(super) fn learn(state: &mut State, condition: ConditionCode) -> bool {
         && learn_side(state, right, left, bits, mirrored(condition))
 }
 
-/// Bits of the left value are zero, or not.
+/// Learns whether the tested bits of the left value are zero.
 fn learn_zero(state: &mut State, comparison: &Comparison, tested: u64, condition: ConditionCode) -> bool {
     let Value::Symbol(symbol) = comparison.left else { return true };
     let bits = comparison.bits;
@@ -137,7 +137,7 @@ fn learn_side(state: &mut State, side: Value, other: Value, bits: u8, condition:
     }
 }
 
-/// The numbers for which the condition holds against some number from `least` to `most`; nothing when there is none.
+/// The numbers for which the condition holds against some number from `least` to `most`; `None` when there are none.
 fn satisfying(condition: ConditionCode, (least, most): (u64, u64), bits: u8) -> Option<Interval> {
     let all = mask(bits);
     let (lowest, highest) = (all / 2 + 1, all / 2);

@@ -1,7 +1,8 @@
-//! Which calls never return: what stands after such a call is not reached from there, and must not spoil what is known there.
+//! Calls that never return: control does not reach the code after such a call from there, and must not weaken what is known
+//! there.
 //!
-//! By name for functions of other images, by their code for the image's own, and by the functions that end with such a call.
-//! Whatever is not certain returns.
+//! Functions of other images are recognised by name; the image's own by their code, or because some function ends with a
+//! call of them. A call that is not certain never to return is assumed to return.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Mutex;
@@ -17,7 +18,7 @@ use crate::elf::view::ElfView;
 use crate::moves::AddressMoves;
 use reorder_base::address::Address;
 
-/// Functions of the C and C++ libraries, and of GLib, that never return, by their documentation.
+/// Functions of the C and C++ libraries, and of GLib, that never return, according to their documentation.
 const ENDING: [&[u8]; 36] = [
     b"abort",
     b"exit",
@@ -60,9 +61,9 @@ const ENDING: [&[u8]; 36] = [
 const THROWING: &[u8] = b"_ZSt";
 const THROW: &[u8] = b"__throw_";
 
-/// Calls inside of a callee that are followed.
+/// Depth to which calls inside of a callee are followed.
 const MAX_DEPTH: usize = 4;
-/// Instructions of a callee that are looked at.
+/// Instructions of a callee that are decoded.
 const MAX_INSTRUCTIONS: usize = 400;
 
 /// What is known of the callees of an image.
@@ -70,14 +71,14 @@ const MAX_INSTRUCTIONS: usize = 400;
 pub(crate) struct Endings<'a> {
     image: &'a ElfView<'a>,
     moves: &'a AddressMoves,
-    /// Slots of the GOT that lead to a function which never returns.
+    /// Slots of the GOT with the address of a function that never returns.
     slots: BTreeSet<u64>,
     known: Mutex<BTreeMap<u64, bool>>,
 }
 
 impl<'a> Endings<'a> {
-    /// Reads the relocations of `image`; `last_calls` is what functions end with.
-    pub(crate) fn of(image: &'a ElfView<'a>, moves: &'a AddressMoves, last_calls: &[u64]) -> Self {
+    /// Reads the relocations of `image`; `last_calls` are the targets of calls that end functions.
+    pub(crate) fn of(image: &'a ElfView<'a>, moves: &'a AddressMoves, last_calls: &[Address]) -> Self {
         let mut slots = BTreeSet::new();
         for table in image.sections.iter().filter(|section| section.kind == SHT_RELA && section.is_loaded()) {
             let Some(symbols) = image.sections.get(table.link as usize) else { continue };
@@ -96,7 +97,7 @@ impl<'a> Endings<'a> {
                 }
             }
         }
-        let known = Mutex::new(last_calls.iter().map(|&target| (target, true)).collect());
+        let known = Mutex::new(last_calls.iter().map(|target| (target.0, true)).collect());
         Self { image, moves, slots, known }
     }
 
@@ -126,7 +127,7 @@ impl<'a> Endings<'a> {
         }
         let Some(depth) = depth.checked_sub(1) else { return false };
         let ends = self.never_returns(target, depth).unwrap_or(false);
-        // What was cut short by the depth is not kept.
+        // A negative result at a smaller depth may be incomplete and is not kept.
         if (ends || depth + 1 == MAX_DEPTH)
             && let Ok(mut known) = self.known.lock()
         {
@@ -135,7 +136,7 @@ impl<'a> Endings<'a> {
         ends
     }
 
-    /// Nothing where the code cannot be followed.
+    /// Whether the code at `target` never returns; `None` if it cannot be followed.
     fn never_returns(&self, target: u64, depth: usize) -> Option<bool> {
         let mut seen = BTreeSet::new();
         let mut work = vec![target];
@@ -175,7 +176,7 @@ impl<'a> Endings<'a> {
                     FlowControl::Exception | FlowControl::Interrupt | FlowControl::Next => break,
                     _ => return None,
                 }
-                // Nothing follows a call at the end of a function: compilers know that it does not return.
+                // A call at the end of a function does not return: the compiler left no code after it.
                 let is_call =
                     matches!(instruction.flow_control(), FlowControl::Call | FlowControl::IndirectCall);
                 if is_call && self.moves.ending_at(Address(instruction.next_ip())).is_some() {

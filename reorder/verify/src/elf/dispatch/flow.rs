@@ -5,9 +5,9 @@
 //!            └────── every call ─> hub of exceptions ─> landing pads
 //! ```
 //!
-//! A block starts with what is known on every way that leads there; where there is one way, with that way's latest values.
-//! Code that nothing leads to is treated as entered from anywhere, unless branches lead to it that no value takes.
-//! Bounds that keep changing are dropped, so the analysis ends; a budget bounds what hostile code can cost.
+//! A block starts with what is known on all ways that lead there; if there is only one way, with its latest values. Code
+//! without a known way in is treated as entered from anywhere, unless branches that are never taken lead to it. Bounds that
+//! keep changing are dropped, so the analysis ends; a budget bounds the cost of hostile code.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -24,6 +24,7 @@ use super::step::step;
 use super::targets::targets;
 use super::value::{Bounds, Symbol, Value, Word};
 use crate::elf::view::ElfView;
+use reorder_base::address::Address;
 
 /// How often the analysis may visit an instruction, on average.
 const MAX_VISITS: usize = 64;
@@ -33,21 +34,21 @@ const MAX_VISITS: usize = 64;
 pub(crate) struct Computed {
     /// The instruction.
     pub(crate) place: u64,
-    /// What the word is added to, and the word; nothing when they are not known.
+    /// The address that the word is added to, and the word; `None` when they are unknown.
     pub(crate) sum: Option<(u64, Word)>,
-    /// What the index of the word can be.
+    /// Possible values of the word's index.
     pub(crate) index: Bounds,
     pub(crate) is_call: bool,
 }
 
-/// What the analysis of a region shows.
+/// Result of the analysis of a region.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Found {
-    /// In the order of their addresses.
+    /// Computed jumps and calls in address order.
     pub(crate) computed: Vec<Computed>,
     /// Words of tables that the code reads, in the order of the instructions.
     pub(crate) reads: Vec<Word>,
-    /// Whether all of the region was looked at.
+    /// Whether the budget was enough for the whole region.
     pub(crate) is_complete: bool,
 }
 
@@ -57,8 +58,8 @@ pub(crate) struct Surroundings<'a> {
     pub(crate) thunks: &'a Thunks,
     pub(crate) endings: &'a Endings<'a>,
     pub(crate) kept: &'a KeptRegisters<'a>,
-    /// Where tables start for certain, sorted: one whose end is not known ends there.
-    pub(crate) starts: &'a [u64],
+    /// Certain starts of tables, sorted: a table of unknown length ends at the next one.
+    pub(crate) starts: &'a [Address],
 }
 
 /// Analyses `region`; exceptions are caught at `pads`.
@@ -101,7 +102,7 @@ struct Flow<'a> {
     states: Vec<Option<Box<Hub>>>,
     is_leader: Vec<bool>,
     is_reached: Vec<bool>,
-    /// Targets of branches that no value takes.
+    /// Targets of branches that are never taken.
     denied: BTreeSet<usize>,
     work: BTreeSet<usize>,
     hubs: BTreeMap<(u64, u64), (usize, Option<Hub>)>,
@@ -144,12 +145,13 @@ impl Flow<'_> {
         }
     }
 
-    /// Marks the code from `start` on as reached, because no value leads there. If one does later, the code is analysed then.
+    /// Marks the code from `start` on as reached, although no analysed way enters it. If one does later, the code is
+    /// analysed then.
     fn pass_over(&mut self, start: usize) {
         let region = self.region;
         let mut next = Some(start);
         while let Some(position) = next.filter(|&position| !self.is_reached[position]) {
-            // A place that other branches lead to is a block of its own.
+            // A place that other branches lead to starts a block of its own.
             if position != start && self.is_leader[position] && !self.denied.contains(&position) {
                 return;
             }
@@ -175,13 +177,13 @@ impl Flow<'_> {
         if !self.is_leader[position] {
             self.is_leader[position] = true;
             if self.is_reached[position] {
-                // What ran over this place stops here from now on.
+                // The block that ran over this place ends here from now on.
                 let before = (0..position).rev().find(|&at| self.is_leader[at]);
                 self.work.extend(before);
             }
         }
         let has_changed = match &mut self.states[position] {
-            // The only way in has new values: its earlier ones no longer hold.
+            // The only way in has new values, which replace its earlier ones.
             Some(hub) if hub.source == source && source != Source::Several => {
                 let has_changed = hub.state != *state;
                 hub.state.clone_from(state);
@@ -230,7 +232,7 @@ impl Flow<'_> {
         }
     }
 
-    /// Applies one instruction; whether control reaches the next one.
+    /// Applies one instruction; gives whether control reaches the next one.
     fn instruction(&mut self, instruction: &Instruction, position: usize, state: &mut State) -> bool {
         match instruction.flow_control() {
             FlowControl::ConditionalBranch => {
@@ -315,20 +317,20 @@ impl Flow<'_> {
         }
     }
 
-    /// What a jump or call through a register or memory goes to.
+    /// The target of a jump or call through a register or memory.
     fn operand(&mut self, instruction: &Instruction, position: usize, state: &mut State) -> Value {
         super::step::operand(state, instruction, position)
     }
 
-    /// A call to a place in the same function, as in a retpoline.
+    /// Follows a call to a place in the same function, as in a retpoline.
     fn push_and_arrive(&mut self, instruction: &Instruction, target: u64, state: &State) {
         let mut inside = state.clone();
         super::step::push(&mut inside, instruction);
         self.arrive_at(target, &inside, Source::Several);
     }
 
-    /// Keeps, after a call, the registers that the convention preserves and the registers `kept`. A landing pad gets only the
-    /// former.
+    /// Keeps, after a call, the registers that the convention preserves and the registers `kept`. A landing pad gets only
+    /// the former.
     fn return_from_call(&mut self, state: &mut State, kept: RegisterSet) {
         let mut unwound = state.clone();
         unwound.call(0);
@@ -348,7 +350,7 @@ impl Flow<'_> {
     fn jump(&mut self, place: u64, position: usize, value: Value, state: &State) {
         self.note(place, position, value, false);
         let Value::Sum { anchor, word } = value else { return };
-        // Names of what comes together in a hub are those of no block.
+        // Names that a hub makes when it joins states belong to no block.
         let number = self.region.instructions.len() + 1 + self.hubs.len();
         let (number, hub) = self.hubs.entry((anchor, word.table)).or_insert((number, None));
         if Hub::join(hub, state, *number) {
@@ -364,7 +366,7 @@ impl Flow<'_> {
             Value::Sum { anchor, word } => Some((anchor, word)),
             Value::PerhapsSum(_) => None,
             _ => {
-                // A sum on another way would have made this one perhaps a sum.
+                // If another way had a sum here, the value would be `PerhapsSum`.
                 return;
             }
         };

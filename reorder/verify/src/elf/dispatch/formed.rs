@@ -1,6 +1,6 @@
-//! Addresses that code forms and then calls or jumps to through a register.
+//! Addresses that code computes and then calls or jumps to through a register.
 //!
-//! GCC's `-mforce-indirect-call` calls every function so.
+//! GCC's `-mforce-indirect-call` calls every function this way.
 
 use iced_x86::{Instruction, InstructionInfoFactory, Mnemonic, OpAccess, OpKind};
 
@@ -9,12 +9,13 @@ use super::state::number_of;
 /// A bit for each of the sixteen registers, by its number.
 pub(super) type RegisterSet = u16;
 
-/// Addresses that the instructions in a row formed: for each register, the instruction's address and the formed one.
+/// Addresses that a sequence of instructions computed: for each register, the address of the instruction and the computed
+/// address.
 #[derive(Debug, Default)]
 pub(super) struct Formed([Option<(u64, u64)>; 16]);
 
 impl Formed {
-    /// Goes on to the next instruction; `written` are the registers that this one, or what it calls, may write.
+    /// Applies `instruction`; `written` are the registers that this one, or what it calls, may write.
     pub(super) fn follow(&mut self, instruction: &Instruction, written: RegisterSet) {
         (0..16).filter(|number| written >> number & 1 == 1).for_each(|number| self.0[number] = None);
         let is_address = instruction.mnemonic() == Mnemonic::Lea && instruction.is_ip_rel_memory_operand();

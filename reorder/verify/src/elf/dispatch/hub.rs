@@ -1,11 +1,11 @@
-//! Places where control comes together, with what holds on all ways that lead there.
+//! Joins of control flow, with what holds on all ways that lead there.
 
 use super::state::State;
 
-/// Arrivals at a block before bounds that still change are given up.
+/// Arrivals at a block after which bounds that still change are dropped.
 pub(super) const MAX_CHANGES: u32 = 4;
 
-/// A place where control comes together before it goes to many.
+/// A join from which control goes to several places.
 #[derive(Clone, Debug)]
 pub(super) struct Hub {
     pub(super) state: State,
@@ -13,19 +13,19 @@ pub(super) struct Hub {
     pub(super) source: Source,
 }
 
-/// What control came from.
+/// Where control came from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Source {
-    /// The instruction at a position, to the one after it.
+    /// From the instruction at a position to the next one.
     Before(usize),
-    /// The branch at a position, to its target.
+    /// From the branch at a position to its target.
     Branch(usize),
-    /// More than one, or places that come together elsewhere.
+    /// From more than one place, or from a hub.
     Several,
 }
 
 impl Hub {
-    /// Whether anything changed.
+    /// Joins `state` into the hub; gives whether anything changed.
     pub(super) fn join(hub: &mut Option<Self>, state: &State, position: usize) -> bool {
         match hub {
             None => {

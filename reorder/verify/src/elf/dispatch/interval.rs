@@ -1,9 +1,9 @@
 //! Sets of numbers of a fixed width, as one run around the circle of that width.
 //!
-//! Machine numbers wrap, and so do signed ranges read as unsigned ones; a run on the circle holds both without a case
-//! for either. Every operation gives a run that contains the exact result, never less.
+//! Machine numbers wrap, and so do signed ranges read as unsigned ones; a run on the circle represents both without special
+//! cases. Every operation gives a run that contains the exact result, never less.
 
-/// The numbers from `first` on, `length` further ones, modulo two to the power of `bits`.
+/// The number `first` and the `length` numbers after it, modulo two to the power of `bits`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Interval {
     first: u64,
@@ -23,7 +23,7 @@ impl Interval {
         Self { first: first & mask, length: last.wrapping_sub(first) & mask, bits }
     }
 
-    /// What 32 bits with a sign are in 64.
+    /// The sign extensions of 32-bit numbers to 64 bits.
     pub(super) const fn signed() -> Self {
         Self { first: (i32::MIN as i64).cast_unsigned(), length: u32::MAX as u64, bits: 64 }
     }
@@ -37,7 +37,7 @@ impl Interval {
         self.bits
     }
 
-    /// Whether it says nothing.
+    /// Whether it contains all numbers of its width.
     pub(super) fn is_full(self) -> bool {
         self.length == mask(self.bits)
     }
@@ -57,7 +57,7 @@ impl Interval {
         Self { first: self.first.wrapping_add(add) & mask(self.bits), ..self }
     }
 
-    /// How far `value` lies after the first number.
+    /// Distance from the first number to `value`.
     fn distance(self, value: u64) -> u64 {
         value.wrapping_sub(self.first) & mask(self.bits)
     }
@@ -73,7 +73,7 @@ impl Interval {
         if own <= others { Self { length: own, ..self } } else { Self { length: others, ..other } }
     }
 
-    /// What both contain; one of them where that would be two runs, nothing where they are apart.
+    /// The intersection of both; one of the two if it would be two runs, `None` if they are disjoint.
     pub(super) fn meet(self, other: Self) -> Option<Self> {
         let (to_other, to_self) = (self.distance(other.first), other.distance(self.first));
         let shorter = if self.length <= other.length { self } else { other };

@@ -1,19 +1,19 @@
-//! What holds at a place that several ways lead to.
+//! Joins the states of several ways to one place.
 
 use super::interval::{Interval, mask};
 use super::state::{Limit, REGISTERS, State};
 use super::value::{Bounds, Root, Symbol, Value};
 
-/// Roots from here on belong to places where ways come together, sixteen to each.
+/// Roots from here on belong to joins, sixteen for each.
 const FIRST_JOINED_ROOT: u32 = 1 << 31;
 
 impl State {
-    /// Takes in what comes to the block at `position` from another place; whether anything is less known now. `widens` gives up
-    /// bounds that still change.
+    /// Joins the state of another way to the block at `position`; gives whether less is known now. `widens` drops bounds
+    /// that still change.
     pub(super) fn join(&mut self, other: &Self, position: usize, widens: bool) -> bool {
         let before = self.clone();
         let first = FIRST_JOINED_ROOT.saturating_add((position as u32).saturating_mul(REGISTERS as u32));
-        // What has the name of another register holds that register's number no longer, if that one changes.
+        // A value with the name of another register no longer equals that register's value if that one changes.
         let is_other = |number: usize| before.registers[number] != other.registers[number];
         for number in (0..REGISTERS).filter(|&number| is_other(number)) {
             self.forget_copies(number, Root(first + number as u32));
@@ -56,7 +56,7 @@ impl State {
         *self != before
     }
 
-    /// Takes the name away from all but the register `number` itself.
+    /// Removes the name from all holders except the register `number` itself.
     fn forget_copies(&mut self, number: usize, root: Root) {
         for at in (0..REGISTERS).filter(|&at| at != number) {
             if self.registers[at].root() == Some(root) {
@@ -77,7 +77,7 @@ impl State {
         }
     }
 
-    /// One name for two numbers, with what holds for both, in each width.
+    /// Gives two numbers one name, with the bounds that hold for both, for each width.
     fn joined(
         &mut self,
         (left_state, left): (&Self, Value),
@@ -112,7 +112,7 @@ fn truncated(value: Value, bits: u8) -> Value {
     }
 }
 
-/// What comes of two different values of which one has to do with tables.
+/// The join of two different values of which at least one depends on a word of a table.
 fn unlike(left: Value, right: Value) -> Option<Value> {
     if !left.is_of_table() && !right.is_of_table() {
         return None;

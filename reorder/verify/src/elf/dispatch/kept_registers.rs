@@ -1,4 +1,4 @@
-//! Which registers a call of one of the image's own functions preserves.
+//! The registers that a call of one of the image's own functions preserves.
 //!
 //! The calling convention lets a callee overwrite nine registers. A compiler that sees caller and callee knows which of the
 //! nine the callee leaves alone, and keeps the addresses of tables there across the call (`-fipa-ra`, on in gcc from -O2).
@@ -14,9 +14,9 @@ use iced_x86::{
 use super::formed::{Formed, RegisterSet, written_by};
 use crate::elf::view::ElfView;
 
-/// How many instructions of a callee, and of everything that it calls, are decoded.
+/// Instructions that are decoded of a callee and of everything that it calls.
 const MAX_INSTRUCTIONS: usize = 1 << 11;
-/// How deep calls within calls are followed.
+/// Depth to which nested calls are followed.
 const MAX_DEPTH: usize = 16;
 
 /// What is known of the callees of an image.
@@ -27,17 +27,18 @@ pub(crate) struct KeptRegisters<'a> {
 }
 
 impl<'a> KeptRegisters<'a> {
-    /// Of the callees of `image`.
+    /// An empty cache for the callees of `image`.
     pub(crate) fn of(image: &'a ElfView<'a>) -> Self {
         Self { image, known: Mutex::default() }
     }
 
-    /// The registers that the callee at `target` certainly does not write; none if its code cannot be followed to each return.
+    /// The registers that the callee at `target` certainly does not write; none if its code cannot be followed to each
+    /// return.
     pub(super) fn by(&self, target: u64) -> RegisterSet {
         if let Some(kept) = self.known.lock().ok().and_then(|known| known.get(&target).copied()) {
             return kept;
         }
-        // Each callee has a budget of its own, so the result does not depend on the order of the questions.
+        // Each callee has a budget of its own, so the result does not depend on the order of queries.
         let mut walk = Walk {
             image: self.image,
             left: MAX_INSTRUCTIONS,
@@ -55,7 +56,7 @@ impl<'a> KeptRegisters<'a> {
 /// One callee and what it calls.
 struct Walk<'a> {
     image: &'a ElfView<'a>,
-    /// Instructions that may still be looked at.
+    /// Instructions that may still be decoded.
     left: usize,
     /// The registers that each function writes; `None` while it is being followed, so recursion counts as unknown.
     done: BTreeMap<u64, Option<RegisterSet>>,
@@ -63,7 +64,7 @@ struct Walk<'a> {
 }
 
 impl Walk<'_> {
-    /// What the function at `target` may write; nothing where its code cannot be followed.
+    /// What the function at `target` may write; `None` if its code cannot be followed.
     fn written(&mut self, target: u64, depth: usize) -> Option<RegisterSet> {
         if let Some(&written) = self.done.get(&target) {
             return written;
@@ -78,8 +79,8 @@ impl Walk<'_> {
         let mut seen = BTreeSet::new();
         let mut work = vec![target];
         let mut written = 0;
-        // Targets of branches, and the stretches from each formed address to the call that uses it: a branch into such a
-        // stretch may bring another callee.
+        // Targets of branches, and the ranges from each computed address to the call that uses it: a branch into such a
+        // range may bring another callee.
         let (mut entered, mut resolved) = (BTreeSet::new(), Vec::new());
         while let Some(start) = work.pop() {
             let section = self.image.section_at(start).filter(|section| section.is_code())?;

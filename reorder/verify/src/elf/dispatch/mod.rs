@@ -5,7 +5,8 @@
 //!                                                                    └─ from where to where the index reaches
 //! ```
 //!
-//! Nothing is said about data here: the end of a table is what the index can be, never what the words look like.
+//! Words of data are never interpreted here: the end of a table follows from the values of the index, not from what its
+//! words look like. Addresses are plain numbers: values of registers mix with them, and all of them belong to the old image.
 
 mod condition;
 mod endings;

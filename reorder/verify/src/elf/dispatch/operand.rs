@@ -1,4 +1,4 @@
-//! Operands of an instruction: where they are, what they hold, and what becomes of them.
+//! Operands of an instruction: where they are, their values, and the effect of writing them.
 
 use iced_x86::{Instruction, OpKind, Register};
 
@@ -6,7 +6,7 @@ use super::interval::{Interval, mask};
 use super::state::{MIN_ADDRESS, Place, State, number_of};
 use super::value::{Bounds, Symbol, Value, Word};
 
-/// Roots of one instruction, by what they name.
+/// Roots of one instruction, by the value that they name.
 const RESULT: u32 = 0;
 const BASE: u32 = 1;
 const INDEX: u32 = 2;
@@ -15,7 +15,7 @@ const SECOND_OPERAND: u32 = 4;
 const IN_MEMORY: u32 = 5;
 const WHOLE: u32 = 6;
 
-/// One instruction at work on what is known before it.
+/// One instruction applied to the state before it.
 pub(super) struct Step<'a> {
     pub(super) state: &'a mut State,
     pub(super) instruction: &'a Instruction,
@@ -37,7 +37,7 @@ enum Spot {
         of: Symbol,
         shift: u8,
     },
-    /// Some element of something, of two to the power of `shift` bytes.
+    /// An element of an unknown table, of two to the power of `shift` bytes.
     PerhapsElement {
         index: Bounds,
         shift: u8,
@@ -55,7 +55,7 @@ impl Step<'_> {
         }
     }
 
-    /// What an operand holds, in its width, zero-extended.
+    /// The value of an operand in its width, zero-extended.
     pub(super) fn read(&mut self, operand: u32) -> Value {
         let instruction = self.instruction;
         match instruction.op_kind(operand) {
@@ -114,7 +114,8 @@ impl Step<'_> {
         let base = base.unwrap_or(Value::constant(0));
         let Some(index) = index else { return spot_of(base, displacement) };
         match (base, index) {
-            // A copy of a jump for the first round of a loop reads the word that is first, but it does so as any round does.
+            // A copy of a jump for the first round of a loop reads a fixed word, but its table is the one that every round
+            // reads.
             (base, index)
                 if shift >= 2
                     && is_address(base)
@@ -139,7 +140,7 @@ impl Step<'_> {
                     table.wrapping_add(base.as_constant().unwrap_or_default()).wrapping_add(displacement);
                 Spot::Element { table, of, shift: own }
             }
-            // Elements of two or four bytes of what is not known, and sums that may be such a place.
+            // Elements of two or four bytes of an unknown table, and sums that may be the address of one.
             (Value::Element { of, shift, .. }, _) | (_, Value::Element { of, shift, .. }) => {
                 Spot::PerhapsElement { index: self.state.bounds_of(of), shift }
             }
@@ -148,8 +149,8 @@ impl Step<'_> {
         }
     }
 
-    /// Words of tables are only added to addresses. What the instruction compares, masks or adds a constant to is a number,
-    /// wherever it was read from.
+    /// Words of tables are only added to addresses. A value that the instruction compares, masks or adds a constant to is
+    /// therefore an ordinary number, even if it was read from a table.
     pub(super) fn settle(&mut self, operand: u32) {
         if self.instruction.op_kind(operand) == OpKind::Register
             && let Some(number) = number_of(self.instruction.op_register(operand))
@@ -168,13 +169,13 @@ impl Step<'_> {
         }
     }
 
-    /// What the memory operand holds; from then on it is known to be in memory.
+    /// The value of the memory operand, which is remembered from then on.
     fn load(&mut self, bits: u8) -> Value {
         match self.spot() {
             Spot::Place { root, displacement } => {
                 let place = Place { root, displacement, size: u64::from(bits / 8) };
-                // A small constant that is read back is one that the compiler had to take for any number: it would have
-                // used the constant otherwise. Its table is written for all of them.
+                // If a small constant is read back, the compiler did not know it was constant, or it would have used it
+                // directly. Its table is therefore written for all numbers.
                 match self
                     .state
                     .load(place)
@@ -203,7 +204,7 @@ impl Step<'_> {
         }
     }
 
-    /// The address that LEA leaves.
+    /// The address that LEA computes.
     pub(super) fn address(&mut self) -> Value {
         let instruction = self.instruction;
         if instruction.is_ip_rel_memory_operand() {
@@ -289,7 +290,8 @@ impl Step<'_> {
             OpKind::Register => self.write_register(self.instruction.op_register(operand), value),
             OpKind::Memory => {
                 let place = self.place(bits);
-                // Words that are put aside for a jump are so with their sign.
+                // Words that are stored for a later jump are stored sign-extended to 64 bits; a narrower store is of another
+                // number.
                 let is_number = bits < 64 && matches!(value, Value::Word(_) | Value::PerhapsWord(_));
                 self.state.store(place, if is_number { Value::Number(Bounds::full(bits)) } else { value });
             }
@@ -304,7 +306,7 @@ impl Step<'_> {
         if bits >= 32 {
             self.state.set_register(number, self.truncated(value, bits));
         } else if !is_high && self.state.bounds(self.state.register(number)).most <= mask(bits) {
-            // The rest is zero already.
+            // The upper bits are already zero.
             self.state.set_register(number, self.truncated(value, bits));
         } else {
             let bounds = self.state.bounds(self.truncated(value, bits));
@@ -336,7 +338,7 @@ fn is_nameless(value: Value) -> bool {
     matches!(value, Value::Number(bounds) if bounds.as_constant().is_none())
 }
 
-/// What `base` plus `displacement` is as an address.
+/// The address `base` plus `displacement`.
 fn spot_of(base: Value, displacement: u64) -> Spot {
     match base {
         Value::Symbol(Symbol { root, add, bits: 64 }) => {

@@ -1,4 +1,4 @@
-//! The code of a function with the parts that compilers split off: what control enters by jumps alone.
+//! The code of a function with the parts that compilers split off, which control enters only by jumps.
 
 use iced_x86::{
     Decoder, DecoderOptions, FlowControl, Instruction, InstructionInfoFactory, Mnemonic, OpKind, Register,
@@ -8,27 +8,28 @@ use super::endings::Endings;
 use super::formed::{Formed, RegisterSet, written_by};
 use crate::elf::view::ElfView;
 use crate::moves::AddressMoves;
+use reorder_base::address::Address;
 
-/// More parts have only functions that are written by hand.
+/// Parts of a region; only functions that are written by hand have more.
 const MAX_PARTS: usize = 32;
-/// No instruction starts at a byte.
+/// Marks a byte at which no instruction starts.
 const NONE: u32 = u32::MAX;
 
 /// A jump from one function into the middle of another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Entry {
     /// Where it leads.
-    pub(crate) target: u64,
-    /// Position of the jumping function in the moves.
+    pub(crate) target: Address,
+    /// Index of the jumping function in the moves.
     pub(crate) source: u32,
 }
 
-/// Small functions that jump to what a register holds, with the number of the register.
+/// Small functions that jump to the address in a register, with the number of the register.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Thunks(Vec<(u64, usize)>);
 
 impl Thunks {
-    /// Of all functions of `image`.
+    /// The thunks among all functions of `image`.
     pub(crate) fn of(image: &ElfView<'_>, moves: &AddressMoves) -> Self {
         const MAX_SIZE: u64 = 64;
         let small = moves.iter().filter(|range| range.size <= MAX_SIZE);
@@ -90,7 +91,7 @@ pub(crate) fn replaces_return_address(instruction: &Instruction) -> bool {
 #[derive(Clone, Debug)]
 struct Part {
     start: u64,
-    /// For each byte, the position of the instruction that starts there.
+    /// For each byte, the index of the instruction that starts there, or [`NONE`].
     positions: Vec<u32>,
 }
 
@@ -99,14 +100,14 @@ struct Part {
 pub(crate) struct Region {
     pub(super) instructions: Vec<Instruction>,
     parts: Vec<Part>,
-    /// Positions in the moves.
+    /// Indices in the moves.
     pub(crate) members: Vec<u32>,
     /// Where other functions jump into it.
     pub(super) entries: Vec<u64>,
 }
 
 impl Region {
-    /// The region of the function at position `owner` of the moves; nothing when some of it does not decode. `entries` are
+    /// The region of the function at index `owner` of the moves; `None` when some of it cannot be decoded. `entries` are
     /// sorted.
     pub(crate) fn of(
         image: &ElfView<'_>,
@@ -134,7 +135,7 @@ impl Region {
             let inner = entries_into(entries, start, end);
             region
                 .entries
-                .extend(inner.iter().filter(|e| !region.members.contains(&e.source)).map(|e| e.target));
+                .extend(inner.iter().filter(|e| !region.members.contains(&e.source)).map(|e| e.target.0));
         }
         Some(region)
     }
@@ -148,19 +149,19 @@ impl Region {
         (position != NONE).then_some(position as usize)
     }
 
-    /// Whether `address` lies in it.
+    /// Whether `address` lies in the region.
     pub(crate) fn contains(&self, address: u64) -> bool {
         self.parts.iter().any(|part| {
             address.checked_sub(part.start).is_some_and(|within| within < part.positions.len() as u64)
         })
     }
 
-    /// Where control enters it other than by its own jumps: the start of its function, and jumps of other functions.
+    /// Where control enters the region from outside: the start of its function, and the targets of jumps of other functions.
     pub(crate) fn outer_entries(&self) -> impl Iterator<Item = u64> {
         self.starts().take(1).chain(self.entries.iter().copied())
     }
 
-    /// Addresses of data that its instructions form.
+    /// Addresses of data that its instructions compute.
     pub(crate) fn named_data(&self, image: &ElfView<'_>) -> Vec<u64> {
         let formed = self.instructions.iter().filter(|instruction| instruction.mnemonic() == Mnemonic::Lea);
         let mut named: Vec<u64> = formed
@@ -173,8 +174,8 @@ impl Region {
         named
     }
 
-    /// How many indices the comparisons with constants let through, in ascending order: what compilers check an index
-    /// against before they read a table, wherever the check stands.
+    /// Numbers of indices that comparisons with constants may admit, ascending: compilers compare an index with such a
+    /// constant before they read a table.
     pub(crate) fn compared_counts(&self) -> Vec<u64> {
         let compared = self.instructions.iter().filter(|instruction| instruction.mnemonic() == Mnemonic::Cmp);
         let mut counts: Vec<u64> = compared
@@ -221,8 +222,8 @@ impl Region {
         is_leader
     }
 
-    /// The positions that control certainly reaches from `from`, without the tables that are left out of it: `jumps` gives
-    /// the places that a computed jump leads to, and `endings` which calls do not come back.
+    /// For each instruction, whether control certainly reaches it from `from`. `jumps` gives the targets of a computed jump,
+    /// without the tables that the caller leaves out; `endings` says which calls never return.
     pub(crate) fn reached(
         &self,
         from: impl IntoIterator<Item = u64>,
@@ -233,7 +234,7 @@ impl Region {
         let mut is_leader = self.leaders(&[]);
         let mut factory = InstructionInfoFactory::new();
         let mut work: Vec<usize> = from.into_iter().filter_map(|address| self.position(address)).collect();
-        // Nothing is known of registers where control comes from elsewhere.
+        // Registers are unknown where control comes from elsewhere.
         work.iter().for_each(|&root| is_leader[root] = true);
         let is_jump = |instruction: &&Instruction| instruction.flow_control() == FlowControl::IndirectBranch;
         let places = self.instructions.iter().filter(is_jump).flat_map(|jump| jumps(jump.ip()));
@@ -300,7 +301,7 @@ fn members(moves: &AddressMoves, entries: &[Entry], owner: u32) -> Vec<u32> {
 }
 
 fn entries_into(entries: &[Entry], start: u64, end: u64) -> &[Entry] {
-    let first = entries.partition_point(|entry| entry.target <= start);
-    let last = entries.partition_point(|entry| entry.target < end);
+    let first = entries.partition_point(|entry| entry.target.0 <= start);
+    let last = entries.partition_point(|entry| entry.target.0 < end);
     entries.get(first..last).unwrap_or_default()
 }

@@ -12,7 +12,7 @@ pub(super) const REGISTERS: usize = 16;
 pub(super) const STACK_POINTER: usize = 4;
 /// The number of RBP.
 pub(super) const FRAME_POINTER: usize = 5;
-/// The root of what RSP is where the function begins; those of the other registers are their numbers.
+/// The root of the value of RSP at the start of the function; for other registers the root is the register's number.
 pub(super) const STACK: Root = Root(STACK_POINTER as u32);
 /// Roots from here on belong to instructions.
 const FIRST_OWN_ROOT: u32 = 16;
@@ -20,14 +20,14 @@ const FIRST_OWN_ROOT: u32 = 16;
 const ROOTS_EACH: u32 = 8;
 /// Numbers of 64 bits that are the sign extension of 32.
 const SIGNED: Interval = Interval::signed();
-/// No image has code or data below.
+/// No image has code or data below this address.
 pub(super) const MIN_ADDRESS: u64 = 0x1000;
-/// Memory that is remembered. More would make joins of large functions slow.
+/// Places in memory that are remembered. More would make joins of large functions slow.
 const MAX_CELLS: usize = 64;
 /// Bounds that are remembered.
 const MAX_LIMITS: usize = 64;
 
-/// Bytes at a distance from what a root stands for; without a root, at an address.
+/// Bytes at a distance from the value of a root; without a root, at an address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Place {
     pub(super) root: Option<Root>,
@@ -49,13 +49,13 @@ pub(super) struct Cell {
 }
 
 impl Cell {
-    /// Whether the address of something was put aside here: nothing else writes to such a slot.
+    /// Whether the compiler saved an address here: no other value is written to such a slot.
     fn is_spilled_address(&self) -> bool {
         self.place.size == 8 && self.value.as_constant().is_some_and(|value| value >= MIN_ADDRESS)
     }
 }
 
-/// What comparisons and widths say of the lowest bits of a root.
+/// What is known of the lowest bits of a root from comparisons and widths.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Limit {
     pub(super) root: Root,
@@ -73,19 +73,19 @@ pub(super) struct Comparison {
     pub(super) zero_of: Option<u64>,
 }
 
-/// All that is known at a place. The more places lead there, the less it is.
+/// All that is known at a place. Each further way that leads there can only reduce it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct State {
     pub(super) registers: [Value; REGISTERS],
     pub(super) cells: Vec<Cell>,
     pub(super) limits: Vec<Limit>,
     pub(super) comparison: Option<Comparison>,
-    /// Whether something else may know where the frame is, and write there.
+    /// Whether other code may know the address of the frame and write there.
     pub(super) is_frame_shared: bool,
 }
 
 impl State {
-    /// Where control arrives from anywhere.
+    /// The state where control may arrive from anywhere.
     pub(super) fn unknown() -> Self {
         let mut registers = [Value::UNKNOWN; REGISTERS];
         for (number, value) in registers.iter_mut().enumerate() {
@@ -104,7 +104,7 @@ impl State {
         self.registers[number] = value;
     }
 
-    /// What an instruction finds in a register, with a name, so that copies of it are known as such.
+    /// The value that an instruction finds in a register, with a name, so that its copies are recognised.
     pub(super) fn named_register(&mut self, number: usize, instruction: usize, slot: u32) -> Value {
         let value = self.registers[number];
         let Value::Number(bounds) = value else { return value };
@@ -132,7 +132,7 @@ impl State {
         symbol
     }
 
-    /// Whatever has the name holds an earlier number than the one that gets it now.
+    /// Removes the name `root`: its current holders hold an earlier number than the one that gets the name now.
     fn forget(&mut self, root: Root) {
         for number in 0..REGISTERS {
             if self.registers[number].root() == Some(root) {
@@ -171,7 +171,7 @@ impl State {
         }
     }
 
-    /// Bounds of what a symbol stands for: what is known of as many bits, of more, and of fewer where the rest is zero.
+    /// Bounds of a symbol's value, from what is known of as many bits, of more, and of fewer if the rest is zero.
     pub(super) fn bounds_of(&self, symbol: Symbol) -> Bounds {
         let mut bounds = Bounds::full(symbol.bits);
         let mut is_signed = false;
@@ -187,7 +187,7 @@ impl State {
                 (least, most) = (least & mask(symbol.bits), most & mask(symbol.bits));
             }
             is_signed |= limit.interval == SIGNED && symbol.add == 0;
-            // Of a number with the sign of its lower half, that half says all if it is positive.
+            // For the sign extension of the lower half, that half determines the number if it is positive.
             let is_positive = is_signed && width == 32 && most <= mask(31);
             let holds = if width >= symbol.bits {
                 most <= mask(symbol.bits)
@@ -227,7 +227,7 @@ impl State {
     /// Learns that the symbol, in `interval.bits()` bits, is one of these numbers; `false` when it never is.
     pub(super) fn learn(&mut self, symbol: Symbol, interval: Interval) -> bool {
         let bits = interval.bits();
-        // Of fewer bits than are compared, the rest is zero: the same number.
+        // If the symbol has fewer bits than are compared, its upper bits are zero, so the number is the same.
         let (bits, interval) = if symbol.bits < bits {
             let Some(met) = interval.meet(Interval::new(0, mask(symbol.bits), bits)) else { return false };
             let (least, most) = met.bounds();
@@ -247,7 +247,7 @@ impl State {
         true
     }
 
-    /// What is remembered of memory.
+    /// The remembered value of `place`.
     pub(super) fn load(&self, place: Place) -> Option<Value> {
         self.cells.iter().find(|cell| cell.place == place).map(|cell| cell.value)
     }
@@ -256,18 +256,18 @@ impl State {
     pub(super) fn remember(&mut self, place: Place, value: Value) {
         self.cells.retain(|cell| cell.place != place);
         if self.cells.len() >= MAX_CELLS {
-            // The addresses of tables are what is worth most.
+            // Addresses of tables are the most valuable.
             let oldest = self.cells.iter().position(|cell| cell.value.as_constant().is_none()).unwrap_or(0);
             self.cells.remove(oldest);
         }
         self.cells.push(Cell { place, value });
     }
 
-    /// Something was written: what may have been overwritten is forgotten.
+    /// Forgets what a write may have overwritten.
     pub(super) fn store(&mut self, place: Option<Place>, value: Value) {
         let is_frame = place.is_some_and(|place| place.root == Some(STACK));
         let is_frame_shared = self.is_frame_shared;
-        // Compilers read again what they compared only where they know that nothing wrote to it in between.
+        // Compilers read a compared place again only if they know that it was not written in between.
         let compared = self.comparison.and_then(|comparison| comparison.left.root());
         self.cells.retain(|cell| match place {
             Some(place) if place.root == cell.place.root => !place.overlaps(cell.place),
@@ -280,8 +280,8 @@ impl State {
         }
     }
 
-    /// What remains after a call: the registers that the convention preserves, those in `kept`, and the frame above the stack
-    /// pointer if no other code knows where the frame is.
+    /// Keeps what remains after a call: the registers that the convention preserves, those in `kept`, and the frame above
+    /// the stack pointer if no other code knows where the frame is.
     pub(super) fn call(&mut self, kept: RegisterSet) {
         const KEPT: [usize; 7] = [3, 4, 5, 12, 13, 14, 15];
         for number in (0..REGISTERS).filter(|number| !KEPT.contains(number) && kept >> number & 1 == 0) {

@@ -1,5 +1,5 @@
-//! What one instruction makes of what is known: the forms that compilers use to come from an index to a jump. Every other
-//! instruction only loses what it writes.
+//! The effect of one instruction on the state: exact for the forms that compilers use to get from an index to a jump. Any
+//! other instruction only makes what it writes unknown.
 
 use iced_x86::{Instruction, InstructionInfoFactory, Mnemonic, OpAccess, OpKind, Register};
 
@@ -12,7 +12,7 @@ use super::value::{Bounds, Symbol, Value, Word};
 /// Bytes of a slot of the stack.
 const SLOT: u64 = 8;
 
-/// Works `instruction` on `state`, without control flow; gives the word of a table that it read.
+/// Applies `instruction` to `state`, without control flow; gives the word of a table that it read.
 pub(super) fn step(
     state: &mut State,
     instruction: &Instruction,
@@ -26,12 +26,12 @@ pub(super) fn step(
     step.read
 }
 
-/// What a jump or call through a register or memory goes to.
+/// The target of a jump or call through a register or memory.
 pub(super) fn operand(state: &mut State, instruction: &Instruction, position: usize) -> Value {
     Step { state, instruction, position, read: None }.read(0)
 }
 
-/// Leaves the return address of a call on the stack.
+/// Pushes the return address of a call.
 pub(super) fn push(state: &mut State, call: &Instruction) {
     Step { state, instruction: call, position: 0, read: None }.push(Value::constant(call.next_ip()));
 }
@@ -86,7 +86,7 @@ impl Step<'_> {
             Mnemonic::Add | Mnemonic::Inc => self.add(if mnemonic == Mnemonic::Inc { Some(1) } else { None }),
             Mnemonic::Sub | Mnemonic::Dec => self.subtract(mnemonic == Mnemonic::Dec),
             Mnemonic::Cmp => {
-                // A word that is zero may be left out.
+                // A zero word may be skipped.
                 if !matches!(instruction.try_immediate(1), Ok(0)) {
                     self.settle(0);
                     self.settle(1);
@@ -122,13 +122,14 @@ impl Step<'_> {
         true
     }
 
-    /// Whatever else an instruction writes is not known after it.
+    /// Makes unknown whatever else the instruction writes.
     fn other(&mut self, factory: &mut InstructionInfoFactory) {
         let instruction = self.instruction;
         if instruction.rflags_modified() != 0 {
             self.state.comparison = None;
         }
-        // Vectors, unless a result goes elsewhere: they are many, and looking up what they use takes long.
+        // Vector instructions without results elsewhere are skipped early: they are frequent, and looking up their registers
+        // is slow.
         let is_vector = instruction.op_count() > 0
             && instruction.op0_kind() == OpKind::Register
             && instruction.op0_register().is_vector_register()
@@ -170,7 +171,7 @@ impl Step<'_> {
             Value::PerhapsWord(_) => value,
             value if self.state.bounds(value).most <= mask(from) >> 1 => value,
             _ if (from, to) == (32, 64) => {
-                // What the lower half was compared with before holds for it still.
+                // Earlier comparisons of the lower half still hold.
                 let bounds = self.state.bounds(value);
                 let symbol = self.state.name_signed(self.position, 0);
                 let half = Symbol { bits: 32, ..symbol };
@@ -204,11 +205,11 @@ impl Step<'_> {
             None => Value::Number(Bounds::full(bits)),
         };
         self.write(0, difference);
-        // A decrement does not say what is below what.
+        // A decrement does not set the carry flag, so it does not order its operands.
         if is_decrement {
             self.result(difference, bits);
         } else {
-            // The difference may have got a name that the left one had.
+            // If the difference has a name, the left value is that name plus the constant.
             let left = match (difference, right.as_constant()) {
                 (Value::Symbol(symbol), Some(constant)) => {
                     Value::Symbol(Symbol { add: symbol.add.wrapping_add(constant), ..symbol })
@@ -219,7 +220,7 @@ impl Step<'_> {
         }
     }
 
-    /// The flags tell whether a result is zero.
+    /// Records that the flags say whether a result is zero.
     fn result(&mut self, value: Value, bits: u8) {
         self.state.comparison =
             Some(Comparison { left: value, right: Value::constant(0), bits, zero_of: Some(mask(bits)) });
@@ -251,7 +252,7 @@ impl Step<'_> {
             None => {
                 let (one, other) = (self.state.bounds(left), self.state.bounds(right));
                 let least = if one.most <= other.most { one } else { other };
-                // A mask is no comparison: what it lets through need not be there.
+                // A mask is not a comparison: not all values that it admits need to occur.
                 let is_compared = least.is_compared && least.as_constant().is_none();
                 Value::Number(Bounds { least: 0, most: least.most, is_compared })
             }
@@ -261,7 +262,7 @@ impl Step<'_> {
             self.state.comparison = None;
             return;
         };
-        // The flags are about what is in the register now.
+        // The flags describe the new value of the register.
         self.state.comparison = None;
         if bounds.as_constant().is_none() && self.instruction.op0_kind() == OpKind::Register && bits >= 32 {
             let result = self.read(0);
@@ -317,7 +318,7 @@ impl Step<'_> {
         self.write(0, value);
     }
 
-    /// One of two values, each as the condition leaves it.
+    /// Joins two values, each restricted by the condition.
     fn conditional_move(&mut self) {
         let bits = self.bits(0);
         let (kept, moved) = (self.read(0), self.read(1));

@@ -1,21 +1,22 @@
-//! Where the words of a table lead.
+//! The targets of the words of a table.
 
 use super::value::Word;
 use crate::bytes::{displacement_at, u64_at};
 use crate::elf::view::ElfView;
+use reorder_base::address::Address;
 
-/// Entries that are followed of a table whose end is not known.
+/// Entries that are followed in a table of unknown length.
 const MAX_WORDS: u64 = 4096;
 
-/// The places that the words of a table lead to, each once; of tables without a known end those that might belong to it,
-/// up to the next of `starts`.
-pub(crate) fn targets(image: &ElfView<'_>, (anchor, word): (u64, Word), starts: &[u64]) -> Vec<u64> {
+/// The targets of the words of a table, without duplicates. A table without a known end is read up to the next of `starts`.
+pub(crate) fn targets(image: &ElfView<'_>, (anchor, word): (u64, Word), starts: &[Address]) -> Vec<u64> {
     let word = word.counted_from(anchor);
     let count = word.index.most.saturating_sub(word.index.least).saturating_add(1).min(MAX_WORDS);
     let least = if word.index.is_free() { 0 } else { word.index.least };
     let start = word.table.wrapping_add(least.wrapping_mul(u64::from(word.width)));
-    let next = starts.get(starts.partition_point(|&other| other <= start)).copied();
-    let limit = next.filter(|_| word.index.is_free() || !word.index.is_compared).unwrap_or(u64::MAX);
+    let next = starts.get(starts.partition_point(|other| other.0 <= start)).copied();
+    let next = next.filter(|_| word.index.is_free() || !word.index.is_compared);
+    let limit = next.map_or(u64::MAX, |next| next.0);
     let mut found = Vec::new();
     for number in 0..count {
         let place = start.wrapping_add(number * u64::from(word.width));
@@ -31,7 +32,7 @@ pub(crate) fn targets(image: &ElfView<'_>, (anchor, word): (u64, Word), starts: 
     found
 }
 
-/// The word of `width` bytes at an address outside of code, with its sign.
+/// The word of `width` bytes at an address outside of code, sign-extended.
 fn word_at(image: &ElfView<'_>, place: u64, width: u8) -> Option<u64> {
     let section = image.section_at(place).filter(|section| !section.is_code())?;
     let bytes = section.at(place, u64::from(width))?;

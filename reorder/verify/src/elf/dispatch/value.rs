@@ -4,8 +4,8 @@ use std::cmp::Ordering;
 
 use super::interval::{Interval, mask};
 
-/// A number that is not known but has a name: what some instruction found or left in one place. Two places with the same
-/// root hold the same number, so a comparison of one bounds the other.
+/// The name of an unknown number that some instruction found or left in one place. Two places with the same root hold the
+/// same number, so a comparison of one bounds the other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Root(pub(super) u32);
 
@@ -22,8 +22,8 @@ pub(super) struct Symbol {
 pub(crate) struct Bounds {
     pub(crate) least: u64,
     pub(crate) most: u64,
-    /// The largest is certainly possible: a comparison led away what is larger, or it is a constant. Otherwise the width of a
-    /// load, a mask or another calculation gives the bound, which may be more than is ever there.
+    /// Whether the largest number certainly occurs: a comparison excludes larger ones, or it is a constant. Otherwise the
+    /// bound comes from the width of a load, a mask or another calculation, and may be larger than any number that occurs.
     pub(crate) is_compared: bool,
 }
 
@@ -40,7 +40,7 @@ impl Bounds {
         (self.least == self.most).then_some(self.least)
     }
 
-    /// Whether it says nothing of the end of a table: the sign and the width of an index are no end.
+    /// Whether it does not bound a table: the sign and the width of an index are no bounds.
     pub(crate) fn is_free(self) -> bool {
         self.most >= u64::from(u32::MAX) >> 1
     }
@@ -65,11 +65,11 @@ impl Bounds {
 /// One word out of a table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Word {
-    /// Where the word of index zero is.
+    /// Address of the word with index zero.
     pub(crate) table: u64,
     /// Bytes: 4 or 8.
     pub(crate) width: u8,
-    /// Which words.
+    /// Indices of the words that may be read.
     pub(crate) index: Bounds,
     /// Whether the sign is extended to 64 bits.
     pub(crate) is_extended: bool,
@@ -79,8 +79,9 @@ pub(crate) struct Word {
 const MAX_FOLDED_BYTES: u64 = 1 << 12;
 
 impl Word {
-    /// This word, counted from `anchor`, which its value is added to. Compilers fold the smallest case label into the address of
-    /// the read, so that this is not the table's start; if the index has no bounds, the table starts at its anchor.
+    /// This word, counted from `anchor`, which its value is added to. Compilers fold the smallest case label into the
+    /// address of the read, so that this is not the table's start; if the index has no bounds, the table starts at its
+    /// anchor.
     pub(crate) fn counted_from(self, anchor: u64) -> Self {
         let folded = self.table.wrapping_sub(anchor).cast_signed();
         let is_folded = self.index.is_free()
@@ -91,7 +92,7 @@ impl Word {
     }
 }
 
-/// What is known of 64 bits.
+/// What is known of a 64-bit value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Value {
     /// A number without a name.
@@ -109,7 +110,7 @@ pub(super) enum Value {
         anchor: u64,
         word: Word,
     },
-    /// Perhaps a word, at this index, of a table that is not known.
+    /// Perhaps a word, at this index, of an unknown table.
     PerhapsWord(Bounds),
     /// Perhaps the sum of an address and such a word.
     PerhapsSum(Bounds),
@@ -133,12 +134,12 @@ impl Value {
         }
     }
 
-    /// Whether it has to do with words of tables.
+    /// Whether it depends on a word of a table.
     pub(super) fn is_of_table(self) -> bool {
         matches!(self, Self::Word(_) | Self::Sum { .. } | Self::PerhapsWord(_) | Self::PerhapsSum(_))
     }
 
-    /// What the index of a word is; of what is no word, nothing is said.
+    /// The index of a word; unbounded for other values.
     pub(super) fn index(self) -> Bounds {
         match self {
             Self::Word(word) | Self::Sum { word, .. } => word.index,

@@ -1,8 +1,8 @@
 //! One AArch64 function, old against new.
 //!
-//! Every word is the same or stands for the mapped target, which must in turn have come from the old one; the words are
-//! of the same forms, so that moving them back gives the old bytes. Tables that count from a place in the function move
-//! with it; those that count from themselves are left to the check of tables.
+//! Every word is the same or stands for the mapped target, which must in turn have come from the old one; the words are of
+//! the same forms, so that moving them back gives the old bytes. Tables of distances from a place in the function keep their
+//! words; those of distances from the table itself are left to the check of tables.
 
 use rayon::prelude::*;
 
@@ -13,7 +13,7 @@ use crate::report::{Check, Difference};
 use reorder_base::address::{Address, NewAddress};
 
 impl FunctionPair<'_> {
-    /// Checks the function in both directions.
+    /// Checks the function in both directions and records in `outcome` and `shape` what it shows.
     pub(super) fn check_words(
         &self,
         pages: &MovedPages,
@@ -27,7 +27,7 @@ impl FunctionPair<'_> {
             range: *self.range,
             old: self.old_bytes,
             new: self.new_bytes,
-            offset: self.new_offset,
+            offset: self.new_offset.0,
         };
         let mut counts = Counts::default();
         if let Some(difference) = code.check(&mut counts) {
@@ -36,31 +36,32 @@ impl FunctionPair<'_> {
         outcome.instructions += counts.instructions;
         outcome.fields += counts.fields;
         self.check_leaving_targets(&leaving_targets(&code))?;
-        let code = aarch64::without_literals(self.without_data_behind(), self.range.old_start.0);
+        let code = aarch64::without_literals(self.without_trailing_data(), self.range.old_start.0);
         shape.runs_on = aarch64::runs_on(code);
         let found = dispatches(self.old_bytes, self.range.old_start.0);
         self.check_anchors(&found.anchors)?;
-        shape.tables = found.tables;
+        shape.tables = found.tables.into_iter().map(Address).collect();
         let is_function = |address: u64| {
             let range = self.images.moves.containing(Address(address));
             range.is_some_and(|range| range.old_start.0 == address)
         };
-        outcome.summed.extend(summed_addresses(self.old_bytes, self.range.old_start.0, is_function));
+        let summed = summed_addresses(self.old_bytes, self.range.old_start.0, is_function);
+        outcome.summed.extend(summed.into_iter().map(Address));
         outcome.sums.extend(found.sums);
         Ok(())
     }
 
-    /// The old bytes up to where data begins that reaches to their end.
-    fn without_data_behind(&self) -> &[u8] {
+    /// The old bytes without the data at their end, if mapping symbols state any.
+    fn without_trailing_data(&self) -> &[u8] {
         let (start, end) = (self.range.old_start.0, self.range.old_end().0);
         let data = self.images.old.data_between(start, end).last().filter(|data| data.end >= end);
         let length = data.map_or(self.range.size, |data| data.start.saturating_sub(start));
         self.old_bytes.get(..length as usize).unwrap_or_default()
     }
 
-    /// Entries of tables have not changed, so what they lead to in other functions moved as this one did.
+    /// Table entries do not change, so the places in other functions that they lead to must have moved by the same distance.
     fn check_leaving_targets(&self, targets: &[u64]) -> Result<(), Difference> {
-        let delta = |address: u64| self.images.moves.map(Address(address)).0.wrapping_sub(address);
+        let delta = |address: u64| self.images.mapped(Address(address)).0.wrapping_sub(address);
         match targets.iter().find(|&&target| delta(target) != self.range.delta()) {
             None => Ok(()),
             Some(target) => Err(Difference::new(
@@ -76,10 +77,10 @@ impl FunctionPair<'_> {
         }
     }
 
-    /// Distances that are added to these addresses before a jump have not changed, so the addresses moved as the
+    /// The distances that are added to these addresses before a jump do not change, so the addresses must have moved as the
     /// function did.
     fn check_anchors(&self, anchors: &[u64]) -> Result<(), Difference> {
-        let delta = |address: u64| self.images.moves.map(Address(address)).0.wrapping_sub(address);
+        let delta = |address: u64| self.images.mapped(Address(address)).0.wrapping_sub(address);
         match anchors.iter().find(|&&anchor| delta(anchor) != self.range.delta()) {
             None => Ok(()),
             Some(anchor) => Err(Difference::new(
@@ -96,11 +97,11 @@ impl FunctionPair<'_> {
     }
 }
 
-/// Addresses outside of code that the code of the old image forms, ascending. They bound tables.
-pub(crate) fn references(images: ImagePair<'_>) -> Vec<u64> {
-    let mut found: Vec<u64> = Vec::new();
+/// Addresses outside of code that the code of the old image computes, ascending. They bound tables.
+pub(crate) fn references(images: ImagePair<'_>) -> Vec<Address> {
+    let mut found: Vec<Address> = Vec::new();
     for section in images.old.code_sections() {
-        /// Bytes of code per work item; a pair of words that is cut only costs one bound.
+        /// Bytes of code per work item; a pair of words that is split between items costs only one bound.
         const CHUNK: usize = 1 << 18;
         let chunks = section.bytes.par_chunks(CHUNK).enumerate().map(|(index, code)| {
             let mut found = aarch64::addresses(code, section.address + (index * CHUNK) as u64);
@@ -109,7 +110,7 @@ pub(crate) fn references(images: ImagePair<'_>) -> Vec<u64> {
             found.dedup();
             found
         });
-        found.extend(chunks.collect::<Vec<_>>().into_iter().flatten());
+        found.extend(chunks.collect::<Vec<_>>().into_iter().flatten().map(Address));
     }
     found.par_sort_unstable();
     found.dedup();

@@ -1,7 +1,7 @@
 //! The instructions of every function, old against new and back.
 //!
-//! What an instruction is, the processor decides; what must follow a function that control runs out of is the same for
-//! all. Functions are checked in parallel; results come in address order. Nothing is kept per instruction.
+//! Instructions are compared by processor; the rule for what must follow a function whose end control reaches is the same
+//! for all. Functions are checked in parallel; results come in address order. Nothing is kept per instruction.
 
 mod aarch64;
 mod signs;
@@ -19,41 +19,42 @@ use crate::moves::Move;
 use crate::padding::{padding_length, starts_with_trap};
 use crate::processor::Processor;
 use crate::report::{Check, Difference};
+use reorder_base::address::{Address, FileOffset};
 
 /// A data address that a dispatch may use as the base of a table of four-byte distances.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct TableUse {
     /// Address of the table's first word.
-    pub(super) base: u64,
-    /// Position of the dispatching function in the moves.
+    pub(super) base: Address,
+    /// Index of the dispatching function in the moves.
     pub(super) owner: u32,
 }
 
-/// What the functions of an image showed.
+/// The result of comparing all functions of an image.
 #[derive(Clone, Debug, Default)]
 pub(super) struct CodeOutcome {
     /// Instructions decoded in the old image.
     pub(super) instructions: usize,
     /// Address fields compared.
     pub(super) fields: usize,
-    /// Functions that do not decode; they are the same at the same place.
+    /// Functions that cannot be decoded; they are unchanged and did not move.
     pub(super) opaque: usize,
     /// The first difference of each function that has one.
     pub(super) differences: Vec<Difference>,
     /// Addresses outside of code that instructions refer to.
-    pub(super) references: Vec<u64>,
-    /// Of AArch64: tables that computed jumps count from.
+    pub(super) references: Vec<Address>,
+    /// AArch64: tables that computed jumps use as their base.
     pub(super) tables: Vec<TableUse>,
-    /// Functions whose addresses something unknown is added to.
-    pub(super) summed: Vec<u64>,
-    /// Of AArch64: an address of code, and a table of distances from it.
+    /// Functions to whose addresses code adds an unknown value.
+    pub(super) summed: Vec<Address>,
+    /// AArch64: addresses of code, each with a table of distances from it.
     pub(super) sums: Vec<ComputedSum>,
-    /// Of x86-64: positions of functions with computed jumps or calls that may go by a table.
+    /// x86-64: indices of functions with computed jumps or calls that may use a table.
     pub(super) dispatching: Vec<u32>,
-    /// Of x86-64: jumps into the middle of other functions.
+    /// x86-64: jumps into the middle of other functions.
     pub(super) entries: Vec<Entry>,
-    /// Of x86-64: what the last instructions of functions call. Nothing follows, so these do not return.
-    pub(super) last_calls: Vec<u64>,
+    /// x86-64: the targets of calls that end a function. No code follows them, so these callees do not return.
+    pub(super) last_calls: Vec<Address>,
 }
 
 impl CodeOutcome {
@@ -109,9 +110,9 @@ pub(super) fn compare_functions(images: ImagePair<'_>) -> CodeOutcome {
 /// Compares functions of two images.
 struct Comparison<'a> {
     images: ImagePair<'a>,
-    /// Of AArch64 code.
+    /// For AArch64 code.
     pages: MovedPages,
-    /// Of x86-64 code.
+    /// For x86-64 code.
     thunks: Thunks,
 }
 
@@ -123,7 +124,8 @@ struct FunctionPair<'a> {
     range: &'a Move,
     old_bytes: &'a [u8],
     new_bytes: &'a [u8],
-    new_offset: u64,
+    /// Position of the new bytes.
+    new_offset: FileOffset,
 }
 
 /// What decoding one function showed.
@@ -132,9 +134,9 @@ struct FunctionShape {
     is_opaque: bool,
     /// Control reaches the end of the range.
     runs_on: bool,
-    /// Of AArch64: tables that computed jumps count from.
-    tables: Vec<u64>,
-    /// Of x86-64: a computed jump or call may go by a table.
+    /// AArch64: tables that computed jumps use as their base.
+    tables: Vec<Address>,
+    /// x86-64: a computed jump or call may use a table.
     dispatches: bool,
 }
 
@@ -165,7 +167,7 @@ impl Comparison<'_> {
             range,
             old_bytes: &self.images.old.bytes[old_from as usize..old_to as usize],
             new_bytes: &self.images.new.bytes[new_from as usize..new_to as usize],
-            new_offset: new_from,
+            new_offset: FileOffset(new_from),
         };
         let mut shape = FunctionShape::default();
         let checked = match self.images.old.processor {
@@ -186,7 +188,7 @@ impl Comparison<'_> {
         if shape.runs_on { self.successor(index) } else { None }
     }
 
-    /// A function that control runs out of must keep what follows, with the padding between.
+    /// A function whose end control reaches must still be followed by the same code, with the same padding between.
     fn successor(&self, index: usize) -> Option<Difference> {
         let range = &self.images.moves.as_slice()[index];
         let next = self.images.moves.as_slice().get(index + 1);
@@ -195,7 +197,7 @@ impl Comparison<'_> {
         let follower = next.map_or(section.end(), |next| next.old_start.0);
         let between_size = follower - range.old_end().0;
         let between = |image: &ElfView<'_>, start: u64| {
-            let offset = image.offset_of(start)?;
+            let offset = image.offset_of(start)?.0;
             crate::bytes::range(image.bytes, offset, between_size).map(<[u8]>::to_vec)
         };
         let old_between = between(self.images.old, range.old_end().0).unwrap_or_default();
@@ -210,14 +212,14 @@ impl Comparison<'_> {
         });
         let is_padded =
             next.is_some() && padding_length(processor, &old_between, range.old_end().0) == old_between.len();
-        // Else control runs into code that belongs to no function and never moves.
+        // Otherwise control runs into code that belongs to no function and never moves.
         let is_kept = goes_along || !is_padded && !range.is_moved();
         (!is_kept).then(|| {
             Difference::new(
                 Check::Functions,
                 None,
                 format!("the end of {range}"),
-                "the code that control runs into, behind it",
+                "the code that control runs into, right after it",
                 next.map_or_else(|| "a function that moved away".to_owned(), |next| format!("{next}")),
             )
         })

@@ -1,4 +1,4 @@
-//! What the instructions of an x86-64 function show of tables, before any analysis of values.
+//! Signs of tables in the instructions of an x86-64 function, found without value analysis.
 
 use goblin::elf::header::ET_EXEC;
 use iced_x86::{FlowControl, Instruction, Mnemonic, OpKind, Register};
@@ -7,20 +7,21 @@ use crate::aarch64::Images;
 use crate::elf::dispatch::replaces_return_address;
 use crate::elf::pair::ImagePair;
 
-/// What in a function shows that it may jump or call by a table of distances. Value analysis is for such functions alone.
+/// Signs that a function may jump or call through a table of distances. Only such functions get the expensive value
+/// analysis.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Signs {
-    /// A jump to what a register or the stack holds.
+    /// It jumps to an address in a register or on the stack.
     pub(super) jumps: bool,
-    /// Such a call.
+    /// It calls such an address.
     pub(super) calls: bool,
-    /// Four bytes are loaded from an element of something, or extended to eight.
+    /// It loads four bytes with an index, or extends four bytes to eight.
     loads_words: bool,
-    /// Eight bytes are.
+    /// It loads eight bytes with an index.
     loads_long_words: bool,
-    /// An address of code is formed.
+    /// It computes an address of code.
     pub(super) forms_code: bool,
-    /// The last instruction put a register in the place of the return address.
+    /// The last instruction replaced the return address by a register.
     replaced: bool,
 }
 
@@ -53,7 +54,7 @@ impl Signs {
         }
     }
 
-    /// Programs at a fixed address form addresses of code as constants.
+    /// Programs at a fixed address state addresses of code as constants.
     pub(super) fn see_constant(&mut self, instruction: &Instruction, images: &ImagePair<'_>) {
         if images.old.header.e_type != ET_EXEC || self.forms_code {
             return;

@@ -1,10 +1,10 @@
 //! One x86-64 function, old against new and back.
 //!
-//! Forward, the old function is decoded; all bytes but the address fields must recur in the new function, and
-//! each field must stand for the mapped target. Those bytes alone decide how an instruction decodes, so the new
-//! instructions have the same lengths. In reverse, the *new* function is decoded for itself, its fields are
-//! encoded for the old place from the targets they stand for now, and the result must be the old bytes: a map that
-//! is wrong in the same way in both images would still break here.
+//! Forward, the old function is decoded; all bytes but the address fields must recur in the new function, and each field
+//! must stand for the mapped target. The bytes outside of address fields decide how an instruction decodes, so the new
+//! instructions have the same lengths. In reverse, the *new* function is decoded independently, its targets are mapped back
+//! and encoded for the old place, and the result must be the old bytes. This finds errors that the forward direction would
+//! repeat.
 
 use iced_x86::{Code, Decoder, DecoderOptions, FlowControl, Instruction, Mnemonic, OpKind};
 
@@ -19,7 +19,7 @@ use crate::report::{Check, Difference};
 use reorder_base::address::{Address, NewAddress};
 
 impl FunctionPair<'_> {
-    /// Checks the function in both directions; `scratch` is for bytes.
+    /// Checks the function in both directions; `scratch` is a buffer that is reused.
     pub(super) fn check_instructions(
         &self,
         outcome: &mut CodeOutcome,
@@ -36,7 +36,7 @@ impl FunctionPair<'_> {
 
     /// Old against new: same bytes outside of address fields, mapped targets inside.
     ///
-    /// Gives what shows that the function may jump by a table.
+    /// Gives the signs that the function may jump through a table.
     fn forward(&self, outcome: &mut CodeOutcome, shape: &mut FunctionShape) -> Result<Signs, Difference> {
         let mut signs = Signs::default();
         let mut last_call = None;
@@ -67,17 +67,18 @@ impl FunctionPair<'_> {
                     self.same_bytes(compared_to, at)?;
                     self.check_field(&field, at, decoder.position())?;
                     if instruction.mnemonic() == Mnemonic::Lea
-                        && let Some(difference) = self.images.oddity(Check::Functions, field.target)
+                        && let Some(difference) =
+                            self.images.lost_alignment(Check::Functions, Address(field.target))
                     {
                         return Err(difference);
                     }
                     compared_to = at + field.width;
                     outcome.fields += 1;
-                    if !field.is_branch && self.is_outside(field.target) {
-                        outcome.references.push(field.target);
+                    if !field.is_branch && self.is_outside(Address(field.target)) {
+                        outcome.references.push(Address(field.target));
                     }
-                    if field.is_branch && self.is_outside(field.target) {
-                        self.leave(&instruction, field.target, &mut signs, outcome);
+                    if field.is_branch && self.is_outside(Address(field.target)) {
+                        self.leave(&instruction, Address(field.target), &mut signs, outcome);
                     }
                     signs.forms_code |= instruction.mnemonic() == Mnemonic::Lea
                         && Images::is_text(&self.images, field.target);
@@ -105,14 +106,20 @@ impl FunctionPair<'_> {
         Ok(signs)
     }
 
-    /// A branch to another function: a thunk, or the middle of one.
-    fn leave(&self, instruction: &Instruction, target: u64, signs: &mut Signs, outcome: &mut CodeOutcome) {
+    /// Records a branch to a thunk, or into the middle of another function.
+    fn leave(
+        &self,
+        instruction: &Instruction,
+        target: Address,
+        signs: &mut Signs,
+        outcome: &mut CodeOutcome,
+    ) {
         let is_call = instruction.flow_control() == FlowControl::Call;
-        if self.thunks.register(target).is_some() {
+        if self.thunks.register(target.0).is_some() {
             signs.jumps |= !is_call;
             signs.calls |= is_call;
         } else if !is_call
-            && self.images.moves.containing(Address(target)).is_some_and(|home| home.old_start.0 != target)
+            && self.images.moves.containing(target).is_some_and(|home| home.old_start != target)
         {
             outcome.entries.push(Entry { target, source: self.index as u32 });
         }
@@ -144,16 +151,17 @@ impl FunctionPair<'_> {
             let at = start + field.offset;
             let old_next = self.range.old_start.plus(decoder.position() as u64);
             let target = self.images.moves.unmap(NewAddress(field.target));
-            let distance = target.0.wrapping_sub(old_next.0);
+            let distance = target.distance_from(old_next);
             let places = &mut scratch[at..at + field.width];
             let mut is_written = write_field(places, field.width, distance);
-            // Two readings of one address: the one that the old image used is right.
+            // The address has two readings; the one that the old image used is right.
             let own_end =
-                (field.is_branch && field.target == self.range.new_end().0).then(|| self.range.old_end().0);
+                (field.is_branch && field.target == self.range.new_end().0).then(|| self.range.old_end());
             let is_original = is_written && places == &self.old_bytes[at..at + field.width];
-            if !is_original && let Some(origin) = own_end.or_else(|| self.images.prefix_origin(field.target))
+            if !is_original
+                && let Some(origin) = own_end.or_else(|| self.images.prefix_origin(NewAddress(field.target)))
             {
-                is_written = write_field(places, field.width, origin.wrapping_sub(old_next.0));
+                is_written = write_field(places, field.width, origin.distance_from(old_next));
             }
             if !is_written {
                 let place = format!("the field of {}", NewAddress(instruction.ip()));
@@ -167,10 +175,10 @@ impl FunctionPair<'_> {
             }
         }
         for field in self.absolute_fields() {
-            let at = (field.place - self.range.old_start.0) as usize;
+            let at = field.place.distance_from(self.range.old_start) as usize;
             let bytes = scratch.get_mut(at..at + field.width);
             if let Some(bytes) = bytes.filter(|bytes| is_followed(self.images, field, bytes)) {
-                bytes.copy_from_slice(&field.value.to_le_bytes()[..field.width]);
+                bytes.copy_from_slice(&field.value.0.to_le_bytes()[..field.width]);
             }
         }
         match first_difference(scratch, self.old_bytes) {
@@ -190,26 +198,26 @@ impl FunctionPair<'_> {
 
     /// The stored addresses in the function.
     fn absolute_fields(&self) -> &[AbsoluteField] {
-        self.images.absolute.within(self.range.old_start.0, self.range.old_end().0)
+        self.images.absolute.within(self.range.old_start, self.range.old_end())
     }
 
-    /// A stored address that had to follow must be an operand of its instruction, or it is none.
+    /// A stored address that had to follow must be an operand of its instruction; otherwise it is not an address.
     fn check_operands(
         &self,
         decoder: &Decoder<'_>,
         instruction: &Instruction,
         start: usize,
     ) -> Result<(), Difference> {
-        let fields = self.images.absolute.within(instruction.ip(), instruction.next_ip());
-        for field in fields.iter().filter(|field| self.images.mapped(field.value) != field.value) {
+        let fields = self.images.absolute.within(Address(instruction.ip()), Address(instruction.next_ip()));
+        for field in fields.iter().filter(|field| self.images.mapped(field.value).0 != field.value.0) {
             let constants = decoder.get_constant_offsets(instruction);
             let operands = [
                 (constants.displacement_offset(), constants.displacement_size()),
                 (constants.immediate_offset(), constants.immediate_size()),
             ];
-            let at = (field.place - instruction.ip()) as usize;
+            let at = field.place.distance_from(Address(instruction.ip())) as usize;
             if !operands.contains(&(at, field.width)) {
-                let place = format!("the address stored at {}", Address(field.place));
+                let place = format!("the address stored at {}", field.place);
                 return Err(self.difference(
                     Check::AbsoluteAddresses,
                     start + at,
@@ -222,19 +230,19 @@ impl FunctionPair<'_> {
         Ok(())
     }
 
-    /// The same bytes but for stored addresses, which follow the map.
+    /// Compares the bytes from `from` to `to`: they are the same, except for stored addresses, which follow the map.
     fn same_bytes(&self, from: usize, to: usize) -> Result<(), Difference> {
-        let start = self.range.old_start.0;
+        let start = self.range.old_start;
         let mut position = from;
-        for field in self.images.absolute.within(start + from as u64, start + to as u64) {
-            let at = (field.place - start) as usize;
+        for field in self.images.absolute.within(start.plus(from as u64), start.plus(to as u64)) {
+            let at = field.place.distance_from(start) as usize;
             let Some(bytes) = self.new_bytes.get(at..at + field.width).filter(|_| at >= position) else {
                 continue;
             };
             self.identical_bytes(position, at)?;
             if !is_followed(self.images, field, bytes) {
-                let place = format!("the address stored at {}", Address(field.place));
-                let expected = format!("{:#x}", self.images.mapped(field.value));
+                let place = format!("the address stored at {}", field.place);
+                let expected = self.images.mapped(field.value).to_string();
                 let found = format!("{:#x}", field.read(bytes).unwrap_or_default());
                 return Err(self.difference(Check::AbsoluteAddresses, at, place, expected, found));
             }
@@ -265,15 +273,16 @@ impl FunctionPair<'_> {
     fn check_field(&self, field: &AddressField, at: usize, end: usize) -> Result<(), Difference> {
         let distance = read_field(&self.new_bytes[at..at + field.width], field.width).unwrap_or_default();
         let found = self.range.new_start.plus(end as u64).plus(distance);
-        let expected = if self.is_outside(field.target) {
+        let expected = if self.is_outside(Address(field.target)) {
             self.images.moves.map(Address(field.target))
         } else {
             NewAddress(field.target.wrapping_add(self.range.delta()))
         };
-        // A branch to the own end is either into what follows or never taken: both readings are sound.
+        // A branch to the function's own end leads into what follows or is never taken: both readings are sound.
         let is_own_end =
             field.is_branch && field.target == self.range.old_end().0 && found == self.range.new_end();
-        let is_followed = found == expected || is_own_end || self.images.leads_to(field.target, found.0);
+        let is_followed =
+            found == expected || is_own_end || self.images.leads_to(Address(field.target), found);
         if is_followed {
             return Ok(());
         }
@@ -282,8 +291,8 @@ impl FunctionPair<'_> {
         Err(self.difference(Check::Functions, at, place, expected.to_string(), found.to_string()))
     }
 
-    fn is_outside(&self, target: u64) -> bool {
-        !(self.range.old_start.0..self.range.old_end().0).contains(&target)
+    fn is_outside(&self, target: Address) -> bool {
+        !(self.range.old_start..self.range.old_end()).contains(&target)
     }
 
     fn difference(
@@ -294,16 +303,17 @@ impl FunctionPair<'_> {
         expected: impl Into<String>,
         found: impl Into<String>,
     ) -> Difference {
-        Difference::new(check, Some(self.new_offset + at as u64), place, expected, found)
+        Difference::new(check, Some(self.new_offset.plus(at as u64).0), place, expected, found)
     }
 }
 
-fn near_call(instruction: &Instruction) -> Option<u64> {
+fn near_call(instruction: &Instruction) -> Option<Address> {
     let is_near = instruction.op0_kind() == OpKind::NearBranch64;
-    (is_near && instruction.flow_control() == FlowControl::Call).then(|| instruction.near_branch_target())
+    (is_near && instruction.flow_control() == FlowControl::Call)
+        .then(|| Address(instruction.near_branch_target()))
 }
 
-/// Whether control goes on behind an instruction that ends a function.
+/// Whether control continues after the last instruction of a function.
 fn falls_through(flow: FlowControl, code: Code) -> bool {
     match flow {
         FlowControl::Next | FlowControl::ConditionalBranch | FlowControl::XbeginXabortXend => {
@@ -315,7 +325,7 @@ fn falls_through(flow: FlowControl, code: Code) -> bool {
 }
 
 fn is_followed(images: ImagePair<'_>, field: &AbsoluteField, bytes: &[u8]) -> bool {
-    field.read(bytes).is_some_and(|found| images.holds_followed(field, found))
+    field.read(bytes).is_some_and(|found| images.holds_followed(field, NewAddress(found)))
 }
 
 fn first_difference(left: &[u8], right: &[u8]) -> Option<usize> {

@@ -1,6 +1,6 @@
 //! AArch64 code outside of functions.
 //!
-//! It stays where it is, but its fields may follow what they name, as those of functions do.
+//! It keeps its place, but its fields may follow what they name, as those of functions do.
 
 use std::ops::Range;
 
@@ -15,8 +15,8 @@ use crate::processor::Processor;
 use crate::report::{Check, Findings};
 use reorder_base::address::{Address, NewAddress};
 
-/// The part of a gap at `address` that may be executed or read: all but the padding at its start and the padding after the last
-/// jump out of it. Nothing at the start of a section is padding: control arrives there without being seen to.
+/// The part of a gap at `address` that may be executed or read: all but the padding at its start and the padding after the
+/// last jump out of it. The start of a section is never padding: control may enter there without a visible reference.
 pub(super) fn code_of_gap(bytes: &[u8], address: u64, starts_section: bool) -> Range<usize> {
     let start = if starts_section { 0 } else { padding_length(Processor::Aarch64, bytes, address) };
     let end = end_of_code(bytes, address);
@@ -25,17 +25,17 @@ pub(super) fn code_of_gap(bytes: &[u8], address: u64, starts_section: bool) -> R
     start..if leaves || end <= start { end.max(start) } else { bytes.len() }
 }
 
-/// Where the padding begins that reaches to the end of `bytes`.
+/// Start of the padding at the end of `bytes`.
 fn end_of_code(bytes: &[u8], address: u64) -> usize {
     let first = (address.wrapping_neg() % 4) as usize;
     let words = bytes.len().saturating_sub(first) / 4;
     let is_padding = |end: usize| padding_length(Processor::Aarch64, &bytes[end - 4..end], 0) == 4;
-    let behind = bytes.len() - (bytes.len().saturating_sub(first) % 4);
-    let count = (0..words).take_while(|number| is_padding(behind - number * 4)).count();
-    behind - count * 4
+    let end = bytes.len() - (bytes.len().saturating_sub(first) % 4);
+    let count = (0..words).take_while(|number| is_padding(end - number * 4)).count();
+    end - count * 4
 }
 
-/// The code keeps its place; its words are the same or follow the map.
+/// Checks that the code keeps its place and that its words are the same or follow the map.
 pub(super) fn check(
     images: ImagePair<'_>,
     pages: &MovedPages,

@@ -1,7 +1,7 @@
 //! Everything in code sections that is not a function: startup code of the C library, stubs, padding.
 //!
-//! Code outside of functions never moves, so it must keep its place and name what it named. All other bytes between the
-//! new functions are either what they were or filler that traps or does nothing.
+//! Code outside of functions never moves, so it must keep its place and its references. All other bytes between the new
+//! functions are either unchanged or filler that traps or does nothing.
 
 mod aarch64;
 mod carried;
@@ -22,17 +22,17 @@ use crate::processor::Processor;
 use crate::report::{Check, Difference, Findings};
 use reorder_base::address::{Address, NewAddress};
 
-/// What the code of one or more gaps showed.
+/// The result of checking the code of one or more gaps.
 #[derive(Default)]
 struct GapCode {
     instructions: usize,
     opaque_bytes: usize,
     /// Addresses of data that the code refers to.
-    references: Vec<u64>,
+    references: Vec<Address>,
 }
 
 /// Checks the gaps of all code sections; gives the data addresses that gap code refers to.
-pub(super) fn check_gaps(pair: ImagePair<'_>, findings: &mut Findings) -> Vec<u64> {
+pub(super) fn check_gaps(pair: ImagePair<'_>, findings: &mut Findings) -> Vec<Address> {
     let (processor, moves) = (pair.old.processor, pair.moves);
     let pages = MovedPages::new(moves);
     let carried = CarriedData::find(pair, findings);
@@ -44,7 +44,8 @@ pub(super) fn check_gaps(pair: ImagePair<'_>, findings: &mut Findings) -> Vec<u6
         let mut fixed = Vec::new();
         let mut prefixes = Vec::new();
         for gap in complement(old.address..old.end(), old_functions) {
-            let gap = gap.start..carried.begin_before(gap.end);
+            // Addresses of gaps are plain numbers: code in gaps keeps its place, so they hold in both images.
+            let gap = gap.start..carried.begin_before(Address(gap.end)).0;
             let Some(bytes) = old.at(gap.start, gap.end - gap.start) else { continue };
             let code = code_of_gap(processor, bytes, gap.start, gap.start == old.address);
             if code.is_empty() {
@@ -58,13 +59,13 @@ pub(super) fn check_gaps(pair: ImagePair<'_>, findings: &mut Findings) -> Vec<u6
             if let Some(next) = moves.containing(Address(gap.end)).filter(|_| reaches_function) {
                 if next.is_moved() {
                     let length = carried_length(processor, &bytes[code.clone()], next, new, findings) as u64;
-                    // What is the same in the function before is so by chance.
+                    // Bytes that would lie inside the previous function are equal only by chance.
                     let is_free = |back: &u64| {
                         moves.containing_new(NewAddress(next.new_start.0.wrapping_sub(*back))).is_none()
                     };
                     let length = (1..=length).take_while(is_free).count() as u64;
-                    prefixes.push(next.new_start.0 - length..next.new_start.0);
-                    carried_constants.push(gap.end - length..gap.end);
+                    prefixes.push(NewAddress(next.new_start.0 - length)..next.new_start);
+                    carried_constants.push(Address(gap.end - length)..Address(gap.end));
                     code.end = match x86_64::padding_before_constants(bytes, gap.start, length as usize) {
                         Some((end, _)) => end,
                         None => code.end - length as usize,
@@ -96,11 +97,12 @@ pub(super) fn check_gaps(pair: ImagePair<'_>, findings: &mut Findings) -> Vec<u6
                 all.instructions += seen.instructions;
                 all.opaque_bytes += seen.opaque_bytes;
                 all.references.extend(seen.references);
-                check_place(&code, moves, findings);
-                fixed.push(code);
+                let place = NewAddress(code.start)..NewAddress(code.end);
+                check_place(&place, moves, findings);
+                fixed.push(place);
             }
         }
-        let section = new.address..new.end();
+        let section = NewAddress(new.address)..NewAddress(new.end());
         fixed.extend(carried.places().filter(|place| section.contains(&place.start)));
         for prefix in prefixes.iter().filter(|prefix| !prefix.is_empty()) {
             check_place(prefix, moves, findings);
@@ -135,27 +137,27 @@ pub(crate) fn code_of_gap(
     }
 }
 
-/// No function of the new image overlaps code that stays between functions.
-fn check_place(code: &Range<u64>, moves: &AddressMoves, findings: &mut Findings) {
+/// Checks that no function of the new image overlaps code that stays between functions.
+fn check_place(code: &Range<NewAddress>, moves: &AddressMoves, findings: &mut Findings) {
     let overlapping = moves
-        .containing_new(NewAddress(code.start))
-        .or_else(|| moves.following_new(NewAddress(code.start)).filter(|range| range.new_start.0 < code.end));
+        .containing_new(code.start)
+        .or_else(|| moves.following_new(code.start).filter(|range| range.new_start < code.end));
     if let Some(range) = overlapping {
         findings.differs(Difference::new(
             Check::Gaps,
             None,
-            format!("code outside of functions at {}", Address(code.start)),
+            format!("code outside of functions at {}", code.start),
             "no function in its place",
             range.to_string(),
         ));
     }
 }
 
-/// Bytes between new functions, without gap code: as before, or filler. Gives the number of bytes.
+/// Checks that bytes between new functions, except gap code, are unchanged or filler; gives their number.
 fn check_padding(
     processor: Processor,
     (old, new): (&SectionView<'_>, &SectionView<'_>),
-    fixed: &[Range<u64>],
+    fixed: &[Range<NewAddress>],
     moves: &AddressMoves,
     findings: &mut Findings,
 ) -> usize {
@@ -163,7 +165,7 @@ fn check_padding(
     let mut taken: Vec<Range<u64>> = moves
         .iter_by_new_start()
         .map(|range| range.new_start.0..range.new_end().0)
-        .chain(fixed.iter().cloned())
+        .chain(fixed.iter().map(|range| range.start.0..range.end.0))
         .collect();
     taken.sort_unstable_by_key(|range| range.start);
     for free in complement(new.address..new.end(), taken.into_iter()) {
@@ -173,7 +175,7 @@ fn check_padding(
             continue;
         };
         let Some(at) = first_foreign_byte(processor, before, after) else { continue };
-        if !is_carried_along(processor, old, &free, at, after, moves) {
+        if !is_carried_along(processor, old, NewAddress(free.end), &after[at..], moves) {
             let address = free.start + at as u64;
             findings.differs(Difference::new(
                 Check::Padding,
@@ -187,39 +189,37 @@ fn check_padding(
     total
 }
 
-/// Whether a hole, from its byte `at` on, is the old padding before the next function, moved with it.
+/// Whether the bytes `carried`, which fill a hole up to `end`, are the old padding before the next function, moved with it.
 fn is_carried_along(
     processor: Processor,
     old: &SectionView<'_>,
-    hole: &Range<u64>,
-    at: usize,
-    after: &[u8],
+    end: NewAddress,
+    carried: &[u8],
     moves: &AddressMoves,
 ) -> bool {
-    let Some(next) = moves.containing_new(NewAddress(hole.end)) else { return false };
-    let carried = &after[at..];
+    let Some(next) = moves.containing_new(end) else { return false };
     let start = next.old_start.0.wrapping_sub(carried.len() as u64);
     let is_free = (start..next.old_start.0).all(|address| moves.containing(Address(address)).is_none());
     is_free
         && old.at(start, carried.len() as u64) == Some(carried)
-        && is_end_of_padding(processor, old, start, carried.len(), moves)
+        && is_end_of_padding(processor, old, Address(start), carried.len(), moves)
 }
 
 /// Whether these bytes of the old image are the end of a run that is padding as a whole.
 fn is_end_of_padding(
     processor: Processor,
     old: &SectionView<'_>,
-    start: u64,
+    start: Address,
     size: usize,
     moves: &AddressMoves,
 ) -> bool {
-    let after_previous = moves.preceding(Address(start)).map_or(old.address, |range| range.old_end().0);
+    let after_previous = moves.preceding(start).map_or(old.address, |range| range.old_end().0);
     let run_start = after_previous.max(old.address);
-    let run = old.at(run_start, (start + size as u64).saturating_sub(run_start));
+    let run = old.at(run_start, (start.0 + size as u64).saturating_sub(run_start));
     run.is_some_and(|run| padding_length(processor, run, run_start) == run.len())
 }
 
-/// The first byte of a hole that is neither as before nor part of a filler of assemblers and linkers.
+/// Position of the first byte of a hole that is neither unchanged nor filler of an assembler or linker.
 fn first_foreign_byte(processor: Processor, before: &[u8], after: &[u8]) -> Option<usize> {
     if before == after {
         return None;
@@ -237,7 +237,7 @@ fn first_foreign_byte(processor: Processor, before: &[u8], after: &[u8]) -> Opti
         } else if before[position..end] == after[position..end]
             || after[position..end].iter().all(|&byte| byte == 0)
         {
-            // Some linkers fill with zeros, which the way back to such a layout restores.
+            // Some linkers fill with zeros; moving functions back to such a layout restores them.
             position = end;
         } else {
             return Some(position);

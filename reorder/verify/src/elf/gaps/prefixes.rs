@@ -1,7 +1,7 @@
-//! Bytes right before an x86-64 function that are no padding: callers may read them by their distance from its entry.
+//! Bytes right before an x86-64 function that are not padding: callers may read them at a fixed distance from its entry.
 //!
-//! What they are is not asked. They end at the entry, so where the function moved they stand before it again, and nothing that
-//! names its target led to them: neither as code nor as data were they reached in another way.
+//! Their meaning does not matter. They end at the entry, so they must stand right before the function again after it moved,
+//! and no instruction may refer to them, neither as code nor as data.
 
 use std::ops::Range;
 
@@ -17,18 +17,18 @@ use crate::processor::Processor;
 use crate::report::{Check, Difference, Findings};
 use reorder_base::address::Address;
 
-/// Fewer bytes may be the same by chance.
+/// Fewer equal bytes may be equal by chance.
 pub(super) const MIN_LENGTH: usize = 4;
 /// The longest constants that callers are known to read before a function: a signature and a hash.
 pub(super) const SIGNED_LENGTH: usize = 8;
-/// Signature and hash, with room for longer ones.
+/// Bytes of a signature and a hash, with room for longer ones.
 pub(super) const MAX_LENGTH: usize = 16;
-/// The longest instruction.
+/// Bytes of the longest instruction.
 const MAX_INSTRUCTION: usize = 15;
 
 /// How many bytes at the end of a gap moved with the function that follows.
 ///
-/// `bytes` are what is no padding before `next`. Bytes that did not go along are a difference.
+/// `bytes` is what precedes `next` and is not padding. Bytes that did not move along are a difference.
 pub(super) fn carried_length(
     processor: Processor,
     bytes: &[u8],
@@ -36,22 +36,22 @@ pub(super) fn carried_length(
     new: &SectionView<'_>,
     findings: &mut Findings,
 ) -> usize {
-    // The function may stand at the start of its section, right after these bytes.
+    // The function may be so close to the start of its section that only some of these bytes fit before it.
     let room = next.new_start.0.saturating_sub(new.address);
     let size = room.min(bytes.len().min(MAX_LENGTH) as u64);
-    // Room for less shows that not all of them moved.
+    // If there is room for less, not all of them moved.
     let is_enough = size >= SIGNED_LENGTH.min(bytes.len()) as u64;
     let found = new.at(next.new_start.0 - size, size).filter(|_| is_enough).unwrap_or_default();
     let length = bytes.iter().rev().zip(found.iter().rev()).take_while(|(old, new)| old == new).count();
     if length >= MIN_LENGTH.min(bytes.len()) && length > 0 {
         return length;
     }
-    // More bytes than that are code without a name, which stays.
+    // More bytes than that are code without a symbol, which stays.
     if bytes.len() <= MAX_LENGTH && !ends_with_padding(processor, bytes, next.old_start.0) {
         findings.differs(Difference::new(
             Check::Gaps,
             None,
-            format!("what stands right before {next}"),
+            format!("the bytes right before {next}"),
             "the same bytes before the function",
             format!("{:02x?}", found.get(found.len().saturating_sub(MIN_LENGTH)..).unwrap_or_default()),
         ));
@@ -67,16 +67,16 @@ fn ends_with_padding(processor: Processor, bytes: &[u8], end: u64) -> bool {
     })
 }
 
-/// No instruction refers to bytes that moved with the function after them. `carried` are their old places, ascending.
-pub(super) fn check_unreferenced(pair: ImagePair<'_>, carried: &[Range<u64>], findings: &mut Findings) {
+/// Checks that no instruction refers to bytes that moved with the next function. `carried` are their old places, ascending.
+pub(super) fn check_unreferenced(pair: ImagePair<'_>, carried: &[Range<Address>], findings: &mut Findings) {
     if carried.is_empty() {
         return;
     }
-    let holds = |target: u64| {
+    let holds = |target: Address| {
         let after = carried.partition_point(|range| range.start <= target);
         after > 0 && target < carried[after - 1].end
     };
-    let found: Vec<(u64, u64)> = pair
+    let found: Vec<(Address, Address)> = pair
         .moves
         .as_slice()
         .par_iter()
@@ -90,9 +90,9 @@ pub(super) fn check_unreferenced(pair: ImagePair<'_>, carried: &[Range<u64>], fi
             while decoder.can_decode() {
                 decoder.decode_out(&mut instruction);
                 if let Addressing::Field(field) = addressing(&decoder, &instruction)
-                    && holds(field.target)
+                    && holds(Address(field.target))
                 {
-                    found.push((instruction.ip(), field.target));
+                    found.push((Address(instruction.ip()), Address(field.target)));
                 }
             }
             found
@@ -102,9 +102,9 @@ pub(super) fn check_unreferenced(pair: ImagePair<'_>, carried: &[Range<u64>], fi
         findings.differs(Difference::new(
             Check::Gaps,
             None,
-            format!("the target of {}", Address(place)),
-            "no bytes that moved with the function after them",
-            format!("{target:#x}"),
+            format!("the target of {place}"),
+            "no bytes that moved with the next function",
+            target.to_string(),
         ));
     }
 }

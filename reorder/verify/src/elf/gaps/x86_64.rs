@@ -37,9 +37,9 @@ pub(super) fn code_of_gap(bytes: &[u8], address: u64) -> Range<usize> {
 }
 
 /// The last jump in `bytes` that skips only no-operations and lands on the function after them, or on its prefix, the few
-/// bytes that callers may read: the offsets of the jump's end and of its target.
+/// bytes that callers may read. Gives the offsets of the jump's end and of its target.
 ///
-/// `bytes` stand at `address` and end where the function or the prefix that moved with it begins.
+/// `bytes` start at `address` and end where the function or the prefix that moved with it begins.
 pub(super) fn jump_over_padding(bytes: &[u8], address: u64) -> Option<(usize, usize)> {
     let mut decoder = Decoder::with_ip(64, bytes, address, DecoderOptions::NONE);
     let mut instruction = Instruction::default();
@@ -63,10 +63,10 @@ pub(super) fn jump_over_padding(bytes: &[u8], address: u64) -> Option<(usize, us
     found.filter(|(_, target)| bytes.len() - target <= MAX_LENGTH)
 }
 
-/// The end of the code in a gap at `address`, and the start of the constants before the next function, if padding separates the
-/// two. `longest` bounds the constants. Decoded in one run, all three would look like code.
+/// The end of the code in a gap at `address`, and the start of the constants before the next function, if padding separates
+/// the two. `longest` bounds the constants. Decoded in one run, all three would look like code.
 ///
-/// Zeros are no padding here: they may be data of the function.
+/// Zeros do not count as padding here: they may be data of the function.
 pub(super) fn padding_before_constants(bytes: &[u8], address: u64, longest: usize) -> Option<(usize, usize)> {
     (MIN_LENGTH..=longest.min(bytes.len())).find_map(|length| {
         let constants = bytes.len() - length;
@@ -78,8 +78,8 @@ pub(super) fn padding_before_constants(bytes: &[u8], address: u64, longest: usiz
     })
 }
 
-/// Length in bytes of the no-operations at the start of `bytes`. Zeros, which are padding elsewhere, do not count: they may be
-/// the upper bytes of a number that the program reads.
+/// Length in bytes of the no-operations at the start of `bytes`. Zeros, which are padding elsewhere, do not count: they may
+/// be the upper bytes of a number that the program reads.
 fn nops_length(bytes: &[u8], address: u64) -> usize {
     let decoder = Decoder::with_ip(64, bytes, address, DecoderOptions::NONE);
     let nops = decoder.into_iter().take_while(|instruction| instruction.mnemonic() == Mnemonic::Nop);
@@ -105,7 +105,8 @@ fn skip_padding(decoder: &mut Decoder<'_>, instruction: &Instruction, rest: &[u8
     }
 }
 
-/// The code keeps its bytes, and whatever it refers to must be where it was: its fields are never rewritten.
+/// Checks that the code, at the same addresses in both images, keeps its bytes and that whatever it refers to kept its
+/// place, because its fields are never rewritten.
 pub(super) fn check(
     old: &SectionView<'_>,
     new: &SectionView<'_>,
@@ -142,7 +143,7 @@ pub(super) fn check(
             ));
         }
         if !field.is_branch {
-            seen.references.push(field.target);
+            seen.references.push(Address(field.target));
         }
     }
     seen
@@ -166,7 +167,8 @@ fn check_bytes(old: &SectionView<'_>, new: &SectionView<'_>, code: &Range<u64>, 
     }
 }
 
-/// Code that cannot be read in a line may still hold calls and jumps: none may lead to the start of what moved.
+/// Checks code that cannot be decoded in sequence. It may still hold calls and jumps, and none may lead to the start of a
+/// function that moved.
 fn check_opaque(section: &SectionView<'_>, code: Range<u64>, moves: &AddressMoves, findings: &mut Findings) {
     /// Bytes of a near distance.
     const DISTANCE: usize = 4;
@@ -180,7 +182,7 @@ fn check_opaque(section: &SectionView<'_>, code: Range<u64>, moves: &AddressMove
             findings.differs(Difference::new(
                 Check::Gaps,
                 Some(section.offset + (address - section.address)),
-                format!("what may be a branch in unreadable code at {}", Address(address)),
+                format!("a possible branch in undecodable code at {}", Address(address)),
                 format!("its target {target} where it was"),
                 format!("moved to {}", moves.map(target)),
             ));
@@ -215,18 +217,18 @@ mod tests {
             // One object's padding, then the linker's.
             (&[0x66, 0x90, 0x00, 0x00], 4..4),
             (&[0xc3, 0x00, 0x90, 0x00], 0..1),
-            // Zeros in front of code may be its first instruction, unless they lead to an aligned address.
+            // Zeros before code may be its first instruction, unless they lead to an aligned address.
             (&[0x90, 0x00, 0x00, 0x00, 0xc3], 1..5),
             (&[0x90, 0x00, 0x00, 0xc3], 3..4),
             (&[0xc3, 0x00, 0x00, 0xc3, 0x00, 0x90], 0..4),
             (&[0x90, 0xc3, 0x90, 0x90], 1..2),
             // A call may return: what follows it is not padding.
             (&[0xe8, 0, 0, 0, 0, 0x90], 0..6),
-            // It would arrive at the first trap of a linker, and not behind it.
+            // It would return to the linker's first trap, not after it.
             (&[0xe8, 0, 0, 0, 0, 0xcc, 0xcc, 0xcc], 0..6),
             // Padding between two pieces of code stays as it is.
             (&[0xc3, 0x90, 0xc3, 0xcc], 0..3),
-            // Nothing is known of the bytes after one that is no instruction.
+            // After a byte that is not an instruction, the rest is unknown.
             (&[0xc3, 0x06, 0x90], 0..3),
             (&[], 0..0),
         ];

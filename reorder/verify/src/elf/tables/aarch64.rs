@@ -1,5 +1,5 @@
-//! Tables of AArch64 code. Those of compilers count from a place in the function and never change; those that count from
-//! themselves are written by hand, and their end is what an instruction refers to next.
+//! Tables of AArch64 code. Compilers write tables of distances from a place in the function, which never change. Tables of
+//! distances from the table itself are written by hand; such a table ends at the next address that an instruction refers to.
 
 use goblin::elf::reloc::R_AARCH64_RELATIVE;
 use goblin::elf::section_header::SHT_RELA;
@@ -17,7 +17,7 @@ use reorder_base::address::Address;
 /// Bytes of a table word.
 const WORD: u64 = 4;
 
-/// Checks the tables that functions with a computed jump refer to, and the sums that are called.
+/// Checks the tables that functions with a computed jump refer to, and the sums that code calls.
 pub(super) fn check(pair: ImagePair<'_>, code: &CodeOutcome) -> TableOutcome {
     let mut references = code.references.clone();
     references.extend(code.tables.iter().map(|table| table.base));
@@ -26,14 +26,14 @@ pub(super) fn check(pair: ImagePair<'_>, code: &CodeOutcome) -> TableOutcome {
     let mut outcome = TableOutcome::default();
     for table in &code.tables {
         let after = references.partition_point(|&reference| reference <= table.base);
-        let limit = references.get(after).copied().unwrap_or(u64::MAX);
+        let limit = references.get(after).copied().unwrap_or(Address(u64::MAX));
         check_table(pair, table, limit, &mut outcome);
     }
     let slots = if code.sums.is_empty() { Vec::new() } else { loaded_addresses(pair.old) };
     let resolved = |name: Named| match name {
-        Named::Here(address) => Some(address),
+        Named::Here(address) => Some(Address(address)),
         Named::Through(slot) => {
-            let at = slots.binary_search_by_key(&slot, |&(place, _)| place).ok()?;
+            let at = slots.binary_search_by_key(&Address(slot), |&(place, _)| place).ok()?;
             Some(slots[at].1)
         }
     };
@@ -45,15 +45,15 @@ pub(super) fn check(pair: ImagePair<'_>, code: &CodeOutcome) -> TableOutcome {
     outcome
 }
 
-/// A table in data that counts from its own start.
-fn check_table(pair: ImagePair<'_>, table: &TableUse, limit: u64, outcome: &mut TableOutcome) {
+/// Checks a table in data whose distances count from its own start, at most up to `limit`.
+fn check_table(pair: ImagePair<'_>, table: &TableUse, limit: Address, outcome: &mut TableOutcome) {
     let Some(owner) = pair.moves.as_slice().get(table.owner as usize) else { return };
     let mut place = table.base;
     while let Some(word) = (place < limit).then(|| TableWord::at(pair, table.base, place, 4)).flatten() {
-        let is_own = (owner.old_start.0..=owner.old_end().0).contains(&word.target);
+        let is_own = (owner.old_start..=owner.old_end()).contains(&word.target);
         let followed = word.is_followed(pair);
-        // A word that leaves the function may be a split-off part or the end of the table: it is not demanded, but one
-        // that followed its target shows that the table goes on.
+        // A word that leaves the function may be a split-off part or the end of the table: such a word need not follow, but
+        // one that followed its target shows that the table continues.
         let shows_more = followed && word.has_changed;
         if !is_own && !shows_more {
             break;
@@ -64,31 +64,31 @@ fn check_table(pair: ImagePair<'_>, table: &TableUse, limit: u64, outcome: &mut 
         outcome.words += 1;
         if !followed {
             outcome.differences.push(word.stale(pair, table.base));
-            // One word shows it; decoding for each of them would be work for hostile tables.
+            // One difference is enough; decoding for every word would make hostile tables expensive.
             break;
         }
-        place += WORD;
+        place = place.plus(WORD);
     }
     outcome.followed.push(table.base..place);
 }
 
-/// What the loader stores of its own addresses: place and address, by place.
-fn loaded_addresses(image: &ElfView<'_>) -> Vec<(u64, u64)> {
+/// Addresses of the image that the loader stores, as (place, address), sorted by place.
+fn loaded_addresses(image: &ElfView<'_>) -> Vec<(Address, Address)> {
     let tables = image.sections.iter().filter(|section| section.kind == SHT_RELA && section.is_loaded());
     let records = tables.flat_map(|section| section.bytes.chunks_exact(RELA_SIZE));
-    let mut found: Vec<(u64, u64)> = records
+    let mut found: Vec<(Address, Address)> = records
         .filter(|record| {
             u64_at(record, 8).is_some_and(|information| information as u32 == R_AARCH64_RELATIVE)
         })
-        .filter_map(|record| u64_at(record, 0).zip(u64_at(record, 16)))
+        .filter_map(|record| Some((Address(u64_at(record, 0)?), Address(u64_at(record, 16)?))))
         .collect();
-    // In other images the slot holds the address as it is.
+    // In images at a fixed address the slot itself holds the address.
     for section in image.sections.iter().filter(|section| section.name.starts_with(b".got")) {
         for (number, word) in section.bytes.chunks_exact(8).enumerate() {
             found.extend(
                 u64_at(word, 0)
                     .filter(|&value| value != 0)
-                    .map(|value| (section.address + number as u64 * 8, value)),
+                    .map(|value| (Address(section.address + number as u64 * 8), Address(value))),
             );
         }
     }
@@ -97,13 +97,16 @@ fn loaded_addresses(image: &ElfView<'_>) -> Vec<(u64, u64)> {
     found
 }
 
-/// An address of code plus a word is called: words that lead to starts of functions follow, as far as they do so one after
-/// the other.
-fn check_sum(pair: ImagePair<'_>, (anchor, table, width): (u64, u64, u8), outcome: &mut TableOutcome) {
+/// Checks the words of a sum that code calls, an address of code plus a word of the table: the leading words that lead to
+/// starts of functions must follow.
+fn check_sum(
+    pair: ImagePair<'_>,
+    (anchor, table, width): (Address, Address, u8),
+    outcome: &mut TableOutcome,
+) {
     let mut place = table;
     while let Some(word) = TableWord::at(pair, anchor, place, width) {
-        let is_start =
-            pair.moves.containing(Address(word.target)).is_some_and(|it| it.old_start.0 == word.target);
+        let is_start = pair.moves.containing(word.target).is_some_and(|it| it.old_start == word.target);
         if !is_start {
             break;
         }
@@ -112,7 +115,7 @@ fn check_sum(pair: ImagePair<'_>, (anchor, table, width): (u64, u64, u8), outcom
             outcome.differences.push(word.stale(pair, table));
             break;
         }
-        place += u64::from(width);
+        place = place.plus(u64::from(width));
     }
     outcome.followed.push(table..place);
 }

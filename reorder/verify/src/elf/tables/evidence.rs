@@ -1,4 +1,4 @@
-//! What the whole image says about a place in code: where exceptions are caught, and whether any branch leads there.
+//! Facts from the whole image about a place in code: whether it catches exceptions, and whether any branch leads there.
 
 use std::ops::Range;
 use std::sync::OnceLock;
@@ -13,16 +13,16 @@ use crate::elf::unwind_walk::{UnwindEntries, UnwindEntry};
 use crate::elf::view::ElfView;
 use reorder_base::address::Address;
 
-/// Facts that are looked up rarely.
+/// Facts that are rarely needed.
 pub(super) struct Evidence<'a> {
     pair: ImagePair<'a>,
     /// Unwind entries with an exception table, by start.
     catching: Vec<UnwindEntry>,
     /// Starts of functions that some other code calls or jumps to.
-    entered: OnceLock<Vec<u64>>,
+    entered: OnceLock<Vec<Address>>,
     /// Places of kept relocations that store distances, and the sections that have them.
-    distances: Vec<u64>,
-    listed: Vec<Range<u64>>,
+    distances: Vec<Address>,
+    listed: Vec<Range<Address>>,
 }
 
 impl<'a> Evidence<'a> {
@@ -55,16 +55,16 @@ impl<'a> Evidence<'a> {
         pads
     }
 
-    /// Whether the linker's list of the section at `place` names a distance there; nothing without such a list.
-    pub(super) fn is_listed(&self, place: u64) -> Option<bool> {
+    /// Whether the linker's list for the section at `place` names a distance there; `None` without such a list.
+    pub(super) fn is_listed(&self, place: Address) -> Option<bool> {
         let has_list = self.listed.iter().any(|range| range.contains(&place));
         has_list.then(|| self.distances.binary_search(&place).is_ok())
     }
 
-    /// Whether nothing but a table seems to lead to `target`, outside of the table's function.
-    pub(super) fn is_orphan(&self, target: u64) -> bool {
-        let Some(home) = self.pair.moves.containing(Address(target)) else { return false };
-        if home.old_start.0 == target {
+    /// Whether only a table seems to lead to `target`, a place outside of the table's function.
+    pub(super) fn is_orphan(&self, target: Address) -> bool {
+        let Some(home) = self.pair.moves.containing(target) else { return false };
+        if home.old_start == target {
             return self.entered().binary_search(&target).is_err();
         }
         let start = home.old_start.0;
@@ -75,20 +75,20 @@ impl<'a> Evidence<'a> {
         let mut decoder = Decoder::with_ip(64, bytes.unwrap_or_default(), start, DecoderOptions::NONE);
         let mut instruction = Instruction::default();
         while decoder.can_decode() {
-            is_boundary |= decoder.ip() == target;
+            is_boundary |= decoder.ip() == target.0;
             decoder.decode_out(&mut instruction);
-            let leads_there =
-                instruction.op0_kind() == OpKind::NearBranch64 && instruction.near_branch_target() == target;
+            let leads_there = instruction.op0_kind() == OpKind::NearBranch64
+                && instruction.near_branch_target() == target.0;
             if leads_there {
                 return false;
             }
-            falls_in |= instruction.next_ip() == target && !ends(&instruction);
+            falls_in |= instruction.next_ip() == target.0 && !ends(&instruction);
         }
-        // Calls that never return stand before such places: what follows one is not reached by it.
+        // Code before such a place often ends with a call that never returns, so a call does not count as reaching it.
         is_boundary && !falls_in
     }
 
-    fn entered(&self) -> &[u64] {
+    fn entered(&self) -> &[Address] {
         self.entered.get_or_init(|| {
             let of_function = |range: &crate::moves::Move| {
                 let start = range.old_start.0;
@@ -107,9 +107,9 @@ impl<'a> Evidence<'a> {
                         }
                     })
                 });
-                targets.filter(is_outside).collect::<Vec<u64>>()
+                targets.filter(is_outside).map(Address).collect::<Vec<Address>>()
             };
-            let mut all: Vec<u64> =
+            let mut all: Vec<Address> =
                 self.pair.moves.as_slice().par_iter().flat_map_iter(of_function).collect();
             all.par_sort_unstable();
             all.dedup();
@@ -118,7 +118,7 @@ impl<'a> Evidence<'a> {
     }
 }
 
-/// Whether control may not go on after `instruction`: any call may never return.
+/// Whether control may end at `instruction`: any call may never return.
 fn ends(instruction: &Instruction) -> bool {
     matches!(
         instruction.flow_control(),
@@ -132,7 +132,7 @@ fn ends(instruction: &Instruction) -> bool {
 }
 
 /// Where kept relocations store distances in data, and which sections have a list at all.
-fn kept_distances(image: &ElfView<'_>) -> (Vec<u64>, Vec<Range<u64>>) {
+fn kept_distances(image: &ElfView<'_>) -> (Vec<Address>, Vec<Range<Address>>) {
     use goblin::elf::section_header::SHT_RELA;
     let (mut distances, mut listed) = (Vec::new(), Vec::new());
     let lists = image.sections.iter().filter(|section| section.kind == SHT_RELA && !section.is_loaded());
@@ -147,11 +147,11 @@ fn kept_distances(image: &ElfView<'_>) -> (Vec<u64>, Vec<Range<u64>>) {
             let kind = crate::bytes::u64_at(record, 8).unwrap_or_default() as u32;
             let field = RelocatedField::of(image.processor, kind);
             if field.is_some_and(|field| field.is_relative() && field.width() == 4) {
-                distances.push(place);
+                distances.push(Address(place));
             }
         }
         if distances.len() > before {
-            listed.push(target.address..target.end());
+            listed.push(Address(target.address)..Address(target.end()));
         }
     }
     distances.sort_unstable();

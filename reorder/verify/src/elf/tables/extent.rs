@@ -1,18 +1,19 @@
 //! What is known of one table, and how far it reaches.
 
 use crate::elf::dispatch::{Bounds, Word};
+use reorder_base::address::Address;
 
-/// Bounds from there on are those of a byte or more: they say what the index is stored in, not what it can be.
+/// From this bound on, a calculated bound only reflects the width of the index, a byte or more, not its values.
 const MIN_TYPE_BOUND: u64 = 255;
 
 /// How the end of a table is known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum End {
-    /// The code compares the index: so many words.
+    /// The code compares the index: exactly this many words.
     Proven(u64),
-    /// A calculation bounds the index: so many words, if none of them is something else.
+    /// A calculation bounds the index: this many words, unless some of them are other data.
     Calculated(u64),
-    /// At most so many.
+    /// At most this many words.
     Unknown(u64),
 }
 
@@ -20,17 +21,17 @@ pub(super) enum End {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Table {
     /// Address of the first word.
-    pub(super) start: u64,
-    /// What words are added to.
-    pub(super) anchor: u64,
+    pub(super) start: Address,
+    /// The address that words are added to.
+    pub(super) anchor: Address,
     /// Bytes of a word.
     pub(super) width: u8,
     pub(super) end: End,
-    /// Words before the first that is read, which only other indices would read: a table may begin there.
+    /// Words before the first one that is read. Only smaller indices would read them, but the table may begin there.
     pub(super) unread: u64,
-    /// Position of a function that jumps by it.
+    /// Index of a function that jumps through it.
     pub(super) owner: u32,
-    /// Whether it is only possible that code jumps by it.
+    /// Whether it is only possible, not certain, that code jumps through it.
     pub(super) is_candidate: bool,
 }
 
@@ -39,14 +40,15 @@ impl Table {
     pub(super) fn of(anchor: u64, word: Word, owner: u32) -> Self {
         let (least, end) = end_of(word.index);
         let word = word.counted_from(anchor);
-        let start = word.table.wrapping_add(least.wrapping_mul(u64::from(word.width)));
-        // A table of distances from itself begins where it counts from.
+        let start = Address(word.table).plus(least.wrapping_mul(u64::from(word.width)));
+        // A table of distances from itself begins at its anchor.
         let unread = if word.table == anchor { least } else { 0 };
-        Self { start, anchor, width: word.width, end, unread, owner, is_candidate: false }
+        let (anchor, width) = (Address(anchor), word.width);
+        Self { start, anchor, width, end, unread, owner, is_candidate: false }
     }
 
     /// A table that may start at `start`, of distances from itself.
-    pub(super) fn candidate(start: u64, owner: u32) -> Self {
+    pub(super) fn candidate(start: Address, owner: u32) -> Self {
         Self {
             start,
             anchor: start,
@@ -58,18 +60,18 @@ impl Table {
         }
     }
 
-    /// Where the word of index zero would be.
-    pub(super) fn origin(&self) -> u64 {
-        self.start.wrapping_sub(self.unread.wrapping_mul(u64::from(self.width)))
+    /// Address of the word with index zero.
+    pub(super) fn origin(&self) -> Address {
+        Address(self.start.0.wrapping_sub(self.unread.wrapping_mul(u64::from(self.width))))
     }
 
-    /// What orders tables, and makes two uses of a table one.
-    pub(super) fn key(&self) -> (u64, u64, u8) {
+    /// The sort key of tables; uses with equal keys are uses of one table.
+    pub(super) fn key(&self) -> (Address, Address, u8) {
         (self.start, self.anchor, self.width)
     }
 }
 
-/// The least index that is read, and how many words from there on.
+/// The smallest index that is read, and the number of words from there on.
 pub(super) fn end_of(index: Bounds) -> (u64, End) {
     let is_free = index.is_free();
     let least = if is_free { 0 } else { index.least };
@@ -106,11 +108,11 @@ mod tests {
     fn a_table_begins_where_its_words_count_from() {
         let free = Bounds { least: 0, most: u64::MAX, is_compared: false };
         let start = |table, anchor, index| {
-            Table::of(anchor, Word { table, width: 4, index, is_extended: true }, 0).start
+            Table::of(anchor, Word { table, width: 4, index, is_extended: true }, 0).start.0
         };
         // movslq 0x2c(%rdx,%rdi,4) with cases from -11 on, and -8(%rdx,%rdi,4) with cases from 2 on.
         assert_eq!((start(0x204c, 0x2020, free), start(0x2018, 0x2020, free)), (0x2020, 0x2020));
-        // An index with bounds says where it reads.
+        // A bounded index determines where the code reads.
         let bounded = Bounds { least: 2, most: 7, is_compared: true };
         assert_eq!(start(0x2018, 0x2020, bounded), 0x2020);
         // Words that count from elsewhere begin where they are read.

@@ -5,8 +5,8 @@
 //!                                                           └─> Explained: words that may have changed
 //! ```
 //!
-//! Two directions. What a dispatch can read must have followed its target, wherever that is. And what changed in data must
-//! be a word that some dispatch needs: data of another kind must not change.
+//! The check has two directions. Every word that a dispatch can read must have followed its target. And every change in data
+//! must be in a word that some dispatch reads: other data must not change.
 
 mod aarch64;
 mod evidence;
@@ -22,14 +22,15 @@ use super::functions::CodeOutcome;
 use super::pair::{ImagePair, Ledger};
 use crate::processor::Processor;
 use crate::report::{Check, Difference};
+use reorder_base::address::Address;
 
-/// What the tables of an image show.
+/// The result of checking tables.
 #[derive(Debug, Default)]
 struct TableOutcome {
     words: usize,
     differences: Vec<Difference>,
-    /// Where words followed: address ranges of whole words.
-    followed: Vec<Range<u64>>,
+    /// Address ranges of whole words that followed their targets.
+    followed: Vec<Range<Address>>,
 }
 
 impl TableOutcome {
@@ -40,15 +41,15 @@ impl TableOutcome {
     }
 }
 
-/// Places in data that may have changed, because every word there followed its target.
+/// Places in data that may change, because every word there followed its target.
 #[derive(Debug, Default)]
 pub(super) struct Explained {
-    /// File positions, ascending and apart.
+    /// File positions, ascending and disjoint.
     ranges: Vec<Range<usize>>,
 }
 
 impl Explained {
-    /// The first file position of `run` that nothing explains.
+    /// The first file position of `run` that is not in a followed word.
     pub(super) fn unexplained(&self, run: &Range<usize>) -> Option<usize> {
         let mut position = run.start;
         let mut at = self.ranges.partition_point(|range| range.end <= position);
@@ -63,7 +64,7 @@ impl Explained {
     }
 }
 
-/// Checks the words of all tables; gives those that may have changed.
+/// Checks the words of all tables; gives those that may change.
 pub(super) fn check_tables(pair: ImagePair<'_>, code: &CodeOutcome, ledger: &mut Ledger<'_>) -> Explained {
     let outcome = match pair.old.processor {
         Processor::Aarch64 => aarch64::check(pair, code),
@@ -73,9 +74,9 @@ pub(super) fn check_tables(pair: ImagePair<'_>, code: &CodeOutcome, ledger: &mut
     for difference in outcome.differences {
         ledger.findings.differs(difference);
     }
-    let in_file = |range: &Range<u64>| {
-        let start = usize::try_from(pair.old.offset_of(range.start)?).ok()?;
-        Some(start..start.checked_add(usize::try_from(range.end - range.start).ok()?)?)
+    let in_file = |range: &Range<Address>| {
+        let start = usize::try_from(pair.old.offset_of(range.start.0)?.0).ok()?;
+        Some(start..start.checked_add(usize::try_from(range.end.distance_from(range.start)).ok()?)?)
     };
     let mut ranges: Vec<Range<usize>> = outcome.followed.iter().filter_map(in_file).collect();
     ranges.sort_unstable_by_key(|range| range.start);

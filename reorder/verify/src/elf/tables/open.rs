@@ -1,4 +1,4 @@
-//! Tables whose end the code does not tell: how far they reach, by what their words lead to.
+//! Tables whose end the code does not show: how far they reach is decided by where their words lead.
 
 use super::TableOutcome;
 use super::extent::{End, Table};
@@ -9,16 +9,16 @@ use crate::elf::dispatch::{Region, Word, targets};
 use crate::report::Difference;
 use reorder_base::address::Address;
 
-/// Which other tables of a function count.
+/// Which other tables of a function are taken into account.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Others {
     All,
-    /// Those whose end the code tells.
+    /// Those whose end the code shows.
     Proven,
 }
 
 impl Tables<'_> {
-    /// The words are entries up to some point.
+    /// Checks a table whose words are entries up to an unknown point; `read` are the words that may be entries.
     pub(super) fn check_open(
         &self,
         table: &Table,
@@ -34,13 +34,13 @@ impl Tables<'_> {
         }
         let Some(region) = self.region(table.owner) else { return outcome };
         let reached = self.reached_otherwise(table, &region, shape, &[], Others::All);
-        let is_necessary = |word: &TableWord| match region.position(word.target) {
+        let is_necessary = |word: &TableWord| match region.position(word.target.0) {
             Some(position) => !reached[position],
             None => self.evidence.is_orphan(word.target),
         };
-        // Compilers repeat a table when they repeat its jump: nothing but the two leads to their code.
+        // Compilers duplicate a table when they duplicate its jump; then only these two tables lead to their code.
         let certainly_reached = self.reached_otherwise(table, &region, shape, &[], Others::Proven);
-        let is_reason = |word: &TableWord| match region.position(word.target) {
+        let is_reason = |word: &TableWord| match region.position(word.target.0) {
             Some(position) => !certainly_reached[position],
             None => is_necessary(word),
         };
@@ -59,21 +59,21 @@ impl Tables<'_> {
             outcome.differences.push(difference);
         }
         if let Some(last) = taken.last() {
-            outcome.followed.push(table.start..last.place.wrapping_add(u64::from(table.width)));
+            outcome.followed.push(table.start..last.place.plus(u64::from(table.width)));
         }
         outcome
     }
 
-    /// Whether what comes after the changed words can be none of the table: code refers to it, or it leads to no instruction.
-    /// The weakest reason; it is taken only where all changed words stay in the function, and where the analysis knows no end.
-    /// It is needed where other ways lead to all code that the table leads to: switches without a default whose cases
-    /// other switches of the function share, tables of assembly that enter a run of instructions at many places, and tables
-    /// of functions in which another jump is not understood.
+    /// Whether the table must end after the changed words: code refers to the place after them, or no later word is stale.
+    /// This is the weakest reason, so it counts only if all changed words lead into the function and the analysis knows no
+    /// end. It is needed where other paths reach all code that the table leads to: switches without a default whose cases
+    /// other switches of the function share, assembly tables that enter a run of instructions at many places, and tables of
+    /// functions in which another jump is not understood.
     fn ends_by_itself(&self, table: &Table, read: &[TableWord], changed: usize, region: &Region) -> bool {
-        let end = table.start.wrapping_add(changed as u64 * u64::from(table.width));
+        let end = table.start.plus(changed as u64 * u64::from(table.width));
         let owner = self.pair.moves.as_slice().get(table.owner as usize);
-        let is_after = |word: &TableWord| owner.is_some_and(|owner| owner.old_end().0 == word.target);
-        let is_home = |word: &TableWord| region.position(word.target).is_some() || is_after(word);
+        let is_after = |word: &TableWord| owner.is_some_and(|owner| owner.old_end() == word.target);
+        let is_home = |word: &TableWord| region.position(word.target.0).is_some() || is_after(word);
         let is_end = || {
             self.references.binary_search(&end).is_ok()
                 || read[changed..].iter().all(|word| word.is_followed(self.pair))
@@ -81,8 +81,8 @@ impl Tables<'_> {
         matches!(table.end, End::Unknown(_)) && read[..changed].iter().all(is_home) && is_end()
     }
 
-    /// Whether the code compares something with the number of words that changed; those after them up to that number led to
-    /// what stayed.
+    /// Whether the code compares a value with the number of changed words, or with a larger number if the words up to it
+    /// lead to targets that stayed.
     fn is_counted(&self, table: &Table, read: &[TableWord], changed: usize, region: &Region) -> bool {
         let (least, words) = (changed as u64 + table.unread, read.len() as u64 + table.unread);
         let still = read[changed..].iter().take_while(|word| word.is_followed(self.pair)).count() as u64;
@@ -90,7 +90,7 @@ impl Tables<'_> {
         counts.iter().any(|&count| (least..=(least + still).min(words)).contains(&count))
     }
 
-    /// The first changed word that nothing shows to be an entry.
+    /// The first changed word for which there is no evidence that it is an entry.
     fn unnecessary<'w>(
         &self,
         taken: &'w [TableWord],
@@ -102,7 +102,7 @@ impl Tables<'_> {
         taken[certain..].iter().find(|word| !repeats(word))
     }
 
-    /// A word that stayed although it can only be understood as an entry that had to follow.
+    /// A word that stayed although it can only be an entry that had to follow.
     fn left_behind(
         &self,
         table: &Table,
@@ -115,42 +115,43 @@ impl Tables<'_> {
         let end = rest.iter().position(|word| self.starts_another(word.place, region)).unwrap_or(rest.len());
         let rest = &rest[..end];
         let first = rest.first()?;
-        let leads_home = region.contains(first.target);
-        // The first of all words is one; of an address that is only named, nothing is.
+        let leads_home = region.contains(first.target.0);
+        // The first word of a table is an entry. Of a candidate, no word is certain to be one.
         let is_entry = if table.is_candidate { is_all && leads_home } else { leads_home };
         let stale = Some(first).filter(is_stale).filter(|_| is_entry).or_else(|| {
             let is_demanded = |word: &&TableWord| !table.is_candidate && is_necessary(word);
-            // Up to a word that must be one, all are.
+            // All words before one that must be an entry are entries too.
             let last = rest.iter().rposition(|word| is_demanded(&word)).map_or(0, |last| last + 1);
             rest[..last].iter().find(is_stale)
         });
         stale.map(|word| word.stale(self.pair, table.start))
     }
 
-    /// Whether a table whose end the code does not tell may end at `place`, because a table of another function may start there.
-    pub(super) fn may_end_at(&self, table: &Table, place: u64) -> bool {
+    /// Whether a table whose end the code does not show may end at `place`, because a table of another function may start
+    /// there.
+    pub(super) fn may_end_at(&self, table: &Table, place: Address) -> bool {
         let is_possible = self.possible.binary_search_by_key(&place, |&(start, _)| start).is_ok();
         let region = || self.region(table.owner);
         is_possible && region().is_some_and(|region| self.starts_another(place, &region))
     }
 
-    /// Whether a table of another function may start at `place`: that function names `place`, and the word at `place`, added to
-    /// `place`, leads into that function or its parts, now as before. No function reads words of both.
-    fn starts_another(&self, place: u64, region: &Region) -> bool {
+    /// Whether a table of another function may start at `place`: that function names `place`, and the word at `place`, added
+    /// to `place`, leads into that function or its parts, in both images. A function never reads words of both tables.
+    fn starts_another(&self, place: Address, region: &Region) -> bool {
         let first = self.possible.partition_point(|&(start, _)| start < place);
         let here = self.possible[first..].iter().take_while(|&&(start, _)| start == place);
         let word = TableWord::at(self.pair, place, place, 4).filter(|word| word.is_followed(self.pair));
-        let Some(target) = word.map(|word| word.target).filter(|&target| !region.contains(target)) else {
+        let Some(target) = word.map(|word| word.target).filter(|&target| !region.contains(target.0)) else {
             return false;
         };
-        let home = self.pair.moves.containing(Address(target));
+        let home = self.pair.moves.containing(target);
         home.is_some_and(|home| may_be_entered(self.pair, home, target))
             && here
                 .filter(|(_, owner)| !region.members.contains(owner))
-                .any(|&(_, owner)| self.region(owner).is_some_and(|other| other.contains(target)))
+                .any(|&(_, owner)| self.region(owner).is_some_and(|other| other.contains(target.0)))
     }
 
-    /// The instructions of a region that control reaches without the table, but for `taken` of its words.
+    /// For each instruction of a region, whether control reaches it without the table, or through its words `taken`.
     pub(super) fn reached_otherwise(
         &self,
         table: &Table,
@@ -175,7 +176,7 @@ impl Tables<'_> {
                 .collect::<Vec<u64>>()
         };
         let roots =
-            region.outer_entries().chain(self.pads(region)).chain(taken.iter().map(|word| word.target));
+            region.outer_entries().chain(self.pads(region)).chain(taken.iter().map(|word| word.target.0));
         region.reached(roots, places, self.endings)
     }
 }

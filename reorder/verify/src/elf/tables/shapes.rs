@@ -1,4 +1,4 @@
-//! What the code of functions says of the tables that they jump by, before any word of them is looked at.
+//! What the code of functions states about the tables that they jump through, before any word of them is read.
 
 use std::collections::BTreeMap;
 
@@ -7,26 +7,27 @@ use rayon::prelude::*;
 use super::extent::{End, Table, end_of};
 use super::x86_64::Tables;
 use crate::elf::dispatch::{Surroundings, Word, analyse};
+use reorder_base::address::Address;
 
-/// What value analysis says of one function.
+/// Result of the value analysis of one function.
 #[derive(Debug, Default)]
 pub(super) struct Shape {
     pub(super) tables: Vec<Table>,
-    /// Jumps whose tables are known: place, address that is added, word.
+    /// Jumps whose tables are known, as the value analysis states them: place, address that is added, word.
     pub(super) jumps: Vec<(u64, u64, Word)>,
-    /// How many words the other jumps read of tables that are not known, where that is certain.
+    /// Numbers of words that the other jumps read from unknown tables, where those are certain.
     pub(super) counts: Vec<u64>,
     /// Whether all jumps are understood.
     pub(super) is_clear: bool,
 }
 
-/// The tables of all functions, each once, by place.
+/// The tables of all functions without duplicates, sorted by address.
 pub(super) fn merged(shapes: &[(u32, Shape)]) -> Vec<Table> {
     let mut all: Vec<Table> = shapes.iter().flat_map(|(_, shape)| &shape.tables).copied().collect();
     all.sort_by_key(|table| (table.key(), table.is_candidate, table.owner));
     all.dedup_by(|next, last| {
         let is_same = next.key() == last.key();
-        // What code certainly jumps by is no mere candidate.
+        // A table that code certainly jumps through is more than a candidate.
         if is_same && !next.is_candidate {
             last.end = last.end.joined(next.end);
         }
@@ -35,26 +36,27 @@ pub(super) fn merged(shapes: &[(u32, Shape)]) -> Vec<Table> {
     all
 }
 
-/// Where tables start that code jumps by, sorted. One table starts once, however many of its first words a jump leaves out.
-fn certain_starts(shapes: &[(u32, Shape)]) -> Vec<u64> {
-    let mut first: BTreeMap<(u64, u64), u64> = BTreeMap::new();
+/// Starts of the tables that code certainly jumps through, sorted. A table has one start, even if some jumps skip its first
+/// words.
+fn certain_starts(shapes: &[(u32, Shape)]) -> Vec<Address> {
+    let mut first: BTreeMap<(Address, Address), Address> = BTreeMap::new();
     for table in shapes.iter().flat_map(|(_, shape)| &shape.tables).filter(|table| !table.is_candidate) {
         let start = first.entry((table.anchor, table.origin())).or_insert(table.start);
         *start = table.start.min(*start);
     }
-    let mut starts: Vec<u64> = first.into_values().collect();
+    let mut starts: Vec<Address> = first.into_values().collect();
     starts.sort_unstable();
     starts.dedup();
     starts
 }
 
 impl Tables<'_> {
-    /// What the code of functions says, by position.
+    /// The results for all functions `owners`, in their order.
     ///
-    /// Where a table without a known end seems to run on into the next one, it seems to lead to places that it does not lead
-    /// to, and code that jumps by the next one may not be understood. So it is first taken to end wherever code names data.
-    /// That can only lose ways, and what jumps by a table on fewer ways does so on all: this gives the starts of tables. Only
-    /// they end tables when the code is looked at again.
+    /// If a table without a known end seems to run on into the next one, it seems to lead to places that it does not lead
+    /// to, and code that jumps through the next one may not be understood. So at first every address of data that code names
+    /// ends a table. That can only lose paths, and a jump that uses a table on fewer paths uses it on all: this gives the
+    /// starts of tables. In the second pass only these starts end tables.
     pub(super) fn shapes(&mut self, owners: &[u32]) -> Vec<(u32, Shape)> {
         self.starts = self.references.to_vec();
         let shape = |tables: &Self, owner: u32| tables.shape(owner).unwrap_or_default();
@@ -73,7 +75,7 @@ impl Tables<'_> {
         shapes
     }
 
-    /// What the code of a function says.
+    /// The result for one function; `None` when it cannot be decoded.
     fn shape(&self, owner: u32) -> Option<Shape> {
         let region = self.region(owner)?;
         let around = Surroundings {
@@ -105,10 +107,10 @@ impl Tables<'_> {
             }
         }
         if !is_clear {
-            // Some jump goes by a table that is not known: any that the function reads, and any data that it names.
+            // Some jump uses an unknown table. Candidates are all tables that the function reads and all data that it names.
             let reads = found.reads.iter().filter(|word| word.width == 4).map(|word| word.table);
             let named = region.named_data(self.pair.old);
-            shape.tables.extend(reads.chain(named).map(|start| Table::candidate(start, owner)));
+            shape.tables.extend(reads.chain(named).map(|start| Table::candidate(Address(start), owner)));
         }
         shape.is_clear = is_clear;
         Some(shape)

@@ -1,4 +1,4 @@
-//! One word of a table: what it stood for and what it stands for now.
+//! One word of a table: its old and its new target.
 
 use iced_x86::{Decoder, DecoderOptions, Instruction};
 
@@ -7,77 +7,78 @@ use crate::elf::pair::ImagePair;
 use crate::moves::Move;
 use crate::processor::Processor;
 use crate::report::{Check, Difference};
-use reorder_base::address::Address;
+use reorder_base::address::{Address, NewAddress};
 
-/// A word and the address that it is added to.
+/// A word, with the targets that it has when it is added to an address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct TableWord {
     /// Its own address.
-    pub(super) place: u64,
-    /// Where it led.
-    pub(super) target: u64,
-    /// Where it leads.
-    pub(super) found: u64,
-    /// Whether its bytes are others.
+    pub(super) place: Address,
+    /// Its target in the old image.
+    pub(super) target: Address,
+    /// Its target in the new image.
+    pub(super) found: NewAddress,
+    /// Whether its bytes changed.
     pub(super) has_changed: bool,
 }
 
 impl TableWord {
-    /// The word of `width` bytes at `place`, which is added to `anchor`; nothing in code and outside of the file.
-    pub(super) fn at(pair: ImagePair<'_>, anchor: u64, place: u64, width: u8) -> Option<Self> {
-        let section = pair.old.section_at(place).filter(|section| !section.is_code())?;
-        section.at(place, u64::from(width))?;
-        let offset = usize::try_from(section.offset + (place - section.address)).ok()?;
+    /// The word of `width` bytes at `place`, which is added to `anchor`; `None` in code and outside of the file.
+    pub(super) fn at(pair: ImagePair<'_>, anchor: Address, place: Address, width: u8) -> Option<Self> {
+        let section = pair.old.section_at(place.0).filter(|section| !section.is_code())?;
+        section.at(place.0, u64::from(width))?;
+        let offset = usize::try_from(section.offset + (place.0 - section.address)).ok()?;
         let read = |bytes| if width == 8 { u64_at(bytes, offset) } else { displacement_at(bytes, offset) };
         let (before, after) = (read(pair.old.bytes)?, read(pair.new.bytes)?);
         Some(Self {
             place,
-            target: anchor.wrapping_add(before),
-            found: pair.mapped(anchor).wrapping_add(after),
+            target: anchor.plus(before),
+            found: pair.mapped(anchor).plus(after),
             has_changed: before != after,
         })
     }
 
-    /// Whether it leads where its target went.
+    /// Whether it leads to the new place of its target.
     pub(super) fn is_followed(&self, pair: ImagePair<'_>) -> bool {
         pair.is_target(self.target, self.found)
     }
 
-    /// What is wrong with it, for people.
+    /// A difference at this word of the table at `start`.
     pub(super) fn difference(
         &self,
         pair: ImagePair<'_>,
-        start: u64,
+        start: Address,
         expected: impl Into<String>,
     ) -> Difference {
-        let place = format!("the word at {} of the table at {}", Address(self.place), Address(start));
-        let found = format!("{:#x}", self.found);
-        Difference::new(Check::JumpTables, pair.old.offset_of(self.place), place, expected, found)
+        let place = format!("the word at {} of the table at {start}", self.place);
+        let found = self.found.to_string();
+        let offset = pair.old.offset_of(self.place.0).map(|offset| offset.0);
+        Difference::new(Check::JumpTables, offset, place, expected, found)
     }
 
-    /// It led somewhere and does not lead to where that is now.
-    pub(super) fn stale(&self, pair: ImagePair<'_>, start: u64) -> Difference {
-        self.difference(pair, start, format!("the target {:#x}", pair.mapped(self.target)))
+    /// The difference for a word that does not lead to the new place of its target.
+    pub(super) fn stale(&self, pair: ImagePair<'_>, start: Address) -> Difference {
+        self.difference(pair, start, format!("the target {}", pair.mapped(self.target)))
     }
 }
 
-/// Whether an instruction of `function` starts at `target`, or it ends there: other numbers that happen to lead into a
-/// function are data of another kind.
-pub(super) fn may_be_entered(pair: ImagePair<'_>, function: &Move, target: u64) -> bool {
-    if target == function.old_start.0 {
+/// Whether an instruction of `function` starts at `target`, or the function ends there. Other words that happen to lead into
+/// a function are other data.
+pub(super) fn may_be_entered(pair: ImagePair<'_>, function: &Move, target: Address) -> bool {
+    if target == function.old_start {
         return true;
     }
     let code = pair.old.code_at(function.old_start.0, function.old_end().0);
     let bytes = code.and_then(|section| section.at(function.old_start.0, function.size)).unwrap_or_default();
     match pair.old.processor {
-        Processor::Aarch64 => target.is_multiple_of(4),
+        Processor::Aarch64 => target.0.is_multiple_of(4),
         Processor::X86_64 => {
             let mut decoder = Decoder::with_ip(64, bytes, function.old_start.0, DecoderOptions::NONE);
             let mut instruction = Instruction::default();
-            while decoder.can_decode() && decoder.ip() < target {
+            while decoder.can_decode() && decoder.ip() < target.0 {
                 decoder.decode_out(&mut instruction);
             }
-            decoder.ip() == target
+            decoder.ip() == target.0
         }
     }
 }

@@ -1,9 +1,9 @@
-//! Tables of x86-64 code, by what value analysis proves of each computed jump and call.
+//! Tables of x86-64 code, checked by what value analysis proves for each computed jump and call.
 //!
 //! Where the end is proven, exactly those words had to follow. Where it is not, each changed word must be *necessary*: the
-//! last one leads to code that nothing else reaches, or repeats an earlier word; and each word that stays must be *possible*:
-//! what comes after the changed ones does not lead to an instruction of the same function that moved. Such a table surely
-//! ends at the start of another table, at the end of the section, and at a word that leads to no instruction.
+//! last one leads to code that nothing else reaches, or repeats an earlier word. And each word that stays must be
+//! *possible*: the words after the changed ones do not lead to an instruction of the same function that moved. Such a table
+//! ends at the latest at the start of another table, at the end of the section, and at a word that leads to no instruction.
 
 use std::collections::BTreeSet;
 use std::ops::Range;
@@ -22,8 +22,10 @@ use crate::elf::pair::ImagePair;
 use crate::elf::pointers::written_places;
 use reorder_base::address::Address;
 
-/// Longer tables are not written by compilers; a bound for hostile ones without an end.
+/// Compilers write no longer tables; this bounds the work for hostile ones without an end.
 const MAX_WORDS: u64 = 1 << 16;
+/// The limit of a table without a bound.
+const LAST: Address = Address(u64::MAX);
 
 /// Checks all tables of the image.
 pub(super) fn check(pair: ImagePair<'_>, code: &CodeOutcome) -> TableOutcome {
@@ -44,7 +46,7 @@ pub(super) fn check(pair: ImagePair<'_>, code: &CodeOutcome) -> TableOutcome {
         kept: &kept,
         entries: &entries,
         references: &code.references,
-        written: written_places(pair.old),
+        written: written_places(pair.old).into_iter().map(Address).collect(),
         starts: Vec::new(),
         possible: Vec::new(),
     };
@@ -54,8 +56,8 @@ pub(super) fn check(pair: ImagePair<'_>, code: &CodeOutcome) -> TableOutcome {
     tables.possible.sort_unstable();
     tables.possible.dedup();
     let mut all = merged(&shapes);
-    // What is certain of a table whose first words are never read says all of it.
-    let anchors: BTreeSet<u64> =
+    // A certain table of which some first words are never read replaces the candidate at its anchor.
+    let anchors: BTreeSet<Address> =
         all.iter().filter(|table| !table.is_candidate).map(|table| table.anchor).collect();
     all.retain(|table| !table.is_candidate || !anchors.contains(&table.start));
     let checked: Vec<TableOutcome> = all
@@ -73,7 +75,7 @@ pub(super) fn check(pair: ImagePair<'_>, code: &CodeOutcome) -> TableOutcome {
     outcome
 }
 
-/// What all tables are checked with.
+/// The input of all checks of tables.
 pub(super) struct Tables<'a> {
     pub(super) pair: ImagePair<'a>,
     pub(super) evidence: &'a Evidence<'a>,
@@ -83,13 +85,13 @@ pub(super) struct Tables<'a> {
     /// Jumps into the middle of functions, sorted.
     pub(super) entries: &'a [Entry],
     /// Addresses of data that code refers to, sorted.
-    pub(super) references: &'a [u64],
+    pub(super) references: &'a [Address],
     /// Places that the loader writes to, which hold no distances, sorted.
-    pub(super) written: Vec<u64>,
+    pub(super) written: Vec<Address>,
     /// Where tables start for certain, sorted.
-    pub(super) starts: Vec<u64>,
-    /// Where tables of functions start or may start, sorted: the address, and the position of the function.
-    pub(super) possible: Vec<(u64, u32)>,
+    pub(super) starts: Vec<Address>,
+    /// Addresses where tables start or may start, each with the index of the function, sorted.
+    pub(super) possible: Vec<(Address, u32)>,
 }
 
 impl Tables<'_> {
@@ -109,21 +111,21 @@ impl Tables<'_> {
             return TableOutcome::default();
         };
         let after = self.starts.partition_point(|&start| start <= table.start);
-        let next = self.starts.get(after).copied().unwrap_or(u64::MAX);
+        let next = self.starts.get(after).copied().unwrap_or(LAST);
         let width = u64::from(table.width);
         let listed = self.evidence.is_listed(table.start);
         let (most, limit) = match table.end {
-            End::Proven(count) => (count, u64::MAX),
+            End::Proven(count) => (count, LAST),
             End::Calculated(count) | End::Unknown(count) => (count, next),
         };
         let mut read = Vec::new();
         for number in 0..most.min(MAX_WORDS) {
-            let place = table.start.wrapping_add(number * width);
+            let place = table.start.plus(number * width);
             let word = TableWord::at(self.pair, table.anchor, place, table.width);
             let is_word = place < limit && self.written.binary_search(&place).is_err();
             let Some(word) = word.filter(|_| is_word) else { break };
             let is_known = listed.is_none() || self.evidence.is_listed(place) == Some(true);
-            if !is_known || !self.is_entry(table, owner.old_start.0..owner.old_end().0, &word) {
+            if !is_known || !self.is_entry(table, owner.old_start..owner.old_end(), &word) {
                 break;
             }
             if number > 0 && matches!(table.end, End::Unknown(_)) && self.may_end_at(table, place) {
@@ -134,11 +136,11 @@ impl Tables<'_> {
         let is_still = |word: &TableWord| !word.has_changed && word.is_followed(self.pair);
         if read.iter().all(is_still) {
             let followed =
-                self.followed_before(table, owner.old_start.0..owner.old_end().0).into_iter().collect();
+                self.followed_before(table, owner.old_start..owner.old_end()).into_iter().collect();
             return TableOutcome { words: read.len(), followed, ..TableOutcome::default() };
         }
         let is_plain = |count: u64| {
-            let end = table.start.wrapping_add(count * width);
+            let end = table.start.plus(count * width);
             let inside = self.references.partition_point(|&reference| reference <= table.start);
             read.len() as u64 == count
                 && self.references.get(inside).is_none_or(|&reference| reference >= end)
@@ -155,12 +157,12 @@ impl Tables<'_> {
             true => self.check_with_unread(table, &read, next, shape),
             false => self.check_open(table, &read, shape),
         };
-        outcome.followed.extend(self.followed_before(table, owner.old_start.0..owner.old_end().0));
+        outcome.followed.extend(self.followed_before(table, owner.old_start..owner.old_end()));
         outcome
     }
 
-    /// A table that code only may jump by, as long as one of the jumps says that theirs is, with all words in the function:
-    /// it is that table if all of them followed.
+    /// Checks a candidate against the lengths of unknown tables. If all words up to such a length followed and lead into the
+    /// function, the candidate is that table; `None` otherwise.
     fn check_counted(
         &self,
         table: &Table,
@@ -168,7 +170,7 @@ impl Tables<'_> {
         shape: Option<&Shape>,
     ) -> Option<TableOutcome> {
         let owner = self.pair.moves.as_slice().get(table.owner as usize)?;
-        let is_home = |word: &TableWord| (owner.old_start.0..owner.old_end().0).contains(&word.target);
+        let is_home = |word: &TableWord| (owner.old_start..owner.old_end()).contains(&word.target);
         let counts = shape.filter(|_| table.is_candidate).map(|shape| &shape.counts)?;
         let fitting = counts.iter().filter_map(|&count| read.get(..usize::try_from(count).ok()?));
         let words = fitting
@@ -179,39 +181,36 @@ impl Tables<'_> {
         (!changed_after).then_some(certain)
     }
 
-    /// The words before a table that no index reads: they may have followed, as those of the table did.
-    fn followed_before(&self, table: &Table, owner: Range<u64>) -> Option<Range<u64>> {
+    /// The words before a table that no index reads; they may follow as those of the table do.
+    fn followed_before(&self, table: &Table, owner: Range<Address>) -> Option<Range<Address>> {
         let width = u64::from(table.width);
         let before = (1..=table.unread.min(MAX_WORDS)).map_while(|number| {
-            let place = table.start.wrapping_sub(number * width);
+            let place = Address(table.start.0.wrapping_sub(number * width));
             let word = TableWord::at(self.pair, table.anchor, place, table.width)?;
             (word.is_followed(self.pair) && self.is_entry(table, owner.clone(), &word)).then_some(place)
         });
         before.last().map(|first| first..table.start)
     }
 
-    /// Whether a word can be an entry: it leads to an instruction, and what is called is a function.
-    fn is_entry(&self, table: &Table, owner: Range<u64>, word: &TableWord) -> bool {
-        let Some(home) = self.pair.moves.containing(Address(word.target)) else {
-            return self
-                .pair
-                .moves
-                .ending_at(Address(word.target))
-                .is_some_and(|home| home.old_end().0 == owner.end);
+    /// Whether a word can be an entry: it leads to an instruction; a distance from code leads to the start of a function or
+    /// into `owner`.
+    fn is_entry(&self, table: &Table, owner: Range<Address>, word: &TableWord) -> bool {
+        let Some(home) = self.pair.moves.containing(word.target) else {
+            return self.pair.moves.ending_at(word.target).is_some_and(|home| home.old_end() == owner.end);
         };
-        // Distances that count from code lead to starts of functions, or stay in one.
+        // Distances from code lead to starts of functions, or stay in the function.
         let is_sum = table.anchor != table.origin();
-        if is_sum && home.old_start.0 != word.target && home.old_start.0 != owner.start {
+        if is_sum && home.old_start != word.target && home.old_start != owner.start {
             return false;
         }
         may_be_entered(self.pair, home, word.target)
     }
 
-    /// Every word is an entry.
+    /// Checks a table of which every word is an entry.
     fn check_certain(&self, table: &Table, read: &[TableWord]) -> TableOutcome {
         let stale = read.iter().find(|word| !word.is_followed(self.pair));
         let end = stale.or(read.last()).map_or(table.start, |word| word.place);
-        let whole = if stale.is_some() { end } else { end.wrapping_add(u64::from(table.width)) };
+        let whole = if stale.is_some() { end } else { end.plus(u64::from(table.width)) };
         TableOutcome {
             words: read.len(),
             differences: stale.map(|word| word.stale(self.pair, table.start)).into_iter().collect(),
@@ -219,20 +218,20 @@ impl Tables<'_> {
         }
     }
 
-    /// Every word is an entry, and words after them may be: the compiler knew less of the index than the analysis, and wrote
-    /// words that are never read. Those up to a count that the code compares with are such, and those up to the last that
-    /// leads to code that nothing else reaches; code names none of them.
+    /// Every word is an entry, and words after them may be: the compiler knew less about the index than the analysis does,
+    /// and wrote words that are never read. Such words reach up to a count that the code compares with, or up to the last
+    /// one that leads to code that nothing else reaches; code names none of them.
     fn check_with_unread(
         &self,
         table: &Table,
         read: &[TableWord],
-        limit: u64,
+        limit: Address,
         shape: Option<&Shape>,
     ) -> TableOutcome {
         let mut outcome = self.check_certain(table, read);
         let width = u64::from(table.width);
         let after = |number: u64| {
-            let place = table.start.wrapping_add((read.len() as u64 + number) * width);
+            let place = table.start.plus((read.len() as u64 + number) * width);
             TableWord::at(self.pair, table.anchor, place, table.width).filter(|_| place < limit)
         };
         if !outcome.differences.is_empty() || !after(0).is_some_and(|word| word.has_changed) {
@@ -241,7 +240,7 @@ impl Tables<'_> {
         let Some(region) = self.region(table.owner) else { return outcome };
         let is_named = |word: &TableWord| self.references.binary_search(&word.place).is_ok();
         let is_entry = |word: &TableWord| {
-            region.position(word.target).is_some() && word.is_followed(self.pair) && !is_named(word)
+            region.position(word.target.0).is_some() && word.is_followed(self.pair) && !is_named(word)
         };
         let unread: Vec<TableWord> = (0..MAX_WORDS).map_while(after).take_while(is_entry).collect();
         let least = read.len() as u64 + table.unread;
@@ -249,12 +248,12 @@ impl Tables<'_> {
         let counted = counts.filter(|&count| count <= unread.len() as u64).max().unwrap_or(0);
         let reached = self.reached_otherwise(table, &region, shape, read, Others::All);
         let is_necessary =
-            |word: &TableWord| region.position(word.target).is_some_and(|position| !reached[position]);
+            |word: &TableWord| region.position(word.target.0).is_some_and(|position| !reached[position]);
         let necessary = unread.iter().rposition(is_necessary).map_or(0, |last| last as u64 + 1);
         let count = counted.max(necessary);
         if count > 0 {
-            let first = table.start.wrapping_add(read.len() as u64 * width);
-            outcome.followed.push(first..first.wrapping_add(count * width));
+            let first = table.start.plus(read.len() as u64 * width);
+            outcome.followed.push(first..first.plus(count * width));
         }
         outcome
     }
