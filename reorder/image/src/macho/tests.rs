@@ -42,7 +42,7 @@ proptest! {
             bytes.truncate(end.index(bytes.len()));
         }
         if let Ok(image) = MachOImage::parse(&bytes, None) {
-            let functions = image.functions();
+            let functions = image.names.functions();
             prop_assert!(functions.len() <= bytes.len());
             prop_assert!(functions.iter().all(|(_, function)| function.end > function.start));
         }

@@ -15,10 +15,11 @@ use super::units::Obligations;
 use crate::decode::aarch64::WORD;
 use crate::decode::{aarch64_gap, padding};
 use crate::elf::analysis::blocks::alignment;
-use crate::macho::file::{Architecture, MachOFile};
+use crate::macho::file::MachOFile;
 use crate::ordinary_alignment::ordinary_alignment;
 use crate::pins::{Pin, PinReason};
 use reorder_base::address::Address;
+use reorder_base::processor::Processor;
 
 /// No function asks for more than a page.
 const PAGE: u64 = 4096;
@@ -66,9 +67,9 @@ fn padding_at_end(file: &MachOFile<'_>, atom: Range<Address>) -> u64 {
     let text = file.text();
     let offset = |address: Address| address.distance_from(text.address) as usize;
     let Some(bytes) = file.section_bytes(text).get(offset(atom.start)..offset(atom.end)) else { return 0 };
-    let first_filler: fn(&[u8]) -> usize = match file.architecture {
-        Architecture::Arm64 => first_word,
-        Architecture::X86_64 => first_instruction,
+    let first_filler: fn(&[u8]) -> usize = match file.processor {
+        Processor::Aarch64 => first_word,
+        Processor::X86_64 | Processor::Other => first_instruction,
     };
     // An x86-64 no-operation can only be recognised from its first byte. So for each length it is known whether the last bytes
     // of that length are filler, up to the length where no filler can begin.

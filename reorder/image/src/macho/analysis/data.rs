@@ -10,7 +10,7 @@ use crate::exception_table::TableBudget;
 use crate::macho::data_in_code;
 use crate::macho::eh_frame::FrameEntry;
 use crate::macho::entry::entry;
-use crate::macho::file::{Architecture, MachOFile};
+use crate::macho::file::MachOFile;
 use crate::macho::fixups::rebases;
 use crate::macho::init_offsets::initializer_offsets;
 use crate::macho::landing_pads::landing_pads;
@@ -21,6 +21,7 @@ use crate::macho::unwind_info::UnwindInfo;
 use crate::pins::{Pin, PinReason};
 use reorder_base::address::Address;
 use reorder_base::error::Result;
+use reorder_base::processor::Processor;
 use reorder_base::refusal::{Refusal, RefusalCode};
 
 /// What data says about functions.
@@ -88,9 +89,9 @@ impl DataFacts {
             }
         }
         // Code of x86-64 is followed from its entries and knows these ranges itself.
-        let listed_data = match file.architecture {
-            Architecture::Arm64 => data_in_code::read(file)?,
-            Architecture::X86_64 => Vec::new(),
+        let listed_data = match file.processor {
+            Processor::Aarch64 => data_in_code::read(file)?,
+            Processor::X86_64 | Processor::Other => Vec::new(),
         };
         for range in listed_data {
             let end = range.start.plus(u64::from(range.length.max(1)) - 1);

@@ -25,7 +25,7 @@ use crate::decoded_atom::{DecodedAtom, check_sums};
 use crate::entry_rounds::{AtomDecoder, decode_atoms, pack};
 use crate::macho::data_in_code;
 use crate::macho::eh_frame::frame_entries;
-use crate::macho::file::{Architecture, MachOFile};
+use crate::macho::file::MachOFile;
 use crate::macho::reference::DataReference;
 use crate::macho::section::Section;
 use crate::macho::unwind_info::UnwindInfo;
@@ -35,6 +35,7 @@ use data::DataFacts;
 use fixed_code::FixedCode;
 use reorder_base::address::Address;
 use reorder_base::error::Result;
+use reorder_base::processor::Processor;
 use reorder_base::refusal::RefusalCode;
 use units::{Obligations, Unit};
 use x86_64::X86Context;
@@ -43,7 +44,7 @@ use x86_64::X86Context;
 #[derive(Clone, Debug)]
 pub struct MachOAnalysis {
     /// The image's processor.
-    pub architecture: Architecture,
+    pub processor: Processor,
     /// Function starts.
     pub atoms: Atoms,
     /// What moves as one, in address order.
@@ -123,7 +124,7 @@ impl MachOAnalysis {
         let table_words = decoded.iter().map(|atom| atom.table_words.len()).sum();
         data.sort_unstable_by_key(|reference| reference.place);
         Ok(Self {
-            architecture: file.architecture,
+            processor: file.processor,
             atoms,
             units,
             code,
@@ -160,18 +161,18 @@ impl MachOAnalysis {
     #[must_use]
     pub fn alignment_of(&self, address: Address) -> u64 {
         const FETCH: u32 = 4;
-        match self.architecture {
-            Architecture::Arm64 => 4,
-            Architecture::X86_64 => 1 << address.0.trailing_zeros().min(FETCH),
+        match self.processor {
+            Processor::Aarch64 => 4,
+            Processor::X86_64 | Processor::Other => 1 << address.0.trailing_zeros().min(FETCH),
         }
     }
 
     /// What must hold even when room is short.
     #[must_use]
     pub fn least_alignment(&self) -> u64 {
-        match self.architecture {
-            Architecture::Arm64 => 4,
-            Architecture::X86_64 => 1,
+        match self.processor {
+            Processor::Aarch64 => 4,
+            Processor::X86_64 | Processor::Other => 1,
         }
     }
 
@@ -223,10 +224,10 @@ fn oblige(
 pub(crate) struct Decoder<'data> {
     file: &'data MachOFile<'data>,
     atoms: &'data Atoms,
-    processor: Processor<'data>,
+    context: ProcessorContext<'data>,
 }
 
-enum Processor<'data> {
+enum ProcessorContext<'data> {
     Arm64(CodeContext<'data>),
     X86_64(X86Context<'data>),
 }
@@ -239,11 +240,13 @@ impl<'data> Decoder<'data> {
         data_in_code: &'data [Range<Address>],
         landing_pads: &'data [Address],
     ) -> Self {
-        let processor = match file.architecture {
-            Architecture::Arm64 => Processor::Arm64(arm64_context(file, atoms, landing_pads)),
-            Architecture::X86_64 => Processor::X86_64(X86Context::new(file, &atoms.starts, data_in_code)),
+        let context = match file.processor {
+            Processor::Aarch64 => ProcessorContext::Arm64(arm64_context(file, atoms, landing_pads)),
+            Processor::X86_64 | Processor::Other => {
+                ProcessorContext::X86_64(X86Context::new(file, &atoms.starts, data_in_code))
+            }
         };
-        Self { file, atoms, processor }
+        Self { file, atoms, context }
     }
 
     /// `starts` are those of all functions, sorted.
@@ -252,9 +255,13 @@ impl<'data> Decoder<'data> {
         section: &Section<'_>,
         starts: &[Address],
     ) -> (Vec<CodeReference>, Vec<Address>) {
-        match &self.processor {
-            Processor::Arm64(context) => aarch64::fixed::decode_fixed_section(context, section.range()),
-            Processor::X86_64(_) => (x86_64::decode_fixed_section(self.file, section, starts), Vec::new()),
+        match &self.context {
+            ProcessorContext::Arm64(context) => {
+                aarch64::fixed::decode_fixed_section(context, section.range())
+            }
+            ProcessorContext::X86_64(_) => {
+                (x86_64::decode_fixed_section(self.file, section, starts), Vec::new())
+            }
         }
     }
 
@@ -268,18 +275,18 @@ impl<'data> Decoder<'data> {
 
 impl AtomDecoder for Decoder<'_> {
     fn decode(&self, range: Range<Address>, entries: &[Address]) -> (DecodedAtom, Box<[PackedReference]>) {
-        let atom = match &self.processor {
-            Processor::Arm64(context) => aarch64::decode_atom(context, range.clone(), entries),
-            Processor::X86_64(context) => x86_64::decode_atom(context, range.clone(), entries),
+        let atom = match &self.context {
+            ProcessorContext::Arm64(context) => aarch64::decode_atom(context, range.clone(), entries),
+            ProcessorContext::X86_64(context) => x86_64::decode_atom(context, range.clone(), entries),
         };
         pack(atom, range.start, self.file.base(), &self.file.text().range())
     }
 
     fn keep(&self, atom: Range<Address>) -> DecodedAtom {
         let pin = Pin { reason: PinReason::InsideAddressed, evidence: atom.start };
-        match &self.processor {
-            Processor::Arm64(context) => aarch64::keep(context, atom, pin),
-            Processor::X86_64(context) => x86_64::keep(context, &atom, pin),
+        match &self.context {
+            ProcessorContext::Arm64(context) => aarch64::keep(context, atom, pin),
+            ProcessorContext::X86_64(context) => x86_64::keep(context, &atom, pin),
         }
     }
 }

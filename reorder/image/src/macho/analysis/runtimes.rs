@@ -11,10 +11,11 @@ use iced_x86::{Decoder, DecoderOptions, FlowControl};
 use memchr::memmem;
 
 use super::atoms::Atoms;
-use crate::macho::file::{Architecture, MachOFile};
+use crate::macho::file::MachOFile;
 use crate::macho::reference::DataReference;
 use reorder_base::address::Address;
 use reorder_base::error::Result;
+use reorder_base::processor::Processor;
 use reorder_base::refusal::{Refusal, RefusalCode};
 
 /// Names that only these runtimes look up.
@@ -67,7 +68,7 @@ fn by_return_addresses(file: &MachOFile<'_>, atoms: &Atoms, slots: &[DataReferen
     let inside: Vec<&DataReference> =
         slots.iter().filter(|slot| range.contains(&slot.target) && !atoms.is_start(slot.target)).collect();
     let is_returned_to = |slot: &&&DataReference| {
-        follows_call(file.architecture, bytes, slot.target.distance_from(text.address) as usize)
+        follows_call(file.processor, bytes, slot.target.distance_from(text.address) as usize)
     };
     let returns = inside.iter().filter(is_returned_to).count();
     let is_collected = returns >= MIN_RETURN_ADDRESSES && returns * 2 > inside.len();
@@ -75,16 +76,16 @@ fn by_return_addresses(file: &MachOFile<'_>, atoms: &Atoms, slots: &[DataReferen
 }
 
 /// Whether the instruction that ends at `end` is a call.
-fn follows_call(architecture: Architecture, code: &[u8], end: usize) -> bool {
+fn follows_call(processor: Processor, code: &[u8], end: usize) -> bool {
     const MAX_CALL_LENGTH: usize = 7;
-    match architecture {
-        Architecture::Arm64 => {
+    match processor {
+        Processor::Aarch64 => {
             let word = end.checked_sub(4).and_then(|start| code.get(start..)?.first_chunk());
             // `BL` and `BLR`.
             word.map(|word| u32::from_le_bytes(*word))
                 .is_some_and(|word| word >> 26 == 0x25 || word & 0xffff_fc1f == 0xd63f_0000)
         }
-        Architecture::X86_64 => (2..=MAX_CALL_LENGTH).any(|length| {
+        Processor::X86_64 | Processor::Other => (2..=MAX_CALL_LENGTH).any(|length| {
             let bytes = end.checked_sub(length).and_then(|start| code.get(start..end));
             bytes.is_some_and(|bytes| {
                 let instruction = Decoder::new(64, bytes, DecoderOptions::NONE).decode();

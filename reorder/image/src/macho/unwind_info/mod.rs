@@ -8,8 +8,8 @@ pub use read::Place;
 
 use std::ops::Range;
 
-use crate::macho::file::Architecture;
 use reorder_base::address::Address;
+use reorder_base::processor::Processor;
 
 /// The number in front of a page of entries with whole encodings.
 pub const REGULAR_PAGE: u32 = 2;
@@ -32,7 +32,7 @@ pub struct UnwindEntry {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UnwindInfo {
     /// The processor, which decides what encodings mean.
-    pub architecture: Architecture,
+    pub processor: Processor,
     /// The address of the headers, from which the table counts.
     pub base: Address,
     /// The section's first address.
@@ -86,7 +86,7 @@ impl UnwindInfo {
 
     /// What the entries cover that refer to `__eh_frame`; the last of them may end after the code.
     pub fn dwarf_ranges(&self) -> impl Iterator<Item = Range<Address>> {
-        self.ranges(|encoding| is_dwarf(self.architecture, encoding))
+        self.ranges(|encoding| is_dwarf(self.processor, encoding))
     }
 
     fn ranges(&self, is_wanted: impl Fn(u32) -> bool) -> impl Iterator<Item = Range<Address>> {
@@ -100,22 +100,22 @@ impl UnwindInfo {
     /// distances.
     #[must_use]
     pub fn is_bound_to_start(&self, encoding: u32) -> bool {
-        encoding & HAS_EXCEPTION_TABLE != 0 || is_stack_indirect(self.architecture, encoding)
+        encoding & HAS_EXCEPTION_TABLE != 0 || is_stack_indirect(self.processor, encoding)
     }
 }
 
 /// Whether the encoding refers to an entry of `__eh_frame`, by its distance from that section's start.
 #[must_use]
-pub fn is_dwarf(architecture: Architecture, encoding: u32) -> bool {
+pub fn is_dwarf(processor: Processor, encoding: u32) -> bool {
     encoding & MODE
-        == match architecture {
-            Architecture::Arm64 => 0x0300_0000,
-            Architecture::X86_64 => 0x0400_0000,
+        == match processor {
+            Processor::Aarch64 => 0x0300_0000,
+            Processor::X86_64 | Processor::Other => 0x0400_0000,
         }
 }
 
 /// Whether the frame's size stands in an instruction, found by its distance from the function's start.
 #[must_use]
-pub fn is_stack_indirect(architecture: Architecture, encoding: u32) -> bool {
-    architecture == Architecture::X86_64 && encoding & MODE == 0x0300_0000
+pub fn is_stack_indirect(processor: Processor, encoding: u32) -> bool {
+    processor == Processor::X86_64 && encoding & MODE == 0x0300_0000
 }

@@ -1,11 +1,12 @@
 //! Bytes of `__unwind_info` → entries.
 
 use super::{COMPRESSED_PAGE, REGULAR_PAGE, UnwindEntry, UnwindInfo};
-use crate::macho::file::{Architecture, MachOFile};
+use crate::macho::file::MachOFile;
 use crate::macho::section::Section;
 use crate::reader::Reader;
 use reorder_base::address::Address;
 use reorder_base::error::{Error, Result};
+use reorder_base::processor::Processor;
 use reorder_base::refusal::{Refusal, RefusalCode};
 
 /// A row of the first level.
@@ -23,7 +24,7 @@ impl UnwindInfo {
     pub fn parse(file: &MachOFile<'_>) -> Result<Option<Self>> {
         let Some(section) = Self::section(file) else { return Ok(None) };
         let place = Place {
-            architecture: file.architecture,
+            processor: file.processor,
             base: file.base(),
             section: section.address,
             origin: section.offset as u64,
@@ -74,7 +75,7 @@ impl UnwindInfo {
         }
         let tables_start = filled.first().map_or(last.exception_tables, |first| first.exception_tables);
         Ok(Self {
-            architecture: place.architecture,
+            processor: place.processor,
             base: place.base,
             section: place.section,
             size: bytes.len() as u64,
@@ -91,7 +92,7 @@ impl UnwindInfo {
 #[derive(Clone, Copy, Debug)]
 pub struct Place {
     /// The processor, which decides what encodings mean.
-    pub architecture: Architecture,
+    pub processor: Processor,
     /// The address of the headers.
     pub base: Address,
     /// The section's first address.
