@@ -1,4 +1,4 @@
-//! What a comparison with a number tells of a register behind a conditional branch: jump tables have no more entries.
+//! What a comparison with a number tells of a register after a conditional branch: jump tables have no more entries.
 //!
 //! Source: Arm Architecture Reference Manual, DDI 0487, sections C4.1 and C1.2.4 (condition codes).
 
@@ -19,7 +19,7 @@ pub(super) struct Known {
     pub(super) where_taken: bool,
 }
 
-/// The comparison in force behind `word`, if `before` was in front of it.
+/// The comparison in force after `word`, if `before` was before it.
 pub(super) fn compared_behind(word: u32, before: Option<Compared>) -> Option<Compared> {
     let source = Register::at(word, 5);
     if word & 0x7f80_001f == 0x7100_001f && source != Register::NONE {
@@ -32,7 +32,7 @@ pub(super) fn compared_behind(word: u32, before: Option<Compared>) -> Option<Com
     })
 }
 
-/// Whether the flags may be others behind `word`; calls count, and so does whatever is rare.
+/// Whether the flags may be others after `word`; calls count, and so does whatever is rare.
 fn sets_flags(word: u32) -> bool {
     match word >> 25 & 0xf {
         0b1000 | 0b1001 => match word >> 23 & 7 {

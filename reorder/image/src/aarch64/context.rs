@@ -36,7 +36,7 @@ pub struct CodeContext<'data> {
     pub text: Range<Address>,
     /// Starts of atoms, sorted; the first is the start of the code.
     pub starts: &'data [Address],
-    /// Addresses outside of the code that code refers to, sorted: a jump table ends in front of the next one.
+    /// Addresses outside the code that code refers to, sorted: a jump table ends before the next one.
     pub known: Vec<Address>,
     /// Addresses of code in data; of Mach-O images none.
     pub pointers: PointersByPlace,

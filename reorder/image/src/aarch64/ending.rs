@@ -1,4 +1,4 @@
-//! What stands behind a function whose last instruction is a call.
+//! What stands after a function whose last instruction is a call.
 //!
 //! Compilers end functions by calls that never come back. If one does, control runs into what follows, with the address of just that place in
 //! the link register. A function that begins there would return to itself, so what follows is no function of its own, but
@@ -27,7 +27,7 @@ pub(super) fn comes_back(context: &CodeContext<'_>, target: Address) -> bool {
     words.into_iter().any(|word| decode(word, target) == Operation::Return)
 }
 
-/// What stands behind a function.
+/// What stands after a function.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Behind {
     /// It can only be the rest.
@@ -38,7 +38,7 @@ pub(super) enum Behind {
     Either,
 }
 
-/// What stands behind `function`.
+/// What stands after `function`.
 pub(super) fn behind(context: &CodeContext<'_>, function: &Range<Address>) -> Behind {
     let next = context.starts.partition_point(|start| *start <= function.end);
     let end = context.starts.get(next).copied().unwrap_or(context.text.end);

@@ -30,7 +30,7 @@ use flow::{Code, FlowFacts, follow};
 use reorder_base::address::Address;
 use tables::Dispatch;
 
-/// Instructions of `bytes`; bytes behind the last whole one are left out.
+/// Instructions of `bytes`; bytes after the last whole one are left out.
 fn words_of(bytes: &[u8]) -> Vec<u32> {
     let (words, _) = bytes.as_chunks::<4>();
     words.iter().map(|word| u32::from_le_bytes(*word)).collect()
@@ -41,7 +41,7 @@ fn operations_of(words: &[u32], start: Address) -> Vec<Operation> {
     words.iter().zip(places).map(|(word, place)| decode(*word, place)).collect()
 }
 
-/// Decodes the atom at `atom`; control may also arrive at `entries` inside of it.
+/// Decodes the atom at `atom`; control may also arrive at `entries` inside it.
 #[must_use]
 pub fn decode_atom(context: &CodeContext<'_>, atom: Range<Address>, entries: &[Address]) -> DecodedAtom {
     let size = atom.end.distance_from(atom.start);
@@ -206,13 +206,13 @@ impl Builder<'_, '_> {
             }
         }
         self.keep_entries();
-        // Control may run over the end into what stands behind.
+        // Control may run over the end into what stands after.
         self.result.possible_targets.push(self.atom.end);
         let (text, atom) = (&self.context.text, &self.atom);
         self.result.possible_targets.retain(|target| text.contains(target) && !atom.contains(target));
     }
 
-    /// Words behind a place that the atom addresses may be distances from there.
+    /// Words after a place that the atom addresses may be distances from there.
     fn keep_entries(&mut self) {
         let formed = self.operations.iter().filter_map(|operation| match operation {
             Operation::Adr(_, target) if self.atom.contains(target) => {

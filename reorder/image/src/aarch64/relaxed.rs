@@ -10,7 +10,7 @@ use crate::decode::aarch64::{NOP, Register, uses};
 /// How far the linkers' compilers put the two apart, in instructions.
 const MAX_DISTANCE: usize = 3;
 
-/// The `NOP` behind the `ADR` of `register` at `index` that can become an `ADD` of the same register: nothing between
+/// The `NOP` after the `ADR` of `register` at `index` that can become an `ADD` of the same register: nothing between
 /// may use the register, branch, or be branched to.
 pub(super) fn nop_behind(
     words: &[u32],
@@ -35,7 +35,7 @@ pub(super) fn nop_behind(
     None
 }
 
-/// The `NOP` in front of the load into `register` at `index` that can become the `ADRP` of the same register.
+/// The `NOP` before the load into `register` at `index` that can become the `ADRP` of the same register.
 pub(super) fn nop_in_front(
     words: &[u32],
     index: usize,

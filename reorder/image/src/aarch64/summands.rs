@@ -146,7 +146,7 @@ fn sign_extended(word: u32) -> u64 {
     i64::from(word as i32) as u64
 }
 
-/// What a register holds behind `MOVZ`, `MOVN` or `MOVK` if it held `before`.
+/// What a register holds after `MOVZ`, `MOVN` or `MOVK` if it held `before`.
 fn moved_number(word: u32, before: Option<u64>) -> Option<u64> {
     let shift = (word >> 21 & 3) * 16;
     let number = u64::from(word >> 5 & 0xffff) << shift;

@@ -39,9 +39,9 @@ impl Builder<'_, '_> {
         self.result.table_words.extend(words);
     }
 
-    /// Where a table leads out of the function. All entries count that a comparison leaves possible. Otherwise those behind the
+    /// Where a table leads out of the function. All entries count that a comparison leaves possible. Otherwise those after the
     /// first `inside` ones, as far as that is known: of a table between functions everything up to the next table, the next instruction that is reached or the atom's end is an
-    /// entry; behind one in data there may be anything, so only what leads exactly to functions counts.
+    /// entry; after one in data there may be anything, so only what leads exactly to functions counts.
     fn leaving_entries(&self, dispatch: Dispatch, inside: usize) -> Vec<Address> {
         let (text, table) = (&self.context.text, dispatch.table);
         let is_leaving = |target: &Address| {

@@ -33,7 +33,7 @@ impl Dispatch {
     /// front of the first that leaves the function, or up to the next address that anything refers to.
     ///
     /// A comparison with the number of cases is the bound where there is one: compilers leave it out where they know the
-    /// value. What stands in front of the next address may be more than the table.
+    /// value. What stands before the next address may be more than the table.
     pub(super) fn targets(
         &self,
         context: &CodeContext<'_>,
@@ -44,7 +44,7 @@ impl Dispatch {
         self.entries(context).take_while(is_inside).collect()
     }
 
-    /// The places in `function` that control may go on at: behind an entry that leaves the function a comparison tells that there are
+    /// The places in `function` that control may go on at: after an entry that leaves the function a comparison tells that there are
     /// others.
     pub(super) fn entered(&self, context: &CodeContext<'_>, function: &Range<Address>) -> Vec<Address> {
         let is_inside = |target: &Address| function.contains(target) && target.0.is_multiple_of(4);
@@ -68,7 +68,7 @@ impl Dispatch {
         self.read(context, self.limit(context))
     }
 
-    /// How many entries there may be in front of the next address that anything refers to.
+    /// How many entries there may be before the next address that anything refers to.
     fn limit(&self, context: &CodeContext<'_>) -> u64 {
         if self.is_bounded() {
             return u64::from(self.most);

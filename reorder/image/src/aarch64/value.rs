@@ -267,7 +267,7 @@ impl Registers {
         Self { left: ALL, ..Self::unknown() }
     }
 
-    /// What holds behind a call that ends with an exception.
+    /// What holds after a call that ends with an exception.
     pub(super) fn preserved(&self) -> Self {
         let mut kept = Self::unknown();
         for number in numbers(self.held & PRESERVED) {

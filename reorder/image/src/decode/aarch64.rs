@@ -32,7 +32,7 @@ pub enum Operation {
     Branch(Address),
     /// `BL`.
     Call(Address),
-    /// `B.cond`, `CBZ`, `CBNZ`: ±1 MiB; `TBZ`, `TBNZ`: ±32 KiB. May go on behind it.
+    /// `B.cond`, `CBZ`, `CBNZ`: ±1 MiB; `TBZ`, `TBNZ`: ±32 KiB. May go on after it.
     ConditionalBranch(Address),
     /// `BR` and its forms with authentication.
     BranchRegister(Register),

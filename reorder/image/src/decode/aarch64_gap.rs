@@ -14,7 +14,7 @@ pub fn padding_length(bytes: &[u8], start: Address) -> usize {
     if length == bytes.len() { length } else { certain }
 }
 
-/// Position behind the last filler that is not zero, and behind all filler.
+/// Position after the last filler that is not zero, and after all filler.
 fn walk_filler(bytes: &[u8], start: Address) -> (usize, usize) {
     let head = (start.0.wrapping_neg() % WORD) as usize;
     let (before, aligned) = bytes.split_at(head.min(bytes.len()));
@@ -42,7 +42,7 @@ fn is_breakpoint(word: u32) -> bool {
 }
 
 /// Length of `bytes`, which stand at `start`, up to the filler at their end; none when something is neither filler nor an
-/// instruction. Where control runs into that filler, it is code: a `BRK` behind a conditional branch stops the program.
+/// instruction. Where control runs into that filler, it is code: a `BRK` after a conditional branch stops the program.
 pub fn code_length(bytes: &[u8], start: Address) -> Option<usize> {
     let (words, rest) = bytes.as_chunks::<4>();
     if !start.0.is_multiple_of(WORD) || rest.iter().any(|byte| *byte != 0) {

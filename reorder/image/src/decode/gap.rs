@@ -7,7 +7,7 @@ use iced_x86::{Decoder, DecoderOptions, FlowControl, Instruction, Mnemonic};
 use crate::decode::padding::{filler_length, is_no_operation};
 use reorder_base::address::Address;
 
-/// The instructions of a gap. Filler is skipped wherever control cannot arrive: at the start and behind every
+/// The instructions of a gap. Filler is skipped wherever control cannot arrive: at the start and after every
 /// instruction that ends control. (Zero bytes would decode, but as something nobody wrote.)
 pub struct GapInstructions<'data> {
     bytes: &'data [u8],

@@ -15,7 +15,7 @@ pub fn padding_length(bytes: &[u8]) -> usize {
     if length == bytes.len() { length } else { certain }
 }
 
-/// Position behind the last filler that is not a zero byte, and behind all filler.
+/// Position after the last filler that is not a zero byte, and after all filler.
 fn walk_filler(bytes: &[u8]) -> (usize, usize) {
     let (mut certain, mut position) = (0, 0);
     while position < bytes.len() {

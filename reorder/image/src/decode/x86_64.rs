@@ -74,9 +74,9 @@ impl Field {
 /// What one pass over a block found.
 #[derive(Clone, Debug, Default)]
 pub struct DecodedBlock {
-    /// Fields whose target lies outside the block's bytes; the byte behind its end counts as outside.
+    /// Fields whose target lies outside the block's bytes; the byte after its end counts as outside.
     pub fields: Vec<Field>,
-    /// A branch leads to the byte behind the block, where the compiler sends what cannot happen.
+    /// A branch leads to the byte after the block, where the compiler sends what cannot happen.
     pub refers_to_own_end: bool,
     /// Non-executable addresses that `lea` forms: possible tables.
     pub table_candidates: Vec<Address>,
@@ -273,7 +273,7 @@ fn keeps_return_address(code: &CodeSpace<'_>, target: Address) -> bool {
     instruction.mnemonic() == Mnemonic::Pop || is_load
 }
 
-/// Operands of the instructions in `range` that could be addresses of code: (value, instruction). Behind bytes that
+/// Operands of the instructions in `range` that could be addresses of code: (value, instruction). After bytes that
 /// are no instruction all positions are tried.
 pub fn absolute_constants(code: &CodeSpace<'_>, range: Range<Address>) -> Vec<(Address, Address)> {
     let bytes = code.bytes(range.clone());

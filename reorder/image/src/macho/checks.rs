@@ -207,7 +207,7 @@ fn named_code(file: &MachOFile<'_>) -> Result<()> {
     Ok(())
 }
 
-/// What lies in `__LINKEDIT` is known, and nothing lies behind it.
+/// What lies in `__LINKEDIT` is known, and nothing lies after it.
 fn link_edit(file: &MachOFile<'_>) -> Result<()> {
     if file.link_edit_range(LinkEditPart::SplitInfo).is_some() {
         return refuse(

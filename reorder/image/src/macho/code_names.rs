@@ -4,7 +4,7 @@
 //! relocated: damage costs the names that it concerns, unless a whole table cannot be read.
 //!
 //! A function reaches from its symbol to the next one, to the next of `LC_FUNCTION_STARTS`, or to the end of its section.
-//! Symbols inside of functions that `LC_FUNCTION_STARTS` lists are names without a size.
+//! Symbols inside functions that `LC_FUNCTION_STARTS` lists are names without a size.
 
 use std::borrow::Cow;
 use std::ops::Range;
@@ -110,13 +110,13 @@ impl<'data> CodeNames<'data> {
 pub struct CodeSymbol<'data> {
     /// Where it stands.
     pub address: Address,
-    /// As the linker spells it, mostly with an underscore in front.
+    /// As the linker spells it, mostly with an underscore at the beginning.
     pub name: Cow<'data, [u8]>,
     /// The path of its object file, where that is known.
     pub object: Option<&'data [u8]>,
 }
 
-/// Without the underscore that compilers put in front of every name of C.
+/// Without the underscore that compilers put before every name of C.
 fn bare(name: &[u8]) -> Option<&[u8]> {
     name.strip_prefix(b"_").filter(|bare| !bare.is_empty())
 }

@@ -1,6 +1,6 @@
 //! `LC_FUNCTION_STARTS`: where functions start, as differences of variable length.
 //!
-//! Source: `mach-o/loader.h`; what dyld checks: an end mark, zeros behind it, and starts inside `__TEXT`.
+//! Source: `mach-o/loader.h`; what dyld checks: an end mark, zeros after it, and starts inside `__TEXT`.
 
 use super::file::MachOFile;
 use super::load_command::LinkEditPart;
@@ -11,7 +11,7 @@ use reorder_base::error::Result;
 /// The starts, sorted and without repetitions; none if the image has no such table.
 ///
 /// # Errors
-/// Differences that are cut off or lead out of `__TEXT`, and anything behind the end mark.
+/// Differences that are cut off or lead out of `__TEXT`, and anything after the end mark.
 pub fn function_starts(file: &MachOFile<'_>) -> Result<Vec<Address>> {
     let Some(range) = file.link_edit_range(LinkEditPart::FunctionStarts) else { return Ok(Vec::new()) };
     let bytes = file.link_edit_bytes(LinkEditPart::FunctionStarts);

@@ -203,7 +203,7 @@ fn check_section(section: &Section<'_>, segment: &Segment<'_>) -> std::result::R
     }
 }
 
-/// The parts that a command names: which, where in the command its offset stands (its size behind), and bytes in a unit
+/// The parts that a command names: which, where in the command its offset stands (its size after), and bytes in a unit
 /// of the size.
 fn parts_of(command: macho::LoadCommandType) -> &'static [(LinkEditPart, usize, usize)] {
     match command {

@@ -73,7 +73,7 @@ impl<'data> Signature<'data> {
     /// The image's signature, if it is signed.
     ///
     /// # Errors
-    /// Blobs and fields that lie outside of the signature.
+    /// Blobs and fields that lie outside the signature.
     pub fn read(file: &MachOFile<'data>) -> Result<Option<Self>> {
         let Some(range) = file.link_edit_range(LinkEditPart::Signature) else { return Ok(None) };
         let bytes = file.link_edit_bytes(LinkEditPart::Signature);

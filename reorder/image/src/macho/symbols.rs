@@ -41,7 +41,7 @@ impl<'data> Symbols<'data> {
         let mut symbols = Self::default();
         let (mut source, mut object): (&[u8], &[u8]) = (b"", b"");
         for entry in table {
-            // Names outside of the string table are damage that costs this symbol alone.
+            // Names outside the string table are damage that costs this symbol alone.
             let Ok(name) = entry.name(LittleEndian, strings) else { continue };
             let (kind, address) = (entry.n_type().0, Address(entry.n_value(LittleEndian)));
             match kind {

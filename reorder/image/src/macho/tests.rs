@@ -34,7 +34,7 @@ proptest! {
             bytes.splice(0..0, head.iter().flat_map(|word: &u32| word.to_be_bytes()));
         }
         for (place, byte) in edits {
-            // Most of what decides stands in front.
+            // Most of what decides stands at the beginning.
             let at = place.index(bytes.len().min(2048));
             bytes[at] = byte;
         }

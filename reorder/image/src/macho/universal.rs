@@ -169,7 +169,7 @@ pub(super) fn name_of(processor: CpuType, variant: CpuSubtype) -> Option<&'stati
 }
 
 /// The file with some of its images replaced: `images` has the new bytes of each slice, or nothing for those that stay
-/// as they are. Images keep their order and alignment; what lies between them and behind them stays.
+/// as they are. Images keep their order and alignment; what lies between them and after them stays.
 ///
 /// # Errors
 /// Refuses (M17) to write over something between the images, or to move it. Images that together are too large for the

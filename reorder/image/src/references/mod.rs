@@ -34,7 +34,7 @@ pub struct References {
     /// Functions have the numbers of their index, data objects follow. No node refers to itself, and to another only
     /// once: at the first position.
     pub graph: ReferenceGraph,
-    /// What each node behind the functions is, by address.
+    /// What each node after the functions is, by address.
     pub objects: Vec<DataObject>,
 }
 

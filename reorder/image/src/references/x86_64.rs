@@ -1,6 +1,6 @@
 //! What only x86-64 knows about references: operands that are addresses, stubs, relocation types.
 //!
-//! Takes the bytes of one function; gives each operand that states an address outside of it, in the order of the
+//! Takes the bytes of one function; gives each operand that states an address outside it, in the order of the
 //! instructions. Nothing is proven here: bytes that do not decode end the walk, and what stood before them counts.
 //! Source: AMD64 Architecture Programmer's Manual, volume 3; System V ABI AMD64, "Relocation Types".
 

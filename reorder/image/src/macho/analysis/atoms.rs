@@ -1,7 +1,7 @@
 //! Where functions start: the cuts that divide `__text` into atoms.
 //!
 //! Cuts are those of `LC_FUNCTION_STARTS`; where that is empty, as in images of Zig's linker, symbols of `__text` and starts
-//! of unwind entries. An atom reaches from one cut to the next, so padding belongs to the function in front of it. Symbols
+//! of unwind entries. An atom reaches from one cut to the next, so padding belongs to the function before it. Symbols
 //! alone do not cut where there are function starts: hand-written functions have labels inside, and what ends with a call
 //! or a table at such a label belongs to what follows.
 

@@ -32,7 +32,7 @@ pub(super) fn named_bounds(
     end.filter(|_| has_start)
 }
 
-/// Stubs often stand right behind the functions, so branches to the end are usual.
+/// Stubs often stand right after the functions, so branches to the end are usual.
 fn is_branch(file: &MachOFile<'_>, reference: &CodeReference) -> bool {
     match reference.form {
         CodeForm::Branch26 => true,

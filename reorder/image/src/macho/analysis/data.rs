@@ -28,7 +28,7 @@ use reorder_base::refusal::{Refusal, RefusalCode};
 pub(super) struct DataFacts {
     /// Fields that hold addresses in `__text` or distances to them.
     pub(super) references: Vec<DataReference>,
-    /// Places inside of functions where control may arrive.
+    /// Places inside functions where control may arrive.
     pub(super) entries: Vec<Address>,
     /// Those of them where only exceptions lead, sorted.
     pub(super) landing_pads: Vec<Address>,

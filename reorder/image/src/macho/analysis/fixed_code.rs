@@ -1,4 +1,4 @@
-//! Code outside of `__text`: it stays, and its references to functions follow them.
+//! Code outside `__text`: it stays, and its references to functions follow them.
 
 use super::Decoder;
 use super::units::Obligations;

@@ -59,7 +59,7 @@ pub struct MachOAnalysis {
     pub unwind: Option<UnwindInfo>,
     /// Functions that nothing refers to in any known way.
     pub unreferenced: usize,
-    /// Jump tables outside of functions, by word.
+    /// Jump tables outside functions, by word.
     pub table_words: usize,
 }
 

@@ -61,7 +61,7 @@ fn by_variable(file: &MachOFile<'_>) -> Option<(&'static str, Address)> {
     })
 }
 
-/// The first of many pointers to the end of a call, where most pointers to the inside of functions are of this kind.
+/// The first of many pointers to the end of a call, where most pointers to the inside functions are of this kind.
 fn by_return_addresses(file: &MachOFile<'_>, atoms: &Atoms, slots: &[DataReference]) -> Option<Address> {
     let text = file.text();
     let (range, bytes) = (text.range(), file.section_bytes(text));

@@ -33,7 +33,7 @@ pub fn encode(exports: &[Export]) -> Vec<u8> {
     bytes
 }
 
-/// Nodes of sorted names, parents in front of their children.
+/// Nodes of sorted names, parents before their children.
 fn build<'data>(sorted: &[&'data Export]) -> Vec<Node<'data>> {
     // Which names are below each node, and how much of them leads to it.
     let mut pending = vec![(0..sorted.len(), 0usize)];

@@ -73,7 +73,7 @@ impl Machine<'_, '_> {
         Ok(true)
     }
 
-    /// Rebases `count` slots, each `skip` bytes behind the one before.
+    /// Rebases `count` slots, each `skip` bytes after the one before.
     fn run(&mut self, count: u64, skip: u64) -> Result<()> {
         let Some(segment) = self.segment.filter(|_| self.is_pointer) else {
             return Err(self.reader.error("rebases before it has chosen a type and a segment"));

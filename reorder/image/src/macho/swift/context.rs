@@ -21,7 +21,7 @@ const HAS_RESILIENT_SUPERCLASS: u32 = 1 << 13;
 const HAS_OVERRIDE_TABLE: u32 = 1 << 14;
 const HAS_VTABLE: u32 = 1 << 15;
 
-/// Bytes of a class's descriptor in front of what only some have, and of another type's.
+/// Bytes of a class's descriptor before what only some have, and of another type's.
 const CLASS_SIZE: u64 = 44;
 const VALUE_SIZE: u64 = 28;
 

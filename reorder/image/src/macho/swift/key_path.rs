@@ -2,7 +2,7 @@
 //!
 //! Nothing lists them, so one is known by its whole form: where the key path is kept once it is made, its generic
 //! signature, the names of its root and value types, a text for Objective-C, then parts that fill exactly the size that
-//! stands in front of them. Both names must be well-formed and lie in the section of names. No other record of Swift
+//! stands before them. Both names must be well-formed and lie in the section of names. No other record of Swift
 //! has the form; data that had it by chance would also have to lead to the start of a function in the right place.
 //! Source: Swift's `include/swift/ABI/KeyPath.h`.
 
@@ -11,7 +11,7 @@ use super::walk::Walk;
 use crate::macho::section::Section;
 use reorder_base::address::Address;
 
-/// Bytes in front of the parts, where the size of the parts stands in them, and its bits.
+/// Bytes before the parts, where the size of the parts stands in them, and its bits.
 const HEAD: u64 = 24;
 const SIZE_PLACE: u64 = 20;
 const SIZE: u32 = 0x00ff_ffff;
@@ -49,7 +49,7 @@ pub(super) fn find(walk: &mut Walk<'_, '_>) {
         for place in (start.0..section.end().0.saturating_sub(HEAD)).step_by(4).map(Address) {
             if let Some(fields) = read(walk, place, section.end()) {
                 fields.into_iter().for_each(|field| {
-                    // None would mean that the field lies outside of the image, but it was read.
+                    // None would mean that the field lies outside the image, but it was read.
                     let _ = walk.plain_function(field);
                 });
             }

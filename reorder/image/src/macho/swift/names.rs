@@ -7,7 +7,7 @@ use crate::macho::file::MachOFile;
 use crate::macho::reference::DataReference;
 use reorder_base::address::Address;
 
-// What stands in front of a distance.
+// What stands before a distance.
 const CONTEXT: u8 = 0x01;
 const CONFORMANCE_ACCESSOR: u8 = 0x07;
 const METADATA_ACCESSOR: u8 = 0x09;
@@ -17,7 +17,7 @@ const LAST_WITH_POINTER: u8 = 0x1f;
 /// What a name begins with that is no type's: of an associated conformance, or one that is only made by a function.
 const SPECIAL: u8 = 0xff;
 
-/// Reads the name at `place`; gives the place of the zero behind it.
+/// Reads the name at `place`; gives the place of the zero after it.
 pub(super) fn read(walk: &mut Walk<'_, '_>, place: Address) -> Option<Address> {
     let mut next = place;
     loop {

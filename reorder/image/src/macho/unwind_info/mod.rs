@@ -11,9 +11,9 @@ use std::ops::Range;
 use reorder_base::address::Address;
 use reorder_base::processor::Processor;
 
-/// The number in front of a page of entries with whole encodings.
+/// The number before a page of entries with whole encodings.
 pub const REGULAR_PAGE: u32 = 2;
-/// The number in front of a page of entries with indices of encodings.
+/// The number before a page of entries with indices of encodings.
 pub const COMPRESSED_PAGE: u32 = 3;
 /// An encoding's bit: the function has an exception table.
 pub const HAS_EXCEPTION_TABLE: u32 = 0x4000_0000;
@@ -52,7 +52,7 @@ pub struct UnwindInfo {
 }
 
 impl UnwindInfo {
-    /// The encoding that holds at `address`; 0 in front of the first entry and behind the last.
+    /// The encoding that holds at `address`; 0 before the first entry and after the last.
     #[must_use]
     pub fn encoding_at(&self, address: Address) -> u32 {
         self.entry_at(address).map_or(0, |index| self.entries[index].encoding)

@@ -1,4 +1,4 @@
-//! What stands behind a function whose last instruction is a call.
+//! What stands after a function whose last instruction is a call.
 //!
 //! Nearly always the call never comes back. If it does, control runs into what follows, with the stack as it was at the
 //! call. A function that begins there would return to whatever lies on top, unless nothing does; so what follows is the rest
@@ -22,7 +22,7 @@ enum Use {
     Nothing,
 }
 
-/// Whether what stands behind `atom` may be its rest.
+/// Whether what stands after `atom` may be its rest.
 pub(super) fn is_continued(context: &X86Context<'_>, atom: &Range<Address>, walk: &Walk<'_>) -> bool {
     let next = context.starts.partition_point(|start| *start <= atom.end);
     let end = context.starts.get(next).copied().unwrap_or_else(|| context.file.text().end());

@@ -77,7 +77,7 @@ fn walk_once<'data>(atom: &Atom<'_, 'data>, lessons: &mut Lessons) -> Result<Wal
     let mut fresh: Vec<usize> = lessons.bases.iter().copied().collect();
     // In order, and only when all else is done: entries that are none come last, and meet what is known.
     let mut table_entries = VecDeque::new();
-    // The reason of trouble may be a table that is only found further on: behind a call that never returns.
+    // The reason of trouble may be a table that is only found further on: after a call that never returns.
     let mut first_trouble = None;
     loop {
         while let Some(arrival) = pending.pop() {
@@ -161,7 +161,7 @@ fn add_table(
     }
 }
 
-/// What the entry at `place` leads to, if it can be an entry: neither data nor the inside of an instruction.
+/// What the entry at `place` leads to, if it can be an entry: neither data nor the inside an instruction.
 fn entry_target(atom: &Atom<'_, '_>, walk: &Walk<'_>, base: usize, place: usize) -> Option<usize> {
     let offset = entry_offset(atom, base, place)?;
     matches!(walk.state(offset), Byte::Unknown | Byte::First).then_some(offset)

@@ -79,7 +79,7 @@ impl Field {
     }
 }
 
-/// How far outside of the image an address may lie that was made from one inside: arrays that are counted from
+/// How far outside the image an address may lie that was made from one inside: arrays that are counted from
 /// something else than zero.
 const SLACK: u64 = 1 << 20;
 

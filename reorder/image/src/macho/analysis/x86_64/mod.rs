@@ -40,7 +40,7 @@ pub struct X86Context<'context> {
     image: Range<Address>,
 }
 
-/// How often tables outside of the atom may lead to more code with more such tables.
+/// How often tables outside the atom may lead to more code with more such tables.
 const MAX_ROUNDS: usize = 4;
 
 impl<'context> X86Context<'context> {
@@ -73,7 +73,7 @@ impl<'context> X86Context<'context> {
 }
 
 /// Decodes one atom. `entries` are the places in it, besides its start, where control may arrive: pointers into it,
-/// landing pads, targets of other atoms' branches. Those outside of it are ignored.
+/// landing pads, targets of other atoms' branches. Those outside it are ignored.
 #[must_use]
 pub fn decode_atom(context: &X86Context<'_>, atom: Range<Address>, entries: &[Address]) -> DecodedAtom {
     let bytes = context.bytes(&atom);

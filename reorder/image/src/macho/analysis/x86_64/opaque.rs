@@ -1,6 +1,6 @@
 //! What bytes that are not understood may refer to.
 //!
-//! Nothing is assumed about where instructions begin: every byte may be the last one in front of a distance. What is
+//! Nothing is assumed about where instructions begin: every byte may be the last one before a distance. What is
 //! found is never rewritten, only kept where it is, so too much costs movable atoms and too little would break the
 //! program.
 
@@ -58,7 +58,7 @@ pub fn opaque(context: &X86Context<'_>, atom: &Range<Address>, pin: Pin) -> Deco
             bases.extend(atom.contains(&own).then(|| own.distance_from(atom.start) as usize));
         }
     }
-    // Words behind a place that is addressed may be distances from there; what only looks like one may cut a table.
+    // Words after a place that is addressed may be distances from there; what only looks like one may cut a table.
     for &base in &bases {
         let next = bases.range(base + 1..).nth(MAX_CUTS).copied().unwrap_or(bytes.len());
         for word in bytes[base..next].chunks_exact(4) {

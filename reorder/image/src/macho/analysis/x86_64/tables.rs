@@ -1,4 +1,4 @@
-//! Jumps through a register, and the jump tables outside of `__text` that explain some of them.
+//! Jumps through a register, and the jump tables outside `__text` that explain some of them.
 //!
 //! A table in the atom moves with it and needs nothing. Compilers write no others for x86-64; hand-written code does,
 //! as distances from the table's start. Such a table ends where an entry leads out of the atom, at the next place that
@@ -18,7 +18,7 @@ use reorder_base::address::Address;
 /// What explains the jumps of an atom.
 #[derive(Default)]
 pub(super) struct Explained {
-    /// The words of tables outside of `__text`, by place.
+    /// The words of tables outside `__text`, by place.
     pub(super) words: Vec<TableWord>,
     /// The jumps through a register whose targets are known, sorted.
     pub(super) jumps: Vec<Address>,
@@ -101,7 +101,7 @@ fn words_of(
         && let Some(word) = context.file.word_at(place)
     {
         let target = base.plus(i64::from(word as i32) as u64);
-        // What is unreached now will be, from here; what is inside of an instruction ends the table.
+        // What is unreached now will be, from here; what is inside an instruction ends the table.
         match walk.offset_of(target).map(|offset| walk.state(offset)) {
             Some(Byte::First | Byte::Unknown) => {}
             _ => break,

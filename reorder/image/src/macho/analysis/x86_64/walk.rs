@@ -55,7 +55,7 @@ pub(super) struct Walk<'data> {
     pub(super) fields: Vec<Field>,
     /// Control runs past the last byte.
     pub(super) falls_through: bool,
-    /// Control runs past the last byte if the call in front of it comes back.
+    /// Control runs past the last byte if the call before it comes back.
     pub(super) ends_with_call: bool,
     /// There is a jump through a register.
     pub(super) has_register_jump: bool,
@@ -105,7 +105,7 @@ impl<'data> Walk<'data> {
     /// `pending`.
     pub(super) fn follow(&mut self, arrival: Arrival, pending: &mut Vec<Arrival>) -> Result<(), Trouble> {
         let mut position = arrival.offset;
-        // Behind a call that may never return, or a trap: control need not arrive.
+        // After a call that may never return, or a trap: control need not arrive.
         let (mut is_doubtful, mut is_behind_call) = (false, false);
         let mut instruction = Instruction::default();
         loop {
@@ -155,7 +155,7 @@ impl<'data> Walk<'data> {
         Ok(())
     }
 
-    /// Notes where `instruction` leads inside the atom; false if control never goes on behind it.
+    /// Notes where `instruction` leads inside the atom; false if control never goes on after it.
     fn goes_on(
         &mut self,
         instruction: &Instruction,
