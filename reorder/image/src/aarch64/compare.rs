@@ -1,17 +1,17 @@
-//! What a comparison with a number tells of a register after a conditional branch: jump tables have no more entries.
+//! What a comparison with a number tells about a register after a conditional branch: it bounds the size of jump tables.
 //!
 //! Source: Arm Architecture Reference Manual, DDI 0487, sections C4.1 and C1.2.4 (condition codes).
 
 use crate::decode::aarch64::{Register, uses};
 
-/// `CMP` of a register with a number, whose flags are still in force.
+/// `CMP` of a register with a number, whose flags are still set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Compared {
     register: Register,
     number: u32,
 }
 
-/// A register is less than `limit` where a branch is taken, or else where it is not.
+/// A register is less than `limit` where a branch is taken, or where it is not taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Known {
     pub(super) register: Register,
@@ -19,7 +19,7 @@ pub(super) struct Known {
     pub(super) where_taken: bool,
 }
 
-/// The comparison in force after `word`, if `before` was before it.
+/// The comparison whose flags are set after `word`, if those of `before` were set before it.
 pub(super) fn compared_behind(word: u32, before: Option<Compared>) -> Option<Compared> {
     let source = Register::at(word, 5);
     if word & 0x7f80_001f == 0x7100_001f && source != Register::NONE {
@@ -32,7 +32,7 @@ pub(super) fn compared_behind(word: u32, before: Option<Compared>) -> Option<Com
     })
 }
 
-/// Whether the flags may be others after `word`; calls count, and so does whatever is rare.
+/// Whether `word` may change the flags; calls count as doing so, and so do rare instructions.
 fn sets_flags(word: u32) -> bool {
     match word >> 25 & 0xf {
         0b1000 | 0b1001 => match word >> 23 & 7 {
@@ -43,18 +43,18 @@ fn sets_flags(word: u32) -> bool {
         0b0101 | 0b1101 => match word >> 24 & 0x1f {
             0x0a => word >> 29 & 3 == 3,
             0x0b => word >> 29 & 1 == 1,
-            // Conditional selection and instructions with two sources set none, but for differences of tagged pointers.
+            // Conditional selection and instructions with two sources set no flags, except differences of tagged pointers.
             0x1a => !matches!(word >> 21 & 7, 4 | 6) || word >> 29 & 1 == 1,
             _ => false,
         },
         0b1010 | 0b1011 => word & 0x7c00_0000 != 0x3400_0000 && word & 0xff00_0010 != 0x5400_0000,
-        // Among these are copies of memory.
+        // These include copies of memory.
         0b0100 | 0b0110 | 0b1100 | 0b1110 => word & 0x3b00_0000 == 0x1900_0000,
         _ => true,
     }
 }
 
-/// What `branch` tells, if it depends on `compared`.
+/// What `branch` tells about the register, if it depends on `compared`.
 pub(super) fn known_after(branch: u32, compared: Compared) -> Option<Known> {
     if branch & 0xff00_0010 != 0x5400_0000 {
         return None;
@@ -95,7 +95,7 @@ mod tests {
             known_after(0x5400_0000 | condition, compared)
                 .map(|Known { limit, where_taken, .. }| (limit, where_taken))
         };
-        // hi, ls, hs, lo; eq tells nothing that is of use.
+        // hi, ls, hs, lo; eq gives no bound.
         assert_eq!([8, 9, 2, 3].map(known), [(10, false), (10, true), (9, false), (9, true)].map(Some));
         assert_eq!(known(0), None);
     }

@@ -81,13 +81,13 @@ impl Builder<'_, '_> {
                 targets[number as usize].push(page_use.target);
             }
             self.add(index as usize, page_use.target, CodeForm::PageOffset { scale: page_use.scale });
-            // Loads count in their own size, and a move keeps multiples of a word only.
+            // The offset of a load is scaled by its size, and a move keeps only multiples of a word.
             if page_use.is_access && page_use.scale > 2 {
                 self.result.possible_targets.push(page_use.target);
             }
         }
-        // A page that the function names for nothing but data is the same wherever functions go: what reads it reads what it
-        // did, as where a register keeps it after its last use.
+        // A page that the function uses only for data is the same wherever functions go, so other reads of it, as where a
+        // register keeps it after its last use, are unchanged.
         let text = self.context.text.clone();
         let pages_of_text: BTreeSet<u64> = (targets.iter().zip(&self.facts.pages))
             .filter(|(targets, _)| targets.iter().any(|target| text.contains(target)))
@@ -109,7 +109,7 @@ impl Builder<'_, '_> {
                 self.result.possible_targets.extend(atoms);
             }
             if targets.len() > 1 {
-                // One page for several places: that holds as long as none of them moves.
+                // One page for several places is correct as long as none of them moves.
                 self.result.possible_targets.extend(targets.iter().copied());
             }
             self.add(index as usize, targets.first().copied().unwrap_or(Address(page)), CodeForm::Page);

@@ -1,13 +1,14 @@
-//! Pairs of instructions that the linker shortened because the target was near.
+//! Pairs of instructions that the linker relaxed because the target was near.
 //!
 //! `ADRP` and `ADD` became `ADR` and `NOP`; `ADRP` and a load became `NOP` and a load of a literal. After a move the target
-//! may be too far: then the `NOP` is needed again. Source: linker optimization hints, as ld64 and lld apply them.
+//! may be too far: then the `NOP` becomes the second instruction again. Source: linker optimization hints, as ld64 and lld
+//! apply them.
 
 use std::collections::BTreeSet;
 
 use crate::decode::aarch64::{NOP, Register, uses};
 
-/// How far the linkers' compilers put the two apart, in instructions.
+/// How far apart compilers place the two, in instructions.
 const MAX_DISTANCE: usize = 3;
 
 /// The `NOP` after the `ADR` of `register` at `index` that can become an `ADD` of the same register: nothing between

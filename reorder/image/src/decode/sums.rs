@@ -155,8 +155,8 @@ impl CallOffsets {
     /// The constants that were added to the address that the instruction calls or jumps to.
     ///
     /// A direct call may lead to a thunk, which calls a register. If the thunk's code does not show which register, every
-    /// constant up to the size of a flag counts, as uncertain. A call within the block of the bytes `own` leads to a thunk only
-    /// if the bytes show one.
+    /// constant up to the size of a flag counts, as uncertain. A call within the block of the bytes `own` leads to a thunk
+    /// only if the bytes show one.
     pub(super) fn of_target(
         &self,
         code: &CodeSpace<'_>,
@@ -197,8 +197,9 @@ fn register_of_thunk(code: &CodeSpace<'_>, start: Address) -> Option<usize> {
     register_in_thunk(code.bytes(start..end))
 }
 
-/// The register that the thunk in `bytes` calls. Thunks return to the address that `mov %register,(%rsp)` stores over their return
-/// address, and hold a loop that waits (GCC's -mindirect-branch, clang's -mretpoline). Inline thunks follow a jump over them.
+/// The register that the thunk in `bytes` calls. Thunks return to the address that `mov %register,(%rsp)` stores over their
+/// return address, and hold a loop that waits (GCC's -mindirect-branch, clang's -mretpoline). Inline thunks follow a jump
+/// over them.
 fn register_in_thunk(bytes: &[u8]) -> Option<usize> {
     /// The top of the stack as an operand of `mov`, without the register.
     const STACK_TOP: u8 = 0x04;

@@ -1,10 +1,10 @@
 //! Functions that are aligned on purpose stay.
 //!
-//! The text is filled to the last byte, so no function keeps more alignment than its neighbours happen to leave. Programs may
-//! count on it all the same: flags can be kept in the low bits of the address of a function that is declared `aligned(64)`.
-//! Linkers give the section the largest alignment that was asked for; where that is the ordinary one, nothing was asked for.
-//! Padding belongs to the function before it. At least as much of it as the ordinary alignment shows that the next function asked
-//! for more. Its neighbours may have asked for as much, but needed less padding.
+//! The text is filled to the last byte, so no function keeps more alignment than its neighbours happen to leave. Programs
+//! may count on it all the same: flags can be kept in the low bits of the address of a function that is declared
+//! `aligned(64)`. Linkers give the section the largest alignment that was asked for; where that is the ordinary one, nothing
+//! was asked for. Padding belongs to the function before it. At least as much of it as the ordinary alignment shows that the
+//! next function asked for more. Its neighbours may have asked for as much, but needed less padding.
 
 use std::ops::Range;
 
@@ -24,8 +24,8 @@ use reorder_base::processor::Processor;
 /// No function asks for more than a page.
 const PAGE: u64 = 4096;
 
-/// Where more than one function in this many would stay, functions are aligned for speed, as in hand-written codecs: programs
-/// keep flags in the addresses of few functions.
+/// Where more than one function in this many would stay, functions are aligned for speed, as in hand-written codecs:
+/// programs keep flags in the addresses of few functions.
 const FLAGGED: usize = 8;
 
 /// Pins them.
@@ -56,7 +56,8 @@ pub(super) fn pin_aligned(file: &MachOFile<'_>, atoms: &Atoms, obligations: &mut
     }
 }
 
-/// Whether the padding at the end of the atom before this one is more than the ordinary alignment explains, and its own does.
+/// Whether the padding at the end of the atom before this one is more than the ordinary alignment explains, and its own
+/// does.
 fn shows_more(file: &MachOFile<'_>, atoms: &Atoms, own: u64, ordinary: u64, index: usize) -> bool {
     let padding = padding_at_end(file, atoms.range(AtomIndex(index as u32 - 1)));
     padding >= ordinary && padding.checked_add(1).is_some_and(|more| more.next_power_of_two() <= own)
@@ -71,8 +72,8 @@ fn padding_at_end(file: &MachOFile<'_>, atom: Range<Address>) -> u64 {
         Processor::Aarch64 => first_word,
         Processor::X86_64 | Processor::Other => first_instruction,
     };
-    // An x86-64 no-operation can only be recognised from its first byte. So for each length it is known whether the last bytes
-    // of that length are filler, up to the length where no filler can begin.
+    // An x86-64 no-operation can only be recognised from its first byte. So for each length it is known whether the last
+    // bytes of that length are filler, up to the length where no filler can begin.
     let mut is_filler = vec![true];
     let mut longest = 0;
     for length in 1..=bytes.len().min(PAGE as usize) {

@@ -17,8 +17,8 @@ type Marks = u16;
 /// Source: System V Application Binary Interface, AMD64 supplement, section 3.2.1.
 const PRESERVED: Marks = 0b1111_0000_0011_1000;
 
-/// Whether any of `instructions`, which ascend by address, goes to a register that may hold a sum. What it does at a jump that
-/// `is_explained` does not count.
+/// Whether any of `instructions`, which ascend by address, goes to a register that may hold a sum. What it does at a jump
+/// that `is_explained` does not count.
 pub(super) fn goes_to_sum(instructions: &[Instruction], is_explained: impl Fn(u64) -> bool) -> bool {
     let destination = |instruction: &Instruction| match instruction.flow_control() {
         FlowControl::IndirectCall => register_mark(instruction),

@@ -1,9 +1,9 @@
 //! Calls and jumps to sums: the address of a function plus a distance that the program keeps in its data.
 //!
-//! Such distances count from a function and not from their own place, so no list and no scan of the data knows them. Where the
-//! code of an atom goes to a register that may hold a sum, the functions whose addresses it takes stay, and so do all that
-//! the words of the tables it addresses lead to from there. Which of them are in the sum is not followed: too much costs a
-//! function its freedom.
+//! Such distances count from a function and not from their own place, so no list and no scan of the data knows them. Where
+//! the code of an atom goes to a register that may hold a sum, the functions whose addresses it takes stay, and so do all
+//! that the words of the tables it addresses lead to from there. Which of them are in the sum is not followed: too much
+//! costs a function its freedom.
 
 use std::collections::BTreeSet;
 use std::ops::Range;
