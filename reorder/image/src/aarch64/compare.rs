@@ -20,7 +20,7 @@ pub(super) struct Known {
 }
 
 /// The comparison whose flags are set after `word`, if those of `before` were set before it.
-pub(super) fn compared_behind(word: u32, before: Option<Compared>) -> Option<Compared> {
+pub(super) fn compared_after(word: u32, before: Option<Compared>) -> Option<Compared> {
     let source = Register::at(word, 5);
     if word & 0x7f80_001f == 0x7100_001f && source != Register::NONE {
         let shift = (word >> 22 & 1) * 12;
@@ -71,21 +71,21 @@ pub(super) fn known_after(branch: u32, compared: Compared) -> Option<Known> {
 
 #[cfg(test)]
 mod tests {
-    use super::{Compared, Known, compared_behind, known_after};
+    use super::{Compared, Known, compared_after, known_after};
     use crate::decode::aarch64::Register;
 
     #[test]
     fn a_comparison_holds_until_flags_or_register_change() {
         // cmp w8, #9
-        let compared = compared_behind(0x7100_251f, None);
+        let compared = compared_after(0x7100_251f, None);
         assert_eq!(compared, Some(Compared { register: Register(8), number: 9 }));
         // mov w9, #1; ldr x1, [x0]; mov x2, x3; csel x0, x1, x2, eq; cbz x3, …
         let kept = [0x5280_0029, 0xf940_0001, 0xaa03_03e2, 0x9a82_0020, 0xb400_0043];
-        assert!(kept.iter().all(|word| compared_behind(*word, compared) == compared));
+        assert!(kept.iter().all(|word| compared_after(*word, compared) == compared));
         // mov w8, #1; subs x0, x1, x2; ands x0, x1, x2; ccmp x0, #0, #0, eq; fcmp s0, s1; bl; msr nzcv, x0
         let lost =
             [0x5280_0028, 0xeb02_0020, 0xea02_0020, 0xfa40_0800, 0x1e21_2000, 0x9400_0000, 0xd51b_4200];
-        assert!(lost.iter().all(|word| compared_behind(*word, compared).is_none()));
+        assert!(lost.iter().all(|word| compared_after(*word, compared).is_none()));
     }
 
     #[test]

@@ -30,7 +30,7 @@ pub(super) fn comes_back(context: &CodeContext<'_>, target: Address) -> bool {
 
 /// What follows a function.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Behind {
+pub(super) enum Following {
     /// It can only be the rest of the function.
     Rest,
     /// It would return to itself if control reached it from a call.
@@ -40,7 +40,7 @@ pub(super) enum Behind {
 }
 
 /// What follows `function`.
-pub(super) fn behind(context: &CodeContext<'_>, function: &Range<Address>) -> Behind {
+pub(super) fn following(context: &CodeContext<'_>, function: &Range<Address>) -> Following {
     let next = context.starts.partition_point(|start| *start <= function.end);
     let end = context.starts.get(next).copied().unwrap_or(context.text.end);
     let size = end.0.saturating_sub(function.end.0);
@@ -55,15 +55,15 @@ pub(super) fn behind(context: &CodeContext<'_>, function: &Range<Address>) -> Be
             Operation::Return => is_rest = true,
             Operation::Branch(target) => is_rest |= function.contains(&target),
             // Saved, in memory or in another register.
-            Operation::Move(_, LINK) => return Behind::OwnFunction,
-            _ if reads && !writes && is_memory(word) => return Behind::OwnFunction,
+            Operation::Move(_, LINK) => return Following::OwnFunction,
+            _ if reads && !writes && is_memory(word) => return Following::OwnFunction,
             _ => is_rest |= writes,
         }
     }
     match (is_rest, returns) {
-        (true, _) => Behind::Rest,
-        (false, true) => Behind::OwnFunction,
-        (false, false) => Behind::Either,
+        (true, _) => Following::Rest,
+        (false, true) => Following::OwnFunction,
+        (false, false) => Following::Either,
     }
 }
 

@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::ops::Range;
 
 use super::CodeContext;
-use super::ending::{Behind, behind};
+use super::ending::{Following, following};
 use super::split_off::takes_register;
 use super::tables::Dispatch;
 use super::value::{PageSet, PageSets, Registers};
@@ -112,15 +112,15 @@ pub(super) fn follow(
         }
     }
     let steps = (code.words.len() * STEPS_A_WORD).max(MIN_STEPS);
-    let behind = behind(context, function);
-    let mut round = Round::new(context, function, code, is_joined, entered, steps, behind);
+    let following = following(context, function);
+    let mut round = Round::new(context, function, code, is_joined, entered, steps, following);
     for _ in 0..MAX_ROUNDS {
         if round.run() {
             return round.facts;
         }
         // A table leads to places where no paths were expected to meet: interpret again with these known.
         let Round { facts, entered, steps, .. } = round;
-        round = Round::new(context, function, code, facts.is_joined, entered, steps, behind);
+        round = Round::new(context, function, code, facts.is_joined, entered, steps, following);
     }
     round.facts.is_excessive = true;
     round.facts
@@ -146,8 +146,8 @@ pub(super) struct Round<'run, 'data> {
     /// Steps that are left.
     pub(super) steps: usize,
     pub(super) has_new_joins: bool,
-    /// Control may run past the end: the last instruction is not a call that never returns.
-    pub(super) behind: Behind,
+    /// What follows the function: decides whether control may run past its end after a call.
+    pub(super) following: Following,
 }
 
 impl<'run, 'data> Round<'run, 'data> {
@@ -158,7 +158,7 @@ impl<'run, 'data> Round<'run, 'data> {
         is_joined: Vec<bool>,
         entered: BTreeSet<u32>,
         steps: usize,
-        behind: Behind,
+        following: Following,
     ) -> Self {
         let length = code.words.len();
         let facts = FlowFacts { is_reached: vec![false; length], is_joined, ..FlowFacts::default() };
@@ -175,7 +175,7 @@ impl<'run, 'data> Round<'run, 'data> {
             facts,
             steps,
             has_new_joins: false,
-            behind,
+            following,
         }
     }
 
@@ -250,7 +250,7 @@ impl<'run, 'data> Round<'run, 'data> {
 
     /// The use of an `ADRP` in the next instruction, if that also replaces the register, so that no later instruction uses
     /// it.
-    pub(super) fn use_behind(
+    pub(super) fn use_after(
         &self,
         index: u32,
         register: Register,

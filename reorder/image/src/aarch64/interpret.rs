@@ -1,7 +1,7 @@
 //! What single instructions do to the registers of a [`Round`].
 
-use super::compare::{compared_behind, known_after};
-use super::ending::{Behind, comes_back};
+use super::compare::{compared_after, known_after};
+use super::ending::{Following, comes_back};
 use super::flow::{PageUse, Round};
 use super::tables::Dispatch;
 use super::value::{Entries, PageSet, Registers, Value};
@@ -17,7 +17,7 @@ impl Round<'_, '_> {
         let mut called = None;
         loop {
             if index as usize >= self.code.words.len() {
-                if called.is_none_or(|call| self.goes_on_behind(call)) {
+                if called.is_none_or(|call| self.returns_at_end(call)) {
                     self.facts.runs_over_end = true;
                     registers.all().for_each(|value| self.not_understood(value));
                 }
@@ -92,16 +92,16 @@ impl Round<'_, '_> {
                     }
                 }
             }
-            compared = compared_behind(self.code.words[index as usize], compared);
+            compared = compared_after(self.code.words[index as usize], compared);
             index += 1;
         }
     }
 
     /// Whether a call that is the last instruction returns, so that control runs into what follows.
-    fn goes_on_behind(&self, call: Operation) -> bool {
-        match (self.behind, call) {
-            (Behind::Rest, _) => true,
-            (Behind::Either, Operation::Call(target)) => comes_back(self.context, target),
+    fn returns_at_end(&self, call: Operation) -> bool {
+        match (self.following, call) {
+            (Following::Rest, _) => true,
+            (Following::Either, Operation::Call(target)) => comes_back(self.context, target),
             _ => false,
         }
     }
@@ -111,7 +111,7 @@ impl Round<'_, '_> {
         if !self.context.shares_page(page) {
             return None;
         }
-        let (target, scale, is_access) = self.use_behind(index, register, page)?;
+        let (target, scale, is_access) = self.use_after(index, register, page)?;
         let number = self.number_of(index, page.0);
         let from = self.facts.sets.of(vec![number]);
         self.facts.uses.insert(index + 1, PageUse { target, from, scale, is_access });

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use super::Builder;
-use super::relaxed::{nop_behind, nop_in_front};
+use super::relaxed::{nop_after, nop_before};
 use crate::code_reference::{CodeForm, CodeReference};
 use crate::decode::aarch64::{Operation, Register, WORD};
 use crate::pins::PinReason;
@@ -37,8 +37,8 @@ impl Builder<'_, '_> {
 
     fn add_adr(&mut self, index: usize, register: Register, target: Address) {
         let joined = &self.facts.is_joined;
-        let nop = nop_behind(&self.words, index, register, |at| joined[at], &self.taken)
-            .or_else(|| nop_in_front(&self.words, index, register, |at| joined[at], &self.taken));
+        let nop = nop_after(&self.words, index, register, |at| joined[at], &self.taken)
+            .or_else(|| nop_before(&self.words, index, register, |at| joined[at], &self.taken));
         if let Some(nop) = nop {
             self.taken.insert(index.wrapping_add_signed(isize::from(nop)));
             return self.add(index, target, CodeForm::RelaxedAdr { nop });
@@ -61,7 +61,7 @@ impl Builder<'_, '_> {
         let size = if self.words[index] >> 30 == 1 { 8 } else { WORD };
         let register = register.filter(|_| target.0.is_multiple_of(size));
         let nop = register
-            .and_then(|register| nop_in_front(&self.words, index, register, |at| joined[at], &self.taken));
+            .and_then(|register| nop_before(&self.words, index, register, |at| joined[at], &self.taken));
         if let Some(nop) = nop {
             self.taken.insert(index.wrapping_add_signed(isize::from(nop)));
             return self.add(index, target, CodeForm::RelaxedLoad { nop });

@@ -49,7 +49,7 @@ fn position_independence(file: &MachOFile<'_>) -> Result<()> {
 const UNMOVABLE: [(u32, &str, &str); 10] = [
     (0x03, "symbols of a debugger (LC_SYMSEG)", "link it again with ld or lld"),
     (0x04, "a thread's registers (LC_THREAD)", "give a program, not a memory dump"),
-    (0x05, "registers at the start (LC_UNIXTHREAD)", "link it as a dynamic program, which starts by LC_MAIN"),
+    (0x05, "initial registers (LC_UNIXTHREAD)", "link it dynamically, so that it starts through LC_MAIN"),
     (
         0x11,
         "an initializer's address (LC_ROUTINES)",
@@ -105,7 +105,7 @@ fn load_command(file: &MachOFile<'_>, command: &LoadCommand) -> Result<()> {
         return refuse(
             RefusalCode::MachOLoadCommand,
             format!(
-                "the image has the load command {:#x}, which the loader must know and we do not",
+                "the image has the load command {:#x}, which the loader requires and reorder does not know",
                 command.kind
             ),
             "link it with an older linker or for an older system",
@@ -146,7 +146,7 @@ fn sections(file: &MachOFile<'_>) -> Result<()> {
         };
         let name = String::from_utf8_lossy(section.name);
         if section.name == b"__gopclntab" || section.name.starts_with(b"__go_") {
-            let cure = "Go's linker has no order of functions; leave the image as it is";
+            let cure = "Go's linker cannot order functions; leave the image as it is";
             return at(
                 RefusalCode::MachORuntimeTables,
                 format!("the section {name} has Go's table of functions"),
@@ -162,7 +162,7 @@ fn sections(file: &MachOFile<'_>) -> Result<()> {
         return refuse(
             RefusalCode::MachOBlockDistances,
             format!("the section __text is aligned to {} bytes", 1u64 << file.text().alignment.min(63)),
-            "such code is addressed by pages or blocks; build it without that part, or give an order to the linker",
+            "such code is addressed by pages or blocks; build it without that part, or use an order file when it is linked",
         );
     }
     Ok(())
@@ -182,7 +182,7 @@ fn named_code(file: &MachOFile<'_>) -> Result<()> {
             return Err(Refusal::new(
                 RefusalCode::MachOBlockDistances,
                 "the image has V8's built-in functions, which are addressed by their distance from the first",
-                "give an order to the linker instead",
+                "use an order file when it is linked",
             )
             .at(address)
             .into());
@@ -231,7 +231,7 @@ fn link_edit(file: &MachOFile<'_>) -> Result<()> {
         if range.offset < end || range.offset + range.size > last {
             return Err(Error::malformed(
                 range.offset_field as u64,
-                format!("{:?} overlaps another part or lies outside of __LINKEDIT", range.part),
+                format!("{:?} overlaps another part or lies outside __LINKEDIT", range.part),
             ));
         }
         unused(file, end, range.offset, cure)?;
@@ -242,7 +242,7 @@ fn link_edit(file: &MachOFile<'_>) -> Result<()> {
         let size = file.bytes.len().abs_diff(last);
         return refuse(
             RefusalCode::MachOTrailingBytes,
-            format!("the file has {size} bytes behind __LINKEDIT"),
+            format!("the file has {size} bytes after __LINKEDIT"),
             cure,
         );
     }

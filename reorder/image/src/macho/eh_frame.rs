@@ -106,7 +106,9 @@ pub fn frame_entries(file: &MachOFile<'_>) -> Result<Vec<FrameEntry>> {
                 _ if entry.cie().lsda_encoding().is_some_and(is_null) => None,
                 Some(Pointer::Direct(table)) => Some(Address(table)),
                 Some(Pointer::Indirect(_)) => {
-                    return Err(unknown("an exception table behind a pointer").at(address).into());
+                    return Err(unknown("an exception table that is named through a pointer")
+                        .at(address)
+                        .into());
                 }
                 None => None,
             };

@@ -35,7 +35,7 @@ fn decode(base: Address, size: u64, mut reader: Reader<'_>) -> Result<Vec<Addres
     }
     match reader.rest().iter().all(|byte| *byte == 0) {
         true => Ok(starts),
-        false => Err(reader.error("goes on behind its end mark")),
+        false => Err(reader.error("continues after its end mark")),
     }
 }
 
@@ -83,7 +83,7 @@ mod tests {
         assert_eq!(write(&[]), [0; 8]);
         assert_eq!(read(&[0x80, 0x20, 4, 0]), Some(vec![0x1000, 0x1004]));
         assert_eq!(read(&[0, 0, 0]), Some(vec![]));
-        assert_eq!(read(&[4, 0, 1]), None, "something behind the end mark");
+        assert_eq!(read(&[4, 0, 1]), None, "bytes after the end mark");
         assert_eq!(read(&[0x80]), None, "cut off");
         assert_eq!(read(&[0xff, 0xff, 0xff, 0xff, 0x7f, 0]), None, "outside of __TEXT");
     }

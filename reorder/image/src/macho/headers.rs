@@ -116,15 +116,15 @@ impl<'data> Headers<'data> {
                 Some(u32::from_le_bytes(field) as usize)
             };
             let (Some(start), Some(count)) = (number(*field), number(field + 4)) else {
-                self.note_wrong(offset, "a load command is shorter than its kind demands");
+                self.note_wrong(offset, "a load command is too short for its kind");
                 return;
             };
             let size = count.saturating_mul(*entry);
             if size > 0 && start.checked_add(size).is_none_or(|end| end > self.bytes.len()) {
-                self.note_wrong(offset, format!("{part:?} lies outside of the image"));
+                self.note_wrong(offset, format!("{part:?} lies outside the image"));
             }
             if size > 0 && self.link_edit.iter().any(|range| range.size > 0 && range.part == *part) {
-                self.note_wrong(offset, format!("{part:?} is there twice"));
+                self.note_wrong(offset, format!("the image has {part:?} twice"));
             }
             let (offset_field, size_field) = (offset + field, offset + field + 4);
             self.link_edit.push(LinkEditRange { part: *part, offset: start, size, offset_field, size_field });
@@ -150,10 +150,10 @@ impl<'data> Headers<'data> {
         let file_end = segment.offset.checked_add(segment.file_size);
         let memory_end = segment.address.0.checked_add(segment.memory_size);
         if file_end.is_none_or(|end| end > self.bytes.len()) || memory_end.is_none() {
-            self.note_wrong(offset, "a segment lies outside of the image");
+            self.note_wrong(offset, "a segment lies outside the image");
         }
         if segment.file_size as u64 > segment.memory_size {
-            self.note_wrong(offset, "a segment has more contents than room in memory");
+            self.note_wrong(offset, "a segment is larger in the file than in memory");
         }
         for (index, header) in command.sections(endian, data)?.iter().enumerate() {
             let header_offset =
@@ -190,7 +190,7 @@ fn check_section(section: &Section<'_>, segment: &Segment<'_>) -> std::result::R
     let distance = section.address.0.checked_sub(segment.address.0);
     let end = distance.and_then(|distance| distance.checked_add(section.size));
     let (Some(distance), Some(end)) = (distance, end) else {
-        return Err("a section starts in front of its segment or ends nowhere");
+        return Err("a section starts before its segment, or its end overflows");
     };
     if end > segment.memory_size {
         return Err("a section is longer than its segment");

@@ -33,7 +33,7 @@ pub fn implementations(file: &MachOFile<'_>, rebases: &[DataReference]) -> Resul
     for start in starts {
         let offset = start.distance_from(section.address) as usize;
         if offset < reader.position() {
-            return Err(unknown("a list of methods inside of another one").at(start).into());
+            return Err(unknown("a list of methods inside another one").at(start).into());
         }
         check_padding(section.address, &reader, offset)?;
         reader.seek(offset)?;

@@ -68,7 +68,7 @@ pub fn slices(bytes: &[u8]) -> Result<Vec<Slice>> {
         && ranges.first().is_none_or(|first| first.start >= table_end.unwrap_or(0));
     match is_inside && is_apart {
         true => Ok(found),
-        false => Err(Error::malformed(8, "the images of the universal file overlap or lie outside of it")),
+        false => Err(Error::malformed(8, "the images of the universal file overlap or lie outside it")),
     }
 }
 

@@ -165,7 +165,7 @@ mod tests {
     }
 
     #[test]
-    fn filler_is_told_from_its_front() {
+    fn filler_is_recognised_from_its_first_byte() {
         assert_eq!(first_instruction(&[0x66, 0x2e, 0x0f, 0x1f, 0x84, 0, 0, 0, 0, 0]), 10);
         assert_eq!(first_instruction(&[0xc3]), 0);
         assert_eq!(first_word(&[0x1f, 0x20, 0x03, 0xd5]), 4);

@@ -133,6 +133,6 @@ fn value(mut reader: Reader<'_>) -> Result<(u64, ExportValue)> {
     };
     match reader.rest() {
         [] => Ok((flags, value)),
-        _ => Err(reader.error("has a node with more than its flags tell")),
+        _ => Err(reader.error("has a node with more data than its flags announce")),
     }
 }

@@ -50,7 +50,7 @@ impl Machine<'_, '_> {
             2 => {
                 let segment = self.file.segments.get(usize::from(immediate)).copied();
                 self.segment =
-                    Some(segment.ok_or_else(|| self.reader.error("names a segment that is not there"))?);
+                    Some(segment.ok_or_else(|| self.reader.error("names a segment that does not exist"))?);
                 self.offset = self.reader.uleb()?;
             }
             3 => self.offset = self.offset.wrapping_add(self.reader.uleb()?),
@@ -88,7 +88,7 @@ impl Machine<'_, '_> {
             let slot =
                 usize::try_from(self.offset).ok().and_then(|offset| contents.get(offset..)?.first_chunk());
             let Some(value) = slot else {
-                return Err(self.reader.error("rebases a slot outside of its segment's contents"));
+                return Err(self.reader.error("rebases a slot outside its segment's contents"));
             };
             self.slots.push(DataReference {
                 place: segment.address.plus(self.offset),

@@ -46,7 +46,7 @@ pub(super) fn is_name(file: &MachOFile<'_>, place: Address, end: Address) -> boo
     let longest = end.0.saturating_sub(place.0).min(LONGEST);
     let Some(mut rest) = file.bytes_at(place, longest) else { return false };
     let mut is_empty = true;
-    while let Some((&byte, behind)) = rest.split_first() {
+    while let Some((&byte, after)) = rest.split_first() {
         let distance = match byte {
             0 => return !is_empty,
             1..=LAST_WITH_DISTANCE => 4,
@@ -54,7 +54,7 @@ pub(super) fn is_name(file: &MachOFile<'_>, place: Address, end: Address) -> boo
             b'!'..=b'~' | SPECIAL => 0,
             _ => return false,
         };
-        rest = behind.get(distance..).unwrap_or_default();
+        rest = after.get(distance..).unwrap_or_default();
         is_empty = false;
     }
     false

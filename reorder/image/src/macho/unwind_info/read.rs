@@ -71,7 +71,7 @@ impl UnwindInfo {
             }
         }
         if entries.last().is_some_and(|entry| entry.start > last.function) {
-            return Err(unknown("unwind entries behind their end").at(last.function).into());
+            return Err(unknown("unwind entries after their end").at(last.function).into());
         }
         let tables_start = filled.first().map_or(last.exception_tables, |first| first.exception_tables);
         Ok(Self {
@@ -180,7 +180,7 @@ impl<'data> Table<'data> {
                             .map(|word| u32::from_le_bytes(*word)),
                     };
                     let encoding =
-                        encoding.ok_or_else(|| rows.error("names an encoding that is not there"))?;
+                        encoding.ok_or_else(|| rows.error("names an encoding that does not exist"))?;
                     push(entries, first.plus(u64::from(row & 0x00ff_ffff)), encoding)?;
                 }
             }

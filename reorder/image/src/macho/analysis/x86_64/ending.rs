@@ -29,9 +29,9 @@ pub(super) fn is_continued(context: &X86Context<'_>, atom: &Range<Address>, walk
     if atom.end >= end {
         return false;
     }
-    let behind = context.bytes(&(atom.end..end));
+    let following = context.bytes(&(atom.end..end));
     first_use(context.bytes(atom)) != Use::Puts
-        || matches!(first_use(behind), Use::Takes | Use::Calls)
+        || matches!(first_use(following), Use::Takes | Use::Calls)
         || is_balanced_at_end(context.bytes(atom), walk)
 }
 

@@ -139,7 +139,7 @@ fn tail_calls_are_references_whatever_their_condition() {
 }
 
 #[test]
-fn immediates_behind_an_address_count_to_its_end() {
+fn immediates_after_an_address_count_to_its_end() {
     let library =
         Library::assembled("_f: cmpl $1000, _x(%rip)\n cmpb $3, _x(%rip)\n ret\n.data\n_x: .long 0");
     let forms: Vec<CodeForm> = library.decode("_f").references.iter().map(|found| found.form).collect();

@@ -106,17 +106,17 @@ impl<'data> Walk<'data> {
     pub(super) fn follow(&mut self, arrival: Arrival, pending: &mut Vec<Arrival>) -> Result<(), Trouble> {
         let mut position = arrival.offset;
         // After a call that may never return, or a trap: control need not arrive.
-        let (mut is_doubtful, mut is_behind_call) = (false, false);
+        let (mut is_doubtful, mut follows_call) = (false, false);
         let mut instruction = Instruction::default();
         loop {
             match self.states.get(position) {
                 None => {
                     self.falls_through |= !is_doubtful;
-                    self.ends_with_call |= is_behind_call;
+                    self.ends_with_call |= follows_call;
                     return Ok(());
                 }
                 Some(Byte::First) => return Ok(()),
-                Some(Byte::Inner) if self.is_behind_lock(position) => return Ok(()),
+                Some(Byte::Inner) if self.follows_lock(position) => return Ok(()),
                 Some(Byte::Inner) => return Err(Trouble::Invalid(position)),
                 Some(Byte::Listed | Byte::Table) if is_doubtful => return Ok(()),
                 Some(Byte::Listed | Byte::Table) => return Err(Trouble::Data(position)),
@@ -139,7 +139,7 @@ impl<'data> Walk<'data> {
             }
             let is_padding = is_no_operation(&instruction);
             is_doubtful = may_be_last(&instruction) || is_doubtful && is_padding;
-            is_behind_call = is_call(&instruction) || is_behind_call && is_padding;
+            follows_call = is_call(&instruction) || follows_call && is_padding;
         }
     }
 
@@ -194,7 +194,7 @@ impl<'data> Walk<'data> {
         firsts.filter_map(|(position, _)| decode(position)).collect()
     }
 
-    fn is_behind_lock(&self, position: usize) -> bool {
+    fn follows_lock(&self, position: usize) -> bool {
         let before = position.wrapping_sub(1);
         self.states.get(before) == Some(&Byte::First) && self.bytes[before] == LOCK_PREFIX
     }
