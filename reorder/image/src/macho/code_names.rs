@@ -1,7 +1,7 @@
 //! The functions of an image with all names under which traces may know them, and the symbols as the linker spells them.
 //!
-//! Takes what the headers say; gives [`CodeNames`]. It serves images of any kind and processor, also those that cannot be
-//! relocated: damage costs the names that it concerns, unless a whole table cannot be read.
+//! Takes the headers; gives [`CodeNames`]. It reads images of any kind and processor, also those that cannot be relocated:
+//! damaged names are left out, unless a whole table cannot be read.
 //!
 //! A function reaches from its symbol to the next one, to the next of `LC_FUNCTION_STARTS`, or to the end of its section.
 //! Symbols inside functions that `LC_FUNCTION_STARTS` lists are names without a size.
@@ -45,7 +45,7 @@ impl<'data> CodeNames<'data> {
             let after = code.partition_point(|(start, _)| *start <= address);
             after > 0 && address < code[after - 1].1
         };
-        // A mark of the end of another section may have the address of a function.
+        // A symbol for the end of another section may have the address of a function.
         let is_in_code = |number: u8, address: Address| {
             let section = sections.get(usize::from(number).wrapping_sub(1)).copied().flatten();
             section.is_some_and(|(start, end)| (start..end).contains(&address))
@@ -110,13 +110,13 @@ impl<'data> CodeNames<'data> {
 pub struct CodeSymbol<'data> {
     /// Where it stands.
     pub address: Address,
-    /// As the linker spells it, mostly with an underscore at the beginning.
+    /// As the linker spells it, usually with a leading underscore.
     pub name: Cow<'data, [u8]>,
     /// The path of its object file, where that is known.
     pub object: Option<&'data [u8]>,
 }
 
-/// Without the underscore that compilers put before every name of C.
+/// The name without the underscore that compilers put before every C name.
 fn bare(name: &[u8]) -> Option<&[u8]> {
     name.strip_prefix(b"_").filter(|bare| !bare.is_empty())
 }
@@ -139,7 +139,7 @@ fn aliases(symbols: &Symbols<'_>) -> Vec<(Address, Vec<u8>)> {
     bares.chain(symbols.debug_map.iter().flat_map(in_file)).collect()
 }
 
-/// Start, size and name of each function, and of what is only a name.
+/// Start, size and name of each function, and of each symbol inside one, with size 0.
 fn ranges<'data>(
     code: &[(Address, Address)],
     starts: &[Address],
@@ -159,7 +159,7 @@ fn ranges<'data>(
             (address, end.map_or(0, |end| end.distance_from(address)), name)
         })
         .collect();
-    // Functions of which the symbol was stripped.
+    // Functions whose symbol was stripped.
     let mut named: Vec<Address> = symbols.iter().map(|(address, _)| *address).collect();
     named.sort_unstable();
     let nameless = starts.iter().filter(|start| named.binary_search(start).is_err());

@@ -1,4 +1,4 @@
-//! A Mach-O image's headers, checked once so that later phases can rely on them.
+//! The headers of a Mach-O image, checked once so that later phases can rely on them.
 //!
 //! Takes the bytes of one image (of a universal file: one slice); gives [`MachOFile`]. Guarantees: the bytes of every
 //! segment, section, load command and part of `__LINKEDIT` lie inside the image; sections lie in their segments and
@@ -18,10 +18,10 @@ use reorder_base::error::{Error, Result};
 use reorder_base::processor::Processor;
 use reorder_base::refusal::{Refusal, RefusalCode};
 
-/// What symbols can number.
+/// The largest number of a section that symbols can hold.
 const MAX_SECTIONS: usize = 255;
 
-/// What an image is for.
+/// The kind of an image.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ImageKind {
     /// `MH_EXECUTE`.
@@ -35,11 +35,11 @@ pub enum ImageKind {
 /// A parsed image.
 #[derive(Clone, Debug)]
 pub struct MachOFile<'data> {
-    /// All of it.
+    /// All bytes of the image.
     pub bytes: &'data [u8],
     /// Its processor, never [`Processor::Other`].
     pub processor: Processor,
-    /// The same as linkers name it: `arm64`, `x86_64`.
+    /// The processor's name for linkers: `arm64`, `x86_64`.
     pub architecture: &'static str,
     /// Program, library or bundle.
     pub kind: ImageKind,
@@ -53,7 +53,7 @@ pub struct MachOFile<'data> {
     pub sections: Vec<Section<'data>>,
     /// The parts of `__LINKEDIT` that are not empty, by offset.
     pub link_edit: Vec<LinkEditRange>,
-    /// Parts without bytes that have a place in `__LINKEDIT` all the same, by offset.
+    /// Parts without bytes that still have a place in `__LINKEDIT`, by offset.
     pub empty_link_edit: Vec<LinkEditRange>,
     /// `LC_UUID`.
     pub uuid: Option<[u8; 16]>,
@@ -66,8 +66,8 @@ impl<'data> MachOFile<'data> {
     /// Reads and checks all headers.
     ///
     /// # Errors
-    /// Refuses (M1, M2, M4) what is not a program, library or bundle for arm64 or x86-64 with one section of functions;
-    /// reports malformed headers with their offset.
+    /// Refuses (M1, M2, M4) images other than programs, libraries and bundles for arm64 or x86-64 with one section of
+    /// functions; reports malformed headers with their offset.
     pub fn parse(bytes: &'data [u8]) -> Result<Self> {
         Self::check(Headers::read(bytes).map_err(|error| malformed(0, &error))?)
     }
@@ -77,7 +77,7 @@ impl<'data> MachOFile<'data> {
         let ((processor, architecture), kind) = (processor_of(headers.header)?, kind_of(headers.header)?);
         let Headers { bytes, header, commands, segments, sections, mut link_edit, uuid, tables, .. } =
             headers;
-        // What is wrong with a command was found before the next could not be read.
+        // A wrong place was found before the first command that cannot be read.
         if let Some((offset, what)) = headers.wrong_place {
             return Err(Error::malformed(offset as u64, what));
         }
@@ -178,7 +178,7 @@ impl<'data> MachOFile<'data> {
     /// Bytes of `section`; empty for those that the file does not hold.
     #[must_use]
     pub fn section_bytes(&self, section: &Section<'_>) -> &'data [u8] {
-        // What is empty may claim to lie anywhere.
+        // The offset of an empty section may be any number.
         match section.has_bytes() && section.size > 0 {
             true => &self.bytes[section.offset..section.offset + section.size as usize],
             false => &[],

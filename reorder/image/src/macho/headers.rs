@@ -1,8 +1,8 @@
-//! What the header and the load commands of an image say, read once for all that is known of it.
+//! The header and the load commands of an image, read once for all later phases.
 //!
-//! Takes the bytes of one image; gives [`Headers`]. The commands themselves lie inside the image; the places that they
-//! name may not. The first that does not is noted, not refused: an order file can be made for images that cannot be
-//! relocated, such as files of debug information, whose sections have no contents.
+//! Takes the bytes of one image; gives [`Headers`]. The commands lie inside the image; the places that they name need not.
+//! The first that does not is recorded, not refused: an order file can be made for images that cannot be relocated, such as
+//! files of debug information, whose sections have no contents.
 //! Source: `mach-o/loader.h` of Apple's cctools.
 
 use object::LittleEndian;
@@ -28,7 +28,7 @@ pub(super) struct Headers<'data> {
     pub(super) link_edit: Vec<LinkEditRange>,
     pub(super) uuid: Option<[u8; 16]>,
     pub(super) tables: Tables<'data>,
-    /// Where in the image a header names a wrong place first, and what is wrong with it.
+    /// The offset of the first header that names a wrong place, and what is wrong with it.
     pub(super) wrong_place: Option<(usize, String)>,
     /// The first load command that cannot be read, and why. Nothing after it was read.
     pub(super) unreadable: Option<(usize, object::read::Error)>,
@@ -107,7 +107,7 @@ impl<'data> Headers<'data> {
     fn read_parts(&mut self, kind: macho::LoadCommandType, offset: usize, size: usize) {
         let command = &self.bytes[offset..offset + size];
         for (part, field, entry) in parts_of(kind) {
-            // What follows is not used. That bounds the list, too: no part with bytes is in it twice.
+            // Later parts are not used. This also bounds the list: no part with bytes is in it twice.
             if self.wrong_place.is_some() {
                 return;
             }
@@ -185,7 +185,7 @@ impl<'data> Headers<'data> {
     }
 }
 
-/// A section's place in its segment, in memory and in the file.
+/// Checks the section's place in its segment, in memory and in the file.
 fn check_section(section: &Section<'_>, segment: &Segment<'_>) -> std::result::Result<(), &'static str> {
     let distance = section.address.0.checked_sub(segment.address.0);
     let end = distance.and_then(|distance| distance.checked_add(section.size));
@@ -203,8 +203,8 @@ fn check_section(section: &Section<'_>, segment: &Segment<'_>) -> std::result::R
     }
 }
 
-/// The parts that a command names: which, where in the command its offset stands (its size after), and bytes in a unit
-/// of the size.
+/// The parts that a command names: the part, where in the command its offset is (followed by its size), and bytes in a
+/// unit of the size.
 fn parts_of(command: macho::LoadCommandType) -> &'static [(LinkEditPart, usize, usize)] {
     match command {
         macho::LC_DYLD_INFO | macho::LC_DYLD_INFO_ONLY => &[

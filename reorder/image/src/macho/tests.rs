@@ -4,7 +4,7 @@ use proptest::prelude::*;
 
 use super::{MachOImage, is_macho};
 
-/// A Mach-O file of the samples of profiles: a companion with debug information.
+/// A Mach-O file among the samples of profiles: a dSYM companion.
 fn sample() -> Vec<u8> {
     let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/profiles/llvm_raw/macho-dsym-dwarf");
     std::fs::read(path).expect("the sample is there")
@@ -34,7 +34,7 @@ proptest! {
             bytes.splice(0..0, head.iter().flat_map(|word: &u32| word.to_be_bytes()));
         }
         for (place, byte) in edits {
-            // Most of what decides stands at the beginning.
+            // Most of the fields that matter are at the beginning.
             let at = place.index(bytes.len().min(2048));
             bytes[at] = byte;
         }

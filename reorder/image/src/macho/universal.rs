@@ -168,12 +168,12 @@ pub(super) fn name_of(processor: CpuType, variant: CpuSubtype) -> Option<&'stati
     }
 }
 
-/// The file with some of its images replaced: `images` has the new bytes of each slice, or nothing for those that stay
-/// as they are. Images keep their order and alignment; what lies between them and after them stays.
+/// The file with some of its images replaced: `images` has the new bytes of each slice, or `None` for those that stay as
+/// they are. Images keep their order and alignment; bytes between them and after them are kept.
 ///
 /// # Errors
-/// Refuses (M17) to write over something between the images, or to move it. Images that together are too large for the
-/// table's fields, alignments without sense.
+/// Refuses (M17) to overwrite or move bytes between the images other than padding. Images that together are too large for
+/// the table's fields, impossible alignments.
 pub fn replace(bytes: &[u8], slices: &[Slice], mut images: Vec<Option<Vec<u8>>>) -> Result<Vec<u8>> {
     if let ([Slice { field: None, .. }], [image @ Some(_)]) = (slices, &mut images[..]) {
         return Ok(std::mem::take(image).unwrap_or_default());
@@ -206,8 +206,8 @@ pub fn replace(bytes: &[u8], slices: &[Slice], mut images: Vec<Option<Vec<u8>>>)
     Ok(output)
 }
 
-/// Fills `output` up to `end`, where the next image or the file's end is, with what stood in the `old` gap. Padding may
-/// become longer or shorter; anything else keeps its place.
+/// Fills `output` up to `end`, where the next image or the file's end is, with the contents of the `old` gap. Padding may
+/// become longer or shorter; other bytes keep their place.
 fn fill_gap(bytes: &[u8], old: Range<usize>, end: usize, output: &mut Vec<u8>) -> Result<()> {
     let overwritten = old.start..output.len().clamp(old.start, old.end);
     let is_padding = |range: Range<usize>| bytes[range].iter().all(|byte| *byte == 0);
@@ -233,7 +233,7 @@ fn fill_gap(bytes: &[u8], old: Range<usize>, end: usize, output: &mut Vec<u8>) -
     Ok(())
 }
 
-/// Of pages that no system has.
+/// Larger than the pages of any system, as a logarithm.
 const MAX_ALIGNMENT: u32 = 20;
 
 fn write_place(output: &mut [u8], field: Field, start: u64, size: u64) -> Result<()> {
@@ -288,7 +288,7 @@ mod tests {
             prop_assert_eq!(replaced, universal([&vec![3; new], &vec![2; second]]));
         }
 
-        /// What the gap and the end hold keeps its place, or nothing is written.
+        /// Bytes in the gap and at the end keep their place, or the replacement fails.
         #[test]
         fn what_lies_between_images_is_kept(new in 1_usize..0x4800, at in 0x4040_usize..0x8000) {
             let mut file = universal([&[1; 64], &[2; 64]]);

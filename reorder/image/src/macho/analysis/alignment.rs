@@ -1,4 +1,4 @@
-//! Functions that are aligned on purpose stay.
+//! Pins functions that are aligned on purpose.
 //!
 //! The text is filled to the last byte, so no function keeps more alignment than its neighbours happen to leave. Programs
 //! may count on it all the same: flags can be kept in the low bits of the address of a function that is declared
@@ -28,7 +28,7 @@ const PAGE: u64 = 4096;
 /// programs keep flags in the addresses of few functions.
 const FLAGGED: usize = 8;
 
-/// Pins them.
+/// Pins the functions that show more than ordinary alignment.
 pub(super) fn pin_aligned(file: &MachOFile<'_>, atoms: &Atoms, obligations: &mut Obligations<'_>) {
     let own: Vec<u64> = atoms.starts.iter().map(|start| alignment(*start, PAGE)).collect();
     let ordinary = ordinary_alignment(&own);
@@ -63,7 +63,7 @@ fn shows_more(file: &MachOFile<'_>, atoms: &Atoms, own: u64, ordinary: u64, inde
     padding >= ordinary && padding.checked_add(1).is_some_and(|more| more.next_power_of_two() <= own)
 }
 
-/// Bytes of filler at the end of an atom, as far as a page.
+/// Bytes of filler at the end of an atom, up to a page.
 fn padding_at_end(file: &MachOFile<'_>, atom: Range<Address>) -> u64 {
     let text = file.text();
     let offset = |address: Address| address.distance_from(text.address) as usize;
@@ -88,10 +88,10 @@ fn padding_at_end(file: &MachOFile<'_>, atom: Range<Address>) -> u64 {
     longest as u64
 }
 
-/// Bytes of the longest instruction of x86-64.
+/// Bytes of the longest x86-64 instruction.
 const MAX_FILLER: usize = 15;
 
-/// Length of the filler that `bytes` start with, one instruction of it; 0 if it is none.
+/// Length of the filler instruction at the start of `bytes`; 0 if there is none.
 fn first_instruction(bytes: &[u8]) -> usize {
     if let Some(0 | 0x90 | 0xcc) = bytes.first() {
         return 1;
@@ -100,7 +100,7 @@ fn first_instruction(bytes: &[u8]) -> usize {
     if padding::is_no_operation(&instruction) { instruction.len() } else { 0 }
 }
 
-/// The same of AArch64, whose instructions are words.
+/// The same for AArch64, whose instructions are words.
 fn first_word(bytes: &[u8]) -> usize {
     let word = bytes.get(..WORD as usize);
     word.map_or(0, |word| aarch64_gap::filler_length(word, Address(0)))

@@ -1,8 +1,8 @@
-//! From headers to units: everything that must be known before a function of a Mach-O image may move.
+//! From headers to units: everything that must be known before functions of a Mach-O image may move.
 //!
-//! In: a parsed image. Out: [`MachOAnalysis`]. Guarantee: a unit without a pin is referred to, and refers to other places,
-//! only through the references that are listed here and the tables that list functions (symbols, exports, function starts,
-//! unwind information).
+//! Takes a parsed image; gives [`MachOAnalysis`]. Guarantee: a unit without a pin is referred to, and refers to other
+//! places, only through the references that are listed here and the tables that list functions (symbols, exports, function
+//! starts, unwind information).
 
 mod alignment;
 pub mod atoms;
@@ -47,17 +47,17 @@ pub struct MachOAnalysis {
     pub processor: Processor,
     /// Function starts.
     pub atoms: Atoms,
-    /// What moves as one, in address order.
+    /// Groups of atoms that move together, in address order.
     pub units: Vec<Unit>,
     /// References in the instructions of atoms.
     pub code: AtomReferences,
-    /// References in the instructions of sections of code that stay.
+    /// References in the instructions of sections of code that are left in place.
     pub fixed_code: Vec<CodeReference>,
     /// References in data, by place.
     pub data: Vec<DataReference>,
     /// Compact unwind information.
     pub unwind: Option<UnwindInfo>,
-    /// Functions that nothing refers to in any known way.
+    /// Number of functions without a known reference.
     pub unreferenced: usize,
     /// Jump tables outside functions, by word.
     pub table_words: usize,
@@ -72,8 +72,8 @@ impl MachOAnalysis {
         Self::with_cuts(file, &[])
     }
 
-    /// The same with functions that somebody knows to start at `cuts`: what moved before may have lost such a mark, since
-    /// unwind entries of neighbours that unwind alike are joined.
+    /// The same with further function starts at `cuts`: images that were moved before may have lost these, since equal
+    /// unwind entries of neighbours are joined.
     ///
     /// # Errors
     /// As [`Self::new`].
@@ -99,7 +99,7 @@ impl MachOAnalysis {
         for (index, atom) in decoded.iter().enumerate() {
             let index = AtomIndex(index as u32);
             if atom.is_table && !obligations.is_tied(index) {
-                // Nothing tells what the entries count from.
+                // The base of the entries is unknown.
                 let evidence = atoms.range(index).start;
                 obligations.pin(index, Pin { reason: PinReason::UnprovenTable, evidence });
             }
@@ -156,8 +156,8 @@ impl MachOAnalysis {
         self.units[..after].last().filter(|unit| address < unit.end)
     }
 
-    /// What the start of the unit at `address` keeps its residue for: instructions of arm64 are words and need no more,
-    /// x86-64 functions begin where their compiler put them.
+    /// The power of two modulo which the start of the unit at `address` keeps its residue: arm64 instructions are words and
+    /// need no more, x86-64 functions keep the alignment that their compiler chose.
     #[must_use]
     pub fn alignment_of(&self, address: Address) -> u64 {
         const FETCH: u32 = 4;
@@ -167,7 +167,7 @@ impl MachOAnalysis {
         }
     }
 
-    /// What must hold even when room is short.
+    /// The alignment that must hold even when room is short.
     #[must_use]
     pub fn least_alignment(&self) -> u64 {
         match self.processor {
@@ -176,14 +176,14 @@ impl MachOAnalysis {
         }
     }
 
-    /// Why the function at `address` stays; nothing for those that can be moved.
+    /// Why the function at `address` stays; `None` for those that can be moved.
     #[must_use]
     pub fn pin_at(&self, address: Address) -> Option<Pin> {
         self.unit_at(address)?.pin
     }
 }
 
-/// What one atom asks of others.
+/// Adds the constraints of one atom on itself and others.
 fn oblige(
     index: AtomIndex,
     atom: &DecodedAtom,
@@ -196,13 +196,13 @@ fn oblige(
         obligations.pin(index, pin);
     }
     if let Some(word) = atom.table_words.first() {
-        // Nothing but the code tells what the words count from, so a result could not be proven.
+        // Only the code shows the base of the words, so a result could not be verified.
         obligations.pin(index, Pin { reason: PinReason::UnprovenTable, evidence: word.place });
     }
     for &target in &atom.ties {
         match atoms.containing(target) {
             Some(other) => obligations.tie(index, other, range.start),
-            // Out of `__text`, or over its end: only a place that stays reaches it.
+            // Outside `__text` or at its end: only an atom that stays keeps the distance.
             None => {
                 obligations.pin(index, Pin { reason: PinReason::ShortReference, evidence: range.start });
             }
@@ -220,7 +220,7 @@ fn oblige(
     }
 }
 
-/// The processor's part.
+/// Decodes atoms for one processor.
 pub(crate) struct Decoder<'data> {
     file: &'data MachOFile<'data>,
     atoms: &'data Atoms,

@@ -1,4 +1,4 @@
-//! Rebase opcodes of `LC_DYLD_INFO`: a program for a small machine that walks over the slots.
+//! Rebase opcodes of `LC_DYLD_INFO`: a program for a small state machine that walks over the slots.
 //!
 //! Source: `mach-o/loader.h`, `REBASE_OPCODE_*`, and how dyld runs them.
 
@@ -32,7 +32,7 @@ struct Machine<'file, 'data> {
     file: &'file MachOFile<'data>,
     reader: Reader<'data>,
     segment: Option<Segment<'data>>,
-    /// From the segment's start. Wraps, as in the loader: steps back are steps by huge numbers.
+    /// Relative to the segment's start. Wraps, as in the loader: steps back are steps by huge numbers.
     offset: u64,
     is_pointer: bool,
     slots: Vec<DataReference>,
@@ -78,7 +78,7 @@ impl Machine<'_, '_> {
         let Some(segment) = self.segment.filter(|_| self.is_pointer) else {
             return Err(self.reader.error("rebases before it has chosen a type and a segment"));
         };
-        // Slots do not overlap, so a longer list is damage; a count of 2^60 must not be tried.
+        // Slots do not overlap, so a longer list is malformed; a count of 2^60 must not be run.
         let most = self.file.bytes.len() as u64 / SLOT_SIZE;
         if count > most || self.slots.len() as u64 > most {
             return Err(self.reader.error("has more slots than fit into the file"));

@@ -1,4 +1,4 @@
-//! Generic signatures: read for what follows them and for the names in them.
+//! Generic signatures, read for their names and to find the data after them.
 
 use super::walk::{Record, Walk};
 use reorder_base::address::Address;

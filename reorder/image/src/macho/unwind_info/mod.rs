@@ -1,4 +1,4 @@
-//! `__unwind_info`: how to leave each function, in one word each, or where its entry of `__eh_frame` is.
+//! `__unwind_info`: how to unwind each function, in one word each, or where its entry of `__eh_frame` is.
 //!
 //! Source: `mach-o/compact_unwind_encoding.h`, and how LLVM's libunwind searches it.
 
@@ -19,12 +19,12 @@ pub const COMPRESSED_PAGE: u32 = 3;
 pub const HAS_EXCEPTION_TABLE: u32 = 0x4000_0000;
 const MODE: u32 = 0x0f00_0000;
 
-/// From one start to the next, one encoding holds.
+/// A range of code with one encoding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct UnwindEntry {
     /// The first address.
     pub start: Address,
-    /// The encoding; 0 where nothing is known.
+    /// The encoding; 0 for none.
     pub encoding: u32,
 }
 
@@ -33,7 +33,7 @@ pub struct UnwindEntry {
 pub struct UnwindInfo {
     /// The processor, which decides what encodings mean.
     pub processor: Processor,
-    /// The address of the headers, from which the table counts.
+    /// The address of the headers, to which the table is relative.
     pub base: Address,
     /// The section's first address.
     pub section: Address,
@@ -43,9 +43,9 @@ pub struct UnwindInfo {
     pub common_encodings: Vec<u32>,
     /// Distances of the pointers to personality routines from the headers, at most three.
     pub personalities: Vec<u32>,
-    /// By start; no two have the same.
+    /// By start; no two have the same start.
     pub entries: Vec<UnwindEntry>,
-    /// Where the last entry ends.
+    /// The end of the last entry.
     pub end: Address,
     /// Function and its exception table, by function.
     pub exception_tables: Vec<(Address, Address)>,
@@ -84,7 +84,7 @@ impl UnwindInfo {
         self.ranges(|encoding| self.is_bound_to_start(encoding))
     }
 
-    /// What the entries cover that refer to `__eh_frame`; the last of them may end after the code.
+    /// The ranges of the entries that refer to `__eh_frame`; the last of them may end after the code.
     pub fn dwarf_ranges(&self) -> impl Iterator<Item = Range<Address>> {
         self.ranges(|encoding| is_dwarf(self.processor, encoding))
     }
@@ -96,7 +96,7 @@ impl UnwindInfo {
         self.entries.iter().enumerate().filter_map(range)
     }
 
-    /// The entries by which exceptions are handled from the function's start on: atoms under one of these must keep their
+    /// Whether the encoding depends on the distance from the function's start: atoms under one such entry must keep their
     /// distances.
     #[must_use]
     pub fn is_bound_to_start(&self, encoding: u32) -> bool {
@@ -114,7 +114,7 @@ pub fn is_dwarf(processor: Processor, encoding: u32) -> bool {
         }
 }
 
-/// Whether the frame's size stands in an instruction, found by its distance from the function's start.
+/// Whether the frame's size is in an instruction that is found by its distance from the function's start.
 #[must_use]
 pub fn is_stack_indirect(processor: Processor, encoding: u32) -> bool {
     processor == Processor::X86_64 && encoding & MODE == 0x0300_0000

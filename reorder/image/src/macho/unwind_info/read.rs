@@ -1,4 +1,4 @@
-//! Bytes of `__unwind_info` → entries.
+//! Reads `__unwind_info`: bytes → entries.
 
 use super::{COMPRESSED_PAGE, REGULAR_PAGE, UnwindEntry, UnwindInfo};
 use crate::macho::file::MachOFile;
@@ -17,7 +17,7 @@ struct Page {
 }
 
 impl UnwindInfo {
-    /// The table of `file`; none if it has no such section.
+    /// The table of `file`; `None` if it has no such section.
     ///
     /// # Errors
     /// Refuses (M13) other versions, unknown pages and entries that are not sorted; reports malformed tables.
@@ -88,7 +88,7 @@ impl UnwindInfo {
     }
 }
 
-/// What bytes of a table do not tell.
+/// What is needed to read a table besides its bytes.
 #[derive(Clone, Copy, Debug)]
 pub struct Place {
     /// The processor, which decides what encodings mean.
@@ -118,7 +118,7 @@ impl<'data> Table<'data> {
         Ok(reader)
     }
 
-    /// An array of words that the header names by its place and length.
+    /// An array of words whose place and length are in the header.
     fn words(&self, header: &mut Reader<'data>) -> Result<Vec<u32>> {
         let (start, count) = (header.word()? as usize, header.word()? as usize);
         if count == 0 {
@@ -153,7 +153,7 @@ impl<'data> Table<'data> {
         let mut header = self.at(at)?;
         let kind = header.word()?;
         let (start, count) = (usize::from(header.half()?), header.half()?);
-        // Pages do not overlap in real tables, but a small damaged one could name one page very often.
+        // Pages do not overlap in real tables, but a small damaged table could name one page many times.
         if entries.len().saturating_add(count.into()) > self.bytes.len() {
             return Err(header.error("has more entries than its size allows"));
         }
@@ -190,7 +190,8 @@ impl<'data> Table<'data> {
     }
 }
 
-/// Of several entries with one start, of which all but one belong to empty functions, the last counts, as for who searches.
+/// Of several entries with one start, all but one of which belong to empty functions, the last is kept: the unwinder finds
+/// it.
 fn push(entries: &mut Vec<UnwindEntry>, start: Address, encoding: u32) -> Result<()> {
     match entries.last_mut() {
         Some(last) if last.start == start => last.encoding = encoding,

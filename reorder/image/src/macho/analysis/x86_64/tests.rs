@@ -1,4 +1,4 @@
-//! Linked assembly and C, each with one thing that has to be understood, and damaged code.
+//! Linked assembly and C, each with one construct that has to be understood, and damaged code.
 
 #![allow(clippy::unwrap_used)] // a failed unwrap is a failed test
 
@@ -134,7 +134,7 @@ fn tail_calls_are_references_whatever_their_condition() {
     assert_eq!(targets, [library.address("_g"), library.address("_h")]);
     let forms: Vec<CodeForm> = decoded.references.iter().map(|found| found.form).collect();
     assert_eq!(forms, [CodeForm::Relative32 { end: 4 }; 2]);
-    // The first field stands after the two bytes of the opcode, which follow the comparison.
+    // The first field follows the two bytes of the opcode, which follow the comparison.
     assert_eq!(decoded.references[0].place, library.address("_f").plus(4));
 }
 
