@@ -25,7 +25,7 @@ pub struct CodeNames<'data> {
     /// All symbols of code, as the linker spells them.
     pub symbols: Vec<CodeSymbol<'data>>,
     ranges: Vec<(Address, u64, &'data [u8])>,
-    /// Names that no symbol has, with the address each stands for.
+    /// Names that no symbol has, with their addresses.
     aliases: Vec<(Address, Vec<u8>)>,
 }
 
@@ -108,7 +108,7 @@ impl<'data> CodeNames<'data> {
 /// A symbol of code.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct CodeSymbol<'data> {
-    /// Where it stands.
+    /// Its address.
     pub address: Address,
     /// As the linker spells it, usually with a leading underscore.
     pub name: Cow<'data, [u8]>,

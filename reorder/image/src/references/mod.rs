@@ -116,7 +116,7 @@ fn build_rows(
         .filter_map(|pointer| Some((objects.containing(pointer.place)?, node(destination(pointer)?)?)))
         .peekable();
     for (index, object) in objects.iter().enumerate() {
-        // Pointers and objects both ascend by address, so an object's pointers stand together.
+        // Pointers and objects both ascend by address, so the pointers of an object are adjacent.
         let own = std::iter::from_fn(|| remaining.next_if(|(source, _)| *source == index));
         let in_table = table_targets(regions, functions, *object).map(|function| NodeId(function.0));
         let targets = own.map(|(_, target)| target).chain(in_table);

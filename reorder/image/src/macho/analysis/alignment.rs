@@ -1,10 +1,10 @@
 //! Pins functions that are aligned on purpose.
 //!
-//! The text is filled to the last byte, so no function keeps more alignment than its neighbours happen to leave. Programs
-//! may count on it all the same: flags can be kept in the low bits of the address of a function that is declared
-//! `aligned(64)`. Linkers give the section the largest alignment that was asked for; where that is the ordinary one, nothing
-//! was asked for. Padding belongs to the function before it. At least as much of it as the ordinary alignment shows that the
-//! next function asked for more. Its neighbours may have asked for as much, but needed less padding.
+//! The text is filled to the last byte, so moved functions keep no more alignment than their neighbours happen to leave.
+//! Programs may rely on more: flags can be kept in the low bits of the address of a function declared `aligned(64)`.
+//! Linkers give the section the largest alignment that was asked for; if that is the ordinary one, none was asked for.
+//! Padding belongs to the function before it. Padding of at least the ordinary alignment shows that the next function asked
+//! for more. Its neighbours may have asked for as much, but needed less padding.
 
 use std::ops::Range;
 
@@ -24,7 +24,7 @@ use reorder_base::processor::Processor;
 /// No function asks for more than a page.
 const PAGE: u64 = 4096;
 
-/// Where more than one function in this many would stay, functions are aligned for speed, as in hand-written codecs:
+/// If more than one function in this many would stay, functions are aligned for speed, as in hand-written codecs:
 /// programs keep flags in the addresses of few functions.
 const FLAGGED: usize = 8;
 
@@ -56,8 +56,7 @@ pub(super) fn pin_aligned(file: &MachOFile<'_>, atoms: &Atoms, obligations: &mut
     }
 }
 
-/// Whether the padding at the end of the atom before this one is more than the ordinary alignment explains, and its own
-/// does.
+/// Whether the padding before this atom is explained by its own alignment but not by the ordinary one.
 fn shows_more(file: &MachOFile<'_>, atoms: &Atoms, own: u64, ordinary: u64, index: usize) -> bool {
     let padding = padding_at_end(file, atoms.range(AtomIndex(index as u32 - 1)));
     padding >= ordinary && padding.checked_add(1).is_some_and(|more| more.next_power_of_two() <= own)
