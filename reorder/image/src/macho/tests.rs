@@ -26,7 +26,7 @@ fn other_files_are_refused_with_a_reason() {
 fn images_that_cannot_be_relocated_have_functions() {
     let bytes = sample();
     let image = MachOImage::parse(&bytes, None).expect("the sample is whole");
-    assert!(image.names.functions().len() > 0);
+    assert!(!image.names.functions().is_empty());
     let refused = image.checked().expect_err("debug information is not relocated");
     assert!(matches!(refused.kind, ErrorKind::Refused(_)), "{refused}");
     // As a library it is read further: its sections have no contents, though their addresses demand some.
