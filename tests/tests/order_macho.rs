@@ -118,7 +118,7 @@ fn lists_of_either_spelling_become_the_order_of_the_link() {
         assert_eq!(body(&order), ["_alpha", "_main", "_third"]);
         let bytes = std::fs::read(case.directory.path().join("image")).unwrap();
         let image = MachOImage::parse(&bytes, None).unwrap();
-        assert_eq!((image.architecture, image.functions().len()), (architecture, 7));
+        assert_eq!((image.architecture, image.names.functions().len()), (architecture, 7));
         let uuid: String = image.uuid.unwrap().iter().map(|byte| format!("{byte:02x}")).collect();
         let (order, _) = case.ordered(bare, &["--linker", "ld64", "--arch-prefix"]);
         assert!(order.contains(&format!("# uuid {uuid}\n")), "{order}");

@@ -13,7 +13,6 @@ use reorder_image::elf::analysis::Analysis;
 use reorder_image::elf::file::ElfFile;
 use reorder_image::functions::FunctionTable;
 use reorder_image::macho::analysis::MachOAnalysis;
-use reorder_image::macho::file::MachOFile;
 use reorder_image::macho::{MachOImage, is_macho};
 use reorder_image::pins::Pin;
 use reorder_trace::ImageIdentity;
@@ -86,7 +85,7 @@ impl<'data> OpenedImage<'data> {
     pub fn functions(&self) -> Result<FunctionTable<'_>> {
         match self {
             Self::Elf(file) => FunctionTable::collect(file),
-            Self::MachO(image) => Ok(image.functions()),
+            Self::MachO(image) => Ok(image.names.functions()),
         }
     }
 
@@ -108,7 +107,7 @@ impl<'data> OpenedImage<'data> {
                     file.segments.iter().filter(|segment| segment.is_load() && segment.is_executable());
                 segments.map(|segment| segment.address..segment.address.plus(segment.file_size)).collect()
             }
-            Self::MachO(image) => image.code.iter().map(|&(start, end)| start..end).collect(),
+            Self::MachO(image) => image.names.code.iter().map(|&(start, end)| start..end).collect(),
         };
         text.sort_unstable_by_key(|range| range.start);
         text
@@ -127,7 +126,8 @@ impl<'data> OpenedImage<'data> {
             Self::Elf(file) => {
                 Analysis::new(file, functions).map(|analysis| OpenedAnalysis::Elf(Box::new(analysis)))
             }
-            Self::MachO(image) => MachOFile::parse(image.bytes)
+            Self::MachO(image) => image
+                .checked()
                 .and_then(|file| MachOAnalysis::new(&file))
                 .map(|analysis| OpenedAnalysis::MachO(Box::new(analysis))),
         };

@@ -6,11 +6,9 @@ use crate::cli::applied::{AppliedFile, LeftImage, joined};
 use crate::cli::arrangement::ArrangementArguments;
 use crate::cli::context::Context;
 use reorder_base::error::{Error, ErrorKind, Result};
-use reorder_image::functions::FunctionTable;
-use reorder_image::macho::MachOImage;
 use reorder_image::macho::analysis::MachOAnalysis;
 use reorder_image::macho::file::MachOFile;
-use reorder_image::macho::universal::{Slice, replace, slices};
+use reorder_image::macho::universal::{Slice, choose_among, replace, slices};
 use reorder_layout::{Memory, Room, lay_out_functions_in};
 use reorder_relocate::apply::Applied;
 use reorder_relocate::apply::macho::{MachOOptions, apply, layout_map};
@@ -40,8 +38,8 @@ pub fn apply_file(request: &MachORequest<'_>, bytes: &[u8], context: &Context) -
     let is_wanted =
         |slice: &Slice| request.architecture.is_none_or(|wanted| slice.architecture == Some(wanted));
     if !all.iter().any(is_wanted) {
-        // Says which images there are.
-        MachOImage::parse(bytes, request.architecture)?;
+        // The error says which images there are.
+        choose_among(&all, request.architecture)?;
     }
     let is_universal = all.len() > 1;
     let mut images = vec![None; all.len()];
@@ -87,8 +85,9 @@ fn apply_slice(
     context: &Context,
 ) -> Result<(Applied, Option<LayoutMap>)> {
     let file = MachOFile::parse(bytes)?;
-    let image = MachOImage::parse(bytes, None)?;
-    let functions = functions_of(&file, &image);
+    let names = file.code_names()?;
+    // Code in other sections does not move.
+    let functions = names.functions_within(file.text().range());
     let analysis = {
         let _phase = tracing::info_span!("analyse").entered();
         MachOAnalysis::new(&file)?
@@ -98,17 +97,11 @@ fn apply_slice(
         request.path,
         &identity,
         &functions,
-        Memory::of_macho(image.architecture),
+        Memory::of_macho(file.architecture),
         &context.talk,
         |traces, layout| lay_out_functions_in(&functions, traces, Room::InMachO(&analysis), layout),
     )?;
     let applied = apply(&file, &functions, &analysis, wanted.arrangement(), request.options)?;
     let map = request.with_maps.then(|| layout_map(&file, &functions, &applied)).transpose()?;
     Ok((applied, map))
-}
-
-/// The functions of `__text`: what else has symbols does not move.
-#[must_use]
-pub fn functions_of<'image>(file: &MachOFile<'_>, image: &'image MachOImage<'_>) -> FunctionTable<'image> {
-    image.functions_within(file.text().range())
 }

@@ -6,13 +6,11 @@ use std::fmt::Write as _;
 use serde::Serialize;
 
 use crate::cli::apply::pins_text;
-use crate::cli::apply_macho::functions_of;
 use reorder_base::error::{Error, ErrorKind, Result};
 use reorder_base::refusal::Refusal;
-use reorder_image::macho::MachOImage;
 use reorder_image::macho::analysis::MachOAnalysis;
 use reorder_image::macho::file::MachOFile;
-use reorder_image::macho::universal::slices;
+use reorder_image::macho::universal::{Slice, choose_among, slices};
 use reorder_relocate::apply::ApplySummary;
 use reorder_relocate::apply::macho::summarise;
 use reorder_relocate::layout_map::hexadecimal;
@@ -111,12 +109,10 @@ pub fn inspect(
 ) -> Result<MachOInspectReport> {
     let mut images = Vec::new();
     let all = slices(bytes)?;
-    let wanted = |slice: &&reorder_image::macho::universal::Slice| {
-        architecture.is_none_or(|wanted| slice.architecture == Some(wanted))
-    };
+    let wanted = |slice: &&Slice| architecture.is_none_or(|wanted| slice.architecture == Some(wanted));
     if !all.iter().any(|slice| wanted(&slice)) {
-        // Says which images there are.
-        MachOImage::parse(bytes, architecture)?;
+        // The error says which images there are.
+        choose_among(&all, architecture)?;
     }
     for slice in all.iter().filter(wanted) {
         let mut report = ImageReport {
@@ -140,8 +136,8 @@ fn inspect_image(bytes: &[u8], report: &mut ImageReport) -> Result<()> {
     let file = MachOFile::parse(bytes)?;
     report.uuid = file.uuid.as_ref().map(|uuid| hexadecimal(uuid));
     let analysis = MachOAnalysis::new(&file)?;
-    let image = MachOImage::parse(bytes, None)?;
-    let summary = summarise(&functions_of(&file, &image), &analysis);
+    let names = file.code_names()?;
+    let summary = summarise(&names.functions_within(file.text().range()), &analysis);
     let mut pins_by_reason = BTreeMap::new();
     for pinned in &summary.pinned {
         *pins_by_reason.entry(pinned.reason.to_string()).or_insert(0) += 1;

@@ -208,7 +208,7 @@ impl OrderArguments {
         }
         let image = MachOImage::parse(bytes, self.architecture.as_deref())
             .map_err(|error| error.in_file(&self.image))?;
-        let functions = image.functions();
+        let functions = image.names.functions();
         let identity = ImageIdentity::of_macho(&self.image, image.uuid);
         let request = self.layout.request(Memory::of_macho(image.architecture));
         let traces = self.resolve(&identity, &functions, &request, context)?;
@@ -221,7 +221,7 @@ impl OrderArguments {
             coverage: coverage.as_ref(),
         };
         let of_map = map.map(hand_off::symbols_of).transpose()?;
-        let symbols = of_map.as_deref().unwrap_or(image.symbols());
+        let symbols = of_map.as_deref().unwrap_or(&image.names.symbols);
         let prefix = self.arch_prefix.then_some(image.architecture);
         let order = hand_off::write_ld64(&functions, &layout, symbols, prefix, &origin);
         Ok(Made { linker: Linker::Ld64, request, order, coverage })

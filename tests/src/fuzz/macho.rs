@@ -5,7 +5,7 @@ use reorder_image::macho::MachOImage;
 pub(super) fn check(bytes: &[u8]) {
     match MachOImage::parse(bytes, None) {
         Ok(image) => {
-            let functions = image.functions();
+            let functions = image.names.functions();
             assert!(functions.len() <= bytes.len());
             assert!(functions.iter().all(|(_, function)| function.end > function.start));
         }

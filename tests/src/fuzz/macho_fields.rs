@@ -4,7 +4,6 @@
 use object::macho::CPU_TYPE_ARM64;
 use reorder_base::error::Error;
 use reorder_image::functions::{FunctionIndex, FunctionTable};
-use reorder_image::macho::MachOImage;
 use reorder_image::macho::analysis::MachOAnalysis;
 use reorder_image::macho::file::MachOFile;
 use reorder_relocate::apply::macho::{MachOOptions, apply, layout_map};
@@ -22,9 +21,9 @@ pub(super) fn check(input: &[u8]) {
 fn relocate(case: &Case) -> Result<(), Error> {
     let bytes = &*case.image;
     let file = MachOFile::parse(bytes)?;
-    let image = MachOImage::parse(bytes, None)?;
+    let names = file.code_names()?;
     let analysis = MachOAnalysis::new(&file)?;
-    let functions = image.functions_within(file.text().range());
+    let functions = names.functions_within(file.text().range());
     let order = shuffled(functions.len(), case.seed);
     let options = MachOOptions { most_pinned_percent: 100, allow_swift_pins: true };
     let applied = apply(&file, &functions, &analysis, Arrangement::Order(&order), options)?;
@@ -60,9 +59,9 @@ fn assert_leads_back(
 ) {
     let Some(map) = case.way_back(layout_map(file, functions, applied)) else { return };
     let new = MachOFile::parse(&applied.bytes).expect("what is proven can be read");
-    let image = MachOImage::parse(&applied.bytes, None).expect("what is proven can be read");
+    let names = new.code_names().expect("what is proven can be read");
     let analysis = MachOAnalysis::new(&new).expect("what is proven can be analysed");
-    let functions = image.functions_within(new.text().range());
+    let functions = names.functions_within(new.text().range());
     let back =
         apply(&new, &functions, &analysis, Arrangement::Map(&map), options).expect("the map leads back");
     assert!(back.bytes == file.bytes, "the map does not lead back");

@@ -1,17 +1,17 @@
-//! What a comparison with a number tells of a register behind a conditional branch: jump tables have no more entries.
+//! What a comparison with a number tells about a register after a conditional branch: it bounds the size of jump tables.
 //!
 //! Source: Arm Architecture Reference Manual, DDI 0487, sections C4.1 and C1.2.4 (condition codes).
 
 use crate::decode::aarch64::{Register, uses};
 
-/// `CMP` of a register with a number, whose flags are still in force.
+/// `CMP` of a register with a number, whose flags are still set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Compared {
     register: Register,
     number: u32,
 }
 
-/// A register is less than `limit` where a branch is taken, or else where it is not.
+/// A register is less than `limit` where a branch is taken, or where it is not taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Known {
     pub(super) register: Register,
@@ -19,8 +19,8 @@ pub(super) struct Known {
     pub(super) where_taken: bool,
 }
 
-/// The comparison in force behind `word`, if `before` was in front of it.
-pub(super) fn compared_behind(word: u32, before: Option<Compared>) -> Option<Compared> {
+/// The comparison whose flags are set after `word`, if those of `before` were set before it.
+pub(super) fn compared_after(word: u32, before: Option<Compared>) -> Option<Compared> {
     let source = Register::at(word, 5);
     if word & 0x7f80_001f == 0x7100_001f && source != Register::NONE {
         let shift = (word >> 22 & 1) * 12;
@@ -32,7 +32,7 @@ pub(super) fn compared_behind(word: u32, before: Option<Compared>) -> Option<Com
     })
 }
 
-/// Whether the flags may be others behind `word`; calls count, and so does whatever is rare.
+/// Whether `word` may change the flags; calls count as doing so, and so do rare instructions.
 fn sets_flags(word: u32) -> bool {
     match word >> 25 & 0xf {
         0b1000 | 0b1001 => match word >> 23 & 7 {
@@ -43,18 +43,18 @@ fn sets_flags(word: u32) -> bool {
         0b0101 | 0b1101 => match word >> 24 & 0x1f {
             0x0a => word >> 29 & 3 == 3,
             0x0b => word >> 29 & 1 == 1,
-            // Conditional selection and instructions with two sources set none, but for differences of tagged pointers.
+            // Conditional selection and instructions with two sources set no flags, except differences of tagged pointers.
             0x1a => !matches!(word >> 21 & 7, 4 | 6) || word >> 29 & 1 == 1,
             _ => false,
         },
         0b1010 | 0b1011 => word & 0x7c00_0000 != 0x3400_0000 && word & 0xff00_0010 != 0x5400_0000,
-        // Among these are copies of memory.
+        // These include copies of memory.
         0b0100 | 0b0110 | 0b1100 | 0b1110 => word & 0x3b00_0000 == 0x1900_0000,
         _ => true,
     }
 }
 
-/// What `branch` tells, if it depends on `compared`.
+/// What `branch` tells about the register, if it depends on `compared`.
 pub(super) fn known_after(branch: u32, compared: Compared) -> Option<Known> {
     if branch & 0xff00_0010 != 0x5400_0000 {
         return None;
@@ -71,21 +71,21 @@ pub(super) fn known_after(branch: u32, compared: Compared) -> Option<Known> {
 
 #[cfg(test)]
 mod tests {
-    use super::{Compared, Known, compared_behind, known_after};
+    use super::{Compared, Known, compared_after, known_after};
     use crate::decode::aarch64::Register;
 
     #[test]
     fn a_comparison_holds_until_flags_or_register_change() {
         // cmp w8, #9
-        let compared = compared_behind(0x7100_251f, None);
+        let compared = compared_after(0x7100_251f, None);
         assert_eq!(compared, Some(Compared { register: Register(8), number: 9 }));
         // mov w9, #1; ldr x1, [x0]; mov x2, x3; csel x0, x1, x2, eq; cbz x3, …
         let kept = [0x5280_0029, 0xf940_0001, 0xaa03_03e2, 0x9a82_0020, 0xb400_0043];
-        assert!(kept.iter().all(|word| compared_behind(*word, compared) == compared));
+        assert!(kept.iter().all(|word| compared_after(*word, compared) == compared));
         // mov w8, #1; subs x0, x1, x2; ands x0, x1, x2; ccmp x0, #0, #0, eq; fcmp s0, s1; bl; msr nzcv, x0
         let lost =
             [0x5280_0028, 0xeb02_0020, 0xea02_0020, 0xfa40_0800, 0x1e21_2000, 0x9400_0000, 0xd51b_4200];
-        assert!(lost.iter().all(|word| compared_behind(*word, compared).is_none()));
+        assert!(lost.iter().all(|word| compared_after(*word, compared).is_none()));
     }
 
     #[test]
@@ -95,7 +95,7 @@ mod tests {
             known_after(0x5400_0000 | condition, compared)
                 .map(|Known { limit, where_taken, .. }| (limit, where_taken))
         };
-        // hi, ls, hs, lo; eq tells nothing that is of use.
+        // hi, ls, hs, lo; eq gives no bound.
         assert_eq!([8, 9, 2, 3].map(known), [(10, false), (10, true), (9, false), (9, true)].map(Some));
         assert_eq!(known(0), None);
     }

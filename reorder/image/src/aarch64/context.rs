@@ -1,4 +1,4 @@
-//! What following one function's instructions needs to know of the rest of the image.
+//! What is needed of the rest of the image to follow the instructions of one function.
 
 use std::ops::Range;
 
@@ -10,7 +10,7 @@ use crate::elf::file::ElfFile;
 use crate::macho::file::MachOFile;
 use reorder_base::address::Address;
 
-/// The bytes that the loader maps, whatever the format.
+/// The bytes that the loader maps, in either format.
 pub trait MappedBytes: Sync {
     /// The `length` bytes at `address`, if the file holds them all.
     fn bytes_at(&self, address: Address, length: u64) -> Option<&[u8]>;
@@ -28,7 +28,7 @@ impl MappedBytes for MachOFile<'_> {
     }
 }
 
-/// What decoding needs to know of the rest of the image.
+/// What decoding needs of the rest of the image.
 pub struct CodeContext<'data> {
     /// The image.
     pub image: &'data dyn MappedBytes,
@@ -36,13 +36,13 @@ pub struct CodeContext<'data> {
     pub text: Range<Address>,
     /// Starts of atoms, sorted; the first is the start of the code.
     pub starts: &'data [Address],
-    /// Addresses outside of the code that code refers to, sorted: a jump table ends in front of the next one.
+    /// Addresses outside the code that code refers to, sorted: a jump table ends before the next one.
     pub known: Vec<Address>,
-    /// Addresses of code in data; of Mach-O images none.
+    /// Addresses of code in data; empty for Mach-O images.
     pub pointers: PointersByPlace,
-    /// Places where only exceptions lead, sorted.
+    /// Places that only exceptions lead to, sorted.
     pub(super) landing_pads: &'data [Address],
-    /// Registers in which no call returns anything, as bits.
+    /// Registers in which no call returns a value, as bits.
     pub(super) not_returned: u32,
 }
 
@@ -50,8 +50,8 @@ pub struct CodeContext<'data> {
 const SHORT_REACH: u64 = 1 << 20;
 
 impl<'data> CodeContext<'data> {
-    /// Looks once at all code, cut into `atoms`, for what it refers to. `starts` are theirs, sorted; no call returns anything in
-    /// the registers `not_returned`.
+    /// Scans all code, divided into `atoms`, once for the addresses it refers to. `starts` are the starts of the atoms,
+    /// sorted; no call returns a value in the registers `not_returned`.
     #[must_use]
     pub fn new(
         image: &'data dyn MappedBytes,
@@ -106,7 +106,7 @@ impl<'data> CodeContext<'data> {
     }
 }
 
-/// Gives `push` the addresses that the instructions at `range` form, as far as a straight look tells.
+/// Calls `push` with the addresses that the instructions at `range` form, as far as a linear scan shows.
 pub(super) fn addresses_formed(
     image: &dyn MappedBytes,
     range: Range<Address>,
@@ -114,7 +114,7 @@ pub(super) fn addresses_formed(
 ) {
     let bytes = image.bytes_at(range.start, range.end.distance_from(range.start)).unwrap_or_default();
     let mut pages: [Option<Address>; 32] = [None; 32];
-    // Bits of the registers with a page: most instructions have nothing to do with one.
+    // Bits of the registers that hold a page: most instructions use none of them.
     let mut held = 0_u32;
     let (words, _) = bytes.as_chunks::<4>();
     for (index, word) in words.iter().enumerate() {

@@ -1,8 +1,9 @@
-//! What stands behind a function whose last instruction is a call.
+//! What follows a function whose last instruction is a call.
 //!
-//! Compilers end functions by calls that never come back. If one does, control runs into what follows, with the address of just that place in
-//! the link register. A function that begins there would return to itself, so what follows is no function of its own, but
-//! the rest of this one: it restores a return address that it did not save, calls without saving one, or goes back.
+//! Compilers end functions with calls that never return. If such a call does return, control runs into what follows, with
+//! the address of that place in the link register. A function that begins there would return to itself, so what follows is
+//! not a separate function but the rest of this one: it restores a return address that it did not save, calls without saving
+//! one, or branches back.
 
 use std::ops::Range;
 
@@ -13,9 +14,9 @@ use reorder_base::address::Address;
 /// The register with the address to return to.
 const LINK: Register = Register(30);
 
-/// Whether the function at `target` has an instruction that returns: calls of it come back.
+/// Whether the function at `target` has an instruction that returns: calls of it return.
 pub(super) fn comes_back(context: &CodeContext<'_>, target: Address) -> bool {
-    /// Words that are looked at: longer functions that never return are not called for it.
+    /// Words that are examined: longer functions that never return are rarely called as the last instruction.
     const MOST: u64 = 1 << 12;
     if context.starts.binary_search(&target).is_err() {
         return false;
@@ -27,19 +28,19 @@ pub(super) fn comes_back(context: &CodeContext<'_>, target: Address) -> bool {
     words.into_iter().any(|word| decode(word, target) == Operation::Return)
 }
 
-/// What stands behind a function.
+/// What follows a function.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Behind {
-    /// It can only be the rest.
+pub(super) enum Following {
+    /// It can only be the rest of the function.
     Rest,
-    /// It would return to itself, if control came there from a call.
+    /// It would return to itself if control reached it from a call.
     OwnFunction,
-    /// It may be either, as what never returns.
+    /// It may be the rest or another function, such as code that never returns.
     Either,
 }
 
-/// What stands behind `function`.
-pub(super) fn behind(context: &CodeContext<'_>, function: &Range<Address>) -> Behind {
+/// What follows `function`.
+pub(super) fn following(context: &CodeContext<'_>, function: &Range<Address>) -> Following {
     let next = context.starts.partition_point(|start| *start <= function.end);
     let end = context.starts.get(next).copied().unwrap_or(context.text.end);
     let size = end.0.saturating_sub(function.end.0);
@@ -54,15 +55,15 @@ pub(super) fn behind(context: &CodeContext<'_>, function: &Range<Address>) -> Be
             Operation::Return => is_rest = true,
             Operation::Branch(target) => is_rest |= function.contains(&target),
             // Saved, in memory or in another register.
-            Operation::Move(_, LINK) => return Behind::OwnFunction,
-            _ if reads && !writes && is_memory(word) => return Behind::OwnFunction,
+            Operation::Move(_, LINK) => return Following::OwnFunction,
+            _ if reads && !writes && is_memory(word) => return Following::OwnFunction,
             _ => is_rest |= writes,
         }
     }
     match (is_rest, returns) {
-        (true, _) => Behind::Rest,
-        (false, true) => Behind::OwnFunction,
-        (false, false) => Behind::Either,
+        (true, _) => Following::Rest,
+        (false, true) => Following::OwnFunction,
+        (false, false) => Following::Either,
     }
 }
 

@@ -1,4 +1,4 @@
-//! Code that stays: stubs, start-up code, and what stands between functions.
+//! Code that is left in place: stubs, startup code, and code between functions.
 
 use std::ops::Range;
 
@@ -8,8 +8,8 @@ use crate::code_reference::{CodeForm, CodeReference};
 use crate::decode::aarch64::{Operation, WORD, decode};
 use reorder_base::address::Address;
 
-/// References of a section of code that stays, such as the linker's helpers for stubs, to the code; and places in
-/// the code that must stay because of it.
+/// References from a section of code that is left in place, such as the linker's helpers for stubs, to the movable code; and
+/// places in that code that must stay because of it.
 #[must_use]
 pub fn decode_fixed_section(
     context: &CodeContext<'_>,

@@ -1,15 +1,15 @@
 //! Follows control and addresses through one function: what is reached, and what each `ADRP` into the code is for.
 //!
-//! An abstract interpretation over straight runs of instructions. At each place where paths meet, the registers hold what
-//! holds on all of them; a landing pad starts with what any call of the function leaves in the registers that calls
-//! preserve, and a place that a pointer leads to with what any jump to a pointer brings. So an address that is formed is found, or
-//! its `ADRP` counts as not understood.
+//! An abstract interpretation over basic blocks. Where paths meet, the state is what holds on all of them. A landing pad
+//! starts with what any call of the function leaves in the registers that calls preserve; a place that a pointer leads to
+//! starts with what any jump to a pointer brings. So every address that is formed is found, or its `ADRP` counts as not
+//! understood.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::ops::Range;
 
 use super::CodeContext;
-use super::ending::{Behind, behind};
+use super::ending::{Following, following};
 use super::split_off::takes_register;
 use super::tables::Dispatch;
 use super::value::{PageSet, PageSets, Registers};
@@ -34,7 +34,7 @@ pub(super) struct Code<'run> {
     pub(super) operations: &'run [Operation],
 }
 
-/// What is known about a function's inside.
+/// What is known about the inside of a function.
 #[derive(Default)]
 pub(super) struct FlowFacts {
     /// For each word, whether control reaches it.
@@ -43,11 +43,11 @@ pub(super) struct FlowFacts {
     pub(super) is_joined: Vec<bool>,
     /// Words that complete an address, by index.
     pub(super) uses: BTreeMap<u32, PageUse>,
-    /// `ADRP` into the pages of the code: word and page, by number.
+    /// `ADRP` into the pages of the code: word and page; the position is its number.
     pub(super) pages: Vec<(u32, u64)>,
-    /// Numbers of those of which a use is not understood.
+    /// Numbers of those with a use that is not understood.
     pub(super) unresolved: BTreeSet<u32>,
-    /// Numbers of those that something reads without completing an address.
+    /// Numbers of those that are read without completing an address.
     pub(super) read: BTreeSet<u32>,
     /// Jumps through tables.
     pub(super) dispatches: Vec<(u32, Dispatch)>,
@@ -56,9 +56,9 @@ pub(super) struct FlowFacts {
     /// Addresses of functions that numbers are added to.
     pub(super) sums: BTreeSet<CodeSum>,
     pub(super) unexplained: Unexplained,
-    /// Control runs over the end.
+    /// Control runs past the end.
     pub(super) runs_over_end: bool,
-    /// The function is beyond all bounds.
+    /// The function exceeds the bounds of the interpretation.
     pub(super) is_excessive: bool,
     pub(super) sets: PageSets,
 }
@@ -70,12 +70,12 @@ pub(super) struct Unexplained {
     pub(super) first: Option<u32>,
     /// What numbers were added to.
     pub(super) bases: BTreeSet<u64>,
-    /// Some are computed from more than one address and numbers, or in another way.
+    /// Some are computed from several addresses and numbers, or in another way.
     pub(super) is_of_anything: bool,
 }
 
 impl Unexplained {
-    /// `base` is what a number was added to, if no more was done.
+    /// `base` is what a number was added to, if that was the only operation.
     pub(super) fn add(&mut self, index: u32, base: Option<u64>) {
         self.first.get_or_insert(index);
         self.bases.extend(base);
@@ -83,7 +83,7 @@ impl Unexplained {
     }
 }
 
-/// A function is interpreted anew for places that tables lead to no more often than this.
+/// How often a function is interpreted again because tables lead to new places.
 const MAX_ROUNDS: usize = 256;
 /// Steps for each word of a function, and for entries of tables, over all rounds: loops and tables need a few each.
 const STEPS_A_WORD: usize = 512;
@@ -112,21 +112,21 @@ pub(super) fn follow(
         }
     }
     let steps = (code.words.len() * STEPS_A_WORD).max(MIN_STEPS);
-    let behind = behind(context, function);
-    let mut round = Round::new(context, function, code, is_joined, entered, steps, behind);
+    let following = following(context, function);
+    let mut round = Round::new(context, function, code, is_joined, entered, steps, following);
     for _ in 0..MAX_ROUNDS {
         if round.run() {
             return round.facts;
         }
-        // A table leads to places that were passed as if nothing met there: once more, with these known.
+        // A table leads to places where no paths were expected to meet: interpret again with these known.
         let Round { facts, entered, steps, .. } = round;
-        round = Round::new(context, function, code, facts.is_joined, entered, steps, behind);
+        round = Round::new(context, function, code, facts.is_joined, entered, steps, following);
     }
     round.facts.is_excessive = true;
     round.facts
 }
 
-/// No state is known.
+/// No known state.
 const NONE: u32 = u32::MAX;
 
 pub(super) struct Round<'run, 'data> {
@@ -134,20 +134,20 @@ pub(super) struct Round<'run, 'data> {
     pub(super) function: &'run Range<Address>,
     pub(super) code: Code<'run>,
     pub(super) entered: BTreeSet<u32>,
-    /// For each word, the number of the state in which control arrives there, or [`NONE`].
+    /// For each word, the number of the state with which control arrives there, or [`NONE`].
     state_at: Vec<u32>,
     states: Vec<Registers>,
-    /// Lower addresses first: what a place falls through from is mostly final then.
+    /// Lower addresses first: the code that falls through to a place is then mostly final.
     work: BTreeSet<u32>,
-    /// What registers hold at calls, on any path.
+    /// What the registers hold at any call.
     at_calls: Registers,
     numbers: HashMap<u32, u32>,
     pub(super) facts: FlowFacts,
-    /// What may still be done.
+    /// Steps that are left.
     pub(super) steps: usize,
     pub(super) has_new_joins: bool,
-    /// Control may run over the end: no call that never comes back stands there.
-    pub(super) behind: Behind,
+    /// What follows the function: decides whether control may run past its end after a call.
+    pub(super) following: Following,
 }
 
 impl<'run, 'data> Round<'run, 'data> {
@@ -158,7 +158,7 @@ impl<'run, 'data> Round<'run, 'data> {
         is_joined: Vec<bool>,
         entered: BTreeSet<u32>,
         steps: usize,
-        behind: Behind,
+        following: Following,
     ) -> Self {
         let length = code.words.len();
         let facts = FlowFacts { is_reached: vec![false; length], is_joined, ..FlowFacts::default() };
@@ -175,17 +175,17 @@ impl<'run, 'data> Round<'run, 'data> {
             facts,
             steps,
             has_new_joins: false,
-            behind,
+            following,
         }
     }
 
-    /// Until nothing changes; false when places were found where paths meet that were not known. Goes on to the end all the
-    /// same: the next round then knows the places of all tables at once.
+    /// Interprets until no state changes; false when unknown places were found where paths meet. Goes on to the end even
+    /// then: the next round knows the places of all tables at once.
     fn run(&mut self) -> bool {
         self.enter(0, &Registers::unknown());
         for index in self.entered.clone() {
             let place = self.function.start.plus(u64::from(index) * WORD);
-            // At a landing pad what calls leave decides: until then nothing is known to arrive.
+            // The calls decide the state at a landing pad: before one is seen, no state arrives there.
             match self.context.landing_pads.binary_search(&place) {
                 Ok(_) => self.enter(index, &Registers::dead()),
                 Err(_) => self.enter(index, &Registers::unknown()),
@@ -202,7 +202,7 @@ impl<'run, 'data> Round<'run, 'data> {
         !self.has_new_joins
     }
 
-    /// A call, which may also go on at a landing pad.
+    /// A call, after which control may also go on at a landing pad.
     pub(super) fn call(&mut self, registers: &mut Registers) {
         registers.call(self.context.not_returned);
         if !self.entered.is_empty() && self.at_calls.join(&registers.preserved(), &mut self.facts.sets) {
@@ -210,7 +210,7 @@ impl<'run, 'data> Round<'run, 'data> {
         }
     }
 
-    /// Control goes on at any of the places that are entered by other means than branches.
+    /// Control goes on at any of the places that are not entered by branches.
     pub(super) fn enter_everywhere(&mut self, registers: &Registers) {
         for index in self.entered.clone() {
             self.steps = self.steps.saturating_sub(1);
@@ -218,8 +218,8 @@ impl<'run, 'data> Round<'run, 'data> {
         }
     }
 
-    /// Control leaves for a place in the code: what it finds in registers there is not followed. Other sections hold stubs,
-    /// which lead to functions.
+    /// Control leaves for a place in the code; the registers are not followed there. Other sections hold stubs, which lead
+    /// to functions.
     pub(super) fn leave(&mut self, target: Address, registers: &Registers) {
         if self.function.contains(&target) || !self.context.text.contains(&target) {
             return;
@@ -230,8 +230,8 @@ impl<'run, 'data> Round<'run, 'data> {
         }
     }
 
-    /// Control goes to the function at `target`, which may be a part that was split off from this one and complete a page that
-    /// a register holds.
+    /// Control goes to the function at `target`, which may be a part that was split off from this one and may complete a
+    /// page that a register holds.
     pub(super) fn take_away(&mut self, target: Address, registers: &Registers) {
         if self.function.contains(&target) || !self.context.text.contains(&target) {
             return;
@@ -248,8 +248,9 @@ impl<'run, 'data> Round<'run, 'data> {
         self.code.operations[index as usize]
     }
 
-    /// The use of an `ADRP` in the next instruction, if that also replaces the register, so that no other can use it.
-    pub(super) fn use_behind(
+    /// The use of an `ADRP` in the next instruction, if that also replaces the register, so that no later instruction uses
+    /// it.
+    pub(super) fn use_after(
         &self,
         index: u32,
         register: Register,

@@ -1,7 +1,7 @@
 //! What single instructions do to the registers of a [`Round`].
 
-use super::compare::{compared_behind, known_after};
-use super::ending::{Behind, comes_back};
+use super::compare::{compared_after, known_after};
+use super::ending::{Following, comes_back};
 use super::flow::{PageUse, Round};
 use super::tables::Dispatch;
 use super::value::{Entries, PageSet, Registers, Value};
@@ -13,11 +13,11 @@ impl Round<'_, '_> {
     pub(super) fn interpret(&mut self, first: u32, mut registers: Registers) {
         let mut index = first;
         let mut compared = None;
-        // The call that control comes from without doing anything else.
+        // The call directly before.
         let mut called = None;
         loop {
             if index as usize >= self.code.words.len() {
-                if called.is_none_or(|call| self.goes_on_behind(call)) {
+                if called.is_none_or(|call| self.returns_at_end(call)) {
                     self.facts.runs_over_end = true;
                     registers.all().for_each(|value| self.not_understood(value));
                 }
@@ -71,7 +71,7 @@ impl Round<'_, '_> {
                             }
                             self.facts.unexplained.add(index, Some(base));
                         }
-                        // No switch calls its cases: the number may come from anywhere.
+                        // A switch never calls its cases: the number may come from anywhere.
                         Value::Offset(_) | Value::Computed | Value::Entry(_) => {
                             self.facts.unexplained.add(index, None);
                         }
@@ -92,16 +92,16 @@ impl Round<'_, '_> {
                     }
                 }
             }
-            compared = compared_behind(self.code.words[index as usize], compared);
+            compared = compared_after(self.code.words[index as usize], compared);
             index += 1;
         }
     }
 
-    /// Whether control runs into what follows from a call that is the last instruction.
-    fn goes_on_behind(&self, call: Operation) -> bool {
-        match (self.behind, call) {
-            (Behind::Rest, _) => true,
-            (Behind::Either, Operation::Call(target)) => comes_back(self.context, target),
+    /// Whether a call that is the last instruction returns, so that control runs into what follows.
+    fn returns_at_end(&self, call: Operation) -> bool {
+        match (self.following, call) {
+            (Following::Rest, _) => true,
+            (Following::Either, Operation::Call(target)) => comes_back(self.context, target),
             _ => false,
         }
     }
@@ -111,7 +111,7 @@ impl Round<'_, '_> {
         if !self.context.shares_page(page) {
             return None;
         }
-        let (target, scale, is_access) = self.use_behind(index, register, page)?;
+        let (target, scale, is_access) = self.use_after(index, register, page)?;
         let number = self.number_of(index, page.0);
         let from = self.facts.sets.of(vec![number]);
         self.facts.uses.insert(index + 1, PageUse { target, from, scale, is_access });
@@ -169,7 +169,7 @@ impl Round<'_, '_> {
             Operation::IndexedLoad(to, base, size, is_signed) => {
                 self.take(index, registers);
                 let word = self.code.words[index as usize];
-                // An index that is not scaled counts bytes.
+                // An unscaled index counts bytes.
                 let counts_entries = size == 1 || word >> 12 & 1 == 1;
                 let most = match registers.get(Register::at(word, 16)) {
                     Value::Below(most) if counts_entries => most,
@@ -200,15 +200,15 @@ impl Round<'_, '_> {
         self.take(index, registers);
         let word = self.code.words[index as usize];
         if word >> 25 & 0xf == 0b0010 {
-            // Scalable vectors. Only the first field can be a general register that is written; forgetting what any
-            // register holds would make a computed jump look like one to a pointer.
+            // Scalable vectors. Only the first field can be a general register that is written; forgetting all registers
+            // would make a computed jump look like one to a pointer.
             let register = Register::at(word, 0);
             if registers.get(register) != Value::Unknown {
                 registers.set(register, Value::Computed);
             }
             return;
         }
-        // MOV of a register, 32 bits: keeps what a comparison told.
+        // MOV of a register, 32 bits: keeps the bound from a comparison.
         if word & 0xffe0_ffe0 == 0x2a00_03e0
             && let below @ Value::Below(_) = registers.get(Register::at(word, 16))
         {
@@ -223,7 +223,7 @@ impl Round<'_, '_> {
         let value = match operation {
             Operation::LoadLiteral(_, place) if word >> 30 == 1 => self.loaded(place),
             Operation::LoadLiteral(..) => Value::Unknown,
-            // The C library hides pointers by an exclusive or with a secret; nobody hides a distance so.
+            // The C library mangles pointers by an exclusive or with a secret; distances are never mangled.
             _ if is_unmasking(word, registers) => Value::Unknown,
             _ if is_selection => Value::selected_of(registers.chosen(used.reads)),
             _ if is_arithmetic => Value::computed_of(registers.chosen(used.reads)),
@@ -233,7 +233,8 @@ impl Round<'_, '_> {
         registers.lose_chosen(used.may_write);
     }
 
-    /// What a load of the eight bytes at `place` gives: an address of code by the loader's relocations, or as the file has it.
+    /// What a load of the eight bytes at `place` gives: an address of code from the loader's relocations, or the bytes of
+    /// the file.
     fn loaded(&self, place: Address) -> Value {
         let stored = || {
             let word = self.context.image.bytes_at(place, 8)?.first_chunk()?;
@@ -244,7 +245,7 @@ impl Round<'_, '_> {
         target.map_or(Value::Unknown, |target| Value::Loaded(target.0))
     }
 
-    /// `number`, shifted, is added to `base`: if that is the address of a function, the number may lead to another one.
+    /// `number`, shifted, is added to `base`: if `base` is the address of a function, the sum may lead to another one.
     fn add_to_code(&mut self, base: Value, number: Value, shift: u8) {
         let Some(base) = base.address().map(Address) else { return };
         let is_function = self.context.starts.binary_search(&base).is_ok();
@@ -254,7 +255,7 @@ impl Round<'_, '_> {
         self.facts.sums.insert(CodeSum { base, shift });
     }
 
-    /// What reads a raw page in another way than completing an address is understood only if the page stays the same.
+    /// An instruction that reads a raw page without completing an address is understood only if the page stays the same.
     fn read(&mut self, index: u32, registers: &Registers) {
         let reads = uses(self.code.words[index as usize]).reads;
         for from in registers.chosen(reads).filter_map(Value::pages) {
@@ -263,7 +264,7 @@ impl Round<'_, '_> {
         }
     }
 
-    /// What takes a page to memory, to a vector or into a sum: it may be completed there in a way that nobody sees.
+    /// An instruction that stores a page, moves it to a vector or adds it: the address may be completed there unseen.
     fn take(&mut self, index: u32, registers: &Registers) {
         self.read(index, registers);
         let reads = uses(self.code.words[index as usize]).reads;
@@ -291,7 +292,7 @@ impl Round<'_, '_> {
                 let is_same = |known: &(u32, Dispatch)| {
                     known.0 == index && Dispatch { most: dispatch.most, ..known.1 } == dispatch
                 };
-                // Where paths meet the bound rises.
+                // Where paths meet, the larger bound holds.
                 match self.facts.dispatches.iter_mut().find(|known| is_same(known)) {
                     Some((_, known)) => known.most = known.most.max(dispatch.most),
                     None => self.facts.dispatches.push((index, dispatch)),
@@ -316,13 +317,13 @@ impl Round<'_, '_> {
                 }
                 self.enter(at, registers);
             }
-            // A pointer: where it leads outside is its own matter; inside, there is an entry for it.
+            // A pointer: its targets outside the function do not matter here; those inside are entries.
             _ => self.enter_everywhere(registers),
         }
     }
 }
 
-/// Where the registers stand of which `SUB` and multiplications that add, 64 bits, make a sum that is kept.
+/// The positions of the source registers of `SUB` and multiply-add, 64 bits, whose sums are tracked.
 fn summands(word: u32) -> &'static [u32] {
     match word {
         _ if Register::at(word, 0) == Register::NONE => &[],
@@ -333,7 +334,7 @@ fn summands(word: u32) -> &'static [u32] {
     }
 }
 
-/// `EOR` of registers, 64 bits, of two values that came from elsewhere.
+/// `EOR` of registers, 64 bits, of two values from elsewhere.
 fn is_unmasking(word: u32, registers: &Registers) -> bool {
     let operands = [5, 16].map(|bit| registers.get(Register::at(word, bit)));
     let came_from_elsewhere = |value: &Value| matches!(value, Value::Unknown | Value::Loaded(_));

@@ -1,6 +1,6 @@
-//! AArch64 code, whatever the format of the image: the references of one atom, and what must stay because of it.
+//! AArch64 code in either format: the references of one atom, and what must stay because of it.
 //!
-//! An atom is a stretch of code that moves as a whole: what lies between two function starts of a Mach-O image, or a block of
+//! An atom is a range of code that moves as a whole: the code between two function starts of a Mach-O image, or a block of
 //! an ELF image.
 
 mod compare;
@@ -30,7 +30,7 @@ use flow::{Code, FlowFacts, follow};
 use reorder_base::address::Address;
 use tables::Dispatch;
 
-/// Instructions of `bytes`; bytes behind the last whole one are left out.
+/// Instructions of `bytes`; bytes after the last whole one are left out.
 fn words_of(bytes: &[u8]) -> Vec<u32> {
     let (words, _) = bytes.as_chunks::<4>();
     words.iter().map(|word| u32::from_le_bytes(*word)).collect()
@@ -41,7 +41,7 @@ fn operations_of(words: &[u32], start: Address) -> Vec<Operation> {
     words.iter().zip(places).map(|(word, place)| decode(*word, place)).collect()
 }
 
-/// Decodes the atom at `atom`; control may also arrive at `entries` inside of it.
+/// Decodes the atom at `atom`; control may also arrive at `entries` inside it.
 #[must_use]
 pub fn decode_atom(context: &CodeContext<'_>, atom: Range<Address>, entries: &[Address]) -> DecodedAtom {
     let size = atom.end.distance_from(atom.start);
@@ -49,7 +49,7 @@ pub fn decode_atom(context: &CodeContext<'_>, atom: Range<Address>, entries: &[A
     let words = words_of(bytes);
     let mut result = DecodedAtom::default();
     if !size.is_multiple_of(WORD) || !atom.start.0.is_multiple_of(WORD) || words.is_empty() {
-        // Of an atom that begins or ends inside a word, the words that it shares count as its own.
+        // Words that the atom shares with its neighbours count as its own.
         let evidence = atom.start;
         return keep(context, atom, Pin { reason: PinReason::NotDecodable, evidence });
     }
@@ -64,7 +64,7 @@ pub fn decode_atom(context: &CodeContext<'_>, atom: Range<Address>, entries: &[A
     builder.result
 }
 
-/// The atom stays, and all that its words may refer to, whole ones at its ends.
+/// The atom stays, and so does all that its words may refer to; words cut by its ends count whole.
 #[must_use]
 pub fn keep(context: &CodeContext<'_>, atom: Range<Address>, pin: Pin) -> DecodedAtom {
     let whole = Address(atom.start.0 & !3)..Address(atom.end.0.next_multiple_of(WORD));
@@ -87,14 +87,14 @@ pub fn keep(context: &CodeContext<'_>, atom: Range<Address>, pin: Pin) -> Decode
 }
 
 /// Whether all words are small distances, as tables hold them: no instruction that refers to a place has such an upper
-/// byte, so it cannot be code that is passed over.
+/// byte, so the bytes cannot be overlooked code.
 fn is_table(words: &[u32]) -> bool {
     let is_small = |word: &u32| matches!(word >> 24, 0 | 0xff);
     words.iter().all(is_small) && words.iter().any(|word| *word != 0)
 }
 
 struct Builder<'run, 'data> {
-    /// Words that a shortened reference needs when it becomes a pair again.
+    /// Words that a relaxed reference needs when it becomes a pair again.
     taken: BTreeSet<usize>,
     context: &'run CodeContext<'data>,
     atom: Range<Address>,
@@ -115,7 +115,7 @@ impl Builder<'_, '_> {
 
     fn build(&mut self) {
         if self.facts.is_excessive {
-            // What was not followed to its end may refer to more than was seen.
+            // Code that was not followed to its end may hold references that were not seen.
             self.pin(PinReason::UnpairedAddress, self.atom.start);
             self.facts.unexplained.is_of_anything = true;
             self.keep_summands();
@@ -150,8 +150,8 @@ impl Builder<'_, '_> {
         }
     }
 
-    /// The first word that makes the atom opaque: control never reaches it, and it might refer to something outside; or
-    /// control reaches it, and it is nothing.
+    /// The first word that makes the atom opaque: either control never reaches it and it might refer to something outside,
+    /// or control reaches it and it is not an instruction.
     fn opaque_word(&self) -> Option<usize> {
         (0..self.words.len()).find(|&index| {
             let operation = self.operations[index];
@@ -174,8 +174,8 @@ impl Builder<'_, '_> {
         }
     }
 
-    /// Whether an unreached word may be the distance from itself to something outside, or half of an address of which the
-    /// other half was reached.
+    /// Whether an unreached word may be the distance from itself to something outside, or half of an address whose other
+    /// half was reached.
     fn may_refer(&self, index: usize, operation: Operation) -> bool {
         let word = self.words[index];
         let target = self.place(index).plus(i64::from(word as i32) as u64);
@@ -185,7 +185,7 @@ impl Builder<'_, '_> {
         is_distance || is_half
     }
 
-    /// Nothing of the atom is written, and whatever it may refer to stays.
+    /// The atom is copied unchanged, and all that it may refer to stays.
     fn keep_everything(&mut self, evidence: usize) {
         self.pin(PinReason::NotDecodable, self.place(evidence));
         for index in 0..self.words.len() {
@@ -206,13 +206,13 @@ impl Builder<'_, '_> {
             }
         }
         self.keep_entries();
-        // Control may run over the end into what stands behind.
+        // Control may run past the end into what follows.
         self.result.possible_targets.push(self.atom.end);
         let (text, atom) = (&self.context.text, &self.atom);
         self.result.possible_targets.retain(|target| text.contains(target) && !atom.contains(target));
     }
 
-    /// Words behind a place that the atom addresses may be distances from there.
+    /// Words after a place that the atom addresses may be distances from there.
     fn keep_entries(&mut self) {
         let formed = self.operations.iter().filter_map(|operation| match operation {
             Operation::Adr(_, target) if self.atom.contains(target) => {

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use super::Builder;
-use super::relaxed::{nop_behind, nop_in_front};
+use super::relaxed::{nop_after, nop_before};
 use crate::code_reference::{CodeForm, CodeReference};
 use crate::decode::aarch64::{Operation, Register, WORD};
 use crate::pins::PinReason;
@@ -37,8 +37,8 @@ impl Builder<'_, '_> {
 
     fn add_adr(&mut self, index: usize, register: Register, target: Address) {
         let joined = &self.facts.is_joined;
-        let nop = nop_behind(&self.words, index, register, |at| joined[at], &self.taken)
-            .or_else(|| nop_in_front(&self.words, index, register, |at| joined[at], &self.taken));
+        let nop = nop_after(&self.words, index, register, |at| joined[at], &self.taken)
+            .or_else(|| nop_before(&self.words, index, register, |at| joined[at], &self.taken));
         if let Some(nop) = nop {
             self.taken.insert(index.wrapping_add_signed(isize::from(nop)));
             return self.add(index, target, CodeForm::RelaxedAdr { nop });
@@ -61,7 +61,7 @@ impl Builder<'_, '_> {
         let size = if self.words[index] >> 30 == 1 { 8 } else { WORD };
         let register = register.filter(|_| target.0.is_multiple_of(size));
         let nop = register
-            .and_then(|register| nop_in_front(&self.words, index, register, |at| joined[at], &self.taken));
+            .and_then(|register| nop_before(&self.words, index, register, |at| joined[at], &self.taken));
         if let Some(nop) = nop {
             self.taken.insert(index.wrapping_add_signed(isize::from(nop)));
             return self.add(index, target, CodeForm::RelaxedLoad { nop });
@@ -81,13 +81,13 @@ impl Builder<'_, '_> {
                 targets[number as usize].push(page_use.target);
             }
             self.add(index as usize, page_use.target, CodeForm::PageOffset { scale: page_use.scale });
-            // Loads count in their own size, and a move keeps multiples of a word only.
+            // The offset of a load is scaled by its size, and a move keeps only multiples of a word.
             if page_use.is_access && page_use.scale > 2 {
                 self.result.possible_targets.push(page_use.target);
             }
         }
-        // A page that the function names for nothing but data is the same wherever functions go: what reads it reads what it
-        // did, as where a register keeps it after its last use.
+        // A page that the function uses only for data is the same wherever functions go, so other reads of it, as where a
+        // register keeps it after its last use, are unchanged.
         let text = self.context.text.clone();
         let pages_of_text: BTreeSet<u64> = (targets.iter().zip(&self.facts.pages))
             .filter(|(targets, _)| targets.iter().any(|target| text.contains(target)))
@@ -109,7 +109,7 @@ impl Builder<'_, '_> {
                 self.result.possible_targets.extend(atoms);
             }
             if targets.len() > 1 {
-                // One page for several places: that holds as long as none of them moves.
+                // One page for several places is correct as long as none of them moves.
                 self.result.possible_targets.extend(targets.iter().copied());
             }
             self.add(index as usize, targets.first().copied().unwrap_or(Address(page)), CodeForm::Page);

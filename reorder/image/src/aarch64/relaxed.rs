@@ -1,18 +1,19 @@
-//! Pairs of instructions that the linker shortened because the target was near.
+//! Pairs of instructions that the linker relaxed because the target was near.
 //!
 //! `ADRP` and `ADD` became `ADR` and `NOP`; `ADRP` and a load became `NOP` and a load of a literal. After a move the target
-//! may be too far: then the `NOP` is needed again. Source: linker optimization hints, as ld64 and lld apply them.
+//! may be too far: then the `NOP` becomes an instruction of the pair again. Source: linker optimization hints, as ld64 and
+//! lld apply them.
 
 use std::collections::BTreeSet;
 
 use crate::decode::aarch64::{NOP, Register, uses};
 
-/// How far the linkers' compilers put the two apart, in instructions.
+/// How far apart compilers place the two, in instructions.
 const MAX_DISTANCE: usize = 3;
 
-/// The `NOP` behind the `ADR` of `register` at `index` that can become an `ADD` of the same register: nothing between
+/// The `NOP` after the `ADR` of `register` at `index` that can become an `ADD` of the same register: nothing between
 /// may use the register, branch, or be branched to.
-pub(super) fn nop_behind(
+pub(super) fn nop_after(
     words: &[u32],
     index: usize,
     register: Register,
@@ -35,8 +36,8 @@ pub(super) fn nop_behind(
     None
 }
 
-/// The `NOP` in front of the load into `register` at `index` that can become the `ADRP` of the same register.
-pub(super) fn nop_in_front(
+/// The `NOP` before the load into `register` at `index` that can become the `ADRP` of the same register.
+pub(super) fn nop_before(
     words: &[u32],
     index: usize,
     register: Register,

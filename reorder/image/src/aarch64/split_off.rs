@@ -1,19 +1,19 @@
-//! Whether code that control goes to takes over what a register holds.
+//! Whether the target of a branch uses what a register holds.
 //!
-//! Procedure calls hand nothing over in the registers that hold pages (Procedure Call Standard for the Arm 64-bit
-//! Architecture, 6.1), but parts that compilers split off from a function go on with its registers.
+//! Calls pass no arguments in the registers that hold pages (Procedure Call Standard for the Arm 64-bit Architecture, 6.1),
+//! but parts that compilers split off from a function continue with its registers.
 
 use super::{CodeContext, words_of};
 use crate::decode::aarch64::{Operation, Register, WORD, decode, uses};
 use reorder_base::address::Address;
 
-/// Instructions that are looked at: parts that were split off complete a page soon.
+/// Instructions that are examined: parts that were split off complete a page soon.
 const MOST: u64 = 256;
 
-/// Registers that calls leave as they were: x19 to x28. Functions save them before they use them.
+/// Registers that calls preserve: x19 to x28. Functions save them before they use them.
 const SAVED: std::ops::RangeInclusive<u8> = 19..=28;
 
-/// Whether the code at `target` reads `register` before it replaces it, as far as a straight look tells.
+/// Whether the code at `target` reads `register` before it replaces it, as far as a linear scan shows.
 pub(super) fn takes_register(context: &CodeContext<'_>, target: Address, register: Register) -> bool {
     let size = context.text.end.distance_from(target).min(MOST * WORD);
     let words = words_of(context.image.bytes_at(target, size).unwrap_or_default());

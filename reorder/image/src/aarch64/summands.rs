@@ -1,4 +1,4 @@
-//! What a call or a jump may lead to that goes to a sum nobody understands.
+//! What a call or jump through a sum that is not understood may lead to.
 
 use super::Builder;
 use super::context::addresses_formed;
@@ -6,11 +6,11 @@ use crate::decode::aarch64::{Operation, Register, WORD};
 use crate::elf::analysis::computed_addresses::{MAX_SUMS, MAX_TABLE_WORDS, may_lead_to_code};
 use reorder_base::address::Address;
 
-/// Stored distances that are looked at for one atom: no hand-written dispatch has more. Beyond them it may call anything; what
-/// stands after the first [`MAX_TABLE_WORDS`] entries of one table is data of another kind.
+/// Stored distances that are examined for one atom: no hand-written dispatch has more. With more it may call anything; what
+/// follows the first [`MAX_TABLE_WORDS`] entries of one table is data of another kind.
 const MAX_DISTANCES: usize = 1 << 20;
 
-/// What sums may be made of.
+/// What sums may be computed from.
 #[derive(Default)]
 struct Parts {
     bases: Vec<Address>,
@@ -22,9 +22,9 @@ struct Parts {
 }
 
 impl Builder<'_, '_> {
-    /// The functions whose addresses may be parts of such sums stay, and those at stored distances from them. Where a number
-    /// was added to one known address, that is the only part: most often a label of the atom itself, with a table that calls
-    /// or meeting paths hid.
+    /// Pins the functions whose addresses may be part of such sums, and those at stored distances from them. Where a number
+    /// was added to one known address, only that one counts: most often a label of the atom itself, with a table that was
+    /// lost at calls or where paths meet.
     pub(super) fn keep_summands(&mut self) {
         let parts = self.parts();
         self.result.calls_anything |= parts.is_cut;
@@ -38,11 +38,11 @@ impl Builder<'_, '_> {
         self.result.possible_targets.extend(others);
     }
 
-    /// Functions at any of the distances, which are in order, from any of the bases stay.
+    /// Pins functions at any of the distances, which are sorted, from any of the bases.
     fn keep_sums(&mut self, bases: &[Address], distances: &[u64], budget: &mut usize) {
         let text = self.context.text.clone();
         for base in bases {
-            // Distances to the code are one run or, around zero, two.
+            // Distances to the code form one run or, around zero, two.
             let first = text.start.0.wrapping_sub(base.0);
             let last = text.end.0.wrapping_sub(base.0);
             let at = |limit: u64| distances.partition_point(|distance| *distance < limit);
@@ -90,8 +90,8 @@ impl Builder<'_, '_> {
         parts
     }
 
-    /// Numbers of four and of eight bytes at `table`, in order, up to the next address that code refers to, or the first that
-    /// leads from none of the `bases`, which are in order, to the code. Zeros stand for functions that there are not.
+    /// Numbers of four and of eight bytes at `table`, in order, up to the next address that code refers to, or the first
+    /// that leads from none of the sorted `bases` to the code. Zeros mean that there is no function.
     fn distances_at(&self, table: Address, bases: &[Address], most: usize) -> Vec<u64> {
         let context = self.context;
         let (Some(&first), Some(&last)) = (bases.first(), bases.last()) else { return Vec::new() };
@@ -112,7 +112,7 @@ impl Builder<'_, '_> {
         found
     }
 
-    /// Numbers that the atom holds as data, or loads from the code, or builds.
+    /// Numbers that the atom holds as data, loads from the code, or builds in registers.
     fn distances_inside(&self) -> Vec<u64> {
         let mut found = Vec::new();
         let mut built = [None::<u64>; 32];
@@ -146,7 +146,7 @@ fn sign_extended(word: u32) -> u64 {
     i64::from(word as i32) as u64
 }
 
-/// What a register holds behind `MOVZ`, `MOVN` or `MOVK` if it held `before`.
+/// What a register holds after `MOVZ`, `MOVN` or `MOVK` if it held `before`.
 fn moved_number(word: u32, before: Option<u64>) -> Option<u64> {
     let shift = (word >> 21 & 3) * 16;
     let number = u64::from(word >> 5 & 0xffff) << shift;

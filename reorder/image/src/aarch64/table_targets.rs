@@ -1,4 +1,4 @@
-//! What the jump tables of one atom ask of others.
+//! Constraints that the jump tables of one atom put on other atoms.
 
 use super::Builder;
 use super::tables::Dispatch;
@@ -10,7 +10,7 @@ use reorder_base::address::Address;
 impl Builder<'_, '_> {
     pub(super) fn add_dispatch(&mut self, dispatch: Dispatch) {
         if self.context.text.contains(&dispatch.table) && !self.atom.contains(&dispatch.table) {
-            // Whatever its entries count from, the distance stays.
+            // Whatever its entries are relative to, the distance must not change.
             self.result.ties.push(dispatch.table);
         }
         let targets = dispatch.targets(self.context, &self.atom);
@@ -39,9 +39,10 @@ impl Builder<'_, '_> {
         self.result.table_words.extend(words);
     }
 
-    /// Where a table leads out of the function. All entries count that a comparison leaves possible. Otherwise those behind the
-    /// first `inside` ones, as far as that is known: of a table between functions everything up to the next table, the next instruction that is reached or the atom's end is an
-    /// entry; behind one in data there may be anything, so only what leads exactly to functions counts.
+    /// Where a table leads out of the function. If a comparison bounds the entries, all of them count. Otherwise those after
+    /// the first `inside` ones count, as far as they are known: of a table between functions, all words up to the next
+    /// table, the next reached instruction or the atom's end are entries; a table in data may be followed by other data, so
+    /// only words that lead exactly to functions count.
     fn leaving_entries(&self, dispatch: Dispatch, inside: usize) -> Vec<Address> {
         let (text, table) = (&self.context.text, dispatch.table);
         let is_leaving = |target: &Address| {
@@ -71,7 +72,7 @@ impl Builder<'_, '_> {
         entries.take_while(is_entry).map(|(_, target)| target).filter(is_leaving).collect()
     }
 
-    /// The entries of a table that is not understood may mean functions: these stay.
+    /// Pins the functions that the entries of a table that is not understood may lead to.
     pub(super) fn keep_targets(&mut self, dispatch: Dispatch) {
         let (text, atom) = (&self.context.text, &self.atom);
         let targets = dispatch.entries(self.context).map(|(_, target)| target);

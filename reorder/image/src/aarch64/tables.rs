@@ -1,4 +1,4 @@
-//! Jump tables that arm64 code reads: bytes, halves or words, counted from a place in the function or from the table.
+//! Jump tables of AArch64 code: bytes, halfwords or words, relative to a place in the function or to the table.
 
 use std::ops::Range;
 
@@ -6,7 +6,7 @@ use super::CodeContext;
 use super::value::Entries;
 use reorder_base::address::Address;
 
-/// A dispatch through a table: where a jump leads that adds an entry to a base.
+/// A dispatch through a table: a jump to a base plus an entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Dispatch {
     pub(super) base: Address,
@@ -16,11 +16,11 @@ pub(super) struct Dispatch {
     pub(super) is_signed: bool,
     /// How far entries are shifted.
     pub(super) shift: u8,
-    /// There are no more; all ones where nothing tells.
+    /// Upper bound of the number of entries; all ones if unknown.
     pub(super) most: u32,
 }
 
-/// No function has more cases.
+/// More cases than any function has.
 const MAX_ENTRIES: u64 = 1 << 16;
 
 impl Dispatch {
@@ -29,11 +29,11 @@ impl Dispatch {
         Self { base: Address(base), table: Address(table), size, is_signed, shift, most }
     }
 
-    /// The places in `function` that the entries lead to, with the entries' addresses: from the first one to the one in
-    /// front of the first that leaves the function, or up to the next address that anything refers to.
+    /// The places in `function` that the entries lead to, with the entries' addresses: up to, and not including, the first
+    /// entry that leaves the function, or up to the next address that is referred to.
     ///
-    /// A comparison with the number of cases is the bound where there is one: compilers leave it out where they know the
-    /// value. What stands in front of the next address may be more than the table.
+    /// A comparison with the number of cases is the bound where there is one; compilers leave it out where they know the
+    /// value. The bytes up to the next address may be more than the table.
     pub(super) fn targets(
         &self,
         context: &CodeContext<'_>,
@@ -44,8 +44,8 @@ impl Dispatch {
         self.entries(context).take_while(is_inside).collect()
     }
 
-    /// The places in `function` that control may go on at: behind an entry that leaves the function a comparison tells that there are
-    /// others.
+    /// The places in `function` where control may go on. If a comparison bounds the table, entries after one that leaves the
+    /// function count, too.
     pub(super) fn entered(&self, context: &CodeContext<'_>, function: &Range<Address>) -> Vec<Address> {
         let is_inside = |target: &Address| function.contains(target) && target.0.is_multiple_of(4);
         let targets = self.entries(context).map(|(_, target)| target);
@@ -55,7 +55,7 @@ impl Dispatch {
         }
     }
 
-    /// Whether a comparison tells how many entries there are.
+    /// Whether a comparison bounds the number of entries.
     pub(super) fn is_bounded(&self) -> bool {
         self.most != u32::MAX
     }
@@ -68,7 +68,7 @@ impl Dispatch {
         self.read(context, self.limit(context))
     }
 
-    /// How many entries there may be in front of the next address that anything refers to.
+    /// How many entries there may be before the next address that is referred to.
     fn limit(&self, context: &CodeContext<'_>) -> u64 {
         if self.is_bounded() {
             return u64::from(self.most);

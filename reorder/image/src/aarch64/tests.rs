@@ -113,7 +113,7 @@ fn a_landing_pad_uses_what_calls_leave_in_registers() {
 
 #[test]
 fn a_page_that_is_for_data_alone_may_be_read() {
-    // The constant stands on the last page of the text.
+    // The constant is on the last page of the text.
     let library = Library::assembled(
         "_data: adrp x9, _constant@PAGE\n ldr d0, [x9, _constant@PAGEOFF]\n cbz x9, 1f\n 1: ret\n\
          _both: adrp x9, _constant@PAGE\n ldr d0, [x9, _constant@PAGEOFF]\n cbz x9, 1f\n adrp x8, _f@PAGE\n\

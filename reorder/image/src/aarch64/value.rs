@@ -8,7 +8,7 @@ use crate::decode::aarch64::{Extension, Register};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(super) struct PageSet(u32);
 
-/// The sets of `ADRP` instructions that a function needs: one each, and a union wherever paths meet.
+/// The sets of `ADRP` instructions that a function needs: one for each, and a union wherever paths meet.
 #[derive(Default)]
 pub(super) struct PageSets {
     sets: Vec<Box<[u32]>>,
@@ -17,7 +17,7 @@ pub(super) struct PageSets {
 }
 
 impl PageSets {
-    /// Unions with more members than this in all are no function that a compiler wrote.
+    /// Total members of all unions; compiled functions need fewer.
     const MOST: usize = 1 << 18;
 
     pub(super) fn of(&mut self, members: Vec<u32>) -> PageSet {
@@ -61,7 +61,7 @@ pub(super) enum Value {
     MaybePage(PageSet),
     /// This address.
     Address(u64),
-    /// The address of code that a word of data holds, unless somebody wrote another one there.
+    /// The address of code that a word of data holds, unless the program overwrote it.
     Loaded(u64),
     /// An entry of a table.
     Entry(Entries),
@@ -69,22 +69,22 @@ pub(super) enum Value {
     Sum { base: u64, entries: Entries, shift: u8 },
     /// This address and a number that came from elsewhere.
     Offset(u64),
-    /// A number that was compared with another: less than this.
+    /// A number that a comparison bounds: less than this.
     Below(u32),
-    /// What arithmetic made of numbers that came from elsewhere: hardly an address, and if so not of this function's making.
+    /// The result of arithmetic on numbers from elsewhere: rarely an address, and then not one that this function formed.
     Number,
-    /// What arithmetic that is not understood made of an address or of an entry of a table.
+    /// The result of arithmetic, not understood, on an address or an entry of a table.
     Computed,
 }
 
-/// A jump table, as far as a load from it tells.
+/// A jump table, as far as a load from it shows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Entries {
     pub(super) table: u64,
     /// Bytes of an entry.
     pub(super) size: u8,
     pub(super) is_signed: bool,
-    /// No more than these are loaded; all ones if nothing was compared.
+    /// Upper bound of the number of entries; all ones if there was no comparison.
     pub(super) most: u32,
 }
 
@@ -105,13 +105,13 @@ impl Value {
         }
     }
 
-    /// Whether it has to do with a jump through a table, or might.
+    /// Whether it is, or may be, part of a jump through a table.
     #[inline]
     pub(super) fn is_for_jumps(self) -> bool {
         matches!(self, Self::Entry(_) | Self::Sum { .. } | Self::Offset(_) | Self::Computed)
     }
 
-    /// The same as far as a callee cannot have changed it: one that was split off may have loaded another index.
+    /// The value after a call: a callee that was split off may have loaded another index.
     fn without_bound(self) -> Self {
         let any = |entries| Entries { most: u32::MAX, ..entries };
         match self {
@@ -122,7 +122,7 @@ impl Value {
         }
     }
 
-    /// What an addition takes of it: entries that were loaded without their sign may get it there.
+    /// The operand as an addition extends it: entries that were loaded without sign extension may be extended there.
     pub(super) fn extended(self, extension: Extension) -> Self {
         match self {
             Self::Entry(entries) if extension.bytes == entries.size && extension.bytes < 8 => {
@@ -133,7 +133,7 @@ impl Value {
         }
     }
 
-    /// What an addition makes of such operands, of which the second is shifted.
+    /// The sum of these operands, of which the second is shifted.
     pub(super) fn sum_of(first: Self, second: Self, shift: u8) -> Self {
         match (first, second) {
             (Self::Address(base), Self::Entry(entries)) => Self::Sum { base, entries, shift },
@@ -146,7 +146,7 @@ impl Value {
         }
     }
 
-    /// The address that is known, or was when the file was written.
+    /// The address, if it is known; of a word of data, the one in the file.
     pub(super) fn address(self) -> Option<u64> {
         match self {
             Self::Address(address) | Self::Loaded(address) => Some(address),
@@ -154,7 +154,7 @@ impl Value {
         }
     }
 
-    /// The address that something was added to, if that is what this is.
+    /// The address that a number was added to, if this is such a sum.
     fn base(self) -> Option<u64> {
         match self {
             Self::Sum { base, .. } | Self::Offset(base) => Some(base),
@@ -162,13 +162,13 @@ impl Value {
         }
     }
 
-    /// What arithmetic makes of such operands.
+    /// The result of arithmetic on these operands.
     pub(super) fn computed_of(mut operands: impl Iterator<Item = Self>) -> Self {
         let is_of_address = operands.any(|value| value.is_for_jumps() || matches!(value, Self::Address(_)));
         if is_of_address { Self::Computed } else { Self::Number }
     }
 
-    /// What a choice between such operands gives.
+    /// The result of a selection between these operands.
     pub(super) fn selected_of(operands: impl Iterator<Item = Self>) -> Self {
         let vaguer = |chosen: Self, value: Self| match (chosen, value) {
             (Self::Computed, _) => Self::Computed,
@@ -179,7 +179,7 @@ impl Value {
         operands.fold(Self::Unknown, vaguer)
     }
 
-    /// What holds where two paths meet. Values only become vaguer, so this ends.
+    /// The value where two paths meet. Values only become less precise, so the interpretation ends.
     pub(super) fn join(self, other: Self, sets: &mut PageSets) -> Self {
         if self == other {
             return self;
@@ -219,14 +219,14 @@ impl Value {
     }
 }
 
-/// All registers but 31. Most hold nothing that matters most of the time, so work goes by the bits of those that do.
+/// All registers but 31. Most of them are unknown most of the time, so loops visit only the bits of the others.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Registers {
     /// Bits of the registers that hold anything but [`Value::Unknown`].
     held: u32,
-    /// Bits of the registers that a call may have replaced, but not by anything that it returns. A callee that was split off
-    /// from this function leaves the value there; otherwise nothing reads it, so where paths meet the other path decides.
-    /// Many calls never come back, and what seems to follow them must not make tables unknown.
+    /// Bits of the registers that a call may have replaced, but not with a value that it returns. A callee that was split
+    /// off from this function leaves the value there; otherwise it is never read, so where paths meet the other path
+    /// decides. Many calls never return, and the code that seems to follow them must not make tables unknown.
     left: u32,
     values: [Value; 31],
 }
@@ -237,10 +237,10 @@ const ALL: u32 = 0x7fff_ffff;
 /// Registers that a call may replace: x0 to x18 and the link register.
 const CALL_CLOBBERED: u32 = 0x4007_ffff;
 
-/// Registers that calls, and so the unwinder, leave as they were: x19 to x29.
+/// Registers that calls, and so the unwinder, preserve: x19 to x29.
 const PRESERVED: u32 = 0x3ff8_0000;
 
-/// Replaced registers in which C, C++ and Rust return nothing: all but x0 and x1.
+/// Replaced registers in which C, C++ and Rust never return a value: all but x0 and x1.
 pub const NOT_RETURNED: u32 = 0x4003_fffc;
 /// The same for Swift, which returns in x0 to x3.
 pub const NOT_RETURNED_BY_SWIFT: u32 = 0x4003_fff0;
@@ -257,17 +257,17 @@ fn numbers(mut bits: u32) -> impl Iterator<Item = usize> {
 }
 
 impl Registers {
-    /// As at the entry of a function.
+    /// The state at the entry of a function.
     pub(super) fn unknown() -> Self {
         Self { held: 0, left: 0, values: [Value::Unknown; 31] }
     }
 
-    /// What every other state replaces.
+    /// The state that any other state replaces when joined.
     pub(super) fn dead() -> Self {
         Self { left: ALL, ..Self::unknown() }
     }
 
-    /// What holds behind a call that ends with an exception.
+    /// The state after a call that ends with an exception.
     pub(super) fn preserved(&self) -> Self {
         let mut kept = Self::unknown();
         for number in numbers(self.held & PRESERVED) {
@@ -286,7 +286,7 @@ impl Registers {
         }
     }
 
-    /// A comparison told that the register is less than `limit`; what is known to be something else stays that.
+    /// Notes that, by a comparison, the register is less than `limit`; a known value of another kind is kept.
     pub(super) fn bound(&mut self, register: Register, limit: u32) {
         match self.get(register) {
             Value::Unknown | Value::Number => self.set(register, Value::Below(limit)),
@@ -309,12 +309,12 @@ impl Registers {
         numbers(bits & self.held).map(|number| self.values[number])
     }
 
-    /// Gives all these registers one value.
+    /// Sets all these registers to one value.
     pub(super) fn set_chosen(&mut self, bits: u32, value: Value) {
         numbers(bits & ALL).for_each(|number| self.put(number, value));
     }
 
-    /// A call that returns nothing in the registers `not_returned`.
+    /// A call that returns no value in the registers `not_returned`.
     pub(super) fn call(&mut self, not_returned: u32) {
         self.lose_chosen(CALL_CLOBBERED & !not_returned);
         for number in numbers(not_returned & self.held) {
@@ -324,7 +324,7 @@ impl Registers {
         self.left |= not_returned;
     }
 
-    /// What these registers hold is lost, or perhaps not: pages are not forgotten.
+    /// The values of these registers may be lost: pages are kept as possible values.
     pub(super) fn lose_chosen(&mut self, bits: u32) {
         for number in numbers(bits & self.held) {
             let value = match self.values[number].pages() {
@@ -335,21 +335,21 @@ impl Registers {
         }
     }
 
-    /// All that any register holds.
+    /// The values of all known registers.
     pub(super) fn all(&self) -> impl Iterator<Item = Value> + '_ {
         self.chosen(ALL)
     }
 
-    /// The registers that hold a page, or may.
+    /// The registers that hold or may hold a page.
     pub(super) fn pages(&self) -> impl Iterator<Item = (Register, Value)> + '_ {
         let held = numbers(self.held).map(|number| (Register(number as u8), self.values[number]));
         held.filter(|(_, value)| value.pages().is_some())
     }
 
-    /// Joins each register; whether anything changed.
+    /// Joins each register; true if the state changed.
     pub(super) fn join(&mut self, other: &Self, sets: &mut PageSets) -> bool {
         let mut has_changed = false;
-        // Where neither holds anything, only that another path decides can change.
+        // Where both are unknown, only the bit that the other path decides can change.
         for number in numbers(self.held | other.held | self.left & !other.left) {
             let (mine, theirs) = (self.values[number], other.values[number]);
             let (is_left, are_left) = (self.left >> number & 1 == 1, other.left >> number & 1 == 1);

@@ -32,7 +32,7 @@ pub enum Operation {
     Branch(Address),
     /// `BL`.
     Call(Address),
-    /// `B.cond`, `CBZ`, `CBNZ`: ±1 MiB; `TBZ`, `TBNZ`: ±32 KiB. May go on behind it.
+    /// `B.cond`, `CBZ`, `CBNZ`: ±1 MiB; `TBZ`, `TBNZ`: ±32 KiB. May go on after it.
     ConditionalBranch(Address),
     /// `BR` and its forms with authentication.
     BranchRegister(Register),
@@ -44,9 +44,9 @@ pub enum Operation {
     Trap,
     /// `ADR`.
     Adr(Register, Address),
-    /// `ADRP`: the page's address.
+    /// `ADRP`: the address of the page.
     Adrp(Register, Address),
-    /// `LDR` of a literal, `LDRSW`, `PRFM`, into an integer register or, with `None`, a vector or nothing.
+    /// `LDR` of a literal, `LDRSW`, `PRFM`, into an integer register or, with `None`, a vector or no register.
     LoadLiteral(Option<Register>, Address),
     /// `ADD` of an immediate, 64 bits: destination, source, the number.
     AddImmediate(Register, Register, u64),
@@ -54,19 +54,19 @@ pub enum Operation {
     Access(Register, u64, MemoryAccess),
     /// A load with an index: destination, base; bytes loaded; whether the sign is extended to 64 bits.
     IndexedLoad(Register, Register, u8, bool),
-    /// `ADD` of registers, 64 bits: destination, first, second, how far the second is shifted; what counts of the second.
+    /// `ADD` of registers, 64 bits: destination, first, second, the shift of the second; how the second is extended.
     AddRegister(Register, Register, Register, u8, Extension),
     /// `MOV` of a register, 64 bits.
     Move(Register, Register),
     /// `NOP`.
     Nop,
-    /// Unallocated, or data.
+    /// Unallocated encodings, or data.
     Invalid,
     /// Anything else: see [`uses`].
     Other,
 }
 
-/// How much of a register an addition takes.
+/// How an addition extends a register.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Extension {
     /// The lowest bytes: 1, 2, 4, or all 8.
@@ -114,8 +114,8 @@ pub fn decode(word: u32, place: Address) -> Operation {
         0b0100 | 0b0110 | 0b1100 | 0b1110 => decode_memory(word, place),
         0b0101 | 0b1101 => decode_register(word),
         0b0111 | 0b1111 | 0b0010 => Operation::Other,
-        // UDF has zeros above its 16 bits; the rest of the class is matrix code, which no one expects in a program, or
-        // nothing.
+        // UDF has zeros above its 16 bits; the rest of the class is matrix code, which programs are not expected to hold,
+        // or unallocated.
         0 if word >> 16 == 0 => Operation::Trap,
         _ => Operation::Invalid,
     }
@@ -182,7 +182,7 @@ fn decode_memory(word: u32, place: Address) -> Operation {
     if word & 0x3b00_0000 == 0x3900_0000 {
         let scale = if is_vector && size == 0 && kind >= 2 { 4 } else { size as u8 };
         let register = Register::at(word, 0);
-        // Prefetching has the form of a load that writes nothing.
+        // Prefetching is encoded as a load that writes no register.
         let is_prefetch = size == 3 && kind == 2;
         let (loads, stores) = match (is_vector || is_prefetch, kind) {
             (true, _) => (None, None),
@@ -227,14 +227,14 @@ pub struct Uses {
     pub reads: u32,
     /// Registers whose value is replaced.
     pub writes: u32,
-    /// Registers whose value may be replaced, or kept: the instruction is not decoded so far.
+    /// Registers whose value may be replaced: the instruction is not decoded any further.
     pub may_write: u32,
 }
 
 /// All registers but 31.
 const ALL: u32 = 0x7fff_ffff;
 
-/// The integer registers that `word` uses: at least those that it does read and write.
+/// The integer registers that `word` uses: a superset of those that it reads and writes.
 #[must_use]
 pub fn uses(word: u32) -> Uses {
     let bit = |at: u32| 1_u32 << (word >> at & 31);
@@ -253,13 +253,13 @@ pub fn uses(word: u32) -> Uses {
         },
         0b1010 | 0b1011 => branch_uses(word, first, second),
         0b0100 | 0b0110 | 0b1100 | 0b1110 => return memory_uses(word),
-        // CCMP and CCMN write flags alone.
+        // CCMP and CCMN write only flags.
         0b0101 | 0b1101 if word & 0x1fe0_0000 == 0x1a40_0000 => (second | third, 0),
         // Only multiplications that add have a third source; elsewhere its bits are numbers.
         0b0101 | 0b1101 if word & 0x1f00_0000 == 0x1b00_0000 => (second | third | fourth, first),
         0b0101 | 0b1101 => (second | third, first),
-        // Moves and conversions between vectors and integers are the only ones with integer registers; which of both
-        // fields is one is not told apart. Bit 28 is for scalars, else copies of elements from or to a general register.
+        // Only moves and conversions between vectors and integers have integer registers; both fields count as one. Bit 28
+        // is for scalars, otherwise copies of elements from or to a general register.
         0b0111 | 0b1111 => match is_between_vectors_and_integers(word) {
             true => {
                 may_write = first & ALL;
@@ -304,14 +304,14 @@ fn memory_uses(word: u32) -> Uses {
     let bit = |at: u32| 1_u32 << (word >> at & 31);
     let (first, base, third, pair) = (bit(0), bit(5), bit(16), bit(10));
     let is_vector = word >> 26 & 1 == 1;
-    // Literals have no base.
+    // Loads of literals have no base.
     if word & 0x3b00_0000 == 0x1800_0000 {
         return Uses { reads: 0, writes: if is_vector { 0 } else { first & ALL }, may_write: 0 };
     }
     let mut reads = base;
     let mut writes = 0;
     let mut may_write = 0;
-    // Prefetching has the form of a load of eight bytes with its sign extended.
+    // Prefetching is encoded as a load of eight bytes with sign extension.
     let is_prefetch = word >> 30 == 3 && word >> 22 & 3 == 2;
     let transferred = if is_vector || is_prefetch { 0 } else { first };
     match word >> 28 & 3 {
@@ -431,7 +431,7 @@ mod tests {
         is(0xd280_0021, &[], &[1]); // movz
         is(0x4e20_8400, &[], &[]); // add v0.16b, v0.16b, v0.16b
         is(0x4e08_1c20, &[1], &[0]); // mov v0.d[0], x1
-        is(0x7a40_0824, &[0, 1], &[]); // ccmp w1, #0, #4, eq: the flags are no register that is written
+        is(0x7a40_0824, &[0, 1], &[]); // ccmp w1, #0, #4, eq: flags are not a register
         is(0xf862_6823, &[1, 2], &[3]); // ldr x3, [x1, x2]: the base stays
         is(0xf820_0c23, &[0, 1], &[1, 3]); // ldraa x3, [x1]!: bits of its number count as an index
         is(0xf8a2_6828, &[1, 2], &[]); // prfm #8, [x1, x2]

@@ -3,18 +3,18 @@
 use crate::decode::aarch64::{NOP, Operation, WORD, decode};
 use reorder_base::address::Address;
 
-/// Length of the filler at the start of `bytes`, which stand at `start`: zero bytes, `NOP`, `BRK`.
+/// Length of the filler at the start of `bytes`, which are at `start`: zero bytes, `NOP`, `BRK`.
 pub fn filler_length(bytes: &[u8], start: Address) -> usize {
     walk_filler(bytes, start).1
 }
 
-/// Like [`filler_length`], but zeros right before something else are left to that: they may be its data.
+/// Like [`filler_length`], but zeros right before other content are not counted: they may be part of it.
 pub fn padding_length(bytes: &[u8], start: Address) -> usize {
     let (certain, length) = walk_filler(bytes, start);
     if length == bytes.len() { length } else { certain }
 }
 
-/// Position behind the last filler that is not zero, and behind all filler.
+/// Position after the last filler that is not zero, and after all filler.
 fn walk_filler(bytes: &[u8], start: Address) -> (usize, usize) {
     let head = (start.0.wrapping_neg() % WORD) as usize;
     let (before, aligned) = bytes.split_at(head.min(bytes.len()));
@@ -41,8 +41,8 @@ fn is_breakpoint(word: u32) -> bool {
     word & 0xffe0_001f == 0xd420_0000
 }
 
-/// Length of `bytes`, which stand at `start`, up to the filler at their end; none when something is neither filler nor an
-/// instruction. Where control runs into that filler, it is code: a `BRK` behind a conditional branch stops the program.
+/// Length of `bytes`, which are at `start`, up to the filler at their end; `None` when a word is neither filler nor an
+/// instruction. Filler that control runs into is code: a `BRK` after a conditional branch stops the program.
 pub fn code_length(bytes: &[u8], start: Address) -> Option<usize> {
     let (words, rest) = bytes.as_chunks::<4>();
     if !start.0.is_multiple_of(WORD) || rest.iter().any(|byte| *byte != 0) {
@@ -96,7 +96,7 @@ mod tests {
     }
 
     #[test]
-    fn code_ends_in_front_of_the_last_filler() {
+    fn code_ends_before_the_last_filler() {
         let start = Address(0x1000);
         assert_eq!(code_length(&bytes(&[RET, NOP, RET, 0, NOP]), start), Some(12));
         assert_eq!(code_length(&bytes(&[RET, 0x0001_0000]), start), None);

@@ -1,4 +1,4 @@
-//! Walking code that no function describes, where filler stands between pieces.
+//! Walking code that no function describes and that has filler between its pieces.
 
 use std::collections::BTreeSet;
 
@@ -7,8 +7,8 @@ use iced_x86::{Decoder, DecoderOptions, FlowControl, Instruction, Mnemonic};
 use crate::decode::padding::{filler_length, is_no_operation};
 use reorder_base::address::Address;
 
-/// The instructions of a gap. Filler is skipped wherever control cannot arrive: at the start and behind every
-/// instruction that ends control. (Zero bytes would decode, but as something nobody wrote.)
+/// The instructions of a gap. Filler is skipped wherever control cannot arrive: at the start and after every
+/// instruction that ends control. (Zero bytes would decode, but not to code that was written.)
 pub struct GapInstructions<'data> {
     bytes: &'data [u8],
     start: Address,
@@ -17,12 +17,12 @@ pub struct GapInstructions<'data> {
 }
 
 impl<'data> GapInstructions<'data> {
-    /// Walks `bytes`, which stand at `start`.
+    /// Walks `bytes`, which are at `start`.
     pub fn new(bytes: &'data [u8], start: Address) -> Self {
         Self { bytes, start, position: 0, control_arrives: false }
     }
 
-    /// Control runs past what was walked.
+    /// Whether control runs past the end of the walked code.
     pub fn falls_through(&self) -> bool {
         self.control_arrives
     }
@@ -55,7 +55,7 @@ impl Iterator for GapInstructions<'_> {
     }
 }
 
-/// Length of `bytes` up to the filler at their end; none when something is neither filler nor an instruction.
+/// Length of `bytes` up to the filler at their end; `None` when a part is neither filler nor an instruction.
 pub fn code_length(bytes: &[u8]) -> Option<usize> {
     let mut length = 0;
     for instruction in GapInstructions::new(bytes, Address(0)) {
@@ -67,8 +67,8 @@ pub fn code_length(bytes: &[u8]) -> Option<usize> {
     Some(length)
 }
 
-/// Whether `bytes`, which stand at `start`, are code up to their end: their last instruction jumps to another of them. Data
-/// that was put after the code would hardly read so.
+/// Whether `bytes`, which are at `start`, are code up to their end: their last instruction jumps to another of them. Data
+/// after the code would hardly decode that way.
 pub fn ends_with_jump(bytes: &[u8], start: Address) -> bool {
     let mut starts = BTreeSet::new();
     let mut last = None;
@@ -91,7 +91,7 @@ mod tests {
     fn code_that_ends_with_a_jump_into_itself_is_told_from_data() {
         // ret; jmp to the ret.
         assert!(ends_with_jump(&[0xc3, 0xeb, 0xfd], Address(0x10)));
-        // The jump leads elsewhere; something follows it; it is none.
+        // The jump leads elsewhere; something follows it; it is not a jump.
         assert!(!ends_with_jump(&[0xc3, 0xeb, 0xfc], Address(0x10)));
         assert!(!ends_with_jump(&[0xc3, 0xeb, 0xfd, 0x31, 0xc0, 0xc3], Address(0x10)));
         assert!(!ends_with_jump(&[0xc3, 0x31, 0xc0, 0xc3], Address(0x10)));

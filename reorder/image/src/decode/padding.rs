@@ -4,18 +4,18 @@ use iced_x86::{Code, Decoder, DecoderOptions, Mnemonic};
 
 /// Length of the filler at the start of `bytes`: `int3`, zero bytes and no-operations of any length.
 ///
-/// Zero bytes count because linkers fill with them; as instructions they would be stores that nobody reaches.
+/// Zero bytes count because linkers fill with them; as instructions they would be unreachable additions to memory.
 pub fn filler_length(bytes: &[u8]) -> usize {
     walk_filler(bytes).1
 }
 
-/// Like [`filler_length`], but zero bytes right before something else are left to that: they may be its data.
+/// Like [`filler_length`], but zero bytes right before other content are not counted: they may be part of it.
 pub fn padding_length(bytes: &[u8]) -> usize {
     let (certain, length) = walk_filler(bytes);
     if length == bytes.len() { length } else { certain }
 }
 
-/// Position behind the last filler that is not a zero byte, and behind all filler.
+/// Position after the last filler that is not a zero byte, and after all filler.
 fn walk_filler(bytes: &[u8]) -> (usize, usize) {
     let (mut certain, mut position) = (0, 0);
     while position < bytes.len() {

@@ -1,8 +1,8 @@
-//! Sums that x86-64 code makes of addresses: what is called or jumped to, what addresses of functions take part in, and
-//! which constants are added to a pointer before it is called.
+//! Sums of addresses in x86-64 code: sums that are called or jumped to, sums with addresses of functions, and constants
+//! that are added to a pointer before it is called.
 //!
-//! Instructions are looked at in the order of their addresses, whatever control does between them. That errs on the side of
-//! seeing a sum: compilers compute an address before a loop and use it in there.
+//! Instructions are scanned in the order of their addresses, regardless of control flow. That errs on the side of seeing a
+//! sum: compilers compute an address before a loop and use it inside.
 
 use std::ops::Range;
 
@@ -22,7 +22,7 @@ pub(super) struct RecentSums {
 impl RecentSums {
     /// Goes on to the next instruction.
     pub(super) fn follow(&mut self, code: &CodeSpace<'_>, instruction: &Instruction) {
-        // What follows is entered from elsewhere.
+        // The code after this instruction is entered from elsewhere.
         if matches!(
             instruction.flow_control(),
             FlowControl::UnconditionalBranch | FlowControl::IndirectBranch | FlowControl::Return
@@ -54,7 +54,7 @@ impl RecentSums {
     }
 }
 
-/// Which registers hold the address of code, as the instructions before have formed it.
+/// Which registers hold an address of code that earlier instructions formed.
 #[derive(Default)]
 pub(super) struct CodeAddresses {
     /// A bit for each of the sixteen registers.
@@ -90,7 +90,7 @@ impl CodeAddresses {
                 (is_held, !is_held && plain_address(code, instruction))
             }
             Mnemonic::Add => (false, self.held & (bit(register) | bit(from)) != 0),
-            // The difference of two addresses is no address, nor is a number from which an address was subtracted.
+            // The difference of two addresses is not an address, nor is a number minus an address.
             Mnemonic::Sub => (false, self.held & bit(register) != 0 && self.held & bit(from) == 0),
             Mnemonic::Cmp | Mnemonic::Test | Mnemonic::Push => return false,
             _ => (false, false),
@@ -108,7 +108,7 @@ impl CodeAddresses {
 pub struct CallOffset {
     /// The constant.
     pub offset: u64,
-    /// The call itself names the register. Otherwise the pointer may be one that is not called.
+    /// The call itself names the register. Otherwise the pointer may not be the one that is called.
     pub is_certain: bool,
 }
 
@@ -116,9 +116,9 @@ pub struct CallOffset {
 #[derive(Default)]
 pub(super) struct CallOffsets([u64; 16]);
 
-/// A constant beyond this is no bias of an address.
+/// Larger constants are not offsets of an address.
 pub const MAX_BIAS: u64 = 1 << 12;
-/// Flags take the lowest four bits at most.
+/// Flags are in the lowest four bits at most.
 const MAX_FLAG: u64 = 16;
 
 impl CallOffsets {
@@ -155,8 +155,8 @@ impl CallOffsets {
     /// The constants that were added to the address that the instruction calls or jumps to.
     ///
     /// A direct call may lead to a thunk, which calls a register. If the thunk's code does not show which register, every
-    /// constant up to the size of a flag counts, as uncertain. A call within the block of the bytes `own` leads to a thunk only
-    /// if the bytes show one.
+    /// constant up to the size of a flag counts, as uncertain. A call within the block of the bytes `own` leads to a thunk
+    /// only if the bytes show one.
     pub(super) fn of_target(
         &self,
         code: &CodeSpace<'_>,
@@ -191,18 +191,19 @@ impl CallOffsets {
 
 /// The register that the thunk at `start` calls, if there is one.
 fn register_of_thunk(code: &CodeSpace<'_>, start: Address) -> Option<usize> {
-    /// A call over a loop that waits, and the store.
+    /// A call over a waiting loop, and the store.
     const MAX_BYTES: u64 = 32;
     let end = start.plus(MAX_BYTES).min(code.arena_of(start)?.end);
     register_in_thunk(code.bytes(start..end))
 }
 
-/// The register that the thunk in `bytes` calls. Thunks return to the address that `mov %register,(%rsp)` stores over their return
-/// address, and hold a loop that waits (GCC's -mindirect-branch, clang's -mretpoline). Inline thunks follow a jump over them.
+/// The register that the thunk in `bytes` calls. Thunks return to the address that `mov %register,(%rsp)` stores over their
+/// return address, and hold a loop that waits (GCC's -mindirect-branch, clang's -mretpoline). Inline thunks follow a jump
+/// over them.
 fn register_in_thunk(bytes: &[u8]) -> Option<usize> {
     /// The top of the stack as an operand of `mov`, without the register.
     const STACK_TOP: u8 = 0x04;
-    /// In the loop.
+    /// Instructions of the loop.
     const PAUSE: [u8; 2] = [0xf3, 0x90];
     let rest = bytes.windows(PAUSE.len()).position(|bytes| bytes == PAUSE).map(|at| &bytes[at..])?;
     rest.windows(5).find_map(|window| match *window {
@@ -237,7 +238,7 @@ fn is_code(code: &CodeSpace<'_>, address: u64) -> bool {
     code.arena_of(Address(address)).is_some()
 }
 
-/// Whether the second operand is an address of code as a plain number, which only code at a fixed address has.
+/// Whether the second operand is an absolute address of code, which only code at a fixed address has.
 fn plain_address(code: &CodeSpace<'_>, instruction: &Instruction) -> bool {
     let value = || instruction.try_immediate(1).ok();
     code.is_fixed_address && is_immediate(instruction) && value().is_some_and(|value| is_code(code, value))

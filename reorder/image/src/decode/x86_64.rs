@@ -14,7 +14,7 @@ use crate::decode::sums::{CallOffset, CallOffsets, CodeAddresses, RecentSums};
 use crate::elf::code::{CodeOffset, CodeSpace, Region};
 use reorder_base::address::Address;
 
-/// Registers that a callee may use for itself (System V ABI AMD64, section 3.2.1).
+/// Registers that a callee may overwrite (System V ABI AMD64, section 3.2.1).
 pub const CALL_CLOBBERED: [Register; 9] = [
     Register::RAX,
     Register::RCX,
@@ -34,7 +34,7 @@ pub enum FieldKind {
     Jump,
     /// `call` with four bytes of displacement.
     Call,
-    /// A branch with one byte of displacement: it cannot reach far, so it glues.
+    /// A branch with one byte of displacement: its short reach ties the two places together.
     ShortJump,
     /// `lea`: the address itself is the result.
     AddressOf,
@@ -74,19 +74,19 @@ impl Field {
 /// What one pass over a block found.
 #[derive(Clone, Debug, Default)]
 pub struct DecodedBlock {
-    /// Fields whose target lies outside the block's bytes; the byte behind its end counts as outside.
+    /// Fields whose target lies outside the block's bytes; the byte after its end counts as outside.
     pub fields: Vec<Field>,
-    /// A branch leads to the byte behind the block, where the compiler sends what cannot happen.
+    /// A branch leads to the byte after the block, where compilers send control that is unreachable.
     pub refers_to_own_end: bool,
     /// Non-executable addresses that `lea` forms: possible tables.
     pub table_candidates: Vec<Address>,
-    /// Non-executable addresses that any operand forms: what ends a table.
+    /// Non-executable addresses that any operand forms: a table ends at these.
     pub data_references: Vec<Address>,
     /// Displacements and immediates that, in an image at a fixed address, could be code addresses.
     pub absolute_candidates: Vec<Address>,
     /// A jump through a register: its target must be explained.
     pub has_register_jump: bool,
-    /// Loads a 64-bit constant, as code for any distance does.
+    /// 64-bit constants that it loads, as code of the large model does.
     pub wide_constants: Vec<u64>,
     /// Places in the block whose address it takes, or learns by calling them.
     pub own_places: Vec<Address>,
@@ -98,7 +98,7 @@ pub struct DecodedBlock {
     pub has_computed_call: bool,
     /// Jumps to such a sum, as jump tables do.
     pub has_computed_jump: bool,
-    /// Adds something to the address of code, or takes it away.
+    /// Adds a value to an address of code, or subtracts one.
     pub adds_to_code: bool,
     /// Constants that are added to pointers right before these are called or jumped to.
     pub call_offsets: Vec<CallOffset>,
@@ -106,11 +106,11 @@ pub struct DecodedBlock {
     pub has_inner_data: bool,
     /// Control runs past the last instruction, unless that is a call.
     pub falls_through: bool,
-    /// The last instruction calls this: control runs on if that comes back.
+    /// The target of the last instruction, a call: control runs on if it returns.
     pub ends_with_call: Option<Address>,
     /// Some instruction returns.
     pub returns: bool,
-    /// Address of the first bytes that are no instruction; everything else is then meaningless.
+    /// Address of the first bytes that are not an instruction; everything else is then meaningless.
     pub invalid_at: Option<Address>,
 }
 
@@ -172,7 +172,7 @@ pub fn decode_block(
     block
 }
 
-/// Of a call that is the last instruction, what it calls tells.
+/// If the last instruction is a call, its target decides.
 fn ends_control(instruction: &Instruction) -> bool {
     match instruction.flow_control() {
         FlowControl::UnconditionalBranch
@@ -260,7 +260,7 @@ fn collect_field(
     true
 }
 
-/// Whether what a call leads to takes the return address for itself: `pop` or a load of the top of the stack.
+/// Whether the target of a call reads the return address: `pop` or a load of the top of the stack.
 fn keeps_return_address(code: &CodeSpace<'_>, target: Address) -> bool {
     let Some(arena) = code.arena_of(target) else { return false };
     let bytes = code.bytes(target..arena.end);
@@ -273,8 +273,8 @@ fn keeps_return_address(code: &CodeSpace<'_>, target: Address) -> bool {
     instruction.mnemonic() == Mnemonic::Pop || is_load
 }
 
-/// Operands of the instructions in `range` that could be addresses of code: (value, instruction). Behind bytes that
-/// are no instruction all positions are tried.
+/// Operands of the instructions in `range` that could be addresses of code: (value, instruction). After bytes that
+/// are not an instruction, all positions are tried.
 pub fn absolute_constants(code: &CodeSpace<'_>, range: Range<Address>) -> Vec<(Address, Address)> {
     let bytes = code.bytes(range.clone());
     let mut decoder = Decoder::with_ip(64, bytes, range.start.0, DecoderOptions::NONE);
@@ -299,7 +299,7 @@ pub fn absolute_constants(code: &CodeSpace<'_>, range: Range<Address>) -> Vec<(A
     found
 }
 
-/// Numbers of four bytes and more that the instructions in `range` hold, sign-extended.
+/// Immediate numbers of four or more bytes of the instructions in `range`, sign-extended.
 pub fn wide_operands(code: &CodeSpace<'_>, range: Range<Address>) -> Vec<u64> {
     let mut decoder = Decoder::with_ip(64, code.bytes(range.clone()), range.start.0, DecoderOptions::NONE);
     let mut found = Vec::new();
@@ -337,7 +337,7 @@ fn collect_absolute_candidates(
     operands_of(decoder, instruction).for_each(|value| push_absolute_candidate(code, Address(value), block));
 }
 
-/// At a fixed address a constant may be the base of a table as well, from which distances to code count.
+/// At a fixed address a constant may also be the base of a table of distances to code.
 fn push_absolute_candidate(code: &CodeSpace<'_>, value: Address, block: &mut DecodedBlock) {
     if code.may_be_code(value) {
         block.absolute_candidates.push(value);

@@ -1,6 +1,6 @@
-//! What headers and tables alone tell against moving any function of an image.
+//! Reasons against moving any function of an image that headers and tables alone show.
 //!
-//! Each check refuses the whole image with what was found and what to do. What only the code or single tables can tell is
+//! Each check refuses the whole image and says what was found and what to do. Reasons in the code or in single tables are
 //! refused where those are read.
 
 use super::file::{ImageKind, MachOFile};
@@ -13,10 +13,10 @@ use reorder_base::error::{Error, Result};
 use reorder_base::refusal::{Refusal, RefusalCode};
 
 const MH_PIE: u32 = 0x20_0000;
-/// Of `__text`, from which on code in it is taken for blocks that want whole pages; others have 256 bytes at most.
+/// Alignment of `__text` from which its code is assumed to be in blocks of whole pages; other code has 256 bytes at most.
 const PAGE_ALIGNMENT: u32 = 12;
 
-/// Refuses what must not be moved.
+/// Refuses images that must not be moved.
 ///
 /// # Errors
 /// M2, M3, M5 to M8, M10, M16 and M17; malformed tables.
@@ -45,11 +45,11 @@ fn position_independence(file: &MachOFile<'_>) -> Result<()> {
     Ok(())
 }
 
-/// Commands without `LC_REQ_DYLD` that name an address or protect contents, with what they are and the cure.
+/// Commands without `LC_REQ_DYLD` that name an address or protect contents: number, description and cure.
 const UNMOVABLE: [(u32, &str, &str); 10] = [
     (0x03, "symbols of a debugger (LC_SYMSEG)", "link it again with ld or lld"),
     (0x04, "a thread's registers (LC_THREAD)", "give a program, not a memory dump"),
-    (0x05, "registers at the start (LC_UNIXTHREAD)", "link it as a dynamic program, which starts by LC_MAIN"),
+    (0x05, "initial registers (LC_UNIXTHREAD)", "link it dynamically, so that it starts through LC_MAIN"),
     (
         0x11,
         "an initializer's address (LC_ROUTINES)",
@@ -70,7 +70,7 @@ const UNMOVABLE: [(u32, &str, &str); 10] = [
     (0x36, "atoms of a mergeable library (LC_ATOM_INFO)", "remove them with strip -no_atom_info"),
     (0x37, "variants of functions (LC_FUNCTION_VARIANTS)", "build it without function variants"),
 ];
-/// The same for those that name a range of `__LINKEDIT`, unless it is empty.
+/// The same for commands that name a range of `__LINKEDIT`, unless it is empty.
 const UNMOVABLE_TABLES: [(u32, &str, &str); 4] = [
     (0x16, "hints for the binder (LC_TWOLEVEL_HINTS)", "link it for macOS 11 or later"),
     (0x2b, "requirements of libraries (LC_DYLIB_CODE_SIGN_DRS)", "link it for macOS 11 or later"),
@@ -87,7 +87,7 @@ const UNDERSTOOD: [u32; 8] = [0x18, 0x1c, 0x1f, 0x22, 0x23, 0x28, 0x33, 0x34];
 fn load_command(file: &MachOFile<'_>, command: &LoadCommand) -> Result<()> {
     let mut reader = Reader::new(file.command_bytes(command), command.offset as u64, "load command");
     if let Some((number, what, cure)) = UNMOVABLE.iter().find(|(kind, ..)| *kind == command.kind) {
-        // An image that may be encrypted but is not says so by a zero.
+        // A zero means that the image can be encrypted but is not.
         let is_encrypted_one = matches!(number, 0x21 | 0x2c);
         if is_encrypted_one && reader.take(16).is_ok() && reader.word()? == 0 {
             return Ok(());
@@ -105,7 +105,7 @@ fn load_command(file: &MachOFile<'_>, command: &LoadCommand) -> Result<()> {
         return refuse(
             RefusalCode::MachOLoadCommand,
             format!(
-                "the image has the load command {:#x}, which the loader must know and we do not",
+                "the image has the load command {:#x}, which the loader requires and reorder does not know",
                 command.kind
             ),
             "link it with an older linker or for an older system",
@@ -117,7 +117,7 @@ fn load_command(file: &MachOFile<'_>, command: &LoadCommand) -> Result<()> {
     Ok(())
 }
 
-/// The counts in `LC_DYSYMTAB` of tables that finished images do not have since the loader has its own.
+/// The counts in `LC_DYSYMTAB` of tables that linked images no longer have, since the loader has its own.
 fn old_tables(reader: &mut Reader<'_>) -> Result<()> {
     const COUNTS: [(usize, &str); 5] = [
         (36, "table of contents"),
@@ -146,7 +146,7 @@ fn sections(file: &MachOFile<'_>) -> Result<()> {
         };
         let name = String::from_utf8_lossy(section.name);
         if section.name == b"__gopclntab" || section.name.starts_with(b"__go_") {
-            let cure = "Go's linker has no order of functions; leave the image as it is";
+            let cure = "Go's linker cannot order functions; leave the image as it is";
             return at(
                 RefusalCode::MachORuntimeTables,
                 format!("the section {name} has Go's table of functions"),
@@ -162,7 +162,7 @@ fn sections(file: &MachOFile<'_>) -> Result<()> {
         return refuse(
             RefusalCode::MachOBlockDistances,
             format!("the section __text is aligned to {} bytes", 1u64 << file.text().alignment.min(63)),
-            "such code is addressed by pages or blocks; build it without that part, or give an order to the linker",
+            "such code is addressed by pages or blocks; build it without that part, or use an order file when it is linked",
         );
     }
     Ok(())
@@ -182,7 +182,7 @@ fn named_code(file: &MachOFile<'_>) -> Result<()> {
             return Err(Refusal::new(
                 RefusalCode::MachOBlockDistances,
                 "the image has V8's built-in functions, which are addressed by their distance from the first",
-                "give an order to the linker instead",
+                "use an order file when it is linked",
             )
             .at(address)
             .into());
@@ -207,7 +207,7 @@ fn named_code(file: &MachOFile<'_>) -> Result<()> {
     Ok(())
 }
 
-/// What lies in `__LINKEDIT` is known, and nothing lies behind it.
+/// Refuses unknown contents of `__LINKEDIT` and any bytes after it.
 fn link_edit(file: &MachOFile<'_>) -> Result<()> {
     if file.link_edit_range(LinkEditPart::SplitInfo).is_some() {
         return refuse(
@@ -231,7 +231,7 @@ fn link_edit(file: &MachOFile<'_>) -> Result<()> {
         if range.offset < end || range.offset + range.size > last {
             return Err(Error::malformed(
                 range.offset_field as u64,
-                format!("{:?} overlaps another part or lies outside of __LINKEDIT", range.part),
+                format!("{:?} overlaps another part or lies outside __LINKEDIT", range.part),
             ));
         }
         unused(file, end, range.offset, cure)?;
@@ -242,7 +242,7 @@ fn link_edit(file: &MachOFile<'_>) -> Result<()> {
         let size = file.bytes.len().abs_diff(last);
         return refuse(
             RefusalCode::MachOTrailingBytes,
-            format!("the file has {size} bytes behind __LINKEDIT"),
+            format!("the file has {size} bytes after __LINKEDIT"),
             cure,
         );
     }
@@ -254,7 +254,7 @@ fn link_edit(file: &MachOFile<'_>) -> Result<()> {
     }
 }
 
-/// From `start` to `end` there is only padding.
+/// Refuses anything but padding from `start` to `end`.
 fn unused(file: &MachOFile<'_>, start: usize, end: usize, cure: &str) -> Result<()> {
     match file.bytes.get(start..end).is_some_and(|between| between.iter().all(|byte| *byte == 0)) {
         true => Ok(()),

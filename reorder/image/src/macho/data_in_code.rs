@@ -22,7 +22,7 @@ pub struct DataInCode {
 /// The ranges in the table's order.
 ///
 /// # Errors
-/// A table that is no whole number of entries.
+/// A table that is not a whole number of entries.
 pub fn read(file: &MachOFile<'_>) -> Result<Vec<DataInCode>> {
     let Some(range) = file.link_edit_range(LinkEditPart::DataInCode) else { return Ok(Vec::new()) };
     let bytes = file.link_edit_bytes(LinkEditPart::DataInCode);

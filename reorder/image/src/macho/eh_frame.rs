@@ -69,7 +69,7 @@ pub fn frame_entries(file: &MachOFile<'_>) -> Result<Vec<FrameEntry>> {
         let place = section.offset as u64 + position as u64;
         let address = section.address.plus(position as u64);
         if length == 0 {
-            // Ends the list for whoever walks it; the linker puts it at the end only.
+            // A zero ends the list; the linker writes it only at the end.
             position += 4;
             continue;
         }
@@ -106,7 +106,9 @@ pub fn frame_entries(file: &MachOFile<'_>) -> Result<Vec<FrameEntry>> {
                 _ if entry.cie().lsda_encoding().is_some_and(is_null) => None,
                 Some(Pointer::Direct(table)) => Some(Address(table)),
                 Some(Pointer::Indirect(_)) => {
-                    return Err(unknown("an exception table behind a pointer").at(address).into());
+                    return Err(unknown("an exception table that is named through a pointer")
+                        .at(address)
+                        .into());
                 }
                 None => None,
             };
@@ -138,7 +140,7 @@ fn start_width(
     {
         return Err(unknown(format!("exception tables with the encoding {:#x}", encoding.0)));
     }
-    // A pointer to the routine lies in data that does not move; the routine itself might.
+    // A pointer to the routine is in data that does not move; the routine itself might move.
     match common.personality() {
         Some(Pointer::Direct(routine)) if file.text().range().contains(&Address(routine)) => {
             Err(unknown("a personality routine that is named directly"))

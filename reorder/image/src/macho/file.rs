@@ -1,4 +1,4 @@
-//! A Mach-O image's headers, checked once so that later phases can rely on them.
+//! The headers of a Mach-O image, checked once so that later phases can rely on them.
 //!
 //! Takes the bytes of one image (of a universal file: one slice); gives [`MachOFile`]. Guarantees: the bytes of every
 //! segment, section, load command and part of `__LINKEDIT` lie inside the image; sections lie in their segments and
@@ -6,28 +6,22 @@
 //! Source: `mach-o/loader.h` of Apple's cctools, and what dyld checks.
 
 use object::LittleEndian;
-use object::macho::{self, MachHeader64, SegmentCommand64};
-use object::read::macho::{LoadCommandData, MachHeader as _, Section as _, Segment as _};
+use object::macho::{self, MachHeader64};
+use object::read::macho::MachHeader as _;
 
+use super::code_names::CodeNames;
+use super::headers::{Headers, Tables};
 use super::load_command::{LinkEditPart, LinkEditRange, LoadCommand};
 use super::section::{Section, Segment};
 use reorder_base::address::Address;
 use reorder_base::error::{Error, Result};
+use reorder_base::processor::Processor;
 use reorder_base::refusal::{Refusal, RefusalCode};
 
-/// What symbols can number.
+/// The largest number of a section that symbols can hold.
 const MAX_SECTIONS: usize = 255;
 
-/// The processors whose code can be moved.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Architecture {
-    /// 64-bit ARM without pointer authentication.
-    Arm64,
-    /// 64-bit x86.
-    X86_64,
-}
-
-/// What an image is for.
+/// The kind of an image.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ImageKind {
     /// `MH_EXECUTE`.
@@ -41,10 +35,12 @@ pub enum ImageKind {
 /// A parsed image.
 #[derive(Clone, Debug)]
 pub struct MachOFile<'data> {
-    /// All of it.
+    /// All bytes of the image.
     pub bytes: &'data [u8],
-    /// Its processor.
-    pub architecture: Architecture,
+    /// Its processor, never [`Processor::Other`].
+    pub processor: Processor,
+    /// The processor's name for linkers: `arm64`, `x86_64`.
+    pub architecture: &'static str,
     /// Program, library or bundle.
     pub kind: ImageKind,
     /// `flags` of the header.
@@ -57,10 +53,11 @@ pub struct MachOFile<'data> {
     pub sections: Vec<Section<'data>>,
     /// The parts of `__LINKEDIT` that are not empty, by offset.
     pub link_edit: Vec<LinkEditRange>,
-    /// Parts without bytes that have a place in `__LINKEDIT` all the same, by offset.
+    /// Parts without bytes that still have a place in `__LINKEDIT`, by offset.
     pub empty_link_edit: Vec<LinkEditRange>,
     /// `LC_UUID`.
     pub uuid: Option<[u8; 16]>,
+    tables: Tables<'data>,
     text: usize,
     base: Address,
 }
@@ -69,20 +66,24 @@ impl<'data> MachOFile<'data> {
     /// Reads and checks all headers.
     ///
     /// # Errors
-    /// Refuses (M1, M2, M4) what is not a program, library or bundle for arm64 or x86-64 with one section of functions;
-    /// reports malformed headers with their offset.
+    /// Refuses (M1, M2, M4) images other than programs, libraries and bundles for arm64 or x86-64 with one section of
+    /// functions; reports malformed headers with their offset.
     pub fn parse(bytes: &'data [u8]) -> Result<Self> {
-        let (header, mut iterator) = MachHeader64::<LittleEndian>::parse(bytes, 0)
-            .and_then(|header| Ok((header, header.load_commands(LittleEndian, bytes, 0)?)))
-            .map_err(|error| malformed(0, &error))?;
-        let (architecture, kind) = (architecture_of(header)?, kind_of(header)?);
-        let mut headers = Headers::default();
-        let mut offset = size_of::<MachHeader64<LittleEndian>>();
-        while let Some(command) = iterator.next().map_err(|error| malformed(offset, &error))? {
-            headers.read(bytes, command, offset)?;
-            offset += command.cmdsize() as usize;
+        Self::check(Headers::read(bytes).map_err(|error| malformed(0, &error))?)
+    }
+
+    /// Checks headers that were read.
+    pub(super) fn check(headers: Headers<'data>) -> Result<Self> {
+        let ((processor, architecture), kind) = (processor_of(headers.header)?, kind_of(headers.header)?);
+        let Headers { bytes, header, commands, segments, sections, mut link_edit, uuid, tables, .. } =
+            headers;
+        // A wrong place was found before the first command that cannot be read.
+        if let Some((offset, what)) = headers.wrong_place {
+            return Err(Error::malformed(offset as u64, what));
         }
-        let Headers { commands, segments, sections, mut link_edit, uuid } = headers;
+        if let Some((offset, error)) = headers.unreadable {
+            return Err(malformed(offset, &error));
+        }
         link_edit.sort_by_key(|range| (range.offset, range.part));
         let (mut empty_link_edit, link_edit): (Vec<_>, Vec<_>) =
             link_edit.into_iter().partition(|range| range.size == 0);
@@ -111,6 +112,7 @@ impl<'data> MachOFile<'data> {
         let flags = header.flags(LittleEndian).0;
         let file = Self {
             bytes,
+            processor,
             architecture,
             kind,
             flags,
@@ -120,11 +122,21 @@ impl<'data> MachOFile<'data> {
             link_edit,
             empty_link_edit,
             uuid,
+            tables,
             text,
             base,
         };
         file.check_places()?;
         Ok(file)
+    }
+
+    /// The functions and names of all code, read anew with each call.
+    ///
+    /// # Errors
+    /// Damaged tables of symbols and function starts.
+    pub fn code_names(&self) -> Result<CodeNames<'data>> {
+        CodeNames::read(self.bytes, &self.segments, &self.sections, self.tables)
+            .map_err(|error| unreadable_image(self.architecture, 0, &error))
     }
 
     /// `__TEXT,__text`: the functions.
@@ -166,7 +178,7 @@ impl<'data> MachOFile<'data> {
     /// Bytes of `section`; empty for those that the file does not hold.
     #[must_use]
     pub fn section_bytes(&self, section: &Section<'_>) -> &'data [u8] {
-        // What is empty may claim to lie anywhere.
+        // The offset of an empty section may be any number.
         match section.has_bytes() && section.size > 0 {
             true => &self.bytes[section.offset..section.offset + section.size as usize],
             false => &[],
@@ -275,14 +287,20 @@ fn malformed(offset: usize, error: &object::read::Error) -> Error {
         .with_hint("give a program or library for arm64 or x86_64")
 }
 
-fn architecture_of(header: &MachHeader64<LittleEndian>) -> Result<Architecture> {
-    let name = super::slices::name_of(header.cputype(LittleEndian), header.cpusubtype(LittleEndian));
+/// An image, at `offset` in its file, with tables that cannot be read.
+pub(super) fn unreadable_image(architecture: &str, offset: usize, error: &object::read::Error) -> Error {
+    Error::malformed(offset as u64, format!("the image for {architecture}: {error}"))
+}
+
+/// The processor, and its name for linkers.
+fn processor_of(header: &MachHeader64<LittleEndian>) -> Result<(Processor, &'static str)> {
+    let name = super::universal::name_of(header.cputype(LittleEndian), header.cpusubtype(LittleEndian));
     let unsupported = |what: &str, cure: &str| {
         Err(Refusal::new(RefusalCode::MachOProcessor, format!("the image is for {what}"), cure).into())
     };
     match name {
-        Some("arm64") => Ok(Architecture::Arm64),
-        Some("x86_64") => Ok(Architecture::X86_64),
+        Some(name @ "arm64") => Ok((Processor::Aarch64, name)),
+        Some(name @ "x86_64") => Ok((Processor::X86_64, name)),
         Some(name) => unsupported(name, "build it for arm64, or use an order file when it is linked"),
         None => unsupported("another processor than arm64 or x86_64", "give an image for one of these"),
     }
@@ -301,142 +319,5 @@ fn kind_of(header: &MachHeader64<LittleEndian>) -> Result<ImageKind> {
             refused("this is a file of debug information", "give the program or library that belongs to it")
         }
         _ => refused("this is neither a program, a library nor a bundle", "give one of these"),
-    }
-}
-
-#[derive(Default)]
-struct Headers<'data> {
-    commands: Vec<LoadCommand>,
-    segments: Vec<Segment<'data>>,
-    sections: Vec<Section<'data>>,
-    link_edit: Vec<LinkEditRange>,
-    uuid: Option<[u8; 16]>,
-}
-
-impl<'data> Headers<'data> {
-    fn read(
-        &mut self,
-        bytes: &'data [u8],
-        command: LoadCommandData<'data, LittleEndian>,
-        offset: usize,
-    ) -> Result<()> {
-        let failed = |error: object::read::Error| malformed(offset, &error);
-        let (kind, size) = (command.cmd().0, command.cmdsize() as usize);
-        self.commands.push(LoadCommand { kind, offset, size });
-        if let Some((segment, data)) = command.segment_64().map_err(failed)? {
-            return self.read_segment(bytes, segment, data, offset);
-        }
-        if let Some(uuid) = command.uuid().map_err(failed)? {
-            self.uuid = Some(uuid.uuid);
-            return Ok(());
-        }
-        for (part, field, entry) in parts_of(command.cmd()) {
-            let number = |at: usize| {
-                let field =
-                    bytes[offset..offset + size].get(at..at + 4).and_then(|field| field.try_into().ok());
-                field.map(|field| u32::from_le_bytes(field) as usize).ok_or_else(|| {
-                    Error::malformed(offset as u64, "a load command is shorter than its kind demands")
-                })
-            };
-            let (start, size) = (number(*field)?, number(field + 4)?.saturating_mul(*entry));
-            if size > 0 && start.checked_add(size).is_none_or(|end| end > bytes.len()) {
-                return Err(Error::malformed(offset as u64, format!("{part:?} lies outside of the image")));
-            }
-            if size > 0 && self.link_edit.iter().any(|range| range.size > 0 && range.part == *part) {
-                return Err(Error::malformed(offset as u64, format!("{part:?} is there twice")));
-            }
-            let (offset_field, size_field) = (offset + field, offset + field + 4);
-            self.link_edit.push(LinkEditRange { part: *part, offset: start, size, offset_field, size_field });
-        }
-        Ok(())
-    }
-
-    fn read_segment(
-        &mut self,
-        bytes: &'data [u8],
-        command: &'data SegmentCommand64<LittleEndian>,
-        data: &'data [u8],
-        offset: usize,
-    ) -> Result<()> {
-        let endian = LittleEndian;
-        let wrong = |place: usize, what: &str| Error::malformed(place as u64, what.to_owned());
-        let segment = Segment {
-            name: command.name(),
-            address: Address(command.vmaddr.get(endian)),
-            memory_size: command.vmsize.get(endian),
-            offset: command.fileoff.get(endian) as usize,
-            file_size: command.filesize.get(endian) as usize,
-            protection: command.initprot.get(endian).0,
-            command_offset: offset,
-        };
-        let file_end = segment.offset.checked_add(segment.file_size);
-        let memory_end = segment.address.0.checked_add(segment.memory_size);
-        if file_end.is_none_or(|end| end > bytes.len()) || memory_end.is_none() {
-            return Err(wrong(offset, "a segment lies outside of the image"));
-        }
-        if segment.file_size as u64 > segment.memory_size {
-            return Err(wrong(offset, "a segment has more contents than room in memory"));
-        }
-        let headers = command.sections(endian, data).map_err(|error| malformed(offset, &error))?;
-        for (index, header) in headers.iter().enumerate() {
-            let header_offset =
-                offset + size_of::<SegmentCommand64<LittleEndian>>() + index * size_of_val(header);
-            let section = Section {
-                number: self.sections.len() as u32 + 1,
-                segment: segment.name,
-                name: header.name(),
-                address: Address(header.addr.get(endian)),
-                size: header.size.get(endian),
-                offset: header.offset.get(endian) as usize,
-                alignment: header.align.get(endian),
-                flags: header.flags.get(endian).0,
-                header_offset,
-            };
-            check_section(&section, &segment).map_err(|what| wrong(header_offset, what))?;
-            self.sections.push(section);
-        }
-        self.segments.push(segment);
-        Ok(())
-    }
-}
-
-/// A section's place in its segment, in memory and in the file.
-fn check_section(section: &Section<'_>, segment: &Segment<'_>) -> std::result::Result<(), &'static str> {
-    let distance = section.address.0.checked_sub(segment.address.0);
-    let end = distance.and_then(|distance| distance.checked_add(section.size));
-    let (Some(distance), Some(end)) = (distance, end) else {
-        return Err("a section starts in front of its segment or ends nowhere");
-    };
-    if end > segment.memory_size {
-        return Err("a section is longer than its segment");
-    }
-    let is_placed =
-        end <= segment.file_size as u64 && section.offset as u64 == segment.offset as u64 + distance;
-    match section.has_bytes() && section.size > 0 && !is_placed {
-        true => Err("a section's contents are not where its address says"),
-        false => Ok(()),
-    }
-}
-
-/// The parts that a command names: which, where in the command its offset stands (its size behind), and bytes in a unit
-/// of the size.
-fn parts_of(command: macho::LoadCommandType) -> &'static [(LinkEditPart, usize, usize)] {
-    match command {
-        macho::LC_DYLD_INFO | macho::LC_DYLD_INFO_ONLY => &[
-            (LinkEditPart::Rebase, 8, 1),
-            (LinkEditPart::Bind, 16, 1),
-            (LinkEditPart::WeakBind, 24, 1),
-            (LinkEditPart::LazyBind, 32, 1),
-            (LinkEditPart::Exports, 40, 1),
-        ],
-        macho::LC_DYLD_EXPORTS_TRIE => &[(LinkEditPart::Exports, 8, 1)],
-        macho::LC_DYLD_CHAINED_FIXUPS => &[(LinkEditPart::ChainedFixups, 8, 1)],
-        macho::LC_FUNCTION_STARTS => &[(LinkEditPart::FunctionStarts, 8, 1)],
-        macho::LC_DATA_IN_CODE => &[(LinkEditPart::DataInCode, 8, 1)],
-        macho::LC_SEGMENT_SPLIT_INFO => &[(LinkEditPart::SplitInfo, 8, 1)],
-        macho::LC_SYMTAB => &[(LinkEditPart::Symbols, 8, 16), (LinkEditPart::Strings, 16, 1)],
-        macho::LC_DYSYMTAB => &[(LinkEditPart::IndirectSymbols, 56, 4)],
-        macho::LC_CODE_SIGNATURE => &[(LinkEditPart::Signature, 8, 1)],
-        _ => &[],
     }
 }

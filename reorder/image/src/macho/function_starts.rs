@@ -1,6 +1,6 @@
 //! `LC_FUNCTION_STARTS`: where functions start, as differences of variable length.
 //!
-//! Source: `mach-o/loader.h`; what dyld checks: an end mark, zeros behind it, and starts inside `__TEXT`.
+//! Source: `mach-o/loader.h`; what dyld checks: an end mark, zeros after it, and starts inside `__TEXT`.
 
 use super::file::MachOFile;
 use super::load_command::LinkEditPart;
@@ -11,7 +11,7 @@ use reorder_base::error::Result;
 /// The starts, sorted and without repetitions; none if the image has no such table.
 ///
 /// # Errors
-/// Differences that are cut off or lead out of `__TEXT`, and anything behind the end mark.
+/// Differences that are cut off or lead out of `__TEXT`, and anything after the end mark.
 pub fn function_starts(file: &MachOFile<'_>) -> Result<Vec<Address>> {
     let Some(range) = file.link_edit_range(LinkEditPart::FunctionStarts) else { return Ok(Vec::new()) };
     let bytes = file.link_edit_bytes(LinkEditPart::FunctionStarts);
@@ -35,7 +35,7 @@ fn decode(base: Address, size: u64, mut reader: Reader<'_>) -> Result<Vec<Addres
     }
     match reader.rest().iter().all(|byte| *byte == 0) {
         true => Ok(starts),
-        false => Err(reader.error("goes on behind its end mark")),
+        false => Err(reader.error("continues after its end mark")),
     }
 }
 
@@ -83,7 +83,7 @@ mod tests {
         assert_eq!(write(&[]), [0; 8]);
         assert_eq!(read(&[0x80, 0x20, 4, 0]), Some(vec![0x1000, 0x1004]));
         assert_eq!(read(&[0, 0, 0]), Some(vec![]));
-        assert_eq!(read(&[4, 0, 1]), None, "something behind the end mark");
+        assert_eq!(read(&[4, 0, 1]), None, "bytes after the end mark");
         assert_eq!(read(&[0x80]), None, "cut off");
         assert_eq!(read(&[0xff, 0xff, 0xff, 0xff, 0x7f, 0]), None, "outside of __TEXT");
     }

@@ -11,7 +11,7 @@ use reorder_base::error::Result;
 /// One reference for each, in the order in which they run.
 ///
 /// # Errors
-/// Sections that are no whole number of offsets.
+/// Sections that are not a whole number of offsets.
 pub fn initializer_offsets(file: &MachOFile<'_>) -> Result<Vec<DataReference>> {
     let mut references = Vec::new();
     for section in file.sections.iter().filter(|section| section.kind() == INITIALIZER_OFFSETS) {

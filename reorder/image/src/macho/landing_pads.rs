@@ -9,7 +9,7 @@ use reorder_base::refusal::{Refusal, RefusalCode};
 /// Landing pads of the function at `function_start`, sorted, each once.
 ///
 /// # Errors
-/// Refuses (M11) tables that count from elsewhere than the function's start or have an unknown form.
+/// Refuses (M11) tables that are not relative to the function's start or have an unknown form.
 pub fn landing_pads(
     file: &MachOFile<'_>,
     table: Address,

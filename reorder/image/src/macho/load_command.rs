@@ -1,4 +1,4 @@
-//! Load commands: where each lies in the file, and the numbers of those that matter here.
+//! Load commands and the parts of `__LINKEDIT` that they name.
 //!
 //! Source: `mach-o/loader.h` of Apple's cctools.
 
@@ -13,7 +13,7 @@ pub struct LoadCommand {
     pub size: usize,
 }
 
-/// The loader refuses an image with an unknown command that has this bit.
+/// The loader rejects an image with an unknown command that has this bit.
 pub const LC_REQ_DYLD: u32 = 0x8000_0000;
 
 /// A part of `__LINKEDIT` that a load command names by its offset and size.
@@ -25,7 +25,7 @@ pub enum LinkEditPart {
     Bind,
     /// Bindings that may be coalesced.
     WeakBind,
-    /// Bindings on first call.
+    /// Opcodes that bind slots on the first call.
     LazyBind,
     /// The trie of exported symbols, of `LC_DYLD_INFO` or of `LC_DYLD_EXPORTS_TRIE`.
     Exports,
@@ -39,15 +39,15 @@ pub enum LinkEditPart {
     SplitInfo,
     /// The symbol table.
     Symbols,
-    /// Indices of symbols that stubs and pointers stand for.
+    /// Indices of the symbols of stubs and pointers.
     IndirectSymbols,
     /// Names of symbols.
     Strings,
-    /// The signature: always the last.
+    /// The signature: always the last part.
     Signature,
 }
 
-/// Where a part is, and the fields that say so.
+/// Where a part is, and the fields that hold its place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LinkEditRange {
     /// What it is.
@@ -58,6 +58,6 @@ pub struct LinkEditRange {
     pub size: usize,
     /// Where the load command has the offset, four bytes.
     pub offset_field: usize,
-    /// Where the load command has the size in bytes; of tables of entries it has their number.
+    /// Where the load command has the size in bytes; for tables of entries, their number.
     pub size_field: usize,
 }

@@ -1,8 +1,8 @@
 //! Lists of Objective-C methods as distances (`__TEXT,__objc_methlist`).
 //!
 //! A list is a head of two words, flags with the size of an entry and the number of entries, and for each method three
-//! words: the distances to its selector, its type and its code. Lists begin where data points to; what lies between them
-//! is padding. All of the section must be explained that way, since a list that is overlooked would keep old distances.
+//! words: the distances to its selector, its type and its code. Lists begin where data points to; the bytes between them
+//! are padding. The whole section must be explained that way, since an overlooked list would keep old distances.
 //! Source: Apple's objc4, `method_list_t`.
 
 use super::file::MachOFile;
@@ -20,7 +20,7 @@ const CODE_FIELD: u64 = 8;
 /// The fields with the distance to a method's code, by place. `rebases` are all of the image, by place.
 ///
 /// # Errors
-/// Refuses (M12) lists of another form and sections with bytes that belong to no list.
+/// Refuses (M12) lists of another form and sections with bytes outside of all lists.
 pub fn implementations(file: &MachOFile<'_>, rebases: &[DataReference]) -> Result<Vec<DataReference>> {
     let Some(section) = file.section(b"__TEXT", b"__objc_methlist") else { return Ok(Vec::new()) };
     let mut starts: Vec<Address> = rebases.iter().map(|slot| slot.target).collect();
@@ -33,7 +33,7 @@ pub fn implementations(file: &MachOFile<'_>, rebases: &[DataReference]) -> Resul
     for start in starts {
         let offset = start.distance_from(section.address) as usize;
         if offset < reader.position() {
-            return Err(unknown("a list of methods inside of another one").at(start).into());
+            return Err(unknown("a list of methods inside another one").at(start).into());
         }
         check_padding(section.address, &reader, offset)?;
         reader.seek(offset)?;
@@ -56,7 +56,7 @@ pub fn implementations(file: &MachOFile<'_>, rebases: &[DataReference]) -> Resul
     Ok(references)
 }
 
-/// From where the reader is to `end` there may only be padding.
+/// Refuses anything but padding from the reader's position to `end`.
 fn check_padding(section: Address, reader: &Reader<'_>, end: usize) -> std::result::Result<(), Refusal> {
     let between = &reader.rest()[..end - reader.position()];
     match between.len() < 8 && between.iter().all(|byte| *byte == 0) {

@@ -7,7 +7,7 @@ use reorder_base::address::Address;
 /// One section whose contents, if it has any, lie inside the image.
 #[derive(Clone, Copy, Debug)]
 pub struct Section<'data> {
-    /// Number as symbols have it: from 1, through all segments.
+    /// Number as in symbols: from 1, through all segments.
     pub number: u32,
     /// Name of its segment, without padding.
     pub segment: &'data [u8],
@@ -35,7 +35,7 @@ pub mod kind {
     pub const STUBS: u32 = 8;
     /// Zeros, large.
     pub const LARGE_ZERO_FILL: u32 = 0xc;
-    /// Probes of DTrace.
+    /// DTrace probes.
     pub const DTRACE_OBJECT: u32 = 0xf;
     /// Zeros of thread-local variables.
     pub const THREAD_LOCAL_ZERO_FILL: u32 = 0x12;
@@ -95,7 +95,7 @@ pub struct Segment<'data> {
     pub offset: usize,
     /// Bytes in the image.
     pub file_size: usize,
-    /// Protection at the start: 1 read, 2 write, 4 execute.
+    /// Initial protection: 1 read, 2 write, 4 execute.
     pub protection: u32,
     /// Where its command lies in the image.
     pub command_offset: usize,

@@ -1,4 +1,4 @@
-//! The code signature: a set of blobs in slots, one of which, the code directory, has a digest of each page.
+//! The code signature: blobs in slots, one of which, the code directory, has a digest of each page.
 //!
 //! Source: `kern/cs_blobs.h` of xnu; all numbers are big-endian.
 
@@ -28,10 +28,10 @@ pub mod constants {
     pub const RUNTIME: u32 = 0x1_0000;
 }
 
-/// Some twenty slots are defined.
+/// About twenty slots are defined.
 const MAX_BLOBS: usize = 64;
 
-/// A signature as it stands in the image.
+/// A signature as it is in the image.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Signature<'data> {
     /// Slot and bytes, head included, in file order.
@@ -43,11 +43,11 @@ pub struct Signature<'data> {
 /// Fields of a code directory.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CodeDirectory<'data> {
-    /// Decides which fields there are.
+    /// The version, which decides which fields there are.
     pub version: u32,
     /// See [`constants`].
     pub flags: u32,
-    /// Bytes that are covered by digests.
+    /// Number of bytes that digests cover.
     pub code_limit: u64,
     /// Bytes of a digest.
     pub hash_size: u8,
@@ -55,7 +55,7 @@ pub struct CodeDirectory<'data> {
     pub hash_type: u8,
     /// The logarithm of the bytes that one digest covers; 0 for one digest of everything.
     pub page_shift: u8,
-    /// The program's name for the system.
+    /// The identifier of the program.
     pub identifier: &'data [u8],
     /// The team of a developer's signature.
     pub team: Option<&'data [u8]>,
@@ -63,7 +63,7 @@ pub struct CodeDirectory<'data> {
     pub code_segment: Option<(u64, u64, u64)>,
     /// The version of the hardened runtime; from version 0x20500 on.
     pub runtime: Option<u32>,
-    /// Digests of the slots 1 and up; all zero for slots that are not there.
+    /// Digests of the slots from 1 on; all zero for missing slots.
     pub special_hashes: Vec<&'data [u8]>,
     /// Digests of the pages.
     pub page_hashes: Vec<&'data [u8]>,
@@ -73,14 +73,14 @@ impl<'data> Signature<'data> {
     /// The image's signature, if it is signed.
     ///
     /// # Errors
-    /// Blobs and fields that lie outside of the signature.
+    /// Blobs and fields that lie outside the signature.
     pub fn read(file: &MachOFile<'data>) -> Result<Option<Self>> {
         let Some(range) = file.link_edit_range(LinkEditPart::Signature) else { return Ok(None) };
         let bytes = file.link_edit_bytes(LinkEditPart::Signature);
         Self::parse(bytes).map(Some).map_err(|what| Error::malformed(range.offset as u64, what))
     }
 
-    /// The signature in `bytes`; what is wrong with it otherwise.
+    /// The signature in `bytes`, or what is wrong with it.
     ///
     /// # Errors
     /// As for [`Signature::read`].
@@ -157,7 +157,7 @@ impl<'data> CodeDirectory<'data> {
                 false => None,
             },
             runtime: if version >= 0x20500 { Some(word(blob, 88)?) } else { None },
-            // The last of the special slots stands first.
+            // The last of the special slots is first.
             special_hashes: special_hashes.iter().rev().copied().collect(),
             page_hashes: page_hashes.to_vec(),
         })

@@ -1,4 +1,4 @@
-//! The symbol table as it stands in the image, debugging symbols included.
+//! The symbol table as it is in the image, debugging symbols included.
 //!
 //! Source: `mach-o/nlist.h` and `mach-o/stab.h`.
 
@@ -15,7 +15,7 @@ use reorder_base::error::{Error, Result};
 /// One symbol.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Symbol<'data> {
-    /// As the linker spells it; empty if the table of names does not reach so far.
+    /// As the linker spells it; empty if it lies outside the table of names.
     pub name: &'data [u8],
     /// `n_type`.
     pub kind: u8,
@@ -26,13 +26,13 @@ pub struct Symbol<'data> {
 }
 
 impl Symbol<'_> {
-    /// The address, of a symbol that names one and is not there for debuggers.
+    /// The address, if the symbol names one and is not a debugging symbol.
     #[must_use]
     pub fn address(&self) -> Option<Address> {
         (!self.is_debug() && self.kind & N_TYPE == N_SECT.0).then_some(Address(self.value))
     }
 
-    /// Whether debuggers alone use it.
+    /// Whether only debuggers use it.
     #[must_use]
     pub fn is_debug(&self) -> bool {
         self.kind & object::macho::N_STAB != 0

@@ -13,7 +13,7 @@ const N_FUN: u8 = 0x24;
 const N_SO: u8 = 0x64;
 const N_OSO: u8 = 0x66;
 
-/// What the symbol table says about code.
+/// The symbols of code.
 #[derive(Default)]
 pub(super) struct Symbols<'data> {
     /// Address and name, in the order of the table.
@@ -32,7 +32,7 @@ pub(super) struct DebugEntry<'data> {
 }
 
 impl<'data> Symbols<'data> {
-    /// Those for which `is_code` holds: of the number of a symbol's section, and its address.
+    /// Reads the symbols for which `is_code` holds, given the number of a symbol's section and its address.
     pub(super) fn read(
         table: &'data [Nlist64<LittleEndian>],
         strings: object::StringTable<'data>,
@@ -41,7 +41,7 @@ impl<'data> Symbols<'data> {
         let mut symbols = Self::default();
         let (mut source, mut object): (&[u8], &[u8]) = (b"", b"");
         for entry in table {
-            // Names outside of the string table are damage that costs this symbol alone.
+            // A name outside the string table costs only this symbol.
             let Ok(name) = entry.name(LittleEndian, strings) else { continue };
             let (kind, address) = (entry.n_type().0, Address(entry.n_value(LittleEndian)));
             match kind {

@@ -2,9 +2,11 @@
 
 use proptest::prelude::*;
 
+use super::file::MachOFile;
 use super::{MachOImage, is_macho};
+use reorder_base::error::ErrorKind;
 
-/// A Mach-O file of the samples of profiles: a companion with debug information.
+/// A Mach-O file among the samples of profiles: a dSYM companion.
 fn sample() -> Vec<u8> {
     let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/profiles/llvm_raw/macho-dsym-dwarf");
     std::fs::read(path).expect("the sample is there")
@@ -18,6 +20,23 @@ fn other_files_are_refused_with_a_reason() {
         assert!(MachOImage::parse(bytes, None).is_err());
     }
     assert!(MachOImage::parse(&sample(), Some("ppc")).is_err());
+}
+
+#[test]
+fn images_that_cannot_be_relocated_have_functions() {
+    let bytes = sample();
+    let image = MachOImage::parse(&bytes, None).expect("the sample is whole");
+    assert!(!image.names.functions().is_empty());
+    let refused = image.checked().expect_err("debug information is not relocated");
+    assert!(matches!(refused.kind, ErrorKind::Refused(_)), "{refused}");
+    // As a library it is read further: its sections have no contents, though their addresses demand some.
+    let mut library = sample();
+    library[12] = 6;
+    let image = MachOImage::parse(&library, None).expect("the kind does not matter for functions");
+    let wrong = image.checked().expect_err("the contents are elsewhere");
+    assert!(matches!(wrong.kind, ErrorKind::Malformed) && wrong.offset.is_some(), "{wrong}");
+    let direct = MachOFile::parse(&library).expect_err("the contents are elsewhere");
+    assert_eq!((direct.to_string(), direct.offset), (wrong.to_string(), wrong.offset));
 }
 
 proptest! {
@@ -34,7 +53,7 @@ proptest! {
             bytes.splice(0..0, head.iter().flat_map(|word: &u32| word.to_be_bytes()));
         }
         for (place, byte) in edits {
-            // Most of what decides stands in front.
+            // Most of the fields that matter are at the beginning.
             let at = place.index(bytes.len().min(2048));
             bytes[at] = byte;
         }
@@ -42,7 +61,7 @@ proptest! {
             bytes.truncate(end.index(bytes.len()));
         }
         if let Ok(image) = MachOImage::parse(&bytes, None) {
-            let functions = image.functions();
+            let functions = image.names.functions();
             prop_assert!(functions.len() <= bytes.len());
             prop_assert!(functions.iter().all(|(_, function)| function.end > function.start));
         }

@@ -1,26 +1,43 @@
-//! Universal files: several images behind a table.
+//! Universal files: a table of images, one for each processor, and the images.
 //!
+//! Takes a Mach-O file, universal or not; gives its images as [`Slice`]s, and the file with some of them replaced.
 //! Source: `mach-o/fat.h`. The table is big-endian; each image starts at a multiple of its alignment.
 
 use std::ops::Range;
 
-use object::macho::{FatArch32, FatArch64};
-use object::read::macho::{FatArch, MachOFatFile};
+use object::LittleEndian;
+use object::macho::{
+    CPU_SUBTYPE_ARM64E, CPU_TYPE_ARM64, CPU_TYPE_X86_64, CpuSubtype, CpuType, FatArch32, FatArch64,
+    FatHeader, MachHeader64,
+};
+use object::read::macho::{FatArch, MachHeader as _, MachOFatFile};
 
-use super::slices::name_of;
 use reorder_base::error::{Error, Result};
 use reorder_base::refusal::{Refusal, RefusalCode};
+
+/// Whether the file begins as Mach-O files do, of either width and order of bytes, or as universal ones.
+#[must_use]
+pub fn is_macho(bytes: &[u8]) -> bool {
+    let magic = bytes.first_chunk::<4>().map(|magic| u32::from_be_bytes(*magic));
+    // Java class files have the magic of universal files, and their version where the number of images is.
+    let is_class = bytes.get(4..8).is_some_and(|count| u32::from_be_bytes([0, 0, count[2], count[3]]) > 30);
+    match magic {
+        Some(0xcafe_babe) => !is_class,
+        Some(magic) => matches!(magic, 0xcafe_babf | 0xfeed_face | 0xfeed_facf | 0xcefa_edfe | 0xcffa_edfe),
+        None => false,
+    }
+}
 
 /// One image of a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Slice {
-    /// The processor's name, if it is one that is known here.
+    /// The processor as linkers name it (`arm64`, `arm64e`, `x86_64`); `None` for any other.
     pub architecture: Option<&'static str>,
     /// Where the image is in the file.
     pub range: Range<usize>,
     /// The logarithm of its alignment in the file.
     alignment: u32,
-    /// Where the table has the offset, with the size behind it; nothing for a file that is one image.
+    /// Where the table has the offset, followed by the size; `None` for a file that is a single image.
     field: Option<Field>,
 }
 
@@ -33,17 +50,13 @@ struct Field {
 /// The images of `bytes`, in the order of the table; the one image of a file that is not universal.
 ///
 /// # Errors
-/// Tables whose images overlap or lie outside of the file.
+/// Files that are not Mach-O, tables whose images overlap or lie outside the file.
 pub fn slices(bytes: &[u8]) -> Result<Vec<Slice>> {
-    let found = if let Ok(file) = MachOFatFile::<FatArch32>::parse(bytes) {
-        of_table(file.arches(), false)
-    } else if let Ok(file) = MachOFatFile::<FatArch64>::parse(bytes) {
-        of_table(file.arches(), true)
-    } else {
-        let (name, _) = super::slices::choose(bytes, None)?;
-        let range = 0..bytes.len();
-        return Ok(vec![Slice { architecture: Some(name), range, alignment: 0, field: None }]);
-    };
+    let found = read_table(bytes)?;
+    if let [Slice { field: None, .. }] = &found[..] {
+        choose_among(&found, None)?;
+        return Ok(found);
+    }
     if found.is_empty() {
         return Err(Error::malformed(4, "the universal file has no images"));
     }
@@ -55,32 +68,112 @@ pub fn slices(bytes: &[u8]) -> Result<Vec<Slice>> {
         && ranges.first().is_none_or(|first| first.start >= table_end.unwrap_or(0));
     match is_inside && is_apart {
         true => Ok(found),
-        false => Err(Error::malformed(8, "the images of the universal file overlap or lie outside of it")),
+        false => Err(Error::malformed(8, "the images of the universal file overlap or lie outside it")),
     }
 }
 
-fn of_table<Fat: FatArch>(all: &[Fat], is_wide: bool) -> Vec<Slice> {
-    const HEADER: usize = 8;
+/// The one image for a processor that linkers name, or for `wanted`. Other images may overlap or lie outside the file.
+/// Gives the processor's name and the image's place, which is inside the file.
+///
+/// # Errors
+/// Files that are not Mach-O, and those of [`choose_among`].
+pub(super) fn choose(bytes: &[u8], wanted: Option<&str>) -> Result<(&'static str, Range<usize>)> {
+    let all = read_table(bytes)?;
+    for slice in &all {
+        if let (Some(name), Some(field)) = (slice.architecture, slice.field)
+            && bytes.get(slice.range.clone()).is_none()
+        {
+            // The offset of the entry: the offset in it may lie anywhere.
+            let place = field.offset as u64 - OFFSET_IN_ENTRY as u64;
+            return Err(Error::malformed(
+                place,
+                format!("the image for {name}: Invalid fat arch offset or size"),
+            ));
+        }
+    }
+    choose_among(&all, wanted)
+}
+
+/// The one image of `all` for a processor that linkers name, or for `wanted`: the processor's name and the image's place.
+///
+/// # Errors
+/// No such image, or several.
+pub fn choose_among(all: &[Slice], wanted: Option<&str>) -> Result<(&'static str, Range<usize>)> {
+    let named = || all.iter().filter_map(|slice| Some((slice.architecture?, &slice.range)));
+    let names: Vec<&str> = named().map(|(name, _)| name).collect();
+    let mut fitting = named().filter(|(name, _)| wanted.is_none_or(|wanted| wanted == *name));
+    match (fitting.next(), fitting.next()) {
+        (Some((name, range)), None) => Ok((name, range.clone())),
+        (Some(_), Some(_)) => Err(Error::usage(format!("the file has images for {}", names.join(", ")))
+            .with_hint("choose one of them with --arch NAME")),
+        (None, _) if names.is_empty() => Err(Error::usage("the file has no image for arm64 or x86_64")
+            .with_hint("give a program or library for one of these processors")),
+        (None, _) => Err(Error::usage(format!(
+            "the file has no image for {}, only for {}",
+            wanted.unwrap_or_default(),
+            names.join(", ")
+        ))
+        .with_hint(match names[..] {
+            [_] => "leave out --arch".to_owned(),
+            _ => format!("choose one of them: --arch {}", names[0]),
+        })),
+    }
+}
+
+/// The table's entries as they are, or the whole of a file that is not universal. Images may overlap, lie outside the
+/// file, and be for any processor.
+fn read_table(bytes: &[u8]) -> Result<Vec<Slice>> {
+    if let Ok(file) = MachOFatFile::<FatArch32>::parse(bytes) {
+        return Ok(entries(file.arches(), false));
+    }
+    if let Ok(file) = MachOFatFile::<FatArch64>::parse(bytes) {
+        return Ok(entries(file.arches(), true));
+    }
+    let header = MachHeader64::<LittleEndian>::parse(bytes, 0).map_err(|error| {
+        Error::malformed(0, format!("this is not a 64-bit little-endian Mach-O file: {error}"))
+            .with_hint("give a program or library for arm64 or x86_64")
+    })?;
+    let architecture = name_of(header.cputype(LittleEndian), header.cpusubtype(LittleEndian));
+    Ok(vec![Slice { architecture, range: 0..bytes.len(), alignment: 0, field: None }])
+}
+
+/// Where an entry of the table, of either width, has the offset of its image.
+const OFFSET_IN_ENTRY: usize = 8;
+
+fn entries<Fat: FatArch>(all: &[Fat], is_wide: bool) -> Vec<Slice> {
     let slice = |(index, arch): (usize, &Fat)| {
         let (start, size): (u64, u64) = (arch.offset().into(), arch.size().into());
-        // An end beyond all memory is outside of the file, too.
+        // An end that no number holds is outside the file, too.
         let end = usize::try_from(start.saturating_add(size)).unwrap_or(usize::MAX);
+        let entry = size_of::<FatHeader>() + index * size_of::<Fat>();
         Slice {
             architecture: name_of(arch.cputype(), arch.cpusubtype()),
             range: usize::try_from(start).unwrap_or(usize::MAX)..end,
             alignment: arch.align(),
-            field: Some(Field { offset: HEADER + index * size_of::<Fat>() + 8, is_wide }),
+            field: Some(Field { offset: entry + OFFSET_IN_ENTRY, is_wide }),
         }
     };
     all.iter().enumerate().map(slice).collect()
 }
 
-/// The file with some of its images replaced: `images` has the new bytes of each slice, or nothing for those that stay
-/// as they are. Images keep their order and alignment; what lies between them and behind them stays.
+/// The processor as linkers name it.
+pub(super) fn name_of(processor: CpuType, variant: CpuSubtype) -> Option<&'static str> {
+    // The upper byte has flags.
+    let variant = variant.0 & 0x00ff_ffff;
+    match processor {
+        CPU_TYPE_ARM64 if variant == CPU_SUBTYPE_ARM64E.0 & 0x00ff_ffff => Some("arm64e"),
+        CPU_TYPE_ARM64 => Some("arm64"),
+        CPU_TYPE_X86_64 => Some("x86_64"),
+        _ => None,
+    }
+}
+
+/// The file with some of its images replaced: `images` has the new bytes of each slice, or `None` for those that stay as
+/// they are. Images keep their order and alignment; bytes between them and after them are kept.
 ///
 /// # Errors
-/// Refuses (M17) to write over something between the images, or to move it. Images that together are too large for the
-/// table's fields, alignments without sense.
+/// Refuses (M17) to overwrite or move bytes between the images other than padding. Images that together are too large for
+/// the table's fields, impossible alignments.
 pub fn replace(bytes: &[u8], slices: &[Slice], mut images: Vec<Option<Vec<u8>>>) -> Result<Vec<u8>> {
     if let ([Slice { field: None, .. }], [image @ Some(_)]) = (slices, &mut images[..]) {
         return Ok(std::mem::take(image).unwrap_or_default());
@@ -113,8 +206,8 @@ pub fn replace(bytes: &[u8], slices: &[Slice], mut images: Vec<Option<Vec<u8>>>)
     Ok(output)
 }
 
-/// Fills `output` up to `end`, where the next image or the file's end is, with what stood in the `old` gap. Padding may
-/// become longer or shorter; anything else keeps its place.
+/// Fills `output` up to `end`, where the next image or the file's end is, with the contents of the `old` gap. Padding may
+/// become longer or shorter; other bytes keep their place.
 fn fill_gap(bytes: &[u8], old: Range<usize>, end: usize, output: &mut Vec<u8>) -> Result<()> {
     let overwritten = old.start..output.len().clamp(old.start, old.end);
     let is_padding = |range: Range<usize>| bytes[range].iter().all(|byte| *byte == 0);
@@ -140,7 +233,7 @@ fn fill_gap(bytes: &[u8], old: Range<usize>, end: usize, output: &mut Vec<u8>) -
     Ok(())
 }
 
-/// Of pages that no system has.
+/// Larger than the pages of any system, as a logarithm.
 const MAX_ALIGNMENT: u32 = 20;
 
 fn write_place(output: &mut [u8], field: Field, start: u64, size: u64) -> Result<()> {
@@ -195,7 +288,7 @@ mod tests {
             prop_assert_eq!(replaced, universal([&vec![3; new], &vec![2; second]]));
         }
 
-        /// What the gap and the end hold keeps its place, or nothing is written.
+        /// Bytes in the gap and at the end keep their place, or the replacement fails.
         #[test]
         fn what_lies_between_images_is_kept(new in 1_usize..0x4800, at in 0x4040_usize..0x8000) {
             let mut file = universal([&[1; 64], &[2; 64]]);

@@ -16,7 +16,7 @@ use crate::functions::{FunctionIndex, FunctionTable};
 use reorder_base::address::Address;
 use reorder_base::error::Result;
 
-/// What an address turned out to mean.
+/// What an address means.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Destination {
     Function(FunctionIndex),
@@ -44,7 +44,7 @@ struct Chunk {
 /// The references of all functions.
 pub(super) struct CodeReferences(Vec<Chunk>);
 
-/// So many functions make one piece of work.
+/// Functions per task.
 const CHUNK: usize = 256;
 
 impl CodeReferences {
@@ -60,7 +60,7 @@ impl CodeReferences {
         Self(chunks.collect())
     }
 
-    /// All data addresses that code refers to, in no order.
+    /// All data addresses that code refers to, unordered.
     pub(super) fn data_addresses(&self) -> impl Iterator<Item = Address> {
         self.0.iter().flat_map(|chunk| chunk.data.iter().copied())
     }
@@ -68,7 +68,7 @@ impl CodeReferences {
     /// Calls `visit` with each function's references, in the order of functions.
     ///
     /// # Errors
-    /// The first of `visit`.
+    /// The first error of `visit`.
     pub(super) fn for_each_function(
         &self,
         mut visit: impl FnMut(&mut dyn Iterator<Item = (Destination, ReferenceKind)>) -> Result<()>,
@@ -92,7 +92,7 @@ impl CodeReferences {
     }
 }
 
-/// Finds out what addresses mean.
+/// Resolves addresses.
 #[derive(Clone, Copy)]
 struct Resolver<'image, 'data> {
     functions: &'image FunctionTable<'data>,
@@ -144,7 +144,7 @@ impl Resolver<'_, '_> {
         }
     }
 
-    /// What the loader puts into the slot, if that lies in this image.
+    /// The address that the loader puts into the slot, if it lies in this image.
     fn through_slot(&self, slot: Address, usage: Usage) -> Option<(Destination, ReferenceKind)> {
         let target = self.pointers.at(slot)?;
         match self.regions.find(target)? {

@@ -1,4 +1,4 @@
-//! What the code of each function looks like, wherever it stands.
+//! What the code of each function looks like, independent of its address.
 //!
 //! Takes the image and its functions; gives [`Fingerprints`]. Operands that state addresses elsewhere count as zero
 //! bytes, so that the same function has the same fingerprint at any address and in any layout. Functions that share
@@ -15,12 +15,12 @@ use crate::elf::file::ElfFile;
 use crate::functions::{FunctionIndex, FunctionTable};
 use reorder_base::error::Result;
 
-/// What counts as a piece of content.
+/// How content is divided into pieces.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FingerprintOptions {
     /// Length of a window in bytes, from 1 to 8.
     pub window: u32,
-    /// One window in so many counts, chosen by its content, so that equal pieces are chosen everywhere or nowhere.
+    /// One window in this many is used, chosen by its content, so that equal pieces are chosen everywhere or nowhere.
     pub sampling: u32,
 }
 
@@ -39,7 +39,7 @@ pub struct Fingerprints {
     pub bodies: Vec<u64>,
 }
 
-/// So many functions make one piece of work.
+/// Functions per task.
 const CHUNK: usize = 256;
 
 impl Fingerprints {
@@ -112,7 +112,7 @@ impl Chunk {
     }
 }
 
-/// Odd, with bits all over: the golden ratio's.
+/// Odd, with well-distributed bits: from the golden ratio.
 const MULTIPLIER: u64 = 0x9e37_79b9_7f4a_7c15;
 
 /// A hash of each run of `window` bytes.
@@ -130,7 +130,7 @@ fn window_hashes(bytes: &[u8], window: u32) -> impl Iterator<Item = u32> {
     })
 }
 
-/// A hash of all bytes and their number.
+/// A hash of all bytes and their count.
 fn body_hash(bytes: &[u8]) -> u64 {
     let mut hash = bytes.len() as u64;
     for chunk in bytes.chunks(8) {

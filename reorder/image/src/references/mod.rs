@@ -2,7 +2,7 @@
 //!
 //! Takes the image and its functions; gives [`References`]: a graph whose nodes are functions and data objects. It
 //! tells an orderer what probably runs together, so it needs no proof: images that no analysis accepts for relocation
-//! have a graph, and what cannot be understood is an edge less.
+//! have a graph, and a reference that is not understood is left out.
 
 mod bodies;
 mod code;
@@ -31,10 +31,10 @@ use reorder_base::error::{Error, Result};
 /// The reference graph of one image.
 #[derive(Clone, Debug)]
 pub struct References {
-    /// Functions have the numbers of their index, data objects follow. No node refers to itself, and to another only
-    /// once: at the first position.
+    /// Functions are numbered by their index, data objects follow. No node refers to itself, and to another only once: at
+    /// the first position.
     pub graph: ReferenceGraph,
-    /// What each node behind the functions is, by address.
+    /// The object of each node after the functions, by address.
     pub objects: Vec<DataObject>,
 }
 
@@ -116,7 +116,7 @@ fn build_rows(
         .filter_map(|pointer| Some((objects.containing(pointer.place)?, node(destination(pointer)?)?)))
         .peekable();
     for (index, object) in objects.iter().enumerate() {
-        // Pointers and objects both ascend by address, so an object's pointers stand together.
+        // Pointers and objects both ascend by address, so the pointers of an object are adjacent.
         let own = std::iter::from_fn(|| remaining.next_if(|(source, _)| *source == index));
         let in_table = table_targets(regions, functions, *object).map(|function| NodeId(function.0));
         let targets = own.map(|(_, target)| target).chain(in_table);

@@ -2,8 +2,7 @@
 //!
 //! Takes sized object symbols and all data addresses that anything refers to; gives [`DataObjects`], which do not
 //! overlap. A symbol's range is one object, and so are symbols that overlap. Between them an object begins at every
-//! address that is referred to and ends where the next one begins or the section ends: stripped images have no other
-//! evidence.
+//! address that is referred to and ends where the next one or the section ends: stripped images have no other evidence.
 
 use super::regions::Regions;
 use crate::functions::FunctionTable;
@@ -56,7 +55,7 @@ impl DataObjects {
         (address < self.0[index].end).then_some(index)
     }
 
-    /// How many there are.
+    /// Number of objects.
     pub(super) fn len(&self) -> usize {
         self.0.len()
     }

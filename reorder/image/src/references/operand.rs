@@ -1,4 +1,4 @@
-//! References as any processor states them: what the processor's own module gives, and what the rest works with.
+//! References in a form common to all processors: the module of each processor gives them, the others use them.
 
 use std::ops::Range;
 
@@ -7,17 +7,17 @@ use reorder_base::address::Address;
 /// What an instruction does with the address that it states.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Usage {
-    /// Calls what stands there.
+    /// Calls the code there.
     Call,
-    /// Continues there.
+    /// Jumps there.
     Jump,
     /// Calls what the word there points to.
     CallThrough,
-    /// Continues at what the word there points to.
+    /// Jumps to what the word there points to.
     JumpThrough,
-    /// Keeps the address.
+    /// Takes the address.
     Address,
-    /// Reads or writes what stands there.
+    /// Reads or writes memory there.
     Memory,
 }
 
@@ -26,9 +26,9 @@ pub(super) enum Usage {
 pub(super) struct Operand {
     /// The address.
     pub target: Address,
-    /// What for.
+    /// How it is used.
     pub usage: Usage,
-    /// The bytes of the function that state it: what changes when either moves.
+    /// The bytes of the function that state it: those that change when either moves.
     pub bytes: Range<usize>,
 }
 

@@ -30,7 +30,7 @@ pub(super) struct Pointer {
     pub(super) target: Address,
 }
 
-/// All pointers, one a place, by place.
+/// All pointers, one for each place, by place.
 pub(super) struct Pointers(Vec<Pointer>);
 
 impl Pointers {
@@ -54,7 +54,7 @@ impl Pointers {
         Self(pointers)
     }
 
-    /// What the word at `place` holds.
+    /// The address that the word at `place` holds.
     pub(super) fn at(&self, place: Address) -> Option<Address> {
         let index = self.0.binary_search_by_key(&place, |pointer| pointer.place).ok()?;
         Some(self.0[index].target)
@@ -83,8 +83,8 @@ fn collect_explicit(file: &ElfFile<'_>, section: &Section<'_>, pointers: &mut Ve
         let target = match meaning {
             RelocationMeaning::Addend => Some(Address(addend)),
             RelocationMeaning::Symbol => symbol().map(|symbol| symbol.value.plus(addend)),
-            // The addend holds the word's distance from whatever the table counts from: only the symbol is certain,
-            // and a section's symbol says nothing.
+            // The addend includes the word's distance from the base of its table: only the symbol is certain, and a
+            // section's symbol has no target.
             RelocationMeaning::Distance => {
                 symbol().filter(|symbol| !symbol.is_section()).map(|symbol| symbol.value)
             }

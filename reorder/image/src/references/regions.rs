@@ -9,7 +9,7 @@ use crate::elf::section::Section;
 use crate::functions::is_linker_stub_section;
 use reorder_base::address::Address;
 
-/// What the bytes of a section are.
+/// The kind of a section's bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Region {
     /// Functions.
@@ -33,9 +33,9 @@ struct Part<'data> {
 /// The loaded sections by address.
 pub(super) struct Regions<'data> {
     parts: Vec<Part<'data>>,
-    /// From the first to the last address of any of them.
+    /// From the first to the last address of all of them.
     pub(super) image: Range<Address>,
-    /// The image runs where it was linked, so that code and data hold addresses that no relocation names.
+    /// The image runs at the address it was linked at, so that code and data hold addresses that no relocation names.
     pub(super) is_fixed: bool,
 }
 
@@ -85,8 +85,8 @@ impl<'data> Regions<'data> {
     }
 }
 
-/// None for what only the loader and the unwinder read, and for templates of thread-local storage, whose contents no
-/// address refers to.
+/// `None` for sections that only the loader and the unwinder read, and for templates of thread-local storage, whose
+/// contents no address refers to.
 fn region_of(section: &Section<'_>) -> Option<Region> {
     if section.is_thread_local() {
         return None;

@@ -1,8 +1,8 @@
-//! Tables of four-byte distances to functions, which no relocation of the loader names.
+//! Tables of four-byte distances to functions, which have no dynamic relocations.
 //!
 //! Takes objects; gives the functions that the words at an object's start lead to, counted from the word itself or
 //! from the object. Compilers write such tables for relative virtual tables and for switches between functions. Tables
-//! of distances to parts of a function lead nowhere here: they tell what the function itself refers to.
+//! of distances to parts of a function are ignored: these are references of the function to itself.
 
 use super::objects::DataObject;
 use super::regions::Regions;
@@ -10,7 +10,7 @@ use crate::functions::{FunctionIndex, FunctionTable};
 
 const WORD: u64 = 4;
 
-/// The functions that a table at the start of `object` leads to; the first word that is no distance ends it.
+/// The functions that a table at the start of `object` leads to; the first word that is not a distance ends it.
 pub(super) fn table_targets(
     regions: &Regions<'_>,
     functions: &FunctionTable<'_>,

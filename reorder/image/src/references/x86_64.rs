@@ -1,7 +1,7 @@
-//! What only x86-64 knows about references: operands that are addresses, stubs, relocation types.
+//! References in x86-64 code: operands that are addresses, stubs, relocation types.
 //!
-//! Takes the bytes of one function; gives each operand that states an address outside of it, in the order of the
-//! instructions. Nothing is proven here: bytes that do not decode end the walk, and what stood before them counts.
+//! Takes the bytes of one function; gives each operand that states an address outside it, in the order of the
+//! instructions. Nothing is proven here: bytes that do not decode end the walk, and the operands before them count.
 //! Source: AMD64 Architecture Programmer's Manual, volume 3; System V ABI AMD64, "Relocation Types".
 
 use std::ops::Range;
@@ -13,7 +13,7 @@ use iced_x86::{
 use super::operand::{Operand, RelocationMeaning, Usage};
 use reorder_base::address::Address;
 
-/// Calls `visit` for every operand of `body`, which stands at `start`, that states an address elsewhere.
+/// Calls `visit` for every operand of `body`, which is at `start`, that states an address outside it.
 ///
 /// In a program at a fixed address (`absolute`), constants that lie in `image` count as addresses, too.
 pub(super) fn visit_operands(
@@ -101,7 +101,7 @@ fn constants(
 
 /// The slot that a linker's stub at `start` jumps through, if the bytes there are such a stub.
 ///
-/// In front of the jump stand at most a marker for indirect branches and the stub's number.
+/// Before the jump there is at most a marker for indirect branches and the stub's number.
 pub(super) fn stub_slot(bytes: &[u8], start: Address) -> Option<Address> {
     let decoder = Decoder::with_ip(64, bytes, start.0, DecoderOptions::NONE);
     let jump = decoder.into_iter().find(|instruction| instruction.flow_control() != FlowControl::Next)?;
@@ -109,7 +109,7 @@ pub(super) fn stub_slot(bytes: &[u8], start: Address) -> Option<Address> {
     is_slot.then(|| Address(jump.ip_rel_memory_address()))
 }
 
-/// What a relocation of type `kind` says about its place; none where no address of the image is stored.
+/// What a relocation of type `kind` says about its place; `None` where no address of the image is stored.
 pub(super) fn relocation_meaning(kind: u32) -> Option<RelocationMeaning> {
     match kind {
         // RELATIVE, IRELATIVE

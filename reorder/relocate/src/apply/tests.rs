@@ -9,7 +9,6 @@ use super::{Arrangement, judge};
 use reorder_base::error::{Error, ErrorKind};
 use reorder_base::refusal::RefusalCode;
 use reorder_image::functions::FunctionIndex;
-use reorder_image::macho::MachOImage;
 use reorder_image::macho::analysis::MachOAnalysis;
 use reorder_image::macho::file::MachOFile;
 use reorder_image::macho::linked::library;
@@ -65,8 +64,8 @@ fn maps_lead_back_and_stay_short_when_a_table_changes_its_size() {
     }
     let bytes = with_longer_exports(&library("x86_64", "c", &source, &["-O1"], &[]), 32);
     let file = MachOFile::parse(&bytes).unwrap();
-    let image = MachOImage::parse(&bytes, None).unwrap();
-    let functions = image.functions_within(file.text().range());
+    let names = file.code_names().unwrap();
+    let functions = names.functions_within(file.text().range());
     let analysis = MachOAnalysis::new(&file).unwrap();
     let mut order: Vec<FunctionIndex> = functions.iter().map(|(index, _)| index).collect();
     order.reverse();

@@ -9,9 +9,10 @@ use super::{fields, symbols};
 use crate::address_map::AddressMap;
 use reorder_base::address::{Address, NewAddress};
 use reorder_base::error::{Error, Result};
+use reorder_base::processor::Processor;
 use reorder_base::refusal::{Refusal, RefusalCode};
 use reorder_image::macho::export_trie::{self, ExportValue};
-use reorder_image::macho::file::{Architecture, MachOFile};
+use reorder_image::macho::file::MachOFile;
 use reorder_image::macho::load_command::{LinkEditPart, LinkEditRange};
 use reorder_image::macho::section::Segment;
 use reorder_image::macho::{data_in_code, function_starts};
@@ -88,9 +89,9 @@ pub(super) fn rebuild(
 fn grow(file: &MachOFile<'_>, segment: &Segment<'_>, end: usize, output: &mut [u8]) -> Result<()> {
     const MEMORY_SIZE: usize = 32;
     const FILE_SIZE: usize = 48;
-    let page = match file.architecture {
-        Architecture::Arm64 => 0x4000,
-        Architecture::X86_64 => 0x1000,
+    let page = match file.processor {
+        Processor::Aarch64 => 0x4000,
+        Processor::X86_64 | Processor::Other => 0x1000,
     };
     let file_size = (end - segment.offset) as u64;
     let pages = file_size.next_multiple_of(page);

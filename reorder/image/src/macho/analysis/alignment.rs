@@ -1,9 +1,9 @@
-//! Functions that are aligned on purpose stay.
+//! Pins functions that are aligned on purpose.
 //!
-//! The text is filled to the last byte, so no function keeps more alignment than its neighbours happen to leave. Programs may
-//! count on it all the same: flags can be kept in the low bits of the address of a function that is declared `aligned(64)`.
-//! Linkers give the section the largest alignment that was asked for; where that is the ordinary one, nothing was asked for.
-//! Padding belongs to the function before it. At least as much of it as the ordinary alignment shows that the next function asked
+//! The text is filled to the last byte, so moved functions keep no more alignment than their neighbours happen to leave.
+//! Programs may rely on more: flags can be kept in the low bits of the address of a function declared `aligned(64)`.
+//! Linkers give the section the largest alignment that was asked for; if that is the ordinary one, none was asked for.
+//! Padding belongs to the function before it. Padding of at least the ordinary alignment shows that the next function asked
 //! for more. Its neighbours may have asked for as much, but needed less padding.
 
 use std::ops::Range;
@@ -15,19 +15,20 @@ use super::units::Obligations;
 use crate::decode::aarch64::WORD;
 use crate::decode::{aarch64_gap, padding};
 use crate::elf::analysis::blocks::alignment;
-use crate::macho::file::{Architecture, MachOFile};
+use crate::macho::file::MachOFile;
 use crate::ordinary_alignment::ordinary_alignment;
 use crate::pins::{Pin, PinReason};
 use reorder_base::address::Address;
+use reorder_base::processor::Processor;
 
 /// No function asks for more than a page.
 const PAGE: u64 = 4096;
 
-/// Where more than one function in this many would stay, functions are aligned for speed, as in hand-written codecs: programs
-/// keep flags in the addresses of few functions.
+/// If more than one function in this many would stay, functions are aligned for speed, as in hand-written codecs:
+/// programs keep flags in the addresses of few functions.
 const FLAGGED: usize = 8;
 
-/// Pins them.
+/// Pins the functions that show more than ordinary alignment.
 pub(super) fn pin_aligned(file: &MachOFile<'_>, atoms: &Atoms, obligations: &mut Obligations<'_>) {
     let own: Vec<u64> = atoms.starts.iter().map(|start| alignment(*start, PAGE)).collect();
     let ordinary = ordinary_alignment(&own);
@@ -55,23 +56,23 @@ pub(super) fn pin_aligned(file: &MachOFile<'_>, atoms: &Atoms, obligations: &mut
     }
 }
 
-/// Whether the padding at the end of the atom before this one is more than the ordinary alignment explains, and its own does.
+/// Whether the padding before this atom is explained by its own alignment but not by the ordinary one.
 fn shows_more(file: &MachOFile<'_>, atoms: &Atoms, own: u64, ordinary: u64, index: usize) -> bool {
     let padding = padding_at_end(file, atoms.range(AtomIndex(index as u32 - 1)));
     padding >= ordinary && padding.checked_add(1).is_some_and(|more| more.next_power_of_two() <= own)
 }
 
-/// Bytes of filler at the end of an atom, as far as a page.
+/// Bytes of filler at the end of an atom, up to a page.
 fn padding_at_end(file: &MachOFile<'_>, atom: Range<Address>) -> u64 {
     let text = file.text();
     let offset = |address: Address| address.distance_from(text.address) as usize;
     let Some(bytes) = file.section_bytes(text).get(offset(atom.start)..offset(atom.end)) else { return 0 };
-    let first_filler: fn(&[u8]) -> usize = match file.architecture {
-        Architecture::Arm64 => first_word,
-        Architecture::X86_64 => first_instruction,
+    let first_filler: fn(&[u8]) -> usize = match file.processor {
+        Processor::Aarch64 => first_word,
+        Processor::X86_64 | Processor::Other => first_instruction,
     };
-    // An x86-64 no-operation can only be recognised from its first byte. So for each length it is known whether the last bytes
-    // of that length are filler, up to the length where no filler can begin.
+    // An x86-64 no-operation can only be recognised from its first byte. So for each length it is known whether the last
+    // bytes of that length are filler, up to the length where no filler can begin.
     let mut is_filler = vec![true];
     let mut longest = 0;
     for length in 1..=bytes.len().min(PAGE as usize) {
@@ -86,10 +87,10 @@ fn padding_at_end(file: &MachOFile<'_>, atom: Range<Address>) -> u64 {
     longest as u64
 }
 
-/// Bytes of the longest instruction of x86-64.
+/// Bytes of the longest x86-64 instruction.
 const MAX_FILLER: usize = 15;
 
-/// Length of the filler that `bytes` start with, one instruction of it; 0 if it is none.
+/// Length of the filler instruction at the start of `bytes`; 0 if there is none.
 fn first_instruction(bytes: &[u8]) -> usize {
     if let Some(0 | 0x90 | 0xcc) = bytes.first() {
         return 1;
@@ -98,7 +99,7 @@ fn first_instruction(bytes: &[u8]) -> usize {
     if padding::is_no_operation(&instruction) { instruction.len() } else { 0 }
 }
 
-/// The same of AArch64, whose instructions are words.
+/// The same for AArch64, whose instructions are words.
 fn first_word(bytes: &[u8]) -> usize {
     let word = bytes.get(..WORD as usize);
     word.map_or(0, |word| aarch64_gap::filler_length(word, Address(0)))
@@ -163,7 +164,7 @@ mod tests {
     }
 
     #[test]
-    fn filler_is_told_from_its_front() {
+    fn filler_is_recognised_from_its_first_byte() {
         assert_eq!(first_instruction(&[0x66, 0x2e, 0x0f, 0x1f, 0x84, 0, 0, 0, 0, 0]), 10);
         assert_eq!(first_instruction(&[0xc3]), 0);
         assert_eq!(first_word(&[0x1f, 0x20, 0x03, 0xd5]), 4);

@@ -1,9 +1,9 @@
 //! Where functions start: the cuts that divide `__text` into atoms.
 //!
 //! Cuts are those of `LC_FUNCTION_STARTS`; where that is empty, as in images of Zig's linker, symbols of `__text` and starts
-//! of unwind entries. An atom reaches from one cut to the next, so padding belongs to the function in front of it. Symbols
-//! alone do not cut where there are function starts: hand-written functions have labels inside, and what ends with a call
-//! or a table at such a label belongs to what follows.
+//! of unwind entries. An atom reaches from one cut to the next, so padding belongs to the function before it. Where there
+//! are function starts, symbols alone do not cut: hand-written functions have labels inside, and code that ends with a call
+//! or a table at such a label belongs to the code after it.
 
 use std::ops::Range;
 
@@ -31,10 +31,10 @@ pub struct Atoms {
 }
 
 impl Atoms {
-    /// Collects the cuts, and the `further` ones.
+    /// Collects the cuts and adds the `further` ones.
     ///
     /// # Errors
-    /// Refuses (M5) images in which nothing tells where functions start.
+    /// Refuses (M5) images without evidence of function starts.
     pub fn collect(file: &MachOFile<'_>, unwind: Option<&UnwindInfo>, further: &[Address]) -> Result<Self> {
         let text = file.text().range();
         let mut starts = function_starts(file)?;
@@ -75,7 +75,7 @@ impl Atoms {
         self.starts.len()
     }
 
-    /// Whether there are none, which cannot be.
+    /// Whether there are none, which never happens.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.starts.is_empty()
@@ -104,13 +104,13 @@ impl Atoms {
         self.containing(address).is_some_and(|atom| self.starts[atom.0 as usize] == address)
     }
 
-    /// All addresses ranges, in order.
+    /// The address ranges of all atoms, in order.
     pub fn ranges(&self) -> impl Iterator<Item = Range<Address>> + '_ {
         (0..self.len() as u32).map(|index| self.range(AtomIndex(index)))
     }
 }
 
-/// Values of the symbols that are defined in `__text`, those of debug maps left out.
+/// Values of the symbols that are defined in `__text`, without those of debug maps.
 fn text_symbols<'file>(file: &'file MachOFile<'_>) -> impl Iterator<Item = Address> + 'file {
     const STAB: u8 = 0xe0;
     const TYPE: u8 = 0x0e;

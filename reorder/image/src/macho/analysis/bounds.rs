@@ -1,8 +1,8 @@
 //! Programs that ask where their code is: linkers define `section$start$__TEXT$__text` and `section$end$__TEXT$__text`.
 //!
-//! The end is no function and never moves. The start has the address of the first function, and nothing tells which of the
-//! two a reference means; but who asks for the start asks for the end, too. Then the first function stays, and both are
-//! right.
+//! The end is not a function and never moves. The start has the address of the first function, and references to the two
+//! look the same; but programs that ask for the start ask for the end, too. If both are referred to, the first function
+//! stays, so that both meanings remain correct.
 
 use super::data::DataFacts;
 use crate::code_reference::{CodeForm, CodeReference};
@@ -10,14 +10,14 @@ use crate::macho::file::MachOFile;
 use crate::macho::reference::DataForm;
 use reorder_base::address::Address;
 
-/// What refers to the end of `__text`, if something refers to its start, too, other than to run what stands there.
+/// A reference to the end of `__text`, if there is also one to its start that is not a branch.
 pub(super) fn named_bounds(
     file: &MachOFile<'_>,
     facts: &DataFacts,
     code: impl Iterator<Item = CodeReference>,
 ) -> Option<Address> {
     let text = file.text().range();
-    // Lists of functions have distances; such a mark is a pointer.
+    // Lists of functions hold distances; these symbols are pointers.
     let is_pointer =
         |form| matches!(form, DataForm::Pointer | DataForm::ChainedAddress | DataForm::ChainedOffset);
     let mut pointers = facts.references.iter().filter(|reference| is_pointer(reference.form));
@@ -32,7 +32,7 @@ pub(super) fn named_bounds(
     end.filter(|_| has_start)
 }
 
-/// Stubs often stand right behind the functions, so branches to the end are usual.
+/// Stubs often follow the functions directly, so branches to the end are common.
 fn is_branch(file: &MachOFile<'_>, reference: &CodeReference) -> bool {
     match reference.form {
         CodeForm::Branch26 => true,

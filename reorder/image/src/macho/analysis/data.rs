@@ -1,4 +1,4 @@
-//! References from data to functions, all but those of tables that are rebuilt.
+//! References from data to functions, except those of tables that are rebuilt.
 
 use std::collections::HashSet;
 use std::ops::Range;
@@ -10,7 +10,7 @@ use crate::exception_table::TableBudget;
 use crate::macho::data_in_code;
 use crate::macho::eh_frame::FrameEntry;
 use crate::macho::entry::entry;
-use crate::macho::file::{Architecture, MachOFile};
+use crate::macho::file::MachOFile;
 use crate::macho::fixups::rebases;
 use crate::macho::init_offsets::initializer_offsets;
 use crate::macho::landing_pads::landing_pads;
@@ -21,15 +21,16 @@ use crate::macho::unwind_info::UnwindInfo;
 use crate::pins::{Pin, PinReason};
 use reorder_base::address::Address;
 use reorder_base::error::Result;
+use reorder_base::processor::Processor;
 use reorder_base::refusal::{Refusal, RefusalCode};
 
-/// What data says about functions.
+/// References from data to functions.
 pub(super) struct DataFacts {
     /// Fields that hold addresses in `__text` or distances to them.
     pub(super) references: Vec<DataReference>,
-    /// Places inside of functions where control may arrive.
+    /// Places inside functions where control may arrive.
     pub(super) entries: Vec<Address>,
-    /// Those of them where only exceptions lead, sorted.
+    /// Those of them that only exceptions lead to, sorted.
     pub(super) landing_pads: Vec<Address>,
     /// Functions that are referred to by other means: the entry point.
     pub(super) roots: Vec<Address>,
@@ -71,7 +72,7 @@ impl DataFacts {
             let form = if frame.start_width == 4 { DataForm::Relative32 } else { DataForm::Relative64 };
             DataReference { place: frame.start_field, target: frame.start, form }
         }));
-        // One entry covers its function from the start, so its parts keep their distances.
+        // An entry covers its function from the start, so the parts of the function keep their distances.
         let bound = unwind.into_iter().flat_map(UnwindInfo::bound_ranges);
         let last = unwind.into_iter().flat_map(UnwindInfo::dwarf_ranges).filter(|range| range.end > text.end);
         for range in frames.iter().map(FrameEntry::range).chain(bound).chain(last) {
@@ -87,10 +88,10 @@ impl DataFacts {
                 keep_distance(atoms, start, pad, table, obligations);
             }
         }
-        // Code of x86-64 is followed from its entries and knows these ranges itself.
-        let listed_data = match file.architecture {
-            Architecture::Arm64 => data_in_code::read(file)?,
-            Architecture::X86_64 => Vec::new(),
+        // Decoding of x86-64 code follows control and uses these ranges itself.
+        let listed_data = match file.processor {
+            Processor::Aarch64 => data_in_code::read(file)?,
+            Processor::X86_64 | Processor::Other => Vec::new(),
         };
         for range in listed_data {
             let end = range.start.plus(u64::from(range.length.max(1)) - 1);
@@ -118,8 +119,8 @@ fn keep_together(atoms: &Atoms, range: &Range<Address>, obligations: &mut Obliga
     let last = Address(range.end.0.saturating_sub(1));
     match atoms.containing(last) {
         Some(last) => obligations.tie_all(first, last, range.start),
-        // Apple's linker lets the last entry end one byte after the code. What is there stays, and finds the entry by the
-        // distance from its start.
+        // Apple's linker lets the last entry end one byte after the code. The code there stays, and the unwinder finds the
+        // entry by the distance from its start.
         None => {
             let last = AtomIndex(atoms.len() as u32 - 1);
             obligations.pin_all(first, last, Pin { reason: PinReason::GluedToGap, evidence: atoms.end });

@@ -1,9 +1,9 @@
-//! Signs that something refers to a function in a way that nobody listed.
+//! Signs of unlisted references to functions.
 //!
 //! Relative pointers have no fixups, so data of an unknown kind may hold them. A word of data that would lead exactly to
-//! the start of a function keeps that function where it is, unless the word is listed: a false alarm costs one function
-//! its freedom, a missed one the program. Functions that nothing refers to at all get a second look: their distance from
-//! the start of the image or of `__text`, stored anywhere, keeps them too.
+//! the start of a function pins that function, unless the word is listed: a false alarm pins one function, a missed one
+//! breaks the program. Functions without any reference are checked again: their distance from the start of the image or of
+//! `__text`, stored anywhere, pins them too.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -21,7 +21,7 @@ use crate::macho::section::Section;
 use crate::pins::PinReason;
 use reorder_base::address::Address;
 
-/// Pins what unlisted words may refer to; gives the number of functions that nothing listed refers to.
+/// Pins the functions that unlisted words may refer to; gives the number of functions without a listed reference.
 pub(super) fn pin_unexplained(
     file: &MachOFile<'_>,
     atoms: &Atoms,
@@ -73,7 +73,7 @@ pub(super) fn pin_unexplained(
     orphans
 }
 
-/// Sections whose every word is read by somebody who knows what it means.
+/// Sections whose words are all accounted for by their own readers.
 fn is_explained(section: &Section<'_>) -> bool {
     section.is_code()
         || section.is(b"__TEXT", b"__unwind_info")
@@ -82,7 +82,7 @@ fn is_explained(section: &Section<'_>) -> bool {
         || section.segment == b"__LINKEDIT"
 }
 
-/// For each atom, whether anything listed refers to it.
+/// For each atom, whether it has a listed reference.
 fn referenced(
     file: &MachOFile<'_>,
     atoms: &Atoms,
@@ -91,7 +91,7 @@ fn referenced(
     decoded: &[DecodedAtom],
     code: &AtomReferences,
 ) -> Vec<bool> {
-    // Only ever set, so the order in which threads do it does not matter.
+    // Flags are only ever set, so the order of the threads does not matter.
     let is_referenced: Vec<AtomicBool> = (0..atoms.len()).map(|_| AtomicBool::new(false)).collect();
     let mark = |target: Address| {
         if let Some(AtomIndex(index)) = atoms.containing(target) {

@@ -1,4 +1,4 @@
-//! Code outside of `__text`: it stays, and its references to functions follow them.
+//! Code outside `__text`, which is left in place; its references to functions are updated.
 
 use super::Decoder;
 use super::units::Obligations;
@@ -11,7 +11,7 @@ use crate::pins::PinReason;
 use reorder_base::address::Address;
 use reorder_base::error::Result;
 
-/// What the sections of stubs, helpers and further code ask of `__text`.
+/// References and constraints from the sections of stubs, helpers and other code.
 pub(super) struct FixedCode {
     /// References into `__text`.
     pub(super) references: Vec<CodeReference>,

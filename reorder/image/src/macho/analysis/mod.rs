@@ -1,8 +1,8 @@
-//! From headers to units: everything that must be known before a function of a Mach-O image may move.
+//! From headers to units: everything that must be known before functions of a Mach-O image may move.
 //!
-//! In: a parsed image. Out: [`MachOAnalysis`]. Guarantee: a unit without a pin is referred to, and refers to other places,
-//! only through the references that are listed here and the tables that list functions (symbols, exports, function starts,
-//! unwind information).
+//! Takes a parsed image; gives [`MachOAnalysis`]. Guarantee: a unit without a pin is referred to, and refers to other
+//! places, only through the references that are listed here and the tables that list functions (symbols, exports, function
+//! starts, unwind information).
 
 mod alignment;
 pub mod atoms;
@@ -25,7 +25,7 @@ use crate::decoded_atom::{DecodedAtom, check_sums};
 use crate::entry_rounds::{AtomDecoder, decode_atoms, pack};
 use crate::macho::data_in_code;
 use crate::macho::eh_frame::frame_entries;
-use crate::macho::file::{Architecture, MachOFile};
+use crate::macho::file::MachOFile;
 use crate::macho::reference::DataReference;
 use crate::macho::section::Section;
 use crate::macho::unwind_info::UnwindInfo;
@@ -35,6 +35,7 @@ use data::DataFacts;
 use fixed_code::FixedCode;
 use reorder_base::address::Address;
 use reorder_base::error::Result;
+use reorder_base::processor::Processor;
 use reorder_base::refusal::RefusalCode;
 use units::{Obligations, Unit};
 use x86_64::X86Context;
@@ -43,22 +44,22 @@ use x86_64::X86Context;
 #[derive(Clone, Debug)]
 pub struct MachOAnalysis {
     /// The image's processor.
-    pub architecture: Architecture,
+    pub processor: Processor,
     /// Function starts.
     pub atoms: Atoms,
-    /// What moves as one, in address order.
+    /// Groups of atoms that move together, in address order.
     pub units: Vec<Unit>,
     /// References in the instructions of atoms.
     pub code: AtomReferences,
-    /// References in the instructions of sections of code that stay.
+    /// References in the instructions of sections of code that are left in place.
     pub fixed_code: Vec<CodeReference>,
     /// References in data, by place.
     pub data: Vec<DataReference>,
     /// Compact unwind information.
     pub unwind: Option<UnwindInfo>,
-    /// Functions that nothing refers to in any known way.
+    /// Number of functions without a known reference.
     pub unreferenced: usize,
-    /// Jump tables outside of functions, by word.
+    /// Jump tables outside functions, by word.
     pub table_words: usize,
 }
 
@@ -71,8 +72,8 @@ impl MachOAnalysis {
         Self::with_cuts(file, &[])
     }
 
-    /// The same with functions that somebody knows to start at `cuts`: what moved before may have lost such a mark, since
-    /// unwind entries of neighbours that unwind alike are joined.
+    /// The same with further function starts at `cuts`: images that were moved before may have lost these, since equal
+    /// unwind entries of neighbours are joined.
     ///
     /// # Errors
     /// As [`Self::new`].
@@ -98,7 +99,7 @@ impl MachOAnalysis {
         for (index, atom) in decoded.iter().enumerate() {
             let index = AtomIndex(index as u32);
             if atom.is_table && !obligations.is_tied(index) {
-                // Nothing tells what the entries count from.
+                // The base of the entries is unknown.
                 let evidence = atoms.range(index).start;
                 obligations.pin(index, Pin { reason: PinReason::UnprovenTable, evidence });
             }
@@ -123,7 +124,7 @@ impl MachOAnalysis {
         let table_words = decoded.iter().map(|atom| atom.table_words.len()).sum();
         data.sort_unstable_by_key(|reference| reference.place);
         Ok(Self {
-            architecture: file.architecture,
+            processor: file.processor,
             atoms,
             units,
             code,
@@ -155,34 +156,34 @@ impl MachOAnalysis {
         self.units[..after].last().filter(|unit| address < unit.end)
     }
 
-    /// What the start of the unit at `address` keeps its residue for: instructions of arm64 are words and need no more,
-    /// x86-64 functions begin where their compiler put them.
+    /// The power of two modulo which the start of the unit at `address` keeps its residue: arm64 instructions are words and
+    /// need no more, x86-64 functions keep the alignment that their compiler chose.
     #[must_use]
     pub fn alignment_of(&self, address: Address) -> u64 {
         const FETCH: u32 = 4;
-        match self.architecture {
-            Architecture::Arm64 => 4,
-            Architecture::X86_64 => 1 << address.0.trailing_zeros().min(FETCH),
+        match self.processor {
+            Processor::Aarch64 => 4,
+            Processor::X86_64 | Processor::Other => 1 << address.0.trailing_zeros().min(FETCH),
         }
     }
 
-    /// What must hold even when room is short.
+    /// The alignment that must hold even when room is short.
     #[must_use]
     pub fn least_alignment(&self) -> u64 {
-        match self.architecture {
-            Architecture::Arm64 => 4,
-            Architecture::X86_64 => 1,
+        match self.processor {
+            Processor::Aarch64 => 4,
+            Processor::X86_64 | Processor::Other => 1,
         }
     }
 
-    /// Why the function at `address` stays; nothing for those that can be moved.
+    /// Why the function at `address` stays; `None` for those that can be moved.
     #[must_use]
     pub fn pin_at(&self, address: Address) -> Option<Pin> {
         self.unit_at(address)?.pin
     }
 }
 
-/// What one atom asks of others.
+/// Adds the constraints of one atom on itself and others.
 fn oblige(
     index: AtomIndex,
     atom: &DecodedAtom,
@@ -195,13 +196,13 @@ fn oblige(
         obligations.pin(index, pin);
     }
     if let Some(word) = atom.table_words.first() {
-        // Nothing but the code tells what the words count from, so a result could not be proven.
+        // Only the code shows the base of the words, so a result could not be verified.
         obligations.pin(index, Pin { reason: PinReason::UnprovenTable, evidence: word.place });
     }
     for &target in &atom.ties {
         match atoms.containing(target) {
             Some(other) => obligations.tie(index, other, range.start),
-            // Out of `__text`, or over its end: only a place that stays reaches it.
+            // Outside `__text` or at its end: only an atom that stays keeps the distance.
             None => {
                 obligations.pin(index, Pin { reason: PinReason::ShortReference, evidence: range.start });
             }
@@ -219,14 +220,14 @@ fn oblige(
     }
 }
 
-/// The processor's part.
+/// Decodes atoms for one processor.
 pub(crate) struct Decoder<'data> {
     file: &'data MachOFile<'data>,
     atoms: &'data Atoms,
-    processor: Processor<'data>,
+    context: ProcessorContext<'data>,
 }
 
-enum Processor<'data> {
+enum ProcessorContext<'data> {
     Arm64(CodeContext<'data>),
     X86_64(X86Context<'data>),
 }
@@ -239,11 +240,13 @@ impl<'data> Decoder<'data> {
         data_in_code: &'data [Range<Address>],
         landing_pads: &'data [Address],
     ) -> Self {
-        let processor = match file.architecture {
-            Architecture::Arm64 => Processor::Arm64(arm64_context(file, atoms, landing_pads)),
-            Architecture::X86_64 => Processor::X86_64(X86Context::new(file, &atoms.starts, data_in_code)),
+        let context = match file.processor {
+            Processor::Aarch64 => ProcessorContext::Arm64(arm64_context(file, atoms, landing_pads)),
+            Processor::X86_64 | Processor::Other => {
+                ProcessorContext::X86_64(X86Context::new(file, &atoms.starts, data_in_code))
+            }
         };
-        Self { file, atoms, processor }
+        Self { file, atoms, context }
     }
 
     /// `starts` are those of all functions, sorted.
@@ -252,9 +255,13 @@ impl<'data> Decoder<'data> {
         section: &Section<'_>,
         starts: &[Address],
     ) -> (Vec<CodeReference>, Vec<Address>) {
-        match &self.processor {
-            Processor::Arm64(context) => aarch64::fixed::decode_fixed_section(context, section.range()),
-            Processor::X86_64(_) => (x86_64::decode_fixed_section(self.file, section, starts), Vec::new()),
+        match &self.context {
+            ProcessorContext::Arm64(context) => {
+                aarch64::fixed::decode_fixed_section(context, section.range())
+            }
+            ProcessorContext::X86_64(_) => {
+                (x86_64::decode_fixed_section(self.file, section, starts), Vec::new())
+            }
         }
     }
 
@@ -268,18 +275,18 @@ impl<'data> Decoder<'data> {
 
 impl AtomDecoder for Decoder<'_> {
     fn decode(&self, range: Range<Address>, entries: &[Address]) -> (DecodedAtom, Box<[PackedReference]>) {
-        let atom = match &self.processor {
-            Processor::Arm64(context) => aarch64::decode_atom(context, range.clone(), entries),
-            Processor::X86_64(context) => x86_64::decode_atom(context, range.clone(), entries),
+        let atom = match &self.context {
+            ProcessorContext::Arm64(context) => aarch64::decode_atom(context, range.clone(), entries),
+            ProcessorContext::X86_64(context) => x86_64::decode_atom(context, range.clone(), entries),
         };
         pack(atom, range.start, self.file.base(), &self.file.text().range())
     }
 
     fn keep(&self, atom: Range<Address>) -> DecodedAtom {
         let pin = Pin { reason: PinReason::InsideAddressed, evidence: atom.start };
-        match &self.processor {
-            Processor::Arm64(context) => aarch64::keep(context, atom, pin),
-            Processor::X86_64(context) => x86_64::keep(context, &atom, pin),
+        match &self.context {
+            ProcessorContext::Arm64(context) => aarch64::keep(context, atom, pin),
+            ProcessorContext::X86_64(context) => x86_64::keep(context, &atom, pin),
         }
     }
 }

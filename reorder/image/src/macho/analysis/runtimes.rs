@@ -1,9 +1,9 @@
 //! Runtimes that keep code addresses in tables of their own: OCaml and Haskell (GHC).
 //!
 //! Programs hold the name of an environment variable that only their runtime reads. Libraries without the runtime, and
-//! code built by other compilers of this kind, are known by their data: pointers to return addresses, by which a collector
-//! finds what a frame holds, or pointers to functions that have a description before their first instruction.
-//! All of these signs survive stripping.
+//! code built by other compilers of this kind, are recognised by their data: pointers to return addresses, by which a
+//! garbage collector finds the contents of a frame, or pointers to functions that have a description before their first
+//! instruction. All of these signs survive stripping.
 
 use std::collections::BTreeSet;
 
@@ -11,19 +11,20 @@ use iced_x86::{Decoder, DecoderOptions, FlowControl};
 use memchr::memmem;
 
 use super::atoms::Atoms;
-use crate::macho::file::{Architecture, MachOFile};
+use crate::macho::file::MachOFile;
 use crate::macho::reference::DataReference;
 use reorder_base::address::Address;
 use reorder_base::error::Result;
+use reorder_base::processor::Processor;
 use reorder_base::refusal::{Refusal, RefusalCode};
 
-/// Names that only these runtimes look up.
+/// Environment variables that only these runtimes read.
 const VARIABLES: [(&str, &str); 2] = [("OCAMLRUNPARAM", "OCaml"), ("GHCRTS", "Haskell (GHC)")];
-/// Pointers to return addresses. Few labels of computed jumps stand after calls.
+/// Least number of pointers to return addresses. Few labels of computed jumps follow calls.
 const MIN_RETURN_ADDRESSES: usize = 16;
-/// Functions with a description before them. In code of C two numbers in a hundred may look like one.
+/// Least number of functions with a description before them. In C code two numbers in a hundred may look like one.
 const MIN_DESCRIBED: usize = 32;
-/// Kinds of closures that GHC knows, from 1 on.
+/// The largest number of GHC's kinds of closures, which begin at 1.
 const MAX_CLOSURE_KIND: u32 = 64;
 
 /// Refuses images of such a runtime. `slots` are the pointers that the loader rebases.
@@ -60,14 +61,14 @@ fn by_variable(file: &MachOFile<'_>) -> Option<(&'static str, Address)> {
     })
 }
 
-/// The first of many pointers to the end of a call, where most pointers to the inside of functions are of this kind.
+/// The first of many pointers to the end of a call, if most pointers to the inside of functions are of this kind.
 fn by_return_addresses(file: &MachOFile<'_>, atoms: &Atoms, slots: &[DataReference]) -> Option<Address> {
     let text = file.text();
     let (range, bytes) = (text.range(), file.section_bytes(text));
     let inside: Vec<&DataReference> =
         slots.iter().filter(|slot| range.contains(&slot.target) && !atoms.is_start(slot.target)).collect();
     let is_returned_to = |slot: &&&DataReference| {
-        follows_call(file.architecture, bytes, slot.target.distance_from(text.address) as usize)
+        follows_call(file.processor, bytes, slot.target.distance_from(text.address) as usize)
     };
     let returns = inside.iter().filter(is_returned_to).count();
     let is_collected = returns >= MIN_RETURN_ADDRESSES && returns * 2 > inside.len();
@@ -75,16 +76,16 @@ fn by_return_addresses(file: &MachOFile<'_>, atoms: &Atoms, slots: &[DataReferen
 }
 
 /// Whether the instruction that ends at `end` is a call.
-fn follows_call(architecture: Architecture, code: &[u8], end: usize) -> bool {
+fn follows_call(processor: Processor, code: &[u8], end: usize) -> bool {
     const MAX_CALL_LENGTH: usize = 7;
-    match architecture {
-        Architecture::Arm64 => {
+    match processor {
+        Processor::Aarch64 => {
             let word = end.checked_sub(4).and_then(|start| code.get(start..)?.first_chunk());
             // `BL` and `BLR`.
             word.map(|word| u32::from_le_bytes(*word))
                 .is_some_and(|word| word >> 26 == 0x25 || word & 0xffff_fc1f == 0xd63f_0000)
         }
-        Architecture::X86_64 => (2..=MAX_CALL_LENGTH).any(|length| {
+        Processor::X86_64 | Processor::Other => (2..=MAX_CALL_LENGTH).any(|length| {
             let bytes = end.checked_sub(length).and_then(|start| code.get(start..end));
             bytes.is_some_and(|bytes| {
                 let instruction = Decoder::new(64, bytes, DecoderOptions::NONE).decode();
@@ -95,8 +96,7 @@ fn follows_call(architecture: Architecture, code: &[u8], end: usize) -> bool {
     }
 }
 
-/// The first pointer, where most functions that data points to have a description before them: layout, kind, and what they
-/// refer to.
+/// The first pointer, if most functions that data points to have a description before them: layout, kind, and references.
 /// Source: `StgInfoTable_` in GHC's `rts/storage/InfoTables.h`.
 fn by_descriptions(file: &MachOFile<'_>, slots: &[DataReference]) -> Option<Address> {
     const KIND: u64 = 8;

@@ -1,4 +1,4 @@
-//! Whole images of linked assembly: what several functions ask of each other.
+//! Whole images of linked assembly: constraints between functions.
 
 #![allow(clippy::unwrap_used)] // a failed unwrap is a failed test
 

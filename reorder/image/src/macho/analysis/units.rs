@@ -1,4 +1,4 @@
-//! Units: atoms that keep their distances, and whether they may move.
+//! Units: groups of atoms that keep their distances, and whether they may move.
 
 use std::ops::Range;
 
@@ -31,7 +31,7 @@ impl Unit {
     }
 }
 
-/// More atoms between the two ends of a tie than this are kept where they are instead of being moved as one.
+/// If a tie spans more atoms than this, its ends are pinned instead of moving all of them as one.
 const MAX_TIED: u32 = 16;
 
 /// Pins and ties, as they are found.
@@ -47,20 +47,20 @@ impl<'atoms> Obligations<'atoms> {
         Self { atoms, pins: vec![None; atoms.len()], tied_to: (0..atoms.len() as u32).collect() }
     }
 
-    /// The atom stays; of several reasons the least counts, whatever the order in which they are found.
+    /// Pins the atom; of several reasons the least is kept, whatever the order in which they are found.
     pub(super) fn pin(&mut self, atom: AtomIndex, pin: Pin) {
         let place = &mut self.pins[atom.0 as usize];
         *place = Some(place.map_or(pin, |known| known.min(pin)));
     }
 
-    /// The atom that holds `address` stays.
+    /// Pins the atom that holds `address`.
     pub(super) fn pin_at(&mut self, address: Address, reason: PinReason, evidence: Address) {
         if let Some(atom) = self.atoms.containing(address) {
             self.pin(atom, Pin { reason, evidence });
         }
     }
 
-    /// All atoms from the first to the last are one unit; too many of them stay.
+    /// Makes all atoms from the first to the last one unit; pins them if they are too many.
     pub(super) fn tie_all(&mut self, first: AtomIndex, last: AtomIndex, evidence: Address) {
         self.extend(first, last);
         if last.0.saturating_sub(first.0) > MAX_TIED {
@@ -68,19 +68,19 @@ impl<'atoms> Obligations<'atoms> {
         }
     }
 
-    /// All atoms from the first to the last stay.
+    /// Pins all atoms from the first to the last.
     pub(super) fn pin_all(&mut self, first: AtomIndex, last: AtomIndex, pin: Pin) {
         self.extend(first, last);
         self.pin(first, pin);
     }
 
-    /// A unit stays if one of its atoms does, so one number and one pin are enough for any number of atoms.
+    /// A unit stays if one of its atoms does, so one number and one pin suffice for any number of atoms.
     fn extend(&mut self, first: AtomIndex, last: AtomIndex) {
         let tied = &mut self.tied_to[first.0 as usize];
         *tied = (*tied).max(last.0);
     }
 
-    /// Two atoms keep their distance: what lies between moves with them, or may move alone where both stay.
+    /// Makes two atoms keep their distance: the atoms between move with them, or may move alone if both ends are pinned.
     pub(super) fn tie(&mut self, first: AtomIndex, second: AtomIndex, evidence: Address) {
         let (low, high) = (first.0.min(second.0), first.0.max(second.0));
         if high - low > MAX_TIED {
@@ -92,7 +92,7 @@ impl<'atoms> Obligations<'atoms> {
         }
     }
 
-    /// Whether anything is tied to the atom, or it to something.
+    /// Whether the atom is tied to another one.
     pub(super) fn is_tied(&self, atom: AtomIndex) -> bool {
         let index = atom.0 as usize;
         let from = index.saturating_sub(MAX_TIED as usize);

@@ -3,9 +3,9 @@
 use super::{Export, ExportValue};
 use crate::reader::{uleb_size, write_uleb};
 
-/// A node: an optional export, and edges to the children, which stand side by side in the list of nodes.
+/// A node: an optional export, and edges to the children, which are adjacent in the list of nodes.
 struct Node<'data> {
-    /// What leads here from the parent.
+    /// The label of the edge from the parent.
     edge: &'data [u8],
     /// Flags and value.
     terminal: Vec<u8>,
@@ -33,9 +33,9 @@ pub fn encode(exports: &[Export]) -> Vec<u8> {
     bytes
 }
 
-/// Nodes of sorted names, parents in front of their children.
+/// Nodes of sorted names, parents before their children.
 fn build<'data>(sorted: &[&'data Export]) -> Vec<Node<'data>> {
-    // Which names are below each node, and how much of them leads to it.
+    // Which names are below each node, and how long their common prefix is.
     let mut pending = vec![(0..sorted.len(), 0usize)];
     let mut nodes = vec![Node { edge: b"", terminal: Vec::new(), children: 0..0, offset: 0 }];
     let mut index = 0;
@@ -78,7 +78,8 @@ fn terminal(export: &Export) -> Vec<u8> {
     bytes
 }
 
-/// Gives each node its offset. Offsets decide how long offsets are; they only grow from round to round, so it ends.
+/// Assigns the offsets of nodes. The length of an offset depends on its value; offsets only grow from round to round, so
+/// the loop ends.
 fn place(nodes: &mut [Node<'_>]) {
     loop {
         let (mut offset, mut changed) = (0, false);

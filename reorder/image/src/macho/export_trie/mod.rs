@@ -25,20 +25,20 @@ pub struct Export {
     pub name: Vec<u8>,
     /// Kind in the two lowest bits; 4 weak, 8 from another library, 16 with a resolver.
     pub flags: u64,
-    /// What the name stands for.
+    /// What the name refers to.
     pub value: ExportValue,
 }
 
-/// What an exported name stands for.
+/// What an exported name refers to.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ExportValue {
     /// A place in the image: its distance from the headers.
     Offset(u64),
-    /// A number that is no address.
+    /// A number that is not an address.
     Absolute(u64),
     /// A symbol of another library: its number and its name with the zero at the end, as they are in the trie.
     Reexport(Vec<u8>),
-    /// A stub, and the function that finds what the stub shall call: their distances from the headers.
+    /// A stub, and the function that finds the target of the stub: their distances from the headers.
     StubAndResolver {
         /// The stub.
         stub: u64,
@@ -50,14 +50,14 @@ pub enum ExportValue {
 /// All exports in the order of a walk that visits a symbol before those whose names it begins.
 ///
 /// # Errors
-/// Refuses (M3) flags that nobody has defined; reports tries with circles, cut-off nodes or names without sense. Offsets in
-/// errors count from the trie's start.
+/// Refuses (M3) undefined flags; reports tries with cycles, truncated nodes or malformed names. Offsets in errors are
+/// relative to the trie's start.
 pub fn parse(bytes: &[u8]) -> Result<Vec<Export>> {
     if bytes.is_empty() {
         return Ok(Vec::new());
     }
     let mut walk = Walk { bytes, visited: vec![false; bytes.len()], name_bytes: 0, exports: Vec::new() };
-    // Nodes to visit, with the length of the name that is kept of the one before and what is added to it.
+    // Nodes to visit, with the length of the prefix kept from the previous name and the label that is added to it.
     let mut pending: Vec<(usize, usize, &[u8])> = vec![(0, 0, &[])];
     let mut name = Vec::new();
     while let Some((node, kept, edge)) = pending.pop() {
@@ -84,14 +84,14 @@ impl<'data> Walk<'data> {
         reader.seek(at)?;
         match self.visited.get_mut(at) {
             Some(visited) if !*visited => *visited = true,
-            // Besides circles this refuses shared nodes, with which few bytes would stand for endless names.
+            // Besides cycles this refuses shared nodes, with which a few bytes would encode any number of names.
             _ => return Err(reader.error("visits a node twice or leaves the table")),
         }
         let size = reader.uleb()?;
         if size > 0 {
             let start = reader.position();
             let terminal = reader.take(size.try_into().unwrap_or(usize::MAX))?;
-            // Deep tries have long names in few bytes; no real one comes near this.
+            // Deep tries encode long names in few bytes; real ones are far below this bound.
             self.name_bytes += name.len();
             if self.name_bytes / 64 > self.bytes.len() {
                 return Err(reader.error("has longer names than its size allows"));
@@ -133,6 +133,6 @@ fn value(mut reader: Reader<'_>) -> Result<(u64, ExportValue)> {
     };
     match reader.rest() {
         [] => Ok((flags, value)),
-        _ => Err(reader.error("has a node with more than its flags tell")),
+        _ => Err(reader.error("has a node with more data than its flags announce")),
     }
 }

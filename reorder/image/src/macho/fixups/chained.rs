@@ -19,7 +19,7 @@ const OFFSETS: u16 = 6;
 const NO_CHAIN: u16 = 0xffff;
 const SEVERAL_CHAINS: u16 = 0x8000;
 const TARGET_BITS: u64 = (1 << 36) - 1;
-/// What the distance to the next slot counts in.
+/// Bytes in a unit of the distance to the next slot.
 const STRIDE: u64 = 4;
 
 /// The slots that are rebased and not bound, chain by chain.
@@ -98,7 +98,7 @@ impl Chain<'_, '_> {
         let mut offset = self.page.start + first;
         loop {
             let slot = self.contents.get(offset as usize..).and_then(|slot| slot.first_chunk());
-            // A chain that left its page could meet that page's own, and slots would come twice.
+            // A chain that leaves its page could run into that page's own chain, and slots would be listed twice.
             let Some(slot) = slot.filter(|_| offset < self.page.end) else {
                 let place = self.segment.offset as u64 + offset;
                 return Err(Error::malformed(place, "a chain of fixups leaves its page"));

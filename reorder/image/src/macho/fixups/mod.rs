@@ -1,4 +1,4 @@
-//! Every slot of data whose address the loader corrects, in either of the forms that linkers write.
+//! Every slot of data that the loader rebases, in either of the forms that linkers write.
 //!
 //! In a position-independent image this is the complete list of absolute addresses.
 
@@ -24,7 +24,7 @@ pub fn rebases(file: &MachOFile<'_>) -> Result<Vec<DataReference>> {
         (None, Some(range)) => opcodes::slots(file, range)?,
         (None, None) => Vec::new(),
     };
-    // Linkers write them in this order, and looking costs less than sorting.
+    // Linkers write them in this order, and checking is cheaper than sorting.
     if !slots.is_sorted_by_key(|slot| slot.place) {
         slots.sort_unstable_by_key(|slot| slot.place);
     }

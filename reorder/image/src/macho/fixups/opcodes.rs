@@ -1,4 +1,4 @@
-//! Rebase opcodes of `LC_DYLD_INFO`: a program for a small machine that walks over the slots.
+//! Rebase opcodes of `LC_DYLD_INFO`: a program for a small state machine that walks over the slots.
 //!
 //! Source: `mach-o/loader.h`, `REBASE_OPCODE_*`, and how dyld runs them.
 
@@ -32,7 +32,7 @@ struct Machine<'file, 'data> {
     file: &'file MachOFile<'data>,
     reader: Reader<'data>,
     segment: Option<Segment<'data>>,
-    /// From the segment's start. Wraps, as in the loader: steps back are steps by huge numbers.
+    /// Relative to the segment's start. Wraps, as in the loader: steps back are steps by huge numbers.
     offset: u64,
     is_pointer: bool,
     slots: Vec<DataReference>,
@@ -50,7 +50,7 @@ impl Machine<'_, '_> {
             2 => {
                 let segment = self.file.segments.get(usize::from(immediate)).copied();
                 self.segment =
-                    Some(segment.ok_or_else(|| self.reader.error("names a segment that is not there"))?);
+                    Some(segment.ok_or_else(|| self.reader.error("names a segment that does not exist"))?);
                 self.offset = self.reader.uleb()?;
             }
             3 => self.offset = self.offset.wrapping_add(self.reader.uleb()?),
@@ -73,12 +73,12 @@ impl Machine<'_, '_> {
         Ok(true)
     }
 
-    /// Rebases `count` slots, each `skip` bytes behind the one before.
+    /// Rebases `count` slots, each `skip` bytes after the one before.
     fn run(&mut self, count: u64, skip: u64) -> Result<()> {
         let Some(segment) = self.segment.filter(|_| self.is_pointer) else {
             return Err(self.reader.error("rebases before it has chosen a type and a segment"));
         };
-        // Slots do not overlap, so a longer list is damage; a count of 2^60 must not be tried.
+        // Slots do not overlap, so a longer list is malformed; a count of 2^60 must not be run.
         let most = self.file.bytes.len() as u64 / SLOT_SIZE;
         if count > most || self.slots.len() as u64 > most {
             return Err(self.reader.error("has more slots than fit into the file"));
@@ -88,7 +88,7 @@ impl Machine<'_, '_> {
             let slot =
                 usize::try_from(self.offset).ok().and_then(|offset| contents.get(offset..)?.first_chunk());
             let Some(value) = slot else {
-                return Err(self.reader.error("rebases a slot outside of its segment's contents"));
+                return Err(self.reader.error("rebases a slot outside its segment's contents"));
             };
             self.slots.push(DataReference {
                 place: segment.address.plus(self.offset),

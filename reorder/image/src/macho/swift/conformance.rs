@@ -12,7 +12,7 @@ const REQUIREMENTS: u32 = 0xff << 8;
 const HAS_RESILIENT_WITNESSES: u32 = 1 << 16;
 const HAS_GENERIC_WITNESS_TABLE: u32 = 1 << 17;
 
-/// Reads the descriptor at `place`. The witness table itself has pointers, which the loader knows.
+/// Reads the descriptor at `place`. The witness table itself has pointers, which the loader rebases.
 pub(super) fn read(walk: &mut Walk<'_, '_>, place: Address) -> Option<()> {
     walk.enter_indirect(Record::Context, place, 3)?;
     let flags = walk.word(place.plus(12))?;
@@ -38,7 +38,7 @@ pub(super) fn read(walk: &mut Walk<'_, '_>, place: Address) -> Option<()> {
         }
     }
     if flags & HAS_GENERIC_WITNESS_TABLE != 0 {
-        // Two sizes, the function that makes the table, and room of its own.
+        // Two sizes, the function that makes the table, and its private data.
         walk.plain_function(next.plus(4))?;
     }
     Some(())

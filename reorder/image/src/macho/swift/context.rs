@@ -21,7 +21,7 @@ const HAS_RESILIENT_SUPERCLASS: u32 = 1 << 13;
 const HAS_OVERRIDE_TABLE: u32 = 1 << 14;
 const HAS_VTABLE: u32 = 1 << 15;
 
-/// Bytes of a class's descriptor in front of what only some have, and of another type's.
+/// Bytes of the descriptor of a class, and of another type, without optional parts.
 const CLASS_SIZE: u64 = 44;
 const VALUE_SIZE: u64 = 28;
 
@@ -45,7 +45,7 @@ fn read_protocol(walk: &mut Walk<'_, '_>, place: Address) -> Option<()> {
         requirement = generic::read_requirement(walk, requirement)?;
     }
     for _ in 0..count {
-        // Flags, then what a conformance without a witness of its own uses.
+        // Flags, then the default witness.
         walk.implementation(requirement.plus(4))?;
         requirement = requirement.plus(8);
     }

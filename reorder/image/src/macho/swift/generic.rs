@@ -1,4 +1,4 @@
-//! Generic signatures: read for what follows them and for the names in them.
+//! Generic signatures, read for their names and to find the data after them.
 
 use super::walk::{Record, Walk};
 use reorder_base::address::Address;
@@ -13,7 +13,7 @@ const HAS_PACKS: u16 = 1;
 const HAS_INVERTED_PROTOCOLS: u16 = 2;
 const HAS_VALUES: u16 = 4;
 
-/// Reads the signature at `place`; gives the place behind it.
+/// Reads the signature at `place`; gives the place after it.
 pub(super) fn read_signature(walk: &mut Walk<'_, '_>, place: Address) -> Option<Address> {
     let (parameters, requirements) = (walk.half(place)?, walk.half(place.plus(2))?);
     let flags = walk.half(place.plus(6))?;
@@ -42,7 +42,7 @@ pub(super) fn read_signature(walk: &mut Walk<'_, '_>, place: Address) -> Option<
     Some(next)
 }
 
-/// Reads the requirement at `place`; gives the place behind it.
+/// Reads the requirement at `place`; gives the place after it.
 pub(super) fn read_requirement(walk: &mut Walk<'_, '_>, place: Address) -> Option<Address> {
     let subject = place.plus(8);
     match walk.word(place)? & 0x1f {

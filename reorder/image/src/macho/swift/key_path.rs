@@ -1,9 +1,9 @@
 //! Patterns of key paths, which only code refers to.
 //!
-//! Nothing lists them, so one is known by its whole form: where the key path is kept once it is made, its generic
-//! signature, the names of its root and value types, a text for Objective-C, then parts that fill exactly the size that
-//! stands in front of them. Both names must be well-formed and lie in the section of names. No other record of Swift
-//! has the form; data that had it by chance would also have to lead to the start of a function in the right place.
+//! They are not listed anywhere, so a pattern is recognised by its whole form: the cache of the key path, its generic
+//! signature, the names of its root and value types, a string for Objective-C, then parts that fill exactly the size that
+//! precedes them. Both names must be well-formed and lie in the section of names. No other Swift record has this form; data
+//! that has it by chance would also have to lead to the start of a function in the right place.
 //! Source: Swift's `include/swift/ABI/KeyPath.h`.
 
 use super::names;
@@ -11,7 +11,7 @@ use super::walk::Walk;
 use crate::macho::section::Section;
 use reorder_base::address::Address;
 
-/// Bytes in front of the parts, where the size of the parts stands in them, and its bits.
+/// Bytes before the parts, where the size of the parts is in them, and its bits.
 const HEAD: u64 = 24;
 const SIZE_PLACE: u64 = 20;
 const SIZE: u32 = 0x00ff_ffff;
@@ -26,7 +26,7 @@ const STORED_IN_CLASS: u32 = 0x0300_0000;
 const OPTIONAL: u32 = 0x0400_0000;
 
 const PAYLOAD: u32 = 0x00ff_ffff;
-/// Offsets from here on stand in a word of their own.
+/// Offsets from here on are in a word of their own.
 const FIRST_LONG_OFFSET: u32 = 0x007f_fffd;
 const OFFSET: u32 = 0x007f_ffff;
 
@@ -35,7 +35,7 @@ const IS_SETTABLE: u32 = 0x0040_0000;
 const IS_KNOWN_BY_NUMBER: u32 = 0x0030_0000;
 const HAS_ARGUMENTS: u32 = 0x0008_0000;
 const RESOLUTION: u32 = 0xf;
-/// The identity is a pointer's place.
+/// The identity is the place of a pointer.
 const INDIRECT: u32 = 2;
 
 /// Reads all patterns among the constants.
@@ -49,7 +49,7 @@ pub(super) fn find(walk: &mut Walk<'_, '_>) {
         for place in (start.0..section.end().0.saturating_sub(HEAD)).step_by(4).map(Address) {
             if let Some(fields) = read(walk, place, section.end()) {
                 fields.into_iter().for_each(|field| {
-                    // None would mean that the field lies outside of the image, but it was read.
+                    // `None` would mean that the field lies outside the image, but it was read before.
                     let _ = walk.plain_function(field);
                 });
             }
@@ -99,7 +99,7 @@ fn read_parts(walk: &Walk<'_, '_>, start: Address, stop: Address) -> Option<Vec<
                     length += 4;
                 }
                 if head & HAS_ARGUMENTS != 0 {
-                    // Their layout, a table of pointers, and what copies them.
+                    // Their layout, a table of pointers, and the function that copies them.
                     fields.extend([next.plus(length), next.plus(length + 8)]);
                     length += 12;
                 }
@@ -108,7 +108,7 @@ fn read_parts(walk: &Walk<'_, '_>, start: Address, stop: Address) -> Option<Vec<
             _ => return None,
         }
         next = next.plus(length);
-        // A property of another library is followed by what to do without its description, other parts by the type
+        // A property of another library is followed by the parts to use without its description, other parts by the type
         // between them and the next.
         if next < stop && head & KIND != EXTERNAL {
             if !is_name(walk, next) {
@@ -120,7 +120,7 @@ fn read_parts(walk: &Walk<'_, '_>, start: Address, stop: Address) -> Option<Vec<
     (next == stop).then_some(fields)
 }
 
-/// Where the distance at `place` leads; the inner option is none for zero.
+/// Where the distance at `place` leads; the inner option is `None` for zero.
 fn target_of(walk: &Walk<'_, '_>, place: Address) -> Option<Option<Address>> {
     let word = walk.file.word_at(place)?;
     // An odd distance leads to a pointer or to a name.

@@ -1,10 +1,10 @@
 //! Distances to functions in the metadata that Swift's compiler writes.
 //!
-//! In: an image, the slots that the loader rebases and the function starts. Out: [`SwiftReferences`]. Records of Swift
-//! refer to functions and to each other by distances from the field itself, for which the loader needs no list; so the
-//! records are read from the sections that list them, from each other and from symbols, each as what it is. A field
-//! counts if its record says that it leads to a function and if it does lead to the very start of one. All other words
-//! that would lead to a start are given as unknown, never changed.
+//! Takes an image, the slots that the loader rebases and the function starts; gives [`SwiftReferences`]. Swift records
+//! refer to functions and to each other by distances from the field itself, which the loader does not list; so the records
+//! are found through the sections that list them, through each other and through symbols, and read by their kind. A field
+//! counts if its record says that it leads to a function and if it leads exactly to the start of one. All other words that
+//! would lead to a start are reported as unknown and never changed.
 //!
 //! Source: Swift's `docs/ABI/TypeMetadata.rst` and `docs/ABI/Mangling.rst`, `include/swift/ABI/Metadata.h`,
 //! `MetadataValues.h` and `GenericContext.h`.
@@ -27,22 +27,22 @@ use super::reference::DataReference;
 use reorder_base::address::Address;
 use reorder_base::error::Result;
 
-/// What Swift's metadata says about functions.
+/// References to functions in Swift's metadata.
 #[derive(Clone, Debug, Default)]
 pub struct SwiftReferences {
     /// Fields of known records, by place.
     pub references: Vec<DataReference>,
-    /// Words that are no such field but would lead to the start of a function, or fields of known records that lead into
-    /// one: the word and the function, by word.
+    /// Other words that would lead to the start of a function, and fields of known records that lead into one: the word and
+    /// the function, by word.
     pub unknown: Vec<(Address, Address)>,
 }
 
-/// Reads all metadata of Swift; empty for images without any.
+/// Reads all Swift metadata; empty for images without any.
 ///
 /// `rebases` are all slots of the image and `text_starts` the starts of the functions in `__text`, both sorted.
 ///
 /// # Errors
-/// Malformed symbol tables. Damaged records are left out, so that what they refer to is unknown.
+/// Malformed symbol tables. Damaged records are left out; their words count as unknown.
 pub fn references(
     file: &MachOFile<'_>,
     rebases: &[DataReference],

@@ -7,17 +7,17 @@ use crate::macho::file::MachOFile;
 use crate::macho::reference::DataReference;
 use reorder_base::address::Address;
 
-// What stands in front of a distance.
+// Bytes that precede a distance.
 const CONTEXT: u8 = 0x01;
 const CONFORMANCE_ACCESSOR: u8 = 0x07;
 const METADATA_ACCESSOR: u8 = 0x09;
 const LAST_WITH_DISTANCE: u8 = 0x17;
 const FIRST_WITH_POINTER: u8 = 0x18;
 const LAST_WITH_POINTER: u8 = 0x1f;
-/// What a name begins with that is no type's: of an associated conformance, or one that is only made by a function.
+/// The first byte of names other than types: of an associated conformance, or a name that only a function makes.
 const SPECIAL: u8 = 0xff;
 
-/// Reads the name at `place`; gives the place of the zero behind it.
+/// Reads the name at `place`; gives the place of the zero after it.
 pub(super) fn read(walk: &mut Walk<'_, '_>, place: Address) -> Option<Address> {
     let mut next = place;
     loop {
@@ -38,15 +38,15 @@ pub(super) fn read(walk: &mut Walk<'_, '_>, place: Address) -> Option<Address> {
     }
 }
 
-/// Longest name that [`is_name`] looks at; those of key paths have a few dozen bytes.
+/// Longest name that [`is_name`] accepts; those of key paths have a few dozen bytes.
 const LONGEST: u64 = 4096;
 
-/// Whether a name stands at `place` that ends before `end`.
+/// Whether there is a name at `place` that ends before `end`.
 pub(super) fn is_name(file: &MachOFile<'_>, place: Address, end: Address) -> bool {
     let longest = end.0.saturating_sub(place.0).min(LONGEST);
     let Some(mut rest) = file.bytes_at(place, longest) else { return false };
     let mut is_empty = true;
-    while let Some((&byte, behind)) = rest.split_first() {
+    while let Some((&byte, after)) = rest.split_first() {
         let distance = match byte {
             0 => return !is_empty,
             1..=LAST_WITH_DISTANCE => 4,
@@ -54,7 +54,7 @@ pub(super) fn is_name(file: &MachOFile<'_>, place: Address, end: Address) -> boo
             b'!'..=b'~' | SPECIAL => 0,
             _ => return false,
         };
-        rest = behind.get(distance..).unwrap_or_default();
+        rest = after.get(distance..).unwrap_or_default();
         is_empty = false;
     }
     false
@@ -77,8 +77,8 @@ pub(super) fn enter_all(
     Some(())
 }
 
-/// Reads all names of the section of names from front to back. Where other records stand between them, what follows may
-/// be taken for something else up to the next zero.
+/// Reads all names of the section of names in order. After another record between them, bytes may be misread up to the
+/// next zero.
 pub(super) fn read_all(walk: &mut Walk<'_, '_>, start: Address, end: Address) -> Option<()> {
     let mut next = start;
     while next < end {

@@ -3,7 +3,7 @@
 use super::walk::{Record, Walk};
 use reorder_base::address::Address;
 
-/// The pattern of a generic class: makers, then flags, then what destroys an instance and its fields.
+/// The pattern of a generic class: functions that make it, flags, then functions that destroy an instance and its fields.
 pub(super) fn read_class(walk: &mut Walk<'_, '_>, place: Address) -> Option<()> {
     read_value(walk, place)?;
     walk.plain_function(place.plus(12))?;
@@ -16,12 +16,12 @@ pub(super) fn read_value(walk: &mut Walk<'_, '_>, place: Address) -> Option<()> 
     walk.plain_function(place.plus(4))
 }
 
-/// The pattern of a class with an unknown superclass: what makes it, destroys an instance, destroys the fields.
+/// The pattern of a class with an unknown superclass: functions that make it, destroy an instance, destroy the fields.
 pub(super) fn read_resilient(walk: &mut Walk<'_, '_>, place: Address) -> Option<()> {
     [0, 4, 8].into_iter().try_for_each(|offset| walk.plain_function(place.plus(offset)))
 }
 
-// The head of a property's record.
+// The header of a property's record.
 const KIND: u32 = 0x7f00_0000;
 const COMPUTED: u32 = 0x0200_0000;
 const IS_SETTABLE: u32 = 0x0040_0000;

@@ -6,11 +6,11 @@ use crate::macho::file::MachOFile;
 use crate::macho::section::Section;
 use reorder_base::address::Address;
 
-/// Bytes of the record of a function that other processes may call, and where the function stands in it.
+/// Bytes of the record of a function that other processes may call, and the offset of the function in it.
 const ACCESSIBLE_SIZE: u64 = 20;
 const ACCESSIBLE_FUNCTION: u64 = 12;
 
-/// Whether Swift's compiler wrote any of the image.
+/// Whether Swift's compiler wrote any part of the image.
 pub(super) fn has_swift(file: &MachOFile<'_>) -> bool {
     file.sections.iter().any(|section| section.name.starts_with(b"__swift"))
 }
@@ -19,7 +19,7 @@ pub(super) fn has_swift(file: &MachOFile<'_>) -> bool {
 pub(super) fn enter(walk: &mut Walk<'_, '_>) {
     let file = walk.file;
     for section in file.sections.iter().filter(|section| section.has_bytes()) {
-        // None means that the section is damaged: what it lists up to there stands.
+        // `None` means that the section is damaged: the records listed before the damage are kept.
         let _ = enter_section(walk, section);
     }
 }
@@ -27,7 +27,7 @@ pub(super) fn enter(walk: &mut Walk<'_, '_>) {
 fn enter_section(walk: &mut Walk<'_, '_>, section: &Section<'_>) -> Option<()> {
     let mut places = entries(section, 4);
     match section.name {
-        // The second bit says that the entry is none yet; types have their form in both.
+        // In lists of protocols the second bit marks unused entries; types have their form in both bits.
         b"__swift5_protos" | b"__swift5_types" | b"__swift5_types2" => {
             places.try_for_each(|place| walk.enter_indirect(Record::Context, place, 3))
         }
@@ -50,7 +50,7 @@ fn enter_section(walk: &mut Walk<'_, '_>, section: &Section<'_>) -> Option<()> {
     }
 }
 
-/// The places of the entries of `size` bytes that lie in `section` completely.
+/// The places of the entries of `size` bytes that lie completely in `section`.
 fn entries(section: &Section<'_>, size: u64) -> impl Iterator<Item = Address> + use<> {
     let (start, count) = (section.address, section.size / size);
     (0..count).map(move |index| start.plus(index * size))

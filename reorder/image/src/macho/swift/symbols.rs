@@ -1,10 +1,10 @@
-//! Records that no section lists and that only code refers to, by the ends of their mangled names.
+//! Records that are in no list and that only code refers to, found by the suffix of their mangled names.
 
 use super::walk::{Record, Walk};
 use crate::macho::symbol_table;
 use reorder_base::error::Result;
 
-/// Ends of names, as Swift's mangling has them.
+/// Suffixes of names in Swift's mangling.
 const SUFFIXES: &[(&[u8], Record)] = &[
     (b"Tu", Record::FramedFunction),
     (b"Twc", Record::FramedFunction),
@@ -30,7 +30,7 @@ pub(super) fn enter(walk: &mut Walk<'_, '_>) -> Result<()> {
     Ok(())
 }
 
-/// Whether `name` has one of the beginnings of Swift's mangling since its binary interface is stable.
+/// Whether `name` has one of the prefixes of Swift's mangling since its ABI is stable.
 fn is_swift(name: &[u8]) -> bool {
     [&b"_$s"[..], b"_$S", b"$s", b"$S"].iter().any(|prefix| name.starts_with(prefix))
 }

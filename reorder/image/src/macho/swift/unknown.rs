@@ -1,4 +1,4 @@
-//! Words in Swift's metadata that would lead to a function but are no field of a known record.
+//! Words in Swift's metadata that would lead to a function but are not a field of a known record.
 
 use std::collections::BTreeSet;
 
@@ -9,7 +9,7 @@ use crate::macho::reference::DataReference;
 use crate::macho::section::Section;
 use reorder_base::address::Address;
 
-/// Adds all such words to `unknown`, sorted by place. Names may stand anywhere, so every byte may begin a word.
+/// Adds all such words to `unknown`, sorted by place. Names may be anywhere, so every byte may begin a word.
 pub(super) fn scan(
     file: &MachOFile<'_>,
     starts: &[Address],

@@ -8,7 +8,7 @@ use crate::macho::file::MachOFile;
 use crate::macho::reference::{DataForm, DataReference};
 use reorder_base::address::Address;
 
-/// A kind of record that others refer to.
+/// A kind of record that other records refer to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Record {
     /// Of a module, an extension, a protocol or a type.
@@ -38,7 +38,7 @@ pub(super) struct Walk<'context, 'data> {
     starts: &'context [Address],
     visited: HashSet<(Record, u64)>,
     pending: Vec<(Record, Address)>,
-    /// Reads that are still allowed: damaged records may overlap, and every byte is read a few times at most.
+    /// Bytes that may still be read: damaged records may overlap, but valid ones read every byte a few times at most.
     allowance: usize,
     /// Function by field.
     found: BTreeMap<Address, Address>,
@@ -65,7 +65,7 @@ impl<'context, 'data> Walk<'context, 'data> {
     /// Reads all records that were entered, and those to which they lead. A damaged record ends early.
     pub(super) fn run(&mut self) {
         while let Some((record, place)) = self.pending.pop() {
-            // None means that the record is damaged or cut off: what it says up to there stands.
+            // `None` means that the record is damaged or truncated: the fields before the damage are kept.
             let _ = match record {
                 Record::Context => context::read(self, place),
                 Record::Conformance => conformance::read(self, place),
@@ -112,7 +112,7 @@ impl<'context, 'data> Walk<'context, 'data> {
         self.file.bytes_at(place, 1)?.first().copied()
     }
 
-    /// What the distance at `place` leads to; the inner option is none for the distance zero, which means nothing.
+    /// What the distance at `place` leads to; the inner option is `None` for the distance zero, which means no target.
     pub(super) fn distance(&mut self, place: Address) -> Option<Option<Address>> {
         let word = self.word(place)?;
         Some((word != 0).then(|| place.plus(i64::from(word as i32) as u64)))
@@ -126,8 +126,8 @@ impl<'context, 'data> Walk<'context, 'data> {
         Some(())
     }
 
-    /// The same for a distance whose lowest bit says that it leads to a pointer instead, which the loader knows.
-    /// `flags` are the bits of the distance that are none of it.
+    /// The same for a distance whose lowest bit says that it leads to a pointer instead, which the loader rebases.
+    /// `flags` are the bits of the field that are not part of the distance.
     pub(super) fn enter_indirect(&mut self, record: Record, place: Address, flags: u32) -> Option<()> {
         let word = self.word(place)?;
         if word != 0 && word & 1 == 0 {
@@ -136,7 +136,7 @@ impl<'context, 'data> Walk<'context, 'data> {
         Some(())
     }
 
-    /// A field with the distance to a function, and to nothing else.
+    /// A field with the distance to a function.
     pub(super) fn plain_function(&mut self, place: Address) -> Option<()> {
         if let Some(target) = self.distance(place)?.filter(|target| self.text.contains(target)) {
             self.note(place, target);
@@ -144,7 +144,7 @@ impl<'context, 'data> Walk<'context, 'data> {
         Some(())
     }
 
-    /// A field with the distance to what carries out a requirement or a method: a function, the record of one with a
+    /// A field with the distance to the implementation of a requirement or method: a function, the record of one with a
     /// frame, or, with the lowest bit set, a name.
     pub(super) fn implementation(&mut self, place: Address) -> Option<()> {
         let Some(target) = self.distance(place)? else { return Some(()) };

@@ -1,4 +1,4 @@
-//! `__unwind_info`: how to leave each function, in one word each, or where its entry of `__eh_frame` is.
+//! `__unwind_info`: how to unwind each function, in one word each, or where its entry of `__eh_frame` is.
 //!
 //! Source: `mach-o/compact_unwind_encoding.h`, and how LLVM's libunwind searches it.
 
@@ -8,23 +8,23 @@ pub use read::Place;
 
 use std::ops::Range;
 
-use crate::macho::file::Architecture;
 use reorder_base::address::Address;
+use reorder_base::processor::Processor;
 
-/// The number in front of a page of entries with whole encodings.
+/// The number before a page of entries with whole encodings.
 pub const REGULAR_PAGE: u32 = 2;
-/// The number in front of a page of entries with indices of encodings.
+/// The number before a page of entries with indices of encodings.
 pub const COMPRESSED_PAGE: u32 = 3;
 /// An encoding's bit: the function has an exception table.
 pub const HAS_EXCEPTION_TABLE: u32 = 0x4000_0000;
 const MODE: u32 = 0x0f00_0000;
 
-/// From one start to the next, one encoding holds.
+/// A range of code with one encoding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct UnwindEntry {
     /// The first address.
     pub start: Address,
-    /// The encoding; 0 where nothing is known.
+    /// The encoding; 0 for none.
     pub encoding: u32,
 }
 
@@ -32,8 +32,8 @@ pub struct UnwindEntry {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UnwindInfo {
     /// The processor, which decides what encodings mean.
-    pub architecture: Architecture,
-    /// The address of the headers, from which the table counts.
+    pub processor: Processor,
+    /// The address of the headers, to which the table is relative.
     pub base: Address,
     /// The section's first address.
     pub section: Address,
@@ -43,16 +43,16 @@ pub struct UnwindInfo {
     pub common_encodings: Vec<u32>,
     /// Distances of the pointers to personality routines from the headers, at most three.
     pub personalities: Vec<u32>,
-    /// By start; no two have the same.
+    /// By start; no two have the same start.
     pub entries: Vec<UnwindEntry>,
-    /// Where the last entry ends.
+    /// The end of the last entry.
     pub end: Address,
     /// Function and its exception table, by function.
     pub exception_tables: Vec<(Address, Address)>,
 }
 
 impl UnwindInfo {
-    /// The encoding that holds at `address`; 0 in front of the first entry and behind the last.
+    /// The encoding that holds at `address`; 0 before the first entry and after the last.
     #[must_use]
     pub fn encoding_at(&self, address: Address) -> u32 {
         self.entry_at(address).map_or(0, |index| self.entries[index].encoding)
@@ -84,9 +84,9 @@ impl UnwindInfo {
         self.ranges(|encoding| self.is_bound_to_start(encoding))
     }
 
-    /// What the entries cover that refer to `__eh_frame`; the last of them may end after the code.
+    /// The ranges of the entries that refer to `__eh_frame`; the last of them may end after the code.
     pub fn dwarf_ranges(&self) -> impl Iterator<Item = Range<Address>> {
-        self.ranges(|encoding| is_dwarf(self.architecture, encoding))
+        self.ranges(|encoding| is_dwarf(self.processor, encoding))
     }
 
     fn ranges(&self, is_wanted: impl Fn(u32) -> bool) -> impl Iterator<Item = Range<Address>> {
@@ -96,26 +96,26 @@ impl UnwindInfo {
         self.entries.iter().enumerate().filter_map(range)
     }
 
-    /// The entries by which exceptions are handled from the function's start on: atoms under one of these must keep their
+    /// Whether the encoding depends on the distance from the function's start: atoms under one such entry must keep their
     /// distances.
     #[must_use]
     pub fn is_bound_to_start(&self, encoding: u32) -> bool {
-        encoding & HAS_EXCEPTION_TABLE != 0 || is_stack_indirect(self.architecture, encoding)
+        encoding & HAS_EXCEPTION_TABLE != 0 || is_stack_indirect(self.processor, encoding)
     }
 }
 
 /// Whether the encoding refers to an entry of `__eh_frame`, by its distance from that section's start.
 #[must_use]
-pub fn is_dwarf(architecture: Architecture, encoding: u32) -> bool {
+pub fn is_dwarf(processor: Processor, encoding: u32) -> bool {
     encoding & MODE
-        == match architecture {
-            Architecture::Arm64 => 0x0300_0000,
-            Architecture::X86_64 => 0x0400_0000,
+        == match processor {
+            Processor::Aarch64 => 0x0300_0000,
+            Processor::X86_64 | Processor::Other => 0x0400_0000,
         }
 }
 
-/// Whether the frame's size stands in an instruction, found by its distance from the function's start.
+/// Whether the frame's size is in an instruction that is found by its distance from the function's start.
 #[must_use]
-pub fn is_stack_indirect(architecture: Architecture, encoding: u32) -> bool {
-    architecture == Architecture::X86_64 && encoding & MODE == 0x0300_0000
+pub fn is_stack_indirect(processor: Processor, encoding: u32) -> bool {
+    processor == Processor::X86_64 && encoding & MODE == 0x0300_0000
 }

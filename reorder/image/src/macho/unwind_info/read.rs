@@ -1,11 +1,12 @@
-//! Bytes of `__unwind_info` → entries.
+//! Reads `__unwind_info`: bytes → entries.
 
 use super::{COMPRESSED_PAGE, REGULAR_PAGE, UnwindEntry, UnwindInfo};
-use crate::macho::file::{Architecture, MachOFile};
+use crate::macho::file::MachOFile;
 use crate::macho::section::Section;
 use crate::reader::Reader;
 use reorder_base::address::Address;
 use reorder_base::error::{Error, Result};
+use reorder_base::processor::Processor;
 use reorder_base::refusal::{Refusal, RefusalCode};
 
 /// A row of the first level.
@@ -16,14 +17,14 @@ struct Page {
 }
 
 impl UnwindInfo {
-    /// The table of `file`; none if it has no such section.
+    /// The table of `file`; `None` if it has no such section.
     ///
     /// # Errors
     /// Refuses (M13) other versions, unknown pages and entries that are not sorted; reports malformed tables.
     pub fn parse(file: &MachOFile<'_>) -> Result<Option<Self>> {
         let Some(section) = Self::section(file) else { return Ok(None) };
         let place = Place {
-            architecture: file.architecture,
+            processor: file.processor,
             base: file.base(),
             section: section.address,
             origin: section.offset as u64,
@@ -70,11 +71,11 @@ impl UnwindInfo {
             }
         }
         if entries.last().is_some_and(|entry| entry.start > last.function) {
-            return Err(unknown("unwind entries behind their end").at(last.function).into());
+            return Err(unknown("unwind entries after their end").at(last.function).into());
         }
         let tables_start = filled.first().map_or(last.exception_tables, |first| first.exception_tables);
         Ok(Self {
-            architecture: place.architecture,
+            processor: place.processor,
             base: place.base,
             section: place.section,
             size: bytes.len() as u64,
@@ -87,11 +88,11 @@ impl UnwindInfo {
     }
 }
 
-/// What bytes of a table do not tell.
+/// What is needed to read a table besides its bytes.
 #[derive(Clone, Copy, Debug)]
 pub struct Place {
     /// The processor, which decides what encodings mean.
-    pub architecture: Architecture,
+    pub processor: Processor,
     /// The address of the headers.
     pub base: Address,
     /// The section's first address.
@@ -117,7 +118,7 @@ impl<'data> Table<'data> {
         Ok(reader)
     }
 
-    /// An array of words that the header names by its place and length.
+    /// An array of words whose place and length are in the header.
     fn words(&self, header: &mut Reader<'data>) -> Result<Vec<u32>> {
         let (start, count) = (header.word()? as usize, header.word()? as usize);
         if count == 0 {
@@ -152,7 +153,7 @@ impl<'data> Table<'data> {
         let mut header = self.at(at)?;
         let kind = header.word()?;
         let (start, count) = (usize::from(header.half()?), header.half()?);
-        // Pages do not overlap in real tables, but a small damaged one could name one page very often.
+        // Pages do not overlap in real tables, but a small damaged table could name one page many times.
         if entries.len().saturating_add(count.into()) > self.bytes.len() {
             return Err(header.error("has more entries than its size allows"));
         }
@@ -179,7 +180,7 @@ impl<'data> Table<'data> {
                             .map(|word| u32::from_le_bytes(*word)),
                     };
                     let encoding =
-                        encoding.ok_or_else(|| rows.error("names an encoding that is not there"))?;
+                        encoding.ok_or_else(|| rows.error("names an encoding that does not exist"))?;
                     push(entries, first.plus(u64::from(row & 0x00ff_ffff)), encoding)?;
                 }
             }
@@ -189,7 +190,8 @@ impl<'data> Table<'data> {
     }
 }
 
-/// Of several entries with one start, of which all but one belong to empty functions, the last counts, as for who searches.
+/// Of several entries with one start, all but one of which belong to empty functions, the last is kept: the unwinder finds
+/// it.
 fn push(entries: &mut Vec<UnwindEntry>, start: Address, encoding: u32) -> Result<()> {
     match entries.last_mut() {
         Some(last) if last.start == start => last.encoding = encoding,

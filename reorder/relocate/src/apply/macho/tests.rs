@@ -3,7 +3,6 @@
 #![allow(clippy::unwrap_used)] // a failed unwrap is a failed test
 
 use super::*;
-use reorder_image::macho::MachOImage;
 use reorder_image::macho::eh_frame::frame_entries;
 use reorder_image::macho::linked::library;
 use reorder_image::macho::load_command::LinkEditPart;
@@ -22,8 +21,8 @@ fn reversed(bytes: &[u8]) -> Result<Applied> {
 
 fn ordered(bytes: &[u8], arrange: impl Fn(&mut Vec<FunctionIndex>)) -> Result<Applied> {
     let file = MachOFile::parse(bytes)?;
-    let image = MachOImage::parse(bytes, None)?;
-    let functions = image.functions_within(file.text().range());
+    let names = file.code_names()?;
+    let functions = names.functions_within(file.text().range());
     let analysis = MachOAnalysis::new(&file)?;
     let mut order: Vec<FunctionIndex> = functions.iter().map(|(index, _)| index).collect();
     arrange(&mut order);

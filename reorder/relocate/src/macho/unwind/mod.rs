@@ -141,7 +141,7 @@ fn pieces(info: &UnwindInfo, map: &AddressMap) -> Vec<Piece> {
             let encoding = index.map_or(0, |index| info.entries[index].encoding);
             let is_continued = last == (index, span.delta());
             let is_equal = pieces.last().map_or(encoding == 0, |piece| piece.encoding == encoding);
-            let must_stand_alone = info.is_bound_to_start(encoding) || is_dwarf(info.architecture, encoding);
+            let must_stand_alone = info.is_bound_to_start(encoding) || is_dwarf(info.processor, encoding);
             if !(is_equal && (is_continued || !must_stand_alone)) {
                 pieces.push(Piece { start: NewAddress(start.0.wrapping_add(span.delta())), encoding });
             }

@@ -3,12 +3,12 @@ use proptest::prelude::*;
 use super::rebuild;
 use crate::address_map::{AddressMap, Move};
 use reorder_base::address::{Address, NewAddress};
-use reorder_image::macho::file::Architecture;
+use reorder_base::processor::Processor;
 use reorder_image::macho::unwind_info::{HAS_EXCEPTION_TABLE, Place, UnwindEntry, UnwindInfo, is_dwarf};
 
 const BASE: u64 = 0x1_0000_0000;
 const PLACE: Place =
-    Place { architecture: Architecture::Arm64, base: Address(BASE), section: Address(BASE), origin: 0 };
+    Place { processor: Processor::Aarch64, base: Address(BASE), section: Address(BASE), origin: 0 };
 
 fn at(offset: u64) -> Address {
     Address(BASE + offset)
@@ -16,7 +16,7 @@ fn at(offset: u64) -> Address {
 
 fn info(entries: &[(u64, u32)], end: u64, exception_tables: &[(u64, u64)]) -> UnwindInfo {
     UnwindInfo {
-        architecture: PLACE.architecture,
+        processor: PLACE.processor,
         base: PLACE.base,
         section: PLACE.section,
         size: 0,
@@ -180,7 +180,7 @@ proptest! {
             let (before, after) = (at(offset(index)), Address(map.map(at(offset(index))).0));
             prop_assert_eq!(new.exception_table_at(after), old.exception_table_at(before));
             let encoding = old.encoding_at(before);
-            if encoding & HAS_EXCEPTION_TABLE != 0 || is_dwarf(Architecture::Arm64, encoding) {
+            if encoding & HAS_EXCEPTION_TABLE != 0 || is_dwarf(Processor::Aarch64, encoding) {
                 let entry = new.entry_at(after).expect("the function has an entry");
                 prop_assert_eq!(new.entries[entry].start, after);
             }

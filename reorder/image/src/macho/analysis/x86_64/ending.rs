@@ -1,8 +1,8 @@
-//! What stands behind a function whose last instruction is a call.
+//! What follows a function whose last instruction is a call.
 //!
-//! Nearly always the call never comes back. If it does, control runs into what follows, with the stack as it was at the
-//! call. A function that begins there would return to whatever lies on top, unless nothing does; so what follows is the rest
-//! of this one only if the stack may be as at the entry, or if it takes from the stack what it did not put there.
+//! The call almost never returns. If it does, control runs into what follows, with the stack as it was at the call. A
+//! function that begins there would return to whatever is on top of the stack, unless the stack is as at the entry; so what
+//! follows is the rest of this function only if the stack may be as at the entry, or if it pops values that it did not push.
 
 use std::ops::Range;
 
@@ -12,26 +12,26 @@ use super::X86Context;
 use super::walk::{Byte, Walk};
 use reorder_base::address::Address;
 
-/// What a piece of code does with the stack first.
+/// What a piece of code does first with the stack.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Use {
     Puts,
     Takes,
     Calls,
-    /// It ends before it does anything of that.
+    /// It ends before doing any of these.
     Nothing,
 }
 
-/// Whether what stands behind `atom` may be its rest.
+/// Whether the code after `atom` may be its rest.
 pub(super) fn is_continued(context: &X86Context<'_>, atom: &Range<Address>, walk: &Walk<'_>) -> bool {
     let next = context.starts.partition_point(|start| *start <= atom.end);
     let end = context.starts.get(next).copied().unwrap_or_else(|| context.file.text().end());
     if atom.end >= end {
         return false;
     }
-    let behind = context.bytes(&(atom.end..end));
+    let following = context.bytes(&(atom.end..end));
     first_use(context.bytes(atom)) != Use::Puts
-        || matches!(first_use(behind), Use::Takes | Use::Calls)
+        || matches!(first_use(following), Use::Takes | Use::Calls)
         || is_balanced_at_end(context.bytes(atom), walk)
 }
 
@@ -52,7 +52,7 @@ fn first_use(bytes: &[u8]) -> Use {
     Use::Nothing
 }
 
-/// What an instruction other than calls and returns does with the stack pointer.
+/// What an instruction other than a call or return does with the stack pointer.
 fn use_of(instruction: &Instruction) -> Option<Use> {
     let is_for_stack = instruction.op0_register() == Register::RSP;
     match instruction.mnemonic() {
@@ -65,7 +65,7 @@ fn use_of(instruction: &Instruction) -> Option<Use> {
     }
 }
 
-/// Whether something is taken from the stack on the straight way to the last call: all of it may be gone there.
+/// Whether values are popped on the linear path to the last call: the stack may be as at the entry there.
 fn is_balanced_at_end(bytes: &[u8], walk: &Walk<'_>) -> bool {
     let mut decoder = Decoder::new(64, bytes, DecoderOptions::NONE);
     let mut has_call = false;

@@ -1,9 +1,9 @@
 //! Finds all code of one atom: what its entries reach, and what that reaches through jump tables in the atom.
 //!
-//! Tables in the atom move with it; they only matter here because they lead to code. One is wherever the atom takes the
-//! address of something that control does not reach and that begins with the distance to a place in the atom. It ends
-//! where an entry leads elsewhere, where something else begins, or where what an entry leads to turns out to be no code.
-//! An extent that is found too short leaves code unreached, hence unexplained; one that is too long contradicts itself.
+//! Tables in the atom move with it; they matter here only because they lead to code. A table is assumed wherever the atom
+//! takes the address of bytes that control does not reach and that begin with the distance to a place in the atom. It ends
+//! where an entry leads elsewhere, where other content begins, or where the target of an entry turns out not to be code.
+//! An extent that is too short leaves code unreached, hence unexplained; one that is too long contradicts itself.
 
 use std::collections::{BTreeSet, VecDeque};
 use std::ops::Range;
@@ -14,12 +14,12 @@ use reorder_base::address::Address;
 
 /// Bytes of a table's entry.
 const ENTRY: usize = 4;
-/// How often an atom is walked anew because a table turned out to be shorter than thought.
+/// How often an atom is walked again because a table turned out to be shorter than assumed.
 const MAX_ROUNDS: usize = 64;
-/// No walking anew once so many bytes were walked: large functions have many tables, but find them all at once.
+/// No new walk after this many bytes: large functions have many tables, but all of them are found in one walk.
 const MAX_BYTES: usize = 64 << 20;
 
-/// What is to be explored.
+/// The atom to explore.
 pub(super) struct Atom<'context, 'data> {
     pub(super) bytes: &'data [u8],
     pub(super) start: Address,
@@ -29,24 +29,24 @@ pub(super) struct Atom<'context, 'data> {
     pub(super) listed: &'context [Range<usize>],
 }
 
-/// What every walk taught about tables, by offset.
+/// What the walks have shown about tables, by offset.
 #[derive(Default)]
 struct Lessons {
     bases: BTreeSet<usize>,
-    /// Where no table goes on.
+    /// Where tables end.
     bounds: BTreeSet<usize>,
 }
 
 enum Failure {
-    /// Something was learnt: walk again.
+    /// New facts were found: walk again.
     Again,
     Final(usize),
 }
 
-/// Walks the atom until all is consistent, and says which byte is the first that is neither code, a table nor padding.
+/// Walks the atom until all is consistent; gives the first byte that is neither code, a table nor padding.
 ///
 /// # Errors
-/// The offset of what contradicts.
+/// The offset of a contradiction.
 pub(super) fn explore<'data>(atom: &Atom<'_, 'data>) -> Result<(Walk<'data>, Option<usize>), usize> {
     let mut lessons = Lessons::default();
     for round in 1..=MAX_ROUNDS {
@@ -75,9 +75,9 @@ fn walk_once<'data>(atom: &Atom<'_, 'data>, lessons: &mut Lessons) -> Result<Wal
     }
     let known = lessons.bases.len();
     let mut fresh: Vec<usize> = lessons.bases.iter().copied().collect();
-    // In order, and only when all else is done: entries that are none come last, and meet what is known.
+    // In order, and only after everything else: false entries come last, and then contradict what is known.
     let mut table_entries = VecDeque::new();
-    // The reason of trouble may be a table that is only found further on: behind a call that never returns.
+    // The cause of the trouble may be a table that is only found later: after a call that never returns.
     let mut first_trouble = None;
     loop {
         while let Some(arrival) = pending.pop() {
@@ -87,7 +87,7 @@ fn walk_once<'data>(atom: &Atom<'_, 'data>, lessons: &mut Lessons) -> Result<Wal
         }
         let mut is_contradicted = false;
         for offset in std::mem::take(&mut walk.taken) {
-            // What it leads to may be misunderstood until the table is known, so that does not count.
+            // Its target may be misread until the table is known, so contradictions there do not count.
             if lessons.bases.contains(&offset) || entry_offset(atom, offset, offset).is_none() {
                 continue;
             }
@@ -108,7 +108,7 @@ fn walk_once<'data>(atom: &Atom<'_, 'data>, lessons: &mut Lessons) -> Result<Wal
         match (table_entries.pop_front(), first_trouble) {
             (Some(entry), _) => pending.push(entry),
             (None, None) => return Ok(walk),
-            // With what is known now there may be none.
+            // With the facts known now there may be no trouble.
             (None, Some(_)) if lessons.bases.len() > known => return Err(Failure::Again),
             (None, Some((trouble, entry))) => return Err(lessons.learn(atom, trouble, entry)),
         }
@@ -119,7 +119,7 @@ impl Lessons {
     fn learn(&mut self, atom: &Atom<'_, '_>, trouble: Trouble, entry: Option<usize>) -> Failure {
         let (Trouble::Invalid(place) | Trouble::Data(place)) = trouble;
         let is_listed = atom.listed.iter().any(|range| range.contains(&place));
-        // The way began at an entry: that is none. Or it is right, and the table that it met is shorter.
+        // The path began at an entry that is false. Or the entry is right, and the table that the path met is shorter.
         let bound = match (entry, trouble) {
             (Some(entry), _) => entry,
             (None, Trouble::Data(place)) if !is_listed && !self.bases.contains(&place) => place,
@@ -132,7 +132,7 @@ impl Lessons {
     }
 }
 
-/// Marks the words of the table at `base` and adds what they lead to to `entries`.
+/// Marks the words of the table at `base` and adds their targets to `entries`.
 fn add_table(
     atom: &Atom<'_, '_>,
     lessons: &Lessons,
@@ -161,7 +161,7 @@ fn add_table(
     }
 }
 
-/// What the entry at `place` leads to, if it can be an entry: neither data nor the inside of an instruction.
+/// The target of the entry at `place`, if it can be an entry: its target is neither data nor inside an instruction.
 fn entry_target(atom: &Atom<'_, '_>, walk: &Walk<'_>, base: usize, place: usize) -> Option<usize> {
     let offset = entry_offset(atom, base, place)?;
     matches!(walk.state(offset), Byte::Unknown | Byte::First).then_some(offset)

@@ -34,7 +34,7 @@ pub(super) struct Field {
     pub(super) to_end: u8,
     /// Where it leads.
     pub(super) target: Address,
-    /// What for.
+    /// How the instruction uses it.
     pub(super) used: Use,
 }
 
@@ -72,18 +72,18 @@ impl Field {
         })
     }
 
-    /// As what is rewritten when an end moves.
+    /// The reference that is rewritten when either end moves.
     pub(super) fn reference(&self) -> CodeReference {
         let form = CodeForm::Relative32 { end: self.to_end };
         CodeReference { place: self.place, target: self.target, form }
     }
 }
 
-/// How far outside of the image an address may lie that was made from one inside: arrays that are counted from
-/// something else than zero.
+/// How far outside the image an address may lie that was computed from one inside: bases of arrays whose index does not
+/// start at zero.
 const SLACK: u64 = 1 << 20;
 
-/// Adds what `field` means for a move of `atom`.
+/// Adds the consequences of `field` for a move of `atom`.
 ///
 /// # Errors
 /// Why the bytes cannot be code.
@@ -101,7 +101,7 @@ pub(super) fn add(
     if atom.contains(&target) {
         let takes_place = matches!(field.used, Use::Take | Use::Call);
         let is_own = target == field.instruction || target == field.place.plus(field.to_end.into());
-        // To add the distance from here to something else.
+        // To add the distance from here to another place.
         if takes_place && is_own && target != atom.start {
             return Err(PinReason::ComputedAddress);
         }
@@ -113,7 +113,7 @@ pub(super) fn add(
         if target.0 < start.0.saturating_sub(SLACK) || target.0 > end.0.saturating_add(SLACK) {
             return Err(PinReason::BranchOutsideCode);
         }
-        // The end of this atom or the start of the next: one address, both meanings kept.
+        // The end of this atom or the start of the next: both meanings of the address are kept.
         if target == atom.end && field.used == Use::Take {
             match target == text.end {
                 true => return Err(PinReason::PointerInside),
@@ -134,7 +134,7 @@ pub(super) fn add(
         return Ok(());
     }
     if field.used == Use::Call && text.contains(&target) && context.starts.binary_search(&target).is_err() {
-        // Functions are called at their start; the bytes are rather data that look like a call.
+        // Functions are called at their start; the bytes are more likely data that look like a call.
         return Err(PinReason::BranchInsideInstruction);
     }
     decoded.references.push(field.reference());

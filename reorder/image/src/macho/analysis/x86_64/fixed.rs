@@ -1,4 +1,4 @@
-//! Sections of code beside `__text`, which stay where they are.
+//! Sections of code other than `__text`, which are left in place.
 
 use iced_x86::{Decoder, DecoderOptions, Instruction};
 
@@ -8,11 +8,11 @@ use crate::macho::file::MachOFile;
 use crate::macho::section::Section;
 use reorder_base::address::Address;
 
-/// The fields of `section` that refer to `__text`, found from its first byte to its last; anew from each of `starts`, which
-/// are sorted: what aligns a function may look like the front of an instruction that swallows its first bytes.
+/// The fields of `section` that refer to `__text`, found by decoding from its first byte to its last and again from each of
+/// `starts`, which are sorted: padding before a function may decode as an instruction that includes its first bytes.
 ///
 /// Only calls and addresses of four bytes count: linkers and compilers write nothing shorter from one section to
-/// another. Bytes that are no instruction are skipped one by one.
+/// another. Bytes that are not an instruction are skipped one by one.
 #[must_use]
 pub fn decode_fixed_section(
     file: &MachOFile<'_>,

@@ -1,10 +1,10 @@
-//! What the x86-64 code of one atom refers to.
+//! The references in the x86-64 code of one atom.
 //!
-//! In: an atom and where control arrives in it. Out: [`DecodedAtom`]. Instructions are found by following control, since
-//! jump tables lie between them, mostly unlisted. Every byte must be an instruction that is reached, part of a table or
-//! padding; otherwise the atom is opaque: it stays, with all that its bytes may refer to.
+//! Takes an atom and the places where control arrives in it; gives [`DecodedAtom`]. Instructions are found by following
+//! control, since jump tables, mostly unlisted, lie between them. Every byte must belong to a reached instruction, a table
+//! or padding; otherwise the atom is opaque: it stays, and so does all that its bytes may refer to.
 //!
-//! Every reference is a distance of four bytes that reaches 2 GiB, so nothing has to be paired and nothing grows.
+//! Every reference is a distance of four bytes that reaches 2 GiB, so there are no pairs and code never grows.
 //! Source: AMD64 Architecture Programmer's Manual, volume 3; System V ABI for AMD64, "Position-Independent Code".
 
 mod ending;
@@ -30,7 +30,7 @@ use explore::Atom;
 pub use fixed::decode_fixed_section;
 pub use opaque::opaque as keep;
 
-/// What decoding needs to know about the image.
+/// What decoding needs of the image.
 #[derive(Clone, Debug)]
 pub struct X86Context<'context> {
     file: &'context MachOFile<'context>,
@@ -40,7 +40,7 @@ pub struct X86Context<'context> {
     image: Range<Address>,
 }
 
-/// How often tables outside of the atom may lead to more code with more such tables.
+/// Rounds in which tables outside the atom may lead to more code with more such tables.
 const MAX_ROUNDS: usize = 4;
 
 impl<'context> X86Context<'context> {
@@ -65,7 +65,7 @@ impl<'context> X86Context<'context> {
         self.image.clone()
     }
 
-    /// Bytes of an atom; empty if it is none.
+    /// Bytes of an atom; empty if the file does not hold them.
     fn bytes(&self, atom: &Range<Address>) -> &'context [u8] {
         let length = atom.end.0.saturating_sub(atom.start.0);
         self.file.bytes_at(atom.start, length).unwrap_or_default()
@@ -73,7 +73,7 @@ impl<'context> X86Context<'context> {
 }
 
 /// Decodes one atom. `entries` are the places in it, besides its start, where control may arrive: pointers into it,
-/// landing pads, targets of other atoms' branches. Those outside of it are ignored.
+/// landing pads, targets of other atoms' branches. Those outside it are ignored.
 #[must_use]
 pub fn decode_atom(context: &X86Context<'_>, atom: Range<Address>, entries: &[Address]) -> DecodedAtom {
     let bytes = context.bytes(&atom);

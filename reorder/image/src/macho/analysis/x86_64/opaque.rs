@@ -1,8 +1,7 @@
-//! What bytes that are not understood may refer to.
+//! Possible references of bytes that are not understood.
 //!
-//! Nothing is assumed about where instructions begin: every byte may be the last one in front of a distance. What is
-//! found is never rewritten, only kept where it is, so too much costs movable atoms and too little would break the
-//! program.
+//! No assumption is made about where instructions begin: every byte may be the last one before a distance. Targets are
+//! never rewritten, only pinned, so finding too many costs movable atoms and finding too few would break the program.
 
 use std::collections::BTreeSet;
 use std::ops::Range;
@@ -12,13 +11,13 @@ use crate::decoded_atom::DecodedAtom;
 use crate::pins::Pin;
 use reorder_base::address::Address;
 
-/// How many places further on that look addressed a table is followed.
+/// Over how many later places that look addressed a table is followed.
 const MAX_CUTS: usize = 3;
 
 /// Sizes of the immediate operands that may follow an address relative to the instruction's end.
 const IMMEDIATES: [u64; 4] = [0, 1, 2, 4];
 
-/// The result for an atom that stays with all that its bytes may mean.
+/// The result for an atom that stays, with all references that its bytes may hold.
 #[must_use]
 pub fn opaque(context: &X86Context<'_>, atom: &Range<Address>, pin: Pin) -> DecodedAtom {
     let bytes = context.bytes(atom);
@@ -30,7 +29,7 @@ pub fn opaque(context: &X86Context<'_>, atom: &Range<Address>, pin: Pin) -> Deco
             targets.push(target);
         }
     };
-    // It may run into the next one, and addresses relative to its end are that one's start.
+    // It may run into the next atom, and addresses relative to its end are that atom's start.
     add(atom.end);
     for (index, &byte) in bytes.iter().enumerate() {
         let place = atom.start.plus(index as u64 + 1);
@@ -58,7 +57,7 @@ pub fn opaque(context: &X86Context<'_>, atom: &Range<Address>, pin: Pin) -> Deco
             bases.extend(atom.contains(&own).then(|| own.distance_from(atom.start) as usize));
         }
     }
-    // Words behind a place that is addressed may be distances from there; what only looks like one may cut a table.
+    // Words after a place that is addressed may be distances from there; a false one may cut a table short.
     for &base in &bases {
         let next = bases.range(base + 1..).nth(MAX_CUTS).copied().unwrap_or(bytes.len());
         for word in bytes[base..next].chunks_exact(4) {
@@ -81,7 +80,7 @@ pub fn opaque(context: &X86Context<'_>, atom: &Range<Address>, pin: Pin) -> Deco
     DecodedAtom { pin: Some(pin), possible_targets: targets, ..DecodedAtom::default() }
 }
 
-/// `jcc`, `loop` and its relatives, `jmp`, each with a distance of one byte.
+/// `jcc`, `loop` and its variants, `jmp`, each with a distance of one byte.
 fn is_short_branch(opcode: u8) -> bool {
     matches!(opcode, 0x70..=0x7f | 0xe0..=0xe3 | 0xeb)
 }

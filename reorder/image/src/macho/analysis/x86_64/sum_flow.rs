@@ -1,6 +1,6 @@
-//! Where the code of an atom goes to a register that may hold a sum: of two registers, or of one and a word of memory.
+//! Whether the code of an atom branches to a register that may hold a sum: of two registers, or of one and a word of memory.
 //!
-//! Each register has one mark, which follows control from the sum on until the register gets another value. Values that pass
+//! Each register has one mark, which follows control from the sum until the register gets another value. Values that pass
 //! through memory lose it.
 
 use std::collections::BTreeSet;
@@ -12,13 +12,12 @@ use iced_x86::{
 /// One bit for each general register that may hold a sum.
 type Marks = u16;
 
-/// What a callee may leave in the registers that it need not preserve is no sum of ours: all but `RBX`, `RSP`, `RBP`, `R12`
-/// to `R15`.
+/// Registers that a callee need not preserve lose their marks: all but `RBX`, `RSP`, `RBP`, `R12` to `R15`.
 /// Source: System V Application Binary Interface, AMD64 supplement, section 3.2.1.
 const PRESERVED: Marks = 0b1111_0000_0011_1000;
 
-/// Whether any of `instructions`, which ascend by address, goes to a register that may hold a sum. What it does at a jump that
-/// `is_explained` does not count.
+/// Whether any of `instructions`, which ascend by address, goes to a register that may hold a sum. What it does at a jump
+/// that `is_explained` does not count.
 pub(super) fn goes_to_sum(instructions: &[Instruction], is_explained: impl Fn(u64) -> bool) -> bool {
     let destination = |instruction: &Instruction| match instruction.flow_control() {
         FlowControl::IndirectCall => register_mark(instruction),
@@ -44,11 +43,11 @@ struct Flow<'a> {
     instructions: &'a [Instruction],
     /// Before each instruction.
     marks: Vec<Marks>,
-    /// Instructions that no other one is seen to lead to: landing pads and what tables lead to.
+    /// Instructions without a known predecessor: landing pads and targets of tables.
     arrivals: Vec<usize>,
-    /// What may be marked there.
+    /// The marks that may arrive there.
     elsewhere: Marks,
-    /// Instructions to pass. None comes back more often than there are registers.
+    /// Instructions to visit. None is visited again more often than there are registers.
     pending: BTreeSet<usize>,
     factory: InstructionInfoFactory,
 }
@@ -67,12 +66,12 @@ impl<'a> Flow<'a> {
             .flat_map(|index| [flow.next(index), flow.branch(index)])
             .flatten()
             .collect();
-        // Who comes to the first from another function brings nothing of this one.
+        // Control that enters the first instruction from another function brings no marks.
         flow.arrivals = (1..instructions.len()).filter(|index| !led_to.contains(index)).collect();
         flow
     }
 
-    /// The instruction after this one, where control goes on there.
+    /// The instruction after this one, if control goes on there.
     fn next(&self, index: usize) -> Option<usize> {
         let instruction = self.instructions[index];
         let next = self.instructions.get(index + 1).filter(|next| next.ip() == instruction.next_ip());
@@ -92,7 +91,7 @@ impl<'a> Flow<'a> {
         (target != 0).then(|| self.instructions.binary_search_by_key(&target, Instruction::ip).ok())?
     }
 
-    /// Hands what is marked after the instruction to all that may follow it.
+    /// Passes the marks after the instruction to all instructions that may follow it.
     fn pass(&mut self, index: usize) {
         let (instruction, before) = (self.instructions[index], self.marks[index]);
         let after = self.after(&instruction, before);
@@ -140,7 +139,7 @@ impl<'a> Flow<'a> {
         let written = self.factory.info(instruction).used_registers().iter();
         let written = written.filter(|used| used.access() == OpAccess::Write);
         let lost = written.fold(0, |lost, used| lost | mark(used.register()));
-        // `XCHG` is both: its second register may get what the first had.
+        // `XCHG` copies both ways: its second register may get the value of the first.
         let swapped = match instruction.mnemonic() {
             Mnemonic::Xchg | Mnemonic::Xadd if is_marked(register_mark(instruction)) => source,
             _ => 0,
@@ -219,7 +218,7 @@ mod tests {
 
     #[test]
     fn sums_follow_branches_loops_and_jumps_to_elsewhere() {
-        // Over a load, back to the call, and from a jump through another register to what nothing is seen to lead to.
+        // Over a load, back to the call, and from a jump through another register to code without a known predecessor.
         let over: &[u8] = &[0x75, 3];
         assert!(goes(&[ADD_RAX_RCX, over, MOV_RAX_FROM_RDI, CALL_RAX]));
         let back: &[u8] = &[0x75, 0xf9];

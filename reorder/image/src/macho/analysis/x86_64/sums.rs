@@ -1,9 +1,9 @@
 //! Calls and jumps to sums: the address of a function plus a distance that the program keeps in its data.
 //!
-//! Such distances count from a function and not from their own place, so no list and no scan of the data knows them. Where the
-//! code of an atom goes to a register that may hold a sum, the functions whose addresses it takes stay, and so do all that
-//! the words of the tables it addresses lead to from there. Which of them are in the sum is not followed: too much costs a
-//! function its freedom.
+//! Such distances count from a function and not from their own place, so no list and no scan of the data knows them. Where
+//! the code of an atom goes to a register that may hold a sum, the functions whose addresses it takes stay, and so do all
+//! that the words of the tables it addresses lead to from there. Which of them are in the sum is not followed: too much
+//! costs a function its freedom.
 
 use std::collections::BTreeSet;
 use std::ops::Range;
@@ -18,14 +18,14 @@ use reorder_base::address::Address;
 /// Bytes of the distances that programs store.
 const WIDTHS: [u64; 2] = [4, 8];
 
-/// What a sum may lead to.
+/// Possible targets of sums.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Reached {
     /// Functions that must stay, sorted.
     pub(super) functions: Vec<Address>,
 }
 
-/// What the sums that `atom` goes to may lead to. `explained` are its jumps whose targets are known.
+/// Possible targets of the sums that `atom` branches to. `explained` are its jumps whose targets are known.
 pub(super) fn reached(
     context: &X86Context<'_>,
     atom: &Range<Address>,
@@ -61,7 +61,8 @@ pub(super) fn reached(
         });
         for word in words.filter(|word| *word != 0 && may_lead_to_code((lowest, highest), *word, &text)) {
             let Some(rest) = budget.checked_sub(bases.len()) else {
-                // So many tables are those of a large function of other purposes, which may go to a sum by our marks alone.
+                // A function with this many tables is a large one of another kind, whose sum may be a false alarm of the
+                // marks.
                 return Reached { functions: functions.into_iter().collect() };
             };
             budget = rest;

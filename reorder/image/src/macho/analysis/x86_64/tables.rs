@@ -1,7 +1,7 @@
-//! Jumps through a register, and the jump tables outside of `__text` that explain some of them.
+//! Jumps through a register, and the jump tables outside `__text` that explain some of them.
 //!
-//! A table in the atom moves with it and needs nothing. Compilers write no others for x86-64; hand-written code does,
-//! as distances from the table's start. Such a table ends where an entry leads out of the atom, at the next place that
+//! A table in the atom moves with it and needs no update. Compilers write no others for x86-64; hand-written code has some,
+//! with distances from the table's start. Such a table ends where an entry leads out of the atom, at the next place that
 //! the atom addresses, and at the section's end.
 
 use std::ops::Range;
@@ -15,10 +15,10 @@ use crate::elf::analysis::dispatch::{BlockFlow, Dispatch};
 use crate::pins::{Pin, PinReason};
 use reorder_base::address::Address;
 
-/// What explains the jumps of an atom.
+/// The jump tables of an atom, and the jumps that they explain.
 #[derive(Default)]
 pub(super) struct Explained {
-    /// The words of tables outside of `__text`, by place.
+    /// The words of tables outside `__text`, by place.
     pub(super) words: Vec<TableWord>,
     /// The jumps through a register whose targets are known, sorted.
     pub(super) jumps: Vec<Address>,
@@ -38,10 +38,10 @@ pub(super) fn explain(context: &X86Context<'_>, atom: &Range<Address>, walk: &Wa
     let mut bases = Vec::new();
     for (jump, dispatch) in flow.dispatches(&|address| context.is_code(address), &|_| true, &mut factory) {
         let is_explained = match dispatch {
-            // Words that lead to functions by their distance are listed, or keep these functions where they are.
+            // Words with a distance to a function are listed, or pin that function.
             Dispatch::Pointer | Dispatch::SelfRelative => true,
             Dispatch::Unknown => false,
-            // The register came from the stack: from one of the tables that the atom addresses.
+            // The register was loaded from the stack: its value is from one of the tables that the atom addresses.
             Dispatch::Table { bases: found, .. } if found.is_empty() => has_inner_table,
             Dispatch::Table { bases: found, .. } => {
                 let (inner, outer): (Vec<Address>, Vec<Address>) =
@@ -101,7 +101,7 @@ fn words_of(
         && let Some(word) = context.file.word_at(place)
     {
         let target = base.plus(i64::from(word as i32) as u64);
-        // What is unreached now will be, from here; what is inside of an instruction ends the table.
+        // Unreached code will be reached from here; an entry that leads inside an instruction ends the table.
         match walk.offset_of(target).map(|offset| walk.state(offset)) {
             Some(Byte::First | Byte::Unknown) => {}
             _ => break,

@@ -1,4 +1,4 @@
-//! Linked assembly and C, each with one thing that has to be understood, and damaged code.
+//! Linked assembly and C, each with one construct that has to be understood, and damaged code.
 
 #![allow(clippy::unwrap_used)] // a failed unwrap is a failed test
 
@@ -134,12 +134,12 @@ fn tail_calls_are_references_whatever_their_condition() {
     assert_eq!(targets, [library.address("_g"), library.address("_h")]);
     let forms: Vec<CodeForm> = decoded.references.iter().map(|found| found.form).collect();
     assert_eq!(forms, [CodeForm::Relative32 { end: 4 }; 2]);
-    // The first field stands behind the two bytes of the opcode, which follow the comparison.
+    // The first field follows the two bytes of the opcode, which follow the comparison.
     assert_eq!(decoded.references[0].place, library.address("_f").plus(4));
 }
 
 #[test]
-fn immediates_behind_an_address_count_to_its_end() {
+fn immediates_after_an_address_count_to_its_end() {
     let library =
         Library::assembled("_f: cmpl $1000, _x(%rip)\n cmpb $3, _x(%rip)\n ret\n.data\n_x: .long 0");
     let forms: Vec<CodeForm> = library.decode("_f").references.iter().map(|found| found.form).collect();

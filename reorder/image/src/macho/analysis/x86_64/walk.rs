@@ -1,8 +1,8 @@
 //! Follows control through the instructions of one atom.
 //!
-//! Takes the atom's bytes and the places where control arrives; gives the instructions that are reached and says of
-//! every byte what it is. Guarantee: no two instructions share a byte (but for a skipped `lock` prefix) and none shares
-//! one with data, or there is an error.
+//! Takes the atom's bytes and the places where control arrives; gives the reached instructions and the kind of every byte.
+//! Guarantee: no two instructions share a byte (except a skipped `lock` prefix) and none shares one with data; otherwise
+//! there is an error.
 
 use std::ops::Range;
 
@@ -12,14 +12,14 @@ use super::fields::{Field, Use};
 use crate::decode::padding::is_no_operation;
 use reorder_base::address::Address;
 
-/// What a byte of the atom was found to be.
+/// The kind of a byte of the atom.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Byte {
-    /// Nothing that is known leads to it.
+    /// Not reached so far.
     Unknown,
-    /// The first of an instruction.
+    /// The first byte of an instruction.
     First,
-    /// Another one of an instruction.
+    /// A later byte of an instruction.
     Inner,
     /// In a range that the linker lists as data.
     Listed,
@@ -36,14 +36,14 @@ pub(super) enum Trouble {
     Data(usize),
 }
 
-/// A place to go on from: its offset, and the table entry, if one, that started the way there.
+/// A place to continue from: its offset, and the table entry, if any, that the path started at.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Arrival {
     pub(super) offset: usize,
     pub(super) entry: Option<usize>,
 }
 
-/// What was reached so far.
+/// The code reached so far.
 pub(super) struct Walk<'data> {
     bytes: &'data [u8],
     start: Address,
@@ -55,17 +55,17 @@ pub(super) struct Walk<'data> {
     pub(super) fields: Vec<Field>,
     /// Control runs past the last byte.
     pub(super) falls_through: bool,
-    /// Control runs past the last byte if the call in front of it comes back.
+    /// Control runs past the last byte if the call before it comes back.
     pub(super) ends_with_call: bool,
-    /// There is a jump through a register.
+    /// Whether there is a jump through a register.
     pub(super) has_register_jump: bool,
 }
 
-/// What a branch reaches when it skips this prefix on purpose.
+/// The `lock` prefix, which a branch may skip on purpose.
 const LOCK_PREFIX: u8 = 0xf0;
 
 impl<'data> Walk<'data> {
-    /// Nothing reached yet of `bytes`, which stand at `start`.
+    /// A walk of `bytes`, which are at `start`, with no byte reached.
     pub(super) fn new(bytes: &'data [u8], start: Address) -> Self {
         Self {
             bytes,
@@ -80,17 +80,17 @@ impl<'data> Walk<'data> {
         }
     }
 
-    /// What the byte at `offset` is.
+    /// The kind of the byte at `offset`.
     pub(super) fn state(&self, offset: usize) -> Byte {
         self.states[offset]
     }
 
-    /// What each byte is.
+    /// The kind of each byte.
     pub(super) fn states(&self) -> &[Byte] {
         &self.states
     }
 
-    /// Says that `range`, which lies in the atom, is data.
+    /// Marks `range`, which lies in the atom, as data.
     pub(super) fn mark(&mut self, range: Range<usize>, state: Byte) {
         self.states[range].fill(state);
     }
@@ -101,22 +101,21 @@ impl<'data> Walk<'data> {
         (offset < self.bytes.len()).then_some(offset)
     }
 
-    /// Decodes from `arrival` up to what is known or to where control does not go on; adds the branches on the way to
-    /// `pending`.
+    /// Decodes from `arrival` to the first known byte or to where control ends; adds the branches on the path to `pending`.
     pub(super) fn follow(&mut self, arrival: Arrival, pending: &mut Vec<Arrival>) -> Result<(), Trouble> {
         let mut position = arrival.offset;
-        // Behind a call that may never return, or a trap: control need not arrive.
-        let (mut is_doubtful, mut is_behind_call) = (false, false);
+        // After a call that may never return or a trap, control may not arrive.
+        let (mut is_doubtful, mut follows_call) = (false, false);
         let mut instruction = Instruction::default();
         loop {
             match self.states.get(position) {
                 None => {
                     self.falls_through |= !is_doubtful;
-                    self.ends_with_call |= is_behind_call;
+                    self.ends_with_call |= follows_call;
                     return Ok(());
                 }
                 Some(Byte::First) => return Ok(()),
-                Some(Byte::Inner) if self.is_behind_lock(position) => return Ok(()),
+                Some(Byte::Inner) if self.follows_lock(position) => return Ok(()),
                 Some(Byte::Inner) => return Err(Trouble::Invalid(position)),
                 Some(Byte::Listed | Byte::Table) if is_doubtful => return Ok(()),
                 Some(Byte::Listed | Byte::Table) => return Err(Trouble::Data(position)),
@@ -139,7 +138,7 @@ impl<'data> Walk<'data> {
             }
             let is_padding = is_no_operation(&instruction);
             is_doubtful = may_be_last(&instruction) || is_doubtful && is_padding;
-            is_behind_call = is_call(&instruction) || is_behind_call && is_padding;
+            follows_call = is_call(&instruction) || follows_call && is_padding;
         }
     }
 
@@ -155,7 +154,7 @@ impl<'data> Walk<'data> {
         Ok(())
     }
 
-    /// Notes where `instruction` leads inside the atom; false if control never goes on behind it.
+    /// Records where `instruction` leads inside the atom; false if control never continues after it.
     fn goes_on(
         &mut self,
         instruction: &Instruction,
@@ -194,24 +193,24 @@ impl<'data> Walk<'data> {
         firsts.filter_map(|(position, _)| decode(position)).collect()
     }
 
-    fn is_behind_lock(&self, position: usize) -> bool {
+    fn follows_lock(&self, position: usize) -> bool {
         let before = position.wrapping_sub(1);
         self.states.get(before) == Some(&Byte::First) && self.bytes[before] == LOCK_PREFIX
     }
 
-    /// Only zeros follow, up to the end or to something that is known.
+    /// Whether only zeros follow, up to the end or to a known byte.
     fn is_zero_padding(&self, position: usize) -> bool {
         let rest = self.bytes[position..].iter().zip(&self.states[position..]);
         rest.take_while(|(_, state)| **state == Byte::Unknown).all(|(byte, _)| *byte == 0)
     }
 }
 
-/// Whether it is a jump through a register.
+/// Whether the instruction is a jump through a register.
 pub(super) fn is_register_jump(instruction: &Instruction) -> bool {
     instruction.code() == Code::Jmp_rm64 && instruction.op0_kind() == OpKind::Register
 }
 
-/// A call of something that never returns is the last of its function; so is a trap.
+/// A call that never returns is the last instruction of its function; so is a trap.
 fn may_be_last(instruction: &Instruction) -> bool {
     is_call(instruction)
         || instruction.flow_control() == FlowControl::Interrupt
@@ -222,7 +221,7 @@ fn is_call(instruction: &Instruction) -> bool {
     matches!(instruction.flow_control(), FlowControl::Call | FlowControl::IndirectCall)
 }
 
-/// Instructions that programs cannot use, or that no compiler of today writes: the bytes are rather data.
+/// Instructions that programs cannot use or that current compilers never write: the bytes are more likely data.
 fn is_unlikely(instruction: &Instruction) -> bool {
     use Mnemonic::{
         Cli, Clts, In, Insb, Insd, Insw, Invd, Iret, Iretd, Iretq, Lgdt, Lidt, Lldt, Lmsw, Ltr, Out, Outsb,
