@@ -34,3 +34,21 @@ pub(crate) fn range(bytes: &[u8], offset: u64, size: u64) -> Option<&[u8]> {
     let end = start.checked_add(usize::try_from(size).ok()?)?;
     bytes.get(start..end)
 }
+
+/// The unsigned LEB128 number at `position`, which moves past it; `None` if it does not fit into 64 bits.
+pub(crate) fn read_uleb128(bytes: &[u8], position: &mut usize) -> Option<u64> {
+    let mut value = 0u64;
+    for shift in (0..64).step_by(7) {
+        let byte = *bytes.get(*position)?;
+        *position += 1;
+        let bits = u64::from(byte & 0x7f);
+        if shift == 63 && bits > 1 {
+            return None;
+        }
+        value |= bits << shift;
+        if byte & 0x80 == 0 {
+            return Some(value);
+        }
+    }
+    None
+}

@@ -3,9 +3,9 @@
 //! Both tries are walked in the order of their names at the same time, so nothing is kept but the path. Source:
 //! `mach-o/loader.h` of Apple's cctools (`LC_DYLD_INFO`, export information).
 
+use super::super::bytes::read_uleb128;
 use super::super::report::{Check, Difference};
 use super::pair::{Ledger, MachPair};
-use super::tables::leb128;
 use super::view::{MachView, Part};
 use reorder_base::error::{Error, Result};
 
@@ -83,7 +83,7 @@ impl<'data> ExportWalk<'data> {
             return None;
         }
         let mut position = node;
-        let size = usize::try_from(leb128(bytes, &mut position)?).ok()?;
+        let size = usize::try_from(read_uleb128(bytes, &mut position)?).ok()?;
         let end = position.checked_add(size)?;
         let payload = bytes.get(position..end)?;
         let export = match size {
@@ -96,7 +96,7 @@ impl<'data> ExportWalk<'data> {
             let text = bytes.get(position..)?;
             let length = text.iter().position(|&byte| byte == 0)?;
             position += length + 1;
-            let child = usize::try_from(leb128(bytes, &mut position)?).ok()?;
+            let child = usize::try_from(read_uleb128(bytes, &mut position)?).ok()?;
             children.push((self.name.len(), &text[..length], child));
         }
         // The last in the list is the next to be visited.
@@ -112,7 +112,7 @@ fn read_export(payload: &[u8], base: u64) -> Option<Export<'_>> {
     const RE_EXPORT: u64 = 8;
     const RESOLVER: u64 = 0x10;
     let mut position = 0;
-    let flags = leb128(payload, &mut position)?;
+    let flags = read_uleb128(payload, &mut position)?;
     let count = match flags {
         _ if flags & RE_EXPORT != 0 || flags & KIND == ABSOLUTE => 0,
         _ if flags & RESOLVER != 0 => 2,
@@ -120,7 +120,7 @@ fn read_export(payload: &[u8], base: u64) -> Option<Export<'_>> {
     };
     let mut addresses = Vec::with_capacity(count);
     for _ in 0..count {
-        addresses.push(base.wrapping_add(leb128(payload, &mut position)?));
+        addresses.push(base.wrapping_add(read_uleb128(payload, &mut position)?));
     }
     let rest = payload.get(position..)?;
     if count > 0 && !rest.is_empty() {

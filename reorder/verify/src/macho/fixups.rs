@@ -2,10 +2,9 @@
 //!
 //! Sources: `mach-o/loader.h` (opcodes of `LC_DYLD_INFO`) and `mach-o/fixup-chains.h` of Apple's dyld.
 
-use super::super::bytes::{u16_at, u32_at, u64_at};
+use super::super::bytes::{read_uleb128, u16_at, u32_at, u64_at};
 use super::super::report::{Check, Difference};
 use super::pair::{Ledger, MachPair};
-use super::tables::leb128;
 use super::view::{MachView, Part};
 use reorder_base::error::{Error, Result};
 
@@ -42,8 +41,9 @@ fn rebases(image: &MachView<'_>, found: &mut impl FnMut(Slot)) -> Result<()> {
         let at = position;
         let (opcode, immediate) = (bytes[at] >> 4, bytes[at] & 0xf);
         position += 1;
-        let number =
-            |position: &mut usize| leb128(bytes, position).ok_or_else(|| broken(at, "a damaged number"));
+        let number = |position: &mut usize| {
+            read_uleb128(bytes, position).ok_or_else(|| broken(at, "a damaged number"))
+        };
         let (count, skip) = match opcode {
             0 => break,
             1 => {

@@ -2,10 +2,9 @@
 //!
 //! Source: Linux Standard Base 5.0, "Exception Frames"; DWARF 5, section 6.4.
 
-use super::super::bytes::{displacement_at, u32_at, u64_at};
+use super::super::bytes::{displacement_at, read_uleb128, u32_at, u64_at};
 use super::super::report::{Check, Difference};
 use super::pair::{Ledger, MachPair};
-use super::tables::leb128;
 use super::view::{MachView, SectionView};
 use reorder_base::error::{Error, Result};
 
@@ -97,7 +96,7 @@ const PC_RELATIVE: u8 = 0x10;
 
 /// The exception table whose address stands after the length at `cursor`. Zero is none, whatever it would count from.
 fn table_of(section: &SectionView<'_>, record: &[u8], mut cursor: usize, form: u8) -> Option<u64> {
-    leb128(record, &mut cursor)?;
+    read_uleb128(record, &mut cursor)?;
     let stored = match form {
         0x1b => displacement_at(record, cursor)?,
         0x10 | 0x14 | 0x1c => u64_at(record, cursor)?,
@@ -117,11 +116,11 @@ fn read_common(bytes: &[u8], position: usize) -> Option<Common> {
     let augmentation = record.get(augmentation_at..)?;
     let augmentation = &augmentation[..augmentation.iter().take(16).position(|&byte| byte == 0)?];
     let mut cursor = augmentation_at + augmentation.len() + 1;
-    leb128(record, &mut cursor)?;
-    leb128(record, &mut cursor)?;
-    leb128(record, &mut cursor)?;
+    read_uleb128(record, &mut cursor)?;
+    read_uleb128(record, &mut cursor)?;
+    read_uleb128(record, &mut cursor)?;
     let Some((b'z', letters)) = augmentation.split_first() else { return None };
-    leb128(record, &mut cursor)?;
+    read_uleb128(record, &mut cursor)?;
     let (mut width, mut tables) = (None, None);
     for letter in letters {
         match letter {

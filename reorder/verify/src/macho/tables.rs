@@ -3,7 +3,7 @@
 //!
 //! Sources: `mach-o/loader.h`, `mach-o/nlist.h` and `mach-o/stab.h` of Apple's cctools.
 
-use super::super::bytes::{u16_at, u32_at, u64_at};
+use super::super::bytes::{read_uleb128, u16_at, u32_at, u64_at};
 use super::super::report::{Check, Difference};
 use super::pair::{Ledger, MachPair};
 use super::view::{MachView, Part, SectionView};
@@ -111,24 +111,6 @@ impl SymbolView {
     }
 }
 
-/// The number at `position`, seven bits a byte, lowest first.
-pub(super) fn leb128(bytes: &[u8], position: &mut usize) -> Option<u64> {
-    let mut value = 0u64;
-    for shift in (0..64).step_by(7) {
-        let byte = *bytes.get(*position)?;
-        *position += 1;
-        let bits = u64::from(byte & 0x7f);
-        if shift == 63 && bits > 1 {
-            return None;
-        }
-        value |= bits << shift;
-        if byte & 0x80 == 0 {
-            return Some(value);
-        }
-    }
-    None
-}
-
 /// `LC_FUNCTION_STARTS`, in file order.
 ///
 /// # Errors
@@ -140,7 +122,7 @@ pub(super) fn function_starts(image: &MachView<'_>) -> Result<Vec<u64>> {
     let (mut position, mut address) = (0, image.base());
     while position < bytes.len() {
         let at = position;
-        let distance = leb128(bytes, &mut position).ok_or_else(|| broken(at))?;
+        let distance = read_uleb128(bytes, &mut position).ok_or_else(|| broken(at))?;
         if distance == 0 {
             // The terminator is one byte.
             let rest = &bytes[at..];
