@@ -14,7 +14,7 @@ use super::pair::{Ledger, MachPair};
 use super::tables::function_starts;
 use super::view::MachView;
 use super::x86_64;
-use reorder_base::address::Address;
+use reorder_base::address::{Address, NewAddress};
 use reorder_base::error::Result;
 
 /// A table and the atom that jumps through it.
@@ -50,7 +50,7 @@ pub(super) fn check_tables(pair: MachPair<'_>, mut tables: Vec<TableUse>, ledger
         let own: Range<u64> = owner.old_start.0..owner.old_end().0;
         let next = tables[index + 1..].iter().find(|&&(next, _)| next != base);
         let limit = next.map_or(u64::MAX, |&(next, _)| next);
-        let Some(new_base) = pair.mapped(base) else { continue };
+        let Some(NewAddress(new_base)) = pair.mapped(Address(base)) else { continue };
         let word_at = |image: &MachView<'_>, place: u64| {
             let offset = image.offset_of(place, 4)?;
             Some((offset, displacement_at(image.bytes, offset)?))
@@ -62,9 +62,9 @@ pub(super) fn check_tables(pair: MachPair<'_>, mut tables: Vec<TableUse>, ledger
             else {
                 break;
             };
-            let (target, found) = (base.wrapping_add(old), new_base.wrapping_add(new));
+            let (target, found) = (Address(base.wrapping_add(old)), NewAddress(new_base.wrapping_add(new)));
             let follows = pair.is_text(target) && pair.follows(target, found);
-            let is_own = own.contains(&target);
+            let is_own = own.contains(&target.0);
             // A word that leaves the function may be behind the table; one that followed shows that the table goes on.
             if !is_own && (old == new || !follows) {
                 break;

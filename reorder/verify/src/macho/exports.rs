@@ -7,6 +7,7 @@ use super::super::bytes::read_uleb128;
 use super::super::report::{Check, Difference};
 use super::pair::{Ledger, MachPair};
 use super::view::{MachView, Part};
+use reorder_base::address::{Address, NewAddress};
 use reorder_base::error::{Error, Result};
 
 /// What the trie says of one name.
@@ -172,6 +173,7 @@ pub(super) fn check_exports(pair: MachPair<'_>, ledger: &mut Ledger<'_>) -> Resu
             continue;
         }
         for (&before, &after) in before.addresses.iter().zip(&after.addresses) {
+            let (before, after) = (Address(before), NewAddress(after));
             if !pair.follows(before, after) {
                 ledger.follows(pair, Check::Exports, offset, &title(), before, after);
             }

@@ -6,6 +6,7 @@ use super::super::bytes::{read_uleb128, u16_at, u32_at, u64_at};
 use super::super::report::{Check, Difference};
 use super::pair::{Ledger, MachPair};
 use super::view::{MachView, Part};
+use reorder_base::address::{Address, NewAddress};
 use reorder_base::error::{Error, Result};
 
 /// One pointer into the image.
@@ -170,7 +171,8 @@ pub(super) fn check_slots(pair: MachPair<'_>, ledger: &mut Ledger<'_>) -> Result
         slots.push(new.offset as u32);
         match expected {
             Some(old) if old.offset == new.offset && old.rest == new.rest => {
-                ledger.follows(pair, Check::LoaderPointers, new.offset, "a pointer", old.target, new.target);
+                let (address, found) = (Address(old.target), NewAddress(new.target));
+                ledger.follows(pair, Check::LoaderPointers, new.offset, "a pointer", address, found);
                 if old.target != new.target {
                     ledger.claims.add(new.offset as u64, 8);
                 }

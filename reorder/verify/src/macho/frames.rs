@@ -6,6 +6,7 @@ use super::super::bytes::{displacement_at, read_uleb128, u32_at, u64_at};
 use super::super::report::{Check, Difference};
 use super::pair::{Ledger, MachPair};
 use super::view::{MachView, SectionView};
+use reorder_base::address::{Address, NewAddress};
 use reorder_base::error::{Error, Result};
 
 /// Where one entry says what it is for.
@@ -171,16 +172,23 @@ pub(super) fn check_frames(pair: MachPair<'_>, ledger: &mut Ledger<'_>) -> Resul
             return Ok(());
         }
         let place = "the start of an entry of __eh_frame";
-        ledger.follows(pair, Check::UnwindEntries, new.field, place, old.start, new.start);
-        let last = old.size.checked_sub(1).filter(|_| pair.is_text(old.start));
+        ledger.follows(
+            pair,
+            Check::UnwindEntries,
+            new.field,
+            place,
+            Address(old.start),
+            NewAddress(new.start),
+        );
+        let last = old.size.checked_sub(1).filter(|_| pair.is_text(Address(old.start)));
         if let Some(last) = last {
             ledger.follows(
                 pair,
                 Check::UnwindEntries,
                 new.field,
                 "the end of an entry of __eh_frame",
-                old.start.wrapping_add(last),
-                new.start.wrapping_add(last),
+                Address(old.start.wrapping_add(last)),
+                NewAddress(new.start.wrapping_add(last)),
             );
         }
         if old.start != new.start {

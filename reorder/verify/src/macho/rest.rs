@@ -12,7 +12,7 @@ use super::super::report::{Check, Difference};
 use super::super::unchanged::Claims;
 use super::pair::{Ledger, MachPair};
 use super::view::{MachView, SectionView};
-use reorder_base::address::Address;
+use reorder_base::address::{Address, NewAddress};
 
 /// Words of these sections mean something that other checks know.
 fn is_known(section: &SectionView<'_>) -> bool {
@@ -56,12 +56,12 @@ pub(super) fn for_each_relative_word(
 pub(super) fn check_relative_words(pair: MachPair<'_>, slots: &[u32], ledger: &mut Ledger<'_>) {
     let mut count = 0;
     for_each_relative_word(pair.old, slots, |place, offset, target| {
-        let section = section_of(pair, offset);
+        let (section, target) = (section_of(pair, offset), Address(target));
         if !(pair.is_moved_start(target) || section.is_some_and(is_of_methods)) {
             return;
         }
         count += 1;
-        let found = place.wrapping_add(displacement_at(pair.new.bytes, offset).unwrap_or(0));
+        let found = NewAddress(place.wrapping_add(displacement_at(pair.new.bytes, offset).unwrap_or(0)));
         let title =
             format!("the distance at {place:#x} in {}", section.map(SectionView::title).unwrap_or_default());
         ledger.follows(pair, Check::RelativeWords, offset, &title, target, found);
@@ -131,15 +131,15 @@ fn is_followed(pair: MachPair<'_>, section: &SectionView<'_>, start: usize) -> b
     let place = (section.address + start as u64).wrapping_sub(section.offset);
     let (old, new) = (displacement_at(pair.old.bytes, start), displacement_at(pair.new.bytes, start));
     let (Some(old), Some(new)) = (old, new) else { return false };
-    let target = place.wrapping_add(old);
+    let target = Address(place.wrapping_add(old));
     let may_follow =
         pair.is_moved_start(target) || pair.is_text(target) && may_lead_inside(pair, section, target);
-    old != new && may_follow && pair.follows(target, place.wrapping_add(new))
+    old != new && may_follow && pair.follows(target, NewAddress(place.wrapping_add(new)))
 }
 
 /// Whether distances in `section` may lead to other places of a function than its start. Elsewhere any small number
 /// would be such a distance.
-fn may_lead_inside(pair: MachPair<'_>, section: &SectionView<'_>, target: u64) -> bool {
+fn may_lead_inside(pair: MachPair<'_>, section: &SectionView<'_>, target: Address) -> bool {
     let is_of_swift = |section: &SectionView<'_>| section.name.starts_with(b"__swift5_");
     let is_record = [&b"__constg_swiftt"[..], b"__const"].map(super::view::padded).contains(&section.name);
     is_of_methods(section)
@@ -150,11 +150,11 @@ fn may_lead_inside(pair: MachPair<'_>, section: &SectionView<'_>, target: u64) -
 }
 
 /// Whether the function at `target` has a computed jump, and so may have a table of distances in data.
-fn jumps_where_a_register_says(pair: MachPair<'_>, target: u64) -> bool {
+fn jumps_where_a_register_says(pair: MachPair<'_>, target: Address) -> bool {
     let text = pair.old.text();
     let code = pair
         .moves
-        .containing(Address(target))
+        .containing(target)
         .and_then(|atom| range(text.bytes, atom.old_start.0.wrapping_sub(text.address), atom.size));
     let code = code.unwrap_or_default();
     match pair.old.processor {

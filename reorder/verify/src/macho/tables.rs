@@ -7,6 +7,7 @@ use super::super::bytes::{read_uleb128, u16_at, u32_at, u64_at};
 use super::super::report::{Check, Difference};
 use super::pair::{Ledger, MachPair};
 use super::view::{MachView, Part, SectionView};
+use reorder_base::address::{Address, NewAddress};
 use reorder_base::error::{Error, Result};
 
 /// `LC_MAIN`.
@@ -75,8 +76,9 @@ pub(super) fn check_symbols(pair: MachPair<'_>, ledger: &mut Ledger<'_>) {
             ));
             continue;
         }
-        let is_text = usize::from(old.section) == number && pair.is_text(old.value);
-        let follows = pair.follows(old.value, new.value);
+        let (value, new_value) = (Address(old.value), NewAddress(new.value));
+        let is_text = usize::from(old.section) == number && pair.is_text(value);
+        let follows = pair.follows(value, new_value);
         let is_unchanged = new.value == old.value;
         let is_right = match old.kind {
             // A function without a name is the end of one: its value is the size.
@@ -92,7 +94,7 @@ pub(super) fn check_symbols(pair: MachPair<'_>, ledger: &mut Ledger<'_>) {
                 Check::Symbols,
                 Some(offset as u64 + 8),
                 place,
-                pair.expected(old.value),
+                pair.expected(value),
                 format!("{:#x}", new.value),
             ));
         }
@@ -144,12 +146,15 @@ pub(super) fn function_starts(image: &MachView<'_>) -> Result<Vec<u64>> {
     }
 }
 
+/// Where `start` of the old image is now; the largest number, which no table states, for padding that is no longer there.
+fn new_start(pair: MachPair<'_>, start: u64) -> u64 {
+    pair.mapped(Address(start)).map_or(u64::MAX, |start| start.0)
+}
+
 /// The function starts are those of the old image, moved and sorted.
 pub(super) fn check_starts(pair: MachPair<'_>, ledger: &mut Ledger<'_>) -> Result<()> {
-    let mut expected = Vec::new();
-    for start in function_starts(pair.old)? {
-        expected.push(pair.mapped(start).unwrap_or(u64::MAX));
-    }
+    let mut expected: Vec<u64> =
+        function_starts(pair.old)?.into_iter().map(|start| new_start(pair, start)).collect();
     expected.sort_unstable();
     let found = function_starts(pair.new)?;
     let (offset, _) = pair.new.part(Part::Starts);
@@ -181,7 +186,7 @@ pub(super) fn data_in_code(image: &MachView<'_>) -> Vec<(u64, u16, u16)> {
 pub(super) fn check_data_in_code(pair: MachPair<'_>, ledger: &mut Ledger<'_>) {
     let mut expected: Vec<_> = data_in_code(pair.old)
         .into_iter()
-        .map(|(start, length, kind)| (pair.mapped(start).unwrap_or(u64::MAX), length, kind))
+        .map(|(start, length, kind)| (new_start(pair, start), length, kind))
         .collect();
     let (was_sorted, found) = (expected.is_sorted(), data_in_code(pair.new));
     expected.sort_unstable();
@@ -209,7 +214,7 @@ pub(super) fn entry_point(image: &MachView<'_>) -> Option<(usize, u64)> {
 /// The entry point follows the map.
 pub(super) fn check_entry(pair: MachPair<'_>, ledger: &mut Ledger<'_>) {
     if let (Some((_, old)), Some((offset, new))) = (entry_point(pair.old), entry_point(pair.new)) {
-        ledger.follows(pair, Check::LoaderPointers, offset, "the entry point", old, new);
+        ledger.follows(pair, Check::LoaderPointers, offset, "the entry point", Address(old), NewAddress(new));
         ledger.claims.add(offset as u64, 8);
     }
 }
@@ -239,7 +244,8 @@ pub(super) fn initialisers(image: &MachView<'_>) -> Vec<(usize, u64)> {
 pub(super) fn check_initialisers(pair: MachPair<'_>, ledger: &mut Ledger<'_>) {
     let (old, new) = (initialisers(pair.old), initialisers(pair.new));
     for ((_, old), (offset, new)) in old.iter().zip(&new) {
-        ledger.follows(pair, Check::LoaderPointers, *offset, "the offset of an initialiser", *old, *new);
+        let (old, new) = (Address(*old), NewAddress(*new));
+        ledger.follows(pair, Check::LoaderPointers, *offset, "the offset of an initialiser", old, new);
         ledger.claims.add(*offset as u64, 4);
     }
     ledger.findings.checked(Check::LoaderPointers, "initialisers", new.len());

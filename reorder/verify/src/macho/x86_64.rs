@@ -14,7 +14,7 @@ use super::pair::MachPair;
 use super::view::MachView;
 use super::x86_64_walk::{Walk, walk};
 use crate::moves::Move;
-use reorder_base::address::Address;
+use reorder_base::address::{Address, NewAddress};
 
 /// Checks one atom; gives its first difference.
 pub(super) fn check(
@@ -49,7 +49,7 @@ pub(super) fn check(
     if let Some((at, target)) = hidden_reference(pair, range, &walk, old, new) {
         return differs(
             at,
-            format!("{}, where {target} went", pair.expected(target.0)),
+            format!("{}, where {target} went", pair.expected(target)),
             "the old distance".to_owned(),
         );
     }
@@ -61,10 +61,11 @@ pub(super) fn check(
         let found = range.new_start.0.wrapping_add(placed.end as u64).wrapping_add(found);
         let follows = match is_own {
             true => found.wrapping_sub(field.target) == range.delta(),
-            false => pair.follows(field.target, found),
+            false => pair.follows(Address(field.target), NewAddress(found)),
         };
         if !follows {
-            let expected = format!("{}, where {} went", pair.expected(field.target), Address(field.target));
+            let target = Address(field.target);
+            let expected = format!("{}, where {target} went", pair.expected(target));
             return differs(at, expected, format!("{found:#x}"));
         }
         if at < compared_to {
