@@ -1,4 +1,4 @@
-//! What every crate of reorder shares: addresses, errors with refusals, and lines of text.
+//! What every crate of reorder shares: addresses, errors and refusals, processors, and lines of text.
 
 pub mod address;
 pub mod address_index;

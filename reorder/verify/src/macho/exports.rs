@@ -14,9 +14,9 @@ use reorder_base::error::{Error, Result};
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Export<'data> {
     pub(super) flags: u64,
-    /// Addresses in the image: one, with a resolver two, of re-exports and absolute symbols none.
+    /// Addresses in the image: one; two with a resolver; none for re-exports and absolute symbols.
     pub(super) addresses: Vec<u64>,
-    /// The payload of what has no address.
+    /// The payload of symbols without an address.
     pub(super) rest: &'data [u8],
 }
 
@@ -29,13 +29,13 @@ pub(super) struct ExportWalk<'data> {
     /// Nodes still to visit: length of the parent's name, the edge's text, position.
     open: Vec<(usize, &'data [u8], usize)>,
     is_visited: Vec<bool>,
-    /// Bytes of all names that were given out.
+    /// Bytes of all names returned so far.
     given: usize,
 }
 
-/// No linker writes longer names; keeps damaged tries from costing the square of their size.
+/// Longer than any linker's names; without it a damaged trie would cost the square of its size.
 const MAX_NAME_LENGTH: usize = 1 << 16;
-/// Names share their beginnings, but all together are no longer than this many tries: what is kept of them is bounded.
+/// Names share prefixes, so together they may be longer than the trie; this many times its size bounds the memory for them.
 const NAMES_PER_TRIE: usize = 64;
 
 impl<'data> ExportWalk<'data> {
@@ -54,7 +54,7 @@ impl<'data> ExportWalk<'data> {
         }
     }
 
-    /// The next name with what it stands for.
+    /// The next name with its export.
     ///
     /// # Errors
     /// A damaged trie.
@@ -77,7 +77,7 @@ impl<'data> ExportWalk<'data> {
         Ok(None)
     }
 
-    /// Reads one node and queues its children; nothing when it is damaged.
+    /// Reads one node and queues its children; `None` when it is damaged.
     fn visit(&mut self, node: usize) -> Option<Option<Export<'data>>> {
         let bytes = self.bytes;
         if std::mem::replace(self.is_visited.get_mut(node)?, true) || self.name.len() > MAX_NAME_LENGTH {
@@ -130,7 +130,7 @@ fn read_export(payload: &[u8], base: u64) -> Option<Export<'_>> {
     Some(Export { flags, addresses, rest })
 }
 
-/// All exports by name: two tries of the same names need not have them in the same order.
+/// All exports sorted by name: two tries of the same names may order them differently.
 fn exports_by_name<'data>(image: &'data MachView<'_>) -> Result<Vec<(Vec<u8>, Export<'data>)>> {
     let mut walk = ExportWalk::new(image);
     let mut exports = Vec::new();
@@ -141,7 +141,7 @@ fn exports_by_name<'data>(image: &'data MachView<'_>) -> Result<Vec<(Vec<u8>, Ex
     Ok(exports)
 }
 
-/// The same names with the same meaning, addresses following the map.
+/// Both tries have the same names with the same meaning, and addresses follow the map.
 ///
 /// # Errors
 /// Damaged tries.

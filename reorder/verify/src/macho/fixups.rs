@@ -16,7 +16,7 @@ pub(super) struct Slot {
     pub(super) offset: usize,
     /// The address that it holds.
     pub(super) target: u64,
-    /// All bits but those of the address.
+    /// All bits except those of the address.
     pub(super) rest: u64,
 }
 
@@ -36,7 +36,7 @@ fn rebases(image: &MachView<'_>, found: &mut impl FnMut(Slot)) -> Result<()> {
     let broken =
         |at: usize, what: &str| Error::malformed((offset + at) as u64, format!("rebase opcodes: {what}"));
     let (mut position, mut address, mut kind) = (0, 0u64, POINTER);
-    // Slots do not overlap, so there are no more of them than words in the file.
+    // Slots do not overlap, so there are no more of them than the file has room for.
     let mut budget = image.bytes.len() / 8 + 1;
     while position < bytes.len() {
         let at = position;
@@ -156,7 +156,7 @@ fn chains(image: &MachView<'_>, found: &mut impl FnMut(Slot)) -> Result<()> {
     Ok(())
 }
 
-/// Every slot follows the map; gives the file positions of all slots, ascending.
+/// Every slot follows the map; returns the file positions of all slots, ascending.
 ///
 /// # Errors
 /// Damaged tables of the new image.

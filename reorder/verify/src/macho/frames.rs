@@ -9,10 +9,10 @@ use super::view::{MachView, SectionView};
 use reorder_base::address::{Address, NewAddress};
 use reorder_base::error::{Error, Result};
 
-/// Where one entry says what it is for.
+/// One frame description entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct FrameEntry {
-    /// Position of the entry in the section, by which compact rows know it.
+    /// Position of the entry in the section, by which compact rows refer to it.
     pub(super) position: usize,
     /// Position of the start's field in the file.
     pub(super) field: usize,
@@ -26,7 +26,7 @@ pub(super) struct FrameEntry {
     pub(super) exception_table: Option<u64>,
 }
 
-/// What a common entry says of those that belong to it.
+/// The properties that a common entry defines for its entries.
 #[derive(Clone, Copy, Debug)]
 struct Common {
     /// Bytes of the field with the start: 4 or 8.
@@ -95,7 +95,7 @@ fn read_entry(
 
 const PC_RELATIVE: u8 = 0x10;
 
-/// The exception table whose address stands after the length at `cursor`. Zero is none, whatever it would count from.
+/// The exception table whose address follows the length at `cursor`. A stored zero means none, in any encoding.
 fn table_of(section: &SectionView<'_>, record: &[u8], mut cursor: usize, form: u8) -> Option<u64> {
     read_uleb128(record, &mut cursor)?;
     let stored = match form {
@@ -106,7 +106,7 @@ fn table_of(section: &SectionView<'_>, record: &[u8], mut cursor: usize, form: u
     (stored != 0).then(|| section.address.wrapping_add(cursor as u64).wrapping_add(stored))
 }
 
-/// What the common entry at `position` says.
+/// Reads the common entry at `position`.
 fn read_common(bytes: &[u8], position: usize) -> Option<Common> {
     let length = u32_at(bytes, position)? as usize;
     let record = bytes.get(..position.checked_add(4)?.checked_add(length)?)?;
@@ -154,7 +154,7 @@ fn read_common(bytes: &[u8], position: usize) -> Option<Common> {
     Some(Common { width: width?, tables })
 }
 
-/// Starts follow the map, and an entry covers no more than what moved with its start.
+/// Starts follow the map, and an entry covers only code that moved with its start.
 ///
 /// # Errors
 /// A damaged section of the new image.

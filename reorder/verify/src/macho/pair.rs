@@ -20,11 +20,11 @@ pub(super) struct MachPair<'a> {
     pub(super) moves: &'a AddressMoves,
 }
 
-/// What the checks produce: findings, and the bytes of the new file they answered for.
+/// What the checks produce: findings, and the bytes of the new file that they claim.
 pub(super) struct Ledger<'a> {
     /// Differences and counts.
     pub(super) findings: &'a mut Findings,
-    /// Bytes that need no other check.
+    /// Bytes that checks have compared.
     pub(super) claims: &'a mut Claims,
 }
 
@@ -53,7 +53,7 @@ impl MachPair<'_> {
         self.mapped(address) == Some(found)
     }
 
-    /// What must be found instead of `address`, for people.
+    /// The expected new address for `address`, for messages.
     pub(super) fn expected(&self, address: Address) -> String {
         self.mapped(address).map_or_else(|| "a place that is still there".to_owned(), |new| new.to_string())
     }
@@ -78,7 +78,7 @@ impl Images for MachPair<'_> {
 }
 
 impl Ledger<'_> {
-    /// An address that the old image states became `found`; the field lies at `offset` in the new file.
+    /// Adds a difference unless `found` is where `address` went. The field lies at `offset` in the new file.
     pub(super) fn follows(
         &mut self,
         pair: MachPair<'_>,

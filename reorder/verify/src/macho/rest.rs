@@ -1,8 +1,9 @@
-//! Every byte that no other check answers for: the same, or a word relative to its own place that follows the map.
+//! Every byte that no other check claims: the same, or a word relative to its own place that follows the map.
 //!
-//! Two directions. What changed in data must be a distance to a function that followed it. And a word in data that is
-//! exactly the distance to the start of a function that moved must have followed, because tables of Swift and relative
-//! method lists have no other mark. The relocator does not move what such a word may mean unless it knows it to be one.
+//! Two directions. A word of data that changed must be a distance that followed a function. And a word of data that is
+//! exactly the distance to the start of a function that moved must have followed it, because Swift's tables and relative
+//! method lists are not marked in any other way. The relocator does not move the target of such a word unless it knows its
+//! meaning.
 
 use std::ops::Range;
 
@@ -14,7 +15,7 @@ use super::pair::{Ledger, MachPair};
 use super::view::{MachView, SectionView};
 use reorder_base::address::{Address, NewAddress};
 
-/// Words of these sections mean something that other checks know.
+/// Whether other checks compare the words of this section.
 fn is_known(section: &SectionView<'_>) -> bool {
     const INITIALISER_OFFSETS: u32 = 0x16;
     section.is_code()
@@ -52,7 +53,8 @@ pub(super) fn for_each_relative_word(
     }
 }
 
-/// Self-relative words in data that must have followed. `slots` are the positions of pointers, ascending.
+/// Checks self-relative words in data that must have followed their targets. `slots` are the positions of pointers,
+/// ascending.
 pub(super) fn check_relative_words(pair: MachPair<'_>, slots: &[u32], ledger: &mut Ledger<'_>) {
     let mut count = 0;
     for_each_relative_word(pair.old, slots, |place, offset, target| {
@@ -108,7 +110,7 @@ pub(super) fn check_the_rest(
     ledger_findings.checked(Check::Unchanged, "bytes", compared);
 }
 
-/// The end of the word at the changed position `at`, if it was the distance to a place in a function and is so now.
+/// The end of the word at the changed position `at`, if it is a distance that followed its target in a function.
 fn followed_word(pair: MachPair<'_>, at: usize) -> Option<usize> {
     let section = section_of(pair, at).filter(|section| !section.is_code() && section.segment[0] != 0)?;
     let address = section.address + (at as u64 - section.offset);
@@ -116,7 +118,7 @@ fn followed_word(pair: MachPair<'_>, at: usize) -> Option<usize> {
     if is_followed(pair, section, aligned) {
         return Some(aligned + 4);
     }
-    // Names of types hold distances anywhere, behind a byte that says so.
+    // Mangled names of types contain distances at any position, after a byte that marks them.
     let is_symbolic = |start: &usize| {
         let mark = start.checked_sub(1).and_then(|before| pair.old.bytes.get(before));
         mark.is_some_and(|mark| (0x01..=0x1f).contains(mark)) && is_followed(pair, section, *start)
@@ -126,7 +128,7 @@ fn followed_word(pair: MachPair<'_>, at: usize) -> Option<usize> {
     (first..=at).filter(|_| is_of_names).find(is_symbolic).map(|start| start + 4)
 }
 
-/// Whether the word at `start` changed from the distance to a place in a function to that to its new place.
+/// Whether the word at `start` was the distance to a place in a function and is now the distance to its new place.
 fn is_followed(pair: MachPair<'_>, section: &SectionView<'_>, start: usize) -> bool {
     let place = (section.address + start as u64).wrapping_sub(section.offset);
     let (old, new) = (displacement_at(pair.old.bytes, start), displacement_at(pair.new.bytes, start));
@@ -137,8 +139,8 @@ fn is_followed(pair: MachPair<'_>, section: &SectionView<'_>, start: usize) -> b
     old != new && may_follow && pair.follows(target, NewAddress(place.wrapping_add(new)))
 }
 
-/// Whether distances in `section` may lead to other places of a function than its start. Elsewhere any small number
-/// would be such a distance.
+/// Whether distances in `section` may lead to other places of a function than its start. In other sections any small
+/// number would count as such a distance.
 fn may_lead_inside(pair: MachPair<'_>, section: &SectionView<'_>, target: Address) -> bool {
     let is_of_swift = |section: &SectionView<'_>| section.name.starts_with(b"__swift5_");
     let is_record = [&b"__constg_swiftt"[..], b"__const"].map(super::view::padded).contains(&section.name);

@@ -1,4 +1,4 @@
-//! The code signature: every page of the new image has the hash that is signed, and what described the old image is kept.
+//! The code signature: the hash of every page of the new image is signed, and other properties are kept.
 //!
 //! Source: `cs_blobs.h` of Apple's XNU. A signature with a certificate cannot be kept; its replacement is ad hoc.
 
@@ -16,7 +16,7 @@ const REQUIREMENTS: u32 = 2;
 const ENTITLEMENTS: u32 = 5;
 const ENTITLEMENTS_DER: u32 = 7;
 
-/// A signature that has been taken apart.
+/// A parsed signature.
 struct Signature<'data> {
     /// As many as it states.
     bytes: &'data [u8],
@@ -114,7 +114,7 @@ impl<'data> Directory<'data> {
         name.split(|&byte| byte == 0).next()
     }
 
-    /// Whether it says no more than that the pages have their hashes: signed ad hoc, of the version that linkers write,
+    /// Whether it only states the hashes of pages: signed ad hoc, of the version that linkers write,
     /// without a list of scattered pages, a team, or a second limit, and nothing between its parts.
     fn is_plain(&self, old: Option<&Self>, is_program: bool) -> bool {
         const VERSION: u32 = 0x20400;
@@ -152,7 +152,7 @@ impl<'data> Directory<'data> {
 /// A set of no requirements: magic, size, number.
 const NO_REQUIREMENTS: [u8; 12] = [0xfa, 0xde, 0x0c, 0x01, 0, 0, 0, 12, 0, 0, 0, 0];
 
-/// Signed stays signed, unsigned stays unsigned, and an image that did not change keeps its signature.
+/// A signed image stays signed, an unsigned one stays unsigned, and an unchanged image keeps its signature.
 pub(super) fn check_signature(pair: MachPair<'_>, ledger: &mut Ledger<'_>) {
     let (_, old) = pair.old.part(Part::Signature);
     let (offset, new) = pair.new.part(Part::Signature);
@@ -167,7 +167,7 @@ pub(super) fn check_signature(pair: MachPair<'_>, ledger: &mut Ledger<'_>) {
         return;
     }
     if pair.old.bytes == pair.new.bytes {
-        // Nothing was signed anew, so whoever signed the old image answers for the signature, whatever its form.
+        // The signature was not made anew: it is valid for the same bytes, in whatever form it was written.
         ledger.findings.checked(Check::Signature, "pages", 0);
         return;
     }
@@ -197,7 +197,7 @@ pub(super) fn check_signature(pair: MachPair<'_>, ledger: &mut Ledger<'_>) {
         let hash = directory.special_hash(slot).unwrap_or_default();
         let is_right = match signature.blob(slot) {
             Some(blob) => Sha256::digest(blob)[..] == *hash,
-            // The hashes of `Info.plist` (1) and of the bundle's resources (3) are of other files.
+            // `Info.plist` (1) and the bundle's resources (3) are other files.
             None => matches!(slot, 1 | 3) || hash.iter().all(|&byte| byte == 0),
         };
         if !is_right {
@@ -215,7 +215,7 @@ pub(super) fn check_signature(pair: MachPair<'_>, ledger: &mut Ledger<'_>) {
         }
         for slot in [REQUIREMENTS, ENTITLEMENTS, ENTITLEMENTS_DER] {
             let (kept, found) = (old_signature.blob(slot), signature.blob(slot));
-            // What demands a certificate is not met without one.
+            // Requirements that demand a certificate cannot be met by an ad hoc signature.
             let is_dropped = slot == REQUIREMENTS && kept.is_some() && found == Some(&NO_REQUIREMENTS[..]);
             if found != kept && !is_dropped {
                 differs(&format!("slot {slot} of the signature"), "the old one", "another");
@@ -233,7 +233,7 @@ pub(super) fn check_signature(pair: MachPair<'_>, ledger: &mut Ledger<'_>) {
     ledger.findings.checked(Check::Signature, "pages", directory.pages);
 }
 
-/// The part of the file that the kernel lets run.
+/// Checks the range that the signature declares executable.
 fn check_executable_part(
     image: &MachView<'_>,
     directory: &Directory<'_>,

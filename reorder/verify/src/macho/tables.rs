@@ -53,7 +53,7 @@ pub(super) fn symbols<'a>(image: &MachView<'a>) -> impl Iterator<Item = SymbolVi
     })
 }
 
-/// The same symbols at the same positions, those of `__text` with values that follow the map.
+/// The symbols are the same at the same positions; values in `__text` follow the map.
 pub(super) fn check_symbols(pair: MachPair<'_>, ledger: &mut Ledger<'_>) {
     const FUNCTION: u8 = 0x24;
     const END: u8 = 0x4e;
@@ -116,7 +116,7 @@ impl SymbolView {
 /// `LC_FUNCTION_STARTS`, in file order.
 ///
 /// # Errors
-/// No terminator, or something behind it.
+/// No terminator, or bytes other than zero after it.
 pub(super) fn function_starts(image: &MachView<'_>) -> Result<Vec<u64>> {
     let (offset, bytes) = image.part(Part::Starts);
     let broken = |at: usize| Error::malformed((offset + at) as u64, "the function starts are damaged");
@@ -133,7 +133,7 @@ pub(super) fn function_starts(image: &MachView<'_>) -> Result<Vec<u64>> {
                 false => Err(broken(position)),
             };
         }
-        // Linkers write no superfluous digits; a terminator that is read as one would be missed.
+        // Linkers write no superfluous bytes; a terminator read as the last byte of a number would be missed.
         if bytes[position - 1] == 0 {
             return Err(broken(at));
         }
@@ -205,7 +205,7 @@ pub(super) fn check_data_in_code(pair: MachPair<'_>, ledger: &mut Ledger<'_>) {
     ledger.findings.checked(Check::DataInCode, "ranges", found.len());
 }
 
-/// The address where the program starts, and where the command has it.
+/// The file position of the entry point in its load command, and the entry point.
 pub(super) fn entry_point(image: &MachView<'_>) -> Option<(usize, u64)> {
     let (offset, bytes) = image.command(MAIN)?;
     Some((offset + 8, image.base().wrapping_add(u64_at(bytes, 8)?)))
