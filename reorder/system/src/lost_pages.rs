@@ -5,8 +5,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use nix::sys::signal::{SaFlags, SigAction, SigHandler, SigSet, Signal, sigaction};
 
 /// The message. A signal handler cannot look up which file was truncated.
-const WORDS: &[u8] = b"error: a file became shorter, or could not be read, while it was read\n\
-hint: run the command again when nothing else writes its input\n";
+const MESSAGE: &[u8] = b"error: an input file was truncated, or a part of it could not be read\n\
+hint: run the command again when no other process writes its input\n";
 
 /// The exit status of every command that could not run.
 const STATUS: i32 = 2;
@@ -25,7 +25,7 @@ extern "C" fn end(_signal: i32) {
     // SAFETY: both calls may be made in a handler of a signal (POSIX, "Signal Concepts"); the pointer and the length are
     // those of a constant.
     unsafe {
-        libc::write(libc::STDERR_FILENO, WORDS.as_ptr().cast(), WORDS.len());
+        libc::write(libc::STDERR_FILENO, MESSAGE.as_ptr().cast(), MESSAGE.len());
         libc::_exit(STATUS);
     }
 }

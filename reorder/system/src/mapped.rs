@@ -68,7 +68,7 @@ impl MappedImage {
         }
         Err(Error::usage("the file was changed while it was read")
             .in_file(&self.path)
-            .with_hint("run the command again when nothing else writes this file"))
+            .with_hint("run the command again when no other process writes this file"))
     }
 
     /// `result`; but if it is an error and the file has changed, that change as the error, since it explains the other.

@@ -120,7 +120,7 @@ fn give_all(files: Vec<Pending>, check: Option<Check<'_>>) -> Result<Vec<Warning
     }
     if let Some(mut file) = last {
         take(&mut file);
-        // Nothing can fail behind it, so its old contents need not be kept.
+        // No later step can fail, so the old contents need not be kept.
         if let Contents::File(temporary) = file.contents {
             temporary.persist(&file.target).map_err(|error| Error::io(&file.target, error.error))?;
         }

@@ -126,7 +126,7 @@ fn check_successor(pair: MachPair<'_>, index: usize) -> Option<Difference> {
             Check::Functions,
             None,
             format!("the end of {atom}"),
-            "the code that control runs into, behind it",
+            "the code that control runs into, after it",
             "something else",
         )
     })

@@ -157,9 +157,9 @@ fn check_unwind_place(pair: MachPair<'_>, ledger: &mut Ledger<'_>) {
                 || after.end <= other.range().start
         });
         let commands_end = pair.new.commands.iter().map(|command| command.offset + command.size).max();
-        let is_behind_commands = new.offset >= commands_end.unwrap_or(0) as u64;
+        let is_after_commands = new.offset >= commands_end.unwrap_or(0) as u64;
         let is_aligned = after.start % (1 << new.alignment.min(12)) == 0;
-        if !(is_free && is_aligned && is_behind_commands) {
+        if !(is_free && is_aligned && is_after_commands) {
             ledger.findings.differs(Difference::new(
                 Check::LoadCommands,
                 Some(new.header as u64),
@@ -203,7 +203,7 @@ pub(super) fn check_link_edit(pair: MachPair<'_>, ledger: &mut Ledger<'_>) {
     let segment = new.offset as usize..(new.offset + new.file_size) as usize;
     let is_last = |image: &MachView<'_>, end: u64| image.bytes.len() as u64 == end;
     if is_last(pair.old, old.offset + old.file_size) && !is_last(pair.new, new.offset + new.file_size) {
-        let found = format!("{} bytes behind it", pair.new.bytes.len() - segment.end);
+        let found = format!("{} bytes after it", pair.new.bytes.len() - segment.end);
         differs(segment.end as u64, "the end of the file", "the end of __LINKEDIT", found);
     }
     /// The loader's page size, by processor.

@@ -250,6 +250,6 @@ fn choose<'data>(bytes: &'data [u8], architecture: Option<&str>) -> Result<&'dat
         (Some(_), Some(_)) => {
             Err(Error::usage("the file has several images").with_hint("choose one with --arch NAME"))
         }
-        (None, _) => Err(Error::usage("the file has no image for this processor")),
+        (None, _) => Err(Error::usage("the file has no image for this architecture")),
     }
 }

@@ -82,7 +82,7 @@ fn is_in_slot(slots: &[u32], offset: usize) -> bool {
 pub(super) fn check_the_rest(
     pair: MachPair<'_>,
     claims: Claims,
-    ledger_findings: &mut super::super::report::Findings,
+    findings: &mut super::super::report::Findings,
 ) {
     let (old, new) = (pair.old.bytes, pair.new.bytes);
     let mut explained_to = 0;
@@ -92,14 +92,14 @@ pub(super) fn check_the_rest(
             match followed_word(pair, at) {
                 Some(end) => at = end,
                 None => {
-                    if ledger_findings.lists_more() {
+                    if findings.lists_more() {
                         let place = describe(pair, at);
                         let (expected, found) = (old[at].into(), new[at].into());
                         let difference =
                             Difference::number(Check::Unchanged, at as u64, &place, expected, found);
-                        ledger_findings.differs(difference);
+                        findings.differs(difference);
                     } else {
-                        ledger_findings.differs_silently();
+                        findings.differs_silently();
                     }
                     return;
                 }
@@ -107,7 +107,7 @@ pub(super) fn check_the_rest(
         }
         explained_to = at;
     });
-    ledger_findings.checked(Check::Unchanged, "bytes", compared);
+    findings.checked(Check::Unchanged, "bytes", compared);
 }
 
 /// The end of the word at the changed position `at`, if it is a distance that followed its target in a function.
@@ -148,11 +148,11 @@ fn may_lead_inside(pair: MachPair<'_>, section: &SectionView<'_>, target: Addres
         || is_of_swift(section)
         || section.name.starts_with(b"__swift_")
         || is_record && pair.old.sections.iter().any(is_of_swift)
-        || jumps_where_a_register_says(pair, target)
+        || has_computed_jump(pair, target)
 }
 
 /// Whether the function at `target` has a computed jump, and so may have a table of distances in data.
-fn jumps_where_a_register_says(pair: MachPair<'_>, target: Address) -> bool {
+fn has_computed_jump(pair: MachPair<'_>, target: Address) -> bool {
     let text = pair.old.text();
     let code = pair
         .moves

@@ -126,7 +126,7 @@ impl<'data> Directory<'data> {
         let may_be_of_linker = self.special == 0 && old.is_none_or(|old| flags(old) & LINKER_SIGNED != 0);
         let is_ad_hoc = flags(self) == AD_HOC || flags(self) == AD_HOC | LINKER_SIGNED && may_be_of_linker;
         let is_of_platform = platform(self) == Some(0) || platform(self) == old.and_then(platform);
-        let usual = [0, 0, 0, 0, 0, 0, 0, u8::from(is_program)];
+        let plain = [0, 0, 0, 0, 0, 0, 0, u8::from(is_program)];
         let segment_flags = self.bytes.get(80..HEADER);
         let old_flags = old.filter(|old| executable_part(old).is_some()).map(|old| old.bytes.get(80..HEADER));
         let name = word(self.bytes, 20).unwrap_or(0) as usize;
@@ -134,7 +134,7 @@ impl<'data> Directory<'data> {
         word(self.bytes, 8) == Some(VERSION)
             && is_ad_hoc
             && is_of_platform
-            && (segment_flags == Some(&usual) || old_flags == Some(segment_flags))
+            && (segment_flags == Some(&plain) || old_flags == Some(segment_flags))
             && is_zero(self.bytes, 40, 64)
             && is_zero(self.bytes, HEADER, name)
             && is_zero(self.bytes, name_end, self.hashes - self.special * HASH)
@@ -180,7 +180,7 @@ pub(super) fn check_signature(pair: MachPair<'_>, ledger: &mut Ledger<'_>) {
         return differs("the signature", "a directory of SHA-256 hashes", "none");
     };
     if directory.limit != offset || directory.pages != directory.limit.div_ceil(1 << directory.page_shift) {
-        differs("the signed part of the file", "all in front of the signature", "another part");
+        differs("the signed part of the file", "everything before the signature", "another part");
     } else if let Some(page) = first_wrong_page(pair.new, &directory) {
         differs(&format!("the hash of page {page}"), "that of the contents", "another");
     }
@@ -191,7 +191,7 @@ pub(super) fn check_signature(pair: MachPair<'_>, ledger: &mut Ledger<'_>) {
         differs("the signature", "one that is ad hoc, as linkers make it", "another");
     }
     if !is_zero(new, signature.bytes.len(), new.len()) {
-        differs("what lies behind the signature", "zeros", "something else");
+        differs("the bytes after the signature", "zeros", "something else");
     }
     for slot in 1..=directory.special as u32 {
         let hash = directory.special_hash(slot).unwrap_or_default();
