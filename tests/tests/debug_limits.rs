@@ -114,7 +114,7 @@ fn appended_bytes_stay_where_they_are() {
     folder.apply("plain", "moved").unwrap();
     folder.shell("(cat moved; printf 'HELLO-PAYLOAD') > elsewhere");
     folder.is_proven("plain", "moved");
-    folder.is_found("appended", "elsewhere", "bytes behind the sections");
+    folder.is_found("appended", "elsewhere", "bytes after the sections");
     // Zeros are nobody's data.
     folder.apply("zeros", "moved").unwrap();
     // Without changes of size there is nothing to refuse.

@@ -18,13 +18,13 @@ macro_rules! address_space {
         pub struct $name(pub u64);
 
         impl $name {
-            /// The location `distance` bytes further on; wraps, as the machine's own arithmetic does.
+            /// The location `distance` bytes further on; wraps, as the processor's own arithmetic does.
             #[must_use]
             pub fn plus(self, distance: u64) -> Self {
                 Self(self.0.wrapping_add(distance))
             }
 
-            /// Bytes from `earlier` to `self`; wraps when `earlier` lies behind.
+            /// Bytes from `earlier` to `self`; wraps when `earlier` is the greater one.
             #[must_use]
             pub fn distance_from(self, earlier: Self) -> u64 {
                 self.0.wrapping_sub(earlier.0)

@@ -1,13 +1,14 @@
-//! Finding an address among many sorted ones without halving the whole list.
+//! Finds an address among many sorted ones without a binary search over the whole list.
 
-/// Divides the span of sorted addresses into about as many equal parts as there are addresses; a look-up searches one
-/// part. Takes four bytes for each address. Where addresses lie as unevenly as a hostile file likes, a look-up halves.
+/// Divides the span of sorted addresses into about as many equal parts as there are addresses; a look-up is a binary search
+/// in one part. Takes four bytes for each address. If a hostile file puts all addresses into one part, a look-up costs as
+/// much as a binary search over all.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct AddressIndex {
     first: u64,
-    /// A part spans so many bits of the distance from the first address.
+    /// Log2 of the bytes that a part spans.
     shift: u32,
-    /// For each part, how many addresses lie in front of it; and the number of all.
+    /// For each part, the number of addresses before it; then the number of all.
     before: Vec<u32>,
 }
 
@@ -32,7 +33,7 @@ impl AddressIndex {
         Self { first, shift, before }
     }
 
-    /// How many addresses are not above `address`; `at` gives them by position.
+    /// The number of addresses at or below `address`; `at` returns the address at a position.
     #[must_use]
     pub fn count_up_to(&self, address: u64, at: impl Fn(usize) -> u64) -> usize {
         let Some(distance) = address.checked_sub(self.first) else { return 0 };

@@ -20,7 +20,7 @@ pub enum ErrorKind {
     Refused(Box<Refusal>),
     /// An output did not pass verification; nothing was written.
     Verification,
-    /// The request makes no sense for this input.
+    /// The request does not apply to this input.
     Usage,
 }
 
@@ -69,7 +69,7 @@ impl Error {
         Self::new(ErrorKind::Verification, message)
     }
 
-    /// Names the file, unless one is named already.
+    /// Sets the file, unless one is set already.
     #[must_use]
     pub fn in_file(mut self, file: &Path) -> Self {
         self.file.get_or_insert_with(|| file.to_path_buf());
@@ -91,7 +91,7 @@ impl From<Refusal> for Error {
     }
 }
 
-/// What stands in front of a message, as far as the place is known.
+/// Writes the file and offset that precede a message, as far as they are known.
 pub fn write_place(
     formatter: &mut fmt::Formatter<'_>,
     file: Option<&Path>,

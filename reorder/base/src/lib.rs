@@ -1,4 +1,4 @@
-//! What every crate of reorder shares: addresses, errors with refusals, and lines of text.
+//! What every crate of reorder shares: addresses, errors and refusals, processors, and lines of text.
 
 #![forbid(unsafe_code)] // the system is asked in reorder-system alone
 

@@ -1,4 +1,4 @@
-//! The processors whose code can be moved.
+//! The processors that reorder distinguishes.
 
 /// A processor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

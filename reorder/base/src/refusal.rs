@@ -78,8 +78,8 @@ pub enum RefusalCode {
 }
 
 impl RefusalCode {
-    /// What messages, JSON and SUPPORT.md call it. A number, once published, keeps its meaning; R2, R11, R15, M15 and M21 are
-    /// not given again.
+    /// The code in messages, JSON and SUPPORT.md. A published number keeps its meaning; R2, R11, R15, M15 and M21 are
+    /// retired and must not be reused.
     #[must_use]
     pub const fn code(self) -> &'static str {
         match self {

@@ -1,4 +1,4 @@
-//! What leaves the program: one serialisable model per command, rendered as text or JSON.
+//! Output of commands: one serialisable model per command, rendered as text or JSON.
 //!
 //! In: a [`Report`]. Out: a string. Guarantees: JSON and text come from the same value; JSON is one object that
 //! starts with its schema and command, with keys in declaration order.
@@ -28,7 +28,7 @@ pub const SCHEMA: &str = "reorder/1";
 ///
 /// Field names are snake_case and end in their unit (`text_bytes`, `wall_seconds`), numbers stay numbers.
 pub trait Report: Serialize {
-    /// The command that made it.
+    /// The command that produced it.
     const COMMAND: &'static str;
 
     /// The form for people, ending in a line break.

@@ -12,12 +12,12 @@ pub struct Table {
 }
 
 impl Table {
-    /// An empty table with these column titles, the first of which is for labels.
+    /// An empty table with these column titles; the first column holds labels.
     pub fn new<S: Into<String>>(titles: impl IntoIterator<Item = S>) -> Self {
         Self { labels: 1, rows: vec![titles.into_iter().map(Into::into).collect()] }
     }
 
-    /// The first `count` columns are for labels.
+    /// Makes the first `count` columns label columns.
     #[must_use]
     pub fn with_labels(mut self, count: usize) -> Self {
         self.labels = count;
@@ -70,7 +70,7 @@ pub fn grouped(number: u64) -> String {
     text
 }
 
-/// The change from `old` to `new` in per cent, such as `-41 %`; `-` when there was nothing.
+/// The change from `old` to `new` in per cent, such as `-41 %`; `-` when `old` is not above zero.
 pub fn change(old: f64, new: f64) -> String {
     if old > 0.0 { format!("{:+.0} %", (new / old - 1.0) * 100.0) } else { "-".to_owned() }
 }

@@ -1,11 +1,11 @@
-//! Names from files, made fit for one line of any text.
+//! Makes names from files safe to print on one line.
 //!
-//! In: a name as a file has it. Out: the same without characters that end lines, steer terminals, hide or reverse text, or
-//! that XML does not know: they become `\u{…}`. Guarantee: what comes out has one line and its length is bounded.
+//! In: a name as a file has it. Out: the same name, in which characters that end lines, control terminals, hide or reverse
+//! text, or are not allowed in XML, are written as `\u{…}`. Guarantee: the result is one line, and its length is bounded.
 
 use std::borrow::Cow;
 
-/// `name` with what cannot be seen spelled out.
+/// `name` with invisible characters written as escapes.
 #[must_use]
 pub fn visible(name: &str) -> Cow<'_, str> {
     if !name.chars().any(is_hidden) {
@@ -30,7 +30,7 @@ pub fn visible_start(name: &str, longest: usize) -> Cow<'_, str> {
     }
 }
 
-/// Control characters, line ends, marks of direction, characters without width, and code points that are none.
+/// Control characters, line separators, direction marks, zero-width characters, and noncharacters.
 fn is_hidden(character: char) -> bool {
     let code = u32::from(character);
     character.is_control()

@@ -1,4 +1,4 @@
-//! Input files as bytes, without a copy.
+//! Input files, mapped into memory.
 
 use std::fs::{File, Metadata};
 use std::ops::Deref;
@@ -9,7 +9,7 @@ use memmap2::Mmap;
 
 use reorder_base::error::{Error, Result};
 
-/// The bytes of a file, and which file that was.
+/// The bytes of a file, and what identifies the file.
 #[derive(Debug)]
 pub struct MappedImage {
     bytes: Mmap,
@@ -17,7 +17,7 @@ pub struct MappedImage {
     state: State,
 }
 
-/// What changes when somebody writes a file or puts another in its place.
+/// Metadata that changes when a file is written or replaced.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct State {
     file: (u64, u64),
@@ -47,16 +47,17 @@ pub fn map_image(path: &Path) -> Result<MappedImage> {
             .in_file(path)
             .with_hint("name the file itself, not its directory or a device"));
     }
-    // SAFETY: the mapping is private and read-only. A file that another process truncates meanwhile ends this process by
-    // SIGBUS, and outputs have their names only when they are complete; one that is rewritten in place gives garbage, which
-    // the verification of the output against the same bytes cannot turn into a wrong output that looks proven.
+    // SAFETY: the mapping is private and read-only. If another process truncates the file, SIGBUS ends this process, and
+    // no output is left incomplete, because outputs are renamed only when they are complete. If the file is rewritten in
+    // place, the bytes read are garbage, but the output is verified against the same bytes, so a wrong output cannot look
+    // proven.
     let bytes = unsafe { Mmap::map(&file) }.map_err(|error| Error::io(path, error))?;
     Ok(MappedImage { bytes, path: path.to_path_buf(), state: State::of(&metadata) })
 }
 
 impl MappedImage {
-    /// Refuses what was made of bytes that are no longer those of the file: asked before an output takes its name, which
-    /// with `--in-place` would undo what somebody else has just written.
+    /// Fails if the file is no longer the one that was mapped. Called before an output takes its name: with `--in-place` the
+    /// output would otherwise overwrite what another process has just written.
     ///
     /// # Errors
     /// The file was written, replaced or removed since it was mapped.
@@ -67,10 +68,10 @@ impl MappedImage {
         }
         Err(Error::usage("the file was changed while it was read")
             .in_file(&self.path)
-            .with_hint("run the command again when nothing else writes this file"))
+            .with_hint("run the command again when no other process writes this file"))
     }
 
-    /// `result`, unless it is an error of which a change of the file is the better explanation.
+    /// `result`; but if it is an error and the file has changed, that change as the error, since it explains the other.
     ///
     /// # Errors
     /// That of `result`, or the change.

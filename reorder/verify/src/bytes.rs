@@ -1,6 +1,6 @@
-//! Checked little-endian reads: the only way this module looks at numbers in a file.
+//! Checked little-endian reads: the only way in which this crate reads numbers from a file.
 //!
-//! Every reader gives `None` instead of reading past the end, so hostile sizes end in a report, not in a panic.
+//! Every reader returns `None` instead of reading past the end, so hostile sizes lead to a report and not to a panic.
 
 /// The `LENGTH` bytes at `offset`.
 pub(crate) fn array<const LENGTH: usize>(bytes: &[u8], offset: usize) -> Option<[u8; LENGTH]> {
@@ -23,14 +23,32 @@ pub(crate) fn u64_at(bytes: &[u8], offset: usize) -> Option<u64> {
     array(bytes, offset).map(u64::from_le_bytes)
 }
 
-/// The signed 32-bit number at `offset`, widened as the machine widens displacements.
+/// The signed 32-bit number at `offset`, widened as the processor widens displacements.
 pub(crate) fn displacement_at(bytes: &[u8], offset: usize) -> Option<u64> {
     array(bytes, offset).map(|word| i64::from(i32::from_le_bytes(word)) as u64)
 }
 
-/// The subslice `size` bytes from `offset`, or nothing when it does not lie inside `bytes`.
+/// The subslice `size` bytes from `offset`, or `None` when it does not lie inside `bytes`.
 pub(crate) fn range(bytes: &[u8], offset: u64, size: u64) -> Option<&[u8]> {
     let start = usize::try_from(offset).ok()?;
     let end = start.checked_add(usize::try_from(size).ok()?)?;
     bytes.get(start..end)
+}
+
+/// The unsigned LEB128 number at `position`, which moves past it; `None` if it does not fit into 64 bits.
+pub(crate) fn read_uleb128(bytes: &[u8], position: &mut usize) -> Option<u64> {
+    let mut value = 0u64;
+    for shift in (0..64).step_by(7) {
+        let byte = *bytes.get(*position)?;
+        *position += 1;
+        let bits = u64::from(byte & 0x7f);
+        if shift == 63 && bits > 1 {
+            return None;
+        }
+        value |= bits << shift;
+        if byte & 0x80 == 0 {
+            return Some(value);
+        }
+    }
+    None
 }

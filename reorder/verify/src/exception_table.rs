@@ -1,12 +1,13 @@
 //! Exception tables: where the exceptions of one function are caught.
 //!
-//! Says so where a table is not understood. Source: Itanium C++ ABI, "Exception Handling Tables", and the tables that GCC and
-//! LLVM write.
+//! A table in an unknown form is reported as such. Source: Itanium C++ ABI, "Exception Handling Tables", and the tables that
+//! GCC and LLVM write.
 
 use crate::bytes::{displacement_at, u32_at};
 use crate::elf::unwind_walk::{OMITTED, unsigned_leb128};
 
-/// Adds the pads of the function at `start`; nothing when its table is not understood.
+/// Adds the landing pads of the function at `start` to `pads`; `None` when its table has an unknown form or more call sites
+/// than the `budget`.
 pub(crate) fn read_table(table: &[u8], start: u64, budget: &mut usize, pads: &mut Vec<u64>) -> Option<()> {
     let mut cursor = 1;
     if *table.first()? != OMITTED {
@@ -34,7 +35,7 @@ pub(crate) fn read_table(table: &[u8], start: u64, budget: &mut usize, pads: &mu
     Some(())
 }
 
-/// One number of a call site, in the forms that compilers write.
+/// One number of a call site, in the encodings that compilers use.
 fn number(bytes: &[u8], cursor: &mut usize, encoding: u8) -> Option<u64> {
     let value = match encoding {
         0x01 => return unsigned_leb128(bytes, cursor),

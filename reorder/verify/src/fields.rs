@@ -1,7 +1,7 @@
-//! Where an instruction stores an address relative to itself.
+//! The bytes of an x86-64 instruction that hold an address relative to the instruction.
 //!
-//! Relocating may change exactly these bytes of an instruction; prefixes, opcode and operand forms decide the
-//! length and lie outside of them.
+//! Relocation may change exactly these bytes. Prefixes, opcode and operand forms, which determine the length, lie outside
+//! of them.
 
 use iced_x86::{Decoder, Instruction, OpKind, Register};
 
@@ -12,20 +12,20 @@ pub(crate) struct AddressField {
     pub(crate) offset: usize,
     /// Bytes: 1 or 4, signed, relative to the end of the instruction.
     pub(crate) width: usize,
-    /// The address it stands for.
+    /// The address that it encodes.
     pub(crate) target: u64,
     /// Whether control goes there; otherwise the address is computed, read or written.
     pub(crate) is_branch: bool,
 }
 
-/// What an instruction has to say about addresses.
+/// How an instruction addresses relative to itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Addressing {
-    /// Nothing relative to its own place.
+    /// It does not.
     None,
-    /// One field.
+    /// Through one field.
     Field(AddressField),
-    /// A relative form that is never written by compilers (16-bit branches, 32-bit instruction pointers).
+    /// In a relative form that compilers never emit (16-bit branches, 32-bit instruction pointers).
     Unsupported,
 }
 

@@ -6,9 +6,8 @@
 //! new bytes ─┘                    └─> unchanged: all other bytes are the same, or table words that followed
 //! ```
 //!
-//! This crate depends on none of those that read, analyse or relocate images: what they misunderstand must not be
-//! misunderstood again by their judge. Memory: the two files plus small tables per function; nothing is kept per
-//! instruction.
+//! This crate does not depend on those that read, analyse or relocate images, so that it cannot repeat their mistakes.
+//! Memory: the two files plus small tables per function; nothing is kept per instruction.
 
 #![forbid(unsafe_code)] // the system is asked in reorder-system alone
 
@@ -30,13 +29,13 @@ pub use report::{Check, CheckSummary, Difference, VerifyReport};
 
 use reorder_base::error::Result;
 
-/// How much a report says.
+/// What is checked, and how much a report lists.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct VerifyOptions {
     /// Differences listed in full; all are counted.
     pub listed_differences: usize,
-    /// Functions whose addresses are taken must keep the alignment that flags in these may count on. What a linker makes
-    /// anew has what was asked for, and no more.
+    /// Functions whose addresses are taken must keep their old alignment, because programs may store flags in the low bits
+    /// of such addresses. An image that a linker made anew guarantees only the alignment that was asked for.
     pub keeps_alignment: bool,
 }
 
@@ -59,9 +58,9 @@ pub fn verify(old: &[u8], new: &[u8], options: VerifyOptions) -> Result<VerifyRe
     }
 }
 
-/// [`verify`] for a Mach-O image with one slice, whose map is claimed instead of recovered: the claim is checked.
+/// [`verify`] for a Mach-O image with one slice, with the map given by `moves` instead of recovered; the map is checked too.
 ///
-/// Claims cover whole functions; what no claim covers stays where it is.
+/// Each move covers whole functions; all other code stays at its address.
 ///
 /// # Errors
 /// As [`verify`], and for images of other formats.

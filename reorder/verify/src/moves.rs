@@ -19,12 +19,12 @@ pub struct Move {
 }
 
 impl Move {
-    /// First address behind the range in the old image.
+    /// First address after the range in the old image.
     pub fn old_end(&self) -> Address {
         self.old_start.plus(self.size)
     }
 
-    /// First address behind the range in the new image.
+    /// First address after the range in the new image.
     pub fn new_end(&self) -> NewAddress {
         self.new_start.plus(self.size)
     }
@@ -47,9 +47,9 @@ pub struct AddressMoves {
     moves: Vec<Move>,
     /// Positions in `moves`, sorted by new start.
     by_new_start: Vec<u32>,
-    /// Of the old starts.
+    /// Finds old starts.
     index: AddressIndex,
-    /// Of the new starts, in their order.
+    /// Finds new starts, in the order of `by_new_start`.
     new_index: AddressIndex,
 }
 
@@ -118,12 +118,12 @@ impl AddressMoves {
         self.moves[..after].last()
     }
 
-    /// The first range that starts behind `address` of the old image.
+    /// The first range that starts after `address` of the old image.
     pub fn following(&self, address: Address) -> Option<&Move> {
         self.moves.get(self.moves.partition_point(|range| range.old_start <= address))
     }
 
-    /// The first range that starts behind `address` of the new image.
+    /// The first range that starts after `address` of the new image.
     pub fn following_new(&self, address: NewAddress) -> Option<&Move> {
         self.by_new_start.get(self.count_up_to_new(address)).map(|&at| &self.moves[at as usize])
     }

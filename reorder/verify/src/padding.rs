@@ -1,4 +1,4 @@
-//! What linkers and assemblers put between functions: instructions that do nothing or trap, and zeros.
+//! Padding, which linkers and assemblers put between functions: no-operations, traps and zeros.
 
 use iced_x86::{Decoder, DecoderOptions, Instruction, Mnemonic};
 
@@ -12,11 +12,11 @@ pub(crate) const TRAP: u8 = 0xcc;
 /// `NOP` of x86-64 without prefixes.
 const ONE_BYTE_NOP: u8 = 0x90;
 
-/// What linkers insert zeros for: the size of a word of AArch64 code.
+/// Bytes of an AArch64 instruction, to which linkers pad with zeros.
 const WORD: u64 = 4;
 
-/// Bytes at the start of `bytes`, which stand at `address`, that do nothing or trap: what linkers and assemblers
-/// put between functions. Control must not arrive there.
+/// The number of bytes of padding at the start of `bytes`, which stand at `address`: no-operations, traps and zeros.
+/// Control must not arrive there.
 pub(crate) fn padding_length(processor: Processor, bytes: &[u8], address: u64) -> usize {
     match processor {
         Processor::Aarch64 => length_of_words(bytes, address),
@@ -24,8 +24,8 @@ pub(crate) fn padding_length(processor: Processor, bytes: &[u8], address: u64) -
     }
 }
 
-/// The lengths in bytes of the jump that `bytes`, which stand at `address`, begin with and of the padding that it skips. GNU as
-/// writes such a jump on x86-64 where executing the no-operations would take longer.
+/// If `bytes`, which stand at `address`, begin with a jump over padding: the lengths in bytes of the jump and the padding.
+/// GNU as writes such a jump on x86-64 where executing the no-operations would take longer.
 pub(crate) fn jumped_over(processor: Processor, bytes: &[u8], address: u64) -> Option<(u64, u64)> {
     let (jump, distance): (usize, usize) = match (processor, bytes) {
         (Processor::X86_64, [0xeb, distance @ 0..0x80, ..]) => (2, usize::from(*distance)),
@@ -37,7 +37,7 @@ pub(crate) fn jumped_over(processor: Processor, bytes: &[u8], address: u64) -> O
     (is_padding && distance > 0).then_some((jump as u64, distance as u64))
 }
 
-/// Zeros may also stand in front of the first word and behind the last.
+/// As [`padding_length`] for AArch64; zeros may also precede the first aligned word and follow the last.
 fn length_of_words(bytes: &[u8], address: u64) -> usize {
     let zeros = |bytes: &[u8]| bytes.iter().all(|&byte| byte == 0);
     let mut length = bytes.len().min((address.wrapping_neg() % WORD) as usize);
@@ -54,8 +54,8 @@ fn length_of_words(bytes: &[u8], address: u64) -> usize {
     if (rest.len() as u64) < WORD && zeros(rest) { bytes.len() } else { length }
 }
 
-/// Zeros count when more padding, the end, or an aligned address follows them: otherwise they may belong to the code
-/// behind.
+/// As [`padding_length`] for x86-64. Zeros count if more padding, the end, or an aligned address follows: otherwise they may
+/// belong to the code after them.
 fn length_of_instructions(bytes: &[u8], address: u64) -> usize {
     let mut length = 0;
     let mut position = 0;
@@ -75,14 +75,14 @@ fn length_of_instructions(bytes: &[u8], address: u64) -> usize {
     length
 }
 
-/// Bytes of the instruction at the start of `bytes`, if it does nothing or traps.
+/// The length of the first instruction of `bytes` if it is a no-operation or a trap, else 0.
 fn filler_length(processor: Processor, bytes: &[u8]) -> usize {
     match processor {
         Processor::Aarch64 => match u32_at(bytes, 0) {
             Some(word) if word == NOP || is_break(word) || is_undefined(word) => 4,
             _ => 0,
         },
-        // Holes are full of these, one byte long whatever follows.
+        // The most frequent padding; decided without the decoder.
         Processor::X86_64 if matches!(bytes.first(), Some(&(TRAP | ONE_BYTE_NOP))) => 1,
         Processor::X86_64 => {
             let instruction = Decoder::new(64, bytes, DecoderOptions::NONE).decode();
@@ -91,8 +91,8 @@ fn filler_length(processor: Processor, bytes: &[u8]) -> usize {
     }
 }
 
-/// Bytes of the filler at the start of `bytes` that may stand where something else stood: what assemblers and linkers write,
-/// in exactly the forms that they choose. Any other way to do nothing is a change that somebody made.
+/// The length of the filler at the start of `bytes` that may replace other bytes in the new image, else 0: only the exact
+/// forms that assemblers and linkers write. Any other no-operation is an unexplained change.
 pub(crate) fn new_filler_length(processor: Processor, bytes: &[u8]) -> usize {
     /// Sources: Intel SDM, volume 2, `NOP`; the tables of GNU as and LLVM, which put prefixes before the longest form.
     const FORMS: [&[u8]; 7] = [
@@ -125,7 +125,7 @@ pub(crate) fn starts_with_trap(processor: Processor, bytes: &[u8]) -> bool {
     }
 }
 
-/// Whether an x86-64 instruction does nothing, or is the trap that fills holes.
+/// Whether an x86-64 instruction is a no-operation or `INT3`.
 pub(crate) fn is_padding(instruction: &Instruction) -> bool {
     matches!(instruction.mnemonic(), Mnemonic::Nop | Mnemonic::Int3)
 }

@@ -1,6 +1,6 @@
 //! The processors whose code can be checked.
 
-/// What executes the code of an image.
+/// The processor that an image is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Processor {
     /// Words of four bytes.

@@ -13,9 +13,9 @@ use reorder_base::address::FileOffset;
 pub enum Check {
     /// Both files parse and their functions correspond one to one.
     Correspondence,
-    /// Headers, sizes and every byte that no other check answers for are the same.
+    /// Headers, sizes and every byte that no other check claims are the same.
     Unchanged,
-    /// Unwind entries are the same but for their start.
+    /// Unwind entries are the same except for their start.
     UnwindEntries,
     /// The search table of the unwinder is complete and sorted.
     UnwindSearchTable,
@@ -25,13 +25,13 @@ pub enum Check {
     Reverse,
     /// Code outside of functions is untouched and refers to nothing that moved.
     Gaps,
-    /// What lies between the new functions is old padding or filler.
+    /// The bytes between the new functions are old padding or filler.
     Padding,
     /// The entry point, `.dynamic` and the loader's relocations follow the map.
     LoaderPointers,
     /// Symbol values follow the map.
     Symbols,
-    /// In a program at a fixed address: no constant can mean a function that moved.
+    /// In a program at a fixed address: no constant can be the address of a function that moved.
     AbsoluteAddresses,
     /// Jump tables follow the functions they belong to.
     JumpTables,
@@ -41,11 +41,11 @@ pub enum Check {
     Notes,
     /// Debug information says of every function what it said before.
     DebugInformation,
-    /// Copies of functions do what the originals do, and everything that leads to one led to its original.
+    /// Copies of functions do what the originals do, and every reference to a copy led to its original.
     Copies,
-    /// Mach-O: the load commands are the same but for the identity and the places in `__LINKEDIT`.
+    /// Mach-O: the load commands are the same except for the identity and the positions in `__LINKEDIT`.
     LoadCommands,
-    /// Mach-O: the parts of `__LINKEDIT` lie inside, apart and aligned; those without addresses are the same.
+    /// Mach-O: the parts of `__LINKEDIT` lie inside it, apart and aligned; those without addresses are the same.
     LinkEdit,
     /// Mach-O: the function starts are the old ones, moved and sorted.
     FunctionStarts,
@@ -55,7 +55,7 @@ pub enum Check {
     Exports,
     /// Mach-O: distances in data that lead to functions follow the map.
     RelativeWords,
-    /// Mach-O: signed as before; every page has its hash.
+    /// Mach-O: the image is signed as before, and every page has its hash.
     Signature,
 }
 
@@ -123,13 +123,13 @@ pub struct VerifyReport {
     pub functions: u64,
     /// Function ranges that moved.
     pub moved: u64,
-    /// What was looked at, by check.
+    /// How much each check looked at.
     pub checks: Vec<CheckSummary>,
     /// The first differences, in the order of the checks and then of the file.
     pub differences: Vec<Difference>,
     /// All differences, listed or not.
     pub difference_count: u64,
-    /// Differences that are allowed on purpose, such as the build-id, and what could not be looked into.
+    /// Differences that are allowed, such as the build-id, and what could not be checked.
     pub remarks: Vec<String>,
 }
 
@@ -171,7 +171,7 @@ impl Findings {
         difference.into_iter().for_each(|difference| self.differs(difference));
     }
 
-    /// Whether another difference would be listed; beyond that its description is not worth making.
+    /// Whether another difference would be listed; if not, callers skip its description.
     pub(crate) fn lists_more(&self) -> bool {
         self.report.differences.len() < self.limit
     }
@@ -181,9 +181,9 @@ impl Findings {
         self.report.difference_count += 1;
     }
 
-    /// Adds a difference unless `expected == found`, both addresses or other numbers best read in hexadecimal.
+    /// Adds a difference unless `expected == found`; both are shown in hexadecimal.
     ///
-    /// `place` is put into words only for a difference: there are millions of these checks.
+    /// `place` is formatted only for a difference: there are millions of these checks.
     pub(crate) fn expect(
         &mut self,
         check: Check,

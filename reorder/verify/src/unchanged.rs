@@ -1,7 +1,7 @@
 //! Every byte that no other check answers for must be the same in both files.
 //!
-//! Takes the two files and the claims of the other checks (file ranges they compare completely); walks the rest
-//! and gives each run of differing bytes to the caller, who may still explain it.
+//! Takes the two files and the claims of the other checks (file ranges that they compare completely). Compares the rest and
+//! passes each run of differing bytes to the caller, which may still explain it.
 
 use std::ops::Range;
 
@@ -14,7 +14,7 @@ pub(crate) struct Claims {
 }
 
 impl Claims {
-    /// Another check answers for the `size` bytes at `offset`.
+    /// Claims the `size` bytes at `offset`: another check compares them.
     pub(crate) fn add(&mut self, offset: u64, size: u64) {
         if size > 0 {
             self.ranges.push(offset..offset.saturating_add(size));
@@ -46,7 +46,7 @@ impl Claims {
     }
 }
 
-/// Finds the differing runs of one block; equal stretches are skipped a page at a time, on all cores.
+/// Finds the differing runs of one block; equal parts are skipped 4 KiB at a time, on all cores.
 fn compare_block(old: &[u8], new: &[u8], block: Range<usize>, differing: &mut impl FnMut(Range<usize>)) {
     const STRIDE: usize = 4096;
     const MIN_STRIDES: usize = 64;

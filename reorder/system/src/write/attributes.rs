@@ -1,4 +1,4 @@
-//! Owner, mode and extended attributes of one open file, given to another.
+//! Copies owner, mode and extended attributes from one open file to another.
 //!
 //! The order matters: changing the owner clears set-id bits and `security.capability`, so the owner comes first,
 //! then the mode, then the attributes (an access-control list among them refines the mode).
@@ -11,20 +11,20 @@ use std::os::unix::fs::{MetadataExt, PermissionsExt, fchown};
 
 use super::Warning;
 
-/// Attributes that sign or measure the file's contents: keeping them would make a wrong claim.
+/// Attributes that sign or measure the file's contents: for the new contents they would be wrong.
 const SIGNATURES: [&CStr; 2] = [c"security.ima", c"security.evm"];
 
 /// Set-user-id and set-group-id.
 const SET_ID_BITS: u32 = 0o6000;
 
-/// Makes `to` look like `from`; what cannot be kept becomes a warning.
+/// Gives `to` the owner, mode and attributes of `from`; what cannot be kept becomes a warning.
 ///
 /// # Errors
 /// When the mode cannot be set: a program that cannot be executed is no replacement.
 pub(super) fn copy(from: &File, metadata: &Metadata, to: &File, warnings: &mut Vec<Warning>) -> Result<()> {
     let mut mode = metadata.mode() & 0o7777;
     if let Err(error) = fchown(to, Some(metadata.uid()), Some(metadata.gid())) {
-        // Without the owner, set-id bits would hand out somebody else's rights.
+        // With another owner, set-id bits would grant the rights of the wrong user.
         mode &= !SET_ID_BITS;
         warnings.push(Warning::OwnerNotKept { reason: error.to_string() });
     }

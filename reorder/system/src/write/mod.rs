@@ -2,7 +2,7 @@
 //!
 //! In: bytes and a path. Out: the file under its name. Guarantees: whoever opens the path sees the old contents or
 //! the new ones, never a mixture; an existing file that is mapped or running keeps its own inode; on an error the
-//! old file is untouched and nothing else stays; so it is with several files that belong together. A process killed
+//! old file is untouched and no other file is left; the same holds for several files that belong together. A process killed
 //! half-way may leave a `.NAME.reorder-*` file beside the target, never a partial target.
 
 mod attributes;
@@ -22,7 +22,7 @@ use serde::Serialize;
 
 use reorder_base::error::{Error, Result};
 
-/// As many links as Linux itself follows before it reports a loop.
+/// The number of links that Linux follows before it reports a loop.
 const MAX_LINKS: usize = 40;
 
 /// How [`replace`] treats an existing output.
@@ -32,16 +32,16 @@ pub struct ReplaceOptions {
     pub in_place: bool,
 }
 
-/// Something that the new file could not take over, or that the user may not expect.
+/// Something that could not be kept, or that the user may not expect.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Warning {
-    /// The output had other names; they keep the old contents.
+    /// The old file has other hard links; they keep the old contents.
     HardLinks {
         /// Names of the old file besides the output.
         other_names: u64,
     },
-    /// Owner or group belong to somebody else; set-id bits are dropped then.
+    /// Owner or group could not be kept; set-id bits are dropped.
     OwnerNotKept {
         /// What the system answered.
         reason: String,
@@ -58,7 +58,7 @@ pub enum Warning {
         /// Its name.
         name: String,
     },
-    /// The new name may be lost if the machine fails within the next seconds.
+    /// The rename may be lost if the system crashes within the next seconds.
     NotDurable {
         /// What the system answered.
         reason: String,
@@ -89,7 +89,7 @@ impl fmt::Display for Warning {
 
 /// Writes `bytes` to `output` with the owner, mode and extended attributes of `like`, but with new times.
 ///
-/// A symbolic link at `output` stays; its target is replaced.
+/// A symbolic link at `output` is kept; its target is replaced.
 ///
 /// # Errors
 /// Usage when `output` is `like` (unless in place) or not a regular file; I/O when the system refuses.
@@ -108,7 +108,7 @@ pub fn whole(path: &Path, bytes: &[u8]) -> Result<()> {
     Ok(())
 }
 
-/// Finds out before long work whether [`whole`] could write `path`.
+/// Checks, before long work, whether [`whole`] could write `path`.
 ///
 /// # Errors
 /// See [`Place::of`].
@@ -116,17 +116,17 @@ pub fn writable(path: &Path) -> Result<()> {
     Place::of(path).map(drop)
 }
 
-/// Where a file is or will be: equal for all its names.
+/// Where a file is or will be; equal for all names of one file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Place {
-    /// Device and number of a file that exists.
+    /// Device and inode of an existing file.
     File(u64, u64),
-    /// Directory, by device and number, and name of one that does not exist yet.
+    /// For a file that does not exist yet: device and inode of its directory, and its name.
     New(u64, u64, OsString),
 }
 
 impl Place {
-    /// Where a file is that exists.
+    /// The place of an existing file.
     #[must_use]
     pub fn of_file(file: &Metadata) -> Self {
         Self::File(file.dev(), file.ino())

@@ -1,8 +1,8 @@
-//! Files that are written in full before the first of them gets its name.
+//! Writes several files completely before the first of them is renamed.
 //!
-//! In: paths and bytes. Out: files beside their places, then under their names: all of them, or on an error none. What can
-//! fail for want of room or rights fails while they are written, before any name changes hands; if a name is refused after
-//! all, those that were given are taken back.
+//! In: paths and bytes. Out: files beside their places, then under their names: all of them, or on an error none. Lack
+//! of space or permission shows while they are written, before any rename; if a rename fails after all, the earlier ones are
+//! undone.
 
 use std::ffi::OsString;
 use std::fs::{File, Permissions};
@@ -17,7 +17,7 @@ use tempfile::{NamedTempFile, TempPath};
 use super::{ReplaceOptions, Warning, attributes, check_replaceable, directory_of, existing, resolve_links};
 use reorder_base::error::{Error, Result};
 
-/// A file that waits for its name; dropped, it leaves nothing.
+/// A file that is written but not yet renamed; dropping it removes it.
 #[derive(Debug)]
 pub struct Pending {
     target: PathBuf,
@@ -49,7 +49,7 @@ impl Pending {
                 warnings.push(Warning::HardLinks { other_names: old.nlink() - 1 });
             }
         }
-        // Until the owner is right nobody else may read what may be a private program: 0600.
+        // The program may be private: until its owner is set, only this user may read it (0600).
         let temporary = write_beside(&target, bytes, Permissions::from_mode(0o600))?;
         attributes::copy(&like_file, &like_metadata, temporary.as_file(), &mut warnings)
             .and_then(|()| temporary.as_file().sync_all())
@@ -77,7 +77,7 @@ impl Pending {
     }
 }
 
-/// Gives all `files` their names, or none of them.
+/// Renames all `files`, or none of them.
 ///
 /// # Errors
 /// I/O when the system refuses one.
@@ -85,7 +85,7 @@ pub fn together(files: Vec<Pending>) -> Result<Vec<Warning>> {
     give_all(files, None)
 }
 
-/// [`together`], and takes all names back unless `check` is content with the files in their places.
+/// [`together`], but undoes all renames if `check` fails with the files in their places.
 ///
 /// # Errors
 /// As there, and those of `check`. Old contents are lost then on file systems that cannot exchange names.
@@ -120,7 +120,7 @@ fn give_all(files: Vec<Pending>, check: Option<Check<'_>>) -> Result<Vec<Warning
     }
     if let Some(mut file) = last {
         take(&mut file);
-        // Nothing can fail behind it, so its old contents need not be kept.
+        // No later step can fail, so the old contents need not be kept.
         if let Contents::File(temporary) = file.contents {
             temporary.persist(&file.target).map_err(|error| Error::io(&file.target, error.error))?;
         }
@@ -136,7 +136,7 @@ fn give_all(files: Vec<Pending>, check: Option<Check<'_>>) -> Result<Vec<Warning
     Ok(warnings)
 }
 
-/// Names that can be taken back; dropped, it does that.
+/// Renames that can be undone; dropping undoes them.
 #[derive(Debug, Default)]
 struct Given(Vec<(PathBuf, Before)>);
 
@@ -147,11 +147,11 @@ enum Before {
     Nothing,
     /// This file, under its temporary name.
     File(TempPath),
-    /// A file that this file system cannot keep beside the new one.
+    /// A file whose contents are lost, because this file system cannot exchange two names.
     Gone,
 }
 
-/// Exchanges two files at once. `nix` has this call for glibc alone, the system has it for all.
+/// Exchanges two names atomically. `nix` wraps this system call for glibc only.
 fn exchange(first: &Path, second: &Path) -> nix::Result<()> {
     let exchanged = first.with_nix_path(|first| {
         second.with_nix_path(|second| {
@@ -169,7 +169,7 @@ impl Given {
         let exchanged = exchange(&temporary, &target);
         let before = match exchanged {
             Ok(()) => Before::File(temporary),
-            // Not there, or a file system that knows no exchange.
+            // No file of that name, or a file system without exchange.
             Err(Errno::ENOENT | Errno::EINVAL | Errno::ENOSYS | Errno::EOPNOTSUPP) => {
                 let before = if target.exists() { Before::Gone } else { Before::Nothing };
                 temporary.persist(&target).map_err(|error| Error::io(&target, error.error))?;
@@ -189,7 +189,7 @@ impl Given {
 impl Drop for Given {
     fn drop(&mut self) {
         for (target, before) in self.0.drain(..).rev() {
-            // A failure is being reported already, and nothing more can be done about another.
+            // The first failure is being reported already; a second one here cannot be repaired.
             let _ = match before {
                 Before::Nothing => std::fs::remove_file(&target),
                 Before::File(old) => old.persist(&target).map_err(|error| error.error),

@@ -1,7 +1,7 @@
-//! One piece of AArch64 code that is moved as a whole, old against new.
+//! Compares one piece of AArch64 code, which moves as a whole, in both images.
 //!
-//! Most code needs one pass: words are the same, or their distance follows the map. `ADRP` to a page on which something
-//! moved, and words that differ otherwise, need to know what registers hold: [`super::flow`].
+//! Most code needs one pass: words are the same, or their distance follows the map. For `ADRP` to a page on which something
+//! moved, and for words that differ otherwise, the contents of registers must be known: [`super::flow`].
 
 use super::effects::effects;
 use super::flow;
@@ -12,7 +12,7 @@ use crate::moves::Move;
 use crate::report::{Check, Difference};
 use reorder_base::address::NewAddress;
 
-/// What the code of an image showed.
+/// How much code was compared.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Counts {
     /// Instructions compared.
@@ -24,7 +24,7 @@ pub(crate) struct Counts {
 /// A piece of code in both images, as words.
 #[derive(Clone, Copy)]
 pub(crate) struct CodePair<'a> {
-    /// What differences are reported as.
+    /// The check that differences are reported under.
     pub(crate) check: Check,
     pub(crate) images: &'a dyn Images,
     pub(crate) pages: &'a MovedPages,
@@ -53,7 +53,7 @@ impl CodePair<'_> {
         (self.range.old_start.0.wrapping_add(distance), self.range.new_start.0.wrapping_add(distance))
     }
 
-    /// The form of the old word at `index`; data has no distances that are known here.
+    /// The form of the old word at `index`; for data, the form without a distance.
     pub(crate) fn form(&self, index: usize) -> Form {
         let address = self.addresses(index).0;
         match self.images.data_between(address, address.wrapping_add(4)).is_empty() {
@@ -90,7 +90,7 @@ impl CodePair<'_> {
         )
     }
 
-    /// Checks the piece; gives its first difference.
+    /// Checks the piece; returns its first difference.
     pub(crate) fn check(&self, counts: &mut Counts) -> Option<Difference> {
         counts.instructions += self.len();
         if !self.old.len().is_multiple_of(4) && self.old != self.new {
@@ -139,7 +139,7 @@ impl CodePair<'_> {
         }
     }
 
-    /// Whether the next word completes the page at `index` and replaces its register, so that nothing else can use it.
+    /// Whether the next word completes the page at `index` and overwrites its register, so that no other word can use it.
     fn is_sound_pair(&self, index: usize, page: u64) -> bool {
         if index + 1 >= self.len() {
             return false;
@@ -172,19 +172,19 @@ impl CodePair<'_> {
     }
 }
 
-/// Whether control may go on behind the last instruction of `code` that is no padding and no barrier.
+/// Whether control may run past the last instruction of `code` that is neither padding nor a barrier.
 pub(crate) fn runs_on(code: &[u8]) -> bool {
     let words = code.chunks_exact(4).rev().filter_map(|word| u32_at(word, 0));
     let last = words.into_iter().find(|&word| word != NOP && !is_barrier(word));
     last.is_some_and(|word| {
-        // No instruction has eight ones in front: a negative entry of a table.
+        // No instruction begins with eight one bits: this is a negative entry of a table.
         let is_negative = word >> 24 == 0xff;
         let effects = effects(word);
         !(is_negative || is_unallocated(word) || effects.ends || effects.is_call)
     })
 }
 
-/// `code` at `start` up to the constants that it loads and that reach to its end.
+/// `code` at `start` without the constants at its end that it loads.
 pub(crate) fn without_literals(code: &[u8], start: u64) -> &[u8] {
     let words = code.chunks_exact(4).zip((start..).step_by(4));
     let loads = words.filter_map(|(word, place)| Some((u32_at(word, 0)?, place)));
@@ -192,7 +192,7 @@ pub(crate) fn without_literals(code: &[u8], start: u64) -> &[u8] {
     let mut constants: Vec<(u64, u64)> = loads
         .map(|(word, place)| {
             let (is_vector, size) = (word >> 26 & 1 == 1, word >> 30);
-            // LDRSW has the place of the largest vector.
+            // Among general registers, this size encodes LDRSW; among vectors, 16 bytes.
             let width = if size == 2 && !is_vector { 4 } else { 4 << size.min(2) };
             let first = Form::Literal.target(word, place);
             (first.wrapping_sub(start), width)
@@ -202,9 +202,9 @@ pub(crate) fn without_literals(code: &[u8], start: u64) -> &[u8] {
     constants.sort_unstable();
     let mut length = code.len() as u64;
     for (first, width) in constants.into_iter().rev() {
-        // Zeros align constants of different sizes.
-        let behind = code.get((first + width) as usize..length as usize).unwrap_or_default();
-        if behind.iter().any(|byte| *byte != 0) {
+        // Zeros may lie between constants of different alignment.
+        let after = code.get((first + width) as usize..length as usize).unwrap_or_default();
+        if after.iter().any(|byte| *byte != 0) {
             break;
         }
         length = length.min(first);
@@ -212,14 +212,15 @@ pub(crate) fn without_literals(code: &[u8], start: u64) -> &[u8] {
     code.get(..length as usize).unwrap_or(code)
 }
 
-/// Whether `word` is a barrier, as it stands behind a return that must not be passed by speculation.
+/// Whether `word` is a barrier, which compilers put after a return to stop speculation.
 fn is_barrier(word: u32) -> bool {
     word & 0xffff_f01f == 0xd503_301f
 }
 
 /// Whether `word` is reserved, or lies in the class of ordered loads and stores of vectors but is none of them: a constant.
 ///
-/// Reserved are all words below 2²⁵ but `UDF`, so also positive entries of tables (Arm Architecture Reference Manual, C4.1).
+/// All words below 2²⁵ except `UDF` are reserved, which includes positive entries of tables (Arm Architecture Reference
+/// Manual, C4.1).
 fn is_unallocated(word: u32) -> bool {
     let is_reserved = word & 0x9e00_0000 == 0 && word >> 16 != 0;
     let is_in_class = word & 0x3f00_0000 == 0x1d00_0000;
@@ -238,11 +239,11 @@ mod tests {
         let (load, store_release, call, padding) = (0x79cc_4519, 0x9d00_0a87, 0x9400_0001, NOP);
         assert!(runs_on(&code([call, load])) && runs_on(&code([load, padding])));
         assert!(runs_on(&code([load, store_release])));
-        // DSB and ISB behind RET, and behind something else.
+        // DSB and ISB after RET, and after another word.
         let (ret, wait, synchronise) = (0xd65f_03c0, 0xd503_3f9f, 0xd503_3fdf);
         assert!(!runs_on(&[code([ret, wait]), code([synchronise, padding])].concat()));
         assert!(runs_on(&code([load, synchronise])));
-        // LDR of the word behind a return, which would be an instruction.
+        // LDR of the word after a return, which would be an instruction.
         let literal = [code([0x1800_0040, ret]), code([0x1234_5678, 0])].concat();
         assert!(runs_on(&literal[..12]) && !runs_on(without_literals(&literal[..12], 0x1000)));
         assert_eq!(without_literals(&literal[..8], 0x1000).len(), 8);

@@ -1,4 +1,4 @@
-//! Constants that AArch64 code puts together, 16 bits at a time.
+//! Constants that AArch64 code builds, 16 bits at a time.
 
 use super::effects::effects;
 use super::form::register;
@@ -6,7 +6,7 @@ use crate::bytes::u32_at;
 
 /// What `MOVZ`, `MOVN` and `MOVK` leave in registers, in `code` at `address`: (address of the instruction, value).
 ///
-/// Parts of one constant stand close together: what control does between them is not followed.
+/// The parts of one constant are close together, so control flow between them is ignored.
 pub(crate) fn constants(code: &[u8], address: u64) -> impl Iterator<Item = (u64, u64)> + '_ {
     let mut held: [Option<u64>; 32] = [None; 32];
     code.chunks_exact(4).enumerate().filter_map(move |(index, word)| {

@@ -1,23 +1,23 @@
-//! Computed jumps of AArch64 code, as far as they show what a table of distances counts from.
+//! Computed jumps of AArch64 code: the addresses that their tables of distances count from.
 //!
-//! Compilers count from an address in the function (`ADR` to itself), which moves with it. Assembly by hand also counts from
-//! the table, in data: those words must follow the function. One pass over the words in their order finds addresses in
-//! registers, loads from them and sums; what the pass misses about control only costs evidence.
+//! Compilers count from an address in the function (`ADR` to itself), which moves with it. Hand-written assembly also counts
+//! from the table, in data: those words must follow the function. One pass over the words in order finds addresses in
+//! registers, loads from them and sums. It ignores control flow; that can only make it find less.
 
 use super::effects::effects;
 use super::form::{Form, form, is_add, page_offset, register};
 use crate::bytes::u32_at;
 
-/// What the computed jumps of a piece of code show.
+/// What the computed jumps of a piece of code use.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Dispatches {
-    /// A sum is jumped to.
+    /// The code jumps to a sum.
     pub(crate) is_computed: bool,
     /// Tables of four-byte distances from their own start.
     pub(crate) tables: Vec<u64>,
     /// Other addresses that distances are added to.
     pub(crate) anchors: Vec<u64>,
-    /// Sums that are called, or jumped to.
+    /// Sums that the code calls or jumps to.
     pub(crate) sums: Vec<ComputedSum>,
 }
 
@@ -33,9 +33,9 @@ pub(crate) struct ComputedSum {
 /// How code names an address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Named {
-    /// It forms it.
+    /// It computes the address.
     Here(u64),
-    /// It loads it from this slot, which the loader fills.
+    /// It loads the address from this slot, which the loader fills.
     Through(u64),
 }
 
@@ -46,7 +46,7 @@ enum Held {
     Address(u64),
     /// Read from a slot of the GOT.
     Slot(u64),
-    /// Read from a table of so many bytes a word.
+    /// Read from a table with this many bytes per word.
     Word {
         table: Named,
         size: u8,
@@ -77,7 +77,7 @@ fn is_call(word: u32) -> bool {
     word & 0xffff_fc1f == 0xd63f_0000
 }
 
-/// Looks at `code`, which stands at `address`.
+/// Finds the computed jumps of `code`, which stands at `address`.
 pub(crate) fn dispatches(code: &[u8], address: u64) -> Dispatches {
     let mut found = Dispatches::default();
     let words = || code.chunks_exact(4).map(|word| u32_at(word, 0).unwrap_or(0));
@@ -128,7 +128,7 @@ pub(crate) fn dispatches(code: &[u8], address: u64) -> Dispatches {
     found
 }
 
-/// The addresses that `code`, which stands at `address`, forms relative to its place; in any order, also repeated.
+/// The addresses that `code`, which stands at `address`, computes relative to its place; unordered, with repetitions.
 pub(crate) fn addresses(code: &[u8], address: u64) -> Vec<u64> {
     let mut found = Vec::new();
     let mut pages: [Option<u64>; 32] = [None; 32];

@@ -1,4 +1,4 @@
-//! What an instruction does to the general registers and to control.
+//! The effect of an instruction on the general registers and on control.
 //!
 //! Source: Arm Architecture Reference Manual for A-profile, section C4.1.
 
@@ -11,12 +11,12 @@ pub(crate) struct Effects {
     pub(crate) writes: u32,
     /// Control never reaches the next instruction.
     pub(crate) ends: bool,
-    /// A call: what the convention does not preserve is lost.
+    /// A call: registers that the calling convention does not preserve are lost.
     pub(crate) is_call: bool,
 }
 
-/// What `word` does to the general registers. A register that may be read counts as read; one that may stay as it is does
-/// not count as written.
+/// The effect of `word` on the general registers. A register that may be read counts as read; one that may keep its value
+/// does not count as written.
 pub(crate) fn effects(word: u32) -> Effects {
     let bit = |shift: u32| 1u32 << register(word, shift);
     let (rd, rn, rm, ra) = (bit(0), bit(5), bit(16), bit(10));
@@ -32,7 +32,7 @@ pub(crate) fn effects(word: u32) -> Effects {
         }
         0b0111 | 0b1111 => vector_effects(word, rd, rn),
         0b0000 if word >> 16 == 0 => Effects { ends: true, ..Effects::default() },
-        // Scalable extensions and what is not allocated: may read anything.
+        // Scalable extensions and unallocated encodings may read any register.
         _ => Effects { reads: u32::MAX, ..Effects::default() },
     };
     effects.reads &= 0x7fff_ffff;
@@ -82,7 +82,7 @@ fn memory_effects(word: u32, rt: u32, rn: u32, rm: u32, rt2: u32) -> Effects {
         // Exclusive and ordered accesses; vector structures.
         0b00 if is_vector => effects.reads = rn | rm,
         0b00 => effects.reads = rn | rm | rt | rt2,
-        // Loads at a distance; prefetches write nothing.
+        // PC-relative loads; prefetches write no register.
         0b01 if word & 0x3b00_0000 == 0x1800_0000 => {
             let is_prefetch = word >> 30 == 3;
             effects.writes = if is_vector || is_prefetch { 0 } else { rt };
@@ -129,7 +129,7 @@ fn vector_effects(word: u32, rd: u32, rn: u32) -> Effects {
     }
 }
 
-/// Of conversions and moves: whether the destination is certainly a general register.
+/// Whether the destination of a conversion or move is certainly a general register.
 fn to_general(word: u32) -> bool {
     match word & 0x5f20_0000 == 0x1e20_0000 && word & 0xfc00 == 0 {
         // FCVT* to integers, and FMOV to a general register.

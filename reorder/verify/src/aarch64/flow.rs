@@ -1,12 +1,12 @@
-//! Both images of a piece of code executed side by side, as far as page addresses in registers go.
+//! Executes a piece of code of both images side by side, to follow page addresses in registers.
 //!
 //! `ADRP` gives a page, and only the instructions that add the lowest twelve bits make an address of it. Where something on
 //! the page moved, the new page and the new low bits must give the new address, for every use that control can reach.
-//! The state says in which registers the two images hold different things and why: a page and its counterpart, or the
-//! middle of a pair that the linker had shortened and that is a pair again. Anything else that reads such a register is a
+//! The state says which registers hold different values in the two images and why: a page and its counterpart, or one half
+//! of a pair that the linker had shortened and that is a pair again. Any other instruction that reads such a register is a
 //! difference, so a use that is not understood refutes.
 //!
-//! In: one piece; out: its first difference. Cost: linear in the piece times the few rounds that loops need.
+//! In: one piece. Out: its first difference. Cost: linear in the piece, times the few rounds that loops need.
 
 use std::collections::BTreeMap;
 
@@ -21,7 +21,7 @@ use crate::report::Difference;
 pub(super) type State = [u32; 32];
 
 pub(super) const SAME: u32 = 0;
-/// Set where other paths bring a value that is the same in both images.
+/// Set if other paths bring a value that is the same in both images.
 pub(super) const MAYBE: u32 = 1 << 31;
 /// Paths bring different pages.
 pub(super) const SEVERAL: u32 = 1;
@@ -31,7 +31,7 @@ pub(super) const SEVERAL: u32 = 1;
 pub(super) enum Value {
     Same,
     Several,
-    /// A page on which something moved, and what the new image has instead.
+    /// A page on which something moved, and the page in the new image.
     Page {
         old: u64,
         new: u64,
@@ -41,22 +41,22 @@ pub(super) enum Value {
         target: u64,
         page: u64,
     },
-    /// The new image has the page of an address that the old one will form at once: `NOP` became `ADRP`.
+    /// The new image has the page of an address that the old one computes at the next step: `NOP` became `ADRP`.
     Early {
         page: u64,
     },
 }
 
-/// What control brings to places that it reaches without being seen to.
+/// The states that may arrive at blocks that no visible branch leads to.
 #[derive(Clone, Copy, Debug, Default)]
 struct Brought {
     by_calls: Option<State>,
-    /// Jumps that may lead anywhere.
+    /// From jumps that may lead anywhere.
     by_jumps: Option<State>,
 }
 
 impl Brought {
-    /// What may arrive at a place that is a landing pad, is none, or may be either.
+    /// The state that may arrive at a place, which is a landing pad, is not one, or may be either (`None`).
     fn at(&self, is_landing_pad: Option<bool>) -> Option<State> {
         match is_landing_pad {
             Some(true) => self.by_calls,
@@ -72,14 +72,14 @@ impl Brought {
     }
 }
 
-/// What instructions did with a value.
+/// How instructions used a value.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Uses {
-    /// Some made an address of it,
+    /// Some instruction completed it to an address.
     pub(super) completes: bool,
-    /// of a place where functions may be.
+    /// Such an address lies where functions may be.
     pub(super) names_text: bool,
-    /// The first that read it for anything else.
+    /// The first instruction that read it for another purpose.
     pub(super) read: Option<usize>,
 }
 
@@ -90,8 +90,8 @@ pub(super) fn check(code: &CodePair<'_>) -> Option<Difference> {
     flow.judge()
 }
 
-/// For each word and the end: whether a piece of code begins there, and whether control may come from elsewhere than the word
-/// before.
+/// For each word and the end: whether a piece of code begins there, and whether control may come from elsewhere than the
+/// word before.
 pub(super) fn beginnings(code: &CodePair<'_>) -> (Vec<bool>, Vec<bool>) {
     let mut starts = vec![false; code.len() + 1];
     let mut is_entered = vec![false; code.len() + 1];
@@ -115,9 +115,9 @@ pub(super) fn beginnings(code: &CodePair<'_>) -> (Vec<bool>, Vec<bool>) {
 pub(super) struct Flow<'a> {
     pub(super) code: &'a CodePair<'a>,
     pub(super) values: Vec<Value>,
-    /// What instructions did with the value.
+    /// How instructions used each value.
     pub(super) uses: Vec<Uses>,
-    /// Where the value comes from, for messages.
+    /// The word that each value comes from, for messages.
     origins: Vec<usize>,
     /// First words of the blocks, ascending.
     blocks: Vec<u32>,
@@ -146,7 +146,7 @@ impl<'a> Flow<'a> {
         self.blocks.get(block + 1).map_or(self.code.len(), |&next| next as usize)
     }
 
-    /// The number of a value: little code has more than a handful.
+    /// The number of a value. A linear search suffices: most code has a handful.
     pub(super) fn number(&mut self, value: Value, origin: usize) -> u32 {
         let known = self.values.iter().rposition(|known| *known == value);
         let number = known.unwrap_or_else(|| {
@@ -160,9 +160,9 @@ impl<'a> Flow<'a> {
 
     /// Finds the state at the start of every block.
     ///
-    /// A block that nothing is seen to branch to is a landing pad or the target of a computed jump: it starts with what
-    /// any of the code's calls or computed jumps may bring there. The outer loop ends because a state only ever rises,
-    /// by at most three steps in each register.
+    /// A block that no visible branch leads to is a landing pad or the target of a computed jump: it starts with the join of
+    /// what the calls or computed jumps of the code may bring there. The outer loop ends because a state only rises, by at
+    /// most three steps in each register.
     fn propagate(&mut self) {
         self.states[0] = Some([SAME; 32]);
         let mut open = vec![0];
@@ -177,7 +177,7 @@ impl<'a> Flow<'a> {
             while let Some(block) = open.pop() {
                 self.follow(block, &mut open, &mut brought);
             }
-            // In address order; one that is reached by then has its state.
+            // In address order: a block that is reached by then already has a state.
             while self.states.get(next_entry).is_some_and(Option::is_some) {
                 next_entry += 1;
             }
@@ -205,7 +205,7 @@ impl<'a> Flow<'a> {
         self.code.images.is_landing_pad(address)
     }
 
-    /// Executes a block and adds its end to the states of its successors; those that changed are `open` again.
+    /// Executes a block and joins its final state into its successors; those that changed become `open` again.
     fn follow(&mut self, block: usize, open: &mut Vec<usize>, brought: &mut Brought) {
         let Some(mut state) = self.states[block] else { return };
         let end = self.end_of(block);
@@ -220,7 +220,7 @@ impl<'a> Flow<'a> {
         }
         let Some(last) = end.checked_sub(1) else { return };
         let word = self.code.words(last).0;
-        // A call of the code itself arrives like one from elsewhere: what the caller keeps in registers is not the callee's.
+        // A call within the code arrives like one from elsewhere: the callee does not use the caller's registers.
         let form = self.code.form(last);
         let target = own_target(self.code, form, last).filter(|start| form != Form::Call || *start != 0);
         let target = target.and_then(|start| self.blocks.binary_search(&(start as u32)).ok());
@@ -233,7 +233,7 @@ impl<'a> Flow<'a> {
         }
     }
 
-    /// Adds a path to what is known of a place; whether that changed what is known there.
+    /// Joins a path into the state of a place; returns whether that changed it.
     fn join(known: &mut Option<State>, state: &State) -> bool {
         let Some(known) = known else {
             *known = Some(*state);
@@ -244,7 +244,7 @@ impl<'a> Flow<'a> {
             let joined = match (*known & !MAYBE, brought & !MAYBE) {
                 (left, right) if left == right => left | (*known | brought) & MAYBE,
                 (SAME, other) | (other, SAME) => other | MAYBE,
-                // Kept, or paths that disagree would change the state without end.
+                // The flag is kept; otherwise paths that disagree would change the state forever.
                 _ => SEVERAL | (*known | brought) & MAYBE,
             };
             is_changed |= joined != *known;
@@ -268,7 +268,7 @@ impl<'a> Flow<'a> {
                 matches!(self.values[(*number & !MAYBE) as usize], Value::Ahead { .. } | Value::Early { .. })
             };
             if state.iter().any(is_open) {
-                return Some(self.code.difference(end - 1, "the second half of an address in front of this"));
+                return Some(self.code.difference(end - 1, "the second half of an address before this"));
             }
         }
         let misread = self.uses.iter().find_map(|uses| uses.read.filter(|_| uses.names_text));

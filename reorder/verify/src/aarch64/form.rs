@@ -1,11 +1,11 @@
-//! The fields of arm64 instructions that hold a distance from the instruction.
+//! The fields of AArch64 instructions that hold a distance from the instruction.
 //!
 //! Source: Arm Architecture Reference Manual for A-profile, section C4.1.
 
 /// `NOP`.
 pub(crate) const NOP: u32 = 0xd503_201f;
 
-/// A form of instruction with a distance; the highest byte decides.
+/// A form of instruction with a distance; the most significant byte decides.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Form {
     /// No distance.
@@ -18,7 +18,7 @@ pub(crate) enum Form {
     Conditional,
     /// `TBZ`, `TBNZ`.
     TestBit,
-    /// Loads and prefetches at a distance.
+    /// PC-relative loads and prefetches.
     Literal,
     /// `ADR`.
     Adr,
@@ -72,7 +72,7 @@ impl Form {
         matches!(self, Self::Branch | Self::Call | Self::Conditional | Self::TestBit)
     }
 
-    /// What `word` at `address` stands for; of `ADRP`, the page.
+    /// The target of `word` at `address`; of `ADRP`, the page.
     pub(crate) fn target(self, word: u32, address: u64) -> u64 {
         /// The value of the highest `bits` bits of `word << shift`, with their sign.
         fn signed(word: u32, shift: u32, bits: u32) -> u64 {

@@ -1,4 +1,4 @@
-//! What the comparison of AArch64 code must know of the two images.
+//! What the comparison of AArch64 code needs to know about the two images.
 
 use std::ops::Range;
 
@@ -15,19 +15,19 @@ pub(crate) trait Images {
         self.follows(target, found)
     }
 
-    /// What must be found instead of `address`, for people.
+    /// The expected new address for `address`, for messages.
     fn expected(&self, address: u64) -> String;
 
     /// Whether functions may be at `address` of the old image.
     fn is_text(&self, address: u64) -> bool;
 
-    /// Whether control may go on at `address` of the old image after a call, as an exception lets it; nothing when that
-    /// is not known.
+    /// Whether `address` of the old image is a landing pad, where control continues after an exception; `None` when that is
+    /// not known.
     fn is_landing_pad(&self, _address: u64) -> Option<bool> {
         None
     }
 
-    /// `size` bytes at `address` of the old image, if nothing can have written there; nothing when that is not known.
+    /// `size` bytes at `address` of the old image if they are certainly constant, else `None`.
     fn constants(&self, _address: u64, _size: u64) -> Option<&[u8]> {
         None
     }
@@ -38,12 +38,12 @@ pub(crate) trait Images {
 
 /// Pages of 4 KiB on which code moved.
 pub(crate) struct MovedPages {
-    /// First addresses of pages, and first addresses behind pages: ascending, apart.
+    /// Runs of pages as ranges of addresses: ascending, disjoint.
     runs: Vec<Range<u64>>,
 }
 
 impl MovedPages {
-    /// Of all code that `moves` says has moved.
+    /// The pages of all code that moved according to `moves`.
     pub(crate) fn new(moves: &AddressMoves) -> Self {
         let mut runs: Vec<Range<u64>> = Vec::new();
         for range in moves.iter().filter(|range| range.is_moved()) {

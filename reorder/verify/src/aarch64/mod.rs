@@ -1,4 +1,4 @@
-//! AArch64 code of two images side by side, whatever the format of the images.
+//! Compares AArch64 code of two images, in either format.
 //!
 //! ```text
 //! words of a piece of code, old and new ─┐
@@ -6,7 +6,7 @@
 //! MovedPages: what may have changed ─────┘     └─> flow: registers, where a pair of words forms an address
 //! ```
 //!
-//! Nothing here uses the decoder or the analysis of this crate.
+//! Nothing here uses the decoder or the analysis of `reorder-image`.
 
 mod code_pair;
 mod constants;

@@ -1,4 +1,4 @@
-//! One word of both images executed: what registers hold then, and whether that was sound.
+//! Executes one word of both images: the registers after it, and whether the step was sound.
 
 use super::code_pair::CodePair;
 use super::effects::effects;
@@ -10,7 +10,7 @@ const LOST_BY_CALL: std::ops::RangeInclusive<usize> = 0..=18;
 const LINK: usize = 30;
 
 impl Flow<'_> {
-    /// Executes one word of both images; the error says what was expected. The state is right in any case.
+    /// Executes one word of both images; the error says what was expected. The state is updated in both cases.
     pub(super) fn step(&mut self, index: usize, state: &mut State) -> Result<(), String> {
         let (old, new) = self.code.words(index);
         let (from, to) = self.code.addresses(index);
@@ -51,12 +51,12 @@ impl Flow<'_> {
             };
         }
         if let Some(source) = moved_register(old).filter(|_| old == new) {
-            // A page may be kept in another register; halves of addresses stay where they are.
+            // A page may be copied to another register; halves of addresses may not.
             let is_open = |value| matches!(value, Value::Ahead { .. } | Value::Early { .. });
             let is_cut = is_open(self.value(state, destination));
             state[destination] = state[source];
             return match is_cut || is_open(self.value(state, destination)) {
-                true => Err("the second half of an address in front of this".to_owned()),
+                true => Err("the second half of an address before this".to_owned()),
                 false => Ok(()),
             };
         }
@@ -67,7 +67,7 @@ impl Flow<'_> {
         {
             verdict = self.step_use(old, new, low, state[base]);
             effects.reads &= !(1 << base);
-            // A store of the page itself is a use that nothing explains.
+            // A store of the page itself is a use that is not understood.
             if is_store(old) && destination == base {
                 effects.reads |= 1 << base;
             }
@@ -84,7 +84,7 @@ impl Flow<'_> {
             if effects.reads & 1 << number != 0 && state[number] != SAME {
                 let value = (state[number] & !MAYBE) as usize;
                 match self.values[value] {
-                    // The same number in both images: sound unless the page is named for functions, too.
+                    // The page is the same in both images: sound unless it is also used to address functions.
                     Value::Page { old, new } if old == new => {
                         self.uses[value].read.get_or_insert(index);
                     }
@@ -92,10 +92,10 @@ impl Flow<'_> {
                 }
             }
             if effects.writes & 1 << number != 0 || effects.is_call && is_lost(number) {
-                // The half of an address that is overwritten was never completed.
+                // A half address that is overwritten here was never completed.
                 let is_open = matches!(self.value(state, number), Value::Ahead { .. } | Value::Early { .. });
                 if is_open {
-                    verdict = verdict.and(Err("the second half of an address in front of this".to_owned()));
+                    verdict = verdict.and(Err("the second half of an address before this".to_owned()));
                 }
                 state[number] = SAME;
             }
@@ -103,9 +103,9 @@ impl Flow<'_> {
         verdict
     }
 
-    /// What is wrong with a jump to another piece of code, which may go on with what registers hold: a page that is
-    /// another in the new image would be completed there as if it were the same. Only a jump that nothing decides may be
-    /// the end of a function that is done with its registers, but for those that it had to restore.
+    /// What is wrong with a jump to another piece of code, if anything. The target may use registers: a page that differs in
+    /// the new image would be completed there as if it were the same. Only an unconditional jump may be a tail call, after
+    /// which only callee-saved registers matter.
     fn leaves_with_page(&self, kind: Form, index: usize, state: &State) -> Option<String> {
         let leaves = kind.is_jump() && kind != Form::Call && own_target(self.code, kind, index).is_none();
         if !leaves
@@ -144,7 +144,7 @@ impl Flow<'_> {
         }
     }
 
-    /// `NOP` in the old image and something else in the new one: half of an address that had been shortened.
+    /// `NOP` in the old image and another word in the new one: half of an address pair that the linker had shortened.
     fn step_filled(&mut self, index: usize, state: &mut State, new: u32) -> Result<(), String> {
         let destination = register(new, 0);
         let unexplained = Err(format!("{NOP:#010x}"));
@@ -197,7 +197,7 @@ pub(super) fn own_target(code: &CodePair<'_>, kind: Form, index: usize) -> Optio
     (word < code.len()).then_some(word)
 }
 
-/// Whether `word` jumps where a register says: `BR` and its authenticated forms.
+/// Whether `word` jumps to the address in a register: `BR` and its authenticated forms.
 pub(super) fn is_computed_jump(word: u32) -> bool {
     word & 0xfee0_0000 == 0xd600_0000
 }
@@ -217,8 +217,8 @@ fn is_store(word: u32) -> bool {
     word & 0x3f00_0000 == 0x3900_0000 && word & 3 << 22 == 0
 }
 
-/// The load with a base register and no offset that reads what this load at a distance reads, into the same register,
-/// which is also the base. Only for general registers.
+/// The load through a base register without an offset that replaces this PC-relative load: into the same register, which is
+/// also the base. Only for general registers.
 fn paired_load(word: u32) -> Option<u32> {
     let number = word & 31;
     let load = match word >> 24 {

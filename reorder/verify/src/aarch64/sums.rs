@@ -1,4 +1,4 @@
-//! Addresses of code that AArch64 code adds something unknown to.
+//! Addresses of code to which AArch64 code adds an unknown value.
 //!
 //! ```text
 //! adrp x23, page; add x23, x23, #low     ; a complete address, kept through loops and calls
@@ -6,8 +6,8 @@
 //! add x2, x2, x23                        ; it is a distance from that address
 //! ```
 //!
-//! Complete addresses are followed through the pieces of code between jumps; where paths meet only what all of them bring
-//! counts. Code that is entered by other ways than its own branches gives no evidence.
+//! Complete addresses are followed through the blocks between jumps; where paths meet, only values that all of them bring
+//! count. Code that is entered by other ways than its own branches gives no evidence.
 
 use super::effects::effects;
 use super::form::{Form, NOP, form, is_add, page_offset, register};
@@ -28,8 +28,8 @@ const LOST_BY_CALL: u32 = 0x4007_ffff;
 /// Rounds over one function: a loop needs one more than it is nested deep.
 const MAX_ROUNDS: usize = 16;
 
-/// The addresses for which `is_code` holds that `code`, which stands at `start`, adds a register to or takes one from;
-/// ascending, each once.
+/// The addresses accepted by `is_code` to which `code`, which stands at `start`, adds a register, or from which it subtracts
+/// one; ascending, each once.
 pub(crate) fn summed_addresses(code: &[u8], start: u64, is_code: impl Fn(u64) -> bool) -> Vec<u64> {
     let words: Vec<u32> = code.chunks_exact(4).map(|word| u32_at(word, 0).unwrap_or(0)).collect();
     let forms_code = || super::addresses(code, start).into_iter().any(&is_code);
@@ -63,7 +63,7 @@ pub(crate) fn summed_addresses(code: &[u8], start: u64, is_code: impl Fn(u64) ->
             }
         }
         if !is_changed {
-            // What is reached by no branch may be a landing pad, and brings what nobody followed.
+            // A block that no branch reaches may be a landing pad, whose registers are unknown.
             let unreached = (0..pieces.len()).filter(|&piece| states[piece].is_none());
             let is_filler = |word: &u32| *word == NOP || effects(*word).ends;
             let mut unreached = unreached.map(|piece| {
@@ -81,7 +81,7 @@ pub(crate) fn summed_addresses(code: &[u8], start: u64, is_code: impl Fn(u64) ->
     Vec::new()
 }
 
-/// Where pieces begin: at branches' targets and behind branches. The first is 0.
+/// Where blocks begin: at targets of branches and after branches. The first is 0.
 fn pieces(words: &[u32], start: u64) -> Vec<usize> {
     let mut begins = vec![0];
     for (index, &word) in words.iter().enumerate() {
@@ -119,7 +119,7 @@ fn meet(known: &mut Option<Held>, brought: &Held) -> bool {
     before != *known
 }
 
-/// Whether `word` jumps where a register says, other than back.
+/// Whether `word` jumps to the address in a register and is not a return.
 fn jumps_anywhere(word: u32) -> bool {
     word & 0xfee0_0000 == 0xd600_0000
 }
@@ -129,7 +129,7 @@ fn is_sum(word: u32) -> bool {
     word & 0x9f00_0000 == 0x8b00_0000 && register(word, 0) != 31
 }
 
-/// The addresses of which one register holds one, where `word` adds another register that holds none.
+/// The addresses that one register may hold, if `word` adds another register that holds none.
 fn summed(word: u32, held: &Held) -> impl Iterator<Item = u64> {
     let (left, right) = (held[register(word, 5)], held[register(word, 16)]);
     let is_one = is_sum(word) && left.is_some() != right.is_some();
@@ -152,7 +152,7 @@ fn step(word: u32, place: u64, held: &mut Held) {
     };
     let effects = effects(word);
     let lost = effects.writes | if effects.is_call { LOST_BY_CALL } else { 0 };
-    // What may be written counts, too: `effects` names only what certainly is.
+    // Registers that may be written are lost, too; `effects` names only those that certainly are.
     let lost = lost | 1 << register(word, 0) | write_back(word);
     for (number, held) in held.iter_mut().enumerate() {
         if lost >> number & 1 != 0 && !(is_store(word) && number == register(word, 0)) {

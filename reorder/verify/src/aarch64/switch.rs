@@ -1,4 +1,4 @@
-//! The places that one computed jump can reach: those in its table, where the code says how long that is.
+//! The places that a computed jump can reach: the entries of its table, if the code bounds the index.
 //!
 //! ```text
 //! cmp index, #last        ; nothing but the branch leads past it
@@ -10,10 +10,9 @@
 //! br sum
 //! ```
 //!
-//! All of it stands in the two pieces of code in front of the jump, which control enters at their beginnings alone; so
-//! nothing else can be in the registers, and the comparison bounds the index. Anything else is left to
-//! [`super::flow`], which then assumes that the jump reaches whatever nothing else does. Compilers clear the upper half of
-//! an index before they compare the lower one.
+//! All of this lies in the two blocks before the jump, which control enters only at their beginnings, so the registers are
+//! known and the comparison bounds the index. Other jumps are left to [`super::flow`], which assumes that they may reach
+//! every block that no branch leads to. Compilers clear the upper half of an index before they compare the lower one.
 
 use std::ops::Range;
 
@@ -55,10 +54,10 @@ struct Scale {
     shift: u32,
 }
 
-/// Words of tables that are read for each word of code: some tables have many for the same place.
-const LONGEST: u64 = 64;
+/// Maximum number of table words that are read, per word of code: some tables have many entries for one place.
+const MAX_WORDS: u64 = 64;
 
-/// A computed jump that leads to certain words.
+/// A computed jump with known targets.
 struct Switch {
     /// First word of the piece of code that compares, of the one that jumps, and the jump.
     before: usize,
@@ -68,18 +67,18 @@ struct Switch {
     targets: Vec<usize>,
 }
 
-/// The computed jumps of `code` whose tables tell where they lead: the first word of the piece of code that each ends, and
-/// the words that it leads to, which become `starts` of pieces.
+/// The computed jumps of `code` whose tables are bounded: the first word of the block that each jump ends, and its target
+/// words, which become `starts` of blocks.
 ///
-/// `is_entered` says to which words something leads beside the word before.
+/// `is_entered` marks the words that control may reach from elsewhere than the word before.
 pub(super) fn switches(
     code: &CodePair<'_>,
     starts: &mut [bool],
     is_entered: &[bool],
 ) -> Vec<(usize, Vec<usize>)> {
     let mut found: Vec<Switch> = Vec::new();
-    let mut words_left = (code.len() as u64).saturating_mul(LONGEST);
-    // Places of different jumps are different ones, or a hostile image could make too much of this.
+    let mut words_left = (code.len() as u64).saturating_mul(MAX_WORDS);
+    // Different jumps have different targets; otherwise a hostile image could make this too expensive.
     let mut places_left = code.len();
     let (mut before, mut block) = (0, 0);
     for index in 0..code.len() {
@@ -97,7 +96,7 @@ pub(super) fn switches(
     }
     let mut targets: Vec<usize> = found.iter().flat_map(|switch| switch.targets.iter().copied()).collect();
     targets.sort_unstable();
-    // What leads between comparison and jump passes the comparison by.
+    // A way into the code between comparison and jump bypasses the comparison.
     found.retain(|switch| {
         let next = targets.partition_point(|&target| target <= switch.before);
         targets.get(next).is_none_or(|&target| target > switch.jump)
@@ -115,7 +114,7 @@ pub(crate) fn leaving_targets(code: &CodePair<'_>) -> Vec<u64> {
         return found;
     }
     let (starts, is_entered) = beginnings(code);
-    let mut words_left = (code.len() as u64).saturating_mul(LONGEST);
+    let mut words_left = (code.len() as u64).saturating_mul(MAX_WORDS);
     let (mut before, mut block) = (0, 0);
     for index in 0..code.len() {
         if is_jump(code.words(index).0) && !is_entered[block] {
@@ -135,7 +134,7 @@ fn is_jump(word: u32) -> bool {
     word & 0xffff_fc1f == 0xd61f_0000
 }
 
-/// The words of `code` to which the jump behind `block` leads, ascending; nothing when that is not certain.
+/// The words of `code` to which the jump after `block` leads, ascending; `None` when that is not certain.
 fn targets(
     code: &CodePair<'_>,
     before: Range<usize>,
@@ -155,7 +154,7 @@ fn targets(
     Some(targets)
 }
 
-/// Where the jump behind `block` leads, by entry of its table; nothing when that is not certain.
+/// Where the jump after `block` leads, by entry of its table; `None` when that is not certain.
 ///
 /// `before` is the piece of code that runs into the block, which nothing else leads to.
 fn target_addresses(
@@ -206,7 +205,7 @@ fn bound(code: &CodePair<'_>, before: Range<usize>) -> Option<(usize, u64)> {
             return (index != 31 && written >> index & 1 == 0)
                 .then_some((index, u64::from(word >> 10 & 0xfff)));
         }
-        // What lies between must be known not to compare: addresses, and loads and stores.
+        // Words between comparison and branch must be known to keep the flags: addresses, loads and stores.
         let is_known =
             matches!(code.form(place), Form::Adr | Form::Adrp) || is_add(word) || is_load_or_store(word);
         if !is_known {

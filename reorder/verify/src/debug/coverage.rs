@@ -1,4 +1,4 @@
-//! Addresses that something in the debug information covers, before and after.
+//! The addresses that an entry of debug information covers, in the old and the new image.
 
 use super::scene::Scene;
 use crate::elf::view::ElfView;
@@ -23,7 +23,7 @@ pub(super) fn is_code(pair: Scene<'_>, address: u64) -> bool {
     pair.old.section_at(address).is_some_and(|section| section.is_code())
 }
 
-/// Divides an old range into functions and what is between them, and says where the functions' parts are now.
+/// Divides an old range into parts in functions, with their new addresses, and parts between functions.
 pub(super) fn old_parts(pair: Scene<'_>, range: Range) -> Parts {
     parts(range, |address| {
         let moves = pair.moves;
@@ -48,12 +48,12 @@ pub(super) fn new_parts(pair: Scene<'_>, range: Range) -> Parts {
     })
 }
 
-/// Padding between two functions that kept their distance may have gone along with them: what is to be subtracted
-/// from a new address between functions for the old one.
+/// The number to subtract from a new `address` between functions to get the old one: padding between two functions that kept
+/// their distance may have moved with them.
 fn shift(pair: Scene<'_>, address: u64) -> u64 {
     let moves = pair.moves;
     let Some(next) = moves.following_new(NewAddress(address)) else { return 0 };
-    // Padding that callers patch goes with the function after it.
+    // Padding that is patched at run time moves with the function after it.
     if pair.prefix_origin(NewAddress(address)).is_some()
         || goes_along(pair, address, next.new_start.0, next.delta())
     {
@@ -64,18 +64,18 @@ fn shift(pair: Scene<'_>, address: u64) -> u64 {
     if is_between { next.delta() } else { 0 }
 }
 
-/// Whether constants from `address` up to the function at `end` went by `delta` with it, as callers read them there: they
-/// stood behind padding, which need not have gone along, or right behind a function.
+/// Whether constants from `address` up to the function at `end` moved by `delta` with it, because callers read them there:
+/// they followed padding, which need not have moved, or a function.
 fn goes_along(pair: Scene<'_>, address: u64, end: u64, delta: u64) -> bool {
     /// A signature and a hash, with room for longer ones.
-    const MOST: u64 = 16;
+    const MAX_SIZE: u64 = 16;
     let size = end - address;
     let start = address.wrapping_sub(delta);
     let before = start.wrapping_sub(1);
     let bytes = |image: &ElfView<'_>, start: u64| -> Option<Vec<u8>> {
         Some(image.section_at(start)?.at(start, size)?.to_vec())
     };
-    size <= MOST
+    size <= MAX_SIZE
         && (pair.paddings.hold((before, start)) || pair.moves.containing(Address(before)).is_some())
         && bytes(pair.old, start).is_some_and(|old| bytes(pair.new, address) == Some(old))
 }
@@ -118,8 +118,8 @@ pub(super) fn union(mut ranges: Vec<Range>) -> Vec<Range> {
     joined
 }
 
-/// Whether `new` covers exactly what `old` covers. Padding may be left out, since the function that it followed may
-/// be elsewhere; what is no code of the image stays as it is.
+/// Whether `new` covers exactly what `old` covers. Padding may be missing, since the function that it followed may have
+/// moved away; addresses outside of the image's code must be unchanged.
 pub(super) fn same(pair: Scene<'_>, old: &[Range], new: &[Range]) -> bool {
     let live = |range: &&Range| is_code(pair, range.0);
     let dead = |ranges: &[Range]| -> Vec<Range> {
@@ -140,7 +140,7 @@ pub(super) fn same(pair: Scene<'_>, old: &[Range], new: &[Range]) -> bool {
     };
     let (old, new) = (divide(old, old_parts), divide(new, new_parts));
     let old_between = union(old.between);
-    // `shift` may take padding that stayed for padding that moved; then its own address counts.
+    // `shift` may mistake padding that stayed for padding that moved; then its own address counts.
     let origin = |(moved, place): (&Range, &Range)| match is_inside(*moved, &old_between) {
         false if pair.paddings.hold(*place) => *place,
         _ => *moved,
@@ -157,7 +157,7 @@ pub(super) fn is_inside(range: Range, ranges: &[Range]) -> bool {
     ranges[..after].last().is_some_and(|known| range.1 <= known.1)
 }
 
-/// What of `from` is not in `what`; both are sorted and disjoint.
+/// The parts of `from` that are not in `what`; both are sorted and disjoint.
 fn subtract(from: &[Range], what: &[Range]) -> Vec<Range> {
     let mut rest = Vec::new();
     for &(from, end) in from {
@@ -176,7 +176,7 @@ fn subtract(from: &[Range], what: &[Range]) -> Vec<Range> {
     rest
 }
 
-/// By what all code of an old range moved; none when parts of it moved by different distances.
+/// The distance by which all code of an old range moved; `None` when its parts moved by different distances.
 pub(super) fn distance(pair: Scene<'_>, (start, end): Range) -> Option<u64> {
     let mut distance = None;
     let mut position = start;
@@ -185,7 +185,7 @@ pub(super) fn distance(pair: Scene<'_>, (start, end): Range) -> Option<u64> {
             Some(found) => (found.old_end().0, Some(found.delta())),
             None => {
                 let next = pair.moves.following(Address(position)).map_or(u64::MAX, |next| next.old_start.0);
-                // Code of no function stays.
+                // Code outside of functions is not moved.
                 (next, (!pair.paddings.hold((position, next.min(end)))).then_some(0))
             }
         };
@@ -197,7 +197,7 @@ pub(super) fn distance(pair: Scene<'_>, (start, end): Range) -> Option<u64> {
     Some(distance.unwrap_or(0))
 }
 
-/// Whether an old range between functions is padding, or in no code, or taken by a function now.
+/// Whether an old range between functions is padding, outside of code, or now occupied by a function.
 pub(super) fn may_be_lost(pair: Scene<'_>, (start, end): Range) -> bool {
     let Some(section) = pair.old.section_at(start).filter(|section| section.is_code()) else { return true };
     let is_taken = || new_parts(pair, (start, end)).between.is_empty();

@@ -1,4 +1,4 @@
-//! Two expressions that must compute the same, but for addresses that follow the map.
+//! Compares two DWARF expressions: the same operations, with addresses that follow the map.
 
 use gimli::Operation;
 use reorder_base::address::Address;
@@ -7,7 +7,7 @@ use super::scene::Scene;
 use super::side::Side;
 use super::view::Slice;
 
-/// Whether the operations are the same; addresses are those of the map.
+/// Whether the operations are the same and addresses follow the map.
 pub(super) fn same_expression(
     pair: Scene<'_>,
     old: (&Side<'_, '_>, Slice<'_>),

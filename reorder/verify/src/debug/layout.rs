@@ -1,7 +1,7 @@
-//! A new image whose debug information has another size: everything else must be the old file, put together again.
+//! Handles a new image whose debug information has another size: everything else must equal the old file.
 //!
-//! Takes the old image and the new bytes; gives the new file as if its debug sections had stayed, in which all other
-//! checks can compare positions, and the sections that are left to judge. Nothing here reads debug information.
+//! Takes the old image and the new bytes; gives the new file with the old debug sections in their old places, so that all
+//! other checks can compare positions. Nothing here reads debug information.
 
 use crate::bytes::{range, u32_at, u64_at};
 use crate::elf::view::{ElfView, SECTION_HEADER_SIZE, SectionView};
@@ -54,16 +54,16 @@ pub(crate) fn put_back(old: &ElfView<'_>, new: &ElfView<'_>) -> Result<Vec<u8>> 
     }
     let mut whole = old.bytes.to_vec();
     let Some(loaded) = range(new.bytes, 0, tail) else {
-        return differs("the file is shorter than what is loaded of it".to_owned());
+        return differs("the file is shorter than its loaded part".to_owned());
     };
     whole[..loaded.len()].copy_from_slice(loaded);
-    // A tool that enlarged the image may have put loaded bytes behind the section headers; these are compared below.
+    // A tool that enlarged the image may have put loaded bytes after the section headers; these are compared below.
     let table = usize::try_from(old.header.e_shoff).unwrap_or(usize::MAX);
     let table = table..table.saturating_add(old.sections.len() * SECTION_HEADER_SIZE as usize);
     if let (Some(place), Some(headers)) = (whole.get_mut(table.clone()), old.bytes.get(table)) {
         place.copy_from_slice(headers);
     }
-    // Where the headers are and how many is compared here; the rest of the file header in its place.
+    // Position and number of section headers are compared here; the other checks compare the rest of the file header.
     for field in [TABLE_FIELD..TABLE_FIELD + 8, COUNT_FIELD..COUNT_FIELD + 2] {
         whole[field.clone()].copy_from_slice(&old.bytes[field]);
     }
@@ -87,9 +87,9 @@ pub(crate) fn put_back(old: &ElfView<'_>, new: &ElfView<'_>) -> Result<Vec<u8>> 
     }
     check_places(new, tail)?;
     let kept = unnamed(old, tail);
-    // Some programs look for such bytes from the start of their file, some from its end.
+    // Some programs look for such bytes by their distance from the beginning of the file, others from its end.
     if kept != unnamed(new, tail) || !kept.is_empty() && old.bytes.len() != new.bytes.len() {
-        return differs("bytes behind the sections changed or moved".to_owned());
+        return differs("bytes after the sections changed or moved".to_owned());
     }
     Ok(whole)
 }
@@ -101,7 +101,7 @@ fn may_be_added(section: &SectionView<'_>) -> bool {
         && ADDED.contains(&section.name)
 }
 
-/// The end of everything that is loaded, and of the headers in front.
+/// The end of everything that is loaded, and of the headers at the beginning.
 fn tail_start(image: &ElfView<'_>) -> u64 {
     let segments = image.segments.iter().map(|segment| segment.p_offset.saturating_add(segment.p_filesz));
     let sections = image
@@ -113,7 +113,7 @@ fn tail_start(image: &ElfView<'_>) -> u64 {
     end.max(64).min(image.bytes.len() as u64)
 }
 
-/// Two headers of one section, but for its place, and for its size where contents may grow.
+/// Compares two headers of one section, except its position, and its size if its contents may grow.
 fn check_header(old: &ElfView<'_>, new: &ElfView<'_>, index: usize) -> std::result::Result<(), &'static str> {
     let header = |image: &ElfView<'_>| {
         let at = image.header.e_shoff.checked_add(index as u64 * SECTION_HEADER_SIZE)?;
@@ -131,7 +131,7 @@ fn check_header(old: &ElfView<'_>, new: &ElfView<'_>, index: usize) -> std::resu
     if before != after { Err("the header") } else { Ok(()) }
 }
 
-/// What is behind the loaded part: sections and the table of headers.
+/// The contents after the loaded part: sections and the table of headers.
 fn places(image: &ElfView<'_>, tail: u64) -> Vec<(u64, u64)> {
     let table = (image.header.e_shoff, image.sections.len() as u64 * SECTION_HEADER_SIZE);
     let mut places: Vec<(u64, u64)> = image
@@ -155,7 +155,7 @@ fn check_places(image: &ElfView<'_>, tail: u64) -> Result<()> {
     }
 }
 
-/// Bytes behind the loaded part that nothing names, without zeros around them, each run with its position.
+/// Bytes after the loaded part that no header names, without surrounding zeros, each run with its position.
 fn unnamed<'data>(image: &ElfView<'data>, tail: u64) -> Vec<(u64, &'data [u8])> {
     let end_of_file = image.bytes.len() as u64;
     let mut position = tail;

@@ -1,4 +1,4 @@
-//! Line programs: for every address of a function the same rows, in the same order.
+//! Compares line programs: every address of a function has the same rows, in the same order.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -9,7 +9,7 @@ use super::scene::Scene;
 use super::view::Slice;
 use reorder_base::address::{Address, NewAddress};
 
-/// What a row says; the end of a sequence says nothing.
+/// The contents of a row; the end of a sequence has none.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Said {
     file: u32,
@@ -23,7 +23,7 @@ struct Said {
 /// Rows of one program, sorted into functions.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Rows {
-    /// New start of the function, its number in the program, new address; nothing behind the last row.
+    /// New start of the function, its number in the program, new address, contents; `None` after the last row.
     functions: Vec<(u64, u32, u64, Option<Said>)>,
     /// Rows of code that is not in the image.
     dead: Vec<(u64, Option<Said>)>,
@@ -31,11 +31,11 @@ struct Rows {
     between: Vec<(u64, u64, Said)>,
 }
 
-/// Where rows hold, for questions of whether one does.
+/// The addresses for which rows hold.
 struct Places {
-    /// For each thing that is said between functions, where; sorted and disjoint.
+    /// Addresses between functions by contents of their rows; sorted and disjoint.
     between: BTreeMap<Said, Vec<Range>>,
-    /// What is said in functions.
+    /// Contents of rows in functions.
     functions: BTreeSet<Said>,
 }
 
@@ -59,7 +59,7 @@ impl Places {
     }
 }
 
-/// Compares two programs; gives the number of rows, or what differs.
+/// Compares two programs; returns the number of rows, or what differs.
 pub(super) fn compare_programs(
     pair: Scene<'_>,
     old: (&gimli::Dwarf<Slice<'_>>, usize),
@@ -103,7 +103,7 @@ pub(super) fn compare_programs(
     })
 }
 
-/// Instructions that name files or are not known, in their order: running the program does not show them.
+/// Instructions that name files or are unknown, in order: they do not show in the rows.
 fn unrun<'data>(
     header: &gimli::LineProgramHeader<Slice<'data>>,
 ) -> gimli::Result<Vec<LineInstruction<Slice<'data>>>> {
@@ -148,7 +148,7 @@ fn rows(
             continue;
         }
         let end = row.address();
-        // What holds for no address before the end of all says nothing.
+        // Contents that hold for no address before the end of the sequence have no effect.
         while sequence.last().is_some_and(|row| row.0 == end) {
             sequence.pop();
         }
@@ -174,7 +174,7 @@ fn rows(
         }
     }
     sorted.functions.sort_by_key(|row| (row.0, row.1));
-    // Between the rows of two functions their order says nothing.
+    // The order of rows of different functions has no meaning.
     for (at, row) in sorted.functions.iter_mut().enumerate() {
         row.1 = at as u32;
     }

@@ -9,7 +9,7 @@ use super::side::Side;
 use super::view::Slice;
 use reorder_base::address::{Address, NewAddress};
 
-/// A location with the addresses where it holds; none for the default.
+/// A location with the addresses for which it holds; `None` for the default location.
 #[derive(Clone, Copy)]
 pub(super) struct Location<'data> {
     range: Option<Range>,
@@ -17,10 +17,10 @@ pub(super) struct Location<'data> {
     views: Views,
 }
 
-/// At which of several rows for one address a location begins and ends; none for what is not judged.
+/// The view numbers at which a location begins and ends, among several rows for one address; `None` where not compared.
 type Views = (Option<u64>, Option<u64>);
 
-/// Whether they say the same where both say something.
+/// Whether the views are equal where both are known.
 fn same_views(first: Views, second: Views) -> bool {
     let same = |first: Option<u64>, second: Option<u64>| {
         first.zip(second).is_none_or(|(first, second)| first == second)
@@ -28,7 +28,7 @@ fn same_views(first: Views, second: Views) -> bool {
     same(first.0, second.0) && same(first.1, second.1)
 }
 
-/// Linkers put these in place of addresses of code that they left out.
+/// Linkers write this number or the next one instead of addresses of code that they left out.
 const MIN_TOMBSTONE: u64 = u64::MAX - 1;
 
 fn resolve(base: u64, begin: u64, end: u64) -> Range {
@@ -144,7 +144,7 @@ fn divided<'data>(pair: Scene<'_>, locations: &[Location<'data>], is_old: bool) 
                     push(&mut divided, Location { range: Some(range), views, ..*location });
                 }
             }
-            // Empty entries of code that is not in the image say nothing; all others of it stay.
+            // Empty entries of code that is not in the image have no effect; its other entries must be unchanged.
             Some((start, end)) if start == end => {}
             _ => divided.push(*location),
         }

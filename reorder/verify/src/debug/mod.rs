@@ -1,4 +1,4 @@
-//! Debug information that was brought up to date: it says of every function what it said before.
+//! Checks updated debug information: it says the same of every function as before.
 //!
 //! ```text
 //! layout ──> the rest of the file as it was
@@ -7,8 +7,8 @@
 //! tables ──> address ranges, frames, indexes
 //! ```
 //!
-//! Nothing is shared with what writes debug information: sections are unpacked by another library, addresses
-//! resolved and compared as sets, line programs executed by `gimli`.
+//! Nothing is shared with the code that writes debug information: another library unpacks sections, addresses are resolved
+//! and compared as sets, and `gimli` executes line programs.
 
 mod coverage;
 mod expressions;
@@ -35,7 +35,7 @@ use crate::elf::pair::ImagePair;
 use crate::elf::view::ElfView;
 use reorder_base::error::Result;
 
-/// Sections that are judged by what they say; all others are the same, byte for byte.
+/// Sections that are compared by meaning; all others are compared byte by byte.
 const JUDGED: [&str; 14] = [
     ".debug_abbrev",
     ".debug_addr",

@@ -1,4 +1,4 @@
-//! Both images with what all judgements of debug information share: where padding is, and how much work is justified.
+//! Both images with what all comparisons of debug information share: where padding is, and how much work is justified.
 
 use std::ops::Deref;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -77,7 +77,7 @@ impl Paddings {
     }
 }
 
-/// How many entries of lists may be looked at: lists may overlap each other, so that few bytes hold very many.
+/// How many list entries may be examined. Lists may overlap, so that a few bytes hold very many entries.
 #[derive(Debug)]
 pub(super) struct Budget {
     left: AtomicU64,
@@ -91,7 +91,7 @@ impl Budget {
         Self { left: AtomicU64::new(bytes.saturating_mul(ENTRIES_FOR_A_BYTE).saturating_add(1)) }
     }
 
-    /// Takes one entry; false when there were too many, and nothing further can be judged.
+    /// Counts one entry; `false` when there were too many and the comparison must stop.
     pub(super) fn take(&self) -> bool {
         let take = |left: u64| Some(left.saturating_sub(1));
         self.left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, take).is_ok_and(|left| left > 1)

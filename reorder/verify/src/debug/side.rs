@@ -20,7 +20,7 @@ pub(super) struct Side<'unit, 'data> {
     pub(super) unit: &'unit gimli::Unit<Slice<'data>>,
     /// The section of the unit's locations, in which views stand, too.
     locations: &'unit [u8],
-    /// Numbers of addresses that were asked for.
+    /// Numbers of the addresses that were requested.
     pub(super) named: RefCell<BTreeSet<usize>>,
     /// Lists of ranges that were read.
     ranges: RefCell<BTreeMap<usize, Rc<Vec<Range>>>>,

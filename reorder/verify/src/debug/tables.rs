@@ -1,4 +1,4 @@
-//! Tables of addresses beside the units: which unit owns which addresses, frames, numbered addresses, macros.
+//! Compares tables of addresses outside of units: address ranges of units, frames, numbered addresses, macros.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -12,7 +12,7 @@ use super::view::DebugView;
 use crate::bytes::{array, u32_at, u64_at};
 use reorder_base::address::{Address, NewAddress};
 
-/// What differs, or how much was looked at.
+/// What differs, or how much was compared.
 pub(super) type Judgement = std::result::Result<usize, String>;
 
 fn broken(error: gimli::Error) -> String {
@@ -91,7 +91,7 @@ pub(super) fn compare_gdb_index(pair: Scene<'_>, old: &[u8], new: &[u8]) -> Judg
     }
 }
 
-/// `.debug_frame`: the same entries but for what they cover, which moved by one distance. No instruction states an
+/// `.debug_frame`: the same entries except the addresses covered, which moved by one distance. No instruction states an
 /// address.
 pub(super) fn compare_frames(pair: Scene<'_>, old: &[u8], new: &[u8]) -> Judgement {
     let moved =
@@ -132,7 +132,7 @@ pub(super) fn compare_frames(pair: Scene<'_>, old: &[u8], new: &[u8]) -> Judgeme
         if !is_same {
             return Err(format!("the entry at {:#x}", before.0));
         }
-        // Behind the length and the common entry's position, both of four bytes, or twelve and eight.
+        // After the length and the position of the common entry: four bytes each, or twelve and eight.
         let header = if array::<4>(old, before.0) == Some([0xff; 4]) { 20 } else { 8 };
         fields.extend([before.0 + header, before.0 + header + 8]);
     }
@@ -162,8 +162,8 @@ pub(super) struct Named {
     pub(super) is_split: bool,
 }
 
-/// `.debug_addr`: each address that no unit names goes with the code at it or with the code in front of it, which must be
-/// the same where another file may name it.
+/// `.debug_addr`: each address that no unit names moves with the code at it or with the code before it; where another file
+/// may name it, both must give the same address.
 pub(super) fn compare_addresses(pair: Scene<'_>, old: &[u8], new: &[u8], named: &Named) -> Judgement {
     if old.len() != new.len() {
         return Err("the size".to_owned());
@@ -195,20 +195,20 @@ pub(super) fn compare_addresses(pair: Scene<'_>, old: &[u8], new: &[u8], named: 
     Ok(old.len() / 8)
 }
 
-/// What an address may say.
+/// What an address may mean: the start of something, or its end.
 #[derive(Clone, Copy)]
 enum Reading {
     Start,
     End,
 }
 
-/// Whether something may begin at `address`, or end behind it: a function, other code, or data, but no padding.
+/// Whether the byte at `address` belongs to a function, other code, or data, and not to padding.
 fn has_meaning(pair: Scene<'_>, address: u64) -> bool {
     pair.moves.containing(Address(address)).is_some()
         || pair.old.section_at(address).is_some() && !pair.paddings.hold((address, address.saturating_add(1)))
 }
 
-/// `.debug_macro`: the same but for positions of line programs, which must be those of the units.
+/// `.debug_macro`: the same except positions of line programs, which must be those of the units.
 pub(super) fn compare_macros(old: &[u8], new: &[u8], lines: &BTreeSet<(usize, usize)>) -> Judgement {
     if old.len() != new.len() {
         return Err("the size".to_owned());

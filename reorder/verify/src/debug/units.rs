@@ -1,4 +1,4 @@
-//! Entries of units, side by side: the same but for addresses, which follow the map.
+//! Compares the entries of units: the same except for addresses, which follow the map.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
@@ -13,7 +13,7 @@ use super::scene::Scene;
 use super::side::{Side, Source};
 use super::view::Slice;
 
-/// What a pair of units leaves for other checks, and what was looked at.
+/// The result for a pair of units: what other checks need, and how much was compared.
 #[derive(Debug, Default)]
 pub(super) struct Outcome {
     /// The first difference.
@@ -169,7 +169,7 @@ impl<'data> Entries<'_, 'data> {
         if !self.same_coverage(&covered.0, &covered.1) || self.is_torn(old, &covered) {
             return Ok(false);
         }
-        // Only a unit may say in another form what it covers, and fill what is left over.
+        // Only a unit may change the form of its coverage and fill the bytes that this frees.
         let is_kept = |attribute: &&Attribute<'_>| {
             !self.is_root || !is_bound(attribute.name()) && attribute.name() != constants::DW_AT_hi_user
         };
@@ -227,7 +227,7 @@ impl<'data> Entries<'_, 'data> {
             return *self.judged.ranges.entry((*first, *second)).or_insert_with(judge);
         }
         match (old.ranges(), new.ranges()) {
-            // Only a unit may say in another form what it covers.
+            // Only a unit may change the form of its coverage.
             (Some(_), Some(_)) if !self.is_root && old.ranges.is_some() != new.ranges.is_some() => false,
             (Some(old), Some(new)) => same(self.pair, &old, &new),
             (None, None) => match (old.low, new.low) {
@@ -238,8 +238,8 @@ impl<'data> Entries<'_, 'data> {
         }
     }
 
-    /// Whether the unit's entries stand in another file, which counts from the start of each of the unit's ranges or
-    /// from the unit's own, although code of one range moved by different distances.
+    /// Whether the unit's entries are in another file, which states distances from the start of the unit or of its ranges,
+    /// although code of one range moved by different distances.
     fn is_torn(&mut self, attributes: &[Attribute<'_>], (old, new): &(Covered, Covered)) -> bool {
         let names_file = |attribute: &Attribute<'_>| {
             let name = attribute.name();
@@ -265,7 +265,7 @@ impl<'data> Entries<'_, 'data> {
         })
     }
 
-    /// The place behind a call may be the end of a function, which goes with what stands in front of it.
+    /// A return address may be the end of a function; it moves with the call before it.
     fn same_address(&self, name: DwAt, old: u64, new: u64) -> bool {
         let is_return = name == constants::DW_AT_call_return_pc
             || name == constants::DW_AT_low_pc && self.tag == constants::DW_TAG_GNU_call_site;
@@ -324,7 +324,7 @@ impl<'data> Entries<'_, 'data> {
                 self.judged.locations.insert(key, is_same);
                 is_same
             }
-            // They are judged by what they lead to.
+            // These are compared by what they lead to.
             (AttributeValue::RangeListsRef(_), AttributeValue::RangeListsRef(_))
             | (AttributeValue::DebugLocListsBase(_), AttributeValue::DebugLocListsBase(_)) => true,
             // The other such base is that of lists which only another file names.

@@ -15,7 +15,7 @@ use reorder_base::error::{Error, Result};
 /// What units are read from.
 pub(super) type Slice<'data> = EndianSlice<'data, LittleEndian>;
 
-/// The sections by name, compressed ones under the name that they would have otherwise.
+/// The debug sections by name; compressed ones under their uncompressed name.
 pub(super) struct DebugView<'data> {
     sections: BTreeMap<String, Cow<'data, [u8]>>,
 }
@@ -86,7 +86,7 @@ fn contents<'data>(section: &SectionView<'data>) -> Result<Cow<'data, [u8]>> {
         return Ok(Cow::Borrowed(bytes));
     };
     let data = bytes.get(header..).ok_or_else(broken)?;
-    // What claims more than any stream expands to must not cost the memory.
+    // No stream expands by a larger factor; a larger size must not be allocated.
     if size / 2048 > data.len() as u64 {
         return Err(broken());
     }

@@ -230,7 +230,8 @@ fn relative_field(record: &[u8], encoding: u8, place: Range<usize>) -> Option<(u
     (encoding & 0x70 == 0x10 && !is_null).then_some((place.start, place.len()))
 }
 
-/// Reads one unsigned LEB128 number and moves the cursor after it; for a signed number only the cursor is right.
+/// Reads one LEB128 number of at most ten bytes and ignores bits beyond the 64th, as unwinders do. `bytes::read_uleb128`
+/// rejects such numbers; here they must pass, because signed numbers, of which only the length matters, are skipped with it.
 pub(crate) fn unsigned_leb128(record: &[u8], cursor: &mut usize) -> Option<u64> {
     let mut value = 0u64;
     for shift in (0..64).step_by(7) {

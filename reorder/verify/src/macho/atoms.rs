@@ -1,4 +1,4 @@
-//! The atoms of `__text`: what must not be cut. And the map made of where each of them went.
+//! The atoms of `__text`, which must not be divided, and the map made of their new places.
 //!
 //! Function starts, symbols and unwind rows of the *old* image cut `__text` into atoms that cover it completely. A map is
 //! accepted if the atoms do not overlap in the new image; only padding at the end of an atom may be left behind.
@@ -15,7 +15,7 @@ use crate::moves::{AddressMoves, Move};
 use reorder_base::address::{Address, NewAddress};
 use reorder_base::error::{Error, Result};
 
-/// The first addresses of all atoms, ascending. The first is that of `__text`, unless padding stands in front.
+/// The first addresses of all atoms, ascending. The first is that of `__text`, unless padding precedes the first atom.
 pub(super) fn atom_starts(image: &MachView<'_>) -> Result<Vec<u64>> {
     let text = image.text().range();
     let mut starts = function_starts(image)?;
@@ -72,7 +72,7 @@ pub(super) fn moves_from(old: &MachView<'_>, starts: &[u64], places: &[u64]) -> 
     AddressMoves::from_evidence(moves)
 }
 
-/// Whether the last `size` bytes of `atom` align what follows it, and no instruction ends in them.
+/// Whether the last `size` bytes of `atom` are only padding that aligns what follows it.
 fn is_padding_at_end(image: &MachView<'_>, atom: &Move, size: u64) -> bool {
     let alignment = 1u64 << atom.old_end().0.trailing_zeros().min(12);
     let start = atom.old_start.0.wrapping_sub(image.text().address);
@@ -86,7 +86,7 @@ fn is_padding_at_end(image: &MachView<'_>, atom: &Move, size: u64) -> bool {
         }
 }
 
-/// Whether control may go on behind `code`, an atom of the image that stands at `address`.
+/// Whether control may run past the end of `code`, an atom of `image` at `address`.
 pub(super) fn runs_on(image: &MachView<'_>, code: &[u8], address: u64) -> bool {
     match image.processor {
         Processor::Aarch64 => aarch64::runs_on(code),
@@ -94,7 +94,7 @@ pub(super) fn runs_on(image: &MachView<'_>, code: &[u8], address: u64) -> bool {
     }
 }
 
-/// Whether these bytes do nothing, or are zeros, from the first to the last.
+/// Whether all of these bytes are padding.
 pub(super) fn is_padding(processor: Processor, bytes: &[u8]) -> bool {
     match processor {
         Processor::Aarch64 => {

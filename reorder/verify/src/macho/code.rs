@@ -1,4 +1,5 @@
-//! All code of both images: atoms of `__text` in parallel, other sections of code in place, and what lies between atoms.
+//! Compares all code of both images: atoms of `__text` in parallel, other code sections in place, and the bytes between
+//! atoms.
 
 use rayon::prelude::*;
 
@@ -14,7 +15,7 @@ use super::x86_64;
 use crate::moves::Move;
 use reorder_base::address::{Address, NewAddress};
 
-/// What a part of the atoms showed.
+/// The result for a part of the atoms.
 #[derive(Default)]
 struct Outcome {
     counts: Counts,
@@ -22,7 +23,7 @@ struct Outcome {
     tables: Vec<TableUse>,
 }
 
-/// Checks every section of code and answers for all its bytes.
+/// Checks every code section and claims all of its bytes.
 pub(super) fn check_code(pair: MachPair<'_>, ledger: &mut Ledger<'_>) {
     /// Atoms per work item: enough to hide the cost of an item, few enough to balance large functions.
     const CHUNK: usize = 64;
@@ -107,7 +108,7 @@ fn check_atom(
     }
 }
 
-/// An atom that control runs out of must keep what follows it.
+/// An atom whose control runs past its end must be followed by the same code.
 fn check_successor(pair: MachPair<'_>, index: usize) -> Option<Difference> {
     let atoms = pair.moves.as_slice();
     let (atom, next) = (atoms[index], atoms.get(index + 1));
@@ -125,13 +126,13 @@ fn check_successor(pair: MachPair<'_>, index: usize) -> Option<Difference> {
             Check::Functions,
             None,
             format!("the end of {atom}"),
-            "the code that control runs into, behind it",
+            "the code that control runs into, after it",
             "something else",
         )
     })
 }
 
-/// What no atom covers in the new `__text` is what was there, or does nothing.
+/// Bytes of the new `__text` that no atom covers are the old bytes, or padding.
 fn check_padding(pair: MachPair<'_>, ledger: &mut Ledger<'_>) {
     let text: &SectionView<'_> = pair.new.text();
     let mut position = text.address;

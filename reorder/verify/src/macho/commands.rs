@@ -1,4 +1,4 @@
-//! Headers and load commands: the same but for the identity and the places in `__LINKEDIT`.
+//! Headers and load commands: the same except for the identity and the positions in `__LINKEDIT`.
 //!
 //! Source: `mach-o/loader.h` of Apple's cctools, and what dyld checks before it maps an image.
 
@@ -17,7 +17,7 @@ const MAIN: u32 = 0x8000_0028;
 const ENCRYPTION: [u32; 2] = [0x21, 0x2c];
 const HEADER: usize = 32;
 
-/// Whether two images are alike enough to be compared: the same commands, segments and sections.
+/// Checks that two images can be compared: they have the same commands, segments and sections.
 ///
 /// # Errors
 /// Says what differs.
@@ -43,18 +43,18 @@ pub(super) fn comparable(old: &MachView<'_>, new: &MachView<'_>) -> Result<()> {
     }
 }
 
-/// The table of unwind rows is built anew and may be shorter, or longer where there is room.
+/// `__unwind_info` is rebuilt and may be shorter, or longer where there is room.
 fn may_change_size(section: &super::view::SectionView<'_>) -> bool {
     section.is(b"__TEXT", b"__unwind_info")
 }
 
-/// Whether every load command is of a kind that names no function, or whose tables other checks know.
+/// Checks that every load command is of a kind that names no function, or whose tables other checks compare.
 ///
 /// # Errors
 /// Kinds whose contents may depend on where functions are: initial registers, initialisers of old linkers, notes, new
 /// tables in `__LINKEDIT`; tables of what refers to functions by their place; encrypted code; two starts of the program.
 pub(super) fn check_kinds(image: &MachView<'_>) -> Result<()> {
-    /// Set where the loader must know a command to run the image.
+    /// Set in commands that the loader must know to run the image.
     const REQUIRED: u32 = 0x8000_0000;
     const SPLIT_SEGMENTS: u32 = 0x1e;
     const OPTIMIZATION_HINTS: u32 = 0x2e;
@@ -86,17 +86,17 @@ pub(super) fn check_kinds(image: &MachView<'_>) -> Result<()> {
     Ok(())
 }
 
-/// Everything in front of the first section's contents.
+/// Compares everything before the contents of the first section.
 pub(super) fn check_commands(pair: MachPair<'_>, ledger: &mut Ledger<'_>) {
     let mut free = Vec::new();
     for command in &pair.new.commands {
         match command.kind {
             UUID => free.push(command.offset + 8..command.offset + 24),
-            // The loader starts the program where the first says.
+            // The loader uses the first.
             MAIN if entry_point(pair.new).is_some_and(|(field, _)| field == command.offset + 8) => {
                 free.push(command.offset + 8..command.offset + 16);
             }
-            // Memory size and file size of the last segment, whose contents are checked by their parts.
+            // Memory size and file size of `__LINKEDIT`, whose contents are checked part by part.
             SEGMENT
                 if pair.new.bytes.get(command.offset + 8..command.offset + 24)
                     == Some(&padded(b"__LINKEDIT")) =>
@@ -143,7 +143,7 @@ pub(super) fn check_commands(pair: MachPair<'_>, ledger: &mut Ledger<'_>) {
     check_unwind_place(pair, ledger);
 }
 
-/// The table of unwind rows lies in its segment, and in no other section.
+/// `__unwind_info` lies in its segment and overlaps no other section.
 fn check_unwind_place(pair: MachPair<'_>, ledger: &mut Ledger<'_>) {
     for (old, new) in pair.old.sections.iter().zip(&pair.new.sections) {
         if !may_change_size(old) {
@@ -157,9 +157,9 @@ fn check_unwind_place(pair: MachPair<'_>, ledger: &mut Ledger<'_>) {
                 || after.end <= other.range().start
         });
         let commands_end = pair.new.commands.iter().map(|command| command.offset + command.size).max();
-        let is_behind_commands = new.offset >= commands_end.unwrap_or(0) as u64;
+        let is_after_commands = new.offset >= commands_end.unwrap_or(0) as u64;
         let is_aligned = after.start % (1 << new.alignment.min(12)) == 0;
-        if !(is_free && is_aligned && is_behind_commands) {
+        if !(is_free && is_aligned && is_after_commands) {
             ledger.findings.differs(Difference::new(
                 Check::LoadCommands,
                 Some(new.header as u64),
@@ -168,7 +168,7 @@ fn check_unwind_place(pair: MachPair<'_>, ledger: &mut Ledger<'_>) {
                 format!("{:#x} to {:#x}", after.start, after.end),
             ));
         }
-        // What is left of the old table, and what was free in front of the new one.
+        // The rest of the old table, and the free bytes before the new one.
         ledger.claims.add(new.offset, new.size);
         if before.start != after.start || before.end > after.end {
             let from = if before.start == after.start { new.offset + new.size } else { old.offset };
@@ -188,7 +188,7 @@ fn check_unwind_place(pair: MachPair<'_>, ledger: &mut Ledger<'_>) {
     }
 }
 
-/// The parts of `__LINKEDIT` lie inside, in order, aligned, and cover it; those that nothing refers into are the same.
+/// The parts of `__LINKEDIT` lie inside it, in order and aligned, and cover it; parts without addresses are the same.
 pub(super) fn check_link_edit(pair: MachPair<'_>, ledger: &mut Ledger<'_>) {
     let mut differs = |offset: u64, place: &str, expected: &str, found: String| {
         ledger.findings.differs(Difference::new(Check::LinkEdit, Some(offset), place, expected, found));
@@ -203,10 +203,10 @@ pub(super) fn check_link_edit(pair: MachPair<'_>, ledger: &mut Ledger<'_>) {
     let segment = new.offset as usize..(new.offset + new.file_size) as usize;
     let is_last = |image: &MachView<'_>, end: u64| image.bytes.len() as u64 == end;
     if is_last(pair.old, old.offset + old.file_size) && !is_last(pair.new, new.offset + new.file_size) {
-        let found = format!("{} bytes behind it", pair.new.bytes.len() - segment.end);
+        let found = format!("{} bytes after it", pair.new.bytes.len() - segment.end);
         differs(segment.end as u64, "the end of the file", "the end of __LINKEDIT", found);
     }
-    /// Pages of the loader, by processor.
+    /// The loader's page size, by processor.
     const PAGES: [u64; 3] = [1, 0x1000, 0x4000];
     let is_rounded = |page: u64| new.memory_size == new.file_size.next_multiple_of(page);
     if new.memory_size != old.memory_size && !PAGES.into_iter().any(is_rounded) {
@@ -281,7 +281,7 @@ pub(super) fn check_link_edit(pair: MachPair<'_>, ledger: &mut Ledger<'_>) {
     ledger.findings.checked(Check::LinkEdit, "parts", pair.new.parts.len());
 }
 
-/// What of `__LINKEDIT` belongs to no part, in the order of the file, without zeros at its ends.
+/// The bytes of `__LINKEDIT` that belong to no part, in file order, without zeros at both ends of each run.
 fn between_parts<'data>(image: &MachView<'data>, segment: &SegmentView) -> Vec<&'data [u8]> {
     let segment = segment.offset as usize..(segment.offset + segment.file_size) as usize;
     let mut parts: Vec<Range<usize>> =
@@ -302,7 +302,7 @@ fn between_parts<'data>(image: &MachView<'data>, segment: &SegmentView) -> Vec<&
     found
 }
 
-/// Whether two tables hold the same, zeros at their end left out.
+/// Whether two tables are the same apart from zeros at their ends.
 fn same_but_for_padding(old: &[u8], new: &[u8]) -> bool {
     let common = old.len().min(new.len());
     let is_zero = |rest: &[u8]| rest.iter().all(|&byte| byte == 0);

@@ -1,7 +1,7 @@
-//! Tables of distances: what computed jumps read leads where it did.
+//! Tables of distances that computed jumps read: every word still leads to the same code.
 //!
-//! Tables that count from a place in their function move with it, unchanged, provided that nothing of the function is moved
-//! by itself. Tables that count from themselves stay, so their words must follow.
+//! Tables that count from a place in their function stay unchanged, provided that the function moves as a whole. Tables that
+//! count from their own start stay in place, so their words must follow.
 
 use std::ops::Range;
 
@@ -14,13 +14,14 @@ use super::pair::{Ledger, MachPair};
 use super::tables::function_starts;
 use super::view::MachView;
 use super::x86_64;
-use reorder_base::address::Address;
+use reorder_base::address::{Address, NewAddress};
 use reorder_base::error::Result;
 
 /// A table and the atom that jumps through it.
 pub(super) type TableUse = (u64, u32);
 
-/// Tables that count from themselves, of the atom at `index`, and what is wrong with what its jumps count from.
+/// Adds the tables of the atom at `index` that count from their own start; returns a difference if a jump counts from a
+/// place that did not move with the atom.
 pub(super) fn tables_of(pair: MachPair<'_>, index: usize, tables: &mut Vec<TableUse>) -> Option<Difference> {
     if pair.old.processor == Processor::X86_64 {
         return None;
@@ -50,7 +51,7 @@ pub(super) fn check_tables(pair: MachPair<'_>, mut tables: Vec<TableUse>, ledger
         let own: Range<u64> = owner.old_start.0..owner.old_end().0;
         let next = tables[index + 1..].iter().find(|&&(next, _)| next != base);
         let limit = next.map_or(u64::MAX, |&(next, _)| next);
-        let Some(new_base) = pair.mapped(base) else { continue };
+        let Some(NewAddress(new_base)) = pair.mapped(Address(base)) else { continue };
         let word_at = |image: &MachView<'_>, place: u64| {
             let offset = image.offset_of(place, 4)?;
             Some((offset, displacement_at(image.bytes, offset)?))
@@ -62,10 +63,10 @@ pub(super) fn check_tables(pair: MachPair<'_>, mut tables: Vec<TableUse>, ledger
             else {
                 break;
             };
-            let (target, found) = (base.wrapping_add(old), new_base.wrapping_add(new));
+            let (target, found) = (Address(base.wrapping_add(old)), NewAddress(new_base.wrapping_add(new)));
             let follows = pair.is_text(target) && pair.follows(target, found);
-            let is_own = own.contains(&target);
-            // A word that leaves the function may be behind the table; one that followed shows that the table goes on.
+            let is_own = own.contains(&target.0);
+            // A word that leads out of the function may lie after the table; if it followed its target, it belongs to it.
             if !is_own && (old == new || !follows) {
                 break;
             }
@@ -80,8 +81,8 @@ pub(super) fn check_tables(pair: MachPair<'_>, mut tables: Vec<TableUse>, ledger
     ledger.findings.checked(Check::JumpTables, "words", words);
 }
 
-/// Symbols inside a function cut it into atoms. If it has computed jumps, they move together: its tables are not told
-/// apart by atom.
+/// Symbols inside a function divide it into atoms. If it has computed jumps, these must move together, because tables
+/// cannot be assigned to atoms.
 ///
 /// # Errors
 /// Damaged function starts.

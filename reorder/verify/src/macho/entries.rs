@@ -1,8 +1,8 @@
-//! Places in x86-64 code where control arrives although no instruction names them: starts of functions, what pointers in
-//! data lead to (labels of computed jumps), and landing pads.
+//! Places in x86-64 code that control reaches although no instruction names them: starts of functions, targets of pointers
+//! in data (labels of computed jumps), and landing pads.
 //!
-//! What follows from them is reached code, whose instructions begin where they are thought to begin. Of what is damaged or
-//! not understood nothing is here; its code is judged like all that control is not seen to reach.
+//! Code reached from them has known instruction boundaries. Tables that are damaged or not understood contribute nothing;
+//! their targets are judged like all code that control is not seen to reach.
 
 use super::super::processor::Processor;
 use super::fixups::for_each_slot;
@@ -12,7 +12,7 @@ use super::unwind::UnwindTable;
 use super::view::MachView;
 use crate::exception_table::read_table;
 
-/// All of `image`, ascending; none for arm64, where every word is an instruction.
+/// All such places of `image`, ascending; none for arm64, where every word is an instruction.
 pub(super) fn entries(image: &MachView<'_>) -> Vec<u64> {
     if image.processor == Processor::Aarch64 {
         return Vec::new();
@@ -34,7 +34,7 @@ fn landing_pads(image: &MachView<'_>, pads: &mut Vec<u64>) {
     let in_rows = rows.iter().filter(|row| row.exceptions != 0).map(|row| (row.start, row.exceptions));
     let frames = frame_entries(image).unwrap_or_default();
     let in_frames = frames.iter().filter_map(|frame| Some((frame.start, frame.exception_table?)));
-    // Functions do not share tables: more call sites than bytes are not worth reading.
+    // Functions do not share tables, so a valid image has fewer call sites than bytes.
     let mut budget = image.bytes.len();
     for (start, table) in in_rows.chain(in_frames) {
         let bytes = image.section_at(table).and_then(|section| {

@@ -3,19 +3,20 @@
 //! Both tries are walked in the order of their names at the same time, so nothing is kept but the path. Source:
 //! `mach-o/loader.h` of Apple's cctools (`LC_DYLD_INFO`, export information).
 
+use super::super::bytes::read_uleb128;
 use super::super::report::{Check, Difference};
 use super::pair::{Ledger, MachPair};
-use super::tables::leb128;
 use super::view::{MachView, Part};
+use reorder_base::address::{Address, NewAddress};
 use reorder_base::error::{Error, Result};
 
 /// What the trie says of one name.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Export<'data> {
     pub(super) flags: u64,
-    /// Addresses in the image: one, with a resolver two, of re-exports and absolute symbols none.
+    /// Addresses in the image: one; two with a resolver; none for re-exports and absolute symbols.
     pub(super) addresses: Vec<u64>,
-    /// The payload of what has no address.
+    /// The payload of symbols without an address.
     pub(super) rest: &'data [u8],
 }
 
@@ -28,13 +29,13 @@ pub(super) struct ExportWalk<'data> {
     /// Nodes still to visit: length of the parent's name, the edge's text, position.
     open: Vec<(usize, &'data [u8], usize)>,
     is_visited: Vec<bool>,
-    /// Bytes of all names that were given out.
+    /// Bytes of all names returned so far.
     given: usize,
 }
 
-/// No linker writes longer names; keeps damaged tries from costing the square of their size.
+/// Longer than any linker's names; without it a damaged trie would cost the square of its size.
 const MAX_NAME_LENGTH: usize = 1 << 16;
-/// Names share their beginnings, but all together are no longer than this many tries: what is kept of them is bounded.
+/// Names share prefixes, so together they may be longer than the trie; this many times its size bounds the memory for them.
 const NAMES_PER_TRIE: usize = 64;
 
 impl<'data> ExportWalk<'data> {
@@ -53,7 +54,7 @@ impl<'data> ExportWalk<'data> {
         }
     }
 
-    /// The next name with what it stands for.
+    /// The next name with its export.
     ///
     /// # Errors
     /// A damaged trie.
@@ -76,14 +77,14 @@ impl<'data> ExportWalk<'data> {
         Ok(None)
     }
 
-    /// Reads one node and queues its children; nothing when it is damaged.
+    /// Reads one node and queues its children; `None` when it is damaged.
     fn visit(&mut self, node: usize) -> Option<Option<Export<'data>>> {
         let bytes = self.bytes;
         if std::mem::replace(self.is_visited.get_mut(node)?, true) || self.name.len() > MAX_NAME_LENGTH {
             return None;
         }
         let mut position = node;
-        let size = usize::try_from(leb128(bytes, &mut position)?).ok()?;
+        let size = usize::try_from(read_uleb128(bytes, &mut position)?).ok()?;
         let end = position.checked_add(size)?;
         let payload = bytes.get(position..end)?;
         let export = match size {
@@ -96,7 +97,7 @@ impl<'data> ExportWalk<'data> {
             let text = bytes.get(position..)?;
             let length = text.iter().position(|&byte| byte == 0)?;
             position += length + 1;
-            let child = usize::try_from(leb128(bytes, &mut position)?).ok()?;
+            let child = usize::try_from(read_uleb128(bytes, &mut position)?).ok()?;
             children.push((self.name.len(), &text[..length], child));
         }
         // The last in the list is the next to be visited.
@@ -112,7 +113,7 @@ fn read_export(payload: &[u8], base: u64) -> Option<Export<'_>> {
     const RE_EXPORT: u64 = 8;
     const RESOLVER: u64 = 0x10;
     let mut position = 0;
-    let flags = leb128(payload, &mut position)?;
+    let flags = read_uleb128(payload, &mut position)?;
     let count = match flags {
         _ if flags & RE_EXPORT != 0 || flags & KIND == ABSOLUTE => 0,
         _ if flags & RESOLVER != 0 => 2,
@@ -120,7 +121,7 @@ fn read_export(payload: &[u8], base: u64) -> Option<Export<'_>> {
     };
     let mut addresses = Vec::with_capacity(count);
     for _ in 0..count {
-        addresses.push(base.wrapping_add(leb128(payload, &mut position)?));
+        addresses.push(base.wrapping_add(read_uleb128(payload, &mut position)?));
     }
     let rest = payload.get(position..)?;
     if count > 0 && !rest.is_empty() {
@@ -129,7 +130,7 @@ fn read_export(payload: &[u8], base: u64) -> Option<Export<'_>> {
     Some(Export { flags, addresses, rest })
 }
 
-/// All exports by name: two tries of the same names need not have them in the same order.
+/// All exports sorted by name: two tries of the same names may order them differently.
 fn exports_by_name<'data>(image: &'data MachView<'_>) -> Result<Vec<(Vec<u8>, Export<'data>)>> {
     let mut walk = ExportWalk::new(image);
     let mut exports = Vec::new();
@@ -140,7 +141,7 @@ fn exports_by_name<'data>(image: &'data MachView<'_>) -> Result<Vec<(Vec<u8>, Ex
     Ok(exports)
 }
 
-/// The same names with the same meaning, addresses following the map.
+/// Both tries have the same names with the same meaning, and addresses follow the map.
 ///
 /// # Errors
 /// Damaged tries.
@@ -172,6 +173,7 @@ pub(super) fn check_exports(pair: MachPair<'_>, ledger: &mut Ledger<'_>) -> Resu
             continue;
         }
         for (&before, &after) in before.addresses.iter().zip(&after.addresses) {
+            let (before, after) = (Address(before), NewAddress(after));
             if !pair.follows(before, after) {
                 ledger.follows(pair, Check::Exports, offset, &title(), before, after);
             }

@@ -2,11 +2,11 @@
 //!
 //! Sources: `mach-o/loader.h` (opcodes of `LC_DYLD_INFO`) and `mach-o/fixup-chains.h` of Apple's dyld.
 
-use super::super::bytes::{u16_at, u32_at, u64_at};
+use super::super::bytes::{read_uleb128, u16_at, u32_at, u64_at};
 use super::super::report::{Check, Difference};
 use super::pair::{Ledger, MachPair};
-use super::tables::leb128;
 use super::view::{MachView, Part};
+use reorder_base::address::{Address, NewAddress};
 use reorder_base::error::{Error, Result};
 
 /// One pointer into the image.
@@ -16,7 +16,7 @@ pub(super) struct Slot {
     pub(super) offset: usize,
     /// The address that it holds.
     pub(super) target: u64,
-    /// All bits but those of the address.
+    /// All bits except those of the address.
     pub(super) rest: u64,
 }
 
@@ -36,14 +36,15 @@ fn rebases(image: &MachView<'_>, found: &mut impl FnMut(Slot)) -> Result<()> {
     let broken =
         |at: usize, what: &str| Error::malformed((offset + at) as u64, format!("rebase opcodes: {what}"));
     let (mut position, mut address, mut kind) = (0, 0u64, POINTER);
-    // Slots do not overlap, so there are no more of them than words in the file.
+    // Slots do not overlap, so there are no more of them than the file has room for.
     let mut budget = image.bytes.len() / 8 + 1;
     while position < bytes.len() {
         let at = position;
         let (opcode, immediate) = (bytes[at] >> 4, bytes[at] & 0xf);
         position += 1;
-        let number =
-            |position: &mut usize| leb128(bytes, position).ok_or_else(|| broken(at, "a damaged number"));
+        let number = |position: &mut usize| {
+            read_uleb128(bytes, position).ok_or_else(|| broken(at, "a damaged number"))
+        };
         let (count, skip) = match opcode {
             0 => break,
             1 => {
@@ -155,7 +156,7 @@ fn chains(image: &MachView<'_>, found: &mut impl FnMut(Slot)) -> Result<()> {
     Ok(())
 }
 
-/// Every slot follows the map; gives the file positions of all slots, ascending.
+/// Every slot follows the map; returns the file positions of all slots, ascending.
 ///
 /// # Errors
 /// Damaged tables of the new image.
@@ -170,7 +171,8 @@ pub(super) fn check_slots(pair: MachPair<'_>, ledger: &mut Ledger<'_>) -> Result
         slots.push(new.offset as u32);
         match expected {
             Some(old) if old.offset == new.offset && old.rest == new.rest => {
-                ledger.follows(pair, Check::LoaderPointers, new.offset, "a pointer", old.target, new.target);
+                let (address, found) = (Address(old.target), NewAddress(new.target));
+                ledger.follows(pair, Check::LoaderPointers, new.offset, "a pointer", address, found);
                 if old.target != new.target {
                     ledger.claims.add(new.offset as u64, 8);
                 }

@@ -2,17 +2,17 @@
 //!
 //! Source: Linux Standard Base 5.0, "Exception Frames"; DWARF 5, section 6.4.
 
-use super::super::bytes::{displacement_at, u32_at, u64_at};
+use super::super::bytes::{displacement_at, read_uleb128, u32_at, u64_at};
 use super::super::report::{Check, Difference};
 use super::pair::{Ledger, MachPair};
-use super::tables::leb128;
 use super::view::{MachView, SectionView};
+use reorder_base::address::{Address, NewAddress};
 use reorder_base::error::{Error, Result};
 
-/// Where one entry says what it is for.
+/// One frame description entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct FrameEntry {
-    /// Position of the entry in the section, by which compact rows know it.
+    /// Position of the entry in the section, by which compact rows refer to it.
     pub(super) position: usize,
     /// Position of the start's field in the file.
     pub(super) field: usize,
@@ -26,7 +26,7 @@ pub(super) struct FrameEntry {
     pub(super) exception_table: Option<u64>,
 }
 
-/// What a common entry says of those that belong to it.
+/// The properties that a common entry defines for its entries.
 #[derive(Clone, Copy, Debug)]
 struct Common {
     /// Bytes of the field with the start: 4 or 8.
@@ -95,9 +95,9 @@ fn read_entry(
 
 const PC_RELATIVE: u8 = 0x10;
 
-/// The exception table whose address stands after the length at `cursor`. Zero is none, whatever it would count from.
+/// The exception table whose address follows the length at `cursor`. A stored zero means none, in any encoding.
 fn table_of(section: &SectionView<'_>, record: &[u8], mut cursor: usize, form: u8) -> Option<u64> {
-    leb128(record, &mut cursor)?;
+    read_uleb128(record, &mut cursor)?;
     let stored = match form {
         0x1b => displacement_at(record, cursor)?,
         0x10 | 0x14 | 0x1c => u64_at(record, cursor)?,
@@ -106,7 +106,7 @@ fn table_of(section: &SectionView<'_>, record: &[u8], mut cursor: usize, form: u
     (stored != 0).then(|| section.address.wrapping_add(cursor as u64).wrapping_add(stored))
 }
 
-/// What the common entry at `position` says.
+/// Reads the common entry at `position`.
 fn read_common(bytes: &[u8], position: usize) -> Option<Common> {
     let length = u32_at(bytes, position)? as usize;
     let record = bytes.get(..position.checked_add(4)?.checked_add(length)?)?;
@@ -117,11 +117,11 @@ fn read_common(bytes: &[u8], position: usize) -> Option<Common> {
     let augmentation = record.get(augmentation_at..)?;
     let augmentation = &augmentation[..augmentation.iter().take(16).position(|&byte| byte == 0)?];
     let mut cursor = augmentation_at + augmentation.len() + 1;
-    leb128(record, &mut cursor)?;
-    leb128(record, &mut cursor)?;
-    leb128(record, &mut cursor)?;
+    read_uleb128(record, &mut cursor)?;
+    read_uleb128(record, &mut cursor)?;
+    read_uleb128(record, &mut cursor)?;
     let Some((b'z', letters)) = augmentation.split_first() else { return None };
-    leb128(record, &mut cursor)?;
+    read_uleb128(record, &mut cursor)?;
     let (mut width, mut tables) = (None, None);
     for letter in letters {
         match letter {
@@ -154,7 +154,7 @@ fn read_common(bytes: &[u8], position: usize) -> Option<Common> {
     Some(Common { width: width?, tables })
 }
 
-/// Starts follow the map, and an entry covers no more than what moved with its start.
+/// Starts follow the map, and an entry covers only code that moved with its start.
 ///
 /// # Errors
 /// A damaged section of the new image.
@@ -172,16 +172,23 @@ pub(super) fn check_frames(pair: MachPair<'_>, ledger: &mut Ledger<'_>) -> Resul
             return Ok(());
         }
         let place = "the start of an entry of __eh_frame";
-        ledger.follows(pair, Check::UnwindEntries, new.field, place, old.start, new.start);
-        let last = old.size.checked_sub(1).filter(|_| pair.is_text(old.start));
+        ledger.follows(
+            pair,
+            Check::UnwindEntries,
+            new.field,
+            place,
+            Address(old.start),
+            NewAddress(new.start),
+        );
+        let last = old.size.checked_sub(1).filter(|_| pair.is_text(Address(old.start)));
         if let Some(last) = last {
             ledger.follows(
                 pair,
                 Check::UnwindEntries,
                 new.field,
                 "the end of an entry of __eh_frame",
-                old.start.wrapping_add(last),
-                new.start.wrapping_add(last),
+                Address(old.start.wrapping_add(last)),
+                NewAddress(new.start.wrapping_add(last)),
             );
         }
         if old.start != new.start {

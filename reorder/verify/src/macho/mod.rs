@@ -6,7 +6,7 @@
 //! new bytes ─┘   (or a claim, to be checked)   └─> rest: all other bytes are the same, or distances that followed
 //! ```
 //!
-//! As for ELF, nothing here uses the readers, the analysis or the relocator of this crate.
+//! As for ELF, nothing here uses the crates that read, analyse or relocate images.
 
 mod atoms;
 mod code;
@@ -40,14 +40,14 @@ use reorder_base::error::{Error, Result};
 use universal::Slice;
 use view::MachView;
 
-/// Whether the file begins as 64-bit little-endian Mach-O files do, or as universal ones.
+/// Whether the file begins like a 64-bit little-endian Mach-O image or a universal file.
 pub(super) fn is_macho(bytes: &[u8]) -> bool {
     const MAGICS: [[u8; 4]; 3] =
         [[0xcf, 0xfa, 0xed, 0xfe], [0xca, 0xfe, 0xba, 0xbe], [0xca, 0xfe, 0xba, 0xbf]];
     bytes.first_chunk::<4>().is_some_and(|magic| MAGICS.contains(magic))
 }
 
-/// Checks that `new` is `old` with functions moved, image by image; by `claim` instead of a recovered map if there is one.
+/// Checks, image by image, that `new` is `old` with functions moved. If a `claim` is given, it replaces the recovered map.
 ///
 /// # Errors
 /// The *old* file cannot be read, or a claim is made for several images.
@@ -104,7 +104,7 @@ pub(super) fn verify(
     }
 }
 
-/// What is not an image is the same, or zeros.
+/// The bytes outside the images are the same header, or zeros.
 fn check_between(old: &[u8], new: &[u8], slices: (&[Slice], &[Slice]), report: &mut VerifyReport) {
     let mut places: Vec<_> = slices.1.iter().map(|slice| slice.range.clone()).collect();
     places.sort_by_key(|range| range.start);
@@ -176,7 +176,7 @@ fn verify_image(
 ) -> Result<VerifyReport> {
     let mut findings = Findings::new(options.listed_differences);
     let old = MachView::parse(old)?;
-    // An old image whose tables cannot be read must not be blamed on the new one.
+    // If tables of the old image cannot be read, that is an error and not a difference of the new one.
     match claim {
         Some(_) => atoms::moves_by(&old, |start| start).map(drop)?,
         None => recover::check_tables(&old)?,
@@ -195,7 +195,7 @@ fn verify_image(
     Ok(findings.finish())
 }
 
-/// The claim, cut into atoms.
+/// The claim, divided into atoms.
 fn claimed_moves(old: &MachView<'_>, claim: &[Move]) -> Result<AddressMoves> {
     let claim = AddressMoves::from_evidence(claim.to_vec())?;
     atoms::moves_by(old, |start| claim.map(Address(start)).0)
@@ -229,8 +229,8 @@ fn check(pair: MachPair<'_>, findings: &mut Findings) -> Result<()> {
     Ok(())
 }
 
-/// Pairs the functions of two Mach-O files; of universal files those of the image for `architecture`, as linkers name it,
-/// or of the only image.
+/// Pairs the functions of two Mach-O files. In universal files, `architecture` (as linkers name it) selects the image; it
+/// may be omitted if there is only one.
 ///
 /// # Errors
 /// Damaged files, images that do not correspond, several images and no architecture.
@@ -250,6 +250,6 @@ fn choose<'data>(bytes: &'data [u8], architecture: Option<&str>) -> Result<&'dat
         (Some(_), Some(_)) => {
             Err(Error::usage("the file has several images").with_hint("choose one with --arch NAME"))
         }
-        (None, _) => Err(Error::usage("the file has no image for this processor")),
+        (None, _) => Err(Error::usage("the file has no image for this architecture")),
     }
 }

@@ -20,57 +20,56 @@ pub(super) struct MachPair<'a> {
     pub(super) moves: &'a AddressMoves,
 }
 
-/// What the checks produce: findings, and the bytes of the new file they answered for.
+/// What the checks produce: findings, and the bytes of the new file that they claim.
 pub(super) struct Ledger<'a> {
     /// Differences and counts.
     pub(super) findings: &'a mut Findings,
-    /// Bytes that need no other check.
+    /// Bytes that checks have compared.
     pub(super) claims: &'a mut Claims,
 }
 
 impl MachPair<'_> {
-    /// Where the byte at `address` is in the new image; nothing when it was padding that is no longer there.
-    pub(super) fn mapped(&self, address: u64) -> Option<u64> {
+    /// Where the byte at `address` is in the new image; `None` for padding that is no longer there.
+    pub(super) fn mapped(&self, address: Address) -> Option<NewAddress> {
         match self.is_text(address) {
-            true => self.moves.containing(Address(address)).map(|_| self.moves.map(Address(address)).0),
-            false => Some(address),
+            true => self.moves.containing(address).map(|_| self.moves.map(address)),
+            false => Some(NewAddress(address.0)),
         }
     }
 
-    /// Whether `address` of the old image lies in `__text`.
-    pub(super) fn is_text(&self, address: u64) -> bool {
-        self.old.text().range().contains(&address)
+    /// Whether `address` lies in `__text`.
+    pub(super) fn is_text(&self, address: Address) -> bool {
+        self.old.text().range().contains(&address.0)
     }
 
-    /// Whether an atom starts exactly at `address` of the old image, and moved.
-    pub(super) fn is_moved_start(&self, address: u64) -> bool {
-        let atom = self.moves.containing(Address(address));
-        atom.is_some_and(|atom| atom.old_start.0 == address && atom.is_moved())
+    /// Whether an atom starts exactly at `address`, and moved.
+    pub(super) fn is_moved_start(&self, address: Address) -> bool {
+        let atom = self.moves.containing(address);
+        atom.is_some_and(|atom| atom.old_start == address && atom.is_moved())
     }
 
     /// Whether `found` is where `address` went.
-    pub(super) fn follows(&self, address: u64, found: u64) -> bool {
-        Images::follows(self, address, found)
+    pub(super) fn follows(&self, address: Address, found: NewAddress) -> bool {
+        self.mapped(address) == Some(found)
     }
 
-    /// What must be found instead of `address`, for people.
-    pub(super) fn expected(&self, address: u64) -> String {
-        Images::expected(self, address)
+    /// The expected new address for `address`, for messages.
+    pub(super) fn expected(&self, address: Address) -> String {
+        self.mapped(address).map_or_else(|| "a place that is still there".to_owned(), |new| new.to_string())
     }
 }
 
 impl Images for MachPair<'_> {
     fn follows(&self, address: u64, found: u64) -> bool {
-        self.mapped(address) == Some(found)
+        MachPair::follows(self, Address(address), NewAddress(found))
     }
 
     fn expected(&self, address: u64) -> String {
-        self.mapped(address)
-            .map_or_else(|| "a place that is still there".to_owned(), |new| NewAddress(new).to_string())
+        MachPair::expected(self, Address(address))
     }
 
     fn is_text(&self, address: u64) -> bool {
-        MachPair::is_text(self, address)
+        MachPair::is_text(self, Address(address))
     }
 
     fn data_between(&self, start: u64, end: u64) -> &[Range<u64>] {
@@ -79,20 +78,25 @@ impl Images for MachPair<'_> {
 }
 
 impl Ledger<'_> {
-    /// A stated address of the old image became `found`; the field lies at `offset` in the new file.
+    /// Adds a difference unless `found` is where `address` went. The field lies at `offset` in the new file.
     pub(super) fn follows(
         &mut self,
         pair: MachPair<'_>,
         check: Check,
         offset: usize,
         place: &str,
-        address: u64,
-        found: u64,
+        address: Address,
+        found: NewAddress,
     ) {
         if !pair.follows(address, found) {
             let expected = pair.expected(address);
-            let found = NewAddress(found).to_string();
-            self.findings.differs(Difference::new(check, Some(offset as u64), place, expected, found));
+            self.findings.differs(Difference::new(
+                check,
+                Some(offset as u64),
+                place,
+                expected,
+                found.to_string(),
+            ));
         }
     }
 }

@@ -1,4 +1,4 @@
-//! What load commands name in `__LINKEDIT`.
+//! The parts of `__LINKEDIT` that load commands name.
 //!
 //! Source: `mach-o/loader.h` of Apple's cctools.
 
@@ -6,7 +6,7 @@ use goblin::mach::load_command::{CommandVariant, LinkeditDataCommand};
 
 use reorder_base::error::{Error, Result};
 
-/// What a load command names in `__LINKEDIT`.
+/// A part of `__LINKEDIT` that a load command names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Part {
     Rebase,
@@ -31,11 +31,11 @@ pub(super) struct PartView {
     pub(super) part: Part,
     pub(super) offset: usize,
     pub(super) size: usize,
-    /// Where its load command has the offset; the size follows it.
+    /// Position of the part's offset in its load command; the size follows.
     pub(super) field: usize,
 }
 
-/// The parts that a load command at `at` names, also empty ones. Nothing says yet that they lie in the file.
+/// The parts that a load command at `at` names, including empty ones. They have not been checked against the file size.
 ///
 /// # Errors
 /// Tables that only old linkers wrote.
@@ -79,7 +79,7 @@ pub(super) fn parts_of(command: &CommandVariant, at: usize) -> Result<Vec<PartVi
     Ok(parts.into_iter().map(view).collect())
 }
 
-/// Bytes that a load command of this kind has at least; other checks look at no others.
+/// The minimum size in bytes of a load command of this kind; other checks read no further.
 pub(super) fn least_size(command: &CommandVariant) -> usize {
     match command {
         CommandVariant::Segment64(segment) => {

@@ -1,9 +1,9 @@
-//! Where the atoms of `__text` went, from the two images alone.
+//! Recovers where the atoms of `__text` went, from the two images alone.
 //!
-//! What has a fixed place in both images names pairs: symbols at the same index, pointers in the same slot, exports of the
-//! same name, entries of `__eh_frame` and exception tables, distances in data. Every pair of atoms names more: by the
-//! distances at the same instructions, and the atom that control runs into. What is left are functions that nothing refers
-//! to: [`super::recover_equals`]. Nothing of this is trusted: the checks decide whether the map holds.
+//! Tables with a fixed order in both images give the first pairs: symbols at the same index, pointers in the same slot,
+//! exports of the same name, entries of `__eh_frame`, exception tables, distances in data. Each pair of atoms gives more:
+//! the targets of the same instructions, and the atom that control runs into. Functions that nothing refers to are left:
+//! [`super::recover_equals`]. The map is not trusted: the checks decide whether it holds.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
@@ -45,7 +45,7 @@ pub(super) fn recover(old: &MachView<'_>, new: &MachView<'_>) -> Result<AddressM
     }
 }
 
-/// Reads all tables that [`recover`] reads of an image.
+/// Reads all tables of an image that [`recover`] needs.
 ///
 /// # Errors
 /// Tables that cannot be read.
@@ -54,7 +54,7 @@ pub(super) fn check_tables(image: &MachView<'_>) -> Result<()> {
     pairs.learn_from_tables()
 }
 
-/// What is known while the map is put together.
+/// The map under construction.
 pub(super) struct Pairs<'a, 'data> {
     pub(super) old: &'a MachView<'data>,
     pub(super) new: &'a MachView<'data>,
@@ -69,7 +69,7 @@ pub(super) struct Pairs<'a, 'data> {
 }
 
 impl<'a, 'data> Pairs<'a, 'data> {
-    /// Knows nothing but the atoms.
+    /// The atoms, none of which has a place yet.
     fn new(old: &'a MachView<'data>, new: &'a MachView<'data>) -> Result<Self> {
         let starts = atom_starts(old)?;
         let places = vec![None; starts.len()];
@@ -80,12 +80,12 @@ impl<'a, 'data> Pairs<'a, 'data> {
         self.old.text().range()
     }
 
-    /// Behind the last address of an atom.
+    /// One past the last address of an atom.
     pub(super) fn end_of(&self, atom: usize) -> u64 {
         self.starts.get(atom + 1).copied().unwrap_or(self.text().end)
     }
 
-    /// The last atom that starts at `address` or in front of it.
+    /// The last atom that starts at or before `address`.
     fn atom_at(&self, address: u64) -> Option<usize> {
         self.starts.partition_point(|&start| start <= address).checked_sub(1)
     }
@@ -101,7 +101,7 @@ impl<'a, 'data> Pairs<'a, 'data> {
         self.places[atom].map(|place| place.wrapping_add(address - self.starts[atom]))
     }
 
-    /// The byte at `address` is now at `found`. The first that says so is believed.
+    /// Notes that the byte at `address` is now at `found`. The first such statement about an atom wins.
     pub(super) fn learn(&mut self, address: u64, found: u64) {
         let text = self.text();
         if !text.contains(&address) {
@@ -263,7 +263,7 @@ impl<'a, 'data> Pairs<'a, 'data> {
         }
     }
 
-    /// What control runs into without a jump stays behind it.
+    /// An atom that control runs into without a jump follows its predecessor in the new image, too.
     fn learn_from_neighbours(&mut self, atom: usize, place: u64) {
         let is_missing = |atom: usize| self.places.get(atom).is_some_and(Option::is_none);
         let (start, end) = (self.starts[atom], self.end_of(atom));
@@ -283,7 +283,7 @@ impl<'a, 'data> Pairs<'a, 'data> {
         text.bytes.get(range).is_some_and(|code| runs_on(self.old, code, start))
     }
 
-    /// The code of an atom and what stands at `place` of the new image, of the same length.
+    /// The code of an atom, and the bytes of the same length at `place` of the new image.
     fn codes(&self, atom: usize, place: u64) -> (Code<'_>, Code<'_>) {
         /// The last atom's padding may be cut.
         fn bytes<'a>(image: &MachView<'a>, start: u64, size: usize) -> &'a [u8] {
@@ -295,7 +295,7 @@ impl<'a, 'data> Pairs<'a, 'data> {
         ((start, bytes(self.old, start, size)), (place, bytes(self.new, place, size)))
     }
 
-    /// Whether nothing that is known speaks against `place` for an atom.
+    /// Whether no known fact contradicts `place` for an atom.
     pub(super) fn is_consistent(&self, atom: usize, place: u64) -> bool {
         let (old, new) = self.codes(atom, place);
         let (text, own) = (self.text(), self.starts[atom]..self.end_of(atom));

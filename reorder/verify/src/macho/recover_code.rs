@@ -1,4 +1,4 @@
-//! What two pieces of code say about each other's targets, and what code can be recognised by.
+//! Pairs of targets that two equal pieces of code give, and fingerprints by which code is recognised.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 
@@ -11,8 +11,8 @@ use super::x86_64;
 /// A piece of code: its address and its bytes.
 pub(super) type Code<'a> = (u64, &'a [u8]);
 
-/// Calls `found` with the old and the new target of every distance at the same place of both pieces; `image` is the old
-/// one.
+/// Calls `found` with the old and the new target of every distance at the same position of both pieces; `image` is the old
+/// image.
 pub(super) fn for_each_pair(
     image: &MachView<'_>,
     old: Code<'_>,
@@ -67,8 +67,8 @@ fn for_each_pair_of_words(old: Code<'_>, new: Code<'_>, found: &mut impl FnMut(u
     }
 }
 
-/// A number that does not depend on where the code between `start` and `end` lies, or on where its targets in `__text` do;
-/// and how many of its bytes are no padding, for which the number stands.
+/// A hash of the code between `start` and `end` that depends neither on its address nor on the addresses of its targets in
+/// `__text`; and the number of bytes hashed, without padding.
 pub(super) fn fingerprint(image: &MachView<'_>, start: u64, end: u64) -> (u64, usize) {
     let text = image.text();
     let range = (start - text.address) as usize..(end - text.address) as usize;
@@ -100,7 +100,7 @@ pub(super) fn fingerprint(image: &MachView<'_>, start: u64, end: u64) -> (u64, u
     (hasher.finish(), body * 4)
 }
 
-/// Registers that may hold a page or an address made of one, as bits by number: the same however the linker wrote them.
+/// Registers that may hold a page or an address made of one, as a bit mask; independent of how the linker encoded the pair.
 fn page_registers(words: impl Iterator<Item = u32> + Clone) -> u32 {
     let mut pages = 0u32;
     let mut known = 1;

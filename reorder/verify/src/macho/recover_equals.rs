@@ -1,9 +1,9 @@
-//! Which of several functions with equal code is which.
+//! Pairs functions that have equal code.
 //!
-//! What nothing that is known refers to is told apart by its code, its unwind row, by what it refers to and by what refers
-//! to it: every function gets a colour from its own, then from the colours of its neighbours, round by round, in both
-//! images alike. Functions that have the same colour in the end stand for each other. Source: B. Weisfeiler and A. Leman,
-//! "The reduction of a graph to canonical form" (1968).
+//! Functions without a known reference are distinguished by their code, their unwind row, what they refer to and what refers
+//! to them: every function gets a colour from its own properties, then from the colours of its neighbours, round by round,
+//! in both images alike. Functions with the same final colour correspond. Source: B. Weisfeiler and A. Leman, "The reduction
+//! of a graph to canonical form" (1968).
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
@@ -17,9 +17,9 @@ use super::unwind::UnwindTable;
 use super::view::MachView;
 use reorder_base::error::Result;
 
-/// Rounds that colours take at most: chains of functions that only refer to each other are short.
+/// Maximum number of rounds: chains of functions that only refer to each other are short.
 const MAX_ROUNDS: usize = 24;
-/// So many times the bytes of `__text` are compared at most.
+/// Maximum number of bytes compared, in multiples of the size of `__text`.
 const MAX_COMPARED: usize = 64;
 
 /// What a piece of code refers to.
@@ -32,11 +32,11 @@ enum Target {
 
 /// The functions of one image that have no counterpart yet.
 struct Side<'data> {
-    /// First address and the one behind the last, ascending.
+    /// First address and one past the last, ascending.
     ranges: Vec<(u64, u64)>,
     /// What each refers to, in its order.
     targets: Vec<Vec<Target>>,
-    /// What stands behind the code of each.
+    /// The padding after the code of each.
     padding: Vec<&'data [u8]>,
     colours: Vec<u64>,
 }
@@ -125,14 +125,14 @@ impl<'data> Side<'data> {
         found
     }
 
-    /// Whether padding of `other` is that of the function at `at`, as far as both have some.
+    /// Whether the padding of `other` equals that of the function at `at`, as far as both have some.
     fn has_padding(&self, at: usize, other: &[u8]) -> bool {
         self.padding[at].iter().zip(other).all(|(own, other)| own == other)
     }
 }
 
-/// Pairs what is left: what is the only one of its colour, then what is found at its old place, then in the order of
-/// addresses what contradicts nothing. What has no colour in common may still have the same code.
+/// Pairs the remaining functions: first those that are the only ones of their colour, then those found at their old place,
+/// then, by address, those that contradict nothing. Functions without a common colour may still have the same code.
 ///
 /// # Errors
 /// Tables that cannot be read.
@@ -159,7 +159,7 @@ pub(super) fn learn_from_equals(pairs: &mut Pairs<'_, '_>) -> Result<()> {
             break;
         }
     }
-    // Large functions tell the small ones apart that they refer to.
+    // Large functions first: they distinguish the small ones that they refer to.
     let mut order: Vec<usize> = (0..missing.len()).collect();
     order.sort_by_key(|&at| Reverse(old.ranges[at].1 - old.ranges[at].0));
     let mut budget = pairs.old.text().bytes.len().saturating_mul(MAX_COMPARED);

@@ -1,8 +1,9 @@
-//! Every byte that no other check answers for: the same, or a word relative to its own place that follows the map.
+//! Every byte that no other check claims: the same, or a word relative to its own place that follows the map.
 //!
-//! Two directions. What changed in data must be a distance to a function that followed it. And a word in data that is
-//! exactly the distance to the start of a function that moved must have followed, because tables of Swift and relative
-//! method lists have no other mark. The relocator does not move what such a word may mean unless it knows it to be one.
+//! Two directions. A word of data that changed must be a distance that followed a function. And a word of data that is
+//! exactly the distance to the start of a function that moved must have followed it, because Swift's tables and relative
+//! method lists are not marked in any other way. The relocator does not move the target of such a word unless it knows its
+//! meaning.
 
 use std::ops::Range;
 
@@ -12,9 +13,9 @@ use super::super::report::{Check, Difference};
 use super::super::unchanged::Claims;
 use super::pair::{Ledger, MachPair};
 use super::view::{MachView, SectionView};
-use reorder_base::address::Address;
+use reorder_base::address::{Address, NewAddress};
 
-/// Words of these sections mean something that other checks know.
+/// Whether other checks compare the words of this section.
 fn is_known(section: &SectionView<'_>) -> bool {
     const INITIALISER_OFFSETS: u32 = 0x16;
     section.is_code()
@@ -52,16 +53,17 @@ pub(super) fn for_each_relative_word(
     }
 }
 
-/// Self-relative words in data that must have followed. `slots` are the positions of pointers, ascending.
+/// Checks self-relative words in data that must have followed their targets. `slots` are the positions of pointers,
+/// ascending.
 pub(super) fn check_relative_words(pair: MachPair<'_>, slots: &[u32], ledger: &mut Ledger<'_>) {
     let mut count = 0;
     for_each_relative_word(pair.old, slots, |place, offset, target| {
-        let section = section_of(pair, offset);
+        let (section, target) = (section_of(pair, offset), Address(target));
         if !(pair.is_moved_start(target) || section.is_some_and(is_of_methods)) {
             return;
         }
         count += 1;
-        let found = place.wrapping_add(displacement_at(pair.new.bytes, offset).unwrap_or(0));
+        let found = NewAddress(place.wrapping_add(displacement_at(pair.new.bytes, offset).unwrap_or(0)));
         let title =
             format!("the distance at {place:#x} in {}", section.map(SectionView::title).unwrap_or_default());
         ledger.follows(pair, Check::RelativeWords, offset, &title, target, found);
@@ -80,7 +82,7 @@ fn is_in_slot(slots: &[u32], offset: usize) -> bool {
 pub(super) fn check_the_rest(
     pair: MachPair<'_>,
     claims: Claims,
-    ledger_findings: &mut super::super::report::Findings,
+    findings: &mut super::super::report::Findings,
 ) {
     let (old, new) = (pair.old.bytes, pair.new.bytes);
     let mut explained_to = 0;
@@ -90,14 +92,14 @@ pub(super) fn check_the_rest(
             match followed_word(pair, at) {
                 Some(end) => at = end,
                 None => {
-                    if ledger_findings.lists_more() {
+                    if findings.lists_more() {
                         let place = describe(pair, at);
                         let (expected, found) = (old[at].into(), new[at].into());
                         let difference =
                             Difference::number(Check::Unchanged, at as u64, &place, expected, found);
-                        ledger_findings.differs(difference);
+                        findings.differs(difference);
                     } else {
-                        ledger_findings.differs_silently();
+                        findings.differs_silently();
                     }
                     return;
                 }
@@ -105,10 +107,10 @@ pub(super) fn check_the_rest(
         }
         explained_to = at;
     });
-    ledger_findings.checked(Check::Unchanged, "bytes", compared);
+    findings.checked(Check::Unchanged, "bytes", compared);
 }
 
-/// The end of the word at the changed position `at`, if it was the distance to a place in a function and is so now.
+/// The end of the word at the changed position `at`, if it is a distance that followed its target in a function.
 fn followed_word(pair: MachPair<'_>, at: usize) -> Option<usize> {
     let section = section_of(pair, at).filter(|section| !section.is_code() && section.segment[0] != 0)?;
     let address = section.address + (at as u64 - section.offset);
@@ -116,7 +118,7 @@ fn followed_word(pair: MachPair<'_>, at: usize) -> Option<usize> {
     if is_followed(pair, section, aligned) {
         return Some(aligned + 4);
     }
-    // Names of types hold distances anywhere, behind a byte that says so.
+    // Mangled names of types contain distances at any position, after a byte that marks them.
     let is_symbolic = |start: &usize| {
         let mark = start.checked_sub(1).and_then(|before| pair.old.bytes.get(before));
         mark.is_some_and(|mark| (0x01..=0x1f).contains(mark)) && is_followed(pair, section, *start)
@@ -126,35 +128,35 @@ fn followed_word(pair: MachPair<'_>, at: usize) -> Option<usize> {
     (first..=at).filter(|_| is_of_names).find(is_symbolic).map(|start| start + 4)
 }
 
-/// Whether the word at `start` changed from the distance to a place in a function to that to its new place.
+/// Whether the word at `start` was the distance to a place in a function and is now the distance to its new place.
 fn is_followed(pair: MachPair<'_>, section: &SectionView<'_>, start: usize) -> bool {
     let place = (section.address + start as u64).wrapping_sub(section.offset);
     let (old, new) = (displacement_at(pair.old.bytes, start), displacement_at(pair.new.bytes, start));
     let (Some(old), Some(new)) = (old, new) else { return false };
-    let target = place.wrapping_add(old);
+    let target = Address(place.wrapping_add(old));
     let may_follow =
         pair.is_moved_start(target) || pair.is_text(target) && may_lead_inside(pair, section, target);
-    old != new && may_follow && pair.follows(target, place.wrapping_add(new))
+    old != new && may_follow && pair.follows(target, NewAddress(place.wrapping_add(new)))
 }
 
-/// Whether distances in `section` may lead to other places of a function than its start. Elsewhere any small number
-/// would be such a distance.
-fn may_lead_inside(pair: MachPair<'_>, section: &SectionView<'_>, target: u64) -> bool {
+/// Whether distances in `section` may lead to other places of a function than its start. In other sections any small
+/// number would count as such a distance.
+fn may_lead_inside(pair: MachPair<'_>, section: &SectionView<'_>, target: Address) -> bool {
     let is_of_swift = |section: &SectionView<'_>| section.name.starts_with(b"__swift5_");
     let is_record = [&b"__constg_swiftt"[..], b"__const"].map(super::view::padded).contains(&section.name);
     is_of_methods(section)
         || is_of_swift(section)
         || section.name.starts_with(b"__swift_")
         || is_record && pair.old.sections.iter().any(is_of_swift)
-        || jumps_where_a_register_says(pair, target)
+        || has_computed_jump(pair, target)
 }
 
 /// Whether the function at `target` has a computed jump, and so may have a table of distances in data.
-fn jumps_where_a_register_says(pair: MachPair<'_>, target: u64) -> bool {
+fn has_computed_jump(pair: MachPair<'_>, target: Address) -> bool {
     let text = pair.old.text();
     let code = pair
         .moves
-        .containing(Address(target))
+        .containing(target)
         .and_then(|atom| range(text.bytes, atom.old_start.0.wrapping_sub(text.address), atom.size));
     let code = code.unwrap_or_default();
     match pair.old.processor {

@@ -1,4 +1,4 @@
-//! The code signature: every page of the new image has the hash that is signed, and what described the old image is kept.
+//! The code signature: the hash of every page of the new image is signed, and other properties are kept.
 //!
 //! Source: `cs_blobs.h` of Apple's XNU. A signature with a certificate cannot be kept; its replacement is ad hoc.
 
@@ -16,7 +16,7 @@ const REQUIREMENTS: u32 = 2;
 const ENTITLEMENTS: u32 = 5;
 const ENTITLEMENTS_DER: u32 = 7;
 
-/// A signature that has been taken apart.
+/// A parsed signature.
 struct Signature<'data> {
     /// As many as it states.
     bytes: &'data [u8],
@@ -114,7 +114,7 @@ impl<'data> Directory<'data> {
         name.split(|&byte| byte == 0).next()
     }
 
-    /// Whether it says no more than that the pages have their hashes: signed ad hoc, of the version that linkers write,
+    /// Whether it only states the hashes of pages: signed ad hoc, of the version that linkers write,
     /// without a list of scattered pages, a team, or a second limit, and nothing between its parts.
     fn is_plain(&self, old: Option<&Self>, is_program: bool) -> bool {
         const VERSION: u32 = 0x20400;
@@ -126,7 +126,7 @@ impl<'data> Directory<'data> {
         let may_be_of_linker = self.special == 0 && old.is_none_or(|old| flags(old) & LINKER_SIGNED != 0);
         let is_ad_hoc = flags(self) == AD_HOC || flags(self) == AD_HOC | LINKER_SIGNED && may_be_of_linker;
         let is_of_platform = platform(self) == Some(0) || platform(self) == old.and_then(platform);
-        let usual = [0, 0, 0, 0, 0, 0, 0, u8::from(is_program)];
+        let plain = [0, 0, 0, 0, 0, 0, 0, u8::from(is_program)];
         let segment_flags = self.bytes.get(80..HEADER);
         let old_flags = old.filter(|old| executable_part(old).is_some()).map(|old| old.bytes.get(80..HEADER));
         let name = word(self.bytes, 20).unwrap_or(0) as usize;
@@ -134,7 +134,7 @@ impl<'data> Directory<'data> {
         word(self.bytes, 8) == Some(VERSION)
             && is_ad_hoc
             && is_of_platform
-            && (segment_flags == Some(&usual) || old_flags == Some(segment_flags))
+            && (segment_flags == Some(&plain) || old_flags == Some(segment_flags))
             && is_zero(self.bytes, 40, 64)
             && is_zero(self.bytes, HEADER, name)
             && is_zero(self.bytes, name_end, self.hashes - self.special * HASH)
@@ -152,7 +152,7 @@ impl<'data> Directory<'data> {
 /// A set of no requirements: magic, size, number.
 const NO_REQUIREMENTS: [u8; 12] = [0xfa, 0xde, 0x0c, 0x01, 0, 0, 0, 12, 0, 0, 0, 0];
 
-/// Signed stays signed, unsigned stays unsigned, and an image that did not change keeps its signature.
+/// A signed image stays signed, an unsigned one stays unsigned, and an unchanged image keeps its signature.
 pub(super) fn check_signature(pair: MachPair<'_>, ledger: &mut Ledger<'_>) {
     let (_, old) = pair.old.part(Part::Signature);
     let (offset, new) = pair.new.part(Part::Signature);
@@ -167,7 +167,7 @@ pub(super) fn check_signature(pair: MachPair<'_>, ledger: &mut Ledger<'_>) {
         return;
     }
     if pair.old.bytes == pair.new.bytes {
-        // Nothing was signed anew, so whoever signed the old image answers for the signature, whatever its form.
+        // The signature was not made anew: it is valid for the same bytes, in whatever form it was written.
         ledger.findings.checked(Check::Signature, "pages", 0);
         return;
     }
@@ -180,7 +180,7 @@ pub(super) fn check_signature(pair: MachPair<'_>, ledger: &mut Ledger<'_>) {
         return differs("the signature", "a directory of SHA-256 hashes", "none");
     };
     if directory.limit != offset || directory.pages != directory.limit.div_ceil(1 << directory.page_shift) {
-        differs("the signed part of the file", "all in front of the signature", "another part");
+        differs("the signed part of the file", "everything before the signature", "another part");
     } else if let Some(page) = first_wrong_page(pair.new, &directory) {
         differs(&format!("the hash of page {page}"), "that of the contents", "another");
     }
@@ -191,13 +191,13 @@ pub(super) fn check_signature(pair: MachPair<'_>, ledger: &mut Ledger<'_>) {
         differs("the signature", "one that is ad hoc, as linkers make it", "another");
     }
     if !is_zero(new, signature.bytes.len(), new.len()) {
-        differs("what lies behind the signature", "zeros", "something else");
+        differs("the bytes after the signature", "zeros", "something else");
     }
     for slot in 1..=directory.special as u32 {
         let hash = directory.special_hash(slot).unwrap_or_default();
         let is_right = match signature.blob(slot) {
             Some(blob) => Sha256::digest(blob)[..] == *hash,
-            // The hashes of `Info.plist` (1) and of the bundle's resources (3) are of other files.
+            // `Info.plist` (1) and the bundle's resources (3) are other files.
             None => matches!(slot, 1 | 3) || hash.iter().all(|&byte| byte == 0),
         };
         if !is_right {
@@ -215,7 +215,7 @@ pub(super) fn check_signature(pair: MachPair<'_>, ledger: &mut Ledger<'_>) {
         }
         for slot in [REQUIREMENTS, ENTITLEMENTS, ENTITLEMENTS_DER] {
             let (kept, found) = (old_signature.blob(slot), signature.blob(slot));
-            // What demands a certificate is not met without one.
+            // Requirements that demand a certificate cannot be met by an ad hoc signature.
             let is_dropped = slot == REQUIREMENTS && kept.is_some() && found == Some(&NO_REQUIREMENTS[..]);
             if found != kept && !is_dropped {
                 differs(&format!("slot {slot} of the signature"), "the old one", "another");
@@ -233,7 +233,7 @@ pub(super) fn check_signature(pair: MachPair<'_>, ledger: &mut Ledger<'_>) {
     ledger.findings.checked(Check::Signature, "pages", directory.pages);
 }
 
-/// The part of the file that the kernel lets run.
+/// Checks the range that the signature declares executable.
 fn check_executable_part(
     image: &MachView<'_>,
     directory: &Directory<'_>,

@@ -3,10 +3,11 @@
 //!
 //! Sources: `mach-o/loader.h`, `mach-o/nlist.h` and `mach-o/stab.h` of Apple's cctools.
 
-use super::super::bytes::{u16_at, u32_at, u64_at};
+use super::super::bytes::{read_uleb128, u16_at, u32_at, u64_at};
 use super::super::report::{Check, Difference};
 use super::pair::{Ledger, MachPair};
 use super::view::{MachView, Part, SectionView};
+use reorder_base::address::{Address, NewAddress};
 use reorder_base::error::{Error, Result};
 
 /// `LC_MAIN`.
@@ -52,7 +53,7 @@ pub(super) fn symbols<'a>(image: &MachView<'a>) -> impl Iterator<Item = SymbolVi
     })
 }
 
-/// The same symbols at the same positions, those of `__text` with values that follow the map.
+/// The symbols are the same at the same positions; values in `__text` follow the map.
 pub(super) fn check_symbols(pair: MachPair<'_>, ledger: &mut Ledger<'_>) {
     const FUNCTION: u8 = 0x24;
     const END: u8 = 0x4e;
@@ -75,8 +76,9 @@ pub(super) fn check_symbols(pair: MachPair<'_>, ledger: &mut Ledger<'_>) {
             ));
             continue;
         }
-        let is_text = usize::from(old.section) == number && pair.is_text(old.value);
-        let follows = pair.follows(old.value, new.value);
+        let (value, new_value) = (Address(old.value), NewAddress(new.value));
+        let is_text = usize::from(old.section) == number && pair.is_text(value);
+        let follows = pair.follows(value, new_value);
         let is_unchanged = new.value == old.value;
         let is_right = match old.kind {
             // A function without a name is the end of one: its value is the size.
@@ -92,7 +94,7 @@ pub(super) fn check_symbols(pair: MachPair<'_>, ledger: &mut Ledger<'_>) {
                 Check::Symbols,
                 Some(offset as u64 + 8),
                 place,
-                pair.expected(old.value),
+                pair.expected(value),
                 format!("{:#x}", new.value),
             ));
         }
@@ -111,28 +113,10 @@ impl SymbolView {
     }
 }
 
-/// The number at `position`, seven bits a byte, lowest first.
-pub(super) fn leb128(bytes: &[u8], position: &mut usize) -> Option<u64> {
-    let mut value = 0u64;
-    for shift in (0..64).step_by(7) {
-        let byte = *bytes.get(*position)?;
-        *position += 1;
-        let bits = u64::from(byte & 0x7f);
-        if shift == 63 && bits > 1 {
-            return None;
-        }
-        value |= bits << shift;
-        if byte & 0x80 == 0 {
-            return Some(value);
-        }
-    }
-    None
-}
-
 /// `LC_FUNCTION_STARTS`, in file order.
 ///
 /// # Errors
-/// No terminator, or something behind it.
+/// No terminator, or bytes other than zero after it.
 pub(super) fn function_starts(image: &MachView<'_>) -> Result<Vec<u64>> {
     let (offset, bytes) = image.part(Part::Starts);
     let broken = |at: usize| Error::malformed((offset + at) as u64, "the function starts are damaged");
@@ -140,7 +124,7 @@ pub(super) fn function_starts(image: &MachView<'_>) -> Result<Vec<u64>> {
     let (mut position, mut address) = (0, image.base());
     while position < bytes.len() {
         let at = position;
-        let distance = leb128(bytes, &mut position).ok_or_else(|| broken(at))?;
+        let distance = read_uleb128(bytes, &mut position).ok_or_else(|| broken(at))?;
         if distance == 0 {
             // The terminator is one byte.
             let rest = &bytes[at..];
@@ -149,7 +133,7 @@ pub(super) fn function_starts(image: &MachView<'_>) -> Result<Vec<u64>> {
                 false => Err(broken(position)),
             };
         }
-        // Linkers write no superfluous digits; a terminator that is read as one would be missed.
+        // Linkers write no superfluous bytes; a terminator read as the last byte of a number would be missed.
         if bytes[position - 1] == 0 {
             return Err(broken(at));
         }
@@ -162,12 +146,15 @@ pub(super) fn function_starts(image: &MachView<'_>) -> Result<Vec<u64>> {
     }
 }
 
+/// Where `start` of the old image is now; the largest number, which no table states, for padding that is no longer there.
+fn new_start(pair: MachPair<'_>, start: u64) -> u64 {
+    pair.mapped(Address(start)).map_or(u64::MAX, |start| start.0)
+}
+
 /// The function starts are those of the old image, moved and sorted.
 pub(super) fn check_starts(pair: MachPair<'_>, ledger: &mut Ledger<'_>) -> Result<()> {
-    let mut expected = Vec::new();
-    for start in function_starts(pair.old)? {
-        expected.push(pair.mapped(start).unwrap_or(u64::MAX));
-    }
+    let mut expected: Vec<u64> =
+        function_starts(pair.old)?.into_iter().map(|start| new_start(pair, start)).collect();
     expected.sort_unstable();
     let found = function_starts(pair.new)?;
     let (offset, _) = pair.new.part(Part::Starts);
@@ -199,7 +186,7 @@ pub(super) fn data_in_code(image: &MachView<'_>) -> Vec<(u64, u16, u16)> {
 pub(super) fn check_data_in_code(pair: MachPair<'_>, ledger: &mut Ledger<'_>) {
     let mut expected: Vec<_> = data_in_code(pair.old)
         .into_iter()
-        .map(|(start, length, kind)| (pair.mapped(start).unwrap_or(u64::MAX), length, kind))
+        .map(|(start, length, kind)| (new_start(pair, start), length, kind))
         .collect();
     let (was_sorted, found) = (expected.is_sorted(), data_in_code(pair.new));
     expected.sort_unstable();
@@ -218,7 +205,7 @@ pub(super) fn check_data_in_code(pair: MachPair<'_>, ledger: &mut Ledger<'_>) {
     ledger.findings.checked(Check::DataInCode, "ranges", found.len());
 }
 
-/// The address where the program starts, and where the command has it.
+/// The file position of the entry point in its load command, and the entry point.
 pub(super) fn entry_point(image: &MachView<'_>) -> Option<(usize, u64)> {
     let (offset, bytes) = image.command(MAIN)?;
     Some((offset + 8, image.base().wrapping_add(u64_at(bytes, 8)?)))
@@ -227,7 +214,7 @@ pub(super) fn entry_point(image: &MachView<'_>) -> Option<(usize, u64)> {
 /// The entry point follows the map.
 pub(super) fn check_entry(pair: MachPair<'_>, ledger: &mut Ledger<'_>) {
     if let (Some((_, old)), Some((offset, new))) = (entry_point(pair.old), entry_point(pair.new)) {
-        ledger.follows(pair, Check::LoaderPointers, offset, "the entry point", old, new);
+        ledger.follows(pair, Check::LoaderPointers, offset, "the entry point", Address(old), NewAddress(new));
         ledger.claims.add(offset as u64, 8);
     }
 }
@@ -257,7 +244,8 @@ pub(super) fn initialisers(image: &MachView<'_>) -> Vec<(usize, u64)> {
 pub(super) fn check_initialisers(pair: MachPair<'_>, ledger: &mut Ledger<'_>) {
     let (old, new) = (initialisers(pair.old), initialisers(pair.new));
     for ((_, old), (offset, new)) in old.iter().zip(&new) {
-        ledger.follows(pair, Check::LoaderPointers, *offset, "the offset of an initialiser", *old, *new);
+        let (old, new) = (Address(*old), NewAddress(*new));
+        ledger.follows(pair, Check::LoaderPointers, *offset, "the offset of an initialiser", old, new);
         ledger.claims.add(*offset as u64, 4);
     }
     ledger.findings.checked(Check::LoaderPointers, "initialisers", new.len());

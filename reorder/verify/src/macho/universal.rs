@@ -38,7 +38,7 @@ fn big_endian(bytes: &[u8], at: usize) -> Option<u32> {
     Some(u32::from_be_bytes(bytes.get(at..at.checked_add(4)?)?.try_into().ok()?))
 }
 
-/// The images of a universal file; nothing for a file with one image.
+/// The images of a universal file; `None` for a file that is itself an image.
 ///
 /// # Errors
 /// A damaged header, and images that lie outside of the file or overlap.

@@ -1,6 +1,6 @@
-//! `__unwind_info`: the same answer for every function, wherever it is now.
+//! `__unwind_info`: an unwinder finds the same for every function at its new place.
 //!
-//! Rows may be merged, split and laid out in pages differently; what counts is what an unwinder finds for an address.
+//! Rows may be merged, split and arranged in other pages; what counts is what an unwinder finds for an address.
 //! Source: `mach-o/compact_unwind_encoding.h` of Apple's libunwind, and how its `UnwindCursor` looks addresses up.
 
 use super::super::bytes::{u16_at, u32_at};
@@ -10,7 +10,7 @@ use super::pair::{Ledger, MachPair};
 use super::view::MachView;
 use reorder_base::error::{Error, Result};
 
-/// What holds from one address to the next row.
+/// The unwind information from one address up to the next row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Row {
     /// First address.
@@ -33,7 +33,7 @@ impl Row {
             == (other.encoding, other.personality, other.exceptions)
     }
 
-    /// Whether unwinding depends on where the row starts, not only on what it says.
+    /// Whether unwinding depends on the start of the row, not only on its contents.
     fn needs_start(&self, processor: Processor) -> bool {
         const HAS_EXCEPTIONS: u32 = 0x4000_0000;
         const MODE: u32 = 0x0f00_0000;
@@ -73,13 +73,13 @@ impl UnwindTable {
         })
     }
 
-    /// What holds at `address`.
+    /// The row that covers `address`.
     pub(super) fn at(&self, address: u64) -> Row {
         let after = self.rows.partition_point(|row| row.start <= address);
         after.checked_sub(1).map_or(Row::none(0), |index| self.rows[index])
     }
 
-    /// The rows that start behind `start` and in front of `end`.
+    /// The rows that start after `start` and before `end`.
     fn inside(&self, start: u64, end: u64) -> &[Row] {
         let from = self.rows.partition_point(|row| row.start <= start);
         let to = self.rows.partition_point(|row| row.start < end);
@@ -139,7 +139,7 @@ impl Reader<'_> {
             }
             Ok(())
         };
-        // All rows of all pages; damaged indices could name one page over and over.
+        // Bounds the rows of all pages; a damaged index could name one page again and again.
         let mut budget = self.bytes.len() / 4 + 1;
         for page in 0..pages {
             let entry = index + page * 12;
@@ -206,7 +206,7 @@ impl Reader<'_> {
     }
 }
 
-/// Every atom finds what it found; so does everything outside of `__text`.
+/// The table says the same for every atom, and for everything outside of `__text`.
 ///
 /// # Errors
 /// A damaged table of the new image.

@@ -1,10 +1,10 @@
 //! The headers of one Mach-O image, read through `goblin`.
 //!
 //! Takes the bytes of a 64-bit little-endian image for arm64 or x86-64; gives its commands, segments, sections and the
-//! parts of `__LINKEDIT` with bounds that were checked against the file. Addresses are plain numbers here: the caller
-//! knows whether they are stated in the old or in the new image.
+//! parts of `__LINKEDIT` with bounds that were checked against the file. Addresses are plain numbers here: the same
+//! reader serves the old and the new image, and only a pair gives them a type.
 //!
-//! Nothing is shared with `image::macho`: a misunderstanding there must not hide here.
+//! Nothing is shared with `reorder_image::macho`, so that a mistake there is not repeated here.
 
 use std::ops::Range;
 
@@ -73,11 +73,11 @@ pub(super) struct MachView<'data> {
     pub(super) segments: Vec<SegmentView>,
     /// The section with number `n` is at `n - 1`.
     pub(super) sections: Vec<SectionView<'data>>,
-    /// In the order of the commands; also empty ones.
+    /// In the order of the commands, including empty ones.
     pub(super) parts: Vec<PartView>,
     /// Ranges that `LC_DATA_IN_CODE` lists, ascending.
     data: Vec<Range<u64>>,
-    /// Where control arrives unnamed by instructions, ascending; of x86-64 only.
+    /// Places that control reaches although no instruction names them, ascending; x86-64 only.
     entries: Vec<u64>,
     text: usize,
     base: u64,
@@ -218,7 +218,7 @@ impl<'data> MachView<'data> {
             .map(|section| (section.offset, section.offset + section.bytes.len() as u64))
             .collect();
         places.sort_unstable();
-        // Checks walk each section once: sections that share bytes would make that unbounded.
+        // Checks walk each section once; if sections shared bytes, that work would be unbounded.
         match places.windows(2).any(|pair| pair[0].1 > pair[1].0) {
             true => Err(Error::malformed(0, "sections overlap each other in the file")),
             false => Ok(()),
@@ -244,7 +244,7 @@ impl<'data> MachView<'data> {
         &self.sections[self.text]
     }
 
-    /// The number that symbols have for `__text`.
+    /// The section number of `__text` in symbols.
     pub(super) fn text_number(&self) -> usize {
         self.text + 1
     }
@@ -278,7 +278,7 @@ impl<'data> MachView<'data> {
         })
     }
 
-    /// Position and bytes of a part of `__LINKEDIT`; nothing when the image does not have it.
+    /// Position and bytes of a part of `__LINKEDIT`; empty when the image does not have it.
     pub(super) fn part(&self, part: Part) -> (usize, &'data [u8]) {
         let found = self.parts.iter().find(|known| known.part == part && known.size > 0);
         found.map_or((0, &[]), |found| (found.offset, &self.bytes[found.offset..found.offset + found.size]))
@@ -291,7 +291,7 @@ impl<'data> MachView<'data> {
         self.data.get(from..to).unwrap_or_default()
     }
 
-    /// Where control arrives in `[start, end)` although no instruction says so.
+    /// Places in `[start, end)` that control reaches although no instruction names them.
     pub(super) fn entries_between(&self, start: u64, end: u64) -> &[u64] {
         let from = self.entries.partition_point(|&entry| entry < start);
         let to = self.entries.partition_point(|&entry| entry < end);
@@ -313,7 +313,7 @@ const HEADER_SIZE: usize = 32;
 /// Kind and size.
 const MIN_COMMAND: usize = 8;
 
-/// One by one, because `goblin` adds up addresses of a whole image unchecked.
+/// Parses them one by one, because `goblin` adds addresses of a whole image without overflow checks.
 fn load_commands(bytes: &[u8]) -> Result<Vec<LoadCommand>> {
     let broken = |offset: usize, what: &str| Error::malformed(offset as u64, what.to_owned());
     let field = |at| u32_at(bytes, at).and_then(|value| usize::try_from(value).ok());

@@ -1,7 +1,7 @@
-//! One atom of x86-64 code, old against new.
+//! Compares one atom of x86-64 code in both images.
 //!
-//! All bytes but the address fields of instructions recur, and each field stands for the mapped target. Bytes that are no
-//! instructions, such as jump tables, are the same: they count from their own place.
+//! All bytes except the address fields of instructions are the same, and each field leads to the mapped target. Bytes that
+//! are not instructions, such as jump tables, are the same: they count from their own place.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::ops::Range;
@@ -14,9 +14,9 @@ use super::pair::MachPair;
 use super::view::MachView;
 use super::x86_64_walk::{Walk, walk};
 use crate::moves::Move;
-use reorder_base::address::Address;
+use reorder_base::address::{Address, NewAddress};
 
-/// Checks one atom; gives its first difference.
+/// Checks one atom; returns its first difference.
 pub(super) fn check(
     pair: MachPair<'_>,
     range: &Move,
@@ -49,7 +49,7 @@ pub(super) fn check(
     if let Some((at, target)) = hidden_reference(pair, range, &walk, old, new) {
         return differs(
             at,
-            format!("{}, where {target} went", pair.expected(target.0)),
+            format!("{}, where {target} went", pair.expected(target)),
             "the old distance".to_owned(),
         );
     }
@@ -61,10 +61,11 @@ pub(super) fn check(
         let found = range.new_start.0.wrapping_add(placed.end as u64).wrapping_add(found);
         let follows = match is_own {
             true => found.wrapping_sub(field.target) == range.delta(),
-            false => pair.follows(field.target, found),
+            false => pair.follows(Address(field.target), NewAddress(found)),
         };
         if !follows {
-            let expected = format!("{}, where {} went", pair.expected(field.target), Address(field.target));
+            let target = Address(field.target);
+            let expected = format!("{}, where {target} went", pair.expected(target));
             return differs(at, expected, format!("{found:#x}"));
         }
         if at < compared_to {
@@ -78,8 +79,8 @@ pub(super) fn check(
     other_bytes(compared_to, old.len())
 }
 
-/// What control is not seen to reach may hold instructions that begin anywhere: a distance that no field is known at and
-/// that would have to be another, since it leads exactly to the start of a function. Its position and what it leads to.
+/// In bytes that control is not seen to reach, instructions may begin anywhere. Finds a distance there that leads exactly to
+/// the start of a function and should have changed but did not; returns its position and its target.
 fn hidden_reference(
     pair: MachPair<'_>,
     range: &Move,
@@ -124,8 +125,8 @@ pub(super) fn for_each_target(
     }
 }
 
-/// A number that only depends on the bytes outside of address fields, and on addresses outside of `text`; and for how many
-/// bytes it stands: padding at the end is left out.
+/// A hash of the bytes outside of address fields and of the targets outside of `text`; and the number of bytes hashed,
+/// without padding at the end.
 pub(super) fn fingerprint(
     image: &MachView<'_>,
     code: &[u8],

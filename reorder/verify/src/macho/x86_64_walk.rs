@@ -1,11 +1,11 @@
-//! Which bytes of an atom of x86-64 are instructions.
+//! Finds which bytes of an atom of x86-64 code are instructions.
 //!
-//! Compilers for Apple's systems put jump tables behind the code of a function, mostly unmarked, so decoding from the first
-//! byte to the last would read tables as instructions. Control is followed instead: from the start, over branches, and
-//! through tables of distances that the function takes the address of. What control was not seen to reach, such as landing
-//! pads, is decoded from its first byte up to the first that is no instruction; where that may be wrong is known, too.
+//! Compilers for Apple's systems put jump tables after the code of a function, mostly unmarked, so decoding from the first
+//! byte to the last would read tables as instructions. Control is followed instead: from the start, along branches, and
+//! through tables of distances whose address the function takes. Bytes that control is not seen to reach, such as landing
+//! pads, are decoded from the first one up to the first that is not an instruction; these bytes are listed as uncertain.
 //!
-//! In: the bytes of one atom. Out: its address fields in order, and whether control runs out of its end.
+//! In: the bytes of one atom. Out: its address fields in order, and whether control runs past its end.
 
 use std::ops::Range;
 
@@ -27,13 +27,13 @@ pub(super) struct PlacedField {
     pub(super) field: AddressField,
 }
 
-/// What one atom is made of.
+/// The contents of one atom.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Walk {
     /// By position.
     pub(super) fields: Vec<PlacedField>,
     pub(super) instructions: usize,
-    /// Control may go on behind the last byte.
+    /// Control may run past the last byte.
     pub(super) runs_on: bool,
     /// It jumps to an address that it computes or reads.
     pub(super) has_computed_jump: bool,
@@ -41,9 +41,9 @@ pub(super) struct Walk {
     pub(super) unsupported: Option<usize>,
     /// A byte that is no instruction, data or padding: position.
     pub(super) unexplained: Option<usize>,
-    /// What control is not seen to reach: positions. Its instructions may begin elsewhere than thought.
+    /// Positions that control is not seen to reach. Instructions may begin at other positions than those decoded.
     pub(super) unreached: Vec<Range<usize>>,
-    /// Position behind the last byte that is data or belongs to an instruction other than padding.
+    /// One past the last byte that is data or belongs to an instruction other than padding.
     pub(super) end: usize,
 }
 
@@ -66,11 +66,11 @@ struct Walker<'a> {
     addressed: Vec<usize>,
     /// Positions whose address the function may take, ascending: no table goes on over the start of another.
     limits: Vec<usize>,
-    /// Those of them where a table seems to begin: control does not run into it.
+    /// Those of them where a table may begin, because control does not run into it.
     bases: Vec<usize>,
     /// Where the zeros at the end begin; no instruction starts there.
     end: usize,
-    /// Control goes on behind the last instruction that is no padding, which is no call.
+    /// Control runs past the last instruction other than padding, and that instruction is not a call.
     is_live: bool,
     walk: Walk,
 }
@@ -88,8 +88,8 @@ pub(super) fn walk(image: &MachView<'_>, code: &[u8], address: u64) -> Walk {
             return walk;
         }
         first.get_or_insert(walk);
-        // What was read from tables as if they were instructions may have ended others too early. Those that control
-        // reaches address less.
+        // Tables that were decoded as instructions may have ended other tables too early. Instructions that control
+        // reaches take fewer addresses.
         if addressed == limits {
             break;
         }
@@ -98,7 +98,7 @@ pub(super) fn walk(image: &MachView<'_>, code: &[u8], address: u64) -> Walk {
     first.unwrap_or_default()
 }
 
-/// Walks with tables that end at the `limits`; gives also what the instructions that control reaches take the address of.
+/// Walks with tables that end at the `limits`; also returns the addresses that instructions reached by control take.
 fn walk_within(
     image: &MachView<'_>,
     code: &[u8],
@@ -156,7 +156,7 @@ impl Walker<'_> {
             let mut position = start;
             self.is_live = true;
             while let Some(next) = self.decode(position) {
-                // Calls that never return stand in front of tables.
+                // Calls that never return may precede tables.
                 if self.bases.binary_search(&next).is_ok() {
                     break;
                 }
@@ -165,7 +165,7 @@ impl Walker<'_> {
         }
     }
 
-    /// The runs of bytes of which nothing is known.
+    /// The runs of bytes that have not been classified.
     fn unknown(&self) -> Vec<Range<usize>> {
         let mut position = 0;
         let runs = self.bytes.chunk_by(|left, right| (*left == Byte::Unknown) == (*right == Byte::Unknown));
@@ -179,7 +179,7 @@ impl Walker<'_> {
         unknown
     }
 
-    /// Decodes one instruction; gives the position behind it if control goes on there and it was not known.
+    /// Decodes one instruction; returns the position after it if control continues there and it was not decoded before.
     fn decode(&mut self, position: usize) -> Option<usize> {
         if position >= self.end {
             self.walk.runs_on |= self.is_live;
@@ -226,7 +226,7 @@ impl Walker<'_> {
         }
         if !is_padding(&instruction) {
             self.walk.end = self.walk.end.max(end);
-            // What is called at the end of a function does not return.
+            // A call at the end of a function does not return.
             self.is_live =
                 !matches!(instruction.flow_control(), FlowControl::Call | FlowControl::IndirectCall);
         }
@@ -238,7 +238,7 @@ impl Walker<'_> {
         (position < self.code.len()).then_some(position)
     }
 
-    /// Reads the tables at the addresses taken; whether that led to anything new.
+    /// Reads the tables at the addresses taken; returns whether that found anything new.
     fn find_tables(&mut self) -> bool {
         let mut taken = std::mem::take(&mut self.taken);
         taken.sort_unstable();
@@ -281,7 +281,7 @@ impl Walker<'_> {
             let end =
                 position + self.bytes[position..].iter().take_while(|byte| **byte == Byte::Unknown).count();
             self.is_live = false;
-            // Where the padding that was looked at last ends: looking at each of its bytes again would take quadratic time.
+            // The end of the padding examined last: examining each of its bytes again would take quadratic time.
             let mut padding_end = position;
             while position < end.min(self.end) {
                 // Zeros would be instructions, too, if anything led to them.
@@ -301,7 +301,7 @@ impl Walker<'_> {
         }
     }
 
-    /// Whether nothing but padding stands there.
+    /// Whether the bytes there are only padding.
     fn is_padding(&self, range: Range<usize>) -> bool {
         padding_length(Processor::X86_64, &self.code[range.clone()], 0) == range.len()
     }
