@@ -7,6 +7,7 @@ use std::os::unix::ffi::OsStrExt as _;
 use std::path::PathBuf;
 
 use reorder_base::error::{Error, Result};
+use reorder_layout::memory;
 use reorder_layout::{LayoutRequest, Memory, Strategy};
 
 /// All options.
@@ -72,7 +73,7 @@ impl Options {
                 (b"order", Some(value)) => options.order = Some(path(value)),
                 (b"program", Some(value)) => options.program = Some(path(value)),
                 (b"strategy", Some(value)) => strategy = choice(text, value)?,
-                (b"memory", Some(value)) => memory = choice(text, value)?,
+                (b"memory", Some(value)) => memory = memory_named(text, value)?,
                 (b"seed", Some(value)) => {
                     let number = std::str::from_utf8(value).ok().and_then(|text| text.parse().ok());
                     seed = number.ok_or_else(|| unusable(text, "a number is wanted, such as seed=7"))?;
@@ -122,10 +123,17 @@ fn choice<Choice: clap::ValueEnum>(text: &[u8], value: &[u8]) -> Result<Choice> 
     chosen.ok_or_else(|| {
         let names: Vec<String> = Choice::value_variants()
             .iter()
-            .filter_map(|variant| Some(variant.to_possible_value()?.get_name().to_owned()))
+            .filter_map(Choice::to_possible_value)
+            .filter(|value| !value.is_hide_set())
+            .map(|value| value.get_name().to_owned())
             .collect();
         unusable(text, format!("known are {}", names.join(", ")))
     })
+}
+
+fn memory_named(text: &[u8], value: &[u8]) -> Result<Memory> {
+    let named = std::str::from_utf8(value).ok().and_then(Memory::named);
+    named.ok_or_else(|| unusable(text, format!("known are {}", memory::known_names())))
 }
 
 fn unusable(text: &[u8], hint: impl Into<String>) -> Error {

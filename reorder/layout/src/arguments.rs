@@ -10,8 +10,9 @@ pub struct LayoutArguments {
     /// How functions are ordered
     #[arg(long, value_enum, default_value = "auto", value_name = "NAME")]
     strategy: Strategy,
-    /// The memory that the layout shall suit [default: 16k for Mach-O on arm64, else 4k]
-    #[arg(long, value_enum, value_name = "MODEL")]
+    /// The memory model that the layout is made for; 4k, 16k, fault-around, read-around and read-ahead are short names
+    /// [default: 16k for Mach-O on arm64, else 4k]
+    #[arg(long, value_parser = Memory::parser(), value_name = "MODEL")]
     memory: Option<Memory>,
     /// How much earlier faults count more: 0 counts all alike, 100 only how early they are
     #[arg(long, default_value_t = 25, value_name = "PERCENT", value_parser = clap::value_parser!(u32).range(..=100))]

@@ -5,6 +5,7 @@
 
 pub mod arguments;
 pub mod configuration;
+pub mod memory;
 pub mod opened;
 pub mod order_file;
 mod problem;
@@ -21,8 +22,9 @@ use layout_algos::order::FunctionOrder;
 use layout_algos::problem::LayoutProblem;
 use layout_algos::solve::{Auto, CompressionAware, CrossValidation, UnseenOrder};
 
+pub use memory::Memory;
 pub use problem::Room;
-pub use request::{Effort, LayoutRequest, Memory, Unseen};
+pub use request::{Effort, LayoutRequest, Unseen};
 pub use strategy::Strategy;
 
 use reorder_base::error::{Error, Result};

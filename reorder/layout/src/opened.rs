@@ -3,8 +3,7 @@
 use std::ops::Range;
 use std::path::Path;
 
-use crate::Memory;
-use crate::simulate::{MemoryModel, presets};
+use crate::memory::{self, Memory, MemoryModel};
 use reorder_base::address::Address;
 use reorder_base::error::{Error, ErrorKind, Result};
 use reorder_base::processor::Processor;
@@ -160,8 +159,8 @@ impl<'data> OpenedImage<'data> {
     #[must_use]
     pub fn default_models(&self) -> Vec<MemoryModel> {
         match self {
-            Self::Elf(_) => presets::default_for_elf(),
-            Self::MachO(image) => presets::default_for_macho(image.architecture),
+            Self::Elf(_) => memory::default_for_elf(),
+            Self::MachO(image) => memory::default_for_macho(image.architecture),
         }
     }
 }

@@ -1,10 +1,10 @@
 //! What kind of layout is wanted.
 
 use clap::ValueEnum;
-use layout_algos::score::{FaultModel, Objective};
+use layout_algos::score::Objective;
 use serde::Serialize;
 
-use super::Strategy;
+use super::{Memory, Strategy};
 
 /// What kind of layout is wanted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -33,32 +33,6 @@ pub enum Unseen {
     Link,
     /// By what code and data refer to, if that serves recorded starts that are left out better
     References,
-}
-
-/// How memory answers a first touch.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, ValueEnum)]
-pub enum Memory {
-    /// Pages of 4 KiB: most of Linux, macOS on x86-64
-    #[default]
-    #[value(name = "4k", alias = "linux-4k", alias = "macos-4k")]
-    #[serde(rename = "4k")]
-    Pages4K,
-    /// Pages of 16 KiB: iOS, macOS on arm64, new Android devices
-    #[value(name = "16k", alias = "android-16k", alias = "ios-16k")]
-    #[serde(rename = "16k")]
-    Pages16K,
-    /// Blocks of 64 KiB around each fault: Linux with the file in memory
-    #[value(name = "fault-around", alias = "linux-4k-faultaround-64k")]
-    #[serde(rename = "fault-around")]
-    FaultAround,
-    /// Windows of 128 KiB around each fault: Linux up to 6.16 with the file on disk
-    #[value(name = "read-around", alias = "linux-readahead-128k")]
-    #[serde(rename = "read-around")]
-    ReadAround,
-    /// The 128 KiB from each fault on: Linux from 6.17 on with the file on disk
-    #[value(name = "read-ahead", alias = "linux-6.17-readahead-128k")]
-    #[serde(rename = "read-ahead")]
-    ReadAhead,
 }
 
 /// How much work is done.
@@ -95,29 +69,6 @@ impl LayoutRequest {
 
     pub(super) fn objective(&self) -> Objective {
         Objective { model: self.memory.model(), early_percent: self.early_percent }
-    }
-}
-
-impl Memory {
-    /// The memory of the systems that run Mach-O images for the processor that linkers call `architecture`.
-    #[must_use]
-    pub fn of_macho(architecture: &str) -> Self {
-        match architecture {
-            "x86_64" => Self::Pages4K,
-            _ => Self::Pages16K,
-        }
-    }
-
-    /// The model in numbers.
-    #[must_use]
-    pub fn model(self) -> FaultModel {
-        match self {
-            Self::Pages4K => FaultModel::Pages { size: 4 << 10 },
-            Self::Pages16K => FaultModel::Pages { size: 16 << 10 },
-            Self::FaultAround => FaultModel::FaultAround { block: 64 << 10 },
-            Self::ReadAround => FaultModel::ReadAround { page: 4 << 10, window: 128 << 10, before: 64 << 10 },
-            Self::ReadAhead => FaultModel::ReadAround { page: 4 << 10, window: 128 << 10, before: 0 },
-        }
     }
 }
 

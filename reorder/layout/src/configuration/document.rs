@@ -25,7 +25,7 @@ use layout_algos::score::FaultModel;
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-use crate::simulate::{MemoryModel, PRESETS};
+use crate::memory::{MemoryModel, PRESETS};
 use reorder_base::error::{Error, Result};
 
 /// What commands share.

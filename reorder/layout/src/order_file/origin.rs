@@ -41,7 +41,7 @@ impl Origin<'_> {
         lines.push(format!("strategy {} seed {}", request.strategy.name(), request.seed));
         lines.push(format!(
             "memory {} early {} effort {} unseen {} compress {}",
-            name(&request.memory),
+            request.memory.name(),
             request.early_percent,
             name(&request.effort),
             name(&request.unseen),

@@ -4,7 +4,6 @@
 //! Nothing is run. A function that runs is taken to touch all of its pages; pages are those of the true addresses.
 
 mod curve;
-pub mod presets;
 mod report;
 #[cfg(test)]
 mod tests;
@@ -13,8 +12,8 @@ use std::path::Path;
 
 use layout_algos::score::{FaultCurve, Span, lower_bound, touched_bytes};
 
+pub use crate::memory::MemoryModel;
 pub use curve::CurvePoint;
-pub use presets::{MemoryModel, PRESETS};
 pub use report::{Faults, Simulation, TraceFaults};
 
 use reorder_image::functions::FunctionTable;

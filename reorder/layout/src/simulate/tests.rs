@@ -4,8 +4,8 @@ use std::collections::BTreeSet;
 use std::path::Path;
 use std::process::Command;
 
-use super::presets::default_for_elf;
 use super::{ImageNames, Simulation, simulate};
+use crate::memory::default_for_elf;
 use reorder_image::elf::file::ElfFile;
 use reorder_image::functions::{FunctionIndex, FunctionTable};
 use reorder_report::Format;
