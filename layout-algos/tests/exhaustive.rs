@@ -120,7 +120,8 @@ fn optimum(problem: &LayoutProblem) -> f64 {
     least
 }
 
-/// Problems of up to `most` functions and `most_traces` traces: sizes with zeros, even and uneven alignments, weights, calls, an obstacle.
+/// Problems of up to `most` functions and `most_traces` traces: sizes with zeros, even and uneven alignments, weights,
+/// calls, an obstacle.
 fn problems(most: usize, most_traces: usize) -> impl Strategy<Value = LayoutProblem> {
     let functions = prop::collection::vec((0u64..200, 0u32..6), 1..=most);
     let traces =

@@ -102,8 +102,8 @@ impl Place {
     /// One of the units after `position` that serves better here than the one there, with its start: it loses less than a
     /// granule where that would lose more; when room is short, also if it needs more alignment, which places seldom have.
     ///
-    /// Room that a unit of large alignment skips is missing at the end, and so are the places that it could use, unless those
-    /// that need no alignment take what is left between.
+    /// Room that a unit of large alignment skips is missing at the end, and so are the places that it could use, unless
+    /// those that need no alignment take what is left between.
     fn better(
         &self,
         units: &[MovableUnit],

@@ -91,8 +91,8 @@ const MAX_RESERVED: usize = 1024;
 
 /// Places `units` into `free` in the given `order` (positions in `units`, the first at the lowest address).
 ///
-/// `free` must be disjoint; it is filled in the order given. Units that `order` does not name keep their place and are listed as
-/// pinned; repeated and out-of-range entries of `order` are ignored.
+/// `free` must be disjoint; it is filled in the order given. Units that `order` does not name keep their place and are
+/// listed as pinned; repeated and out-of-range entries of `order` are ignored.
 ///
 /// Compilers leave no room to spare. So when units are left over, those at the back of the order give up alignment
 /// beyond `least_modulus`, more of them each round, and the left-over units choose their place first; only then
@@ -148,11 +148,11 @@ fn place_across(
 
 /// Pins the left-over units, and others when that alone does not settle it.
 ///
-/// If it does not within a few rounds, the old layout was denser than any new one. Either units of large alignment had places
-/// that just fit: all of those are pinned. Or the free room is cut into many short intervals, which other units do not fill as
-/// well: those keep what they hold, the shortest first, up to twice the length each round. Or units without alignment stood
-/// together: those are pinned from the front on, twice as many each round, which bounds the rounds by log₂ of the number of
-/// units.
+/// If it does not within a few rounds, the old layout was denser than any new one. Either units of large alignment had
+/// places that just fit: all of those are pinned. Or the free room is cut into many short intervals, which other units do
+/// not fill as well: those keep what they hold, the shortest first, up to twice the length each round. Or units without
+/// alignment stood together: those are pinned from the front on, twice as many each round, which bounds the rounds by log₂
+/// of the number of units.
 fn pin(
     units: &[MovableUnit],
     order: &[usize],

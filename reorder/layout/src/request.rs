@@ -1,4 +1,4 @@
-//! What kind of layout is wanted.
+//! The description of a layout: strategy, memory, effort.
 
 use clap::ValueEnum;
 use layout_algos::score::Objective;
@@ -6,32 +6,32 @@ use serde::Serialize;
 
 use super::{Memory, Strategy};
 
-/// What kind of layout is wanted.
+/// The description of a layout.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct LayoutRequest {
     /// How functions are ordered.
     pub strategy: Strategy,
-    /// Decides what the strategy leaves to chance.
+    /// Seed for the random choices of the strategy.
     pub seed: u64,
-    /// The memory that the layout shall suit.
+    /// The memory that the layout is made for.
     pub memory: Memory,
-    /// Share of the mean of the fault curve in the cost of a start, up to 100; the rest is the number of faults.
+    /// Share of the mean of the fault curve in the cost of a startup, up to 100; the rest is the number of faults.
     pub early_percent: u32,
     /// How much work is done.
     pub effort: Effort,
-    /// Where functions go that no trace ran.
+    /// Where functions that no trace ran are placed.
     pub unseen: Unseen,
-    /// Similar functions are gathered where that costs hardly any pages.
+    /// Whether similar functions are placed next to each other where that costs at most 1 % of the pages.
     pub compress: bool,
 }
 
-/// Where functions go that no trace ran.
+/// Where functions that no trace ran are placed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, ValueEnum)]
 #[serde(rename_all = "kebab-case")]
 pub enum Unseen {
-    /// They follow in the linker's order
+    /// In the linker's order, after all others
     Link,
-    /// By what code and data refer to, if that serves recorded starts that are left out better
+    /// By references from code and data, if that is better for recorded startups left out of the comparison
     References,
 }
 
@@ -39,7 +39,7 @@ pub enum Unseen {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, ValueEnum)]
 #[serde(rename_all = "kebab-case")]
 pub enum Effort {
-    /// For every link: about a second
+    /// Fast enough for every link: about a second
     #[default]
     Normal,
     /// For releases: ten times as long
@@ -62,7 +62,7 @@ impl LayoutRequest {
         }
     }
 
-    /// Whether what code and data refer to is asked for.
+    /// Whether the layout needs the references from code and data.
     pub(super) fn uses_references(&self) -> bool {
         self.unseen == Unseen::References || self.strategy.uses_call_graph()
     }

@@ -64,19 +64,19 @@ impl Strategy {
         }
     }
 
-    /// Whether it has nothing to order by without traces.
+    /// Whether it orders by traces.
     #[must_use]
     pub fn needs_traces(self) -> bool {
         !matches!(self, Self::Link | Self::Random)
     }
 
-    /// Where it leaves functions that no trace ran, unless something else is asked for.
+    /// The default place for functions that no trace ran.
     #[must_use]
     pub fn default_unseen(self) -> Unseen {
         if self == Self::Auto { Unseen::References } else { Unseen::Link }
     }
 
-    /// Whether it asks which function calls which.
+    /// Whether it uses the call graph.
     pub(super) fn uses_call_graph(self) -> bool {
         matches!(self, Self::PettisHansen | Self::CallChainClustering | Self::CacheDirected)
     }

@@ -1,4 +1,4 @@
-//! What is listed, and what is left behind, on this test program itself.
+//! Which functions of this test program a layout lists, and which it leaves in the linker's order.
 
 use super::*;
 use reorder_system::mapped::map_image;

@@ -1,17 +1,17 @@
 //! The tables of `reorder.toml` that commands share.
 //!
 //! ```toml
-//! [scenario.status]                 # a start: who records, measures and gates knows it by this name
+//! [scenario.status]                 # a kind of startup, under the name that record, measure and gate use
 //! traces = ["traces/status"]        # paths are relative to this file
 //! program = "target/release/git"    # for `reorder measure`
 //! arguments = ["status"]
 //!
-//! [scenario.status.limits]          # beside those of [gate.limits]
+//! [scenario.status.limits]          # in addition to those of [gate.limits]
 //! faults = "+2 %"
 //!
-//! [model.tablet]                    # pages of 16 KiB, and what one fault brings in
+//! [model.tablet]                    # pages of 16 KiB, and the bytes that one fault loads
 //! page = 16384
-//! read-around = 131072              # or read-ahead, or fault-around, or none of them
+//! read-around = 131072              # or read-ahead or fault-around, or neither
 //!
 //! [gate]
 //! baseline = "reorder-baseline.json"
@@ -119,11 +119,11 @@ pub struct MeasureTable {
 #[derive(Clone, Debug, PartialEq, Deserialize, JsonSchema)]
 #[serde(untagged)]
 pub enum LimitValue {
-    /// Not more than this, or for what shall be large, not less.
+    /// At most this, or at least this for metrics where more is better.
     Number(f64),
     /// Against the baseline, such as `+2 %` or `+10`; `off` for no limit.
     Text(String),
-    /// Nothing that a limit could be; understood to be told with its key.
+    /// Not a limit; parsed so that the error names its key.
     #[schemars(skip)]
     Flag(bool),
     /// `faults = { linux-4k = "+1 %" }`
@@ -149,7 +149,7 @@ pub fn flatten_limits(limits: &BTreeMap<String, LimitValue>) -> Vec<(String, Lim
     flat
 }
 
-/// The largest page, block or window that a model may have: beyond it nothing would be told apart.
+/// The largest page, block or window that a model may have: beyond it all layouts would look the same.
 const MAX_UNIT: u64 = 1 << 30;
 /// The smallest page.
 const MIN_PAGE: u64 = 256;
@@ -196,7 +196,7 @@ impl ModelTable {
                 (format!("{} fault-around", kibibytes(block)), FaultModel::FaultAround { block })
             }
             (None, Some(window), None) => {
-                // Of a window of one page nothing can lie before it.
+                // A window of one page has no room before its page.
                 let before = (window / 2) / page * page;
                 let model = FaultModel::ReadAround { page, window, before };
                 (format!("{} read-around", kibibytes(window)), model)

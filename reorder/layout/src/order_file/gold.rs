@@ -25,7 +25,7 @@ pub fn gold_sections(map: &LinkMap<'_>, sections: &[SectionIndex]) -> Vec<u8> {
     out
 }
 
-/// Those of `sections` whose name others of the map have, too: gold moves them all. Sorted.
+/// Those of `sections` whose name other sections of the map share: gold moves them all. Sorted.
 #[must_use]
 pub fn ambiguous(map: &LinkMap<'_>, sections: &[SectionIndex]) -> Vec<SectionIndex> {
     let mut counts: BTreeMap<&[u8], usize> = BTreeMap::new();

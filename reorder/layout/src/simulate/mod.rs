@@ -1,7 +1,7 @@
-//! Traces and images to page faults: what recorded starts cost in each layout, and what none can beat.
+//! Traces and images to page faults: the cost of recorded startups in each layout, and a lower bound for all layouts.
 //!
 //! Takes an image's functions, the traces, and where the functions are in a second image; gives [`Simulation`].
-//! Nothing is run. A function that runs is taken to touch all of its pages; pages are those of the true addresses.
+//! No program is run. A function that runs is taken to touch all of its pages; pages are those of the true addresses.
 
 mod curve;
 mod report;
@@ -37,7 +37,7 @@ impl ImageNames {
     }
 }
 
-/// Simulates all traces under `models` in the old image and, when `moves` says where its functions went, in the new one.
+/// Simulates all traces under `models` in the old image and, when `moves` gives the new addresses, in the new one.
 ///
 /// Trace `weight`s count in the totals: a trace of weight 3 counts like three equal ones.
 #[must_use]

@@ -1,7 +1,7 @@
 //! Starts the program as a tracee, stopped before its first instruction.
 //!
-//! The child waits on a pipe until it is seized, then executes the program; so no signal is sent and no stop is
-//! seen that an untraced program would not see.
+//! The child waits on a pipe until it is seized, then executes the program, so the program sees no signal and no stop
+//! that an untraced program would not see.
 
 use std::collections::BTreeMap;
 use std::ffi::{CString, OsStr, OsString};
@@ -95,7 +95,7 @@ fn prepare(path: &Path, request: &RecordRequest) -> Result<Prepared> {
     })
 }
 
-/// The variables of this process with `changes`; nothing when there are none.
+/// The variables of this process with `changes`; `None` when there are no changes.
 fn environment(
     changes: &[(OsString, OsString)],
     text: &impl Fn(&OsStr) -> Result<CString>,
@@ -127,7 +127,7 @@ fn start(prepared: &Prepared, path: PathBuf) -> Result<Launched> {
     let forked = unsafe { fork() }.map_err(io_error)?;
     let child = match forked {
         ForkResult::Child => {
-            // The child's copy of the writing end must not keep its own reading end open for ever.
+            // The child's copy of the writing end must not keep its own reading end open forever.
             execute(
                 prepared,
                 &pointers,
@@ -146,7 +146,7 @@ fn start(prepared: &Prepared, path: PathBuf) -> Result<Launched> {
         | Options::PTRACE_O_TRACEFORK
         | Options::PTRACE_O_TRACEVFORK;
     if let Err(error) = ptrace::seize(child, options) {
-        // It must not stay behind, neither alive nor as a zombie; both calls can only fail if it is gone.
+        // It must not remain, alive or as a zombie; both calls can only fail if it is gone.
         let _ = kill(child, Signal::SIGKILL);
         let _ = waitpid(child, None);
         return Err(forbidden(&path, error));
@@ -230,8 +230,7 @@ pub fn find_program(program: &OsStr) -> Result<PathBuf> {
         })
 }
 
-/// Programs that gain privileges lose them when traced by an ordinary user, and would then do something else than
-/// they usually do.
+/// Programs that gain privileges lose them when traced by an ordinary user, and would then behave differently.
 fn refuse_privileged(path: &Path) -> Result<()> {
     let metadata = fs::metadata(path).map_err(|error| Error::io(path, error))?;
     let sets_identity = metadata.permissions().mode() & 0o6000 != 0;

@@ -1,8 +1,8 @@
 //! System calls that a stopped task of the program is made to perform, and what it is about to call itself.
 //!
-//! Other threads may run meanwhile, so no code is written: the task calls the system by the instruction that the system
-//! itself has put into each program (vdso(7)). It stops at the beginning and the end of the call as if traced there, by stops that
-//! force no signal on it, and is put back as it was.
+//! Other threads may run meanwhile, so no code is written: the task uses the system call instruction that the system
+//! itself has put into each program (vdso(7)). It stops at the beginning and the end of the call as if traced there, by
+//! stops that force no signal on it, and then its state is restored.
 
 use std::fs;
 use std::ptr::{from_mut, without_provenance_mut};
@@ -20,13 +20,13 @@ use reorder_base::error::Error;
 
 /// `struct sigaction` of the system, on both processors: handler, flags, restorer, mask.
 const ACTION_BYTES: usize = 32;
-/// Below the stack pointer lie up to 128 bytes that are in use (System V ABI, x86-64: the red zone).
+/// Up to 128 bytes below the stack pointer are in use (System V ABI, x86-64: the red zone).
 const BELOW_STACK: u64 = 512;
 const SIGNAL_SET_BYTES: usize = 8;
 const TRAP_BIT: u64 = 1 << (libc::SIGTRAP - 1);
 
-/// Gives `task` the SIGTRAP handler at `handler` again, with flags, restorer and mask as they still are; whether it did. It does
-/// not for a handler of one signal (`SA_RESETHAND`), which the system takes away itself.
+/// Gives `task` the SIGTRAP handler at `handler` again, with flags, restorer and mask as they still are; whether it did. It
+/// does not for a handler of one signal (`SA_RESETHAND`), which the system removes itself.
 ///
 /// # Errors
 /// When the system call cannot be made: then the program would go on without its handler.
@@ -59,7 +59,7 @@ fn call(task: Pid, memory: &ProcessMemory, number: u64, arguments: [u64; 4]) -> 
     let place = instruction(task, memory).ok_or_else(impossible)?;
     let saved = arch::registers(task)?;
     let mask = signal_mask(task)?;
-    // No other signal shall come in between.
+    // No other signal may come in between.
     set_signal_mask(task, u64::MAX)?;
     let called = arch::set_registers(task, &arch::at(&arch::calling(&saved, number, arguments), place))
         .map_err(Failure::from)
@@ -86,7 +86,7 @@ fn run_call(task: Pid) -> Served {
             // The one signal that cannot be blocked and does not end it.
             Peeked::Stopped(Stop::Signal(signal)) => held = Some(signal),
             Peeked::Stopped(_) => {}
-            // Still to be reaped by whoever waits for its end.
+            // It is reaped by the wait for its end.
             Peeked::Ended => return Err(Failure::Gone),
         }
     }
@@ -107,7 +107,7 @@ fn impossible() -> Error {
     .with_hint("record with another recorder whose traces can be read, such as perf (reorder traces --help)")
 }
 
-/// Where an instruction stands that calls the system.
+/// The address of a system call instruction.
 fn instruction(task: Pid, memory: &ProcessMemory) -> Option<u64> {
     let mappings = fs::read_to_string(format!("/proc/{task}/maps")).ok()?;
     let line = mappings.lines().find(|line| line.ends_with("[vdso]"))?;
@@ -126,10 +126,10 @@ fn instruction(task: Pid, memory: &ProcessMemory) -> Option<u64> {
     places.find(|(window, place)| is_call(window) && arch::is_aligned(*place)).map(|(_, place)| place)
 }
 
-/// Lets the SIGTRAP that is about to be delivered to `task` wait as it did, blocked; the task stays stopped.
+/// Makes the SIGTRAP that is about to be delivered to `task` pending and blocked again; the task stays stopped.
 pub(super) fn let_trap_wait(task: Pid) -> Served {
     block_trap(task)?;
-    // The system puts a signal that is blocked by now back with all that it says, and obeys this before anything else.
+    // The system queues a signal that is blocked by now again with all its information, before it delivers another one.
     ptrace::interrupt(task)?;
     stops::resume(task, Resume::Freely, libc::SIGTRAP)?;
     match peek(task)? {
@@ -164,7 +164,7 @@ fn set_signal_mask(task: Pid, mut mask: u64) -> nix::Result<()> {
     request(SET_SIGNAL_MASK, task, SIGNAL_SET_BYTES, &mut mask).map(drop)
 }
 
-/// A request that takes a size and reads or writes at most so many bytes at `data`.
+/// A request that takes a size and reads or writes at most that many bytes at `data`.
 fn request<Data>(
     request: libc::c_uint,
     task: Pid,
@@ -173,9 +173,8 @@ fn request<Data>(
 ) -> nix::Result<libc::c_long> {
     debug_assert!(size <= size_of::<Data>());
     let size = without_provenance_mut::<libc::c_void>(size);
-    // SAFETY: the system reads or writes at most `size` bytes at `data`, which is a live value at least as large, in which any
-    // bytes are valid.
-    // The C libraries differ in the type of the request.
+    // SAFETY: the system reads or writes at most `size` bytes at `data`, which is a live value at least as large, in which
+    // any bytes are valid. The C libraries differ in the type of the request.
     let result =
         unsafe { libc::ptrace(request as _, task.as_raw(), size, from_mut(data).cast::<libc::c_void>()) };
     Errno::result(result)
@@ -195,7 +194,7 @@ struct SystemCall {
     arguments: [u64; 6],
 }
 
-/// Where the action stands that a task, stopped at a system call, is about to set for SIGTRAP.
+/// The address of the action that a task, stopped at a system call, is about to set for SIGTRAP.
 pub(super) fn changed_trap_action(task: Pid) -> nix::Result<Option<u64>> {
     const BEGINS: u8 = 1;
     let mut call = SystemCall::default();

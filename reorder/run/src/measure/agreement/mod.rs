@@ -1,4 +1,4 @@
-//! Whether a prediction holds: text pages that a trace says a start touches, and those that it really touches.
+//! Checks a prediction: the text pages that a run touches according to a trace, and those that it really touches.
 //!
 //! In: an image, its functions, a trace, and a start of the same program. Out: [`AgreementReport`], in which every page that
 //! only one side has is explained. The real pages come from the page table of a process whose text is mapped page by
@@ -25,21 +25,21 @@ use reorder_image::elf::file::ElfFile;
 use reorder_image::functions::{FunctionIndex, FunctionTable};
 use reorder_trace::ResolvedTrace;
 
-/// Text pages of a start, by the places in the file where they begin. Where faults reach one page, all three say which
-/// pages it touched.
+/// Text pages of a start, by the places in the file where they begin. If a fault loads one page only, all three are
+/// the touched pages.
 #[derive(Clone, Debug)]
 pub struct RealPages {
     /// In the page table at the end.
     pub mapped: BTreeSet<u64>,
     /// In the page cache at the same moment; absent when that was not empty at the beginning.
     pub cached: Option<BTreeSet<u64>>,
-    /// Of the kernel's samples of page faults; absent where it keeps them for itself.
+    /// Of the kernel's samples of page faults; absent where they are not allowed.
     pub faulted: Option<BTreeSet<u64>>,
     /// How the start ended.
     pub status: String,
 }
 
-/// Starts the old program of `request`, cold if that is asked for and possible, with faults that reach so far.
+/// Runs the old program of `request`, cold if that is requested and possible, with faults that `reach` as far as given.
 ///
 /// # Errors
 /// As [`super::measure`], and when pages cannot be watched.

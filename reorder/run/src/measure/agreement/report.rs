@@ -1,4 +1,4 @@
-//! What a comparison of predicted and real pages says.
+//! The report of a comparison of predicted and real pages.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
@@ -32,9 +32,9 @@ pub struct AgreementReport {
     pub pages_in_both: u64,
     /// Pages on one side alone, less those that hold untraced code, in per cent of the touched ones.
     pub difference_percent: f64,
-    /// What the page cache says.
+    /// The pages by the page cache.
     pub page_cache: Option<SecondWitness>,
-    /// What the kernel's samples of page faults say.
+    /// The pages by the kernel's samples of page faults.
     pub fault_samples: Option<SecondWitness>,
     /// Predicted, not touched.
     pub predicted_only: Vec<ExplainedPage>,
