@@ -4,9 +4,9 @@
 //! per unit. Guarantees, for units that lie disjoint inside the free intervals at first:
 //! * new ranges are disjoint, lie inside the free intervals, and keep every unit's residue modulo its least
 //!   modulus;
-//! * the order the units already have changes nothing, padding included;
-//! * a unit that fits nowhere keeps its old start and is listed as pinned; that always ends, at worst with the
-//!   old layout.
+//! * the order the units already have reproduces the old layout, padding included;
+//! * a unit that fits nowhere keeps its old start and is listed as pinned; this always terminates, at worst with
+//!   the old layout.
 //!
 //! Programs are packed tightly: what one interval wastes is missing in another. So intervals are filled to the last
 //! granule ([`tail`]), units of large alignment let others pass until a place fits ([`fill`]), padding takes units that
@@ -70,7 +70,7 @@ impl MovableUnit {
 pub struct Placement {
     /// New start of each unit, by the unit's position in the input.
     pub starts: Vec<u64>,
-    /// Units that had to keep their old start for want of room, ascending.
+    /// Units that had to keep their old start for lack of room, ascending.
     pub pinned: Vec<usize>,
 }
 
@@ -80,7 +80,7 @@ const RELAXED_SHARES: [(usize, usize); 6] = [(0, 1), (1, 16), (1, 8), (1, 4), (1
 /// Units of more alignment than this fit into few places.
 const MAX_EASY_MODULUS: u64 = 16;
 
-/// Rounds after that in which nothing but the left-over units themselves is pinned.
+/// Rounds after that in which only the left-over units themselves are pinned.
 const PATIENT_ROUNDS: usize = 4;
 
 /// Bytes of an interval that holds a function or two.

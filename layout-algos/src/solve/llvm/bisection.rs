@@ -5,7 +5,7 @@
 //! the algorithm is: Hoag, Lee, Mestre, Pupyrev, "Optimizing Function Layout for Mobile Applications" (LCTES 2023).
 //!
 //! Time is O(pairs · splits' depth · rounds), a pair being a function and one of its utilities. The halves of a split
-//! are independent, since each split seeds its own generator; so threads change nothing but the time.
+//! are independent, since each split seeds its own generator; so threads change only the time.
 
 use std::cmp::Ordering;
 
