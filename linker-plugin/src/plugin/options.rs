@@ -1,4 +1,4 @@
-//! What `-plugin-opt` says.
+//! The options of `-plugin-opt`.
 //!
 //! In: the texts, in order. Out: [`Options`], or an error that lists the known ones.
 
@@ -25,13 +25,13 @@ pub struct Options {
     pub request: LayoutRequest,
     /// Ordered functions get a segment of their own.
     pub unique_segment: bool,
-    /// What keeps the order from being applied is an error.
+    /// Whether a failure to apply the order is an error.
     pub strict: bool,
-    /// How much is said.
+    /// How many messages are printed.
     pub talk: Talk,
 }
 
-/// How much is said.
+/// How many messages are printed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Talk {
     /// Errors only.
@@ -49,7 +49,7 @@ impl Options {
     /// Reads them.
     ///
     /// # Errors
-    /// Unknown options, values that are missing or make no sense, and neither traces nor an order.
+    /// Unknown options, missing or invalid values, and neither traces nor an order.
     pub fn parse<Text: AsRef<[u8]>>(texts: &[Text]) -> Result<Self> {
         let mut options = Self {
             traces: Vec::new(),
@@ -89,7 +89,7 @@ impl Options {
         options.checked()
     }
 
-    /// Whether these texts ask for errors, and for silence, whatever else they say: some linkers give every plugin the
+    /// Whether these texts contain `strict` and `quiet`; other texts may be unknown: some linkers give every plugin the
     /// options of all.
     pub fn glimpse<Text: AsRef<[u8]>>(texts: &[Text]) -> (bool, Talk) {
         let has = |wanted: &[u8]| texts.iter().any(|text| text.as_ref() == wanted);
