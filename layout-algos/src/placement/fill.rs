@@ -138,7 +138,7 @@ impl Place {
 }
 
 /// A unit that ends just where the last interval does, the latest in the order; with its place in `order` and its
-/// start. Put there beforehand, because when the walk comes to the last interval there is no choice left.
+/// start. It is placed first, because the walk has no choice left when it reaches the last interval.
 fn last_closer(
     units: &[MovableUnit],
     order: &[usize],

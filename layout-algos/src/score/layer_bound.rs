@@ -20,7 +20,7 @@
 //!
 //! **Partition.** The cost of all traces is the sum over the blocks of any partition of the traces, and so are the
 //! bounds. Neither large nor small blocks are always better, since each layer of each block is rounded up. So single
-//! traces are merged greedily, where that raises the bound most, within a budget; whatever comes out is proven.
+//! traces are merged greedily, where that raises the bound most, within a budget; any result is a proven bound.
 
 use std::collections::BTreeMap;
 

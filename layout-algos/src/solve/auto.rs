@@ -144,8 +144,8 @@ impl Auto {
 
     fn choose_unseen(&self, problem: &LayoutProblem, control: &Control<'_>) -> UnseenOrder {
         let factor = self.effort.factor();
-        let usual = CrossValidation::default();
-        let validation = CrossValidation { most_visits: usual.most_visits * factor, ..usual };
+        let default = CrossValidation::default();
+        let validation = CrossValidation { most_visits: default.most_visits * factor, ..default };
         control.report(Phase::Validation, 0, 1);
         let validated = validation.compare(problem);
         control.report(Phase::Validation, 1, 1);
@@ -153,22 +153,22 @@ impl Auto {
     }
 
     fn replay(&self) -> ReplaySearch {
-        let usual = ReplaySearch::default();
+        let default = ReplaySearch::default();
         let factor = self.effort.factor();
         ReplaySearch {
             seed: self.seed,
-            tries_per_function: usual.tries_per_function * factor,
-            most_replayed: usual.most_replayed * factor,
+            tries_per_function: default.tries_per_function * factor,
+            most_replayed: default.most_replayed * factor,
         }
     }
 
     fn search(&self, functions: usize) -> LocalSearch {
-        let usual = LocalSearch::default();
+        let default = LocalSearch::default();
         let factor = self.effort.factor();
-        let share = usual.most_tries * SEARCHED_FUNCTIONS / SEARCHED_FUNCTIONS.max(functions as u64);
+        let share = default.most_tries * SEARCHED_FUNCTIONS / SEARCHED_FUNCTIONS.max(functions as u64);
         LocalSearch {
             seed: self.seed,
-            tries_per_function: usual.tries_per_function * factor,
+            tries_per_function: default.tries_per_function * factor,
             most_tries: share.max(MIN_TRIES) * factor,
         }
     }

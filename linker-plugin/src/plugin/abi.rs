@@ -113,7 +113,7 @@ unsafe impl Sync for Section {}
 pub type ClaimFileHook = unsafe extern "C" fn(file: *const InputFile, claimed: *mut c_int) -> Status;
 /// A hook that is shown an input file that was made during the link.
 pub type NewInputHook = unsafe extern "C" fn(file: *const InputFile) -> Status;
-/// A hook that is told of a phase.
+/// A hook that is called at a phase of the link.
 pub type PhaseHook = unsafe extern "C" fn() -> Status;
 /// Registers a [`ClaimFileHook`].
 pub type RegisterClaimFile = unsafe extern "C" fn(hook: ClaimFileHook) -> Status;

@@ -2,7 +2,7 @@
 //!
 //! Each hook runs guarded: a panic becomes a message and an error status, because unwinding through a linker's C++ is
 //! undefined. The link's state is global, since hooks are given no context; a linker makes one link in its life. It is
-//! behind a mutex because gold may read inputs on several threads.
+//! guarded by a mutex because gold may read inputs on several threads.
 
 use std::ffi::c_int;
 use std::panic::{AssertUnwindSafe, catch_unwind};

@@ -67,17 +67,17 @@ impl NamesFound {
     /// Lost names for a warning, none if none were lost.
     #[must_use]
     pub fn lost_text(&self) -> Option<String> {
-        const TOLD: usize = 5;
+        const MAX_LISTED: usize = 5;
         if self.lost + self.ambiguous == 0 {
             return None;
         }
-        let told: Vec<String> = self.examples.iter().take(TOLD).map(ToString::to_string).collect();
-        let more = if self.examples.len() > TOLD { ", …" } else { "" };
+        let listed: Vec<String> = self.examples.iter().take(MAX_LISTED).map(ToString::to_string).collect();
+        let more = if self.examples.len() > MAX_LISTED { ", …" } else { "" };
         Some(format!(
             "{} of {} functions of the traces are not found: {}{more}",
             self.lost + self.ambiguous,
             self.names,
-            told.join(", ")
+            listed.join(", ")
         ))
     }
 }
@@ -147,7 +147,7 @@ impl Report for LinkReport {
         }
         if let Some(faults) = self.faults {
             text.push_str(&format!(
-                "; page faults of {} starts, simulated: {} before, {} now, bound {}",
+                "; page faults of {} runs, simulated: {} before, {} now, bound {}",
                 self.starts,
                 grouped(faults.before),
                 grouped(faults.after),

@@ -98,7 +98,7 @@ pub fn lay_out(
     if !request.strategy.needs_traces() && (request.compress || request.unseen == Unseen::References) {
         let name = request.strategy.name();
         return Err(Error::usage(format!("the strategy {name} places all functions by itself"))
-            .with_hint("leave out --compress and --unseen, or choose another --strategy"));
+            .with_hint("leave out the options compress and unseen, or choose another strategy"));
     }
     // References from code are known for one processor only.
     match file.processor {
@@ -133,7 +133,7 @@ pub fn lay_out_functions_in(
         return Err(Error::usage(
             "the contents of the functions are unknown, so similar functions cannot be placed next to each other",
         )
-        .with_hint("leave out --compress"));
+        .with_hint("leave out the option compress"));
     }
     arrange(None, functions, traces, room, request)
 }

@@ -1,4 +1,4 @@
-//! Which libraries a program loads when it starts.
+//! The libraries that a program loads at startup.
 //!
 //! The system's loader knows search paths, caches and the processor's variants of libraries, so it is asked: the program's
 //! own interpreter lists them. Interpreters that are not the system's are not run. The program itself is not run: glibc's
@@ -37,7 +37,7 @@ const LOADERS: [&str; 6] = [
     "/lib/x86_64-linux-gnu/ld-",
 ];
 
-/// The libraries that the program at `path`, which is `file`, loads at its start; in the loader's order, without the loader
+/// The libraries that the program at `path`, which is `file`, loads at startup, in the loader's order, without the loader
 /// itself. Empty for programs without interpreter.
 ///
 /// # Errors
@@ -127,7 +127,7 @@ fn refuse_auditing(file: &ElfFile<'_>) -> Result<()> {
         }
         (true, false) => return Ok(()),
     };
-    Err(Error::usage(cause).with_hint("move the program and its libraries one by one, without --set"))
+    Err(Error::usage(cause).with_hint("name the libraries one by one instead"))
 }
 
 /// The program interpreter that the image asks for.

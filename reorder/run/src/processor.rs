@@ -45,7 +45,7 @@ impl Purpose {
     fn other_way(self) -> &'static str {
         match self {
             Self::Record => OTHER_RECORDERS,
-            Self::Measure => "simulate its starts: reorder simulate --help",
+            Self::Measure => "simulate its startup: reorder simulate --help",
             Self::Check => "leave out --check, and compare both where they run",
         }
     }

@@ -25,7 +25,7 @@ pub fn check(program: &Path, next: impl FnOnce(&str) -> String) -> Result<()> {
     let next = next(&shlex::try_quote(&name).unwrap_or_else(|_| name.as_ref().into()));
     Err(Error::usage("this is a Mach-O program, which this system cannot run")
         .in_file(program)
-        .with_hint(format!("record its starts where it runs (GUIDE.md, Ship an app), then: {next}")))
+        .with_hint(format!("record its startup where it runs (GUIDE.md, Ship an app), then: {next}")))
 }
 
 /// Whether an image is only ever loaded by others: position-independent, not marked as a program, and without an

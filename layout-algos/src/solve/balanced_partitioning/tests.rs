@@ -95,7 +95,7 @@ fn it_needs_fewer_pages_than_the_baselines() {
 
 #[test]
 fn heavier_traces_are_served_better() {
-    // Two runs of many kinds that share functions: whatever is mixed is mixed at the cost of the light ones.
+    // Two runs of many kinds that share functions: mixing is at the cost of the light ones.
     let weighted = |heavy: usize| {
         let problem = synthetic(3000, 2, 2, 5);
         let mut traces: Vec<Trace> = problem.traces().iter().map(owned).collect();

@@ -32,7 +32,7 @@ use reorder_base::error::{Error, Result};
 #[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub struct Document {
-    /// Starts, by name.
+    /// Scenarios, by name.
     #[serde(default)]
     pub scenario: BTreeMap<String, ScenarioTable>,
     /// Models of memory, by name.
@@ -46,29 +46,29 @@ pub struct Document {
     pub measure: MeasureTable,
 }
 
-/// A start.
+/// A scenario: one kind of startup.
 #[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub struct ScenarioTable {
     /// Its traces: files, or directories of them.
     #[serde(default)]
     pub traces: Vec<PathBuf>,
-    /// The program that `reorder record` and `reorder measure` start; one without a slash is looked up as a shell does it.
+    /// The program that `reorder record` and `reorder measure` run; one without a slash is looked up as a shell does it.
     pub program: Option<PathBuf>,
     /// Its arguments.
     #[serde(default)]
     pub arguments: Vec<String>,
-    /// Where it is started.
+    /// Its working directory.
     pub directory: Option<PathBuf>,
     /// Variables that are set for it.
     #[serde(default)]
     pub environment: BTreeMap<String, String>,
     /// Runs of each program that `reorder measure` makes.
     pub runs: Option<usize>,
-    /// The exit status that it ends with, 0 unless given: a start that ends otherwise is another start, and is not recorded.
+    /// Its exit status, 0 unless given: a run with another one is a different scenario, and is not recorded.
     #[serde(default)]
     pub status: i32,
-    /// Beside those of the gate; the same key here goes first.
+    /// In addition to those of the gate; the same key here goes first.
     #[serde(default)]
     pub limits: BTreeMap<String, LimitValue>,
 }
@@ -97,10 +97,10 @@ pub struct GateTable {
     pub baseline: Option<PathBuf>,
     /// Names of the models of memory.
     pub models: Option<Vec<String>>,
-    /// Names of compressors: gzip, zstd, xz, brotli, and of each in blocks of so many KiB `zstd.64k`; none for no
+    /// Names of compressors: gzip, zstd, xz, brotli, and of each in blocks of this many KiB `zstd.64k`; an empty list for no
     /// compressed sizes.
     pub compressors: Option<Vec<String>>,
-    /// An order file whose lines shall name functions of the image.
+    /// An order file whose lines must name functions of the image.
     pub order: Option<PathBuf>,
     /// By metric, such as `faults`, `faults.linux-4k` or `compressed.zstd`.
     #[serde(default)]

@@ -63,7 +63,7 @@ impl ConfigurationFile {
         if text.len() as u64 > MAX_FILE {
             return Err(Error::usage("larger than any configuration")
                 .in_file(&path)
-                .with_hint("name a reorder.toml with --config"));
+                .with_hint(format!("name a reorder.toml with {flag}")));
         }
         let table = text.parse::<Table>().map_err(|error| malformed(&error, &text, &path))?;
         Ok(Self { path, text, table, note: None })

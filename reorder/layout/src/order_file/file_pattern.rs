@@ -42,8 +42,8 @@ pub(super) fn patterns(map: &LinkMap<'_>, sections: &[SectionIndex]) -> Vec<Stri
     patterns
 }
 
-/// The files that have a section of one name, as linkers match them, backwards and sorted: those that end alike stand
-/// together.
+/// The files that have a section of one name, as linkers match them, backwards and sorted: those that end alike are
+/// adjacent.
 #[derive(Default)]
 struct Namesakes {
     count: usize,

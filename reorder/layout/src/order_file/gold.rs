@@ -1,7 +1,7 @@
 //! Writes section ordering files for gold: names of input sections, one a line.
 //!
 //! In: sections of a link map in the wanted order. Out: the text for `--section-ordering-file`. gold takes a name for all
-//! sections that have it, whatever their files, in the order of the link; it puts what is listed at the end of the output
+//! sections that have it, in any file, in the order of the link; it puts what is listed at the end of the output
 //! section. Characters that gold would take for patterns are written as `?`, which matches each of them. Lines that start
 //! with `#` name no section.
 

@@ -95,7 +95,7 @@ fn write_sections(
         Linker::Lld | Linker::Ld64 => {
             let anchor = Anchor::of(map).ok_or_else(|| {
                 Error::usage("the link map has no .text with another output section beside it")
-                    .with_hint("without --link-map functions are ordered by their symbols")
+                    .with_hint("without the link map functions are ordered by their symbols")
             })?;
             (origin.scripted(LLD_SCRIPT, &summary), lld_script(map, &sections, anchor).into_bytes())
         }

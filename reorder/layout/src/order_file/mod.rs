@@ -1,11 +1,11 @@
-//! Order files: what a linker is told about the order of functions, and the order that such a file asks for.
+//! Order files: written for a linker, and read back as an order of functions.
 //!
 //! | module | in → out |
 //! |---|---|
 //! | [`read`] | a list of functions from any source → functions of the image |
 //! | [`sections`] | layout + link map → input sections of the chosen part, each once |
 //! | [`lld`] | layout → symbols, one a line, for `--symbol-ordering-file` |
-//! | [`lld_script`] | sections → script for lld's `-T`; the unit is the input section, so namesakes are told apart |
+//! | [`lld_script`] | sections → script for lld's `-T`; the unit is the input section, so namesakes are distinct |
 //! | [`bfd_script`] | sections + default script → script for GNU ld's `-T`; sections or symbols → an `INSERT` script |
 //! | [`gold`] | sections or symbols → names of sections for `--section-ordering-file` |
 //! | [`ld64`] | layout of a Mach-O image → symbols with their object files for `-order_file` |

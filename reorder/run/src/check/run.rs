@@ -1,4 +1,4 @@
-//! One run of one program, from its start to its end, with all that it prints.
+//! One run of one program from beginning to end, with all that it prints.
 //!
 //! Output goes to files, so that a grandchild which keeps a descriptor open cannot hold the caller. Guarantee: what the
 //! program leaves running in its session's group is ended with it, and no reused process number is killed.

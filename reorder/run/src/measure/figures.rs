@@ -32,7 +32,7 @@ pub enum FigureKind {
     ContextSwitches,
     /// Time on processors, of all processes of the run.
     ProcessorMilliseconds,
-    /// From start to end.
+    /// From beginning to end.
     WallMilliseconds,
 }
 

@@ -19,7 +19,7 @@ use reorder_report::visible::visible;
 pub struct Measurement {
     /// Name of the scenario.
     pub scenario: String,
-    /// The kind of start that was asked for.
+    /// The requested kind of start.
     pub start: StartKind,
     /// The program, or the one that another is compared with.
     pub old: PathBuf,

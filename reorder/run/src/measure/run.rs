@@ -66,7 +66,7 @@ pub(super) struct Launch<'request> {
 pub(super) struct Outcome {
     /// `exit status N` or `signal NAME`.
     pub(super) status: String,
-    /// From the request to start until the program's last instruction.
+    /// From the request to run the program until its last instruction.
     pub(super) wall: Duration,
     /// Faults that read from the disk, of the program and the children it waited for.
     pub(super) major_faults: u64,

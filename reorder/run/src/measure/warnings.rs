@@ -111,7 +111,7 @@ fn limits(
         };
         warnings.push(Warning::limit(
             cause,
-            "these starts are warm",
+            "these runs are warm",
             "copy the program to a directory of a disk and measure it there",
         ));
     } else if measurement.cold && !measurement.private_copies {
@@ -228,7 +228,7 @@ fn noise(request: &MeasureRequest, measurement: &Measurement) -> Vec<Warning> {
     }
     if samples.iter().any(|(_, sample)| sample.median < SHORT_MILLISECONDS) {
         warnings.push(Warning::noise(
-            format!("starts take less than {SHORT_MILLISECONDS:.0} ms"),
+            format!("runs take less than {SHORT_MILLISECONDS:.0} ms"),
             "much of the time is the system's own for starting a process",
             "compare pages and faults",
         ));

@@ -134,7 +134,7 @@ fn function_starts(file: &ElfFile<'_>, functions: &FunctionTable<'_>) -> Vec<Fun
     for (_, function) in functions.iter() {
         let is_new = starts.last().is_none_or(|last| last.address != function.start);
         if is_new && is_certain(function, end, unwind_end) {
-            // A start that is a breakpoint already could not be told from ours.
+            // A start that is a breakpoint already could not be distinguished from ours.
             if arch::is_aligned(function.start.0)
                 && let Some(code) = file.bytes_at(function.start, arch::BREAKPOINT.len() as u64)
                 && let Ok(original) = arch::Instruction::try_from(code)

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 
 use nix::unistd::Pid;
 
-/// One address space, open for reading and writing whatever the protection of its pages.
+/// One address space, open for reading and writing regardless of the protection of its pages.
 ///
 /// Writing gives the process a private copy of the page, as a debugger's breakpoint does; the file is never
 /// touched.
@@ -35,7 +35,7 @@ impl ProcessMemory {
         self.file.write_all_at(bytes, address)
     }
 
-    /// What the system gave the program of `task` at its start, whose memory this is; `None` for 32-bit programs.
+    /// The mark that the system gave the program of `task`, whose memory this is; `None` for 32-bit programs.
     pub(super) fn program_mark(&self, task: Pid) -> Option<ProgramMark> {
         let vector = fs::read(format!("/proc/{task}/auxv")).ok()?;
         let (words, _) = vector.as_chunks::<8>();

@@ -8,7 +8,7 @@
 //! only the task that blocked the signal must block it again. C libraries block all signals while they make a thread.
 //!
 //! A handler that is lost before its first signal, SIGTRAP that the program itself begins to ignore, and blocking alone
-//! show in system calls only. Where they are to be kept, all calls are inspected, from the start.
+//! show in system calls only. Where they are to be kept, all calls are inspected, from the beginning.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -26,7 +26,7 @@ use crate::arch;
 #[derive(Debug, Default)]
 pub(super) struct OwnTraps {
     known: BTreeMap<Pid, u64>,
-    /// Whether all processes are known, from their start.
+    /// Whether all processes are known, from their beginning.
     is_complete: bool,
     /// The tasks of these processes that block the signal; of a complete account, all that do.
     blocking: BTreeSet<Pid>,
@@ -49,7 +49,7 @@ pub(super) enum Delivery {
 }
 
 impl OwnTraps {
-    /// An account that is complete if system calls are looked at from the start.
+    /// An account that is complete if system calls are inspected from the beginning.
     pub(super) fn new(is_complete: bool) -> Self {
         Self { is_complete, ..Self::default() }
     }

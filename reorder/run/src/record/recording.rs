@@ -35,7 +35,7 @@ struct ImageRecording {
 }
 
 impl Recording {
-    /// The record of the program that `process` is about to start.
+    /// The record of the program that `process` is about to execute.
     pub(super) fn new(process: Pid, mark: Option<ProgramMark>) -> Self {
         Self { process, mark, started: Instant::now(), left_running: BTreeSet::new(), images: Vec::new() }
     }

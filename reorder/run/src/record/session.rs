@@ -248,7 +248,7 @@ impl<'images> Session<'images> {
         self.resume(task, 0)
     }
 
-    /// Plants the breakpoints of the program that `task` is about to start.
+    /// Plants the breakpoints of the program that `task` is about to execute.
     fn begin_recording(
         &mut self,
         task: Pid,
