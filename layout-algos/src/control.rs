@@ -2,11 +2,11 @@
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// What the caller wants to hear and to stop. The default hears nothing and never stops.
+/// Progress reports and cancellation. The default has no reports and never stops.
 #[derive(Clone, Copy, Default)]
 pub struct Control<'caller> {
-    /// Set it, from any thread, to get the best result so far soon. What that is depends on when it was set: results
-    /// are reproducible only if it never is.
+    /// Set it, from any thread, to get the best result so far soon. The result depends on when it was set: results
+    /// are reproducible only if it is never set.
     pub cancelled: Option<&'caller AtomicBool>,
     /// Called from any thread.
     pub progress: Option<&'caller (dyn Fn(Progress) + Sync)>,
@@ -15,7 +15,7 @@ pub struct Control<'caller> {
 /// A step that was finished.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Progress {
-    /// What is being done.
+    /// The phase.
     pub phase: Phase,
     /// Steps of the phase that are done.
     pub done: u64,
@@ -23,7 +23,7 @@ pub struct Progress {
     pub total: u64,
 }
 
-/// What is being done.
+/// A phase of the work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Phase {
     /// Several strategies order the functions of the traces.

@@ -9,7 +9,7 @@ pub struct FunctionOrder {
 }
 
 impl FunctionOrder {
-    /// The order in which `functions` stand, if they are a permutation of `0..functions.len()`.
+    /// The order `functions`, if they are a permutation of `0..functions.len()`.
     #[must_use]
     pub fn of(functions: Vec<FunctionId>) -> Option<Self> {
         let mut seen = vec![false; functions.len()];

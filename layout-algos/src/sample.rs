@@ -2,8 +2,8 @@
 //!
 //! Every item has an identity, and from it and the seed a random number u in (0, 1), the same wherever and whenever the
 //! item is seen. The sample keeps the items with the smallest u / weight. So merging is union and cutting: it is
-//! associative, commutative and idempotent, and whatever machines did what in which order, with retries or without, the
-//! result is the same. (A reservoir depends on all of that.)
+//! associative, commutative and idempotent, so the result does not depend on which machine did what in which order, nor
+//! on retries. (A reservoir depends on all of that.)
 //!
 //! Weights: with the threshold t, the smallest u / weight that was left out, a kept item of weight w stands for
 //! max(w, 1 / t). Sums of these estimate sums over all items without bias: priority sampling, Duffield, Lund and
@@ -14,7 +14,7 @@ use std::collections::btree_map::Entry;
 
 use crate::random::Random;
 
-/// What tells an item from all others, also from those with equal contents.
+/// The identity of an item, distinct from all others, also from those with equal contents.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Identity(pub u128);
 
@@ -23,7 +23,7 @@ pub struct Identity(pub u128);
 pub struct Priority(pub u128);
 
 impl Priority {
-    /// The priority of an item. Nothing for items without weight, which nobody can draw.
+    /// The priority of an item. `None` for items without weight, which are never drawn.
     #[must_use]
     pub fn of(seed: u64, identity: Identity, weight: u64) -> Option<Self> {
         let mut random = Random::new(seed, &[(identity.0 >> 64) as u64, identity.0 as u64]);
@@ -31,7 +31,7 @@ impl Priority {
         number.checked_div(u128::from(weight)).map(Self)
     }
 
-    /// What an item of `weight` stands for when this is the threshold of its sample: an estimate without bias.
+    /// The weight that an item of `weight` represents when this is the threshold of its sample: an unbiased estimate.
     #[must_use]
     pub fn stands_for(self, weight: u64) -> f64 {
         let whole = 2f64.powi(128);
@@ -39,7 +39,7 @@ impl Priority {
     }
 }
 
-/// At most so many items, drawn fairly; values of equal items are equal, or the smallest is kept.
+/// At most `capacity` items, drawn fairly; values of equal items are equal, or the smallest is kept.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Sample<Value> {
     capacity: usize,
@@ -55,9 +55,9 @@ pub struct Drawn<'sample, Value> {
     pub identity: Identity,
     /// Its own weight.
     pub weight: u64,
-    /// How much of the whole it stands for.
+    /// The weight of the whole that it represents.
     pub stands_for: f64,
-    /// What it is.
+    /// Its value.
     pub value: &'sample Value,
 }
 
@@ -97,8 +97,8 @@ impl<Value: Ord> Sample<Value> {
         self.threshold = Some(self.threshold.map_or(priority, |threshold| threshold.min(priority)));
     }
 
-    /// Both samples as one; the smaller capacity holds. Samples of different seeds cannot be merged: nothing is
-    /// given back.
+    /// Both samples as one; the smaller capacity holds. Samples of different seeds cannot be merged: `None` is
+    /// returned.
     #[must_use]
     pub fn merge(mut self, other: Self) -> Option<Self> {
         if self.seed != other.seed {
@@ -115,7 +115,7 @@ impl<Value: Ord> Sample<Value> {
         Some(self)
     }
 
-    /// The smallest priority that was left out; nothing while all items are there.
+    /// The smallest priority that was left out; `None` while all items are kept.
     #[must_use]
     pub fn threshold(&self) -> Option<Priority> {
         self.threshold
@@ -152,7 +152,7 @@ impl<Value: Ord> Sample<Value> {
         self.kept.len()
     }
 
-    /// Whether nothing is kept.
+    /// Whether the sample is empty.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.kept.is_empty()

@@ -80,7 +80,7 @@ fn slow_cost(problem: &LayoutProblem, order: &FunctionOrder) -> f64 {
     cost
 }
 
-/// Each function at the first address behind the last one where it is aligned and meets no obstacle.
+/// Each function at the first address after the last one where it is aligned and meets no obstacle.
 fn slow_positions(problem: &LayoutProblem, order: &FunctionOrder) -> Vec<Span> {
     let mut spans = vec![Span { start: 0, end: 0 }; problem.function_count()];
     let mut cursor = problem.origin();
@@ -120,7 +120,8 @@ fn optimum(problem: &LayoutProblem) -> f64 {
     least
 }
 
-/// Problems of up to `most` functions and `most_traces` traces: sizes with zeros, even and uneven alignments, weights, calls, an obstacle.
+/// Problems of up to `most` functions and `most_traces` traces: sizes with zeros, even and uneven alignments, weights,
+/// calls, an obstacle.
 fn problems(most: usize, most_traces: usize) -> impl Strategy<Value = LayoutProblem> {
     let functions = prop::collection::vec((0u64..200, 0u32..6), 1..=most);
     let traces =
@@ -167,7 +168,7 @@ fn check(problem: &LayoutProblem) -> Result<(), TestCaseError> {
         prop_assert_eq!(order.len(), problem.function_count());
         let cost = cost(problem, &order);
         prop_assert!((cost - slow_cost(problem, &order)).abs() < 1e-9, "{} costs {}", name, cost);
-        // The score rounds the cost of each start down to thousandths.
+        // The score rounds the cost of each run down to thousandths.
         let rounding = cost - score::cost(problem, &order).0 as f64 / 1000.0;
         prop_assert!(
             (-1e-9..=weight / 1000.0).contains(&rounding),

@@ -24,7 +24,7 @@ const MODELS: [FaultModel; 5] = [
     FaultModel::ReadAround { page: 4096, window: 131_072, before: 0 },
 ];
 
-/// Twelve starts: a common core, then one of four kinds of use, in slightly different orders with some functions
+/// Twelve runs: a common core, then one of four kinds of use, in slightly different orders with some functions
 /// left out. Each function refers to some others nearby.
 fn program(model: FaultModel) -> LayoutProblem {
     let mut random = Random::new(11, &[]);
@@ -103,7 +103,7 @@ fn windows_that_begin_at_the_fault_suit_starts_that_walk_upwards() {
 #[test]
 fn a_window_is_read_from_its_middle() {
     let model = FaultModel::ReadAround { page: 4096, window: 131_072, before: 65_536 };
-    // One start over two megabytes, upwards: a fault each half window, whereas whole windows would do.
+    // One run over two megabytes, upwards: a fault each half window, whereas whole windows would do.
     let functions: Vec<FunctionId> = (0..512).map(FunctionId).collect();
     let trace = Trace { weight: 1, functions: functions.clone() };
     let problem = LayoutProblem::new(vec![4096; 512], &[trace])
@@ -143,7 +143,7 @@ fn work_is_told_and_can_be_stopped() {
         Auto::default().choose(&problem, &Control { cancelled: Some(&cancelled), progress: Some(&progress) });
     assert!(steps.into_inner() > 4);
     assert!(finished.load(Ordering::Relaxed));
-    // Still an order of all functions, and no worse than doing nothing.
+    // Still an order of all functions, and no worse than link order.
     assert_eq!(stopped.order.len(), FUNCTIONS as usize);
     assert!(stopped.cost <= cost(&problem, &LinkOrder.order(&problem)));
 }

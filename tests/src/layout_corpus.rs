@@ -152,7 +152,10 @@ impl Corpus {
                 "references" => request.unseen = Unseen::References,
                 "compress" => request.compress = true,
                 "thorough" => request.effort = Effort::Thorough,
-                memory => request.memory = Memory::from_str(memory, true)?,
+                memory => {
+                    request.memory = Memory::named(memory)
+                        .ok_or_else(|| format!("no model of memory is called {memory}"))?
+                }
             }
         }
         self.with_image(|file, functions, identity| {

@@ -1,7 +1,7 @@
 //! Faults and bounds of one layout over a set of starts, for all models that `reorder simulate` knows.
 
 use layout_algos::score::{FaultModel, Span, lower_bound, touched_bytes};
-use reorder_layout::simulate::presets::default_for_elf;
+use reorder_layout::memory::default_for_elf;
 use serde::{Deserialize, Serialize};
 
 use crate::layout_corpus::{Corpus, Start, StartSet};

@@ -17,7 +17,7 @@ use layout_algos::score::{FaultModel, Span};
 use nix::fcntl::{PosixFadviseAdvice, posix_fadvise};
 use reorder_image::elf::file::ElfFile;
 use reorder_image::functions::FunctionTable;
-use reorder_layout::simulate::PRESETS;
+use reorder_layout::memory::PRESETS;
 use reorder_run::measure::agreement::{RealPages, real_pages};
 use reorder_run::measure::{MeasureRequest, Reach, StartKind};
 use tempfile::TempDir;
@@ -114,7 +114,7 @@ impl Program {
 }
 
 fn model(name: &str) -> FaultModel {
-    PRESETS.iter().find(|preset| preset.name == name).unwrap().model
+    PRESETS.iter().find(|preset| preset.name == name).unwrap().memory.model()
 }
 
 /// Orders of calls: forth, back, in leaps, dense at one place, and single ones far from each other.

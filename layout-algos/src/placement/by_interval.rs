@@ -1,9 +1,9 @@
 //! Permutes the units of each free interval among themselves.
 //!
-//! Where what stays cuts the text into intervals without room to spare, units of one interval seldom fit another as well as the
-//! old ones did. Among themselves they fit again if they have one alignment: every unit but the last already takes its size with
-//! the padding after it, so that any order of the others has room. Where that fails, units of the largest alignment stay, which
-//! are few as a rule, and those between them are permuted.
+//! Where what stays cuts the text into intervals without room to spare, units of one interval seldom fit another as well as
+//! the old ones did. Among themselves they fit again if they have one alignment: every unit but the last already takes its
+//! size with the padding after it, so that any order of the others has room. Where that fails, units of the largest
+//! alignment stay, which are few as a rule, and those between them are permuted.
 //!
 //! Time is O((units · log units + intervals) · different alignments).
 
@@ -68,8 +68,8 @@ fn inhabited(
     homes.into_iter().zip(members).collect()
 }
 
-/// Puts the members one after the other into the interval: in their order, or else with the old last one last, whose place may
-/// be the only one that needs no padding after it. Whether that fits; `starts` changes only if it does.
+/// Puts the members one after the other into the interval: in their order, or else with the old last one last, whose place
+/// may be the only one that needs no padding after it. Whether that fits; `starts` changes only if it does.
 fn arrange(units: &[MovableUnit], members: &[usize], home: Interval, starts: &mut [u64]) -> bool {
     let Some(&old_last) = members.iter().max_by_key(|&&unit| units[unit].start) else { return true };
     let others = members.iter().copied().filter(|&unit| unit != old_last);

@@ -2,9 +2,9 @@
 
 use super::MovableUnit;
 
-/// Units without alignment (gcc's `.cold` parts) that wait for a place behind an aligned one, where they use up its
-/// padding. Placed as they come they would cost as much space as they save elsewhere, give or take: in a tight
-/// program that is too much half of the time.
+/// Units without alignment (gcc's `.cold` parts) that wait for a place after an aligned one, where they use up its
+/// padding. Placed in order they would cost about as much space as they save elsewhere, which in a tight program is too
+/// much half of the time.
 pub(super) struct DensePool {
     granule: u64,
     /// In the wanted order.
@@ -39,12 +39,12 @@ impl DensePool {
         self.waiting.iter().map(|waiting| waiting.unit).collect()
     }
 
-    /// Forgets units that were placed otherwise.
+    /// Forgets units that were placed elsewhere.
     pub(super) fn retain(&mut self, mut stays: impl FnMut(usize) -> bool) {
         self.waiting.retain(|waiting| stays(waiting.unit));
     }
 
-    /// The waiting unit that uses the padding behind `cursor` best, if any does; the longest waiting one when too
+    /// The waiting unit that uses the padding after `cursor` best, if any does; the longest waiting one when too
     /// many wait. With its start.
     pub(super) fn take(&mut self, units: &[MovableUnit], cursor: u64, end: u64) -> Option<(usize, u64)> {
         let next = |address: u64| address.checked_next_multiple_of(self.granule);

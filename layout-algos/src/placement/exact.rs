@@ -1,10 +1,10 @@
-//! Places units that stand without padding: every gap is filled to the last byte.
+//! Places units that have no padding between them: every gap is filled to the last byte.
 //!
 //! What stays cuts the text into gaps, and a gap holds just the bytes of the units that it held before. So when a unit
 //! leaves a gap, others must come whose sizes add up to its own. The wanted front goes to the largest gap; each other gap
 //! gets back, for what left it, units of the largest gap with exactly this sum, found by dynamic programming over sums.
-//! Where there are none, the units stay in their gap. All gaps are then exact by construction: there is nothing to undo
-//! and nothing to repeat.
+//! Where there are none, the units stay in their gap. All gaps are then exact by construction: no step is undone or
+//! repeated.
 //!
 //! Time is O(units · log units + gaps · attempts · candidates · cells), with the bounds below.
 
@@ -14,19 +14,19 @@ use super::{Interval, MovableUnit, Placement};
 const MAX_CELLS: u64 = 1 << 12;
 /// Units that one sum is looked for among.
 const MAX_CANDIDATES: usize = 512;
-/// How far behind the first unused unit of the pool candidates are taken from.
+/// How far after the first unused unit of the pool candidates are taken from.
 const MAX_SCAN_LENGTH: usize = 4096;
 /// Units taken in order that are given back to reach a sum, and units of the front that are given up for it.
 const MAX_ATTEMPTS: usize = 8;
 /// Sums that are looked for in all: texts with more gaps keep what is in the last ones.
 const MAX_SEARCHES: usize = 1 << 14;
-/// Of the largest gap, so much is given to the front when all units are wanted there: the rest is change for other gaps.
+/// Share of the largest gap for the front when all units are wanted there: the rest serves to fill other gaps exactly.
 const FRONT_SHARE: (u64, u64) = (3, 4);
 
 /// Places `units`, whose ranges make up `gaps` exactly, in `order`; the first `front` of the order belong together, in
 /// the largest gap as far as they fit.
 ///
-/// Alignment is not looked at. Units of the front that had to keep their place are listed as pinned.
+/// Alignment is ignored. Units of the front that had to keep their place are listed as pinned.
 ///
 /// # Panics
 /// Never, for units and an order as they are described: every unit lies in a gap, and `order` names each once.
@@ -164,7 +164,7 @@ impl<'units> Pool<'units> {
         None
     }
 
-    /// Unused units, besides those in `taken`, with exactly this sum.
+    /// Unused units, other than those in `taken`, with exactly this sum.
     fn change(&self, sum: u64, taken: &[usize]) -> Option<Vec<usize>> {
         if sum == 0 {
             return Some(Vec::new());
@@ -215,7 +215,7 @@ mod tests {
 
     use super::*;
 
-    /// Units of these sizes one behind the other, with a pinned one of the same size behind each that is marked.
+    /// Units of these sizes one after the other, with a pinned one of the same size after each that is marked.
     fn text(sizes: &[(u64, bool)]) -> (Vec<MovableUnit>, Vec<Interval>) {
         let (mut units, mut gaps): (Vec<MovableUnit>, Vec<Interval>) = (Vec::new(), Vec::new());
         let mut cursor = 0x1000;

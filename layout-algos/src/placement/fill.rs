@@ -99,11 +99,11 @@ struct Place {
 }
 
 impl Place {
-    /// One of the units after `position` that serves better here than the one there, with its start: it loses less than a
+    /// A unit after `position` that fits better here than the one at `position`, with its start: it loses less than a
     /// granule where that would lose more; when room is short, also if it needs more alignment, which places seldom have.
     ///
-    /// Room that a unit of large alignment skips is missing at the end, and so are the places that it could use, unless those
-    /// that need no alignment take what is left between.
+    /// Room that a unit of large alignment skips is missing at the end, and so are the places that it could use, unless
+    /// those that need no alignment take what is left between.
     fn better(
         &self,
         units: &[MovableUnit],
@@ -138,7 +138,7 @@ impl Place {
 }
 
 /// A unit that ends just where the last interval does, the latest in the order; with its place in `order` and its
-/// start. Put there beforehand, because when the walk comes to the last interval there is no choice left.
+/// start. It is placed first, because the walk has no choice left when it reaches the last interval.
 fn last_closer(
     units: &[MovableUnit],
     order: &[usize],
@@ -152,7 +152,7 @@ fn last_closer(
     })
 }
 
-/// The modulus of the median unit, at most 16: remainders below it are nobody's loss.
+/// The modulus of the median unit, at most 16: remainders below it cost no unit its place.
 fn default_modulus(units: &[MovableUnit], order: &[usize]) -> u64 {
     let mut moduli: Vec<u64> = order.iter().map(|&unit| units[unit].modulus).collect();
     moduli.sort_unstable();

@@ -1,4 +1,4 @@
-//! Space left between placed units, found again by size.
+//! Space left between placed units, indexed by size.
 
 use std::collections::BTreeSet;
 

@@ -4,9 +4,9 @@
 //! per unit. Guarantees, for units that lie disjoint inside the free intervals at first:
 //! * new ranges are disjoint, lie inside the free intervals, and keep every unit's residue modulo its least
 //!   modulus;
-//! * the order the units already have changes nothing, padding included;
-//! * a unit that fits nowhere keeps its old start and is listed as pinned; that always ends, at worst with the
-//!   old layout.
+//! * the order the units already have reproduces the old layout, padding included;
+//! * a unit that fits nowhere keeps its old start and is listed as pinned; this always terminates, at worst with
+//!   the old layout.
 //!
 //! Programs are packed tightly: what one interval wastes is missing in another. So intervals are filled to the last
 //! granule ([`tail`]), units of large alignment let others pass until a place fits ([`fill`]), padding takes units that
@@ -70,7 +70,7 @@ impl MovableUnit {
 pub struct Placement {
     /// New start of each unit, by the unit's position in the input.
     pub starts: Vec<u64>,
-    /// Units that had to keep their old start for want of room, ascending.
+    /// Units that had to keep their old start for lack of room, ascending.
     pub pinned: Vec<usize>,
 }
 
@@ -80,7 +80,7 @@ const RELAXED_SHARES: [(usize, usize); 6] = [(0, 1), (1, 16), (1, 8), (1, 4), (1
 /// Units of more alignment than this fit into few places.
 const MAX_EASY_MODULUS: u64 = 16;
 
-/// Rounds after that in which nothing but the left-over units themselves is pinned.
+/// Rounds after that in which only the left-over units themselves are pinned.
 const PATIENT_ROUNDS: usize = 4;
 
 /// Bytes of an interval that holds a function or two.
@@ -91,8 +91,8 @@ const MAX_RESERVED: usize = 1024;
 
 /// Places `units` into `free` in the given `order` (positions in `units`, the first at the lowest address).
 ///
-/// `free` must be disjoint; it is filled in the order given. Units that `order` does not name keep their place and are listed as
-/// pinned; repeated and out-of-range entries of `order` are ignored.
+/// `free` must be disjoint; it is filled in the order given. Units that `order` does not name keep their place and are
+/// listed as pinned; repeated and out-of-range entries of `order` are ignored.
 ///
 /// Compilers leave no room to spare. So when units are left over, those at the back of the order give up alignment
 /// beyond `least_modulus`, more of them each round, and the left-over units choose their place first; only then
@@ -148,11 +148,11 @@ fn place_across(
 
 /// Pins the left-over units, and others when that alone does not settle it.
 ///
-/// If it does not within a few rounds, the old layout was denser than any new one. Either units of large alignment had places
-/// that just fit: all of those are pinned. Or the free room is cut into many short intervals, which other units do not fill as
-/// well: those keep what they hold, the shortest first, up to twice the length each round. Or units without alignment stood
-/// together: those are pinned from the front on, twice as many each round, which bounds the rounds by log₂ of the number of
-/// units.
+/// If it does not within a few rounds, the old layout was denser than any new one. Either units of large alignment had
+/// places that just fit: all of those are pinned. Or the free room is cut into many short intervals, which other units do
+/// not fill as well: those keep what they hold, the shortest first, up to twice the length each round. Or units without
+/// alignment stood together: those are pinned from the front on, twice as many each round, which bounds the rounds by log₂
+/// of the number of units.
 fn pin(
     units: &[MovableUnit],
     order: &[usize],

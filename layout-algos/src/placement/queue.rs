@@ -25,7 +25,7 @@ impl Queue {
         self.units.get(self.next[link.0]).copied()
     }
 
-    /// The link behind the element that `link` leads to; there must be one.
+    /// The link after the element that `link` leads to; there must be one.
     pub(super) fn advance(&self, link: Link) -> Link {
         Link(self.next[link.0] + 1)
     }

@@ -1,6 +1,6 @@
 //! Which units fill the end of an interval without a remainder.
 //!
-//! Programs are packed tightly: what is wasted before one obstacle is missing behind the last one. So the last
+//! Programs are packed tightly: what is wasted before one obstacle is missing after the last one. So the last
 //! bytes of an interval are filled by the best combination of the next units, found by dynamic programming over
 //! the reachable positions.
 
@@ -25,7 +25,7 @@ struct Step {
 const CLOSERS: usize = 8;
 
 /// Chooses units out of `candidates` that fill `cursor..end` without losing a `granule`, or else as far as
-/// possible; gives them with their starts, ascending. `end` lies at most [`TAIL`] behind `cursor`.
+/// possible; gives them with their starts, ascending. `end` is at most [`TAIL`] after `cursor`.
 ///
 /// They keep their order, except that another one may come last: an end that is no multiple of the granule needs a
 /// unit whose last bytes just fit.
@@ -76,7 +76,7 @@ fn fill(units: &[MovableUnit], candidates: &[usize], cursor: u64, end: u64, gran
     let mut best = 0;
     let mut steps_left = MAX_STEPS;
     'search: for (candidate, &unit) in candidates.iter().enumerate() {
-        // Positions that this unit itself reaches come behind, so it is used once.
+        // Positions that this unit itself reaches come later, so it is used once.
         for previous in 0..positions.len() {
             if steps_left == 0 || is_exact(positions[best], end, granule) {
                 break 'search;

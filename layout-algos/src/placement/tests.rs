@@ -196,7 +196,7 @@ fn realistic(count: usize, spacing: usize) -> (Vec<MovableUnit>, Vec<Interval>) 
 
 #[test]
 fn tight_images_with_many_obstacles_pin_few_units() {
-    // Nothing is wasted in these layouts, so whatever one interval loses is missing in another.
+    // These layouts have no spare space, so what one interval loses is missing in another.
     for (count, spacing) in [(6_000, 200), (6_000, 10), (130_000, 130), (130_000, 13)] {
         let (units, free) = realistic(count, spacing);
         let mut order: Vec<usize> = (0..units.len()).collect();

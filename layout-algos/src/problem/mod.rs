@@ -1,4 +1,4 @@
-//! What a layout has to serve: functions with sizes, traces of which functions ran first, and what else is known.
+//! The layout problem: functions with sizes, traces of which functions ran first, and further facts.
 //!
 //! Sizes and traces make a problem; each further fact is added by a `with_` function, which checks that it fits.
 
@@ -31,7 +31,7 @@ pub struct LayoutProblem {
     objective: Objective,
 }
 
-/// Why facts make no problem.
+/// Why facts are inconsistent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ProblemError {
     /// More functions, traces or events than 32-bit indices can tell apart, or bytes than 62-bit addresses.
@@ -58,7 +58,7 @@ impl LayoutProblem {
     /// Functions of the given `sizes` (bytes, in link order) and their `traces`.
     ///
     /// # Errors
-    /// Traces that name unknown functions or one function twice, or that weigh nothing.
+    /// Traces that name unknown functions or one function twice, or that have weight 0.
     pub fn new(sizes: Vec<u64>, traces: &[Trace]) -> Result<Self, ProblemError> {
         if u32::try_from(sizes.len()).is_err() {
             return Err(ProblemError::TooLarge);
@@ -92,7 +92,7 @@ impl LayoutProblem {
         self.addressable()
     }
 
-    /// The problem with what the image's code and data refer to.
+    /// The problem with the references from the image's code and data.
     ///
     /// # Errors
     /// Another number of functions.
@@ -143,11 +143,11 @@ impl LayoutProblem {
         let padded = self.sizes.iter().zip(&self.alignments);
         let bytes: u128 = padded.map(|(&size, &alignment)| u128::from(size) + u128::from(alignment)).sum();
         let first = self.obstacles.last().map_or(self.origin, |last| last.end.max(self.origin));
-        // What stands behind the last obstacle is contiguous, so this is an upper bound of all ends.
+        // What follows the last obstacle is contiguous, so this is an upper bound of all ends.
         if u128::from(first) + bytes < 1 << 62 { Ok(self) } else { Err(ProblemError::TooLarge) }
     }
 
-    /// The problem with what a good layout is.
+    /// The problem with an objective.
     ///
     /// # Errors
     /// Sizes that are not powers of two, shares above 100 per cent.
@@ -192,7 +192,7 @@ impl LayoutProblem {
         self.alignments[function.index()]
     }
 
-    /// Bytes of one function with the padding that its own alignment asks for behind it.
+    /// Bytes of one function with the padding to its own alignment after it.
     #[must_use]
     pub fn padded_size(&self, function: FunctionId) -> u64 {
         self.size(function).saturating_add(u64::from(self.alignment(function)) - 1)
@@ -215,7 +215,7 @@ impl LayoutProblem {
         traced
     }
 
-    /// What code and data refer to, if that is known.
+    /// The references from code and data, if they are known.
     #[must_use]
     pub fn references(&self) -> Option<&ReferenceGraph> {
         self.references.as_ref()
@@ -233,13 +233,13 @@ impl LayoutProblem {
         self.origin
     }
 
-    /// What functions cannot be placed on, ascending.
+    /// The ranges that functions cannot be placed on, ascending.
     #[must_use]
     pub fn obstacles(&self) -> &[Span] {
         &self.obstacles
     }
 
-    /// What a good layout is.
+    /// The objective.
     #[must_use]
     pub fn objective(&self) -> Objective {
         self.objective

@@ -1,4 +1,4 @@
-//! Which code and data an image's code and data refer to.
+//! The references from an image's code and data to code and data.
 
 use super::rows::Rows;
 
@@ -34,9 +34,9 @@ pub enum ReferenceKind {
 /// One edge of the graph, kept with its source.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Reference {
-    /// What is referred to.
+    /// The target.
     pub target: NodeId,
-    /// How.
+    /// The kind.
     pub kind: ReferenceKind,
 }
 

@@ -19,7 +19,7 @@ impl<T> Default for Rows<T> {
 }
 
 impl<T> Rows<T> {
-    /// No rows yet, with room for so many.
+    /// No rows yet, with capacity for the given numbers.
     #[must_use]
     pub fn with_capacity(rows: usize, items: usize) -> Self {
         Self { ends: Vec::with_capacity(rows), items: Vec::with_capacity(items) }
@@ -76,8 +76,8 @@ impl<T> Rows<T> {
 }
 
 impl<T: Copy + Default> Rows<T> {
-    /// Rows `0..count` out of (row, item) pairs; the items of a row keep the order of the pairs. `pairs` is run
-    /// through twice and must give the same both times.
+    /// Rows `0..count` out of (row, item) pairs; the items of a row keep the order of the pairs. `pairs` is iterated
+    /// twice and must give the same both times.
     ///
     /// # Errors
     /// More pairs than 32-bit positions can tell apart.

@@ -1,38 +1,38 @@
-//! Recorded starts in compressed rows.
+//! Recorded runs in compressed rows.
 
 use super::ProblemError;
 use super::rows::Rows;
 use crate::ids::{FunctionId, TraceId};
 
-/// One recorded start: its functions in the order of their first execution.
+/// One recorded run: its functions in the order of their first execution.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Trace {
-    /// How much this start counts; at least 1.
+    /// How much this run counts; at least 1.
     pub weight: u64,
     /// Each executed function once, in the order of first execution.
     pub functions: Vec<FunctionId>,
 }
 
 impl Trace {
-    /// A start that counts `weight` times, its functions by number.
+    /// A run that counts `weight` times, its functions by number.
     #[must_use]
     pub fn of(weight: u64, functions: &[u32]) -> Self {
         Self { weight, functions: functions.iter().map(|&index| FunctionId(index)).collect() }
     }
 }
 
-/// One recorded start of a problem.
+/// One recorded run of a problem.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TraceView<'problem> {
     /// Its position in the problem.
     pub id: TraceId,
-    /// How much this start counts; at least 1.
+    /// How much this run counts; at least 1.
     pub weight: u64,
     /// Each executed function once, in the order of first execution.
     pub functions: &'problem [FunctionId],
 }
 
-/// All recorded starts of a problem.
+/// All recorded runs of a problem.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Traces {
     weights: Vec<u64>,

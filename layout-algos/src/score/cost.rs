@@ -1,4 +1,4 @@
-//! What an order costs under a problem's objective.
+//! The cost of an order under a problem's objective.
 
 use rayon::prelude::*;
 
@@ -12,7 +12,7 @@ use crate::problem::{LayoutProblem, TraceView};
 pub struct Cost(pub u64);
 
 impl Objective {
-    /// What a start with this curve costs: between its faults and their mean over time, by the share of early faults.
+    /// The cost of a run with this curve: between its faults and their mean over time, by the share of early faults.
     #[must_use]
     pub fn cost_of(self, curve: &FaultCurve) -> Cost {
         let points = curve.after_each().len().max(1) as u128;
@@ -23,7 +23,7 @@ impl Objective {
     }
 }
 
-/// What the traces of `problem` cost in `order`, weights applied. Exact: each start is replayed.
+/// The cost of the traces of `problem` in `order`, weights applied. Exact: each run is replayed.
 #[must_use]
 pub fn cost(problem: &LayoutProblem, order: &FunctionOrder) -> Cost {
     let spans = positions(problem, order);
@@ -37,7 +37,7 @@ pub fn cost(problem: &LayoutProblem, order: &FunctionOrder) -> Cost {
     Cost(total)
 }
 
-/// What one start costs with its functions at `spans`, without its weight.
+/// The cost of one run with its functions at `spans`, without its weight.
 #[must_use]
 pub fn cost_of_start(objective: Objective, trace: TraceView<'_>, spans: &[Span]) -> Cost {
     objective.cost_of(&objective.model.faults(trace.functions.iter().map(|function| spans[function.index()])))

@@ -1,4 +1,4 @@
-//! Faults over the course of a start.
+//! Faults over the course of a run.
 
 /// The number of faults after each function that ran for the first time.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -13,7 +13,7 @@ impl FaultCurve {
         Self { after_each }
     }
 
-    /// Faults of the whole start.
+    /// Faults of the whole run.
     #[must_use]
     pub fn total(&self) -> u64 {
         self.after_each.last().copied().unwrap_or(0)

@@ -1,9 +1,9 @@
-//! How memory answers the first touch of a page.
+//! Models of memory: which pages a fault loads.
 
 use super::present_pages::PresentPages;
 use super::{FaultCurve, Span};
 
-/// A model of demand paging. Sizes are in bytes and powers of two; nothing is evicted.
+/// A model of demand paging. Sizes are in bytes and powers of two; pages are never evicted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum FaultModel {
     /// Each page faults once: cold files with read-ahead switched off; processors with larger pages.
@@ -42,7 +42,7 @@ impl FaultModel {
         }
     }
 
-    /// Faults of a start that runs the functions at `spans` one after the other, beginning with nothing mapped.
+    /// Faults of a run that executes the functions at `spans` one after the other, beginning with no page mapped.
     ///
     /// Time is in proportion to the pages touched, and memory to them or to one bit for each page from the lowest to the
     /// highest, at most 128 KiB.

@@ -1,6 +1,6 @@
 //! Bounds from the pages above each cost.
 //!
-//! **Cost.** A page that the function at position i of a trace's n functions is the first to touch costs the start
+//! **Cost.** A page that the function at position i of a trace's n functions is the first to touch costs the run
 //! v = w · ((1 − e) + e · (n − i) / n), w being the weight of the trace and e the share of the mean of the fault
 //! curve: it counts once in the total, and in n − i of the n points of the curve. So with v(t, f) for the function f
 //! in the trace t, 0 if t does not run f, a page costs Σ_t max over the functions f on it of v(t, f).
@@ -20,7 +20,7 @@
 //!
 //! **Partition.** The cost of all traces is the sum over the blocks of any partition of the traces, and so are the
 //! bounds. Neither large nor small blocks are always better, since each layer of each block is rounded up. So single
-//! traces are merged greedily, where that raises the bound most, within a budget; whatever comes out is proven.
+//! traces are merged greedily, where that raises the bound most, within a budget; any result is a proven bound.
 
 use std::collections::BTreeMap;
 

@@ -1,4 +1,4 @@
-//! What no layout of whole functions can beat.
+//! Lower bounds for any layout of whole functions.
 
 use super::{FaultModel, Span};
 
@@ -16,8 +16,8 @@ pub fn touched_bytes(spans: &[Span]) -> u64 {
     bytes
 }
 
-/// Fewest faults of a start that touches these bytes: each fault makes at most so many of them present. Holds
-/// for each start alone; several starts with one layout may all have to stay above it.
+/// Fewest faults of a run that touches these bytes: each fault loads at most the model's bytes per fault. Holds
+/// for each run alone; several runs with one layout may all have to stay above it.
 #[must_use]
 pub fn lower_bound(touched_bytes: u64, model: FaultModel) -> u64 {
     touched_bytes.div_ceil(model.bytes_per_fault().max(1))

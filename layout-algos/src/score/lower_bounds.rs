@@ -1,11 +1,11 @@
-//! What no layout can cost less, for each start alone and for all together.
+//! Lower bounds of the cost of any layout, for each run alone and for all together.
 //!
 //! Two kinds of joint bound are combined: [`layer_bound`](super::layer_bound), which rounds up to whole pages and knows
 //! the fault curve, and [`price_bound`](super::price_bound), which knows that small groups of functions cannot fill
-//! pages of their own, for the number of faults alone. The cost of a start is a weighted mean of its faults and
+//! pages of their own, for the number of faults alone. The cost of a run is a weighted mean of its faults and
 //! the mean of its curve, and bounds of the two add up to a bound of the cost.
 //!
-//! Read-around: windows of different starts lie differently, so there are no pages that several starts share, and
+//! Read-around: windows of different runs lie differently, so there are no pages that several runs share, and
 //! only single traces are bounded. Each fault makes at most one window present, and the faults until a function has run
 //! have made present all bytes of the functions up to it.
 //!
@@ -30,16 +30,16 @@ pub enum Occupancy {
     Aligned,
     /// Sizes rounded up to each function's own alignment. The same as `Aligned`, hence proven, if all alignments are
     /// equal and no larger than a page; otherwise what is reached in practice by layouts that do not fill padding, but
-    /// not proven: a function of little alignment fits into the padding behind one of much.
+    /// not proven: a function of little alignment fits into the padding after one of much.
     Padded,
 }
 
-/// Least cost of all starts of a problem by its objective.
+/// Least cost of all runs of a problem by its objective.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct LowerBounds {
-    /// Sum of what each start alone costs at least.
+    /// Sum of what each run alone costs at least.
     pub per_trace: f64,
-    /// The best that was found for all starts together; at least `per_trace`.
+    /// The best that was found for all runs together; at least `per_trace`.
     pub joint: f64,
 }
 
@@ -115,12 +115,12 @@ mod tests {
 
     #[test]
     fn two_starts_cannot_both_have_their_own_way() {
-        // Either start fits a page, but not both the common half and the two own ones.
+        // Either run fits a page, but not both the common half and the two own ones.
         let [raw, ..] = bounds(&[64, 64, 64], &[1; 3], &[(1, &[0, 1]), (1, &[0, 2])], 0);
         assert_eq!(raw, LowerBounds { per_trace: 2.0, joint: 3.0 });
         let [raw, ..] = bounds(&[64, 64, 64], &[1; 3], &[(5, &[0, 1]), (3, &[0, 2])], 0);
         assert_eq!(raw, LowerBounds { per_trace: 8.0, joint: 11.0 });
-        // Starts without anything in common are best bounded apart.
+        // Runs without anything in common are best bounded apart.
         let [raw, ..] = bounds(&[64, 64], &[1; 2], &[(1, &[0]), (1, &[1])], 0);
         assert_eq!(raw, LowerBounds { per_trace: 2.0, joint: 2.0 });
     }
@@ -139,7 +139,7 @@ mod tests {
             |alignments: &[u32]| bounds(&[65, 33, 30], alignments, &trace, 0).map(|bound| bound.joint);
         assert_eq!(totals(&[1, 1, 1]), [1.0, 1.0, 1.0]);
         assert_eq!(totals(&[16, 16, 16]), [1.0, 2.0, 2.0]);
-        // The last function may lie behind the first: 65 + 30 + 33 bytes.
+        // The last function may follow the first: 65 + 30 + 33 bytes.
         assert_eq!(totals(&[64, 16, 1]), [1.0, 1.0, 2.0]);
     }
 }

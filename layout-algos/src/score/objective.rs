@@ -1,13 +1,13 @@
-//! What a good layout is.
+//! The objective of a layout.
 
 use super::FaultModel;
 
 /// Which faults count, and how much earlier ones count more.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Objective {
-    /// How memory answers first touches.
+    /// The model of memory.
     pub model: FaultModel,
-    /// Share of the mean of the fault curve in a start's cost; the rest is the number of faults. 0 counts faults
+    /// Share of the mean of the fault curve in a run's cost; the rest is the number of faults. 0 counts faults
     /// alone; with more, a fault is the cheaper the later it comes.
     pub early_percent: u32,
 }

@@ -1,4 +1,4 @@
-//! Where the functions of a problem come to lie in an order.
+//! The addresses of a problem's functions in an order.
 
 use super::Span;
 use crate::order::FunctionOrder;
@@ -17,7 +17,7 @@ pub fn positions(problem: &LayoutProblem, order: &FunctionOrder) -> Vec<Span> {
         loop {
             let start = cursor.saturating_add(alignment - 1) & !(alignment - 1);
             let end = start.saturating_add(problem.size(function));
-            // Obstacles that end before the place are behind every later function as well.
+            // Obstacles that end before the place do not affect later functions either.
             while let [passed, rest @ ..] = obstacles {
                 if passed.end > start {
                     break;

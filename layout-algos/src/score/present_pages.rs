@@ -5,10 +5,10 @@ use std::collections::HashSet;
 use super::Span;
 
 /// Pages between the lowest and the highest one that may be kept as bits: 128 KiB of them, for 4 GiB of text.
-/// A single start may touch two functions with any distance between them.
+/// A single run may touch two functions with any distance between them.
 const MAX_BITS: u64 = 1 << 20;
 
-/// Pages that are present, among those that the spans of a start touch.
+/// Pages that are present, among those that the spans of a run touch.
 pub(super) enum PresentPages {
     /// One bit for each page from `first` to `end`.
     Bits { first: u64, end: u64, bits: Vec<u64> },

@@ -11,8 +11,8 @@
 //!
 //! Summed over the pages of any layout the left sides are Σ b_c · y_c or more, the right sides are its cost; so
 //! Σ b_c · y_c bounds it. (This is duality in the linear program that covers all bytes by pages.) A class of less than a
-//! page may get a higher price than W(T_c) / P, because no page can be full of it. That is what the rounding of
-//! layers does not see.
+//! page may get a higher price than W(T_c) / P, because no page can be full of it. The rounding of
+//! layers misses that.
 //!
 //! **Any prices will do.** For given U the dearest content is found by filling the page with the dearest bytes
 //! first. So for any prices the largest ratio r of worth to cost over all U is found by trying all of them,
@@ -156,8 +156,8 @@ impl Block {
         worth
     }
 
-    /// Moves prices so that the largest ratio falls beside the worth of all bytes. The larger `sharpness`, the
-    /// fewer sets count beside those of the largest ratio.
+    /// Moves prices so that the largest ratio falls relative to the worth of all bytes. The larger `sharpness`, the
+    /// fewer sets count in addition to those of the largest ratio.
     fn adjust(&mut self, ratios: &[f64], largest: f64, worth: f64, sharpness: f64) {
         let mut taken = vec![0.0; self.classes.len()];
         let mut total = 0.0;

@@ -57,7 +57,7 @@ proptest! {
         }
     }
 
-    /// A span far away makes the pages between too many for bits; it faults by itself, once.
+    /// A span far away makes the pages between too many for bits; it faults separately, once.
     #[test]
     fn distance_changes_nothing(spans in spans()) {
         let far = Span { start: 1 << 60, end: (1 << 60) + 1 };

@@ -1,8 +1,8 @@
-//! The strategy that is used unless another one is asked for.
+//! The default strategy.
 //!
 //! Several strategies order the functions of the traces, each result is improved a little, the best one by exact
-//! score is improved further. All other functions follow in the order that serves recorded starts best when these
-//! are left out.
+//! score is improved further. All other functions follow in the order that is best for recorded runs
+//! left out of the comparison.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -22,7 +22,7 @@ use crate::score::{Cost, cost};
 /// A portfolio with a budget.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Auto {
-    /// Decides what is left to chance.
+    /// Seed for random choices.
     pub seed: u64,
     /// How much work is done.
     pub effort: Effort,
@@ -43,7 +43,7 @@ pub enum Effort {
 pub struct AutoOrder {
     /// The order of all functions.
     pub order: FunctionOrder,
-    /// Its cost on the recorded starts.
+    /// Its cost on the recorded runs.
     pub cost: Cost,
     /// Where the traced functions' order began.
     pub candidate: Candidate,
@@ -58,7 +58,7 @@ pub enum Candidate {
     FirstSeen,
     /// Sets of traces, chained.
     TraceSets,
-    /// Balanced partitioning with so many prefixes.
+    /// Balanced partitioning with this many prefixes.
     Balanced(u32),
 }
 
@@ -144,8 +144,8 @@ impl Auto {
 
     fn choose_unseen(&self, problem: &LayoutProblem, control: &Control<'_>) -> UnseenOrder {
         let factor = self.effort.factor();
-        let usual = CrossValidation::default();
-        let validation = CrossValidation { most_visits: usual.most_visits * factor, ..usual };
+        let default = CrossValidation::default();
+        let validation = CrossValidation { most_visits: default.most_visits * factor, ..default };
         control.report(Phase::Validation, 0, 1);
         let validated = validation.compare(problem);
         control.report(Phase::Validation, 1, 1);
@@ -153,22 +153,22 @@ impl Auto {
     }
 
     fn replay(&self) -> ReplaySearch {
-        let usual = ReplaySearch::default();
+        let default = ReplaySearch::default();
         let factor = self.effort.factor();
         ReplaySearch {
             seed: self.seed,
-            tries_per_function: usual.tries_per_function * factor,
-            most_replayed: usual.most_replayed * factor,
+            tries_per_function: default.tries_per_function * factor,
+            most_replayed: default.most_replayed * factor,
         }
     }
 
     fn search(&self, functions: usize) -> LocalSearch {
-        let usual = LocalSearch::default();
+        let default = LocalSearch::default();
         let factor = self.effort.factor();
-        let share = usual.most_tries * SEARCHED_FUNCTIONS / SEARCHED_FUNCTIONS.max(functions as u64);
+        let share = default.most_tries * SEARCHED_FUNCTIONS / SEARCHED_FUNCTIONS.max(functions as u64);
         LocalSearch {
             seed: self.seed,
-            tries_per_function: usual.tries_per_function * factor,
+            tries_per_function: default.tries_per_function * factor,
             most_tries: share.max(MIN_TRIES) * factor,
         }
     }
@@ -199,7 +199,7 @@ fn cheapest(problem: &LayoutProblem, orders: impl IntoIterator<Item = Vec<Functi
     orders.into_iter().min_by_key(|traced| cost_in_front(problem, traced)).unwrap_or_default()
 }
 
-/// What the recorded starts cost with `traced` in front; what stands behind does not matter to them.
+/// The cost of the recorded runs with `traced` first; the functions after it do not affect them.
 fn cost_in_front(problem: &LayoutProblem, traced: &[FunctionId]) -> Cost {
     cost(problem, &FunctionOrder::with_rest(traced.iter().copied(), problem.function_count() as u32))
 }

@@ -2,7 +2,7 @@
 //!
 //! The rule by which Machine IR profiles become order files (Lee, Hoag, Tillmann, "Efficient Profile-Guided Size
 //! Optimization for Native Mobile Applications", CC 2022): the time stamps of a function are averaged over the runs
-//! that have one, and the means are sorted. A run without the function says nothing about it. Here a time stamp
+//! that have one, and the means are sorted. A run without the function does not count. Here a time stamp
 //! is the function's position in the trace, and runs count by their weight.
 
 use super::Orderer;

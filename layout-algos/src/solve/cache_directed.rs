@@ -1,14 +1,14 @@
 //! Cache-directed sort: chains merged for short calls and few misses of the instruction-address cache.
 //!
 //! Beginning with single functions, the two chains whose merging gains most per byte of the smaller are merged, until
-//! nothing gains. A merger gains:
+//! no merger gains. A merger gains:
 //! * locality: each arc between the two counts weight / distance^¼, the distance from the middle of the caller, where
 //!   calls are on average, to the callee;
 //! * expected misses: a function in a chain of density d (weight per byte) finds its page among
 //!   [`CACHE_ENTRIES`] of [`CACHE_PAGE`] bytes except with probability (1 − d · CACHE_PAGE / total weight) to the
 //!   power of CACHE_ENTRIES. What merging takes off the sum over both chains counts a quarter.
 //!
-//! Then the chains stand by density. The cost model and its constants are those published with the algorithm of the
+//! Then the chains are sorted by density. The cost model and its constants are those published with the algorithm of the
 //! same name in LLVM (Pupyrev, "Cache-directed sort", review D152834, 2023), which follows Newell and Pupyrev,
 //! "Improved Basic Block Reordering" (IEEE Transactions on Computers, 2020). Where the arcs come from:
 //! [`call_graph`](super::call_graph). Only square roots and rational operations are used, which give the same on
@@ -34,7 +34,7 @@ const CACHE_ENTRIES: u32 = 16;
 /// Bytes that one entry covers.
 const CACHE_PAGE: f64 = 2048.0;
 
-/// What an expected miss counts beside locality.
+/// The weight of an expected miss relative to locality.
 const MISS_SCALE: f64 = 0.25;
 
 /// Merges chains by locality and expected misses; untraced functions follow in link order.
@@ -66,7 +66,7 @@ struct Chain {
     weight: f64,
     /// The arcs to and from each other chain.
     calls: BTreeMap<usize, Vec<Call>>,
-    /// Grows with each merger: what was valued before is out of date.
+    /// Grows with each merger, which makes earlier values out of date.
     version: u32,
 }
 
@@ -138,7 +138,7 @@ impl<'graph> Chains<'graph> {
         }
     }
 
-    /// What merging two chains gains in the better order; nothing if it gains nothing.
+    /// The gain of merging two chains in the better order; `None` without a gain.
     fn value(&self, one: usize, other: usize, calls: &[Call]) -> Option<Merger> {
         let [first, second] = [one, other].map(|chain| &self.chains[chain]);
         if first.functions.len() + second.functions.len() > MAX_CHAIN_LENGTH {
@@ -149,7 +149,7 @@ impl<'graph> Chains<'graph> {
         let misses = |weight: f64, density: f64| weight * self.miss_probability(density);
         let fewer_misses = misses(first.weight, first.density()) + misses(second.weight, second.density())
             - misses(weight, weight / size as f64);
-        // Bytes between the places of a call when the chain of `numbers.0` stands before the other one.
+        // Bytes between the places of a call when the chain of `numbers.0` is before the other one.
         let locality = |numbers: (usize, usize)| -> f64 {
             let shift = self.chains[numbers.0].size as f64;
             let is_in_second = |function: usize| self.chain_has(numbers.1, function);
@@ -189,7 +189,7 @@ impl<'graph> Chains<'graph> {
         miss
     }
 
-    /// Puts the functions of `second` behind those of `first`; gives the number of the merged chain.
+    /// Puts the functions of `second` after those of `first`; gives the number of the merged chain.
     fn merge(&mut self, first: usize, second: usize) -> usize {
         let [mut one, mut other] = [first, second].map(|chain| std::mem::take(&mut self.chains[chain]));
         for &function in &other.functions {

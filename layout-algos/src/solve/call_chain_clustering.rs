@@ -2,7 +2,7 @@
 //!
 //! From the heaviest function on, each function's cluster is appended to the cluster of its heaviest caller, so that
 //! a callee follows its caller, unless the two together exceed [`MAX_CLUSTER`], or the callee would dilute the
-//! caller's cluster too much. The clusters then stand by weight per byte. Source: Ottoni, Maher, "Optimizing
+//! caller's cluster too much. The clusters are then sorted by weight per byte. Source: Ottoni, Maher, "Optimizing
 //! Function Placement for Large-Scale Data-Center Applications" (CGO 2017); the limit on dilution is the one of
 //! linkers that adopted it. Where the arcs come from: [`call_graph`](super::call_graph).
 //!

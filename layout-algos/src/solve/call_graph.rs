@@ -1,9 +1,9 @@
-//! Who calls whom, and how often as far as traces can tell.
+//! The call graph with counts, as far as traces contain them.
 //!
-//! The strategies from the world of instruction caches want a call graph with counts. Traces have no counts, only
-//! which functions ran in which start and what ran for the first time next. So:
+//! The strategies for instruction caches need a call graph with counts. Traces have no counts, only
+//! which functions were executed in which run and what ran for the first time next. So:
 //! * with the image's references, there is an arc for each call or jump between functions that share a trace. Its
-//!   weight is the weight of the traces in which both run: an upper bound of the starts that take the arc;
+//!   weight is the weight of the traces in which both are executed: an upper bound of the runs that take the arc;
 //! * without them, each function has an arc to the next first execution, which is often its callee, counted by the
 //!   weight of the trace.
 //!

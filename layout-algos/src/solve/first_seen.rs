@@ -1,7 +1,7 @@
 //! The traces, one after the other.
 //!
 //! The functions of the heaviest trace in the order they ran, then what the next trace adds, and so on. Optimal
-//! for a single trace; with several, the functions that only a later trace needs stand apart from the ones it
+//! for a single trace; with several, the functions that only a later trace needs are apart from the ones it
 //! shares with earlier traces.
 
 use super::Orderer;

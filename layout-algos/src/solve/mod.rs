@@ -1,6 +1,6 @@
 //! Strategies that turn a problem into an order.
 //!
-//! Every strategy puts the functions of the traces first, except [`Shuffle`], which moves everything. Behind them [`Auto`]
+//! Every strategy puts the functions of the traces first, except [`Shuffle`], which moves everything. After them [`Auto`]
 //! orders all others as well; the other strategies keep their link order.
 
 mod auto;
@@ -44,6 +44,6 @@ use crate::problem::LayoutProblem;
 
 /// A way to order functions.
 pub trait Orderer {
-    /// An order of all functions of `problem`; depends on nothing but `self` and `problem`.
+    /// An order of all functions of `problem`; depends only on `self` and `problem`.
     fn order(&self, problem: &LayoutProblem) -> FunctionOrder;
 }

@@ -105,7 +105,7 @@ impl Chains {
             extend(&mut first, second, at_front, turned);
             self.functions[one] = first;
         } else {
-            // Seen from the second chain, the first comes to the side where it touches.
+            // Seen from the second chain, the first is placed on the side where it touches.
             let at_front = !turn_second;
             extend(&mut second, first, at_front, turned);
             self.functions[one] = second;

@@ -1,16 +1,16 @@
 //! Windows that are read whole.
 //!
-//! Where a fault reads a window around its page, half of it before, a start that walks upwards uses half of each
-//! window only: what lies before its page has been read already. If the functions that a start touches first in a
-//! window stand where as much of it lies before them as a fault reads there (in the middle; at the front where faults
-//! read onwards only), one fault reads the whole window.
+//! Where a fault reads a window around its page, half of it before, a run that walks upwards uses half of each
+//! window only: what lies before its page has been read already. If the functions that a run touches first in a
+//! window are placed where as much of it lies before them as a fault reads there (in the middle; at the beginning where
+//! faults read onwards only), one fault reads the whole window.
 
 use crate::ids::FunctionId;
 use crate::order::FunctionOrder;
 use crate::problem::LayoutProblem;
 use crate::score::{FaultModel, positions};
 
-/// Rearranges `traced`, the functions at the front of a layout, inside each window of the problem's model: what a
+/// Rearranges `traced`, the first functions of a layout, inside each window of the problem's model: what a
 /// trace needs first of the window goes to where a fault reads all of it. Functions keep their window, up to its
 /// borders. Orders for other models stay as they are.
 #[must_use]

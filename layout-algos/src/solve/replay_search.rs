@@ -1,7 +1,7 @@
 //! Local search for models in which a fault reads more than its page.
 //!
-//! Where windows begin depends on what a start touched before, so the effect of a change cannot be counted on the
-//! changed pages alone: each try replays all starts. That is slow, and worth it, because such models have few faults
+//! Where windows begin depends on what a startup touched before, so the effect of a change cannot be counted on the
+//! changed pages alone: each try replays all startups. That is slow, and worth it, because such models have few faults
 //! and each of them is expensive.
 
 use rayon::prelude::*;
@@ -13,7 +13,7 @@ use crate::problem::LayoutProblem;
 use crate::random::Random;
 use crate::score::{FaultModel, Span, positions};
 
-/// Rotates parts of an order as long as that makes the recorded starts cheaper.
+/// Rotates parts of an order as long as that makes the recorded startups cheaper.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ReplaySearch {
     /// Chooses what is tried.
@@ -30,7 +30,7 @@ impl Default for ReplaySearch {
     }
 }
 
-/// Below so many events, sharing a replay between threads costs more than it saves.
+/// Below this many events, sharing a replay between threads costs more than it saves.
 const MIN_SHARED_EVENTS: usize = 20_000;
 
 impl ReplaySearch {
@@ -91,7 +91,7 @@ fn random_cuts(count: usize, random: &mut Random) -> Option<(usize, usize, usize
     (from + first + second <= count).then_some((from, from + first, from + first + second))
 }
 
-/// Starts replayed with functions at changing places.
+/// Startups replayed with functions at changing places.
 struct Replay<'problem> {
     problem: &'problem LayoutProblem,
     page: u64,
@@ -135,11 +135,11 @@ impl<'problem> Replay<'problem> {
             cursor = start + self.problem.size(*function);
             self.spans[function.index()] = Span { start, end: cursor };
         }
-        // What stands behind must stay where it is.
+        // The functions after it must stay in place.
         cursor == end
     }
 
-    /// What all starts cost.
+    /// The cost of all startups.
     fn cost(&self) -> u64 {
         let traces = self.problem.traces();
         let cost_of = |index: u32| self.cost_of_start(TraceId(index));

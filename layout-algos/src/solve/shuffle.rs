@@ -1,4 +1,4 @@
-//! A random permutation of all functions: the hardest test for whatever moves them.
+//! A random permutation of all functions: the hardest test for code that moves them.
 
 use super::Orderer;
 use crate::ids::FunctionId;

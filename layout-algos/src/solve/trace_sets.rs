@@ -1,6 +1,6 @@
-//! Functions grouped by the set of traces that run them, similar sets side by side.
+//! Functions grouped by the set of traces that run them, similar sets next to each other.
 //!
-//! Functions that the same traces run share every page for free, in whatever order; all that costs is where two
+//! Functions that the same traces run share every page for free, in any order; the only cost is where two
 //! groups meet in a page. So the groups are chained: beginning with the set of the heaviest traces, each time the
 //! nearest set follows, nearest by the weight of the traces that run one of the two but not the other. Inside a
 //! group the functions keep the order of their earliest position in any trace, which makes early faults rarer.
@@ -107,7 +107,7 @@ fn in_temporal_order(problem: &LayoutProblem) -> Vec<FunctionId> {
     functions.into_iter().map(|(_, function)| function).collect()
 }
 
-/// Sets with the largest traces first; a set stands before its subsets that lack the last traces.
+/// Sets with the largest traces first; a set comes before its subsets that lack the last traces.
 fn by_common_traces(one: &[u32], other: &[u32]) -> Ordering {
     let length = one.len().min(other.len());
     one[..length].cmp(&other[..length]).then(other.len().cmp(&one.len()))

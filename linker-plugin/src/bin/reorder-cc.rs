@@ -1,4 +1,4 @@
-//! The `reorder-cc` command: stands in for a compiler that links, for those who call one instead of a linker.
+//! The `reorder-cc` command: stands in for a compiler that links, for builds that call one instead of a linker.
 
 use std::process::ExitCode;
 

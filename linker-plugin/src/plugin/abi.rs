@@ -1,12 +1,12 @@
 //! The plugin interface of GNU linkers, as `plugin-api.h` of binutils has it: numbers, structures and functions.
 //!
-//! Nothing here does anything; a test compares numbers, sizes and offsets with the C header.
+//! Declarations only; a test compares numbers, sizes and offsets with the C header.
 
 use std::ffi::{c_char, c_int, c_uint, c_void};
 
 use libc::off_t;
 
-/// What a callback or a hook returns. A number and no enumeration: a linker may return any.
+/// The status that a callback or a hook returns. A number and not an enumeration: a linker may return any.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(transparent)]
 pub struct Status(pub c_int);
@@ -24,7 +24,7 @@ impl Status {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(i32)]
 pub enum Level {
-    /// Told in passing.
+    /// For information.
     Info = 0,
     /// The link goes on.
     Warning = 1,
@@ -42,7 +42,7 @@ pub mod tag {
     pub const NULL: c_int = 0;
     /// A number: the version of gold.
     pub const GOLD_VERSION: c_int = 2;
-    /// Text behind one `-plugin-opt`.
+    /// The text after one `-plugin-opt`.
     pub const OPTION: c_int = 4;
     /// [`RegisterClaimFile`](super::RegisterClaimFile).
     pub const REGISTER_CLAIM_FILE_HOOK: c_int = 5;
@@ -113,7 +113,7 @@ unsafe impl Sync for Section {}
 pub type ClaimFileHook = unsafe extern "C" fn(file: *const InputFile, claimed: *mut c_int) -> Status;
 /// A hook that is shown an input file that was made during the link.
 pub type NewInputHook = unsafe extern "C" fn(file: *const InputFile) -> Status;
-/// A hook that is told of a phase.
+/// A hook that is called at a phase of the link.
 pub type PhaseHook = unsafe extern "C" fn() -> Status;
 /// Registers a [`ClaimFileHook`].
 pub type RegisterClaimFile = unsafe extern "C" fn(hook: ClaimFileHook) -> Status;
@@ -131,9 +131,9 @@ pub type SectionNumber = unsafe extern "C" fn(section: Section, number: *mut c_u
 pub type SectionName = unsafe extern "C" fn(section: Section, name: *mut *mut c_char) -> Status;
 /// A section's size in bytes.
 pub type SectionSize = unsafe extern "C" fn(section: Section, size: *mut u64) -> Status;
-/// Gives sections in the order that they shall have.
+/// Sets the order of sections.
 pub type UpdateSectionOrder = unsafe extern "C" fn(sections: *const Section, count: c_uint) -> Status;
-/// Announces that something will be asked for.
+/// Announces a later request.
 pub type Allow = unsafe extern "C" fn() -> Status;
 /// Puts sections into a segment of their own.
 pub type UniqueSegment = unsafe extern "C" fn(

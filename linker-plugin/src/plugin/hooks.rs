@@ -1,8 +1,8 @@
-//! What the linker calls.
+//! The functions that the linker calls.
 //!
 //! Each hook runs guarded: a panic becomes a message and an error status, because unwinding through a linker's C++ is
 //! undefined. The link's state is global, since hooks are given no context; a linker makes one link in its life. It is
-//! behind a mutex because gold may read inputs on several threads.
+//! guarded by a mutex because gold may read inputs on several threads.
 
 use std::ffi::c_int;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -27,7 +27,7 @@ pub unsafe extern "C" fn onload(vector: *const TransferEntry) -> Status {
         guarded(Some(host), || {
             let (session, status) = Session::start(offer);
             *SESSION.lock().unwrap_or_else(PoisonError::into_inner) = session;
-            // Without a session they do nothing; mold calls the first of them whether it is there or not.
+            // Without a session they have no effect; mold calls the first of them whether it is there or not.
             match status {
                 Status::OK => register(&host),
                 status => status,
@@ -72,7 +72,7 @@ unsafe extern "C" fn cleanup() -> Status {
 }
 
 fn in_session(work: impl FnOnce(&mut Session) -> Status) -> Status {
-    // A poisoned session belongs to a hook that panicked; its own guard has told, and what it has seen is whole.
+    // A poisoned session belongs to a hook that panicked; its own guard has reported it, and what it has read is complete.
     let mut session = SESSION.lock().unwrap_or_else(PoisonError::into_inner);
     let Some(session) = session.as_mut() else { return Status::OK };
     let host = *session.host();
@@ -80,9 +80,9 @@ fn in_session(work: impl FnOnce(&mut Session) -> Status) -> Status {
 }
 
 fn guarded(host: Option<Host>, work: impl FnOnce() -> Status) -> Status {
-    // Whatever was in the making is not used after an error status.
+    // Unfinished results are not used after an error status.
     catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(|_| {
-        // Printing is the linker's code, but `say` itself could panic only for want of memory, which aborts.
+        // Printing is the linker's code, but `say` itself could panic only for lack of memory, which aborts.
         if let Some(host) = host {
             host.say(Level::Error, "reorder: the plugin failed; please report the message above it");
         }

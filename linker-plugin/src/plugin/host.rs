@@ -1,7 +1,7 @@
 //! The linker, as its transfer vector offers it: safe calls over the callbacks.
 //!
-//! In: the vector that `onload` is given. Out: [`Offer`]. Everything optional may be missing, and callbacks that are
-//! there may do nothing: out-parameters start with values that no linker writes, so that silence is noticed.
+//! In: the vector that `onload` is given. Out: [`Offer`]. All optional callbacks may be missing, and existing ones
+//! may have no effect: out-parameters start with values that no linker writes, so that this is noticed.
 
 use std::ffi::{CStr, CString, OsStr, c_char, c_int, c_uint, c_void};
 use std::os::unix::ffi::OsStrExt as _;
@@ -43,11 +43,11 @@ pub(super) struct Offer {
     pub(super) options: Vec<Vec<u8>>,
     /// The name of the output, if the linker tells it.
     pub(super) output: Option<PathBuf>,
-    /// What the linker says that it is.
+    /// The linker's identity, as it states it.
     pub(super) linker: Linker,
 }
 
-/// What the linker says that it is.
+/// The linker's identity, as it states it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Linker {
     /// gold, by this version.
@@ -57,7 +57,7 @@ pub(super) struct Linker {
 }
 
 impl Linker {
-    /// Whether it says what it is. mold does not; it offers everything and orders nothing.
+    /// Whether it names itself. mold does not; it offers all callbacks and orders no sections.
     pub(super) fn is_known(self) -> bool {
         self.gold.is_some() || self.gnu.is_some()
     }
@@ -72,7 +72,7 @@ impl Linker {
     }
 }
 
-/// What the linker answers when it is asked about its sections.
+/// The linker's answer to a query about its sections.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Answer<T> {
     /// This.
@@ -154,7 +154,7 @@ impl Host {
         unsafe { callback(level as c_int, c"%s".as_ptr(), text.as_ptr()) };
     }
 
-    /// Whether everything is offered that ordering takes.
+    /// Whether all callbacks that ordering needs are offered.
     pub(super) fn orders_sections(&self) -> bool {
         self.update_section_order.is_some()
             && self.allow_section_ordering.is_some()
@@ -170,13 +170,13 @@ impl Host {
 
     /// Announces an order; only valid in `onload` or the first hook.
     pub(super) fn allow_section_ordering(&self) -> Status {
-        // SAFETY: the callback takes nothing.
+        // SAFETY: the callback takes no arguments.
         self.allow_section_ordering.map_or(Status::ERROR, |allow| unsafe { allow() })
     }
 
     /// Announces a segment; only valid in `onload` or the first hook.
     pub(super) fn allow_unique_segment(&self) -> Status {
-        // SAFETY: the callback takes nothing.
+        // SAFETY: the callback takes no arguments.
         self.allow_unique_segment.map_or(Status::ERROR, |allow| unsafe { allow() })
     }
 

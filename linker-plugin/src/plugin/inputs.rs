@@ -1,6 +1,6 @@
 //! All code sections of the link, in the order in which the linker reads them.
 //!
-//! In: each input file as the linker shows it. Out: [`Inputs`]. Nothing is kept open, and the file's position stays where
+//! In: each input file as the linker shows it. Out: [`Inputs`]. No file is kept open, and the file's position stays where
 //! the linker has it.
 
 use std::collections::BTreeMap;
@@ -78,7 +78,7 @@ impl Inputs {
 
     /// Leaves out the objects of which the linker takes no orders, such as those that another plugin has claimed since.
     /// Only objects with one of `sections` are tried, and by an order of that section alone, which the next one replaces.
-    /// Gives whether something was left out.
+    /// Returns whether an object was left out.
     pub(super) fn retain_orderable(&mut self, host: &Host, sections: &[Section]) -> bool {
         let mut sample: BTreeMap<*const c_void, Section> = BTreeMap::new();
         for section in sections {
@@ -117,7 +117,7 @@ fn asked_sections(host: &Host, handle: *const c_void, count: u32, file_size: u64
     (1..count).filter_map(ask).collect()
 }
 
-/// Maps the object for the time of `work`; nothing when that cannot be done.
+/// Maps the object during `work`; `None` if that is impossible.
 ///
 /// # Safety
 /// The descriptor of `file` is open during the call.
@@ -129,7 +129,7 @@ unsafe fn with_bytes<T>(file: &InputFile, work: impl FnOnce(&[u8]) -> T) -> Opti
     // SAFETY: the descriptor is open as this function demands; it is not closed, because the value is never dropped.
     let opened = ManuallyDrop::new(unsafe { File::from_raw_fd(file.descriptor) });
     let (offset, size) = (u64::try_from(file.offset).ok()?, u64::try_from(file.size).ok()?);
-    // Pages behind the end of a file cannot be read.
+    // Pages after the end of a file cannot be read.
     if offset.checked_add(size)? > opened.metadata().ok()?.len() {
         return None;
     }
@@ -137,7 +137,7 @@ unsafe fn with_bytes<T>(file: &InputFile, work: impl FnOnce(&[u8]) -> T) -> Opti
     let ahead = offset % (64 << 10);
     let length = NonZeroUsize::new(usize::try_from(size.checked_add(ahead)?).ok()?)?;
     let start = libc::off_t::try_from(offset - ahead).ok()?;
-    // SAFETY: a new private read-only mapping at an address of the system's choice concerns no other memory.
+    // SAFETY: a new private read-only mapping at an address of the system's choice affects no other memory.
     let mapped =
         unsafe { mmap(None, length, ProtFlags::PROT_READ, MapFlags::MAP_PRIVATE, opened.as_fd(), start) };
     let address = mapped.ok()?;
@@ -145,7 +145,7 @@ unsafe fn with_bytes<T>(file: &InputFile, work: impl FnOnce(&[u8]) -> T) -> Opti
     // object during its link breaks the linker's own mapping alike.
     let bytes = unsafe { std::slice::from_raw_parts(address.as_ptr().cast::<u8>(), length.get()) };
     let worked = usize::try_from(ahead).ok().and_then(|ahead| bytes.get(ahead..)).map(work);
-    // SAFETY: mapped above with this length; no reference to it is left, since results borrow nothing.
+    // SAFETY: mapped above with this length; no reference to it is left, since results do not borrow from it.
     let _ = unsafe { munmap(address, length.get()) };
     worked
 }

@@ -1,8 +1,8 @@
 //! A linker plugin: orders input sections from inside the linker.
 //!
 //! ld.gold loads `libreorder_plugin.so` (`-plugin`, options by `-plugin-opt`), shows it each input file, and places the
-//! sections in the order that it is given. Other linkers offer less or only pretend; they are told apart by what they
-//! do, and the user is told what to do instead.
+//! sections in the order that it is given. Other linkers offer less or only pretend; they are recognised by what
+//! they do, and a message says what to do instead.
 //!
 //! | file | what it does |
 //! |---|---|
@@ -13,9 +13,9 @@
 //! | `inputs` | the objects of the link |
 //! | `table` | the objects as functions that traces are resolved against |
 //! | `order` | traces to an order of sections |
-//! | `report` | what is said about it |
-//! | `session` | one link from its start to its end |
-//! | `hooks` | what the linker calls |
+//! | `report` | messages about it |
+//! | `session` | one link from its beginning to its end |
+//! | `hooks` | the functions that the linker calls |
 
 pub mod abi;
 mod hooks;

@@ -1,7 +1,7 @@
 //! Code sections of one relocatable object, with the names of their functions.
 //!
-//! In: the object's bytes. Out: [`CodeSection`]s by index. Any class and byte order of ELF; nothing is believed that
-//! lies outside of the bytes, and all names together are bounded by the file.
+//! In: the object's bytes. Out: [`CodeSection`]s by index. Any class and byte order of ELF; everything must lie inside
+//! the bytes, and all names together are bounded by the file.
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ use object::{
     FileKind, Object as _, ObjectComdat as _, ObjectSection as _, ObjectSymbol as _, SectionIndex, SymbolKind,
 };
 
-/// Longer names are no names.
+/// Longer names are ignored.
 const MAX_NAME_LENGTH: usize = 1 << 16;
 
 /// An object's sections, as far as they are code that may be ordered.
@@ -45,13 +45,13 @@ pub struct CodeSection {
 pub struct FunctionName {
     /// The symbol.
     pub name: Vec<u8>,
-    /// Who sees it.
+    /// Its visibility.
     pub scope: Scope,
-    /// Its size in bytes, zero where nothing says it.
+    /// Its size in bytes, zero if unknown.
     pub size: u64,
 }
 
-/// Who sees a symbol.
+/// The visibility of a symbol.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Scope {
     /// This object alone; the source file, where the object tells it.
@@ -63,7 +63,7 @@ pub enum Scope {
 }
 
 /// Whether a section of this name becomes part of the ordinary code. `.init` and `.fini` are one function in pieces, and
-/// other names may have a meaning to somebody.
+/// other names may have a special meaning.
 pub fn is_code_name(name: &[u8]) -> bool {
     name == b".text" || name.starts_with(b".text.") || name.starts_with(b".gnu.linkonce.t.")
 }
@@ -80,7 +80,7 @@ pub fn tail_of(section: &[u8]) -> Option<&[u8]> {
     (!tail.is_empty() && !is_kind).then_some(tail)
 }
 
-/// Reads an object; nothing when it is none.
+/// Reads an object; `None` for other files.
 pub fn read_object(bytes: &[u8]) -> Option<ObjectCode> {
     match FileKind::parse(bytes).ok()? {
         FileKind::Elf64 => read::<object::elf::FileHeader64<object::Endianness>>(bytes),

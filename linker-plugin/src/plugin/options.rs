@@ -1,4 +1,4 @@
-//! What `-plugin-opt` says.
+//! The options of `-plugin-opt`.
 //!
 //! In: the texts, in order. Out: [`Options`], or an error that lists the known ones.
 
@@ -7,6 +7,7 @@ use std::os::unix::ffi::OsStrExt as _;
 use std::path::PathBuf;
 
 use reorder_base::error::{Error, Result};
+use reorder_layout::memory;
 use reorder_layout::{LayoutRequest, Memory, Strategy};
 
 /// All options.
@@ -24,13 +25,13 @@ pub struct Options {
     pub request: LayoutRequest,
     /// Ordered functions get a segment of their own.
     pub unique_segment: bool,
-    /// What keeps the order from being applied is an error.
+    /// Whether a failure to apply the order is an error.
     pub strict: bool,
-    /// How much is said.
+    /// How many messages are printed.
     pub talk: Talk,
 }
 
-/// How much is said.
+/// How many messages are printed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Talk {
     /// Errors only.
@@ -48,7 +49,7 @@ impl Options {
     /// Reads them.
     ///
     /// # Errors
-    /// Unknown options, values that are missing or make no sense, and neither traces nor an order.
+    /// Unknown options, missing or invalid values, and neither traces nor an order.
     pub fn parse<Text: AsRef<[u8]>>(texts: &[Text]) -> Result<Self> {
         let mut options = Self {
             traces: Vec::new(),
@@ -72,7 +73,7 @@ impl Options {
                 (b"order", Some(value)) => options.order = Some(path(value)),
                 (b"program", Some(value)) => options.program = Some(path(value)),
                 (b"strategy", Some(value)) => strategy = choice(text, value)?,
-                (b"memory", Some(value)) => memory = choice(text, value)?,
+                (b"memory", Some(value)) => memory = memory_named(text, value)?,
                 (b"seed", Some(value)) => {
                     let number = std::str::from_utf8(value).ok().and_then(|text| text.parse().ok());
                     seed = number.ok_or_else(|| unusable(text, "a number is wanted, such as seed=7"))?;
@@ -88,7 +89,7 @@ impl Options {
         options.checked()
     }
 
-    /// Whether these texts ask for errors, and for silence, whatever else they say: some linkers give every plugin the
+    /// Whether these texts contain `strict` and `quiet`; other texts may be unknown: some linkers give every plugin the
     /// options of all.
     pub fn glimpse<Text: AsRef<[u8]>>(texts: &[Text]) -> (bool, Talk) {
         let has = |wanted: &[u8]| texts.iter().any(|text| text.as_ref() == wanted);
@@ -122,10 +123,17 @@ fn choice<Choice: clap::ValueEnum>(text: &[u8], value: &[u8]) -> Result<Choice> 
     chosen.ok_or_else(|| {
         let names: Vec<String> = Choice::value_variants()
             .iter()
-            .filter_map(|variant| Some(variant.to_possible_value()?.get_name().to_owned()))
+            .filter_map(Choice::to_possible_value)
+            .filter(|value| !value.is_hide_set())
+            .map(|value| value.get_name().to_owned())
             .collect();
         unusable(text, format!("known are {}", names.join(", ")))
     })
+}
+
+fn memory_named(text: &[u8], value: &[u8]) -> Result<Memory> {
+    let named = std::str::from_utf8(value).ok().and_then(Memory::named);
+    named.ok_or_else(|| unusable(text, format!("known are {}", memory::known_names())))
 }
 
 fn unusable(text: &[u8], hint: impl Into<String>) -> Error {

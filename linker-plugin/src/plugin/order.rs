@@ -1,6 +1,6 @@
-//! Traces and sections to the order in which the linker shall have them.
+//! Traces and sections to the order for the linker.
 //!
-//! In: the link's objects, and what the options say. Out: [`Arrangement`]. Names decide alone: a linker knows no addresses
+//! In: the link's objects, and what the options say. Out: [`Arrangement`]. Only names count: a linker knows no addresses
 //! yet, so every trace counts as one of another build.
 
 use std::ffi::OsStr;
@@ -23,7 +23,7 @@ use super::table::Table;
 /// The order, and an account of how it came about.
 #[derive(Debug, Default)]
 pub(super) struct Arrangement {
-    /// Each placed section once, the lowest address first; copies stand behind the first of them.
+    /// Each placed section once, the lowest address first; copies come after the first of them.
     pub(super) sections: Vec<Section>,
     /// How many functions they hold, copies aside.
     pub(super) functions: usize,
@@ -31,11 +31,11 @@ pub(super) struct Arrangement {
     pub(super) bytes: u64,
     /// How many functions the link has that could be placed.
     pub(super) known: usize,
-    /// What was found of the traces.
+    /// How much of the traces was found.
     pub(super) coverage: Option<Coverage>,
-    /// What was found of the order file.
+    /// How much of the order file was found.
     pub(super) listed: Option<OrderCoverage>,
-    /// What the readers of traces have to say.
+    /// Notes of the readers of traces.
     pub(super) notes: Vec<Note>,
 }
 
@@ -51,7 +51,7 @@ pub(super) enum Failure {
 /// Orders the sections of `objects`; `output` is what the linker calls its output.
 ///
 /// # Errors
-/// Traces, companions and order files that cannot be read, and traces of which nothing is linked here.
+/// Traces, companions and order files that cannot be read, and traces without any function that is linked here.
 pub(super) fn arrange(
     objects: &[InputObject],
     options: &Options,

@@ -1,4 +1,4 @@
-//! What is said about an order.
+//! Messages about an order.
 //!
 //! In: an [`Arrangement`]. Out: sentences with their weight, in a fixed order.
 
@@ -6,12 +6,12 @@ use super::abi::Level;
 use super::options::Talk;
 use super::order::Arrangement;
 
-/// So many names that were not found are told, unless everything is.
+/// How many names that were not found are listed, unless all are.
 const EXAMPLES: usize = 3;
 /// Fewer events than this share, in percent, are worth a warning.
 const FEW_PERCENT: u64 = 50;
 
-/// What there is to say.
+/// The messages.
 #[must_use]
 pub(super) fn sentences(arrangement: &Arrangement, talk: Talk) -> Vec<(Level, String)> {
     let mut said = Vec::new();

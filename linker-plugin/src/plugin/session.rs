@@ -1,6 +1,6 @@
 //! One link, from the first hook to the last.
 //!
-//! In: what the linker shows. Out: its order, through [`Host`]. Nothing is claimed and nothing is written.
+//! In: what the linker shows. Out: its order, through [`Host`]. No file is claimed or written.
 
 use std::borrow::Cow;
 use std::path::PathBuf;
@@ -29,12 +29,12 @@ pub(super) struct Session {
     options: Options,
     output: Option<PathBuf>,
     inputs: Inputs,
-    /// There is nothing more to do.
+    /// There is no more work.
     is_given_up: bool,
     is_separated: bool,
     /// How many objects came after the first order.
     late_inputs: usize,
-    /// What became of the last order, until it is told.
+    /// The outcome of the last order, until it is reported.
     outcome: Option<Outcome>,
 }
 
@@ -44,7 +44,7 @@ enum Outcome {
     Unordered(String),
 }
 
-/// What is said, and how serious it is.
+/// Messages and their severity.
 #[derive(Clone, Copy)]
 struct Voice {
     host: Host,
@@ -53,7 +53,7 @@ struct Voice {
 }
 
 impl Session {
-    /// Starts a link; the status that the linker shall have comes with it.
+    /// Starts a link; returned with the status for the linker.
     pub(super) fn start(offer: Offer) -> (Option<Self>, Status) {
         let Offer { host, options: texts, output, linker } = offer;
         let (is_strict, talk) = Options::glimpse(&texts);
@@ -162,7 +162,7 @@ impl Session {
         }
     }
 
-    /// Says what became of the order.
+    /// Reports the outcome of the order.
     pub(super) fn tell(&mut self) -> Status {
         match self.outcome.take() {
             None => Status::OK,
@@ -191,7 +191,7 @@ impl Session {
         }
     }
 
-    /// What became of an order, and what the linker said to it.
+    /// The outcome of an order, and the linker's answer.
     fn try_order(&self) -> Result<(Outcome, Status), Error> {
         let options = self.current_options();
         match arrange(&self.inputs.objects, &options, self.output.as_deref()) {
@@ -204,7 +204,7 @@ impl Session {
         }
     }
 
-    /// Every object made during the link asks for a new order of everything. There may be hundreds, so behind the first
+    /// Every object made during the link asks for a new order of everything. There may be hundreds, so after the first
     /// the search for the best of several layouts is left out.
     fn current_options(&self) -> Cow<'_, Options> {
         if self.late_inputs <= 1 || self.options.request.strategy != Strategy::Auto {
@@ -233,7 +233,7 @@ impl Session {
 }
 
 impl Voice {
-    /// Ends all work with words that say what to do instead.
+    /// Ends all work with a message that says what to do instead.
     fn give_up(&self, cause: &str) -> Status {
         self.complain(&format!(
             "{cause}; functions keep their order; let reorder-ld stand in for the linker, or run `reorder apply` on the \

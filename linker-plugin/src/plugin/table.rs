@@ -1,7 +1,7 @@
 //! Code sections as a table of functions that traces are resolved against.
 //!
 //! In: the link's objects. Out: [`Table`]: each section that may be placed has an address of its own, in input order,
-//! and all names of its functions; copies of which the linker keeps one stand behind the first. The addresses are
+//! and all names of its functions; copies of which the linker keeps one come after the first. The addresses are
 //! beyond those of any program, so that an address in a trace never means one of them.
 
 use std::collections::HashMap;
@@ -18,9 +18,9 @@ use super::abi::Section;
 use super::inputs::InputObject;
 use super::object_file::{CodeSection, FunctionName, Scope};
 
-/// Where the made-up addresses start: user space of every processor ends below, and layouts take 62 bits.
+/// The first of the made-up addresses: user space of every processor ends below, and layouts take 62 bits.
 const ORIGIN: u64 = 0x2000_0000_0000_0000;
-/// Sections that want more are placed by the linker as they want; the layout need not know.
+/// Larger alignments are handled by the linker; the layout need not know them.
 const MAX_ALIGNMENT: u64 = 1 << 16;
 
 /// A section that can be placed, with its copies in other objects.
@@ -82,7 +82,7 @@ impl<'objects> Table<'objects> {
                 }
                 let counting = || section.functions.iter().filter(|f| definitions.counts(f, id));
                 if counting().next().is_none() {
-                    // What a strong definition replaces stays in the output, but nothing calls it.
+                    // What a strong definition replaces stays in the output, but is not called.
                     let owned = section.functions.iter().find_map(|f| owner.get(f.name.as_slice()));
                     let copy = owned.filter(|(is_strong, _)| !is_strong || section.group.is_some());
                     copies.extend(copy.map(|&(_, first)| (first, id)));
@@ -144,7 +144,7 @@ impl<'objects> Table<'objects> {
         functions
     }
 
-    /// The section behind a function.
+    /// The section of a function.
     pub(super) fn placeable(&self, function: FunctionIndex) -> Option<&Placeable> {
         self.placeables.get(function.0 as usize)
     }
@@ -154,7 +154,7 @@ impl<'objects> Table<'objects> {
     /// The size is the evidence of a trace that was recorded with the same objects.
     pub(super) fn spelled_by_size(&self, name: &[u8], size: u64) -> Option<Name> {
         let family = self.namesakes.get(root_name(name))?;
-        // A function of this very name is no relative of what optimisers made of another.
+        // A function of exactly this name is not an optimiser's variant of another.
         let is_exact = family.iter().any(|namesake| namesake.name == name);
         let mut fitting = family
             .iter()
@@ -170,7 +170,7 @@ impl<'objects> Table<'objects> {
     }
 
     fn push_symbol(&mut self, name: &[u8], info: SymbolInfo, value: u64, size: u64) {
-        // Offsets are 32 bits wide; a name behind that has none.
+        // Offsets are 32 bits wide; a name beyond that has none.
         let offset = u32::try_from(self.strings.len()).unwrap_or(0);
         if offset != 0 {
             self.strings.extend_from_slice(name);

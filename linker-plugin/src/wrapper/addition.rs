@@ -1,4 +1,4 @@
-//! What the real linker is given on top of its arguments.
+//! What the real linker gets in addition to its arguments.
 
 use std::ffi::OsString;
 use std::path::Path;
@@ -48,7 +48,7 @@ impl Addition {
             argument
         };
         Ok(match self.form {
-            // Functions without a place among the sections, such as folded ones, are no news.
+            // Functions without a place among the sections, such as folded ones, are expected.
             Form::Symbols => vec![with_equals("--symbol-ordering-file"), "--no-warn-symbol-ordering".into()],
             Form::Script => vec!["-T".into(), path.into()],
             Form::Sections => vec![with_equals("--section-ordering-file")],

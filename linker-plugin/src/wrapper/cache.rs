@@ -1,7 +1,7 @@
-//! What earlier links found out, by content.
+//! Results of earlier links, by content.
 //!
-//! One file an entry, named by the digest of what it depends on. Nothing here is needed: an entry that is missing, cut or
-//! of another version costs a link, and no failure to write one is worth a word.
+//! One file an entry, named by the digest of what it depends on. No entry is required: one that is missing, truncated or
+//! of another version costs a link, and failures to write one are not reported.
 
 use std::path::PathBuf;
 use std::time::SystemTime;
@@ -48,7 +48,7 @@ impl Cache {
         self.file(digest, "file")
     }
 
-    /// Keeps `contents`, for entries that name them by their digest; nothing if that fails.
+    /// Keeps `contents`, for entries that name them by their digest; failures are ignored.
     #[must_use]
     pub fn attach(&self, contents: &[u8]) -> Option<Digest> {
         let digest = digest_of(contents);

@@ -1,4 +1,4 @@
-//! One call as a linker: with an order if there is one to be had, else as if we were not there.
+//! One call as a linker: with an order if possible, else as if we were not there.
 
 use std::path::PathBuf;
 
@@ -20,7 +20,7 @@ pub const COULD_NOT_RUN: u8 = 2;
 /// The exit status for a finding: the traces fit too little.
 const FINDING: u8 = 1;
 
-/// What is to be linked, and by whom.
+/// What to link, and with which linker.
 #[derive(Debug)]
 pub struct Call<'call> {
     /// The linker that is stood in for.
@@ -29,9 +29,9 @@ pub struct Call<'call> {
     pub environment: &'call Environment,
     /// What is linked.
     pub invocation: &'call Invocation,
-    /// What is wanted.
+    /// The options.
     pub options: &'call Options,
-    /// The arguments name files of ours, which must not outlive this process.
+    /// Whether the arguments name our files, which must not outlive this process.
     pub has_own_files: bool,
     /// Where to say what is done.
     pub talk: Talk,
@@ -63,7 +63,7 @@ impl Call<'_> {
                 talk.error(&error);
                 FINDING
             }
-            // Traces that do not say what they are of are tried with every link; most are none of theirs.
+            // Traces that do not name their program are tried with every link; most links are of other programs.
             Err(Failure::Unfit(error)) if recorded.may_be_of_others(options) => {
                 talk.detail(&error.to_string());
                 self.link_plainly()
@@ -95,7 +95,7 @@ impl Call<'_> {
         Ok(Some(recorded))
     }
 
-    /// The link as it is without us, unless the user wants an order or nothing.
+    /// The link as it is without us, unless the user wants it to fail without an order.
     fn without_order(&self, error: &Error) -> u8 {
         if self.options.strict {
             self.talk.error(error);
@@ -105,7 +105,7 @@ impl Call<'_> {
         self.link_plainly()
     }
 
-    /// A link that fails with what we add to it, and therefore probably by itself: `message` is the first that it said.
+    /// A link that fails with our additions, and therefore probably also without them: `message` is its first message.
     fn link_that_fails(&self, message: &str) -> u8 {
         let status = real_linker::command(&self.program, self.environment)
             .and_then(|command| run_visibly(command, self.invocation.arguments.clone()));
@@ -128,8 +128,8 @@ impl Call<'_> {
         }
     }
 
-    /// Becomes the real linker; but waits for it below a compiler that may be killed with us, and if files are to be
-    /// removed afterwards.
+    /// Becomes the real linker; but runs it as a child and waits below a compiler that may be killed with us, and if files
+    /// must be removed afterwards.
     fn link_plainly(&self) -> u8 {
         let linked = real_linker::command(&self.program, self.environment).and_then(|command| {
             if self.has_own_files || caller::is_watched(self.environment) {

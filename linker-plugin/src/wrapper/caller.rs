@@ -1,6 +1,6 @@
 //! Ends this process when the one that called the compiler is killed.
 //!
-//! gcc starts its linker through `collect2`, which nothing stops when gcc is killed. So the first of us leaves its number
+//! gcc starts its linker through `collect2`, which goes on when gcc is killed. So our first process leaves its number
 //! and start time in a variable, and the second, called as the linker, watches it.
 
 use std::ffi::OsString;
@@ -20,7 +20,7 @@ pub fn this_process() -> OsString {
 }
 
 /// Watches the process that called the compiler which called us, if there is one: when it ends before us, we end, and
-/// with us the linker that is tied to us. Where the system has no means for that, nothing is watched.
+/// with us the linker that is tied to us. Where the system has no means for that, the process is not watched.
 pub fn follow(environment: &Environment) {
     let caller = environment.variable(VARIABLE).and_then(|value| value.to_str()).and_then(|value| {
         let (number, time) = value.split_once(':')?;
@@ -31,7 +31,7 @@ pub fn follow(environment: &Environment) {
     }
 }
 
-/// Whether [`follow`] has somebody to watch.
+/// Whether [`follow`] has a process to watch.
 pub fn is_watched(environment: &Environment) -> bool {
     environment.variable(VARIABLE).is_some()
 }
@@ -40,7 +40,7 @@ pub fn is_watched(environment: &Environment) -> bool {
 #[cfg(target_os = "linux")]
 fn start_time(number: u32) -> Option<String> {
     let status = std::fs::read(format!("/proc/{number}/stat")).ok()?;
-    // The name, in parentheses, may hold anything; 20 fields behind it is the time.
+    // The name, in parentheses, may hold anything; 20 fields after it is the time.
     let end = status.iter().rposition(|&byte| byte == b')')?;
     String::from_utf8_lossy(&status[end + 1..]).split_whitespace().nth(19).map(str::to_owned)
 }
@@ -52,7 +52,7 @@ fn watch(number: u32, time: &str) {
     // SAFETY: the call takes two integers and gives a new descriptor or -1.
     let descriptor = unsafe { libc::syscall(libc::SYS_pidfd_open, number, 0) };
     let Ok(descriptor @ 0..) = i32::try_from(descriptor) else { return };
-    // SAFETY: the descriptor was just made and belongs to nobody else.
+    // SAFETY: the descriptor was just made and has no other owner.
     let descriptor = unsafe { OwnedFd::from_raw_fd(descriptor) };
     if start_time(number.unsigned_abs()).as_deref() != Some(time) {
         return;
@@ -64,7 +64,7 @@ fn watch(number: u32, time: &str) {
             // SAFETY: one entry that lives on this stack.
             let ready = unsafe { libc::poll(&raw mut entry, 1, -1) };
             if ready == 1 && entry.revents & libc::POLLIN != 0 {
-                // SAFETY: ends the process at once; what is tied to it ends too, and drafts are removed by nobody.
+                // SAFETY: ends the process at once; what is tied to it ends too, and drafts are not removed.
                 unsafe { libc::_exit(128 + libc::SIGKILL) };
             }
             if ready < 0 && std::io::Error::last_os_error().kind() != std::io::ErrorKind::Interrupted {

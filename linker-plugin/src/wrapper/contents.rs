@@ -1,4 +1,4 @@
-//! Digests of files, and stamps that tell whether a file may have changed since.
+//! Digests of files, and stamps that show whether a file may have changed since.
 
 use std::fs::File;
 use std::io::Read;
@@ -13,7 +13,7 @@ use sha2::{Digest as _, Sha256};
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Digest(pub String);
 
-/// What the system knows of a file; the same stamp means the same contents, unless somebody sets clocks back.
+/// What the system knows of a file; the same stamp means the same contents, unless clocks are set back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Stamp {
     bytes: u64,
@@ -63,7 +63,7 @@ pub fn digest_of(contents: &[u8]) -> Digest {
     finish(Sha256::new_with_prefix(contents))
 }
 
-/// The digest of several pieces of text, each told from the next; `kind` tells apart what digests are for.
+/// The digest of several pieces of text, with their borders; `kind` separates the purposes of digests.
 #[must_use]
 pub fn digest_of_parts<'parts>(kind: &'parts str, parts: impl Iterator<Item = &'parts [u8]>) -> Digest {
     let mut state = Sha256::new();

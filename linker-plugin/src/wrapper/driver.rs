@@ -1,12 +1,12 @@
 //! Calls as a compiler: `rustc -C linker=reorder-ld` and others call their linker as if it were `cc`.
 //!
-//! Takes the arguments of such a call, runs the compiler that is meant with the same arguments and a folder in front
+//! Takes the arguments of such a call, runs the intended compiler with the same arguments preceded by a folder
 //! (`-B`) in which every linker's name is a link to this program, so that the compiler calls us back as the linker. Gives
-//! its exit status. What the second call must know travels in the environment:
+//! its exit status. What the second call must know is passed in the environment:
 //!
 //! | variable | holds |
 //! |---|---|
-//! | `REORDER_OPTIONS` | our options of this call, quoted as for a shell, behind those that were there |
+//! | `REORDER_OPTIONS` | our options of this call, quoted as for a shell, after those that were there |
 //! | `REORDER_LINKER` | the linker that `--ld-path=` or an absolute `-fuse-ld=` names, unless the user set another |
 //! | `REORDER_LINKER_PATH` | the folders of `-B`, which clang does not tell its linker |
 //! | `REORDER_CALLER` | this process, so that the linker ends when this process is killed |
@@ -26,7 +26,7 @@ use super::{caller, driver_words, links};
 
 pub use driver_words::{advice, is_driver_call};
 
-/// What is called when the user does not say otherwise.
+/// The default compiler.
 const DEFAULT_DRIVER: &str = "cc";
 
 /// Runs the compiler `wanted`, a path or a name, else `cc`, as `arguments` ask, and gives its exit status as a shell
@@ -53,7 +53,7 @@ pub fn run(
     let mut inner = environment.clone();
     let by_path = driver_words::linker_by_path(words);
     if let Some(linker) = by_path.filter(|linker| !environment.is_own(Path::new(linker))) {
-        // clang takes the last one. The user's own is what stands behind us then.
+        // clang takes the last one. The user's own is the linker that we run then.
         let mut ours = OsString::from("--ld-path=");
         ours.push(folder.join("ld"));
         command.arg(ours);

@@ -1,7 +1,7 @@
-//! What the arguments of a call say: is it one of a linker or one of a compiler, and which linker does it name?
+//! Whether the arguments of a call are a linker's or a compiler's, and which linker they name.
 //!
-//! Takes words without response files. Decides by options that only one of the two understands; a call that either would
-//! understand is one of a linker, which is what this program is.
+//! Takes words without response files. Decides by options that only one of the two understands; a call that both would
+//! understand is a linker's, because this program is a linker.
 
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use super::linker_names;
 
 /// Options that no compiler takes. Compilers put them on the command line of their linker; users who have a compiler
-/// write them behind `-Wl,` or `-Xlinker`.
+/// write them after `-Wl,` or `-Xlinker`.
 const LINKERS_ONLY: [&[u8]; 14] = [
     b"-dynamic-linker",
     b"--dynamic-linker",
@@ -54,7 +54,7 @@ const COMPILERS_ONLY: [&[u8]; 22] = [
     b"-dumpversion",
 ];
 
-/// How options begin that no linker takes.
+/// Prefixes of options that no linker takes.
 const COMPILERS_BEGINNINGS: [&[u8]; 13] = [
     b"-Wl,",
     b"-Wa,",
@@ -84,7 +84,7 @@ pub fn is_driver_call(arguments_zero: &OsStr, words: &[OsString]) -> bool {
     if called.as_bytes().starts_with(COMPILER_NAME) {
         return true;
     }
-    // Compilers look for linkers by these names, and nobody calls a compiler by them.
+    // Compilers look for linkers by these names, and compilers are not called by them.
     if linker_names::is_linker(called) {
         return false;
     }
@@ -98,7 +98,7 @@ pub fn is_driver_call(arguments_zero: &OsStr, words: &[OsString]) -> bool {
             || COMPILERS_BEGINNINGS.iter().any(|beginning| word.starts_with(beginning))
             || folder_of(word).is_some()
             || !word.starts_with(b"-") && SOURCES.iter().any(|suffix| word.ends_with(suffix));
-        // What follows belongs to the option, whatever it looks like.
+        // The next word belongs to the option in any case.
         if matches!(
             word,
             b"-o" | b"-L" | b"-l" | b"-T" | b"-Xlinker" | b"-Xclang" | b"-z" | b"-h" | b"-soname"
@@ -123,7 +123,7 @@ pub fn advice(arguments_zero: &OsStr, words: &[OsString]) -> Option<&'static str
     )
 }
 
-/// The linker that `words` of a compiler name by its path: the last of `--ld-path=`, and with none of them the last
+/// The linker that `words` of a compiler name by its path: the last of `--ld-path=`, else the last
 /// `-fuse-ld=` if it is absolute.
 pub fn linker_by_path(words: &[OsString]) -> Option<OsString> {
     let last = |option: &[u8]| words.iter().rev().find_map(|word| word.as_bytes().strip_prefix(option));
@@ -234,7 +234,7 @@ mod tests {
         ) {
             let mut words: Vec<OsString> = words.into_iter().map(OsString::from_vec).collect();
             let (_, _, _) = (linker_by_path(&words), folders(&words), is_driver_call(OsStr::new("ld"), &words));
-            // What a compiler adds for its linker decides, wherever it stands in front of words without options.
+            // What a compiler adds for its linker decides, anywhere before words without options.
             words.retain(|word| !word.as_bytes().starts_with(b"-"));
             words.insert(place.index(words.len() + 1), "--eh-frame-hdr".into());
             prop_assert!(!is_driver_call(OsStr::new("ld"), &words));

@@ -1,6 +1,6 @@
-//! What the process was started with: its variables and its own file.
+//! The process's environment: its variables and its own file.
 //!
-//! Everything that looks at the surroundings takes an [`Environment`], so that tests can make one up. Variables that
+//! Everything that reads the environment takes an [`Environment`], so that tests can make one up. Variables that
 //! processes of this program leave to each other are named here.
 
 use std::collections::BTreeMap;
@@ -10,16 +10,16 @@ use std::path::{Path, PathBuf};
 
 use reorder_base::error::{Error, Result};
 
-/// How many of us stand between the first call and this process. A driver and its linker make two.
+/// How many of our processes are between the first call and this one. A driver and its linker make two.
 pub const DEPTH: &str = "REORDER_DEPTH";
 /// Folders, separated by colons, in which linkers are looked for before all others.
 pub const LINKER_PATH: &str = "REORDER_LINKER_PATH";
 /// The two programs of this package, and other copies of them, lead to each other as surely as to themselves.
 const OWN_NAMES: [&str; 2] = ["reorder-ld", "reorder-cc"];
-/// Deeper than this, some script or copy leads back to us.
+/// Deeper than this, some script or copy calls us again.
 const DEEPEST: u32 = 8;
 
-/// What the process was started with, so that tests need not change it.
+/// The process's environment, so that tests need not change it.
 #[derive(Clone, Debug)]
 pub struct Environment {
     /// All environment variables.
@@ -31,8 +31,8 @@ pub struct Environment {
 impl Environment {
     /// That of this process.
     ///
-    /// clang looks for linkers beside itself and tells nobody. So its folder is added to [`LINKER_PATH`] when clang
-    /// is what started us.
+    /// clang looks for linkers in its own folder and does not pass that on. So this folder is added to [`LINKER_PATH`] when
+    /// clang is what started us.
     ///
     /// # Errors
     /// The system does not tell which file this program is.
@@ -62,14 +62,14 @@ impl Environment {
         directory("XDG_CACHE_HOME").or_else(|| directory("HOME").map(|home| home.join(".cache")))
     }
 
-    /// The folders that a variable lists. Empty ones, which mean the current directory, are left out: nobody wants
-    /// a linker from there.
+    /// The folders that a variable lists. Empty ones, which mean the current directory, are left out: a linker
+    /// must not come from there.
     pub fn folders(&self, name: &str) -> Vec<PathBuf> {
         let value = self.variable(name).unwrap_or_default();
         std::env::split_paths(value).filter(|folder| !folder.as_os_str().is_empty()).collect()
     }
 
-    /// Adds to the folders of [`LINKER_PATH`], behind those that are there. A folder whose name holds a colon cannot
+    /// Adds to the folders of [`LINKER_PATH`], after those that are there. A folder whose name holds a colon cannot
     /// be listed and is left out.
     pub fn add_linker_folders(&mut self, folders: impl IntoIterator<Item = PathBuf>) {
         let mut all = self.folders(LINKER_PATH);
@@ -83,7 +83,7 @@ impl Environment {
         }
     }
 
-    /// Whether `file` is this program, under whatever name. A file that cannot be looked at is not.
+    /// Whether `file` is this program, under any name. A file that cannot be inspected is not.
     pub fn is_own(&self, file: &Path) -> bool {
         use std::os::unix::fs::MetadataExt;
         let is_namesake = || {
@@ -100,7 +100,7 @@ impl Environment {
     /// The variables for a linker or driver that we start: one level deeper.
     ///
     /// # Errors
-    /// So many levels are above us already that they can only be a circle.
+    /// There are so many levels above us already that they must be a cycle.
     pub fn for_child(&self) -> Result<BTreeMap<OsString, OsString>> {
         let depth = self.variable(DEPTH).and_then(OsStr::to_str).and_then(|text| text.parse::<u32>().ok());
         let depth = depth.unwrap_or(0);

@@ -1,4 +1,4 @@
-//! What a link depends on, and whether it is what it was.
+//! What a link depends on, and whether that has changed.
 
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
@@ -32,7 +32,7 @@ impl Input {
     }
 }
 
-/// Reads all inputs of a link; nothing if they cannot tell whether it is the same again.
+/// Reads all inputs of a link; `None` if they cannot show whether a later link is the same.
 #[must_use]
 pub fn inputs_of(invocation: &Invocation) -> Option<Vec<Input>> {
     let paths: Vec<PathBuf> = invocation.inputs().collect();
@@ -47,7 +47,7 @@ pub fn are_same(inputs: &[Input], invocation: &Invocation) -> bool {
     paths.len() == inputs.len() && paths.par_iter().zip(inputs).all(|(path, input)| input.is_still(path))
 }
 
-/// Thin archives hold names of objects instead of objects, so their contents tell nothing.
+/// Thin archives hold names of objects instead of objects, so their contents show no changes.
 fn is_thin_archive(path: &Path) -> bool {
     use std::io::Read;
     let mut magic = [0; 8];
@@ -55,7 +55,7 @@ fn is_thin_archive(path: &Path) -> bool {
         && magic == *b"!<thin>\n"
 }
 
-/// A link's name among others, whatever its inputs contain.
+/// The key of a link, independent of the contents of its inputs.
 ///
 /// # Errors
 /// A linker that is gone.
@@ -77,7 +77,7 @@ pub fn key(link: &OrderedLink<'_>, route: Route) -> Result<Digest> {
     Ok(digest_of_parts("link", parts))
 }
 
-/// The name of what is made of the finished image at `path`: that depends on nothing else than what is named here.
+/// The name of what is made of the finished image at `path`: that depends only on what is named here.
 ///
 /// # Errors
 /// The system's.

@@ -1,7 +1,7 @@
-//! What a linker is asked to do, as far as it matters for an order.
+//! A call of a linker, as far as it matters for an order.
 //!
 //! Takes the linker's arguments; gives the output, the files that are read, and reasons to leave the link alone. Options
-//! that are not known here are the linker's business.
+//! that are not known here are left to the linker.
 
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
@@ -24,10 +24,10 @@ pub struct Invocation {
     pub output: PathBuf,
 }
 
-/// Why a link is left to the linker alone.
+/// Why a link is left alone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LeftAlone {
-    /// Nothing is linked: a question for the version, or a list of what the linker can do.
+    /// No link: a query of the version or of the linker's capabilities.
     Question,
     /// The result is an object file.
     Relocatable,
@@ -35,7 +35,7 @@ pub enum LeftAlone {
     Ordered,
     /// The output is no regular file, or a symbolic link.
     UnusualOutput,
-    /// Further files are written beside the output, which would go astray.
+    /// Further files are written next to the output, and would be lost.
     FilesBesideOutput,
     /// An input is a pipe or the like, and the link would have to read it twice.
     InputReadOnce,
@@ -52,7 +52,7 @@ impl LeftAlone {
             Self::Relocatable => "the output is an object file",
             Self::Ordered => "the arguments state an order already",
             Self::UnusualOutput => "the output is no regular file",
-            Self::FilesBesideOutput => "the linker shall keep intermediate files",
+            Self::FilesBesideOutput => "the linker keeps intermediate files",
             Self::InputReadOnce => "an input can be read only once",
             Self::MapNamedAfterOutput => "the linker names the map after the output",
         }
@@ -96,7 +96,7 @@ impl Invocation {
             .any(|start| name.starts_with(start))
     }
 
-    /// Why this link is none of our business, if so.
+    /// Why this link is left alone, if so.
     #[must_use]
     pub fn left_alone(&self) -> Option<LeftAlone> {
         if self.has(&["-r", "-i", "--relocatable", "-relocatable", "-Ur"]) {
@@ -131,13 +131,13 @@ impl Invocation {
         self.leaves_files_beside_output().then_some(LeftAlone::FilesBesideOutput)
     }
 
-    /// Whether one of `names` stands among the arguments.
+    /// Whether one of `names` is among the arguments.
     #[must_use]
     pub fn has(&self, names: &[&str]) -> bool {
         self.expanded.iter().any(|argument| names.iter().any(|name| argument == name))
     }
 
-    /// Whether `name`, or `name=…`, stands among the arguments.
+    /// Whether `name`, or `name=…`, is among the arguments.
     #[must_use]
     pub fn has_with_value(&self, name: &str) -> bool {
         self.expanded.iter().any(|argument| {
@@ -148,21 +148,21 @@ impl Invocation {
         })
     }
 
-    /// The file that the linker shall write a map to.
+    /// The file that the linker writes a map to.
     #[must_use]
     pub fn map(&self) -> Option<PathBuf> {
         let map = last_value(&self.expanded, &["-Map", "--Map", "-map"]).filter(|map| *map != "-")?;
         Some(self.directory.join(map))
     }
 
-    /// Files in which linkers tell where their output is.
+    /// Files in which linkers record where their output is.
     #[must_use]
     pub fn files_about_output(&self) -> Vec<PathBuf> {
         let dependencies = last_value(&self.expanded, &["--dependency-file", "-dependency_info"]);
         self.map().into_iter().chain(dependencies.map(|file| self.directory.join(file))).collect()
     }
 
-    /// Whether the linker leaves further files beside its output, which go astray when it links at another place.
+    /// Whether the linker leaves further files next to its output, which are lost when it links at another place.
     #[must_use]
     pub fn leaves_files_beside_output(&self) -> bool {
         let options = ["save-temps", "thinlto-index-only", "thinlto-emit", "time-trace"];

@@ -28,30 +28,30 @@ use super::workplace::Workplace;
 /// Everything that one link needs to be ordered.
 #[derive(Debug)]
 pub struct OrderedLink<'call> {
-    /// Who links.
+    /// The real linker.
     pub real: &'call RealLinker,
-    /// What this process was started with.
+    /// The environment.
     pub environment: &'call Environment,
     /// What is linked.
     pub invocation: &'call Invocation,
-    /// What is wanted.
+    /// The options.
     pub options: &'call Options,
     /// What the traces are of.
     pub recorded: &'call Recorded,
     /// What was found out before.
     pub cache: Option<&'call Cache>,
-    /// Where to say so.
+    /// For messages.
     pub talk: Talk,
 }
 
-/// Why nothing was delivered.
+/// Why no output was delivered.
 #[derive(Debug)]
 pub enum Failure {
     /// No order could be made or used: the link can be done without.
     NotOrdered(Error),
-    /// Nothing of the traces is found in what is linked.
+    /// No function of the traces is found in what is linked.
     Unfit(Error),
-    /// The link fails, probably by itself: doing it again without us says why. The first of its messages.
+    /// The link fails, probably also without us: running it again without us shows why. The first of its messages.
     LinkFails(String),
     /// The traces fit too little, and the user wants the link to fail then.
     TooLittleFound(Error),
@@ -67,12 +67,12 @@ impl OrderedLink<'_> {
     /// Links and delivers; gives the exit status for the caller.
     ///
     /// # Errors
-    /// [`Failure`]; nothing is delivered then.
+    /// [`Failure`]; no output is delivered then.
     pub fn run(&self) -> std::result::Result<u8, Failure> {
         let route = Route::of(self.real.family, self.options.mode, self.invocation)?;
         self.talk.detail(route.name());
         if self.options.data && route != Route::Lld {
-            self.talk.warning("data is not ordered: lld for ELF alone takes an order of it", None);
+            self.talk.warning("data is not ordered: only lld for ELF takes an order of data", None);
         }
         let place = Workplace::beside(&self.invocation.output_path())?;
         if route == Route::PostLink {
@@ -130,7 +130,7 @@ impl OrderedLink<'_> {
         let own_map = (of_user.is_none() && !trial::prints_map(self.invocation)).then(|| place.file("map"));
         self.link_with(&ordering.additions, place, own_map.as_deref())?;
         let mut report = ordering.report.clone();
-        // A map of the user's may be of a form that is not known here; the link is none the worse for it.
+        // A map of the user's may be of a form that is not known here; that does not harm the link.
         let new_text = of_user.or(own_map).and_then(|map| read(&map).ok()).unwrap_or_default();
         report.faults =
             LinkMap::parse(&new_text).ok().map(|new| ordering.faults(&Moved::between(&trial_map, &new)));
@@ -166,13 +166,13 @@ impl OrderedLink<'_> {
                 .with_hint("please report this; --reorder-mode=post-link orders without the linker's help")
                 .into());
         }
-        // A closed stderr takes nothing from the output.
+        // A closed stderr does not affect the output.
         let _ = outcome.repeat(|said| place.spelled(said, &self.invocation.output));
         self.correct_side_files(place)?;
         Ok(())
     }
 
-    /// The link is done in any case, so what is remembered is remembered of its very result.
+    /// The link is done in any case, so the remembered result is the one of this link.
     fn in_finished_image(&self, place: &Workplace) -> std::result::Result<u8, Failure> {
         self.link_with(&[], place, None)?;
         let output = place.output();
@@ -210,7 +210,7 @@ impl OrderedLink<'_> {
         }
     }
 
-    /// Delivers the finished link as it is, unless the user wants an order or nothing.
+    /// Delivers the finished link as it is, unless the user wants it to fail without an order.
     fn deliver_unordered(&self, place: &Workplace, failure: Failure) -> std::result::Result<u8, Failure> {
         let is_of_others =
             matches!(failure, Failure::Unfit(_)) && self.recorded.may_be_of_others(self.options);
@@ -263,7 +263,7 @@ impl OrderedLink<'_> {
         Ok(())
     }
 
-    /// The output is delivered: what goes wrong here costs a word.
+    /// The output is delivered: an error here is only a warning.
     fn tell(&self, report: LinkReport) {
         self.talk.note(&report.text());
         let Some(file) = &self.options.report else { return };

@@ -1,4 +1,4 @@
-//! What a link gave, as far as layouts need it: its functions, and the recorded starts in terms of them.
+//! The result of a link, as far as layouts need it: its functions, and the recorded runs in terms of them.
 
 use std::collections::{BTreeMap, HashSet};
 use std::path::{Path, PathBuf};
@@ -15,14 +15,14 @@ use super::invocation::Invocation;
 use super::link::Failure;
 use super::options::Options;
 
-/// Recorded starts in terms of one image.
+/// Recorded runs in terms of one image.
 #[derive(Debug)]
 pub struct Starts {
-    /// The starts.
+    /// The runs.
     pub traces: ResolvedTraces,
     /// Of the functions that the traces name, each counted once: what was found, and by what.
     pub names: Coverage,
-    /// What was left out of the files, or is not to be believed.
+    /// What was left out of the files, or is unreliable.
     pub notes: Vec<String>,
 }
 
@@ -60,8 +60,8 @@ impl Starts {
     }
 }
 
-/// What the image is called. Its build-id says nothing: the trial leaves debug information out, so the functions themselves
-/// have to tell whether addresses of traces are good.
+/// The image's identity. Its build-id is of no use: the trial leaves debug information out, so the functions themselves
+/// have to show whether addresses of traces are valid.
 fn identity(invocation: &Invocation, options: &Options) -> ImageIdentity {
     let name = options.recorded_as.clone().or_else(|| invocation.program()).unwrap_or_default();
     let path = invocation.output_path().parent().map(|folder| folder.join(name));
@@ -76,7 +76,7 @@ struct DistinctFunctions {
 
 /// Path and build-id.
 type ImageKey = (Option<PathBuf>, Option<Vec<u8>>);
-/// What tells functions apart, as far as events do.
+/// The identity of a function, as far as events have it.
 type EventKey = (Location, Option<Name>);
 
 impl DistinctFunctions {
@@ -96,7 +96,7 @@ impl DistinctFunctions {
 /// The functions of an ELF image of any processor that is 64-bit and little-endian.
 ///
 /// # Errors
-/// Images that are not understood.
+/// Unsupported images.
 pub fn functions_of<'data>(
     path: &Path,
     bytes: &'data [u8],

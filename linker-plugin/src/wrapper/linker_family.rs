@@ -1,4 +1,4 @@
-//! Families of linkers, recognised by what they say of themselves.
+//! Families of linkers, recognised by the version that they print.
 //!
 //! Takes a program, runs it with `--version`, and with `-v` where that does not help; gives its family and the first
 //! line that it printed. Reads a bounded part of the output.
@@ -31,7 +31,7 @@ pub enum Family {
     Mold,
     /// `wild`.
     Wild,
-    /// None of these.
+    /// Any other linker.
     Unknown,
 }
 
@@ -91,7 +91,7 @@ fn is_compiler(first: &str) -> bool {
         || first.split([' ', '-']).any(|word| words.contains(&word))
 }
 
-/// Standard output and, behind it, standard error of `program OPTION`.
+/// Standard output and, after it, standard error of `program OPTION`.
 fn ask(program: &Path, option: &str, variables: &BTreeMap<OsString, OsString>) -> Result<String> {
     let failed = |source| {
         Error::io(program, source)

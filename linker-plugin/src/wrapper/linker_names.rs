@@ -1,12 +1,12 @@
 //! Names of linkers: which files could be the one that a name stands for.
 //!
 //! Takes the name under which this program was called, or one that the user wrote; gives the file names to look for,
-//! the most wanted first. Looks at no file. rustc keeps its linker in `gcc-ld` beside its generic `rust-lld`.
+//! the most wanted first. Reads no file. rustc keeps its linker in `gcc-ld` next to its generic `rust-lld`.
 
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 
-/// File names by which linkers are called, without target in front and version behind.
+/// File names by which linkers are called, without the target before and the version after them.
 pub const LINKERS: [&str; 13] = [
     "ld",
     "ld.lld",
@@ -23,7 +23,7 @@ pub const LINKERS: [&str; 13] = [
     "rust-lld",
 ];
 
-/// What is stood in for when no name says it: the system's linker, which a compiler would call; only where that is
+/// The linker to stand in for when no name says it: the system's linker, which a compiler would call; only where that is
 /// missing another one.
 const DEFAULTS: [&str; 6] = ["ld", "ld.lld", "ld.bfd", "ld.gold", "ld.mold", "ld64.lld"];
 
@@ -55,18 +55,18 @@ pub fn of_flavor(flavor: &OsStr) -> Option<&'static str> {
     }
 }
 
-/// Whether lld of one version could stand behind `name`: `ld.lld` is often installed as `ld.lld-22` alone.
+/// Whether lld of one version could be meant by `name`: `ld.lld` is often installed as `ld.lld-22` alone.
 pub fn has_versions(name: &OsStr) -> bool {
     matches!(name.as_bytes(), b"ld.lld" | b"ld64.lld")
 }
 
-/// The version behind `name` in `file`: 22 for `ld.lld` in `ld.lld-22`.
+/// The version after `name` in `file`: 22 for `ld.lld` in `ld.lld-22`.
 pub fn version_behind(file: &OsStr, name: &OsStr) -> Option<u32> {
     let digits = file.as_bytes().strip_prefix(name.as_bytes())?.strip_prefix(b"-")?;
     std::str::from_utf8(digits).ok()?.parse().ok()
 }
 
-/// None when the name is no linker's. Our own is none, though it looks like one for a target named `reorder`.
+/// `None` when the name is no linker's. Ours is not, although it looks like one for a target named `reorder`.
 fn expand(name: &OsStr) -> Option<Vec<OsString>> {
     let bytes = name.as_bytes();
     if bytes.starts_with(b"reorder-ld") {
@@ -86,7 +86,7 @@ fn expand(name: &OsStr) -> Option<Vec<OsString>> {
             _ => vec![name.to_owned(), OsString::from_vec(unversioned.to_vec())],
         });
     }
-    // A target in front: a linker without it would be one for this machine, so no other name will do.
+    // A target prefix: a linker without it would be for this machine, so no other name will do.
     let targeted =
         (1..unversioned.len()).any(|end| unversioned[end - 1] == b'-' && known(&unversioned[end..]));
     targeted.then(|| vec![name.to_owned()])

@@ -1,8 +1,8 @@
 //! The folder of links: this program under the name of every linker, for compilers that look for linkers in a folder
 //! (`-B`).
 //!
-//! Takes a folder, or chooses one that belongs to the user; gives its path. Making it again changes nothing, also when
-//! several processes do so at once, and nothing is ever replaced but links to a program of our name.
+//! Takes a folder, or chooses one that belongs to the user; gives its path. Making it again has no effect, also when
+//! several processes do so at once, and only links to a program of our name are ever replaced.
 
 use std::fs;
 use std::io::ErrorKind;
@@ -15,13 +15,13 @@ use sha2::{Digest, Sha256};
 
 use super::environment::Environment;
 
-/// The names by which compilers call linkers, and ours for who calls a compiler.
+/// The names by which compilers call linkers, and ours for calls of a compiler.
 const NAMES: [&str; 9] =
     ["ld", "ld.lld", "ld.gold", "ld.bfd", "ld.mold", "ld.wild", "ld64.lld", "ld64", "reorder-cc"];
 
-/// Makes the folder of links, `folder` or one of our choice, and gives its absolute path.
+/// Makes the folder of links, `folder` or the default one, and gives its absolute path.
 ///
-/// Our choice is `reorder/linkers-DIGEST` in the user's cache directory (`XDG_CACHE_HOME`, `~/.cache`), or where that
+/// The default is `reorder/linkers-DIGEST` in the user's cache directory (`XDG_CACHE_HOME`, `~/.cache`), or where that
 /// cannot be written, a folder of the user's own in `TMPDIR`. The digest is that of this program's path, so that two
 /// versions do not fight for one folder.
 ///
@@ -49,7 +49,7 @@ pub fn create(folder: Option<&Path>, environment: &Environment) -> Result<PathBu
     fill(&folder, environment)
 }
 
-/// Makes `folder` in a place that everybody can write to; it must be ours, or somebody else would choose the linker.
+/// Makes `folder` in a place that all users can write to; it must be ours, or another user could choose the linker.
 fn private(folder: &Path, user: u32) -> Result<()> {
     let failed = |source| Error::io(folder, source).with_hint("set TMPDIR to a directory of your own");
     match fs::DirBuilder::new().mode(0o700).create(folder) {
@@ -162,7 +162,7 @@ mod tests {
         let environment = environment(folder.path(), &[("HOME", missing), ("TMPDIR", folder.path())]);
         let links = create(None, &environment).unwrap();
         assert_eq!(fs::metadata(&links).unwrap().mode() & 0o777, 0o700);
-        // Others could put their own linker into it.
+        // Other users could put their own linker into it.
         fs::set_permissions(&links, fs::Permissions::from_mode(0o777)).unwrap();
         let error = create(None, &environment).unwrap_err();
         assert!(error.to_string().contains("only you"), "{error}");

@@ -11,8 +11,8 @@
 //! ```
 //!
 //! Guarantees: the linker gets every argument as it came; without traces for this output it is as if we were not there; a
-//! link that fails by itself fails in the same way, with the same messages; what keeps an order from being made or used
-//! costs a warning, not the link, unless `strict` asks for it. The output appears whole under its name or not at all.
+//! link that fails without us fails in the same way, with the same messages; a failure to make or use an order
+//! costs a warning, not the link, unless `strict` is set. The output appears whole under its name or not at all.
 
 pub mod addition;
 pub mod cache;
@@ -58,7 +58,7 @@ use invocation::Invocation;
 use request::{Request, RequestError};
 use talk::Talk;
 
-/// Does what `arguments` (program name first) ask the linker for.
+/// Runs a call of the linker with `arguments`, program name first.
 pub fn run(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
     let mut arguments = arguments.into_iter();
     let name = arguments.next().unwrap_or_default();
@@ -124,14 +124,14 @@ fn print(bytes: &[u8]) -> Result<()> {
 
 /// Help and version are data on stdout, mistakes are talk on stderr; options are spelled as the user must write them.
 fn explain_options(error: &clap::Error) -> ExitCode {
-    // clap knows the options without what is in front of them on a linker's command line.
+    // clap knows the options without the prefix that they have on a linker's command line.
     let spelled = |text: &str, start: &str| {
         text.replace(&format!("{start}--"), &format!("{start}--reorder-"))
             .replace("--reorder-reorder-", "--reorder-")
     };
     let text = [" ", "'", "\n"].iter().fold(error.render().to_string(), |text, start| spelled(&text, start));
     use std::io::Write;
-    // A closed pipe leaves nobody to tell.
+    // A closed pipe cannot be reported.
     let _ = match error.use_stderr() {
         true => write!(std::io::stderr().lock(), "reorder-ld: {text}"),
         false => write!(std::io::stdout().lock(), "{text}"),

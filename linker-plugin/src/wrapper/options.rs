@@ -1,4 +1,4 @@
-//! What the user asks of the wrapper itself.
+//! The wrapper's own options.
 //!
 //! One definition: each option is `--reorder-NAME=VALUE` on the linker's command line, `REORDER_NAME` in the
 //! environment and `NAME = VALUE` in `reorder.toml`. The command line wins over `REORDER_OPTIONS`, which wins over
@@ -15,9 +15,9 @@ use reorder_relocate::debug::DebugPolicy;
 
 use super::environment::Environment;
 
-/// What starts an option of ours.
+/// The prefix of our options.
 pub const PREFIX: &str = "--reorder-";
-/// Options that are no settings but something to do. `REORDER_LINKS` is a natural name for the printed folder.
+/// Options that are actions, not settings. `REORDER_LINKS` is a natural name for the printed folder.
 pub(super) const COMMAND_LINE_ONLY: [&str; 2] = ["links", "man"];
 
 /// How the order gets into the output.
@@ -30,7 +30,7 @@ pub enum Mode {
     Order,
     /// In the finished image: one link, ELF for x86-64 or AArch64 only
     PostLink,
-    /// Not at all: the real linker runs as if it had been called itself
+    /// Not at all: the real linker runs as if it had been called directly
     Off,
 }
 
@@ -89,13 +89,13 @@ pub struct Options {
     pub mode: Mode,
     #[command(flatten)]
     pub(super) layout: LayoutArguments,
-    /// Order data as well, so that similar contents lie side by side (lld for ELF)
+    /// Order data as well, so that similar contents are next to each other (lld for ELF)
     #[arg(long)]
     pub data: bool,
     /// What happens to debug information in the mode post-link
     #[arg(long, value_enum, value_name = "HOW")]
     pub debug: Option<DebugChoice>,
-    /// Fail the link when it cannot be ordered, instead of delivering it as it is
+    /// Fail the link when it cannot be ordered, instead of delivering it without an order
     #[arg(long)]
     pub strict: bool,
     /// Warn when less of the traces is found
@@ -113,10 +113,10 @@ pub struct Options {
     /// Read this file instead of the nearest reorder.toml at or above the working directory; `off` reads none
     #[arg(long, value_name = "FILE")]
     pub config: Option<PathBuf>,
-    /// Say nothing but warnings and errors
+    /// Print only warnings and errors
     #[arg(long, overrides_with = "verbose")]
     pub quiet: bool,
-    /// Say what is done and why
+    /// Print what is done and why
     #[arg(long, overrides_with = "quiet")]
     pub verbose: bool,
     /// Make a directory of links to this program, one for each name of a linker, and print its path
@@ -128,13 +128,13 @@ pub struct Options {
 }
 
 impl Options {
-    /// The kind of layout, for an output whose systems usually have the memory `usual`.
+    /// The kind of layout; `default` is the memory for an output of this kind unless an option names another.
     #[must_use]
-    pub fn request(&self, usual: Memory) -> LayoutRequest {
-        self.layout.request(usual)
+    pub fn request(&self, default: Memory) -> LayoutRequest {
+        self.layout.request(default)
     }
 
-    /// Where earlier links are remembered, if anywhere.
+    /// Where earlier links are remembered; `None` for no cache.
     #[must_use]
     pub fn cache_directory(&self, environment: &Environment) -> Option<PathBuf> {
         match &self.cache {

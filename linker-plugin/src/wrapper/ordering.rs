@@ -26,14 +26,14 @@ use super::options::Options;
 use super::report::{Faults, LinkReport, NamesFound, StartSpans};
 use super::route::{Route, has_script};
 
-/// What a trial gave.
+/// The result of a trial.
 #[derive(Clone, Copy, Debug)]
 pub struct Trial<'files> {
     /// The image.
     pub image: &'files Path,
     /// Its map.
     pub map: &'files LinkMap<'files>,
-    /// What the linker said: GNU ld's script stands there.
+    /// The linker's output, which contains GNU ld's script.
     pub said: &'files [u8],
 }
 
@@ -42,7 +42,7 @@ pub struct Trial<'files> {
 pub struct Occasion<'call> {
     /// What is linked.
     pub invocation: &'call Invocation,
-    /// What is wanted.
+    /// The options.
     pub options: &'call Options,
     /// How the order gets into the output.
     pub route: Route,
@@ -58,7 +58,7 @@ pub struct Ordering {
     /// The account, without faults: they are not known before the real link is done.
     pub report: LinkReport,
     request: LayoutRequest,
-    /// What starts touch in the trial.
+    /// What the recorded runs touch in the trial.
     spans: StartSpans,
 }
 
@@ -66,7 +66,7 @@ impl Ordering {
     /// Orders what the trial linked.
     ///
     /// # Errors
-    /// Images that are not understood, traces that do not fit, orders that the linker cannot be given.
+    /// Unsupported images, traces that do not fit, orders that the linker cannot be given.
     pub fn new(trial: &Trial<'_>, occasion: &Occasion<'_>) -> std::result::Result<Self, Failure> {
         match occasion.route {
             Route::OrderFile => Self::of_mach_o(trial, occasion),
@@ -94,7 +94,7 @@ impl Ordering {
         Ok(Self::with(additions, moved_along, &input, &starts, (request, occasion)))
     }
 
-    /// The map tells all that is needed: Apple's linkers place symbols, and list them with their objects.
+    /// The map has everything that is needed: Apple's linkers place symbols, and list them with their objects.
     fn of_mach_o(trial: &Trial<'_>, occasion: &Occasion<'_>) -> std::result::Result<Self, Failure> {
         let Occasion { invocation, options, .. } = *occasion;
         let code = || trial.map.sections.iter().filter(|symbol| symbol.output == b"__TEXT,__text");
@@ -152,7 +152,7 @@ impl Ordering {
         Self { additions, report, request, spans: StartSpans::new(functions, &starts.traces) }
     }
 
-    /// What starts cost in the trial and in the link with the order.
+    /// The cost of the recorded runs in the trial and in the link with the order.
     #[must_use]
     pub fn faults(&self, moved: &Moved) -> Faults {
         // What was not found again stays where it was.
@@ -160,7 +160,7 @@ impl Ordering {
     }
 }
 
-/// How many functions that starts need stand in one input section with others, and move with them only.
+/// How many functions that recorded runs need share an input section with others, and move with them only.
 fn needed_that_share(functions: &FunctionTable<'_>, layout: &Layout, map: &LinkMap<'_>) -> u64 {
     let crowds = sections::crowds(functions, map);
     let needed = Layout { chosen: layout.needed, ..layout.clone() };
@@ -180,7 +180,7 @@ struct OrderInput<'trial> {
 /// lld compares each pattern of a script with each input section: a second or so.
 const MAX_COMPARISONS: usize = 1 << 28;
 
-/// Each form comes with the number of functions that the linker cannot tell from others.
+/// Each form comes with the number of functions that the linker cannot distinguish from others.
 impl OrderInput<'_> {
     /// Symbols, as long as they tell functions apart: lld places all functions of a name together. Otherwise a script,
     /// and symbols for data only.

@@ -1,4 +1,4 @@
-//! Orders the functions of a finished image, for linkers that take no order: one link, and no other.
+//! Orders the functions of a finished image, for linkers that take no order: without a second link.
 
 use std::path::Path;
 
@@ -20,8 +20,7 @@ use super::options::Options;
 use super::report::{LinkReport, NamesFound, StartSpans};
 
 /// Replaces the image at `path`, fresh from the linker, by its ordered form, and gives an account and the new
-/// contents. On an error it is as it
-/// was.
+/// contents. On an error the image is unchanged.
 ///
 /// # Errors
 /// Images that cannot be moved safely, traces that do not fit.
@@ -39,7 +38,7 @@ pub fn order_in_place(
     let request = options.request(Memory::default());
     let mut layout = lay_out(&file, &functions, &starts.traces.traces, Room::InPlace(&analysis), &request)?
         .with_hot(&starts.traces.counts, &functions);
-    // What nobody chose keeps its order behind.
+    // The other functions keep their order, after those placed deliberately.
     layout.order.truncate(layout.chosen);
     let relocation =
         RelocateOptions { debug: options.debug.map(Into::into).unwrap_or_default(), keep_build_id: false };
@@ -67,13 +66,13 @@ pub fn order_in_place(
     Ok((report, applied.bytes))
 }
 
-/// Cures as this program spells them.
+/// Hints as this program spells them.
 fn as_option(mut error: Error) -> Error {
     error.hint = error.hint.map(|hint| hint.replace("--debug ", "--reorder-debug="));
     error
 }
 
-/// The file is ours alone until it gets its name, but it may be mapped: it is replaced, not written over.
+/// Only we use the file until it gets its name, but it may be mapped: it is replaced, not overwritten.
 fn replace(path: &Path, bytes: &[u8]) -> Result<()> {
     let failed = |error| Error::io(path, error);
     let permissions = std::fs::metadata(path).map_err(failed)?.permissions();

@@ -1,7 +1,7 @@
 //! Runs the real linker.
 //!
-//! It never outlives this process, so that killing the wrapper kills the link, and gets everything but the output as if it
-//! had been called itself.
+//! It never outlives this process, so that killing the wrapper kills the link, and gets everything except the output as if
+//! it had been called directly.
 
 use std::ffi::OsString;
 use std::fs::File;
@@ -67,7 +67,7 @@ fn contents(file: &mut File) -> std::io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// Runs `linker` with `arguments`, keeping what it says. Files take its output: a pipe that nobody empties would stop it.
+/// Runs `linker` with `arguments`, keeping what it says. Files take its output: a full pipe would stop it.
 ///
 /// # Errors
 /// When it cannot be started.
@@ -98,7 +98,7 @@ pub fn run_visibly(mut linker: Command, arguments: Vec<OsString>) -> Result<Exit
     linker.args(arguments).status().map_err(|error| Error::io(&program, error))
 }
 
-/// Becomes `linker`: nothing of this process is left, not even its memory.
+/// Becomes `linker`: it replaces this process and its memory.
 ///
 /// # Errors
 /// When it cannot be started; otherwise this does not return.
@@ -123,10 +123,10 @@ pub fn tie_to_this_process(command: &mut Command, signal: Signal) {
         let parent = nix::unistd::getpid();
         let tie = move || {
             nix::sys::prctl::set_pdeathsig(signal)?;
-            // Had the parent died before the call above, nobody would send the signal.
+            // Had the parent died before the call above, no signal would be sent.
             if nix::unistd::getppid() == parent { Ok(()) } else { Err(std::io::ErrorKind::BrokenPipe.into()) }
         };
-        // SAFETY: between fork and exec only system calls run (prctl, getppid); nothing allocates or takes a lock.
+        // SAFETY: between fork and exec only system calls run (prctl, getppid); none allocates or takes a lock.
         unsafe { command.pre_exec(tie) };
     }
 }

@@ -1,4 +1,4 @@
-//! Finds the linker that does the linking.
+//! Finds the real linker.
 //!
 //! Takes what the user wants, or else the name under which this program was called; gives a program that is not this
 //! one, and its family. Folders are searched in this order:
@@ -37,7 +37,7 @@ pub struct RealLinker {
 }
 
 impl RealLinker {
-    /// What `program` is, by what it says of itself, or said before it last changed.
+    /// What `program` is, by the version that it prints, or printed when it was last changed.
     ///
     /// # Errors
     /// It cannot be run or is no linker.
@@ -68,10 +68,10 @@ impl RealLinker {
     }
 }
 
-/// A call of the linker `program`, without arguments, that counts us among those who call each other.
+/// A call of the linker `program`, without arguments, that counts us for the detection of cycles.
 ///
 /// # Errors
-/// There are so many of us that they must be a circle.
+/// There are so many of our processes that they must be a cycle.
 pub fn command(program: &Path, environment: &Environment) -> Result<Command> {
     let mut command = Command::new(program);
     command.env_clear().envs(environment.for_child()?);
@@ -83,7 +83,7 @@ pub fn command(program: &Path, environment: &Environment) -> Result<Command> {
 /// `wanted` is what the user set: a path or a name such as `ld.lld`.
 ///
 /// # Errors
-/// Nothing of that name is there, it is this program, or wrappers call each other in a circle.
+/// There is no program of that name, it is this program, or wrappers call each other in a cycle.
 pub fn locate(wanted: Option<&OsStr>, arguments_zero: &OsStr, environment: &Environment) -> Result<PathBuf> {
     environment.for_child()?;
     let wanted = wanted.filter(|wanted| !wanted.is_empty());
@@ -106,7 +106,7 @@ pub fn find(wanted: Option<&OsStr>, arguments_zero: &OsStr, environment: &Enviro
 }
 
 /// The name that this call stands in for, to be given to [`find`]: of lld's own option `-flavor`, which is taken out of
-/// `arguments` as the linker behind us has a name of its own; else `arguments_zero`, except that a call for Mach-O under
+/// `arguments` because the linker that we run has its own name; else `arguments_zero`, except that a call for Mach-O under
 /// no linker's name means `ld64.lld` where the system has no linker for that.
 pub fn stand_in_name(arguments_zero: &OsStr, arguments: &mut Vec<OsString>) -> OsString {
     if let [option, flavor, ..] = arguments.as_slice()

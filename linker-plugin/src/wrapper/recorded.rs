@@ -66,13 +66,13 @@ impl Recorded {
         Ok(recorded)
     }
 
-    /// Whether the traces may well be of other outputs than the one that is linked: neither they nor `options` say.
+    /// Whether the traces may be of another output than the one that is linked: neither they nor `options` say.
     #[must_use]
     pub fn may_be_of_others(&self, options: &Options) -> bool {
         self.is_for_any && options.program.is_empty() && options.recorded_as.is_none()
     }
 
-    /// Why `invocation` links nothing that these traces are of, if so.
+    /// Why `invocation` does not link a program of these traces, if so.
     #[must_use]
     pub fn is_unconcerned(&self, invocation: &Invocation, options: &Options) -> Option<String> {
         let program = invocation.program().unwrap_or_default();
@@ -86,7 +86,7 @@ impl Recorded {
         (!is_concerned).then(|| {
             let programs: Vec<&str> = self.programs.iter().take(3).map(String::as_str).collect();
             format!(
-                "the traces are of {}, not of {}; --reorder-recorded-as tells another name",
+                "the traces are of {}, not of {}; --reorder-recorded-as gives another name",
                 programs.join(", "),
                 name.display()
             )

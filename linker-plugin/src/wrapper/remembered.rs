@@ -17,7 +17,7 @@ use super::link::Failure;
 use super::report::LinkReport;
 use super::workplace::Workplace;
 
-/// What came of a link.
+/// The result of a link.
 #[derive(Debug, Serialize, Deserialize)]
 pub enum Remembered {
     /// The linker was given these files.
@@ -34,7 +34,7 @@ pub enum Remembered {
         /// The account.
         report: LinkReport,
     },
-    /// There was no order to be had.
+    /// No order was possible.
     NotOrdered {
         /// Why.
         message: String,
@@ -56,12 +56,12 @@ struct Entry {
 pub struct Memory<'call> {
     cache: Option<&'call Cache>,
     key: Digest,
-    /// Whose inputs must be what they were; none where the key says everything.
+    /// Inputs that must be unchanged; `None` where the key covers them.
     invocation: Option<&'call Invocation>,
 }
 
 impl<'call> Memory<'call> {
-    /// The place of a link whose inputs are compared; without a cache nothing is remembered.
+    /// The place of a link whose inputs are compared; without a cache no link is remembered.
     #[must_use]
     pub fn of_link(cache: Option<&'call Cache>, key: Digest, invocation: &'call Invocation) -> Self {
         Self { cache, key, invocation: Some(invocation) }
@@ -73,7 +73,7 @@ impl<'call> Memory<'call> {
         Self { cache, key, invocation: None }
     }
 
-    /// What came of the same link with the same inputs.
+    /// The result of the same link with the same inputs.
     #[must_use]
     pub fn recall(&self) -> Option<Remembered> {
         let entry: Entry = self.cache?.get(&self.key)?;
@@ -91,7 +91,7 @@ impl<'call> Memory<'call> {
         files.iter().map(addition).collect()
     }
 
-    /// The file of a remembered image, if it is what it was.
+    /// The file of a remembered image, if it is unchanged.
     #[must_use]
     pub fn image(&self, image: &Digest) -> Option<std::path::PathBuf> {
         let file = self.cache?.attachment(image);
@@ -121,7 +121,7 @@ impl<'call> Memory<'call> {
         }
     }
 
-    /// Remembers that there was no order to be had; not what the system refused, which may not happen again.
+    /// Remembers that no order was possible; not errors of the system, which may not happen again.
     pub fn remember_failure(&self, inputs: Option<Vec<Input>>, failure: &Failure, place: &Workplace) {
         let (error, is_unfit) = match failure {
             Failure::Unfit(error) => (error, true),

@@ -1,4 +1,4 @@
-//! What a link did for the start of its program.
+//! The report of a link: what it did for the startup of its program.
 
 use std::collections::BTreeMap;
 
@@ -11,7 +11,7 @@ use reorder_report::table::grouped;
 use reorder_trace::{Coverage, Missing, ResolvedTraces, Step};
 use serde::{Deserialize, Serialize};
 
-/// How much of what the traces name is in the image. Functions count once, however many starts run them.
+/// How much of what the traces name is in the image. Functions count once, no matter how many runs execute them.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NamesFound {
     /// Functions that the traces name.
@@ -28,7 +28,7 @@ pub struct NamesFound {
     pub examples: Vec<Missing>,
 }
 
-/// How many lost names are told.
+/// How many lost names are listed.
 const EXAMPLES: usize = 20;
 
 impl NamesFound {
@@ -58,7 +58,7 @@ impl NamesFound {
         self.found + self.found_again.values().sum::<u64>()
     }
 
-    /// The same in percent, rounded down; 100 of nothing.
+    /// The same in percent, rounded down; 100 if there are no functions.
     #[must_use]
     pub fn percent(&self) -> u64 {
         (self.all_found() * 100).checked_div(self.names).unwrap_or(100)
@@ -67,25 +67,25 @@ impl NamesFound {
     /// Lost names for a warning, none if none were lost.
     #[must_use]
     pub fn lost_text(&self) -> Option<String> {
-        const TOLD: usize = 5;
+        const MAX_LISTED: usize = 5;
         if self.lost + self.ambiguous == 0 {
             return None;
         }
-        let told: Vec<String> = self.examples.iter().take(TOLD).map(ToString::to_string).collect();
-        let more = if self.examples.len() > TOLD { ", …" } else { "" };
+        let listed: Vec<String> = self.examples.iter().take(MAX_LISTED).map(ToString::to_string).collect();
+        let more = if self.examples.len() > MAX_LISTED { ", …" } else { "" };
         Some(format!(
             "{} of {} functions of the traces are not found: {}{more}",
             self.lost + self.ambiguous,
             self.names,
-            told.join(", ")
+            listed.join(", ")
         ))
     }
 }
 
-/// Simulated page faults of all recorded starts.
+/// Simulated page faults of all recorded runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Faults {
-    /// As the linker lays functions out by itself.
+    /// In the linker's own layout.
     pub before: u64,
     /// In the delivered output.
     pub after: u64,
@@ -104,27 +104,27 @@ pub struct LinkReport {
     pub route: String,
     /// Functions of the image.
     pub functions: u64,
-    /// Functions that starts need.
+    /// Functions that recorded runs need.
     pub needed: u64,
     /// Functions that were given a place.
     pub ordered: u64,
     /// Their bytes.
     pub ordered_bytes: u64,
-    /// Functions that the linker moves along because it cannot tell them from others.
+    /// Functions that the linker moves along because it cannot distinguish them from others.
     pub moved_along: u64,
-    /// Functions that starts need and that share their input section with others: they move together.
+    /// Functions that recorded runs need and that share their input section with others: they move together.
     pub sharing: u64,
-    /// Recorded starts.
+    /// Recorded runs.
     pub starts: u64,
-    /// What became of the names in the traces.
+    /// How many names of the traces were found.
     pub names: NamesFound,
     /// Faults under the memory that the layout is for.
     pub faults: Option<Faults>,
-    /// What was left out of the trace files, or is not to be believed.
+    /// What was left out of the trace files, or is unreliable.
     pub notes: Vec<String>,
     /// The kind of layout, as text.
     pub layout: String,
-    /// Nothing was computed: the same link was done before.
+    /// Whether the order comes from the cache: the same link was done before.
     pub is_remembered: bool,
 }
 
@@ -147,7 +147,7 @@ impl Report for LinkReport {
         }
         if let Some(faults) = self.faults {
             text.push_str(&format!(
-                "; page faults of {} starts, simulated: {} before, {} now, bound {}",
+                "; page faults of {} runs, simulated: {} before, {} now, bound {}",
                 self.starts,
                 grouped(faults.before),
                 grouped(faults.after),
@@ -161,10 +161,10 @@ impl Report for LinkReport {
     }
 }
 
-/// What recorded starts touch, in order of first execution.
+/// What recorded runs touch, in order of first execution.
 #[derive(Clone, Debug)]
 pub struct StartSpans {
-    /// Weight and places of each start.
+    /// Weight and places of each run.
     starts: Vec<(u64, Vec<Span>)>,
 }
 

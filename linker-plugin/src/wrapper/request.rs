@@ -19,7 +19,7 @@ use super::response_files::OwnWords;
 /// Options from everywhere, and the linker's own arguments.
 #[derive(Debug)]
 pub struct Request {
-    /// What is asked of the wrapper.
+    /// The wrapper's options.
     pub options: Options,
     /// The options as they were written on the command line: what a driver hands on to the linker.
     pub own_words: Vec<OsString>,
@@ -27,7 +27,7 @@ pub struct Request {
     pub linker_arguments: Vec<OsString>,
     /// What the user should know about where options come from.
     pub notes: Vec<String>,
-    /// Response files that stand in for some that held options of ours; they vanish with this value.
+    /// Response files that replace those with our options; they are removed when this value is dropped.
     rewritten: Vec<TempPath>,
 }
 
@@ -46,7 +46,7 @@ impl Request {
         let OwnWords { own_words, linker_arguments, rewritten } = OwnWords::take(arguments, directory)?;
         let handed_on = handed_on(variables)?;
         let own: Vec<OsString> = own_words.iter().map(without_prefix).collect();
-        // What can be given several times would add up; so a name that a nearer source gives hides it in the others.
+        // Repeatable options would add up; so a name in a nearer source hides it in the others.
         let mut names = names_of(own.iter());
         let mut handed_on: Vec<OsString> = handed_on.iter().map(without_prefix).collect();
         handed_on.retain(|word| !names.contains(&name_of(word)));
@@ -68,7 +68,7 @@ impl Request {
 }
 
 impl Request {
-    /// Whether the arguments name files that vanish with this value.
+    /// Whether the arguments name files that are removed with this value.
     #[must_use]
     pub fn has_own_files(&self) -> bool {
         !self.rewritten.is_empty()
@@ -153,7 +153,7 @@ struct FromVariables {
     names: Vec<String>,
 }
 
-/// The names in front of `=`.
+/// The names before `=`.
 fn names_of<'words>(words: impl Iterator<Item = &'words OsString>) -> Vec<String> {
     words.map(|word| name_of(word)).collect()
 }

@@ -1,7 +1,7 @@
 //! `@FILE` arguments: files that hold further arguments.
 //!
-//! Linkers and compilers read them alike: words separated by white space, `'` and `"` quote, a backslash takes the next
-//! character as it is. Source: libiberty's `expandargv`, LLVM's `TokenizeGNUCommandLine`.
+//! Linkers and compilers read them in the same way: words separated by white space, `'` and `"` quote, a backslash takes
+//! the next character as it is. Source: libiberty's `expandargv`, LLVM's `TokenizeGNUCommandLine`.
 
 use std::ffi::{OsStr, OsString};
 use std::io::Write;
@@ -19,8 +19,8 @@ const DEEPEST: u32 = 16;
 /// Largest list of arguments that is passed without a file: Linux bounds them by a quarter of the stack's limit.
 const MAX_COMMAND_LINE_LENGTH: usize = 128 << 10;
 
-/// `arguments` with what stands in their response files, for looking at. Files that cannot be read stay as they are: it
-/// is the linker that complains.
+/// `arguments` with the contents of their response files, for inspection. Files that cannot be read stay as they are: the
+/// linker reports them.
 #[must_use]
 pub fn expanded(arguments: &[OsString], directory: &Path) -> Vec<OsString> {
     let mut all = Vec::with_capacity(arguments.len());
@@ -41,7 +41,7 @@ fn is_pipe(argument: &OsStr, directory: &Path) -> bool {
     std::fs::metadata(file).is_ok_and(|facts| facts.file_type().is_fifo())
 }
 
-/// What stands in the file that `argument` names after an `@`.
+/// The contents of the file that `argument` names after an `@`.
 fn contents(argument: &OsStr, directory: &Path) -> Option<Vec<u8>> {
     let file = argument.as_bytes().strip_prefix(b"@")?;
     std::fs::read(directory.join(OsStr::from_bytes(file))).ok()
@@ -111,12 +111,12 @@ fn written(words: &[OsString]) -> Result<(OsString, TempPath)> {
     Ok((argument, path))
 }
 
-/// Options of ours, apart from the linker's arguments.
+/// Our options, separate from the linker's arguments.
 #[derive(Debug)]
 pub struct OwnWords {
     /// Ours.
     pub own_words: Vec<OsString>,
-    /// The linker's; response files that hold none of ours stay as they are.
+    /// The linker's; response files without our options stay as they are.
     pub linker_arguments: Vec<OsString>,
     /// What the others were replaced by.
     pub rewritten: Vec<TempPath>,

@@ -1,4 +1,4 @@
-//! How an order reaches the output: which linker takes what.
+//! How an order reaches the output: the form that each linker takes.
 
 use reorder_base::error::{Error, Result};
 
@@ -15,7 +15,7 @@ pub enum Route {
     OrderFile,
     /// gold: names of input sections.
     SectionOrdering,
-    /// GNU ld: its own script with the input sections in front.
+    /// GNU ld: its own script with the input sections first.
     DefaultScript,
     /// Any: the finished image is changed.
     PostLink,
@@ -25,7 +25,7 @@ impl Route {
     /// The way for a linker of `family` in this `mode`.
     ///
     /// # Errors
-    /// The mode asks a linker for what it does not have, or the arguments take the way that it has.
+    /// The linker does not support the mode, or the arguments already use the option that it needs.
     pub fn of(family: Family, mode: Mode, invocation: &Invocation) -> Result<Self> {
         if mode == Mode::PostLink {
             return Ok(Self::PostLink);

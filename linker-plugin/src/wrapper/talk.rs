@@ -1,4 +1,4 @@
-//! What the wrapper says, on stderr, with its name in front: linkers and compilers talk there as well.
+//! The wrapper's messages on stderr, after its name: linkers and compilers write there as well.
 
 use std::io::Write;
 
@@ -56,6 +56,6 @@ impl Talk {
 }
 
 fn say(message: &str) {
-    // A closed stderr leaves nobody to tell; the exit status still speaks.
+    // A closed stderr cannot be reported; the exit status still can.
     let _ = writeln!(std::io::stderr().lock(), "reorder-ld: {message}");
 }

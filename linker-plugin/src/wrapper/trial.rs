@@ -1,4 +1,4 @@
-//! The link that shows what there is to order: as asked, but with symbols and a map, and without debug information.
+//! The link that shows what there is to order: as requested, but with symbols and a map, and without debug information.
 
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
@@ -28,7 +28,7 @@ pub fn arguments(
         }
     }
     arguments.extend(map_arguments(family, map));
-    // Debug information is most of many links, and says nothing about the layout.
+    // Debug information is most of many links, and does not affect the layout.
     arguments.push(if is_mach_o(family) { "-S" } else { "--strip-debug" }.into());
     if route == Route::DefaultScript {
         // Prints the script.

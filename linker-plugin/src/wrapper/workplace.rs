@@ -1,8 +1,8 @@
 //! The place where a link happens before its result gets its name.
 //!
-//! A directory beside the output, so that the finished file needs a change of name only: whoever opens the output sees
-//! the old contents or the new ones, whatever happens meanwhile. It vanishes with its value; what a killed process left is
-//! removed by the next link of the same output.
+//! A directory next to the output, so that the finished file only has to be renamed: a process that opens the output sees
+//! either the old contents or the new ones. The directory is removed when its value is dropped; what a killed process
+//! left is removed by the next link of the same output.
 
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
@@ -14,16 +14,16 @@ use nix::errno::Errno;
 use nix::fcntl::{Flock, FlockArg};
 use reorder_base::error::{Error, Result};
 
-/// As many processes with the same number as could share a folder.
+/// At most this many processes with the same number share a folder.
 const MAX_ATTEMPTS: u32 = 100;
 
-/// A directory beside an output.
+/// A directory next to an output.
 #[derive(Debug)]
 pub struct Workplace {
     directory: PathBuf,
     output: PathBuf,
-    /// Held as long as the place is in use; the kernel frees it however this process ends. None where the file system
-    /// knows no locks: then nobody removes the place either.
+    /// Held as long as the place is in use; the kernel frees it when this process ends in any way. `None` where the
+    /// file system has no locks: then no process removes the place either.
     _lock: Option<Flock<File>>,
 }
 
@@ -69,14 +69,14 @@ impl Workplace {
         self.directory.join(self.output.file_name().unwrap_or(OsStr::new("output")))
     }
 
-    /// A file for something else; `role` tells such files apart.
+    /// A file for another purpose, named by `role`.
     #[must_use]
     pub fn file(&self, role: &str) -> PathBuf {
         self.directory.join(format!("reorder.{role}"))
     }
 
-    /// Removes what stands under the output's name, as linkers do when they begin. To free a large file takes as long as
-    /// much of a link: as long as it is open, it is only its name that goes, and the rest happens meanwhile.
+    /// Removes the file with the output's name, as linkers do when they begin. Freeing a large file takes as long as much
+    /// of a link: while it is open only its name is removed, and the rest is freed later, in parallel.
     pub fn remove_old_output(&self) {
         let held = std::fs::File::open(&self.output);
         let _ = std::fs::remove_file(&self.output);
@@ -91,7 +91,7 @@ impl Workplace {
         replaced(&spelled, trial.as_os_str().as_bytes(), output.as_os_str().as_bytes())
     }
 
-    /// Gives what stands at [`Self::output`] its final name.
+    /// Gives the file at [`Self::output`] its final name.
     ///
     /// # Errors
     /// The system's.
@@ -99,8 +99,8 @@ impl Workplace {
         std::fs::rename(self.output(), &self.output).map_err(|error| Error::io(&self.output, error))
     }
 
-    /// Corrects a file that a linker wrote about its output: the output is called `spelled`, and nothing else of this place
-    /// is mentioned, as if it had never been there.
+    /// Corrects a file that a linker wrote about its output: the output is called `spelled`, and all other mentions of
+    /// this place are removed.
     ///
     /// # Errors
     /// The system's.
@@ -133,7 +133,7 @@ fn locked(directory: &Path) -> std::result::Result<Flock<File>, Errno> {
     Flock::lock(opened, FlockArg::LockExclusiveNonblock).map_err(|(_, errno)| errno)
 }
 
-/// Whether what is locked is what stands at `directory`.
+/// Whether the locked directory is the one at `directory`.
 fn is_at(lock: &Flock<File>, directory: &Path) -> bool {
     let facts = |facts: std::fs::Metadata| (facts.dev(), facts.ino());
     let there = std::fs::symlink_metadata(directory).ok().map(facts);
@@ -166,8 +166,8 @@ fn start_of_name(output: &Path) -> OsString {
     start
 }
 
-/// Removes places that nobody has locked: their processes are gone. Process numbers would not tell, as those of other
-/// containers with the same folder mean nothing here.
+/// Removes places that no process has locked: their processes are gone. Process numbers are no evidence, because those of
+/// other containers with the same folder have no meaning here.
 fn remove_abandoned(folder: &Path, start: &OsStr) {
     let Ok(entries) = std::fs::read_dir(folder) else { return };
     for entry in entries.flatten() {
@@ -196,19 +196,19 @@ fn replaced(text: &[u8], wrong: &[u8], right: &[u8]) -> Vec<u8> {
     corrected
 }
 
-/// `text` without words that start with `start`. A line that says nothing else, as in rules for make, vanishes with them.
+/// `text` without words that start with `start`. A line without other words, as in rules for make, is removed.
 fn without_words(text: &[u8], start: &[u8]) -> Vec<u8> {
     let mut kept = Vec::with_capacity(text.len());
     for line in text.split_inclusive(|&byte| byte == b'\n') {
         let mut rest = line.to_vec();
         while let Some(position) = position_of(&rest, start) {
-            // Only `start` can hold blanks: what we name behind it has none, save a name that was replaced before.
+            // Only `start` can hold blanks: what we append to it has none, except a name that was replaced before.
             let behind = position + start.len();
             let length =
                 rest[behind..].iter().take_while(|byte| !byte.is_ascii_whitespace() && **byte != 0).count();
             let mut end = behind + length;
             let before = position.checked_sub(1).map(|before| rest[before]);
-            // With the blank in front of it; or, in Apple's form, with the kind in front and the NUL behind.
+            // With the blank before it; or, in Apple's form, with the kind before it and the NUL after it.
             let mut first = position - usize::from(before == Some(b' '));
             if rest.get(end) == Some(&0) {
                 first = position.saturating_sub(1);

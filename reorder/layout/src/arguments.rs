@@ -1,22 +1,23 @@
-//! The flags that say what kind of layout is wanted.
+//! The command-line flags that describe a layout.
 
 use clap::Args;
 
 use crate::{Effort, LayoutRequest, Memory, Strategy, Unseen};
 
-/// What kind of layout is wanted.
+/// The description of a layout, as flags.
 #[derive(Args, Clone, Debug)]
 pub struct LayoutArguments {
     /// How functions are ordered
     #[arg(long, value_enum, default_value = "auto", value_name = "NAME")]
     strategy: Strategy,
-    /// The memory that the layout shall suit [default: 16k for Mach-O on arm64, else 4k]
-    #[arg(long, value_enum, value_name = "MODEL")]
+    /// The memory model that the layout is made for; 4k, 16k, fault-around, read-around and read-ahead are short names
+    /// [default: 16k for Mach-O on arm64, else 4k]
+    #[arg(long, value_parser = Memory::parser(), value_name = "MODEL")]
     memory: Option<Memory>,
-    /// How much earlier faults count more: 0 counts all alike, 100 only how early they are
+    /// How much more early faults count: 0 counts all faults the same, 100 counts only how early they are
     #[arg(long, default_value_t = 25, value_name = "PERCENT", value_parser = clap::value_parser!(u32).range(..=100))]
     early: u32,
-    /// Where functions go that no trace ran [default: references for auto, link for all others]
+    /// Where functions that no trace ran are placed [default: references for auto, link for all others]
     #[arg(long, value_enum, value_name = "WHERE")]
     unseen: Option<Unseen>,
     /// Gather functions of similar content where that costs at most 1 % of the pages
@@ -25,18 +26,18 @@ pub struct LayoutArguments {
     /// How much work is done
     #[arg(long, value_enum, default_value = "normal", value_name = "LEVEL")]
     effort: Effort,
-    /// Decides what the strategy leaves to chance
+    /// Seed for the random choices of the strategy
     #[arg(long, default_value_t = 0, value_name = "N")]
     seed: u64,
 }
 
 impl LayoutArguments {
-    /// The library's form, for an image whose systems usually have the memory `usual`.
-    pub fn request(&self, usual: Memory) -> LayoutRequest {
+    /// The library's form; `default` is the memory for an image of this kind unless a flag names another.
+    pub fn request(&self, default: Memory) -> LayoutRequest {
         LayoutRequest {
             strategy: self.strategy,
             seed: self.seed,
-            memory: self.memory.unwrap_or(usual),
+            memory: self.memory.unwrap_or(default),
             early_percent: self.early,
             effort: self.effort,
             unseen: self.unseen.unwrap_or(self.strategy.default_unseen()),

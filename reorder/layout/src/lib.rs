@@ -1,12 +1,13 @@
 //! Traces and an image's functions to an order of all functions.
 //!
-//! Takes the image, its function table and resolved traces; gives [`Layout`], a permutation of all functions with the
-//! part that somebody chose in front. The algorithms are in `layout-algos`; here is only the translation.
+//! Takes the image, its function table and resolved traces; gives [`Layout`], a permutation of all functions that begins
+//! with those placed deliberately. The algorithms are in `layout-algos`; this crate only translates.
 
 #![forbid(unsafe_code)] // the system is asked in reorder-system alone
 
 pub mod arguments;
 pub mod configuration;
+pub mod memory;
 pub mod opened;
 pub mod order_file;
 mod problem;
@@ -23,8 +24,9 @@ use layout_algos::order::FunctionOrder;
 use layout_algos::problem::LayoutProblem;
 use layout_algos::solve::{Auto, CompressionAware, CrossValidation, UnseenOrder};
 
+pub use memory::Memory;
 pub use problem::Room;
-pub use request::{Effort, LayoutRequest, Memory, Unseen};
+pub use request::{Effort, LayoutRequest, Unseen};
 pub use strategy::Strategy;
 
 use reorder_base::error::{Error, Result};
@@ -38,14 +40,14 @@ use reorder_trace::ResolvedTrace;
 pub struct Layout {
     /// Every function once, the lowest address first.
     pub order: Vec<FunctionIndex>,
-    /// So many functions in front were chosen; the others follow in their old order.
+    /// Number of leading functions placed deliberately; the others follow in their old order.
     pub chosen: usize,
-    /// So many of these are needed by recorded starts, and stand first.
+    /// Number of leading functions that recorded startups need.
     pub needed: usize,
 }
 
 impl Layout {
-    /// `listed` in front of all other functions of a table of `count`; repeated entries count once.
+    /// `listed` before all other functions of a table of `count`; repeated entries count once.
     ///
     /// # Errors
     /// More functions than 32-bit indices can tell apart.
@@ -60,11 +62,11 @@ impl Layout {
 }
 
 impl Layout {
-    /// The same with functions that ran according to `counts` (by function; empty for none) right behind those that
-    /// starts need, most executions a byte first.
+    /// The same with functions that ran according to `counts` (by function; empty for none) right after those that
+    /// startups need, those with the most executions per byte first.
     ///
-    /// Counts know no order of execution: what ran in a start is not told from what ran later, so they decide only
-    /// over what no start needs.
+    /// Counts have no order of execution: they do not distinguish startup from what ran later, so they order only the
+    /// functions that no startup needs.
     #[must_use]
     pub fn with_hot(self, counts: &[u64], functions: &FunctionTable<'_>) -> Self {
         let count_of = |function: FunctionIndex| counts.get(function.0 as usize).copied().unwrap_or(0);
@@ -83,7 +85,7 @@ impl Layout {
     }
 }
 
-/// Orders `functions` of `file` as `request` says, for a place with this `room`.
+/// Orders `functions` of `file` as described by `request`, for a place with this `room`.
 ///
 /// # Errors
 /// Traces that name functions outside the table or one function twice, which resolving does not produce; images
@@ -98,16 +100,16 @@ pub fn lay_out(
     if !request.strategy.needs_traces() && (request.compress || request.unseen == Unseen::References) {
         let name = request.strategy.name();
         return Err(Error::usage(format!("the strategy {name} places all functions by itself"))
-            .with_hint("leave out --compress and --unseen, or choose another --strategy"));
+            .with_hint("leave out the options compress and unseen, or choose another strategy"));
     }
-    // What code refers to is known of one processor.
+    // References from code are known for one processor only.
     match file.processor {
         Processor::X86_64 => arrange(Some(file), functions, traces, room, request),
         Processor::Aarch64 | Processor::Other => lay_out_functions_in(functions, traces, room, request),
     }
 }
 
-/// Orders functions of which only addresses and sizes are known, for a linker: nothing tells what refers to what.
+/// Orders functions of which only addresses and sizes are known, for a linker: references are unknown.
 ///
 /// # Errors
 /// As [`lay_out`], and compression, which looks at contents.
@@ -131,9 +133,9 @@ pub fn lay_out_functions_in(
 ) -> Result<Layout> {
     if request.compress {
         return Err(Error::usage(
-            "the contents of the functions are not known, so similar ones cannot be gathered",
+            "the contents of the functions are unknown, so similar functions cannot be placed next to each other",
         )
-        .with_hint("leave out --compress"));
+        .with_hint("leave out the option compress"));
     }
     arrange(None, functions, traces, room, request)
 }
@@ -150,7 +152,7 @@ fn arrange(
     if !request.strategy.needs_traces() {
         return Ok(Layout { chosen: order.len(), needed: order.len(), order });
     }
-    // Pinned functions that starts need are in no trace of the problem; they stay where they are, in front or not.
+    // Pinned functions that startups need are in no trace of the problem; they keep their addresses in any case.
     let mut is_needed = vec![false; order.len()];
     for function in traces.iter().filter(|trace| trace.weight > 0).flat_map(|trace| &trace.functions) {
         is_needed[function.0 as usize] = true;
@@ -159,14 +161,14 @@ fn arrange(
         order.into_iter().partition(|function| is_needed[function.0 as usize]);
     let needed = order.len();
     order.extend(rest);
-    // What stands at the end in link order was left there.
+    // Functions at the end that are in link order were left there.
     let chosen = (order.len() - left_behind(&order)).max(needed);
     Ok(Layout { order, chosen, needed })
 }
 
 fn order_of(problem: &LayoutProblem, request: &LayoutRequest) -> FunctionOrder {
     let (order, unseen) = match request.strategy {
-        // It looks where unseen code goes itself, as far as the problem has references.
+        // It places unseen code itself, as far as the problem has references.
         Strategy::Auto => {
             let auto = Auto { seed: request.seed, effort: request.effort.into() };
             let chosen = auto.choose(problem, &Control::default());
@@ -187,7 +189,7 @@ fn order_of(problem: &LayoutProblem, request: &LayoutRequest) -> FunctionOrder {
     aware.improve(problem, &order, &Control::default())
 }
 
-/// The traced functions as in `order`, and behind them all others in the order that serves left-out starts best.
+/// The traced functions as in `order`, then all others in the order that is best for startups left out of the comparison.
 fn with_unseen(problem: &LayoutProblem, order: &FunctionOrder) -> (FunctionOrder, UnseenOrder) {
     let compared = CrossValidation::default().compare(problem);
     let unseen = compared.first().map_or(UnseenOrder::Link, |best| best.order);
@@ -197,10 +199,10 @@ fn with_unseen(problem: &LayoutProblem, order: &FunctionOrder) -> (FunctionOrder
     (FunctionOrder::with_rest(functions, problem.function_count() as u32), unseen)
 }
 
-/// What starts may cost more for the sake of compression, in thousandths.
+/// How much more a startup may cost for the sake of compression, in thousandths.
 const PAGE_BUDGET_PERMILLE: u32 = 10;
 
-/// How many functions at the end stand in link order.
+/// How many functions at the end are in link order.
 fn left_behind(order: &[FunctionIndex]) -> usize {
     let ascending = order.windows(2).rev().take_while(|pair| pair[0] < pair[1]).count();
     ascending + usize::from(!order.is_empty())

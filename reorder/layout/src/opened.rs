@@ -1,10 +1,9 @@
-//! An image of any kind that traces can be related to.
+//! An image of any kind that traces can belong to.
 
 use std::ops::Range;
 use std::path::Path;
 
-use crate::Memory;
-use crate::simulate::{MemoryModel, presets};
+use crate::memory::{self, Memory, MemoryModel};
 use reorder_base::address::Address;
 use reorder_base::error::{Error, ErrorKind, Result};
 use reorder_base::processor::Processor;
@@ -17,7 +16,7 @@ use reorder_image::macho::{MachOImage, is_macho};
 use reorder_image::pins::Pin;
 use reorder_trace::ImageIdentity;
 
-/// The analysis of an image that can be relocated.
+/// The analysis of an image whose functions can be moved.
 pub enum OpenedAnalysis<'image> {
     /// Of an ELF image.
     Elf(Box<Analysis<'image>>),
@@ -26,7 +25,7 @@ pub enum OpenedAnalysis<'image> {
 }
 
 impl OpenedAnalysis<'_> {
-    /// Why the function at `address` stays; nothing for those that can be moved.
+    /// Why the function at `address` stays; `None` for those that can be moved.
     #[must_use]
     pub fn pin_at(&self, address: Address) -> Option<Pin> {
         match self {
@@ -53,14 +52,14 @@ pub enum OpenedImage<'data> {
     MachO(MachOImage<'data>),
 }
 
-/// Says that only Mach-O files have images to choose from.
+/// Refuses `--arch` for files that are not Mach-O.
 ///
 /// # Errors
 /// When an architecture is asked for.
 pub fn refuse_architecture(architecture: Option<&str>) -> Result<()> {
     match architecture {
         None => Ok(()),
-        Some(_) => Err(Error::usage("--arch chooses an image of a Mach-O file, and this is none")
+        Some(_) => Err(Error::usage("--arch applies only to Mach-O files")
             .with_hint("leave --arch out: an ELF file has one image")),
     }
 }
@@ -89,7 +88,7 @@ impl<'data> OpenedImage<'data> {
         }
     }
 
-    /// What traces call the image, which stands at `path`.
+    /// How traces identify the image at `path`.
     #[must_use]
     pub fn identity(&self, path: &Path) -> ImageIdentity {
         match self {
@@ -113,7 +112,7 @@ impl<'data> OpenedImage<'data> {
         text
     }
 
-    /// What decides where functions may go, or why nothing does.
+    /// The analysis that decides where functions may go, or why there is none.
     ///
     /// # Errors
     /// Damaged tables.
@@ -147,7 +146,7 @@ impl<'data> OpenedImage<'data> {
         }
     }
 
-    /// The memory that its layouts shall suit unless another is asked for.
+    /// The default memory that its layouts are made for.
     #[must_use]
     pub fn default_memory(&self) -> Memory {
         match self {
@@ -156,12 +155,12 @@ impl<'data> OpenedImage<'data> {
         }
     }
 
-    /// The models of memory it is judged by unless others are asked for.
+    /// The default models of memory for its simulation.
     #[must_use]
     pub fn default_models(&self) -> Vec<MemoryModel> {
         match self {
-            Self::Elf(_) => presets::default_for_elf(),
-            Self::MachO(image) => presets::default_for_macho(image.architecture),
+            Self::Elf(_) => memory::default_for_elf(),
+            Self::MachO(image) => memory::default_for_macho(image.architecture),
         }
     }
 }

@@ -16,19 +16,19 @@ use reorder_image::macho::analysis::MachOAnalysis;
 use reorder_image::references::{FingerprintOptions, Fingerprints, References};
 use reorder_trace::ResolvedTrace;
 
-/// Where functions can go.
+/// Where functions can be placed.
 #[derive(Clone, Copy)]
 pub enum Room<'analysis> {
     /// Anywhere from the first function on: a linker places them.
     Linker,
     /// Where relocation in place can put them.
     InPlace(&'analysis Analysis<'analysis>),
-    /// The same in a Mach-O image, whose functions stand without padding.
+    /// The same in a Mach-O image, whose functions have no padding between them.
     InMachO(&'analysis MachOAnalysis),
 }
 
 impl Room<'_> {
-    /// Whether `function` keeps its place whatever the order is.
+    /// Whether `function` is pinned: it keeps its address in every order.
     fn is_pinned(self, function: &Function) -> bool {
         match self {
             Self::Linker => false,
@@ -38,7 +38,7 @@ impl Room<'_> {
         }
     }
 
-    /// The first address for functions, and what is in the way behind it.
+    /// The first address for functions, and the obstacles after it.
     fn text(self, functions: &FunctionTable<'_>) -> (u64, Vec<Span>) {
         match self {
             Self::Linker => (functions.iter().next().map_or(0, |(_, function)| function.start.0), Vec::new()),
@@ -74,7 +74,7 @@ impl Room<'_> {
     }
 }
 
-/// The first address, and what lies between the free spans behind it.
+/// The first address, and the obstacles between the free spans after it.
 fn around(mut free: Vec<Span>, origin: u64) -> (u64, Vec<Span>) {
     free.retain(|span| span.start < span.end);
     free.sort_unstable();
@@ -83,7 +83,8 @@ fn around(mut free: Vec<Span>, origin: u64) -> (u64, Vec<Span>) {
     (origin, free.windows(2).map(between).filter(is_ahead).collect())
 }
 
-/// The problem that `request` poses; without `file`, references and contents are not known. Pinned functions are in no trace: their pages are touched wherever the others are.
+/// The problem that `request` poses; without `file`, references and contents are not known. Pinned functions are in no
+/// trace: their pages are touched wherever the others are.
 ///
 /// # Errors
 /// Traces that name functions outside the table or one function twice, which resolving does not produce.

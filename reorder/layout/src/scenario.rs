@@ -1,15 +1,15 @@
-//! Traces to scenarios: the starts that a team knows by name, each with any number of recordings.
+//! Traces to scenarios: kinds of startup with a name, each with any number of recordings.
 //!
 //! In: traces with where they come from, and what `reorder.toml` calls its scenarios. Out: [`Scenario`]s, sorted by name.
-//! A trace belongs to the scenario whose files it is one of; else it is called by the folder it lies in below the
-//! directory that was given, else by the arguments it was recorded with, else by its file.
+//! A trace belongs to the scenario that lists its file; else it is named by its folder below the given directory,
+//! else by the arguments it was recorded with, else by its file.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use reorder_trace::{ResolvedTrace, ResolvedTraces};
 
-/// One start under its name.
+/// One kind of startup under its name.
 #[derive(Clone, Debug)]
 pub struct Scenario<'traces> {
     /// As in `reorder.toml`, reports and baselines.
@@ -19,13 +19,13 @@ pub struct Scenario<'traces> {
 }
 
 impl Scenario<'_> {
-    /// How many starts its recordings stand for; recordings that count for nothing count once if there are no others.
+    /// How many runs its recordings represent; recordings of weight 0 count once if there are no others.
     #[must_use]
     pub fn weight(&self) -> u64 {
         self.traces.iter().map(|trace| trace.weight).fold(0, u64::saturating_add)
     }
 
-    /// The mean over its starts of what `value` gives for a trace.
+    /// The mean of `value` over its runs.
     #[must_use]
     pub fn mean(&self, mut value: impl FnMut(&ResolvedTrace) -> f64) -> f64 {
         let weight = self.weight();
@@ -36,7 +36,7 @@ impl Scenario<'_> {
     }
 }
 
-/// What has a name of its own: the files or directories of a scenario.
+/// Where traces come from: the files or directories of scenarios.
 #[derive(Clone, Debug, Default)]
 pub struct ScenarioSources {
     /// By name, as `reorder.toml` lists them.
@@ -54,8 +54,8 @@ impl ScenarioSources {
 
     /// Sorts `traces` into scenarios.
     ///
-    /// Of a start that was recorded with this build and with others, the recordings of this build count: the others ran other
-    /// functions.
+    /// Of a scenario that was recorded with this build and with others, only the recordings of this build count: the others
+    /// ran other functions.
     #[must_use]
     pub fn group<'traces>(&self, traces: &'traces ResolvedTraces) -> Vec<Scenario<'traces>> {
         let mut groups: BTreeMap<String, Vec<&ResolvedTrace>> = BTreeMap::new();
@@ -100,7 +100,7 @@ impl ScenarioSources {
     }
 }
 
-/// `git` of `git.001.000`, as recordings are called: the next recording of the same start has another number.
+/// `git` of `git.001.000`, a name of a recording: the next recording of the same startup has another number.
 fn without_run(stem: &str) -> &str {
     let mut name = stem;
     while let Some((rest, number)) = name.rsplit_once('.') {

@@ -9,29 +9,34 @@ use serde::Serialize;
 
 use super::request::{Effort, Unseen};
 
-/// How functions are ordered.
+/// How functions are ordered. Hidden values are for comparison only; GUIDE.md lists them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, ValueEnum)]
 #[serde(rename_all = "kebab-case")]
 pub enum Strategy {
-    /// The best of several by exact score, improved; code that no trace ran is ordered, too
+    /// The best of several by exact score, improved; functions that no trace ran are ordered, too
     Auto,
-    /// Functions that the same parts of the same traces need share pages
+    /// Functions that the same parts of the same traces need are placed on the same pages
     Balanced,
     /// The heaviest trace's functions in time order, then what each further trace adds
     FirstSeen,
     /// Functions by their mean position in the traces
     AverageTimeStamp,
-    /// Functions that the same traces run side by side, similar sets of traces chained
+    /// Functions that the same traces run next to each other, similar sets of traces chained
     TraceSets,
     /// Chains merged along the heaviest arcs of the call graph
+    #[value(hide = true)]
     PettisHansen,
-    /// Callees behind their heaviest callers, clusters by weight per byte (C3, hfsort)
+    /// Callees after their heaviest callers, clusters by weight per byte (C3, hfsort)
+    #[value(hide = true)]
     CallChainClustering,
     /// Chains merged for short calls and few misses of the address cache
+    #[value(hide = true)]
     CacheDirected,
     /// As `llvm-profdata order` does it
+    #[value(hide = true)]
     LlvmProfdata,
     /// As lld does it for `--bp-startup-sort=function`
+    #[value(hide = true)]
     LldBp,
     /// The order the linker chose
     Link,
@@ -59,19 +64,19 @@ impl Strategy {
         }
     }
 
-    /// Whether it has nothing to order by without traces.
+    /// Whether it orders by traces.
     #[must_use]
     pub fn needs_traces(self) -> bool {
         !matches!(self, Self::Link | Self::Random)
     }
 
-    /// Where it leaves functions that no trace ran, unless something else is asked for.
+    /// The default place for functions that no trace ran.
     #[must_use]
     pub fn default_unseen(self) -> Unseen {
         if self == Self::Auto { Unseen::References } else { Unseen::Link }
     }
 
-    /// Whether it asks which function calls which.
+    /// Whether it uses the call graph.
     pub(super) fn uses_call_graph(self) -> bool {
         matches!(self, Self::PettisHansen | Self::CallChainClustering | Self::CacheDirected)
     }

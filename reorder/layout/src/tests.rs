@@ -1,4 +1,4 @@
-//! What is listed, and what is left behind, on this test program itself.
+//! Which functions of this test program a layout lists, and which it leaves in the linker's order.
 
 use super::*;
 use reorder_system::mapped::map_image;
@@ -58,8 +58,8 @@ fn references_order_what_no_trace_ran() {
 
 #[test]
 fn compression_keeps_what_ran_in_front() {
-    let usual = LayoutRequest { unseen: Unseen::References, ..LayoutRequest::of(Strategy::FirstSeen, 0) };
-    let (layout, ran) = layout(|_| (40..80).collect(), &LayoutRequest { compress: true, ..usual });
+    let request = LayoutRequest { unseen: Unseen::References, ..LayoutRequest::of(Strategy::FirstSeen, 0) };
+    let (layout, ran) = layout(|_| (40..80).collect(), &LayoutRequest { compress: true, ..request });
     assert_eq!(&layout.order[..40], ran);
     assert_eq!(layout.needed, 40);
 }

@@ -1,8 +1,8 @@
 //! Programs that run: recorded, measured, and compared with each other.
 //!
-//! `record` notes which functions ran first, `measure` counts what the kernel did for a run, and `check` runs an original and
-//! its result alike. The rest is what they share: the processor below ptrace (`arch`), why traced tasks stop (`stops`), and
-//! what cannot be run here.
+//! `record` notes which functions ran first, `measure` counts what the kernel did for a run, and `check` compares the runs
+//! of an original and its result. The rest is what they share: the processor below ptrace (`arch`), why traced tasks stop
+//! (`stops`), and which programs cannot be run here.
 
 #![forbid(unsafe_code)] // the system is asked in reorder-system alone
 

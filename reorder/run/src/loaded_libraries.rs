@@ -1,8 +1,8 @@
-//! Which libraries a program loads when it starts.
+//! The libraries that a program loads at startup.
 //!
-//! The system's loader knows search paths, caches and the processor's variants of libraries, so it is asked: the program's own
-//! interpreter lists them. Interpreters that are not the system's are not run. Of the program nothing is run: glibc's loader
-//! executes code of auditing libraries that a program names while it lists, so those programs are refused before.
+//! The system's loader knows search paths, caches and the processor's variants of libraries, so it is asked: the program's
+//! own interpreter lists them. Interpreters that are not the system's are not run. The program itself is not run: glibc's
+//! loader executes code of auditing libraries that a program names while it lists, so those programs are refused before.
 
 use std::ffi::OsStr;
 use std::os::unix::fs::MetadataExt as _;
@@ -15,7 +15,7 @@ use reorder_base::error::{Error, Result};
 use reorder_image::elf::dynamic::dynamic_entries;
 use reorder_image::elf::file::ElfFile;
 
-/// A library as the program asks for it.
+/// A library that a program requests.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LoadedLibrary {
     /// The name that it is looked up by, or a path.
@@ -24,7 +24,7 @@ pub struct LoadedLibrary {
     pub path: PathBuf,
 }
 
-/// Where the loader looks first.
+/// The search path that the loader tries first.
 pub const SEARCH_PATH: &str = "LD_LIBRARY_PATH";
 
 /// Directories and beginnings of names of the loaders that are run.
@@ -37,8 +37,8 @@ const LOADERS: [&str; 6] = [
     "/lib/x86_64-linux-gnu/ld-",
 ];
 
-/// The libraries that the program at `path`, which is `file`, loads at its start; in the loader's order, without the loader
-/// itself. Nothing for programs without interpreter.
+/// The libraries that the program at `path`, which is `file`, loads at startup, in the loader's order, without the loader
+/// itself. Empty for programs without interpreter.
 ///
 /// # Errors
 /// An interpreter that is not the system's or not there, or that does not find a library; programs with auditing libraries.
@@ -78,7 +78,7 @@ pub fn loaded_libraries_from(
                 "install the system's libraries for programs of this kind, or name the libraries one by one",
             )
     })?;
-    const HINT: &str = "set LD_LIBRARY_PATH as for a start of the program";
+    const HINT: &str = "set LD_LIBRARY_PATH as for a run of the program";
     if !output.status.success() {
         let reason = String::from_utf8_lossy(&output.stderr);
         return Err(Error::usage(format!("the loader cannot list the libraries: {}", reason.trim()))
@@ -127,7 +127,7 @@ fn refuse_auditing(file: &ElfFile<'_>) -> Result<()> {
         }
         (true, false) => return Ok(()),
     };
-    Err(Error::usage(cause).with_hint("move the program and its libraries one by one, without --set"))
+    Err(Error::usage(cause).with_hint("name the libraries one by one instead"))
 }
 
 /// The program interpreter that the image asks for.

@@ -1,5 +1,4 @@
-//! Refuses what another processor runs: an emulator would be recorded or measured instead of the program, or nothing
-//! could be.
+//! Refuses programs for other processors: they could not be run, or an emulator would be recorded or measured instead.
 
 use std::path::Path;
 
@@ -9,7 +8,7 @@ use reorder_image::elf::file::ElfFile;
 use reorder_system::arch;
 use reorder_system::mapped::map_image;
 
-/// Refuses to record on this machine if its processor cannot be traced.
+/// Refuses to record if this processor cannot be traced.
 ///
 /// # Errors
 /// On all but x86-64 and AArch64.
@@ -21,7 +20,7 @@ pub fn check_host() -> Result<()> {
         .with_hint(format!("on {HOST}, {OTHER_RECORDERS}")))
 }
 
-/// What is to be done with a running program.
+/// The purpose of running a program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Purpose {
     /// Record which functions run first.
@@ -42,11 +41,11 @@ impl Purpose {
         }
     }
 
-    /// What can be done here with a program that runs elsewhere.
+    /// What can be done here instead with a program for another processor.
     fn other_way(self) -> &'static str {
         match self {
             Self::Record => OTHER_RECORDERS,
-            Self::Measure => "simulate its starts: reorder simulate --help",
+            Self::Measure => "simulate its startup: reorder simulate --help",
             Self::Check => "leave out --check, and compare both where they run",
         }
     }
@@ -74,7 +73,7 @@ pub fn check(processor: Processor, purpose: Purpose) -> Result<()> {
 /// Refuses a program for another processor before the system hands it to an emulator.
 ///
 /// # Errors
-/// ELF programs for another processor; all else is left to whoever starts it.
+/// ELF programs for another processor; the caller's start of the program reports all other errors.
 pub fn check_program(path: &Path, purpose: Purpose) -> Result<()> {
     let Ok(bytes) = map_image(path) else { return Ok(()) };
     match ElfFile::parse_any_processor(&bytes) {
@@ -83,7 +82,7 @@ pub fn check_program(path: &Path, purpose: Purpose) -> Result<()> {
     }
 }
 
-/// As it is called here.
+/// Its name in messages.
 const HOST: &str = match arch::PROCESSOR {
     Some(Processor::X86_64) => "x86-64",
     Some(Processor::Aarch64) => "AArch64",

@@ -1,4 +1,4 @@
-//! Programs that can only be run elsewhere, told before anything is started.
+//! Refuses programs that can only be run elsewhere, before any is started.
 
 use std::fs::File;
 use std::io::Read as _;
@@ -8,11 +8,11 @@ use reorder_base::error::{Error, Result};
 use reorder_image::elf::file::{ElfFile, Linkage};
 use reorder_image::macho::is_macho;
 
-/// Refuses a Mach-O file as a program to run: this is Linux. `next` makes of the file's name, in the words of a shell, what
-/// to type once its starts were recorded where it runs.
+/// Refuses a Mach-O file as a program to run: this is Linux. `next` makes the next command from the file's
+/// name, quoted for a shell, to type once its runs were recorded where it runs.
 ///
 /// # Errors
-/// Mach-O files; what cannot be read is left to whoever starts it.
+/// Mach-O files; the caller's start of the program reports unreadable files.
 pub fn check(program: &Path, next: impl FnOnce(&str) -> String) -> Result<()> {
     /// As much as [`is_macho`] looks at.
     const HEAD_BYTES: u64 = 8;
@@ -25,10 +25,11 @@ pub fn check(program: &Path, next: impl FnOnce(&str) -> String) -> Result<()> {
     let next = next(&shlex::try_quote(&name).unwrap_or_else(|_| name.as_ref().into()));
     Err(Error::usage("this is a Mach-O program, which this system cannot run")
         .in_file(program)
-        .with_hint(format!("record its starts where it runs (GUIDE.md, Ship an app), then: {next}")))
+        .with_hint(format!("record its startup where it runs (GUIDE.md, Ship an app), then: {next}")))
 }
 
-/// Whether an image is only ever loaded by others: position-independent, not marked as a program, and nothing runs it.
+/// Whether an image is only ever loaded by others: position-independent, not marked as a program, and without an
+/// interpreter.
 pub fn is_library(file: &ElfFile<'_>) -> bool {
     /// `DT_FLAGS_1` and its bit for position-independent programs.
     const DYNAMIC_FLAGS_1: u64 = 0x6fff_fffb;
@@ -44,7 +45,7 @@ pub fn is_library(file: &ElfFile<'_>) -> bool {
     })
 }
 
-/// What moves the functions of a program that cannot be run here.
+/// The command that moves the functions of a program that cannot be run here.
 pub fn apply_command(program: &str) -> String {
     format!("reorder apply {program} -t TRACES -o FILE")
 }

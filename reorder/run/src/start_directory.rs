@@ -4,10 +4,10 @@ use std::path::Path;
 
 use reorder_base::error::{Error, Result};
 
-/// Whether a program can be started in `directory`: what goes wrong later, in the child, is blamed on the program.
+/// Checks that a program can be started in `directory`: an error later, in the child, would be reported as the program's.
 ///
 /// # Errors
-/// What is no directory, or not allowed, by its own name.
+/// A path that is not a directory or not accessible, with its name.
 pub(crate) fn check(directory: &Path) -> Result<()> {
     use nix::unistd::{AccessFlags, access};
     let metadata = std::fs::metadata(directory).map_err(|error| Error::io(directory, error));

@@ -1,4 +1,4 @@
-//! Why the system did not start a program, and what to do about it.
+//! Why the system could not execute a program, and what to do about it.
 
 use std::fs::{self, File};
 use std::io::{self, Read as _};
@@ -10,7 +10,7 @@ use reorder_base::error::Error;
 use reorder_image::elf::file::ElfFile;
 use reorder_system::mapped::map_image;
 
-/// What is reported when executing `program` failed with `error`: the system's numbers alone name no cause.
+/// What is reported when executing `program` failed with `error`: the error number alone does not name the cause.
 pub fn explain(program: &Path, error: io::Error) -> Error {
     let name = program.to_string_lossy();
     let name = shlex::try_quote(&name).unwrap_or_else(|_| name.as_ref().into());
@@ -50,9 +50,9 @@ fn is_executable(program: &Path) -> bool {
     fs::metadata(program).is_ok_and(|metadata| metadata.permissions().mode() & 0o111 != 0)
 }
 
-/// What runs a script or an ELF program: execve(2), *Interpreter scripts*, and `.interp`.
+/// The interpreter of a script or an ELF program: execve(2), *Interpreter scripts*, and `.interp`.
 fn interpreter(program: &Path) -> Option<PathBuf> {
-    /// As much of the first line as the system reads (`BINPRM_BUF_SIZE`).
+    /// The bytes of the first line that the system reads (`BINPRM_BUF_SIZE`).
     const HEAD_BYTES: u64 = 256;
     let mut head = Vec::new();
     File::open(program).ok()?.take(HEAD_BYTES).read_to_end(&mut head).ok()?;

@@ -23,7 +23,8 @@ use reorder_image::elf::analysis::Analysis;
 use reorder_image::elf::file::ElfFile;
 use reorder_image::functions::FunctionTable;
 use reorder_layout::arguments::LayoutArguments;
-use reorder_layout::simulate::{ImageNames, presets, simulate};
+use reorder_layout::memory;
+use reorder_layout::simulate::{ImageNames, simulate};
 use reorder_layout::{Layout, Memory, Room, lay_out};
 use reorder_relocate::apply::elf::apply;
 use reorder_relocate::apply::{Applied, Arrangement};
@@ -267,7 +268,7 @@ fn simulate_starts(
     starts: &[Start],
 ) -> Result<Vec<SimulatedPages>> {
     let moves = recover_moves(bytes, &applied.bytes)?;
-    let models = &presets::default_for_elf()[..1];
+    let models = &memory::default_for_elf()[..1];
     let simulated = starts.iter().map(|start| {
         let names = ImageNames { old: start.shown.clone(), new: None };
         SimulatedPages::of(&simulate(names, functions, &start.traces, Some(&moves), models))

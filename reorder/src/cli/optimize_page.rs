@@ -5,9 +5,10 @@ use std::path::Path;
 use crate::page::{PageRequest, page};
 use reorder_base::error::Result;
 use reorder_image::functions::FunctionTable;
+use reorder_layout::memory;
 use reorder_layout::opened::OpenedImage;
 use reorder_layout::scenario::Scenario;
-use reorder_layout::simulate::{ImageNames, presets};
+use reorder_layout::simulate::ImageNames;
 use reorder_system::write::Pending;
 use reorder_trace::{Coverage, ResolvedTraces};
 use reorder_verify::AddressMoves;
@@ -39,7 +40,7 @@ pub(super) fn pending_page(
         scenarios: &scenarios,
         coverage: &coverage,
         moves: Some(moves),
-        models: &presets::default_for_elf(),
+        models: &memory::default_for_elf(),
     })?;
     Pending::whole(place, &document.0)
 }

@@ -11,9 +11,9 @@ use crate::cli::traces_input::TracesInput;
 use reorder_base::error::{Error, Result};
 use reorder_image::functions::FunctionTable;
 use reorder_layout::configuration::{ConfigurationFile, Document};
+use reorder_layout::memory::{self, MemoryModel};
 use reorder_layout::opened::OpenedImage;
 use reorder_layout::scenario::ScenarioSources;
-use reorder_layout::simulate::{MemoryModel, presets};
 use reorder_system::mapped::map_image;
 use reorder_trace::{ResolvedTraces, TraceFiles};
 use reorder_verify::{AddressMoves, recover_moves_for};
@@ -26,16 +26,21 @@ pub struct ScenariosInput {
     /// Only these scenarios of reorder.toml; repeatable
     #[arg(long = "scenario", value_name = "NAME", conflicts_with = "paths")]
     scenarios: Vec<String>,
-    /// How memory answers: linux-4k, linux-4k-faultaround-64k, linux-readahead-128k, linux-6.17-readahead-128k,
-    /// android-16k, ios-16k, macos-4k, or one of reorder.toml; repeatable [default: those of the image's systems; of Mach-O
-    /// ios-16k for arm64, macos-4k for x86_64]
-    #[arg(long = "model", value_name = "NAME")]
+    #[arg(long = "model", value_name = "NAME", help = models_help())]
     models: Vec<String>,
     #[command(flatten)]
     configuration: ConfigurationArguments,
     /// Of a universal Mach-O file this image, such as arm64
     #[arg(long = "arch", value_name = "NAME")]
     architecture: Option<String>,
+}
+
+fn models_help() -> String {
+    format!(
+        "Memory models to simulate: {}, or one of reorder.toml; repeatable [default: those of the image's systems; of Mach-O \
+         ios-16k for arm64, macos-4k for x86_64]",
+        memory::known_names()
+    )
 }
 
 /// Where the configuration is.
@@ -213,11 +218,7 @@ impl ScenariosInput {
         let custom = configured.document.models().map_err(|error| error.in_file(&configured.file.path))?;
         let flags = (!self.models.is_empty()).then_some(self.models.as_slice());
         match flags.or(configured_names) {
-            Some(names) => {
-                let is_repeated = |(at, name): (usize, &String)| names[..at].contains(name);
-                let once = names.iter().enumerate().filter(|&one| !is_repeated(one));
-                presets::find(&once.map(|(_, name)| name.clone()).collect::<Vec<_>>(), &custom)
-            }
+            Some(names) => memory::find(names, &custom),
             None => Ok(image.default_models()),
         }
     }

@@ -230,7 +230,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use reorder_layout::simulate::presets::default_for_elf;
+    use reorder_layout::memory::default_for_elf;
 
     /// Functions called by number, as `(number, gap before it, size)`, all of which run, in the order of `ranks`; some are
     /// namesakes.

@@ -132,7 +132,7 @@ mod tests {
     #![allow(clippy::unwrap_used)] // a failed unwrap is a failed test
 
     use super::*;
-    use reorder_layout::simulate::presets::default_for_elf;
+    use reorder_layout::memory::default_for_elf;
 
     /// An image whose starts have these faults each, and their sum.
     fn image(starts: &[(&str, f64)]) -> Baseline {

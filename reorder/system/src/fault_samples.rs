@@ -1,7 +1,7 @@
-//! Page faults of one run with their addresses, by the kernel's own account.
+//! Page faults of one run with their addresses, from the kernel's samples.
 //!
 //! The kernel writes each fault into a ring in memory, one ring a processor, because events that children inherit may
-//! not share one. Nothing is read before the end: if a ring was too small, the answer is that it is not known.
+//! not share one. A ring is read at the end only: if it was too small, the faults are unknown.
 
 use std::collections::BTreeSet;
 use std::fs::File;
@@ -64,7 +64,7 @@ fn parse_list(list: &str) -> Option<Vec<i32>> {
     Some(processors)
 }
 
-/// Pages of a ring: 512 KiB, what the usual `kernel.perf_event_mlock_kb` allows everybody for each processor. Each fault
+/// Pages of a ring: 512 KiB, which the default `kernel.perf_event_mlock_kb` allows all users for each processor. Each fault
 /// takes 24 bytes, so it holds twenty thousand.
 const RING_PAGES: usize = 128;
 /// Where the first page says how much was written: `data_head` of `struct perf_event_mmap_page`.
@@ -84,8 +84,8 @@ impl Ring {
         Some(Self { mapping, _event: event })
     }
 
-    /// All bytes written so far. The kernel stops when the ring is full and nothing is taken out, and says what was lost
-    /// as soon as there is room: hence the ring is full, or nothing was lost.
+    /// All bytes written so far. The kernel stops when the ring is full and is not read, and reports losses as soon as
+    /// there is room: hence either the ring is full or no fault was lost.
     fn read(&self) -> Vec<u8> {
         let base = self.mapping.as_ptr();
         // SAFETY: the mapping is longer than a page, the place is aligned for 64 bits, and the kernel writes it as a
@@ -109,7 +109,7 @@ struct Fault {
 
 const RECORD_LOST: u32 = 2;
 const RECORD_SAMPLE: u32 = 9;
-/// The least that every record has: its kind, flags and size.
+/// The header that every record has: its kind, flags and size.
 const HEADER_BYTES: usize = 8;
 /// A sample with task and address.
 const SAMPLE_BYTES: usize = HEADER_BYTES + 16;

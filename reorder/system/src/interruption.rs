@@ -1,7 +1,7 @@
-//! Ctrl-C and other requests to end, while copies of programs lie beside them.
+//! Ctrl-C and other requests to end, while copies of programs exist next to them.
 //!
-//! While a [`Interruption`] lives, such signals are only noted: runs end early with an error, so that what was made for them
-//! vanishes, and then the signal does what it would have done. Started programs inherit nothing of it.
+//! While a [`Interruption`] lives, such signals are only noted: runs end early with an error, so that their temporary
+//! files are removed, and then the signal takes its effect. Started programs do not inherit this.
 
 use std::sync::atomic::{AtomicI32, Ordering};
 use std::sync::{Mutex, PoisonError};
@@ -43,7 +43,7 @@ impl Interruption {
             // SAFETY: the handler only stores into an atomic, which is safe in any context.
             let Ok(former) = (unsafe { sigaction(signal, &action) }) else { continue };
             if matches!(former.handler(), SigHandler::SigIgn) {
-                // SAFETY: this puts back the very action that was in force.
+                // SAFETY: this restores the action that was in force.
                 let _ = unsafe { sigaction(signal, &former) };
             } else {
                 holders.former.push((signal, former));
@@ -75,7 +75,7 @@ impl Drop for Interruption {
             return;
         }
         for (signal, former) in holders.former.drain(..) {
-            // SAFETY: this puts back the very action that was in force.
+            // SAFETY: this restores the action that was in force.
             let _ = unsafe { sigaction(signal, &former) };
         }
         if let Ok(signal) = Signal::try_from(RECEIVED.swap(0, Ordering::Relaxed)) {

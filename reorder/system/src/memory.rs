@@ -1,8 +1,8 @@
 //! Returns freed memory to the system between phases.
 
-/// Returns free memory to the system. The analysis of a large image allocates many small pieces; without this call the
-/// allocator keeps them, and they add to the peak, which is reached when the output is written.
-pub fn give_back() {
+/// Gives free memory back to the system: what the analysis of a large image took in small pieces stays with the allocator
+/// otherwise, and adds to the peak, which the output makes.
+pub fn trim_heap() {
     #[cfg(target_env = "gnu")]
     // SAFETY: `malloc_trim` may be called at any time from any thread, and touches free memory only.
     unsafe {

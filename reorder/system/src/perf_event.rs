@@ -50,7 +50,7 @@ pub enum SoftwareEvent {
 pub enum Scope {
     /// Also what happens while the kernel works for it; needs `kernel.perf_event_paranoid` of at most 1, or root.
     Everything,
-    /// Its own instructions alone.
+    /// Only its own instructions.
     UserMode,
 }
 
@@ -95,7 +95,7 @@ fn open(attributes: Attributes, pid: Pid, processor: i32) -> io::Result<OwnedFd>
         )
     };
     match i32::try_from(descriptor) {
-        // SAFETY: the kernel has just made this descriptor, and nobody else knows it.
+        // SAFETY: the kernel has just made this descriptor, and no other value owns it.
         Ok(descriptor) if descriptor >= 0 => Ok(unsafe { OwnedFd::from_raw_fd(descriptor) }),
         _ => Err(io::Error::last_os_error()),
     }

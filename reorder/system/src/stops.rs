@@ -35,7 +35,7 @@ impl Report {
 /// How a process ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ending {
-    /// By itself, with this status.
+    /// On its own, with this status.
     Exited(i32),
     /// By this signal.
     Killed(i32),
@@ -103,7 +103,7 @@ impl Stop {
     }
 }
 
-/// Waits for any child or tracee of the calling thread, and of no other thread; nothing when none is left.
+/// Waits for any child or tracee of the calling thread, and of no other thread; `None` when none is left.
 pub fn wait() -> io::Result<Option<(Pid, Report)>> {
     match wait_for_any(0) {
         Err(error) if error.raw_os_error() == Some(libc::ECHILD) => Ok(None),
@@ -111,7 +111,7 @@ pub fn wait() -> io::Result<Option<(Pid, Report)>> {
     }
 }
 
-/// Like [`wait`], but gives nothing when there is nothing to report yet.
+/// Like [`wait`], but returns `None` when there is no report yet.
 pub fn poll() -> io::Result<Option<(Pid, Report)>> {
     let (task, report) = wait_for_any(libc::WNOHANG)?;
     Ok((task.as_raw() != 0).then_some((task, report)))
@@ -143,7 +143,7 @@ pub enum Resume {
     OneStep,
     /// Stays stopped, but notices the end of its group stop.
     Listening,
-    /// For ever: its tracing ends.
+    /// Forever: its tracing ends.
     Untraced,
 }
 

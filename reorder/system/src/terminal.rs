@@ -4,8 +4,8 @@ use std::io;
 
 use nix::sys::signal::{SaFlags, SigAction, SigHandler, SigSet, Signal, sigaction};
 
-/// Lets this process outlive interrupts from the terminal, which reach the program as well: it decides what they
-/// mean, and its trace is wanted in any case.
+/// Lets this process outlive interrupts from the terminal, which reach the program as well: the program decides what
+/// they mean, and its trace is written in any case.
 ///
 /// A handler is used instead of ignoring, because programs started later inherit what is ignored, but not handlers.
 ///
@@ -19,7 +19,7 @@ pub fn leave_interrupts_to_program() -> io::Result<()> {
         let former = unsafe { sigaction(signal, &action) }?;
         if matches!(former.handler(), SigHandler::SigIgn) {
             // What the caller chose to ignore (`nohup`, background jobs) stays ignored, here and in the program.
-            // SAFETY: this puts back the very action that was in force.
+            // SAFETY: this restores the action that was in force.
             unsafe { sigaction(signal, &former) }?;
         }
     }

@@ -1,6 +1,6 @@
-//! Waiting for a process that nobody else reaps.
+//! Waiting for a process that only this process reaps.
 //!
-//! A process is looked at before it is reaped: until then its number and that of its process group belong to nobody else.
+//! A process is inspected before it is reaped: until then its number and that of its process group are not reused.
 
 use std::sync::{Mutex, PoisonError};
 
@@ -10,7 +10,7 @@ use nix::unistd::Pid;
 
 use crate::stops::{Report, Stop};
 
-/// What a process came to.
+/// What a wait found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Peeked {
     /// It stopped, for what is given.
@@ -23,7 +23,7 @@ pub enum Peeked {
 pub fn peek(pid: Pid) -> nix::Result<Peeked> {
     while !has_ended(pid)? {
         match wait_id(pid, libc::WSTOPPED | libc::WNOHANG) {
-            // SAFETY: the call has filled it in, with zeros where there was nothing.
+            // SAFETY: the call has filled it in, with zeros where there was no event.
             Ok(change) if unsafe { change.si_pid() } != 0 => {
                 // SAFETY: as before.
                 return Ok(Peeked::Stopped(Stop::of(unsafe { change.si_status() })));
@@ -61,7 +61,7 @@ fn wait_id(pid: Pid, options: libc::c_int) -> nix::Result<libc::siginfo_t> {
 #[derive(Debug)]
 pub struct Group {
     leader: Pid,
-    /// Whether the leader's number may belong to somebody else.
+    /// Whether the leader's number may belong to another process.
     is_reaped: Mutex<bool>,
 }
 

@@ -4,7 +4,7 @@
 use reorder::gate::place::{Source, locate};
 use reorder::gate::render::ExportFormat;
 use reorder::gate::{Baseline, Comparison, GateReport, Limits, Outcome, judge};
-use reorder_layout::simulate::presets;
+use reorder_layout::memory;
 
 /// A text that is larger takes more pages than a run should count.
 const MAX_TEXT: u64 = 64 << 20;
@@ -20,7 +20,7 @@ pub(super) fn check(bytes: &[u8]) {
     now.figures.truncate(then.figures.len() / 2);
     now.startup.functions.iter_mut().for_each(|function| function.name.push('x'));
     let limits = Limits::default();
-    let models = presets::default_for_elf();
+    let models = memory::default_for_elf();
     let judged = judge(&Comparison { now: &now, then: Some(&then), limits: &limits, models: &models });
     let Ok((mut checks, explanations)) = judged else { return };
     locate(&mut checks, None, Some(Source { path: "baseline.json".as_ref(), text: &text }));

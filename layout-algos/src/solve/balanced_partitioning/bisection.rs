@@ -11,17 +11,17 @@ const LEAF_BYTES: u64 = 2048;
 /// Rounds of exchanges per split; nearly all splits settle in far fewer.
 const MAX_ROUNDS: u64 = 24;
 
-/// A profitable exchange is skipped once in so many: what is best for each pair alone may be bad for all at
+/// One in this many profitable exchanges is skipped: what is best for each pair alone may be bad for all at
 /// once, and then the same exchanges would swing back and forth.
 const SKIP_ONE_IN: u64 = 10;
 
-/// A split has settled when fewer than one in so many of its functions are exchanged in a round.
+/// A split has settled when fewer than one in this many of its functions are exchanged in a round.
 const SETTLED_ONE_IN: usize = 500;
 
 /// Halves of fewer functions than this are split by one thread: a fork costs more than they do.
 const MIN_FORKED: usize = 4096;
 
-/// Splits one set of functions; nothing in it changes, so that halves can be split at the same time.
+/// Splits one set of functions; it is immutable, so that halves can be split at the same time.
 pub(super) struct Bisection<'memberships> {
     control: &'memberships Control<'memberships>,
     seed: u64,
@@ -31,7 +31,7 @@ pub(super) struct Bisection<'memberships> {
     closeness: &'memberships ClosenessTable,
 }
 
-/// What one thread counts with.
+/// The counters of one thread.
 struct Scratch {
     /// By slot; zero for the traces that the present split does not touch.
     counts: Vec<Count>,
@@ -124,7 +124,7 @@ impl<'memberships> Bisection<'memberships> {
             let mut random = Random::new(self.seed, &[node, round]);
             // Traces that lie half and half in both parts pull nowhere, although they are best kept apart. One
             // imagined function, of the first traces on the left and of the last on the right, ends the deadlock;
-            // it cannot part functions with the same memberships, whose exchange is worth nothing anywhere.
+            // it cannot part functions with the same memberships, whose exchange never gains.
             self.value(scratch, u32::from(round == 0));
             let exchanges = self.exchange(left, right, &mut random, scratch);
             if exchanges <= (left.len() + right.len()) / SETTLED_ONE_IN {
@@ -207,7 +207,7 @@ impl<'memberships> Bisection<'memberships> {
             for (count, gain) in scratch.counts[prefixes].iter().zip(gains.iter_mut()) {
                 left += count.left;
                 right += count.right;
-                // A single function has nobody to be close to.
+                // A single function has no neighbours to be close to.
                 *gain = if left + right > 1 {
                     let closeness = |count: u32| self.closeness.at(count);
                     weight * (closeness(right + imagined[1]) - closeness(left + imagined[0]))

@@ -4,7 +4,7 @@
 //! x·log₂(x + 1): large when its functions are together. Moving one function from left to right changes it by
 //! about h'(R) − h'(L). Taking the derivative on both sides, instead of the exact difference, makes the gain of
 //! a move the negative of the gain of the opposite move. So exchanging two functions with the same memberships
-//! is worth exactly nothing; with exact differences it looks profitable, because h is convex, and such
+//! gains exactly zero; with exact differences it looks profitable, because h is convex, and such
 //! exchanges would only destroy the temporal order.
 
 /// Fractional bits of a closeness.

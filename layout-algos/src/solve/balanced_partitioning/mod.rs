@@ -2,7 +2,7 @@
 //!
 //! Functions that occur in the same prefixes of the same traces should share pages. Each trace contributes nested
 //! prefixes of evenly spaced lengths in bytes. The functions are split in halves recursively, each time exchanging
-//! functions between the halves while that lets the prefixes' functions stand closer together; the leaves, smaller
+//! functions between the halves while that brings the prefixes' functions closer together; the leaves, smaller
 //! than a page, keep their temporal order.
 //!
 //! After: Hoag, Lee, Mestre, Pupyrev, "Optimizing Function Layout for Mobile Applications" (LCTES 2023), and
@@ -32,7 +32,7 @@ pub struct BalancedPartitioning {
     /// Chooses which exchanges are skipped to escape oscillation.
     pub seed: u64,
     /// Nested prefixes of each trace, 1 to [`MAX_PREFIXES`]. One asks only which functions a trace runs: fewest
-    /// faults in all; with more, functions that run at the same time stand together: faults come later.
+    /// faults in all; with more, functions that run at the same time are placed together: faults come later.
     pub prefixes: u32,
 }
 

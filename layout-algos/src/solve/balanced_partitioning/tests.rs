@@ -29,7 +29,7 @@ fn pages_touched(problem: &LayoutProblem, order: &FunctionOrder, size: u64) -> u
     problem.traces().iter().map(faults).sum()
 }
 
-/// Starts of a program with a common core and `families` kinds of use, each trace in its own slightly different
+/// Runs of a program with a common core and `families` kinds of use, each trace in its own slightly different
 /// order and with some of the functions left out.
 fn synthetic(functions: u32, families: u32, traces: u32, seed: u64) -> LayoutProblem {
     let mut random = Random::new(seed, &[]);
@@ -69,7 +69,7 @@ fn a_single_trace_is_kept_in_temporal_order_up_to_a_page() {
 
 #[test]
 fn functions_of_unrelated_starts_are_separated() {
-    // Two interleaved starts; a half page per function, so mixing them would cost twice the pages.
+    // Two interleaved runs; a half page per function, so mixing them would cost twice the pages.
     let (even, odd) = ((0..64).step_by(2), (1..64).step_by(2));
     let problem = LayoutProblem::new(vec![2048; 64], &[trace(even), trace(odd)]).unwrap();
     let order = BALANCED.order(&problem);
@@ -95,7 +95,7 @@ fn it_needs_fewer_pages_than_the_baselines() {
 
 #[test]
 fn heavier_traces_are_served_better() {
-    // Two starts of many kinds that share functions: whatever is mixed is mixed at the cost of the light ones.
+    // Two runs of many kinds that share functions: mixing is at the cost of the light ones.
     let weighted = |heavy: usize| {
         let problem = synthetic(3000, 2, 2, 5);
         let mut traces: Vec<Trace> = problem.traces().iter().map(owned).collect();

@@ -1,8 +1,8 @@
-//! Similar functions behind the first of their kind.
+//! Places similar functions after the first of their kind.
 //!
-//! Each function behind the recorded ones that resembles an earlier one well enough goes to it, and takes along what
-//! resembles it in turn. What resembles nothing keeps its place among its neighbours, so that the order stays what it
-//! was wherever nothing is won by a change.
+//! Each function after the recorded ones that resembles an earlier one well enough moves to it, together with those that
+//! resemble it in turn. A function that resembles no other keeps its place among its neighbours, so that the order changes
+//! only where a change gains.
 
 use std::cmp::Reverse;
 
@@ -16,14 +16,14 @@ use crate::problem::LayoutProblem;
 pub(super) struct Strictness {
     /// Shorter ones stay.
     pub(super) least_bytes: u64,
-    /// So much of the content must be that of the function it goes to.
+    /// Share of the content that it must have in common with the function it moves to.
     pub(super) least_percent: u32,
 }
 
 /// No function.
 const NONE: u32 = u32::MAX;
 
-/// `order`, the functions behind its last recorded one gathered by similarity.
+/// `order`, with the functions after its last recorded one gathered by similarity.
 pub(super) fn gathered(
     problem: &LayoutProblem,
     order: &FunctionOrder,
@@ -87,7 +87,7 @@ fn parents(
 }
 
 /// By rank: the last child, and the child before it of the same parent. The most similar child is the first, so that
-/// equal functions stand side by side whatever else resembles them.
+/// equal functions are adjacent, no matter what else resembles them.
 fn children(parents: &[Option<Parent>]) -> (Vec<u32>, Vec<u32>) {
     let with_parent = |(rank, parent): (usize, &Option<Parent>)| parent.map(|parent| (parent, rank as u32));
     let mut edges: Vec<(Parent, u32)> = parents.iter().enumerate().filter_map(with_parent).collect();

@@ -1,9 +1,9 @@
-//! A layout whose file compresses better, for hardly any more pages.
+//! A layout whose file compresses better, for few additional pages.
 //!
-//! Takes a finished order; gives one with the same recorded part. Behind it, functions of similar content are gathered
-//! (see [`gathering`]), which shortens what a compressor writes to refer from one to the other, and costs new starts
-//! pages where it parts what would run together. How much is gathered is therefore decided by the page score
-//! itself: starts that the order is not allowed to know are laid out with ever less gathering until they cost no more
+//! Takes a finished order; gives one with the same recorded part. After it, functions of similar content are gathered
+//! (see [`gathering`]), which shortens what a compressor writes to refer from one to the other, and costs new runs
+//! pages where it separates functions that run together. How much is gathered is therefore decided by the page score
+//! itself: runs that the order is not allowed to know are laid out with ever less gathering until they cost no more
 //! than the budget allows. A second sort by content after the first one by pages, as linkers do it, loses what the
 //! first has won.
 //!
@@ -26,18 +26,18 @@ use crate::score::{Cost, cost};
 use gathering::{Strictness, gathered};
 use similarity::SimilarPairs;
 
-/// Rearranges the functions behind the recorded ones.
+/// Rearranges the functions after the recorded ones.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CompressionAware {
-    /// What starts may cost more than without, in thousandths: 10 is one per cent. 0 permits only what costs neither
-    /// recorded starts nor left-out ones anything.
+    /// How much more runs may cost than without gathering, in thousandths: 10 is one per cent. 0 permits only what adds
+    /// no cost to recorded runs or left-out ones.
     pub page_budget_permille: u32,
-    /// How the functions without traces are ordered: left-out starts are tried with the same order.
+    /// How the functions without traces are ordered: left-out runs are tried with the same order.
     pub unseen: UnseenOrder,
 }
 
 /// How much may be gathered, the most first. Long functions and close copies gain most for the pages they cost:
-/// wherever it stands, a long function needs pages of its own.
+/// anywhere, a long function needs pages of its own.
 const LEVELS: [Strictness; 7] = [
     Strictness { least_bytes: 1, least_percent: 30 },
     Strictness { least_bytes: 32, least_percent: 50 },
@@ -48,11 +48,11 @@ const LEVELS: [Strictness; 7] = [
     Strictness { least_bytes: 1024, least_percent: 65 },
 ];
 
-/// Parts of the recorded starts that are left out in turn; few, so that they know little of each other, as new
-/// starts do.
+/// Parts of the recorded runs that are left out in turn; few, so that they know little of each other, as new
+/// runs do.
 const FOLDS: usize = 2;
 
-/// Really new starts run more code that no trace has than left-out ones do, so gathering costs them more: on most of
+/// Really new runs execute more code that no trace has than left-out ones do, so gathering costs them more: on most of
 /// six programs up to five times as much.
 const UNLIKENESS: u64 = 5;
 
@@ -92,7 +92,7 @@ impl CompressionAware {
         order.clone()
     }
 
-    /// The recorded starts in parts, each laid out as if it were all that is known.
+    /// The recorded runs in parts, each laid out as if it were all that is known.
     fn trials(&self, problem: &LayoutProblem) -> Vec<Trial> {
         let folds = (0..FOLDS).filter_map(|part| Fold::new(problem, part, FOLDS));
         let trial = |fold: Fold| {
@@ -103,7 +103,7 @@ impl CompressionAware {
     }
 }
 
-/// Starts that are taken for new ones, and the layout that does not know them.
+/// Runs that are taken for new ones, and the layout that does not know them.
 struct Trial {
     fold: Fold,
     order: FunctionOrder,
@@ -114,7 +114,7 @@ fn sum(costs: impl IntoIterator<Item = Cost>) -> u64 {
     costs.into_iter().fold(0, |sum, cost| sum.saturating_add(cost.0))
 }
 
-/// Whether `after` is at most so many thousandths above `before`.
+/// Whether `after` is at most this many thousandths above `before`.
 fn is_within(permille: u64, before: u64, after: u64) -> bool {
     u128::from(after) * 1000 <= u128::from(before) * (1000 + u128::from(permille))
 }

@@ -1,7 +1,7 @@
-//! Which functions have similar content.
+//! Finds functions with similar content.
 //!
-//! Takes the fingerprints; gives pairs of functions with the number of hashes they share. Comparing all with all is out
-//! of the question: each function's smallest hashes, after a mixing step that makes them a random sample, are its
+//! Takes the fingerprints; gives pairs of functions with the number of hashes they share. Comparing all with all would be
+//! too slow: each function's smallest hashes, after a mixing step that makes them a random sample, are its
 //! sketch, and only functions with a common hash in their sketches are compared (Broder, "On the resemblance and
 //! containment of documents", 1997). Functions that share most of their content nearly always have one.
 
@@ -13,7 +13,7 @@ use crate::problem::Rows;
 /// Hashes in a sketch: two functions that share half of their content miss each other once in some hundred times.
 const SKETCH: usize = 8;
 
-/// Each function is compared with so many that have a hash of its sketch and stand before it in link order.
+/// Each function is compared with this many that have a hash of its sketch and are before it in link order.
 /// Bounds the pairs where one piece of content is everywhere.
 const MAX_COMPARED: usize = 8;
 

@@ -1,4 +1,4 @@
-//! What gathering promises: nothing lost, nothing above the budget, likes side by side.
+//! The guarantees of gathering: no function lost, no cost above the budget, similar functions next to each other.
 
 use proptest::prelude::*;
 
@@ -9,7 +9,7 @@ use crate::random::Random;
 
 const FUNCTIONS: u32 = 60;
 
-/// Functions of a few kinds: those of one kind share half of their content or all of it, other kinds nothing.
+/// Functions of a few kinds: those of one kind share half of their content or all of it, those of different kinds none.
 fn problem(sizes: Vec<u64>, kinds: &[u32], traces: &[Vec<u32>]) -> LayoutProblem {
     let mut fingerprints = Rows::default();
     for (function, kind) in kinds.iter().enumerate() {
@@ -94,8 +94,8 @@ fn equal_content_is_side_by_side_where_no_start_minds() {
 
 #[test]
 fn starts_that_are_left_out_forbid_what_they_pay_for() {
-    // Each pair of starts runs sixteen functions that no other start runs, and that are unlike each other, but like
-    // those of the other starts: gathered, they would stand on sixteen pages instead of two.
+    // Each pair of runs executes sixteen functions that no other run executes, and that are unlike each other, but like
+    // those of the other runs: gathered, they would be on sixteen pages instead of two.
     let functions = |start: u32| (start * 16..start * 16 + 16).collect::<Vec<u32>>();
     let traces: Vec<Vec<u32>> = (0..4).map(functions).collect();
     let kinds: Vec<u32> = (0..128).map(|function| function % 16).collect();

@@ -1,11 +1,11 @@
 //! Recursive bisection exactly as LLVM does it.
 //!
-//! Equal input gives LLVM's order, so whatever decides there decides here: single-precision sums in the order of the
+//! Equal input gives LLVM's order, so the same details decide: single-precision sums in the order of the
 //! utilities, ties by the order that an unstable partition leaves, skipped moves by its generator and seeds. What
 //! the algorithm is: Hoag, Lee, Mestre, Pupyrev, "Optimizing Function Layout for Mobile Applications" (LCTES 2023).
 //!
 //! Time is O(pairs · splits' depth · rounds), a pair being a function and one of its utilities. The halves of a split
-//! are independent, since each split seeds its own generator; so threads change nothing but the time.
+//! are independent, since each split seeds its own generator; so threads change only the time.
 
 use std::cmp::Ordering;
 
@@ -48,7 +48,7 @@ struct MoveGains {
     to_left: f32,
 }
 
-/// The functions of `nodes`, which stand in their initial order, in the order of their buckets.
+/// The functions of `nodes`, given in their initial order, in the order of their buckets.
 pub(super) fn order(nodes: Vec<Node>) -> Vec<FunctionId> {
     let logarithms = Logarithms::up_to(nodes.len() + 1);
     let mut candidates: Vec<Candidate> = nodes
@@ -99,7 +99,7 @@ fn split(part: &mut [Candidate], depth: u32, bucket: u32, utilities: usize, loga
     );
 }
 
-/// Drops utilities that one function has alone or all have, for this part for ever, and numbers the others. Gives
+/// Drops utilities that one function has alone or all have, for this part permanently, and numbers the others. Gives
 /// their count.
 fn renumber_utilities(part: &mut [Candidate], utilities: usize) -> usize {
     let mut counts = vec![0usize; utilities];

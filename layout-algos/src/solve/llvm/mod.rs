@@ -31,7 +31,7 @@ pub struct LlvmProfdata {
 #[derive(Clone, Debug, Default)]
 pub struct LldPartitioning {
     /// By function: the position of its section among those that lld considers: those of global symbols in the order
-    /// that inputs mention them, then those of local symbols. Missing ones stand in link order.
+    /// that inputs mention them, then those of local symbols. Missing ones follow in link order.
     pub keys: Vec<u64>,
 }
 

@@ -11,7 +11,7 @@ pub(super) struct Placed {
     pub(super) row: u32,
     /// Bytes, without padding.
     pub(super) size: u64,
-    /// Bytes until where the next function can stand.
+    /// Bytes until the next function's place.
     pub(super) padded: u64,
     /// First byte, counted from the first page of the arrangement.
     pub(super) start: u64,
@@ -33,7 +33,7 @@ pub(super) struct Arrangement<'costs> {
     costs: &'costs TouchCosts,
     page_shift: u32,
     placed: Vec<Placed>,
-    /// By page: the position of the first function that ends on it or behind it.
+    /// By page: the position of the first function that ends on it or after it.
     first_on_page: Vec<u32>,
     /// By page and lane: the largest cost of any function on the page.
     largest: Vec<u16>,
@@ -44,7 +44,7 @@ pub(super) struct Arrangement<'costs> {
 }
 
 impl Placed {
-    /// Where the next function can stand.
+    /// The next function's place.
     pub(super) fn end(&self) -> u64 {
         self.start + self.padded
     }
@@ -63,7 +63,7 @@ impl Placed {
 impl<'costs> Arrangement<'costs> {
     /// Functions in the order of their addresses, without overlap.
     pub(super) fn new(costs: &'costs TouchCosts, page_shift: u32, placed: Vec<Placed>) -> Self {
-        // Padding may reach behind the start of a function with less alignment, so the last need not end last.
+        // Padding may extend past the start of a function with less alignment, so the last need not end last.
         let end = placed.iter().map(Placed::end).max();
         let pages = end.map_or(0, |end| (end >> page_shift) as usize + 1);
         let mut arrangement = Self {
@@ -111,7 +111,7 @@ impl<'costs> Arrangement<'costs> {
         self.costs.have_same_traces(self.placed[one].row, self.placed[other].row)
     }
 
-    /// Whether the functions of a run stand without gaps, so that they can be moved as one.
+    /// Whether the functions of a run have no gaps between them, so that they can be moved as one.
     pub(super) fn is_dense(&self, run: Run) -> bool {
         self.placed[run].windows(2).all(|pair| pair[0].end() == pair[1].start)
     }
@@ -193,7 +193,7 @@ impl<'costs> Arrangement<'costs> {
         self.page_costs[pages].iter().sum::<u64>() as i64 - after as i64
     }
 
-    /// The pages that two runs leave or come to. Each takes the other's place, or room that the other leaves, so
+    /// The pages that two runs leave or move to. Each takes the other's place, or room that the other leaves, so
     /// these are the pages of both as they are; ranges that meet are joined.
     fn affected_pages(&self, shifts: &[Shift; 2]) -> impl Iterator<Item = Range<usize>> + use<> {
         let [one, other] = shifts.each_ref().map(|shift| self.pages_of(shift.run.clone()));
@@ -206,7 +206,7 @@ impl<'costs> Arrangement<'costs> {
     }
 
     /// Lets two runs go into each other's place (`one` before `other`, of equal padded size), or past each other
-    /// (when nothing is between them).
+    /// (when they are adjacent).
     pub(super) fn shift(&mut self, shifts: &[Shift; 2]) {
         let affected: Vec<Range<usize>> = self.affected_pages(shifts).collect();
         for shift in shifts {
@@ -218,7 +218,7 @@ impl<'costs> Arrangement<'costs> {
         let (count, other_count) = (one.len(), other.len());
         let section = &mut self.placed[one.start..other.end];
         section.rotate_left(count);
-        // Now: what was between, the other, the one. The other goes in front.
+        // Now: what was between, the other, the one. The other moves to the beginning.
         let end = section.len() - count;
         section[..end].rotate_right(other_count);
         if let [first, second] = affected.as_slice() {

@@ -1,6 +1,6 @@
 //! Local search on the exact page score.
 //!
-//! Functions change places as long as that makes the recorded starts cheaper under the problem's objective, counted
+//! Functions change places as long as that makes the recorded startups cheaper under the problem's objective, counted
 //! on the pages of the true addresses. Three kinds of change leave everything else where it is: two functions of
 //! equal size, two runs of equal size, and two neighbouring runs past each other. Only strict improvements are kept:
 //! steps that merely do not cost anything would scatter what the objective does not see, such as locality
@@ -51,7 +51,7 @@ impl LocalSearch {
         self.improve_watched(problem, traced, &Control::default())
     }
 
-    /// The same; when cancelled, with what was improved until then.
+    /// The same; when cancelled, with the improvements until then.
     #[must_use]
     pub fn improve_watched(
         &self,
@@ -67,7 +67,7 @@ impl LocalSearch {
         let page_shift = model.bytes_per_fault().ilog2();
         let tries = self.tries_per_function.saturating_mul(traced.len() as u64).min(self.most_tries);
         let mut placed = place(problem, traced);
-        // What stands where two parts meet is not moved. With the borders elsewhere it is, in the second round.
+        // Functions where two parts meet are not moved; the second round moves them, because its borders are elsewhere.
         let rounds = if placed.len() > PART_FUNCTIONS { 2 } else { 1 };
         for round in 0..rounds {
             let first_border = PART_FUNCTIONS * (round + 1) / rounds;
@@ -95,7 +95,7 @@ impl LocalSearch {
     }
 }
 
-/// The functions `traced` as they are placed in front of all others; addresses from the first page on.
+/// The functions `traced` as they are placed before all others; addresses from the first page on.
 fn place(problem: &LayoutProblem, traced: &[FunctionId]) -> Vec<Placed> {
     let order = FunctionOrder::with_rest(traced.iter().copied(), problem.function_count() as u32);
     let spans = positions(problem, &order);

@@ -1,4 +1,4 @@
-//! Which changes are tried.
+//! The changes that are tried.
 
 use std::collections::BTreeMap;
 
@@ -66,7 +66,7 @@ impl<'arrangement, 'costs> Search<'arrangement, 'costs> {
         Self { arrangement, page_size, random, movable, same_size, first_row, positions, scratch: Vec::new() }
     }
 
-    /// Tries so many changes. Stops early when the last half of the tries changed nothing.
+    /// Makes the given number of tries. Stops early when no try of the last half was kept.
     pub(super) fn run(mut self, tries: u64, control: &Control<'_>) {
         if self.movable.len() < 2 {
             return;

@@ -33,7 +33,7 @@ fn pages(problem: &LayoutProblem, order: &[FunctionId]) -> u64 {
     problem.traces().iter().map(|trace| touched(trace.functions)).sum()
 }
 
-/// Up to five starts of up to 80 functions, each in its own order.
+/// Up to five startups of up to 80 functions, each in its own order.
 fn problems() -> impl Strategy<Value = LayoutProblem> {
     let sizes = prop::collection::vec(1u64..1500, 80);
     let trace = prop::collection::vec((0u32..80, any::<u32>()), 1..60).prop_map(|mut timed| {
@@ -102,7 +102,7 @@ proptest! {
 
 #[test]
 fn what_runs_together_comes_together() {
-    // Two starts, alternating functions of half a page: sixteen pages each, eight if they are parted.
+    // Two startups, alternating functions of half a page: sixteen pages each, eight if they are parted.
     let traces = [(0..32).step_by(2).collect(), (1..32).step_by(2).collect()];
     let problem = problem(vec![2048; 32], &traces, 0, 4096).with_text(0, Vec::new()).unwrap();
     let functions = traced(&problem);

@@ -1,4 +1,4 @@
-//! What it costs a page to hold a function: one number for each trace.
+//! The cost of a page for holding a function: one number for each trace.
 //!
 //! A page is as expensive for a trace as its most expensive function, the one that the trace touches first. So a
 //! page's cost is a sum over traces of a maximum over functions, and both are plain vector operations.
@@ -9,11 +9,11 @@ use crate::problem::{LayoutProblem, TraceView};
 /// Numbers per row are a multiple of this: the width of a vector register in 16-bit numbers.
 pub(super) const LANES: usize = 8;
 
-/// Traces that are looked at: more make each step slower than they make the result better. With more, so many
+/// Traces that are considered: more make each step slower than they make the result better. Of more, this many
 /// are chosen evenly, heavier ones first. No more than bits in a word.
 const MAX_TRACES: usize = 64;
 
-/// The cost of a fault at the very start of the heaviest trace.
+/// The cost of a fault at the very beginning of the heaviest trace.
 const MAX_COST: u64 = 1 << 12;
 
 /// Rows of costs, one for each traced function.

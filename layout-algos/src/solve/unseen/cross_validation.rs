@@ -1,4 +1,4 @@
-//! Which order of unrecorded functions serves new starts best, told from the recorded ones.
+//! Finds the order of unrecorded functions that is best for new runs, from the recorded ones.
 
 use rayon::prelude::*;
 
@@ -8,9 +8,9 @@ use crate::order::FunctionOrder;
 use crate::problem::{LayoutProblem, Trace, TraceView};
 use crate::score::{Cost, cost_of_start, positions};
 
-/// Compares orders by how they serve each part of the recorded starts when only the other parts are known.
+/// Compares orders by their cost for each part of the recorded runs when only the other parts are known.
 ///
-/// Few large parts tell more than many small ones: really new starts differ from the recorded ones by more than one of
+/// Few large parts are a better test than many small ones: really new runs differ from the recorded ones by more than one of
 /// these differs from all others.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CrossValidation {
@@ -27,17 +27,17 @@ impl Default for CrossValidation {
     }
 }
 
-/// What an order costs the starts that it did not know.
+/// The cost of an order for the runs that it did not know.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Validated {
     /// The order.
     pub order: UnseenOrder,
-    /// What these starts cost together; nothing where nothing was compared.
+    /// The cost of these runs together; zero where no orders were compared.
     pub cost: Cost,
 }
 
-/// Used where there are too few starts, or too much code, to compare: across programs the most reliable one.
-const USUAL: UnseenOrder = UnseenOrder::References(ReferenceWalk {
+/// Used where there are too few runs, or too much code, to compare: across programs the most reliable one.
+const DEFAULT: UnseenOrder = UnseenOrder::References(ReferenceWalk {
     parent: Parent::DepthFirst,
     roots: Roots::Link,
     children: Children::Position,
@@ -47,9 +47,9 @@ const USUAL: UnseenOrder = UnseenOrder::References(ReferenceWalk {
 /// Fewer orders than this are not worth comparing.
 const MIN_ORDERS: usize = 4;
 
-/// Known starts, and others that are taken for new ones.
+/// Known runs, and others that are taken for new ones.
 pub(in crate::solve) struct Fold {
-    /// The problem with the known starts alone.
+    /// The problem with the known runs alone.
     pub(in crate::solve) known: LayoutProblem,
     others: LayoutProblem,
 }
@@ -70,7 +70,7 @@ impl CrossValidation {
         let mut orders = UnseenOrder::all();
         orders.truncate(affordable as usize);
         if orders.len() < MIN_ORDERS || problem.traces().len() < 2 * folds {
-            return untested(USUAL);
+            return untested(DEFAULT);
         }
         let folds: Vec<Fold> = (0..folds).filter_map(|part| Fold::new(problem, part, folds)).collect();
         let mut validated: Vec<Validated> = orders
@@ -86,7 +86,7 @@ impl CrossValidation {
 }
 
 impl Fold {
-    /// Every `parts`-th trace from `part` on is taken for a new start.
+    /// Every `parts`-th trace from `part` on is taken for a new run.
     pub(in crate::solve) fn new(problem: &LayoutProblem, part: usize, parts: usize) -> Option<Self> {
         let scenarios = scenarios(problem);
         let (others, known): (Vec<_>, Vec<_>) =
@@ -99,13 +99,13 @@ impl Fold {
         Some(Self { known: with(known)?, others: with(others)? })
     }
 
-    /// The known starts' functions in front, and `unseen` behind.
+    /// The known runs' functions, then those of `unseen`.
     pub(in crate::solve) fn with_unseen(&self, unseen: UnseenOrder) -> FunctionOrder {
         let functions = traced_in_time(&self.known).into_iter().chain(unseen.order(&self.known));
         FunctionOrder::with_rest(functions, self.known.function_count() as u32)
     }
 
-    /// What the others cost with `order`.
+    /// The cost of the other runs with `order`.
     pub(in crate::solve) fn cost_of_others(&self, order: &FunctionOrder) -> Cost {
         let spans = positions(&self.known, order);
         let cost = |trace: TraceView<'_>| {
@@ -115,11 +115,11 @@ impl Fold {
     }
 }
 
-/// Of 100 functions that one or the other of two recordings of one scenario runs, both run at least so many.
+/// Of 100 functions that one or the other of two recordings of one scenario runs, both run at least this many.
 const SAME_SCENARIO_PERCENT: usize = 95;
 
 /// By trace: the number of its scenario. Neighbouring traces that run nearly the same functions are recordings of one
-/// scenario: in different parts they would show each other, and nothing would be new.
+/// scenario: in different parts each would reveal the other, and no run would be new.
 fn scenarios(problem: &LayoutProblem) -> Vec<usize> {
     let mut last_trace = vec![None; problem.function_count()];
     let mut scenarios: Vec<usize> = Vec::with_capacity(problem.traces().len());

@@ -1,9 +1,9 @@
-//! Where functions go that no trace ran.
+//! Where functions that no trace ran are placed.
 //!
-//! They do not matter for the recorded starts, but for all others. Which of them a new start will run cannot be
-//! predicted well enough to place those first; but functions that new starts run *together* can be kept
-//! together. What does that best differs between programs, so it is chosen by cross-validation: each recorded start
-//! in turn is taken for a new one, and what serves these best is used.
+//! They do not matter for the recorded runs, but for all others. Which of them a new run will execute cannot be
+//! predicted well enough to place those first; but functions that new runs run *together* can be kept
+//! together. The best way differs between programs, so it is chosen by cross-validation: each recorded run
+//! in turn is taken for a new one, and the order that is best for these is used.
 
 mod cross_validation;
 mod reference_walk;
@@ -43,8 +43,8 @@ impl UnseenOrder {
         all
     }
 
-    /// The functions outside all traces of `problem`, in this order. Without references the linker's order is all
-    /// there is.
+    /// The functions outside all traces of `problem`, in this order. Without references the linker's order is the
+    /// only one.
     #[must_use]
     pub fn order(self, problem: &LayoutProblem) -> Vec<FunctionId> {
         let reached = match (self, problem.references()) {

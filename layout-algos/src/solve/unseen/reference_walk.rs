@@ -1,6 +1,6 @@
-//! A walk over what code and data refer to.
+//! A walk over the references from code and data.
 //!
-//! A start that nobody recorded differs from the recorded ones by a few features. What such a feature needs is
+//! A run that was not recorded differs from the recorded ones by a few features. What such a feature needs is
 //! reached from functions that ran, over references that were not followed before: calls, and through data
 //! (virtual tables, tables of methods). The walk gives each unrecorded function one referrer, its parent, and
 //! lays the trees out depth first, so that what a feature needs below its entry is contiguous. Breadth-first
@@ -17,11 +17,11 @@ use crate::problem::{NodeId, ReferenceGraph};
 pub struct ReferenceWalk {
     /// Which of several referrers becomes a node's parent.
     pub parent: Parent,
-    /// In which order the trees stand.
+    /// The order of the trees.
     pub roots: Roots,
-    /// In which order the children of a node stand.
+    /// The order of the children of a node.
     pub children: Children,
-    /// A function stands behind its children instead of before them.
+    /// Whether a function comes after its children instead of before them.
     pub children_first: bool,
 }
 
@@ -30,12 +30,12 @@ pub struct ReferenceWalk {
 pub enum Parent {
     /// The one that a depth-first search comes from.
     DepthFirst,
-    /// The one that refers to the fewest things: the most specific. A dispatcher that refers to everything says
-    /// little about what runs together.
+    /// The one that refers to the fewest things: the most specific. A dispatcher that refers to everything
+    /// reveals little about what runs together.
     Specific,
 }
 
-/// In which order trees stand.
+/// The order of the trees.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Roots {
     /// As the traces ran their roots.
@@ -44,12 +44,12 @@ pub enum Roots {
     Link,
 }
 
-/// In which order the children of a node stand.
+/// The order of the children of a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Children {
     /// As the node refers to them.
     Position,
-    /// As the linker placed them; data objects behind functions.
+    /// As the linker placed them; data objects after functions.
     Link,
 }
 
@@ -92,7 +92,7 @@ impl ReferenceWalk {
         order
     }
 
-    /// What `node` refers to, in the order of the children.
+    /// The targets of `node`'s references, in the order of the children.
     fn children_of(&self, graph: &ReferenceGraph, node: NodeId, children: &mut Vec<NodeId>) {
         children.clear();
         children.extend(graph.of(node).iter().map(|reference| reference.target));
@@ -166,13 +166,13 @@ impl Forest {
         Self { last_child: vec![NONE; nodes], previous_sibling: vec![NONE; nodes] }
     }
 
-    /// Adds `node` behind the children that `parent` has.
+    /// Adds `node` after the children that `parent` has.
     fn add(&mut self, parent: NodeId, node: NodeId) {
         self.previous_sibling[node.index()] = self.last_child[parent.index()];
         self.last_child[parent.index()] = node.0;
     }
 
-    /// Visits the tree below `root` depth first, parents before or behind their children.
+    /// Visits the tree below `root` depth first, parents before or after their children.
     fn lay_out(&self, root: NodeId, children_first: bool, visit: &mut impl FnMut(NodeId)) {
         let mut pending = vec![(root.0, false)];
         while let Some((node, are_children_done)) = pending.pop() {

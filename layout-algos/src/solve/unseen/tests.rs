@@ -60,8 +60,8 @@ fn specific_referrers_are_preferred() {
 
 #[test]
 fn features_are_kept_together_where_the_starts_show_it() {
-    // Function 0 dispatches to ten features of ten functions each, scattered over the link order; each start runs
-    // one feature, so a new start needs one that nobody has seen.
+    // Function 0 dispatches to ten features of ten functions each, scattered over the link order; each run executes
+    // one feature, so a new run needs one that no recorded run has.
     let features = 10u32;
     let member = |feature: u32, index: u32| 1 + index * features + feature;
     let mut targets: Vec<Vec<u32>> = vec![Vec::new(); 101];
@@ -80,7 +80,7 @@ fn features_are_kept_together_where_the_starts_show_it() {
     let traces: Vec<Trace> = traces.iter().map(|trace| Trace::of(1, trace)).collect();
     let problem = LayoutProblem::new(vec![1000; 101], &traces).unwrap().with_references(references).unwrap();
     let doubled: Vec<Trace> = traces.iter().flat_map(|trace| [trace.clone(), trace.clone()]).collect();
-    // Recorded once or twice, each start is new to the others.
+    // Recorded once or twice, each run is new to the others.
     for problem in [problem.with_traces(&doubled).unwrap(), problem] {
         let compared = CrossValidation::default().compare(&problem);
         assert!(matches!(compared[0].order, UnseenOrder::References(_)), "{compared:?}");

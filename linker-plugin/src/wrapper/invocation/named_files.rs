@@ -1,7 +1,7 @@
 //! The files that a linker's arguments name: by path, by `-l`, in a list, or as the value of an option.
 //!
 //! Takes arguments without response files; gives existing files in their order. Libraries are looked for as linkers do it:
-//! in the folders that are given, wherever they stand, and then in those that linkers have built in.
+//! in the given folders, in any position, and then in those that linkers have built in.
 
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 /// Options whose next argument is written, not read.
 const WRITTEN: [&[u8]; 7] =
     [b"-o", b"--output", b"-Map", b"--Map", b"-map", b"--dependency-file", b"-dependency_info"];
-/// Options in front of `=FILE` that is written, not read.
+/// Options before `=FILE` that is written, not read.
 const WRITTEN_VALUES: [&[u8]; 5] = [b"-Map", b"--Map", b"--dependency-file", b"--out-implib", b"--output"];
 
 /// Existing files that `arguments` of a linker in `directory` name.
@@ -96,7 +96,7 @@ fn existing(path: &[u8], directory: &Path) -> Option<PathBuf> {
 
 /// Apple's `-filelist FILE[,FOLDER]`: one path a line, relative to the folder. The list is one of the files.
 fn listed(list: &[u8], directory: &Path, files: &mut Vec<PathBuf>) {
-    // A file whose own name holds the comma comes first, as nothing else can be meant.
+    // A file whose own name holds the comma comes first, because no other file can be meant.
     let whole = existing(list, directory).map(|file| (file, directory.to_path_buf()));
     let parts = || {
         let comma = list.iter().rposition(|&byte| byte == b',')?;

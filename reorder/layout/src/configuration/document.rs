@@ -1,17 +1,17 @@
 //! The tables of `reorder.toml` that commands share.
 //!
 //! ```toml
-//! [scenario.status]                 # a start: who records, measures and gates knows it by this name
+//! [scenario.status]                 # a kind of startup, under the name that record, measure and gate use
 //! traces = ["traces/status"]        # paths are relative to this file
 //! program = "target/release/git"    # for `reorder measure`
 //! arguments = ["status"]
 //!
-//! [scenario.status.limits]          # beside those of [gate.limits]
+//! [scenario.status.limits]          # in addition to those of [gate.limits]
 //! faults = "+2 %"
 //!
-//! [model.tablet]                    # pages of 16 KiB, and what one fault brings in
+//! [model.tablet]                    # pages of 16 KiB, and the bytes that one fault loads
 //! page = 16384
-//! read-around = 131072              # or read-ahead, or fault-around, or none of them
+//! read-around = 131072              # or read-ahead or fault-around, or neither
 //!
 //! [gate]
 //! baseline = "reorder-baseline.json"
@@ -25,14 +25,14 @@ use layout_algos::score::FaultModel;
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-use crate::simulate::{MemoryModel, PRESETS};
+use crate::memory::{MemoryModel, PRESETS};
 use reorder_base::error::{Error, Result};
 
 /// What commands share.
 #[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub struct Document {
-    /// Starts, by name.
+    /// Scenarios, by name.
     #[serde(default)]
     pub scenario: BTreeMap<String, ScenarioTable>,
     /// Models of memory, by name.
@@ -46,29 +46,29 @@ pub struct Document {
     pub measure: MeasureTable,
 }
 
-/// A start.
+/// A scenario: one kind of startup.
 #[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub struct ScenarioTable {
     /// Its traces: files, or directories of them.
     #[serde(default)]
     pub traces: Vec<PathBuf>,
-    /// The program that `reorder record` and `reorder measure` start; one without a slash is looked up as a shell does it.
+    /// The program that `reorder record` and `reorder measure` run; one without a slash is looked up as a shell does it.
     pub program: Option<PathBuf>,
     /// Its arguments.
     #[serde(default)]
     pub arguments: Vec<String>,
-    /// Where it is started.
+    /// Its working directory.
     pub directory: Option<PathBuf>,
     /// Variables that are set for it.
     #[serde(default)]
     pub environment: BTreeMap<String, String>,
     /// Runs of each program that `reorder measure` makes.
     pub runs: Option<usize>,
-    /// The exit status that it ends with, 0 unless given: a start that ends otherwise is another start, and is not recorded.
+    /// Its exit status, 0 unless given: a run with another one is a different scenario, and is not recorded.
     #[serde(default)]
     pub status: i32,
-    /// Beside those of the gate; the same key here goes first.
+    /// In addition to those of the gate; the same key here goes first.
     #[serde(default)]
     pub limits: BTreeMap<String, LimitValue>,
 }
@@ -97,10 +97,10 @@ pub struct GateTable {
     pub baseline: Option<PathBuf>,
     /// Names of the models of memory.
     pub models: Option<Vec<String>>,
-    /// Names of compressors: gzip, zstd, xz, brotli, and of each in blocks of so many KiB `zstd.64k`; none for no
+    /// Names of compressors: gzip, zstd, xz, brotli, and of each in blocks of this many KiB `zstd.64k`; an empty list for no
     /// compressed sizes.
     pub compressors: Option<Vec<String>>,
-    /// An order file whose lines shall name functions of the image.
+    /// An order file whose lines must name functions of the image.
     pub order: Option<PathBuf>,
     /// By metric, such as `faults`, `faults.linux-4k` or `compressed.zstd`.
     #[serde(default)]
@@ -119,11 +119,11 @@ pub struct MeasureTable {
 #[derive(Clone, Debug, PartialEq, Deserialize, JsonSchema)]
 #[serde(untagged)]
 pub enum LimitValue {
-    /// Not more than this, or for what shall be large, not less.
+    /// At most this, or at least this for metrics where more is better.
     Number(f64),
     /// Against the baseline, such as `+2 %` or `+10`; `off` for no limit.
     Text(String),
-    /// Nothing that a limit could be; understood to be told with its key.
+    /// Not a limit; parsed so that the error names its key.
     #[schemars(skip)]
     Flag(bool),
     /// `faults = { linux-4k = "+1 %" }`
@@ -149,7 +149,7 @@ pub fn flatten_limits(limits: &BTreeMap<String, LimitValue>) -> Vec<(String, Lim
     flat
 }
 
-/// The largest page, block or window that a model may have: beyond it nothing would be told apart.
+/// The largest page, block or window that a model may have: beyond it all layouts would look the same.
 const MAX_UNIT: u64 = 1 << 30;
 /// The smallest page.
 const MIN_PAGE: u64 = 256;
@@ -196,7 +196,7 @@ impl ModelTable {
                 (format!("{} fault-around", kibibytes(block)), FaultModel::FaultAround { block })
             }
             (None, Some(window), None) => {
-                // Of a window of one page nothing can lie before it.
+                // A window of one page has no room before its page.
                 let before = (window / 2) / page * page;
                 let model = FaultModel::ReadAround { page, window, before };
                 (format!("{} read-around", kibibytes(window)), model)

@@ -1,7 +1,7 @@
 //! `reorder.toml`: what a repository keeps for all commands.
 //!
-//! In: a directory, or a file by name. Out: [`ConfigurationFile`], its text and the directory that its paths start from,
-//! and by [`Document`] the tables that commands share. Each command reads its own tables; those of others are ignored.
+//! In: a directory, or a file by name. Out: [`ConfigurationFile`], its text and the directory that its paths are
+//! relative to, and by [`Document`] the tables that commands share. Each command ignores the tables of others.
 
 mod document;
 
@@ -20,7 +20,7 @@ use reorder_base::error::{Error, Result};
 /// The name of the file.
 pub const FILE_NAME: &str = "reorder.toml";
 
-/// A configuration and where its relative paths start.
+/// A configuration and the directory that its relative paths are relative to.
 #[derive(Clone, Debug, Default)]
 pub struct ConfigurationFile {
     /// Empty when there is none.
@@ -36,8 +36,8 @@ pub struct ConfigurationFile {
 impl ConfigurationFile {
     /// The configuration in `chosen` (`off` for none), else the nearest one at or above `directory`, else an empty one.
     ///
-    /// Configurations name programs to run. So a file that nobody named is used only if it is the user's or root's and not
-    /// everybody can write it; else there is a note, which says how `flag` uses it all the same.
+    /// Configurations name programs to run. So a file that was found, not named, is used only if the user or root owns it
+    /// and it is not world-writable; otherwise there is a note, which says that `flag` uses it anyway.
     ///
     /// # Errors
     /// Files that cannot be read or are not TOML, with the offset.
@@ -54,7 +54,7 @@ impl ConfigurationFile {
             && let Some(reason) =
                 distrust(&opened.metadata().map_err(failed)?, nix::unistd::geteuid().as_raw())
         {
-            let note = format!("{} is not used: {reason}; {flag} uses it all the same", path.display());
+            let note = format!("{} is not used: {reason}; {flag} uses it anyway", path.display());
             return Ok(Self { note: Some(note), ..Self::default() });
         }
         let mut text = String::new();
@@ -63,7 +63,7 @@ impl ConfigurationFile {
         if text.len() as u64 > MAX_FILE {
             return Err(Error::usage("larger than any configuration")
                 .in_file(&path)
-                .with_hint("name a reorder.toml with --config"));
+                .with_hint(format!("name a reorder.toml with {flag}")));
         }
         let table = text.parse::<Table>().map_err(|error| malformed(&error, &text, &path))?;
         Ok(Self { path, text, table, note: None })
@@ -72,7 +72,7 @@ impl ConfigurationFile {
     /// The tables that commands share.
     ///
     /// # Errors
-    /// Keys and values that they do not take, with the offset.
+    /// Unknown keys and invalid values, with the offset.
     pub fn document(&self) -> Result<Document> {
         toml::from_str(&self.text).map_err(|error| malformed(&error, &self.text, &self.path))
     }
@@ -80,7 +80,7 @@ impl ConfigurationFile {
     /// The table called `name`, if there is one.
     ///
     /// # Errors
-    /// Something else than a table.
+    /// A value that is not a table.
     pub fn subtable(&self, name: &str) -> Result<Option<&Table>> {
         match self.table.get(name) {
             None => Ok(None),
@@ -92,7 +92,7 @@ impl ConfigurationFile {
         }
     }
 
-    /// A path of the file: relative ones start from where the file is.
+    /// A path of the file: relative ones are relative to the file's directory.
     #[must_use]
     pub fn located(&self, path: &Path) -> PathBuf {
         self.path.parent().unwrap_or(Path::new("")).join(path)
@@ -117,7 +117,7 @@ fn malformed(error: &toml::de::Error, text: &str, path: &Path) -> Error {
     Error::malformed(offset as u64, message).in_file(path)
 }
 
-/// Why a file with these `facts` may be somebody else's trap for `user`.
+/// Why `user` must not trust a file with these `facts`: another user may have put it there.
 fn distrust(facts: &std::fs::Metadata, user: u32) -> Option<String> {
     if facts.uid() != user && facts.uid() != 0 {
         return Some("it belongs to another user".to_owned());

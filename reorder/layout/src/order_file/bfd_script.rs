@@ -2,7 +2,7 @@
 //!
 //! Two forms. With the default script at hand (`ld --verbose` prints it), the sections are named first in its `.text`: one
 //! output section, as without a script. Without it, an `INSERT` script gives the chosen sections an output section of
-//! their own, `.text.ordered`, in front of `.text`; that works in every version.
+//! their own, `.text.ordered`, before `.text`; that works in every version.
 
 use super::file_pattern::{escaped, patterns};
 use super::lld_script::of_text;
@@ -70,7 +70,7 @@ fn between_rules(text: &str) -> &str {
     }
 }
 
-/// Behind the brace that opens `.text :`.
+/// The offset after the brace that opens `.text :`.
 fn inside_text(script: &str) -> Option<usize> {
     let mut from = 0;
     while let Some(found) = script[from..].find(".text") {

@@ -1,9 +1,9 @@
-//! An order of data objects in which similar contents lie side by side, so that the image compresses better.
+//! An order of data objects with similar contents next to each other, so that the image compresses better.
 //!
 //! In: an ELF image with symbols. Out: names for a linker that orders by symbols. It takes effect for objects with a section
-//! of their own (`-fdata-sections`). Contents are compared by hashes of short runs of bytes; objects with the same hashes are
-//! brought together by balanced partitioning, which here sees a hash as a trace and its objects as what the trace runs.
-//! Linkers keep the objects of different output sections apart, so each section is ordered by itself.
+//! of their own (`-fdata-sections`). Contents are compared by hashes of short runs of bytes; balanced partitioning groups
+//! objects with the same hashes: to it a hash is a trace, and the objects with that hash are what the trace runs.
+//! Linkers keep the objects of different output sections apart, so each section is ordered separately.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -23,7 +23,7 @@ const WINDOW: usize = 4;
 /// Bytes of an object that are looked at: larger ones compress by themselves.
 const MAX_BYTES: usize = 16 << 10;
 
-/// What more objects of a section have says nothing about any of them, such as zeros.
+/// Contents that more objects of a section have, such as zeros, do not show similarity.
 const MAX_SHARING: usize = 256;
 
 /// Hashes of all objects of a section together; of more, a share is used that their value chooses.

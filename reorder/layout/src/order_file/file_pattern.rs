@@ -42,8 +42,8 @@ pub(super) fn patterns(map: &LinkMap<'_>, sections: &[SectionIndex]) -> Vec<Stri
     patterns
 }
 
-/// The files that have a section of one name, as linkers match them, backwards and sorted: those that end alike stand
-/// together.
+/// The files that have a section of one name, as linkers match them, backwards and sorted: those that end alike are
+/// adjacent.
 #[derive(Default)]
 struct Namesakes {
     count: usize,
@@ -78,7 +78,7 @@ impl Namesakes {
         let (list, sign) = if file.archive.is_some() { (&self.members, "") } else { (&self.plain, ":") };
         let whole = full_name(file);
         let path_length = whole.len() - file.archive.map_or(0, |_| 1 + file.name.len());
-        // One component of the path more each time; the slash in front makes it a whole one.
+        // One more component of the path each time; the leading slash makes it a whole one.
         let mut starts: Vec<usize> =
             (0..path_length).rev().filter(|&at| whole[at] == b'/').take(COMPONENTS).collect();
         let leaf_start = starts.first().map_or(0, |at| at + 1);

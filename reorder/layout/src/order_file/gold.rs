@@ -1,7 +1,7 @@
 //! Writes section ordering files for gold: names of input sections, one a line.
 //!
 //! In: sections of a link map in the wanted order. Out: the text for `--section-ordering-file`. gold takes a name for all
-//! sections that have it, whatever their files, in the order of the link; it puts what is listed at the end of the output
+//! sections that have it, in any file, in the order of the link; it puts what is listed at the end of the output
 //! section. Characters that gold would take for patterns are written as `?`, which matches each of them. Lines that start
 //! with `#` name no section.
 
@@ -25,7 +25,7 @@ pub fn gold_sections(map: &LinkMap<'_>, sections: &[SectionIndex]) -> Vec<u8> {
     out
 }
 
-/// Those of `sections` whose name others of the map have, too: gold moves them all. Sorted.
+/// Those of `sections` whose name other sections of the map share: gold moves them all. Sorted.
 #[must_use]
 pub fn ambiguous(map: &LinkMap<'_>, sections: &[SectionIndex]) -> Vec<SectionIndex> {
     let mut counts: BTreeMap<&[u8], usize> = BTreeMap::new();

@@ -1,7 +1,7 @@
 //! An order in the dialect of one linker, as a file that people pass to it: comments, then what the linker reads.
 //!
-//! With a link map each chosen function is placed by its exact input section; without one, linkers that know sections
-//! alone get the names that compilers give to the sections of these functions.
+//! With a link map each chosen function is placed by its exact input section; without one, linkers that order sections
+//! only get the names that compilers give to the sections of these functions.
 
 use super::data::DataOrder;
 use super::ld64;
@@ -15,10 +15,10 @@ use reorder_image::functions::FunctionTable;
 use reorder_image::macho::CodeSymbol;
 use reorder_trace::link_map::LinkMap;
 
-/// Writes for lld, gold or GNU ld; `unnamed` concerns the symbols of lld alone.
+/// Writes for lld, gold or GNU ld; `unnamed` applies to lld's symbols only.
 ///
 /// # Errors
-/// A link map that has nothing to do with the image, or no `.text`.
+/// A link map of another image, or without `.text`.
 pub fn write_elf(
     linker: Linker,
     functions: &FunctionTable<'_>,
@@ -95,7 +95,7 @@ fn write_sections(
         Linker::Lld | Linker::Ld64 => {
             let anchor = Anchor::of(map).ok_or_else(|| {
                 Error::usage("the link map has no .text with another output section beside it")
-                    .with_hint("without --link-map functions are ordered by their symbols")
+                    .with_hint("without the link map functions are ordered by their symbols")
             })?;
             (origin.scripted(LLD_SCRIPT, &summary), lld_script(map, &sections, anchor).into_bytes())
         }
@@ -134,7 +134,7 @@ fn summary(
     summary
 }
 
-/// Lists data objects behind the functions of an order for lld.
+/// Lists data objects after the functions of an order for lld.
 pub fn append_data(order: &mut OrderFile, data: &DataOrder<'_>) {
     let count = data.names.len();
     let head = format!("# data objects {} of {} with content that others have, too\n", count, data.objects);

@@ -10,7 +10,7 @@ use reorder_image::functions::FunctionTable;
 pub use reorder_image::macho::CodeSymbol;
 use reorder_trace::link_map::ObjectFile;
 
-/// The lines of the chosen part of `layout`, with `architecture:` in front if one is given, and an account of them.
+/// The lines of the chosen part of `layout`, preceded by `architecture:` if one is given, and an account of them.
 #[must_use]
 pub fn lines(
     functions: &FunctionTable<'_>,

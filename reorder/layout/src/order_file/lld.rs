@@ -11,7 +11,7 @@ use super::symbol_names::UsableNames;
 use crate::Layout;
 use reorder_image::functions::FunctionTable;
 
-/// What the comment begins with that says how many lines follow it.
+/// The beginning of the comment with the number of lines after it.
 pub(super) const LINES: &str = " lines";
 
 /// What to do with a function that has no symbol.
@@ -41,8 +41,8 @@ pub struct Summary {
     pub chosen: usize,
     /// Functions that are listed by a name.
     pub named: usize,
-    /// Functions whose names others have as well: a linker takes all of them, and a list with addresses does not name
-    /// them.
+    /// Functions whose names other functions share: a linker moves all of them, and a list with addresses does not use
+    /// these names.
     pub ambiguous: usize,
     /// Functions without a usable name.
     pub unnamed: usize,
@@ -72,7 +72,7 @@ pub fn write(
     for &function in chosen {
         let start = functions.get(function).start;
         match names.best(functions, function) {
-            // Whoever reads addresses need not guess which of several functions a name means.
+            // With an address, the reader need not guess which of several functions a name means.
             Some((_, false)) if unnamed == Unnamed::WriteAddress => {
                 summary.ambiguous += 1;
                 lines.extend_from_slice(format!("function@{start}\n").as_bytes());
@@ -92,7 +92,7 @@ pub fn write(
         }
     }
     let mut bytes = origin.hashed(&["Order file for lld: --symbol-ordering-file"], &summary);
-    // lld takes what it is given; our own reader tells a file that was cut.
+    // lld accepts a truncated file; our own reader detects it.
     let count = lines.iter().filter(|&&byte| byte == b'\n').count();
     bytes.extend_from_slice(format!("#{LINES} {count}\n").as_bytes());
     bytes.extend_from_slice(&lines);

@@ -1,7 +1,7 @@
 //! Writes a linker script that makes lld put chosen input sections first in `.text`.
 //!
-//! In: a link map and its sections in the wanted order. Out: the text for `-T`. The script has nothing but `.text`, which
-//! is inserted where it was; lld adds the rest of its input sections behind those that are named, and lays every other
+//! In: a link map and its sections in the wanted order. Out: the text for `-T`. The script has only `.text`, which
+//! is inserted where it was; lld adds the rest of its input sections after those that are named, and lays every other
 //! output section out as it does without a script. Sections of other outputs are left out.
 
 use super::file_pattern::patterns;
@@ -10,17 +10,17 @@ use reorder_trace::link_map::{LinkMap, SectionIndex};
 /// The output section that code is ordered in.
 pub(super) const TEXT: &[u8] = b".text";
 
-/// Where `.text` stands: beside an output section that exists.
+/// Where `.text` is: next to an output section that exists.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Anchor<'data> {
-    /// Right behind this one.
+    /// Right after this one.
     After(&'data [u8]),
-    /// Right in front of this one.
+    /// Right before this one.
     Before(&'data [u8]),
 }
 
 impl<'data> Anchor<'data> {
-    /// Where the map has `.text`, so that it stays there; nothing when it has no other output section or no `.text`.
+    /// Where the map has `.text`, so that it stays there; `None` when it has no other output section or no `.text`.
     #[must_use]
     pub fn of(map: &LinkMap<'data>) -> Option<Self> {
         let first = map.sections.iter().position(|section| section.output == TEXT)?;

@@ -1,15 +1,15 @@
-//! Order files: what a linker is told about the order of functions, and the order that such a file asks for.
+//! Order files: written for a linker, and read back as an order of functions.
 //!
 //! | module | in → out |
 //! |---|---|
-//! | [`read`] | a list of functions, whoever wrote it → functions of the image |
+//! | [`read`] | a list of functions from any source → functions of the image |
 //! | [`sections`] | layout + link map → input sections of the chosen part, each once |
 //! | [`lld`] | layout → symbols, one a line, for `--symbol-ordering-file` |
-//! | [`lld_script`] | sections → script for lld's `-T`; the unit is the input section, so namesakes are told apart |
+//! | [`lld_script`] | sections → script for lld's `-T`; the unit is the input section, so namesakes are distinct |
 //! | [`bfd_script`] | sections + default script → script for GNU ld's `-T`; sections or symbols → an `INSERT` script |
 //! | [`gold`] | sections or symbols → names of sections for `--section-ordering-file` |
 //! | [`ld64`] | layout of a Mach-O image → symbols with their object files for `-order_file` |
-//! | [`data`] | image → data objects, similar contents side by side |
+//! | [`data`] | image → data objects, similar contents next to each other |
 //! | [`hand_off`] | any of them, with the comments that say where the order comes from |
 //!
 //! `file_pattern` names object files for scripts, `section_names` guesses the sections of functions, `origin` writes the
@@ -39,7 +39,7 @@ pub use gold::gold_sections;
 pub use lld_script::{Anchor, lld_script};
 pub use sections::ordered_sections;
 
-/// Whose dialect is written.
+/// The linker whose dialect is written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, ValueEnum)]
 #[serde(rename_all = "kebab-case")]
 pub enum Linker {

@@ -1,4 +1,4 @@
-//! What stands in the comments of an order: where it comes from. Nothing of it changes the order.
+//! The comments of an order file: where the order comes from. They do not change the order.
 
 use clap::ValueEnum;
 
@@ -9,7 +9,7 @@ use reorder_trace::Coverage;
 /// Where an order comes from.
 #[derive(Clone, Copy, Debug)]
 pub struct Origin<'a> {
-    /// What tells the image from other builds.
+    /// The image's identity.
     pub identity: Identity<'a>,
     /// How the order was made.
     pub request: LayoutRequest,
@@ -17,7 +17,7 @@ pub struct Origin<'a> {
     pub coverage: Option<&'a Coverage>,
 }
 
-/// What tells an image from other builds.
+/// The identity of an image, which other builds do not have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Identity<'a> {
     /// The GNU build-id of an ELF image, if it has one.
@@ -41,7 +41,7 @@ impl Origin<'_> {
         lines.push(format!("strategy {} seed {}", request.strategy.name(), request.seed));
         lines.push(format!(
             "memory {} early {} effort {} unseen {} compress {}",
-            name(&request.memory),
+            request.memory.name(),
             request.early_percent,
             name(&request.effort),
             name(&request.unseen),

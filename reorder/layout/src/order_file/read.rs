@@ -2,8 +2,8 @@
 //!
 //! In: the file's bytes and an image's functions. Out: the listed functions, each once, and an account of the
 //! lines that name none. Lines: `symbol`, `0xADDRESS`, `function@0xADDRESS`, `file.c:symbol` for local functions;
-//! lines that start with `#` are comments, of which `# lines NUMBER` says how many others there are. Any bytes are a valid order file: an unknown line is counted, because
-//! order files outlive builds.
+//! lines that start with `#` are comments, of which `# lines NUMBER` says how many others there are. Any bytes are a valid
+//! order file: an unknown line is counted, because order files outlive builds.
 
 use std::collections::BTreeMap;
 
@@ -14,7 +14,7 @@ use reorder_base::address::Address;
 use reorder_image::functions::{FunctionIndex, FunctionTable};
 use reorder_trace::{Found, NameIndex, Spelling, Step};
 
-/// How many lines that name no function are told.
+/// How many lines that name no function are listed.
 const EXAMPLES: usize = 10;
 
 /// What an order file asks for.
@@ -22,7 +22,7 @@ const EXAMPLES: usize = 10;
 pub struct ListedOrder {
     /// The functions it lists, each once, in its order.
     pub functions: Vec<FunctionIndex>,
-    /// What became of its lines.
+    /// How many of its lines were found.
     pub coverage: OrderCoverage,
 }
 

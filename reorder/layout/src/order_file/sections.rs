@@ -1,7 +1,7 @@
 //! A layout of functions as an order of input sections, which are what linkers for ELF can move.
 //!
 //! In: functions, their layout and the map of the link that made the image. Out: the sections that hold the chosen
-//! functions, each once, where its first function stands in the layout.
+//! functions, each once, where its first function is in the layout.
 
 use crate::Layout;
 use reorder_base::address::Address;

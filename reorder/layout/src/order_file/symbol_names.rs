@@ -3,7 +3,7 @@
 use reorder_base::address::Address;
 use reorder_image::functions::{FunctionIndex, FunctionTable};
 
-/// A hostile table may give one address a million names; nothing needs to see all.
+/// A hostile table may give one address a million names; the search stops here.
 const NAMES_OF_A_FUNCTION: usize = 64;
 
 /// All names of functions with the address each stands for, by name.

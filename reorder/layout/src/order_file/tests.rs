@@ -26,7 +26,7 @@ fn tool(command: &mut Command) {
     assert!(output.status.success(), "{command:?}: {}", String::from_utf8_lossy(&output.stderr));
 }
 
-/// A program of two files that have local functions of the same names, beside `step_0` to `step_29`.
+/// A program of two files that have local functions of the same names, in addition to `step_0` to `step_29`.
 fn build(directory: &Path, linker_flags: &[&str]) -> PathBuf {
     let numbered = |line: fn(u32) -> String| (0..30).map(line).collect::<String>();
     let attribute = "__attribute__((noinline))";

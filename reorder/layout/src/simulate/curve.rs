@@ -11,7 +11,7 @@ pub(super) const STEP_PERCENT: u64 = 5;
 pub struct CurvePoint {
     /// Share of the functions that had run.
     pub functions_percent: u64,
-    /// When that was in the recorded run; `None` in sums of several traces.
+    /// The time of that point in the recorded run; `None` in sums of several traces.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub nanoseconds: Option<u64>,
     /// Faults so far in the image.
@@ -21,7 +21,7 @@ pub struct CurvePoint {
     pub new_faults: Option<u64>,
 }
 
-/// Points of one trace's curves; `nanoseconds` stands beside its functions, or is empty.
+/// Points of one trace's curves; `nanoseconds` is parallel to its functions, or empty.
 pub(super) fn points(old: &FaultCurve, new: Option<&FaultCurve>, nanoseconds: &[u64]) -> Vec<CurvePoint> {
     let time_at = |percent: u64| {
         let count = (nanoseconds.len() as u64 * percent).div_ceil(100);

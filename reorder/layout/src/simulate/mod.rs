@@ -1,10 +1,9 @@
-//! Traces and images to page faults: what recorded starts cost in each layout, and what none can beat.
+//! Traces and images to page faults: the cost of recorded startups in each layout, and a lower bound for all layouts.
 //!
 //! Takes an image's functions, the traces, and where the functions are in a second image; gives [`Simulation`].
-//! Nothing is run. A function that runs is taken to touch all of its pages; pages are those of the true addresses.
+//! No program is run. A function that runs is taken to touch all of its pages; pages are those of the true addresses.
 
 mod curve;
-pub mod presets;
 mod report;
 #[cfg(test)]
 mod tests;
@@ -13,8 +12,8 @@ use std::path::Path;
 
 use layout_algos::score::{FaultCurve, Span, lower_bound, touched_bytes};
 
+pub use crate::memory::MemoryModel;
 pub use curve::CurvePoint;
-pub use presets::{MemoryModel, PRESETS};
 pub use report::{Faults, Simulation, TraceFaults};
 
 use reorder_image::functions::FunctionTable;
@@ -38,7 +37,7 @@ impl ImageNames {
     }
 }
 
-/// Simulates all traces under `models` in the old image and, when `moves` says where its functions went, in the new one.
+/// Simulates all traces under `models` in the old image and, when `moves` gives the new addresses, in the new one.
 ///
 /// Trace `weight`s count in the totals: a trace of weight 3 counts like three equal ones.
 #[must_use]

@@ -40,7 +40,7 @@ pub struct TraceFaults {
 pub struct Faults {
     /// Name of the model.
     pub model: String,
-    /// What it stands for.
+    /// Its description.
     #[serde(skip)]
     pub title: String,
     /// No layout of whole functions has fewer faults.

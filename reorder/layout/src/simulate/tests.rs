@@ -4,8 +4,8 @@ use std::collections::BTreeSet;
 use std::path::Path;
 use std::process::Command;
 
-use super::presets::default_for_elf;
 use super::{ImageNames, Simulation, simulate};
+use crate::memory::default_for_elf;
 use reorder_image::elf::file::ElfFile;
 use reorder_image::functions::{FunctionIndex, FunctionTable};
 use reorder_report::Format;
@@ -13,8 +13,8 @@ use reorder_report::render;
 use reorder_trace::{ResolvedTrace, ResolvedTraces};
 use reorder_verify::recover_moves;
 
-/// `near` and `pair` stand together, `far` of the same size as `pair` stands 64 KiB and more away. No unwind
-/// entries, so that the symbols alone say where they are.
+/// `near` and `pair` are next to each other, `far` of the same size as `pair` is at least 64 KiB away. No unwind
+/// entries, so that only the symbols give their addresses.
 const SOURCE: &str = "
 __asm__(\".text\\n.p2align 12\\n\"
     \".type near,@function\\n near: .skip 16,0x90\\n .size near,16\\n\"

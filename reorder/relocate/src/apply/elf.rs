@@ -10,7 +10,7 @@ use reorder_image::elf::analysis::units::unit_containing;
 use reorder_image::elf::file::ElfFile;
 use reorder_image::functions::{FunctionIndex, FunctionTable};
 use reorder_image::pins::{Pin, PinReason};
-use reorder_system::memory::give_back;
+use reorder_system::memory::trim_heap;
 use reorder_verify::{VerifyOptions, verify};
 
 use super::{Applied, ApplySummary, Arrangement, differences, judge, name_of, restore_rest, summary_of};
@@ -52,7 +52,7 @@ pub fn apply(
     let mut summary = summarise(functions, &analysis, &plan);
     let mut bytes = {
         let _phase = tracing::info_span!("relocate").entered();
-        give_back();
+        trim_heap();
         relocate(file, functions, analysis, &plan.map, options)?
     };
     if let Some((map, Side::New)) = side {
@@ -61,7 +61,7 @@ pub fn apply(
     // The way back needs no other proof than the digest of the image that it must lead to.
     if !matches!(side, Some((_, Side::New))) {
         let _phase = tracing::info_span!("verify").entered();
-        give_back();
+        trim_heap();
         prove(file.bytes, &bytes)?;
     }
     if let Some((map, side)) = side {

@@ -34,7 +34,7 @@ use reorder_image::elf::analysis::blocks::GapContent;
 use reorder_image::elf::analysis::fields::CodeFields;
 use reorder_image::elf::file::ElfFile;
 use reorder_image::functions::FunctionTable;
-use reorder_system::memory::give_back;
+use reorder_system::memory::trim_heap;
 
 /// Writes the image that `map` describes. The analysis is taken: what is not needed any longer goes while the output grows.
 ///
@@ -55,7 +55,7 @@ pub fn relocate(
     // What is not needed any longer makes room for what is copied now.
     analysis.fields = CodeFields::none();
     analysis.units = Vec::new();
-    give_back();
+    trim_heap();
     let analysis = &analysis;
     copy_rest(&code, file.bytes, &mut output);
     absolute::move_absolute_fields(file, analysis, map, &mut output, &mut ledger);

@@ -1,4 +1,4 @@
-//! Which of what the original prints is the same in each of its runs, and whether the result prints that.
+//! Finds the lines that the original prints in each of its runs, and whether the result prints them, too.
 
 use super::difference::{Difference, LineDifference, Stream};
 use super::run::Observed;
@@ -12,7 +12,7 @@ pub(super) struct Seen {
     stderr: Stable,
 }
 
-/// What came of a comparison.
+/// The outcome of a comparison.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Compared {
     /// The first.
@@ -44,7 +44,7 @@ impl Seen {
         self.stderr.narrow(&self.reference.stderr, &run.stderr);
     }
 
-    /// How the result ended comes first, for it explains the rest.
+    /// How the result ended is compared first, because it explains the rest.
     pub(super) fn compare(&self, result: &Observed) -> Compared {
         let reference = &self.reference;
         let streams = || {
@@ -69,7 +69,7 @@ impl Seen {
 #[derive(Debug)]
 struct Stable {
     lines: Vec<bool>,
-    /// From this line on there are not even equally many.
+    /// From this line on the number of lines differs.
     end: Option<usize>,
 }
 
@@ -104,7 +104,7 @@ impl Stable {
                 (None, None) => return None,
                 // The original does not always print as many.
                 (_, None) if self.end.is_some() => return None,
-                // Nothing follows in the original: a line more is a difference.
+                // The original ends here: one more line is a difference.
                 (original, result) => (original.unwrap_or_default(), result.unwrap_or_default()),
             };
             if original != result && self.lines.get(number).copied().unwrap_or(true) {

@@ -1,4 +1,4 @@
-//! What a result does that its original does not, in words.
+//! A message about what a result does that its original does not.
 
 use std::fmt;
 

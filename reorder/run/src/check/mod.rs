@@ -1,12 +1,12 @@
-//! Does the result do what the original does? Both are run, and what a caller can observe of them is compared.
+//! Checks that the result does what the original does: both are run, and what a caller can observe of them is compared.
 //!
 //! In: the original, a [`Trial`] with the result, and arguments. Out: a [`CheckedRun`], or an error that says what differs.
 //! Both run with the same arguments, name, input, environment and directory.
 //!
-//! The original runs twice before the result does: in its own place, and as a copy in the place where the result is tried, so
-//! that what depends on the place is told apart from what depends on the layout. What differs between runs of the original
-//! alone, such as times and process numbers, is not compared. Where the result differs the original is run again, so that a
-//! clock that just ticked does not pass for a difference; what then differs is none of the original's own doing.
+//! The original runs twice before the result does: in its own place, and as a copy in the place where the result is tried,
+//! to separate what depends on the place from what depends on the layout. What differs between runs of the original alone,
+//! such as times and process numbers, is not compared. Where the result differs the original is run again, so that a
+//! clock that just ticked is not taken for a difference; what then differs is not caused by the original itself.
 
 mod compare;
 mod difference;
@@ -35,20 +35,21 @@ pub struct CheckRequest<'run> {
     pub trial: &'run Trial<'run>,
     /// Standard input; empty unless given.
     pub input: Option<&'run Path>,
-    /// A run of the original that takes longer shows nothing.
+    /// A run of the original that takes longer cannot be compared.
     pub time_limit: Duration,
 }
 
 /// How often the original is run again where the result differs.
 const FURTHER_RUNS: usize = 5;
 
-/// The result may take so many times longer than the original's longest run, beside the limit: a busy machine is no hang.
+/// The time limit of the result is extended by this many times the original's longest run: a busy machine is no hang.
 const PATIENCE: u32 = 10;
 
-/// Runs original and result with `arguments`, which are `shown` so in messages.
+/// Runs original and result with `arguments`; messages show them as `shown`.
 ///
 /// # Errors
-/// [`reorder_base::error::ErrorKind::Verification`] when the result does something else; else, what cannot be run, or does not end alike.
+/// [`reorder_base::error::ErrorKind::Verification`] when the result does something else; programs that cannot be run, and
+/// originals that do not always end the same way.
 pub fn check(request: &CheckRequest<'_>, shown: &str, arguments: &[OsString]) -> Result<CheckedRun> {
     let original = |program: &Path, environment: &[(OsString, OsString)]| {
         run::run(&launch(request, program, environment, arguments, request.time_limit))
@@ -64,8 +65,8 @@ pub fn check(request: &CheckRequest<'_>, shown: &str, arguments: &[OsString]) ->
         return Err(unlike(shown, &in_place, seen.reference(), Some(request.trial.program())));
     }
     seen.add(&in_place);
-    let usual = in_place.took.max(seen.reference().took);
-    let limit = request.time_limit.saturating_add(usual.saturating_mul(PATIENCE));
+    let longest = in_place.took.max(seen.reference().took);
+    let limit = request.time_limit.saturating_add(longest.saturating_mul(PATIENCE));
     request.trial.place(Version::Result)?;
     let result =
         run::run(&launch(request, request.trial.program(), request.trial.environment(), arguments, limit))?;
@@ -106,7 +107,7 @@ fn launch<'run>(
     }
 }
 
-/// Only a run that comes to its end can be compared.
+/// Only a run that ends can be compared.
 fn ended(shown: &str, original: &Observed, limit: Duration) -> Result<()> {
     let message = match original.end {
         End::Ended(_) => return Ok(()),
@@ -120,7 +121,7 @@ fn ended(shown: &str, original: &Observed, limit: Duration) -> Result<()> {
     ))
 }
 
-/// Two runs of the original end in different ways, so how the result ends shows nothing.
+/// Two runs of the original end differently, so the end of the result cannot be compared.
 fn unlike(shown: &str, one: &Observed, other: &Observed, place: Option<&Path>) -> Error {
     let (where_to, hint) = match place.and_then(Path::parent) {
         Some(folder) => (

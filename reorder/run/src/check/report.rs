@@ -1,4 +1,4 @@
-//! What is said of a run in which original and result did the same.
+//! The report of a run in which original and result did the same.
 
 use serde::Serialize;
 
@@ -6,7 +6,7 @@ use super::run::{End, Observed};
 use reorder_report::table::grouped;
 use reorder_system::stops::Ending;
 
-/// A run of the original and of the result that nothing tells apart.
+/// A run in which original and result did the same.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct CheckedRun {
     /// As given.

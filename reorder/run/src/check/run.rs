@@ -1,7 +1,7 @@
-//! One run of one program, from its start to its end, with all that it prints.
+//! One run of one program from beginning to end, with all that it prints.
 //!
 //! Output goes to files, so that a grandchild which keeps a descriptor open cannot hold the caller. Guarantee: what the
-//! program leaves running in its session's group is ended with it, and no number that may belong to somebody else is killed.
+//! program leaves running in its session's group is ended with it, and no reused process number is killed.
 
 use std::ffi::{OsStr, OsString};
 use std::fmt;
@@ -27,19 +27,19 @@ use reorder_system::stops::Ending;
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Launch<'run> {
     pub(super) program: &'run Path,
-    /// What it is told to be called.
+    /// The name that it gets as its first word.
     pub(super) name: &'run OsStr,
     pub(super) arguments: &'run [OsString],
     pub(super) input: Option<&'run Path>,
-    /// Beside the variables of this process.
+    /// In addition to the variables of this process.
     pub(super) environment: &'run [(OsString, OsString)],
     pub(super) time_limit: Duration,
 }
 
-/// How a run came to its end.
+/// How a run ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum End {
-    /// By itself or a signal.
+    /// On its own or by a signal.
     Ended(Ending),
     /// It was still running at the time limit.
     TooLate,
@@ -47,7 +47,7 @@ pub(super) enum End {
     TooMuch,
 }
 
-/// As the end of a sentence about the program.
+/// The end of a sentence about the program.
 impl fmt::Display for End {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -107,7 +107,7 @@ pub(super) fn run(launch: &Launch<'_>) -> Result<Observed> {
     Ok(Observed { end, stdout: stdout.map_err(system)?, stderr: stderr.map_err(system)?, took })
 }
 
-/// Waits until the child has ended by itself, or gives why it must be ended.
+/// Waits until the child has ended on its own, or returns why it must be ended.
 fn watch(child: &Child, outputs: &[File; 2], started: Instant, limit: Duration) -> io::Result<Option<End>> {
     // Most runs end within milliseconds; later looks may be rarer.
     let mut pause = Duration::from_micros(500);

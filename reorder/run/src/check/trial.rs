@@ -1,4 +1,4 @@
-//! Where a result is tried before it has its name: beside that place, so that what it finds relative to itself is the same.
+//! Where a result is tried before it gets its name: in the same directory, so that it finds the same files relative to it.
 
 use std::ffi::OsString;
 use std::fs::{self, OpenOptions};
@@ -11,8 +11,8 @@ use tempfile::{Builder, TempDir, TempPath};
 use reorder_base::error::{Error, Result};
 use reorder_system::interruption::Interruption;
 
-/// Files that are the original's at one time and the result's at another; they vanish with the value, and signals that would end
-/// this process wait until then.
+/// Files that hold the original at one time and the result at another; they are removed when the value is dropped, and
+/// signals that would end this process wait until then.
 #[derive(Debug)]
 pub struct Trial<'run> {
     files: Vec<(PathBuf, TrialFile<'run>)>,
@@ -31,7 +31,7 @@ pub struct TrialFile<'run> {
     pub result: &'run [u8],
 }
 
-/// Whose files stand in the place.
+/// Whose files are in the place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Version {
     /// Copies of what was there before.
@@ -52,7 +52,7 @@ impl<'run> Trial<'run> {
     /// Of one program that is to be `output`, in the same directory.
     ///
     /// # Errors
-    /// When nothing can be written there.
+    /// When the directory cannot be written.
     pub fn beside(output: &Path, file: TrialFile<'run>) -> Result<Self> {
         let interruption = Interruption::note();
         let folder = parent_of(output);
@@ -68,11 +68,10 @@ impl<'run> Trial<'run> {
         })
     }
 
-    /// Of several that are to stand in `directory`, the program first, in a directory beside that; `environment` is made of
-    /// its path.
+    /// Of several files of `directory`, the program first, in a directory next to it; `environment` is made of its path.
     ///
     /// # Errors
-    /// When nothing can be written there.
+    /// When the directory cannot be written.
     pub fn of_set(
         directory: &Path,
         files: impl IntoIterator<Item = (OsString, TrialFile<'run>)>,

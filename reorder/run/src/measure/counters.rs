@@ -1,7 +1,7 @@
 //! The kernel's software counters of one run: the program and every process that it starts.
 //!
-//! They complete what waiting for a program tells: children that nobody waited for count, and so do time on a processor
-//! and switches between tasks.
+//! They include what `wait4` does not report: children that were not waited for, time on a processor and context
+//! switches.
 
 use std::os::fd::OwnedFd;
 
@@ -20,7 +20,7 @@ pub(super) struct Counters {
     context_switches: Option<OwnedFd>,
 }
 
-/// What they say in the end.
+/// Their final values.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Counted {
     pub(super) page_faults: f64,

@@ -1,18 +1,18 @@
-//! What the kernel adds to what a program asks for: read-ahead from the disk, and fault-around into the page table.
+//! Pages that the kernel loads beyond those a program touches: read-ahead from disk and fault-around into the page table.
 
 use serde::Serialize;
 
 use super::figures::{FigureKind, Figures};
 use reorder_report::table::grouped;
 
-/// Text pages of one program on their way, medians over the rounds.
+/// Text pages of one program at each stage, medians over the rounds.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Effect {
     /// `old`, `new`, or `program` where there is only one.
     pub program: &'static str,
     /// Executed or read by the program, counted with read-ahead and fault-around off.
     pub touched_pages: u64,
-    /// In the page cache after a cold start as the system does it.
+    /// In the page cache after an ordinary cold start.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cached_pages: Option<u64>,
     /// In the page table at its end.
@@ -37,7 +37,7 @@ pub(super) fn of(figures: &Figures) -> Vec<Effect> {
 }
 
 impl Effect {
-    /// The way in a line and what it means in another.
+    /// The stages in one line and their meaning in another.
     pub(super) fn text(&self, read_ahead_bytes: Option<u64>) -> String {
         let mut way = format!("{}: pages touched {}", self.program, grouped(self.touched_pages));
         let mut meaning = Vec::new();
@@ -46,14 +46,14 @@ impl Effect {
             let setting = read_ahead_bytes
                 .map_or_else(String::new, |bytes| format!(", up to {} KiB at once", grouped(bytes / 1024)));
             meaning.push(format!(
-                "read-ahead brought in {} pages that nobody asked for{setting}",
+                "read-ahead brought in {} pages that the program did not touch{setting}",
                 grouped(cached.saturating_sub(self.touched_pages))
             ));
         }
         if let Some(mapped) = self.mapped_pages {
             way.push_str(&format!(" → mapped by fault-around {}", grouped(mapped)));
             meaning.push(format!(
-                "fault-around mapped {} pages that nobody asked for",
+                "fault-around mapped {} pages that the program did not touch",
                 grouped(mapped.saturating_sub(self.touched_pages))
             ));
         }
@@ -72,7 +72,7 @@ mod tests {
         assert_eq!(
             effect.text(Some(128 << 10)),
             "new: pages touched 70 → read ahead 148 → mapped by fault-around 129\n  read-ahead brought in 78 pages \
-             that nobody asked for, up to 128 KiB at once; fault-around mapped 59 pages that nobody asked for\n"
+             that the program did not touch, up to 128 KiB at once; fault-around mapped 59 pages that the program did not touch\n"
         );
     }
 }

@@ -1,4 +1,4 @@
-//! What is measured of a start, and all values of it.
+//! The figures measured of a run, and all their values.
 
 use std::collections::BTreeMap;
 
@@ -11,28 +11,28 @@ use super::statistics::{Comparison, Sample};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum FigureKind {
-    /// Pages that a start executes or reads.
+    /// Pages that a run executes or reads.
     TextPagesTouched,
-    /// Pages in the page cache after a cold start: touched or read along.
+    /// Pages in the page cache after a cold start: touched or read ahead.
     TextPagesCached,
-    /// Pages in the page table at the end: touched or mapped along.
+    /// Pages in the page table at the end: touched or mapped by fault-around.
     TextPagesMapped,
     /// Page faults that waited for the disk, of the process and the children it waited for.
     MajorFaults,
     /// Page faults that did not, of the same.
     MinorFaults,
-    /// Page faults of all processes of the start from the first instruction on, by the kernel's counter. What the system
-    /// itself did to load the program is not among them.
+    /// Page faults of all processes of the run from the first instruction on, by the kernel's counter, without those
+    /// of loading the program.
     PageFaultsCounted,
     /// Those of them that waited for the disk.
     MajorFaultsCounted,
     /// Those that did not.
     MinorFaultsCounted,
-    /// How often processes of the start gave up their processor.
+    /// How often processes of the run gave up their processor.
     ContextSwitches,
-    /// Time on processors, of all processes of the start.
+    /// Time on processors, of all processes of the run.
     ProcessorMilliseconds,
-    /// From start to end.
+    /// From beginning to end.
     WallMilliseconds,
 }
 
@@ -88,7 +88,7 @@ impl FigureKind {
         }
     }
 
-    /// A value in this kind's usual precision.
+    /// A value in this kind's default precision.
     #[must_use]
     pub fn shown(self, value: f64) -> String {
         match self {
@@ -109,14 +109,14 @@ impl Series {
         self.values.entry(kind).or_default().push(value);
     }
 
-    /// Nothing where there is nothing: a figure that could not be taken has no value.
+    /// Empty for a figure that could not be measured: it has no value.
     pub(super) fn extend(&mut self, kind: FigureKind, value: Option<f64>) {
         if let Some(value) = value {
             self.push(kind, value);
         }
     }
 
-    /// As if this figure had never been taken.
+    /// Removes this figure.
     pub(super) fn drop_kind(&mut self, kind: FigureKind) {
         self.values.remove(&kind);
     }
@@ -134,7 +134,7 @@ pub struct Figure {
     /// Its values.
     #[serde(flatten)]
     pub values: Values,
-    /// Where the median change of a pair of runs lies, in per cent, with the confidence asked for; absent with too few
+    /// The interval of the median change of a pair of runs, in per cent, at the requested confidence; absent with too few
     /// rounds.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub change_interval_percent: Option<Interval>,
@@ -180,7 +180,7 @@ impl Figure {
     }
 }
 
-/// All figures that could be taken, in the order of [`FigureKind::ALL`].
+/// All figures that could be measured, in the order of [`FigureKind::ALL`].
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 #[serde(transparent)]
 pub struct Figures(pub Vec<Figure>);

@@ -23,7 +23,7 @@ pub(super) fn advise(
     })
 }
 
-/// Makes a stopped process perform one system call and puts it back as it was, whatever happens but its end; the
+/// Makes a stopped process perform one system call and restores its state in every case except its end; the
 /// call's result.
 fn inject(pid: Pid, number: u64, arguments: [u64; 4], held: &mut Vec<i32>) -> nix::Result<u64> {
     let saved = arch::registers(pid)?;
@@ -43,7 +43,7 @@ fn step(pid: Pid, held: &mut Vec<i32>) -> nix::Result<()> {
     loop {
         ptrace::step(pid, None)?;
         match peek(pid)? {
-            // Still to be reaped by whoever waits for its end.
+            // It is reaped by the wait for its end.
             Peeked::Ended => return Err(nix::Error::ESRCH),
             Peeked::Stopped(Stop::Signal(libc::SIGTRAP)) => return Ok(()),
             Peeked::Stopped(Stop::Signal(signal)) => held.push(signal),

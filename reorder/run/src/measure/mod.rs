@@ -1,12 +1,12 @@
-//! What a layout gains for real: one program started, or two in turn, cold or warm.
+//! What a layout gains in real runs: of one program, or of two in turn, cold or warm.
 //!
 //! In: a [`MeasureRequest`]. Out: a [`Measurement`]. Guarantees: both programs get the same arguments, name,
-//! directory and environment; the order of the runs cancels drifts (A B B A …); every start counted as cold was
-//! checked to be cold; whatever could not be done is said in the report.
+//! directory and environment; the order of the runs cancels drifts (A B B A …); every run counted as cold was
+//! checked to be cold; the report lists what could not be done.
 //!
 //! Only the program's own file is made cold; its libraries stay as they are, for both alike. Some rounds start each
-//! program twice: once as the system does it, and once page by page, to see the 4 KiB text pages that it touches itself.
-//! That count does not depend on what the disk and the kernel read or map along, so it compares layouts on any machine.
+//! program twice: once as usual, and once page by page, to see the 4 KiB text pages that it touches itself.
+//! That count does not depend on read-ahead and fault-around, so it compares layouts on any machine.
 //! Pages that only a child touches do not count.
 
 pub mod agreement;
@@ -77,7 +77,7 @@ pub struct MeasureRequest {
     pub new: Option<PathBuf>,
     /// Arguments for both.
     pub arguments: Vec<OsString>,
-    /// Where both are started; here unless given.
+    /// The working directory of both; this process's unless given.
     pub directory: Option<PathBuf>,
     /// Variables that are set for both.
     pub environment: Vec<(OsString, OsString)>,
@@ -137,7 +137,7 @@ pub fn measure(request: &MeasureRequest, progress: &dyn Fn()) -> Result<Measurem
     if request.rounds == 0 {
         return Err(Error::usage("no runs are asked for").with_hint("give at least --runs 1"));
     }
-    // Outlives the copies below: they vanish before a signal ends this process.
+    // Outlives the copies below: they are removed before a signal ends this process.
     let _interruption = Interruption::note();
     let surroundings = Surroundings::of_this_machine();
     let ends = |file: &ProgramFile| Ok(run::run(&request.launch(file, Watch::Start))?.status);
@@ -162,7 +162,7 @@ pub fn measure(request: &MeasureRequest, progress: &dyn Fn()) -> Result<Measurem
         }
         if round < TOUCH_ROUNDS {
             for &index in &order {
-                // Once it is unknown the figure is left out, and further rounds would tell nothing.
+                // Once pages are unknown the figure is left out, so further rounds would be useless.
                 if unknowns.touched.is_none() {
                     let touched = touched_pages(request, &programs, index)?;
                     touched
@@ -179,7 +179,7 @@ pub fn measure(request: &MeasureRequest, progress: &dyn Fn()) -> Result<Measurem
     Ok(conclude(request, &programs, &series, &surroundings, &unknowns))
 }
 
-/// Why pages are unknown of some run; nothing where they are known of all.
+/// Why the pages of some run are unknown; `None` if they are known of all.
 #[derive(Debug, Default)]
 struct Unknowns {
     mapped: Option<Unknown>,
@@ -230,7 +230,7 @@ pub struct Abilities {
     pub count_touched_pages: bool,
 }
 
-/// Finds out by running this very program.
+/// Finds out by running this program itself.
 ///
 /// # Errors
 /// When it cannot be run.
@@ -250,17 +250,17 @@ pub fn abilities() -> Result<Abilities> {
     Ok(Abilities { trace: outcome.mapped_text.is_ok(), count_touched_pages: outcome.watched.is_ok() })
 }
 
-/// Whether a program in `directory` can be made cold, found out with a copy of this very program.
+/// Whether a program in `directory` can be made cold, tried with a copy of this program itself.
 ///
 /// # Errors
-/// When nothing can be written there.
+/// When the directory cannot be written.
 pub fn can_start_cold(directory: &Path) -> Result<bool> {
     let program = std::env::current_exe().map_err(|error| Error::io(Path::new("/proc/self/exe"), error))?;
     let copies = tempfile::tempdir_in(directory).map_err(|error| Error::io(directory, error))?;
     staging::copy(&program, copies.path(), "cold")?.try_evict()
 }
 
-/// One start as the system does it.
+/// One ordinary run.
 fn natural_run(
     request: &MeasureRequest,
     programs: &Programs,
@@ -293,7 +293,7 @@ fn natural_run(
     Ok(outcome)
 }
 
-/// One start whose touched pages are counted. One that ends otherwise than the rest did other work.
+/// One run whose touched pages are counted. A run that ends differently than the rest did different work.
 fn touched_pages(
     request: &MeasureRequest,
     programs: &Programs,
@@ -306,7 +306,7 @@ fn touched_pages(
     })
 }
 
-/// All runs must end alike, or the figures compare different work.
+/// All runs must end the same way, or the figures compare different work.
 fn agree(expected: &str, outcome: &Outcome, program: &Path) -> Result<()> {
     if outcome.status == expected {
         return Ok(());

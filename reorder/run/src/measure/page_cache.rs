@@ -21,13 +21,13 @@ use reorder_system::residence::Residence;
 /// The unit of the page cache and of page tables on x86-64, and mostly on AArch64.
 
 /// Pages that another processor has just touched sit in its private list for a moment and cannot be dropped; a few
-/// short waits are enough, and more would not help a file that somebody maps.
+/// short waits are enough, and more would not help a file that another process maps.
 const EVICTION_ATTEMPTS: u32 = 6;
 
 /// The number that statfs(2) gives for ramfs.
 const RAMFS: FsType = FsType(0x8584_58f6);
 
-/// An executable whose page cache can be emptied and looked at.
+/// An executable whose page cache can be emptied and inspected.
 #[derive(Debug)]
 pub(super) struct ProgramFile {
     path: PathBuf,
@@ -73,7 +73,7 @@ impl ProgramFile {
     /// Drops the file from the page cache and tells whether it is really gone.
     ///
     /// Pages that another process maps stay, and the kernel answers "resident" for every page of a file that
-    /// belongs to somebody else, so `false` may also mean "cannot be known".
+    /// another user owns, so `false` may also mean "cannot be known".
     pub(super) fn try_evict(&self) -> Result<bool> {
         // Dirty pages cannot be dropped.
         self.file.sync_data().map_err(|error| Error::io(&self.path, error))?;
@@ -99,7 +99,7 @@ impl ProgramFile {
         if self.try_evict()? {
             return Ok(());
         }
-        Err(Error::usage("the page cache cannot be emptied any more: somebody started using the file")
+        Err(Error::usage("the page cache cannot be emptied any more: another process started using the file")
             .in_file(&self.path)
             .with_hint("measure again, or measure the warm start with --warm"))
     }
@@ -111,7 +111,7 @@ impl ProgramFile {
         Ok(self.text_page_numbers().filter(cached).map(|page| page * PAGE_BYTES).collect())
     }
 
-    /// Drops what start-up itself has read in: pages that no process has mapped. Whether all text is gone.
+    /// Drops the pages that loading the program has read in: those that no process has mapped. Whether all text is gone.
     pub(super) fn drop_unmapped_text(&self) -> Result<bool> {
         for attempt in 0..EVICTION_ATTEMPTS {
             posix_fadvise(&self.file, 0, 0, PosixFadviseAdvice::POSIX_FADV_DONTNEED)
@@ -124,7 +124,7 @@ impl ProgramFile {
         Ok(false)
     }
 
-    /// Whether the file lies in a file system that has no disk behind its page cache.
+    /// Whether the file is on a file system without a disk behind its page cache.
     pub(super) fn is_in_memory(&self) -> bool {
         let Ok(system) = nix::sys::statfs::fstatfs(&self.file) else { return false };
         [nix::sys::statfs::TMPFS_MAGIC, RAMFS].contains(&system.filesystem_type())

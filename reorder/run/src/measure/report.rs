@@ -14,12 +14,12 @@ use reorder_report::Report;
 use reorder_report::table::Table;
 use reorder_report::visible::visible;
 
-/// Real starts of one program, or of two, in one kind of start.
+/// Real runs of one program, or of two, all cold or all warm.
 #[derive(Clone, Debug, Serialize)]
 pub struct Measurement {
     /// Name of the scenario.
     pub scenario: String,
-    /// The kind of start that was asked for.
+    /// The requested kind of start.
     pub start: StartKind,
     /// The program, or the one that another is compared with.
     pub old: PathBuf,
@@ -44,14 +44,14 @@ pub struct Measurement {
     pub read_ahead_bytes: Option<u64>,
     /// The figures.
     pub figures: Figures,
-    /// What the kernel added to what was asked for.
+    /// What the kernel loaded in addition to the touched pages.
     pub effects: Vec<Effect>,
-    /// What weakens the figures.
+    /// Warnings about the figures.
     pub warnings: Vec<Warning>,
 }
 
 impl Measurement {
-    /// What could not be measured as asked.
+    /// What could not be measured as requested.
     pub fn limits(&self) -> impl Iterator<Item = &Warning> {
         self.warnings.iter().filter(|warning| warning.is_limit)
     }
@@ -112,7 +112,7 @@ fn row(figure: &Figure) -> Vec<String> {
 pub struct MeasureReport {
     /// The machine.
     pub surroundings: Surroundings,
-    /// What weakens all figures of it.
+    /// Warnings about all figures of this machine.
     pub warnings: Vec<Warning>,
     /// In the order of scenarios; of each the cold starts first.
     pub measurements: Vec<Measurement>,

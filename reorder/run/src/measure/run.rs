@@ -1,6 +1,6 @@
 //! One run of one program, watched from its first instruction to its last.
 //!
-//! The program's output goes nowhere and its input is empty, so that neither a terminal nor a pipe takes part in the
+//! The program's output is discarded and its input is empty, so that neither a terminal nor a pipe affects the
 //! time. Watching needs ptrace; where that is forbidden the run still happens, and pages and counters stay unknown.
 
 use std::collections::BTreeSet;
@@ -39,12 +39,12 @@ pub(super) enum Watch {
     Pages(Reach),
 }
 
-/// How far a page fault in the text reaches.
+/// How many pages a page fault in the text loads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reach {
-    /// One page: nothing is read ahead or mapped around.
+    /// One page: without read-ahead and fault-around.
     OnePage,
-    /// As far as the system has it.
+    /// As the system is configured.
     AsUsual,
 }
 
@@ -57,7 +57,7 @@ pub(super) struct Launch<'request> {
     pub(super) directory: Option<&'request Path>,
     pub(super) environment: &'request [(OsString, OsString)],
     pub(super) watch: Watch,
-    /// Whether nothing of the text may be in the page cache when the first instruction runs. Pages watched in a warm
+    /// Whether no page of the text may be in the page cache when the first instruction runs. Pages watched in a warm
     /// start leave the cache as it is.
     pub(super) cold: bool,
     pub(super) time_limit: Duration,
@@ -68,7 +68,7 @@ pub(super) struct Launch<'request> {
 pub(super) struct Outcome {
     /// `exit status N` or `signal NAME`.
     pub(super) status: String,
-    /// From the request to start until the program's last instruction.
+    /// From the request to run the program until its last instruction.
     pub(super) wall: Duration,
     /// Faults that read from the disk, of the program and the children it waited for.
     pub(super) major_faults: u64,
@@ -80,25 +80,25 @@ pub(super) struct Outcome {
     pub(super) mapped_text: std::result::Result<BTreeSet<u64>, Unknown>,
     /// Pages that the page cache held then, before the system may take back what is no longer used. Only of a cold run.
     pub(super) cached_text: Option<BTreeSet<u64>>,
-    /// What watching pages told, where that was asked for and possible.
+    /// The watched pages, where that was requested and possible.
     pub(super) watched: std::result::Result<WatchedPages, Unknown>,
 }
 
-/// What watching pages told.
+/// The watched pages.
 #[derive(Debug)]
 pub(super) struct WatchedPages {
     /// Pages in the page table at the end; where faults reach one page, those that the program executed or read.
     pub(super) mapped: BTreeSet<u64>,
-    /// Whether no text was in the page cache when the program began, so that the cache tells, too.
+    /// Whether no text was in the page cache when the program began, so that the cache shows touched pages, too.
     pub(super) began_cold: bool,
-    /// Pages with a fault, by the kernel's own account, where it may be asked.
+    /// Pages with a fault, by the kernel's samples, where they are allowed.
     pub(super) faulted: Option<BTreeSet<u64>>,
 }
 
 /// Runs a program to its end.
 pub(super) fn run(launch: &Launch<'_>) -> Result<Outcome> {
     let path = launch.program.path();
-    // A name without a slash would be looked up elsewhere, and a relative one from the program's directory.
+    // A name without a slash would be looked up in PATH, and a relative one from the program's directory.
     let mut command = Command::new(std::path::absolute(path).map_err(|error| Error::io(path, error))?);
     command.arg0(launch.name).args(launch.arguments);
     command.envs(launch.environment.iter().map(|(name, value)| (name, value)));
@@ -131,7 +131,7 @@ pub(super) fn run(launch: &Launch<'_>) -> Result<Outcome> {
     outcome.map_err(|error| error.in_file(launch.program.path()))
 }
 
-/// Kills the group when its time is over, or this process is asked to end; whether its time was over.
+/// Kills the group at the time limit, or when this process is asked to end; whether the limit was reached.
 fn guard(group: &Group, ended: mpsc::Receiver<()>, started: Instant, limit: Duration) -> bool {
     loop {
         let left = limit.saturating_sub(started.elapsed());
@@ -162,7 +162,7 @@ fn abandon(group: &Group, pid: Pid) {
         return;
     }
     loop {
-        // It may sit in a stop; all calls fail only when it is gone already.
+        // It may be stopped; these calls fail only when it is gone already.
         let _ = resume(pid, 0);
         match group.wait() {
             Ok((Report::Ended(_), _)) | Err(_) => return,
@@ -207,7 +207,7 @@ fn watch(launch: &Launch<'_>, group: &Group, pid: Pid, started: Instant) -> Resu
             Report::Stopped(Stop::Signal(signal)) => resume(pid, signal)?,
             Report::Stopped(_) => resume(pid, 0)?,
             Report::Ended(ending) => {
-                // Of a run that could not be watched the end is the only moment.
+                // A run that could not be watched can be inspected at its end only.
                 let cached_text = match watcher.cached_text.take() {
                     None if launch.cold => Some(launch.program.resident_text()?),
                     cached_text => cached_text,
@@ -243,7 +243,7 @@ struct Watcher<'launch> {
 struct Started {
     began_cold: bool,
     samples: Option<FaultSamples>,
-    /// Address in the process less the place in the file, and addresses of the text.
+    /// Address in the process minus the place in the file, and addresses of the text.
     text: Vec<(u64, Range<u64>)>,
 }
 
@@ -264,7 +264,7 @@ impl Watcher<'_> {
                 };
                 self.started = match is_ready {
                     Ok(()) => {
-                        // The system itself has read the file's beginning, and as much behind it as the disk is told to.
+                        // The system itself has read the file's beginning and the read-ahead window after it.
                         let began_cold = self.launch.cold && self.launch.program.drop_unmapped_text()?;
                         Ok(Started { began_cold, samples: FaultSamples::open(self.pid), text })
                     }

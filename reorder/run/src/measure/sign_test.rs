@@ -1,12 +1,12 @@
-//! What few values tell about a median, without any assumption about their distribution.
+//! Bounds of a median from few values, without any assumption about their distribution.
 //!
 //! Each value lies above the median with a chance of one half, whatever it measures. So the number above is binomial, and
-//! bounds are values themselves: the ones with so many others beyond them that chance would hardly do it. Ties count
-//! against a finding. The same values give the same bounds: nothing is drawn at random.
+//! bounds are values themselves: those with enough others beyond them to make chance unlikely. Ties count against a
+//! finding. The same values give the same bounds: no random numbers are used.
 
 use serde::Serialize;
 
-/// Where a median lies, with a confidence of at least the one that was asked for.
+/// An interval that contains a median with at least the requested confidence.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Interval {
     /// The lower end.
@@ -42,7 +42,7 @@ pub fn is_above_zero(values: &[f64], confidence: f64) -> Option<bool> {
 /// The least number of values with which [`is_above_zero`] answers at all.
 #[must_use]
 pub fn values_needed(confidence: f64) -> usize {
-    // A confidence of 1 can never be had; beyond 64 values the answer would be of no use to anybody.
+    // A confidence of 1 is impossible; more than 64 values are not practical.
     (1..64).find(|&count| tail(count, 0) <= 1.0 - confidence).unwrap_or(64)
 }
 

@@ -14,7 +14,7 @@ pub(super) struct Programs {
     files: Vec<ProgramFile>,
     shown: Vec<PathBuf>,
     status: String,
-    /// Vanishes with this value, after the runs.
+    /// Removed when this value is dropped, after the runs.
     copies: Option<TempDir>,
     cold: bool,
 }
@@ -22,9 +22,9 @@ pub(super) struct Programs {
 impl Programs {
     /// Opens them and decides which files run.
     ///
-    /// Cold starts are made with fresh copies, because where and when a file was written decides how fast the disk
-    /// and everything behind it deliver it. A program that `ends` otherwise as a copy (it looks for files beside
-    /// itself) is run in place. `ends` runs a program once and tells how it ended.
+    /// Cold starts are made with fresh copies, because the place and age of a file on the disk affect
+    /// how fast it is read. A program that `ends` differently as a copy (it looks for files next to itself)
+    /// is run in place. `ends` runs a program once and returns how it ended.
     pub(super) fn prepare(
         shown: Vec<PathBuf>,
         warm: bool,
@@ -49,7 +49,7 @@ impl Programs {
         Ok(Self { files, shown, status, copies: None, cold })
     }
 
-    /// How the old program ends where it is; every run must end so.
+    /// How the old program ends in its own place; every run must end this way.
     pub(super) fn status(&self) -> &str {
         &self.status
     }
@@ -58,7 +58,7 @@ impl Programs {
         &self.files[index]
     }
 
-    /// The one that is asked about: the new program, if there are two.
+    /// The program under test: the new one, if there are two.
     pub(super) fn last(&self) -> &ProgramFile {
         &self.files[self.files.len() - 1]
     }
@@ -93,8 +93,8 @@ fn all_evictable(files: &[ProgramFile]) -> Result<bool> {
     Ok(true)
 }
 
-/// Beside the new program, which the user has just written there and which lies on a real disk more likely than
-/// the system's temporary directory; else there.
+/// Next to the new program, whose directory is writable and more likely on a real disk than the system's temporary
+/// directory; else in the latter.
 fn private_directory(new: &Path) -> Result<TempDir> {
     let beside = new.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
     let mut builder = tempfile::Builder::new();
@@ -105,7 +105,7 @@ fn private_directory(new: &Path) -> Result<TempDir> {
         .map_err(|error| Error::io(&std::env::temp_dir(), error))
 }
 
-/// Copies keep their file name, which programs look at, in a directory of their own.
+/// Copies keep their file name, because programs inspect it, in a directory of their own.
 pub(super) fn copy(program: &Path, directory: &Path, side: &str) -> Result<ProgramFile> {
     let directory = directory.join(side);
     std::fs::create_dir(&directory).map_err(|error| Error::io(&directory, error))?;

@@ -1,4 +1,4 @@
-//! Medians and spreads of few, skewed samples, and how sure a difference is.
+//! Medians and spreads of few, skewed samples, and the confidence of a difference.
 
 use serde::Serialize;
 
@@ -34,8 +34,8 @@ impl Sample {
         })
     }
 
-    /// Values so far from the median that the others do not explain them: ten deviations, or without any deviation half
-    /// of the median.
+    /// Values too far from the median for the spread of the others: ten deviations, or without any deviation half of the
+    /// median.
     pub fn outliers(&self) -> usize {
         let far = if self.deviation > 0.0 { 10.0 * self.deviation } else { self.median.abs() / 2.0 };
         self.values.iter().filter(|value| (**value - self.median).abs() > far).count()
@@ -75,8 +75,8 @@ impl Comparison {
     /// Whether the new program needs over `percent` per cent more than the old one, as the median of pairs, with this
     /// `confidence` (a share of 1, such as 0.95).
     ///
-    /// `Some(false)` says that nothing was shown, not that nothing is there. `None`: no figures of so few rounds could show
-    /// anything; see [`sign_test::values_needed`].
+    /// `Some(false)` means that no difference was shown, not that there is none. `None`: there are too few rounds to show
+    /// one; see [`sign_test::values_needed`].
     #[must_use]
     pub fn is_worse_by(&self, percent: f64, confidence: f64) -> Option<bool> {
         // Without a division: counts are whole numbers, and a tie must be one.
@@ -84,7 +84,7 @@ impl Comparison {
         sign_test::is_above_zero(&beyond, confidence)
     }
 
-    /// Where the median change of a pair lies, in per cent; `None` with too few rounds, and where an old value is zero.
+    /// The interval of the median change of a pair, in per cent; `None` with too few rounds, or if an old value is zero.
     #[must_use]
     pub fn change_interval_percent(&self, confidence: f64) -> Option<Interval> {
         let changes: Option<Vec<f64>> =

@@ -1,11 +1,11 @@
-//! What the machine is like while it is measured: settings that decide what one fault brings in, and who else is busy.
+//! The state of the machine during a measurement: settings that decide what one fault loads, and other load.
 
 use std::fs;
 use std::path::Path;
 
 use serde::Serialize;
 
-/// Facts about the machine; absent where the system does not tell.
+/// Facts about the machine; absent where the system does not report them.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Surroundings {
     /// Release of the kernel.
@@ -25,7 +25,7 @@ pub struct Surroundings {
 }
 
 impl Surroundings {
-    /// Looks at this machine.
+    /// Reads the state of this machine.
     #[must_use]
     pub fn of_this_machine() -> Self {
         let read = |path: &str| fs::read_to_string(Path::new(path)).ok().map(|text| text.trim().to_owned());
@@ -43,7 +43,7 @@ impl Surroundings {
         }
     }
 
-    /// Whether others keep the processors busy.
+    /// Whether other processes keep the processors busy.
     #[must_use]
     pub fn is_busy(&self) -> bool {
         self.load_average.is_some_and(|load| load > self.processors as f64 / 2.0)

@@ -1,8 +1,8 @@
-//! What is asked of a stopped program: which pages of its text are in its page table.
+//! Which pages of its text a stopped program has in its page table.
 //!
 //! As the system maps them, these are pages that were touched and their neighbours. To tell the two apart, each page of
 //! the text can be made a mapping of its own before the first instruction: neither read-ahead nor fault-around reaches
-//! beyond a mapping, so then a page is in the table exactly if it was touched.
+//! beyond a mapping, so then a page is in the table if and only if it was touched.
 
 use std::collections::BTreeSet;
 use std::fs::{self, File};
@@ -25,7 +25,7 @@ pub(super) struct Mapping {
     pub(super) offset: u64,
 }
 
-/// Mappings of `program` in a process; `None` when it cannot be looked at.
+/// Mappings of `program` in a process; `None` when it cannot be inspected.
 pub(super) fn mappings(pid: Pid, program: &Path) -> Option<Vec<Mapping>> {
     let program = program.canonicalize().ok()?;
     let listing = fs::read(format!("/proc/{pid}/maps")).ok()?;
@@ -56,7 +56,7 @@ pub(super) fn mapped_text(pid: Pid, program: &Path) -> Result<BTreeSet<u64>, Unk
     let mappings = mappings(pid, program).ok_or(Unknown::Unreadable)?;
     let text: Vec<&Mapping> = mappings.iter().filter(|mapping| mapping.is_executable).collect();
     if text.is_empty() {
-        // A process whose memory is gone already has nothing mapped at all, which is no figure either.
+        // A process whose memory is gone already has no mappings at all, which is no figure either.
         let is_gone = fs::read(format!("/proc/{pid}/maps")).is_ok_and(|listing| listing.is_empty());
         return Err(if is_gone { Unknown::Unreadable } else { Unknown::Replaced });
     }
@@ -86,11 +86,11 @@ const ENTRY_BYTES: usize = 8;
 const IS_PRESENT: u64 = 1 << 63;
 
 /// Makes each page of the text of a program that has not started yet a mapping of its own, and switches read-ahead off
-/// for the rest of its file. Answers why not where that is not possible, such as when the kernel does not allow so many
-/// mappings. Signals that come meanwhile are `held` back for the caller to send again.
+/// for the rest of its file. Returns why not where that is not possible, such as when the kernel does not allow that
+/// many mappings. Signals that come meanwhile are `held` back for the caller to send again.
 ///
-/// `MADV_RANDOM` alone does not do it: since Linux 6.17 read-ahead of executable mappings ignores it. Leaving every
-/// second page out of core dumps changes nothing but that no two neighbours can be one mapping.
+/// `MADV_RANDOM` alone is not enough: since Linux 6.17 read-ahead of executable mappings ignores it. Leaving every
+/// second page out of core dumps only prevents the kernel from merging neighbours into one mapping.
 pub(super) fn map_page_by_page(
     pid: Pid,
     program: &Path,
@@ -105,7 +105,7 @@ pub(super) fn map_page_by_page(
         }
         advise(pid, [mapping.start, size], libc::MADV_RANDOM, held)?;
         if mapping.is_executable {
-            // Mappings without huge pages only; kernels that have none refuse, which is as good.
+            // Forbids huge pages; kernels without huge pages refuse, which is just as good.
             advise(pid, [mapping.start, size], libc::MADV_NOHUGEPAGE, held)?;
             for page in (mapping.start..mapping.end).step_by(2 * PAGE_BYTES as usize) {
                 if !advise(pid, [page, PAGE_BYTES], libc::MADV_DONTDUMP, held)? {

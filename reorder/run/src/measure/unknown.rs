@@ -1,19 +1,19 @@
 //! Why the text pages of a run are unknown.
 
-/// What stood in the way of looking at a program's pages.
+/// Why a program's pages could not be inspected.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Unknown {
     /// The system forbids ptrace.
     NotTraced,
-    /// The process has no text of the program's file mapped when it starts: somebody else maps or unpacks it.
+    /// The process has no text of the program's file mapped when it starts: another program maps or unpacks it.
     NoMapping,
     /// The process executed another program, or unmapped its own text, before it ended.
     Replaced,
-    /// The process was gone, or could not be looked at, when it ended.
+    /// The process was gone, or could not be inspected, when it ended.
     Unreadable,
     /// The text has more pages than mappings are allowed.
     TooManyMappings,
-    /// Mapped page by page, the program ends otherwise.
+    /// Mapped page by page, the program ends differently.
     EndsOtherwise(String),
 }
 
@@ -22,7 +22,7 @@ impl Unknown {
     pub(super) fn told(&self) -> (String, &'static str) {
         let (cause, next) = match self {
             Self::NotTraced => {
-                ("the program could not be traced", "`reorder doctor` tells what forbids ptrace")
+                ("the program could not be traced", "`reorder doctor` shows what forbids ptrace")
             }
             Self::NoMapping => (
                 "the program's file is not mapped as text when it starts",
@@ -33,7 +33,7 @@ impl Unknown {
                 "measure the program that it executes",
             ),
             Self::Unreadable => (
-                "the process could not be looked at when it ended",
+                "the process could not be inspected when it ended",
                 "measure a program that ends by itself, as the same user",
             ),
             Self::TooManyMappings => (

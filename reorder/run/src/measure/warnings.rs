@@ -1,4 +1,4 @@
-//! What weakens figures: the cause, the doubt it casts, and what to do about it.
+//! Warnings about figures: the cause, the affected figures, and what to do about it.
 
 use serde::Serialize;
 
@@ -12,16 +12,16 @@ use super::{MeasureRequest, StartKind, Unknowns};
 use reorder_report::table::grouped;
 use reorder_report::visible::visible;
 
-/// Something that the reader of a figure must know.
+/// A warning about a figure.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 pub struct Warning {
-    /// What was found.
+    /// The finding.
     pub cause: String,
-    /// Which figures it concerns, and how.
+    /// Which figures it affects, and how.
     pub doubt: String,
     /// What to do, as a command where there is one.
     pub next: String,
-    /// Whether something could not be measured as asked; else the figures are what was asked for, but noisy.
+    /// Whether something could not be measured as requested; else the figures are as requested, but noisy.
     pub is_limit: bool,
 }
 
@@ -41,7 +41,7 @@ impl Warning {
     }
 }
 
-/// What weakens all times of a machine.
+/// Warnings about all times of a machine.
 pub(super) fn of_machine(surroundings: &Surroundings) -> Vec<Warning> {
     let mut warnings = Vec::new();
     if surroundings.is_busy() {
@@ -52,20 +52,20 @@ pub(super) fn of_machine(surroundings: &Surroundings) -> Vec<Warning> {
                 surroundings.processors
             ),
             "times are too long and spread; pages do not depend on it",
-            "end them, or measure when `uptime` tells less",
+            "end them, or measure when `uptime` shows a lower load",
         ));
     }
     if let Some(governor) = surroundings.frequency_governor.as_ref().filter(|name| *name != "performance") {
         warnings.push(Warning::noise(
             format!("the processors change their clock rate (governor {governor})"),
-            "short starts run at whatever rate was left over",
+            "the clock rate of short runs depends on what ran before",
             "`cpupower frequency-set -g performance` as root, and back afterwards",
         ));
     }
     warnings
 }
 
-/// What weakens one measurement.
+/// Warnings about one measurement.
 pub(super) fn of_measurement(
     request: &MeasureRequest,
     programs: &Programs,
@@ -80,14 +80,14 @@ pub(super) fn of_measurement(
     warnings
 }
 
-/// Programs that fail do other work than those that succeed, and mostly less.
+/// Programs that fail do different work than those that succeed, and usually less.
 fn failure(status: &str) -> Option<Warning> {
     if status == "exit status 0" {
         return None;
     }
     let doubt = match status.starts_with("signal ") {
-        true => "the figures are those of a crash, up to it",
-        false => "the figures may be those of a failure, up to it",
+        true => "the program crashed in every run; the figures cover startup only until the crash",
+        false => "the program failed in every run; the figures cover startup only until it failed",
     };
     Some(Warning::limit(
         format!("every run ended with {status}"),
@@ -106,12 +106,12 @@ fn limits(
     let mut warnings = Vec::new();
     if request.start == StartKind::Cold && !measurement.cold {
         let cause = match programs.last().is_in_memory() {
-            true => "the program lies in a file system in memory",
-            false => "the page cache of the program cannot be emptied, not even for a copy beside it",
+            true => "the program is on a file system in memory",
+            false => "the page cache of the program cannot be emptied, not even for a copy next to it",
         };
         warnings.push(Warning::limit(
             cause,
-            "these starts are warm",
+            "these runs are warm",
             "copy the program to a directory of a disk and measure it there",
         ));
     } else if measurement.cold && !measurement.private_copies {
@@ -140,11 +140,11 @@ fn limits(
         let setting =
             surroundings.perf_event_paranoid.map_or_else(String::new, |level| format!(" is {level}"));
         let doubt = match figures.get(FigureKind::PageFaultsCounted) {
-            Some(_) => "its counters cover user mode alone, and context switches are unknown",
-            None => "what its counters would tell is unknown",
+            Some(_) => "its counters cover user mode only, and context switches are unknown",
+            None => "the figures of its counters are unknown",
         };
         warnings.push(Warning::limit(
-            format!("the kernel keeps its counters for itself (kernel.perf_event_paranoid{setting})"),
+            format!("the kernel does not allow access to its counters (kernel.perf_event_paranoid{setting})"),
             doubt,
             "`sysctl kernel.perf_event_paranoid=1` as root allows them; in a container, --cap-add=PERFMON",
         ));
@@ -159,7 +159,7 @@ fn limits(
                 grouped(measurement.text_bytes / 1024)
             ),
             "major faults and cached pages hardly depend on the layout",
-            format!("`echo 128 > {}` as root makes it a usual disk", setting.display()),
+            format!("`echo 128 > {}` as root sets the default of most disks", setting.display()),
         ));
     }
     warnings
@@ -191,7 +191,7 @@ fn noise(request: &MeasureRequest, measurement: &Measurement) -> Vec<Warning> {
     if outliers > 0 {
         warnings.push(Warning::noise(
             format!("{outliers} of {} times are far from the others", request.rounds * samples.len()),
-            "something else used the machine meanwhile; medians hardly feel it, ranges do",
+            "something else used the machine meanwhile; medians hardly change, ranges do",
             format!("measure when nothing else runs, or with {more}"),
         ));
     }
@@ -207,8 +207,10 @@ fn noise(request: &MeasureRequest, measurement: &Measurement) -> Vec<Warning> {
                     "the first run of the {name} was the slowest ({first:.1} ms, then at most {slowest:.1})"
                 ),
                 match request.start {
-                    StartKind::Cold => "only the program's own file is cold; what else it reads got warm",
-                    StartKind::Warm => "what it reads was not all in memory yet",
+                    StartKind::Cold => {
+                        "only the program's own file is cold; the other files that it reads are warm by now"
+                    }
+                    StartKind::Warm => "not all of the files that it reads were in memory yet",
                 },
                 "the median leaves it out; measure again to see whether it stays",
             ));
@@ -226,7 +228,7 @@ fn noise(request: &MeasureRequest, measurement: &Measurement) -> Vec<Warning> {
     }
     if samples.iter().any(|(_, sample)| sample.median < SHORT_MILLISECONDS) {
         warnings.push(Warning::noise(
-            format!("starts take less than {SHORT_MILLISECONDS:.0} ms"),
+            format!("runs take less than {SHORT_MILLISECONDS:.0} ms"),
             "much of the time is the system's own for starting a process",
             "compare pages and faults",
         ));

@@ -42,8 +42,8 @@ pub(super) struct Hit {
 }
 
 impl AddressSpace {
-    /// The space that `task` has now, without breakpoints; `recording` gives the record of the family that is told by
-    /// a mark.
+    /// The space that `task` has now, without breakpoints; `recording` returns the record of the family with
+    /// a given mark.
     pub(super) fn new(
         task: Pid,
         missing: Vec<usize>,
@@ -65,7 +65,7 @@ impl AddressSpace {
         })
     }
 
-    /// Plants the breakpoints of `image` in `mapping`; tells how many bytes of code that concerned.
+    /// Plants the breakpoints of `image` in `mapping`; returns how many bytes of code that affected.
     pub(super) fn arm(&mut self, index: usize, image: &TracedImage, mapping: &Mapping) -> Result<u64> {
         let armed = ranges(image, index, mapping);
         for range in &armed {
@@ -83,7 +83,7 @@ impl AddressSpace {
         if armed.is_empty() {
             return 0;
         }
-        // Whatever was there before is not any more.
+        // What was mapped there before is gone.
         self.armed.retain(|old| {
             let is_over =
                 |new: &ArmedRange| new.memory.start < old.memory.end && old.memory.start < new.memory.end;
@@ -96,9 +96,9 @@ impl AddressSpace {
         bytes
     }
 
-    /// The function start at `address`, where `task` has hit a breakpoint, if it is one of ours.
+    /// The function start at `address`, where `task` has hit a breakpoint, if it is ours.
     ///
-    /// It is none where a library was closed and other code has taken its place.
+    /// It is not where a library was closed and other code has taken its place.
     pub(super) fn hit_at(&self, task: Pid, images: &[TracedImage], address: u64) -> Option<Hit> {
         let range = self.armed.iter().find(|range| range.memory.contains(&address))?;
         let image = &images[range.image];
@@ -108,13 +108,13 @@ impl AddressSpace {
         is_there.then_some(Hit { address, image: range.image, start })
     }
 
-    /// Whether a breakpoint stands at `address`.
+    /// Whether there is a breakpoint at `address`.
     pub(super) fn has_breakpoint(&self, address: u64) -> bool {
         let mut code = BREAKPOINT.map(|_| 0);
         self.memory.read(address, &mut code).is_ok() && code == BREAKPOINT
     }
 
-    /// Puts back what stood under a breakpoint.
+    /// Restores the original bytes under a breakpoint.
     ///
     /// Doing so twice is harmless, and needed: a child forked by one thread while another one's hit was being
     /// served has a copy of the breakpoint that its parent has no more.
@@ -126,7 +126,7 @@ impl AddressSpace {
         }
     }
 
-    /// Puts back all of them, once, for the process of `task`, which is to go on untraced.
+    /// Restores all of them, once, for the process of `task`, which is to go on untraced.
     ///
     /// Breakpoints that were hit before and are reported later are still recognised.
     pub(super) fn disarm_all(&mut self, task: Pid, images: &[TracedImage]) -> io::Result<()> {
@@ -164,7 +164,7 @@ fn contain(ranges: &[Range<u64>], address: u64) -> bool {
 
 /// Where `task` still maps `image` as it did when `armed` was.
 fn mapped_ranges(task: Pid, image: &TracedImage, armed: &ArmedRange) -> Vec<Range<u64>> {
-    // Of a process that has none any more, or may not be looked at, nothing is known to be there.
+    // A process without memory, or that may not be inspected, has no known mappings.
     let mappings = memory::present_mappings(task).unwrap_or_default();
     let of_image = mappings.iter().filter(|mapping| {
         let overlaps = mapping.start < armed.memory.end

@@ -40,7 +40,7 @@ impl ArmedRange {
 const MAX_PIECE: u64 = 256 << 10;
 const PAGE: u64 = 4096;
 
-/// Where `mapping` has the code of `image`, the traced image number `index`.
+/// The ranges of `mapping` with code of `image`, the traced image number `index`.
 pub(super) fn ranges(image: &TracedImage, index: usize, mapping: &Mapping) -> Vec<ArmedRange> {
     let in_memory = |(segment, code): (usize, &CodeSegment)| {
         let range = mapped_part(code, mapping)?;
@@ -75,10 +75,10 @@ pub(super) fn arm(memory: &ProcessMemory, image: &TracedImage, armed: &ArmedRang
     Ok(())
 }
 
-/// Takes back every breakpoint of `armed` that is still there.
+/// Removes every breakpoint of `armed` that is still there.
 ///
-/// Memory that is gone has none. Where the memory holds something else by now, `is_mapped` tells whether an address
-/// still belongs to the image, which the program has changed then, or to code that may have breakpoints of its own.
+/// Memory that is gone has none. Where the memory has other contents by now, `is_mapped` tells whether an address still
+/// belongs to the image, which the program has then changed, or to code that may have its own breakpoints.
 ///
 /// # Errors
 /// When the system refuses.
@@ -126,14 +126,14 @@ pub(super) fn holds_code(
     let mut buffer = vec![0; expected.len()];
     let is_read = memory.read(armed.place(start), &mut buffer).is_ok();
     restore(&mut buffer, image, &piece, |_| true);
-    // The breakpoint alone says nothing.
+    // A breakpoint alone does not identify the code.
     is_read && expected.len() > BREAKPOINT.len() && buffer == expected
 }
 
-/// Bytes that are compared to know code again: many instructions, and one system call.
+/// Bytes that are compared to recognise code: many instructions, and one system call.
 const COMPARED: u64 = 32;
 
-/// Puts what stood under breakpoints back into `code`, a copy of `piece`, at the starts that are `wanted`.
+/// Restores the original bytes under breakpoints in `code`, a copy of `piece`, at the starts that are `wanted`.
 fn restore(code: &mut [u8], image: &TracedImage, piece: &Range<Address>, wanted: impl Fn(Address) -> bool) {
     for start in starts_in(&image.starts, piece) {
         let place = start.address.distance_from(piece.start) as usize;

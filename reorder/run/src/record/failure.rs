@@ -1,4 +1,4 @@
-//! Why a stop could not be served, and what of that is no failure of the recording.
+//! Why a stop could not be served, and which of these cases are no failures of the recording.
 
 use std::io;
 use std::path::Path;
@@ -42,7 +42,7 @@ impl From<Errno> for Failure {
     }
 }
 
-/// What a refused request of tracing is reported as.
+/// The error for a refused request of tracing.
 pub(super) fn wait_failed(error: io::Error) -> Error {
     let mut failure = Error::io(Path::new("/proc"), error);
     failure.message = "tracing failed".to_owned();

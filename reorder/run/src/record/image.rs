@@ -1,4 +1,4 @@
-//! An image to be traced: its identity and where breakpoints may stand.
+//! An image to be traced: its identity and where breakpoints may be placed.
 //!
 //! Takes a file; gives the proven function starts. Guarantee: each start is the first byte of an instruction that
 //! belongs to a function, in a section of code, and is not itself a breakpoint.
@@ -36,15 +36,15 @@ pub(super) struct TracedImage {
 /// An executable segment's file part.
 #[derive(Debug)]
 pub(super) struct CodeSegment {
-    /// Start in the file.
+    /// First byte in the file.
     pub(super) offset: u64,
-    /// Start in the image.
+    /// First address in the image.
     pub(super) address: Address,
     /// Bytes in the file; these lie inside it.
     pub(super) size: u64,
 }
 
-/// Where one breakpoint stands.
+/// The place of one breakpoint.
 #[derive(Debug)]
 pub(super) struct FunctionStart {
     /// In the image.
@@ -134,7 +134,7 @@ fn function_starts(file: &ElfFile<'_>, functions: &FunctionTable<'_>) -> Vec<Fun
     for (_, function) in functions.iter() {
         let is_new = starts.last().is_none_or(|last| last.address != function.start);
         if is_new && is_certain(function, end, unwind_end) {
-            // A start that is a breakpoint already could not be told from ours.
+            // A start that is a breakpoint already could not be distinguished from ours.
             if arch::is_aligned(function.start.0)
                 && let Some(code) = file.bytes_at(function.start, arch::BREAKPOINT.len() as u64)
                 && let Ok(original) = arch::Instruction::try_from(code)

@@ -1,7 +1,7 @@
 //! Starts the program as a tracee, stopped before its first instruction.
 //!
-//! The child waits on a pipe until it is seized, then executes the program; so no signal is sent and no stop is
-//! seen that an untraced program would not see.
+//! The child waits on a pipe until it is seized, then executes the program, so the program sees no signal and no stop
+//! that an untraced program would not see.
 
 use std::collections::BTreeMap;
 use std::ffi::{CString, OsStr, OsString};
@@ -84,7 +84,7 @@ fn prepare(path: &Path, request: &RecordRequest) -> Result<Prepared> {
     })
 }
 
-/// The variables of this process with `changes`; nothing when there are none.
+/// The variables of this process with `changes`; `None` when there are no changes.
 fn environment(
     changes: &[(OsString, OsString)],
     text: &impl Fn(&OsStr) -> Result<CString>,
@@ -154,8 +154,7 @@ pub fn find_program(program: &OsStr) -> Result<PathBuf> {
         })
 }
 
-/// Programs that gain privileges lose them when traced by an ordinary user, and would then do something else than
-/// they usually do.
+/// Programs that gain privileges lose them when traced by an ordinary user, and would then behave differently.
 fn refuse_privileged(path: &Path) -> Result<()> {
     let metadata = fs::metadata(path).map_err(|error| Error::io(path, error))?;
     let sets_identity = metadata.permissions().mode() & 0o6000 != 0;

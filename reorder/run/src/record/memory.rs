@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 
 use nix::unistd::Pid;
 
-/// One address space, open for reading and writing whatever the protection of its pages.
+/// One address space, open for reading and writing regardless of the protection of its pages.
 ///
 /// Writing gives the process a private copy of the page, as a debugger's breakpoint does; the file is never
 /// touched.
@@ -35,7 +35,7 @@ impl ProcessMemory {
         self.file.write_all_at(bytes, address)
     }
 
-    /// What the system gave the program of `task` at its start, whose memory this is; nothing for 32-bit programs.
+    /// The mark that the system gave the program of `task`, whose memory this is; `None` for 32-bit programs.
     pub(super) fn program_mark(&self, task: Pid) -> Option<ProgramMark> {
         let vector = fs::read(format!("/proc/{task}/auxv")).ok()?;
         let (words, _) = vector.as_chunks::<8>();
@@ -77,7 +77,7 @@ pub(super) fn executable_mappings(task: Pid) -> io::Result<Vec<Mapping>> {
     Ok(mappings.into_iter().filter_map(|(mapping, is_executable)| is_executable.then_some(mapping)).collect())
 }
 
-/// The file mappings of `task`, whatever their protection, with the paths that their files had when they were mapped.
+/// The file mappings of `task` of any protection, with the paths that their files had when they were mapped.
 pub(super) fn present_mappings(task: Pid) -> io::Result<Vec<Mapping>> {
     let named = |(mut mapping, _): (Mapping, bool)| {
         if let Some(path) = mapping.path.as_os_str().as_bytes().strip_suffix(DELETED) {
@@ -94,7 +94,7 @@ fn mappings(task: Pid) -> io::Result<Vec<(Mapping, bool)>> {
     Ok(text.split(|&byte| byte == b'\n').filter_map(file_mapping).collect())
 }
 
-/// `start-end permissions offset device inode path`; nothing for memory that is not a file's.
+/// `start-end permissions offset device inode path`; `None` for memory that is not a file's.
 fn file_mapping(line: &[u8]) -> Option<(Mapping, bool)> {
     let mut columns = line.splitn(6, |&byte| byte == b' ');
     let (start, end) = std::str::from_utf8(columns.next()?).ok()?.split_once('-')?;
@@ -137,5 +137,5 @@ pub(super) fn is_deleted(path: &Path) -> bool {
     path.as_os_str().as_bytes().ends_with(DELETED)
 }
 
-/// What the kernel writes behind the path of a removed file.
+/// What the kernel writes after the path of a removed file.
 const DELETED: &[u8] = b" (deleted)";

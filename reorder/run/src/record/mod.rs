@@ -2,11 +2,11 @@
 //!
 //! In: a program and its arguments. Out: one [`Trace`] for each run, each `exec` and each traced image. Every proven
 //! function start gets a breakpoint before the dynamic loader runs; the first thread that arrives removes it. A
-//! function costs one stop when it is first executed and nothing afterwards.
+//! function costs one stop when it is first executed and no time afterwards.
 //!
-//! What a program can notice: its own code in memory holds breakpoints where it has not been yet; and, unless that is asked for,
-//! a SIGTRAP that it blocks or ignores is unblocked and no longer ignored when a breakpoint is hit, as under any debugger.
-//! A handler of SIGTRAP works as ever (`own_traps.rs`).
+//! What a program can notice: its own code in memory holds breakpoints in functions not yet executed; and, unless the
+//! request says otherwise, a SIGTRAP that it blocks or ignores is unblocked and no longer ignored when a breakpoint is hit,
+//! as under any debugger. A handler of SIGTRAP works as ever (`own_traps.rs`).
 
 mod address_space;
 mod arm;
@@ -56,13 +56,13 @@ pub struct RecordRequest {
     pub runs: u32,
     /// The number of the first run.
     pub first_run: u32,
-    /// Where it is started; here unless given.
+    /// Its working directory; this process's unless given.
     pub directory: Option<PathBuf>,
-    /// Variables that are set for it, beside those of this process.
+    /// Variables that are set for it, in addition to those of this process.
     pub environment: Vec<(OsString, OsString)>,
     /// Connect the program's standard input, output and error to `/dev/null`.
     pub discard_output: bool,
-    /// Stop at each system call as well, so that whatever the program does about SIGTRAP stays as it is.
+    /// Stop at each system call as well, so that the program's own use of SIGTRAP is unaffected.
     pub keep_own_traps: bool,
 }
 

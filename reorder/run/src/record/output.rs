@@ -29,13 +29,13 @@ pub fn next_run(directory: &Path) -> Result<u32> {
 /// A directory that traces will be written into.
 #[derive(Debug)]
 pub struct TraceDirectory {
-    /// Made here, and to vanish again if nothing is written.
+    /// Made here, and removed again if no file is written.
     made: Option<PathBuf>,
 }
 
 impl TraceDirectory {
     /// Makes `path` if need be and proves that files can be written there: a program may run for long, or not twice,
-    /// before its traces are.
+    /// before its traces are written.
     ///
     /// # Errors
     /// When the system refuses.
@@ -54,14 +54,14 @@ impl TraceDirectory {
 impl Drop for TraceDirectory {
     fn drop(&mut self) {
         if let Some(path) = &self.made {
-            // Refused when it holds anything.
+            // Fails when it is not empty.
             let _ = fs::remove_dir(path);
         }
     }
 }
 
-/// Writes `traces` into `directory` in place of what was recorded there before; see [`remove_recordings`]. What was there
-/// stays until the new ones are written whole.
+/// Writes `traces` into `directory` in place of earlier recordings; see [`remove_recordings`]. The old ones stay until the
+/// new ones are complete.
 ///
 /// # Errors
 /// When the system refuses.
@@ -78,8 +78,8 @@ pub fn replace_recordings(directory: &Path, traces: &[RecordedTrace]) -> Result<
     Ok(())
 }
 
-/// Removes what [`write_traces`] wrote into `directory` before, of any build: files called `NAME.RUN.PROGRAM.trace` that begin
-/// like a trace. Everything else stays.
+/// Removes what [`write_traces`] wrote into `directory` before, of any build: files called `NAME.RUN.PROGRAM.trace` that
+/// begin like a trace. All other files stay.
 ///
 /// # Errors
 /// When the directory exists and cannot be read, or a file cannot be removed.

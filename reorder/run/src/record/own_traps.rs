@@ -1,14 +1,14 @@
-//! SIGTRAP as the program itself uses it: a handler of its own, or ignoring it.
+//! SIGTRAP as the program itself uses it: with its own handler, or ignored.
 //!
-//! The system forces the signal of a breakpoint on the task (`force_sig_info_to_task` in Linux). Where SIGTRAP is blocked, as it is in
-//! its own handler, or ignored, that takes the action away and unblocks it, before the tracer hears of it. So the address of a
-//! handler is learned when the program's first SIGTRAP is delivered to it, and the action is put back after each breakpoint that
-//! took it away. From then on the system calls of that process are looked at, to know when it changes its mind, and which of its
-//! tasks block the signal: another task's breakpoint may be what took the action away, and only the task that blocked the
-//! signal is to block it again. C libraries block all signals while they make a thread.
+//! The system forces the signal of a breakpoint on the task (`force_sig_info_to_task` in Linux). Where SIGTRAP is blocked,
+//! as it is in its own handler, or ignored, that takes the action away and unblocks it, before the tracer hears of it. So
+//! the address of a handler is learned when the program's first SIGTRAP is delivered to it, and the action is restored
+//! after each breakpoint that removed it. From then on the system calls of that process are inspected, to know when it
+//! changes its action, and which of its tasks block the signal: another task's breakpoint may have removed the action, and
+//! only the task that blocked the signal must block it again. C libraries block all signals while they make a thread.
 //!
-//! A handler that is lost before its first signal, SIGTRAP that the program itself begins to ignore, and blocking alone show in
-//! system calls only. Where they are to be kept, all of them are looked at, from the start.
+//! A handler that is lost before its first signal, SIGTRAP that the program itself begins to ignore, and blocking alone
+//! show in system calls only. Where they are to be kept, all calls are inspected, from the beginning.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -22,11 +22,11 @@ use super::signal_status::SignalStatus;
 use super::system_calls;
 use reorder_system::arch;
 
-/// What the processes that use SIGTRAP do about it, by process: the address of the handler, or [`IGNORED`].
+/// The actions of the processes that use SIGTRAP, by process: the address of the handler, or [`IGNORED`].
 #[derive(Debug, Default)]
 pub(super) struct OwnTraps {
     known: BTreeMap<Pid, u64>,
-    /// Whether all processes are known, from their start.
+    /// Whether all processes are known, from their beginning.
     is_complete: bool,
     /// The tasks of these processes that block the signal; of a complete account, all that do.
     blocking: BTreeSet<Pid>,
@@ -38,17 +38,18 @@ pub(super) struct OwnTraps {
 const DEFAULT: u64 = 0;
 const IGNORED: u64 = 1;
 
-/// What a signal of the program comes to.
+/// The effect of a signal of the program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Delivery {
     /// The signal does not concern SIGTRAP.
     Plain,
-    /// The task enters a handler that may block SIGTRAP, or whose address is unknown: resume it by one step, which leads there.
+    /// The task enters a handler that may block SIGTRAP, or whose address is unknown: resume it by one step, which leads
+    /// there.
     IntoHandler,
 }
 
 impl OwnTraps {
-    /// An account that is complete if system calls are looked at from the start.
+    /// An account that is complete if system calls are inspected from the beginning.
     pub(super) fn new(is_complete: bool) -> Self {
         Self { is_complete, ..Self::default() }
     }
@@ -118,7 +119,7 @@ impl OwnTraps {
 
     /// Whether this SIGTRAP ends the step into a handler; the account then holds the handler's address.
     pub(super) fn entered(&mut self, task: Pid) -> nix::Result<bool> {
-        // As `ptrace_notify` tells it; the signal of a breakpoint has another code.
+        // As set by `ptrace_notify`; the signal of a breakpoint has another code.
         let Some(signal) = self.entering.remove(&task) else { return Ok(false) };
         if ptrace::getsiginfo(task)?.si_code != libc::SIGTRAP {
             return Ok(false);
@@ -142,7 +143,7 @@ impl OwnTraps {
         self.blocking.extend(tasks.filter(is_blocking));
     }
 
-    /// Whether a breakpoint has just taken away what `task` does about SIGTRAP.
+    /// Whether a breakpoint has just removed the action of `task` for SIGTRAP.
     pub(super) fn is_taken_away(&self, task: Pid) -> bool {
         if self.known.is_empty() {
             return false;
@@ -155,7 +156,7 @@ impl OwnTraps {
         }
     }
 
-    /// A breakpoint of ours has stopped `task`: what that took away is put back.
+    /// Our breakpoint has stopped `task`: the action that it removed is restored.
     pub(super) fn restore(&mut self, task: Pid, memory: &ProcessMemory) -> Served {
         if self.is_taken_away(task) {
             let process = process_of(task).unwrap_or(task);
@@ -165,7 +166,7 @@ impl OwnTraps {
                 self.known.insert(process, DEFAULT);
             }
         }
-        // The action may have been put back already for another task that hit a breakpoint at the same time.
+        // The action may have been restored already for another task that hit a breakpoint at the same time.
         if self.blocking.contains(&task) {
             system_calls::block_trap(task)?;
         }

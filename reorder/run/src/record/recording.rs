@@ -16,12 +16,12 @@ use reorder_trace::{Event, Evidence, Location, Name, Trace};
 #[derive(Debug)]
 pub(super) struct Recording {
     process: Pid,
-    /// What tells the family by its memory alone.
+    /// The mark in memory that identifies the family.
     mark: Option<ProgramMark>,
     started: Instant,
     /// Members that went on when the recording ended.
     left_running: BTreeSet<Pid>,
-    /// Parallel to the session's images; nothing for images that no member has mapped.
+    /// Parallel to the session's images; `None` for images that no member has mapped.
     images: Vec<Option<ImageRecording>>,
 }
 
@@ -35,7 +35,7 @@ struct ImageRecording {
 }
 
 impl Recording {
-    /// The record of the program that `process` is about to start.
+    /// The record of the program that `process` is about to execute.
     pub(super) fn new(process: Pid, mark: Option<ProgramMark>) -> Self {
         Self { process, mark, started: Instant::now(), left_running: BTreeSet::new(), images: Vec::new() }
     }
@@ -66,7 +66,7 @@ impl Recording {
         });
     }
 
-    /// A member stands at function start `start` of an image; tells whether it is the first.
+    /// A member reached function start `start` of an image; returns whether it is the first.
     pub(super) fn hit(&mut self, image: usize, start: usize) -> bool {
         let Some(Some(recording)) = self.images.get_mut(image) else { return false };
         let is_first = !std::mem::replace(&mut recording.seen[start], true);

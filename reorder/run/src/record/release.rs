@@ -1,4 +1,4 @@
-//! What outlives the recorded program goes on untraced, without breakpoints.
+//! Processes that outlive the recorded program go on untraced, without breakpoints.
 
 use nix::sys::ptrace;
 use nix::unistd::Pid;
@@ -13,7 +13,7 @@ impl Session<'_> {
     pub(super) fn begin_release(&mut self) {
         self.releasing = true;
         for task in self.tasks.ids() {
-            // It may have ended by itself, which will be reported.
+            // It may have ended already, which will be reported.
             let _ = ptrace::interrupt(task);
         }
     }

@@ -1,6 +1,6 @@
 //! Follows one run of the program and everything it starts, from stop to stop.
 //!
-//! Must run in a thread of its own: only this thread's children are waited for, and when it ends, however it ends,
+//! Must run in a thread of its own: only this thread's children are waited for, and when it ends in any way,
 //! the system kills what is still traced instead of leaving it with breakpoints.
 
 use std::cell::RefCell;
@@ -26,7 +26,7 @@ use reorder_base::error::{Error, Result};
 use reorder_system::arch;
 use reorder_system::stops::{self, Ending, Report, Resume, Stop};
 
-/// What one run gave.
+/// The result of one run.
 pub(super) struct RunOutcome {
     /// In the order of the `exec`s.
     pub(super) recordings: Vec<Recording>,
@@ -42,7 +42,7 @@ pub(super) struct Session<'images> {
     pub(super) tasks: Tasks,
     recordings: Vec<Rc<RefCell<Recording>>>,
     pub(super) own_traps: OwnTraps,
-    /// Processes that were let go.
+    /// Processes that go on untraced.
     pub(super) left_running: BTreeSet<Pid>,
     /// Every library that was asked for.
     libraries: Vec<usize>,
@@ -50,7 +50,7 @@ pub(super) struct Session<'images> {
     pub(super) releasing: bool,
 }
 
-/// How often is looked for news while a newborn task waits for its parent's.
+/// How often to poll while a newborn task waits for its parent's report.
 const LOOK_EVERY: Duration = Duration::from_micros(200);
 
 impl<'images> Session<'images> {
@@ -110,9 +110,9 @@ impl<'images> Session<'images> {
         Ok(RunOutcome { recordings: recordings.collect(), ending })
     }
 
-    /// Waits for the next stop or end; nothing when no task is left.
+    /// Waits for the next stop or end; `None` when no task is left.
     fn next_report(&mut self) -> Result<Option<(Pid, Report)>> {
-        // Parents that are killed while they make a child never tell of it, and nothing else tells that they will not.
+        // Parents that are killed while they make a child never report it, and no event says that they will not.
         while self.tasks.someone_waits() {
             if let Some(orphan) = self.tasks.orphan() {
                 let served = self.adopt(orphan);
@@ -192,7 +192,7 @@ impl<'images> Session<'images> {
         Ok(self.tasks.tell(child, space).then_some(child))
     }
 
-    /// Lets a newborn task go on whose parent will never tell of it: its own memory tells nearly as much.
+    /// Lets a newborn task go on whose parent will never report it: its own memory tells nearly as much.
     fn adopt(&mut self, orphan: Pid) -> Served {
         let space = match self.inherited_space(orphan) {
             Ok(space) => Some(space),
@@ -241,14 +241,14 @@ impl<'images> Session<'images> {
         }
         match self.open_space(task, |mark| Rc::new(RefCell::new(Recording::new(task, mark)))) {
             Ok((space, mappings)) => self.begin_recording(task, space, &mappings)?,
-            // What the program executes need not be for this user's eyes.
+            // This user may not be allowed to read what the program executes.
             Err(error) if !is_first && forbids(&error) => self.statistics.forbidden_programs += 1,
             Err(error) => return Err(error.into()),
         }
         self.resume(task, 0)
     }
 
-    /// Plants the breakpoints of the program that `task` is about to start.
+    /// Plants the breakpoints of the program that `task` is about to execute.
     fn begin_recording(
         &mut self,
         task: Pid,

@@ -1,10 +1,10 @@
-//! What the system tells of a task's signals: proc_pid_status(5).
+//! A task's signals as the system reports them: proc_pid_status(5).
 
 use std::fs;
 
 use nix::unistd::Pid;
 
-/// How it is with SIGTRAP.
+/// The state of SIGTRAP.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct SignalStatus {
     /// The process of the task.
@@ -19,7 +19,7 @@ pub(super) struct SignalStatus {
 }
 
 impl SignalStatus {
-    /// Nothing of a task that is gone.
+    /// `None` for a task that is gone.
     pub(super) fn of(task: Pid) -> Option<Self> {
         Self::parse(&fs::read_to_string(format!("/proc/{task}/status")).ok()?)
     }

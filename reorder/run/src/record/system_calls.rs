@@ -1,8 +1,8 @@
 //! System calls that a stopped task of the program is made to perform, and what it is about to call itself.
 //!
-//! Other threads may run meanwhile, so no code is written: the task calls the system by the instruction that the system
-//! itself has put into each program (vdso(7)). It stops at the beginning and the end of the call as if traced there, by stops that
-//! force no signal on it, and is put back as it was.
+//! Other threads may run meanwhile, so no code is written: the task uses the system call instruction that the system
+//! itself has put into each program (vdso(7)). It stops at the beginning and the end of the call as if traced there, by
+//! stops that force no signal on it, and then its state is restored.
 
 use std::fs;
 
@@ -19,12 +19,12 @@ use reorder_system::waiting::{Peeked, peek};
 
 /// `struct sigaction` of the system, on both processors: handler, flags, restorer, mask.
 const ACTION_BYTES: usize = 32;
-/// Below the stack pointer lie up to 128 bytes that are in use (System V ABI, x86-64: the red zone).
+/// Up to 128 bytes below the stack pointer are in use (System V ABI, x86-64: the red zone).
 const BELOW_STACK: u64 = 512;
 const TRAP_BIT: u64 = 1 << (libc::SIGTRAP - 1);
 
-/// Gives `task` the SIGTRAP handler at `handler` again, with flags, restorer and mask as they still are; whether it did. It does
-/// not for a handler of one signal (`SA_RESETHAND`), which the system takes away itself.
+/// Gives `task` the SIGTRAP handler at `handler` again, with flags, restorer and mask as they still are; whether it did. It
+/// does not for a handler of one signal (`SA_RESETHAND`), which the system removes itself.
 ///
 /// # Errors
 /// When the system call cannot be made: then the program would go on without its handler.
@@ -57,7 +57,7 @@ fn call(task: Pid, memory: &ProcessMemory, number: u64, arguments: [u64; 4]) -> 
     let place = instruction(task, memory).ok_or_else(impossible)?;
     let saved = arch::registers(task)?;
     let mask = signal_mask(task)?;
-    // No other signal shall come in between.
+    // No other signal may come in between.
     set_signal_mask(task, u64::MAX)?;
     let called = arch::set_registers(task, &arch::at(&arch::calling(&saved, number, arguments), place))
         .map_err(Failure::from)
@@ -84,7 +84,7 @@ fn run_call(task: Pid) -> Served {
             // The one signal that cannot be blocked and does not end it.
             Peeked::Stopped(Stop::Signal(signal)) => held = Some(signal),
             Peeked::Stopped(_) => {}
-            // Still to be reaped by whoever waits for its end.
+            // It is reaped by the wait for its end.
             Peeked::Ended => return Err(Failure::Gone),
         }
     }
@@ -105,7 +105,7 @@ fn impossible() -> Error {
     .with_hint("record with another recorder whose traces can be read, such as perf (reorder traces --help)")
 }
 
-/// Where an instruction stands that calls the system.
+/// The address of a system call instruction.
 fn instruction(task: Pid, memory: &ProcessMemory) -> Option<u64> {
     let mappings = fs::read_to_string(format!("/proc/{task}/maps")).ok()?;
     let line = mappings.lines().find(|line| line.ends_with("[vdso]"))?;
@@ -124,10 +124,10 @@ fn instruction(task: Pid, memory: &ProcessMemory) -> Option<u64> {
     places.find(|(window, place)| is_call(window) && arch::is_aligned(*place)).map(|(_, place)| place)
 }
 
-/// Lets the SIGTRAP that is about to be delivered to `task` wait as it did, blocked; the task stays stopped.
+/// Makes the SIGTRAP that is about to be delivered to `task` pending and blocked again; the task stays stopped.
 pub(super) fn let_trap_wait(task: Pid) -> Served {
     block_trap(task)?;
-    // The system puts a signal that is blocked by now back with all that it says, and obeys this before anything else.
+    // The system queues a signal that is blocked by now again with all its information, before it delivers another one.
     ptrace::interrupt(task)?;
     stops::resume(task, Resume::Freely, libc::SIGTRAP)?;
     match peek(task)? {

@@ -1,7 +1,7 @@
 //! The followed threads and processes, and which of them share which memory.
 //!
-//! The system reports a newborn task twice: its own first stop, and its parent's, which alone tells whether the two
-//! share their memory. Either may come first, and the parent's never comes when the parent is killed between the two.
+//! The system reports a newborn task twice: its own first stop, and its parent's, and only the latter tells whether the
+//! two share their memory. Either may come first, and the parent's never comes when the parent is killed between the two.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -12,27 +12,27 @@ use nix::unistd::Pid;
 
 use super::address_space::AddressSpace;
 
-/// Memory, as its users hold it.
+/// Shared ownership of an address space.
 pub(super) type SharedSpace = Rc<RefCell<AddressSpace>>;
 
 /// A thread or process that is followed.
 #[derive(Debug)]
 struct Task {
-    /// Nothing before the first `exec`, for newborn tasks that wait, and for programs that may not be looked at.
+    /// `None` before the first `exec`, for newborn tasks that wait, and for programs that may not be inspected.
     space: Option<SharedSpace>,
     birth: Birth,
 }
 
-/// Whether a task's parent has told of it.
+/// Whether a task's parent has reported it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Birth {
     /// It has.
     Told,
     /// Not yet: the task has stopped before its first instruction, at this time, and waits.
     Waits(Instant),
-    /// It has not, and the task runs with what its own memory told.
+    /// It has not, and the task runs with what its own memory shows.
     Adopted,
-    /// As before, and the task has executed a program since: what its parent may tell is of no use any more.
+    /// As before, and the task has executed a program since: a report of its parent is of no use any more.
     Outdated,
 }
 
@@ -63,8 +63,8 @@ impl Tasks {
         self.0.remove(&task)?.space
     }
 
-    /// A task has stopped at its beginning, or for no reason of its own; whether it must wait for its parent to tell
-    /// what memory it has.
+    /// A task has stopped at its beginning, or for another task's reason; whether it must wait for its parent to report
+    /// its memory.
     pub(super) fn must_wait(&mut self, task: Pid) -> bool {
         let newborn = || Task { space: None, birth: Birth::Waits(Instant::now()) };
         matches!(self.0.entry(task).or_insert_with(newborn).birth, Birth::Waits(_))
@@ -87,7 +87,7 @@ impl Tasks {
         self.0.insert(orphan, Task { space, birth: Birth::Adopted });
     }
 
-    /// The parent of `child` tells of it; whether the child waits for that.
+    /// The parent of `child` reports it; whether the child waits for that.
     pub(super) fn tell(&mut self, child: Pid, space: Option<SharedSpace>) -> bool {
         let former = self.0.get(&child).map(|task| task.birth);
         if former == Some(Birth::Outdated) {
@@ -97,8 +97,8 @@ impl Tasks {
         matches!(former, Some(Birth::Waits(_)))
     }
 
-    /// `task` has executed a program, and nothing is known of its memory yet. The thread that executes takes over the
-    /// process's number, and its own, `former`, is no more.
+    /// `task` has executed a program, and its memory is not known yet. The thread that executes takes over the
+    /// process's number, and its own number, `former`, is gone.
     pub(super) fn executed(&mut self, task: Pid, former: Pid) {
         let before = [former, task].map(|id| self.0.remove(&id).map(|task| task.birth));
         let is_told = before.iter().flatten().all(|birth| *birth == Birth::Told);

@@ -1,4 +1,4 @@
-//! A task has stopped with SIGTRAP: a breakpoint of ours is taken away, all else is the program's own.
+//! A task has stopped with SIGTRAP: our breakpoint is removed; all other cases are left to the program.
 
 use std::rc::Rc;
 use std::time::Instant;
@@ -11,17 +11,17 @@ use super::session::Session;
 use super::system_calls;
 use reorder_system::arch;
 
-/// Whose SIGTRAP has stopped a task.
+/// The source of the SIGTRAP that stopped a task.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Trap {
-    /// Of a breakpoint of ours; a SIGTRAP of the program that is pending stays pending.
+    /// Our breakpoint; a pending SIGTRAP of the program stays pending.
     Ours,
     /// The program's.
     Own,
 }
 
 impl Trap {
-    /// What the task goes on with.
+    /// How the task is resumed.
     pub(super) fn signal(self) -> i32 {
         match self {
             Self::Ours => 0,
@@ -31,12 +31,12 @@ impl Trap {
 }
 
 impl Session<'_> {
-    /// Takes away the breakpoint that `task` has hit, if it was one of ours.
+    /// Removes the breakpoint that `task` has hit, if it is ours.
     pub(super) fn trap(&mut self, task: Pid) -> Served<Trap> {
         let arrived = Instant::now();
         let (address, is_behind_another) = match arch::breakpoint_hit(task)? {
             Some(address) => (address, false),
-            // The system keeps one SIGTRAP at a time: where the program's own waits, blocked, it stands for ours, too.
+            // The system keeps one SIGTRAP at a time: a blocked one of the program also stands for ours.
             None => (arch::possible_hit(task)?, true),
         };
         let is_hit = |space: &AddressSpace| {

@@ -1,17 +1,17 @@
 //! AArch64: breakpoints, registers and the call convention of the system.
 //!
-//! Why breakpoints may stand where they do:
+//! Why breakpoints work in each place:
 //! - On a landing pad of branch target identification: `BRK` is among the instructions that indirect branches into
 //!   guarded memory may lead to (Arm ARM, "PSTATE.BTYPE": BRK, BTI, HLT, PACIASP and PACIBSP), so it stops the task
-//!   instead of faulting. The exception saves BTYPE in SPSR, which the system restores with the task, so what stood under
-//!   the breakpoint is checked as if it had been reached directly.
+//!   instead of faulting. The exception saves BTYPE in SPSR, which the system restores with the task, so the original
+//!   instruction is checked as if it had been reached directly.
 //! - In code that other threads run: all instructions are aligned words. The system writes such a word with one store,
 //!   so that others fetch either the breakpoint or the instruction.
-//! - In the instruction cache: writes through `/proc/PID/mem` go the way of `PTRACE_POKETEXT` (`copy_to_user_page`),
+//! - In the instruction cache: writes through `/proc/PID/mem` use the same path as `PTRACE_POKETEXT` (`copy_to_user_page`),
 //!   which makes executable memory coherent. `process_vm_writev` does not.
 //!
 //! A tracee may also be a 32-bit program (AArch32), which the traced one executed. It has another register set and
-//! other system calls, and nothing in it is traced: no mapping is seen in it.
+//! other system calls, and is not traced: no mapping is seen in it.
 
 use std::ptr::{from_mut, without_provenance_mut};
 
@@ -28,11 +28,11 @@ pub const PROCESSOR: Option<Processor> = Some(Processor::Aarch64);
 /// A breakpoint, or what it replaces.
 pub type Instruction = [u8; 4];
 
-/// `brk #0`. The program counter stays where it stands. Kernels have uses of their own for other numbers.
+/// `brk #0`. The program counter stays at it. Kernels use other numbers for themselves.
 pub const BREAKPOINT: Instruction = 0xd420_0000_u32.to_le_bytes();
 
-/// Whether code begins with a breakpoint of its own, of any number: it stops at the same place as ours once that was
-/// taken away, and would be taken for ours for ever.
+/// Whether code itself begins with a breakpoint, of any number: it stops at the same place as ours once that was
+/// removed, and would be taken for ours forever.
 pub fn is_breakpoint(code: Instruction) -> bool {
     u32::from_le_bytes(code) & 0xffe0_001f == u32::from_le_bytes(BREAKPOINT)
 }
@@ -47,9 +47,9 @@ const MMAP: u64 = 222;
 const CLONE: u64 = 220;
 const CLONE3: u64 = 435;
 
-/// Where the breakpoint stands that stopped a task with SIGTRAP, if it was one.
+/// The address of the breakpoint that stopped a task with SIGTRAP, if it was one.
 ///
-/// The program counter does not tell: a signal that was sent may stop a task that is about to execute a breakpoint.
+/// The program counter does not show it: a signal that was sent may stop a task that is about to execute a breakpoint.
 pub fn breakpoint_hit(task: Pid) -> nix::Result<Option<u64>> {
     let origin = ptrace::getsiginfo(task)?;
     if origin.si_code != libc::TRAP_BRKPT {
@@ -60,15 +60,15 @@ pub fn breakpoint_hit(task: Pid) -> nix::Result<Option<u64>> {
     Ok(Some(unsafe { origin.si_addr() }.addr() as u64))
 }
 
-/// Where a task may just have executed a breakpoint of whose signal nothing is told.
+/// Where a task may just have executed a breakpoint whose signal is not reported.
 pub fn possible_hit(task: Pid) -> nix::Result<u64> {
     Ok(registers_if_64_bit(task)?.map_or(0, |registers| registers.pc))
 }
 
-/// Whether only a breakpoint that was executed stands there: the task may be about to execute it.
+/// Whether the task stops there only after it has executed a breakpoint: it may be about to execute it.
 pub const IS_PAST_BREAKPOINT: bool = false;
 
-/// Makes a task go on at `address`, where it hit a breakpoint: it stands there.
+/// Makes a task go on at `address`, where it hit a breakpoint: it is there already.
 pub fn go_on_at(_task: Pid, _address: u64) -> nix::Result<()> {
     Ok(())
 }
@@ -87,7 +87,7 @@ pub fn finished_code_mapping(task: Pid) -> nix::Result<Option<CodeMapping>> {
     Ok(is_code.then_some(CodeMapping { start: result, length, offset, descriptor }))
 }
 
-/// Whether the child that a task is just making shares its memory; nothing when the call does not tell.
+/// Whether the child that a task is just making shares its memory; `None` when the call does not tell.
 ///
 /// `read_word` reads the task's memory.
 pub fn child_shares_memory(
@@ -144,7 +144,7 @@ pub fn calling(registers: &Registers, number: u64, arguments: [u64; 4]) -> Regis
     registers
 }
 
-/// Where the next instruction stands.
+/// The address of the next instruction.
 pub fn program_counter(registers: &Registers) -> u64 {
     registers.pc
 }
@@ -154,12 +154,12 @@ pub fn at(registers: &Registers, place: u64) -> Registers {
     Registers { pc: place, ..*registers }
 }
 
-/// Where the stack ends.
+/// The stack pointer.
 pub fn stack_pointer(registers: &Registers) -> u64 {
     registers.sp
 }
 
-/// What the system call gave.
+/// The result of the system call.
 pub fn result(registers: &Registers) -> u64 {
     registers.regs[0]
 }

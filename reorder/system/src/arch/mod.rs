@@ -1,7 +1,7 @@
 //! What tracing must know about the processor that it runs on, under the same names for each.
 //!
-//! Everything else of `record` and `measure` is the same on all of Linux. A processor without a file here has one in
-//! which every request fails and [`PROCESSOR`] says so beforehand.
+//! Everything else of `record` and `measure` is the same on all of Linux. For a processor without a file here, `other.rs`
+//! refuses every request and [`PROCESSOR`] says so beforehand.
 
 #[cfg_attr(target_arch = "x86_64", path = "x86_64.rs")]
 #[cfg_attr(target_arch = "aarch64", path = "aarch64.rs")]

@@ -1,4 +1,4 @@
-//! A processor whose tracing is not written: nothing of this is reached, because [`PROCESSOR`] is asked first.
+//! A processor without support for tracing: this code is not reached, because callers check [`PROCESSOR`] first.
 
 use nix::errno::Errno;
 use nix::unistd::Pid;
@@ -6,7 +6,7 @@ use nix::unistd::Pid;
 use super::CodeMapping;
 use reorder_base::processor::Processor;
 
-/// None whose code could be traced.
+/// No processor whose code could be traced.
 pub const PROCESSOR: Option<Processor> = None;
 
 /// There is none.

@@ -14,10 +14,10 @@ pub const PROCESSOR: Option<Processor> = Some(Processor::X86_64);
 /// A breakpoint, or what it replaces.
 pub type Instruction = [u8; 1];
 
-/// `int3`, the only breakpoint of one byte; after it the program counter stands one byte further.
+/// `int3`, the only breakpoint of one byte; after it the program counter is one byte further.
 pub const BREAKPOINT: Instruction = [0xcc];
 
-/// Whether code begins with a breakpoint of its own.
+/// Whether code itself begins with a breakpoint.
 pub fn is_breakpoint(code: Instruction) -> bool {
     code == BREAKPOINT
 }
@@ -34,10 +34,10 @@ const FORK: u64 = 57;
 const VFORK: u64 = 58;
 const CLONE3: u64 = 435;
 
-/// Where the program counter lies in the area that `PTRACE_PEEKUSER` reads; the registers stand at its start.
+/// The offset of the program counter in the area that `PTRACE_PEEKUSER` reads; it starts with the registers.
 const PROGRAM_COUNTER: usize = offset_of!(libc::user, regs) + offset_of!(libc::user_regs_struct, rip);
 
-/// Where the breakpoint stands that stopped a task with SIGTRAP, if it was one.
+/// The address of the breakpoint that stopped a task with SIGTRAP, if it was one.
 pub fn breakpoint_hit(task: Pid) -> nix::Result<Option<u64>> {
     if ptrace::getsiginfo(task)?.si_code != libc::SI_KERNEL {
         return Ok(None);
@@ -45,13 +45,13 @@ pub fn breakpoint_hit(task: Pid) -> nix::Result<Option<u64>> {
     possible_hit(task).map(Some)
 }
 
-/// Where a task may just have executed a breakpoint of whose signal nothing is told.
+/// Where a task may just have executed a breakpoint whose signal is not reported.
 pub fn possible_hit(task: Pid) -> nix::Result<u64> {
     let counter = ptrace::read_user(task, PROGRAM_COUNTER as ptrace::AddressType)?;
     Ok(counter.cast_unsigned().wrapping_sub(BREAKPOINT.len() as u64))
 }
 
-/// Whether only a breakpoint that was executed stands there.
+/// Whether the task stops there only after it has executed a breakpoint.
 pub const IS_PAST_BREAKPOINT: bool = true;
 
 /// Makes a task go on at `address`, where it hit a breakpoint.
@@ -75,7 +75,7 @@ pub fn finished_code_mapping(task: Pid) -> nix::Result<Option<CodeMapping>> {
     }))
 }
 
-/// Whether the child that a task is just making shares its memory; nothing when the call does not tell.
+/// Whether the child that a task is just making shares its memory; `None` when the call does not tell.
 ///
 /// `read_word` reads the task's memory.
 pub fn child_shares_memory(
@@ -122,7 +122,7 @@ pub fn calling(registers: &Registers, number: u64, arguments: [u64; 4]) -> Regis
     registers
 }
 
-/// Where the next instruction stands.
+/// The address of the next instruction.
 pub fn program_counter(registers: &Registers) -> u64 {
     registers.rip
 }
@@ -132,12 +132,12 @@ pub fn at(registers: &Registers, place: u64) -> Registers {
     Registers { rip: place, ..*registers }
 }
 
-/// Where the stack ends.
+/// The stack pointer.
 pub fn stack_pointer(registers: &Registers) -> u64 {
     registers.rsp
 }
 
-/// What the system call gave.
+/// The result of the system call.
 pub fn result(registers: &Registers) -> u64 {
     registers.rax
 }

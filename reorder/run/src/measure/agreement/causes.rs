@@ -14,9 +14,9 @@ use reorder_system::PAGE_BYTES;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Cause {
-    /// Predicted: a function that ran reaches to this page, but not what of it ran.
+    /// Predicted: a function that ran extends to this page, but its executed part does not.
     PartNotReached,
-    /// Predicted: a function begins here that ran when the trace was recorded, and not in this start.
+    /// Predicted: a function begins here that ran when the trace was recorded, and not in this run.
     NotRun,
     /// Touched: code of the linker and the compiler's start-up files, which is no function.
     StartupAndStubs,
@@ -31,7 +31,7 @@ pub enum Cause {
 }
 
 impl Cause {
-    /// Whether no trace could have told: the page holds what is no function, or never begins like one.
+    /// Whether no trace could predict the page: it holds code that is not a function, or is not entered at its start.
     #[must_use]
     pub fn is_untraced_code(self) -> bool {
         matches!(
@@ -45,9 +45,9 @@ impl Cause {
     pub fn title(self) -> &'static str {
         match self {
             Self::PartNotReached => "part of a function that was not reached",
-            Self::NotRun => "ran in the trace, not in this start",
+            Self::NotRun => "ran in the trace, not in this run",
             Self::StartupAndStubs => "linker stubs and start-up code",
-            Self::DataInText => "data beside the code",
+            Self::DataInText => "data next to the code",
             Self::CodeWithoutFunction => "code of no known function",
             Self::SplitOffParts => "split-off parts, entered in their middle",
             Self::FunctionsNotInTrace => "functions that the trace does not have",

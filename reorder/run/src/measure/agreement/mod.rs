@@ -1,6 +1,6 @@
-//! Whether a prediction holds: text pages that a trace says a start touches, and those that it really touches.
+//! Checks a prediction: the text pages that a run touches according to a trace, and those that it really touches.
 //!
-//! In: an image, its functions, a trace, and a start of the same program. Out: [`AgreementReport`], in which every page that
+//! In: an image, its functions, a trace, and a run of the same program. Out: [`AgreementReport`], in which every page that
 //! only one side has is explained. The real pages come from the page table of a process whose text is mapped page by
 //! page (see [`super::tracee`]), and are compared with the page cache and with the kernel's own samples of faults
 //! where these can be had. Predicted are all pages of all functions of the trace, as the simulation takes them.
@@ -26,21 +26,21 @@ use reorder_system::PAGE_BYTES;
 use reorder_system::interruption::Interruption;
 use reorder_trace::ResolvedTrace;
 
-/// Text pages of a start, by the places in the file where they begin. Where faults reach one page, all three say which
-/// pages it touched.
+/// Text pages of a run, by the places in the file where they begin. If a fault loads one page only, all three are
+/// the touched pages.
 #[derive(Clone, Debug)]
 pub struct RealPages {
     /// In the page table at the end.
     pub mapped: BTreeSet<u64>,
     /// In the page cache at the same moment; absent when that was not empty at the beginning.
     pub cached: Option<BTreeSet<u64>>,
-    /// Of the kernel's samples of page faults; absent where it keeps them for itself.
+    /// Of the kernel's samples of page faults; absent where they are not allowed.
     pub faulted: Option<BTreeSet<u64>>,
-    /// How the start ended.
+    /// How the run ended.
     pub status: String,
 }
 
-/// Starts the old program of `request`, cold if that is asked for and possible, with faults that reach so far.
+/// Runs the old program of `request`, cold if that is requested and possible, with faults that `reach` as far as given.
 ///
 /// # Errors
 /// As [`super::measure`], and when pages cannot be watched.
@@ -69,7 +69,7 @@ pub fn real_pages(request: &MeasureRequest, reach: Reach) -> Result<RealPages> {
     })
 }
 
-/// Compares the pages that `trace` predicts with the `real` ones of a start by `request` whose faults reached one page.
+/// Compares the pages that `trace` predicts with the `real` ones of a run by `request` whose faults loaded one page.
 #[must_use]
 pub fn compare(
     request: &MeasureRequest,

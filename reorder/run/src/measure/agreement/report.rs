@@ -1,4 +1,4 @@
-//! What a comparison of predicted and real pages says.
+//! The report of a comparison of predicted and real pages.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
@@ -11,7 +11,7 @@ use reorder_report::Report;
 use reorder_report::table::{Table, grouped};
 use reorder_report::visible::visible;
 
-/// Predicted and real text pages of one start.
+/// Predicted and real text pages of one run.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct AgreementReport {
     /// The program.
@@ -20,7 +20,7 @@ pub struct AgreementReport {
     pub arguments: Vec<String>,
     /// The trace that predicts.
     pub trace: String,
-    /// How the start ended.
+    /// How the run ended.
     pub status: String,
     /// Functions of the trace.
     pub functions: u64,
@@ -32,9 +32,9 @@ pub struct AgreementReport {
     pub pages_in_both: u64,
     /// Pages on one side alone, less those that hold untraced code, in per cent of the touched ones.
     pub difference_percent: f64,
-    /// What the page cache says.
+    /// The pages by the page cache.
     pub page_cache: Option<SecondWitness>,
-    /// What the kernel's samples of page faults say.
+    /// The pages by the kernel's samples of page faults.
     pub fault_samples: Option<SecondWitness>,
     /// Predicted, not touched.
     pub predicted_only: Vec<ExplainedPage>,
@@ -90,7 +90,7 @@ impl Report for AgreementReport {
         let mut text = format!("{}\n", visible(&title));
         text.push_str(&format!("it ended with {}\n", self.status));
         text.push_str(&format!(
-            "{} functions of the trace lie on {} pages; this start touched {}, {} of them predicted\n",
+            "{} functions of the trace lie on {} pages; this run touched {}, {} of them predicted\n",
             grouped(self.functions),
             grouped(self.predicted_pages),
             grouped(self.touched_pages),
