@@ -7,36 +7,36 @@ use crate::{Effort, LayoutRequest, Memory, Strategy, Unseen};
 /// What kind of layout is wanted.
 #[derive(Args, Clone, Debug)]
 pub struct LayoutArguments {
-    /// How functions are ordered
+    /// How to order functions
     #[arg(long, value_enum, default_value = "auto", value_name = "NAME")]
     strategy: Strategy,
-    /// The memory that the layout shall suit [default: 16k for Mach-O on arm64, else 4k]
+    /// Memory model to optimize for [default: 16k for Mach-O on arm64, otherwise 4k]
     #[arg(long, value_enum, value_name = "MODEL")]
     memory: Option<Memory>,
-    /// How much earlier faults count more: 0 counts all alike, 100 only how early they are
+    /// Weight of early faults: 0 counts all faults equally, 100 counts only how early they are
     #[arg(long, default_value_t = 25, value_name = "PERCENT", value_parser = clap::value_parser!(u32).range(..=100))]
     early: u32,
-    /// Where functions go that no trace ran [default: references for auto, link for all others]
+    /// Where to place functions that no trace executed [default: references for auto, link for all others]
     #[arg(long, value_enum, value_name = "WHERE")]
     unseen: Option<Unseen>,
-    /// Gather functions of similar content where that costs at most 1 % of the pages
+    /// Group functions with similar contents where that costs at most 1 % of the pages
     #[arg(long)]
     compress: bool,
-    /// How much work is done
+    /// How much work to do
     #[arg(long, value_enum, default_value = "normal", value_name = "LEVEL")]
     effort: Effort,
-    /// Decides what the strategy leaves to chance
+    /// Seed of the strategy's random choices
     #[arg(long, default_value_t = 0, value_name = "N")]
     seed: u64,
 }
 
 impl LayoutArguments {
-    /// The library's form, for an image whose systems usually have the memory `usual`.
-    pub fn request(&self, usual: Memory) -> LayoutRequest {
+    /// The library's form; `default_memory` is the memory model of the image's systems.
+    pub fn request(&self, default_memory: Memory) -> LayoutRequest {
         LayoutRequest {
             strategy: self.strategy,
             seed: self.seed,
-            memory: self.memory.unwrap_or(usual),
+            memory: self.memory.unwrap_or(default_memory),
             early_percent: self.early,
             effort: self.effort,
             unseen: self.unseen.unwrap_or(self.strategy.default_unseen()),

@@ -45,22 +45,22 @@ Examples:
   reorder apply MyApp -t profiles -o MyApp.new                  # Mach-O: sign it again
   reorder apply MyApp -t profiles --arch arm64 -o MyApp.new     # of a universal file";
 
-/// Relocate functions inside the finished image: same sections, same behaviour, proven
+/// Move the functions of a finished image: same sections, same behaviour, proven
 ///
-/// ELF files keep their size unless debug information is brought up to date or --clone adds copies. Mach-O files may change
-/// it a little, and get a new UUID and an ad-hoc signature.
+/// ELF files keep their size unless debug information is updated or --clone adds copies. Mach-O files may change slightly in
+/// size, and get a new UUID and an ad-hoc signature.
 #[derive(Args, Debug)]
 #[command(before_long_help = EXAMPLES)]
 pub struct ApplyArguments {
-    /// The program, shared object, dylib, bundle or Python wheel; never modified unless --in-place
+    /// The program, shared object, dylib, bundle or Python wheel; modified only with --in-place
     #[arg(value_name = "IMAGE")]
     image: PathBuf,
     #[command(flatten)]
     arrangement: ArrangementArguments,
-    /// Where the result goes
+    /// Write the result to this file
     #[arg(short, long, value_name = "FILE", required_unless_present_any = ["in_place", "set"])]
     output: Option<PathBuf>,
-    /// Move the program and the libraries that it loads at its start, as far as the traces know them, into this directory
+    /// Move the program and those libraries loaded at startup that have traces, and write them to this directory
     #[arg(long, value_name = "DIR", conflicts_with_all = ["output", "in_place", "map", "order", "architecture", "most_pinned", "allow_swift_pins"])]
     set: Option<PathBuf>,
     /// Replace IMAGE itself, atomically
@@ -70,11 +70,10 @@ pub struct ApplyArguments {
     options: RelocateArguments,
     #[command(flatten)]
     macho: MachOArguments,
-    /// Copy functions that should come first into a segment of their own: those that cannot move, or all; the file grows
+    /// Copy functions used at startup into a new segment: those that cannot move, or all; the file grows
     #[arg(long, value_enum, value_name = "WHICH", num_args = 0..=1, require_equals = true, default_missing_value = "stayed", conflicts_with_all = ["map", "architecture", "most_pinned", "allow_swift_pins"])]
     clone: Option<CloneArgument>,
-    /// Also write the address map, which symbolizers can use; it leads back to the input unless debug information was
-    /// written again
+    /// Also write the address map, which symbolizers can use; it restores the input unless debug information was rewritten
     #[arg(long, value_name = "FILE")]
     map: Option<PathBuf>,
     #[command(flatten)]
@@ -83,9 +82,9 @@ pub struct ApplyArguments {
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
 enum CloneArgument {
-    /// Those that cannot move in place
+    /// Functions that cannot move in place
     Stayed,
-    /// All; nothing moves in place
+    /// All functions used at startup; nothing moves in place
     All,
 }
 
@@ -150,7 +149,7 @@ impl Report for ApplyReport<'_> {
 /// What was copied, and what could not be.
 fn clones_text(clones: &CloneSummary) -> String {
     let mut text = format!(
-        "{} functions copied ({} bytes) into {COPIES}; {} that should come first stay\n",
+        "{} functions copied ({} bytes) into {COPIES}; {} that startup uses stay\n",
         grouped(clones.functions as u64),
         grouped(clones.bytes),
         grouped(clones.skipped.len() as u64),
@@ -189,7 +188,7 @@ pub fn pins_text(pinned: &[PinnedFunction], shown: usize) -> String {
     }
     let mut text = format!("\n{}", table.render());
     if pinned.len() > shown {
-        text.push_str(&format!("… and {} more (all of them with --format json)\n", pinned.len() - shown));
+        text.push_str(&format!("… and {} more (--format json lists all)\n", pinned.len() - shown));
     }
     text
 }
@@ -308,18 +307,18 @@ fn is_one_way(
     match (maps.iter().any(|(_, map)| map.is_one_way), arguments.in_place) {
         (false, _) => Ok(None),
         (true, false) => Ok(Some(
-            "the map does not lead back, since debug information was written again: keep the input, or use --debug keep-stale",
+            "the map cannot restore the input, because debug information was rewritten: keep the input, or use --debug keep-stale",
         )),
         (true, true) => Err(Error::usage(
-            "the map would not lead back to the image that is replaced: its debug information is written again",
+            "the map could not restore the image that is replaced, because its debug information is rewritten",
         )
-        .with_hint("add --debug keep-stale or --debug map, of which maps lead back; or write to -o FILE and keep the image")),
+        .with_hint("add --debug keep-stale or --debug map, whose maps restore the image; or write to -o FILE and keep the image")),
     }
 }
 
 fn apply_macho(arguments: &ApplyArguments, context: &Context, bytes: &[u8]) -> Result<AppliedFile> {
     if arguments.clone.is_some() {
-        return Err(Error::usage("--clone is for ELF images").with_hint("leave out --clone"));
+        return Err(Error::usage("--clone applies only to ELF images").with_hint("leave out --clone"));
     }
     arguments.options.refuse_for_macho()?;
     apply_file(&macho_request(arguments), bytes, context)
@@ -342,7 +341,7 @@ fn apply_to_wheel(
     bytes: &[u8],
 ) -> Result<AppliedFile> {
     if arguments.map.is_some() {
-        return Err(Error::usage("a map is of one image, and a wheel may hold many")
+        return Err(Error::usage("a map describes one image, and a wheel may hold many")
             .with_hint("leave out --map, or unpack the wheel and give its images one by one"));
     }
     apply_wheel(request, &macho_request(arguments), bytes, context)

@@ -20,7 +20,7 @@ use reorder_trace::{ImageIdentity, ResolvedTrace, ResolvedTraces};
 pub struct ArrangementArguments {
     #[command(flatten)]
     traces: TracesInput,
-    /// An order file (a symbol or address a line), or a map written by --map
+    /// Order file (one symbol or address per line), or a map written by --map
     #[arg(long, value_name = "FILE", conflicts_with_all = ["paths", "strategy", "seed", "memory", "early", "effort", "unseen", "compress"])]
     order: Option<PathBuf>,
     #[command(flatten)]

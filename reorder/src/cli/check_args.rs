@@ -19,13 +19,13 @@ use reorder_run::runnable::is_library;
 #[derive(Args, Clone, Debug)]
 pub struct CheckArguments {
     /// Run IMAGE and the result with these arguments, quoted as for a shell, and compare output, exit status and signals before
-    /// anything is written; repeatable. IMAGE runs twice or more: choose runs that can be repeated
+    /// anything is written; repeatable. IMAGE runs at least twice: choose runs that can be repeated
     #[arg(long = "check", value_name = "ARGS", allow_hyphen_values = true)]
     runs: Vec<String>,
-    /// Standard input of each checked run; empty unless given
+    /// Standard input of each checked run [default: empty]
     #[arg(long = "check-input", value_name = "FILE", requires = "runs")]
     input: Option<PathBuf>,
-    /// End a checked run that takes longer than this
+    /// Kill a checked run that takes longer than this
     #[arg(long, value_name = "SECONDS", default_value_t = 60)]
     time_limit: u64,
 }

@@ -22,13 +22,13 @@ Examples:
   reorder doctor /usr/bin/git
   reorder doctor --show-config";
 
-/// Check whether this machine can record and measure, and whether an image has what is needed
+/// Check whether this system can record and measure, and whether an image has what is needed
 #[derive(Args, Debug)]
 #[command(before_long_help = EXAMPLES)]
 pub struct DoctorArguments {
-    /// A program or shared object to look at as well: what it lacks, and the flag for its linker and your build system
+    /// Also check this program or shared object: what it lacks, and the flag for its linker and your build system
     image: Option<PathBuf>,
-    /// Also print what is configured here, and where each value comes from
+    /// Also print the configuration that applies here, and where each value comes from
     #[arg(long)]
     show_config: bool,
 }
@@ -117,9 +117,9 @@ fn sampling() -> Check {
         }
         Some(level) => Check::fine(
             name,
-            format!("forbidden (kernel.perf_event_paranoid is {level}); record needs it not"),
+            format!("forbidden (kernel.perf_event_paranoid is {level}); record does not need it"),
         ),
-        None => Check::fine(name, "the kernel has no perf events; record needs them not"),
+        None => Check::fine(name, "the kernel has no perf events; record does not need them"),
     }
 }
 

@@ -94,7 +94,7 @@ fn look_at(path: &Path) -> Result<Vec<Check>> {
     if has_debug(&file) {
         checks.push(Check::fine(
             "debug information",
-            "is brought up to date; --debug map, drop or keep-stale choose otherwise",
+            "is updated; --debug map, drop or keep-stale choose otherwise",
         ));
     }
     Ok(checks)
@@ -106,7 +106,7 @@ fn movable(path: &Path, functions: &FunctionTable<'_>, analysis: &Analysis<'_>) 
         Check::fine("move its functions", format!("{movable} of {} functions can move", functions.len()));
     match movable == functions.len() {
         true => check,
-        false => check.hint(format!("reorder inspect {} tells why others stay", path.display())),
+        false => check.hint(format!("reorder inspect {} shows why the others stay", path.display())),
     }
 }
 

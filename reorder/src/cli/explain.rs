@@ -27,20 +27,20 @@ Examples:
   reorder explain ./program 'Config::load' 0x41a0 -t traces
   reorder explain ./program main -t traces --new program.fast";
 
-/// Tell where a function is, when it runs, and why it is placed where it is or what pins it
+/// Show where a function is, when it runs, and why it is placed there or what pins it
 ///
-/// Functions are named by symbol, by readable name or a part of it, or by an address inside. Without --new the places are
-/// those that `reorder apply` would give with the same options.
+/// Functions are named by symbol, by demangled name or a part of it, or by an address inside them. Without --new, the new
+/// places are those that `reorder apply` would choose with the same options.
 #[derive(Args, Debug)]
 #[command(before_long_help = EXAMPLES)]
 pub struct ExplainArguments {
     /// The program or shared object
     #[arg(value_name = "IMAGE")]
     image: PathBuf,
-    /// Functions
+    /// Functions to explain
     #[arg(value_name = "SYMBOL", required = true)]
     symbols: Vec<String>,
-    /// The same image with its functions moved
+    /// IMAGE with its functions moved
     #[arg(long, value_name = "FILE", conflicts_with_all = ["strategy", "seed", "memory", "early", "effort", "unseen", "compress"])]
     new: Option<PathBuf>,
     #[command(flatten)]
@@ -74,7 +74,7 @@ pub fn run(arguments: &ExplainArguments, context: &Context) -> Result<ExitStatus
     let configured = arguments.scenarios.configured(&context.talk)?;
     let models = arguments.scenarios.models(None, &image, &configured)?;
     let Some(model) = models.first() else {
-        return Err(Error::usage("no model of memory is given").with_hint("name one: --model linux-4k"));
+        return Err(Error::usage("no memory model is given").with_hint("name one: --model linux-4k"));
     };
     let starts = arguments.scenarios.resolve(path, &image, &functions, &configured, &context.talk)?;
     let scenarios = starts.sources.group(&starts.traces);

@@ -40,10 +40,10 @@ Limits are in reorder.toml:
 
 Exit status: 0 within all limits, 1 a finding, 2 could not run.";
 
-/// Fail when a start touches more pages, or the image grows or compresses worse, than the baseline allows
+/// Fail if startup touches more pages, or the image grows or compresses worse, than the baseline allows
 ///
 /// Everything is computed from the files, so the verdict is the same on every machine. Without limits in reorder.toml, page
-/// faults and sizes may grow by 1 %, and the share of the traces that is found may fall by 2 points.
+/// faults and sizes may grow by 1 %, and the coverage of the traces may fall by 2 percentage points.
 #[derive(Args, Debug)]
 #[command(before_long_help = EXAMPLES)]
 pub struct GateArguments {
@@ -52,17 +52,17 @@ pub struct GateArguments {
     image: Option<PathBuf>,
     #[command(flatten)]
     scenarios: ScenariosInput,
-    /// What the image is compared with; `off` for absolute limits alone [default: that of reorder.toml, else
+    /// Baseline to compare the image with; `off` for absolute limits only [default: from reorder.toml, otherwise
     /// reorder-baseline.json beside it]
     #[arg(long, value_name = "FILE")]
     baseline: Option<PathBuf>,
-    /// Write the baseline from this image
+    /// Write the baseline from this image instead of judging it
     #[arg(long)]
     update_baseline: bool,
     /// Report findings with exit status 0
     #[arg(long, conflicts_with = "update_baseline")]
     warn_only: bool,
-    /// An order file whose lines shall name functions of the image
+    /// Order file whose lines must name functions of the image
     #[arg(long, value_name = "FILE")]
     order: Option<PathBuf>,
     #[command(flatten)]

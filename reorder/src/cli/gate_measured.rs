@@ -14,17 +14,17 @@ use reorder_run::measure::{self, MeasureRequest, StartKind, sign_test};
 /// Measured figures, off unless asked for.
 #[derive(Args, Debug)]
 pub struct GateMeasured {
-    /// Also start OLD and the image for real, in turn, for each scenario of reorder.toml: time and faults are shown, and
-    /// fail the gate where they have limits
+    /// Also run OLD and the image in turn, for each scenario of reorder.toml: time and faults are shown, and can fail the
+    /// gate if they have limits
     #[arg(long, value_name = "OLD", help_heading = "Measured figures")]
     measure: Option<PathBuf>,
-    /// Runs of each program [default: those of reorder.toml, else 11]
+    /// Runs of each program [default: from reorder.toml, otherwise 11]
     #[arg(long, value_name = "N", requires = "measure", help_heading = "Measured figures")]
     runs: Option<usize>,
-    /// How sure a measured finding must be, in per cent
+    /// Confidence level that a measured finding must have, in percent
     #[arg(long, value_name = "PERCENT", default_value_t = 95.0, value_parser = parse_confidence, requires = "measure", help_heading = "Measured figures")]
     confidence: f64,
-    /// Start with the program's file in memory instead of on the disk
+    /// Start with the program's file in memory instead of on disk
     #[arg(long, requires = "measure", help_heading = "Measured figures")]
     warm: bool,
 }

@@ -17,11 +17,11 @@ use reorder_system::write;
 /// The outputs beside the text.
 #[derive(Args, Clone, Debug)]
 pub struct GateOutputs {
-    /// Write the report also in this form to this file, `-` for stdout instead of the text; repeatable. Forms: text, json,
-    /// markdown, github, sarif, junit
+    /// Also write the report in this form to this file; `-` is stdout, and replaces the text there; repeatable. Forms: text,
+    /// json, markdown, github, sarif, junit
     #[arg(long = "export", value_name = "FORM=FILE", value_parser = export_parser::<ExportFormat>())]
     exports: Vec<Export<ExportFormat>>,
-    /// In GitHub Actions: print annotations behind the text, and append Markdown to the summary of the job
+    /// In GitHub Actions: print annotations after the text, and append Markdown to the summary of the job
     /// (GITHUB_STEP_SUMMARY)
     #[arg(long)]
     github: bool,

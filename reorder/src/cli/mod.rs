@@ -106,7 +106,7 @@ Examples:
   reorder apply ./program -t traces/*.trace -o program.fast
   reorder measure ./program program.fast -- --first-screen";
 
-/// Relocates the functions of a finished program so that its start touches few pages
+/// Moves the functions of a finished program so that its startup touches fewer pages
 #[derive(Debug, Parser)]
 #[command(name = "reorder", version, before_long_help = EXAMPLES, max_term_width = 110)]
 struct Arguments {

@@ -44,27 +44,27 @@ Examples:
   reorder optimize ./program -o program.fast --run '--first-screen \"my file\"' --keep-traces traces
   reorder optimize ./program --in-place --run '' --measure-runs 0";
 
-/// Record starts of a program, relocate its functions, prove the result and measure the gain
+/// Record runs of a program, move its functions, prove the result and measure the gain
 ///
 /// The program is run several times with each set of arguments, in the current directory: choose runs that can be
-/// repeated. IMAGE stays untouched unless --in-place is given. Mach-O programs do not run here: for them there is
-/// `reorder apply`, with profiles of their starts.
+/// repeated. IMAGE is not modified unless --in-place is given. Mach-O programs cannot run here: use `reorder apply`
+/// with profiles recorded elsewhere.
 #[derive(Args, Debug)]
 #[command(before_long_help = EXAMPLES)]
 pub struct OptimizeArguments {
     /// The program
     #[arg(value_name = "IMAGE")]
     image: PathBuf,
-    /// Where the result goes
+    /// Write the result to this file
     #[arg(short, long, value_name = "FILE", required_unless_present = "in_place")]
     output: Option<PathBuf>,
     /// Replace IMAGE itself, atomically
     #[arg(long, conflicts_with = "output")]
     in_place: bool,
-    /// Arguments of a start to optimize for, quoted as for a shell; repeatable
+    /// Arguments of a run to optimize for, quoted as for a shell; repeatable
     #[arg(long = "run", value_name = "ARGS", required = true, allow_hyphen_values = true)]
     runs: Vec<String>,
-    /// How often to record each of them
+    /// Number of recordings of each run
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
     record_runs: u32,
     #[command(flatten)]
@@ -74,13 +74,13 @@ pub struct OptimizeArguments {
     /// Keep the traces in this directory
     #[arg(long, value_name = "DIR")]
     keep_traces: Option<PathBuf>,
-    /// Measured starts of each program and run; 0 measures nothing
+    /// Measured executions of each program for each run; 0 measures nothing
     #[arg(long, value_name = "N", default_value_t = 11)]
     measure_runs: usize,
-    /// Write a page of HTML that shows the text before and after, as `reorder report` does
+    /// Also write an HTML page that shows the text before and after, as `reorder report` does
     #[arg(long, value_name = "FILE")]
     report: Option<PathBuf>,
-    /// End a checked or measured run that takes longer than this
+    /// Kill a checked or measured run that takes longer than this
     #[arg(long, value_name = "SECONDS", default_value_t = 60)]
     time_limit: u64,
 }
@@ -111,7 +111,7 @@ pub fn run(arguments: &OptimizeArguments, context: &Context) -> Result<ExitStatu
     if report.total.new_faults > report.total.old_faults {
         context.talk.warning(
             "the new layout needs more pages than the old one",
-            Some("record more typical starts with further --run, or try --strategy first-seen"),
+            Some("record more typical runs with more --run options, or try --strategy first-seen"),
         );
     }
     context.print(&report)?;
@@ -140,7 +140,11 @@ fn optimize(
     let request = arguments.layout.request(Memory::default());
     let all: Vec<_> = starts.iter().flat_map(|start| start.traces.traces.iter().cloned()).collect();
     let layout = lay_out(&file, &functions, &all, Room::InPlace(&analysis), &request)?;
-    phase.finish(&format!("{} functions of {} traces in front", grouped(layout.needed as u64), all.len()));
+    phase.finish(&format!(
+        "{} functions of {} traces placed first",
+        grouped(layout.needed as u64),
+        all.len()
+    ));
 
     let phase = talk.phase("relocate", 0);
     let applied = mapped.explaining(apply_layout(&file, &functions, analysis, &layout, arguments))?;
@@ -152,7 +156,7 @@ fn optimize(
 
     let phase = talk.phase("simulate", 0);
     let simulated = simulate_starts(bytes, &applied, &functions, &starts)?;
-    phase.finish(&format!("{} starts", starts.len()));
+    phase.finish(&format!("{} runs", starts.len()));
 
     let output = arguments.output.as_ref().unwrap_or(&arguments.image);
     let package = packages::warning(output);
@@ -173,7 +177,7 @@ fn optimize(
     mapped.unchanged()?;
     together(files)?.iter().for_each(|warning| talk.warning(&warning.to_string(), None));
     if let Some(page) = &arguments.report {
-        talk.note(&format!("{} shows both", page.display()));
+        talk.note(&format!("{} compares both layouts", page.display()));
     }
 
     let results = simulated.into_iter().zip(checked).zip(measured);
@@ -221,8 +225,8 @@ fn record_starts(
         })?;
         first_run += arguments.record_runs;
         if let Ending::Killed(signal) = outcome.ending {
-            let cause = format!("the start `{shown}` was killed by signal {signal} while it was recorded");
-            context.talk.warning(&cause, Some("see whether it runs without recording"));
+            let cause = format!("the run `{shown}` was killed by signal {signal} while it was recorded");
+            context.talk.warning(&cause, Some("check whether it runs without recording"));
         }
         if let Some(directory) = &arguments.keep_traces {
             record::write_traces(directory, &outcome.traces)?;
@@ -233,7 +237,7 @@ fn record_starts(
         starts.push(Start { shown: shown.clone(), arguments: words, traces });
         phase.step();
     }
-    phase.finish(&format!("{} first executions in {} starts", grouped(executions), starts.len()));
+    phase.finish(&format!("{} first executions in {} runs", grouped(executions), starts.len()));
     Ok(starts)
 }
 
@@ -338,7 +342,7 @@ fn measure_starts(
             // The two ended differently: the one failure that speaks against the new program.
             Err(error) if matches!(error.kind, ErrorKind::Verification) => {
                 return Err(error.with_hint(format!(
-                    "nothing was written; if `{}` does not always end alike, leave that --run out",
+                    "nothing was written; if `{}` does not always end the same way, leave out that --run",
                     start.shown
                 )));
             }

@@ -23,17 +23,17 @@ use reorder_verify::{AddressMoves, recover_moves_for};
 pub struct ScenariosInput {
     #[command(flatten)]
     traces: TracesInput,
-    /// Only these scenarios of reorder.toml; repeatable
+    /// Use only this scenario of reorder.toml; repeatable
     #[arg(long = "scenario", value_name = "NAME", conflicts_with = "paths")]
     scenarios: Vec<String>,
-    /// How memory answers: linux-4k, linux-4k-faultaround-64k, linux-readahead-128k, linux-6.17-readahead-128k,
-    /// android-16k, ios-16k, macos-4k, or one of reorder.toml; repeatable [default: those of the image's systems; of Mach-O
-    /// ios-16k for arm64, macos-4k for x86_64]
+    /// Memory model: linux-4k, linux-4k-faultaround-64k, linux-readahead-128k, linux-6.17-readahead-128k,
+    /// android-16k, ios-16k, macos-4k, or one of reorder.toml; repeatable [default: those of the image's systems; for
+    /// Mach-O ios-16k on arm64, macos-4k on x86_64]
     #[arg(long = "model", value_name = "NAME")]
     models: Vec<String>,
     #[command(flatten)]
     configuration: ConfigurationArguments,
-    /// Of a universal Mach-O file this image, such as arm64
+    /// Architecture to use from a universal Mach-O file, such as arm64
     #[arg(long = "arch", value_name = "NAME")]
     architecture: Option<String>,
 }
@@ -41,7 +41,7 @@ pub struct ScenariosInput {
 /// Where the configuration is.
 #[derive(Args, Clone, Debug)]
 pub struct ConfigurationArguments {
-    /// Use this reorder.toml instead of the nearest one upwards; `off` for none
+    /// Use this reorder.toml instead of the nearest one in this directory or above; `off` for none
     #[arg(long = "config", value_name = "FILE")]
     file: Option<PathBuf>,
 }

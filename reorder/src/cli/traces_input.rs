@@ -26,8 +26,8 @@ pub struct TracesInput {
 /// Files that trace files need to be understood.
 #[derive(Args, Clone, Debug)]
 pub struct CompanionFiles {
-    /// A file that the traces need to be understood: the instrumented program, its debug file or .dSYM, a map of
-    /// names; may be repeated
+    /// File without which the traces cannot be interpreted: the instrumented program, its debug file or .dSYM, a map of
+    /// names; repeatable
     #[arg(long = "companion", value_name = "FILE")]
     companions: Vec<PathBuf>,
 }
@@ -150,7 +150,7 @@ pub(super) fn tell_coverage(resolved: &ResolvedTraces, path: &Path, talk: &Talk)
             path.display(),
             examples.join(", ")
         );
-        talk.warning(&cause, Some("record this build, so that addresses decide"));
+        talk.warning(&cause, Some("record this build, so that functions are found by address"));
         coverage.missing.iter().for_each(|missing| talk.detail(&format!("not found: {missing}")));
     }
     for (image, traces) in &coverage.other_images {
@@ -159,7 +159,7 @@ pub(super) fn tell_coverage(resolved: &ResolvedTraces, path: &Path, talk: &Talk)
     if resolved.traces.is_empty() {
         talk.warning(
             "the profiles hold no order of execution: functions are placed by how often they ran",
-            Some("a start is ordered by traces: reorder record -o traces -- PROGRAM ARGUMENTS"),
+            Some("to order by startup, record traces: reorder record -o traces -- PROGRAM ARGUMENTS"),
         );
     }
 }

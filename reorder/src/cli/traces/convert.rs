@@ -23,13 +23,13 @@ pub(super) struct ConvertArguments {
     /// Write to FILE instead of standard output
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
-    /// Write the functions of this image that the traces name, by its names
+    /// Find the functions of the traces in this image, and write its names for them
     #[arg(long, value_name = "IMAGE")]
     image: Option<PathBuf>,
-    /// Of a universal Mach-O file this image, such as arm64
+    /// Architecture to use from a universal Mach-O file, such as arm64
     #[arg(long = "arch", value_name = "NAME", requires = "image")]
     architecture: Option<String>,
-    /// What to write
+    /// Format to write
     #[arg(long, value_name = "FORM", value_enum)]
     to: Form,
 }
@@ -38,7 +38,7 @@ pub(super) struct ConvertArguments {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, ValueEnum)]
 #[serde(rename_all = "kebab-case")]
 enum Form {
-    /// This program's own: everything that is known
+    /// reorder's own format: everything that is known
     Trace,
     /// LLVM's text profile, for `llvm-profdata merge` and lld
     LlvmText,

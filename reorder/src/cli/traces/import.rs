@@ -20,13 +20,13 @@ use reorder_trace::{Coverage, Resolver, Trace, identity_of, text};
 pub(super) struct ImportArguments {
     #[command(flatten)]
     files: Files,
-    /// Write the traces into this directory, which is made if need be
+    /// Directory for the traces; created if necessary
     #[arg(short, long, value_name = "DIR")]
     output: PathBuf,
-    /// Keep only what is found in this image, by address and size, so that nothing else is needed later
+    /// Keep only functions found in this image, by address and size, so that no other file is needed later
     #[arg(long, value_name = "IMAGE")]
     image: Option<PathBuf>,
-    /// Of a universal Mach-O file this image, such as arm64
+    /// Architecture to use from a universal Mach-O file, such as arm64
     #[arg(long = "arch", value_name = "NAME", requires = "image")]
     architecture: Option<String>,
 }

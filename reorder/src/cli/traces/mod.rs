@@ -26,7 +26,7 @@ Examples:
   reorder traces merge -o merged.trace --sample 100 devices/
   reorder traces convert --to llvm-text -o app.proftext traces";
 
-/// Look into trace and profile files, merge and convert them
+/// Show, merge and convert trace and profile files
 #[derive(Args, Debug)]
 #[command(before_long_help = EXAMPLES)]
 pub struct TracesArguments {
@@ -40,19 +40,19 @@ enum TracesCommand {
     Show(show::ShowArguments),
     /// Print how large traces are and what they have in common
     Stats(statistics::StatisticsArguments),
-    /// Write profiles of any system as recorded traces, one file for each run and image
+    /// Write profiles of any supported system as recorded traces, one file for each run and image
     Import(import::ImportArguments),
     /// Write many traces into one file: all of them, or a fair sample
     Merge(merge::MergeArguments),
-    /// Write traces in the form of another system
+    /// Write traces in the format of another system
     Convert(convert::ConvertArguments),
 }
 
 /// Files to read.
 #[derive(Args, Debug)]
 struct Files {
-    /// Trace or profile files of any known system; a directory stands for those in and below it, @LIST for the paths
-    /// in a file, - for standard input
+    /// Trace or profile files of any known system; a directory means the files in and below it, @LIST the paths
+    /// listed in a file, - standard input
     #[arg(required = true, value_name = "FILE")]
     paths: Vec<PathBuf>,
 

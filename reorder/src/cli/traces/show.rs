@@ -80,9 +80,9 @@ impl<'trace> ShownTrace<'trace> {
         }
         match self.left_running {
             0 => {}
-            1 => properties.push_str(", one process went on unrecorded"),
+            1 => properties.push_str(", one process kept running unrecorded"),
             count => {
-                let _ = write!(properties, ", {} processes went on unrecorded", grouped(count.into()));
+                let _ = write!(properties, ", {} processes kept running unrecorded", grouped(count.into()));
             }
         }
         properties
