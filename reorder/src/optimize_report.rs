@@ -121,7 +121,7 @@ impl Report for OptimizeReport {
         simulated_row(&mut table, "all runs", &self.total);
         let mut text = table.render();
         text.push_str(&format!(
-            "\n{}: {} bytes as before; {} of {} functions moved, {} pinned, {} in front; verified\n",
+            "\n{}: {} bytes as before; {} of {} functions moved, {} pinned, {} placed first; verified\n",
             self.output.display(),
             grouped(self.file_bytes),
             grouped(self.functions_moved),
