@@ -24,7 +24,7 @@ pub struct OptimizeReport {
     pub file_bytes: u64,
     /// Functions of the program.
     pub functions: u64,
-    /// Of these, placed in front because a start needs them.
+    /// Of these, placed first because a run needs them.
     pub functions_chosen: u64,
     /// Of these, at a new address.
     pub functions_moved: u64,

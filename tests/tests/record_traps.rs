@@ -191,7 +191,10 @@ fn what_goes_on_without_the_program_is_told() {
         "{outcome}"
     );
     let shown = succeed(reorder().args(["traces", "show", path]));
-    assert!(!shown.contains("step_later") && shown.contains("one process kept running unrecorded"), "{shown}");
+    assert!(
+        !shown.contains("step_later") && shown.contains("one process kept running unrecorded"),
+        "{shown}"
+    );
     let json: serde_json::Value =
         serde_json::from_str(&succeed(reorder().args(["traces", "show", path, "--format", "json"]))).unwrap();
     assert_eq!(json["traces"][0]["left_running"], 1, "{json}");

@@ -1,4 +1,4 @@
-//! `reorder apply`: relocates the functions of a finished image, in place.
+//! `reorder apply`: moves the functions of a finished image, in place.
 
 use std::path::{Path, PathBuf};
 
@@ -103,9 +103,9 @@ struct ApplyReport<'run> {
     file_bytes: usize,
     bytes_before: usize,
     is_unchanged: bool,
-    /// What original and result were run with, and did alike.
+    /// The runs in which original and result behaved alike.
     checks: &'run [CheckedRun],
-    /// Images of the file that stayed as they were.
+    /// Images of the file that were left unchanged.
     #[serde(skip_serializing_if = "<[_]>::is_empty")]
     left: &'run [LeftImage],
     #[serde(flatten)]
@@ -146,7 +146,7 @@ impl Report for ApplyReport<'_> {
     }
 }
 
-/// What was copied, and what could not be.
+/// What was copied, and what could not be copied.
 fn clones_text(clones: &CloneSummary) -> String {
     let mut text = format!(
         "{} functions copied ({} bytes) into {COPIES}; {} that startup uses stay\n",
@@ -230,7 +230,7 @@ pub fn run(arguments: &ApplyArguments, context: &Context) -> Result<ExitStatus> 
     applied.summary.warnings.extend(packages::warning(output));
     let maps = arguments.map.as_deref().map(|path| map_files(path, &applied.maps)).unwrap_or_default();
     maps.iter().try_fold(kept, |kept, (path, _)| kept.writes("map", path, "give another --map FILE"))?;
-    // Dropped after the files, which a signal that ends this process would leave beside their places.
+    // Dropped after the files: a signal that ended this process earlier would leave them beside their destinations.
     let _interruption = Interruption::note();
     // The image last: with --in-place the map is the only way back.
     let mut files = maps
@@ -255,7 +255,7 @@ pub fn run(arguments: &ApplyArguments, context: &Context) -> Result<ExitStatus> 
     Ok(status_of(&applied.left))
 }
 
-/// Original and result, run side by side as far as that is asked for.
+/// Runs original and result side by side, if checks are requested.
 fn checked(
     arguments: &ApplyArguments,
     output: &Path,
@@ -270,7 +270,7 @@ fn checked(
     arguments.check.run(&arguments.image, &trial, context)
 }
 
-/// Where each map goes: one has the name that was given, several the processor's name behind it.
+/// Where each map goes: a single one to the given name, several with the processor's name appended.
 fn map_files<'maps>(
     path: &Path,
     maps: &'maps [(&'static str, LayoutMap)],
@@ -286,7 +286,7 @@ fn map_files<'maps>(
     maps.iter().map(|(name, map)| (with_name(name), map)).collect()
 }
 
-/// Everything that is read and may not be replaced by a map, and the output, which replaces at most the image.
+/// Everything that is read, which a map must not replace, and the output, which may replace only the image.
 fn kept_files(arguments: &ApplyArguments, output: &Path) -> Result<KeptFiles> {
     let read = arguments.arrangement.files()?;
     let read = read.iter().fold(KeptFiles::default(), |kept, (what, files)| kept.reads(what, files));
@@ -296,10 +296,10 @@ fn kept_files(arguments: &ApplyArguments, output: &Path) -> Result<KeptFiles> {
     Ok(kept.reads("an image", [&arguments.image]))
 }
 
-/// What to say of a map that leads to the output but not back.
+/// The warning for a map that cannot restore the input.
 ///
 /// # Errors
-/// The map was to lead back to an image that is about to be replaced.
+/// The map could not restore an image that is about to be replaced.
 fn is_one_way(
     arguments: &ApplyArguments,
     maps: &[(&'static str, LayoutMap)],

@@ -1,4 +1,4 @@
-//! `reorder doctor`: what this machine lets the other commands do, found out by doing it.
+//! `reorder doctor`: what this system lets the other commands do, found out by trying it.
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -40,7 +40,7 @@ struct DoctorReport {
     configuration: Vec<Setting>,
 }
 
-/// A value that commands use unless a flag says otherwise.
+/// A value that applies unless a flag overrides it.
 #[derive(Debug, Serialize)]
 struct Setting {
     name: String,
@@ -52,7 +52,7 @@ struct Setting {
 /// Runs all checks; a failed one is a finding.
 ///
 /// # Errors
-/// When the image or the own program cannot be read.
+/// When the image or our own executable cannot be read.
 pub fn run(arguments: &DoctorArguments, context: &Context) -> Result<ExitStatus> {
     let mut checks = machine_checks()?;
     if let Some(image) = &arguments.image {
@@ -105,7 +105,7 @@ fn page_cache() -> Check {
     }
 }
 
-/// Whether `perf record` may sample programs of this user: the profiles of others are read all the same.
+/// Whether `perf record` may sample programs of this user. Never a failure: profiles recorded elsewhere can be read anyway.
 fn sampling() -> Check {
     const OWN_PROGRAMS: i32 = 2;
     let name = "sample with perf (profiles of perf.data)";

@@ -49,10 +49,10 @@ pub struct ExplainArguments {
     layout: LayoutArguments,
 }
 
-/// Where everything goes, and who says so.
+/// Where everything goes, and what this is taken from.
 struct NewPlaces {
     starts: Vec<Address>,
-    /// Functions, ascending, that had to stay for want of room.
+    /// Functions, ascending, that stay because there is no room for them elsewhere.
     without_room: Vec<(FunctionIndex, Pin)>,
     name: String,
 }
@@ -60,7 +60,7 @@ struct NewPlaces {
 /// Explains and prints.
 ///
 /// # Errors
-/// Unreadable images and traces, and words that mean no function.
+/// Unreadable images and traces, and words that match no function.
 pub fn run(arguments: &ExplainArguments, context: &Context) -> Result<ExitStatus> {
     let path = &arguments.image;
     let in_image = |error: Error| error.in_file(path);
@@ -112,7 +112,7 @@ pub fn run(arguments: &ExplainArguments, context: &Context) -> Result<ExitStatus
     Ok(ExitStatus::Success)
 }
 
-/// What is pinned; nothing, and a limit, where that cannot be told.
+/// What is pinned; `None`, and a limit, where that cannot be determined.
 fn analysis<'image>(
     image: &'image OpenedImage<'_>,
     functions: &FunctionTable<'image>,
@@ -121,9 +121,7 @@ fn analysis<'image>(
     match image.analysis(functions)? {
         Ok(analysis) => Ok(Some(analysis)),
         Err(Stays::UnknownKind) => {
-            limits.push(
-                "this kind of image is not relocated yet, so nothing is known about its pins".to_owned(),
-            );
+            limits.push("this kind of image cannot be relocated yet, so its pins are unknown".to_owned());
             Ok(None)
         }
         Err(Stays::Refused(refusal)) => {

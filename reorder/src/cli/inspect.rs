@@ -1,4 +1,4 @@
-//! `reorder inspect`: whether an image can be moved, and what would stay.
+//! `reorder inspect`: whether the functions of an image can be moved, and which would stay.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;

@@ -99,7 +99,7 @@ impl Facts {
     }
 }
 
-/// Analyses the images of `bytes`, or the one for `architecture`; of the pins `shown` are for people.
+/// Analyses the images of `bytes`, or the one for `architecture`; the text report lists at most `shown` pins.
 ///
 /// # Errors
 /// When the file cannot be read; refusals are in the report.
@@ -115,7 +115,7 @@ pub fn inspect(
         architecture.is_none_or(|wanted| slice.architecture == Some(wanted))
     };
     if !all.iter().any(|slice| wanted(&slice)) {
-        // Says which images there are.
+        // Its error says which images there are.
         MachOImage::parse(bytes, architecture)?;
     }
     for slice in all.iter().filter(wanted) {

@@ -1,7 +1,7 @@
 //! `reorder optimize`: the whole pipeline, from a finished program to a proven and measured one.
 //!
-//! Each phase takes what earlier ones made. Guarantee: the output appears under its name only after it was proven
-//! and has printed and ended with the recorded arguments as the input does.
+//! Each phase takes the results of earlier ones. Guarantee: the output appears under its name only after it was proven
+//! and has behaved like the input when run with the recorded arguments.
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -85,7 +85,7 @@ pub struct OptimizeArguments {
     time_limit: u64,
 }
 
-/// One set of arguments and what became of it.
+/// One set of arguments and its traces.
 struct Start {
     shown: String,
     arguments: Vec<OsString>,
@@ -161,7 +161,7 @@ fn optimize(
     let output = arguments.output.as_ref().unwrap_or(&arguments.image);
     let package = packages::warning(output);
     package.iter().for_each(|warning| talk.warning(warning, None));
-    // Dropped after all files, which a signal that ends this process would leave beside their places.
+    // Dropped after all files: a signal that ended this process earlier would leave them beside their destinations.
     let _interruption = Interruption::note();
     let mut files = Vec::new();
     if let Some(page) = &arguments.report {
@@ -197,7 +197,7 @@ fn optimize(
     ))
 }
 
-/// Records every start and finds its functions.
+/// Records every run and finds its functions.
 fn record_starts(
     arguments: &OptimizeArguments,
     context: &Context,
@@ -241,7 +241,7 @@ fn record_starts(
     Ok(starts)
 }
 
-/// The path in a form that no search in `PATH` can mistake.
+/// The path in a form that is never looked up in `PATH`.
 fn as_path_argument(image: &Path) -> OsString {
     match image.parent() {
         Some(parent) if parent.as_os_str().is_empty() => Path::new(".").join(image).into_os_string(),
@@ -256,13 +256,13 @@ fn apply_layout(
     layout: &Layout,
     arguments: &OptimizeArguments,
 ) -> Result<Applied> {
-    // What nobody chose keeps its order behind.
+    // Functions that the strategy did not place keep their order after the others.
     let front = layout.order.get(..layout.chosen).unwrap_or(&layout.order);
     arguments.relocate.check_map(false)?;
     apply(file, functions, analysis, Arrangement::Needed(front, layout.needed), arguments.relocate.options())
 }
 
-/// Pages of 4 KiB that each start needs, before and after.
+/// Pages of 4 KiB that each run needs, before and after.
 fn simulate_starts(
     bytes: &[u8],
     applied: &Applied,
@@ -278,7 +278,7 @@ fn simulate_starts(
     Ok(simulated.collect())
 }
 
-/// Runs both programs with the arguments of each start before the moved one has its name.
+/// Runs both programs with the arguments of each run, before the moved one is renamed to its destination.
 fn check_starts(
     arguments: &OptimizeArguments,
     context: &Context,
@@ -294,7 +294,8 @@ fn check_starts(
     check_all(&request, &runs, context)
 }
 
-/// Measures the moved program before it has its name; one measurement a start, absent where there is none.
+/// Measures the moved program before it is renamed to its destination; one measurement per run, absent if it failed or is
+/// off.
 fn measure_moved(
     arguments: &OptimizeArguments,
     context: &Context,
@@ -335,11 +336,11 @@ fn measure_starts(
         };
         match measure::measure(&request, &|| phase.step()) {
             Ok(mut report) => {
-                // The trial vanishes; the report speaks of what stays.
+                // The trial file is deleted; the report names the files that remain.
                 (report.old, report.new) = (arguments.image.clone(), Some(output.to_path_buf()));
                 reports.push(Some(report));
             }
-            // The two ended differently: the one failure that speaks against the new program.
+            // The two ended differently: the only failure that the new program causes.
             Err(error) if matches!(error.kind, ErrorKind::Verification) => {
                 return Err(error.with_hint(format!(
                     "nothing was written; if `{}` does not always end the same way, leave out that --run",

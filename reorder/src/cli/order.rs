@@ -31,9 +31,9 @@ use reorder_trace::{Coverage, ImageIdentity, ResolvedTraces};
 /// Write an order file for the linker from traces
 ///
 /// Pass the file to lld with --symbol-ordering-file; the program must be compiled with -ffunction-sections. --linker writes
-/// for other linkers; the comments at the top of the file say how to pass it. With --link-map, functions that share a name are
-/// told apart by their object files; for lld the file is then a script for -T. `reorder apply` needs no linker: it takes the
-/// traces, or this file with --order.
+/// for other linkers; the comments at the top of the file say how to pass it. With --link-map, functions that share a name
+/// are told apart by their object files; for lld the file is then a script for -T. `reorder apply` needs no linker: it takes
+/// the traces, or this file with --order.
 #[derive(Args, Debug)]
 pub struct OrderArguments {
     /// The program or shared object that was traced: ELF for any processor, or Mach-O for arm64 or x86-64
@@ -101,7 +101,7 @@ impl Report for OrderReport {
     }
 }
 
-/// An order with what was asked for and what was known about its traces.
+/// An order, the request that it answers, and the coverage of its traces.
 struct Made {
     linker: Linker,
     request: LayoutRequest,
@@ -240,7 +240,7 @@ impl OrderArguments {
     }
 }
 
-/// Of an image whose code is not looked at.
+/// The layout of an image whose code is not analysed.
 fn lay_out_known(
     functions: &FunctionTable<'_>,
     traces: Option<&ResolvedTraces>,
@@ -284,7 +284,7 @@ fn warn(made: &Made, unnamed: Unnamed, context: &Context) {
 fn warn_about_crowds(crowds: &[u32], map: &LinkMap<'_>, summary: &Summary, context: &Context) {
     let sharing = summary.sharing.unwrap_or_default();
     let most = map.sections.iter().zip(crowds).max_by_key(|(_, count)| **count);
-    // A few always do: those written in assembly language, and the system's own.
+    // A few always share one: functions in assembly language, and those of the C runtime.
     if let Some((section, count)) = most.filter(|_| sharing * 4 > summary.named) {
         context.talk.warning(
             &format!(

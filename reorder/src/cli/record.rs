@@ -1,4 +1,4 @@
-//! `reorder record`: runs a program and writes which functions ran first.
+//! `reorder record`: runs a program and writes the order in which its functions first execute.
 
 use std::ffi::{OsStr, OsString};
 use std::path::PathBuf;
@@ -50,8 +50,8 @@ pub struct RecordArguments {
     /// Also trace all libraries that the program loads at startup
     #[arg(long, requires = "command")]
     libraries: bool,
-    /// Let the program block or ignore SIGTRAP, which breakpoints use; slower, because it stops at each system call. Handlers
-    /// of SIGTRAP work without this
+    /// Let the program block or ignore SIGTRAP, which breakpoints use; slower, because it stops at each system call.
+    /// Handlers of SIGTRAP work without this
     #[arg(long)]
     keep_sigtrap: bool,
     /// The program and its arguments
@@ -59,7 +59,7 @@ pub struct RecordArguments {
     command: Vec<OsString>,
 }
 
-/// Records, writes the traces, and hands back the program's exit status.
+/// Records, writes the traces, and returns the program's exit status.
 ///
 /// # Errors
 /// When the program cannot be run or traced, or the traces cannot be written.
@@ -94,7 +94,7 @@ pub fn run(arguments: &RecordArguments, context: &Context) -> Result<ExitStatus>
     Ok(ExitStatus::Program(outcome.ending.shell_status()))
 }
 
-/// The further images to trace.
+/// The images to trace besides the program.
 fn images(arguments: &RecordArguments, program: &OsStr) -> Result<Vec<PathBuf>> {
     let mut images = arguments.images.clone();
     if arguments.libraries {
@@ -144,7 +144,7 @@ fn record_scenarios(arguments: &RecordArguments, context: &Context) -> Result<Ex
                 .warning(&format!("the scenario {} {ended} and is not recorded", start.name), Some(&next));
             continue;
         }
-        // Only now: a program that cannot be run must not cost the recordings that there are.
+        // Only now: a program that cannot be run must not destroy earlier recordings.
         record::replace_recordings(&start.output, &outcome.traces)?;
         context.talk.detail(&format!("{}: {}", start.name, start.output.display()));
         phase.step();

@@ -1,4 +1,4 @@
-//! The flags that say how an image is rewritten, and which of them are for one format alone.
+//! The flags that say how an image is rewritten, and which of them apply to one format only.
 
 use clap::{Args, ValueEnum};
 
@@ -8,7 +8,7 @@ use reorder_relocate::RelocateOptions;
 use reorder_relocate::apply::macho::MachOOptions;
 use reorder_relocate::debug::DebugPolicy;
 
-/// What Mach-O files are asked for.
+/// Flags for Mach-O files.
 #[derive(Args, Clone, Debug)]
 pub struct MachOArguments {
     /// Move only this architecture of a universal Mach-O file: arm64, x86_64
@@ -26,14 +26,14 @@ pub struct MachOArguments {
 impl MachOArguments {
     /// The library's options.
     pub fn options(&self) -> MachOOptions {
-        let usual = MachOOptions::default();
+        let defaults = MachOOptions::default();
         MachOOptions {
-            most_pinned_percent: self.most_pinned.unwrap_or(usual.most_pinned_percent),
+            most_pinned_percent: self.most_pinned.unwrap_or(defaults.most_pinned_percent),
             allow_swift_pins: self.allow_swift_pins,
         }
     }
 
-    /// Says that an ELF file has no use for these flags.
+    /// Refuses these flags for an ELF file.
     ///
     /// # Errors
     /// When one of them is given.
@@ -73,7 +73,7 @@ enum DebugArgument {
 }
 
 impl RelocateArguments {
-    /// Says that a Mach-O image has no debug information in it and always gets a new UUID.
+    /// Refuses these flags for a Mach-O image, which contains no debug information and always gets a new UUID.
     ///
     /// # Errors
     /// When one of these flags is given.
@@ -91,7 +91,7 @@ impl RelocateArguments {
         }
     }
 
-    /// Says that debug information can only be left to a map that is written.
+    /// Refuses `--debug map` if no map is written.
     ///
     /// # Errors
     /// `--debug map` without one.

@@ -1,4 +1,4 @@
-//! `reorder report`: one page of HTML that shows where the start goes.
+//! `reorder report`: an HTML page that shows which pages startup touches.
 
 use std::path::PathBuf;
 
@@ -41,7 +41,7 @@ pub struct ReportArguments {
     scenarios: ScenariosInput,
 }
 
-/// What to do when the page would replace something else.
+/// The hint for a page that would replace another file.
 pub(super) const PAGE_NAME: &str = "give the page another name, such as report.html";
 
 /// Runs the command.

@@ -1,4 +1,4 @@
-//! Flags that every command takes, spelled the same everywhere.
+//! Flags that every command takes.
 
 use std::io::IsTerminal;
 

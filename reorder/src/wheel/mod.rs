@@ -1,8 +1,8 @@
 //! Python wheels: archives whose list of digests must follow when an image in them changes.
 //!
-//! In: an archive, and other contents of some files. Out: the archive with them and with their digests in the list, read again
-//! by another library and compared. Everything else is copied as it is.
-//! Source: "Binary distribution format" and "Recording installed projects", packaging.python.org.
+//! In: an archive, and other contents of some files. Out: the archive with them and with their digests in the list, read
+//! again by another library and compared. Everything else is copied as it is. Source: "Binary distribution format" and
+//! "Recording installed projects", packaging.python.org.
 
 mod archive;
 mod list;

@@ -1,4 +1,4 @@
-//! `reorder measure`: real starts of one program or of two.
+//! `reorder measure`: real runs of one program or of two.
 
 mod agreement;
 mod exports;
@@ -116,7 +116,7 @@ pub fn run(arguments: &MeasureArguments, context: &Context) -> Result<ExitStatus
     let (starts, configuration) = scenarios::starts(arguments, context)?;
     arguments.exports.check(&inputs(&starts, &configuration))?;
     let kinds = arguments.kinds();
-    // Before the first run: its own runs would be seen as load.
+    // Before the first run, because our own runs would count as load of the system.
     let surroundings = Surroundings::of_this_machine();
     let rounds: usize = starts.iter().map(|start| start.rounds).sum();
     let phase = context.talk.phase("measure", (rounds * kinds.len()) as u64);
@@ -129,20 +129,20 @@ pub fn run(arguments: &MeasureArguments, context: &Context) -> Result<ExitStatus
     }
     phase.finish(&format!("{} runs of each program", rounds * kinds.len()));
     let report = measure::report(surroundings, measurements);
-    // Before the files: one that cannot be written must not cost the result.
+    // Before the exports: one that cannot be written must not lose the result.
     context.print(&report)?;
     arguments.exports.write(&report)?;
     Ok(ExitStatus::Success)
 }
 
-/// Files that no export may replace: what is measured, and what says what is measured.
+/// Files that no export may replace: the programs and the configuration.
 fn inputs(starts: &[MeasureRequest], configuration: &Path) -> Vec<PathBuf> {
     let programs = starts.iter().flat_map(|start| std::iter::once(&start.old).chain(&start.new)).cloned();
     programs.chain([configuration.to_path_buf()]).collect()
 }
 
 impl MeasureArguments {
-    /// What all starts have in common, with the arguments of the command line.
+    /// What all requests have in common, with the arguments of the command line.
     fn request(&self, program: PathBuf, configured_runs: Option<usize>) -> MeasureRequest {
         let defaults = MeasureRequest::default();
         MeasureRequest {

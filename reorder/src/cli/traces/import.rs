@@ -1,4 +1,4 @@
-//! `reorder traces import`: profiles of any system to recorded traces.
+//! `reorder traces import`: writes profiles of any supported system as recorded traces.
 
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
@@ -94,7 +94,7 @@ pub(super) fn in_image(
     Ok((found, resolved.coverage))
 }
 
-/// What the file's name starts with: the image's, or that of the file it came from.
+/// The start of the file's name: the name of the image, or of the file that the trace came from.
 fn stem(trace: &Trace) -> String {
     let named = trace.image.path.as_deref().or(trace.source.as_deref()).and_then(Path::file_name);
     named.unwrap_or(OsStr::new("trace")).to_string_lossy().into_owned()

@@ -53,9 +53,9 @@ struct MergeReport {
     output: String,
     traces: u64,
     kept: u64,
-    /// Of how many traces the sample speaks, by the smallest priority that was left out.
+    /// How many traces the sample represents, estimated from the smallest priority that was left out.
     stands_for: f64,
-    /// Traces that count nowhere and were left out.
+    /// Traces of weight 0, which were left out.
     weightless: u64,
 }
 

@@ -1,4 +1,4 @@
-//! `reorder traces`: looks into trace files, merges and converts them.
+//! `reorder traces`: shows, merges and converts trace files.
 
 mod convert;
 mod import;
@@ -60,7 +60,7 @@ struct Files {
     companions: CompanionFiles,
 }
 
-/// Does what was asked for.
+/// Runs the subcommand.
 ///
 /// # Errors
 /// When files cannot be read or written.
@@ -75,7 +75,7 @@ pub fn run(arguments: &TracesArguments, context: &Context) -> Result<ExitStatus>
     Ok(ExitStatus::Success)
 }
 
-/// Bytes to the file at `output` and a report to standard output, or the bytes to standard output.
+/// Writes bytes to the file at `output` and a report to standard output, or without a file the bytes to standard output.
 fn deliver(bytes: &[u8], output: Option<&PathBuf>, report: &impl Report, context: &Context) -> Result<()> {
     match output {
         Some(output) => {
@@ -83,7 +83,7 @@ fn deliver(bytes: &[u8], output: Option<&PathBuf>, report: &impl Report, context
             context.print(report)
         }
         None if context.format == Format::Json => {
-            Err(Error::usage("what is written is not JSON").with_hint("name the file with -o FILE"))
+            Err(Error::usage("the output is not JSON").with_hint("name the file with -o FILE"))
         }
         None => context.print_bytes(bytes),
     }
