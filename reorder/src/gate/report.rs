@@ -44,7 +44,7 @@ pub struct GateReport {
     pub baseline: Option<String>,
     /// The `reorder.toml` that limits come from.
     pub configuration: Option<String>,
-    /// How it ended.
+    /// The outcome of a run of the gate.
     pub outcome: Outcome,
     /// Checks that are findings.
     pub findings: u64,
