@@ -49,7 +49,7 @@ pub struct OptimizedRun {
     pub simulated: SimulatedPages,
     /// What both programs did alike.
     pub checked: CheckedRun,
-    /// By real starts.
+    /// By real runs.
     pub measured: Option<Measurement>,
 }
 

@@ -15,7 +15,7 @@ pub struct AppliedFile {
     pub bytes: Vec<u8>,
     /// What moved, in all images together.
     pub summary: ApplySummary,
-    /// Whether nothing moved anywhere.
+    /// Whether no function moved in any image.
     pub is_unchanged: bool,
     /// The map of each image that moved, with its processor's name; empty unless maps are requested.
     pub maps: Vec<(&'static str, LayoutMap)>,

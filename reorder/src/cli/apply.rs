@@ -84,7 +84,7 @@ pub struct ApplyArguments {
 enum CloneArgument {
     /// Functions that cannot move in place
     Stayed,
-    /// All functions used at startup; nothing moves in place
+    /// All functions used at startup; no function moves in place
     All,
 }
 
@@ -135,7 +135,7 @@ impl Report for ApplyReport<'_> {
         if let Some(clones) = &summary.clones {
             text.push_str(&clones_text(clones));
         } else if self.is_unchanged {
-            text.push_str("nothing moved: the output equals the input\n");
+            text.push_str("no function moved: the output equals the input\n");
         }
         text.extend(self.checks.iter().map(CheckedRun::text));
         for image in self.left {

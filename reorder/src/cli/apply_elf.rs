@@ -34,7 +34,7 @@ pub struct ElfRequest<'run> {
 pub enum CloneChoice {
     /// Those that cannot move in place.
     Stayed,
-    /// All; nothing moves in place.
+    /// All functions used at startup; no function moves in place.
     All,
 }
 
@@ -57,7 +57,7 @@ pub fn apply_elf(
     let analysis = match analysed.transpose() {
         Ok(analysis) => analysis,
         Err(error) if is_too_little_known(&error) && request.clones.is_some() => {
-            context.talk.warning(&format!("nothing moves in place: {error}"), None);
+            context.talk.warning(&format!("no function moves in place: {error}"), None);
             None
         }
         Err(error) => return Err(offering_clones(error)),

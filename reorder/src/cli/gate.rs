@@ -269,7 +269,7 @@ impl GateArguments {
 }
 
 fn compressions(configured: &Configured) -> Result<Vec<Compression>> {
-    let Some(names) = &configured.document.gate.compressors else { return Ok(Compression::usual()) };
+    let Some(names) = &configured.document.gate.compressors else { return Ok(Compression::default_set()) };
     let compressions = names.iter().map(|name| Compression::from_name(name)).collect::<Result<_>>();
     compressions.map_err(|error| error.in_file(&configured.file.path))
 }

@@ -34,20 +34,20 @@ pub(super) fn remark_on_limits(remarks: &mut Vec<Remark>, limits: &Limits, check
 }
 
 /// If a smaller share of the events is found, faults say little about the runs.
-const FEW_PERCENT: u64 = 90;
+const MIN_FOUND_PERCENT: u64 = 90;
 
 /// Facts about the traces and the baseline that weaken the verdicts.
 pub(super) fn remark(remarks: &mut Vec<Remark>, then: Option<&Baseline>, now: &Baseline, starts: &Starts) {
     let mut add = |cause: String, next: &str| remarks.push(Remark { cause, next: Some(next.to_owned()) });
     let coverage = &starts.traces.coverage;
-    if coverage.resolved() * 100 < coverage.events * FEW_PERCENT {
+    if coverage.resolved() * 100 < coverage.events * MIN_FOUND_PERCENT {
         add(
             format!(
                 "only {} of {} events of the traces were found in the image",
                 grouped(coverage.resolved()),
                 grouped(coverage.events)
             ),
-            "record the starts again with this build",
+            "record the scenarios again with this build",
         );
     }
     let other_build = starts.traces.traces.iter().filter(|trace| trace.is_of_other_build).count();
@@ -56,7 +56,7 @@ pub(super) fn remark(remarks: &mut Vec<Remark>, then: Option<&Baseline>, now: &B
             format!(
                 "{other_build} recordings are of another build: they lack functions that this build adds to startup"
             ),
-            "record the starts with this build: reorder record",
+            "record the scenarios with this build: reorder record",
         );
     }
     if let Some(then) = then.filter(|then| then.reorder != now.reorder) {

@@ -97,7 +97,7 @@ impl Talk {
 
     fn write(&self, label: Option<(&str, Color)>, message: &str) {
         let mut stderr = std::io::stderr().lock();
-        // If stderr is closed, the exit status still tells the result.
+        // If stderr is closed, the exit status still gives the result.
         let _ = match label {
             Some((word, color)) => writeln!(stderr, "{} {message}", self.paint(&format!("{word}:"), color)),
             None => writeln!(stderr, "{message}"),

@@ -55,9 +55,9 @@ pub(crate) struct File {
     models: BTreeMap<String, String>,
     /// In the order of reports.
     figures: Vec<Figure>,
-    /// Functions that some start runs: name, first address and bytes, sorted by address.
+    /// Functions that some scenario runs: name, first address and bytes, sorted by address.
     functions: Vec<(String, u64, u64)>,
-    /// The starts, sorted by name.
+    /// The scenarios, sorted by name.
     scenarios: Vec<ScenarioLine>,
 }
 

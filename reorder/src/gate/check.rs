@@ -68,7 +68,7 @@ pub struct Check {
 }
 
 impl Check {
-    /// Change against the baseline in percent; `None` if there is nothing to compare with.
+    /// Change against the baseline in percent; `None` if the baseline does not have the figure.
     #[must_use]
     pub fn change_percent(&self) -> Option<f64> {
         let (baseline, current) = (self.baseline?, self.current?);

@@ -124,7 +124,7 @@ impl Compression {
     /// The default: the whole file for packages, and blocks of the fast compressors for file systems
     /// (EROFS stores clusters of 4 KiB and more, f2fs of 16 KiB, squashfs of 128 KiB).
     #[must_use]
-    pub fn usual() -> Vec<Self> {
+    pub fn default_set() -> Vec<Self> {
         let whole = Compressor::ALL.map(|compressor| Self { compressor, block_kib: None });
         let blocks = [Compressor::Gzip, Compressor::Zstd]
             .into_iter()
@@ -208,7 +208,7 @@ mod tests {
 
     #[test]
     fn names_lead_back() {
-        for compression in Compression::usual() {
+        for compression in Compression::default_set() {
             assert_eq!(Compression::from_name(&compression.name()).unwrap(), compression);
         }
         for name in ["lz5", "zstd.", "zstd.0k", "zstd.4", "zstd.9999999999k", ""] {

@@ -158,11 +158,11 @@ fn understood(table: &str, limits: &BTreeMap<String, LimitValue>) -> Result<BTre
         let metric = key.split('.').next().unwrap_or_default();
         let Some(metric) = Metric::ALL.into_iter().find(|known| known.key() == metric) else {
             let known: Vec<_> = Metric::ALL.iter().map(|metric| metric.key()).collect();
-            return Err(Error::usage(format!("{source}: nothing is called {metric}"))
+            return Err(Error::usage(format!("{source}: there is no figure called {metric}"))
                 .with_hint(format!("there are limits of {}", known.join(", "))));
         };
         if table != GENERAL && !metric.is_of_starts() {
-            return Err(Error::usage(format!("{source}: no start has such a figure, the image has"))
+            return Err(Error::usage(format!("{source}: this is a figure of the image, not of a scenario"))
                 .with_hint("write it below [gate.limits]"));
         }
         let (text, limit) = match value {

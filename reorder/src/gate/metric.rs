@@ -27,7 +27,7 @@ pub enum Metric {
     TraceCoverage,
     /// Share of the order file's lines that name a function of the image.
     OrderCoverage,
-    /// Time from start to end, measured.
+    /// Time of a run, measured.
     WallMilliseconds,
     /// Page faults that waited for the disk, measured.
     MajorFaults,

@@ -135,7 +135,7 @@ mod tests {
     use super::*;
     use reorder_layout::simulate::presets::default_for_elf;
 
-    /// An image whose starts have these faults each, and their sum.
+    /// An image whose scenarios have these faults each, and their sum.
     fn image(starts: &[(&str, f64)]) -> Baseline {
         let faults = |scenario: Option<&str>, value| {
             let key = Key {

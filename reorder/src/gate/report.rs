@@ -168,7 +168,7 @@ impl Check {
 }
 
 impl FunctionChange {
-    /// One sentence: `new_feature is new in this start, 120 bytes: +1 fault, page 0x2000`.
+    /// One sentence: `new_feature is new in this scenario, 120 bytes: +1 fault, page 0x2000`.
     #[must_use]
     pub fn sentence(&self) -> String {
         format!("{} {}", visible(&self.name), self.predicate())
@@ -179,12 +179,12 @@ impl FunctionChange {
     pub fn predicate(&self) -> String {
         let bytes = |bytes: Option<u64>| grouped(bytes.unwrap_or(0));
         let what = match self.change {
-            ChangeKind::Added => format!("is new in this start, {} bytes", bytes(self.new_bytes)),
+            ChangeKind::Added => format!("is new in this scenario, {} bytes", bytes(self.new_bytes)),
             ChangeKind::Removed => format!("no longer runs, {} bytes", bytes(self.old_bytes)),
             ChangeKind::Resized => {
                 format!("has {} bytes instead of {}", bytes(self.new_bytes), bytes(self.old_bytes))
             }
-            ChangeKind::Moved => format!("stands among others, at {}", self.address),
+            ChangeKind::Moved => format!("has other neighbours, at {}", self.address),
         };
         let faults = match self.faults {
             0 => String::new(),

@@ -49,7 +49,7 @@ fn lines(functions: &FunctionTable<'_>, index: FunctionIndex) -> (String, String
     (shown, raw)
 }
 
-/// A function's name for people; nothing when it has none.
+/// A function's name for people; empty when it has none.
 pub(super) fn name_of(functions: &FunctionTable<'_>, index: FunctionIndex) -> String {
     functions.names_at(functions.get(index).start).next().map_or_else(|| functions.display_name(index), shown)
 }

@@ -60,7 +60,7 @@ pub(super) struct FirstTouch {
     /// Share of the recording's functions that had run, 2³² being all of them.
     pub(super) share: u64,
     pub(super) function: FunctionIndex,
-    /// Since the program's start; 0 when unknown.
+    /// Since the start of the run; 0 when unknown.
     pub(super) nanoseconds: u64,
 }
 

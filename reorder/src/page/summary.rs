@@ -59,7 +59,7 @@ pub struct Summary {
 /// A memory model and what all scenarios cost under it.
 #[derive(Clone, Debug, Serialize)]
 pub struct ModelTotal {
-    /// What it stands for.
+    /// Its description.
     pub title: String,
     /// Bytes of a page.
     pub page_bytes: u64,
@@ -105,7 +105,7 @@ pub struct ScenarioTotal {
 /// Functions that cannot be moved.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct Pins {
-    /// Why nothing is known about them; the other figures are 0 then.
+    /// Why they are unknown; the other figures are 0 then.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub unknown_because: Option<String>,
     /// How many there are.

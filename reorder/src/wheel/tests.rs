@@ -65,7 +65,7 @@ proptest::proptest! {
     }
 }
 
-/// Members as older programs write them: sizes behind the data, a field of 64-bit sizes, comments, modes of other kinds.
+/// Members as older programs write them: sizes after the data, a field of 64-bit sizes, comments, modes of other kinds.
 const LEGACY: &str = "
 import io, struct, sys, zipfile
 class Pipe(io.BytesIO):

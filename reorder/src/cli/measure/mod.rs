@@ -79,7 +79,7 @@ pub struct MeasureArguments {
     arguments: Vec<OsString>,
 }
 
-/// Kinds of starts.
+/// Kinds of starts of a program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum Starts {
     /// The program's file is evicted from the page cache before each run.

@@ -1,6 +1,6 @@
 //! The summary of a job, or a comment: what failed, why, and all figures folded away.
 //!
-//! In: the report. Out: GitHub's Markdown. Guarantee: at most [`LARGEST`] bytes, and so at most as many characters however
+//! In: the report. Out: GitHub's Markdown. Guarantee: at most [`MAX_BYTES`] bytes, and so at most as many characters however
 //! they are counted; omissions are stated where they occur.
 
 use super::markdown_text::{code, words};
@@ -10,7 +10,7 @@ use crate::gate::report::{GateReport, Outcome};
 use reorder_report::table::grouped;
 
 /// GitHub accepts comments of up to 65 536 characters; the rest is for text that others put around it.
-pub(super) const LARGEST: usize = 64_000;
+pub(super) const MAX_BYTES: usize = 64_000;
 /// Findings end here, to leave room for the explanations.
 const FINDINGS_END: usize = 24_000;
 /// Explanations end here, to leave room for the figures.
@@ -60,7 +60,7 @@ pub(super) fn render(report: &GateReport) -> String {
     }
     let count = report.checks.len();
     page.0.push_str(&format!("\n<details>\n<summary>All {count} checks</summary>\n\n{HEADER}"));
-    page.lines(report.checks.iter().map(row), LARGEST, "checks");
+    page.lines(report.checks.iter().map(row), MAX_BYTES, "checks");
     page.0.push_str("\n</details>\n");
     page.0
 }

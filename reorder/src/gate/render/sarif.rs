@@ -59,7 +59,7 @@ pub(super) fn render(report: &GateReport) -> Result<String> {
 
 fn rule(metric: Metric) -> Rule {
     let (name, subject, worse) = about(metric);
-    let usual = metric.default_limit().map_or_else(
+    let default_limit = metric.default_limit().map_or_else(
         || "There is no default limit.".to_owned(),
         |limit| format!("The default limit is {limit} against the baseline."),
     );
@@ -68,7 +68,7 @@ fn rule(metric: Metric) -> Rule {
         id: key,
         name,
         short_description: message(&format!("{subject} {worse} than allowed.")),
-        full_description: message(&format!("{subject} {worse} than allowed by reorder.toml. {usual}")),
+        full_description: message(&format!("{subject} {worse} than allowed by reorder.toml. {default_limit}")),
         help: message(&format!(
             "Limits are in reorder.toml below [gate.limits] or [scenario.NAME.limits], as {key} = \"+2 %\". If the change \
              is intended, write the baseline again: reorder gate IMAGE -t TRACES --update-baseline."
