@@ -68,7 +68,9 @@ fn rule(metric: Metric) -> Rule {
         id: key,
         name,
         short_description: message(&format!("{subject} {worse} than allowed.")),
-        full_description: message(&format!("{subject} {worse} than allowed by reorder.toml. {default_limit}")),
+        full_description: message(&format!(
+            "{subject} {worse} than allowed by reorder.toml. {default_limit}"
+        )),
         help: message(&format!(
             "Limits are in reorder.toml below [gate.limits] or [scenario.NAME.limits], as {key} = \"+2 %\". If the change \
              is intended, write the baseline again: reorder gate IMAGE -t TRACES --update-baseline."
