@@ -1,4 +1,4 @@
-//! What the process tells its caller.
+//! The exit status of the process.
 
 use std::process::ExitCode;
 
@@ -11,7 +11,7 @@ pub enum ExitStatus {
     Finding,
     /// The command could not run (usage, files, an image that is refused): 2.
     Error,
-    /// What the program that was run told, or 128 and its signal.
+    /// The status of the program that was run, or 128 plus its signal.
     Program(u8),
 }
 

@@ -1,8 +1,7 @@
-//! Relocates the functions of a finished program so that its start touches few pages.
+//! Moves the functions of a finished program so that its startup touches fewer pages.
 //!
-//! The modules stand in the order of the data: a trace says which functions run first, a problem and a layout
-//! come out of `layout-algos`, the image is rewritten or an order file is written, and the result is verified,
-//! simulated and measured. `ARCHITECTURE.md` draws the pipeline.
+//! This crate is the command, and what only the command needs: the gate, the page of `report`, `explain` and wheels. The
+//! pipeline itself is in the crates beside it; `ARCHITECTURE.md` draws it.
 
 #![forbid(unsafe_code)] // the system is asked in reorder-system alone
 

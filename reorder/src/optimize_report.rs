@@ -24,7 +24,7 @@ pub struct OptimizeReport {
     pub file_bytes: u64,
     /// Functions of the program.
     pub functions: u64,
-    /// Of these, placed in front because a start needs them.
+    /// Of these, placed first because a run needs them.
     pub functions_chosen: u64,
     /// Of these, at a new address.
     pub functions_moved: u64,
@@ -49,7 +49,7 @@ pub struct OptimizedRun {
     pub simulated: SimulatedPages,
     /// What both programs did alike.
     pub checked: CheckedRun,
-    /// By real starts.
+    /// By real runs.
     pub measured: Option<Measurement>,
 }
 
@@ -121,7 +121,7 @@ impl Report for OptimizeReport {
         simulated_row(&mut table, "all runs", &self.total);
         let mut text = table.render();
         text.push_str(&format!(
-            "\n{}: {} bytes as before; {} of {} functions moved, {} pinned, {} in front; verified\n",
+            "\n{}: {} bytes as before; {} of {} functions moved, {} pinned, {} placed first; verified\n",
             self.output.display(),
             grouped(self.file_bytes),
             grouped(self.functions_moved),

@@ -1,7 +1,8 @@
-//! Whether a file is one of a Debian package, and what becomes of it when it is changed.
+//! Warns when a changed file belongs to a Debian package.
 //!
-//! In: a path. Out: the package whose list of files names it. The database is read as dpkg keeps it: `info/PACKAGE.list`, a
-//! path a line, and `diversions`. Sources: dpkg(1), "ENVIRONMENT", `DPKG_ADMINDIR`; dpkg-divert(1).
+//! In: a path. Out: the package whose list of files names it. The database is read in dpkg's own format:
+//! `info/PACKAGE.list`, one path per line, and `diversions`. Sources: dpkg(1), "ENVIRONMENT", `DPKG_ADMINDIR`;
+//! dpkg-divert(1).
 
 use std::ffi::OsString;
 use std::fs::File;
@@ -20,7 +21,7 @@ const MAX_LIST_LENGTH: u64 = 64 << 20;
 /// More lists than any system has are not read.
 const MAX_LISTS: usize = 1 << 17;
 
-/// What to say of a changed file that belongs to a package.
+/// The warning for a changed file that belongs to a package.
 #[must_use]
 pub fn warning(output: &Path) -> Option<String> {
     let database = std::env::var_os(DATABASE_VARIABLE).filter(|path| !path.is_empty());
@@ -36,7 +37,7 @@ pub fn warning(output: &Path) -> Option<String> {
     ))
 }
 
-/// The path without links, also of a file that is not there yet.
+/// The path without links, also of a file that does not exist yet.
 fn canonical(path: &Path) -> Option<PathBuf> {
     path.canonicalize().ok().or_else(|| {
         let directory = path.parent().filter(|directory| *directory != Path::new(""));
@@ -53,7 +54,7 @@ fn owner(database: &Path, path: &Path) -> Option<String> {
         .filter_map(|entry| Some(entry.ok()?.file_name()))
         .filter(|name| name.as_bytes().ends_with(b".list"))
         .collect();
-    // Several may name one file, if one diverts that of another; the same one is told every time.
+    // Several lists may name one file, if a package diverts it; the result is always the same one.
     lists.sort_unstable();
     let list = lists.into_iter().find(|list| {
         let contents = contents(&database.join("info").join(list));
@@ -64,7 +65,7 @@ fn owner(database: &Path, path: &Path) -> Option<String> {
     (!is_diverted(database, &names)).then_some(package)
 }
 
-/// The names that lists may have for a file: since /bin and its like are links into /usr, either.
+/// The names that lists may have for a file: with or without /usr, because /bin and its like are links into it.
 fn names(path: &Path) -> Vec<Vec<u8>> {
     let mut names = vec![path.as_os_str().as_bytes().to_vec()];
     if let Ok(short) = path.strip_prefix("/usr") {
@@ -79,7 +80,7 @@ fn has_line(contents: &[u8], names: &[Vec<u8>]) -> bool {
     names.iter().any(|name| memmem::find_iter(contents, name).any(|at| is_line(at, name)))
 }
 
-/// Whether the administrator led the package's file away already: the file, its new name and `:`, a line each.
+/// Whether the administrator has already diverted the package's file: lines of the file, its new name and `:`.
 fn is_diverted(database: &Path, names: &[Vec<u8>]) -> bool {
     let contents = contents(&database.join("diversions")).unwrap_or_default();
     let lines: Vec<&[u8]> = contents.split(|byte| *byte == b'\n').collect();

@@ -1,7 +1,7 @@
 //! JSON Schemas of what programs read and people write: the report of the gate, its baseline, and `reorder.toml`.
 //!
-//! In: the name of one. Out: the schema, made of the types that are read and written, so it says what is true. The
-//! repository holds them in `reorder/schemas`, for editors.
+//! In: the name of one. Out: the schema, generated from the types that are read and written, so it is always accurate. The
+//! repository has copies in `reorder/schemas`, for editors.
 
 use clap::ValueEnum;
 use schemars::generate::SchemaSettings;
@@ -11,7 +11,7 @@ use crate::gate::{GateReport, baseline};
 use reorder_base::error::{Error, Result};
 use reorder_layout::configuration::Document;
 
-/// What there is a schema of.
+/// The schemas.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum SchemaName {
     /// What `reorder gate --format json` writes

@@ -215,6 +215,6 @@ fn options_of_mach_o_images_are_refused_for_others() {
     }
     for flag in [&["--most-pinned", "5"] as &[&str], &["--allow-swift-pins"]] {
         let message = call("apply", &[flag, &random[..]].concat());
-        assert!(message.contains(&format!("{} is for Mach-O images", flag[0])), "{message}");
+        assert!(message.contains(&format!("{} applies only to Mach-O files", flag[0])), "{message}");
     }
 }

@@ -25,7 +25,7 @@ fn doctor(directory: &Path, arguments: &[&str]) -> (Output, String) {
 #[test]
 fn every_linker_is_recognised() {
     let cases = [
-        ("gcc -fuse-ld=bfd", "linker: not told: GNU ld"),
+        ("gcc -fuse-ld=bfd", "linker: unknown, perhaps GNU ld"),
         ("gcc -fuse-ld=gold", "linker: gold"),
         ("gcc -fuse-ld=mold", "linker: mold"),
         ("clang-22 -fuse-ld=lld", "linker: lld"),

@@ -58,7 +58,7 @@ const PROFILES: &str = "
     perf record -q -e cpu-clock -F 5000 -o perf.data ./program --long > perf.log 2>&1 || { cat perf.log; exit 1; }
     mkdir -p devices && cp traces/*.trace devices/";
 
-/// The repository that README's section on CI speaks of.
+/// The repository of the guide's section on CI.
 const REPOSITORY: &str = "
     git init -q -b main && git config user.name demo && git config user.email demo@example.org
     printf 'build/program: main.cpp\\n\\tmkdir -p build && g++ -O1 main.cpp -o build/program\\n' > Makefile

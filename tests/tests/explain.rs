@@ -157,7 +157,7 @@ fn mistakes_are_told_with_what_to_type() {
     built(directory);
     for (words, part) in [
         (&["explain", "program", "lonley", "-t", "traces"][..], "lonely"),
-        (&["explain", "program", "0x1", "-t", "traces"], "no function lies at"),
+        (&["explain", "program", "0x1", "-t", "traces"], "there is no function at"),
         (&["explain", "program", "lonely"], "-t TRACES"),
         (&["explain", "program", "lonely", "-t", "traces", "--new", "program.c"], "reorder apply"),
         (&["explain", "program", "lonely", "-t", "traces", "--model", "linux-3k"], "linux-4k"),

@@ -223,7 +223,7 @@ fn markdown_shows_names_and_does_nothing_else() {
             } else {
                 format!("<code>{}</code>", escaped(&shown))
             };
-            assert!(html.contains(&format!("<li>{code} is new in this start")), "{name:?}: {html}");
+            assert!(html.contains(&format!("<li>{code} is new in this scenario")), "{name:?}: {html}");
         }
     }
 }

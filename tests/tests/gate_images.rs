@@ -103,7 +103,7 @@ fn traces_of_an_older_build_are_told() {
     assert_eq!(status, 1, "{talk}");
     let metrics: Vec<&Value> = failing(&report).iter().map(|check| &check["metric"]).collect();
     assert_eq!(metrics, ["trace-coverage"], "{report:#}");
-    assert!(report["remarks"].to_string().contains("record the starts again"), "{report:#}");
+    assert!(report["remarks"].to_string().contains("record the scenarios again"), "{report:#}");
     assert!(changed(&report).contains(&("read_settings", "removed")), "{report:#}");
 }
 

@@ -1,4 +1,4 @@
-//! The recipes of the gate, run as they are written: README's, that of the action, and those to copy.
+//! The recipes of the gate, run as they are written: the guide's, that of the action, and those to copy.
 
 #![allow(clippy::unwrap_used)] // a failed unwrap is a failed test
 
@@ -37,8 +37,8 @@ fn cloned(project: &GateProject, branch: &str) -> tempfile::TempDir {
 }
 
 #[test]
-fn the_recipe_of_the_readme_runs_as_written_in_a_clean_clone() {
-    let blocks = blocks("README.md", "In CI");
+fn the_recipe_of_the_guide_runs_as_written_in_a_clean_clone() {
+    let blocks = blocks("GUIDE.md", "In CI");
     let [(toml, configuration), (once, first), (every, ci)] = blocks.as_slice() else {
         panic!("reorder.toml, what is done once, and what runs for every change: {blocks:?}")
     };

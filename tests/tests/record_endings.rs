@@ -126,7 +126,10 @@ fn a_program_that_may_not_be_read_runs_unrecorded_among_others() {
     let stderr = String::from_utf8_lossy(&output.stderr);
     assert_eq!(output.status.code(), Some(0), "{stderr}");
     assert_eq!(output.stdout, b"secret\nforked\nafter\n");
-    assert!(stderr.contains("2 programs that this user may execute but not read ran unrecorded"), "{stderr}");
+    assert!(
+        stderr.contains("2 programs ran without being recorded: this user may execute but not read them"),
+        "{stderr}"
+    );
     // The shell itself.
     assert_eq!(fs::read_dir(path("traces")).unwrap().count(), 1);
 }

@@ -190,11 +190,15 @@ fn what_goes_on_without_the_program_is_told() {
     let mut command = reorder();
     let outcome = run(command.args(["record", "-o", path, "--"]).arg(&program.path), LIMIT).unwrap();
     assert!(
-        outcome.success() && outcome.stderr_text().contains("one process went on when the program had ended"),
+        outcome.success()
+            && outcome.stderr_text().contains("one process kept running after the program ended"),
         "{outcome}"
     );
     let shown = succeed(reorder().args(["traces", "show", path]));
-    assert!(!shown.contains("step_later") && shown.contains("one process went on unrecorded"), "{shown}");
+    assert!(
+        !shown.contains("step_later") && shown.contains("one process kept running unrecorded"),
+        "{shown}"
+    );
     let json: serde_json::Value =
         serde_json::from_str(&succeed(reorder().args(["traces", "show", path, "--format", "json"]))).unwrap();
     assert_eq!(json["traces"][0]["left_running"], 1, "{json}");
@@ -204,5 +208,5 @@ fn what_goes_on_without_the_program_is_told() {
         LIMIT,
     )
     .unwrap();
-    assert!(!whole.stderr_text().contains("went on"), "{whole}");
+    assert!(!whole.stderr_text().contains("kept running"), "{whole}");
 }

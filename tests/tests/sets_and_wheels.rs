@@ -124,7 +124,7 @@ fn a_set_that_would_not_start_from_its_own_images_is_refused() {
     shell(&line, LIMIT).unwrap();
     let names = directory.join("names");
     let search = [("LD_LIBRARY_PATH", names.to_str().unwrap())];
-    refused_set(directory, "same", "set", &search, "would have one name");
+    refused_set(directory, "same", "set", &search, "would have the same name");
     refused_set(directory, "bin/before", "set", &[], "the moved program would load");
     // A library that is left out, and was found beside the program.
     fs::write(directory.join("order"), "main3\nmain1\n").unwrap();

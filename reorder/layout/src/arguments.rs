@@ -7,7 +7,7 @@ use crate::{Effort, LayoutRequest, Memory, Strategy, Unseen};
 /// The description of a layout, as flags.
 #[derive(Args, Clone, Debug)]
 pub struct LayoutArguments {
-    /// How functions are ordered
+    /// How to order functions
     #[arg(long, value_enum, default_value = "auto", value_name = "NAME")]
     strategy: Strategy,
     /// The memory model that the layout is made for; 4k, 16k, fault-around, read-around and read-ahead are short names
@@ -20,10 +20,10 @@ pub struct LayoutArguments {
     /// Where functions that no trace ran are placed [default: references for auto, link for all others]
     #[arg(long, value_enum, value_name = "WHERE")]
     unseen: Option<Unseen>,
-    /// Gather functions of similar content where that costs at most 1 % of the pages
+    /// Group functions with similar contents where that costs at most 1 % of the pages
     #[arg(long)]
     compress: bool,
-    /// How much work is done
+    /// How much work to do
     #[arg(long, value_enum, default_value = "normal", value_name = "LEVEL")]
     effort: Effort,
     /// Seed for the random choices of the strategy

@@ -1,4 +1,4 @@
-//! What `reorder apply` made of one file, whatever images are in it.
+//! What `reorder apply` made of one file, for all kinds of files.
 
 use serde::Serialize;
 
@@ -9,24 +9,24 @@ use reorder_relocate::apply::ApplySummary;
 use reorder_relocate::apply::clones::CloneSummary;
 use reorder_relocate::layout_map::LayoutMap;
 
-/// A file of which the functions of at least one image were moved.
+/// A file in which the functions of at least one image were moved.
 pub struct AppliedFile {
     /// The whole file.
     pub bytes: Vec<u8>,
     /// What moved, in all images together.
     pub summary: ApplySummary,
-    /// Whether nothing moved anywhere.
+    /// Whether no function moved in any image.
     pub is_unchanged: bool,
-    /// For each image that moved its processor's name and, where they are asked for, its map.
+    /// The map of each image that moved, with its processor's name; empty unless maps are requested.
     pub maps: Vec<(&'static str, LayoutMap)>,
-    /// Images of the file that stayed as they were.
+    /// Images of the file that were left unchanged.
     pub left: Vec<LeftImage>,
 }
 
 /// One of several images of a file, which could not be moved.
 #[derive(Clone, Debug, Serialize)]
 pub struct LeftImage {
-    /// What it is called in the file: its processor or its path.
+    /// Its name in the file: its processor or its path.
     pub image: String,
     /// The code, if it was refused.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -46,8 +46,8 @@ impl LeftImage {
     }
 }
 
-/// A result that our own proof rejects is a finding, even where other images of the file moved. Other images that stay
-/// are what was to be expected of them.
+/// A result that our own proof rejects is a finding, even if other images of the file moved. Images that are left unchanged
+/// for other reasons are not.
 pub fn status_of(left: &[LeftImage]) -> ExitStatus {
     let is_defect = |image: &LeftImage| {
         matches!(image.code, Some(RefusalCode::MachOFailedVerification | RefusalCode::FailedVerification))

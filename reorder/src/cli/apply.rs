@@ -1,4 +1,4 @@
-//! `reorder apply`: relocates the functions of a finished image, in place.
+//! `reorder apply`: moves the functions of a finished image, in place.
 
 use std::path::{Path, PathBuf};
 
@@ -45,22 +45,22 @@ Examples:
   reorder apply MyApp -t profiles -o MyApp.new                  # Mach-O: sign it again
   reorder apply MyApp -t profiles --arch arm64 -o MyApp.new     # of a universal file";
 
-/// Relocate functions inside the finished image: same sections, same behaviour, proven
+/// Move the functions of a finished image: same sections, same behaviour, proven
 ///
-/// ELF files keep their size unless debug information is brought up to date or --clone adds copies. Mach-O files may change
-/// it a little, and get a new UUID and an ad-hoc signature.
+/// ELF files keep their size unless debug information is updated or --clone adds copies. Mach-O files may change slightly in
+/// size, and get a new UUID and an ad-hoc signature.
 #[derive(Args, Debug)]
 #[command(before_long_help = EXAMPLES)]
 pub struct ApplyArguments {
-    /// The program, shared object, dylib, bundle or Python wheel; never modified unless --in-place
+    /// The program, shared object, dylib, bundle or Python wheel; modified only with --in-place
     #[arg(value_name = "IMAGE")]
     image: PathBuf,
     #[command(flatten)]
     arrangement: ArrangementArguments,
-    /// Where the result goes
+    /// Write the result to this file
     #[arg(short, long, value_name = "FILE", required_unless_present_any = ["in_place", "set"])]
     output: Option<PathBuf>,
-    /// Move the program and the libraries that it loads at its start, as far as the traces know them, into this directory
+    /// Move the program and those libraries loaded at startup that have traces, and write them to this directory
     #[arg(long, value_name = "DIR", conflicts_with_all = ["output", "in_place", "map", "order", "architecture", "most_pinned", "allow_swift_pins"])]
     set: Option<PathBuf>,
     /// Replace IMAGE itself, atomically
@@ -70,11 +70,10 @@ pub struct ApplyArguments {
     options: RelocateArguments,
     #[command(flatten)]
     macho: MachOArguments,
-    /// Copy functions that should come first into a segment of their own: those that cannot move, or all; the file grows
+    /// Copy functions used at startup into a new segment: those that cannot move, or all; the file grows
     #[arg(long, value_enum, value_name = "WHICH", num_args = 0..=1, require_equals = true, default_missing_value = "stayed", conflicts_with_all = ["map", "architecture", "most_pinned", "allow_swift_pins"])]
     clone: Option<CloneArgument>,
-    /// Also write the address map, which symbolizers can use; it leads back to the input unless debug information was
-    /// written again
+    /// Also write the address map, which symbolizers can use; it restores the input unless debug information was rewritten
     #[arg(long, value_name = "FILE")]
     map: Option<PathBuf>,
     #[command(flatten)]
@@ -83,9 +82,9 @@ pub struct ApplyArguments {
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
 enum CloneArgument {
-    /// Those that cannot move in place
+    /// Functions that cannot move in place
     Stayed,
-    /// All; nothing moves in place
+    /// All functions used at startup; no function moves in place
     All,
 }
 
@@ -104,9 +103,9 @@ struct ApplyReport<'run> {
     file_bytes: usize,
     bytes_before: usize,
     is_unchanged: bool,
-    /// What original and result were run with, and did alike.
+    /// The runs in which original and result behaved alike.
     checks: &'run [CheckedRun],
-    /// Images of the file that stayed as they were.
+    /// Images of the file that were left unchanged.
     #[serde(skip_serializing_if = "<[_]>::is_empty")]
     left: &'run [LeftImage],
     #[serde(flatten)]
@@ -136,7 +135,7 @@ impl Report for ApplyReport<'_> {
         if let Some(clones) = &summary.clones {
             text.push_str(&clones_text(clones));
         } else if self.is_unchanged {
-            text.push_str("nothing moved: the output equals the input\n");
+            text.push_str("no function moved: the output equals the input\n");
         }
         text.extend(self.checks.iter().map(CheckedRun::text));
         for image in self.left {
@@ -147,10 +146,10 @@ impl Report for ApplyReport<'_> {
     }
 }
 
-/// What was copied, and what could not be.
+/// What was copied, and what could not be copied.
 fn clones_text(clones: &CloneSummary) -> String {
     let mut text = format!(
-        "{} functions copied ({} bytes) into {COPIES}; {} that should come first stay\n",
+        "{} functions copied ({} bytes) into {COPIES}; {} that startup uses stay\n",
         grouped(clones.functions as u64),
         grouped(clones.bytes),
         grouped(clones.skipped.len() as u64),
@@ -189,7 +188,7 @@ pub fn pins_text(pinned: &[PinnedFunction], shown: usize) -> String {
     }
     let mut text = format!("\n{}", table.render());
     if pinned.len() > shown {
-        text.push_str(&format!("… and {} more (all of them with --format json)\n", pinned.len() - shown));
+        text.push_str(&format!("… and {} more (--format json lists all)\n", pinned.len() - shown));
     }
     text
 }
@@ -231,7 +230,7 @@ pub fn run(arguments: &ApplyArguments, context: &Context) -> Result<ExitStatus> 
     applied.summary.warnings.extend(packages::warning(output));
     let maps = arguments.map.as_deref().map(|path| map_files(path, &applied.maps)).unwrap_or_default();
     maps.iter().try_fold(kept, |kept, (path, _)| kept.writes("map", path, "give another --map FILE"))?;
-    // Dropped after the files, which a signal that ends this process would leave beside their places.
+    // Dropped after the files: a signal that ended this process earlier would leave them beside their destinations.
     let _interruption = Interruption::note();
     // The image last: with --in-place the map is the only way back.
     let mut files = maps
@@ -256,7 +255,7 @@ pub fn run(arguments: &ApplyArguments, context: &Context) -> Result<ExitStatus> 
     Ok(status_of(&applied.left))
 }
 
-/// Original and result, run side by side as far as that is asked for.
+/// Runs original and result side by side, if checks are requested.
 fn checked(
     arguments: &ApplyArguments,
     output: &Path,
@@ -271,7 +270,7 @@ fn checked(
     arguments.check.run(&arguments.image, &trial, context)
 }
 
-/// Where each map goes: one has the name that was given, several the processor's name behind it.
+/// Where each map goes: a single one to the given name, several with the processor's name appended.
 fn map_files<'maps>(
     path: &Path,
     maps: &'maps [(&'static str, LayoutMap)],
@@ -287,7 +286,7 @@ fn map_files<'maps>(
     maps.iter().map(|(name, map)| (with_name(name), map)).collect()
 }
 
-/// Everything that is read and may not be replaced by a map, and the output, which replaces at most the image.
+/// Everything that is read, which a map must not replace, and the output, which may replace only the image.
 fn kept_files(arguments: &ApplyArguments, output: &Path) -> Result<KeptFiles> {
     let read = arguments.arrangement.files()?;
     let read = read.iter().fold(KeptFiles::default(), |kept, (what, files)| kept.reads(what, files));
@@ -297,10 +296,10 @@ fn kept_files(arguments: &ApplyArguments, output: &Path) -> Result<KeptFiles> {
     Ok(kept.reads("an image", [&arguments.image]))
 }
 
-/// What to say of a map that leads to the output but not back.
+/// The warning for a map that cannot restore the input.
 ///
 /// # Errors
-/// The map was to lead back to an image that is about to be replaced.
+/// The map could not restore an image that is about to be replaced.
 fn is_one_way(
     arguments: &ApplyArguments,
     maps: &[(&'static str, LayoutMap)],
@@ -308,18 +307,18 @@ fn is_one_way(
     match (maps.iter().any(|(_, map)| map.is_one_way), arguments.in_place) {
         (false, _) => Ok(None),
         (true, false) => Ok(Some(
-            "the map does not lead back, since debug information was written again: keep the input, or use --debug keep-stale",
+            "the map cannot restore the input, because debug information was rewritten: keep the input, or use --debug keep-stale",
         )),
         (true, true) => Err(Error::usage(
-            "the map would not lead back to the image that is replaced: its debug information is written again",
+            "the map could not restore the image that is replaced, because its debug information is rewritten",
         )
-        .with_hint("add --debug keep-stale or --debug map, of which maps lead back; or write to -o FILE and keep the image")),
+        .with_hint("add --debug keep-stale or --debug map, whose maps restore the image; or write to -o FILE and keep the image")),
     }
 }
 
 fn apply_macho(arguments: &ApplyArguments, context: &Context, bytes: &[u8]) -> Result<AppliedFile> {
     if arguments.clone.is_some() {
-        return Err(Error::usage("--clone is for ELF images").with_hint("leave out --clone"));
+        return Err(Error::usage("--clone applies only to ELF images").with_hint("leave out --clone"));
     }
     arguments.options.refuse_for_macho()?;
     apply_file(&macho_request(arguments), bytes, context)
@@ -342,7 +341,7 @@ fn apply_to_wheel(
     bytes: &[u8],
 ) -> Result<AppliedFile> {
     if arguments.map.is_some() {
-        return Err(Error::usage("a map is of one image, and a wheel may hold many")
+        return Err(Error::usage("a map describes one image, and a wheel may hold many")
             .with_hint("leave out --map, or unpack the wheel and give its images one by one"));
     }
     apply_wheel(request, &macho_request(arguments), bytes, context)

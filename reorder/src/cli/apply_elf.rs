@@ -1,4 +1,4 @@
-//! `reorder apply` for one ELF image: in place, then copies of what should come first and could not move.
+//! `reorder apply` for one ELF image: in place, then copies of functions used at startup that could not move.
 
 use std::path::Path;
 
@@ -17,15 +17,15 @@ use reorder_relocate::apply::clones::with_clones;
 use reorder_relocate::apply::elf::{apply, layout_map};
 use reorder_trace::ImageIdentity;
 
-/// What is asked of an ELF image.
+/// How an ELF image is to be changed.
 pub struct ElfRequest<'run> {
-    /// Where functions shall go.
+    /// Where functions are to go.
     pub arrangement: &'run ArrangementArguments,
     /// How the image is rewritten.
     pub options: RelocateOptions,
     /// Whether to make a map.
     pub with_map: bool,
-    /// Which of the functions that should come first are copied.
+    /// Which of the functions used at startup are copied.
     pub clones: Option<CloneChoice>,
 }
 
@@ -34,7 +34,7 @@ pub struct ElfRequest<'run> {
 pub enum CloneChoice {
     /// Those that cannot move in place.
     Stayed,
-    /// All; nothing moves in place.
+    /// All functions used at startup; no function moves in place.
     All,
 }
 
@@ -57,13 +57,13 @@ pub fn apply_elf(
     let analysis = match analysed.transpose() {
         Ok(analysis) => analysis,
         Err(error) if is_too_little_known(&error) && request.clones.is_some() => {
-            context.talk.warning(&format!("nothing moves in place: {error}"), None);
+            context.talk.warning(&format!("no function moves in place: {error}"), None);
             None
         }
         Err(error) => return Err(offering_clones(error)),
     };
     let identity = ImageIdentity::of(path, &file);
-    // What cannot move is part of the order, too, if it is to be copied.
+    // Functions that cannot move are part of the order too if they are to be copied.
     let room = match &analysis {
         Some(analysis) if request.clones.is_none() => Room::InPlace(analysis),
         _ => Room::Linker,
@@ -83,7 +83,7 @@ pub fn apply_elf(
     };
     if request.clones.is_some() {
         let Wanted::Order(order, needed) = &wanted else {
-            return Err(Error::usage("a map says where functions move, and nothing of copies")
+            return Err(Error::usage("a map says where functions move but not what is copied")
                 .with_hint("leave out --clone, or give traces in place of the map"));
         };
         let first = order.get(..*needed).unwrap_or(order);
@@ -99,7 +99,7 @@ pub fn apply_elf(
     Ok(AppliedFile { bytes, summary, is_unchanged, maps, left: Vec::new() })
 }
 
-/// Whether the image is refused because its code is not known well enough for functions to move.
+/// Whether the image is refused because too little of its code is known for functions to move.
 fn is_too_little_known(error: &Error) -> bool {
     match &error.kind {
         ErrorKind::Refused(refusal) => {
@@ -109,12 +109,11 @@ fn is_too_little_known(error: &Error) -> bool {
     }
 }
 
-/// Says what else can be done.
+/// Adds --clone as a hint where it would help.
 fn offering_clones(error: Error) -> Error {
     match is_too_little_known(&error) {
-        true => {
-            error.with_hint("copy what should come first into a new segment with --clone; the file grows")
-        }
+        true => error
+            .with_hint("copy the functions used at startup into a new segment with --clone; the file grows"),
         false => error,
     }
 }

@@ -15,21 +15,21 @@ use reorder_relocate::apply::macho::{MachOOptions, apply, layout_map};
 use reorder_relocate::layout_map::LayoutMap;
 use reorder_trace::ImageIdentity;
 
-/// What is asked of each image.
+/// How each image is to be changed.
 pub struct MachORequest<'run> {
     /// Where the file is.
     pub path: &'run Path,
-    /// Where functions shall go.
+    /// Where functions are to go.
     pub arrangement: &'run ArrangementArguments,
-    /// The one image to move, by its processor's name.
+    /// The only image to move, by its processor's name; all if `None`.
     pub architecture: Option<&'run str>,
-    /// Refusals that the user can lift.
+    /// Refusals that the user can override.
     pub options: MachOOptions,
     /// Whether to make maps.
     pub with_maps: bool,
 }
 
-/// Moves the functions of the images of `bytes`; an image of a universal file that is refused stays as it is.
+/// Moves the functions of the images in `bytes`; a refused image of a universal file is left unchanged.
 ///
 /// # Errors
 /// When no image could be moved: the first refusal.

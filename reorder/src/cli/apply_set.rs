@@ -1,4 +1,4 @@
-//! `reorder apply --set`: a program with the libraries that it loads at its start.
+//! `reorder apply --set`: a program with the libraries that it loads at startup.
 
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt as _;
@@ -30,7 +30,7 @@ use reorder_system::write::{Pending, ReplaceOptions, Warning, together_if};
 #[derive(Serialize)]
 struct SetImage {
     image: String,
-    /// Where the moved image is; nothing for those that were left out.
+    /// Where the moved image is; `None` for those that were left out.
     output: Option<String>,
     /// Why it was left out.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -42,9 +42,9 @@ struct SetImage {
 #[derive(Serialize)]
 struct SetReport {
     directory: String,
-    /// The line that starts the program with the moved libraries.
+    /// The command line that runs the program with the moved libraries.
     start: String,
-    /// What the program alone and with the set was run with, and did alike.
+    /// The runs in which the program behaved alike without and with the set.
     checks: Vec<CheckedRun>,
     images: Vec<SetImage>,
 }
@@ -73,7 +73,7 @@ impl Report for SetReport {
         let moved = self.images.iter().filter(|image| image.output.is_some()).count();
         let checks: String = self.checks.iter().map(CheckedRun::text).collect();
         format!(
-            "{}{checks}{moved} of {} images moved and verified, and the loader finds them; start the program so:\n  {}\n",
+            "{}{checks}{moved} of {} images moved and verified, and the loader finds them; run the program with:\n  {}\n",
             table.render(),
             self.images.len(),
             self.start
@@ -81,7 +81,7 @@ impl Report for SetReport {
     }
 }
 
-/// Moves the functions of the program and of each library that it loads and that the traces know; writes all or nothing.
+/// Moves the functions of the program and of each loaded library that has traces; writes all files or none.
 ///
 /// # Errors
 /// As for the program alone; a directory that holds one of the inputs.
@@ -97,7 +97,9 @@ pub(super) fn run(
     let kept = kept.reads("the input of checked runs", check.input());
     let mapped = map_image(program)?;
     if is_macho(&mapped) {
-        return Err(Error::usage("--set is for ELF programs").in_file(program).with_hint("leave out --set"));
+        return Err(Error::usage("--set applies only to ELF programs")
+            .in_file(program)
+            .with_hint("leave out --set"));
     }
     check.refuse_unless_runnable(program, &mapped)?;
     let in_program = |error: Error| error.in_file(program);
@@ -106,7 +108,7 @@ pub(super) fn run(
     let name = program.file_name().map_or_else(|| "program".into(), |name| name.to_os_string());
     if let Some(library) = libraries.iter().find(|library| OsStr::new(&library.name) == name) {
         return Err(Error::usage(format!(
-            "the library {} and the program would have one name in the directory",
+            "the library {} and the program would have the same name in the directory",
             library.path.display()
         ))
         .in_file(program)
@@ -135,7 +137,7 @@ pub(super) fn run(
                 inputs.push(bytes);
                 None
             }
-            // No trace is of it, or it cannot be moved: the system's own serves.
+            // It has no traces, or it cannot be moved: the loader finds the original.
             Err(error)
                 if matches!(error.kind, ErrorKind::Usage | ErrorKind::Refused(_) | ErrorKind::Malformed) =>
             {
@@ -153,7 +155,7 @@ pub(super) fn run(
     }
     let set = StagedSet { program, directory, name: &name, libraries: &libraries };
     let originals: Vec<&MappedImage> = std::iter::once(&mapped).chain(&inputs).collect();
-    // Dropped after the files, which a signal that ends this process would leave beside their places.
+    // Dropped after the files: a signal that ended this process earlier would leave them beside their destinations.
     let _interruption = Interruption::note();
     let checks = checked(&set, check, &originals, &moved, context)?;
     originals.into_iter().try_for_each(MappedImage::unchanged)?;
@@ -181,7 +183,7 @@ pub(super) fn run(
     Ok(status_of(&rejected))
 }
 
-/// The program as it is, and with the set, run side by side as far as that is asked for.
+/// Runs the program without and with the set side by side, if checks are requested.
 fn checked(
     set: &StagedSet<'_>,
     check: &CheckArguments,
@@ -209,7 +211,7 @@ fn checked(
 struct StagedSet<'run> {
     program: &'run Path,
     directory: &'run Path,
-    /// The program's, in the directory.
+    /// The program's name in the directory.
     name: &'run OsStr,
     /// What the program loads without the set.
     libraries: &'run [LoadedLibrary],
@@ -220,11 +222,11 @@ impl StagedSet<'_> {
         std::path::absolute(self.directory).map_err(|error| Error::io(self.directory, error))
     }
 
-    /// The directory in front of where the environment lets the loader look.
+    /// The directory, followed by those where the environment tells the loader to look.
     fn search_path(&self) -> Result<OsString> {
         let mut path = self.absolute()?.into_os_string();
         if path.as_bytes().iter().any(|byte| b":;".contains(byte)) {
-            return Err(Error::usage("the loader cannot look into directories with : or ; in their path")
+            return Err(Error::usage("the loader cannot search directories with : or ; in their path")
                 .in_file(self.directory)
                 .with_hint("give another directory to --set"));
         }
@@ -235,7 +237,7 @@ impl StagedSet<'_> {
         Ok(path)
     }
 
-    /// A line for a shell.
+    /// The command line, quoted for a shell.
     fn start(&self) -> Result<String> {
         let quoted = |text: &OsStr| {
             let quoted = shlex::bytes::try_quote(text.as_bytes()).map(|quoted| quoted.into_owned());
@@ -245,13 +247,13 @@ impl StagedSet<'_> {
         Ok(format!("{SEARCH_PATH}={} {}", quoted(&self.search_path()?), quoted(program.as_os_str())))
     }
 
-    /// Asks the loader what the program loads from the directory: the moved libraries, and else what it loaded before.
+    /// Asks the loader what the program would load: it must be the moved libraries, and otherwise what it loaded before.
     fn check(&self, moved: &[(PathBuf, PathBuf, AppliedFile)]) -> Result<()> {
         let Some((_, program, applied)) = moved.first() else { return Ok(()) };
         let file = ElfFile::parse(&applied.bytes)?;
         let with_advice = |error: Error| {
             let advice = format!(
-                "nothing was written; where the program looks for libraries beside itself ($ORIGIN), give --set a directory \
+                "nothing was written; if the program looks for libraries beside itself ($ORIGIN), give --set a directory \
                  beside {}",
                 self.program
                     .parent()
@@ -281,7 +283,7 @@ impl StagedSet<'_> {
         match found.iter().find(|found| self.libraries.iter().all(|library| library.name != found.name)) {
             None => Ok(()),
             Some(new) => Err(Error::usage(format!(
-                "the moved program would also load {}, which it did not before",
+                "the moved program would also load {}, which the original does not",
                 new.path.display()
             ))
             .in_file(program)
@@ -290,7 +292,7 @@ impl StagedSet<'_> {
     }
 }
 
-/// All outputs or none; none of them takes the place of an input, and the loader finds them.
+/// Writes all outputs or none; none of them replaces an input, and the loader finds them.
 fn write_all(
     set: &StagedSet<'_>,
     kept: KeptFiles,
@@ -312,7 +314,7 @@ fn write_all(
     };
     let written = write();
     if written.is_err() && is_new {
-        // Empty again; if not, somebody else uses it.
+        // Fails if another process has put files there, which then stay.
         let _ = std::fs::remove_dir(directory);
     }
     written

@@ -1,4 +1,4 @@
-//! `reorder apply` for Python wheels: every image that the traces know, and the list of digests.
+//! `reorder apply` for Python wheels: every image that has traces, and the list of digests.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -12,10 +12,10 @@ use reorder_base::error::{Error, ErrorKind, Result};
 use reorder_image::macho::is_macho;
 use reorder_relocate::apply::ApplySummary;
 
-/// As much of a file as tells whether it is an image.
+/// Enough of a file to see whether it is an image.
 const HEAD_BYTES: u64 = 8;
 
-/// Moves the functions of the images in the wheel `bytes`. Images that no trace is of, or that are refused, stay as they are.
+/// Moves the functions of the images in the wheel `bytes`. Images without traces, and refused ones, are left unchanged.
 ///
 /// # Errors
 /// When no image moves: the first reason; damaged archives.

@@ -1,4 +1,4 @@
-//! The flags that say where functions shall go.
+//! The flags that say where functions are to go.
 
 use std::path::{Path, PathBuf};
 
@@ -15,12 +15,12 @@ use reorder_relocate::apply::Arrangement;
 use reorder_relocate::layout_map::LayoutMap;
 use reorder_trace::{ImageIdentity, ResolvedTrace, ResolvedTraces};
 
-/// An order from traces, from a file, or by a strategy that needs neither.
+/// An order from traces, from a file, or from a strategy that needs neither.
 #[derive(Args, Clone, Debug)]
 pub struct ArrangementArguments {
     #[command(flatten)]
     traces: TracesInput,
-    /// An order file (a symbol or address a line), or a map written by --map
+    /// Order file (one symbol or address per line), or a map written by --map
     #[arg(long, value_name = "FILE", conflicts_with_all = ["paths", "strategy", "seed", "memory", "early", "effort", "unseen", "compress"])]
     order: Option<PathBuf>,
     #[command(flatten)]
@@ -30,7 +30,7 @@ pub struct ArrangementArguments {
 /// What the flags ask for.
 #[derive(Clone, Debug)]
 pub enum Wanted {
-    /// Functions, the lowest address first, and how many of them recorded starts need.
+    /// Functions, the lowest address first, and how many of them recorded runs need.
     Order(Vec<FunctionIndex>, usize),
     /// Exact places.
     Map(LayoutMap),
@@ -47,7 +47,7 @@ impl Wanted {
 }
 
 impl ArrangementArguments {
-    /// What is read to know where functions go, by what it is called in a sentence.
+    /// The files that are read to find out where functions go, each kind with its name in messages.
     ///
     /// # Errors
     /// Unreadable directories and lists of traces.
@@ -57,8 +57,8 @@ impl ArrangementArguments {
         Ok(files)
     }
 
-    /// Reads whatever the flags name; `lay_out` computes an order where they ask for one, for the `usual` memory of the
-    /// image's systems unless they name another.
+    /// Reads the files that the flags name; `lay_out` computes an order if they request one, for the memory model
+    /// `default_memory` of the image's systems unless they name another.
     ///
     /// # Errors
     /// No traces where the strategy needs them, unreadable files, an order without a known function.
@@ -67,20 +67,20 @@ impl ArrangementArguments {
         path: &Path,
         identity: &ImageIdentity,
         functions: &FunctionTable<'_>,
-        usual: Memory,
+        default_memory: Memory,
         talk: &Talk,
         lay_out: impl FnOnce(&[ResolvedTrace], &LayoutRequest) -> Result<Layout>,
     ) -> Result<Wanted> {
         if let Some(order) = &self.order {
             return read_order(order, functions, talk);
         }
-        let request = self.layout.request(usual);
+        let request = self.layout.request(default_memory);
         let traces = match request.strategy.needs_traces() {
             true => self.traces.resolve_for(path, identity, functions, talk)?,
             false => ResolvedTraces::default(),
         };
         let mut layout = lay_out(&traces.traces, &request)?.with_hot(&traces.counts, functions);
-        // What nobody chose keeps its order behind.
+        // Functions that the strategy did not place keep their order after the others.
         layout.order.truncate(layout.chosen);
         Ok(Wanted::Order(layout.order, layout.needed))
     }

@@ -1,4 +1,4 @@
-//! The flags by which original and result are run before anything is written, and what they are run with.
+//! The flags that make `apply` run original and result before anything is written, and those runs.
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -15,36 +15,36 @@ use reorder_run::check::{CheckRequest, CheckedRun, Trial, check};
 use reorder_run::processor::{self, Purpose};
 use reorder_run::runnable::is_library;
 
-/// What is run to compare original and result.
+/// The runs that compare original and result.
 #[derive(Args, Clone, Debug)]
 pub struct CheckArguments {
-    /// Run IMAGE and the result with these arguments, quoted as for a shell, and compare output, exit status and signals before
-    /// anything is written; repeatable. IMAGE runs twice or more: choose runs that can be repeated
+    /// Run IMAGE and the result with these arguments, quoted as for a shell, and compare output, exit status and signals
+    /// before anything is written; repeatable. IMAGE runs at least twice: choose runs that can be repeated
     #[arg(long = "check", value_name = "ARGS", allow_hyphen_values = true)]
     runs: Vec<String>,
-    /// Standard input of each checked run; empty unless given
+    /// Standard input of each checked run [default: empty]
     #[arg(long = "check-input", value_name = "FILE", requires = "runs")]
     input: Option<PathBuf>,
-    /// End a checked run that takes longer than this
+    /// Kill a checked run that takes longer than this
     #[arg(long, value_name = "SECONDS", default_value_t = 60)]
     time_limit: u64,
 }
 
 impl CheckArguments {
-    /// Whether anything is to be run.
+    /// Whether any run is requested.
     pub fn is_asked_for(&self) -> bool {
         !self.runs.is_empty()
     }
 
-    /// What the runs read.
+    /// The file that the runs read as standard input.
     pub fn input(&self) -> Option<&Path> {
         self.input.as_deref()
     }
 
-    /// Says, before any work, that what is asked for cannot be run.
+    /// Refuses, before any work, requested runs that are impossible.
     ///
     /// # Errors
-    /// Arguments without an end, and images that are no programs of this machine.
+    /// Arguments with unfinished quotation, and images that are not programs for this processor.
     pub fn refuse_unless_runnable(&self, path: &Path, bytes: &[u8]) -> Result<()> {
         if !self.is_asked_for() {
             return Ok(());
@@ -80,7 +80,7 @@ impl CheckArguments {
     /// Runs all of them.
     ///
     /// # Errors
-    /// The first in which the result does something else, or that shows nothing.
+    /// The first run in which the result behaves differently, or that cannot be compared.
     pub fn run(&self, original: &Path, trial: &Trial<'_>, context: &Context) -> Result<Vec<CheckedRun>> {
         let runs = self.runs.iter().map(|run| Ok((run.as_str(), words("--check", run)?)));
         let runs = runs.collect::<Result<Vec<_>>>()?;
@@ -117,10 +117,10 @@ pub fn check_all(
     Ok(checked)
 }
 
-/// The words of a line that is quoted as for a shell; `flag` is where it was given.
+/// Splits a line that is quoted as for a shell into words; `flag` is the option that it was given to.
 ///
 /// # Errors
-/// Quotation marks without an end.
+/// Unfinished quotation.
 pub fn words(flag: &str, line: &str) -> Result<Vec<OsString>> {
     let words = shlex::split(line).ok_or_else(|| {
         Error::usage(format!("{flag} {line}: a quotation mark or an escaped character is missing"))

@@ -1,4 +1,4 @@
-//! `reorder completions`: shell completions from the one command-line definition.
+//! `reorder completions`: shell completions, generated from the definition of the command line.
 
 use clap::Args;
 use clap_complete::Shell;
@@ -13,7 +13,7 @@ Examples:
   reorder completions zsh > ~/.zfunc/_reorder
   reorder completions fish > ~/.config/fish/completions/reorder.fish";
 
-/// Print a shell's completion script
+/// Print the completion script of a shell
 #[derive(Args, Debug)]
 #[command(before_long_help = EXAMPLES)]
 pub struct CompletionsArguments {

@@ -1,4 +1,4 @@
-//! What a command needs besides its own arguments: where results go and how to talk.
+//! What a command needs besides its own arguments: the output format, and how to print messages.
 
 use std::io::{ErrorKind as IoErrorKind, Write};
 use std::path::Path;
@@ -10,17 +10,17 @@ use reorder_base::error::{Error, Result};
 use reorder_report::Format;
 use reorder_report::{self, Report};
 
-/// The surroundings of one command.
+/// The environment of one command.
 #[derive(Debug)]
 pub struct Context {
-    /// Form of the results.
+    /// Format of the results.
     pub format: Format,
     /// Messages and progress on stderr.
     pub talk: Talk,
 }
 
 impl Context {
-    /// Sets up threads, timings and talk as asked.
+    /// Sets up threads, timings and messages as requested.
     ///
     /// # Errors
     /// When the threads cannot be started.
@@ -35,10 +35,10 @@ impl Context {
         Ok(Self { format: shared.format, talk: Talk::new(shared) })
     }
 
-    /// Writes `report` to stdout in the asked form.
+    /// Writes `report` to stdout in the requested format.
     ///
     /// # Errors
-    /// When stdout cannot be written, except that nobody reads it any more.
+    /// When stdout cannot be written, unless the reader has closed it.
     pub fn print(&self, report: &impl Report) -> Result<()> {
         self.print_bytes(reorder_report::render(report, self.format)?.as_bytes())
     }
@@ -46,7 +46,7 @@ impl Context {
     /// Writes raw data, such as an order file, to stdout.
     ///
     /// # Errors
-    /// When stdout cannot be written, except that nobody reads it any more.
+    /// When stdout cannot be written, unless the reader has closed it.
     pub fn print_bytes(&self, bytes: &[u8]) -> Result<()> {
         let mut stdout = std::io::stdout().lock();
         match stdout.write_all(bytes).and_then(|()| stdout.flush()) {

@@ -1,4 +1,4 @@
-//! `reorder doctor`: what this machine lets the other commands do, found out by doing it.
+//! `reorder doctor`: what this system lets the other commands do, found out by trying it.
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -22,13 +22,13 @@ Examples:
   reorder doctor /usr/bin/git
   reorder doctor --show-config";
 
-/// Check whether this machine can record and measure, and whether an image has what is needed
+/// Check whether this system can record and measure, and whether an image has what is needed
 #[derive(Args, Debug)]
 #[command(before_long_help = EXAMPLES)]
 pub struct DoctorArguments {
-    /// A program or shared object to look at as well: what it lacks, and the flag for its linker and your build system
+    /// Also check this program or shared object: what it lacks, and the flag for its linker and your build system
     image: Option<PathBuf>,
-    /// Also print what is configured here, and where each value comes from
+    /// Also print the configuration that applies here, and where each value comes from
     #[arg(long)]
     show_config: bool,
 }
@@ -40,7 +40,7 @@ struct DoctorReport {
     configuration: Vec<Setting>,
 }
 
-/// A value that commands use unless a flag says otherwise.
+/// A value that applies unless a flag overrides it.
 #[derive(Debug, Serialize)]
 struct Setting {
     name: String,
@@ -52,7 +52,7 @@ struct Setting {
 /// Runs all checks; a failed one is a finding.
 ///
 /// # Errors
-/// When the image or the own program cannot be read.
+/// When the image or our own executable cannot be read.
 pub fn run(arguments: &DoctorArguments, context: &Context) -> Result<ExitStatus> {
     let mut checks = machine_checks()?;
     if let Some(image) = &arguments.image {
@@ -105,7 +105,7 @@ fn page_cache() -> Check {
     }
 }
 
-/// Whether `perf record` may sample programs of this user: the profiles of others are read all the same.
+/// Whether `perf record` may sample programs of this user. Never a failure: profiles recorded elsewhere can be read anyway.
 fn sampling() -> Check {
     const OWN_PROGRAMS: i32 = 2;
     let name = "sample with perf (profiles of perf.data)";
@@ -117,9 +117,9 @@ fn sampling() -> Check {
         }
         Some(level) => Check::fine(
             name,
-            format!("forbidden (kernel.perf_event_paranoid is {level}); record needs it not"),
+            format!("forbidden (kernel.perf_event_paranoid is {level}); record does not need it"),
         ),
-        None => Check::fine(name, "the kernel has no perf events; record needs them not"),
+        None => Check::fine(name, "the kernel has no perf events; record does not need them"),
     }
 }
 

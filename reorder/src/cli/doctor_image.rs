@@ -1,4 +1,4 @@
-//! What `reorder doctor` says of an image: what is there, what is missing, and the flag that brings it.
+//! What `reorder doctor` says about an image: what is there, what is missing, and the flag that adds it.
 
 use std::path::Path;
 
@@ -13,7 +13,7 @@ use reorder_image::macho::is_macho;
 use reorder_relocate::debug::has_debug;
 use reorder_system::mapped::map_image;
 
-/// One thing that was looked at.
+/// One thing that was checked.
 #[derive(Debug, Serialize)]
 pub(super) struct Check {
     pub(super) name: &'static str,
@@ -35,14 +35,14 @@ impl Check {
         Self { passed: false, ..Self::fine(name, found) }
     }
 
-    /// The same with one more thing to do.
+    /// Adds a hint.
     pub(super) fn hint(mut self, hint: impl Into<String>) -> Self {
         self.hints.push(hint.into());
         self
     }
 }
 
-/// How each way of building takes an option of the linker.
+/// How each build system takes an option of the linker: name, text before and text after the option.
 const BUILDS: [(&str, &str, &str); 4] = [
     ("gcc, clang", "", ""),
     ("configure, make", "LDFLAGS=", ""),
@@ -50,10 +50,10 @@ const BUILDS: [(&str, &str, &str); 4] = [
     ("cargo", "RUSTFLAGS='-C link-arg=", "'"),
 ];
 
-/// What the kept relocations of a link are asked for with, by all linkers that can.
+/// The option that keeps relocations, for all linkers that can.
 const KEEP_RELOCATIONS: &str = "-Wl,--emit-relocs";
 
-/// All that is worth knowing of the image at `path`.
+/// All checks of the image at `path`.
 pub(super) fn image_checks(path: &Path) -> Vec<Check> {
     look_at(path).unwrap_or_else(|error| {
         let check = Check::failed("read the image", error.to_string());
@@ -94,7 +94,7 @@ fn look_at(path: &Path) -> Result<Vec<Check>> {
     if has_debug(&file) {
         checks.push(Check::fine(
             "debug information",
-            "is brought up to date; --debug map, drop or keep-stale choose otherwise",
+            "is updated; --debug map, drop or keep-stale choose otherwise",
         ));
     }
     Ok(checks)
@@ -106,7 +106,7 @@ fn movable(path: &Path, functions: &FunctionTable<'_>, analysis: &Analysis<'_>) 
         Check::fine("move its functions", format!("{movable} of {} functions can move", functions.len()));
     match movable == functions.len() {
         true => check,
-        false => check.hint(format!("reorder inspect {} tells why others stay", path.display())),
+        false => check.hint(format!("reorder inspect {} shows why the others stay", path.display())),
     }
 }
 
@@ -114,7 +114,7 @@ fn linked_by(linker: Linker) -> Check {
     Check::fine("linker", linker.name())
 }
 
-/// A program at a fixed address holds addresses of functions as constants, which only relocations tell from numbers.
+/// A program at a fixed address holds addresses of functions as constants, which only relocations distinguish from numbers.
 fn relocations(analysis: &Analysis<'_>, linker: Linker) -> Check {
     let name = "relocations of a program at a fixed address";
     match analysis.kept_relocations {
@@ -147,7 +147,7 @@ fn names(functions: &FunctionTable<'_>) -> Check {
     }
 }
 
-/// Who linked an image, as far as it says so.
+/// The linker of an image, as far as its marks tell.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Linker {
     Lld,
@@ -166,7 +166,7 @@ impl Linker {
             Self::Gold => "gold: orders by --section-ordering-file, or by our plugin",
             Self::Wild => "wild: takes no order, so use reorder apply",
             Self::Unmarked => {
-                "not told: GNU ld leaves no mark; it orders by a script (reorder order --linker bfd)"
+                "unknown, perhaps GNU ld, which leaves no mark; it orders by a script (reorder order --linker bfd)"
             }
         }
     }

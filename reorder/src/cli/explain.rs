@@ -27,20 +27,20 @@ Examples:
   reorder explain ./program 'Config::load' 0x41a0 -t traces
   reorder explain ./program main -t traces --new program.fast";
 
-/// Tell where a function is, when it runs, and why it is placed where it is or what pins it
+/// Show where a function is, when it runs, and why it is placed there or what pins it
 ///
-/// Functions are named by symbol, by readable name or a part of it, or by an address inside. Without --new the places are
-/// those that `reorder apply` would give with the same options.
+/// Functions are named by symbol, by demangled name or a part of it, or by an address inside them. Without --new, the new
+/// places are those that `reorder apply` would choose with the same options.
 #[derive(Args, Debug)]
 #[command(before_long_help = EXAMPLES)]
 pub struct ExplainArguments {
     /// The program or shared object
     #[arg(value_name = "IMAGE")]
     image: PathBuf,
-    /// Functions
+    /// Functions to explain
     #[arg(value_name = "SYMBOL", required = true)]
     symbols: Vec<String>,
-    /// The same image with its functions moved
+    /// IMAGE with its functions moved
     #[arg(long, value_name = "FILE", conflicts_with_all = ["strategy", "seed", "memory", "early", "effort", "unseen", "compress"])]
     new: Option<PathBuf>,
     #[command(flatten)]
@@ -49,10 +49,10 @@ pub struct ExplainArguments {
     layout: LayoutArguments,
 }
 
-/// Where everything goes, and who says so.
+/// Where everything goes, and what this is taken from.
 struct NewPlaces {
     starts: Vec<Address>,
-    /// Functions, ascending, that had to stay for want of room.
+    /// Functions, ascending, that stay because there is no room for them elsewhere.
     without_room: Vec<(FunctionIndex, Pin)>,
     name: String,
 }
@@ -60,7 +60,7 @@ struct NewPlaces {
 /// Explains and prints.
 ///
 /// # Errors
-/// Unreadable images and traces, and words that mean no function.
+/// Unreadable images and traces, and words that match no function.
 pub fn run(arguments: &ExplainArguments, context: &Context) -> Result<ExitStatus> {
     let path = &arguments.image;
     let in_image = |error: Error| error.in_file(path);
@@ -74,7 +74,7 @@ pub fn run(arguments: &ExplainArguments, context: &Context) -> Result<ExitStatus
     let configured = arguments.scenarios.configured(&context.talk)?;
     let models = arguments.scenarios.models(None, &image, &configured)?;
     let Some(model) = models.first() else {
-        return Err(Error::usage("no model of memory is given").with_hint("name one: --model linux-4k"));
+        return Err(Error::usage("no memory model is given").with_hint("name one: --model linux-4k"));
     };
     let starts = arguments.scenarios.resolve(path, &image, &functions, &configured, &context.talk)?;
     let scenarios = starts.sources.group(&starts.traces);
@@ -112,7 +112,7 @@ pub fn run(arguments: &ExplainArguments, context: &Context) -> Result<ExitStatus
     Ok(ExitStatus::Success)
 }
 
-/// What is pinned; nothing, and a limit, where that cannot be told.
+/// What is pinned; `None`, and a limit, where that cannot be determined.
 fn analysis<'image>(
     image: &'image OpenedImage<'_>,
     functions: &FunctionTable<'image>,
@@ -121,9 +121,7 @@ fn analysis<'image>(
     match image.analysis(functions)? {
         Ok(analysis) => Ok(Some(analysis)),
         Err(Stays::UnknownKind) => {
-            limits.push(
-                "this kind of image is not relocated yet, so nothing is known about its pins".to_owned(),
-            );
+            limits.push("this kind of image cannot be relocated yet, so its pins are unknown".to_owned());
             Ok(None)
         }
         Err(Stays::Refused(refusal)) => {

@@ -1,4 +1,4 @@
-//! `--export FORM=FILE`, as every command that writes its report in further forms has it.
+//! `--export FORM=FILE`, for every command that can write its report in more forms.
 
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt as _;
@@ -7,14 +7,14 @@ use std::path::PathBuf;
 use clap::ValueEnum;
 use clap::builder::{OsStringValueParser, TypedValueParser};
 
-/// One more output.
+/// One output besides stdout.
 #[derive(Clone, Debug)]
 pub(super) struct Export<Form> {
     pub(super) form: Form,
     pub(super) file: PathBuf,
 }
 
-/// For the option's definition.
+/// The value parser of the option.
 pub(super) fn export_parser<Form>() -> impl TypedValueParser<Value = Export<Form>>
 where
     Form: ValueEnum + Send + Sync + 'static,
@@ -22,7 +22,7 @@ where
     OsStringValueParser::new().try_map(parse::<Form>)
 }
 
-/// Takes `FORM=FILE` apart; what is wrong is a sentence for the command line.
+/// Splits `FORM=FILE`; an error is a sentence for the user.
 fn parse<Form: ValueEnum>(text: OsString) -> Result<Export<Form>, String> {
     let known = || {
         let forms = Form::value_variants().iter().filter_map(ValueEnum::to_possible_value);

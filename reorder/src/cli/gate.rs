@@ -1,4 +1,4 @@
-//! `reorder gate`: fails when an image got worse than the team allows.
+//! `reorder gate`: fails when an image is worse than the team allows.
 
 use std::path::{Path, PathBuf};
 
@@ -40,10 +40,10 @@ Limits are in reorder.toml:
 
 Exit status: 0 within all limits, 1 a finding, 2 could not run.";
 
-/// Fail when a start touches more pages, or the image grows or compresses worse, than the baseline allows
+/// Fail if startup touches more pages, or the image grows or compresses worse, than the baseline allows
 ///
 /// Everything is computed from the files, so the verdict is the same on every machine. Without limits in reorder.toml, page
-/// faults and sizes may grow by 1 %, and the share of the traces that is found may fall by 2 points.
+/// faults and sizes may grow by 1 %, and the coverage of the traces may fall by 2 percentage points.
 #[derive(Args, Debug)]
 #[command(before_long_help = EXAMPLES)]
 pub struct GateArguments {
@@ -52,17 +52,17 @@ pub struct GateArguments {
     image: Option<PathBuf>,
     #[command(flatten)]
     scenarios: ScenariosInput,
-    /// What the image is compared with; `off` for absolute limits alone [default: that of reorder.toml, else
+    /// Baseline to compare the image with; `off` for absolute limits only [default: from reorder.toml, otherwise
     /// reorder-baseline.json beside it]
     #[arg(long, value_name = "FILE")]
     baseline: Option<PathBuf>,
-    /// Write the baseline from this image
+    /// Write the baseline from this image instead of judging it
     #[arg(long)]
     update_baseline: bool,
     /// Report findings with exit status 0
     #[arg(long, conflicts_with = "update_baseline")]
     warn_only: bool,
-    /// An order file whose lines shall name functions of the image
+    /// Order file whose lines must name functions of the image
     #[arg(long, value_name = "FILE")]
     order: Option<PathBuf>,
     #[command(flatten)]
@@ -71,7 +71,7 @@ pub struct GateArguments {
     outputs: GateOutputs,
 }
 
-/// Judges the image, writes what is asked for, and tells by the exit status.
+/// Judges the image, writes the requested outputs, and returns the verdict as exit status.
 ///
 /// # Errors
 /// Unreadable images, traces, baselines and configurations, and outputs that cannot be written.
@@ -79,7 +79,7 @@ pub fn run(arguments: &GateArguments, context: &Context) -> Result<ExitStatus> {
     let configured = arguments.scenarios.configured(&context.talk)?;
     let path = arguments.image(&configured)?;
     let place = arguments.baseline_place(&configured);
-    // Before the work: a missing baseline is the most common mistake.
+    // Before anything expensive: a missing baseline is the most common mistake.
     let (then, then_text) = arguments.read_baseline(place.as_deref(), &path, context)?.unzip();
     let [wanted, wanted_models] = arguments.scenarios.names();
     if arguments.update_baseline && (!wanted.is_empty() || !wanted_models.is_empty()) {
@@ -145,7 +145,7 @@ pub fn run(arguments: &GateArguments, context: &Context) -> Result<ExitStatus> {
         (_, _, true) => Outcome::Warn,
         _ => Outcome::Fail,
     };
-    // Reports say that it was written, so it is written before them.
+    // Written before the reports, because they say that it was written.
     if let (true, Some(place)) = (arguments.update_baseline, &place) {
         write::whole(place, now.write().as_bytes())?;
         context.talk.note(&format!("{}: {} figures", place.display(), grouped(now.figures.len() as u64)));
@@ -176,10 +176,10 @@ impl GateArguments {
         })
     }
 
-    /// Where the baseline is or shall be; nothing for `off`.
+    /// Where the baseline is or will be written; `None` for `off`.
     fn baseline_place(&self, configured: &Configured) -> Option<PathBuf> {
-        const USUAL: &str = "reorder-baseline.json";
-        let in_file = configured.document.gate.baseline.as_deref().unwrap_or(Path::new(USUAL));
+        const DEFAULT_NAME: &str = "reorder-baseline.json";
+        let in_file = configured.document.gate.baseline.as_deref().unwrap_or(Path::new(DEFAULT_NAME));
         let off = Path::new("off");
         match &self.baseline {
             Some(place) => (place != off).then(|| place.clone()),
@@ -187,7 +187,7 @@ impl GateArguments {
         }
     }
 
-    /// All files but those of the reports.
+    /// All files except those of the reports.
     fn files(
         &self,
         image: &Path,
@@ -218,7 +218,7 @@ impl GateArguments {
     ) -> Result<Option<(Baseline, String)>> {
         let Some(place) = place else {
             if self.update_baseline {
-                return Err(Error::usage("a baseline that is off cannot be written")
+                return Err(Error::usage("--update-baseline cannot write a baseline that is off")
                     .with_hint("name the file: --baseline reorder-baseline.json"));
             }
             return Ok(None);
@@ -235,7 +235,7 @@ impl GateArguments {
                     Ok(None)
                 }
                 Err(_) if self.update_baseline => {
-                    Err(Error::usage("this file is no baseline, so it is not overwritten")
+                    Err(Error::usage("this file is not a baseline, so it is not overwritten")
                         .in_file(place)
                         .with_hint("name another file: --baseline reorder-baseline.json"))
                 }
@@ -269,13 +269,13 @@ impl GateArguments {
 }
 
 fn compressions(configured: &Configured) -> Result<Vec<Compression>> {
-    let Some(names) = &configured.document.gate.compressors else { return Ok(Compression::usual()) };
+    let Some(names) = &configured.document.gate.compressors else { return Ok(Compression::default_set()) };
     let compressions = names.iter().map(|name| Compression::from_name(name)).collect::<Result<_>>();
     compressions.map_err(|error| error.in_file(&configured.file.path))
 }
 
-/// A path as reports have it, for they shall not tell machines apart: from the current directory if both lie below the
-/// folder of the configuration, else as it was given.
+/// A path as reports show it, so that they do not depend on where the checkout is: relative to the current directory if both
+/// are below the folder of the configuration, otherwise as it was given.
 fn shown(path: &Path, configuration: &Path) -> String {
     let current = std::env::current_dir().unwrap_or_default();
     relative(path, &current, configuration.parent().unwrap_or(Path::new(""))).display().to_string()
@@ -302,7 +302,7 @@ fn relative(path: &Path, current: &Path, root: &Path) -> PathBuf {
     }
 }
 
-/// Functions that cannot be moved; nothing where nobody could tell.
+/// Number of functions that cannot be moved; `None` where that is unknown.
 fn pinned(
     image: &OpenedImage<'_>,
     functions: &FunctionTable<'_>,

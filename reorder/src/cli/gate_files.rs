@@ -1,6 +1,6 @@
-//! The files of one run of `reorder gate`, and that none of them is overwritten by another.
+//! The files of one run of `reorder gate`, and a check that none of them overwrites another.
 //!
-//! In: what is read and what will be written, by path. Out: nothing, or the two that are the same file.
+//! In: what is read and what will be written, by path. Out: nothing, or an error that names the two that are one file.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -8,26 +8,26 @@ use std::path::PathBuf;
 use crate::cli::kept_inputs::KeptFiles;
 use reorder_base::error::Result;
 
-/// What a file is to the run.
+/// What a file is used for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FileRole {
     /// It is judged.
     Image,
     /// Its limits apply.
     Configuration,
-    /// A start is read from it.
+    /// A trace is read from it.
     Trace,
     /// Its lines are looked for.
     Order,
     /// It is measured for comparison.
     Old,
-    /// It is compared with.
+    /// The image is compared with it.
     Baseline,
-    /// It is compared with, and written again.
+    /// The image is compared with it, and it is written again.
     UpdatedBaseline,
     /// A form of the report is written to it.
     Export,
-    /// The runner's file, which grows.
+    /// The runner's summary file, which is appended to.
     Summary,
 }
 
@@ -38,7 +38,7 @@ impl FileRole {
         matches!(self, Self::Export | Self::UpdatedBaseline)
     }
 
-    /// What the file that is written is called.
+    /// What the written file is called in messages.
     fn written_as(self) -> &'static str {
         match self {
             Self::UpdatedBaseline => "new baseline",
@@ -75,7 +75,7 @@ pub fn refuse_overwriting(files: &[(FileRole, PathBuf)]) -> Result<()> {
     let (written, read): (Vec<_>, Vec<_>) = files.iter().partition(|(role, _)| role.is_written());
     let known = read.iter().fold(KeptFiles::default(), |known, (role, path)| known.reads(role, [path]));
     let hint = "give each output a file of its own: --export FORM=FILE, --baseline FILE";
-    // The baseline is replaced by this run alone, so that others would lose it.
+    // The baseline is both read and written in this run: no other output may replace it.
     let (baselines, others): (Vec<_>, Vec<_>) =
         written.into_iter().partition(|(role, _)| *role == FileRole::UpdatedBaseline);
     let known = baselines

@@ -1,4 +1,4 @@
-//! The flags of `reorder gate` that start programs, and what they give.
+//! The flags of `reorder gate` that run programs, and the checks that result.
 
 use std::path::{Path, PathBuf};
 
@@ -11,34 +11,34 @@ use crate::gate::{Check, Limits, Remark, has_measured_limit, measured_checks};
 use reorder_base::error::{Error, Result};
 use reorder_run::measure::{self, MeasureRequest, StartKind, sign_test};
 
-/// Measured figures, off unless asked for.
+/// Measured figures, off by default.
 #[derive(Args, Debug)]
 pub struct GateMeasured {
-    /// Also start OLD and the image for real, in turn, for each scenario of reorder.toml: time and faults are shown, and
-    /// fail the gate where they have limits
+    /// Also run OLD and the image in turn, for each scenario of reorder.toml: time and faults are shown, and can fail the
+    /// gate if they have limits
     #[arg(long, value_name = "OLD", help_heading = "Measured figures")]
     measure: Option<PathBuf>,
-    /// Runs of each program [default: those of reorder.toml, else 11]
+    /// Runs of each program [default: from reorder.toml, otherwise 11]
     #[arg(long, value_name = "N", requires = "measure", help_heading = "Measured figures")]
     runs: Option<usize>,
-    /// How sure a measured finding must be, in per cent
+    /// Confidence level that a measured finding must have, in percent
     #[arg(long, value_name = "PERCENT", default_value_t = 95.0, value_parser = parse_confidence, requires = "measure", help_heading = "Measured figures")]
     confidence: f64,
-    /// Start with the program's file in memory instead of on the disk
+    /// Start with the program's file in memory instead of on disk
     #[arg(long, requires = "measure", help_heading = "Measured figures")]
     warm: bool,
 }
 
 impl GateMeasured {
-    /// The program that is started for comparison.
+    /// The program that is run for comparison.
     pub(super) fn old(&self) -> Option<&Path> {
         self.measure.as_deref()
     }
 
-    /// The checks of what was asked for, of the scenarios called `wanted`, or of all.
+    /// The measured checks of the scenarios called `wanted`, or of all.
     ///
     /// # Errors
-    /// See [`measure::measure`]; no scenario that could be started.
+    /// See [`measure::measure`]; no scenario that could be run.
     pub(super) fn checks(
         &self,
         image: &Path,
@@ -71,7 +71,7 @@ impl GateMeasured {
             .collect();
         let needed = sign_test::values_needed(base.confidence);
         for request in &requests {
-            // A limit that nothing could exceed would be no limit.
+            // Otherwise no result could exceed the limit.
             if request.rounds < needed && has_measured_limit(&request.scenario, limits) {
                 let cause = format!(
                     "{}: {} runs cannot show anything with {} % confidence, and measured figures have a limit",

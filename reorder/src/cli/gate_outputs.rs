@@ -14,22 +14,22 @@ use reorder_base::error::{Error, Result};
 use reorder_report::Format;
 use reorder_system::write;
 
-/// The outputs beside the text.
+/// The outputs besides the text.
 #[derive(Args, Clone, Debug)]
 pub struct GateOutputs {
-    /// Write the report also in this form to this file, `-` for stdout instead of the text; repeatable. Forms: text, json,
-    /// markdown, github, sarif, junit
+    /// Also write the report in this form to this file; `-` is stdout, and replaces the text there; repeatable. Forms: text,
+    /// json, markdown, github, sarif, junit
     #[arg(long = "export", value_name = "FORM=FILE", value_parser = export_parser::<ExportFormat>())]
     exports: Vec<Export<ExportFormat>>,
-    /// In GitHub Actions: print annotations behind the text, and append Markdown to the summary of the job
+    /// In GitHub Actions: print annotations after the text, and append Markdown to the summary of the job
     /// (GITHUB_STEP_SUMMARY)
     #[arg(long)]
     github: bool,
 }
 
 impl GateOutputs {
-    /// Before the work: refuses outputs that would destroy one of `files` or each other, that cannot be created, and two
-    /// forms on stdout.
+    /// Called before anything expensive: refuses outputs that would destroy one of `files` or each other, outputs that
+    /// cannot be created, and two forms on stdout.
     ///
     /// # Errors
     /// Usage, with what to write instead; directories that do not exist or take no file.
@@ -53,7 +53,7 @@ impl GateOutputs {
         all.iter().filter(replaced).try_for_each(|(_, path)| write::writable(path))
     }
 
-    /// Writes `report` wherever it shall go. A summary that cannot be written is a warning, for the verdict matters more.
+    /// Writes `report` to all outputs. A summary that cannot be written is only a warning, because the verdict matters more.
     ///
     /// # Errors
     /// Files that cannot be written.
@@ -82,8 +82,8 @@ fn is_stdout(export: &Export<ExportFormat>) -> bool {
     export.file == Path::new("-")
 }
 
-/// `text` between the commands that keep the runner from taking its lines for commands. The word that ends it is a digest
-/// of the text, so no text can hold its own.
+/// `text` between the commands that stop the runner from interpreting its lines as commands. The word that ends it is a
+/// digest of the text, so a text cannot contain its own.
 fn inert(text: &str) -> String {
     use sha2::{Digest as _, Sha256};
     let word: String = Sha256::digest(text).iter().map(|byte| format!("{byte:02x}")).collect();
@@ -91,14 +91,14 @@ fn inert(text: &str) -> String {
     format!("::stop-commands::{word}\n{text}{end}::{word}::\n")
 }
 
-/// Where the runner says which file the summary is.
+/// The variable in which the runner names the summary file.
 const VARIABLE: &str = "GITHUB_STEP_SUMMARY";
 
 fn summary_path() -> Option<PathBuf> {
     std::env::var_os(VARIABLE).filter(|path| !path.is_empty()).map(PathBuf::from)
 }
 
-/// Adds the report to the summary; says when that cannot be.
+/// Adds the report to the summary; warns if that fails.
 fn append_summary(report: &GateReport, context: &Context) -> Result<()> {
     let Some(path) = summary_path() else {
         context.talk.warning(
@@ -114,7 +114,7 @@ fn append_summary(report: &GateReport, context: &Context) -> Result<()> {
     Ok(())
 }
 
-/// Adds a text that begins with a heading behind what is there, in one write.
+/// Appends a text that begins with a heading, in one write.
 fn append(path: &Path, mut text: String) -> std::io::Result<()> {
     let mut file = std::fs::OpenOptions::new().read(true).append(true).create(true).open(path)?;
     let length = file.seek(SeekFrom::End(0))?;

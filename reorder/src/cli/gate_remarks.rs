@@ -1,18 +1,18 @@
-//! What a verdict of `reorder gate` does not say: limits that judge nothing, starts that are hardly known, a baseline by
-//! another version.
+//! What weakens a verdict of `reorder gate`: limits that apply to no figure, runs of which little is known, a baseline
+//! written by another version.
 
 use crate::cli::scenarios_input::Starts;
 use crate::gate::{Baseline, Check, Limits, Remark, Verdict};
 use reorder_report::table::grouped;
 
-/// What the limits leave unjudged; `is_whole` tells that nothing was left out on request.
+/// Figures without a verdict and limits without a figure; `is_whole` says that no scenario or model was left out on request.
 pub(super) fn remark_on_limits(remarks: &mut Vec<Remark>, limits: &Limits, checks: &[Check], is_whole: bool) {
     let used = checks.iter().filter_map(|check| check.limit.as_ref());
     let unused = limits.unused(used);
     let mut add = |cause: String, next: &str| remarks.push(Remark { cause, next: Some(next.to_owned()) });
     if is_whole && !unused.is_empty() {
         add(
-            format!("these limits are of no figure: {}", unused.join(", ")),
+            format!("no figure has the name of these limits: {}", unused.join(", ")),
             "the first column has the figures; a longer key may have taken their place",
         );
     }
@@ -20,7 +20,7 @@ pub(super) fn remark_on_limits(remarks: &mut Vec<Remark>, limits: &Limits, check
     let has_baseline = checks.iter().any(|check| check.baseline.is_some());
     if new > 0 && has_baseline {
         add(
-            format!("{new} figures are not in the baseline and have no judgement"),
+            format!("{new} figures are not in the baseline and were not judged"),
             "write it again: --update-baseline",
         );
     }
@@ -33,30 +33,30 @@ pub(super) fn remark_on_limits(remarks: &mut Vec<Remark>, limits: &Limits, check
     }
 }
 
-/// Below this share of events found, faults say little about the starts.
-const FEW_PERCENT: u64 = 90;
+/// If a smaller share of the events is found, faults say little about the runs.
+const MIN_FOUND_PERCENT: u64 = 90;
 
-/// What is known of the starts and the baseline that weakens the verdicts.
+/// Facts about the traces and the baseline that weaken the verdicts.
 pub(super) fn remark(remarks: &mut Vec<Remark>, then: Option<&Baseline>, now: &Baseline, starts: &Starts) {
     let mut add = |cause: String, next: &str| remarks.push(Remark { cause, next: Some(next.to_owned()) });
     let coverage = &starts.traces.coverage;
-    if coverage.resolved() * 100 < coverage.events * FEW_PERCENT {
+    if coverage.resolved() * 100 < coverage.events * MIN_FOUND_PERCENT {
         add(
             format!(
                 "only {} of {} events of the traces were found in the image",
                 grouped(coverage.resolved()),
                 grouped(coverage.events)
             ),
-            "record the starts again with this build",
+            "record the scenarios again with this build",
         );
     }
     let other_build = starts.traces.traces.iter().filter(|trace| trace.is_of_other_build).count();
     if other_build > 0 {
         add(
             format!(
-                "{other_build} recordings are of another build: what this one adds to a start is not among their functions"
+                "{other_build} recordings are of another build: they lack functions that this build adds to startup"
             ),
-            "record the starts with this build: reorder record",
+            "record the scenarios with this build: reorder record",
         );
     }
     if let Some(then) = then.filter(|then| then.reorder != now.reorder) {
@@ -68,7 +68,7 @@ pub(super) fn remark(remarks: &mut Vec<Remark>, then: Option<&Baseline>, now: &B
     let unnamed = now.startup.functions.iter().filter(|one| one.name.starts_with("function@")).count();
     if unnamed * 2 > now.startup.functions.len() {
         add(
-            "most functions have no name, so what changed cannot be told by function".to_owned(),
+            "most functions have no name, so changes cannot be attributed to functions".to_owned(),
             "gate the program before it is stripped",
         );
     }

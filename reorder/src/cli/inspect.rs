@@ -1,4 +1,4 @@
-//! `reorder inspect`: whether an image can be moved, and what would stay.
+//! `reorder inspect`: whether the functions of an image can be moved, and which would stay.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -36,16 +36,16 @@ Examples:
 
 Exit status: 0 it can be moved, 1 it is refused (the reason is printed), 2 it could not be read.";
 
-/// Show whether an image can be moved, what would stay and why
+/// Show whether the functions of an image can be moved, which of them would stay, and why
 #[derive(Args, Debug)]
 #[command(before_long_help = EXAMPLES)]
 pub struct InspectArguments {
     /// The program, shared object, dylib or bundle: ELF or Mach-O, for x86-64 or AArch64
     image: PathBuf,
-    /// List every pinned function instead of the largest
+    /// List all pinned functions instead of only the largest
     #[arg(long)]
     all: bool,
-    /// Of a universal Mach-O file, only the image for this processor: arm64, x86_64
+    /// Inspect only this architecture of a universal Mach-O file: arm64, x86_64
     #[arg(long = "arch", value_name = "NAME")]
     architecture: Option<String>,
 }

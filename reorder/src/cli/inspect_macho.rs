@@ -97,7 +97,7 @@ impl Facts {
     }
 }
 
-/// Analyses the images of `bytes`, or the one for `architecture`; of the pins `shown` are for people.
+/// Analyses the images of `bytes`, or the one for `architecture`; the text report lists at most `shown` pins.
 ///
 /// # Errors
 /// When the file cannot be read; refusals are in the report.

@@ -1,6 +1,6 @@
-//! What a command reads is not to be replaced by what it writes, and no output by another.
+//! A command's outputs must not replace its inputs or each other.
 //!
-//! In: the files of one run and what they are. Out: nothing, or an error that names both. A file is known by device and
+//! In: the files of one run and what they are. Out: nothing, or an error that names both. A file is identified by device and
 //! inode; one that does not exist yet by its directory and name.
 
 use std::fmt::Display;
@@ -30,12 +30,12 @@ impl KeptFiles {
     /// Adds a file that is written, called `what`, such as "page".
     ///
     /// # Errors
-    /// It is one of those that are known already; `hint` says what to do.
+    /// It is one of the files added before; `hint` says what to do.
     pub(super) fn writes(self, what: &str, path: &Path, hint: &str) -> Result<Self> {
         self.replaces(what, "another output", path, hint)
     }
 
-    /// The same for a file that others would know as `known`: it is read before.
+    /// The same for a file that is also read, and that errors about other outputs call `known`.
     ///
     /// # Errors
     /// As [`Self::writes`].
@@ -57,7 +57,7 @@ impl KeptFiles {
     }
 }
 
-/// Nothing for devices and pipes, which keep nothing, and for what cannot be written: that fails without a loss.
+/// `None` for devices and pipes, which store nothing, and for files that cannot be written: no data can be lost there.
 fn place(path: &Path) -> Option<Place> {
     match std::fs::metadata(path) {
         Ok(metadata) => metadata.is_file().then(|| Place::of_file(&metadata)),

@@ -1,4 +1,4 @@
-//! `reorder man`: man pages from the one command-line definition.
+//! `reorder man`: manual pages, generated from the definition of the command line.
 
 use std::path::PathBuf;
 

@@ -1,7 +1,7 @@
 //! The command line: arguments become a call into the library, results become a report.
 //!
-//! Guarantees: stdout carries the asked data and nothing else, stderr carries the talk, the exit status has three
-//! meanings (see [`ExitStatus`]), and a reader who closes the pipe early is not an error.
+//! Guarantees: stdout carries the requested data and nothing else, stderr carries messages, the exit status has three
+//! meanings (see [`ExitStatus`]), and a reader that closes the pipe early is not an error.
 //!
 //! To add a command: write `cli/NAME.rs` with an arguments struct (its doc comment is the help) and
 //! `pub fn run(arguments: &…, context: &Context) -> Result<ExitStatus>`, then add one `pub mod` line and one row of
@@ -106,7 +106,7 @@ Examples:
   reorder apply ./program -t traces/*.trace -o program.fast
   reorder measure ./program program.fast -- --first-screen";
 
-/// Relocates the functions of a finished program so that its start touches few pages
+/// Moves the functions of a finished program so that its startup touches fewer pages
 #[derive(Debug, Parser)]
 #[command(name = "reorder", version, before_long_help = EXAMPLES, max_term_width = 110)]
 struct Arguments {
@@ -121,7 +121,7 @@ pub fn definition() -> clap::Command {
     Arguments::command()
 }
 
-/// Runs the command that `arguments` (program name first) ask for.
+/// Runs the command that `arguments` (program name first) name.
 pub fn run(arguments: impl IntoIterator<Item = OsString>) -> ExitStatus {
     let arguments = match Arguments::try_parse_from(arguments) {
         Ok(arguments) => arguments,
@@ -140,9 +140,9 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>) -> ExitStatus {
     })
 }
 
-/// Prints clap's own message: help and version are data on stdout, mistakes are talk on stderr.
+/// Prints clap's own message: help and version are data on stdout, mistakes are messages on stderr.
 fn explain_usage(error: &clap::Error) -> ExitStatus {
-    // A closed pipe while printing help leaves nothing to report and nobody to report it to.
+    // A pipe closed while help is printed is not an error, and there is no reader left to tell.
     let _ = error.print();
     if error.use_stderr() { ExitStatus::Error } else { ExitStatus::Success }
 }

@@ -1,7 +1,7 @@
 //! `reorder optimize`: the whole pipeline, from a finished program to a proven and measured one.
 //!
-//! Each phase takes what earlier ones made. Guarantee: the output appears under its name only after it was proven
-//! and has printed and ended with the recorded arguments as the input does.
+//! Each phase takes the results of earlier ones. Guarantee: the output appears under its name only after it was proven
+//! and has behaved like the input when run with the recorded arguments.
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -46,27 +46,27 @@ Examples:
   reorder optimize ./program -o program.fast --run '--first-screen \"my file\"' --keep-traces traces
   reorder optimize ./program --in-place --run '' --measure-runs 0";
 
-/// Record starts of a program, relocate its functions, prove the result and measure the gain
+/// Record runs of a program, move its functions, prove the result and measure the gain
 ///
 /// The program is run several times with each set of arguments, in the current directory: choose runs that can be
-/// repeated. IMAGE stays untouched unless --in-place is given. Mach-O programs do not run here: for them there is
-/// `reorder apply`, with profiles of their starts.
+/// repeated. IMAGE is not modified unless --in-place is given. Mach-O programs cannot run here: use `reorder apply`
+/// with profiles recorded elsewhere.
 #[derive(Args, Debug)]
 #[command(before_long_help = EXAMPLES)]
 pub struct OptimizeArguments {
     /// The program
     #[arg(value_name = "IMAGE")]
     image: PathBuf,
-    /// Where the result goes
+    /// Write the result to this file
     #[arg(short, long, value_name = "FILE", required_unless_present = "in_place")]
     output: Option<PathBuf>,
     /// Replace IMAGE itself, atomically
     #[arg(long, conflicts_with = "output")]
     in_place: bool,
-    /// Arguments of a start to optimize for, quoted as for a shell; repeatable
+    /// Arguments of a run to optimize for, quoted as for a shell; repeatable
     #[arg(long = "run", value_name = "ARGS", required = true, allow_hyphen_values = true)]
     runs: Vec<String>,
-    /// How often to record each of them
+    /// Number of recordings of each run
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
     record_runs: u32,
     #[command(flatten)]
@@ -76,18 +76,18 @@ pub struct OptimizeArguments {
     /// Keep the traces in this directory
     #[arg(long, value_name = "DIR")]
     keep_traces: Option<PathBuf>,
-    /// Measured starts of each program and run; 0 measures nothing
+    /// Measured executions of each program for each run; 0 measures nothing
     #[arg(long, value_name = "N", default_value_t = 11)]
     measure_runs: usize,
-    /// Write a page of HTML that shows the text before and after, as `reorder report` does
+    /// Also write an HTML page that shows the text before and after, as `reorder report` does
     #[arg(long, value_name = "FILE")]
     report: Option<PathBuf>,
-    /// End a checked or measured run that takes longer than this
+    /// Kill a checked or measured run that takes longer than this
     #[arg(long, value_name = "SECONDS", default_value_t = 60)]
     time_limit: u64,
 }
 
-/// One set of arguments and what became of it.
+/// One set of arguments and its traces.
 struct Start {
     shown: String,
     arguments: Vec<OsString>,
@@ -113,7 +113,7 @@ pub fn run(arguments: &OptimizeArguments, context: &Context) -> Result<ExitStatu
     if report.total.new_faults > report.total.old_faults {
         context.talk.warning(
             "the new layout needs more pages than the old one",
-            Some("record more typical starts with further --run, or try --strategy first-seen"),
+            Some("record more typical runs with more --run options, or try --strategy first-seen"),
         );
     }
     context.print(&report)?;
@@ -142,7 +142,11 @@ fn optimize(
     let request = arguments.layout.request(Memory::default());
     let all: Vec<_> = starts.iter().flat_map(|start| start.traces.traces.iter().cloned()).collect();
     let layout = lay_out(&file, &functions, &all, Room::InPlace(&analysis), &request)?;
-    phase.finish(&format!("{} functions of {} traces in front", grouped(layout.needed as u64), all.len()));
+    phase.finish(&format!(
+        "{} functions of {} traces placed first",
+        grouped(layout.needed as u64),
+        all.len()
+    ));
 
     let phase = talk.phase("relocate", 0);
     let applied = mapped.explaining(apply_layout(&file, &functions, analysis, &layout, arguments))?;
@@ -154,12 +158,12 @@ fn optimize(
 
     let phase = talk.phase("simulate", 0);
     let simulated = simulate_starts(bytes, &applied, &functions, &starts)?;
-    phase.finish(&format!("{} starts", starts.len()));
+    phase.finish(&format!("{} runs", starts.len()));
 
     let output = arguments.output.as_ref().unwrap_or(&arguments.image);
     let package = packages::warning(output);
     package.iter().for_each(|warning| talk.warning(warning, None));
-    // Dropped after all files, which a signal that ends this process would leave beside their places.
+    // Dropped after all files: a signal that ended this process earlier would leave them beside their destinations.
     let _interruption = Interruption::note();
     let mut files = Vec::new();
     if let Some(page) = &arguments.report {
@@ -175,7 +179,7 @@ fn optimize(
     mapped.unchanged()?;
     together(files)?.iter().for_each(|warning| talk.warning(&warning.to_string(), None));
     if let Some(page) = &arguments.report {
-        talk.note(&format!("{} shows both", page.display()));
+        talk.note(&format!("{} compares both layouts", page.display()));
     }
 
     let results = simulated.into_iter().zip(checked).zip(measured);
@@ -195,7 +199,7 @@ fn optimize(
     ))
 }
 
-/// Records every start and finds its functions.
+/// Records every run and finds its functions.
 fn record_starts(
     arguments: &OptimizeArguments,
     context: &Context,
@@ -223,8 +227,8 @@ fn record_starts(
         })?;
         first_run += arguments.record_runs;
         if let Ending::Killed(signal) = outcome.ending {
-            let cause = format!("the start `{shown}` was killed by signal {signal} while it was recorded");
-            context.talk.warning(&cause, Some("see whether it runs without recording"));
+            let cause = format!("the run `{shown}` was killed by signal {signal} while it was recorded");
+            context.talk.warning(&cause, Some("check whether it runs without recording"));
         }
         if let Some(directory) = &arguments.keep_traces {
             record::write_traces(directory, &outcome.traces)?;
@@ -235,11 +239,11 @@ fn record_starts(
         starts.push(Start { shown: shown.clone(), arguments: words, traces });
         phase.step();
     }
-    phase.finish(&format!("{} first executions in {} starts", grouped(executions), starts.len()));
+    phase.finish(&format!("{} first executions in {} runs", grouped(executions), starts.len()));
     Ok(starts)
 }
 
-/// The path in a form that no search in `PATH` can mistake.
+/// The path in a form that is never looked up in `PATH`.
 fn as_path_argument(image: &Path) -> OsString {
     match image.parent() {
         Some(parent) if parent.as_os_str().is_empty() => Path::new(".").join(image).into_os_string(),
@@ -254,13 +258,13 @@ fn apply_layout(
     layout: &Layout,
     arguments: &OptimizeArguments,
 ) -> Result<Applied> {
-    // What nobody chose keeps its order behind.
+    // Functions that the strategy did not place keep their order after the others.
     let front = layout.order.get(..layout.chosen).unwrap_or(&layout.order);
     arguments.relocate.check_map(false)?;
     apply(file, functions, analysis, Arrangement::Needed(front, layout.needed), arguments.relocate.options())
 }
 
-/// Pages of 4 KiB that each start needs, before and after.
+/// Pages of 4 KiB that each run needs, before and after.
 fn simulate_starts(
     bytes: &[u8],
     applied: &Applied,
@@ -276,7 +280,7 @@ fn simulate_starts(
     Ok(simulated.collect())
 }
 
-/// Runs both programs with the arguments of each start before the moved one has its name.
+/// Runs both programs with the arguments of each run, before the moved one is renamed to its destination.
 fn check_starts(
     arguments: &OptimizeArguments,
     context: &Context,
@@ -292,7 +296,8 @@ fn check_starts(
     check_all(&request, &runs, context)
 }
 
-/// Measures the moved program before it has its name; one measurement a start, absent where there is none.
+/// Measures the moved program before it is renamed to its destination; one measurement per run, absent if it failed or is
+/// off.
 fn measure_moved(
     arguments: &OptimizeArguments,
     context: &Context,
@@ -333,14 +338,14 @@ fn measure_starts(
         };
         match measure::measure(&request, &|| phase.step()) {
             Ok(mut report) => {
-                // The trial vanishes; the report speaks of what stays.
+                // The trial file is deleted; the report names the files that remain.
                 (report.old, report.new) = (arguments.image.clone(), Some(output.to_path_buf()));
                 reports.push(Some(report));
             }
-            // The two ended differently: the one failure that speaks against the new program.
+            // The two ended differently: the only failure that the new program causes.
             Err(error) if matches!(error.kind, ErrorKind::Verification) => {
                 return Err(error.with_hint(format!(
-                    "nothing was written; if `{}` does not always end alike, leave that --run out",
+                    "nothing was written; if `{}` does not always end the same way, leave out that --run",
                     start.shown
                 )));
             }

@@ -1,4 +1,4 @@
-//! The page that `reorder optimize --report` writes beside its output.
+//! The page that `reorder optimize --report` writes.
 
 use std::path::Path;
 
@@ -13,7 +13,7 @@ use reorder_system::write::Pending;
 use reorder_trace::{Coverage, ResolvedTraces};
 use reorder_verify::AddressMoves;
 
-/// The page of these `starts`, each by name, of the image in `bytes`; it waits for its name.
+/// The page of these named `starts` of the image in `bytes`; it is written but not yet renamed to `place`.
 ///
 /// # Errors
 /// When the page cannot be written.

@@ -30,13 +30,13 @@ use reorder_trace::{Coverage, ImageIdentity, ResolvedTraces};
 
 /// Write an order file for the linker from traces
 ///
-/// lld takes the file with --symbol-ordering-file, if the program is compiled with -ffunction-sections; --linker writes for
-/// others, and the comments at the top of the file say how it is passed. With --link-map, functions of one name in several
-/// files are told apart; for lld the file is then a script for -T. `reorder apply` needs no linker: it takes the traces,
-/// or the file with --order.
+/// Pass the file to lld with --symbol-ordering-file; the program must be compiled with -ffunction-sections. --linker writes
+/// for other linkers; the comments at the top of the file say how to pass it. With --link-map, functions that share a name
+/// are told apart by their object files; for lld the file is then a script for -T. `reorder apply` needs no linker: it takes
+/// the traces, or this file with --order.
 #[derive(Args, Debug)]
 pub struct OrderArguments {
-    /// The program or shared object that was traced: ELF of any processor, or Mach-O for arm64 or x86-64
+    /// The program or shared object that was traced: ELF for any processor, or Mach-O for arm64 or x86-64
     #[arg(value_name = "IMAGE")]
     image: PathBuf,
     #[command(flatten)]
@@ -46,20 +46,20 @@ pub struct OrderArguments {
     /// Write the order to this file and a summary to stdout [default: the order to stdout]
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
-    /// Whose order file is written [default: lld, for Mach-O ld64]
+    /// Linker that the order file is for [default: lld, for Mach-O ld64]
     #[arg(long, value_enum, value_name = "NAME")]
     linker: Option<Linker>,
-    /// The map that was written when IMAGE was linked (-Wl,-Map=FILE, or -Wl,-map,FILE for Mach-O)
+    /// Link map that was written when IMAGE was linked (-Wl,-Map=FILE, or -Wl,-map,FILE for Mach-O)
     #[arg(long, value_name = "FILE")]
     link_map: Option<PathBuf>,
-    /// Of a universal Mach-O file this image, such as arm64
+    /// Architecture to use from a universal Mach-O file, such as arm64
     #[arg(long = "arch", value_name = "NAME")]
     architecture: Option<String>,
-    /// Put the architecture in front of each line, for an order file that serves several (ld64)
+    /// Prefix each line with the architecture, for an order file that several architectures share (ld64)
     #[arg(long)]
     arch_prefix: bool,
-    /// List data objects behind the functions, similar contents side by side, so that the image compresses better: for lld,
-    /// and programs compiled with -fdata-sections
+    /// List data objects after the functions, grouped by similar contents so that the image compresses better: for lld, and
+    /// programs compiled with -fdata-sections
     #[arg(long, conflicts_with = "link_map")]
     data: bool,
     /// List functions without a symbol by their address, for `reorder apply --order`
@@ -101,7 +101,7 @@ impl Report for OrderReport {
     }
 }
 
-/// An order with what was asked for and what was known about its traces.
+/// An order, the request that it answers, and the coverage of its traces.
 struct Made {
     linker: Linker,
     request: LayoutRequest,
@@ -180,7 +180,7 @@ impl OrderArguments {
         let mut order = hand_off::write_elf(linker, &functions, &layout, map, &origin, self.unnamed())?;
         if self.data {
             if linker != Linker::Lld {
-                return Err(Error::usage("data objects can be ordered by lld alone")
+                return Err(Error::usage("only lld can order data objects")
                     .with_hint("leave out --data, or choose --linker lld"));
             }
             let data = data::similar_side_by_side(&file, &functions, request.seed)?;
@@ -194,7 +194,7 @@ impl OrderArguments {
 
     fn for_macho(&self, bytes: &[u8], map: Option<&LinkMap<'_>>, context: &Context) -> Result<Made> {
         if self.linker.is_some_and(|linker| linker != Linker::Ld64) {
-            return Err(Error::usage("this is a Mach-O image, which that linker does not link")
+            return Err(Error::usage("this is a Mach-O image, which that linker cannot link")
                 .in_file(&self.image)
                 .with_hint("leave out --linker, or name ld64"));
         }
@@ -240,7 +240,7 @@ impl OrderArguments {
     }
 }
 
-/// Of an image whose code is not looked at.
+/// The layout of an image whose code is not analysed.
 fn lay_out_known(
     functions: &FunctionTable<'_>,
     traces: Option<&ResolvedTraces>,
@@ -257,7 +257,7 @@ fn warn(made: &Made, unnamed: Unnamed, context: &Context) {
     let summary = &made.order.summary;
     if summary.unnamed > 0 && unnamed == Unnamed::Omit {
         let (cause, hint) = match summary.sections {
-            Some(_) => ("lie in no section of the link map", "is it the map of this image?"),
+            Some(_) => ("are in no section of the link map", "is it the map of this image?"),
             None => (
                 "have no symbol and cannot be listed for a linker",
                 "`reorder apply` moves them by address; or give the image before it was stripped",
@@ -284,7 +284,7 @@ fn warn(made: &Made, unnamed: Unnamed, context: &Context) {
 fn warn_about_crowds(crowds: &[u32], map: &LinkMap<'_>, summary: &Summary, context: &Context) {
     let sharing = summary.sharing.unwrap_or_default();
     let most = map.sections.iter().zip(crowds).max_by_key(|(_, count)| **count);
-    // A few always do: those written in assembly language, and the system's own.
+    // A few always share one: functions in assembly language, and those of the C runtime.
     if let Some((section, count)) = most.filter(|_| sharing * 4 > summary.named) {
         context.talk.warning(
             &format!(

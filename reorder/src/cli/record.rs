@@ -1,4 +1,4 @@
-//! `reorder record`: runs a program and writes which functions ran first.
+//! `reorder record`: runs a program and writes the order in which its functions first execute.
 
 use std::ffi::{OsStr, OsString};
 use std::path::PathBuf;
@@ -24,34 +24,34 @@ Examples:
   reorder record -o traces --libraries -- ./program
   reorder record                     # all scenarios of reorder.toml, in place of their earlier recordings
 
-Traces accumulate in the directory. The program's input, output and exit status are its own.";
+Traces accumulate in the directory. Input, output and exit status are those of the program.";
 
-/// Run a program and write which of its functions ran first
+/// Run a program and record the order in which its functions first execute
 ///
-/// Without a program, those of reorder.toml's scenarios are run, and their traces replace the recordings of the same kind in
-/// the first place that each scenario has for traces.
+/// Without a program, the scenarios of reorder.toml are run, and their traces replace earlier recordings in the first
+/// directory that each scenario lists for traces.
 #[derive(Args, Debug)]
 #[command(before_long_help = EXAMPLES)]
 pub struct RecordArguments {
-    /// Directory for the traces; made if need be
+    /// Directory for the traces; created if necessary
     #[arg(long, short, value_name = "DIR")]
     output: Option<PathBuf>,
-    /// How often to run the program
+    /// Number of times to run the program
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
     runs: u32,
-    /// Without a program: only these scenarios of reorder.toml; repeatable
+    /// Without a program: record only this scenario of reorder.toml; repeatable
     #[arg(long = "scenario", value_name = "NAME", conflicts_with_all = ["output", "command"])]
     scenarios: Vec<String>,
     #[command(flatten)]
     configuration: ConfigurationArguments,
-    /// Trace this library, or program executed by the program, as well; repeatable
+    /// Also trace this library, or this program that the program executes; repeatable
     #[arg(long = "image", value_name = "PATH")]
     images: Vec<PathBuf>,
-    /// Trace all libraries that the program loads at its start as well
+    /// Also trace all libraries that the program loads at startup
     #[arg(long, requires = "command")]
     libraries: bool,
-    /// Let the program block or ignore SIGTRAP, which breakpoints use; slower, because it stops at each system call. Handlers
-    /// of SIGTRAP work without this
+    /// Let the program block or ignore SIGTRAP, which breakpoints use; slower, because it stops at each system call.
+    /// Handlers of SIGTRAP work without this
     #[arg(long)]
     keep_sigtrap: bool,
     /// The program and its arguments
@@ -59,7 +59,7 @@ pub struct RecordArguments {
     command: Vec<OsString>,
 }
 
-/// Records, writes the traces, and hands back the program's exit status.
+/// Records, writes the traces, and returns the program's exit status.
 ///
 /// # Errors
 /// When the program cannot be run or traced, or the traces cannot be written.
@@ -67,7 +67,7 @@ pub fn run(arguments: &RecordArguments, context: &Context) -> Result<ExitStatus>
     let ([program, rest @ ..], Some(output)) = (arguments.command.as_slice(), &arguments.output) else {
         return match (&arguments.output, arguments.command.is_empty()) {
             (None, true) => record_scenarios(arguments, context),
-            (None, false) => Err(Error::usage("the traces have no place to go")
+            (None, false) => Err(Error::usage("no directory for the traces is given")
                 .with_hint("name a directory: reorder record -o traces -- PROGRAM ARGUMENTS")),
             (Some(_), _) => Err(Error::usage("no program to record")
                 .with_hint("reorder record -o traces -- PROGRAM ARGUMENTS")),
@@ -94,7 +94,7 @@ pub fn run(arguments: &RecordArguments, context: &Context) -> Result<ExitStatus>
     Ok(ExitStatus::Program(outcome.ending.shell_status()))
 }
 
-/// The further images to trace.
+/// The images to trace besides the program.
 fn images(arguments: &RecordArguments, program: &OsStr) -> Result<Vec<PathBuf>> {
     let mut images = arguments.images.clone();
     if arguments.libraries {
@@ -135,7 +135,7 @@ fn record_scenarios(arguments: &RecordArguments, context: &Context) -> Result<Ex
             };
             failed += 1;
             let next = format!(
-                "run it by hand; a start that fails early is another start. If it ends so, write status = {} below [scenario.{}]",
+                "run it by hand; a run that fails early executes other code. If it is meant to end so, write status = {} below [scenario.{}]",
                 outcome.ending.shell_status(),
                 start.name
             );
@@ -144,7 +144,7 @@ fn record_scenarios(arguments: &RecordArguments, context: &Context) -> Result<Ex
                 .warning(&format!("the scenario {} {ended} and is not recorded", start.name), Some(&next));
             continue;
         }
-        // Only now: a program that cannot be run must not cost the recordings that there are.
+        // Only now: a program that cannot be run must not destroy earlier recordings.
         record::replace_recordings(&start.output, &outcome.traces)?;
         context.talk.detail(&format!("{}: {}", start.name, start.output.display()));
         phase.step();
@@ -167,7 +167,7 @@ fn summarise(outcome: &RecordOutcome, context: &Context) {
     ));
     warn_of_unrecorded(outcome, context);
     if let Ending::Killed(signal) = outcome.ending {
-        let hint = "if this happens only while it is recorded: a breakpoint unblocks SIGTRAP and ends the ignoring of it; add \
+        let hint = "if this happens only while it is recorded: breakpoints unblock SIGTRAP and keep it from being ignored; add \
                     --keep-sigtrap, which is slower";
         let hint = (signal == libc::SIGTRAP).then_some(hint);
         context.talk.warning(&format!("the program was killed by signal {signal}"), hint);
@@ -181,16 +181,16 @@ fn warn_of_unrecorded(outcome: &RecordOutcome, context: &Context) {
         let processes = if left == 1 { "one process".to_owned() } else { format!("{left} processes") };
         context.talk.warning(
             &format!(
-                "{processes} went on when the program had ended: functions that ran first after that are not recorded"
+                "{processes} kept running after the program ended: functions first executed after that are not recorded"
             ),
-            Some("to record a daemon to its end, let it run in the foreground"),
+            Some("to record all of a daemon, run it in the foreground"),
         );
     }
     let count = outcome.statistics.forbidden_programs;
     if count > 0 {
         let programs = if count == 1 { "one program".to_owned() } else { format!("{count} programs") };
         context.talk.warning(
-            &format!("{programs} that this user may execute but not read ran unrecorded"),
+            &format!("{programs} ran without being recorded: this user may execute but not read them"),
             Some("record as a user who may read them, such as root, if their functions matter"),
         );
     }

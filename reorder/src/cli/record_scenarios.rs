@@ -12,11 +12,11 @@ use reorder_run::record::RecordRequest;
 /// A scenario that can be recorded.
 pub(super) struct RecordedScenario {
     pub(super) name: String,
-    /// What is run, once.
+    /// What is run.
     pub(super) request: RecordRequest,
     /// The directory of its traces.
     pub(super) output: PathBuf,
-    /// How it ends.
+    /// The exit status that is expected.
     pub(super) status: i32,
 }
 
@@ -33,9 +33,9 @@ pub(super) fn scenarios_to_record(
     let scenarios: Vec<RecordedScenario> =
         with_program.map(|(name, table)| scenario(name, table, configured)).collect::<Result<_>>()?;
     for (number, one) in scenarios.iter().enumerate() {
-        // Recordings of one would take the place of the other's.
+        // Otherwise the recordings of one would replace those of the other.
         let place = |scenario: &RecordedScenario| {
-            // Nothing may stand there yet; what leads there does.
+            // The path need not exist yet, so resolve its nearest existing ancestor.
             let path = std::path::absolute(&scenario.output).unwrap_or_else(|_| scenario.output.clone());
             let existing = path.ancestors().find_map(|above| Some((above, above.canonicalize().ok()?)));
             let found = existing.and_then(|(above, real)| Some(real.join(path.strip_prefix(above).ok()?)));

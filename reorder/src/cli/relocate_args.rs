@@ -1,4 +1,4 @@
-//! The flags that say how an image is rewritten, and which of them are for one format alone.
+//! The flags that say how an image is rewritten, and which of them apply to one format only.
 
 use clap::{Args, ValueEnum};
 
@@ -8,17 +8,17 @@ use reorder_relocate::RelocateOptions;
 use reorder_relocate::apply::macho::MachOOptions;
 use reorder_relocate::debug::DebugPolicy;
 
-/// What Mach-O files are asked for.
+/// Flags for Mach-O files.
 #[derive(Args, Clone, Debug)]
 pub struct MachOArguments {
-    /// Of a universal Mach-O file, move only the image for this processor: arm64, x86_64
+    /// Move only this architecture of a universal Mach-O file: arm64, x86_64
     #[arg(long = "arch", value_name = "NAME")]
     pub architecture: Option<String>,
-    /// Refuse a Mach-O image when more than this share of what should come first has to stay, in percent of its bytes
+    /// Refuse a Mach-O image if more than this share of the code used at startup is pinned, in percent of its bytes
     /// [default: 25]
     #[arg(long, value_name = "PERCENT", value_parser = clap::value_parser!(u8).range(0..=100), verbatim_doc_comment)]
     most_pinned: Option<u8>,
-    /// Go on although unknown records of Swift keep many functions in their place
+    /// Continue although unknown Swift records pin many functions
     #[arg(long)]
     allow_swift_pins: bool,
 }
@@ -26,14 +26,14 @@ pub struct MachOArguments {
 impl MachOArguments {
     /// The library's options.
     pub fn options(&self) -> MachOOptions {
-        let usual = MachOOptions::default();
+        let defaults = MachOOptions::default();
         MachOOptions {
-            most_pinned_percent: self.most_pinned.unwrap_or(usual.most_pinned_percent),
+            most_pinned_percent: self.most_pinned.unwrap_or(defaults.most_pinned_percent),
             allow_swift_pins: self.allow_swift_pins,
         }
     }
 
-    /// Says that an ELF file has no use for these flags.
+    /// Refuses these flags for an ELF file.
     ///
     /// # Errors
     /// When one of them is given.
@@ -44,7 +44,7 @@ impl MachOArguments {
             (None, true) => "--allow-swift-pins",
             (None, false) => return Ok(()),
         };
-        Err(Error::usage(format!("{flag} is for Mach-O images, and this is none"))
+        Err(Error::usage(format!("{flag} applies only to Mach-O files"))
             .with_hint(format!("leave out {flag}")))
     }
 }
@@ -52,7 +52,7 @@ impl MachOArguments {
 /// How an image is rewritten.
 #[derive(Args, Clone, Debug)]
 pub struct RelocateArguments {
-    /// What happens to debug information, of which a move makes addresses wrong; update is the default
+    /// What to do with debug information, whose addresses a move makes wrong [default: update]
     #[arg(long, value_enum, value_name = "HOW")]
     debug: Option<DebugArgument>,
     /// Keep the build-id although the layout differs
@@ -62,25 +62,25 @@ pub struct RelocateArguments {
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
 enum DebugArgument {
-    /// Bring it up to date; the file may change its size
+    /// Update it; the size of the file may change
     Update,
     /// Empty the debug sections; the file keeps its size until it is stripped
     Drop,
-    /// Leave it for the old layout, for tools that translate addresses by the map; needs --map
+    /// Leave it as it is, for tools that translate addresses by the map; needs --map
     Map,
-    /// Leave it: debuggers will show wrong lines and variables
+    /// Leave it as it is: debuggers will show wrong lines and variables
     KeepStale,
 }
 
 impl RelocateArguments {
-    /// Says that a Mach-O image has no debug information in it and always gets a new UUID.
+    /// Refuses these flags for a Mach-O image, which contains no debug information and always gets a new UUID.
     ///
     /// # Errors
     /// When one of these flags is given.
     pub fn refuse_for_macho(&self) -> Result<()> {
         match (self.debug, self.keep_build_id) {
             (Some(_), _) => Err(Error::usage(
-                "--debug is for ELF images: those of Mach-O have no debug information in them",
+                "--debug applies only to ELF images: Mach-O images contain no debug information",
             )
             .with_hint("leave out --debug; run dsymutil on the output for a new dSYM")),
             (None, true) => Err(Error::usage(
@@ -91,16 +91,16 @@ impl RelocateArguments {
         }
     }
 
-    /// Says that debug information can only be left to a map that is written.
+    /// Refuses `--debug map` if no map is written.
     ///
     /// # Errors
     /// `--debug map` without one.
     pub fn check_map(&self, is_written: bool) -> Result<()> {
         match self.debug {
-            Some(DebugArgument::Map) if !is_written => Err(Error::usage(
-                "--debug map leaves debug information to the map, and none is to be written",
-            )
-            .with_hint("use `reorder apply` with --map FILE")),
+            Some(DebugArgument::Map) if !is_written => {
+                Err(Error::usage("--debug map needs an address map, and none would be written")
+                    .with_hint("use `reorder apply` with --map FILE"))
+            }
             _ => Ok(()),
         }
     }

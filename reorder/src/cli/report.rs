@@ -1,4 +1,4 @@
-//! `reorder report`: one page of HTML that shows where the start goes.
+//! `reorder report`: an HTML page that shows which pages startup touches.
 
 use std::path::PathBuf;
 
@@ -20,28 +20,28 @@ Examples:
   reorder report ./program -t traces -o report.html                 # where the start goes now
   reorder report ./program program.fast --model android-16k -o report.html --format json";
 
-/// Write one page of HTML that shows where the start goes
+/// Write an HTML page that shows which pages startup touches
 ///
-/// The page map of the text before and after, fault curves with their bounds, functions with their first touch, pins with
-/// reasons, coverage of the traces. The page needs no network and no other file. With NEW, an image that `reorder apply`
-/// made of IMAGE, both are compared. The traces belong to IMAGE.
+/// It has the page map of the text before and after, fault curves with their bounds, functions with their first touch, pins
+/// with reasons, and the coverage of the traces. It needs no network and no other file. With NEW, an image that `reorder
+/// apply` made from IMAGE, both are compared. The traces are those of IMAGE.
 #[derive(Args, Debug)]
 #[command(before_long_help = EXAMPLES)]
 pub struct ReportArguments {
     /// The program or shared object that was traced
     #[arg(value_name = "IMAGE")]
     image: PathBuf,
-    /// The same with its functions moved
+    /// IMAGE with its functions moved
     #[arg(value_name = "NEW")]
     new: Option<PathBuf>,
-    /// Where the page goes
+    /// Write the page to this file
     #[arg(short, long, value_name = "FILE")]
     output: PathBuf,
     #[command(flatten)]
     scenarios: ScenariosInput,
 }
 
-/// What to do when the page would replace something else.
+/// The hint for a page that would replace another file.
 pub(super) const PAGE_NAME: &str = "give the page another name, such as report.html";
 
 /// Runs the command.

@@ -1,5 +1,4 @@
-//! The flags that say which image and which starts are looked at and by which model of memory, with what `reorder.toml`
-//! adds.
+//! The flags that select an image, its scenarios and the memory models, with what `reorder.toml` adds.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -18,19 +17,19 @@ use reorder_system::mapped::map_image;
 use reorder_trace::{ResolvedTraces, TraceFiles};
 use reorder_verify::{AddressMoves, recover_moves_for};
 
-/// Starts and models of memory.
+/// Scenarios and memory models.
 #[derive(Args, Clone, Debug)]
 pub struct ScenariosInput {
     #[command(flatten)]
     traces: TracesInput,
-    /// Only these scenarios of reorder.toml; repeatable
+    /// Use only this scenario of reorder.toml; repeatable
     #[arg(long = "scenario", value_name = "NAME", conflicts_with = "paths")]
     scenarios: Vec<String>,
     #[arg(long = "model", value_name = "NAME", help = models_help())]
     models: Vec<String>,
     #[command(flatten)]
     configuration: ConfigurationArguments,
-    /// Of a universal Mach-O file this image, such as arm64
+    /// Architecture to use from a universal Mach-O file, such as arm64
     #[arg(long = "arch", value_name = "NAME")]
     architecture: Option<String>,
 }
@@ -46,7 +45,7 @@ fn models_help() -> String {
 /// Where the configuration is.
 #[derive(Args, Clone, Debug)]
 pub struct ConfigurationArguments {
-    /// Use this reorder.toml instead of the nearest one upwards; `off` for none
+    /// Use this reorder.toml instead of the nearest one in this directory or above; `off` for none
     #[arg(long = "config", value_name = "FILE")]
     file: Option<PathBuf>,
 }
@@ -94,7 +93,7 @@ impl ScenariosInput {
         self.configuration.read(talk)
     }
 
-    /// The image that stands at `path`; of a universal file the one that is asked for.
+    /// The image at `path`; of a universal file the requested one.
     ///
     /// # Errors
     /// See [`OpenedImage::parse`].
@@ -102,27 +101,27 @@ impl ScenariosInput {
         OpenedImage::parse(bytes, self.architecture.as_deref()).map_err(|error| error.in_file(path))
     }
 
-    /// Where the functions of that image are in the one at `new`, if there is one.
+    /// Where the functions of that image are in the image at `new`, if there is one.
     ///
     /// # Errors
     /// An unreadable file at `new`, or one that is not the same image with functions moved.
     pub fn moves(&self, path: &Path, bytes: &[u8], new: Option<&Path>) -> Result<Option<AddressMoves>> {
         let recovered = |new| {
             recover_moves_for(bytes, &map_image(new)?, self.architecture.as_deref()).map_err(|error| {
-                let hint = format!("give an image that `reorder apply` made of {}", path.display());
+                let hint = format!("give an image that `reorder apply` made from {}", path.display());
                 error.in_file(new).with_hint(hint)
             })
         };
         new.map(recovered).transpose()
     }
 
-    /// The scenarios and the models that flags name.
+    /// The scenarios and the memory models that flags name.
     pub(super) fn names(&self) -> [&[String]; 2] {
         [&self.scenarios, &self.models]
     }
 
-    /// The starts in terms of the functions of `image`, which stands at `path`: those of `-t`, else those of the
-    /// scenarios of `reorder.toml`. Says what was not found.
+    /// The traces in terms of the functions of `image`, the file at `path`: those of `-t`, otherwise those of the scenarios
+    /// of `reorder.toml`. Warns about what was not found.
     ///
     /// # Errors
     /// No traces, unreadable ones, traces of other images, traces without an order of execution, unknown scenarios.
@@ -140,14 +139,14 @@ impl ScenariosInput {
         if traces.traces.is_empty() {
             return Err(Error::usage("profiles without an order of execution cannot be simulated")
                 .with_hint(format!(
-                    "record a start: reorder record -o traces -- {} ARGUMENTS",
+                    "record a run: reorder record -o traces -- {} ARGUMENTS",
                     path.display()
                 )));
         }
         let found = sources.group(&traces);
         if let Some(name) = sources.named.keys().find(|name| !found.iter().any(|one| one.name == **name)) {
             return Err(Error::usage(format!(
-                "the scenario {name} has no recorded start of {}",
+                "the scenario {name} has no recorded run of {}",
                 path.display()
             ))
             .with_hint("record it: reorder record; or take it out of reorder.toml"));
@@ -156,7 +155,7 @@ impl ScenariosInput {
         Ok(Starts { traces, sources })
     }
 
-    /// What is read to know the starts, by what it is called in a sentence.
+    /// The files that are read for the traces, each kind with its name in messages.
     ///
     /// # Errors
     /// Unknown scenarios, unreadable directories and lists of traces.
@@ -205,7 +204,7 @@ impl ScenariosInput {
         Ok(ScenarioSources { named, unnamed: Vec::new() })
     }
 
-    /// The models asked for: by flags, else `configured_names`, else the usual ones of `image`.
+    /// The requested memory models: by flags, otherwise `configured_names`, otherwise the default ones of `image`.
     ///
     /// # Errors
     /// Unknown names, and impossible models in `reorder.toml`.

@@ -16,7 +16,7 @@ Examples:
 #[derive(Args, Debug)]
 #[command(before_long_help = EXAMPLES)]
 pub struct SchemaArguments {
-    /// Of what
+    /// Which schema
     #[arg(value_enum, value_name = "NAME")]
     name: SchemaName,
 }

@@ -1,11 +1,11 @@
-//! Flags that every command takes, spelled the same everywhere.
+//! Flags that every command takes.
 
 use std::io::IsTerminal;
 
 use clap::{Args, ValueEnum};
 use reorder_report::Format;
 
-/// When talk on stderr is coloured.
+/// When messages on stderr are coloured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum ColorChoice {
     /// On a terminal, unless `NO_COLOR` is set.
@@ -19,7 +19,7 @@ pub enum ColorChoice {
 /// The flags that every command takes.
 #[derive(Args, Clone, Debug)]
 pub struct SharedArguments {
-    /// Form of the results on stdout
+    /// Format of the results on stdout
     #[arg(
         long,
         global = true,
@@ -29,13 +29,13 @@ pub struct SharedArguments {
         help_heading = "Shared options"
     )]
     pub format: Format,
-    /// Say nothing but results and errors
+    /// Print only results and errors
     #[arg(long, short, global = true, conflicts_with = "verbose", help_heading = "Shared options")]
     pub quiet: bool,
-    /// Say more; twice for details
+    /// Print more messages; give it twice for details
     #[arg(long, short, global = true, action = clap::ArgAction::Count, help_heading = "Shared options")]
     pub verbose: u8,
-    /// Colour the messages; NO_COLOR is obeyed
+    /// Colour messages; NO_COLOR is respected
     #[arg(
         long,
         global = true,
@@ -45,7 +45,7 @@ pub struct SharedArguments {
         help_heading = "Shared options"
     )]
     pub color: ColorChoice,
-    /// Threads to work with, at most 1024; 0 takes all processors. Results do not depend on it
+    /// Number of threads, at most 1024; 0 uses all processors. Results do not depend on it
     #[arg(
         long,
         global = true,
@@ -55,13 +55,13 @@ pub struct SharedArguments {
         help_heading = "Shared options"
     )]
     pub threads: u16,
-    /// Tell how long each phase took
+    /// Print how long each phase took
     #[arg(long, global = true, help_heading = "Shared options")]
     pub timings: bool,
 }
 
 impl SharedArguments {
-    /// Whether stderr gets colours: an explicit choice wins over `NO_COLOR`, which wins over the terminal.
+    /// Whether messages on stderr are coloured: an explicit choice wins over `NO_COLOR`, which wins over the terminal.
     pub fn colors_talk(&self) -> bool {
         match self.color {
             ColorChoice::Always => true,

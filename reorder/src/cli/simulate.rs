@@ -11,15 +11,15 @@ use reorder_base::error::Result;
 use reorder_layout::simulate::{ImageNames, simulate};
 use reorder_system::mapped::map_image;
 
-/// Count the page faults of recorded runs by a model of memory
+/// Count the page faults of recorded runs under a memory model
 ///
-/// With NEW, an image that `reorder apply` made of IMAGE, both are compared. The traces belong to IMAGE.
+/// With NEW, an image that `reorder apply` made from IMAGE, both are compared. The traces are those of IMAGE.
 #[derive(Args, Debug)]
 pub struct SimulateArguments {
     /// The program or shared object that was traced
     #[arg(value_name = "IMAGE")]
     image: PathBuf,
-    /// The same with its functions moved
+    /// IMAGE with its functions moved
     #[arg(value_name = "NEW")]
     new: Option<PathBuf>,
     #[command(flatten)]

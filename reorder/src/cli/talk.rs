@@ -1,4 +1,4 @@
-//! Messages and progress on stderr: bars on a terminal, one line a phase elsewhere, nothing when quiet.
+//! Messages and progress on stderr: bars on a terminal, one line per phase elsewhere, nothing with `--quiet`.
 
 use std::io::{IsTerminal, Write};
 use std::time::{Duration, Instant};
@@ -9,7 +9,7 @@ use crate::cli::shared_args::SharedArguments;
 use reorder_base::error::Error;
 use reorder_report::visible::visible;
 
-/// Speaks to the user; cheap to pass by reference.
+/// Prints messages for the user.
 #[derive(Debug)]
 pub struct Talk {
     quiet: bool,
@@ -27,7 +27,7 @@ enum Color {
 }
 
 impl Talk {
-    /// Talk as the shared flags ask for.
+    /// Messages as the shared flags request them.
     pub fn new(shared: &SharedArguments) -> Self {
         Self {
             quiet: shared.quiet,
@@ -37,7 +37,7 @@ impl Talk {
         }
     }
 
-    /// A failure and what to do next; also said when quiet.
+    /// A failure and what to do next; printed even with `--quiet`.
     pub fn error(&self, error: &Error) {
         self.say(Some(("error", Color::Red)), &error.to_string());
         if let Some(hint) = &error.hint {
@@ -63,7 +63,7 @@ impl Talk {
         }
     }
 
-    /// A fact for those who asked for more with `-v`.
+    /// A fact that is printed only with `-v`.
     pub fn detail(&self, fact: &str) {
         if self.verbosity > 0 && !self.quiet {
             self.say(None, fact);
@@ -97,7 +97,7 @@ impl Talk {
 
     fn write(&self, label: Option<(&str, Color)>, message: &str) {
         let mut stderr = std::io::stderr().lock();
-        // A closed stderr leaves nobody to tell; the exit status still speaks.
+        // If stderr is closed, the exit status still gives the result.
         let _ = match label {
             Some((word, color)) => writeln!(stderr, "{} {message}", self.paint(&format!("{word}:"), color)),
             None => writeln!(stderr, "{message}"),
@@ -109,8 +109,8 @@ impl Talk {
     }
 }
 
-/// A message whose names from files steer no terminal and give no commands to a runner of GitHub, which reads lines that
-/// start with `::` also here. Lines and tabs of our own messages stay.
+/// A message in which names from files cannot control a terminal or give commands to a GitHub runner, which interprets lines
+/// of stderr that start with `::`. Line breaks and tabs of our own messages are kept.
 fn harmless(message: &str) -> String {
     let line = |line: &str| {
         let shown: Vec<_> = line.split('\t').map(visible).collect();

@@ -1,13 +1,13 @@
-//! `--timings` and `-vv`: the pipeline's own spans and events, told on stderr.
+//! `--timings` and `-vv`: the spans and events of the pipeline, printed on stderr.
 //!
-//! Phases open `tracing` spans named as in ARCHITECTURE; without these flags nobody listens and they cost nothing.
+//! Phases open `tracing` spans named as in ARCHITECTURE; without these flags there is no subscriber and they cost nothing.
 
 use tracing_subscriber::fmt::format::{FmtSpan, Writer};
 use tracing_subscriber::fmt::time::FormatTime;
 
 use crate::cli::shared_args::SharedArguments;
 
-/// Lines begin without the time of day; to switch the clock off would take the durations of spans with it.
+/// Lines begin without the time of day. Switching the timer off would also remove the durations of spans.
 struct NoTimeOfDay;
 
 impl FormatTime for NoTimeOfDay {
@@ -16,7 +16,7 @@ impl FormatTime for NoTimeOfDay {
     }
 }
 
-/// Starts listening, if asked to.
+/// Installs the subscriber, if requested.
 pub fn install(shared: &SharedArguments) {
     if !shared.timings && shared.verbose < 2 {
         return;
@@ -31,6 +31,6 @@ pub fn install(shared: &SharedArguments) {
         .with_target(false)
         .with_timer(NoTimeOfDay)
         .finish();
-    // A second subscriber in one process (a caller of the library has its own) keeps the first.
+    // Fails if a caller of the library has installed its own subscriber, which then stays.
     let _ = tracing::subscriber::set_global_default(subscriber);
 }

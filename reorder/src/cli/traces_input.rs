@@ -1,4 +1,4 @@
-//! The flag that names traces, and their way to functions of one image.
+//! The flag that names traces, and how they are resolved to functions of one image.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -18,16 +18,16 @@ pub struct TracesInput {
     #[arg(short = 't', long = "traces", value_name = "TRACES", num_args = 1..)]
     pub paths: Vec<PathBuf>,
 
-    /// What they need to be understood.
+    /// Files needed to interpret them.
     #[command(flatten)]
     pub companions: CompanionFiles,
 }
 
-/// Files that trace files need to be understood.
+/// Files without which trace files cannot be interpreted.
 #[derive(Args, Clone, Debug)]
 pub struct CompanionFiles {
-    /// A file that the traces need to be understood: the instrumented program, its debug file or .dSYM, a map of
-    /// names; may be repeated
+    /// File without which the traces cannot be interpreted: the instrumented program, its debug file or .dSYM, a map of
+    /// names; repeatable
     #[arg(long = "companion", value_name = "FILE")]
     companions: Vec<PathBuf>,
 }
@@ -39,7 +39,7 @@ impl CompanionFiles {
         &self.companions
     }
 
-    /// All traces of `paths`, meant for `image` if there is one; says what was left out or is not to be believed.
+    /// All traces of `paths`, for `image` if there is one; warns about what was left out or is unreliable.
     ///
     /// # Errors
     /// Unreadable files, and paths without a single event.
@@ -50,7 +50,7 @@ impl CompanionFiles {
         Ok(traces)
     }
 
-    /// [`TraceFiles::read`] with these companions, and last the image that is to be laid out: it may well be the
+    /// [`TraceFiles::read`] with these companions, followed by the image that is to be laid out, which may be the
     /// instrumented one.
     ///
     /// # Errors
@@ -69,7 +69,7 @@ impl CompanionFiles {
 }
 
 impl TracesInput {
-    /// What is read for the traces, by what it is called in a sentence.
+    /// The files that are read for the traces, each kind with its name in messages.
     ///
     /// # Errors
     /// Unreadable directories and lists of traces.
@@ -82,7 +82,7 @@ impl TracesInput {
         ])
     }
 
-    /// The traces in terms of the functions of the image at `path`; says what was not found.
+    /// The traces in terms of the functions of the image at `path`; warns about what was not found.
     ///
     /// # Errors
     /// No traces, unreadable ones, and traces of other images.
@@ -115,7 +115,7 @@ impl TracesInput {
         }
         let resolver = Resolver::new(functions, identity);
         let mut resolutions = Vec::new();
-        // Resolved file by file: events take many times the space of the functions that they stand for.
+        // Resolved file by file, because events take many times the memory of the functions that they become.
         let notes = self.companions.visit(
             &self.paths,
             Some(path),
@@ -129,7 +129,7 @@ impl TracesInput {
     }
 }
 
-/// Says how much of the traces was found, and what was not.
+/// Reports how much of the traces was found, and what was not.
 pub(super) fn tell_coverage(resolved: &ResolvedTraces, path: &Path, talk: &Talk) {
     let coverage = &resolved.coverage;
     let steps: Vec<String> =
@@ -150,7 +150,7 @@ pub(super) fn tell_coverage(resolved: &ResolvedTraces, path: &Path, talk: &Talk)
             path.display(),
             examples.join(", ")
         );
-        talk.warning(&cause, Some("record this build, so that addresses decide"));
+        talk.warning(&cause, Some("record this build, so that functions are found by address"));
         coverage.missing.iter().for_each(|missing| talk.detail(&format!("not found: {missing}")));
     }
     for (image, traces) in &coverage.other_images {
@@ -159,16 +159,15 @@ pub(super) fn tell_coverage(resolved: &ResolvedTraces, path: &Path, talk: &Talk)
     if resolved.traces.is_empty() {
         talk.warning(
             "the profiles hold no order of execution: functions are placed by how often they ran",
-            Some("a start is ordered by traces: reorder record -o traces -- PROGRAM ARGUMENTS"),
+            Some("to order by startup, record traces: reorder record -o traces -- PROGRAM ARGUMENTS"),
         );
     }
 }
 
-/// How many functions that were not found are told.
+/// Functions named in the warning about those that were not found.
 const EXAMPLES: usize = 10;
 
-/// Says what was left out of trace files, or is not to be believed. Many files have the same fault: it is explained
-/// once.
+/// Warns about what was left out of trace files or is unreliable. A problem that many files share is explained once.
 pub(super) fn tell_notes(notes: &[Note], talk: &Talk) {
     let mut told: BTreeMap<&str, usize> = BTreeMap::new();
     for note in notes {
@@ -184,5 +183,5 @@ pub(super) fn tell_notes(notes: &[Note], talk: &Talk) {
     }
 }
 
-/// How many files with the same fault are named.
+/// Files named for the same problem.
 const SAME_NOTES: usize = 3;

@@ -24,13 +24,13 @@ Examples:
 
 /// Prove that NEW is OLD with its functions moved and nothing else changed
 ///
-/// Exit status: 0 proven; 1 not proven, also when NEW is no image; 2 a file could not be read, or OLD is no image.
+/// Exit status: 0 proven; 1 not proven, or NEW is not an image; 2 a file could not be read, or OLD is not an image.
 #[derive(Args, Debug)]
 #[command(before_long_help = EXAMPLES)]
 pub struct VerifyArguments {
     /// The image before its functions were moved
     old: PathBuf,
-    /// The image that claims to be the same
+    /// The image after its functions were moved
     new: PathBuf,
     /// List at most this many differences; all are counted
     #[arg(long, value_name = "N", default_value_t = VerifyOptions::default().listed_differences)]

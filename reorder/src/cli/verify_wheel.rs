@@ -16,11 +16,11 @@ struct WheelImage {
     report: VerifyReport,
 }
 
-/// What two wheels have and have not in common.
+/// The images of two wheels, and their other differences.
 #[derive(Serialize)]
 pub(super) struct WheelReport {
     images: Vec<WheelImage>,
-    /// Of anything but the images.
+    /// Differences outside of the images.
     wheel_differences: Vec<String>,
 }
 
@@ -43,7 +43,7 @@ pub(super) fn verify_wheels(old: &[u8], new: &[u8], options: VerifyOptions) -> R
             Ok(None)
         }
         Err(error) => {
-            Ok(Some(format!("{name} has other contents, and is no image that could be moved: {error}")))
+            Ok(Some(format!("{name} has other contents, and is not an image that could be moved: {error}")))
         }
     })?;
     Ok(WheelReport { images, wheel_differences })

@@ -1,9 +1,9 @@
-//! A function's own name in its readable one: `parse` of `int ns::parse<int>(char const*) const`.
+//! The bare name in a demangled one: `parse` in `int ns::parse<int>(char const*) const`.
 //!
-//! In: what a demangler wrote, of C++, Rust or C. Out: the last part of the path, without what it returns, its arguments
-//! and those of its template. Names of no known form give some part of them.
+//! In: a demangled name of C++, Rust or C. Out: the last part of the path, without return type, arguments and template
+//! arguments. A name of unknown form gives some part of it.
 
-/// The part that people call the function by.
+/// The bare name.
 pub(super) fn bare(readable: &str) -> &str {
     let bytes = readable.as_bytes();
     let mut start = 0;
@@ -12,7 +12,7 @@ pub(super) fn bare(readable: &str) -> &str {
     let mut depth = 0_usize;
     let mut at = 0;
     while at < bytes.len() {
-        // Every comparison is with ASCII, so `at` is on the border of a character wherever the text is cut.
+        // Every comparison is with ASCII, so the text is only ever cut at a character boundary.
         let rest = &bytes[at..];
         if depth == 0 && at == start {
             if rest.starts_with(ANONYMOUS) {
@@ -47,16 +47,16 @@ pub(super) fn bare(readable: &str) -> &str {
 
 const ANONYMOUS: &[u8] = b"(anonymous namespace)";
 
-/// Whether what stands in front of a space is a type that the function returns.
+/// Whether the text before a space is the return type.
 fn is_behind_type(bytes: &[u8], at: usize, end: Option<usize>) -> bool {
     match end {
         None => true,
-        // Behind the arguments of a function stand its qualifiers.
+        // The arguments of a function are followed by its qualifiers.
         Some(_) => at > 0 && matches!(bytes[at - 1], b'>' | b'*' | b'&') && !bytes[..at].contains(&b')'),
     }
 }
 
-/// Length of an operator's name at the start of `text`; its brackets are no arguments.
+/// Length of an operator's name at the start of `text`, whose brackets do not enclose arguments.
 fn operator_length(text: &[u8]) -> Option<usize> {
     let sign = text.strip_prefix(b"operator")?;
     let first = *sign.first()?;

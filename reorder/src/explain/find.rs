@@ -1,4 +1,4 @@
-//! What people type to the functions that they mean.
+//! Finds the functions that a word of the command line names.
 
 use super::bare::bare;
 use reorder_base::address::Address;
@@ -7,29 +7,29 @@ use reorder_image::functions::{FunctionIndex, FunctionTable};
 use reorder_report::visible::visible_start;
 use reorder_trace::readable_name;
 
-/// So many functions are explained for one word; more is a mistake.
-const MOST: usize = 16;
-/// So many are offered when nothing is found.
-const OFFERED: usize = 8;
-/// Of each so many characters: names may have many thousands, and each is compared with the word.
+/// Functions explained for one word; more matches are an error.
+const MAX_MATCHES: usize = 16;
+/// Similar names offered if there is no match.
+const MAX_OFFERED: usize = 8;
+/// Characters of each: names may have many thousands, and each is compared with the word.
 const MAX_OFFERED_LENGTH: usize = 160;
 
-/// The functions called `word`: an address inside one (`0x…`), a symbol, a readable name, else a part of a readable name.
+/// The functions that `word` names: an address inside one (`0x…`), a symbol, a demangled name, or a part of one.
 ///
 /// # Errors
-/// Nothing, or too much, is called so; with the names that are most like it.
+/// No match, with the most similar names, or too many.
 pub fn find(word: &str, functions: &FunctionTable<'_>) -> Result<Vec<FunctionIndex>> {
     if word.trim().is_empty() {
         return Err(Error::usage("an empty word names no function")
-            .with_hint("give a symbol, a part of a readable name, or an address, 0x…"));
+            .with_hint("give a symbol, a part of a demangled name, or an address, 0x…"));
     }
     if let Some(digits) = word.strip_prefix("0x").or(word.strip_prefix("function@0x")) {
         let address = u64::from_str_radix(digits, 16).map_err(|_| {
-            Error::usage(format!("{word} is no address")).with_hint("write 0x and hexadecimal digits")
+            Error::usage(format!("{word} is not an address")).with_hint("write 0x and hexadecimal digits")
         })?;
         let found = functions.containing(Address(address));
         return found.map(|index| vec![index]).ok_or_else(|| {
-            Error::usage(format!("no function lies at {word}"))
+            Error::usage(format!("there is no function at {word}"))
                 .with_hint("give an address of the image's own code, as `reorder inspect` and `nm` print it")
         });
     }
@@ -49,7 +49,7 @@ pub fn find(word: &str, functions: &FunctionTable<'_>) -> Result<Vec<FunctionInd
     let found = meanings.into_iter().map(called).find(|found| !found.is_empty()).unwrap_or_default();
     match found.len() {
         0 => Err(nothing(word, &names)),
-        1..=MOST => Ok(found),
+        1..=MAX_MATCHES => Ok(found),
         count => Err(Error::usage(format!("{count} functions have {word} in their name"))
             .with_hint("give more of the name, or an address")),
     }
@@ -88,8 +88,8 @@ fn nothing(word: &str, names: &[(FunctionIndex, &[u8], String)]) -> Error {
     let mut alike: Vec<(f64, String)> = names.iter().map(alikeness).collect();
     alike.sort_by(|one, other| other.0.total_cmp(&one.0).then_with(|| one.1.cmp(&other.1)));
     alike.dedup_by(|one, other| one.1 == other.1);
-    let offered: Vec<&str> = alike.iter().take(OFFERED).map(|(_, name)| name.as_str()).collect();
-    error.with_hint(format!("most like it: {}", offered.join(", ")))
+    let offered: Vec<&str> = alike.iter().take(MAX_OFFERED).map(|(_, name)| name.as_str()).collect();
+    error.with_hint(format!("similar names: {}", offered.join(", ")))
 }
 
 #[cfg(test)]

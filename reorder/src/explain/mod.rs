@@ -1,8 +1,8 @@
-//! One function: where it is, when it runs, why it is placed where it is.
+//! One function: where it is, when it runs, why it is placed there.
 //!
 //! In: an image's functions, its scenarios, and where the functions are or would be after relocation. Out: an
-//! [`ExplainedFunction`], facts and the reasons that follow from them; nothing is guessed from the strategy's inner state,
-//! so the same answer holds for any layout, whoever computed it.
+//! [`ExplainedFunction`], facts and the reasons that follow from them. The inner state of the strategy is not used, so the
+//! answer holds for any layout, however it was computed.
 
 mod bare;
 mod find;
@@ -35,15 +35,15 @@ const MAX_NAME_LENGTH: usize = 400;
 pub struct Knowledge<'files> {
     /// All functions of the image.
     pub functions: &'files FunctionTable<'files>,
-    /// The starts.
+    /// The scenarios.
     pub scenarios: &'files [Scenario<'files>],
     /// How faults are counted.
     pub model: &'files MemoryModel,
-    /// By function, where it is after relocation; nothing when nothing is relocated.
+    /// By function, where it is after relocation; `None` without relocation.
     pub new_starts: Option<&'files [Address]>,
     /// What is pinned, where that is known.
     pub analysis: Option<&'files OpenedAnalysis<'files>>,
-    /// Functions, ascending, that nothing pins but for which there is no room elsewhere, where that is known.
+    /// Functions, ascending, that are not pinned but for which there is no room elsewhere, where that is known.
     pub without_room: &'files [(FunctionIndex, Pin)],
     /// What refers to what, where that is known.
     pub references: Option<&'files ReferenceGraph>,

@@ -1,22 +1,22 @@
-//! What stands beside a function, and on its pages.
+//! The functions beside a function, and on its pages.
 
 use serde::Serialize;
 
 use reorder_base::address::Address;
 use reorder_image::functions::{FunctionIndex, FunctionTable};
 
-/// A function that stands near another.
+/// A function near another.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Neighbour {
-    /// Readable.
+    /// Demangled.
     pub name: String,
     /// Its size.
     pub size_bytes: u64,
-    /// In so many scenarios it runs.
+    /// Number of scenarios in which it runs.
     pub scenarios: u64,
 }
 
-/// So many functions on each side are neighbours.
+/// Number of neighbours on each side.
 const REACH: usize = 3;
 
 /// Functions in the order of their addresses in one image.
@@ -53,13 +53,13 @@ impl Places {
         self.positions[index.0 as usize] as usize
     }
 
-    /// The nearest functions in front, the nearest last.
+    /// The nearest functions before it, the nearest last.
     pub(super) fn before(&self, index: FunctionIndex) -> Vec<FunctionIndex> {
         let position = self.position(index);
         self.order[position.saturating_sub(REACH)..position].to_vec()
     }
 
-    /// The nearest functions behind, the nearest first.
+    /// The nearest functions after it, the nearest first.
     pub(super) fn after(&self, index: FunctionIndex) -> Vec<FunctionIndex> {
         self.order.iter().skip(self.position(index) + 1).take(REACH).copied().collect()
     }
@@ -85,7 +85,8 @@ impl Places {
         let (first, last) = self.first_and_last_page(index, functions, page_bytes);
         let from = first.saturating_mul(page_bytes);
         let to = last.saturating_add(1).saturating_mul(page_bytes);
-        // Functions are sorted by where they start; one that starts further in front than the largest is long ends before.
+        // Functions are sorted by first address; one that starts earlier than this by more than the largest size ends before
+        // it.
         let near = self.order.partition_point(|one| self.start(*one).0 < from.saturating_sub(self.largest));
         let reaches = |one: &&FunctionIndex| {
             self.start(**one).0.saturating_add(functions.get(**one).size()) > from && **one != index

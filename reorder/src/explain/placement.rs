@@ -1,4 +1,4 @@
-//! Why a function is placed where it is: what follows from the starts, the references and the pins.
+//! Why a function is where it is, derived from the scenarios, the references and the pins.
 
 use serde::Serialize;
 
@@ -11,13 +11,13 @@ use reorder_report::visible::visible_start;
 /// Why a function is where it is.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Placed {
-    /// The class that decides.
+    /// The reason that decides.
     pub reason: PlacementReason,
     /// Sentences for people.
     pub because: Vec<String>,
     /// Position among all functions in the new image, counted from 1.
     pub position: u64,
-    /// Of so many.
+    /// Number of all functions.
     pub of_functions: u64,
 }
 
@@ -27,16 +27,16 @@ pub struct Placed {
 pub enum PlacementReason {
     /// It cannot be moved.
     Pinned,
-    /// Recorded starts run it.
+    /// Recorded runs execute it.
     Needed,
-    /// No start was seen to run it, but one that starts run refers to it.
+    /// No recorded run executes it, but a function that they execute refers to it.
     Referenced,
-    /// Nothing speaks for another place.
+    /// There is no reason for another place.
     LeftInOrder,
 }
 
 impl Explainer<'_> {
-    /// Why it is where it is in the new image; nothing without one.
+    /// Why it is where it is in the new image; `None` without one.
     pub(super) fn placement(&self, index: FunctionIndex) -> Option<Placed> {
         let places = self.new.as_ref()?;
         let functions = self.knowledge.functions;
@@ -47,7 +47,7 @@ impl Explainer<'_> {
         let reason = if let Some(pin) = pin {
             because.push(match pin.reason {
                 PinReason::NoRoom => {
-                    "nothing pins it, but no free place was large enough: it stays".to_owned()
+                    "it is not pinned, but no free place was large enough, so it stays".to_owned()
                 }
                 _ => "it is pinned, so everything else is placed around it".to_owned(),
             });
@@ -57,21 +57,21 @@ impl Explainer<'_> {
             PlacementReason::Needed
         } else if let Some(source) = self.needed_referrer(index) {
             because.push(format!(
-                "no recorded start runs it, but {} does and refers to it: a start that was not recorded may run it",
+                "no recorded run executes it, but {}, which refers to it, is executed: a run that was not recorded may need it",
                 self.readable(source)
             ));
             PlacementReason::Referenced
         } else {
             because.push(match self.knowledge.references {
-                Some(_) => "no recorded start runs it, nor anything that refers to it".to_owned(),
-                None => "no recorded start runs it; what refers to it is unknown for this kind of image"
+                Some(_) => "no recorded run executes it or any function that refers to it".to_owned(),
+                None => "no recorded run executes it; what refers to it is unknown for this kind of image"
                     .to_owned(),
             });
             PlacementReason::LeftInOrder
         };
         because.push(self.company(index, own));
         if places.start(index) == function.start && pin.is_none() {
-            because.push("it has the address that it had".to_owned());
+            because.push("it keeps its address".to_owned());
         }
         let position = places.position(index) as u64 + 1;
         Some(Placed { reason, because, position, of_functions: functions.len() as u64 })
@@ -90,14 +90,14 @@ impl Explainer<'_> {
             )
         });
         match (own.len(), all) {
-            (1, 1) => format!("the recorded start runs it{when}"),
+            (1, 1) => format!("the recorded run executes it{when}"),
             (2, 2) => format!("both scenarios run it{when}"),
             (runs, all) if runs == all => format!("all {all} scenarios run it{when}"),
             (runs, all) => format!("{runs} of {all} scenarios run it{when}"),
         }
     }
 
-    /// Who shares its pages, and whether they run together with it.
+    /// How many functions share its pages, and how many of them run in the same scenarios.
     fn company(&self, index: FunctionIndex, own: &[u32]) -> String {
         let (Some(places), functions) = (self.new.as_ref(), self.knowledge.functions) else {
             return String::new();
@@ -117,7 +117,7 @@ impl Explainer<'_> {
         }
     }
 
-    /// A function that starts run and that refers to this one, the one with most scenarios.
+    /// The function that refers to this one and runs in the most scenarios.
     fn needed_referrer(&self, index: FunctionIndex) -> Option<FunctionIndex> {
         let graph = self.knowledge.references?;
         let runs = (0..).map(FunctionIndex).zip(&self.runs_in).filter(|(_, runs)| !runs.is_empty());

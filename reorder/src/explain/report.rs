@@ -1,4 +1,4 @@
-//! Everything about some functions, for programs and for people.
+//! The report on some functions, for programs and for people.
 
 use serde::Serialize;
 
@@ -16,20 +16,20 @@ use reorder_report::visible::visible_start;
 pub struct ExplainReport {
     /// The image.
     pub image: String,
-    /// Where new places come from: a second image, or what would be done.
+    /// Where new places come from: a second image, or a layout that `reorder apply` would choose.
     pub new: Option<String>,
     /// How faults are counted.
     pub model: String,
     /// In the order asked for.
     pub functions: Vec<ExplainedFunction>,
-    /// What could not be said.
+    /// What could not be determined.
     pub limits: Vec<String>,
 }
 
 /// One function.
 #[derive(Clone, Debug, Serialize)]
 pub struct ExplainedFunction {
-    /// Readable.
+    /// Demangled.
     pub name: String,
     /// As in the symbol table.
     pub symbols: Vec<String>,
@@ -41,7 +41,7 @@ pub struct ExplainedFunction {
     pub new: Option<Side>,
     /// One entry for each scenario in which it runs.
     pub runs: Vec<Run>,
-    /// Scenarios that there are.
+    /// Number of all scenarios.
     pub scenarios: u64,
     /// Why it stays, if it does.
     pub pin: Option<ExplainedPin>,
@@ -56,9 +56,9 @@ pub struct Side {
     pub address: Address,
     /// First addresses of its pages.
     pub pages: Vec<Address>,
-    /// Functions in front of it, the nearest last.
+    /// Functions before it, the nearest last.
     pub before: Vec<Neighbour>,
-    /// Functions behind it, the nearest first.
+    /// Functions after it, the nearest first.
     pub after: Vec<Neighbour>,
     /// Other functions on its pages.
     pub page_mates: u64,
@@ -71,13 +71,13 @@ pub struct Run {
     pub scenario: String,
     /// Recordings of it that run the function.
     pub traces: u64,
-    /// Of so many.
+    /// Number of all its recordings.
     pub of_traces: u64,
-    /// So many functions had run with it, in the first of these recordings.
+    /// Its position in the first of these recordings, from 1.
     pub rank: u64,
-    /// Of so many.
+    /// Number of functions in that recording.
     pub of_functions: u64,
-    /// Since the start, where the trace has times.
+    /// Since the start of the run, if the trace has times.
     pub nanoseconds: Option<u64>,
     /// Page faults that it causes by running when it does.
     pub faults: u64,

@@ -1,8 +1,8 @@
-//! The baseline as a file: what an image was like when the team last said that it was good.
+//! The baseline as a file: the figures of an image when the team last accepted them.
 //!
-//! In: bytes, or figures and starts. Out: the other. One JSON object with one line for each figure and function, so that
-//! version control shows what changed. Guarantee: writing what was read gives the same bytes; positions of functions that
-//! the file does not have are mistakes of the file.
+//! In: bytes, or figures and scenarios. Out: the other. One JSON object with one line for each figure and function, so that
+//! version control shows what changed. Guarantee: writing what was read gives the same bytes; a position outside of the
+//! table of functions is an error.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -14,26 +14,26 @@ use super::metric::Figure;
 use super::startup::{Startup, StartupFunction, StartupScenario};
 use reorder_base::error::{Error, ErrorKind, Result};
 
-/// Tells the file from others; its number grows when older programs cannot read it.
+/// Identifies the format; the number grows when older programs cannot read it.
 pub const SCHEMA: &str = "reorder-baseline/1";
 
-/// What an image was like.
+/// The figures and scenarios of an image.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Baseline {
     /// Version of the program that made it: its compressors may differ from those of another.
     pub reorder: String,
     /// Name of the image's file.
     pub image: String,
-    /// The models of memory by name, each with its numbers.
+    /// The memory models by name, each with its numbers.
     pub models: BTreeMap<String, String>,
     /// In the order of reports.
     pub figures: Vec<Figure>,
-    /// What its starts ran.
+    /// What its scenarios ran.
     pub startup: Startup,
 }
 
-/// Pages of functions are counted one by one, so a small file must not state large ones: this, or so many bytes for each
-/// byte of the file, are what all starts together may run.
+/// Pages of functions are counted one by one, so a small file must not claim large functions: all scenarios together may run
+/// this many bytes, or this many for each byte of the file, whichever is more.
 const MAX_TEXT: u64 = 1 << 30;
 const MAX_PART: u64 = 4 << 10;
 
@@ -50,14 +50,14 @@ pub(crate) struct File {
     /// Name of the image's file.
     #[serde(default)]
     image: String,
-    /// The models of memory by name, each with its numbers.
+    /// The memory models by name, each with its numbers.
     #[serde(default)]
     models: BTreeMap<String, String>,
     /// In the order of reports.
     figures: Vec<Figure>,
-    /// Functions that some start runs: name, first address and bytes, sorted by address.
+    /// Functions that some scenario runs: name, first address and bytes, sorted by address.
     functions: Vec<(String, u64, u64)>,
-    /// The starts, sorted by name.
+    /// The scenarios, sorted by name.
     scenarios: Vec<ScenarioLine>,
 }
 
@@ -73,12 +73,12 @@ impl Baseline {
     /// Reads a baseline.
     ///
     /// # Errors
-    /// Anything else than what [`Self::write`] gives, with its place.
+    /// Anything except what [`Self::write`] writes, with its place.
     pub fn parse(bytes: &[u8]) -> Result<Self> {
         let again = "write it again: reorder gate IMAGE -t TRACES --update-baseline";
         let malformed = |message: String| Error::new(ErrorKind::Malformed, message).with_hint(again);
         let file: File =
-            serde_json::from_slice(bytes).map_err(|error| malformed(format!("no baseline: {error}")))?;
+            serde_json::from_slice(bytes).map_err(|error| malformed(format!("not a baseline: {error}")))?;
         if file.schema != SCHEMA {
             return Err(malformed(format!("the schema is {:?}, not {SCHEMA:?}", file.schema)));
         }
@@ -106,10 +106,10 @@ impl Baseline {
         for (number, figure) in file.figures.iter().enumerate() {
             let key = &figure.key;
             if !figure.value.is_finite() || figure.value < 0.0 {
-                return Err(malformed(format!("{key} has a value that no figure has")));
+                return Err(malformed(format!("{key} has an impossible value")));
             }
             if file.figures[..number].iter().any(|other| other.key == *key) {
-                return Err(malformed(format!("{key} is there twice")));
+                return Err(malformed(format!("{key} occurs twice")));
             }
         }
         let function = |(name, address, size)| StartupFunction { name, address, size };
@@ -126,11 +126,11 @@ impl Baseline {
         })
     }
 
-    /// Whether a file with these contents may be replaced by a baseline: it is empty, or begins like one, however damaged
-    /// the rest.
+    /// Whether a file with these contents may be replaced by a baseline: it is empty, or begins like one, even if the rest
+    /// is damaged.
     #[must_use]
     pub fn is_replaceable(bytes: &[u8]) -> bool {
-        // What our own files begin with, and a few blanks that other tools may have put in.
+        // The beginning of our own files, with white space that other tools may have inserted.
         let start = String::from_utf8_lossy(&bytes[..bytes.len().min(256)]);
         let start: String = start.chars().filter(|character| !character.is_whitespace()).collect();
         start.is_empty() && bytes.len() < 256 || start.starts_with("{\"schema\":\"reorder-baseline/")
@@ -174,7 +174,7 @@ fn list<T: Serialize>(text: &mut String, name: &str, items: &[T]) {
     text.push_str(if items.is_empty() { "]" } else { "\n]" });
 }
 
-/// Texts, numbers and lists of them always have a JSON form; numbers here are finite.
+/// Cannot fail: texts, finite numbers and lists of them always have a JSON form.
 fn json<T: Serialize>(value: &T) -> String {
     serde_json::to_string(value).unwrap_or_default()
 }

@@ -7,7 +7,7 @@ use super::limit::{AppliedLimit, Limit, Limits};
 use super::metric::{Figure, Key, Unit};
 use super::place::Place;
 
-/// What became of one figure.
+/// The judgement on one figure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Verdict {
@@ -17,9 +17,9 @@ pub enum Verdict {
     Fail,
     /// The baseline does not have it, so a relative limit cannot be applied.
     New,
-    /// The baseline has it and the image has not.
+    /// The baseline has it and the image does not.
     Gone,
-    /// It has no limit and is shown only.
+    /// It has no limit and is only shown.
     Unlimited,
 }
 
@@ -61,28 +61,28 @@ pub struct Check {
     pub limit: Option<AppliedLimit>,
     /// The worst value that is within it.
     pub worst: Option<f64>,
-    /// What became of it.
+    /// The judgement.
     pub verdict: Verdict,
-    /// Where the limit is written, else the figure of the baseline.
+    /// Where the limit is written, otherwise the line of the figure in the baseline.
     pub place: Option<Place>,
 }
 
 impl Check {
-    /// Change against the baseline in per cent; `None` when there is nothing to compare with.
+    /// Change against the baseline in percent; `None` if the baseline does not have the figure.
     #[must_use]
     pub fn change_percent(&self) -> Option<f64> {
         let (baseline, current) = (self.baseline?, self.current?);
         (baseline != 0.0).then(|| (current / baseline - 1.0) * 100.0)
     }
 
-    /// Whether the value is another than in the baseline.
+    /// Whether the value differs from that in the baseline.
     #[must_use]
     pub fn is_changed(&self) -> bool {
         self.baseline != self.current
     }
 }
 
-/// Values are rounded to thousandths, so half of one is no excess.
+/// Values are rounded to thousandths, so half of one does not exceed a limit.
 const TOLERANCE: f64 = 0.0005;
 
 /// Judges every figure of `now`, in its order, then those that only `then` has.

@@ -1,7 +1,7 @@
 //! How small an image becomes in packages and compressed file systems.
 //!
-//! In: bytes. Out: sizes for each compressor, of the whole and of blocks that are compressed each by itself. Deterministic
-//! for one version of this program: the compressors are part of it.
+//! In: bytes. Out: sizes for each compressor, of the whole file and of blocks that are compressed separately. Deterministic
+//! for one version of this program, which contains the compressors.
 
 use std::io::Write as _;
 
@@ -40,7 +40,7 @@ impl Compressor {
     /// Bytes after compression.
     ///
     /// # Errors
-    /// When the compressor fails, which only memory can make it do.
+    /// When the compressor fails, which happens only for lack of memory.
     pub fn size(self, bytes: &[u8]) -> Result<u64> {
         let failed = |cause: String| Error::usage(format!("{} failed: {cause}", self.name()));
         let length = match self {
@@ -80,7 +80,7 @@ const BROTLI_WINDOW: u32 = 22;
 const BROTLI_SMALLEST_WINDOW: u32 = 10;
 const BUFFER: usize = 64 << 10;
 
-/// Preset 6 with a dictionary no larger than what it can refer to: it is cleared for each block.
+/// Preset 6 with a dictionary no larger than the input, because it is cleared for each block.
 fn xz_stream(length: usize) -> std::result::Result<liblzma::stream::Stream, liblzma::stream::Error> {
     use liblzma::stream::{Check, Filters, LzmaOptions, Stream};
     let mut options = LzmaOptions::new_preset(XZ_PRESET)?;
@@ -94,7 +94,7 @@ fn xz_stream(length: usize) -> std::result::Result<liblzma::stream::Stream, libl
 const XZ_DICTIONARY: usize = 8 << 20;
 const XZ_SMALLEST_DICTIONARY: usize = 4 << 10;
 
-/// Counts what is written to it.
+/// Counts the bytes that are written to it.
 struct Counter(u64);
 
 impl std::io::Write for Counter {
@@ -113,18 +113,18 @@ impl std::io::Write for Counter {
 pub struct Compression {
     /// Which.
     pub compressor: Compressor,
-    /// In KiB; nothing for the whole file at once.
+    /// In KiB; `None` for the whole file at once.
     pub block_kib: Option<u32>,
 }
 
-/// Beyond, a block is the whole file.
+/// A larger block is the whole file.
 const MAX_BLOCK: u32 = 1 << 20;
 
 impl Compression {
-    /// What gates look at unless they are told: the whole for packages, and blocks of the fast ones for file systems
+    /// The default: the whole file for packages, and blocks of the fast compressors for file systems
     /// (EROFS stores clusters of 4 KiB and more, f2fs of 16 KiB, squashfs of 128 KiB).
     #[must_use]
-    pub fn usual() -> Vec<Self> {
+    pub fn default_set() -> Vec<Self> {
         let whole = Compressor::ALL.map(|compressor| Self { compressor, block_kib: None });
         let blocks = [Compressor::Gzip, Compressor::Zstd]
             .into_iter()
@@ -154,8 +154,8 @@ impl Compression {
         match (known, block_kib) {
             (Some(compressor), None) => Ok(Self { compressor, block_kib: None }),
             (Some(compressor), Some(Some(block))) => Ok(Self { compressor, block_kib: Some(block) }),
-            _ => Err(Error::usage(format!("no compression is called {name}"))
-                .with_hint("there are gzip, zstd, xz and brotli, each also in blocks of N KiB: zstd.64k")),
+            _ => Err(Error::usage(format!("{name} is not a compression"))
+                .with_hint("use gzip, zstd, xz or brotli, each also in blocks of N KiB: zstd.64k")),
         }
     }
 
@@ -208,7 +208,7 @@ mod tests {
 
     #[test]
     fn names_lead_back() {
-        for compression in Compression::usual() {
+        for compression in Compression::default_set() {
             assert_eq!(Compression::from_name(&compression.name()).unwrap(), compression);
         }
         for name in ["lz5", "zstd.", "zstd.0k", "zstd.4", "zstd.9999999999k", ""] {

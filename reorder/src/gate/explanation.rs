@@ -1,8 +1,8 @@
 //! Which functions and pages a difference in faults comes from.
 //!
-//! In: what a start ran then and now. Out: an [`Explanation`]. A fault belongs to the function that runs when it happens,
-//! so the changes of all functions add up to the change of the start. Functions are the same if their names are; of
-//! namesakes those of one size belong together, then the others in the order of their addresses.
+//! In: what a scenario ran then and now. Out: an [`Explanation`]. A fault belongs to the function that runs when it happens,
+//! so the changes of all functions add up to the change of the scenario. Functions are the same if their names are;
+//! namesakes are paired first by size, then by the order of their addresses.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -13,29 +13,29 @@ use super::startup::{Startup, StartupFunction, StartupScenario};
 use reorder_base::address::Address;
 use reorder_layout::simulate::MemoryModel;
 
-/// Why one start has other faults than in the baseline.
+/// Why the faults of one scenario differ from the baseline.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct Explanation {
-    /// The start.
+    /// The scenario.
     pub scenario: String,
-    /// The model of memory.
+    /// The memory model.
     pub model: String,
     /// Faults of its first recording, in the baseline.
     pub old_faults: u64,
     /// In this image.
     pub new_faults: u64,
-    /// Functions that run now and did not.
+    /// Functions that run now and did not run before.
     pub added: u64,
-    /// Functions that ran and do not any more.
+    /// Functions that ran before and no longer run.
     pub removed: u64,
-    /// Functions that have another size.
+    /// Functions whose size changed.
     pub resized: u64,
     /// New functions first, then those that are gone, resized and moved; of each kind those that change most faults first.
     /// Functions that are as they were and cause as many faults as before are not listed.
     pub functions: Vec<FunctionChange>,
 }
 
-/// What became of one function.
+/// The change of one function.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct FunctionChange {
     /// Readable.
@@ -49,7 +49,7 @@ pub struct FunctionChange {
     pub old_bytes: Option<u64>,
     /// Bytes in this image; none for those that are gone.
     pub new_bytes: Option<u64>,
-    /// Faults that it causes now less those that it caused.
+    /// Faults that it causes now minus those that it caused before.
     pub faults: i64,
     /// First addresses of the pages that it lies on and no earlier function touched; in the baseline if it is gone.
     #[schemars(with = "Vec<String>")]
@@ -60,13 +60,13 @@ pub struct FunctionChange {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum ChangeKind {
-    /// It runs now and did not.
+    /// It runs now and did not run before.
     Added,
-    /// It ran and does not any more.
+    /// It ran before and no longer runs.
     Removed,
-    /// It has another size.
+    /// Its size changed.
     Resized,
-    /// It is the same and stands among others.
+    /// It has the same size and other neighbours.
     Moved,
 }
 
@@ -138,7 +138,7 @@ pub(super) fn explain(
 /// By place in the new order, the place of the same function in the old one.
 fn pairs(old: &Side<'_>, new: &Side<'_>) -> Vec<Option<usize>> {
     let mut pairs = vec![None; new.order.len()];
-    // Queues, because nothing bounds how many namesakes a baseline has.
+    // Queues, because the number of namesakes in a baseline is unbounded.
     let mut equals: BTreeMap<(&str, u64), VecDeque<usize>> = BTreeMap::new();
     for place in old.by_address() {
         let function = old.function(place);
@@ -166,13 +166,13 @@ fn pairs(old: &Side<'_>, new: &Side<'_>) -> Vec<Option<usize>> {
     pairs
 }
 
-/// One build's start.
+/// The scenario in one build.
 struct Side<'startup> {
     startup: &'startup Startup,
     order: &'startup [u32],
     /// By place in the order.
     faults: Vec<u64>,
-    /// By place in the order: pages that nothing before touched.
+    /// By place in the order: pages that no earlier function touched.
     opened: BTreeMap<usize, Vec<Address>>,
 }
 
@@ -200,7 +200,7 @@ impl<'startup> Side<'startup> {
     }
 }
 
-/// So many pages of one function are told.
+/// Pages of one function that are listed.
 const SHOWN_PAGES: usize = 16;
 
 fn opened_pages<'startup>(

@@ -1,4 +1,4 @@
-//! An image and its starts to figures.
+//! Computes the figures of an image and its scenarios.
 
 use layout_algos::score::{lower_bound, touched_bytes};
 use rayon::prelude::*;
@@ -13,30 +13,30 @@ use reorder_layout::scenario::Scenario;
 use reorder_layout::simulate::{MemoryModel, spans};
 use reorder_trace::{Coverage, ResolvedTrace};
 
-/// What figures are made of.
+/// What figures are computed from.
 #[derive(Clone, Copy)]
 pub struct Subject<'files> {
     /// The whole file.
     pub bytes: &'files [u8],
-    /// The same, understood.
+    /// The same, parsed.
     pub image: &'files OpenedImage<'files>,
     /// Its functions.
     pub functions: &'files FunctionTable<'files>,
-    /// Its starts.
+    /// Its scenarios.
     pub scenarios: &'files [Scenario<'files>],
     /// How many of their events were found.
     pub coverage: &'files Coverage,
-    /// What became of an order file's lines, if there is one.
+    /// The coverage of the order file, if there is one.
     pub order: Option<&'files OrderCoverage>,
     /// Functions that cannot be moved, where that is known.
     pub pinned: Option<usize>,
-    /// What faults are counted by.
+    /// The memory models that faults are counted by.
     pub models: &'files [MemoryModel],
-    /// What is compressed how.
+    /// The compressors and block sizes.
     pub compressions: &'files [Compression],
 }
 
-/// All figures: of each model of memory, of the starts, of the image.
+/// All figures: by memory model, of the scenarios, of the image.
 ///
 /// # Errors
 /// When a compressor fails.
@@ -64,7 +64,7 @@ pub fn figures(subject: &Subject<'_>) -> Result<Vec<Figure>> {
     Ok(figures)
 }
 
-/// Of nothing, nothing was found: an order file without lines orders nothing.
+/// 0 for an empty total: an order file without lines orders no function.
 fn percent(part: u64, whole: u64) -> f64 {
     if whole == 0 { 0.0 } else { part as f64 * 100.0 / whole as f64 }
 }

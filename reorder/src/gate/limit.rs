@@ -1,7 +1,7 @@
 //! How far a figure may go: `1200`, `+10`, `+2 %`, `off`.
 //!
-//! In: limits as configured, by metric and scenario. Out: for each figure the limit that holds, in its unit. What is
-//! configured for a scenario goes before what is configured for all, and there the longer key before the shorter.
+//! In: limits as configured, by metric and scenario. Out: for each figure the limit that holds, in its unit. A limit for a
+//! scenario overrides one for all scenarios; among those of one table, the longer key overrides the shorter.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -19,17 +19,17 @@ pub enum Limit {
     Absolute(f64),
     /// Not further than this from the baseline.
     Difference(f64),
-    /// Not further than so many per cent from the baseline.
+    /// Not further than this percentage from the baseline.
     Percent(f64),
     /// No limit.
     Off,
 }
 
 impl Limit {
-    /// What `text` says: a sign makes it relative to the baseline, and so does `%`.
+    /// Parses `text`: a sign makes it relative to the baseline, and `%` requires a sign.
     ///
     /// # Errors
-    /// Anything else than a number with sign, unit or both, and `off`.
+    /// Anything except a number with sign, unit or both, and `off`.
     pub fn parse(text: &str) -> Result<Self> {
         let trimmed = text.trim();
         if trimmed == "off" {
@@ -42,12 +42,12 @@ impl Limit {
             .parse()
             .ok()
             .filter(|value: &f64| value.is_finite())
-            .ok_or_else(|| mistake(format!("{text:?} is no limit")))?;
+            .ok_or_else(|| mistake(format!("{text:?} is not a limit")))?;
         match (percent.is_some(), is_relative) {
             (true, true) => Ok(Self::Percent(value)),
             (false, true) => Ok(Self::Difference(value)),
             (false, false) => Ok(Self::Absolute(value)),
-            (true, false) => Err(mistake(format!("{text:?} has no sign, so against what is not said"))),
+            (true, false) => Err(mistake(format!("{text:?} has no sign, so it is unclear against what"))),
         }
     }
 
@@ -62,7 +62,7 @@ impl Limit {
         }
     }
 
-    /// Whether it speaks of the baseline.
+    /// Whether it is relative to the baseline.
     #[must_use]
     pub fn is_relative(self) -> bool {
         matches!(self, Self::Difference(_) | Self::Percent(_))
@@ -73,7 +73,7 @@ fn mistake(cause: String) -> Error {
     Error::usage(cause).with_hint("write a number, +N or +N % against the baseline, or off")
 }
 
-/// The limit of one figure, and who set it.
+/// The limit of one figure, and where it is set.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct AppliedLimit {
     /// As configured.
@@ -96,7 +96,7 @@ impl Limits {
     /// Those of `reorder.toml`.
     ///
     /// # Errors
-    /// Keys that no metric has, and values that are no limits.
+    /// Keys that no metric has, and values that are not limits.
     pub fn of(document: &Document) -> Result<Self> {
         let general = understood(GENERAL, &document.gate.limits)?;
         let by_scenario = document.scenario.iter().map(|(name, table)| {
@@ -106,7 +106,7 @@ impl Limits {
         Ok(Self { general, by_scenario: by_scenario.collect::<Result<_>>()? })
     }
 
-    /// Configured limits that are those of no figure in `used`; of what is measured only on request none is told.
+    /// Configured limits that apply to no figure in `used`, except those of figures that are measured only on request.
     #[must_use]
     pub fn unused<'limits>(
         &'limits self,
@@ -122,7 +122,7 @@ impl Limits {
             .collect()
     }
 
-    /// The limit of the figure called `key`: what is configured, else the metric's usual one.
+    /// The limit of the figure called `key`: the configured one, otherwise the default of the metric.
     #[must_use]
     pub fn find(&self, key: &Key) -> Option<AppliedLimit> {
         let own = key.scenario.as_ref().and_then(|scenario| self.by_scenario.get(scenario));
@@ -137,7 +137,7 @@ impl Limits {
     }
 }
 
-/// The limit of `path`, or of the longest beginning of it that ends before a dot.
+/// The limit of `path`, or of its longest prefix that ends before a dot.
 fn nearest<'limits>(
     limits: &'limits BTreeMap<String, AppliedLimit>,
     path: &str,
@@ -158,11 +158,11 @@ fn understood(table: &str, limits: &BTreeMap<String, LimitValue>) -> Result<BTre
         let metric = key.split('.').next().unwrap_or_default();
         let Some(metric) = Metric::ALL.into_iter().find(|known| known.key() == metric) else {
             let known: Vec<_> = Metric::ALL.iter().map(|metric| metric.key()).collect();
-            return Err(Error::usage(format!("{source}: nothing is called {metric}"))
+            return Err(Error::usage(format!("{source}: there is no figure called {metric}"))
                 .with_hint(format!("there are limits of {}", known.join(", "))));
         };
         if table != GENERAL && !metric.is_of_starts() {
-            return Err(Error::usage(format!("{source}: no start has such a figure, the image has"))
+            return Err(Error::usage(format!("{source}: this is a figure of the image, not of a scenario"))
                 .with_hint("write it below [gate.limits]"));
         }
         let (text, limit) = match value {
@@ -170,7 +170,7 @@ fn understood(table: &str, limits: &BTreeMap<String, LimitValue>) -> Result<BTre
                 (number.to_string(), Limit::Absolute(number))
             }
             LimitValue::Number(number) => {
-                return Err(Error::usage(format!("{source}: {number} is no limit"))
+                return Err(Error::usage(format!("{source}: {number} is not a limit"))
                     .with_hint("against the baseline write it in quotes: \"-2\""));
             }
             LimitValue::Text(text) => {
@@ -232,9 +232,9 @@ mod tests {
             ("[gate.limits]\nfautls = 3\n", "[gate.limits] fautls"),
             ("[gate.limits]\nfaults = '3 %'\n", "against what"),
             ("[scenario.s.limits]\nfaults = 'few'\n", "[scenario.s.limits] faults"),
-            ("[gate.limits]\nfaults = 'inf'\n", "no limit"),
-            ("[gate.limits]\nfaults = nan\n", "no limit"),
-            ("[gate.limits]\ntrace-coverage = -2\n", "no limit"),
+            ("[gate.limits]\nfaults = 'inf'\n", "not a limit"),
+            ("[gate.limits]\nfaults = nan\n", "not a limit"),
+            ("[gate.limits]\ntrace-coverage = -2\n", "not a limit"),
             ("[gate.limits]\nfaults = true\n", "[gate.limits] faults"),
             ("[gate.limits]\nfaults = {}\n", "[gate.limits] faults"),
             ("[gate.limits]\nfaults = { linux-4k = 1 }\n'faults.linux-4k' = 2\n", "twice"),

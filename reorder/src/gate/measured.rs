@@ -1,8 +1,8 @@
-//! Measured figures of two programs as checks: only where somebody asked for them.
+//! Measured figures of two programs as checks, only on request.
 //!
-//! In: measurements that started the old and the new program in turn. Out: checks. A limit holds if the pairs of runs do not
-//! show, with the asked confidence and without any assumption about how times are spread, that it is exceeded: chance alone
-//! makes a check fail no more often than that. The baseline's file has no part in it, because another machine wrote it.
+//! In: measurements that ran the old and the new program in turn. Out: checks. A limit is exceeded only if the pairs of runs
+//! show it with the requested confidence, without any assumption about the distribution of times: chance alone makes a check
+//! fail no more often than that. The baseline file is not used, because it may come from another system.
 
 use super::check::{Check, Verdict};
 use super::limit::Limits;
@@ -10,7 +10,7 @@ use super::metric::{Key, Metric};
 use super::report::Remark;
 use reorder_run::measure::{Comparison, FigureKind, Measurement, StartKind, Values, sign_test};
 
-/// What is shown of each measured start, and can have a limit.
+/// Figures of each measured scenario that are shown and can have a limit.
 const METRICS: [(FigureKind, Metric); 3] = [
     (FigureKind::TextPagesTouched, Metric::PagesTouched),
     (FigureKind::MajorFaults, Metric::MajorFaults),

@@ -1,4 +1,4 @@
-//! What is measured of an image, under the keys that limits and baselines use.
+//! The figures of an image, under the keys that limits and baselines use.
 
 use std::fmt;
 
@@ -9,11 +9,11 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Metric {
-    /// Page faults of a start, simulated; parts are models of memory.
+    /// Page faults of a scenario, simulated; parts are memory models.
     Faults,
-    /// Bytes of the functions that a start runs.
+    /// Bytes of the functions that a scenario runs.
     StartupBytes,
-    /// Functions that a start runs.
+    /// Functions that a scenario runs.
     StartupFunctions,
     /// Bytes of code in the image.
     TextBytes,
@@ -27,11 +27,11 @@ pub enum Metric {
     TraceCoverage,
     /// Share of the order file's lines that name a function of the image.
     OrderCoverage,
-    /// Time from start to end, measured.
+    /// Time of a run, measured.
     WallMilliseconds,
     /// Page faults that waited for the disk, measured.
     MajorFaults,
-    /// Text pages that a start touches, measured.
+    /// Text pages that a scenario touches, measured.
     PagesTouched,
 }
 
@@ -103,7 +103,7 @@ impl Metric {
         }
     }
 
-    /// Whether starts have it.
+    /// Whether scenarios have it.
     #[must_use]
     pub fn is_of_starts(self) -> bool {
         matches!(
@@ -123,7 +123,7 @@ impl Metric {
         self.unit() == Unit::Percent
     }
 
-    /// What holds for the metric where nothing is configured.
+    /// The limit of the metric unless one is configured.
     #[must_use]
     pub fn default_limit(self) -> Option<&'static str> {
         match self {
@@ -138,7 +138,7 @@ impl Metric {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Unit {
-    /// Page faults, the mean over the recordings of a start.
+    /// Page faults, the mean over the recordings of a scenario.
     Faults,
     /// Bytes.
     Bytes,
@@ -157,10 +157,10 @@ pub enum Unit {
 pub struct Key {
     /// What kind.
     pub metric: Metric,
-    /// A model of memory, or a compressor with its block size: `linux-4k`, `zstd`, `zstd.64k`; empty for kinds without.
+    /// A memory model, or a compressor with its block size: `linux-4k`, `zstd`, `zstd.64k`; empty for kinds without.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub part: String,
-    /// Which start; nothing for figures of the image, and for sums over all starts.
+    /// Which scenario; absent for figures of the image, and for sums over all scenarios.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub scenario: Option<String>,
 }
@@ -172,7 +172,7 @@ impl Key {
         Self { metric, part: part.to_owned(), scenario: None }
     }
 
-    /// A figure of one start.
+    /// A figure of one scenario.
     #[must_use]
     pub fn of_scenario(metric: Metric, part: &str, scenario: &str) -> Self {
         Self { metric, part: part.to_owned(), scenario: Some(scenario.to_owned()) }
@@ -216,14 +216,14 @@ impl Figure {
         Self { key, value: rounded(value), lower_bound: None }
     }
 
-    /// With what no layout can beat.
+    /// The figure with its bound.
     #[must_use]
     pub fn with_bound(self, bound: f64) -> Self {
         Self { lower_bound: Some(rounded(bound)), ..self }
     }
 }
 
-/// To thousandths: means of several recordings must not differ in digits that nobody reads.
+/// Rounds to thousandths, so that means of several recordings do not differ in irrelevant digits.
 fn rounded(value: f64) -> f64 {
     (value * 1000.0).round() / 1000.0
 }

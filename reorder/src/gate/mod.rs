@@ -1,4 +1,4 @@
-//! The gate: is an image as good as the team said it must be?
+//! The gate: is an image as good as the team requires?
 //!
 //! ```text
 //! image, scenarios ──> figures, startup ──┬──> checks ──> explanations ──> GateReport ──> text, JSON, Markdown, …
@@ -7,8 +7,8 @@
 //! ```
 //!
 //! Guarantees: every figure is computed from the files alone, so the same files give the same verdict on any machine;
-//! measured figures are there only if somebody asks for them. What the baseline has and the image has not is a finding:
-//! a check does not vanish because its scenario did.
+//! measured figures exist only on request. A figure that the baseline has and the image does not is a finding: removing a
+//! scenario does not remove its checks.
 
 pub mod baseline;
 mod check;
@@ -45,7 +45,7 @@ use reorder_layout::simulate::MemoryModel;
 pub struct Comparison<'files> {
     /// As it is now.
     pub now: &'files Baseline,
-    /// As it was; nothing for the first time.
+    /// As it was; `None` the first time.
     pub then: Option<&'files Baseline>,
     /// What is allowed.
     pub limits: &'files Limits,
@@ -53,12 +53,12 @@ pub struct Comparison<'files> {
     pub models: &'files [MemoryModel],
 }
 
-/// Judges all figures, and explains every start whose faults changed, by the first model that tells a difference.
+/// Judges all figures, and explains every scenario whose faults changed, by the first memory model that shows a difference.
 ///
-/// Sums over all starts are taken over those that both builds have: a new start is no growth of the others.
+/// Sums over all scenarios include only those that both builds have, so that a new scenario does not count as growth.
 ///
 /// # Errors
-/// Models of memory that have other numbers than in the baseline.
+/// Memory models that have other numbers than in the baseline.
 pub fn judge(comparison: &Comparison<'_>) -> Result<(Vec<Check>, Vec<Explanation>)> {
     let Comparison { now, then, limits, models } = *comparison;
     let Some(then) = then else {
@@ -66,7 +66,8 @@ pub fn judge(comparison: &Comparison<'_>) -> Result<(Vec<Check>, Vec<Explanation
     };
     for (name, numbers) in &now.models {
         if let Some(before) = then.models.get(name).filter(|before| *before != numbers) {
-            let cause = format!("the model {name} is another than in the baseline: {numbers}, not {before}");
+            let cause =
+                format!("the model {name} differs from that in the baseline: {numbers}, not {before}");
             return Err(Error::usage(cause)
                 .with_hint("give it another name, or write the baseline again: --update-baseline"));
         }
@@ -88,7 +89,7 @@ pub fn judge(comparison: &Comparison<'_>) -> Result<(Vec<Check>, Vec<Explanation
     Ok((checks, explanations))
 }
 
-/// The same with sums of faults over the scenarios that are `common`; as they are when all are.
+/// The figures with sums of faults only over scenarios for which `is_common` holds; unchanged if it holds for all.
 fn with_sums(figures: &[Figure], is_common: &impl Fn(&str) -> bool) -> Vec<Figure> {
     let is_left_out =
         |figure: &Figure| figure.key.scenario.as_deref().is_some_and(|scenario| !is_common(scenario));
@@ -110,8 +111,8 @@ fn with_sums(figures: &[Figure], is_common: &impl Fn(&str) -> bool) -> Vec<Figur
 }
 
 impl Baseline {
-    /// Of it what was asked for by name: of these scenarios and models, all where nothing is named. Sums over all starts are
-    /// left out where some are.
+    /// The part for these scenarios and models; an empty list selects all. Sums over all scenarios are left out if scenarios
+    /// are.
     #[must_use]
     pub fn restricted(mut self, scenarios: &[String], models: &[String]) -> Self {
         let is_wanted = |key: &Key| {
@@ -134,7 +135,7 @@ mod tests {
     use super::*;
     use reorder_layout::memory::default_for_elf;
 
-    /// An image whose starts have these faults each, and their sum.
+    /// An image whose scenarios have these faults each, and their sum.
     fn image(starts: &[(&str, f64)]) -> Baseline {
         let faults = |scenario: Option<&str>, value| {
             let key = Key {

@@ -1,8 +1,8 @@
-//! Where what was checked is written, for tools that show findings beside lines of files.
+//! The line that each check belongs to, for tools that show findings beside lines of files.
 //!
-//! In: checks, the text of `reorder.toml` and that of the baseline. Out: for each check the line of its limit, else that of
-//! its figure in the baseline, else the first line of the baseline. Paths start at the root of the repository, as such
-//! tools want it.
+//! In: checks, the text of `reorder.toml` and that of the baseline. Out: for each check the line of its limit, otherwise
+//! that of its figure in the baseline, otherwise the first line of the baseline. Paths are relative to the root of the
+//! repository, as such tools require.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -17,7 +17,7 @@ use super::metric::{Figure, Key};
 /// A line of a file.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct Place {
-    /// From the root of the repository, if it is in one.
+    /// Relative to the root of the repository, if it is in one.
     pub file: String,
     /// From 1.
     pub line: u64,
@@ -49,7 +49,7 @@ pub fn locate(checks: &mut [Check], configuration: Option<Source<'_>>, baseline:
     }
 }
 
-/// The path from the innermost directory above that holds a repository, with slashes; else as it is.
+/// The path relative to the innermost directory above that holds a repository, with slashes; otherwise unchanged.
 fn from_root(path: &Path) -> String {
     let found = path.canonicalize().ok().and_then(|path| {
         let root = path.ancestors().skip(1).find(|folder| folder.join(".git").exists())?;
@@ -61,7 +61,7 @@ fn from_root(path: &Path) -> String {
 /// Lines of limits, by their source as [`super::limit`] names it.
 fn limit_lines(text: &str) -> BTreeMap<String, u64> {
     let mut lines = BTreeMap::new();
-    // What is wrong with it was told when it was read.
+    // Errors in it were reported when it was read.
     let Ok(document) = DeTable::parse(text) else { return lines };
     let line_of = LineCounter::new(text);
     let document = document.get_ref();

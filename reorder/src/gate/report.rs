@@ -10,7 +10,7 @@ use reorder_report::Report;
 use reorder_report::table::{Table, grouped};
 use reorder_report::visible::visible;
 
-/// How it ended.
+/// The outcome of a run of the gate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Outcome {
@@ -18,13 +18,13 @@ pub enum Outcome {
     Pass,
     /// At least one finding.
     Fail,
-    /// Findings that were asked not to fail the run.
+    /// There are findings, and `--warn-only` was given.
     Warn,
-    /// The baseline was written; what changed is told and not judged.
+    /// The baseline was written; changes are reported and not judged.
     Updated,
 }
 
-/// Something about the run that a reader should know.
+/// A fact that the reader of the report should know.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct Remark {
     /// What was found.
@@ -44,13 +44,13 @@ pub struct GateReport {
     pub baseline: Option<String>,
     /// The `reorder.toml` that limits come from.
     pub configuration: Option<String>,
-    /// How it ended.
+    /// The outcome of a run of the gate.
     pub outcome: Outcome,
     /// Checks that are findings.
     pub findings: u64,
     /// All checks, with limits and verdicts.
     pub checks: Vec<Check>,
-    /// Every start whose faults or functions changed.
+    /// Every scenario whose faults or functions changed.
     pub explanations: Vec<Explanation>,
     /// What limits the figures.
     pub remarks: Vec<Remark>,
@@ -64,7 +64,7 @@ impl GateReport {
         match self.outcome {
             Outcome::Pass => format!("{checks} checks, no finding"),
             Outcome::Fail => format!("{} of {checks} checks failed", self.findings),
-            Outcome::Warn => format!("{} of {checks} checks failed; asked to warn only", self.findings),
+            Outcome::Warn => format!("{} of {checks} checks failed; --warn-only was given", self.findings),
             Outcome::Updated => format!("the baseline was written with {checks} figures"),
         }
     }
@@ -74,7 +74,7 @@ impl GateReport {
         self.checks.iter().filter(|check| check.verdict.is_finding())
     }
 
-    /// The explanation of a check's start.
+    /// The explanation of a check's scenario.
     #[must_use]
     pub fn explanation_of(&self, check: &Check) -> Option<&Explanation> {
         let scenario = check.key.scenario.as_ref()?;
@@ -111,7 +111,7 @@ impl Check {
         }
     }
 
-    /// The change in the form that suits it.
+    /// The change, in percent or in the unit of the check.
     #[must_use]
     pub fn shown_change(&self) -> String {
         match (self.baseline, self.current, self.change_percent()) {
@@ -168,7 +168,7 @@ impl Check {
 }
 
 impl FunctionChange {
-    /// One sentence: `new_feature is new in this start, 120 bytes: +1 fault, page 0x2000`.
+    /// One sentence: `new_feature is new in this scenario, 120 bytes: +1 fault, page 0x2000`.
     #[must_use]
     pub fn sentence(&self) -> String {
         format!("{} {}", visible(&self.name), self.predicate())
@@ -179,12 +179,12 @@ impl FunctionChange {
     pub fn predicate(&self) -> String {
         let bytes = |bytes: Option<u64>| grouped(bytes.unwrap_or(0));
         let what = match self.change {
-            ChangeKind::Added => format!("is new in this start, {} bytes", bytes(self.new_bytes)),
+            ChangeKind::Added => format!("is new in this scenario, {} bytes", bytes(self.new_bytes)),
             ChangeKind::Removed => format!("no longer runs, {} bytes", bytes(self.old_bytes)),
             ChangeKind::Resized => {
                 format!("has {} bytes instead of {}", bytes(self.new_bytes), bytes(self.old_bytes))
             }
-            ChangeKind::Moved => format!("stands among others, at {}", self.address),
+            ChangeKind::Moved => format!("has other neighbours, at {}", self.address),
         };
         let faults = match self.faults {
             0 => String::new(),
@@ -201,7 +201,7 @@ impl FunctionChange {
     }
 }
 
-/// Functions of one start that are told in the text form; JSON has all.
+/// Functions of one scenario that the text form lists; JSON lists all.
 const SHOWN_FUNCTIONS: usize = 12;
 
 impl Report for GateReport {
@@ -247,7 +247,7 @@ impl Report for GateReport {
 }
 
 impl Explanation {
-    /// One line: the start, its faults then and now, and how many functions changed.
+    /// One line: the scenario, its faults then and now, and how many functions changed.
     #[must_use]
     pub fn heading(&self) -> String {
         format!(

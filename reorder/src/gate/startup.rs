@@ -1,4 +1,5 @@
-//! What each start runs, in terms that outlive a build: names, sizes and places of functions, in order of first execution.
+//! What each scenario runs, in terms that outlive a build: names, sizes and addresses of functions, in order of first
+//! execution.
 //!
 //! In: an image's functions and its scenarios. Out: [`Startup`], which the baseline keeps, so that a later run can tell
 //! which functions a difference comes from.
@@ -11,10 +12,10 @@ use reorder_layout::scenario::Scenario;
 use reorder_layout::simulate::MemoryModel;
 use reorder_trace::{readable_name, root_name};
 
-/// A function that some start runs.
+/// A function that some scenario runs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StartupFunction {
-    /// Readable, without what differs from build to build; several functions may share it.
+    /// Demangled, without the parts that differ from build to build; several functions may share it.
     pub name: String,
     /// First address.
     pub address: u64,
@@ -30,7 +31,7 @@ impl StartupFunction {
     }
 }
 
-/// One start: positions in the table of functions, in order of first execution.
+/// One scenario: positions in the table of functions, in order of first execution.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StartupScenario {
     /// As in `reorder.toml`.
@@ -39,7 +40,7 @@ pub struct StartupScenario {
     pub order: Vec<u32>,
 }
 
-/// All starts of one build.
+/// All scenarios of one build.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Startup {
     /// Sorted by address.
@@ -97,8 +98,8 @@ fn named(functions: &FunctionTable<'_>, indices: &[FunctionIndex]) -> Vec<Startu
     indices.par_iter().map(named).collect()
 }
 
-/// Readable, without hashes and without the numbers that compilers put behind names that they made twice: those depend
-/// on everything else in the build.
+/// The demangled name, without hashes and without the numbers that compilers append to names that they used twice: those
+/// depend on everything else in the build.
 fn stable_name(name: &[u8]) -> String {
     let readable = readable_name(root_name(name));
     match readable.rsplit_once('.') {

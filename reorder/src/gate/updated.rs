@@ -1,7 +1,7 @@
 //! What a new baseline gives up against the old one.
 //!
 //! In: checks of an image whose figures become the baseline. Out: notes about figures that vanish or become worse, and the
-//! checks without verdicts: what the team says is good is not judged by what it said before.
+//! checks without verdicts: figures that the team accepts now are not judged by the old baseline.
 
 use super::check::{Check, Verdict};
 use super::report::Remark;
@@ -25,12 +25,12 @@ pub fn given_up(checks: &[Check]) -> Vec<Remark> {
     let worse = remark(
         worse.collect(),
         "worse than in the old baseline",
-        "if that is not meant, restore the old baseline",
+        "if that is not intended, restore the old baseline",
     );
     dropped.into_iter().chain(worse).collect()
 }
 
-/// Takes the verdicts back.
+/// Removes the verdicts.
 pub fn unjudged(checks: &mut [Check]) {
     for check in checks {
         check.verdict = Verdict::Unlimited;

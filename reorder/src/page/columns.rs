@@ -1,4 +1,4 @@
-//! What the page draws, by column: numbers that grow become differences, which compress well.
+//! The data that the page draws, by column: ascending numbers become differences, which compress well.
 //!
 //! Addresses are distances from [`Columns::origin`], because a page calculates in floating point, which is exact only up to
 //! 2⁵³.
@@ -9,7 +9,7 @@ use super::PageRequest;
 use super::pins::PinnedFunctions;
 use super::scenarios::{Curves, FirstTouch, POINTS, Results, ScenarioResult};
 
-/// The origin is a multiple of this, so that pages of any usual size are the same with distances as with addresses.
+/// The origin is a multiple of this, so that distances divide into pages as addresses do, for all common page sizes.
 const ORIGIN_ALIGNMENT: u64 = 1 << 30;
 
 /// First touches that are drawn; scenarios beyond have their figures only.
@@ -25,7 +25,7 @@ pub struct Columns {
     origin: String,
     /// Start and length of each range of code.
     text: Vec<[u64; 2]>,
-    /// Points of each curve behind its origin.
+    /// Points of each curve after its origin.
     points: usize,
     /// Differences of the functions' starts.
     starts: Vec<i64>,
@@ -53,7 +53,7 @@ struct PinColumns {
 /// One scenario, or all.
 #[derive(Clone, Debug, Serialize)]
 struct StartColumns {
-    /// Whether the following two columns are there.
+    /// Whether the next two columns are present.
     is_drawn: bool,
     /// Differences of the numbers of the functions, by first touch.
     order: Vec<i64>,
@@ -177,7 +177,7 @@ fn curve_columns(curves: &Curves) -> CurveColumns {
     }
 }
 
-/// Sums of shares of whole numbers miss them by less.
+/// Sums of shares of whole numbers are less inexact than this.
 const ROUNDING: f64 = 1e-6;
 
 fn differences(numbers: impl Iterator<Item = i64>) -> Vec<i64> {

@@ -1,10 +1,10 @@
-//! One page of HTML that shows where a start goes: pages of the text before and after, fault curves, functions.
+//! One page of HTML that shows which pages startup touches: pages of the text before and after, fault curves, functions.
 //!
-//! In: an image, its functions, its starts by scenario, where the functions went in a second image. Out: [`Summary`],
+//! In: an image, its functions, its traces by scenario, where the functions are in a second image. Out: [`Summary`],
 //! the figures for programs and people, and [`Document`], the page's bytes. The page needs no network and no other
 //! file; it is the same for the same input.
 //!
-//! Names come from files that nobody vouches for. They reach the page only as text inside data, never as markup:
+//! Names come from untrusted files. They reach the page only as text inside data, never as markup:
 //! `<` does not occur in the JSON part, the rest is base64, and the policy of the page lets no script run but its own.
 
 mod columns;
@@ -37,19 +37,19 @@ use reorder_verify::AddressMoves;
 /// What a page is made of.
 #[derive(Clone, Copy)]
 pub struct PageRequest<'run> {
-    /// What the images are called.
+    /// The names of the images.
     pub names: &'run ImageNames,
     /// The image that the traces belong to.
     pub image: &'run OpenedImage<'run>,
     /// Its functions.
     pub functions: &'run FunctionTable<'run>,
-    /// The starts, by name.
+    /// The scenarios, by name.
     pub scenarios: &'run [Scenario<'run>],
-    /// What of the traces was found.
+    /// The coverage of the traces.
     pub coverage: &'run Coverage,
     /// Where the functions are in the second image, if there is one.
     pub moves: Option<&'run AddressMoves>,
-    /// How memory answers; at least one.
+    /// The memory models; at least one.
     pub models: &'run [MemoryModel],
 }
 
@@ -62,7 +62,7 @@ impl PageRequest<'_> {
 /// The figures and the page.
 ///
 /// # Errors
-/// A model that cannot be written as JSON, which is a mistake in the model.
+/// A summary that cannot be written as JSON, which is a defect of its type.
 pub fn page(request: PageRequest<'_>) -> Result<(Summary, Document)> {
     let pins = {
         let _phase = tracing::info_span!("analyse").entered();

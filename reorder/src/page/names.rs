@@ -1,4 +1,4 @@
-//! Names of all functions as two texts, one line a function.
+//! Names of all functions as two texts, one line per function.
 
 use rayon::prelude::*;
 
@@ -9,14 +9,14 @@ use reorder_trace::readable_name;
 /// Longer names are cut: a template's name may have thousands of characters, and a page has many names.
 const MAX_NAME_LENGTH: usize = 400;
 
-/// Other names of one function that are kept.
+/// Additional names that are kept for one function.
 const MAX_NAMES: usize = 8;
 
 /// Names by function.
 pub(super) struct Names {
-    /// As people write them, one a line; an empty line where a function has no name.
+    /// Demangled, one per line; an empty line where a function has no name.
     pub(super) readable: String,
-    /// What the image calls them, separated by tabs; an empty line where that is the same.
+    /// The symbols, separated by tabs; an empty line where the demangled name is the only symbol.
     pub(super) raw: String,
 }
 
@@ -49,20 +49,20 @@ fn lines(functions: &FunctionTable<'_>, index: FunctionIndex) -> (String, String
     (shown, raw)
 }
 
-/// A function's name for people; nothing when it has none.
+/// A function's name for people; empty when it has none.
 pub(super) fn name_of(functions: &FunctionTable<'_>, index: FunctionIndex) -> String {
     functions.names_at(functions.get(index).start).next().map_or_else(|| functions.display_name(index), shown)
 }
 
 fn shown(name: &[u8]) -> String {
-    // `i` is a function of C before it is the mangled `int`, and what stands in front of a semicolon no source file.
+    // Else `i` would be demangled to `int`, and the text before a semicolon would be taken for a source file.
     match name.starts_with(b"_") && !name.contains(&b';') {
         true => printable(&readable_name(name)),
         false => printable(&String::from_utf8_lossy(name)),
     }
 }
 
-/// At most [`MAX_NAME_LENGTH`] characters, what cannot be seen spelled out.
+/// At most [`MAX_NAME_LENGTH`] characters, invisible ones escaped.
 pub(super) fn printable(name: &str) -> String {
     visible_start(name, MAX_NAME_LENGTH).into_owned()
 }

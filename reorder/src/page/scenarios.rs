@@ -1,8 +1,8 @@
 //! What scenarios cost under each model: totals, curves, and the functions in the order of their first execution.
 //!
-//! A scenario's figures are the means over its starts; those of all scenarios are the sums of these means. A function's
-//! first touch is the earliest in any recording, counted in functions that had run. Over the time there are only scenarios
-//! of which every recording has times.
+//! A scenario's figures are the means over its recordings; those of all scenarios are the sums of these means. A function's
+//! first touch is the earliest in any recording, counted in functions that had run. Curves over time exist only for
+//! scenarios of which every recording has times.
 
 use std::collections::BTreeMap;
 
@@ -16,7 +16,7 @@ use reorder_layout::simulate::{MemoryModel, spans};
 use reorder_trace::ResolvedTrace;
 use reorder_verify::AddressMoves;
 
-/// Points of a curve behind its origin.
+/// Points of a curve after its origin.
 pub(super) const POINTS: usize = 200;
 
 /// One scenario, or all of them together.
@@ -24,7 +24,7 @@ pub(super) const POINTS: usize = 200;
 pub(super) struct ScenarioResult {
     /// In the order of the models.
     pub(super) models: Vec<ModelResult>,
-    /// Mean bytes of the functions that a start runs.
+    /// Mean bytes of the functions that a recording runs.
     pub(super) touched_bytes: f64,
     /// Functions that any recording runs, by first touch.
     pub(super) order: Vec<FirstTouch>,
@@ -39,7 +39,7 @@ pub(super) struct ScenarioResult {
 pub(super) struct ModelResult {
     /// Over functions that had run.
     pub(super) by_functions: Curves,
-    /// Over the time since the start; nothing in it where a recording has no times.
+    /// Over the time since the start of the run; empty if a recording has no times.
     pub(super) by_time: Curves,
 }
 
@@ -57,10 +57,10 @@ pub(super) struct Curves {
 /// When a function ran first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct FirstTouch {
-    /// Share of the start's functions that had run, 2³² being all of them.
+    /// Share of the recording's functions that had run, 2³² being all of them.
     pub(super) share: u64,
     pub(super) function: FunctionIndex,
-    /// Since the program's start; 0 when unknown.
+    /// Since the start of the run; 0 when unknown.
     pub(super) nanoseconds: u64,
 }
 
@@ -72,11 +72,11 @@ pub(super) struct Results {
     pub(super) scenarios: Vec<ScenarioResult>,
 }
 
-/// Simulates all starts in both layouts.
+/// Simulates all recordings in both layouts.
 pub(super) fn simulate(request: &PageRequest<'_>) -> Results {
     let longest = |scenario: &Scenario<'_>| {
         let last = scenario.traces.iter().map(|trace| trace.nanoseconds.last().copied());
-        // One without times would stand at the end of the axis with all its faults.
+        // A recording without times would add all its faults at the end of the axis.
         last.collect::<Option<Vec<u64>>>().and_then(|times| times.into_iter().max()).unwrap_or(0)
     };
     let end_of_all = request.scenarios.iter().map(longest).max().unwrap_or(0);
@@ -263,7 +263,7 @@ impl ModelResult {
         Self { by_functions: Curves::nothing(is_compared), by_time: Curves::nothing(is_compared) }
     }
 
-    /// Faults of a whole start: in the image, in the second one, in the best layout.
+    /// Faults of a whole recording: in the image, in the second one, in the best layout.
     pub(super) fn totals(&self) -> (f64, Option<f64>, f64) {
         let last = |curve: &Vec<f64>| curve.last().copied();
         let Curves { old, new, bound } = &self.by_functions;

@@ -14,14 +14,14 @@ use reorder_report::Report;
 use reorder_report::table::{Table, grouped};
 use reorder_trace::{Coverage, Missing};
 
-/// So many functions are listed by size.
+/// Functions listed by size.
 const BIGGEST: usize = 20;
 
-/// So many functions that were not found are listed.
+/// Functions listed that were not found.
 const MAX_MISSING: usize = 1000;
 
-/// The main figures. Faults are simulated; a scenario's are means over its recorded starts, and those of all scenarios are
-/// the sums of these means.
+/// The main figures. Faults are simulated; a scenario's are means over its recordings, and those of all scenarios are the
+/// sums of these means.
 #[derive(Clone, Debug, Serialize)]
 pub struct Summary {
     /// The image that the traces belong to.
@@ -41,7 +41,7 @@ pub struct Summary {
     /// Functions at another address in the second image.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub functions_moved: Option<u64>,
-    /// Functions that nothing pins and that have the address that they had all the same; absent where pins are unknown.
+    /// Functions that are not pinned and still keep their address; absent if pins are unknown.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub functions_kept: Option<u64>,
     /// All scenarios together, in the order of the models asked for.
@@ -50,18 +50,18 @@ pub struct Summary {
     pub scenarios: Vec<ScenarioTotal>,
     /// What cannot be moved.
     pub pins: Pins,
-    /// What of the traces was found.
+    /// The coverage of the traces.
     pub coverage: CoverageSummary,
     /// The biggest functions that any recording runs, biggest first.
     pub biggest_functions: Vec<BiggestFunction>,
 }
 
-/// A model of memory and what all scenarios cost under it.
+/// A memory model and what all scenarios cost under it.
 #[derive(Clone, Debug, Serialize)]
 pub struct ModelTotal {
-    /// What it stands for.
+    /// Its description.
     pub title: String,
-    /// The unit that a fault is taken at.
+    /// Bytes of a page.
     pub page_bytes: u64,
     /// The most that a fault brings.
     pub bytes_per_fault: u64,
@@ -82,7 +82,7 @@ pub struct ModelFaults {
     pub new_faults: Option<f64>,
     /// No layout of whole functions has fewer.
     pub lower_bound_faults: f64,
-    /// How many per cent fewer the second image has; negative when it has more.
+    /// By how many percent the second image has fewer; negative if it has more.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub fewer_percent: Option<f64>,
 }
@@ -96,7 +96,7 @@ pub struct ScenarioTotal {
     pub recordings: u64,
     /// Functions that any of them runs.
     pub functions: u64,
-    /// Mean bytes of the functions that a start runs.
+    /// Mean bytes of the functions that a recording runs.
     pub touched_bytes: f64,
     /// In the order of the models asked for.
     pub models: Vec<ModelFaults>,
@@ -105,7 +105,7 @@ pub struct ScenarioTotal {
 /// Functions that cannot be moved.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct Pins {
-    /// Why nothing is known about them; the other figures are 0 then.
+    /// Why they are unknown; the other figures are 0 then.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub unknown_because: Option<String>,
     /// How many there are.
@@ -131,16 +131,16 @@ pub struct PinReasonTotal {
     pub bytes: u64,
 }
 
-/// What of the traces was found in the image.
+/// How much of the traces was found in the image.
 #[derive(Clone, Debug, Serialize)]
 pub struct CoverageSummary {
     /// Events in traces of this image.
     pub events: u64,
-    /// Events for which a function was found, by what decided.
+    /// Events for which a function was found, by kind of evidence.
     pub found: Vec<FoundBy>,
     /// Events whose name several functions have.
     pub ambiguous: u64,
-    /// Events of which nothing is known.
+    /// Events that match no function.
     pub unknown: u64,
     /// How many functions of the traces the image does not have.
     pub missing_functions: u64,
@@ -153,7 +153,7 @@ pub struct CoverageSummary {
 /// Events that were found by one kind of evidence.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct FoundBy {
-    /// What decided.
+    /// The kind of evidence.
     pub by: &'static str,
     /// How many events.
     pub events: u64,
@@ -162,7 +162,7 @@ pub struct FoundBy {
 /// A function and its size.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct BiggestFunction {
-    /// As people write it.
+    /// Demangled.
     pub name: String,
     /// Its size.
     pub size_bytes: u64,
@@ -240,7 +240,7 @@ fn model_faults(request: &PageRequest<'_>, result: &ScenarioResult) -> Vec<Model
     request.models.iter().zip(&result.models).map(faults).collect()
 }
 
-/// To hundredths: means of whole numbers are sums of shares, which miss them by a little.
+/// Rounds to hundredths: means of whole numbers are sums of shares, which are slightly inexact.
 fn rounded(number: f64) -> f64 {
     (number * 100.0).round() / 100.0
 }
@@ -338,10 +338,7 @@ impl Report for Summary {
             ),
         });
         if let Some(kept) = self.functions_kept.filter(|kept| *kept > 0) {
-            text.push_str(&format!(
-                "{} functions that nothing pins have the address that they had\n",
-                grouped(kept)
-            ));
+            text.push_str(&format!("{} functions that are not pinned keep their address\n", grouped(kept)));
         }
         text
     }

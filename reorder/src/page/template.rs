@@ -1,4 +1,4 @@
-//! Figures and columns into one file of HTML.
+//! Assembles figures and columns into one file of HTML.
 //!
 //! Guarantees: no part of the data is read as markup, nothing is fetched, only the page's own script and style are
 //! accepted by a browser (their digests are in the page's policy), and the same input gives the same bytes.
@@ -54,7 +54,7 @@ pub(super) fn document(summary: &Summary, columns: &Columns, names: &Names) -> R
     );
     let file_name = summary.image.rsplit('/').next().unwrap_or_default();
     let title = escaped(&format!("{file_name}: page faults of its start"));
-    // Split before anything is put in: what stands in the data is not looked at again.
+    // Split before anything is inserted, so that data are never scanned for placeholders.
     let mut document = String::with_capacity(packed.iter().map(String::len).sum::<usize>() + (1 << 18));
     for (index, part) in TEMPLATE.split("{{").enumerate() {
         let Some((name, rest)) = part.split_once("}}").filter(|_| index > 0) else {
@@ -66,7 +66,7 @@ pub(super) fn document(summary: &Summary, columns: &Columns, names: &Names) -> R
             "title" => document.push_str(&title),
             "style" => document.push_str(STYLE),
             "script" => document.push_str(&script),
-            // In JSON the character stands in strings alone.
+            // In JSON this character occurs only in strings.
             "summary" => document.push_str(&json(summary)?.replace('<', "\\u003c")),
             "columns" => document.push_str(&packed[0]),
             "names" => document.push_str(&packed[1]),
@@ -91,7 +91,7 @@ fn packed(text: &str) -> Result<String> {
     Ok(BASE64.encode(encoder.finish().map_err(failed)?))
 }
 
-/// As a policy names a script or a style.
+/// The digest of a script or a style, as in a content security policy.
 fn digest(text: &str) -> String {
     format!("sha256-{}", BASE64.encode(Sha256::digest(text.as_bytes())))
 }

@@ -1,7 +1,7 @@
-//! The archive that a wheel is: its members as they lie in the file, and the same file with other contents of some.
+//! The ZIP archive of a wheel: its members as they are in the file, and the same file with other contents of some.
 //!
-//! Bytes that do not have to change are copied, so that times, modes, comments and fields of other systems stay. Readers
-//! must agree on what is in the file: members that overlap, or share a name, are errors.
+//! Bytes that need not change are copied, so that times, modes, comments and extra fields are preserved. All readers must
+//! agree on what is in the file: members that overlap, or share a name, are errors.
 //! Source: PKWARE's "APPNOTE.TXT - .ZIP File Format Specification" 6.3.10, sections 4.3 and 4.4.
 
 use std::borrow::Cow;
@@ -24,12 +24,12 @@ const END_BYTES: usize = 22;
 const MAX_COMMENT_LENGTH: usize = 0xffff;
 const STORED: u16 = 0;
 const DEFLATED: u16 = 8;
-/// Flag bits: encrypted; sizes stand behind the data instead of before it.
+/// Flag bits: encrypted; sizes follow the data instead of preceding it.
 const ENCRYPTED: u16 = 1;
 const SIZES_BEHIND: u16 = 8;
 /// The extra field that holds sizes of 64 bits.
 const LARGE_SIZES: u16 = 1;
-/// No byte of deflated data stands for more than this many.
+/// The most bytes that one byte of deflated data can expand to.
 const MAX_EXPANSION: u64 = 1032;
 
 /// A member of an archive.
@@ -140,7 +140,7 @@ impl<'data> Archive<'data> {
         for (index, next) in self.by_place.iter().zip(ends) {
             let member = &members[*index];
             if member.data.end > next {
-                let message = format!("the member {} overlaps what lies behind it", member.name);
+                let message = format!("the member {} overlaps what follows it", member.name);
                 return Err(malformed(member.header.start, message));
             }
         }
@@ -155,7 +155,7 @@ impl<'data> Archive<'data> {
     /// The first `limit` bytes of a file, or all, which are then compared with its checksum.
     ///
     /// # Errors
-    /// No such member, one that is damaged, encrypted or compressed in another way than by deflate.
+    /// No such member, or one that is damaged, encrypted, or compressed by a method other than deflate.
     pub(super) fn read(&self, name: &str, limit: Option<u64>) -> Result<Cow<'data, [u8]>> {
         let index = self.by_name.get(name);
         let member = index.map(|index| &self.members[*index]);
@@ -168,7 +168,7 @@ impl<'data> Archive<'data> {
         if member.size > (data.len() as u64).saturating_add(1).saturating_mul(MAX_EXPANSION) {
             return Err(damaged("an impossible size"));
         }
-        // One more than there may be tells data that go on.
+        // One byte more than allowed shows that the data continue.
         let wanted = limit.unwrap_or(member.size + 1).min(member.size + 1);
         let contents = match member.method {
             STORED => Cow::Borrowed(&data[..data.len().min(usize::try_from(wanted).unwrap_or(usize::MAX))]),
@@ -268,7 +268,7 @@ impl<'data> Member<'data> {
     /// The member with the directory's entry at `at`.
     fn parse(bytes: &'data [u8], at: usize) -> Result<Self> {
         if word(bytes, at)? != CENTRAL {
-            return Err(malformed(at, "this is no entry of an archive's directory"));
+            return Err(malformed(at, "this is not an entry of an archive's directory"));
         }
         let lengths = [28, 30, 32].map(|field| short(bytes, at + field).map(usize::from));
         let [name_length, extra, comment] = lengths;
@@ -302,10 +302,12 @@ impl<'data> Member<'data> {
     }
 }
 
-/// The record at the end of the archive, behind which there is only its comment.
+/// The end-of-directory record, which only the archive's comment follows.
 fn end_record(bytes: &[u8]) -> Result<usize> {
-    let last =
-        bytes.len().checked_sub(END_BYTES).ok_or_else(|| malformed(bytes.len(), "no archive's end"))?;
+    let last = bytes
+        .len()
+        .checked_sub(END_BYTES)
+        .ok_or_else(|| malformed(bytes.len(), "the end of the archive is missing"))?;
     let first = last.saturating_sub(MAX_COMMENT_LENGTH);
     let is_end = |at: &usize| {
         let comment = last - at;
@@ -321,11 +323,11 @@ fn end_record(bytes: &[u8]) -> Result<usize> {
 }
 
 fn too_large() -> Error {
-    Error::usage("the archive has the form for more than 4 GiB or 65 534 files, which is not written")
+    Error::usage("archives in the format for more than 4 GiB or 65 534 files cannot be written")
         .with_hint("unpack it, and give the programs and libraries in it one by one")
 }
 
-/// Extra fields but the one with sizes: those in the header are right again.
+/// Extra fields without the one for 64-bit sizes: the sizes in the header are valid again.
 fn without_large_sizes(mut extra: &[u8]) -> Vec<u8> {
     let mut kept = Vec::with_capacity(extra.len());
     while let (Ok(kind), Ok(length)) = (short(extra, 0), short(extra, 2)) {

@@ -8,12 +8,12 @@ use sha2::{Digest as _, Sha256};
 
 use reorder_base::error::{Error, Result};
 
-/// The digest of a file, in the form that lists have.
+/// The digest of a file, in the form of the list.
 pub(super) fn digest(contents: &[u8]) -> String {
     format!("sha256={}", URL_SAFE_NO_PAD.encode(Sha256::digest(contents)))
 }
 
-/// The name of a member that a line means.
+/// The name of the member that a line describes.
 pub(super) fn plain(name: &str) -> &str {
     name.trim_start_matches("./")
 }
@@ -22,7 +22,7 @@ pub(super) fn broken(error: impl std::fmt::Display) -> Error {
     Error::malformed(0, format!("the wheel's list of files cannot be read: {error}"))
 }
 
-/// The list with new digests and sizes of the replaced files; all other lines stay as they are.
+/// The list with new digests and sizes of the replaced files; all other lines are unchanged.
 pub(super) fn updated(list: &[u8], replaced: &BTreeMap<String, Vec<u8>>) -> Result<Vec<u8>> {
     let mut updated = Vec::with_capacity(list.len());
     let mut listed = 0;

@@ -1,8 +1,8 @@
-//! Python wheels: archives whose list of digests must follow when an image in them changes.
+//! Python wheels: archives with a list of digests, which must be updated when an image in them changes.
 //!
-//! In: an archive, and other contents of some files. Out: the archive with them and with their digests in the list, read again
-//! by another library and compared. Everything else is copied as it is.
-//! Source: "Binary distribution format" and "Recording installed projects", packaging.python.org.
+//! In: an archive, and other contents of some files. Out: the archive with them and with their digests in the list, read
+//! again by another library and compared. Everything else is copied as it is. Source: "Binary distribution format" and
+//! "Recording installed projects", packaging.python.org.
 
 mod archive;
 mod list;
@@ -30,7 +30,7 @@ pub struct Wheel<'data> {
     record: &'data str,
 }
 
-/// Whether `bytes` begin like an archive.
+/// Whether `bytes` begins like an archive.
 #[must_use]
 pub fn is_archive(bytes: &[u8]) -> bool {
     bytes.starts_with(ARCHIVE_MAGIC)
@@ -40,12 +40,12 @@ impl<'data> Wheel<'data> {
     /// Reads the archive's directory.
     ///
     /// # Errors
-    /// Archives that are damaged or no wheels; refuses (R14) signed ones.
+    /// Archives that are damaged or not wheels; refuses (R14) signed ones.
     pub fn open(bytes: &'data [u8]) -> Result<Self> {
         let archive = Archive::parse(bytes)?;
         let is_record = |name: &&str| name.matches('/').count() == 1 && name.ends_with(RECORD);
         let Some(record) = archive.names().find(is_record) else {
-            return Err(Error::usage("this archive is no Python wheel: it has no list of its files")
+            return Err(Error::usage("this archive is not a Python wheel: it has no list of its files")
                 .with_hint("unpack it, and give the programs and libraries in it one by one"));
         };
         let signature = [".jws", ".p7s"].map(|ending| format!("{record}{ending}"));
@@ -68,7 +68,7 @@ impl<'data> Wheel<'data> {
     /// The first `limit` bytes of a file, or all.
     ///
     /// # Errors
-    /// Damaged members, and those longer than their compressed form can stand for.
+    /// Damaged members, and those longer than their compressed form allows.
     pub fn read(&self, name: &str, limit: Option<u64>) -> Result<Cow<'data, [u8]>> {
         self.archive.read(name, limit)
     }
@@ -76,7 +76,7 @@ impl<'data> Wheel<'data> {
     /// The archive with other contents of some files, and their digests in the list.
     ///
     /// # Errors
-    /// Damaged members; a list that does not name a replaced file once; a result that says something else when it is read.
+    /// Damaged members; a list that does not name a replaced file exactly once; a result that differs when it is read again.
     pub fn replace(&self, replaced: &BTreeMap<String, Vec<u8>>) -> Result<Vec<u8>> {
         let list = updated(&self.read(self.record, None)?, replaced)?;
         let mut contents: BTreeMap<&str, &[u8]> =

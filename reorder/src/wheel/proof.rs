@@ -1,7 +1,7 @@
-//! Whether one wheel is another with some of its files changed: read by a library that wrote neither.
+//! Checks that one wheel is another with some of its files changed, using a library that wrote neither.
 //!
-//! In: both archives, and a judge of changed files. Out: sentences on what else differs. Compared are the comment, the order
-//! of the members, their names, packed contents, times, modes, comments and further fields, and the list of digests.
+//! In: both archives, and a judge of changed files. Out: sentences on what else differs. It compares the comment, the order
+//! of the members, their names, packed contents, times, modes, comments and extra fields, and the list of digests.
 
 use std::collections::BTreeMap;
 use std::io::{Cursor, Read as _};
@@ -13,11 +13,11 @@ use super::archive::Archive;
 use super::list::{broken, digest, plain};
 use reorder_base::error::{Error, Result};
 
-/// No compressed byte stands for more than this many.
+/// The most bytes that one compressed byte can expand to.
 const MAX_EXPANSION: u64 = 1032;
 
-/// Differences of `new` from `old` but for files of which `judge`, given the name and both contents, says nothing; the list
-/// must have the digests of these.
+/// Differences of `new` from `old`, except in files for which `judge`, given the name and both contents, returns `None`; the
+/// list must have the digests of these.
 ///
 /// # Errors
 /// Archives that cannot be read, and those of `judge`.
@@ -61,7 +61,7 @@ pub fn compare(
     match lists {
         Some((old, new)) => differences.extend(compare_lists(&old, &new, &changed)?),
         None if changed.is_empty() => {}
-        None => differences.push("files changed, and the list of digests did not".to_owned()),
+        None => differences.push("files changed but the list of digests did not".to_owned()),
     }
     Ok(differences)
 }
@@ -128,7 +128,7 @@ fn contents(archive: &mut ZipArchive<Cursor<&[u8]>>, index: usize) -> Result<Vec
     Ok(contents)
 }
 
-/// The same lines in the same order, but for the digests and sizes of what changed.
+/// Differences of the lists, except for the digests and sizes of changed files.
 fn compare_lists(
     old: &[u8],
     new: &[u8],

@@ -42,10 +42,10 @@ fn the_list_follows_and_all_else_stays() {
 #[test]
 fn archives_that_are_no_wheels_or_signed_are_refused() {
     let text = |bytes: &[u8]| Wheel::open(bytes).map(|_| ()).unwrap_err().to_string();
-    assert!(text(&wheel(&[("a", b"")])).contains("no Python wheel"));
+    assert!(text(&wheel(&[("a", b"")])).contains("not a Python wheel"));
     let signed = wheel(&[("n.dist-info/RECORD", LIST), ("n.dist-info/RECORD.jws", b"")]);
     assert!(text(&signed).contains("R14"));
-    assert!(text(b"PK\x03\x04").contains("no archive's end"));
+    assert!(text(b"PK\x03\x04").contains("end of the archive is missing"));
     let bytes = wheel(&[("a/b.so", b"1"), ("n.dist-info/RECORD", LIST)]);
     let replaced = BTreeMap::from([("a/b.so".to_owned(), Vec::new())]);
     assert!(Wheel::open(&bytes).unwrap().replace(&replaced).is_err());
@@ -65,7 +65,7 @@ proptest::proptest! {
     }
 }
 
-/// Members as older programs write them: sizes behind the data, a field of 64-bit sizes, comments, modes of other kinds.
+/// Members as older programs write them: sizes after the data, a field of 64-bit sizes, comments, modes of other kinds.
 const LEGACY: &str = "
 import io, struct, sys, zipfile
 class Pipe(io.BytesIO):

@@ -1,4 +1,4 @@
-//! `reorder measure --agreement`: predicted and real text pages of one start.
+//! `reorder measure --agreement`: predicted and real text pages of one run.
 
 use super::MeasureArguments;
 use super::scenarios::find_program;
@@ -13,7 +13,7 @@ use reorder_run::processor::{self, Purpose};
 use reorder_run::runnable;
 use reorder_trace::ResolvedTrace;
 
-/// Starts the program once and compares.
+/// Runs the program once and compares.
 pub(super) fn run(arguments: &MeasureArguments, context: &Context) -> Result<ExitStatus> {
     let Some(program) = arguments.program.as_deref() else {
         return Err(Error::usage("no program is given")
@@ -36,7 +36,7 @@ pub(super) fn run(arguments: &MeasureArguments, context: &Context) -> Result<Exi
     })
 }
 
-/// The trace that was recorded with the same arguments; without any such, the only one.
+/// The trace that was recorded with the same arguments; otherwise the only one.
 fn of_this_start<'traces>(
     traces: &'traces [ResolvedTrace],
     request: &MeasureRequest,
@@ -49,7 +49,7 @@ fn of_this_start<'traces>(
         (Some(trace), _) => Ok(trace),
         (None, [trace]) => Ok(trace),
         _ => Err(Error::usage("none of the traces was recorded with these arguments").with_hint(format!(
-            "record this start: reorder record -o traces -- {} ARGUMENTS",
+            "record this run: reorder record -o traces -- {} ARGUMENTS",
             request.old.display()
         ))),
     }

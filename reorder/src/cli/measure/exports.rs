@@ -11,7 +11,7 @@ use reorder_run::measure::MeasureReport;
 use reorder_run::measure::export::ExportForm;
 use reorder_system::write;
 
-/// Files beside what goes to stdout.
+/// Files besides the report on stdout.
 #[derive(Args, Clone, Debug)]
 pub(super) struct ExportArguments {
     /// Also write the figures in this form to this file; repeatable. Forms: json and csv with every run, markdown
@@ -20,8 +20,8 @@ pub(super) struct ExportArguments {
 }
 
 impl ExportArguments {
-    /// Before anything is measured, for a mistake should not cost the time of the runs: refuses files that cannot be
-    /// written, `inputs`, and what is named twice.
+    /// Called before anything is measured, so that a mistake does not cost the time of the runs: refuses files that cannot
+    /// be written, `inputs`, and files that are named twice.
     pub(super) fn check(&self, inputs: &[PathBuf]) -> Result<()> {
         let read = inputs.iter().fold(KeptFiles::default(), |read, path| read.reads(path.display(), [path]));
         self.exports.iter().try_fold(read, |known, Export { file, .. }| {

@@ -1,4 +1,4 @@
-//! `reorder measure`: real starts of one program or of two.
+//! `reorder measure`: real runs of one program or of two.
 
 mod agreement;
 mod exports;
@@ -26,11 +26,11 @@ Examples:
   reorder measure --export markdown=starts.md        # all scenarios of reorder.toml
   reorder measure ./program -t traces --agreement -- --first-screen";
 
-/// Start programs for real, cold or warm, and compare page faults, text pages and time
+/// Run programs, cold or warm, and compare page faults, text pages and time
 ///
-/// With PROGRAM and NEW, both are started in turn. Without programs, those of reorder.toml's scenarios are. Before a cold
-/// start the page cache of the program's own file is emptied; libraries stay as they are. Output of the programs is
-/// discarded. All runs must end with the same exit status.
+/// With PROGRAM and NEW, runs of the two alternate. Without programs, the scenarios of reorder.toml are run. Before a cold
+/// start the program's own file is evicted from the page cache; its libraries are not. Output of the programs is discarded.
+/// All runs must end with the same exit status.
 #[derive(Args, Debug)]
 #[command(before_long_help = EXAMPLES)]
 pub struct MeasureArguments {
@@ -40,29 +40,29 @@ pub struct MeasureArguments {
     /// The program with the new layout
     #[arg(value_name = "NEW")]
     new: Option<PathBuf>,
-    /// Only these scenarios of reorder.toml; repeatable
+    /// Use only this scenario of reorder.toml; repeatable
     #[arg(long = "scenario", value_name = "NAME", conflicts_with = "arguments")]
     scenarios: Vec<String>,
     #[command(flatten)]
     configuration: ConfigurationArguments,
-    /// Runs of each program [default: those of reorder.toml, else 11]
+    /// Runs of each program [default: from reorder.toml, otherwise 11]
     #[arg(long, value_name = "N")]
     runs: Option<usize>,
-    /// Which starts: with the program's file on the disk, in memory, or one after the other [default: cold]
+    /// Start with the program's file on disk, with the file in memory, or both in turn [default: cold]
     #[arg(long, value_enum, value_name = "KIND")]
     start: Option<Starts>,
-    /// Keep the page cache: the same as --start warm
+    /// Keep the page cache; same as --start warm
     #[arg(long, conflicts_with = "start")]
     warm: bool,
-    /// Confidence of intervals and verdicts, in per cent
+    /// Confidence level of intervals and verdicts, in percent
     #[arg(long, value_name = "PERCENT", default_value_t = 95.0, value_parser = parse_confidence)]
     confidence: f64,
-    /// Stop a run that takes longer
+    /// Kill a run that takes longer than this
     #[arg(long, value_name = "SECONDS", default_value_t = 60)]
     time_limit: u64,
     #[command(flatten)]
     exports: ExportArguments,
-    /// Compare the text pages that the trace of this start predicts with those that it really touches
+    /// Compare the text pages that the trace of this run predicts with those that it actually touches
     #[arg(
         long,
         requires = "program",
@@ -79,12 +79,12 @@ pub struct MeasureArguments {
     arguments: Vec<OsString>,
 }
 
-/// Kinds of starts.
+/// Kinds of starts of a program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum Starts {
-    /// The page cache of the program's file is emptied before each run.
+    /// The program's file is evicted from the page cache before each run.
     Cold,
-    /// It is kept.
+    /// The page cache is kept.
     Warm,
     /// First all cold, then all warm.
     Both,
@@ -110,13 +110,13 @@ pub fn run(arguments: &MeasureArguments, context: &Context) -> Result<ExitStatus
         return agreement::run(arguments, context);
     }
     if !arguments.traces.paths.is_empty() {
-        return Err(Error::usage("traces are of no use here")
-            .with_hint("add --agreement to compare them with what a start touches, or leave out -t"));
+        return Err(Error::usage("-t is used only with --agreement")
+            .with_hint("add --agreement to compare the traces with the touched pages, or leave out -t"));
     }
     let (starts, configuration) = scenarios::starts(arguments, context)?;
     arguments.exports.check(&inputs(&starts, &configuration))?;
     let kinds = arguments.kinds();
-    // Before the first run: its own runs would be seen as load.
+    // Before the first run, because our own runs would count as load of the system.
     let surroundings = Surroundings::of_this_machine();
     let rounds: usize = starts.iter().map(|start| start.rounds).sum();
     let phase = context.talk.phase("measure", (rounds * kinds.len()) as u64);
@@ -129,20 +129,20 @@ pub fn run(arguments: &MeasureArguments, context: &Context) -> Result<ExitStatus
     }
     phase.finish(&format!("{} runs of each program", rounds * kinds.len()));
     let report = measure::report(surroundings, measurements);
-    // Before the files: one that cannot be written must not cost the result.
+    // Before the exports: one that cannot be written must not lose the result.
     context.print(&report)?;
     arguments.exports.write(&report)?;
     Ok(ExitStatus::Success)
 }
 
-/// Files that no export may replace: what is measured, and what says what is measured.
+/// Files that no export may replace: the programs and the configuration.
 fn inputs(starts: &[MeasureRequest], configuration: &Path) -> Vec<PathBuf> {
     let programs = starts.iter().flat_map(|start| std::iter::once(&start.old).chain(&start.new)).cloned();
     programs.chain([configuration.to_path_buf()]).collect()
 }
 
 impl MeasureArguments {
-    /// What all starts have in common, with the arguments of the command line.
+    /// What all requests have in common, with the arguments of the command line.
     fn request(&self, program: PathBuf, configured_runs: Option<usize>) -> MeasureRequest {
         let defaults = MeasureRequest::default();
         MeasureRequest {
@@ -159,13 +159,13 @@ impl MeasureArguments {
 pub(super) fn parse_confidence(text: &str) -> std::result::Result<f64, String> {
     match text.parse::<f64>() {
         Ok(percent) if (50.0..100.0).contains(&percent) => Ok(percent),
-        _ => Err("give per cent, from 50 to less than 100".to_owned()),
+        _ => Err("give a percentage from 50 to less than 100".to_owned()),
     }
 }
 
 fn parse_within(text: &str) -> std::result::Result<f64, String> {
     match text.parse::<f64>() {
         Ok(percent) if percent.is_finite() && percent >= 0.0 => Ok(percent),
-        _ => Err("give per cent, 0 or more".to_owned()),
+        _ => Err("give a percentage of 0 or more".to_owned()),
     }
 }

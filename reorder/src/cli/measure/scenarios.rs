@@ -1,4 +1,4 @@
-//! Which starts are measured: the one of the command line, or those of `reorder.toml`.
+//! Which runs are measured: the one of the command line, or the scenarios of `reorder.toml`.
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -10,10 +10,10 @@ use reorder_base::error::{Error, Result};
 use reorder_layout::configuration::ScenarioTable;
 use reorder_run::measure::MeasureRequest;
 
-/// One request for each start, all for cold ones, and the path of `reorder.toml`, empty where there is none.
+/// One request for each run, all for cold starts, and the path of `reorder.toml`, empty if there is none.
 ///
-/// With arguments, the programs of the command line are started with them. Otherwise the scenarios decide, with the
-/// programs of the command line in place of their own. Programs without scenarios are started without arguments.
+/// With arguments, the programs of the command line are run with them. Otherwise the scenarios decide, with the programs of
+/// the command line in place of their own. Programs without scenarios are run without arguments.
 pub(super) fn starts(
     arguments: &MeasureArguments,
     context: &Context,
@@ -36,7 +36,7 @@ pub(super) fn starts(
         let program = match (&arguments.program, &table.program) {
             (Some(program), _) => find_program(program),
             (None, Some(program)) => located_program(program, &configured),
-            // It has traces alone.
+            // It has only traces.
             (None, None) => return None,
         };
         let base = MeasureRequest { new: new.clone(), ..arguments.request(program, None) };
@@ -46,7 +46,7 @@ pub(super) fn starts(
     if starts.is_empty() { Err(nothing_to_measure()) } else { Ok((starts, configured.file.path)) }
 }
 
-/// What `base` asks for, of the scenario called `name`: `runs` of the command line go before those of the file.
+/// `base` for the scenario called `name`: `runs` of the command line override those of the file.
 pub(crate) fn request_of(
     name: &str,
     table: &ScenarioTable,
@@ -65,7 +65,7 @@ pub(crate) fn request_of(
     }
 }
 
-/// The scenarios asked for, else all, by name.
+/// The requested scenarios, otherwise all, by name.
 pub(crate) fn selected<'configured>(
     names: &[String],
     configured: &'configured Configured,
@@ -88,18 +88,18 @@ fn nothing_to_measure() -> Error {
     )
 }
 
-/// The arguments as a name; nothing when there are none.
+/// The arguments as a name; `None` if there are none.
 fn words(arguments: &[OsString]) -> Option<String> {
     let words: Vec<_> = arguments.iter().map(|word| word.to_string_lossy()).collect();
     (!words.is_empty()).then(|| words.join(" "))
 }
 
-/// A program of the command line: a file, else what a shell would find.
+/// A program of the command line: a file, otherwise what a shell would find.
 pub(super) fn find_program(program: &Path) -> PathBuf {
     if program.exists() { program.to_path_buf() } else { looked_up(program) }
 }
 
-/// A program of `reorder.toml`: paths start from the file, names are looked up as a shell does it.
+/// A program of `reorder.toml`: paths are relative to the file, names are looked up as in a shell.
 pub(crate) fn located_program(program: &Path, configured: &Configured) -> PathBuf {
     match is_bare_name(program) {
         true => looked_up(program),

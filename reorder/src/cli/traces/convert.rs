@@ -1,4 +1,4 @@
-//! `reorder traces convert`: traces in the form of another system.
+//! `reorder traces convert`: writes traces in the format of another system.
 
 use std::collections::HashSet;
 use std::path::PathBuf;
@@ -23,22 +23,22 @@ pub(super) struct ConvertArguments {
     /// Write to FILE instead of standard output
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
-    /// Write the functions of this image that the traces name, by its names
+    /// Find the functions of the traces in this image, and write its names for them
     #[arg(long, value_name = "IMAGE")]
     image: Option<PathBuf>,
-    /// Of a universal Mach-O file this image, such as arm64
+    /// Architecture to use from a universal Mach-O file, such as arm64
     #[arg(long = "arch", value_name = "NAME", requires = "image")]
     architecture: Option<String>,
-    /// What to write
+    /// Format to write
     #[arg(long, value_name = "FORM", value_enum)]
     to: Form,
 }
 
-/// A form of traces.
+/// A format of traces.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, ValueEnum)]
 #[serde(rename_all = "kebab-case")]
 enum Form {
-    /// This program's own: everything that is known
+    /// reorder's own format: everything that is known
     Trace,
     /// LLVM's text profile, for `llvm-profdata merge` and lld
     LlvmText,
@@ -52,7 +52,7 @@ struct ConvertReport {
     form: Form,
     traces: u64,
     events: u64,
-    /// Events that the form has no place for, or that repeat an earlier one.
+    /// Events that the format cannot hold, or that repeat an earlier one.
     left_out: u64,
 }
 
@@ -102,8 +102,8 @@ pub(super) fn run(arguments: &ConvertArguments, context: &Context) -> Result<()>
     deliver(&bytes, arguments.output.as_ref(), &report, context)
 }
 
-/// The functions of all traces in order of first appearance, how many there are, and how many events are left out
-/// because nothing that a list could say is known of them.
+/// The functions of all traces in order of first appearance, how many there are, and how many events are left out because
+/// they have no form that a list can hold.
 fn list(traces: &[Trace]) -> (Vec<u8>, u64, u64) {
     let mut seen = HashSet::new();
     let mut lines = Vec::new();
@@ -142,7 +142,7 @@ impl Report for ConvertReport {
     fn text(&self) -> String {
         let left_out = match self.left_out {
             0 => String::new(),
-            left_out => format!("; {} repeat others or have no place in it", grouped(left_out)),
+            left_out => format!("; {} repeat others or do not fit this format", grouped(left_out)),
         };
         format!(
             "{}: {} traces, {} events{left_out}\n",

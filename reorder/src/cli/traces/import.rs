@@ -1,4 +1,4 @@
-//! `reorder traces import`: profiles of any system to recorded traces.
+//! `reorder traces import`: writes profiles of any supported system as recorded traces.
 
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
@@ -20,13 +20,13 @@ use reorder_trace::{Coverage, Resolver, Trace, identity_of, text};
 pub(super) struct ImportArguments {
     #[command(flatten)]
     files: Files,
-    /// Write the traces into this directory, which is made if need be
+    /// Directory for the traces; created if necessary
     #[arg(short, long, value_name = "DIR")]
     output: PathBuf,
-    /// Keep only what is found in this image, by address and size, so that nothing else is needed later
+    /// Keep only functions found in this image, by address and size, so that no other file is needed later
     #[arg(long, value_name = "IMAGE")]
     image: Option<PathBuf>,
-    /// Of a universal Mach-O file this image, such as arm64
+    /// Architecture to use from a universal Mach-O file, such as arm64
     #[arg(long = "arch", value_name = "NAME", requires = "image")]
     architecture: Option<String>,
 }
@@ -94,7 +94,7 @@ pub(super) fn in_image(
     Ok((found, resolved.coverage))
 }
 
-/// What the file's name starts with: the image's, or that of the file it came from.
+/// The start of the file's name: the name of the image, or of the file that the trace came from.
 fn stem(trace: &Trace) -> String {
     let named = trace.image.path.as_deref().or(trace.source.as_deref()).and_then(Path::file_name);
     named.unwrap_or(OsStr::new("trace")).to_string_lossy().into_owned()

@@ -20,22 +20,22 @@ pub(super) struct MergeArguments {
     /// Write to FILE instead of standard output
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
-    /// Keep a fair sample of at most N traces of each image; the same whatever the order and grouping of the files
+    /// Keep a fair sample of at most N traces of each image, which does not depend on the order and grouping of the files
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     sample: Option<u64>,
-    /// Of what at most N traces are kept
+    /// What the limit of --sample applies to
     #[arg(long, value_enum, value_name = "WHAT", default_value_t = EachArgument::Image)]
     each: EachArgument,
-    /// What decides which traces are kept; samples can be merged again with the seed that drew them only
+    /// Seed of the sample; samples can be merged again only with the seed that drew them
     #[arg(long, value_name = "N", default_value_t = 0)]
     seed: u64,
 }
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
 enum EachArgument {
-    /// Each image, which is build-id and path
+    /// Each image, identified by build-id and path
     Image,
-    /// Each image and command line, so that starts that are rare are kept, too
+    /// Each image and command line, so that rare runs are kept too
     Command,
 }
 
@@ -53,9 +53,9 @@ struct MergeReport {
     output: String,
     traces: u64,
     kept: u64,
-    /// Of how many traces the sample speaks, by the smallest priority that was left out.
+    /// How many traces the sample represents, estimated from the smallest priority that was left out.
     stands_for: f64,
-    /// Traces that count nowhere and were left out.
+    /// Traces of weight 0, which were left out.
     weightless: u64,
 }
 

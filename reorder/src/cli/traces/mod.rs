@@ -1,4 +1,4 @@
-//! `reorder traces`: looks into trace files, merges and converts them.
+//! `reorder traces`: shows, merges and converts trace files.
 
 mod convert;
 mod import;
@@ -26,7 +26,7 @@ Examples:
   reorder traces merge -o merged.trace --sample 100 devices/
   reorder traces convert --to llvm-text -o app.proftext traces";
 
-/// Look into trace and profile files, merge and convert them
+/// Show, merge and convert trace and profile files
 #[derive(Args, Debug)]
 #[command(before_long_help = EXAMPLES)]
 pub struct TracesArguments {
@@ -40,19 +40,19 @@ enum TracesCommand {
     Show(show::ShowArguments),
     /// Print how large traces are and what they have in common
     Stats(statistics::StatisticsArguments),
-    /// Write profiles of any system as recorded traces, one file for each run and image
+    /// Write profiles of any supported system as recorded traces, one file for each run and image
     Import(import::ImportArguments),
     /// Write many traces into one file: all of them, or a fair sample
     Merge(merge::MergeArguments),
-    /// Write traces in the form of another system
+    /// Write traces in the format of another system
     Convert(convert::ConvertArguments),
 }
 
 /// Files to read.
 #[derive(Args, Debug)]
 struct Files {
-    /// Trace or profile files of any known system; a directory stands for those in and below it, @LIST for the paths
-    /// in a file, - for standard input
+    /// Trace or profile files of any known system; a directory means the files in and below it, @LIST the paths
+    /// listed in a file, - standard input
     #[arg(required = true, value_name = "FILE")]
     paths: Vec<PathBuf>,
 
@@ -60,7 +60,7 @@ struct Files {
     companions: CompanionFiles,
 }
 
-/// Does what was asked for.
+/// Runs the subcommand.
 ///
 /// # Errors
 /// When files cannot be read or written.
@@ -75,7 +75,7 @@ pub fn run(arguments: &TracesArguments, context: &Context) -> Result<ExitStatus>
     Ok(ExitStatus::Success)
 }
 
-/// Bytes to the file at `output` and a report to standard output, or the bytes to standard output.
+/// Writes bytes to the file at `output` and a report to standard output, or without a file the bytes to standard output.
 fn deliver(bytes: &[u8], output: Option<&PathBuf>, report: &impl Report, context: &Context) -> Result<()> {
     match output {
         Some(output) => {
@@ -83,7 +83,7 @@ fn deliver(bytes: &[u8], output: Option<&PathBuf>, report: &impl Report, context
             context.print(report)
         }
         None if context.format == Format::Json => {
-            Err(Error::usage("what is written is not JSON").with_hint("name the file with -o FILE"))
+            Err(Error::usage("the output is not JSON").with_hint("name the file with -o FILE"))
         }
         None => context.print_bytes(bytes),
     }

@@ -39,7 +39,7 @@ struct ShownTrace<'trace> {
     process: Option<u32>,
     weight: u64,
     evidence: Evidence,
-    /// Processes that went on unrecorded.
+    /// Processes that kept running unrecorded.
     #[serde(skip_serializing_if = "is_none")]
     left_running: u32,
     command: Vec<String>,
@@ -68,7 +68,7 @@ impl<'trace> ShownTrace<'trace> {
         }
     }
 
-    /// Evidence, and what tells the trace from others of the same file.
+    /// Evidence, and what distinguishes the trace from others of the same file.
     fn properties(&self) -> String {
         let mut properties = self.evidence.name().to_owned();
         let known = [("run", u64::from(self.run)), ("process", self.process.unwrap_or_default().into())];
@@ -80,9 +80,9 @@ impl<'trace> ShownTrace<'trace> {
         }
         match self.left_running {
             0 => {}
-            1 => properties.push_str(", one process went on unrecorded"),
+            1 => properties.push_str(", one process kept running unrecorded"),
             count => {
-                let _ = write!(properties, ", {} processes went on unrecorded", grouped(count.into()));
+                let _ = write!(properties, ", {} processes kept running unrecorded", grouped(count.into()));
             }
         }
         properties

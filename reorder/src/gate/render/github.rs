@@ -1,6 +1,6 @@
 //! Annotations of GitHub Actions: workflow commands, which the runner reads from stdout and which need no token.
 //!
-//! In: the report. Out: one line a finding or note. GitHub shows ten of each level for a step, so there are no more: the
+//! In: the report. Out: one line per finding or note. GitHub shows ten of each level for a step, so no more are written: the
 //! most important findings, and in the last one how many are left out.
 
 use std::fmt::Write as _;
@@ -14,11 +14,11 @@ use reorder_report::visible::visible_start;
 const SHOWN: usize = 10;
 /// Functions that an annotation names.
 const SHOWN_FUNCTIONS: usize = 6;
-/// Longer texts are cut by GitHub at a place that nobody chose.
+/// GitHub cuts longer texts at an arbitrary place.
 const MAX_TITLE_LENGTH: usize = 200;
 const MAX_LINE_LENGTH: usize = 400;
 
-/// The report as workflow commands; empty when there is nothing to say.
+/// The report as workflow commands; empty if there is no finding and no note.
 pub(super) fn render(report: &GateReport) -> String {
     let (severity, findings) = super::findings(report);
     let level = match severity {
@@ -63,7 +63,7 @@ fn data(text: &str) -> String {
     text.replace('%', "%25").replace('\r', "%0D").replace('\n', "%0A")
 }
 
-/// In properties also what separates them.
+/// In properties, their separators are escaped too.
 fn property(text: &str) -> String {
     data(text).replace(':', "%3A").replace(',', "%2C")
 }

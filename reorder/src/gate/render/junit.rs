@@ -1,7 +1,7 @@
-//! JUnit XML, for lists of tests: a suite for each start and one for the image, a case for each check.
+//! JUnit XML, for lists of tests: a suite for each scenario and one for the image, a case for each check.
 //!
 //! In: the report. Out: XML as Jenkins and GitLab read it, without times. Findings are failures whatever the exit status is;
-//! figures that nothing judges are skipped. Values are properties of the suite, because cases have none.
+//! figures without a limit are skipped. Values are properties of the suite, because cases have no properties.
 
 use std::io::Write;
 
@@ -20,7 +20,7 @@ const SHOWN_FUNCTIONS: usize = 24;
 /// The report as JUnit XML.
 ///
 /// # Errors
-/// Only when memory cannot be written.
+/// Only when writing to memory fails.
 pub(super) fn render(report: &GateReport) -> Result<String> {
     let mut writer = Writer::new_with_indent(Vec::new(), b' ', 2);
     let failed = |error: String| Error::usage(format!("cannot express the report as JUnit XML: {error}"));
@@ -30,7 +30,7 @@ pub(super) fn render(report: &GateReport) -> Result<String> {
     String::from_utf8(bytes).map_err(|error| failed(error.to_string()))
 }
 
-/// Checks with those of one suite together: sums over the starts, the image, and each start.
+/// Checks by suite: sums over the scenarios, the image, and each scenario.
 fn suites(report: &GateReport) -> Vec<(String, Vec<&Check>)> {
     let mut checks: Vec<&Check> = report.checks.iter().collect();
     checks.sort_by_key(|check| (check.key.scenario.as_ref(), check.key.metric != Metric::Faults));

@@ -1,7 +1,7 @@
 //! The summary of a job, or a comment: what failed, why, and all figures folded away.
 //!
-//! In: the report. Out: GitHub's Markdown. Guarantee: at most [`LARGEST`] bytes, and so at most as many characters however
-//! they are counted; what is left out is told in place.
+//! In: the report. Out: GitHub's Markdown. Guarantee: at most [`MAX_BYTES`] bytes, and so at most as many characters however
+//! they are counted; omissions are stated where they occur.
 
 use super::markdown_text::{code, words};
 use crate::gate::check::{Check, Verdict};
@@ -9,17 +9,17 @@ use crate::gate::explanation::Explanation;
 use crate::gate::report::{GateReport, Outcome};
 use reorder_report::table::grouped;
 
-/// GitHub takes comments of up to 65 536 characters; the rest is for what others put around.
-pub(super) const LARGEST: usize = 64_000;
-/// Findings end here, so that the reasons are told, too.
+/// GitHub accepts comments of up to 65 536 characters; the rest is for text that others put around it.
+pub(super) const MAX_BYTES: usize = 64_000;
+/// Findings end here, to leave room for the explanations.
 const FINDINGS_END: usize = 24_000;
-/// Reasons end here, so that figures are told, too.
+/// Explanations end here, to leave room for the figures.
 const REASONS_END: usize = 48_000;
 /// Notes end here.
 const NOTES_END: usize = 52_000;
-/// Kept free for the sentences about what is left out, and for the end of a fold.
+/// Reserved for the sentences about omissions, and for the end of a fold.
 const RESERVE: usize = 400;
-/// Functions of one start.
+/// Functions listed for one scenario.
 const SHOWN_FUNCTIONS: usize = 12;
 
 const HEADER: &str = "| check | baseline | now | change | limit | |\n| :-- | --: | --: | --: | :-- | :-- |\n";
@@ -45,7 +45,7 @@ pub(super) fn render(report: &GateReport) -> String {
     for (index, explanation) in report.explanations.iter().enumerate() {
         if page.0.len() + RESERVE > REASONS_END {
             let more = report.explanations.len() - index;
-            page.0.push_str(&format!("\n*{more} more starts changed; the JSON form has all.*\n"));
+            page.0.push_str(&format!("\n*{more} more scenarios changed; the JSON form lists all.*\n"));
             break;
         }
         reason(&mut page, explanation);
@@ -60,7 +60,7 @@ pub(super) fn render(report: &GateReport) -> String {
     }
     let count = report.checks.len();
     page.0.push_str(&format!("\n<details>\n<summary>All {count} checks</summary>\n\n{HEADER}"));
-    page.lines(report.checks.iter().map(row), LARGEST, "checks");
+    page.lines(report.checks.iter().map(row), MAX_BYTES, "checks");
     page.0.push_str("\n</details>\n");
     page.0
 }
@@ -102,11 +102,11 @@ fn reason(page: &mut Page, explanation: &Explanation) {
     }
 }
 
-/// What is written so far.
+/// The text written so far.
 struct Page(String);
 
 impl Page {
-    /// Adds lines as long as they end before `end`; says how many are left out, and whether none is.
+    /// Adds lines as long as they end before `end`; states how many are left out, and returns whether none is.
     fn lines(&mut self, lines: impl Iterator<Item = String>, end: usize, what: &str) -> bool {
         let mut lines = lines.peekable();
         while let Some(line) = lines.next_if(|line| self.0.len() + line.len() + RESERVE <= end) {
@@ -114,7 +114,7 @@ impl Page {
         }
         let left_out = lines.count();
         if left_out > 0 {
-            self.0.push_str(&format!("\n*{left_out} more {what} do not fit; the JSON form has all.*\n"));
+            self.0.push_str(&format!("\n*{left_out} more {what} do not fit; the JSON form lists all.*\n"));
         }
         left_out == 0
     }

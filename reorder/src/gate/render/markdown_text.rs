@@ -1,7 +1,7 @@
-//! Any text as Markdown that shows it and does nothing else.
+//! Escapes text, so that Markdown shows it unchanged.
 //!
-//! In: text of one line. Out: GitHub's Markdown for it, with nothing that could become a tag, a link, a mention, emphasis,
-//! a cell of a table or a block.
+//! In: text of one line. Out: GitHub's Markdown for it, without anything that could become a tag, a link, a mention,
+//! emphasis, a cell of a table or a block.
 
 use reorder_report::visible::visible_start;
 
@@ -23,7 +23,8 @@ pub(super) fn words(text: &str) -> String {
             escaped.push('\\');
         }
         escaped.push(character);
-        // Mentions and addresses of mail are found after escapes were resolved; without a neighbour they are none.
+        // Mentions and mail addresses are detected after escapes are resolved; a zero-width space after the sign prevents
+        // it.
         if character == '@' && characters.peek().is_some_and(char::is_ascii_alphanumeric) {
             escaped.push('\u{200b}');
         }
@@ -31,12 +32,12 @@ pub(super) fn words(text: &str) -> String {
     escaped
 }
 
-/// Within a line these begin nothing; colons and full stops only within addresses.
+/// Characters without a meaning within a line; colons and full stops have one only within addresses.
 fn is_harmless(character: char) -> bool {
     matches!(character, ',' | ';' | '-' | '+' | '%' | '/' | '(' | ')' | '=' | '\'' | '"' | '?')
 }
 
-/// `text` as code; not for tables, where bars would end the cell.
+/// `text` as code; not for tables, where a bar would end the cell.
 pub(super) fn code(text: &str) -> String {
     let text = visible_start(text, LONGEST);
     if text.is_empty() {
@@ -44,8 +45,8 @@ pub(super) fn code(text: &str) -> String {
     }
     let longest_run = text.split(|character| character != '`').map(str::len).max().unwrap_or(0);
     let fence = "`".repeat(longest_run + 1);
-    // One space on each side is taken off again, so that a backtick can stand at an end.
-    // Of nothing but spaces nothing is taken.
+    // Markdown removes one space on each side, which allows a backtick at an end.
+    // It removes none if there is nothing but spaces.
     let is_padded = (text.starts_with(['`', ' ']) || text.ends_with(['`', ' ']))
         && text.chars().any(|character| character != ' ');
     let pad = if is_padded { " " } else { "" };

@@ -1,7 +1,7 @@
-//! One file for each form of a [`GateReport`]; all of them say the same.
+//! One file for each form of a [`GateReport`]; all forms have the same content.
 //!
-//! In: the report. Out: a text. Guarantees: no form holds a time or anything else that the report has not, so the same
-//! report gives the same bytes; names may hold any characters and never become markup, commands or broken syntax.
+//! In: the report. Out: a text. Guarantees: no form contains a time or anything else that is not in the report, so the same
+//! report gives the same bytes; names may contain any characters and never become markup, commands or broken syntax.
 
 mod github;
 mod junit;
@@ -39,7 +39,7 @@ impl ExportFormat {
     /// The report in this form.
     ///
     /// # Errors
-    /// When it cannot be expressed, which is a mistake in the model.
+    /// When it cannot be expressed, which is a defect of the model.
     pub fn render(self, report: &GateReport) -> Result<String> {
         match self {
             Self::Text => reorder_report::render(report, Format::Text),
@@ -57,12 +57,12 @@ impl ExportFormat {
 enum Severity {
     /// They fail the run.
     Error,
-    /// They were asked not to.
+    /// `--warn-only` keeps them from failing the run.
     Warning,
 }
 
-/// The findings, most important first: in the order of the metrics, what is missing before what is furthest beyond its
-/// limit, else as reports show them. None when the baseline was written, for then nothing is judged.
+/// The findings, most important first: in the order of the metrics, missing figures before those furthest beyond their
+/// limits, otherwise as in the report. Empty when the baseline was written, because then nothing is judged.
 fn findings(report: &GateReport) -> (Severity, Vec<&Check>) {
     let severity = match report.outcome {
         Outcome::Updated => return (Severity::Warning, Vec::new()),
@@ -85,7 +85,7 @@ fn excess(check: &Check) -> f64 {
     }
 }
 
-/// The functions behind a finding, at most `most` of them, a sentence each; with what is left out.
+/// The functions that cause a finding, a sentence for each of at most `most`, then the number of those left out.
 fn because(report: &GateReport, check: &Check, most: usize) -> Vec<String> {
     let Some(explanation) = report.explanation_of(check) else { return Vec::new() };
     let mut lines: Vec<String> =

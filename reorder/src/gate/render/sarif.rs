@@ -1,8 +1,8 @@
 //! SARIF 2.1.0, for code scanning: a rule for each metric and a result for each finding.
 //!
-//! In: the report. Out: JSON. A result stands at the limit in `reorder.toml`, else at the figure in the baseline, and names
-//! the functions behind it as logical locations. Its fingerprint is made of what is checked, not of values or lines, so a
-//! finding stays the same one over runs.
+//! In: the report. Out: JSON. The location of a result is the limit in `reorder.toml`, otherwise the figure in the baseline;
+//! the functions that cause it are logical locations. Its fingerprint depends on what is checked, not on values or lines, so
+//! that a finding keeps its identity from run to run.
 
 use sha2::{Digest, Sha256};
 
@@ -24,7 +24,7 @@ const SHOWN_FUNCTIONS: usize = 24;
 /// The report as SARIF.
 ///
 /// # Errors
-/// When it cannot be expressed as JSON, which is a mistake in the model.
+/// When it cannot be expressed as JSON, which is a defect of the model.
 pub(super) fn render(report: &GateReport) -> Result<String> {
     let (severity, findings) = findings(report);
     let level = match severity {
@@ -59,19 +59,21 @@ pub(super) fn render(report: &GateReport) -> Result<String> {
 
 fn rule(metric: Metric) -> Rule {
     let (name, subject, worse) = about(metric);
-    let usual = metric.default_limit().map_or_else(
-        || "There is no limit unless one is configured.".to_owned(),
-        |limit| format!("Where nothing is configured the limit is {limit} against the baseline."),
+    let default_limit = metric.default_limit().map_or_else(
+        || "There is no default limit.".to_owned(),
+        |limit| format!("The default limit is {limit} against the baseline."),
     );
     let key = metric.key();
     Rule {
         id: key,
         name,
         short_description: message(&format!("{subject} {worse} than allowed.")),
-        full_description: message(&format!("{subject} {worse} than allowed by reorder.toml. {usual}")),
+        full_description: message(&format!(
+            "{subject} {worse} than allowed by reorder.toml. {default_limit}"
+        )),
         help: message(&format!(
-            "Limits stand in reorder.toml below [gate.limits] or [scenario.NAME.limits], as {key} = \"+2 %\". If the change \
-             is meant, write the baseline again: reorder gate IMAGE -t TRACES --update-baseline."
+            "Limits are in reorder.toml below [gate.limits] or [scenario.NAME.limits], as {key} = \"+2 %\". If the change \
+             is intended, write the baseline again: reorder gate IMAGE -t TRACES --update-baseline."
         )),
         default_configuration: Level { level: "error" },
     }
@@ -80,9 +82,11 @@ fn rule(metric: Metric) -> Rule {
 /// A name for people, and a sentence in two parts.
 fn about(metric: Metric) -> (&'static str, &'static str, &'static str) {
     match metric {
-        Metric::Faults => ("PageFaults", "The simulated page faults of a start are", "more"),
-        Metric::StartupBytes => ("StartupSize", "The functions that a start runs are", "larger"),
-        Metric::StartupFunctions => ("StartupFunctionCount", "The functions that a start runs are", "more"),
+        Metric::Faults => ("PageFaults", "The simulated page faults of a scenario are", "more"),
+        Metric::StartupBytes => ("StartupSize", "The functions that a scenario runs are", "larger"),
+        Metric::StartupFunctions => {
+            ("StartupFunctionCount", "The functions that a scenario runs are", "more")
+        }
         Metric::TextBytes => ("TextSize", "The code of the image is", "larger"),
         Metric::FileBytes => ("FileSize", "The file is", "larger"),
         Metric::Compressed => ("CompressedSize", "The compressed file is", "larger"),
@@ -93,9 +97,9 @@ fn about(metric: Metric) -> (&'static str, &'static str, &'static str) {
         Metric::OrderCoverage => {
             ("OrderLinesFound", "The lines of the order file found in the image are", "fewer")
         }
-        Metric::WallMilliseconds => ("MeasuredTime", "The measured time of a start is", "longer"),
-        Metric::MajorFaults => ("MeasuredMajorFaults", "The measured major faults of a start are", "more"),
-        Metric::PagesTouched => ("MeasuredPages", "The pages that a start was seen to touch are", "more"),
+        Metric::WallMilliseconds => ("MeasuredTime", "The measured time of a scenario is", "longer"),
+        Metric::MajorFaults => ("MeasuredMajorFaults", "The measured major faults of a scenario are", "more"),
+        Metric::PagesTouched => ("MeasuredPages", "The measured pages that a scenario touches are", "more"),
     }
 }
 
@@ -134,7 +138,7 @@ fn result(report: &GateReport, check: &Check, level: &'static str) -> Outcome {
     }
 }
 
-/// What is checked of which file, in sixteen hexadecimal digits and the count that GitHub's own have.
+/// A hash of the checked figure and file: sixteen hexadecimal digits, and a count as in GitHub's own fingerprints.
 fn fingerprint(report: &GateReport, key: &Key) -> String {
     let image = report.image.rsplit('/').next().unwrap_or_default();
     let digest = Sha256::digest(format!("{image}\0{}\0{:?}", key.path(), key.scenario));
@@ -142,8 +146,8 @@ fn fingerprint(report: &GateReport, key: &Key) -> String {
     format!("{digits}:1")
 }
 
-/// A text in which braces are no placeholder, as `{0}` would be, and brackets no link, as `[text](1)` would be. Braces are
-/// doubled in every message, with arguments or without (SARIF 2.1.0, 3.11.5).
+/// A text in which braces are not a placeholder, as `{0}` would be, and brackets not a link, as `[text](1)` would be. Braces
+/// are doubled in every message, with arguments or without (SARIF 2.1.0, 3.11.5).
 fn message(text: &str) -> Message {
     let text = text.replace('{', "{{").replace('}', "}}");
     let is_link_like = text.contains("](");
@@ -152,7 +156,7 @@ fn message(text: &str) -> Message {
     Message { text }
 }
 
-/// A path as a reference: what is not plain is written by its bytes.
+/// A path as a URI reference: other than plain characters are percent-encoded.
 fn uri(path: &str) -> String {
     let mut uri = String::with_capacity(path.len());
     for byte in path.bytes() {

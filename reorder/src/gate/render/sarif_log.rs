@@ -116,7 +116,7 @@ pub(super) struct LogicalLocation {
     pub(super) kind: &'static str,
 }
 
-/// What tells results of different runs to be the same.
+/// Identifies the same result in different runs.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct Fingerprints {
