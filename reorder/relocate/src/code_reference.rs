@@ -3,6 +3,7 @@
 use crate::elf::aarch64 as encode;
 use reorder_base::address::NewAddress;
 use reorder_base::error::Error;
+use reorder_base::little_endian::u32_at;
 use reorder_base::refusal::{Refusal, RefusalCode};
 use reorder_image::code_reference::{CodeForm, CodeReference};
 
@@ -15,10 +16,6 @@ pub(super) fn out_of_reach(reference: &CodeReference, target: NewAddress) -> Err
     )
     .at(reference.place)
     .into()
-}
-
-fn word_at(code: &[u8], offset: usize) -> Option<u32> {
-    Some(u32::from_le_bytes(code.get(offset..)?.first_chunk().copied()?))
 }
 
 fn write(code: &mut [u8], offset: usize, word: u32) -> Option<()> {
@@ -34,7 +31,7 @@ pub(super) fn rewrite(
     place: NewAddress,
     target: NewAddress,
 ) -> Option<()> {
-    let word = word_at(code, offset)?;
+    let word = u32_at(code, offset)?;
     let new = match reference.form {
         CodeForm::Branch26 => encode::branch(word, place, target)?,
         CodeForm::Adr => encode::adr(word, place, target)?,

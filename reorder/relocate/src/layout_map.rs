@@ -27,6 +27,7 @@ use sha2::{Digest, Sha256};
 use crate::address_map::{AddressMap, Move};
 use reorder_base::address::{Address, FileOffset, NewAddress};
 use reorder_base::error::{Error, Result};
+use reorder_base::hexadecimal::{decode, encode};
 
 const FIRST_LINE: &str = "# reorder map 1";
 
@@ -124,7 +125,7 @@ impl LayoutMap {
             let _ = writeln!(text, "copy {from} {to} {size:#x}");
         }
         for (offset, bytes, length) in self.stored_fills() {
-            let bytes_text = hexadecimal(bytes);
+            let bytes_text = encode(bytes);
             let _ = match length == bytes.len() {
                 true => writeln!(text, "fill {offset} {bytes_text}"),
                 false => writeln!(text, "fill {offset} {bytes_text} {length:#x}"),
@@ -207,7 +208,7 @@ impl LayoutMap {
                 }
                 ["fill", place, bytes, length @ ..] => {
                     lines += 1;
-                    let (Some(offset), Some(bytes)) = (number(place), from_hexadecimal(bytes)) else {
+                    let (Some(offset), Some(bytes)) = (number(place), decode(bytes.as_bytes())) else {
                         return Err(broken());
                     };
                     let length = match length {
@@ -289,25 +290,10 @@ fn repetition(bytes: &[u8]) -> Option<(usize, usize)> {
 
 /// SHA-256 in hexadecimal.
 pub fn digest(bytes: &[u8]) -> String {
-    hexadecimal(&Sha256::digest(bytes))
+    encode(&Sha256::digest(bytes))
 }
 
-/// Lower-case hexadecimal.
-pub fn hexadecimal(bytes: &[u8]) -> String {
-    bytes.iter().fold(String::with_capacity(bytes.len() * 2), |mut text, byte| {
-        let _ = write!(text, "{byte:02x}");
-        text
-    })
-}
-
-fn from_hexadecimal(text: &str) -> Option<Vec<u8>> {
-    let digits = text.as_bytes();
-    if !digits.len().is_multiple_of(2) || !digits.iter().all(u8::is_ascii_hexdigit) {
-        return None;
-    }
-    digits.chunks(2).map(|pair| u8::from_str_radix(std::str::from_utf8(pair).ok()?, 16).ok()).collect()
-}
-
+/// `0x` and digits; a leading `+` is accepted as well, as it always was: maps that could be read must stay readable.
 fn number(word: &str) -> Option<u64> {
     u64::from_str_radix(word.strip_prefix("0x")?, 16).ok()
 }

@@ -8,6 +8,7 @@ use serde::Serialize;
 use crate::cli::apply::pins_text;
 use crate::cli::apply_macho::functions_of;
 use reorder_base::error::{Error, ErrorKind, Result};
+use reorder_base::hexadecimal;
 use reorder_base::refusal::Refusal;
 use reorder_image::macho::MachOImage;
 use reorder_image::macho::analysis::MachOAnalysis;
@@ -15,7 +16,6 @@ use reorder_image::macho::file::MachOFile;
 use reorder_image::macho::universal::slices;
 use reorder_relocate::apply::ApplySummary;
 use reorder_relocate::apply::macho::summarise;
-use reorder_relocate::layout_map::hexadecimal;
 use reorder_report::Report;
 use reorder_report::table::{Table, grouped};
 
@@ -138,7 +138,7 @@ pub fn inspect(
 
 fn inspect_image(bytes: &[u8], report: &mut ImageReport) -> Result<()> {
     let file = MachOFile::parse(bytes)?;
-    report.uuid = file.uuid.as_ref().map(|uuid| hexadecimal(uuid));
+    report.uuid = file.uuid.as_ref().map(|uuid| hexadecimal::encode(uuid));
     let analysis = MachOAnalysis::new(&file)?;
     let image = MachOImage::parse(bytes, None)?;
     let summary = summarise(&functions_of(&file, &image), &analysis);

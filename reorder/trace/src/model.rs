@@ -12,6 +12,7 @@ use layout_algos::sample::{Identity, Priority};
 use serde::{Serialize, Serializer};
 
 use reorder_base::address::{Address, RuntimeAddress};
+use reorder_base::hexadecimal::encode;
 use reorder_image::elf::file::ElfFile;
 
 /// One process's first executions in one image.
@@ -178,10 +179,7 @@ impl fmt::Display for ImageIdentity {
         match &self.path {
             Some(path) => write!(formatter, "{}", path.display()),
             None => match &self.build_id {
-                Some(build_id) => {
-                    formatter.write_str("image ")?;
-                    build_id.iter().try_for_each(|byte| write!(formatter, "{byte:02x}"))
-                }
+                Some(build_id) => write!(formatter, "image {}", encode(build_id)),
                 None => formatter.write_str("unnamed image"),
             },
         }

@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 
 use reorder_base::address::Address;
 use reorder_base::error::{Error, Result};
+use reorder_base::hexadecimal::encode;
 use reorder_base::refusal::RefusalCode;
 use reorder_image::elf::analysis::Analysis;
 use reorder_image::elf::analysis::units::unit_containing;
@@ -20,7 +21,7 @@ use crate::debug::{DebugPolicy, has_debug};
 use crate::elf::plan::{Plan, plan, plan_from_map};
 use crate::elf::relocate;
 use crate::elf::static_relocations::compact_tables;
-use crate::layout_map::{LayoutMap, Side, digest, hexadecimal};
+use crate::layout_map::{LayoutMap, Side, digest};
 
 /// Relocates the functions of `file`, then proves the result. The analysis is taken, since it takes as much memory as the
 /// proof, which starts when nothing needs it any longer.
@@ -129,9 +130,8 @@ pub fn layout_map(
     applied: &Applied,
     options: RelocateOptions,
 ) -> Result<LayoutMap> {
-    let build_ids = |old: &ElfFile<'_>, new: &ElfFile<'_>| {
-        Some((hexadecimal(old.build_id()?), hexadecimal(new.build_id()?)))
-    };
+    let build_ids =
+        |old: &ElfFile<'_>, new: &ElfFile<'_>| Some((encode(old.build_id()?), encode(new.build_id()?)));
     let moved = ElfFile::parse(&applied.bytes)?;
     let moved_functions = FunctionTable::collect(&moved)?;
     let mut moved_analysis = Analysis::new(&moved, &moved_functions)?;

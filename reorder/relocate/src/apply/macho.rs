@@ -9,13 +9,14 @@ use std::collections::BTreeMap;
 
 use super::{Applied, ApplySummary, Arrangement, differences, judge, restore_rest, summary_of};
 use crate::address_map::{AddressMap, Move};
-use crate::layout_map::{Copied, LayoutMap, Side, digest, hexadecimal};
+use crate::layout_map::{Copied, LayoutMap, Side, digest};
 use crate::macho::finish::finish;
 use crate::macho::move_code_and_data;
 use crate::macho::plan::{Plan, UnitIndex, plan, unit_order};
 use crate::macho::unwind::{unwind_room, unwind_size};
 use reorder_base::address::{Address, FileOffset, NewAddress};
 use reorder_base::error::{Error, Result};
+use reorder_base::hexadecimal::encode;
 use reorder_base::refusal::{Refusal, RefusalCode};
 use reorder_image::functions::{FunctionIndex, FunctionTable};
 use reorder_image::macho::analysis::MachOAnalysis;
@@ -340,7 +341,7 @@ pub fn layout_map(
     applied: &Applied,
 ) -> Result<LayoutMap> {
     let moved = MachOFile::parse(&applied.bytes)?;
-    let uuids = |old: Option<[u8; 16]>, new: Option<[u8; 16]>| Some((hexadecimal(&old?), hexadecimal(&new?)));
+    let uuids = |old: Option<[u8; 16]>, new: Option<[u8; 16]>| Some((encode(&old?), encode(&new?)));
     let mut map = LayoutMap {
         old_digest: digest(input.bytes),
         new_digest: digest(&applied.bytes),

@@ -9,6 +9,7 @@ use super::sections::{DebugSection, Slice, cannot_update};
 use super::units::UnitUpdate;
 use reorder_base::address::Address;
 use reorder_base::error::Result;
+use reorder_base::little_endian::u64_at;
 use reorder_base::refusal::Refusal;
 
 /// Bytes of an address.
@@ -50,7 +51,7 @@ pub fn move_addresses(
             return Err(section.damaged(base, "a table reaches into the next one"));
         }
         let mut position = base;
-        while let Some(value) = word(section, position).filter(|_| position + WIDTH <= end) {
+        while let Some(value) = u64_at(&section.bytes, position).filter(|_| position + WIDTH <= end) {
             let new = match named_value(&uses, position, value, pieces)? {
                 Some(new) => new,
                 None if is_split => {
@@ -65,10 +66,6 @@ pub fn move_addresses(
         }
     }
     Ok(patches)
-}
-
-fn word(section: &DebugSection<'_>, at: usize) -> Option<u64> {
-    section.bytes.get(at..)?.first_chunk::<WIDTH>().map(|word| u64::from_le_bytes(*word))
 }
 
 /// Where the table ends whose first address is at `base`: its header, of one of two lengths, stands in front.

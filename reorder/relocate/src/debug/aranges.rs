@@ -7,6 +7,7 @@ use super::patch::{close_unit, open_unit};
 use super::pieces::Pieces;
 use super::sections::{DebugSection, Slice, cannot_update};
 use reorder_base::error::Result;
+use reorder_base::little_endian::u32_at;
 
 /// Writes `.debug_aranges` again.
 ///
@@ -76,12 +77,7 @@ const AREA_ENTRY: usize = 20;
 /// A damaged index; R10 for an unknown version.
 pub fn move_gdb_index(section: &DebugSection<'_>, pieces: &Pieces) -> Result<Vec<u8>> {
     let bytes = section.bytes.as_ref();
-    let word = |at: usize| {
-        let field = bytes.get(at..).and_then(|rest| rest.first_chunk::<4>());
-        field
-            .map(|field| u32::from_le_bytes(*field))
-            .ok_or_else(|| section.damaged(at, "the header is cut off"))
-    };
+    let word = |at: usize| u32_at(bytes, at).ok_or_else(|| section.damaged(at, "the header is cut off"));
     let version = word(0)?;
     if !(4..=9).contains(&version) {
         return Err(cannot_update(format!(".gdb_index has the unknown version {version}")).into());

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 
 use super::sections::{Edits, cannot_update};
 use reorder_base::error::{Error, Result};
+use reorder_base::little_endian::u64_at;
 use reorder_image::elf::file::ElfFile;
 
 /// Bytes of a section header.
@@ -40,9 +41,7 @@ impl Item {
 /// Sections that overlap each other; a file that would be too large; R10 when bytes that no header names would be
 /// elsewhere, from the start or from the end of the file.
 pub fn rebuild(file: &ElfFile<'_>, image: &[u8], edits: Edits) -> Result<Vec<u8>> {
-    let word =
-        |at: usize| image.get(at..).and_then(|rest| rest.first_chunk::<8>()).map(|w| u64::from_le_bytes(*w));
-    let table_at = word(TABLE_FIELD).unwrap_or_default();
+    let table_at = u64_at(image, TABLE_FIELD).unwrap_or_default();
     let tail = tail_start(file);
     let mut headers = headers(file, image, table_at)?;
     let mut contents: BTreeMap<usize, Vec<u8>> =

@@ -9,6 +9,7 @@ use gimli::{EndianSlice, LittleEndian, SectionId};
 use crate::debug::policy::is_debug_name;
 use reorder_base::address::{Address, FileOffset};
 use reorder_base::error::{Error, Result};
+use reorder_base::little_endian::u64_at;
 use reorder_base::refusal::{Refusal, RefusalCode};
 use reorder_image::elf::file::ElfFile;
 use reorder_image::elf::section::{Section, SectionIndex};
@@ -243,9 +244,7 @@ fn unpack<'data>(
 ) -> Result<(Packing, Cow<'data, [u8]>)> {
     let bytes = file.section_bytes(section);
     let broken = |what: &str| damaged(section, name, 0, what);
-    let word = |at: usize| {
-        bytes.get(at..).and_then(|rest| rest.first_chunk::<8>()).map(|word| u64::from_le_bytes(*word))
-    };
+    let word = |at: usize| u64_at(bytes, at);
     if name == ".gnu_debugdata" {
         return Ok((Packing::Xz, Cow::Owned(from_xz(bytes).map_err(|error| broken(&error.to_string()))?)));
     }

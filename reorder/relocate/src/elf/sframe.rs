@@ -4,6 +4,7 @@ use crate::address_map::AddressMap;
 use crate::ledger::Ledger;
 use reorder_base::address::Address;
 use reorder_base::error::Result;
+use reorder_base::little_endian::{u16_at, u32_at};
 use reorder_base::refusal::{Refusal, RefusalCode};
 use reorder_image::elf::file::ElfFile;
 use reorder_image::elf::section::Section;
@@ -105,14 +106,14 @@ fn origin_of(section: &Section<'_>, at: usize, origin: Origin) -> u64 {
 impl Table<'_> {
     fn start(&self, section: &Section<'_>, index: usize, origin: Origin) -> Option<Address> {
         let at = self.first + index * self.entry;
-        let distance = i32::from_le_bytes(*self.bytes.get(at..)?.first_chunk()?);
+        let distance = u32_at(self.bytes, at)?.cast_signed();
         Some(Address(origin_of(section, at, origin).wrapping_add(i64::from(distance) as u64)))
     }
 }
 
 fn table(bytes: &[u8]) -> Option<Table<'_>> {
-    let word = |at: usize| Some(u32::from_le_bytes(*bytes.get(at..)?.first_chunk()?) as usize);
-    let magic = u16::from_le_bytes(*bytes.first_chunk()?);
+    let word = |at: usize| u32_at(bytes, at).map(|word| word as usize);
+    let magic = u16_at(bytes, 0)?;
     let (version, flags, auxiliary) = (*bytes.get(2)?, *bytes.get(3)?, usize::from(*bytes.get(7)?));
     let entry = match version {
         1 => 17,

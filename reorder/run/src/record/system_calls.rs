@@ -17,6 +17,7 @@ use crate::arch;
 use crate::measure::{Peeked, peek};
 use crate::stops::{self, Resume, Stop};
 use reorder_base::error::Error;
+use reorder_base::numbers::hexadecimal;
 
 /// `struct sigaction` of the system, on both processors: handler, flags, restorer, mask.
 const ACTION_BYTES: usize = 32;
@@ -112,8 +113,7 @@ fn instruction(task: Pid, memory: &ProcessMemory) -> Option<u64> {
     let mappings = fs::read_to_string(format!("/proc/{task}/maps")).ok()?;
     let line = mappings.lines().find(|line| line.ends_with("[vdso]"))?;
     let (start, end) = line.split_once(' ')?.0.split_once('-')?;
-    let number = |digits| u64::from_str_radix(digits, 16).ok();
-    let (start, end) = (number(start)?, number(end)?);
+    let (start, end) = (hexadecimal(start.as_bytes())?, hexadecimal(end.as_bytes())?);
     /// It has one or two pages on all systems.
     const MAX_BYTES: u64 = 1 << 16;
     let mut code = vec![0; usize::try_from(end.checked_sub(start)?.min(MAX_BYTES)).ok()?];

@@ -161,6 +161,7 @@ impl<'line> Fields<'line> {
         (!field.is_empty()).then_some(field)
     }
 
+    /// A number as the standard library reads it: a leading `+` is accepted, unlike in [`reorder_base::numbers`].
     fn number(&mut self, radix: u32) -> Option<u64> {
         u64::from_str_radix(std::str::from_utf8(self.next()?).ok()?, radix).ok()
     }

@@ -17,10 +17,11 @@ use object::{Architecture, Object as _, ObjectSegment as _, ObjectSymbol as _};
 use serde_json::Value;
 
 use super::first_seen::FirstSeen;
-use super::lines::{decimal, lines};
+use super::lines::lines;
 use crate::{CompanionImage, Event, Evidence, ImageIdentity, Input, Location, Note, Reading, Trace};
 use reorder_base::address::Address;
 use reorder_base::error::{Error, Result};
+use reorder_base::numbers::decimal;
 
 /// Whether the first lines are decimal numbers alone, or the keys of a graph.
 pub(super) fn accepts(bytes: &[u8]) -> bool {

@@ -14,9 +14,10 @@
 use std::collections::BTreeSet;
 
 use super::first_seen::FirstSeen;
-use super::lines::{decimal, lines, some_early_line, split_last};
+use super::lines::{lines, some_early_line, split_last};
 use crate::{Event, Evidence, Input, Location, Note, Reading, Trace};
 use reorder_base::error::{Error, Result};
+use reorder_base::numbers::decimal;
 
 /// Whether an early line is DTrace's heading, or a function's entry behind two numbers.
 pub(super) fn accepts(bytes: &[u8]) -> bool {

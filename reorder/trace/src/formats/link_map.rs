@@ -18,11 +18,12 @@
 
 use super::first_seen::FirstSeen;
 use super::image_traces::image_at;
-use super::lines::{hexadecimal, lines, split_once};
+use super::lines::{lines, split_once};
 pub(super) use crate::link_map::is_apple_map as accepts;
 use crate::{Event, Evidence, Input, Location, Note, Reading, Trace};
 use reorder_base::address::Address;
 use reorder_base::error::{Error, Result};
+use reorder_base::numbers::prefixed_hexadecimal;
 
 /// One trace: the functions of the sections of code.
 ///
@@ -92,7 +93,7 @@ impl Map {
 
     fn add_section(&mut self, line: &[u8]) -> Option<()> {
         let mut words = line.split(u8::is_ascii_whitespace).filter(|word| !word.is_empty());
-        let (start, size) = (hexadecimal(words.next()?)?, hexadecimal(words.next()?)?);
+        let (start, size) = (prefixed_hexadecimal(words.next()?)?, prefixed_hexadecimal(words.next()?)?);
         let (segment, section) = (words.next()?, words.next()?);
         if segment == b"__TEXT" && section.starts_with(b"__text") {
             self.code.push((start, start.checked_add(size)?));
@@ -104,7 +105,7 @@ impl Map {
         let (place, symbol) = split_once(line, b"[")?;
         let (_, name) = split_once(symbol, b"] ")?;
         let mut words = place.split(u8::is_ascii_whitespace).filter(|word| !word.is_empty());
-        let (address, size) = (hexadecimal(words.next()?)?, hexadecimal(words.next()?)?);
+        let (address, size) = (prefixed_hexadecimal(words.next()?)?, prefixed_hexadecimal(words.next()?)?);
         if self.code.iter().any(|(start, end)| (start..end).contains(&&address)) {
             let location = Location::Image(Address(address));
             // Labels of no size stand at functions that have one.

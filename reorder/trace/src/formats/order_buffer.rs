@@ -11,10 +11,11 @@
 use std::collections::{HashMap, HashSet};
 use std::path::PathBuf;
 
-use super::lines::{bare_hexadecimal, split_once};
+use super::lines::split_once;
 use super::llvm_names::name_hash;
 use crate::{Event, Input, Location, Name, NameHash, Note, Reading, Trace};
 use reorder_base::error::{Error, Result};
+use reorder_base::numbers::hexadecimal;
 
 /// What the run-time library writes.
 const WRITTEN: usize = 524_288;
@@ -138,7 +139,7 @@ fn read_mapping(text: &[u8], names: &mut HashMap<u64, Name>) {
         };
         let name = name.trim_ascii_end();
         let hash = name_hash(name);
-        if bare_hexadecimal(stated) == Some(hash) {
+        if hexadecimal(stated) == Some(hash) {
             names.entry(hash).or_insert_with(|| Name::from(name));
         }
     }

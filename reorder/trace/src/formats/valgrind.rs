@@ -13,10 +13,11 @@
 //! block that goes on at the target of a call hides the callee; instruction marks show where that happened.
 
 use super::image_traces::{ImageTraces, image_at, is_demangled, words};
-use super::lines::{bare_hexadecimal, decimal, lines, some_early_line, split_last, split_once};
+use super::lines::{lines, some_early_line, split_last, split_once};
 use crate::{Event, Input, Location, Note, Reading, Trace};
 use reorder_base::address::Address;
 use reorder_base::error::{Error, Result};
+use reorder_base::numbers::{decimal, hexadecimal};
 
 const COMMAND: &str = "valgrind --tool=none --demangle=no --vex-guest-chase=no --trace-flags=10000000 \
                        --trace-notbelow=0 --log-file=blocks.%p PROGRAM ARGUMENTS";
@@ -181,7 +182,7 @@ impl Log {
 fn instruction_mark(line: &[u8]) -> Option<(u64, u64)> {
     let rest = line.trim_ascii_start().strip_prefix(b"------ IMark(0x")?;
     let (address, rest) = split_once(rest, b", ")?;
-    Some((bare_hexadecimal(address)?, decimal(split_once(rest, b",")?.0)?))
+    Some((hexadecimal(address)?, decimal(split_once(rest, b",")?.0)?))
 }
 
 /// What valgrind calls the code that calls `main`.
@@ -208,7 +209,7 @@ impl<'data> Block<'data> {
             number: decimal(number)?,
             symbol: (symbol != b"UNKNOWN_FUNCTION").then(|| name_and_offset(symbol)),
             object: (object != b"UNKNOWN_OBJECT").then_some(object),
-            address: bare_hexadecimal(address)?,
+            address: hexadecimal(address)?,
         })
     }
 }

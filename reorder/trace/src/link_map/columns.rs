@@ -9,9 +9,10 @@
 //!
 //! lld's figures are hexadecimal but for the alignment; mold has no LMA, and only its addresses are hexadecimal.
 
-use super::{Output, PlacedSection, checked, lines, number, prefixed, word};
+use super::{Output, PlacedSection, checked, lines, word};
 use reorder_base::address::Address;
 use reorder_base::error::Result;
+use reorder_base::numbers::{decimal, hexadecimal, prefixed_hexadecimal};
 
 /// Whose table it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -41,10 +42,10 @@ impl Columns {
         };
         let (alignment, rest) = word(rest)?;
         let figures = match self {
-            Self::Lld => (number(address, 16)?, number(size, 16)?),
-            Self::Mold => (prefixed(address).or_else(|| number(address, 10))?, number(size, 10)?),
+            Self::Lld => (hexadecimal(address)?, hexadecimal(size)?),
+            Self::Mold => (prefixed_hexadecimal(address).or_else(|| decimal(address))?, decimal(size)?),
         };
-        Some((figures.0, figures.1, number(alignment, 10)?, rest.strip_prefix(b" ")?))
+        Some((figures.0, figures.1, decimal(alignment)?, rest.strip_prefix(b" ")?))
     }
 }
 

@@ -14,9 +14,10 @@
 //! output section, and what stands one blank further right in it and has two figures and a file is an input section.
 //! Sections that were discarded are listed before the first output section.
 
-use super::{Output, PlacedSection, checked, lines, prefixed, word};
+use super::{Output, PlacedSection, checked, lines, word};
 use reorder_base::address::Address;
 use reorder_base::error::Result;
+use reorder_base::numbers::prefixed_hexadecimal;
 
 /// Commands of a script that put data into a section and look like sections themselves.
 const DATA_COMMANDS: [&[u8]; 6] = [b"BYTE", b"SHORT", b"LONG", b"QUAD", b"SQUAD", b"ASCIZ"];
@@ -82,5 +83,5 @@ fn split_name(line: &[u8]) -> Option<(Pending<'_>, &[u8])> {
 fn figures(text: &[u8]) -> Option<(u64, u64, &[u8])> {
     let (address, rest) = word(text)?;
     let (size, rest) = word(rest)?;
-    Some((prefixed(address)?, prefixed(size)?, rest.trim_ascii()))
+    Some((prefixed_hexadecimal(address)?, prefixed_hexadecimal(size)?, rest.trim_ascii()))
 }

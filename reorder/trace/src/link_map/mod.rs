@@ -141,17 +141,6 @@ fn word(line: &[u8]) -> Option<(&[u8], &[u8])> {
     (end > 0).then(|| line.split_at(end))
 }
 
-fn number(digits: &[u8], radix: u32) -> Option<u64> {
-    // A sign would be accepted by the standard library.
-    let digits = std::str::from_utf8(digits).ok().filter(|digits| !digits.starts_with('+'))?;
-    u64::from_str_radix(digits, radix).ok()
-}
-
-/// `0x1040`.
-fn prefixed(word: &[u8]) -> Option<u64> {
-    number(word.strip_prefix(b"0x")?, 16)
-}
-
 /// Refuses sections that run past the address space, on which everybody's arithmetic relies.
 fn checked(offset: u64, section: PlacedSection<'_>) -> Result<PlacedSection<'_>> {
     match section.address.0.checked_add(section.size) {

@@ -4,8 +4,8 @@
 //! as cut, and a note for each loss. Guarantee: a trace that leaves as [`Evidence::Exact`] has all events that it was written
 //! with.
 
-use super::read::decimal;
 use crate::{Evidence, Note, Reading, Trace};
+use reorder_base::numbers::decimal;
 
 /// One trace of a file.
 #[derive(Debug)]

@@ -12,6 +12,8 @@ use super::{COMMAND_STRATA, FIRST_WORDS, VERSION};
 use crate::{Draw, Event, Evidence, Location, Name, NameHash, Reading, Strata, Trace};
 use reorder_base::address::{Address, RuntimeAddress};
 use reorder_base::error::{Error, Result};
+use reorder_base::hexadecimal::decode;
+use reorder_base::numbers::{decimal, prefixed_hexadecimal};
 
 /// All traces of one file, in file order, and notes where the file is not whole.
 ///
@@ -24,7 +26,7 @@ pub fn read(bytes: &[u8]) -> Result<Reading> {
     for (number, line) in lines.split(|&byte| byte == b'\n').enumerate() {
         let broken = |what: &str| Error::malformed(offset, format!("line {}: {what}", number + 1));
         if let Some(version) = line.strip_prefix(FIRST_WORDS.as_bytes()) {
-            if decimal(version) != Some(u64::from(VERSION)) {
+            if decimal(version.trim_ascii()) != Some(u64::from(VERSION)) {
                 return Err(broken("a recorded trace of an unknown version")
                     .with_hint("read it with the `reorder` that recorded it, or record again"));
             }
@@ -77,14 +79,14 @@ fn read_header(header: &[u8], section: &mut Section) -> Option<()> {
     let (key, value) = (header[..colon].trim_ascii(), header[colon + 1..].trim_ascii());
     match key {
         b"image" => trace.image.path = Some(PathBuf::from(OsString::from_vec(unescape(value)?))),
-        b"build-id" => trace.image.build_id = Some(hexadecimal_bytes(value)?),
-        b"run" => trace.run = decimal(value)?.try_into().ok()?,
-        b"process" => trace.process = Some(decimal(value)?.try_into().ok()?),
+        b"build-id" => trace.image.build_id = Some(decode(value).filter(|bytes| !bytes.is_empty())?),
+        b"run" => trace.run = decimal(value)?,
+        b"process" => trace.process = Some(decimal(value)?),
         b"identity" => trace.identity = Some(Identity(hexadecimal_u128(value)?)),
         b"sample" => trace.draw = Some(read_draw(value)?),
         b"events" => section.stated_events = Some(decimal(value)?),
         b"trace" => section.part = Some(Part::read(value)?),
-        b"left-running" => trace.left_running = decimal(value)?.try_into().ok()?,
+        b"left-running" => trace.left_running = decimal(value)?,
         b"weight" => trace.weight = decimal(value)?,
         b"evidence" => trace.evidence = Evidence::from_name(std::str::from_utf8(value).ok()?)?,
         b"program" => trace.command = vec![unescape(value)?],
@@ -115,8 +117,8 @@ fn read_event(line: &[u8]) -> Option<Event> {
 
 /// The second column: a function's address, with a letter and a colon in front for everything else.
 fn location(word: &[u8]) -> Option<Location> {
-    let of = |prefix: &[u8]| word.strip_prefix(prefix).and_then(hexadecimal);
-    if let Some(address) = hexadecimal(word) {
+    let of = |prefix: &[u8]| word.strip_prefix(prefix).and_then(prefixed_hexadecimal);
+    if let Some(address) = prefixed_hexadecimal(word) {
         return Some(Location::Image(Address(address)));
     }
     if let Some(address) = of(b"inside:") {
@@ -137,18 +139,6 @@ fn optional<T>(column: &[u8], read: impl Fn(&[u8]) -> Option<T>) -> Option<Optio
     if column == b"-" { Some(None) } else { read(column).map(Some) }
 }
 
-pub(super) fn decimal(word: &[u8]) -> Option<u64> {
-    let word = std::str::from_utf8(word.trim_ascii()).ok()?;
-    // `parse` would accept a sign.
-    if word.starts_with('+') { None } else { word.parse().ok() }
-}
-
-/// `0x` and up to sixteen digits.
-fn hexadecimal(word: &[u8]) -> Option<u64> {
-    let digits = std::str::from_utf8(word.strip_prefix(b"0x")?).ok()?;
-    if digits.starts_with('+') { None } else { u64::from_str_radix(digits, 16).ok() }
-}
-
 /// Capacity, seed and threshold, the last `-` when nothing was left out.
 fn read_draw(value: &[u8]) -> Option<Draw> {
     let mut words = value.split(u8::is_ascii_whitespace).filter(|word| !word.is_empty());
@@ -165,15 +155,5 @@ fn read_draw(value: &[u8]) -> Option<Draw> {
 
 /// Exactly 32 digits.
 fn hexadecimal_u128(word: &[u8]) -> Option<u128> {
-    let is_number = word.len() == 32 && word.iter().all(u8::is_ascii_hexdigit);
-    is_number.then(|| u128::from_str_radix(std::str::from_utf8(word).ok()?, 16).ok()).flatten()
-}
-
-fn hexadecimal_bytes(word: &[u8]) -> Option<Vec<u8>> {
-    let (pairs, rest) = word.as_chunks::<2>();
-    if !rest.is_empty() || pairs.is_empty() {
-        return None;
-    }
-    let digit = |digit: u8| char::from(digit).to_digit(16);
-    pairs.iter().map(|&[high, low]| Some((digit(high)? * 16 + digit(low)?) as u8)).collect()
+    Some(u128::from_be_bytes(decode(word)?.try_into().ok()?))
 }

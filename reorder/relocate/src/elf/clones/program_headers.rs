@@ -6,6 +6,7 @@
 use std::ops::Range;
 
 use reorder_base::address::NewAddress;
+use reorder_base::little_endian::u64_at;
 use reorder_base::refusal::{Refusal, RefusalCode};
 use reorder_image::elf::file::ElfFile;
 use reorder_image::elf::note::notes;
@@ -126,7 +127,7 @@ fn put_places(header: &mut [u8; SIZE], offset: u64, address: NewAddress, size: u
 }
 
 fn table(file: &ElfFile<'_>) -> Option<Range<usize>> {
-    let start = u64::from_le_bytes(*file.bytes.get(TABLE_FIELD..)?.first_chunk()?) as usize;
+    let start = u64_at(file.bytes, TABLE_FIELD)? as usize;
     let end = start.checked_add(file.segments.len().checked_mul(SIZE)?)?;
     (end <= file.bytes.len()).then_some(start..end)
 }

@@ -11,6 +11,7 @@ use super::copies::Copies;
 use crate::elf::unwind::{HEADER_SIZE, KNOWN_HEADER, ROW_SIZE};
 use reorder_base::address::{Address, NewAddress};
 use reorder_base::error::{Error, Result};
+use reorder_base::little_endian::{u32_at, u64_at};
 use reorder_base::refusal::{Refusal, RefusalCode};
 use reorder_image::elf::file::{ElfFile, Linkage};
 use reorder_image::elf::section::Section;
@@ -53,9 +54,9 @@ impl RelativeField {
     /// Writes, at `place` of `frames`, what the field of `bytes` counts to from a place so much `further` on.
     fn put_moved(self, bytes: &[u8], frames: &mut [u8], place: usize, further: u64) {
         let old = if self.width == 8 {
-            bytes.get(self.place..).and_then(<[u8]>::first_chunk).map_or(0, |word| u64::from_le_bytes(*word))
+            u64_at(bytes, self.place).unwrap_or(0)
         } else {
-            u64::from(word(bytes, self.place).unwrap_or(0))
+            u64::from(u32_at(bytes, self.place).unwrap_or(0))
         };
         let new = old.wrapping_sub(further).to_le_bytes();
         if let Some(field) = frames.get_mut(place..place + self.width) {
@@ -104,13 +105,13 @@ impl<'data> OldTables<'data> {
         if table.get(..4) != Some(&KNOWN_HEADER) {
             return Err(refused("the unwind search table (.eh_frame_hdr) has an unknown encoding"));
         }
-        let count = word(table, 8).unwrap_or(0) as usize;
+        let count = u32_at(table, 8).unwrap_or(0) as usize;
         let rows = count
             .checked_mul(ROW_SIZE)
             .and_then(|size| table.get(HEADER_SIZE..HEADER_SIZE.checked_add(size)?))
             .ok_or_else(|| Error::malformed(search.offset.0, "the unwind search table is cut off"))?;
         let at = |row: &[u8], at| {
-            let distance = i64::from(word(row, at).unwrap_or(0) as i32);
+            let distance = i64::from(u32_at(row, at).unwrap_or(0) as i32);
             search.address.plus(distance as u64)
         };
         let rows = rows.chunks_exact(ROW_SIZE).map(|row| (at(row, 0), at(row, 4))).collect();
@@ -209,10 +210,6 @@ fn broken(frames: &Section<'_>, position: usize) -> Error {
     Error::malformed(frames.offset.0 + position as u64, what)
 }
 
-fn word(bytes: &[u8], at: usize) -> Option<u32> {
-    Some(u32::from_le_bytes(*bytes.get(at..)?.first_chunk()?))
-}
-
 fn put(bytes: &mut [u8], at: usize, value: u32) {
     if let Some(field) = bytes.get_mut(at..at + 4) {
         field.copy_from_slice(&value.to_le_bytes());
@@ -224,11 +221,11 @@ fn records(bytes: &[u8], frames: &Section<'_>, is_fixed: bool) -> Result<(Vec<Re
     let mut known: BTreeMap<usize, Common> = BTreeMap::new();
     let mut records = Vec::new();
     let (mut position, mut used) = (0, 0);
-    while let Some(length) = word(bytes, position) {
+    while let Some(length) = u32_at(bytes, position) {
         let wrong = || broken(frames, position);
         let end = (position + 4).checked_add(length as usize).filter(|end| *end <= bytes.len());
         let end = end.ok_or_else(wrong)?;
-        let back = if length == 0 { 0 } else { word(bytes, position + 4).ok_or_else(wrong)? as usize };
+        let back = if length == 0 { 0 } else { u32_at(bytes, position + 4).ok_or_else(wrong)? as usize };
         if back != 0 {
             let parent = (position + 4).checked_sub(back).ok_or_else(wrong)?;
             let common = match known.entry(parent) {
@@ -255,7 +252,7 @@ fn record(
 ) -> Option<Record> {
     let contents = bytes.get(..range.end)?;
     let field = range.start + 8;
-    let distance = i64::from(word(contents, field)? as i32);
+    let distance = i64::from(u32_at(contents, field)? as i32);
     let address = frames.address.plus(field as u64).plus(distance as u64);
     let mut relative = vec![RelativeField { place: field, width: 4 }];
     if common.has_data {
@@ -264,7 +261,7 @@ fn record(
         if let Some(encoding) = common.exception_table.filter(|_| length > 0) {
             let place = cursor;
             // A null pointer says that there is no table.
-            let is_null = word(contents, place)? == 0;
+            let is_null = u32_at(contents, place)? == 0;
             relative.extend(pointer(contents, &mut cursor, encoding, common.is_fixed)?.filter(|_| !is_null));
         }
     }
@@ -273,9 +270,9 @@ fn record(
 
 /// Reads a common entry; nothing when it is not understood.
 fn common(bytes: &[u8], position: usize, is_fixed: bool) -> Option<Common> {
-    let length = word(bytes, position)? as usize;
+    let length = u32_at(bytes, position)? as usize;
     let record = bytes.get(..position.checked_add(4)?.checked_add(length)?)?;
-    if word(record, position + 4)? != 0 {
+    if u32_at(record, position + 4)? != 0 {
         return None;
     }
     let version = *record.get(position + 8)?;

@@ -13,8 +13,10 @@
 
 use object::{Architecture, Object as _};
 
+use crate::formats::lines::split_once;
 use crate::{Event, Location};
 use reorder_base::address::Address;
+use reorder_base::numbers;
 
 /// What a line says.
 pub(super) enum Line {
@@ -130,15 +132,18 @@ fn is_one_name(text: &[u8]) -> bool {
 /// `[address [size]] type symbol`.
 fn symbol_table_line(words: &[&[u8]]) -> Option<Entry> {
     let is_type = |word: &[u8]| matches!(word, [letter] if letter.is_ascii_alphabetic());
-    let at = |word: &[u8]| hexadecimal(word).map(|address| Event::at(Location::Image(Address(address))));
+    let at =
+        |word: &[u8]| numbers::hexadecimal(word).map(|address| Event::at(Location::Image(Address(address))));
     let event = match *words {
         [kind, name] if is_type(kind) && kind != b"U" => Event::at(Location::Name(plausible(name)?.into())),
         [address, kind, name] if is_type(kind) => {
             Event { name: Some(plausible(name)?.into()), ..at(address)? }
         }
-        [address, size, kind, name] if is_type(kind) => {
-            Event { name: Some(plausible(name)?.into()), size: Some(hexadecimal(size)?), ..at(address)? }
-        }
+        [address, size, kind, name] if is_type(kind) => Event {
+            name: Some(plausible(name)?.into()),
+            size: Some(numbers::hexadecimal(size)?),
+            ..at(address)?
+        },
         _ => return None,
     };
     Some(Entry { event, number: None, architecture: None })
@@ -185,7 +190,8 @@ enum Word {
 
 fn classify(word: &[u8]) -> Word {
     let padded = word.len() >= 8 && word.starts_with(b"0");
-    if let Some(address) = word.strip_prefix(b"0x").or(padded.then_some(word)).and_then(hexadecimal) {
+    if let Some(address) = word.strip_prefix(b"0x").or(padded.then_some(word)).and_then(numbers::hexadecimal)
+    {
         return Word::Address(address);
     }
     match (decimal(word), word) {
@@ -239,27 +245,14 @@ fn plausible(name: &[u8]) -> Option<&[u8]> {
 /// `main` for `main+0x12`, which backtraces print.
 fn without_offset(word: &[u8]) -> &[u8] {
     let plus = word.windows(3).rposition(|window| window == b"+0x");
-    plus.filter(|&plus| plus > 0 && hexadecimal(&word[plus + 3..]).is_some())
+    plus.filter(|&plus| plus > 0 && numbers::hexadecimal(&word[plus + 3..]).is_some())
         .map_or(word, |plus| &word[..plus])
-}
-
-fn hexadecimal(word: &[u8]) -> Option<u64> {
-    let digits = std::str::from_utf8(word).ok()?;
-    if digits.starts_with('+') { None } else { u64::from_str_radix(digits, 16).ok() }
 }
 
 /// A number, one with a fraction in billionths.
 fn decimal(word: &[u8]) -> Option<u64> {
-    const DIGITS: usize = 9;
-    let text = std::str::from_utf8(word).ok()?;
-    let digits = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
-    let Some((whole, fraction)) = text.split_once('.') else {
-        return digits(text).then(|| text.parse().ok()).flatten();
-    };
-    if !digits(whole) || !digits(fraction) || fraction.len() > DIGITS {
-        return None;
+    match split_once(word, b".") {
+        Some((whole, fraction)) => numbers::billionths(whole, fraction),
+        None => numbers::decimal(word),
     }
-    let scale = 10u64.pow((DIGITS - fraction.len()) as u32);
-    let billionths = fraction.parse::<u64>().ok()? * scale;
-    whole.parse::<u64>().ok()?.checked_mul(1_000_000_000)?.checked_add(billionths)
 }

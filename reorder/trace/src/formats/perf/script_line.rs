@@ -14,6 +14,9 @@
 //! ```
 
 use super::records::Probe;
+use crate::formats::lines::split_once;
+use reorder_base::hexadecimal::decode;
+use reorder_base::numbers::{billionths, decimal, hexadecimal};
 
 /// One line.
 pub(super) enum Line<'line> {
@@ -124,15 +127,8 @@ fn split_at_time(text: &[u8]) -> Option<(&[u8], u64, &[u8])> {
 
 /// `3298.490096` in nanoseconds.
 fn seconds(word: &[u8]) -> Option<u64> {
-    const DIGITS: usize = 9;
-    let (whole, fraction) = std::str::from_utf8(word).ok()?.split_once('.')?;
-    let is_number = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
-    if !is_number(whole) || !is_number(fraction) || fraction.len() > DIGITS {
-        return None;
-    }
-    let scale = 10u64.pow((DIGITS - fraction.len()) as u32);
-    let nanoseconds = fraction.parse::<u64>().ok()?.checked_mul(scale)?;
-    whole.parse::<u64>().ok()?.checked_mul(1_000_000_000)?.checked_add(nanoseconds)
+    let (whole, fraction) = split_once(word, b".")?;
+    billionths(whole, fraction)
 }
 
 /// `comm pid/tid [cpu]`; the command may have blanks, or be missing.
@@ -144,7 +140,7 @@ fn command_and_process(head: &[u8]) -> Option<(&[u8], u32)> {
         head = head[..start].trim_ascii();
         if !word.starts_with(b"[") {
             let id = word.split(|&byte| byte == b'/').next().unwrap_or_default();
-            return Some((head, decimal(id)? as u32));
+            return Some((head, decimal::<u64>(id)? as u32));
         }
     }
 }
@@ -158,7 +154,7 @@ fn event_name(rest: &[u8]) -> Option<(&str, &[u8])> {
         if let Some(name) = word.strip_suffix(b":") {
             return std::str::from_utf8(name).ok().filter(|name| !name.is_empty()).map(|name| (name, behind));
         }
-        decimal(word)?;
+        decimal::<u64>(word)?;
         rest = behind;
     }
 }
@@ -219,16 +215,6 @@ fn address(word: &[u8]) -> Option<u64> {
     (bare.len() >= SHORTEST).then(|| hexadecimal(bare)).flatten()
 }
 
-fn hexadecimal(word: &[u8]) -> Option<u64> {
-    let is_number = !word.is_empty() && word.iter().all(u8::is_ascii_hexdigit);
-    is_number.then(|| u64::from_str_radix(std::str::from_utf8(word).ok()?, 16).ok()).flatten()
-}
-
-fn decimal(word: &[u8]) -> Option<u64> {
-    let is_number = !word.is_empty() && word.iter().all(u8::is_ascii_digit);
-    is_number.then(|| std::str::from_utf8(word).ok()?.parse().ok()).flatten()
-}
-
 /// Behind `PERF_RECORD_`.
 fn record_line(record: &[u8], time: u64) -> Option<Line<'_>> {
     let text = |prefix: &[u8]| record.strip_prefix(prefix);
@@ -237,21 +223,21 @@ fn record_line(record: &[u8], time: u64) -> Option<Line<'_>> {
     }
     if let Some(rest) = text(b"COMM exec: ") {
         let colon = rest.iter().rposition(|&byte| byte == b':')?;
-        let process = decimal(rest[colon + 1..].split(|&byte| byte == b'/').next()?)? as u32;
+        let process = decimal::<u64>(rest[colon + 1..].split(|&byte| byte == b'/').next()?)? as u32;
         return Some(Line::Execution { process, name: &rest[..colon], time });
     }
     if let Some(rest) = text(b"FORK(") {
-        let mut numbers = rest.split(|byte| !byte.is_ascii_digit()).filter_map(decimal);
+        let mut numbers = rest.split(|byte| !byte.is_ascii_digit()).filter_map(decimal::<u64>);
         let (child, _, parent) = (numbers.next()?, numbers.next()?, numbers.next()?);
         return Some(Line::Fork { child: child as u32, parent: parent as u32, time });
     }
     let rest = text(b"LOST")?;
-    rest.split(|byte| !byte.is_ascii_digit()).filter_map(decimal).next_back().map(Line::Lost)
+    rest.split(|byte| !byte.is_ascii_digit()).filter_map(decimal::<u64>).next_back().map(Line::Lost)
 }
 
 /// `pid/tid: [0xstart(0xsize) @ offset device inode generation]: r-xp path`, or a build-id behind the offset.
 fn map(rest: &[u8]) -> Option<Map<'_>> {
-    let process = decimal(rest.split(|&byte| byte == b'/').next()?)? as u32;
+    let process = decimal::<u64>(rest.split(|&byte| byte == b'/').next()?)? as u32;
     let open = rest.iter().position(|&byte| byte == b'[')?;
     let close = open + rest[open..].windows(2).position(|pair| pair == b"]:")?;
     let mut words = rest[open + 1..close].split(|byte| byte.is_ascii_whitespace() || b"()".contains(byte));
@@ -269,11 +255,7 @@ fn map(rest: &[u8]) -> Option<Map<'_>> {
 
 /// `<0123…>`.
 fn build_id(word: &[u8]) -> Option<Vec<u8>> {
-    let digits = word.strip_prefix(b"<")?.strip_suffix(b">")?;
-    digits
-        .chunks(2)
-        .map(|pair| (pair.len() == 2).then(|| hexadecimal(pair)).flatten().map(|byte| byte as u8))
-        .collect()
+    decode(word.strip_prefix(b"<")?.strip_suffix(b">")?)
 }
 
 #[cfg(test)]

@@ -20,10 +20,11 @@ use std::collections::HashSet;
 
 use self::placement::Placement;
 use super::image_traces::ImageTraces;
-use super::lines::{hexadecimal, lines, some_early_line, split_once};
+use super::lines::{lines, some_early_line, split_once};
 use crate::{Event, ImageIdentity, Input, Location, Name, Note, Reading, Trace};
 use reorder_base::address::RuntimeAddress;
 use reorder_base::error::{Error, Result};
+use reorder_base::numbers::prefixed_hexadecimal;
 
 const COMMAND: &str = "qemu-x86_64 -d in_asm,nochain,page -D blocks.log PROGRAM ARGUMENTS (or the qemu-* of the \
                        program's machine)";
@@ -143,14 +144,14 @@ impl<'data> Log<'data> {
             } else if line.is_empty() {
                 is_open = false;
             } else if let Some((address, _)) = split_once(line, b":").filter(|_| is_open) {
-                if let (Some(address), Some(block)) = (hexadecimal(address), log.blocks.last_mut()) {
+                if let (Some(address), Some(block)) = (prefixed_hexadecimal(address), log.blocks.last_mut()) {
                     block.address = Some(RuntimeAddress(address));
                     is_open = false;
                 }
             } else if let Some(address) = line.strip_prefix(b"start_code") {
-                start_code = start_code.or(hexadecimal(address.trim_ascii()));
+                start_code = start_code.or(prefixed_hexadecimal(address.trim_ascii()));
             } else if let Some(address) = line.strip_prefix(b"end_code") {
-                end_code = end_code.or(hexadecimal(address.trim_ascii()));
+                end_code = end_code.or(prefixed_hexadecimal(address.trim_ascii()));
             }
         }
         log.code = start_code.zip(end_code).map(|(start, end)| (RuntimeAddress(start), RuntimeAddress(end)));

@@ -11,6 +11,7 @@ mod text;
 use super::counts::{Counts, no_order};
 use crate::{Input, Location, NameHash, Note, Reading};
 use reorder_base::error::{Error, Result};
+use reorder_base::numbers::decimal;
 
 /// Whether it starts with the magic number of any binary form.
 pub(super) fn accepts_binary(bytes: &[u8]) -> bool {
@@ -83,8 +84,7 @@ impl Profile {
 
 /// A function as profiles spell it: a name, or the decimal number that stands for its hash.
 fn function(name: &[u8]) -> Location {
-    let digits = std::str::from_utf8(name).ok().filter(|text| text.bytes().all(|byte| byte.is_ascii_digit()));
-    match digits.and_then(|text| text.parse().ok()) {
+    match decimal(name) {
         Some(hash) => Location::NameHash(NameHash::Md5(hash)),
         None => Location::Name(name.into()),
     }

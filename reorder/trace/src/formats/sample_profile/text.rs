@@ -12,6 +12,7 @@
 
 use super::{Profile, function};
 use reorder_base::error::{Error, Result};
+use reorder_base::numbers::decimal;
 
 /// Whether the first lines at the margin are functions with two numbers, and there is nothing else between them.
 pub(super) fn accepts(bytes: &[u8]) -> bool {
@@ -84,7 +85,7 @@ impl<'line> Line<'line> {
         let is_place = !place.is_empty()
             && place.iter().all(|byte| byte.is_ascii_digit() || *byte == b'.' || *byte == b'-');
         let first = rest.split(|&byte| byte == b' ').next().filter(|word| !word.is_empty())?;
-        match (is_place, number(first), split_number(rest)) {
+        match (is_place, decimal::<u64>(first), split_number(rest)) {
             (false, ..) => None,
             (true, Some(_), _) => Some(Self::Samples),
             // Types of virtual tables that calls here go through: `<vtables> _ZTV4Base:3`.
@@ -110,10 +111,5 @@ fn callee(name: &[u8]) -> Option<&[u8]> {
 /// What stands in front of the last colon, and the number behind it.
 fn split_number(text: &[u8]) -> Option<(&[u8], u64)> {
     let colon = text.iter().rposition(|&byte| byte == b':')?;
-    Some((&text[..colon], number(text[colon + 1..].trim_ascii())?))
-}
-
-fn number(text: &[u8]) -> Option<u64> {
-    let digits = text.first().is_some_and(u8::is_ascii_digit);
-    digits.then(|| std::str::from_utf8(text).ok()?.parse().ok()).flatten()
+    Some((&text[..colon], decimal(text[colon + 1..].trim_ascii())?))
 }

@@ -18,8 +18,8 @@ use std::path::{Path, PathBuf};
 use super::tasks::Tasks;
 use crate::Note;
 use crate::cursor::{ByteOrder, Cursor};
-use crate::formats::lines::decimal;
 use reorder_base::error::{Error, Result};
+use reorder_base::numbers::decimal;
 
 const RECORD: usize = 16;
 const MAGIC: u64 = 5;
