@@ -68,7 +68,7 @@ pub fn move_addresses(
     Ok(patches)
 }
 
-/// Where the table ends whose first address is at `base`: its header, of one of two lengths, stands in front.
+/// Where the table ends whose first address is at `base`: its header, of one of two lengths, is before it.
 fn table_end(section: &DebugSection<'_>, base: usize) -> Result<usize> {
     let whole = Slice::new(&section.bytes, LittleEndian);
     for header in [8, 16] {
@@ -88,8 +88,8 @@ fn table_end(section: &DebugSection<'_>, base: usize) -> Result<usize> {
     Err(section.damaged(base, "no header in front of the table"))
 }
 
-/// What only the files of split units name may be the start of a function, or where the last call of the one in front
-/// returns to.
+/// An address that only the files of split units name may be the start of a function, or the return address of the last
+/// call of the function before.
 fn ambiguous(place: usize, value: u64) -> Refusal {
     let reason = format!(
         "the address at {place:#x} of .debug_addr, which only files of split units name, stands between two functions \

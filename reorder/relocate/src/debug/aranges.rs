@@ -9,7 +9,7 @@ use super::sections::{DebugSection, Slice, cannot_update};
 use reorder_base::error::Result;
 use reorder_base::little_endian::u32_at;
 
-/// Writes `.debug_aranges` again.
+/// Rewrites `.debug_aranges`.
 ///
 /// # Errors
 /// A damaged section; R10 for segmented addresses.
@@ -71,7 +71,7 @@ fn moved(address: u64, size: u64, pieces: &Pieces) -> Vec<(u64, u64)> {
 /// Bytes of an entry of the address area: two addresses and a unit.
 const AREA_ENTRY: usize = 20;
 
-/// Writes `.gdb_index` again: the address area changes its size, what follows it its place.
+/// Rewrites `.gdb_index`: the address area changes its size, so all that follows it moves.
 ///
 /// # Errors
 /// A damaged index; R10 for an unknown version.

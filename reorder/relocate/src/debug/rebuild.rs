@@ -1,5 +1,5 @@
-//! A file with sections of other sizes: what is loaded stays, byte for byte and in its place; what stands behind it is
-//! put in the old order one behind the other.
+//! A file with sections of other sizes: the loaded part stays, byte for byte and in its place; the sections after it are
+//! written one after the other in the old order.
 
 use std::collections::BTreeMap;
 
@@ -17,13 +17,13 @@ const SIZE_FIELD: usize = 32;
 const TABLE_FIELD: usize = 40;
 const COUNT_FIELD: usize = 60;
 
-/// Something behind the loaded part.
+/// Something after the loaded part.
 struct Item {
     /// Position in the old file.
     old: u64,
     alignment: u64,
     bytes: Vec<u8>,
-    /// Sections whose contents these are; none for the section headers and for bytes that nothing names.
+    /// Sections whose contents these are; none for the section headers and for bytes that no header names.
     sections: Vec<usize>,
     is_table: bool,
 }
@@ -91,7 +91,7 @@ pub fn rebuild(file: &ElfFile<'_>, image: &[u8], edits: Edits) -> Result<Vec<u8>
     Ok(output)
 }
 
-/// The first position behind everything that is loaded.
+/// The first position after everything that is loaded.
 pub fn tail_start(file: &ElfFile<'_>) -> u64 {
     let segments = file.segments.iter().map(|segment| segment.offset.0.saturating_add(segment.file_size));
     let sections = file
@@ -114,7 +114,7 @@ fn set_word(headers: &mut [u8], index: usize, field: usize, value: u64) {
     headers[at..at + 8].copy_from_slice(&value.to_le_bytes());
 }
 
-/// Headers, names and contents of sections that the file did not have.
+/// Adds headers, names and contents of sections that the file did not have.
 fn add_sections(
     file: &ElfFile<'_>,
     image: &[u8],
@@ -128,7 +128,7 @@ fn add_sections(
         return Ok(());
     }
     let index = u16::from_le_bytes([image[NAMES_FIELD], image[NAMES_FIELD + 1]]);
-    // Past these bounds the counts stand in the first section header.
+    // Beyond these bounds the first section header holds the counts.
     let names = file.sections.get(usize::from(index)).filter(|_| file.sections.len() + added.len() < 0xff00);
     let Some(names) = names else {
         return Err(Error::malformed(NAMES_FIELD as u64, "too many sections for one more"));
@@ -148,7 +148,7 @@ fn add_sections(
     Ok(())
 }
 
-/// Everything behind the loaded part. Sections that changed go there even if they were elsewhere.
+/// Everything after the loaded part. Sections that changed go there even if they were elsewhere.
 fn items(
     file: &ElfFile<'_>,
     image: &[u8],

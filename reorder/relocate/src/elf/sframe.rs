@@ -16,7 +16,7 @@ const HEADER: usize = 28;
 const IS_SORTED: u8 = 1;
 const MAGIC: u16 = 0xdee2;
 
-/// What an entry's start counts from. Versions and linkers differ, and only one gives functions.
+/// What an entry's start is relative to. Versions and linkers differ; only one reading gives functions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Origin {
     Section,
@@ -35,7 +35,7 @@ struct Table<'data> {
 /// Rewrites the starts of all entries and sorts them again.
 ///
 /// # Errors
-/// Refuses (R9) other versions, and starts that are no functions in either reading.
+/// Refuses (R9) other versions, and starts that are functions in neither reading.
 pub fn move_sframe(
     file: &ElfFile<'_>,
     functions: &FunctionTable<'_>,
@@ -81,7 +81,7 @@ pub fn move_sframe(
         })
         .collect();
     if table.is_sorted {
-        // Stable, so that entries of one start keep their order and the identity changes nothing.
+        // Stable, so that entries with the same start keep their order and the identity changes nothing.
         entries.sort_by_key(|entry| entry.0);
     }
     for (index, (start, rest)) in entries.into_iter().enumerate() {

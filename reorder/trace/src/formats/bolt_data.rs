@@ -12,7 +12,7 @@
 //! 1 phase_one f 4
 //! ```
 //!
-//! A function was entered as often as branches led to its start. BOLT numbers local symbols behind a slash.
+//! A function was entered as often as branches led to its start. BOLT numbers local symbols after a slash.
 
 use super::counts::{Counts, no_order};
 use super::lines::lines;

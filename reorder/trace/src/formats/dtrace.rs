@@ -19,7 +19,7 @@ use crate::{Event, Evidence, Input, Location, Note, Reading, Trace};
 use reorder_base::error::{Error, Result};
 use reorder_base::numbers::decimal;
 
-/// Whether an early line is DTrace's heading, or a function's entry behind two numbers.
+/// Whether an early line is DTrace's heading, or a function's entry after two numbers.
 pub(super) fn accepts(bytes: &[u8]) -> bool {
     some_early_line(bytes, |line| {
         is_heading(line) || Firing::parse(line).is_some_and(|firing| firing.is_entry)
@@ -48,7 +48,7 @@ struct Firing<'line> {
     processor: u64,
     function: &'line [u8],
     is_entry: bool,
-    /// A number behind the probe.
+    /// A number after the probe.
     time: Option<u64>,
 }
 
@@ -69,7 +69,7 @@ fn leading_number(text: &[u8]) -> Option<(u64, &[u8])> {
     Some((decimal(&text[..end])?, text[end..].trim_ascii_start())).filter(|_| end > 0)
 }
 
-/// The function in front of the name of a probe that ends its word.
+/// The function before the name of a probe that ends its word.
 fn split_probe<'line>(text: &'line [u8], name: &[u8]) -> Option<(&'line [u8], &'line [u8])> {
     let (function, behind) = split_last(text, name)?;
     (behind.first().is_none_or(u8::is_ascii_whitespace)).then_some((function, behind))

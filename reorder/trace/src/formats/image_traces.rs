@@ -25,7 +25,7 @@ impl<Key: Hash + Eq> ImageTraces<Key> {
         Self { by_key: HashMap::new(), traces: Vec::new(), seen: HashSet::new(), command_bytes: 0 }
     }
 
-    /// Adds an event behind those of its image, unless the image has one at the same place; `start` begins the
+    /// Adds an event after those of its image, unless the image has one at the same place; `start` begins the
     /// trace of an image that was not seen before.
     pub(super) fn add(&mut self, key: Key, start: impl FnOnce() -> Trace, event: Event) {
         let index = *self.by_key.entry(key).or_insert_with(|| {

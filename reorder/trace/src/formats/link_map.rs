@@ -51,7 +51,7 @@ enum Table {
 struct Map {
     table: Table,
     path: Vec<u8>,
-    /// First address and the one behind the last, of each section of code.
+    /// First address and the one past the last, of each section of code.
     code: Vec<(u64, u64)>,
     functions: FirstSeen,
     /// Symbols that are no code.

@@ -24,7 +24,7 @@ const LARGEST: usize = 1 << 20;
 /// Nine of ten hashes and more are at least this; addresses and counts are not.
 const LARGE: u64 = 1 << 56;
 
-/// Whether it is an array of hashes with zeros behind, or as large as every buffer is.
+/// Whether it is an array of hashes with zeros after them, or as large as every buffer is.
 pub(super) fn accepts(bytes: &[u8]) -> bool {
     if !bytes.len().is_multiple_of(8) || bytes.len() > LARGEST {
         return false;

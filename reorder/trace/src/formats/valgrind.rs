@@ -9,7 +9,7 @@
 //!               ------ IMark(0x1091B6, 4, 0) ------
 //! ```
 //!
-//! The number behind the object is the address as stated in it. A block header names where a block starts only, so a
+//! The number after the object is the address as stated in it. A block header names where a block starts only, so a
 //! block that goes on at the target of a call hides the callee; instruction marks show where that happened.
 
 use super::image_traces::{ImageTraces, image_at, is_demangled, words};
@@ -58,7 +58,7 @@ pub(super) fn read(input: &Input<'_>) -> Result<Reading> {
 struct Log {
     command: Vec<Vec<u8>>,
     process: Option<u32>,
-    /// Counts how often numbering started anew.
+    /// Counts how often numbering started again.
     run: u32,
     last_number: Option<u64>,
     blocks: u64,
@@ -214,7 +214,7 @@ impl<'data> Block<'data> {
     }
 }
 
-/// Readable names and paths both may have blanks; the path starts at the first `/` or `.` behind one.
+/// Readable names and paths both may have blanks; the path starts at the first `/` or `.` after one.
 fn symbol_and_object(place: &[u8]) -> Option<(&[u8], &[u8])> {
     [&b" /"[..], b" ./"]
         .into_iter()

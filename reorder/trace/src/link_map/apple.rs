@@ -107,7 +107,7 @@ fn numbered(text: &[u8]) -> Option<(u64, &[u8])> {
     Some((decimal(inner[..end].trim_ascii())?, inner[end + 1..].strip_prefix(b" ")?))
 }
 
-/// First address, the one behind the last, and the name of a section.
+/// First address, the one past the last, and the name of a section.
 fn output_section(line: &[u8]) -> Option<(u64, u64, &[u8])> {
     let (address, rest) = word(line)?;
     let (size, rest) = word(rest)?;

@@ -33,7 +33,7 @@ impl Columns {
         }
     }
 
-    /// Address, size and alignment, and what follows the blank behind them.
+    /// Address, size and alignment, and what follows the blank after them.
     fn row(self, line: &[u8]) -> Option<(u64, u64, u64, &[u8])> {
         let (address, rest) = word(line)?;
         let (size, rest) = match self {

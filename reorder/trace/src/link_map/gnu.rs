@@ -79,7 +79,7 @@ fn split_name(line: &[u8]) -> Option<(Pending<'_>, &[u8])> {
     Some((pending, rest))
 }
 
-/// Address, size, and the file behind them, whose name may have blanks.
+/// Address, size, and the file after them, whose name may have blanks.
 fn figures(text: &[u8]) -> Option<(u64, u64, &[u8])> {
     let (address, rest) = word(text)?;
     let (size, rest) = word(rest)?;

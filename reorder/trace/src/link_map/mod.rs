@@ -134,7 +134,7 @@ impl LinkMap<'_> {
     }
 }
 
-/// The first word behind blanks, and what follows it.
+/// The first word after blanks, and what follows it.
 fn word(line: &[u8]) -> Option<(&[u8], &[u8])> {
     let line = line.trim_ascii_start();
     let end = line.iter().position(u8::is_ascii_whitespace).unwrap_or(line.len());
@@ -150,7 +150,7 @@ fn checked(offset: u64, section: PlacedSection<'_>) -> Result<PlacedSection<'_>>
 }
 
 /// Which output section the lines are about, and whether it is loaded: sections that are not have address zero and stand
-/// behind all that are.
+/// after all that are.
 #[derive(Clone, Copy, Default)]
 struct Output<'data> {
     name: Option<&'data [u8]>,

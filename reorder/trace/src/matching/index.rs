@@ -142,7 +142,7 @@ impl<'data> NameIndex<'data> {
     }
 }
 
-/// Source file, name and function of local symbols, which stand behind the symbol of their file.
+/// Source file, name and function of local symbols, which stand after the symbol of their file.
 pub(super) fn local_functions<'table, 'data: 'table>(
     functions: &'table FunctionTable<'data>,
 ) -> impl Iterator<Item = (&'data [u8], &'data [u8], FunctionIndex)> + 'table {

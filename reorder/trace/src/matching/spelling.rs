@@ -50,7 +50,7 @@ pub(super) fn base_name(path: &[u8]) -> &[u8] {
 pub enum Spelling {
     /// As in ELF symbol tables.
     Plain,
-    /// With an underscore in front of each.
+    /// With an underscore before each.
     MachO,
 }
 

@@ -51,7 +51,7 @@ pub const FIRST_WORDS: &str = "# reorder trace ";
 /// The version written, and the only one read.
 pub const VERSION: u32 = 1;
 
-/// The word behind a sample that was drawn of each command line.
+/// The word after a sample that was drawn of each command line.
 const COMMAND_STRATA: &[u8] = b"command";
 
 /// Whether `bytes` start as every recorded trace does.

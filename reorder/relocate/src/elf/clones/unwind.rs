@@ -1,6 +1,7 @@
-//! Unwind tables that know the copies: all old entries, entries for the copies behind them, and a new search table.
+//! Unwind tables with the copies: all old entries, then entries for the copies, and a new search table.
 //!
-//! Exception tables are shared: they count from the start of the function, or lead into the original, whose frame is the same.
+//! Exception tables are shared: they are relative to the function's start, or lead into the original, whose frame is the
+//! same.
 //! Source: Linux Standard Base 5.0, "Exception Frames"; DWARF 5, section 6.4.
 
 use std::collections::BTreeMap;
@@ -26,7 +27,7 @@ pub(super) struct OldTables<'data> {
     /// Starts and the addresses of their entries.
     rows: Vec<(Address, Address)>,
     records: Vec<Record>,
-    /// Where the last entry ends: behind it are terminators.
+    /// Where the last entry ends: terminators follow.
     used: usize,
     is_fixed: bool,
 }
@@ -35,11 +36,11 @@ pub(super) struct OldTables<'data> {
 struct Record {
     /// Its place in the section, the length included.
     range: Range<usize>,
-    /// Where its common entry stands.
+    /// Place of its common entry.
     parent: usize,
     /// First address covered.
     address: Address,
-    /// Fields that count from themselves; the first is the start.
+    /// Self-relative fields; the first is the start.
     relative: Vec<RelativeField>,
 }
 
@@ -51,7 +52,7 @@ struct RelativeField {
 }
 
 impl RelativeField {
-    /// Writes, at `place` of `frames`, what the field of `bytes` counts to from a place so much `further` on.
+    /// Writes, at `place` of `frames`, the field of `bytes` as it reads from a place `further` bytes on.
     fn put_moved(self, bytes: &[u8], frames: &mut [u8], place: usize, further: u64) {
         let old = if self.width == 8 {
             u64_at(bytes, self.place).unwrap_or(0)
@@ -72,7 +73,7 @@ struct Common {
     has_data: bool,
     /// The image has a fixed address, so absolute pointers stay right.
     is_fixed: bool,
-    /// Fields that count from themselves.
+    /// Self-relative fields.
     relative: Vec<RelativeField>,
 }
 
@@ -85,10 +86,10 @@ pub(super) struct NewTables {
 }
 
 impl<'data> OldTables<'data> {
-    /// Reads the tables; nothing when there are none.
+    /// Reads the tables; `None` when there are none.
     ///
     /// # Errors
-    /// Refuses (R8) unwind entries without a search table, and forms that no usual linker writes.
+    /// Refuses (R8) unwind entries without a search table, and forms that common linkers do not write.
     pub(super) fn read(file: &'data ElfFile<'data>) -> Result<Option<Self>> {
         let frames = file.section(b".eh_frame").filter(|section| section.has_bytes());
         let Some(frames) = frames else { return Ok(None) };
@@ -163,7 +164,7 @@ impl<'data> OldTables<'data> {
             let start = frames.len();
             frames.extend_from_slice(&self.bytes[record.range.clone()]);
             put(&mut frames, start + 4, (start + 4 - record.parent) as u32);
-            // The first field is the start; what others count to stays where it was.
+            // The first field is the start; the targets of the others stay where they were.
             for (number, field) in record.relative.iter().enumerate() {
                 let place = start + (field.place - record.range.start);
                 let further = shift.wrapping_add((place - field.place) as u64);
@@ -188,7 +189,7 @@ impl<'data> OldTables<'data> {
         Ok(NewTables { search, frames })
     }
 
-    /// Fields in common entries that count from themselves.
+    /// Self-relative fields in common entries.
     fn fields_in_parents(&self) -> Result<Vec<RelativeField>> {
         let mut parents: Vec<usize> = self.records.iter().map(|record| record.parent).collect();
         parents.sort_unstable();
@@ -268,7 +269,7 @@ fn record(
     Some(Record { range, parent, address, relative })
 }
 
-/// Reads a common entry; nothing when it is not understood.
+/// Reads a common entry; `None` when it is not understood.
 fn common(bytes: &[u8], position: usize, is_fixed: bool) -> Option<Common> {
     let length = u32_at(bytes, position)? as usize;
     let record = bytes.get(..position.checked_add(4)?.checked_add(length)?)?;
@@ -277,7 +278,7 @@ fn common(bytes: &[u8], position: usize, is_fixed: bool) -> Option<Common> {
     }
     let version = *record.get(position + 8)?;
     let letters = position + 9;
-    // Longer augmentations than these have no meaning that is known.
+    // Longer augmentations have no known meaning.
     let letter_count = record.get(letters..)?.iter().take(8).position(|letter| *letter == 0)?;
     let mut cursor = letters + letter_count + 1;
     unsigned(record, &mut cursor)?;
@@ -315,7 +316,7 @@ fn common(bytes: &[u8], position: usize, is_fixed: bool) -> Option<Common> {
     is_relative.then_some(common)
 }
 
-/// Skips a pointer; gives it if it counts from itself. Nothing for forms that cannot be moved.
+/// Skips a pointer; gives it if it is self-relative. `None` for forms that cannot be moved.
 fn pointer(record: &[u8], cursor: &mut usize, encoding: u8, is_fixed: bool) -> Option<Option<RelativeField>> {
     let place = *cursor;
     let width = match encoding & 0x0f {

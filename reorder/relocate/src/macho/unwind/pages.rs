@@ -104,7 +104,7 @@ impl Table {
         let mut start = self.pages_start();
         for (number, page) in self.pages.iter().enumerate() {
             let first = page.first();
-            // Tables in front of the first entry would be in no page's range.
+            // Tables before the first entry would be in no page's range.
             let tables = if number == 0 { self.exception_tables_start() } else { tables_of(first) };
             words(&mut bytes, &[first as usize, start, tables]);
             start += page.size();

@@ -96,7 +96,7 @@ fn count(function: &mut Function, tag: u32, length: i32, payload: &mut Cursor<'_
     Ok(())
 }
 
-/// Two words, the low one first whatever the byte order is.
+/// Two words, the low one first for either byte order.
 fn counter(payload: &mut Cursor<'_>) -> Result<u64> {
     let (low, high) = (payload.u32()?, payload.u32()?);
     Ok(u64::from(high) << 32 | u64::from(low))

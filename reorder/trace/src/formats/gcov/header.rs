@@ -69,7 +69,7 @@ pub(super) fn recognise(bytes: &[u8], kind: Kind) -> Option<(ByteOrder, Version)
     }
 }
 
-/// The header of a file of this kind and a cursor behind it.
+/// The header of a file of this kind and a cursor after it.
 pub(super) fn read(bytes: &[u8], kind: Kind) -> Result<(Header, Cursor<'_>)> {
     let (order, version) =
         recognise(bytes, kind).ok_or_else(|| Error::malformed(0, "not a file of GCC's instrumentation"))?;

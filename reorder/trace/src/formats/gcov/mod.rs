@@ -64,7 +64,7 @@ pub(super) fn read(input: &Input<'_>) -> Result<Reading> {
         ranked(&data, location)
     } else {
         let note = no_ranks(&data)?;
-        // In a file that was cut the first ranks may have stood behind the cut.
+        // In a file that was cut the first ranks may have stood after the cut.
         notes.extend(is_whole.then_some(note));
         counted(&data, location)
     };

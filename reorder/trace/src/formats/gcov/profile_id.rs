@@ -7,7 +7,7 @@ const POLYNOMIAL: u32 = 0x04C1_1DB7;
 /// its name by `local`: its source file as it was given to the compiler, and the base of auxiliary output, which is
 /// the source's or the output's name without directory and ending (`-dumpbase`).
 ///
-/// A chain of CRC-32 over each string and the NUL behind it, without the sign bit; 0 is not used.
+/// A chain of CRC-32 over each string and the NUL after it, without the sign bit; 0 is not used.
 pub fn gcc_profile_id(name: &[u8], local: Option<(&[u8], &[u8])>) -> u32 {
     let id = match local {
         None => crc(name, 0),

@@ -86,7 +86,7 @@ fn comma_separated(text: &[u8]) -> Option<Vec<&[u8]>> {
     is_list.then(|| fields.to_vec())
 }
 
-/// A time or a count in front of a name with blanks.
+/// A time or a count before a name with blanks.
 fn number_and_name(text: &[u8]) -> Option<(u64, &[u8])> {
     let blank = text.iter().position(u8::is_ascii_whitespace)?;
     let name = text[blank..].trim_ascii_start();
@@ -108,7 +108,7 @@ fn names(words: &[&[u8]]) -> Line {
     entries.map_or(Line::Odd, Line::Entries)
 }
 
-/// Cuts comments: anything behind `#` at the start or behind a blank, whole lines behind `;` or `//`.
+/// Cuts comments: anything after `#` at the start or after a blank, whole lines after `;` or `//`.
 fn without_comment(line: &[u8]) -> &[u8] {
     let text = line.trim_ascii_start();
     if text.starts_with(b"#") || text.starts_with(b";") || text.starts_with(b"//") {
@@ -122,7 +122,7 @@ fn without_comment(line: &[u8]) -> &[u8] {
 fn is_one_name(text: &[u8]) -> bool {
     let bare = after_prefixes(text).0;
     let is_method = (bare.starts_with(b"-[") || bare.starts_with(b"+[")) && bare.ends_with(b"]");
-    // Columns in front of a demangled name would end up in it; nothing finds such a name anyway.
+    // Columns before a demangled name would end up in it; nothing finds such a name anyway.
     let is_demangled = bare.first().is_some_and(|byte| byte.is_ascii_alphabetic() || *byte == b'_')
         && bare.contains(&b'(')
         && bare.contains(&b')');
@@ -202,7 +202,7 @@ fn classify(word: &[u8]) -> Word {
 }
 
 impl Entry {
-    /// What linkers accept as a name, without what they put in front of or behind it.
+    /// What linkers accept as a name, without what they put before or after it.
     fn named(text: &[u8]) -> Option<Self> {
         let (name, architecture) = after_prefixes(text);
         let unquoted = name.strip_prefix(b"\"").and_then(|name| name.strip_suffix(b"\"")).unwrap_or(name);
@@ -211,7 +211,7 @@ impl Entry {
     }
 }
 
-/// Behind `architecture:` and `object.o:`.
+/// After `architecture:` and `object.o:`.
 fn after_prefixes(text: &[u8]) -> (&[u8], Option<&'static str>) {
     let split = |text: &[u8]| text.iter().position(|&byte| byte == b':');
     let mut name = text;

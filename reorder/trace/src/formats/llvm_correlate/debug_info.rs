@@ -64,7 +64,7 @@ pub(super) fn read(
             is_split |= unit.dwo_name()?.is_some();
             collector.read_unit(&dwarf, &unit)
         });
-        // The units behind a damaged one are found by its length.
+        // The units after a damaged one are found by its length.
         first_error = first_error.or(result.err());
     }
     if !collector.functions.is_empty() {

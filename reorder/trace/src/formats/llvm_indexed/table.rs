@@ -21,7 +21,7 @@ pub(super) struct Record<'data> {
 pub(super) struct Walk {
     /// Entries visited.
     pub(super) records: u64,
-    /// The first thing that was wrong; buckets behind it are visited all the same.
+    /// The first thing that was wrong; buckets after it are visited all the same.
     pub(super) damage: Option<Error>,
 }
 

@@ -121,7 +121,7 @@ impl RecordLayout {
         self.encoding.u64_at(record, 0)
     }
 
-    /// Whether the profile has values for this record behind the names.
+    /// Whether the profile has values for this record after the names.
     pub(super) fn has_values(&self, record: &[u8]) -> bool {
         record.get(self.value_sites.clone()).is_some_and(|sites| sites.iter().any(|&byte| byte != 0))
     }

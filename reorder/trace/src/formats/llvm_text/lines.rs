@@ -10,7 +10,7 @@ pub(super) struct Lines<'data> {
     next: Option<&'data [u8]>,
     /// Where it starts, or the end.
     start: usize,
-    /// Where the line behind it starts.
+    /// Where the line after it starts.
     end: usize,
 }
 

@@ -3,7 +3,7 @@
 //! In: the file. Out: what [`super::llvm_indexed`] gives for the same profile.
 //!
 //! The form (`TextInstrProfReader`): header lines that start with `:`, `:temporal_prof_traces` among them with
-//! all traces behind it (their number, the number of runs they stand for; for each its weight and a line of names
+//! all traces after it (their number, the number of runs they stand for; for each its weight and a line of names
 //! between commas); then the functions, each a name, a hash, a number of counters and the counters. Blank lines
 //! and lines that start with `#` mean nothing anywhere; numbers may have C's prefixes.
 
@@ -20,7 +20,7 @@ use crate::{Event, Input, Location, Name, Note, Reading, Trace};
 use lines::Lines;
 use reorder_base::error::{Error, Result};
 
-/// What may stand behind the `:` of a header line, in any case.
+/// What may stand after the `:` of a header line, in any case.
 const HEADERS: [&[u8]; 8] = [
     b"ir",
     b"fe",
@@ -89,7 +89,7 @@ pub(super) fn read(input: &Input<'_>) -> Result<Reading> {
         lines.next();
     }
     let records = match stored.damage {
-        // Behind a broken list of traces nothing says where the functions start.
+        // After a broken list of traces nothing says where the functions start.
         Some(_) => records::Records::default(),
         None => records::read(&mut lines, counts_entries),
     };

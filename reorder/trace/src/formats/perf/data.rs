@@ -1,4 +1,4 @@
-//! `perf.data`: records by `linux-perf-data`, behind the checks of [`super::container`].
+//! `perf.data`: records by `linux-perf-data`, after the checks of [`super::container`].
 
 use std::io::Cursor as Reader;
 

@@ -133,7 +133,7 @@ pub(super) enum Spot {
     Memory(RuntimeAddress),
 }
 
-/// The place of the byte `distance` bytes behind the start of `mapping`.
+/// The place of the byte `distance` bytes after the start of `mapping`.
 ///
 /// Without the file nobody knows its segments, and linkers differ in how far addresses lie from offsets. A program at
 /// a fixed address has its addresses in memory as stated; of others the place in memory is left, and nothing of an

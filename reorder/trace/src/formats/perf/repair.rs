@@ -119,7 +119,7 @@ fn read_record<'data>(cursor: &mut Cursor<'data>, order: ByteOrder) -> Result<Re
     })
 }
 
-/// Appends the kept records to `kept`, compressed ones behind all others: their parts are one stream, in which a record
+/// Appends the kept records to `kept`, compressed ones after all others: their parts are one stream, in which a record
 /// may reach from one part into the next, and what stands between the parts are marks of rounds.
 pub(super) fn expand(stretches: &[Stretch<'_>], order: ByteOrder, kept: &mut Vec<u8>, notes: &mut Vec<Note>) {
     let mut inflater = Inflater::default();

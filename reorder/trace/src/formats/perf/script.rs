@@ -155,7 +155,7 @@ impl<'text> Script<'text> {
     }
 
     /// What a page fault tells, and its frames without the address that it is about: that one stands on the sample's own
-    /// line, in front of the instruction, if perf was told to print it. Nothing for an access to data.
+    /// line, before the instruction, if perf was told to print it. Nothing for an access to data.
     fn code_of_fault<'sample>(
         &mut self,
         kind: Kind,

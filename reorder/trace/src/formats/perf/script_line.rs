@@ -111,7 +111,7 @@ fn probe(rest: &[u8]) -> Option<Probe> {
     }
 }
 
-/// What stands in front of the time, the time, and what stands behind it.
+/// What stands before the time, the time, and what stands after it.
 fn split_at_time(text: &[u8]) -> Option<(&[u8], u64, &[u8])> {
     let mut start = 0;
     for word in text.split(u8::is_ascii_whitespace) {
@@ -159,7 +159,7 @@ fn event_name(rest: &[u8]) -> Option<(&str, &[u8])> {
     }
 }
 
-/// All addresses of the rest of a sample's line. One starts where the line does, behind another one, or behind the file
+/// All addresses of the rest of a sample's line. One starts where the line does, after another one, or after the file
 /// of another one.
 fn frames(rest: &[u8]) -> Vec<Frame<'_>> {
     let mut starts = Vec::new();
@@ -215,7 +215,7 @@ fn address(word: &[u8]) -> Option<u64> {
     (bare.len() >= SHORTEST).then(|| hexadecimal(bare)).flatten()
 }
 
-/// Behind `PERF_RECORD_`.
+/// After `PERF_RECORD_`.
 fn record_line(record: &[u8], time: u64) -> Option<Line<'_>> {
     let text = |prefix: &[u8]| record.strip_prefix(prefix);
     if let Some(rest) = text(b"MMAP2 ").or_else(|| text(b"MMAP ")) {
@@ -235,7 +235,7 @@ fn record_line(record: &[u8], time: u64) -> Option<Line<'_>> {
     rest.split(|byte| !byte.is_ascii_digit()).filter_map(decimal::<u64>).next_back().map(Line::Lost)
 }
 
-/// `pid/tid: [0xstart(0xsize) @ offset device inode generation]: r-xp path`, or a build-id behind the offset.
+/// `pid/tid: [0xstart(0xsize) @ offset device inode generation]: r-xp path`, or a build-id after the offset.
 fn map(rest: &[u8]) -> Option<Map<'_>> {
     let process = decimal::<u64>(rest.split(|&byte| byte == b'/').next()?)? as u32;
     let open = rest.iter().position(|&byte| byte == b'[')?;

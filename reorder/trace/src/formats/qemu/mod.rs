@@ -126,7 +126,7 @@ fn unplaced(log: &Log<'_>) -> Vec<Option<Event>> {
 #[derive(Default)]
 pub(super) struct Log<'data> {
     blocks: Vec<Block<'data>>,
-    /// From the first to behind the last address of the program's code.
+    /// From the first address to one past the last of the program's code.
     code: Option<(RuntimeAddress, RuntimeAddress)>,
 }
 

@@ -26,7 +26,7 @@ pub(super) fn accepts_text(bytes: &[u8]) -> bool {
 /// One trace of counts.
 ///
 /// # Errors
-/// Damage in front of the first function.
+/// Damage before the first function.
 pub(super) fn read(input: &Input<'_>) -> Result<Reading> {
     let mut profile = Profile::default();
     let damage = match binary::Form::of(input.bytes) {

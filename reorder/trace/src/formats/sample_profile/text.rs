@@ -96,7 +96,7 @@ impl<'line> Line<'line> {
     }
 }
 
-/// The function of a context: the name behind the last `@`.
+/// The function of a context: the name after the last `@`.
 fn callee(name: &[u8]) -> Option<&[u8]> {
     let bare = match name.strip_prefix(b"[").and_then(|context| context.strip_suffix(b"]")) {
         Some(context) => {
@@ -108,7 +108,7 @@ fn callee(name: &[u8]) -> Option<&[u8]> {
     (!bare.is_empty() && !bare.contains(&b' ')).then_some(bare)
 }
 
-/// What stands in front of the last colon, and the number behind it.
+/// What stands before the last colon, and the number after it.
 fn split_number(text: &[u8]) -> Option<(&[u8], u64)> {
     let colon = text.iter().rposition(|&byte| byte == b':')?;
     Some((&text[..colon], decimal(text[colon + 1..].trim_ascii())?))

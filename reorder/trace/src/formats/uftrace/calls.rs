@@ -120,7 +120,7 @@ const MAX_PAUSE: u64 = 86_400_000_000_000;
 /// More values of arguments than uftrace stores for one call, in bytes.
 const MAX_ARGUMENTS: usize = 1024;
 
-/// Where the next record stands behind values of arguments, which begin at `position` and have no length of their own: it is
+/// Where the next record stands after values of arguments, which begin at `position` and have no length of their own: it is
 /// told by its fixed bits and by time going on. Pointers may look like both, but like a far later time.
 fn behind_arguments(bytes: &[u8], position: usize, last_time: u64, order: ByteOrder) -> usize {
     let times = last_time..last_time.saturating_add(MAX_PAUSE);
