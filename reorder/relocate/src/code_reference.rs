@@ -11,8 +11,8 @@ use reorder_image::code_reference::{CodeForm, CodeReference};
 pub(super) fn out_of_reach(reference: &CodeReference, target: NewAddress) -> Error {
     Refusal::new(
         RefusalCode::OutOfReach,
-        format!("after the move an instruction would not reach its target, {target}, any more"),
-        "use another order, such as one with fewer functions in front",
+        format!("after the move an instruction could no longer reach its target, {target}"),
+        "use another order, such as one that places fewer functions first",
     )
     .at(reference.place)
     .into()

@@ -229,7 +229,7 @@ impl LayoutMap {
         map.build_ids = build_ids.0.zip(build_ids.1);
         let is_cut = stated_lines.is_some_and(|stated: usize| stated != lines) || !text.ends_with(b"\n");
         match is_cut {
-            true => Err(Error::malformed(offset, "the map has lost its end, or lines of it")
+            true => Err(Error::malformed(offset, "the end of the map, or some of its lines, are missing")
                 .with_hint("copy it again from where `reorder apply --map` wrote it")),
             false => Ok(map),
         }
@@ -293,7 +293,8 @@ pub fn digest(bytes: &[u8]) -> String {
     encode(&Sha256::digest(bytes))
 }
 
-/// `0x` and digits; unlike in [`reorder_base::numbers`], a leading `+` is accepted, so that maps that could be read stay readable.
+/// `0x` and digits. Unlike in [`reorder_base::numbers`], a leading `+` is accepted, so that maps that could be read stay
+/// readable.
 fn number(word: &str) -> Option<u64> {
     u64::from_str_radix(word.strip_prefix("0x")?, 16).ok()
 }

@@ -72,7 +72,7 @@ pub fn with_clones(applied: Applied, wanted: &[Address], has_moved: bool) -> Res
         skipped: skipped.collect(),
     });
     let lost = match cloned.lost {
-        Some(LostNote::BuildId) => "the build-id, which tools do not find in a running program now",
+        Some(LostNote::BuildId) => "the build-id, which tools no longer find in a running program",
         Some(LostNote::Properties) => {
             "the image's properties, so that protections such as branch target identification are off"
         }

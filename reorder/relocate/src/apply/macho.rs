@@ -209,7 +209,7 @@ fn plan_order(
             if size <= room {
                 let warning = || {
                     format!(
-                        "only {kept} of {front} functions stand in front: the unwind information has no room for more"
+                        "only {kept} of {front} functions are placed first: the unwind information has no room for more"
                     )
                 };
                 let warnings = (kept < front).then(warning).into_iter().collect();
@@ -221,7 +221,7 @@ fn plan_order(
     Err(Refusal::new(
         RefusalCode::MachOUnwindRoom,
         format!("the unwind information would need {least} bytes and has {room}"),
-        "put fewer functions in front, or relink with an order file: reorder order IMAGE -t TRACES -o FILE",
+        "place fewer functions first, or relink with an order file: reorder order IMAGE -t TRACES -o FILE",
     )
     .into())
 }
@@ -250,7 +250,7 @@ fn check_pins(analysis: &MachOAnalysis, front: &[UnitIndex], options: MachOOptio
         return Err(Refusal::new(
             RefusalCode::MachOSwiftRecords,
             format!("records of Swift of an unknown kind keep {swift} % of what should come first in its place"),
-            "go on with --allow-swift-pins, or relink with an order file: reorder order IMAGE -t TRACES -o FILE",
+            "continue with --allow-swift-pins, or relink with an order file: reorder order IMAGE -t TRACES -o FILE",
         )
         .into());
     }

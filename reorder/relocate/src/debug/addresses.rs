@@ -85,7 +85,7 @@ fn table_end(section: &DebugSection<'_>, base: usize) -> Result<usize> {
             return Ok(end);
         }
     }
-    Err(section.damaged(base, "no header in front of the table"))
+    Err(section.damaged(base, "no header before the table"))
 }
 
 /// An address that only the files of split units name may be the start of a function, or the return address of the last

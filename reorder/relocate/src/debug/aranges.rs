@@ -111,7 +111,7 @@ pub fn move_gdb_index(section: &DebugSection<'_>, pieces: &Pieces) -> Result<Vec
             (word(at)? as usize).checked_sub(symbols).and_then(|within| within.checked_add(new_symbols));
         let place = place.and_then(|place| u32::try_from(place).ok());
         let (Some(place), Some(target)) = (place, output.get_mut(at..at + 4)) else {
-            return Err(section.damaged(at, "a part of the index lies in front of the addresses"));
+            return Err(section.damaged(at, "a part of the index lies before the addresses"));
         };
         target.copy_from_slice(&place.to_le_bytes());
     }

@@ -121,7 +121,7 @@ impl<'update> Update<'update, '_> {
                 };
                 let value = value.ok_or_else(|| {
                     let section = self.sections.get(SECTIONS_OF_UNITS[usize::from(*owner)]);
-                    let what = "a reference to nothing that is known";
+                    let what = "a reference to an unknown target";
                     section.map_or_else(
                         || cannot_update(what).into(),
                         |section| section.damaged(reference.at, what),

@@ -163,16 +163,16 @@ fn items(
     for section in file.sections.iter().filter(|section| section.has_bytes() && !section.is_loaded()) {
         let index = section.index.0 as usize;
         let (start, end) = (section.offset.0, section.offset.0 + section.size);
-        let is_behind = start >= tail && section.size > 0;
+        let is_after_loaded = start >= tail && section.size > 0;
         let new = contents.remove(&index);
-        if is_behind {
+        if is_after_loaded {
             covered.push((start, end));
         } else if new.is_none() {
             continue;
         }
         // Two headers may name the same bytes, such as one table of all names.
         let twin = items.iter_mut().find(|item| {
-            is_behind
+            is_after_loaded
                 && item.old == start
                 && item.sections.iter().all(|twin| file.sections[*twin].size == section.size)
         });
@@ -182,7 +182,7 @@ fn items(
         }
         let alignment = u64::from_le_bytes(std::array::from_fn(|at| headers[index * HEADER + 48 + at]));
         let bytes = new.unwrap_or_else(|| image[start as usize..end as usize].to_vec());
-        let old = if is_behind { start } else { end_of_file };
+        let old = if is_after_loaded { start } else { end_of_file };
         items.push(Item { old, alignment, bytes, sections: vec![index], is_table: false });
     }
     for (index, bytes) in std::mem::take(contents) {

@@ -95,7 +95,8 @@ pub fn plan(
 const MAX_SETTLING_ROUNDS: usize = 16;
 
 fn unsettled(address: Address) -> Error {
-    let cure = "use another order, or relink without --fix-cortex-a53-843419 if no Cortex-A53 has to run it";
+    let cure =
+        "use another order, or relink without --fix-cortex-a53-843419 if it never runs on a Cortex-A53";
     Refusal::new(RefusalCode::OutOfReach, "no layout was found that avoids erratum 843419", cure)
         .at(address)
         .into()
@@ -183,7 +184,7 @@ pub fn plan_from_map(analysis: &mut Analysis<'_>, map: AddressMap) -> Result<Pla
     for block in &analysis.partition.blocks {
         let new_start = map.map(block.start).0;
         if map.map(Address(block.end.0 - 1)).0 != new_start.wrapping_add(block.size() - 1) {
-            return Err(wrong(format!("the map tears the function at {} apart", block.start)));
+            return Err(wrong(format!("the map splits the function at {}", block.start)));
         }
     }
     let mut placed: Vec<(u64, u64)> = Vec::new();

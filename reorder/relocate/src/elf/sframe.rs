@@ -71,7 +71,7 @@ pub fn move_sframe(
     let origin = match [Origin::Section, Origin::Field].into_iter().filter(serves).collect::<Vec<_>>()[..] {
         [origin] => origin,
         [first, ..] if table.count == 0 => first,
-        _ => return Err(refuse("names places that are no functions").into()),
+        _ => return Err(refuse("names places that are not functions").into()),
     };
     let mut entries: Vec<(u64, &[u8])> = (0..table.count)
         .filter_map(|index| {

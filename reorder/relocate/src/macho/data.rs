@@ -35,8 +35,8 @@ pub fn move_data(
 fn out_of_reach(reference: &DataReference, target: NewAddress) -> Error {
     Refusal::new(
         RefusalCode::OutOfReach,
-        format!("a field of data cannot hold the way to {target}"),
-        "use another order, such as one with fewer functions in front",
+        format!("a field of data cannot hold the distance to {target}"),
+        "use another order, such as one that places fewer functions first",
     )
     .at(reference.place)
     .into()

@@ -26,7 +26,7 @@ pub struct Finished {
 /// reports malformed tables.
 pub fn finish(file: &MachOFile<'_>, map: &AddressMap, mut output: Vec<u8>) -> Result<Finished> {
     if output.len() != file.bytes.len() {
-        return Err(Error::usage("the rewritten image has another size than the image"));
+        return Err(Error::usage("the rewritten image differs in size from the input"));
     }
     if let Some(entry) = frame_entries(file)?.iter().find(|entry| !map.moves_as_one(&entry.range())) {
         return Err(Refusal::new(

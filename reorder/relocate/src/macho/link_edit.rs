@@ -74,7 +74,7 @@ pub(super) fn rebuild(
         }
         _ => {
             let Some(rest) = file.bytes.get(copied..segment.offset + segment.file_size) else {
-                return Err(Error::malformed(segment.offset as u64, "a part lies behind __LINKEDIT"));
+                return Err(Error::malformed(segment.offset as u64, "a part lies after __LINKEDIT"));
             };
             output.extend_from_slice(rest);
             let end = output.len();
@@ -99,11 +99,11 @@ fn grow(file: &MachOFile<'_>, segment: &Segment<'_>, end: usize, output: &mut [u
         file_size <= segment.memory_size && segment.memory_size.checked_next_multiple_of(page) == Some(pages);
     let memory_size = if is_enough { segment.memory_size } else { pages };
     let new_end = segment.address.0.checked_add(memory_size);
-    let mut behind = file.segments.iter().filter(|other| other.address > segment.address);
-    if new_end.is_none_or(|end| behind.any(|other| other.address.0 < end)) {
+    let mut following = file.segments.iter().filter(|other| other.address > segment.address);
+    if new_end.is_none_or(|end| following.any(|other| other.address.0 < end)) {
         return Err(Refusal::new(
             RefusalCode::MachOTrailingBytes,
-            "the segment __LINKEDIT cannot grow, since another one lies behind it",
+            "the segment __LINKEDIT cannot grow, since another one follows it",
             "link the image so that __LINKEDIT is the last segment, as ld and lld do",
         )
         .at(segment.address)
@@ -171,7 +171,7 @@ fn move_data_in_code(file: &MachOFile<'_>, map: &AddressMap) -> Result<Option<Ve
     let mut bytes = Vec::with_capacity(new.len() * 8);
     for range in new {
         let offset = u32::try_from(range.start.distance_from(file.base()))
-            .map_err(|_| Error::malformed(0, "a range of data in code lies in front of the headers"))?;
+            .map_err(|_| Error::malformed(0, "a range of data in code lies before the headers"))?;
         bytes.extend(offset.to_le_bytes());
         bytes.extend(range.length.to_le_bytes());
         bytes.extend(range.kind.to_le_bytes());

@@ -141,7 +141,7 @@ fn segment_address(file: &ElfFile<'_>, alignment: u64) -> std::result::Result<Ne
     let end = loaded.map(|segment| segment.address.0.saturating_add(segment.memory_size)).max().unwrap_or(0);
     let start = end.checked_next_multiple_of(alignment).filter(|start| start.checked_add(1 << 32).is_some());
     let full = || {
-        Refusal::new(RefusalCode::OutOfReach, "no addresses are left behind the image", "leave out --clone")
+        Refusal::new(RefusalCode::OutOfReach, "no addresses are left after the image", "leave out --clone")
     };
     start.map(NewAddress).ok_or_else(full)
 }

@@ -36,8 +36,8 @@ impl fmt::Display for Obstacle {
                 "it refers to the address after one of its calls, or calls a function that computes with its return address"
             }
             Self::BytesBeforeEntry => "callers may read the bytes before its entry",
-            Self::ShortReach => "a branch or a literal reaches too short a way",
-            Self::InsideKnown => "something knows a place inside it",
+            Self::ShortReach => "a branch or a literal has too short a reach",
+            Self::InsideKnown => "a place inside it is known elsewhere",
             Self::LandingPadOutside => "exceptions are caught outside of it",
         })
     }

@@ -71,9 +71,9 @@ pub fn unwind_room(file: &MachOFile<'_>, info: &UnwindInfo) -> u64 {
         let contents_end = segment.address.plus(segment.file_size as u64);
         next.fold(contents_end, Address::min)
     });
-    let behind =
+    let following =
         limit.and_then(|limit| file.bytes_at(end, limit.0.saturating_sub(end.0))).unwrap_or_default();
-    info.size + behind.iter().take_while(|byte| **byte == 0).count() as u64
+    info.size + following.iter().take_while(|byte| **byte == 0).count() as u64
 }
 
 /// The table of the moved image.
@@ -93,8 +93,7 @@ fn table(info: &UnwindInfo, map: &AddressMap) -> Result<Table> {
     }
     let offset = |address: NewAddress| {
         let distance = u32::try_from(address.0.wrapping_sub(info.base.0));
-        distance
-            .map_err(|_| refused("a function lies more than 4 GiB behind the headers", Address(address.0)))
+        distance.map_err(|_| refused("a function lies more than 4 GiB after the headers", Address(address.0)))
     };
     let mut rows: Vec<Row> = Vec::with_capacity(info.entries.len());
     for piece in pieces(info, map) {
