@@ -11,7 +11,7 @@
 //! calls=1 -1                how often, and where it starts
 //! ```
 //!
-//! Strings are written once and then stand by their number. Numbers are given when a function is first met during
+//! Strings are written once and then referred to by number. Numbers are given when a function is first met during
 //! the run, so they give the order of first execution; a file without them holds counts alone.
 
 use std::collections::HashMap;
@@ -76,7 +76,7 @@ struct Profile<'data> {
     /// Whether lines of costs start with an address; the last one, which the next may be relative to.
     has_addresses: bool,
     last_address: u64,
-    /// Numbers that stand for no string.
+    /// Numbers without a string.
     dangling: u64,
 }
 

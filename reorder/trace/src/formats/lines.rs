@@ -1,4 +1,4 @@
-//! Lines of a text file, and what stands in them.
+//! Lines of a text file, and their parts.
 
 pub(super) use reorder_base::lines::lines;
 
@@ -9,13 +9,13 @@ pub(super) fn some_early_line(bytes: &[u8], accepts: impl Fn(&[u8]) -> bool) -> 
 
 const EARLY_BYTES: usize = 16 << 10;
 
-/// What stands before and after the first `separator`.
+/// The parts before and after the first `separator`.
 pub(super) fn split_once<'data>(bytes: &'data [u8], separator: &[u8]) -> Option<(&'data [u8], &'data [u8])> {
     let at = bytes.windows(separator.len()).position(|window| window == separator)?;
     Some((&bytes[..at], &bytes[at + separator.len()..]))
 }
 
-/// What stands before and after the last `separator`.
+/// The parts before and after the last `separator`.
 pub(super) fn split_last<'data>(bytes: &'data [u8], separator: &[u8]) -> Option<(&'data [u8], &'data [u8])> {
     let at = bytes.windows(separator.len()).rposition(|window| window == separator)?;
     Some((&bytes[..at], &bytes[at + separator.len()..]))

@@ -54,7 +54,7 @@ struct Map {
     /// First address and the one past the last, of each section of code.
     code: Vec<(u64, u64)>,
     functions: FirstSeen,
-    /// Symbols that are no code.
+    /// Symbols that are not code.
     others: u64,
     dead: u64,
     odd: Option<(u64, u64)>,
@@ -67,7 +67,7 @@ impl Map {
                 b"Sections:" => Table::Sections,
                 b"Symbols:" => Table::Symbols,
                 b"Dead Stripped Symbols:" => Table::Dead,
-                // Names of columns stand under the name of their table.
+                // Names of columns follow the name of their table.
                 _ if heading.ends_with(b"Name") || heading.ends_with(b"Section") => self.table,
                 _ => Table::Other,
             };
@@ -108,7 +108,7 @@ impl Map {
         let (address, size) = (prefixed_hexadecimal(words.next()?)?, prefixed_hexadecimal(words.next()?)?);
         if self.code.iter().any(|(start, end)| (start..end).contains(&&address)) {
             let location = Location::Image(Address(address));
-            // Labels of no size stand at functions that have one.
+            // Labels without a size lie at functions that have one.
             if size > 0 {
                 self.functions.add(Event {
                     name: Some(name.into()),
@@ -133,11 +133,14 @@ impl Map {
                 .with_hint("give the list of functions that ran instead, one symbol per line"),
         ];
         if let Some((offset, count)) = self.odd {
-            notes.push(Note::at(offset, format!("{count} lines are none of a link map and were left out")));
+            notes.push(Note::at(
+                offset,
+                format!("{count} lines do not belong to a link map and were left out"),
+            ));
         }
         if self.others + self.dead > 0 {
             notes.push(Note::new(format!(
-                "{} symbols that are no code and {} that the linker left out of the image are not used",
+                "{} symbols that are not code and {} that the linker left out of the image are not used",
                 self.others, self.dead
             )));
         }

@@ -57,7 +57,7 @@ pub(super) fn read(input: &Input<'_>) -> Result<Reading> {
     let used = used(input.bytes);
     if used.is_empty() {
         return Err(Error::malformed(0, "no function was recorded before the buffer was written")
-            .with_hint("call __llvm_orderfile_dump() in the program behind what is to be recorded"));
+            .with_hint("call __llvm_orderfile_dump() in the program after what is to be recorded"));
     }
     let mut notes = Vec::new();
     let names = mapping(input, &mut notes);
@@ -75,7 +75,7 @@ pub(super) fn read(input: &Input<'_>) -> Result<Reading> {
         notes.push(Note::new(message).with_hint("give the mapping of the build that ran: --companion FILE"));
     }
     if used.len() * 8 == input.bytes.len() {
-        let message = format!("the buffer is full: functions behind the first {} are missing", used.len());
+        let message = format!("the buffer is full: functions after the first {} are missing", used.len());
         notes.push(Note::new(message).with_hint("call __llvm_orderfile_dump() earlier"));
     }
     let trace = Trace { weight: 1, events, ..Trace::default() };
@@ -89,7 +89,7 @@ fn location(hash: u64, names: &HashMap<u64, Name>) -> Location {
     }
 }
 
-/// Entries are in the byte order of the machine that ran the program; the mapping tells which one it was.
+/// Entries are in the byte order of the processor that ran the program; the mapping shows which one it was.
 fn hashes(used: &[[u8; 8]], names: &HashMap<u64, Name>) -> impl Iterator<Item = u64> {
     let known =
         |read: fn([u8; 8]) -> u64| used.iter().filter(|entry| names.contains_key(&read(**entry))).count();

@@ -29,7 +29,7 @@ pub(super) fn accepts(bytes: &[u8]) -> bool {
     some_early_line(bytes, |line| Block::parse(line).is_some() || is_banner(line))
 }
 
-/// The first line of the tool that does nothing but translate.
+/// The first line of the tool that only translates.
 fn is_banner(line: &[u8]) -> bool {
     let rest = line.strip_prefix(b"==").and_then(|rest| split_once(rest, b"== "));
     rest.is_some_and(|(process, words)| decimal::<u32>(process).is_some() && words.starts_with(b"Nulgrind"))
@@ -144,14 +144,14 @@ impl Log {
         note(
             self.chased,
             format!(
-                "{} of {blocks} blocks go on behind a jump or a call: functions that start inside of one are late or \
+                "{} of {blocks} blocks continue after a jump or a call: functions that start inside of one are late or \
                  missing, because valgrind ran without --vex-guest-chase=no",
                 self.chased
             ),
         );
         note(
             u64::from(self.marks == 0),
-            "the log has block headers alone, which do not tell whether blocks go on behind calls; the order holds \
+            "the log has block headers alone, which do not say whether blocks continue after calls; the order holds \
              if valgrind ran with --vex-guest-chase=no"
                 .to_owned(),
         );

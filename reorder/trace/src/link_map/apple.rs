@@ -20,7 +20,7 @@ use reorder_base::address::Address;
 use reorder_base::error::Result;
 use reorder_base::numbers::{decimal, prefixed_hexadecimal};
 
-/// The names of sections as everybody spells them; the map has the two parts in columns, so others are given as the map
+/// The names of sections in their common spelling; the map has the two parts in columns, so others are given as the map
 /// has them.
 const SPELLED: [&[u8]; 24] = [
     b"__TEXT,__text",
@@ -76,7 +76,7 @@ pub(super) fn read(bytes: &[u8]) -> Result<Vec<PlacedSection<'_>>> {
                 b"Object files:" => Table::Files,
                 b"Sections:" => Table::Sections,
                 b"Symbols:" => Table::Symbols,
-                // Names of columns stand under the name of their table.
+                // Names of columns follow the name of their table.
                 _ if heading.ends_with(b"Name") || heading.ends_with(b"Section") => table,
                 _ => Table::Other,
             };

@@ -1,4 +1,4 @@
-//! Maps of lld and mold: a table of output sections, input sections and symbols, told apart by their indentation.
+//! Maps of lld and mold: a table of output sections, input sections and symbols, distinguished by their indentation.
 //!
 //! ```text
 //!              VMA              LMA     Size Align Out     In      Symbol
@@ -57,7 +57,7 @@ pub(super) fn read(bytes: &[u8], columns: Columns) -> Result<Vec<PlacedSection<'
         let Some((address, size, alignment, rest)) = columns.row(line) else { continue };
         let text = rest.trim_ascii_start();
         match rest.len() - text.len() {
-            // Assignments of a script stand between the output sections; they have no input sections.
+            // Assignments of a script come between the output sections; they have no input sections.
             0 => output.begin(text, address),
             8 if size > 0 => {
                 let Some((name, (object, section))) = output.name.zip(object_and_section(text)) else {

@@ -30,7 +30,7 @@ fn push_byte(byte: u8, into: &mut String) {
 /// A word of no bytes.
 const EMPTY: &str = r"\-";
 
-/// What [`escape`] was given; nothing for a backslash that starts no escape.
+/// Reverses [`escape`]; `None` for a backslash that does not start an escape.
 pub(super) fn unescape(word: &[u8]) -> Option<Vec<u8>> {
     if word == EMPTY.as_bytes() {
         return Some(Vec::new());

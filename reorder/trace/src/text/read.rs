@@ -55,14 +55,14 @@ pub fn read(bytes: &[u8]) -> Result<Reading> {
     Ok(completeness::checked(sections, cut))
 }
 
-/// The lines that have their ends, and the beginning of one that has none: what is missing of it cannot be known.
+/// The complete lines, and the rest without a line end, whose missing part is unknown.
 fn whole_lines(bytes: &[u8]) -> (&[u8], &[u8]) {
     let end = bytes.iter().rposition(|&byte| byte == b'\n').map_or(0, |last| last + 1);
     bytes.split_at(end)
 }
 
-/// A threshold that the trace itself would not have passed was not made by drawing; believing it would let one edited
-/// file outweigh, or push out, everything else.
+/// Rejects a threshold that the trace itself would not have passed: no draw makes one, and an edited file could use it to
+/// outweigh, or push out, all other traces.
 fn check_draw(trace: &Trace) -> std::result::Result<(), &'static str> {
     let Some(draw) = trace.draw else { return Ok(()) };
     match trace.identity {
@@ -72,7 +72,7 @@ fn check_draw(trace: &Trace) -> std::result::Result<(), &'static str> {
     }
 }
 
-/// Nothing when a known key has an unreadable value.
+/// `None` when a known key has an unreadable value.
 fn read_header(header: &[u8], section: &mut Section) -> Option<()> {
     let trace = &mut section.trace;
     let Some(colon) = header.iter().position(|&byte| byte == b':') else { return Some(()) };
@@ -115,7 +115,7 @@ fn read_event(line: &[u8]) -> Option<Event> {
     Some(Event { location, name, size, nanoseconds, count, tick })
 }
 
-/// The second column: a function's address, with a letter and a colon in front for everything else.
+/// The second column: a function's address, or another location after a word and a colon.
 fn location(word: &[u8]) -> Option<Location> {
     let of = |prefix: &[u8]| word.strip_prefix(prefix).and_then(prefixed_hexadecimal);
     if let Some(address) = prefixed_hexadecimal(word) {
@@ -134,12 +134,12 @@ fn location(word: &[u8]) -> Option<Location> {
     Some(Location::NameHash(NameHash::GccProfileId(id)))
 }
 
-/// `-` is known to be unknown; anything else must be readable.
+/// `-` means unknown; anything else must be readable.
 fn optional<T>(column: &[u8], read: impl Fn(&[u8]) -> Option<T>) -> Option<Option<T>> {
     if column == b"-" { Some(None) } else { read(column).map(Some) }
 }
 
-/// Capacity, seed and threshold, the last `-` when nothing was left out.
+/// Capacity, seed and threshold, the last `-` when no trace was left out.
 fn read_draw(value: &[u8]) -> Option<Draw> {
     let mut words = value.split(u8::is_ascii_whitespace).filter(|word| !word.is_empty());
     let capacity = decimal(words.next()?)?;

@@ -1,5 +1,5 @@
-//! What `.gcda` and `.gcno` files start with: the kind in the byte order of the machine that wrote the file, the compiler's
-//! version as four characters, and a stamp that both files of one object share.
+//! What `.gcda` and `.gcno` files start with: the kind in the byte order of the processor that wrote the file, the
+//! compiler's version as four characters, and a stamp that both files of one object share.
 
 use crate::cursor::{ByteOrder, Cursor};
 use reorder_base::error::{Error, Result};

@@ -1,6 +1,6 @@
 //! `.gcno`: names of the functions of one object file.
 //!
-//! After the header stand the compiler's directory and a flag, then records as in `.gcda`. A function's record is id,
+//! After the header come the compiler's directory and a flag, then records as in `.gcda`. A function's record is id,
 //! two checksums and the name, further strings after it.
 
 use std::collections::HashMap;
@@ -77,7 +77,7 @@ fn spelled_path(path: &Path) -> Option<PathBuf> {
     Some(Path::new("/").join(parts.collect::<PathBuf>()))
 }
 
-/// Nothing when it is no such file, nothing inside when it belongs to another compilation.
+/// `None` when it is not such a file, `Some(None)` when it belongs to another compilation.
 fn read(bytes: &[u8], data: Header) -> Option<Option<Names>> {
     let (header, mut cursor) = header::read(bytes, Kind::Notes).ok()?;
     // The byte order may differ: data have the target's, names that of the machine that compiled.

@@ -80,7 +80,7 @@ fn comma_separated(text: &[u8]) -> Option<Vec<&[u8]>> {
     let is_field =
         |field: &&[u8]| !field.iter().any(|byte| byte.is_ascii_whitespace() || b"<>()[]{}".contains(byte));
     let (last, others) = fields.split_last()?;
-    // A comma at the end of the line is none between fields.
+    // A comma at the end of the line does not separate fields.
     let fields = if last.is_empty() { others } else { &fields };
     let is_list = text.contains(&b',') && fields.iter().all(|field| is_field(field) && !field.is_empty());
     is_list.then(|| fields.to_vec())
@@ -122,7 +122,7 @@ fn without_comment(line: &[u8]) -> &[u8] {
 fn is_one_name(text: &[u8]) -> bool {
     let bare = after_prefixes(text).0;
     let is_method = (bare.starts_with(b"-[") || bare.starts_with(b"+[")) && bare.ends_with(b"]");
-    // Columns before a demangled name would end up in it; nothing finds such a name anyway.
+    // Columns before a demangled name would end up in it; no function has such a name anyway.
     let is_demangled = bare.first().is_some_and(|byte| byte.is_ascii_alphabetic() || *byte == b'_')
         && bare.contains(&b'(')
         && bare.contains(&b')');

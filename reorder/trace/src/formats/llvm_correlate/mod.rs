@@ -45,7 +45,7 @@ impl Correlation {
 #[derive(Debug)]
 pub(super) struct CorrelatedFunctions {
     pub(super) functions: Vec<CorrelatedFunction>,
-    /// What about them a person should know.
+    /// Notes on them for the user.
     pub(super) remarks: Vec<String>,
 }
 

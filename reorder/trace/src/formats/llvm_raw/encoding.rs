@@ -5,7 +5,7 @@ use crate::cursor::ByteOrder;
 /// Raw profile versions that are read: LLVM 14 to 17, 18, and from 19 on.
 pub(crate) const VERSIONS: std::ops::RangeInclusive<u32> = 8..=10;
 
-/// Byte order and pointer width of the machine that wrote a profile.
+/// Byte order and pointer width of the processor that wrote a profile.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Encoding {
     pub(crate) order: ByteOrder,
@@ -88,7 +88,7 @@ pub(crate) struct Record {
     pub(crate) name_hash: u64,
     /// In profiles relative to the record, in images an address.
     pub(crate) counters: u64,
-    /// Address of the function; 0 for most that nobody takes the address of.
+    /// Address of the function; 0 for most whose address is not taken.
     pub(crate) function: u64,
     pub(crate) counter_count: u32,
 }

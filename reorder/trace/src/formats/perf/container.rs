@@ -49,7 +49,7 @@ pub(super) fn byte_order(bytes: &[u8]) -> Option<ByteOrder> {
 /// Checks `bytes` and takes out what is damaged.
 ///
 /// # Errors
-/// Without attributes nothing in the file has a meaning.
+/// Without attributes, the file's records have no meaning.
 pub(super) fn prepare(bytes: &[u8]) -> Result<Container<'_>> {
     let order = byte_order(bytes).ok_or_else(|| Error::malformed(0, "no perf.data file"))?;
     let mut cursor = Cursor::new(bytes, order);

@@ -40,7 +40,7 @@ pub(super) struct Map {
 #[derive(Default)]
 pub(super) struct Sample {
     pub(super) process: Option<u32>,
-    /// The instruction; nothing in the kernel.
+    /// The instruction; `None` in the kernel.
     pub(super) instruction: Option<u64>,
     /// What a page fault was about.
     pub(super) data: Option<u64>,
@@ -123,7 +123,7 @@ fn read_map(cursor: &mut Cursor<'_>, newer: Option<u16>) -> Result<Map> {
     Ok(Map { process, start, size, offset, path: text(cursor.rest()).to_vec(), build_id })
 }
 
-/// The fields stand in the order of the bits that say which are there.
+/// The fields are in the order of the bits that say which are there.
 fn read_sample(cursor: &mut Cursor<'_>, misc: u16, info: &RecordParseInfo) -> Result<Sample> {
     let has = |field: SampleFormat| info.sample_format.contains(field);
     let mut sample = Sample::default();
@@ -188,7 +188,7 @@ fn skip_counters(cursor: &mut Cursor<'_>, format: ReadFormat) -> Result<()> {
     if is_group { cursor.take_array(counters, 8 * each).map(|_| ()) } else { cursor.skip(8 * (each - 1)) }
 }
 
-/// Addresses of user code: marks in the chain say whose the addresses after them are.
+/// Addresses of user code: marks in the chain say whether the addresses after them are the user's or the kernel's.
 fn read_callers(cursor: &mut Cursor<'_>) -> Result<Vec<u64>> {
     const FIRST_MARK: u64 = (-4095i64) as u64;
     const USER: u64 = (-512i64) as u64;

@@ -36,7 +36,7 @@ pub(super) enum Line<'line> {
         time: u64,
     },
     Lost(u64),
-    /// A record of which nothing is used.
+    /// A record that is not used.
     Other,
 }
 
@@ -73,7 +73,7 @@ pub(super) struct Map<'line> {
     pub(super) build_id: Option<Vec<u8>>,
 }
 
-/// Nothing for what is none of perf's lines.
+/// `None` for lines that are not perf's.
 pub(super) fn parse(line: &[u8]) -> Option<Line<'_>> {
     let text = line.trim_ascii();
     if text.is_empty() || text.starts_with(b"#") {
@@ -99,7 +99,7 @@ fn headed_line(text: &[u8]) -> Option<Line<'_>> {
     Some(Line::Sample(Sample { command, process, time, event, frames, on_line, probe: probe(rest) }))
 }
 
-/// What probes in user code print of themselves, whatever they are called: `(401219)`, and at the return of a function
+/// What probes in user code print of themselves, under any name: `(401219)`, and at the return of a function
 /// `(401234 <- 401136)`.
 fn probe(rest: &[u8]) -> Option<Probe> {
     let inside = rest.trim_ascii().strip_prefix(b"(")?.strip_suffix(b")")?;
@@ -111,7 +111,7 @@ fn probe(rest: &[u8]) -> Option<Probe> {
     }
 }
 
-/// What stands before the time, the time, and what stands after it.
+/// The text before the time, the time, and the text after it.
 fn split_at_time(text: &[u8]) -> Option<(&[u8], u64, &[u8])> {
     let mut start = 0;
     for word in text.split(u8::is_ascii_whitespace) {
@@ -207,7 +207,7 @@ fn without_offset(symbol: &[u8]) -> &[u8] {
         .map_or(symbol, |plus| &symbol[..plus])
 }
 
-/// At least four digits, so that no short word is taken for one; a probe's address stands in parentheses.
+/// At least four digits, so that no short word is taken for one; a probe's address is in parentheses.
 fn address(word: &[u8]) -> Option<u64> {
     const SHORTEST: usize = 4;
     let bare = word.strip_prefix(b"(").and_then(|word| word.strip_suffix(b")")).unwrap_or(word);

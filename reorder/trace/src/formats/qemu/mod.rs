@@ -1,6 +1,6 @@
 //! QEMU's account of the blocks that it translates: `-d in_asm`.
 //!
-//! In: the log of user-mode emulation of any machine (`accel/tcg/translator.c`, `disas/disas.c`): each block when it
+//! In: the log of user-mode emulation of any processor (`accel/tcg/translator.c`, `disas/disas.c`): each block when it
 //! is translated, which is right before it runs for the first time; with `-d page` also where the program was loaded
 //! (`linux-user/main.c`). Out: one trace of the program.
 //!
@@ -104,7 +104,7 @@ pub(super) fn read(input: &Input<'_>) -> Result<Reading> {
     Ok(Reading { traces, notes })
 }
 
-/// One event for each block, as far as it can be told to be of the program.
+/// One event for each block, as far as it is known to be of the program.
 fn unplaced(log: &Log<'_>) -> Vec<Option<Event>> {
     let has_symbols = log.blocks.iter().any(|block| block.symbol.is_some());
     let is_wanted = |block: &Block<'_>| match (log.code, block.address) {

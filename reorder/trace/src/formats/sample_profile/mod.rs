@@ -1,6 +1,6 @@
 //! Sample profiles of LLVM (AutoFDO, CSSPGO) in all their forms, and of GCC (AutoFDO).
 //!
-//! They hold how often code was sampled and nothing of when, so the result is one trace of counts: how often a function
+//! They hold how often code was sampled but not when, so the result is one trace of counts: how often a function
 //! was entered (head samples) where that is known, else how many samples fell into it. Functions that were inlined
 //! count by their samples. [`text`], [`binary`] and [`gcc`] turn a file into records.
 

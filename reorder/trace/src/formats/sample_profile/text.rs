@@ -47,7 +47,7 @@ pub(super) fn read(bytes: &[u8], profile: &mut Profile) -> Result<()> {
             Some(Line::Inlined { name, total }) => profile.add(function(name), total, 0),
             Some(Line::Samples | Line::Other) => {}
             None => {
-                let message = format!("line {} is none of a sample profile", index + 1);
+                let message = format!("line {} does not belong to a sample profile", index + 1);
                 return Err(Error::malformed(offset, message)
                     .with_hint("check the profile: llvm-profdata show --sample FILE"));
             }
@@ -108,7 +108,7 @@ fn callee(name: &[u8]) -> Option<&[u8]> {
     (!bare.is_empty() && !bare.contains(&b' ')).then_some(bare)
 }
 
-/// What stands before the last colon, and the number after it.
+/// The text before the last colon, and the number after it.
 fn split_number(text: &[u8]) -> Option<(&[u8], u64)> {
     let colon = text.iter().rposition(|&byte| byte == b':')?;
     Some((&text[..colon], decimal(text[colon + 1..].trim_ascii())?))

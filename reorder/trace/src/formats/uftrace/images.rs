@@ -195,7 +195,7 @@ fn mapped(line: &[u8]) -> Option<Image> {
 }
 
 fn bytes_of(digits: &[u8]) -> Option<Vec<u8>> {
-    // A digit without a partner at the end is ignored: the rest still tells which image it is.
+    // An odd digit at the end is ignored: the rest still identifies the image.
     let (pairs, _) = digits.trim_ascii().as_chunks::<2>();
     decode(pairs.as_flattened()).filter(|bytes| !bytes.is_empty())
 }

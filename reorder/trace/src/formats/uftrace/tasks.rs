@@ -96,7 +96,7 @@ impl Tasks {
         Some(())
     }
 
-    /// The process of a thread; threads that nothing is known about are processes of their own.
+    /// The process of a thread; unknown threads are processes of their own.
     pub(super) fn process_of(&self, thread: u32) -> u32 {
         self.processes.get(&thread).copied().unwrap_or(thread)
     }
