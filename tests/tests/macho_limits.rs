@@ -120,7 +120,7 @@ fn fewer_functions_stand_in_front_where_gathering_is_not_enough() {
     let front = symbols((0..2 * EACH).flat_map(|number| [("leaf", number), ("framed", number)]));
     let outcome = image.apply(&front, &[]);
     let said = outcome.stderr_text();
-    assert!(outcome.success() && said.contains("functions stand in front"), "{outcome}");
+    assert!(outcome.success() && said.contains("functions are placed first"), "{outcome}");
 
     // Two entries, one for each kind: whatever is put in front of the first needs a third.
     let words: Vec<_> = (0..EACH).map(|number| ("leaf", number)).collect();

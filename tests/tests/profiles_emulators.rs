@@ -129,7 +129,7 @@ fn valgrind_blocks_give_order_and_addresses_unless_they_were_chased() {
         let chased = valgrind(&[]);
         assert_ne!(demo_names(trace_of(&chased, "program")), expected, "valgrind no longer chases calls");
         let note = &chased.notes[0];
-        assert!(note.message.contains("go on behind a jump or a call"), "{note}");
+        assert!(note.message.contains("continue after a jump or a call"), "{note}");
         assert!(note.hint.as_ref().unwrap().contains("--vex-guest-chase=no"), "{note:?}");
     }
 }

@@ -94,7 +94,7 @@ fn link_maps_have_addresses_and_sizes_and_say_that_they_are_no_recordings() {
     let reading = read_sample("lists/link-map.txt", &[]).unwrap();
     let notes: Vec<String> = reading.notes.iter().map(ToString::to_string).collect();
     assert!(notes[0].contains("not as they ran"), "{notes:?}");
-    assert!(notes[1].contains("2 symbols that are no code and 3 that the linker left out"), "{notes:?}");
+    assert!(notes[1].contains("2 symbols that are not code and 3 that the linker left out"), "{notes:?}");
     let trace = only(reading);
     let expected = [(0x1_0000_0388, 0x14, "_alpha"), (0x1_0000_039c, 0x14, "_beta")];
     assert_eq!(placed(&trace)[..2], expected.map(|(address, size, name)| (address, size, name.to_owned())));

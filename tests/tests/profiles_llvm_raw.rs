@@ -236,7 +236,7 @@ fn damage_costs_no_more_than_it_must() {
         ("counterptr-before-section", &without_log, "do not lie in the section"),
         ("counterptr-unaligned", &without_log, "not aligned"),
         ("zero-counters", &without_log, "there are none"),
-        ("cut-before-value-tail", &DEMO_A, "values behind the names are missing"),
+        ("cut-before-value-tail", &DEMO_A, "values after the names are missing"),
         ("duplicate-timestamp", &DEMO_A, "timestamp of another"),
         ("misaligned-second", &DEMO_A, "not aligned to 8 bytes"),
         ("trailing-garbage", &DEMO_A, "something else than a profile"),

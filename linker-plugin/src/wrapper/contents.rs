@@ -6,6 +6,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
 use reorder_base::error::{Error, Result};
+use reorder_base::hexadecimal::encode;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 
@@ -75,5 +76,5 @@ pub fn digest_of_parts<'parts>(kind: &'parts str, parts: impl Iterator<Item = &'
 }
 
 fn finish(state: Sha256) -> Digest {
-    Digest(state.finalize().iter().map(|byte| format!("{byte:02x}")).collect())
+    Digest(encode(&state.finalize()))
 }

@@ -11,6 +11,7 @@ use std::os::unix::fs::{DirBuilderExt, MetadataExt, symlink};
 use std::path::{Path, PathBuf};
 
 use reorder_base::error::{Error, Result};
+use reorder_base::hexadecimal::encode;
 use sha2::{Digest, Sha256};
 
 use super::environment::Environment;
@@ -33,7 +34,7 @@ pub fn create(folder: Option<&Path>, environment: &Environment) -> Result<PathBu
         return fill(folder, environment);
     }
     let digest = Sha256::digest(environment.own_executable.as_os_str().as_bytes());
-    let digest: String = digest.iter().take(8).map(|byte| format!("{byte:02x}")).collect();
+    let digest = encode(&digest[..8]);
     if let Some(cache) = environment.cache_directory() {
         let folder = cache.join(format!("reorder/linkers-{digest}"));
         if fs::create_dir_all(&folder).is_ok()

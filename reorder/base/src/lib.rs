@@ -1,10 +1,14 @@
-//! What every crate of reorder shares: addresses, errors and refusals, processors, and lines of text.
+//! What every crate of reorder shares: addresses, errors and refusals, processors, lines, numbers and hexadecimal
+//! digits of texts, and little-endian words.
 
 #![forbid(unsafe_code)] // the system is asked in reorder-system alone
 
 pub mod address;
 pub mod address_index;
 pub mod error;
+pub mod hexadecimal;
 pub mod lines;
+pub mod little_endian;
+pub mod numbers;
 pub mod processor;
 pub mod refusal;

@@ -20,7 +20,7 @@ pub struct Move {
 }
 
 impl Move {
-    /// What is added to an address in the range; wraps for moves to lower addresses.
+    /// The distance added to an address in the range; wraps for moves to lower addresses.
     pub fn delta(&self) -> u64 {
         self.new.0.wrapping_sub(self.old.0)
     }

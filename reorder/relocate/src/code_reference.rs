@@ -1,24 +1,21 @@
-//! Encodes the field of one instruction anew.
+//! Rewrites the address field of one instruction.
 
 use crate::elf::aarch64 as encode;
 use reorder_base::address::NewAddress;
 use reorder_base::error::Error;
+use reorder_base::little_endian::u32_at;
 use reorder_base::refusal::{Refusal, RefusalCode};
 use reorder_image::code_reference::{CodeForm, CodeReference};
 
-/// What to tell of an instruction whose field cannot hold the way.
+/// The refusal for an instruction whose field cannot hold the distance.
 pub(super) fn out_of_reach(reference: &CodeReference, target: NewAddress) -> Error {
     Refusal::new(
         RefusalCode::OutOfReach,
-        format!("after the move an instruction would not reach its target, {target}, any more"),
-        "use another order, such as one with fewer functions in front",
+        format!("after the move an instruction could no longer reach its target, {target}"),
+        "use another order, such as one that places fewer functions first",
     )
     .at(reference.place)
     .into()
-}
-
-fn word_at(code: &[u8], offset: usize) -> Option<u32> {
-    Some(u32::from_le_bytes(code.get(offset..)?.first_chunk().copied()?))
 }
 
 fn write(code: &mut [u8], offset: usize, word: u32) -> Option<()> {
@@ -26,7 +23,7 @@ fn write(code: &mut [u8], offset: usize, word: u32) -> Option<()> {
     Some(())
 }
 
-/// Encodes the instruction at `offset` in `code` anew; `None` when the target is out of reach.
+/// Encodes the instruction at `offset` in `code` again; `None` when the target is out of reach.
 pub(super) fn rewrite(
     code: &mut [u8],
     offset: usize,
@@ -34,12 +31,12 @@ pub(super) fn rewrite(
     place: NewAddress,
     target: NewAddress,
 ) -> Option<()> {
-    let word = word_at(code, offset)?;
+    let word = u32_at(code, offset)?;
     let new = match reference.form {
         CodeForm::Branch26 => encode::branch(word, place, target)?,
         CodeForm::Adr => encode::adr(word, place, target)?,
         CodeForm::Page => encode::adrp(word, place, target)?,
-        // What stays where it is keeps its lowest bits, whatever they mean.
+        // If neither end moved, the lowest bits stay right.
         CodeForm::PageOffset { .. } if target.0 == reference.target.0 => word,
         CodeForm::PageOffset { scale } => encode::page_offset(word, target, scale)?,
         CodeForm::LoadLiteral => encode::literal(word, place, target)?,
@@ -71,7 +68,7 @@ pub(super) fn rewrite(
     write(code, offset, new)
 }
 
-/// The instruction so many instructions further on.
+/// The offset that many instructions further on.
 fn beside(offset: usize, instructions: i8) -> Option<usize> {
     offset.checked_add_signed(isize::from(instructions) * 4)
 }

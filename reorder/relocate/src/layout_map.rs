@@ -1,4 +1,4 @@
-//! The address map as a file: for symbolizers, and for the way back.
+//! The address map as a file: for symbolizers, and for restoring the input.
 //!
 //! ```text
 //! # reorder map 1
@@ -8,11 +8,11 @@
 //! # old-bytes: …             size of the input, if that of the output may differ
 //! # old-build-id: …          absent without a build-id
 //! # new-build-id: …
-//! # one-way: debug-information      the output's debug information was written again: no way back
+//! # one-way: debug-information      the output's debug information was rewritten: the input cannot be restored
 //! move 0x1000 0x1400 0x2f name      old start, new start, size in bytes, first name or -
-//! copy 0x8200 0x8210 0x1000         what moving back gives at the first file offset stands in the input at the second:
-//!                                   tables behind one that has another size now
-//! fill 0x12f0 0f1f4000              bytes of the input that moving back does not give, at their file offset:
+//! copy 0x8200 0x8210 0x1000         moving back leaves these bytes at the first file offset; in the input they are at the
+//!                                   second: tables after one whose size changed
+//! fill 0x12f0 0f1f4000              bytes of the input that moving back does not restore, at their file offset:
 //!                                   padding that filler replaced, labels in padding
 //! fill 0x1400 0f1f4000 0x800        the same, repeated up to this length: filler between functions that start pages
 //! ```
@@ -27,6 +27,7 @@ use sha2::{Digest, Sha256};
 use crate::address_map::{AddressMap, Move};
 use reorder_base::address::{Address, FileOffset, NewAddress};
 use reorder_base::error::{Error, Result};
+use reorder_base::hexadecimal::{decode, encode};
 
 const FIRST_LINE: &str = "# reorder map 1";
 
@@ -45,20 +46,20 @@ pub struct LayoutMap {
     pub moves: Vec<Move>,
     /// The first name of each moved range.
     pub names: Vec<String>,
-    /// Parts of the input that moving back gives at another place.
+    /// Parts of the input that moving back leaves at another place.
     pub copies: Vec<Copied>,
-    /// Bytes of the input that moving back does not give, by file offset.
+    /// Bytes of the input that moving back does not restore, by file offset.
     pub fills: Vec<(FileOffset, Vec<u8>)>,
-    /// The output's debug information was written again, so the map does not lead back.
+    /// The output's debug information was rewritten, so the map does not lead back.
     pub is_one_way: bool,
 }
 
-/// A part of the input, where moving back gives it and where it stood.
+/// A part of the input: where moving back leaves it, and where it was.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Copied {
-    /// Where moving back gives it.
+    /// Where moving back leaves it.
     pub from: FileOffset,
-    /// Where it stood.
+    /// Where it was.
     pub to: FileOffset,
     /// Bytes.
     pub size: u64,
@@ -105,7 +106,7 @@ impl LayoutMap {
 
     /// The file's text.
     pub fn write(&self) -> String {
-        // First: without its digests a map belongs to no image, so one that is cut before this line is of no use.
+        // First: a map without its digests belongs to no image, so a map that is cut before this line is useless anyway.
         let mut text = format!("{FIRST_LINE}\n# lines: {}\n", self.lines());
         let _ = write!(text, "# old-sha256: {}\n# new-sha256: {}\n", self.old_digest, self.new_digest);
         if let Some(bytes) = self.old_bytes {
@@ -124,7 +125,7 @@ impl LayoutMap {
             let _ = writeln!(text, "copy {from} {to} {size:#x}");
         }
         for (offset, bytes, length) in self.stored_fills() {
-            let bytes_text = hexadecimal(bytes);
+            let bytes_text = encode(bytes);
             let _ = match length == bytes.len() {
                 true => writeln!(text, "fill {offset} {bytes_text}"),
                 false => writeln!(text, "fill {offset} {bytes_text} {length:#x}"),
@@ -207,7 +208,7 @@ impl LayoutMap {
                 }
                 ["fill", place, bytes, length @ ..] => {
                     lines += 1;
-                    let (Some(offset), Some(bytes)) = (number(place), from_hexadecimal(bytes)) else {
+                    let (Some(offset), Some(bytes)) = (number(place), decode(bytes.as_bytes())) else {
                         return Err(broken());
                     };
                     let length = match length {
@@ -228,22 +229,22 @@ impl LayoutMap {
         map.build_ids = build_ids.0.zip(build_ids.1);
         let is_cut = stated_lines.is_some_and(|stated: usize| stated != lines) || !text.ends_with(b"\n");
         match is_cut {
-            true => Err(Error::malformed(offset, "the map has lost its end, or lines of it")
+            true => Err(Error::malformed(offset, "the end of the map, or some of its lines, are missing")
                 .with_hint("copy it again from where `reorder apply --map` wrote it")),
             false => Ok(map),
         }
     }
 }
 
-/// Fillers repeat after so many bytes at most: the longest no-operation has fifteen.
+/// The longest period of filler: the longest no-operation has fifteen bytes.
 const MAX_PERIOD: usize = 16;
-/// A run that is shorter is written as it is.
+/// A shorter run is written in full.
 const MIN_REPEATED: usize = 64;
 /// The most bytes that all repeated fillers of a map may add up to: more than the padding of any image.
 const MAX_REPEATED: usize = 1 << 26;
 
 impl LayoutMap {
-    /// Pieces of one run were written line by line.
+    /// Adds a fill; joins it to the one before, since a run is written piece by piece, one a line.
     fn add_fill(&mut self, offset: u64, bytes: impl Iterator<Item = u8>) {
         match self.fills.last_mut() {
             Some((last, run)) if last.0.checked_add(run.len() as u64) == Some(offset) => run.extend(bytes),
@@ -252,13 +253,13 @@ impl LayoutMap {
     }
 }
 
-/// How long bytes are that repeat `period` bytes up to `length`.
+/// The length to which `period` bytes are repeated, if it is in bounds.
 fn repeated_length(period: usize, length: &str) -> Option<usize> {
     let length = usize::try_from(number(length)?).ok()?;
     (period > 0 && length > period && length <= MAX_REPEATED).then_some(length)
 }
 
-/// A run as it is written: position in it, bytes, and the length that they repeat to.
+/// The lines of a run: position in it, bytes, and the length to which they are repeated.
 fn pieces(run: &[u8]) -> impl Iterator<Item = (usize, &[u8], usize)> {
     let mut position = 0;
     std::iter::from_fn(move || {
@@ -276,7 +277,7 @@ fn pieces(run: &[u8]) -> impl Iterator<Item = (usize, &[u8], usize)> {
     })
 }
 
-/// The period with which the start of `bytes` repeats the furthest, and how far that is.
+/// The period with which the beginning of `bytes` repeats for the longest length, and that length.
 fn repetition(bytes: &[u8]) -> Option<(usize, usize)> {
     let reach = |period: usize| {
         let same =
@@ -289,25 +290,11 @@ fn repetition(bytes: &[u8]) -> Option<(usize, usize)> {
 
 /// SHA-256 in hexadecimal.
 pub fn digest(bytes: &[u8]) -> String {
-    hexadecimal(&Sha256::digest(bytes))
+    encode(&Sha256::digest(bytes))
 }
 
-/// Lower-case hexadecimal.
-pub fn hexadecimal(bytes: &[u8]) -> String {
-    bytes.iter().fold(String::with_capacity(bytes.len() * 2), |mut text, byte| {
-        let _ = write!(text, "{byte:02x}");
-        text
-    })
-}
-
-fn from_hexadecimal(text: &str) -> Option<Vec<u8>> {
-    let digits = text.as_bytes();
-    if !digits.len().is_multiple_of(2) || !digits.iter().all(u8::is_ascii_hexdigit) {
-        return None;
-    }
-    digits.chunks(2).map(|pair| u8::from_str_radix(std::str::from_utf8(pair).ok()?, 16).ok()).collect()
-}
-
+/// `0x` and digits. Unlike in [`reorder_base::numbers`], a leading `+` is accepted, so that maps that could be read stay
+/// readable.
 fn number(word: &str) -> Option<u64> {
     u64::from_str_radix(word.strip_prefix("0x")?, 16).ok()
 }
@@ -405,7 +392,7 @@ mod tests {
                 Ok(map) => {
                     let again = LayoutMap::parse(map.write().as_bytes()).expect("a written map parses");
                     prop_assert_eq!(&again, &map);
-                    // Ranges of a stranger's map may overlap, which must be told and not trusted.
+                    // Ranges of an arbitrary map may overlap; that must be an error.
                     for side in [Side::Old, Side::New] {
                         let moved = map.address_map(side).map(|moves| moves.moves().len());
                         prop_assert!(moved.is_err() || moved.is_ok_and(|count| count <= map.moves.len()));

@@ -1,4 +1,4 @@
-//! Every write into the output, in file offsets. What is not listed equals the input.
+//! Every write into the output, in file offsets. Bytes that are not listed equal the input's.
 
 use std::ops::Range;
 
@@ -19,12 +19,12 @@ impl Ledger {
         }
     }
 
-    /// Lists what another ledger lists.
+    /// Adds the writes of another ledger.
     pub fn append(&mut self, other: Self) {
         other.writes.into_iter().for_each(|range| self.record(range));
     }
 
-    /// Replaces bytes of `output` and lists them, unless they already are what they should be.
+    /// Replaces bytes of `output` and lists them, unless they already have these values.
     pub fn write(&mut self, output: &mut [u8], start: usize, bytes: &[u8]) {
         let range = start..start + bytes.len();
         if output[range.clone()] != *bytes {

@@ -16,10 +16,10 @@ pub mod macho;
 
 use debug::DebugPolicy;
 
-/// What the user decides.
+/// The user's choices.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct RelocateOptions {
-    /// What happens to debug information.
+    /// The treatment of debug information.
     pub debug: DebugPolicy,
     /// Keep the build-id although the layout differs.
     pub keep_build_id: bool,

@@ -11,6 +11,7 @@ use crate::cli::gate_files::{FileRole, refuse_overwriting};
 use crate::gate::GateReport;
 use crate::gate::render::ExportFormat;
 use reorder_base::error::{Error, Result};
+use reorder_base::hexadecimal::encode;
 use reorder_report::Format;
 use reorder_system::write;
 
@@ -86,7 +87,7 @@ fn is_stdout(export: &Export<ExportFormat>) -> bool {
 /// digest of the text, so a text cannot contain its own.
 fn inert(text: &str) -> String {
     use sha2::{Digest as _, Sha256};
-    let word: String = Sha256::digest(text).iter().map(|byte| format!("{byte:02x}")).collect();
+    let word = encode(&Sha256::digest(text));
     let end = if text.ends_with('\n') { "" } else { "\n" };
     format!("::stop-commands::{word}\n{text}{end}::{word}::\n")
 }

@@ -11,6 +11,7 @@ use crate::cli::context::Context;
 use crate::cli::inspect_macho;
 use crate::exit_status::ExitStatus;
 use reorder_base::error::{Error, ErrorKind, Result};
+use reorder_base::hexadecimal;
 use reorder_base::refusal::Refusal;
 use reorder_image::elf::analysis::Analysis;
 use reorder_image::elf::analysis::kept_relocations::KeptRelocationSummary;
@@ -23,7 +24,6 @@ use reorder_relocate::apply::ApplySummary;
 use reorder_relocate::apply::elf::summarise;
 use reorder_relocate::debug::sections::check;
 use reorder_relocate::elf::plan::Plan;
-use reorder_relocate::layout_map::hexadecimal;
 use reorder_report::Report;
 use reorder_report::table::{Table, grouped};
 use reorder_system::mapped::map_image;
@@ -162,7 +162,7 @@ pub fn run(arguments: &InspectArguments, context: &Context) -> Result<ExitStatus
 
 fn inspect(bytes: &[u8], report: &mut InspectReport) -> Result<()> {
     let file = ElfFile::parse(bytes)?;
-    report.build_id = file.build_id().map(hexadecimal);
+    report.build_id = file.build_id().map(hexadecimal::encode);
     let functions = FunctionTable::collect(&file)?;
     let analysis = Analysis::new(&file, &functions)?;
     let summary =

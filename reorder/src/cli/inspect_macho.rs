@@ -7,13 +7,13 @@ use serde::Serialize;
 
 use crate::cli::apply::pins_text;
 use reorder_base::error::{Error, ErrorKind, Result};
+use reorder_base::hexadecimal;
 use reorder_base::refusal::Refusal;
 use reorder_image::macho::analysis::MachOAnalysis;
 use reorder_image::macho::file::MachOFile;
 use reorder_image::macho::universal::{Slice, choose_among, slices};
 use reorder_relocate::apply::ApplySummary;
 use reorder_relocate::apply::macho::summarise;
-use reorder_relocate::layout_map::hexadecimal;
 use reorder_report::Report;
 use reorder_report::table::{Table, grouped};
 
@@ -134,7 +134,7 @@ pub fn inspect(
 
 fn inspect_image(bytes: &[u8], report: &mut ImageReport) -> Result<()> {
     let file = MachOFile::parse(bytes)?;
-    report.uuid = file.uuid.as_ref().map(|uuid| hexadecimal(uuid));
+    report.uuid = file.uuid.as_ref().map(|uuid| hexadecimal::encode(uuid));
     let analysis = MachOAnalysis::new(&file)?;
     let names = file.code_names()?;
     let summary = summarise(&names.functions_within(file.text().range()), &analysis);

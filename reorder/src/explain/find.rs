@@ -24,6 +24,7 @@ pub fn find(word: &str, functions: &FunctionTable<'_>) -> Result<Vec<FunctionInd
             .with_hint("give a symbol, a part of a demangled name, or an address, 0x…"));
     }
     if let Some(digits) = word.strip_prefix("0x").or(word.strip_prefix("function@0x")) {
+        // A leading `+` is accepted, unlike in `reorder_base::numbers`.
         let address = u64::from_str_radix(digits, 16).map_err(|_| {
             Error::usage(format!("{word} is not an address")).with_hint("write 0x and hexadecimal digits")
         })?;

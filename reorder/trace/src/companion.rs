@@ -1,7 +1,7 @@
 //! Files that trace files need to be understood: instrumented images, their debug files, maps of names.
 //!
 //! A trace file that knows functions by number, by hash or by address of an image that is not the one to be laid
-//! out says nothing by itself. Companions are given on the command line; readers take the one that fits by contents.
+//! out is useless by itself. Companions are given on the command line; readers take the one that fits by contents.
 
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
@@ -52,7 +52,7 @@ impl Companions {
         self.files.iter()
     }
 
-    /// Those that are images, ELF or Mach-O of any machine; of universal files nothing.
+    /// Those that are images, ELF or Mach-O for any processor; universal files are not used.
     pub fn images(&self) -> impl Iterator<Item = CompanionImage<'_>> {
         self.files.iter().filter_map(CompanionImage::parse)
     }
@@ -75,7 +75,7 @@ fn debug_file_of_bundle(path: &Path) -> Result<Option<PathBuf>> {
     Ok(files.into_iter().next())
 }
 
-/// An image of any machine, as far as readers need it.
+/// An image for any processor, as far as readers need it.
 pub struct CompanionImage<'data> {
     /// Path and build-id or UUID.
     pub identity: ImageIdentity,
@@ -94,7 +94,7 @@ pub(super) fn build_id_of(object: &object::File<'_>) -> Option<Vec<u8>> {
 }
 
 impl<'data> CompanionImage<'data> {
-    /// Nothing when it is no image.
+    /// `None` when it is not an image.
     pub fn parse(companion: &'data Companion) -> Option<Self> {
         let object = object::File::parse(companion.bytes.as_slice()).ok()?;
         let build_id = build_id_of(&object);

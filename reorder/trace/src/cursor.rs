@@ -131,7 +131,7 @@ impl<'data> Cursor<'data> {
 
     fn array<const LENGTH: usize>(&mut self) -> Result<[u8; LENGTH]> {
         let taken = self.take(LENGTH as u64)?;
-        // `take` gave exactly so many bytes.
+        // `take` gave exactly this many bytes.
         Ok(taken.first_chunk::<LENGTH>().copied().unwrap_or([0; LENGTH]))
     }
 }

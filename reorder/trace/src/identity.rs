@@ -1,4 +1,4 @@
-//! What tells one recording from all others, for samples.
+//! The identity of a recording, for samples.
 
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::Path;
@@ -8,10 +8,9 @@ use sha2::{Digest as _, Sha256};
 
 use super::{Location, NameHash, Trace};
 
-/// The identity that was written down with the trace, or else one made of the file it stands in, its
-/// position there and everything it says.
+/// The identity stored with the trace, or else one made of its file, its position there and its contents.
 ///
-/// Not of its contents alone: two runs of one start may well give equal traces, and both count. Not of the file alone:
+/// Not of its contents alone: two runs may well give equal traces, and both count. Not of the file alone:
 /// profiles are overwritten by the next run.
 pub fn identity_of(trace: &Trace) -> Identity {
     if let Some(identity) = trace.identity {

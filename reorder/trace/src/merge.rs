@@ -14,11 +14,11 @@ use reorder_base::error::{Error, Result};
 /// What is kept of merged traces.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct MergeRequest {
-    /// At most so many traces of each stratum; nothing keeps all.
+    /// The most traces that are kept of each stratum; `None` keeps all.
     pub capacity: Option<u64>,
-    /// What traces compete with each other. Samples can be merged again with their own strata only.
+    /// Which traces compete with each other. Samples can be merged again with their own strata only.
     pub strata: Strata,
-    /// Decides which. Samples can be merged again with the seed that drew them only.
+    /// Decides which traces are kept. Samples can be merged again with the seed that drew them only.
     pub seed: u64,
 }
 
@@ -46,7 +46,7 @@ pub struct Merged {
     pub traces: Vec<Trace>,
     /// Traces read, repetitions included.
     pub given: u64,
-    /// Of these, without weight: they count nowhere and are left out.
+    /// Traces without weight among these: they do not count and are left out.
     pub weightless: u64,
 }
 
@@ -63,7 +63,7 @@ impl Merge {
     /// Adds a trace; one without an identity gets the one that its file and contents make, as its file's first.
     ///
     /// # Errors
-    /// Traces of a sample that another seed or other strata drew: nobody can tell which traces these would have kept.
+    /// Traces of a sample that another seed or other strata drew: which traces these would have kept is unknown.
     pub fn add(&mut self, mut trace: Trace) -> Result<()> {
         let identity = identity_of(&trace);
         let draw = trace.draw.take();
@@ -177,7 +177,7 @@ mod tests {
         text::write_all(&merge.finish().traces)
     }
 
-    /// Nothing is left of traces without weight, and an empty file is no trace file.
+    /// Traces without weight are dropped, and an empty file is not a trace file.
     fn read(merged: &str) -> Vec<Trace> {
         if merged.is_empty() { Vec::new() } else { text::read(merged.as_bytes()).unwrap().traces }
     }

@@ -1,7 +1,7 @@
 //! What every reader gives: traces of events.
 //!
 //! One trace is one run of one process in one image; events stand in the order of first execution and are never
-//! merged across traces, because clocks and addresses of two processes have nothing in common.
+//! merged across traces, because clocks and addresses of two processes are unrelated.
 
 use std::fmt;
 use std::ops::Deref;
@@ -12,6 +12,7 @@ use layout_algos::sample::{Identity, Priority};
 use serde::{Serialize, Serializer};
 
 use reorder_base::address::{Address, RuntimeAddress};
+use reorder_base::hexadecimal::encode;
 use reorder_image::elf::file::ElfFile;
 
 /// One process's first executions in one image.
@@ -29,17 +30,17 @@ pub struct Trace {
     pub weight: u64,
     /// What the order of the events rests on.
     pub evidence: Evidence,
-    /// Processes that went on when the recording ended: what they ran later is not here.
+    /// Processes that still ran when the recording ended: what they ran later is missing.
     pub left_running: u32,
     /// In order of first execution.
     pub events: Vec<Event>,
     /// The file it was read from.
     pub source: Option<PathBuf>,
-    /// How many traces stand before it in that file, or among those that were joined with it.
+    /// The number of traces before it in that file, or among those that were joined with it.
     pub position: u32,
-    /// What tells this recording from all others, where it was written down.
+    /// The identity of this recording, if it was stored.
     pub identity: Option<Identity>,
-    /// The sample that it was drawn in, where it was.
+    /// The sample that it was drawn in, if any.
     pub draw: Option<Draw>,
 }
 
@@ -48,11 +49,11 @@ pub struct Trace {
 pub struct Draw {
     /// How many traces were drawn at most, of each stratum.
     pub capacity: u64,
-    /// What traces competed with each other.
+    /// Which traces competed with each other.
     pub strata: Strata,
     /// What the draw depended on beside the identities.
     pub seed: u64,
-    /// The smallest priority that was left out; nothing when all traces are there.
+    /// The smallest priority that was left out; `None` when no trace was.
     pub threshold: Option<Priority>,
 }
 
@@ -62,7 +63,7 @@ pub enum Strata {
     /// By image, which is build-id and path.
     #[default]
     Image,
-    /// By image and command line: a scenario that hardly anybody starts is kept as well as the usual ones.
+    /// By image and command line: a rare scenario is kept as well as the common ones.
     Command,
 }
 
@@ -81,7 +82,7 @@ impl Trace {
         self.stands_for().round() as u64
     }
 
-    /// How much of all traces it speaks for: its weight, or in a sample what it stands for.
+    /// How many of all traces it represents: its weight, or in a sample the traces it stands for.
     pub fn stands_for(&self) -> f64 {
         let threshold = self.draw.and_then(|draw| draw.threshold);
         threshold.map_or(self.weight as f64, |threshold| threshold.stands_for(self.weight))
@@ -106,11 +107,11 @@ pub enum Evidence {
     Exact,
     /// The same, but the file has lost its end: later first executions are missing.
     Cut,
-    /// An order of which nothing is known but that somebody wrote it down.
+    /// An order from a list of unknown origin.
     Listed,
     /// The orders of several runs, blended into one by the program that wrote the file.
     Blended,
-    /// Functions stand where they were first sampled; short ones are missing.
+    /// Functions in the order of their first samples; short ones are missing.
     Sampled,
     /// The first touch of each page: one function stands for all on its page.
     Pages,
@@ -146,7 +147,7 @@ impl Evidence {
     }
 }
 
-/// What tells one image from another.
+/// The identity of an image.
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
 pub struct ImageIdentity {
     /// Absolute path, as far as it is known.
@@ -178,10 +179,7 @@ impl fmt::Display for ImageIdentity {
         match &self.path {
             Some(path) => write!(formatter, "{}", path.display()),
             None => match &self.build_id {
-                Some(build_id) => {
-                    formatter.write_str("image ")?;
-                    build_id.iter().try_for_each(|byte| write!(formatter, "{byte:02x}"))
-                }
+                Some(build_id) => write!(formatter, "image {}", encode(build_id)),
                 None => formatter.write_str("unnamed image"),
             },
         }
@@ -213,7 +211,7 @@ pub struct Event {
 }
 
 impl Event {
-    /// An event that knows nothing but where it happened.
+    /// An event of which only the place is known.
     pub fn at(location: Location) -> Self {
         Self { location, name: None, size: None, nanoseconds: None, count: None, tick: None }
     }
@@ -231,7 +229,7 @@ impl Event {
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Location {
-    /// The symbol as the format spells it, with the source file in front if it does that.
+    /// The symbol as the format spells it, with the source file before it if it does that.
     Name(Name),
     /// A digest of the symbol.
     NameHash(NameHash),

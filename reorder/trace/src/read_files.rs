@@ -48,7 +48,7 @@ impl TraceFiles {
     /// Gives each trace to `work`, several files at a time, and what comes out to `sink`, in the order of files and
     /// traces.
     ///
-    /// Files of which nothing is usable become notes, as long as another file gives an event.
+    /// Unusable files become notes, as long as another file gives an event.
     ///
     /// # Errors
     /// Unreadable files, and files without a single event: the first reason why.
@@ -176,7 +176,7 @@ pub fn read_files(paths: &[PathBuf], companions: &Companions) -> Result<Reading>
 /// All traces of one file's contents; `file` is for messages, labels and files beside it.
 ///
 /// # Errors
-/// Unknown formats, and files of which nothing is usable.
+/// Unknown formats, and unusable files.
 pub fn read_bytes(bytes: &[u8], file: &Path, companions: &Companions) -> Result<Reading> {
     read_with(bytes, file, companions).map(|(reading, _)| reading)
 }
@@ -199,7 +199,7 @@ fn read_with(bytes: &[u8], file: &Path, companions: &Companions) -> Result<(Read
 
 const RECORD: &str = "record a run: reorder record -o traces -- PROGRAM ARGUMENTS";
 
-/// What to give instead of a file that is no trace.
+/// Advice for a file that is not a trace.
 fn instead_of(bytes: &[u8]) -> &'static str {
     const PACKED: [&[u8]; 5] = [b"\x1f\x8b", b"\x28\xb5\x2f\xfd", b"\xfd7zXZ\0", b"BZh", b"PK\x03\x04"];
     const IMAGES: [&[u8]; 5] =
@@ -243,7 +243,7 @@ fn trace_files(path: &Path) -> Result<Vec<PathBuf>> {
     let mut whole = Vec::new();
     let mut parts: Vec<fn(&Path) -> bool> = Vec::new();
     for entry in entries {
-        // A link to a directory may lead back to where it stands.
+        // A link to a directory may lead back to its own directory.
         if entry.is_dir() && !entry.is_symlink() {
             files.extend(trace_files(&entry)?);
         } else if entry.is_file() {

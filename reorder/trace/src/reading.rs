@@ -22,18 +22,18 @@ pub struct Input<'data> {
 pub struct Reading {
     /// In file order.
     pub traces: Vec<Trace>,
-    /// What was left out, kept in spite of damage, or not to be believed.
+    /// Parts that were left out, kept in spite of damage, or distrusted.
     pub notes: Vec<Note>,
 }
 
 impl Reading {
-    /// One trace of which there is nothing to say.
+    /// One trace without notes.
     pub fn of(trace: Trace) -> Self {
         Self { traces: vec![trace], notes: Vec::new() }
     }
 }
 
-/// Something that a person should know about a file that could be read.
+/// A message for the user about a file that could be read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Note {
     /// The file concerned; readers leave it to their caller.

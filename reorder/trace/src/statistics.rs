@@ -122,7 +122,7 @@ fn functions_of(trace: &Trace) -> Functions<'_> {
     trace.events.iter().map(|event| (&event.location, event.size)).collect()
 }
 
-/// Nothing unless every function has an address and a size.
+/// `None` unless every function has an address and a size.
 fn touched(functions: &Functions<'_>) -> Option<Touched> {
     let mut touched = Touched { bytes: 0, pages: 0 };
     let mut after_last_page = 0;

@@ -81,7 +81,7 @@ fn a_name_that_contradicts_its_address_decides() {
     });
 }
 
-/// Any address falls into some function: without names, sizes or build-ids it proves nothing about a stranger.
+/// Any address falls into some function: without names, sizes or build-ids it does not identify the image.
 #[test]
 fn addresses_of_a_stranger_are_not_believed() {
     with_own_image(|functions, identity| {

@@ -24,7 +24,7 @@ pub struct LlvmText {
 /// The traces as one profile, in the order given, with their weights.
 ///
 /// # Errors
-/// Traces of which nothing can be written.
+/// Traces without an event that can be written.
 pub fn write_llvm_text(traces: &[Trace]) -> Result<LlvmText> {
     let mut writer = Writer::default();
     traces.iter().for_each(|trace| writer.trace(trace));
@@ -172,7 +172,7 @@ impl Lost {
     }
 }
 
-/// What `llvm-profdata merge` would drop unless it is told not to.
+/// Functions that `llvm-profdata merge` drops by default.
 fn limits(traces: usize, longest: usize) -> Option<Note> {
     let mut flags = Vec::new();
     if traces > DEFAULT_RESERVOIR {

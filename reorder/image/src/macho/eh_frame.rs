@@ -15,6 +15,7 @@ use super::reference::{DataForm, DataReference};
 use crate::frame_pointer::names_no_table;
 use reorder_base::address::Address;
 use reorder_base::error::{Error, Result};
+use reorder_base::little_endian::u32_at;
 use reorder_base::refusal::{Refusal, RefusalCode};
 
 /// One frame description entry.
@@ -65,7 +66,7 @@ pub fn frame_entries(file: &MachOFile<'_>) -> Result<Vec<FrameEntry>> {
     let mut common: CommonEntries<'_> = BTreeMap::new();
     let mut entries = Vec::with_capacity(contents.len() / 40);
     let mut position = 0usize;
-    while let Some(length) = word(contents, position) {
+    while let Some(length) = u32_at(contents, position) {
         let place = section.offset as u64 + position as u64;
         let address = section.address.plus(position as u64);
         if length == 0 {
@@ -77,7 +78,7 @@ pub fn frame_entries(file: &MachOFile<'_>) -> Result<Vec<FrameEntry>> {
             return Err(unknown("an unwind entry in the 64-bit form").at(address).into());
         }
         let next = position + 4 + length as usize;
-        let Some(parent) = word(contents, position + 4).filter(|_| next <= contents.len() && length >= 4)
+        let Some(parent) = u32_at(contents, position + 4).filter(|_| next <= contents.len() && length >= 4)
         else {
             return Err(Error::malformed(place, "an unwind entry runs past the end of __eh_frame"));
         };
@@ -168,8 +169,4 @@ fn unknown(what: impl Into<String>) -> Refusal {
         format!("the image has {}", what.into()),
         "build it with clang, rustc or GCC for macOS, which write distances from the field",
     )
-}
-
-fn word(contents: &[u8], at: usize) -> Option<u32> {
-    contents.get(at..)?.first_chunk().map(|word| u32::from_le_bytes(*word))
 }

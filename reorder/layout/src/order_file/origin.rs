@@ -4,6 +4,7 @@ use clap::ValueEnum;
 
 use super::lld::Summary;
 use crate::LayoutRequest;
+use reorder_base::hexadecimal::encode;
 use reorder_trace::Coverage;
 
 /// Where an order comes from.
@@ -35,8 +36,7 @@ impl Origin<'_> {
             Identity::BuildId(identity) => ("build-id", identity),
             Identity::Uuid(identity) => ("uuid", identity),
         };
-        let hexadecimal = |id: &[u8]| id.iter().map(|byte| format!("{byte:02x}")).collect::<String>();
-        lines.push(format!("{kind} {}", identity.map_or_else(|| "none".to_owned(), hexadecimal)));
+        lines.push(format!("{kind} {}", identity.map_or_else(|| "none".to_owned(), encode)));
         let request = &self.request;
         lines.push(format!("strategy {} seed {}", request.strategy.name(), request.seed));
         lines.push(format!(

@@ -11,6 +11,7 @@ use serde::Serialize;
 
 use super::lld::LINES;
 use reorder_base::address::Address;
+use reorder_base::numbers::prefixed_hexadecimal;
 use reorder_image::functions::{FunctionIndex, FunctionTable};
 use reorder_trace::{Found, NameIndex, Spelling, Step};
 
@@ -126,7 +127,5 @@ fn find(line: &[u8], names: &NameIndex<'_>, functions: &FunctionTable<'_>) -> Fo
 /// `0x1040` and `function@0x1040`.
 fn address_of(line: &[u8]) -> Option<Address> {
     let line = line.strip_prefix(b"function@").unwrap_or(line);
-    let digits = std::str::from_utf8(line.strip_prefix(b"0x")?).ok()?;
-    let is_number = digits.bytes().all(|byte| byte.is_ascii_hexdigit());
-    is_number.then(|| u64::from_str_radix(digits, 16).ok().map(Address)).flatten()
+    prefixed_hexadecimal(line).map(Address)
 }

@@ -1,4 +1,4 @@
-//! Copies of what should come first and did not move, added to an image in which everything else has its place.
+//! Copies of functions that should come first and did not move, added to an image whose other functions are placed.
 
 use std::collections::BTreeSet;
 
@@ -31,14 +31,14 @@ pub struct SkippedFunction {
     pub name: String,
     /// Where it is.
     pub address: Address,
-    /// What keeps it from having a copy.
+    /// The obstacle.
     pub obstacle: Obstacle,
     /// The place that shows it.
     pub evidence: Address,
 }
 
 /// Copies those of `wanted`, in that order, that had to stay, then proves the result. `has_moved`: the image went through
-/// [`super::apply`], so functions that are not pinned are where they should be.
+/// [`super::apply`], so functions that are not pinned are in place.
 ///
 /// # Errors
 /// Refusals (R8, R12, R13, R16), malformed tables.
@@ -72,7 +72,7 @@ pub fn with_clones(applied: Applied, wanted: &[Address], has_moved: bool) -> Res
         skipped: skipped.collect(),
     });
     let lost = match cloned.lost {
-        Some(LostNote::BuildId) => "the build-id, which tools do not find in a running program now",
+        Some(LostNote::BuildId) => "the build-id, which tools no longer find in a running program",
         Some(LostNote::Properties) => {
             "the image's properties, so that protections such as branch target identification are off"
         }

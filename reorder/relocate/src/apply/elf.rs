@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 
 use reorder_base::address::Address;
 use reorder_base::error::{Error, Result};
+use reorder_base::hexadecimal::encode;
 use reorder_base::refusal::RefusalCode;
 use reorder_image::elf::analysis::Analysis;
 use reorder_image::elf::analysis::units::unit_containing;
@@ -20,10 +21,10 @@ use crate::debug::{DebugPolicy, has_debug};
 use crate::elf::plan::{Plan, plan, plan_from_map};
 use crate::elf::relocate;
 use crate::elf::static_relocations::compact_tables;
-use crate::layout_map::{LayoutMap, Side, digest, hexadecimal};
+use crate::layout_map::{LayoutMap, Side, digest};
 
-/// Relocates the functions of `file`, then proves the result. The analysis is taken, since it takes as much memory as the
-/// proof, which starts when nothing needs it any longer.
+/// Relocates the functions of `file`, then proves the result. Consumes the analysis, which takes as much memory as the
+/// proof and is freed before it.
 ///
 /// # Errors
 /// Refusals (R1…R16), malformed input, a map of another image.
@@ -58,7 +59,7 @@ pub fn apply(
     if let Some((map, Side::New)) = side {
         restore_rest(map, &mut bytes);
     }
-    // The way back needs no other proof than the digest of the image that it must lead to.
+    // On the way back, the digest of the original is proof enough.
     if !matches!(side, Some((_, Side::New))) {
         let _phase = tracing::info_span!("verify").entered();
         trim_heap();
@@ -82,7 +83,7 @@ pub fn apply(
     Ok(Applied { bytes, map: plan.map, summary })
 }
 
-/// The output must pass the independent verifier, or it never leaves the memory.
+/// Returns the output only if it passes the independent verifier.
 pub(super) fn prove(old: &[u8], new: &[u8]) -> Result<()> {
     let options = VerifyOptions { keeps_alignment: true, ..VerifyOptions::default() };
     judge(verify(old, new, options), RefusalCode::FailedVerification)
@@ -98,7 +99,7 @@ pub fn summarise(functions: &FunctionTable<'_>, analysis: &Analysis<'_>, plan: &
     summary_of(functions, &plan.map, |index, address| (analysis.pin_at(address), room_pin(index)))
 }
 
-/// Functions, ascending, that nothing pins but for which `plan` found no free place.
+/// Functions, ascending, that are not pinned but for which `plan` found no free place.
 #[must_use]
 pub fn without_room(
     functions: &FunctionTable<'_>,
@@ -114,9 +115,9 @@ pub fn without_room(
     functions.iter().filter_map(|(index, function)| Some((index, pin(function.start)?))).collect()
 }
 
-/// A map that must repeat more than one in so many bytes of the input is not worth having.
+/// A map that would repeat more than one in this many bytes of the input is refused.
 const MAX_REST_SHARE: usize = 4;
-/// Unless that is so little, as the padding between two pages of code.
+/// Unless it is this little, such as the padding between two pages of code.
 const SMALL_REST: usize = 1 << 14;
 
 /// The map between `input` and its relocated form, proven to lead back.
@@ -129,9 +130,8 @@ pub fn layout_map(
     applied: &Applied,
     options: RelocateOptions,
 ) -> Result<LayoutMap> {
-    let build_ids = |old: &ElfFile<'_>, new: &ElfFile<'_>| {
-        Some((hexadecimal(old.build_id()?), hexadecimal(new.build_id()?)))
-    };
+    let build_ids =
+        |old: &ElfFile<'_>, new: &ElfFile<'_>| Some((encode(old.build_id()?), encode(new.build_id()?)));
     let moved = ElfFile::parse(&applied.bytes)?;
     let moved_functions = FunctionTable::collect(&moved)?;
     let mut moved_analysis = Analysis::new(&moved, &moved_functions)?;
@@ -148,7 +148,7 @@ pub fn layout_map(
     };
     map.names = map.moves.iter().map(|range| name_of(functions, range)).collect();
     let back = plan_from_map(&mut moved_analysis, map.address_map(Side::New)?)?;
-    // Debug information that was written again is not restored, nor what stands among it.
+    // Rewritten debug information is not restored, nor the bytes between its sections.
     let end = if map.is_one_way { tail_start(input) } else { u64::MAX };
     let options = match map.is_one_way {
         true => RelocateOptions { debug: DebugPolicy::KeepStale, ..options },

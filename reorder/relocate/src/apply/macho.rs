@@ -9,13 +9,14 @@ use std::collections::BTreeMap;
 
 use super::{Applied, ApplySummary, Arrangement, differences, judge, restore_rest, summary_of};
 use crate::address_map::{AddressMap, Move};
-use crate::layout_map::{Copied, LayoutMap, Side, digest, hexadecimal};
+use crate::layout_map::{Copied, LayoutMap, Side, digest};
 use crate::macho::finish::finish;
 use crate::macho::move_code_and_data;
 use crate::macho::plan::{Plan, UnitIndex, plan, unit_order};
 use crate::macho::unwind::{unwind_room, unwind_size};
 use reorder_base::address::{Address, FileOffset, NewAddress};
 use reorder_base::error::{Error, Result};
+use reorder_base::hexadecimal::encode;
 use reorder_base::refusal::{Refusal, RefusalCode};
 use reorder_image::functions::{FunctionIndex, FunctionTable};
 use reorder_image::macho::analysis::MachOAnalysis;
@@ -29,7 +30,7 @@ use reorder_verify::{self, VerifyOptions, verify_moves};
 pub struct MachOOptions {
     /// More than this share of what should come first, in percent of its bytes, must not be pinned.
     pub most_pinned_percent: u8,
-    /// Go on although many functions stay because of unknown records of Swift.
+    /// Continue although many functions stay because of unknown records of Swift.
     pub allow_swift_pins: bool,
 }
 
@@ -73,7 +74,7 @@ pub fn apply(
     };
     let Planned { plan, mut warnings } = plan;
     let mut bytes = match plan.map.is_identity() {
-        // Signing anew would lose the signature for nothing.
+        // The image is unchanged, so signing it again would only lose the signature.
         true => file.bytes.to_vec(),
         false => {
             let _phase = tracing::info_span!("relocate").entered();
@@ -94,7 +95,7 @@ pub fn apply(
                 .with_hint("give the map that `reorder apply --map` of this version wrote"));
         }
     }
-    // The way back needs no other proof than the digest of the image that it must lead to.
+    // On the way back, the digest of the original is proof enough.
     if !matches!(side, Some((_, Side::New))) {
         let _phase = tracing::info_span!("verify").entered();
         let claims: Vec<_> = plan.map.moves().iter().map(claim).collect();
@@ -110,7 +111,7 @@ pub fn apply(
     Ok(Applied { bytes, map: plan.map, summary })
 }
 
-/// Units that stay for want of room, by start, with their ends.
+/// Units that stay because no free place fits them, by start, with their ends.
 struct RoomPins(BTreeMap<Address, Address>);
 
 impl RoomPins {
@@ -125,7 +126,7 @@ impl RoomPins {
     }
 }
 
-/// Functions, ascending, that nothing pins but for which `plan` found no free place.
+/// Functions, ascending, that are not pinned but for which `plan` found no free place.
 #[must_use]
 pub fn without_room(
     functions: &FunctionTable<'_>,
@@ -136,7 +137,7 @@ pub fn without_room(
     functions.iter().filter_map(|(index, function)| Some((index, pins.at(function.start)?))).collect()
 }
 
-/// What the verifier is told, and checks.
+/// A claim that the verifier gets and checks.
 fn claim(range: &Move) -> reorder_verify::Move {
     reorder_verify::Move { old_start: range.old, new_start: range.new, size: range.size }
 }
@@ -145,7 +146,7 @@ fn claim(range: &Move) -> reorder_verify::Move {
 fn old_size(map: &LayoutMap, new_size: usize) -> Result<usize> {
     let filled: u64 = map.fills.iter().map(|(_, bytes)| bytes.len() as u64).sum();
     let old = map.old_bytes.unwrap_or(new_size as u64);
-    // What is longer than the output is listed as a fill, or gets longer by less than itself where a table does.
+    // Input beyond the output's size is listed as fills, or a table grew by less than its own size.
     match old <= (new_size as u64).saturating_mul(2).saturating_add(filled) {
         true => Ok(old as usize),
         false => Err(Error::usage(format!("the map claims that the input had {old} bytes"))
@@ -164,10 +165,10 @@ struct Planned {
     warnings: Vec<String>,
 }
 
-/// Parts of the cold functions, from the end, that are gathered by their unwind encoding: as few as make it fit.
+/// Shares of the cold functions, from the end, that are grouped by their unwind encoding; the smallest that fits is used.
 const GATHERED: [(usize, usize); 6] = [(0, 1), (1, 16), (1, 8), (1, 4), (1, 2), (1, 1)];
 
-/// How many units of the front to try to put there: all, those that starts need, and if these are all, ever fewer.
+/// Numbers of leading units to try: all, then those that startup needs; if these are all, ever fewer.
 fn fronts(front: usize, needed: usize) -> Vec<usize> {
     if needed < front {
         return vec![front, needed];
@@ -176,7 +177,7 @@ fn fronts(front: usize, needed: usize) -> Vec<usize> {
 }
 
 /// Functions in `order` first. Compact unwind information joins neighbours that unwind alike, so an order may need more
-/// room than there is: then cold functions are gathered by how they unwind, and at last the least needed of the front
+/// room than there is: then cold functions are grouped by how they unwind, and at last the least needed leading units
 /// become cold.
 fn plan_order(
     file: &MachOFile<'_>,
@@ -208,7 +209,7 @@ fn plan_order(
             if size <= room {
                 let warning = || {
                     format!(
-                        "only {kept} of {front} functions stand in front: the unwind information has no room for more"
+                        "only {kept} of {front} functions are placed first: the unwind information has no room for more"
                     )
                 };
                 let warnings = (kept < front).then(warning).into_iter().collect();
@@ -220,12 +221,12 @@ fn plan_order(
     Err(Refusal::new(
         RefusalCode::MachOUnwindRoom,
         format!("the unwind information would need {least} bytes and has {room}"),
-        "put fewer functions in front, or relink with an order file: reorder order IMAGE -t TRACES -o FILE",
+        "place fewer functions first, or relink with an order file: reorder order IMAGE -t TRACES -o FILE",
     )
     .into())
 }
 
-/// Sorts units by how they unwind, keeping their order otherwise: entries that cannot be joined stand last.
+/// Sorts units by how they unwind, keeping their order otherwise: entries that cannot be joined come last.
 fn gather(analysis: &MachOAnalysis, units: &mut [UnitIndex]) {
     let Some(unwind) = &analysis.unwind else { return };
     units.sort_by_cached_key(|index| {
@@ -236,7 +237,7 @@ fn gather(analysis: &MachOAnalysis, units: &mut [UnitIndex]) {
     });
 }
 
-/// What should come first and cannot makes the effort vain.
+/// Refuses an image in which too much of what should come first is pinned: the move would gain little.
 fn check_pins(analysis: &MachOAnalysis, front: &[UnitIndex], options: MachOOptions) -> Result<()> {
     let units = || front.iter().map(|index| &analysis.units[index.0 as usize]);
     let bytes: u64 = units().map(|unit| unit.size()).sum();
@@ -249,7 +250,7 @@ fn check_pins(analysis: &MachOAnalysis, front: &[UnitIndex], options: MachOOptio
         return Err(Refusal::new(
             RefusalCode::MachOSwiftRecords,
             format!("records of Swift of an unknown kind keep {swift} % of what should come first in its place"),
-            "go on with --allow-swift-pins, or relink with an order file: reorder order IMAGE -t TRACES -o FILE",
+            "continue with --allow-swift-pins, or relink with an order file: reorder order IMAGE -t TRACES -o FILE",
         )
         .into());
     }
@@ -272,13 +273,13 @@ fn analysis_for(file: &MachOFile<'_>, map: &AddressMap) -> Result<MachOAnalysis>
     MachOAnalysis::with_cuts(file, &cuts)
 }
 
-/// Takes a given map as the plan, if it keeps what it moves apart and inside `__text`.
+/// Uses a given map as the plan if its ranges are disjoint and inside `__text`.
 fn plan_from_map(analysis: &MachOAnalysis, map: AddressMap) -> Result<Plan> {
     let wrong = |message: String| {
         Error::usage(message)
             .with_hint("give the map that `reorder apply --map` wrote together with this image")
     };
-    // Cuts of an image that was moved may be fewer: unwind entries that became neighbours can have been joined.
+    // A moved image may have fewer cuts: unwind entries that became neighbours can have been joined.
     let text = analysis.atoms.starts.first().copied().unwrap_or(analysis.atoms.end)..analysis.atoms.end;
     let ends = map.moves().iter().flat_map(|range| [range.old, range.old.plus(range.size)]);
     let mut cuts: Vec<Address> = ends.filter(|cut| text.contains(cut)).collect();
@@ -300,7 +301,7 @@ fn plan_from_map(analysis: &MachOAnalysis, map: AddressMap) -> Result<Plan> {
     Ok(Plan { map, without_room: Vec::new() })
 }
 
-/// What moving back gives, brought to the input's size, with the parts that stood elsewhere in their places.
+/// The result of moving back, brought to the input's size, with displaced parts in their places.
 fn placed(copies: &[Copied], restored: &[u8], size: usize) -> Vec<u8> {
     let mut bytes = restored.to_vec();
     bytes.resize(size, 0);
@@ -318,8 +319,8 @@ fn placed(copies: &[Copied], restored: &[u8], size: usize) -> Vec<u8> {
     bytes
 }
 
-/// The parts of `__LINKEDIT` that stand elsewhere in what moving back gives: tables that are written anew may have another
-/// size than the linker's, and move all that follows.
+/// The parts of `__LINKEDIT` that moving back leaves elsewhere: rewritten tables may differ in size from the linker's, and
+/// move all that follows.
 fn moved_parts(input: &MachOFile<'_>, restored: &MachOFile<'_>) -> Vec<Copied> {
     let part = |range: &LinkEditRange| {
         let other = restored.link_edit_range(range.part)?;
@@ -330,7 +331,7 @@ fn moved_parts(input: &MachOFile<'_>, restored: &MachOFile<'_>) -> Vec<Copied> {
     input.link_edit.iter().filter_map(part).collect()
 }
 
-/// The map between `input` and its relocated form, which leads back: what moving back does not give is in the map.
+/// The map between `input` and its relocated form. It leads back: it holds the bytes that moving back does not restore.
 ///
 /// # Errors
 /// When functions of the relocated form cannot be moved back.
@@ -340,7 +341,7 @@ pub fn layout_map(
     applied: &Applied,
 ) -> Result<LayoutMap> {
     let moved = MachOFile::parse(&applied.bytes)?;
-    let uuids = |old: Option<[u8; 16]>, new: Option<[u8; 16]>| Some((hexadecimal(&old?), hexadecimal(&new?)));
+    let uuids = |old: Option<[u8; 16]>, new: Option<[u8; 16]>| Some((encode(&old?), encode(&new?)));
     let mut map = LayoutMap {
         old_digest: digest(input.bytes),
         new_digest: digest(&applied.bytes),

@@ -20,12 +20,12 @@ use reorder_image::functions::{FunctionIndex, FunctionTable};
 use reorder_image::pins::{Pin, PinReason};
 use reorder_verify::VerifyReport;
 
-/// Where the functions shall go.
+/// Where the functions go.
 #[derive(Clone, Copy, Debug)]
 pub enum Arrangement<'request> {
-    /// These first, in this order; the rest behind, as it is.
+    /// These first, in this order; then the rest in its old order.
     Order(&'request [FunctionIndex]),
-    /// The same; recorded starts need the first so many of them.
+    /// The same; recorded runs need this many of the first ones.
     Needed(&'request [FunctionIndex], usize),
     /// Exactly where a map says, forwards or back.
     Map(&'request LayoutMap),
@@ -56,7 +56,7 @@ pub struct ApplySummary {
     /// What was copied, where copies were asked for.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub clones: Option<clones::CloneSummary>,
-    /// What the output lost or has to get again, such as a signature.
+    /// What the output lost or needs again, such as a signature.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub warnings: Vec<String>,
 }
@@ -85,7 +85,7 @@ impl Applied {
     }
 }
 
-/// A report as a refusal, unless it proves the output.
+/// Turns a report into a refusal unless it proves the output.
 fn judge(report: Result<VerifyReport>, code: RefusalCode) -> Result<()> {
     let failed = |message: String| {
         Error::from(Refusal::new(
@@ -104,7 +104,7 @@ fn judge(report: Result<VerifyReport>, code: RefusalCode) -> Result<()> {
     }
 }
 
-/// The summary of an image, given for each function what pins it and what kept it from being placed.
+/// The summary of an image, from the pin of each function and the functions that found no place.
 fn summary_of(
     functions: &FunctionTable<'_>,
     map: &AddressMap,
@@ -158,7 +158,7 @@ fn differences(input: &[u8], restored: &[u8]) -> Vec<(FileOffset, Vec<u8>)> {
     runs
 }
 
-/// Bytes that moving alone does not bring back.
+/// Bytes that moving back does not restore.
 fn restore_rest(map: &LayoutMap, bytes: &mut [u8]) {
     for (offset, fill) in &map.fills {
         let start = usize::try_from(offset.0).unwrap_or(usize::MAX);

@@ -1,4 +1,4 @@
-//! What the verifier does not accept is refused, by the code of the kind of image; maps lead back.
+//! Results that the verifier rejects are refused, with the code for the kind of image; maps lead back.
 
 #![allow(clippy::unwrap_used)] // a failed unwrap is a failed test
 
@@ -55,7 +55,7 @@ fn with_longer_exports(bytes: &[u8], more: usize) -> Vec<u8> {
 
 #[test]
 fn maps_lead_back_and_stay_short_when_a_table_changes_its_size() {
-    // Names make up most of the file, behind the exports.
+    // Names, which come after the exports, make up most of the file.
     let mut source = String::new();
     for number in 0..600 {
         let name = format!("a_function_of_a_library_of_which_most_of_the_bytes_are_names_{number:04}");

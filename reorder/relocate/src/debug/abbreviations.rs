@@ -1,4 +1,4 @@
-//! Abbreviations: a unit whose code went apart gets ranges in the place of its bounds, byte for byte as wide.
+//! Abbreviations: a unit whose code went apart gets ranges in place of its bounds, of the same width in bytes.
 //! Source: DWARF 5, sections 3.1.1 and 7.5.3.
 
 use std::collections::BTreeMap;
@@ -9,10 +9,10 @@ use super::patch::push_unsigned;
 use super::sections::{DebugSection, Slice};
 use reorder_base::error::Result;
 
-/// Stands for bytes that nobody reads; the last number that producers may use as they like.
+/// The attribute of filler that readers ignore: the last number in the range for producers.
 const FILLER: gimli::DwAt = constants::DW_AT_hi_user;
 
-/// New attributes in the place of one.
+/// New attributes in place of one.
 type Replacement = Vec<(u64, u64)>;
 
 /// How the abbreviation of a unit's first entry changes.
@@ -95,7 +95,7 @@ impl Tables {
             return Ok(*place);
         }
         let place = self.bytes.len();
-        // Tables that overlap, or one in many forms, would make more of a few bytes than any compiler does.
+        // Bounds the output: overlapping tables, or one table in many forms, would expand far beyond what compilers write.
         const MAX_GROWTH: usize = 8;
         if place / MAX_GROWTH > section.bytes.len() {
             return Err(section.damaged(offset, "abbreviations overlap each other"));

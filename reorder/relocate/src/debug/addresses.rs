@@ -9,6 +9,7 @@ use super::sections::{DebugSection, Slice, cannot_update};
 use super::units::UnitUpdate;
 use reorder_base::address::Address;
 use reorder_base::error::Result;
+use reorder_base::little_endian::u64_at;
 use reorder_base::refusal::Refusal;
 
 /// Bytes of an address.
@@ -50,7 +51,7 @@ pub fn move_addresses(
             return Err(section.damaged(base, "a table reaches into the next one"));
         }
         let mut position = base;
-        while let Some(value) = word(section, position).filter(|_| position + WIDTH <= end) {
+        while let Some(value) = u64_at(&section.bytes, position).filter(|_| position + WIDTH <= end) {
             let new = match named_value(&uses, position, value, pieces)? {
                 Some(new) => new,
                 None if is_split => {
@@ -67,11 +68,7 @@ pub fn move_addresses(
     Ok(patches)
 }
 
-fn word(section: &DebugSection<'_>, at: usize) -> Option<u64> {
-    section.bytes.get(at..)?.first_chunk::<WIDTH>().map(|word| u64::from_le_bytes(*word))
-}
-
-/// Where the table ends whose first address is at `base`: its header, of one of two lengths, stands in front.
+/// Where the table ends whose first address is at `base`: its header, of one of two lengths, is before it.
 fn table_end(section: &DebugSection<'_>, base: usize) -> Result<usize> {
     let whole = Slice::new(&section.bytes, LittleEndian);
     for header in [8, 16] {
@@ -88,11 +85,11 @@ fn table_end(section: &DebugSection<'_>, base: usize) -> Result<usize> {
             return Ok(end);
         }
     }
-    Err(section.damaged(base, "no header in front of the table"))
+    Err(section.damaged(base, "no header before the table"))
 }
 
-/// What only the files of split units name may be the start of a function, or where the last call of the one in front
-/// returns to.
+/// An address that only the files of split units name may be the start of a function, or the return address of the last
+/// call of the function before.
 fn ambiguous(place: usize, value: u64) -> Refusal {
     let reason = format!(
         "the address at {place:#x} of .debug_addr, which only files of split units name, stands between two functions \

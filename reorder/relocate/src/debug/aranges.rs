@@ -7,8 +7,9 @@ use super::patch::{close_unit, open_unit};
 use super::pieces::Pieces;
 use super::sections::{DebugSection, Slice, cannot_update};
 use reorder_base::error::Result;
+use reorder_base::little_endian::u32_at;
 
-/// Writes `.debug_aranges` again.
+/// Rewrites `.debug_aranges`.
 ///
 /// # Errors
 /// A damaged section; R10 for segmented addresses.
@@ -70,18 +71,13 @@ fn moved(address: u64, size: u64, pieces: &Pieces) -> Vec<(u64, u64)> {
 /// Bytes of an entry of the address area: two addresses and a unit.
 const AREA_ENTRY: usize = 20;
 
-/// Writes `.gdb_index` again: the address area changes its size, what follows it its place.
+/// Rewrites `.gdb_index`: the address area changes its size, so all that follows it moves.
 ///
 /// # Errors
 /// A damaged index; R10 for an unknown version.
 pub fn move_gdb_index(section: &DebugSection<'_>, pieces: &Pieces) -> Result<Vec<u8>> {
     let bytes = section.bytes.as_ref();
-    let word = |at: usize| {
-        let field = bytes.get(at..).and_then(|rest| rest.first_chunk::<4>());
-        field
-            .map(|field| u32::from_le_bytes(*field))
-            .ok_or_else(|| section.damaged(at, "the header is cut off"))
-    };
+    let word = |at: usize| u32_at(bytes, at).ok_or_else(|| section.damaged(at, "the header is cut off"));
     let version = word(0)?;
     if !(4..=9).contains(&version) {
         return Err(cannot_update(format!(".gdb_index has the unknown version {version}")).into());
@@ -115,7 +111,7 @@ pub fn move_gdb_index(section: &DebugSection<'_>, pieces: &Pieces) -> Result<Vec
             (word(at)? as usize).checked_sub(symbols).and_then(|within| within.checked_add(new_symbols));
         let place = place.and_then(|place| u32::try_from(place).ok());
         let (Some(place), Some(target)) = (place, output.get_mut(at..at + 4)) else {
-            return Err(section.damaged(at, "a part of the index lies in front of the addresses"));
+            return Err(section.damaged(at, "a part of the index lies before the addresses"));
         };
         target.copy_from_slice(&place.to_le_bytes());
     }

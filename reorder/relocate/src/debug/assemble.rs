@@ -1,4 +1,4 @@
-//! The lists of all units → sections, and the values of what refers to them.
+//! The lists of all units → sections, and the values of references to them.
 
 use std::collections::BTreeMap;
 
@@ -13,12 +13,12 @@ pub struct ListSection {
     pub bytes: Vec<u8>,
     /// By number of the unit: where its lists start.
     starts: BTreeMap<usize, usize>,
-    /// By number of the unit: what indexes count from.
+    /// By number of the unit: what indexes are relative to.
     bases: BTreeMap<usize, usize>,
 }
 
 impl ListSection {
-    /// Where indexes of the unit count from.
+    /// What indexes of the unit are relative to.
     pub fn base(&self, unit: usize) -> Option<usize> {
         self.bases.get(&unit).copied()
     }
@@ -34,7 +34,7 @@ impl ListSection {
 /// Which lists of a unit, and its base of indexes.
 type Selected = fn(&UnitUpdate) -> (&UnitLists, Option<usize>);
 
-/// Up to DWARF 4, lists stand one behind the other.
+/// Up to DWARF 4, lists follow each other.
 pub fn old_lists(units: &[UnitUpdate], select: Selected) -> ListSection {
     let mut section = ListSection::default();
     for (number, unit) in units.iter().enumerate().filter(|(_, unit)| unit.encoding.version <= 4) {
@@ -44,7 +44,7 @@ pub fn old_lists(units: &[UnitUpdate], select: Selected) -> ListSection {
     section
 }
 
-/// From DWARF 5 on, they stand behind a header and a table that indexes refer to, which units may share.
+/// From DWARF 5 on, they follow a header and a table that indexes refer to, which units may share.
 /// `None` when two units disagree about a list that they share.
 pub fn new_lists(units: &[UnitUpdate], select: Selected) -> Option<ListSection> {
     let mut section = ListSection::default();
@@ -93,7 +93,7 @@ fn push_group(
     bytes.extend_from_slice(&u32::try_from(count).ok()?.to_le_bytes());
     let base = bytes.len();
     let table_size = count.checked_mul(usize::from(format.word_size()))?;
-    // An index that no entry names leads to an empty list behind all others.
+    // An index that no entry names leads to an empty list after all others.
     for index in 0..count {
         let within = table.get(&index).copied().unwrap_or(position);
         push_offset(bytes, format, table_size + within);

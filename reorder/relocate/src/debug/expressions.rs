@@ -10,7 +10,7 @@ use super::sections::Slice;
 pub enum Use {
     /// An address of code or data.
     Start,
-    /// The end of code that stands in front.
+    /// The end of the code before it.
     End,
     /// A number, such as a distance into thread-local storage.
     Number,
@@ -21,7 +21,7 @@ pub enum Use {
 pub struct AddressUse {
     /// Index in the unit's own table.
     pub index: usize,
-    /// As what.
+    /// Its use.
     pub meaning: Use,
 }
 
@@ -40,7 +40,7 @@ pub fn addresses<'data>(
     stored: &mut Vec<Stored>,
     uses: &mut Vec<AddressUse>,
 ) -> gimli::Result<()> {
-    // Expressions nest as deep as a file likes; the innermost parts are looked at last.
+    // A list instead of recursion: a file may nest expressions to any depth. The innermost parts are looked at last.
     let mut waiting = vec![expression];
     while let Some(mut rest) = waiting.pop() {
         while !rest.is_empty() {

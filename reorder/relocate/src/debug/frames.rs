@@ -39,7 +39,7 @@ pub fn move_frames(section: &DebugSection<'_>, pieces: &Pieces) -> Result<Vec<Pa
 enum Entry {
     None,
     Common,
-    /// Position of the start, the start, and the size behind it.
+    /// Position of the start, the start, and the size after it.
     Function {
         at: usize,
         from: u64,
@@ -56,7 +56,7 @@ fn read_entry(rest: &mut Slice<'_>, whole: Slice<'_>) -> gimli::Result<Entry> {
     let common = entry.read_offset(format)?;
     let none = if format == gimli::Format::Dwarf64 { usize::MAX } else { u32::MAX as usize };
     if common == none {
-        // From version 4 on the entry says how wide addresses are.
+        // From version 4 on, the entry states the width of addresses.
         if entry.read_u8()? >= 4 {
             entry.read_null_terminated_slice()?;
             let (address, segment) = (entry.read_u8()?, entry.read_u8()?);
@@ -98,7 +98,7 @@ fn move_entry(
 
 fn reader<'section>(section: &'section DebugSection<'_>) -> DebugFrame<Slice<'section>> {
     let mut frames = DebugFrame::new(&section.bytes, LittleEndian);
-    // Its one number means something without operands everywhere.
+    // Its number stands for an instruction without operands on every processor.
     frames.set_vendor(Vendor::AArch64);
     frames
 }

@@ -1,4 +1,4 @@
-//! One line program: read as sequences of rows, divided where code went apart, written again.
+//! One line program: read as sequences of rows, divided where code went apart, rewritten.
 //! Source: DWARF 5, section 6.2.
 
 use gimli::{LineEncoding, Reader, constants};
@@ -11,7 +11,7 @@ use reorder_base::address::Address;
 /// What a row says, without its address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct State {
-    /// None where the program does not say it: readers do not agree which file is the first.
+    /// `None` where the program does not say it: readers disagree on the number of the first file.
     file: Option<u64>,
     line: u64,
     column: u64,
@@ -37,7 +37,7 @@ struct Sequence<'data> {
     end: u64,
     /// Positions of addresses in `bytes`.
     addresses: Vec<(usize, u64)>,
-    /// An instruction that rows do not show, such as one that names a file, so that it would be lost.
+    /// An instruction without effect on rows, such as one that names a file, which a division would lose.
     kept: Option<&'static str>,
     /// An instruction of unknown meaning, which may state addresses.
     unknown: Option<u8>,
@@ -52,12 +52,12 @@ pub struct Parameters {
     pub opcode_base: u8,
 }
 
-/// Why a program cannot be written again.
+/// Why a program cannot be rewritten.
 #[derive(Debug)]
 pub enum Obstacle {
     /// It is damaged.
     Damaged(gimli::Error),
-    /// It has an instruction that cannot be expressed anew, for code at this address.
+    /// It has an instruction that cannot be expressed for moved code, at this address.
     Instruction(String, Address),
 }
 
@@ -67,7 +67,7 @@ impl From<gimli::Error> for Obstacle {
     }
 }
 
-/// Writes the `program` again in new addresses; `lengths` are those of its standard opcodes.
+/// Rewrites the `program` in new addresses; `lengths` are those of its standard opcodes.
 ///
 /// # Errors
 /// A program that cannot be read, or has instructions for moved code that are not known or that a division would lose.
@@ -198,7 +198,7 @@ fn read_sequence<'data>(
     sequence.end = address;
     sequence.bytes = whole.slice().get(..rest.offset_from(whole)).unwrap_or_default();
     if !is_ended {
-        // Rows without an end say nothing; their bytes stay.
+        // Rows without an end have no meaning; their bytes stay.
         sequence.addresses.clear();
     }
     Ok(sequence)
@@ -219,7 +219,7 @@ fn divide(sequence: &Sequence<'_>, parameters: Parameters, pieces: &Pieces, outp
         let next = sequence.rows.get(at + 1).map_or(sequence.end, |next| next.address);
         let mut from = row.address;
         if from == sequence.end {
-            // It holds for no address, so it stays with what it stands behind, whatever follows there.
+            // It holds for no address, so it stays with the row before it.
             if let Some((writer, piece)) = writer.as_mut().filter(|(_, piece)| from <= piece.end.0) {
                 writer.row(piece.map(from), &row.state);
             }
@@ -237,7 +237,7 @@ fn divide(sequence: &Sequence<'_>, parameters: Parameters, pieces: &Pieces, outp
                     return;
                 }
                 let Some(piece) = pieces.at(from).copied() else {
-                    // Nothing of the new image is here; what the row covers further on is.
+                    // The new image has no place for this address, but for later addresses of the row.
                     match pieces.next_start(from).filter(|start| *start < next) {
                         Some(start) => from = start,
                         None => break,
@@ -314,7 +314,7 @@ impl<'output> Writer<'output> {
         self.state = *state;
     }
 
-    /// A special opcode where one serves, else the steps one by one.
+    /// A special opcode if one fits, else the steps one by one.
     fn advance(&mut self, address: u64, line: u64) {
         let Parameters { encoding, opcode_base } = self.parameters;
         let unit = u64::from(encoding.minimum_instruction_length.max(1));

@@ -19,10 +19,10 @@ pub struct Lines {
     pub places: BTreeMap<usize, usize>,
 }
 
-/// Writes all programs again.
+/// Rewrites all programs.
 ///
 /// # Errors
-/// A damaged program; R10 for code that comes in bundles, and for instructions that cannot be written again.
+/// A damaged program; R10 for code that comes in bundles, and for instructions that cannot be rewritten.
 pub fn move_lines(section: &DebugSection<'_>, pieces: &Pieces) -> Result<Lines> {
     let mut starts = Vec::new();
     let mut position = 0;
@@ -40,7 +40,7 @@ pub fn move_lines(section: &DebugSection<'_>, pieces: &Pieces) -> Result<Lines> 
     Ok(lines)
 }
 
-/// Where the unit behind the one at `start` begins.
+/// Where the unit after the one at `start` begins.
 fn next_program(section: &DebugSection<'_>, start: usize) -> Result<usize> {
     let mut rest = gimli::EndianSlice::new(&section.bytes, LittleEndian);
     let whole = rest;

@@ -1,7 +1,7 @@
-//! Lists of ranges and of locations: read with their bases, divided where code went apart, written again.
+//! Lists of ranges and of locations: read with their bases, divided where code went apart, rewritten.
 //!
-//! What is written does not depend on what was around it: entries are distances from the unit's base address where that
-//! serves, and addresses otherwise. The order of entries stays. Source: DWARF 5, sections 2.17.3, 2.6.2 and 7.7.3.
+//! Each written list stands alone: entries are distances from the unit's base address where possible, and addresses
+//! otherwise. The order of entries stays. Source: DWARF 5, sections 2.17.3, 2.6.2 and 7.7.3.
 
 use gimli::{Encoding, RawLocListEntry, RawRngListEntry, Reader};
 
@@ -10,7 +10,7 @@ use super::patch::push_unsigned;
 use super::pieces::{Piece, Pieces};
 use super::sections::Slice;
 
-/// What a list is known by in its unit.
+/// Identifies a list in its unit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Key {
     /// Position in the old section.
@@ -28,7 +28,7 @@ pub struct Entry<'data> {
     end: u64,
     /// A location's expression.
     expression: Option<Slice<'data>>,
-    /// Holds wherever no other entry does.
+    /// Holds where no other entry does.
     is_default: bool,
 }
 
@@ -45,7 +45,7 @@ impl Entry<'_> {
     }
 }
 
-/// What reading an entry needs besides its bytes.
+/// The context for reading an entry.
 pub struct Bases<'read, 'data> {
     /// The reader.
     pub dwarf: &'read gimli::Dwarf<Slice<'data>>,
@@ -55,7 +55,7 @@ pub struct Bases<'read, 'data> {
     pub uses: Vec<AddressUse>,
 }
 
-/// Linkers put these in place of addresses of code that they left out.
+/// Linkers write these instead of addresses of code that they left out.
 const MIN_TOMBSTONE: u64 = u64::MAX - 1;
 
 impl<'data> Bases<'_, 'data> {
@@ -139,7 +139,7 @@ impl<'data> Bases<'_, 'data> {
     }
 }
 
-/// A pair behind a base that stands for left-out code is left out as well, wherever it would lead.
+/// A pair after a base that stands for left-out code is left out as well, wherever it would point.
 fn pair(base: u64, begin: u64, end: u64) -> (u64, u64) {
     match base >= MIN_TOMBSTONE {
         true => (base, base.wrapping_add(end.wrapping_sub(begin))),
@@ -185,7 +185,7 @@ fn moved<'data>(entries: &[Entry<'data>], pieces: &Pieces) -> Vec<Moved<'data>> 
 /// The lists of one unit, in new addresses.
 #[derive(Clone, Debug, Default)]
 pub struct UnitLists {
-    /// One behind the other.
+    /// All lists, concatenated.
     pub bytes: Vec<u8>,
     /// Key, position of the list in `bytes`, and of its views.
     pub lists: Vec<(Key, usize, usize)>,
@@ -209,7 +209,7 @@ impl UnitLists {
         Some((self.lists[at].1, self.lists[at].2))
     }
 
-    /// Appends a list and, in front of it, the pairs of `views` that its entries had.
+    /// Appends a list and, before it, the pairs of `views` that its entries had.
     ///
     /// # Errors
     /// An expression that cannot be read.
@@ -275,7 +275,7 @@ impl UnitLists {
         for Moved { entry, .. } in moved {
             let is_dead = entry.begin >= MIN_TOMBSTONE && base < MIN_TOMBSTONE;
             if is_dead {
-                // As a pair of addresses it would be read as a base; behind its own base it may not look like an end.
+                // As a pair of addresses it would be read as a base; after a base of its own it must not look like an end.
                 self.push_words(u64::MAX, entry.begin);
                 self.push_words(1, entry.end.wrapping_sub(entry.begin).wrapping_add(1));
             } else {
@@ -299,7 +299,7 @@ impl UnitLists {
         self.bytes.extend_from_slice(&second.to_le_bytes());
     }
 
-    /// DWARF 5: distances from the unit's base, from one stated once, or a start with a length.
+    /// DWARF 5: distances from the unit's base or from one stated once, or a start with a length.
     fn push_new(
         &mut self,
         moved: &[Moved<'_>],

@@ -1,4 +1,4 @@
-//! `.debug_macro`: its units name the line program that their files are numbered by. Source: DWARF 5, section 6.3.1.
+//! `.debug_macro`: its units name the line program that numbers their files. Source: DWARF 5, section 6.3.1.
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -1,4 +1,4 @@
-//! `.gnu_debugdata`: an image of its own that holds further symbols; their values and the entry point follow, in place.
+//! `.gnu_debugdata`: an embedded image with further symbols; their values and the entry point are updated in place.
 //! Source: the GDB manual, "MiniDebugInfo".
 
 use gimli::{LittleEndian, Reader};
@@ -19,11 +19,11 @@ const SYMBOL: usize = 24;
 /// New values of the entry point and of the symbols that moved.
 ///
 /// # Errors
-/// What is no ELF image, or has tables outside of it; R10 for several tables of symbols, which may share their bytes.
+/// Bytes that are not an ELF image, or tables outside of it; R10 for several tables of symbols, which may share their bytes.
 pub fn move_mini(section: &DebugSection<'_>, pieces: &Pieces) -> Result<Vec<Patch>> {
     let image = Slice::new(&section.bytes, LittleEndian);
     let broken = |error| section.damaged(0, format!("the symbols inside: {error}"));
-    // Debuggers take a different entry for a program that was loaded elsewhere.
+    // Debuggers take a different entry point as a sign that the program was loaded elsewhere.
     let entry = entry(image).map_err(broken)?;
     let mut patches = vec![Patch { at: ENTRY, width: 8, value: pieces.start(entry) }];
     match tables(image).map_err(broken)?.as_slice() {

@@ -7,7 +7,7 @@
 //! ```
 //!
 //! Entries of units keep their size, so that positions in `.debug_info` stay and name tables, packages of split units
-//! and references between units stay right. What has no fixed width is written again.
+//! and references between units stay right. Tables without fixed widths are rewritten.
 
 pub mod abbreviations;
 pub mod addresses;
@@ -65,7 +65,7 @@ pub fn update(file: &ElfFile<'_>, pieces: Pieces) -> Result<Edits> {
         return Err(cannot_update(OVER_AND_OVER).into());
     }
     let mut edits = update.edits;
-    // The linker's relocations describe places that are elsewhere now, and nothing reads them.
+    // The linker's relocations describe places that have moved, and tools do not read them.
     for section in file.sections.iter().filter(|section| policy::relocates_debug(file, section)) {
         edits.contents.push((section.index, Vec::new()));
     }
@@ -121,7 +121,7 @@ impl<'update> Update<'update, '_> {
                 };
                 let value = value.ok_or_else(|| {
                     let section = self.sections.get(SECTIONS_OF_UNITS[usize::from(*owner)]);
-                    let what = "a reference to nothing that is known";
+                    let what = "a reference to an unknown target";
                     section.map_or_else(
                         || cannot_update(what).into(),
                         |section| section.damaged(reference.at, what),
@@ -157,7 +157,7 @@ impl<'update> Update<'update, '_> {
         !self.pieces.is_code(address) && self.file.sections.iter().any(holds)
     }
 
-    /// All units, and for each which section it is in.
+    /// All units, and the section of each.
     fn read_units(&self) -> Result<(Vec<UnitUpdate>, Vec<u8>)> {
         let mut dwarf = self.sections.dwarf();
         dwarf.populate_abbreviations_cache(gimli::AbbreviationsCacheStrategy::Duplicates);

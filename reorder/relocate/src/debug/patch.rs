@@ -1,4 +1,4 @@
-//! Writes into a copy of a section, each of a width that stays.
+//! Writes into a copy of a section, each of the width of the old field.
 
 use crate::debug::sections::DebugSection;
 use reorder_base::error::Result;

@@ -1,4 +1,4 @@
-//! Which parts of the old address space stay together, and by what each moves.
+//! The parts of the old address space that stay together, and the distance by which each moves.
 
 use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -25,8 +25,8 @@ impl Piece {
     }
 }
 
-/// The old address space in pieces, without what the new image has no place for: padding from which the code in front
-/// went away, and places that other code took.
+/// The old address space in pieces, without what the new image has no place for: padding whose code before it moved
+/// away, and places that other code took.
 #[derive(Debug, Default)]
 pub struct Pieces {
     /// Sorted and disjoint.
@@ -58,7 +58,7 @@ impl Pieces {
         taken.sort_unstable();
         let mut position = 0;
         for (start, size) in taken.into_iter().chain([(u64::MAX, 0)]) {
-            // What follows code that left or arrived and is mere padding belongs to nobody.
+            // Padding after code that left or arrived belongs to no code.
             let from = if position == 0 { 0 } else { behind_padding(padding, position) };
             if from < start {
                 pieces.push(Piece { start: Address(from), end: Address(start), delta: 0 });
@@ -79,17 +79,17 @@ impl Pieces {
         self
     }
 
-    /// Counts a part; false when there are too many, so that whatever is divided must be given up.
+    /// Counts a part; false when there are too many, so that the division must be abandoned.
     pub fn count(&self) -> bool {
         self.count_many(1)
     }
 
-    /// Counts so many parts, or bytes that are written as often as a part.
+    /// Counts `parts` parts, or bytes that are written as often as a part.
     pub fn count_many(&self, parts: u64) -> bool {
         self.made.fetch_add(parts, Ordering::Relaxed).saturating_add(parts) <= self.most
     }
 
-    /// Whether something was given up.
+    /// Whether a division was abandoned.
     pub fn is_exhausted(&self) -> bool {
         self.made.load(Ordering::Relaxed) > self.most
     }
@@ -106,7 +106,7 @@ impl Pieces {
         self.pieces[..after].last().filter(|piece| address < piece.end.0)
     }
 
-    /// Start of the first piece behind `address`.
+    /// Start of the first piece after `address`.
     pub fn next_start(&self, address: u64) -> Option<u64> {
         let after = self.index.count_up_to(address, |at| self.pieces[at].start.0);
         self.pieces.get(after).map(|piece| piece.start.0)
@@ -120,12 +120,12 @@ impl Pieces {
         }
     }
 
-    /// Where `address` went, whether it is that of something or stands behind code that belongs to it. `None` when the two
-    /// would be in different places. `is_data` says that something other than code is there.
+    /// Where `address` went, as the address of something and as the end of the code before it. `None` when the two differ.
+    /// `is_data` says that something other than code is there.
     pub fn either(&self, address: u64, is_data: bool) -> Option<u64> {
         let before = address.wrapping_sub(1);
         let piece = |at| self.at(at).filter(|_| self.is_code(at)).map(|piece| piece.map(address));
-        // Nothing begins in padding that belongs to nobody.
+        // No code begins in padding that belongs to no code.
         let start = if is_data { Some(address) } else { piece(address) };
         match (start, piece(before)) {
             (Some(start), Some(end)) if start != end => None,
@@ -133,7 +133,7 @@ impl Pieces {
         }
     }
 
-    /// Where an address went that stands behind code which belongs to it, such as that after a call.
+    /// Where the end of code went, such as the address after a call.
     pub fn end(&self, address: u64) -> u64 {
         let before = address.wrapping_sub(1);
         match self.is_code(before) {
@@ -157,8 +157,8 @@ impl Pieces {
         parts
     }
 
-    /// By what everything from `start` to `end` moves; `None` when parts of it go apart. Padding that belongs to nobody
-    /// does not count.
+    /// The distance by which everything from `start` to `end` moves; `None` when parts of it go apart. Padding that belongs
+    /// to no code does not count.
     pub fn distance(&self, start: u64, end: u64) -> Option<u64> {
         let first = self.pieces.partition_point(|piece| piece.end.0 <= start);
         let mut parts = self.pieces[first..].iter().take_while(|piece| piece.start.0 < end && self.count());
@@ -172,7 +172,7 @@ impl Pieces {
     }
 }
 
-/// The first address from `position` on that is no padding.
+/// The first address from `position` on that is not padding.
 fn behind_padding(padding: &[Range<Address>], position: u64) -> u64 {
     let after = padding.partition_point(|range| range.end.0 <= position);
     match padding.get(after) {
@@ -220,7 +220,7 @@ mod tests {
     #[test]
     fn an_address_between_two_functions_has_two_readings() {
         let pieces = pieces();
-        // Behind f is padding, behind g is h, which moves along, and behind h what stays.
+        // After f is padding, after g is h, which moves along, and after h what stays.
         let either = |address| pieces.either(address, false);
         assert_eq!((either(0x10c), either(0x120), either(0x130)), (Some(0x12c), Some(0x110), None));
         assert_eq!(
@@ -231,7 +231,7 @@ mod tests {
 
     #[test]
     fn padding_between_does_not_count_for_a_distance() {
-        // f and g 0x110..0x120 both by 0x100; what stands behind them stays.
+        // f and g 0x110..0x120 both by 0x100; what stands after them stays.
         let moved = |old, new, size| Move { old: Address(old), new: NewAddress(new), size };
         let map = AddressMap::new([moved(0x100, 0x200, 12), moved(0x110, 0x210, 16)]).expect("no overlap");
         let code = vec![Address(0x80)..Address(0x300)];

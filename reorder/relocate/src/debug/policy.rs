@@ -1,4 +1,4 @@
-//! What happens to debug information, whose addresses a move makes wrong.
+//! The choices for debug information, whose addresses a move makes wrong.
 
 use crate::ledger::Ledger;
 use reorder_image::elf::file::ElfFile;
@@ -8,7 +8,7 @@ use reorder_image::elf::section::Section;
 /// The user's choice for an image with debug information.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum DebugPolicy {
-    /// Bring it up to date; the file may change its size behind what is loaded.
+    /// Bring it up to date; the part of the file that is not loaded may change its size.
     #[default]
     Update,
     /// Empty the debug sections; headers, order and file size stay, and `strip` can shrink the file.

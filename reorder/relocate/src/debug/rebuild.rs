@@ -1,10 +1,11 @@
-//! A file with sections of other sizes: what is loaded stays, byte for byte and in its place; what stands behind it is
-//! put in the old order one behind the other.
+//! A file with sections of other sizes: the loaded part stays, byte for byte and in its place; the sections after it are
+//! written one after the other in the old order.
 
 use std::collections::BTreeMap;
 
 use super::sections::{Edits, cannot_update};
 use reorder_base::error::{Error, Result};
+use reorder_base::little_endian::u64_at;
 use reorder_image::elf::file::ElfFile;
 
 /// Bytes of a section header.
@@ -16,13 +17,13 @@ const SIZE_FIELD: usize = 32;
 const TABLE_FIELD: usize = 40;
 const COUNT_FIELD: usize = 60;
 
-/// Something behind the loaded part.
+/// Something after the loaded part.
 struct Item {
     /// Position in the old file.
     old: u64,
     alignment: u64,
     bytes: Vec<u8>,
-    /// Sections whose contents these are; none for the section headers and for bytes that nothing names.
+    /// Sections whose contents these are; none for the section headers and for bytes that no header names.
     sections: Vec<usize>,
     is_table: bool,
 }
@@ -40,9 +41,7 @@ impl Item {
 /// Sections that overlap each other; a file that would be too large; R10 when bytes that no header names would be
 /// elsewhere, from the start or from the end of the file.
 pub fn rebuild(file: &ElfFile<'_>, image: &[u8], edits: Edits) -> Result<Vec<u8>> {
-    let word =
-        |at: usize| image.get(at..).and_then(|rest| rest.first_chunk::<8>()).map(|w| u64::from_le_bytes(*w));
-    let table_at = word(TABLE_FIELD).unwrap_or_default();
+    let table_at = u64_at(image, TABLE_FIELD).unwrap_or_default();
     let tail = tail_start(file);
     let mut headers = headers(file, image, table_at)?;
     let mut contents: BTreeMap<usize, Vec<u8>> =
@@ -92,7 +91,7 @@ pub fn rebuild(file: &ElfFile<'_>, image: &[u8], edits: Edits) -> Result<Vec<u8>
     Ok(output)
 }
 
-/// The first position behind everything that is loaded.
+/// The first position after everything that is loaded.
 pub fn tail_start(file: &ElfFile<'_>) -> u64 {
     let segments = file.segments.iter().map(|segment| segment.offset.0.saturating_add(segment.file_size));
     let sections = file
@@ -115,7 +114,7 @@ fn set_word(headers: &mut [u8], index: usize, field: usize, value: u64) {
     headers[at..at + 8].copy_from_slice(&value.to_le_bytes());
 }
 
-/// Headers, names and contents of sections that the file did not have.
+/// Adds headers, names and contents of sections that the file did not have.
 fn add_sections(
     file: &ElfFile<'_>,
     image: &[u8],
@@ -129,7 +128,7 @@ fn add_sections(
         return Ok(());
     }
     let index = u16::from_le_bytes([image[NAMES_FIELD], image[NAMES_FIELD + 1]]);
-    // Past these bounds the counts stand in the first section header.
+    // Beyond these bounds the first section header holds the counts.
     let names = file.sections.get(usize::from(index)).filter(|_| file.sections.len() + added.len() < 0xff00);
     let Some(names) = names else {
         return Err(Error::malformed(NAMES_FIELD as u64, "too many sections for one more"));
@@ -149,7 +148,7 @@ fn add_sections(
     Ok(())
 }
 
-/// Everything behind the loaded part. Sections that changed go there even if they were elsewhere.
+/// Everything after the loaded part. Sections that changed go there even if they were elsewhere.
 fn items(
     file: &ElfFile<'_>,
     image: &[u8],
@@ -164,16 +163,16 @@ fn items(
     for section in file.sections.iter().filter(|section| section.has_bytes() && !section.is_loaded()) {
         let index = section.index.0 as usize;
         let (start, end) = (section.offset.0, section.offset.0 + section.size);
-        let is_behind = start >= tail && section.size > 0;
+        let is_after_loaded = start >= tail && section.size > 0;
         let new = contents.remove(&index);
-        if is_behind {
+        if is_after_loaded {
             covered.push((start, end));
         } else if new.is_none() {
             continue;
         }
         // Two headers may name the same bytes, such as one table of all names.
         let twin = items.iter_mut().find(|item| {
-            is_behind
+            is_after_loaded
                 && item.old == start
                 && item.sections.iter().all(|twin| file.sections[*twin].size == section.size)
         });
@@ -183,7 +182,7 @@ fn items(
         }
         let alignment = u64::from_le_bytes(std::array::from_fn(|at| headers[index * HEADER + 48 + at]));
         let bytes = new.unwrap_or_else(|| image[start as usize..end as usize].to_vec());
-        let old = if is_behind { start } else { end_of_file };
+        let old = if is_after_loaded { start } else { end_of_file };
         items.push(Item { old, alignment, bytes, sections: vec![index], is_table: false });
     }
     for (index, bytes) in std::mem::take(contents) {

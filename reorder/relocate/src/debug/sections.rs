@@ -9,6 +9,7 @@ use gimli::{EndianSlice, LittleEndian, SectionId};
 use crate::debug::policy::is_debug_name;
 use reorder_base::address::{Address, FileOffset};
 use reorder_base::error::{Error, Result};
+use reorder_base::little_endian::u64_at;
 use reorder_base::refusal::{Refusal, RefusalCode};
 use reorder_image::elf::file::ElfFile;
 use reorder_image::elf::section::{Section, SectionIndex};
@@ -19,7 +20,7 @@ pub type Slice<'data> = EndianSlice<'data, LittleEndian>;
 /// How a section is stored in the file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Packing {
-    /// As it is.
+    /// Uncompressed.
     Plain,
     /// `SHF_COMPRESSED`: a header with type and alignment, then the stream.
     Header {
@@ -144,7 +145,7 @@ impl<'data> DebugSections<'data> {
     }
 }
 
-/// Refuses (R10) what is known to be out of reach before any of it is read.
+/// Refuses (R10) sections that are known to be unsupported before any is read.
 ///
 /// # Errors
 /// The refusal.
@@ -170,7 +171,7 @@ fn named<'file, 'data>(file: &'file ElfFile<'data>) -> Result<Vec<(&'file Sectio
     Ok(sections)
 }
 
-/// What cannot be brought up to date, and what can be done about it.
+/// The refusal for debug information that cannot be brought up to date, with the user's choices.
 pub fn cannot_update(reason: impl Into<String>) -> Refusal {
     Refusal::new(
         RefusalCode::DebugInformation,
@@ -233,7 +234,7 @@ const ZSTD: u32 = object::elf::ELFCOMPRESS_ZSTD.0;
 const HEADER_BYTES: usize = 24;
 /// "ZLIB" and the size.
 const OLD_HEADER_BYTES: usize = 12;
-/// No stream of zlib expands more than 1032 times, and none of zstd is taken that does.
+/// No stream of zlib expands more than 1032 times, and streams of zstd that do are refused.
 const MAX_EXPANSION: u64 = 1032;
 
 fn unpack<'data>(
@@ -243,9 +244,7 @@ fn unpack<'data>(
 ) -> Result<(Packing, Cow<'data, [u8]>)> {
     let bytes = file.section_bytes(section);
     let broken = |what: &str| damaged(section, name, 0, what);
-    let word = |at: usize| {
-        bytes.get(at..).and_then(|rest| rest.first_chunk::<8>()).map(|word| u64::from_le_bytes(*word))
-    };
+    let word = |at: usize| u64_at(bytes, at);
     if name == ".gnu_debugdata" {
         return Ok((Packing::Xz, Cow::Owned(from_xz(bytes).map_err(|error| broken(&error.to_string()))?)));
     }
@@ -290,10 +289,10 @@ fn unpack<'data>(
     }
 }
 
-/// What `xz` and what links such images use.
+/// The settings of `xz` and of the tools that make such images.
 const XZ_LEVEL: u32 = 6;
 
-/// Symbols and their names do not shrink more than so many times.
+/// The largest factor by which symbols and their names shrink.
 const MAX_XZ_EXPANSION: u64 = 256;
 
 fn from_xz(bytes: &[u8]) -> std::io::Result<Vec<u8>> {

@@ -89,7 +89,7 @@ proptest! {
                 expected.insert(pieces.start(address), line);
             }
         }
-        // Behind the code everything stays.
+        // After the code everything stays.
         let found = lines(&new.bytes);
         let inside = |map: BTreeMap<u64, u64>| map.into_iter().filter(|(at, _)| *at < 0x300).collect::<Vec<_>>();
         prop_assert_eq!(inside(found), inside(expected));

@@ -1,6 +1,6 @@
 //! One unit of `.debug_info` or `.debug_types`: what changes in its entries, and the lists that they name.
 //!
-//! Entries keep their size, so that nothing that refers to them by position changes. Source: DWARF 5, chapters 3 and 7.
+//! Entries keep their size, so references to them by position stay valid. Source: DWARF 5, chapters 3 and 7.
 
 mod bounds;
 mod lists;
@@ -17,7 +17,7 @@ use super::pieces::Pieces;
 use super::sections::{DebugSection, DebugSections, Slice, cannot_update};
 use reorder_base::error::Result;
 
-/// What a place in the unit refers to in a section that is written again.
+/// What a place in the unit refers to in a section that is rewritten.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Target {
     /// A list of ranges.
@@ -43,7 +43,7 @@ pub struct Reference {
     pub at: usize,
     /// Bytes.
     pub width: u8,
-    /// To what.
+    /// Its target.
     pub target: Target,
 }
 
@@ -60,7 +60,7 @@ pub struct UnitUpdate {
     pub ranges: UnitLists,
     /// Lists of locations.
     pub locations: UnitLists,
-    /// Positions of the tables that indexes of lists count from.
+    /// Positions of the tables that indexes of lists are relative to.
     pub ranges_base: Option<usize>,
     /// The same for locations.
     pub locations_base: Option<usize>,
@@ -72,9 +72,9 @@ pub struct UnitUpdate {
     pub macros: Vec<usize>,
     /// Position of its abbreviations.
     pub abbreviations: usize,
-    /// What changes about them.
+    /// Their changes.
     pub reshape: Option<Reshape>,
-    /// Whether its entries stand in another file.
+    /// Whether its entries are in another file.
     pub is_split: bool,
 }
 
@@ -89,7 +89,7 @@ struct Bound {
     index: Option<usize>,
 }
 
-/// What one entry's attributes said that belongs together.
+/// The attributes of one entry that must be read together.
 #[derive(Default)]
 struct Bounds {
     low: Option<Bound>,
@@ -97,7 +97,7 @@ struct Bounds {
     ranges: Option<Key>,
     location: Option<Key>,
     views: Option<(usize, u8, usize)>,
-    /// Says that entries stand in another file.
+    /// The entries are in another file.
     is_split: bool,
 }
 
@@ -111,12 +111,12 @@ struct Walk<'unit, 'data> {
     range_keys: BTreeMap<Key, ()>,
     /// With the position of views.
     location_keys: BTreeMap<Key, Option<usize>>,
-    /// The unit's own base address afterwards.
+    /// The unit's own base address in the new image.
     base: Option<u64>,
     own_ranges: Option<(u64, u64)>,
 }
 
-/// Reads the unit and says what changes.
+/// Reads the unit and gives its changes.
 ///
 /// # Errors
 /// A damaged unit; R10 for what cannot be expressed.
@@ -312,7 +312,7 @@ impl<'data> Walk<'_, 'data> {
     fn expression(&mut self, at: usize, expression: Slice<'_>) -> Result<()> {
         let mut stored = Vec::new();
         let encoding = self.update.encoding;
-        // The expression lies in the section, so that its position says where its parts are.
+        // The expression lies in the section, so its position gives those of its parts.
         let uses = &mut self.update.uses;
         addresses(expression, self.whole, encoding, self.pieces, &mut stored, uses)
             .map_err(|error| self.section.broken(at, error))?;
@@ -339,19 +339,19 @@ impl<'data> Walk<'_, 'data> {
     }
 }
 
-/// Whether the attribute is the address behind an instruction instead of that of one: the place to which a call
-/// returns may be the end of the function.
+/// Whether the attribute is the address after an instruction, not of one: the return address of a call may be the end of
+/// the function.
 fn ends_code(name: DwAt, tag: DwTag) -> bool {
     name == constants::DW_AT_call_return_pc
         || name == constants::DW_AT_low_pc && tag == constants::DW_TAG_GNU_call_site
 }
 
-/// Whether the attribute says that a unit's entries stand in another file.
+/// Whether the attribute says that a unit's entries are in another file.
 fn names_other_file(name: DwAt) -> bool {
     matches!(name, constants::DW_AT_dwo_name | constants::DW_AT_GNU_dwo_name | constants::DW_AT_GNU_dwo_id)
 }
 
-/// Attributes whose blocks are expressions in DWARF 2 and 3 although the reader takes them for bytes.
+/// Attributes whose blocks are expressions in DWARF 2 and 3, although the reader treats them as bytes.
 fn is_old_expression(name: DwAt) -> bool {
     matches!(
         name,

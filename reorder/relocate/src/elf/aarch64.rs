@@ -1,12 +1,12 @@
 //! Instruction words with a new distance.
 //!
-//! Source: Arm Architecture Reference Manual, DDI 0487, C6.2: `ADD (immediate)`, `ADR`, `ADRP`, `B`, `BL`, `LDR (immediate)`,
-//! `LDR (literal)`.
+//! Source: Arm Architecture Reference Manual, DDI 0487, C6.2: `ADD (immediate)`, `ADR`, `ADRP`, `B`, `BL`,
+//! `LDR (immediate)`, `LDR (literal)`.
 
 use reorder_base::address::NewAddress;
 use reorder_image::decode::aarch64::PAGE;
 
-/// A distance that a field of so many bits, scaled by `1 << scale`, can hold.
+/// The distance, if a field of `bits` bits, scaled by `1 << scale`, can hold it.
 fn field(distance: u64, bits: u32, scale: u32) -> Option<u32> {
     let distance = distance as i64;
     let value = distance >> scale;
@@ -29,7 +29,7 @@ pub(crate) fn adr(word: u32, place: NewAddress, target: NewAddress) -> Option<u3
     Some(with_split_immediate(word, field(target.distance_from(place), 21, 0)?))
 }
 
-/// `ADRP`, whatever `ADR` or `ADRP` the word was.
+/// `ADRP`, from either an `ADR` or an `ADRP`.
 pub(crate) fn adrp(word: u32, place: NewAddress, target: NewAddress) -> Option<u32> {
     let pages = (target.0 & !(PAGE - 1)).wrapping_sub(place.0 & !(PAGE - 1));
     Some(with_split_immediate(word | 0x8000_0000, field(pages, 21, 12)?))

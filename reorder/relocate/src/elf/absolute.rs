@@ -5,7 +5,7 @@ use crate::ledger::Ledger;
 use reorder_image::elf::analysis::Analysis;
 use reorder_image::elf::file::ElfFile;
 
-/// Rewrites all fields at their new places, after the code was moved there.
+/// Rewrites all fields at their new places, once the code is there.
 pub fn move_absolute_fields(
     file: &ElfFile<'_>,
     analysis: &Analysis<'_>,

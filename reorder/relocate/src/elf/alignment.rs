@@ -1,6 +1,6 @@
 //! Which alignment the starts of functions keep.
 //!
-//! Programs put flags into the low bits of function pointers: C++ one bit, run-times two or three, and functions that are
+//! Programs put flags into the low bits of function pointers: C++ one bit, runtimes two or three, and functions that are
 //! declared `aligned(64)` can carry six. Nothing in a finished image says which bits are used, so a function whose address
 //! is taken keeps the alignment that its own address shows, up to what may have been asked for. Three facts bound that:
 //!
@@ -10,16 +10,17 @@
 //!   not all.
 //! * The **section's** alignment (`sh_addralign`) is the largest that any function in it asked for, since linkers take the
 //!   maximum. Where it is 16, as in nineteen of twenty images, a multiple of 64 is chance.
-//! * **Padding** of *n* bytes in front of a function is not explained by an alignment of *n* or less. From the ordinary
+//! * **Padding** of *n* bytes before a function is not explained by an alignment of *n* or less. From the ordinary
 //!   alignment on it shows that the function asked for more, and then all that its address has counts.
 //!
 //! Padding does not show every request: one `aligned(64)` function in four needs less padding than the ordinary alignment
-//! explains. So functions in a row with one whose padding shows a request keep as much as that one. A function whose address is
-//! taken keeps its own alignment, up to the section's. Where functions are packed or aligned to 4, this last rule holds only
-//! for functions aligned to 16 or more, in sections that state more than 16: one function in sixteen has that by chance, and a
-//! lower limit would cost every second function its room. In other packed sections no function keeps more than padding shows.
+//! explains. So functions in a row with one whose padding shows a request keep as much as that one. A function whose address
+//! is taken keeps its own alignment, up to the section's. Where functions are packed or aligned to 4, this last rule holds
+//! only for functions aligned to 16 or more, in sections that state more than 16: one function in sixteen has that by
+//! chance, and a lower limit would cost every second function its room. In other packed sections no function keeps more
+//! than padding shows.
 //!
-//! When room is short, functions whose address nothing takes lose what padding shows, and everything beyond [`MAX_TAG`].
+//! When room is short, functions whose address is not taken lose what padding shows, and everything beyond [`MAX_TAG`].
 
 use rayon::prelude::*;
 
@@ -36,7 +37,7 @@ use reorder_image::ordinary_alignment::ordinary_alignment;
 /// The alignment that a function keeps at its new address, as powers of two.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Alignment {
-    /// While there is room.
+    /// As long as there is room.
     pub ordinary: u64,
     /// Always.
     pub least: u64,
@@ -111,9 +112,9 @@ impl Alignment {
 /// What a section says of its functions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct SectionAlignment {
-    /// What functions have that asked for nothing.
+    /// The alignment of functions that asked for none.
     ordinary: u64,
-    /// What a function may have asked for at most whose padding says nothing.
+    /// The most that a function may have asked for whose padding shows no request.
     most: u64,
     /// What the section's header says: the most that any function in it asked for.
     stated: u64,
@@ -129,12 +130,12 @@ impl SectionAlignment {
         Self { ordinary, most: most.clamp(ordinary, PAGE), stated, is_packed }
     }
 
-    /// What a function may have asked for at most whose padding shows that it asked for something.
+    /// The most that a function may have asked for whose padding shows a request.
     fn asked(self) -> u64 {
         self.stated.clamp(self.most, PAGE.max(self.most))
     }
 
-    /// What a function may have asked for whose padding says nothing, and whose address has the alignment `own`.
+    /// What a function may have asked for whose padding shows no request, and whose address has the alignment `own`.
     fn possible(self, own: u64) -> u64 {
         if self.is_packed && own.min(self.most) < ORDINARY_ALIGNMENT {
             return own.min(self.ordinary);
@@ -147,27 +148,28 @@ impl SectionAlignment {
     }
 }
 
-/// What one block keeps; `shown`: what padding gives away of it.
+/// What one block keeps; `shown`: the part of it that padding shows.
 fn kept_by(own: u64, section: SectionAlignment, shown: u64, is_addressed: bool) -> Alignment {
     let ordinary = own.min(section.ordinary);
     let untaken = Alignment { ordinary: ordinary.max(shown), least: ordinary.min(MAX_TAG) };
     if !is_addressed {
         return untaken;
     }
-    // What is odd must not become even: pointers to member functions of C++ tell by it whether the function is virtual.
+    // An odd address must not become even: C++ pointers to member functions mark virtual functions by that bit.
     let least = section.possible(own).max(shown).max(2);
     Alignment { ordinary: untaken.ordinary.max(least), least }
 }
 
-/// What the padding in front of a block shows it to have asked for beyond the `ordinary` alignment; 1 if nothing.
+/// What the padding before a block shows it to have asked for beyond the `ordinary` alignment; 1 for none.
 fn asked_by_padding(analysis: &Analysis<'_>, block: &Block, own: u64, ordinary: u64) -> u64 {
     let padding = padding_before(analysis, block);
     let asked = padding.checked_add(1).and_then(u64::checked_next_power_of_two).unwrap_or(PAGE);
     if padding >= ordinary && own >= asked { asked } else { 1 }
 }
 
-/// The part of its `own` alignment that each block keeps because padding shows that it, or another block in its row, `asked` for
-/// one; 1 for none. A row ends at the first block with less alignment, which chance soon brings in unrelated code.
+/// The part of its `own` alignment that each block keeps because padding shows that it, or another block in its row,
+/// `asked` for one; 1 for none. A row ends at the first block with less alignment, which chance soon brings in unrelated
+/// code.
 fn in_rows(blocks: &[Block], own: &[u64], asked: &[u64], sections: &[SectionAlignment]) -> Vec<u64> {
     let mut shown = vec![1; blocks.len()];
     let mut walk = |indices: &mut dyn Iterator<Item = usize>| {
@@ -198,7 +200,7 @@ struct Row {
     shown: u64,
 }
 
-/// Bytes of padding in front of the block's first function, if nothing else stands there.
+/// Bytes of padding before the block's first function, if only padding is there.
 fn padding_before(analysis: &Analysis<'_>, block: &Block) -> u64 {
     let before = Address(block.start.0.wrapping_sub(1));
     let gap = analysis.partition.gap_containing(before).map(|index| analysis.partition.gaps[index]);
@@ -254,10 +256,10 @@ mod tests {
             let Alignment { ordinary, least } = kept_by(own, section, shown, is_addressed);
             (ordinary, least)
         };
-        // Nothing in the section asked for more than 16.
+        // No function in the section asked for more than 16.
         assert_eq!(kept(4096, section(16, 16), 1, true), (16, 16));
         assert_eq!(kept(4096, section(16, 16), 1, false), (16, 8));
-        // Something did: this one may have.
+        // Some function did: this one may have.
         assert_eq!(kept(256, section(16, 4096), 1, true), (256, 256));
         assert_eq!(kept(32, section(16, 4096), 1, true), (32, 32));
         assert_eq!(kept(256, section(16, 4096), 256, true), (256, 256));
@@ -274,7 +276,7 @@ mod tests {
         assert_eq!(kept(16, section(1, 16), 16, true), (16, 16));
         assert_eq!(SectionAlignment::new(4, 16, 1).most, 4);
         assert_eq!(SectionAlignment::new(4, 16, 32).most, 32);
-        // Something in packed code asked for 64: one that has it, or nearly, may be what did.
+        // Some function in packed code asked for 64: one that has it, or nearly, may be that one.
         assert_eq!(kept(64, section(1, 64), 1, true), (64, 64));
         assert_eq!(kept(32, section(1, 64), 1, true), (32, 32));
         // The padding of other functions shows more than the section states.

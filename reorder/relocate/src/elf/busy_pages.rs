@@ -1,7 +1,7 @@
-//! Where pinned functions that the start needs lie, there is the place for what moves to.
+//! Places the functions that startup needs next to the pinned ones that it needs.
 //!
-//! Pages with such functions are touched whatever the layout. In most images they are none or few; in a program at
-//! a fixed address they are many, and collecting everything else in one place would only add pages to them.
+//! Every layout touches the pages of such pinned functions. Most images have few or none; a program at a fixed address
+//! has many, and collecting everything else in one place would only add pages to them.
 
 use std::collections::BTreeSet;
 
@@ -11,10 +11,10 @@ use reorder_image::elf::analysis::units::Unit;
 
 /// The unit of the first touch.
 const PAGE: u64 = 4096;
-/// Pinned bytes matter from this share of what the start needs.
+/// Pinned bytes matter from this share of what startup needs.
 const SHARE: u64 = 8;
 
-/// The largest interval, then the others by address. What the start needs stands in one piece there, exactly where the
+/// The largest interval, then the others by address. What startup needs is in one piece there, exactly where the
 /// layout was computed for: at the end of an interval functions trade places to fill it.
 pub fn largest_first(mut free: Vec<Interval>) -> Vec<Interval> {
     let largest =
@@ -25,9 +25,9 @@ pub fn largest_first(mut free: Vec<Interval>) -> Vec<Interval> {
     free
 }
 
-/// The free intervals in the order in which they shall be filled.
+/// The free intervals in the order in which they are filled.
 ///
-/// `front` are the units that the start needs, the pinned ones included.
+/// `front` are the units that startup needs, the pinned ones included.
 pub fn filling_order<'units>(
     front: impl Iterator<Item = &'units Unit> + Clone,
     free: Vec<Interval>,

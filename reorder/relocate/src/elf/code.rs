@@ -1,4 +1,4 @@
-//! Moves the blocks and rewrites the address fields that leave them.
+//! Moves the blocks and rewrites the address fields that refer out of them.
 
 use std::ops::Range;
 
@@ -36,7 +36,7 @@ pub fn move_code(
     output: &mut [u8],
     ledger: &mut Ledger,
 ) -> Result<()> {
-    /// Ranges per piece of work: enough to hide what a piece costs, few enough to balance large functions.
+    /// Ranges per task: enough to hide the cost of a task, few enough to balance large functions.
     const CHUNK: usize = 256;
     let mut placed = placed_ranges(analysis, map);
     let offset = |placed: &PlacedRange| analysis.code.file_offset(placed.new_start()).0 as usize;
@@ -88,7 +88,7 @@ impl PlacedRange {
         self.start.plus(self.delta)
     }
 
-    /// Where what stood at `target` is afterwards.
+    /// The new address of what was at `target`.
     fn new_target(&self, map: &AddressMap, target: Address) -> NewAddress {
         let moves_along = self.start <= target && target < self.end;
         if moves_along { NewAddress(target.0.wrapping_add(self.delta)) } else { map.map(target) }
@@ -103,7 +103,7 @@ impl PlacedRange {
 /// never were; their blocks are then placed one by one.
 pub(super) fn placed_ranges(analysis: &Analysis<'_>, map: &AddressMap) -> Vec<PlacedRange> {
     let delta = |address: Address| map.map(address).0.wrapping_sub(address.0);
-    // On the way back the analysis of the moved image may see a unit around the place that another function left.
+    // On the way back, the analysis of the moved image may see a unit that surrounds the place another function left.
     let blocks = analysis.partition.blocks.iter().zip(0_u32..);
     let mut starts: Vec<(u64, u32)> = blocks.map(|(block, index)| (map.map(block.start).0, index)).collect();
     starts.sort_unstable();
@@ -225,7 +225,7 @@ fn fill_holes(analysis: &Analysis<'_>, mut placed: Vec<PlacedRange>, output: &mu
     let mut taken = taken.peekable();
     let mut position = Address(0);
     for interval in &analysis.free {
-        // On the way back a unit may reach from one interval over what the analysis pinned into the next.
+        // On the way back, a unit may reach from one interval across what the analysis pinned into the next.
         position = position.max(interval.start);
         while let Some((start, end)) = taken.next_if(|(start, _)| *start < interval.end) {
             fill(position, start.min(interval.end));

@@ -60,13 +60,14 @@ fn moving_symbols<'a>(
         .map(|symbol| (symbol.value_field, symbol.value))
 }
 
-/// Values in sections that are not loaded count from the section: they may look like addresses of code.
+/// Values in sections that are not loaded are relative to the section; they may look like addresses of code.
 fn is_in_code(section: &Section<'_>, _: &Symbol<'_>) -> bool {
     section.is_executable() && section.is_loaded()
 }
 
-/// Whether a dynamic symbol may stand for code. Loaders do not read which section it names, and tools that renumber sections, such
-/// as GNU strip in images with kept relocations, leave the old numbers: a section counts only if it holds the value.
+/// Whether a dynamic symbol may stand for code. Loaders do not read which section it names, and tools that renumber
+/// sections, such as GNU strip in images with kept relocations, leave the old numbers: a section counts only if it holds
+/// the value.
 fn may_be_in_code(section: &Section<'_>, symbol: &Symbol<'_>) -> bool {
     let marks_end = symbol.size == 0 && symbol.value == section.end();
     let holds = section.is_loaded() && (section.contains(symbol.value) || marks_end);

@@ -1,9 +1,9 @@
-//! Cortex-A53 erratum 843419: a layout must not create what the linker took care to avoid.
+//! Cortex-A53 erratum 843419: a layout must not create the sequences that the linker took care to avoid.
 //!
 //! On such a processor an `ADRP` in the last two words of a page gives a wrong address if a certain sequence of loads and
-//! stores follows. Linkers divert such sequences through veneers; after a move others may come to stand there. Where the image
-//! has none, the new layout must have none: two neighbours change places, which leaves all others where they are. An image
-//! that has such sequences was not made for these processors.
+//! stores follows. Linkers divert such sequences through veneers; a move may place others there. If the image has none, the
+//! new layout must have none: two neighbours change places, which leaves all others where they are. An image that has such
+//! sequences was not made for these processors.
 //! Source: Arm, "Cortex-A53 MPCore Software Developers Errata Notice", 843419.
 
 use std::ops::Range;
@@ -14,7 +14,7 @@ use reorder_base::address::Address;
 use reorder_image::decode::aarch64::{Operation, PAGE, WORD, decode};
 use reorder_image::elf::code::CodeSpace;
 
-/// From here on to the end of its page an `ADRP` is in danger.
+/// From this offset to the end of its page, an `ADRP` is in danger.
 const FIRST_IN_DANGER: u64 = PAGE - 2 * WORD;
 
 /// Offsets in `code`, which begins at a word, of `ADRP` that would be in danger at the end of a page.
@@ -52,14 +52,14 @@ fn is_in_danger(start: u64, offsets: &[u64]) -> bool {
     offsets.iter().any(|offset| start.wrapping_add(*offset) % PAGE >= FIRST_IN_DANGER)
 }
 
-/// What each movable unit of an image must not come to stand on.
+/// The places that each movable unit of an image must avoid.
 pub struct Erratum {
     /// For each unit, offsets from its start.
     sensitive: Vec<Vec<u64>>,
 }
 
 impl Erratum {
-    /// Looks through the units at `ranges`; nothing when the image has a sequence in danger already.
+    /// Looks through the units at `ranges`; `None` when the image already has a sequence in danger.
     #[must_use]
     pub fn to_avoid(code: &CodeSpace<'_>, ranges: &[Range<Address>]) -> Option<Self> {
         let offsets = |range: &Range<Address>| sensitive_offsets(code.bytes(range.clone()));
@@ -75,7 +75,7 @@ impl Erratum {
         Self { sensitive: units.map(|unit| self.sensitive[unit].clone()).collect() }
     }
 
-    /// Lets neighbours change places until no unit is in danger; gives those for which that did not help, ascending.
+    /// Swaps neighbours until no unit is in danger; gives those for which that did not help, ascending.
     ///
     /// `starts` are the units' new places in `free`, which is sorted.
     #[must_use]
@@ -107,7 +107,7 @@ impl Erratum {
         in_danger
     }
 
-    /// The new starts of `low` and `high`, which stand one behind the other, if they can stand the other way round.
+    /// The new starts of `low` and `high`, which are adjacent, if they can change places.
     fn exchanged(
         &self,
         units: &[MovableUnit],
@@ -121,7 +121,7 @@ impl Erratum {
             from.checked_add(padding)
         };
         let (begin, end) = (starts[low], starts[high].checked_add(units[high].size)?);
-        // Between the two may stand something that does not move.
+        // Something that does not move may lie between the two.
         let after = free.partition_point(|interval| interval.start <= begin);
         let is_free = free[..after].last().is_some_and(|interval| end <= interval.end);
         let new_high = aligned(&units[high], begin)?;

@@ -2,7 +2,7 @@
 //!
 //! New id = old id ⊕ D(old layout) ⊕ D(new layout), with D a digest of the starts of all functions in the order of
 //! their unwind entries and symbols, which relocation keeps. The checksum of `.gnu_debuglink` moves the same way:
-//! debuggers then reject the file of debug information, whose addresses are no longer right.
+//! debuggers then reject the separate debug file, whose addresses are no longer right.
 
 use sha2::{Digest, Sha256};
 

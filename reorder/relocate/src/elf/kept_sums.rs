@@ -1,4 +1,4 @@
-//! What an entry that the linker kept adds up to.
+//! The sum S + A of a relocation that the linker kept.
 //!
 //! S is the symbol's value. lld 22 gives sections several symbols and lets entries name any of them, and then S is the
 //! address in the section's header: the bytes decide which of the two was meant. Where they confirm neither, the

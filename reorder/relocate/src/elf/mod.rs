@@ -1,7 +1,7 @@
 //! Order → new addresses → patched bytes, for one ELF image.
 //!
-//! In: image, analysis, wanted order. Out: the new image's bytes and the address map. Whether the result is right is for
-//! `verify` to say.
+//! In: image, analysis, wanted order. Out: the new image's bytes and the address map. `verify` decides whether the result
+//! is right.
 
 pub mod aarch64;
 pub mod absolute;
@@ -36,7 +36,7 @@ use reorder_image::elf::file::ElfFile;
 use reorder_image::functions::FunctionTable;
 use reorder_system::memory::trim_heap;
 
-/// Writes the image that `map` describes. The analysis is taken: what is not needed any longer goes while the output grows.
+/// Writes the image that `map` describes. Consumes the analysis, so that parts are freed while the output grows.
 ///
 /// # Errors
 /// Refusals R8, R9, R10, R12; malformed tables.
@@ -52,7 +52,7 @@ pub fn relocate(
     let code = code_bytes(&analysis);
     code.iter().for_each(|range| copy(&file.bytes[range.clone()], &mut output[range.clone()]));
     code::move_code(&analysis, map, file.bytes, &mut output, &mut ledger)?;
-    // What is not needed any longer makes room for what is copied now.
+    // The memory of what is no longer needed is enough for the bytes copied below.
     analysis.fields = CodeFields::none();
     analysis.units = Vec::new();
     trim_heap();
@@ -82,7 +82,7 @@ pub fn relocate(
     Ok(output)
 }
 
-/// Where code that may move lies in the file, in order.
+/// File ranges of code that may move, in order.
 fn code_bytes(analysis: &Analysis<'_>) -> Vec<Range<usize>> {
     let arenas = analysis.code.arenas.iter().map(|arena| {
         let start = analysis.code.file_offset(arena.start).0 as usize;
@@ -104,13 +104,13 @@ fn copy_rest(code: &[Range<usize>], input: &[u8], output: &mut [u8]) {
     }
 }
 
-/// On all cores: most of the time goes into the first touch of the pages of `to`, which is as long as `from`.
+/// On all cores: most of the time is spent on the first touch of the pages of `to`, which is as long as `from`.
 fn copy(from: &[u8], to: &mut [u8]) {
     const CHUNK: usize = 1 << 20;
     to.par_chunks_mut(CHUNK).zip(from.par_chunks(CHUNK)).for_each(|(to, from)| to.copy_from_slice(from));
 }
 
-/// What of the old address space stays together.
+/// The parts of the old address space that stay together.
 fn pieces(analysis: &Analysis<'_>, map: &AddressMap) -> Pieces {
     let mut code: Vec<_> = analysis.code.arenas.iter().map(|arena| arena.start..arena.end).collect();
     code.sort_unstable_by_key(|range| range.start);

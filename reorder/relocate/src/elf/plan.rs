@@ -21,12 +21,12 @@ use reorder_image::functions::{FunctionIndex, FunctionTable};
 pub struct Plan {
     /// The address map.
     pub map: AddressMap,
-    /// Movable units that had to stay because nothing free was large enough.
+    /// Movable units that had to stay because no free interval was large enough.
     pub without_room: Vec<UnitIndex>,
 }
 
-/// Places the units of `front` first, in that order, and all others behind in their old order; each arena by
-/// itself. Recorded starts need the first `needed` of `front`.
+/// Places the units of `front` first, in that order, then all others in their old order; each arena by itself.
+/// Recorded runs need the first `needed` of `front`.
 ///
 /// # Errors
 /// A placement that overlaps, which would be a defect of the placement.
@@ -77,7 +77,7 @@ pub fn plan(
                 if round == MAX_SETTLING_ROUNDS {
                     return Err(unsettled(analysis.units[members[in_danger[0]].0 as usize].start));
                 }
-                // Where they are now they are safe.
+                // At their present addresses they are safe.
                 order.retain(|unit| in_danger.binary_search(unit).is_err());
                 placement = place(&movable, &order, &free);
             }
@@ -91,11 +91,12 @@ pub fn plan(
     Ok(Plan { map: AddressMap::new(moves)?, without_room })
 }
 
-/// Rounds of pinning what cannot be settled; each has a few units of a large image.
+/// Rounds of pinning units for which no safe place is found; each pins a few units of a large image.
 const MAX_SETTLING_ROUNDS: usize = 16;
 
 fn unsettled(address: Address) -> Error {
-    let cure = "use another order, or relink without --fix-cortex-a53-843419 if no Cortex-A53 has to run it";
+    let cure =
+        "use another order, or relink without --fix-cortex-a53-843419 if it never runs on a Cortex-A53";
     Refusal::new(RefusalCode::OutOfReach, "no layout was found that avoids erratum 843419", cure)
         .at(address)
         .into()
@@ -140,10 +141,10 @@ fn unit_order(
     (wanted, count)
 }
 
-/// Gives back what stands before a function and does not move with it in the `map`.
+/// Detaches from a function the bytes before it that do not move with it in the `map`.
 ///
-/// Data before an entry can look like filler and filler like such data, so that only one of the two images that the map leads
-/// between shows what belongs to the function.
+/// Data before an entry can look like filler, and filler like such data, so only one of the two images that the map
+/// connects shows what belongs to the function.
 ///
 /// # Errors
 /// A map that puts two functions into one place.
@@ -167,10 +168,10 @@ fn follow_map(analysis: &mut Analysis<'_>, map: &AddressMap) -> Result<()> {
     Ok(())
 }
 
-/// Takes a given map as the plan, if it keeps functions whole, apart and inside the code.
+/// Uses a given map as the plan if it keeps functions whole, disjoint and inside the code.
 ///
-/// Pins are not asked: an image that was relocated before may look different to the analysis (a word that happens
-/// to be a distance to a function), and what a map leads to is compared with the digest that it names.
+/// Pins are not consulted: an image that was relocated before may look different to the analysis (a word that happens
+/// to be a distance to a function), and the result of a map is compared with the digest that it names.
 ///
 /// # Errors
 /// The first block that the map tears apart or puts where something else is.
@@ -183,7 +184,7 @@ pub fn plan_from_map(analysis: &mut Analysis<'_>, map: AddressMap) -> Result<Pla
     for block in &analysis.partition.blocks {
         let new_start = map.map(block.start).0;
         if map.map(Address(block.end.0 - 1)).0 != new_start.wrapping_add(block.size() - 1) {
-            return Err(wrong(format!("the map tears the function at {} apart", block.start)));
+            return Err(wrong(format!("the map splits the function at {}", block.start)));
         }
     }
     let mut placed: Vec<(u64, u64)> = Vec::new();

@@ -4,6 +4,7 @@ use crate::address_map::AddressMap;
 use crate::ledger::Ledger;
 use reorder_base::address::Address;
 use reorder_base::error::Result;
+use reorder_base::little_endian::{u16_at, u32_at};
 use reorder_base::refusal::{Refusal, RefusalCode};
 use reorder_image::elf::file::ElfFile;
 use reorder_image::elf::section::Section;
@@ -15,7 +16,7 @@ const HEADER: usize = 28;
 const IS_SORTED: u8 = 1;
 const MAGIC: u16 = 0xdee2;
 
-/// What an entry's start counts from. Versions and linkers differ, and only one gives functions.
+/// What an entry's start is relative to. Versions and linkers differ; only one reading gives functions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Origin {
     Section,
@@ -34,7 +35,7 @@ struct Table<'data> {
 /// Rewrites the starts of all entries and sorts them again.
 ///
 /// # Errors
-/// Refuses (R9) other versions, and starts that are no functions in either reading.
+/// Refuses (R9) other versions, and starts that are functions in neither reading.
 pub fn move_sframe(
     file: &ElfFile<'_>,
     functions: &FunctionTable<'_>,
@@ -70,7 +71,7 @@ pub fn move_sframe(
     let origin = match [Origin::Section, Origin::Field].into_iter().filter(serves).collect::<Vec<_>>()[..] {
         [origin] => origin,
         [first, ..] if table.count == 0 => first,
-        _ => return Err(refuse("names places that are no functions").into()),
+        _ => return Err(refuse("names places that are not functions").into()),
     };
     let mut entries: Vec<(u64, &[u8])> = (0..table.count)
         .filter_map(|index| {
@@ -80,7 +81,7 @@ pub fn move_sframe(
         })
         .collect();
     if table.is_sorted {
-        // Stable, so that entries of one start keep their order and the identity changes nothing.
+        // Stable, so that entries with the same start keep their order and the identity changes nothing.
         entries.sort_by_key(|entry| entry.0);
     }
     for (index, (start, rest)) in entries.into_iter().enumerate() {
@@ -105,14 +106,14 @@ fn origin_of(section: &Section<'_>, at: usize, origin: Origin) -> u64 {
 impl Table<'_> {
     fn start(&self, section: &Section<'_>, index: usize, origin: Origin) -> Option<Address> {
         let at = self.first + index * self.entry;
-        let distance = i32::from_le_bytes(*self.bytes.get(at..)?.first_chunk()?);
+        let distance = u32_at(self.bytes, at)?.cast_signed();
         Some(Address(origin_of(section, at, origin).wrapping_add(i64::from(distance) as u64)))
     }
 }
 
 fn table(bytes: &[u8]) -> Option<Table<'_>> {
-    let word = |at: usize| Some(u32::from_le_bytes(*bytes.get(at..)?.first_chunk()?) as usize);
-    let magic = u16::from_le_bytes(*bytes.first_chunk()?);
+    let word = |at: usize| u32_at(bytes, at).map(|word| word as usize);
+    let magic = u16_at(bytes, 0)?;
     let (version, flags, auxiliary) = (*bytes.get(2)?, *bytes.get(3)?, usize::from(*bytes.get(7)?));
     let entry = match version {
         1 => 17,

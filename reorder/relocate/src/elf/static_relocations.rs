@@ -1,4 +1,4 @@
-//! Relocations that the linker kept (`--emit-relocs`): cross-checked by the analysis, kept true here.
+//! Relocations that the linker kept (`--emit-relocs`): cross-checked by the analysis, updated here.
 //!
 //! For S + A (− P) that agreed with the stored value before, A is chosen so that it agrees again. Entries that
 //! linkers left stale (relaxed types, table entries that went through the GOT) keep their addend; their place moves.
@@ -58,7 +58,7 @@ pub fn compact_tables<'a, 'data>(file: &'a ElfFile<'data>) -> impl Iterator<Item
     compact.filter(|section| file.section_bytes(section).iter().any(|&byte| byte != 0))
 }
 
-/// Leaves a table without entries: its header, whose first byte is zero, says so, and nobody reads what follows.
+/// Leaves a table without entries: its header, whose first byte is zero, says so, and readers ignore what follows.
 fn empty_table(section: &Section<'_>, output: &mut [u8], ledger: &mut Ledger) {
     let start = section.offset.0 as usize;
     let end = start + section.size as usize;
@@ -66,7 +66,7 @@ fn empty_table(section: &Section<'_>, output: &mut [u8], ledger: &mut Ledger) {
     ledger.record(start..end);
 }
 
-/// `sh_type` of the section that stands for none.
+/// `sh_type` of an inactive section header.
 const NO_SECTION: u32 = object::elf::SHT_NULL.0;
 
 /// Words that hold the address of a symbol although the loader stores it there again, as gold writes them in shared
@@ -138,8 +138,8 @@ fn move_section(
     Ok(())
 }
 
-/// Where an entry for `target` points after the move. Without an address the place is an offset in its section, whatever code
-/// has that number; and data stays, even if an entry for it names a place in the code.
+/// Where an entry for `target` points after the move. Without an address the place is an offset in its section, even if
+/// code has that address; and data stays, even if an entry for it names a place in the code.
 fn new_place(target: &Section<'_>, map: &AddressMap, place: Address) -> NewAddress {
     match target.is_loaded() && target.is_executable() {
         true => map.map(place),
@@ -147,8 +147,8 @@ fn new_place(target: &Section<'_>, map: &AddressMap, place: Address) -> NewAddre
     }
 }
 
-/// Whether an entry for a loaded section has its place outside of that section: lld leaves such entries where it merged unwind
-/// entries.
+/// Whether an entry for a loaded section has its place outside of that section: lld leaves such entries where it merged
+/// unwind entries.
 fn is_stray(target: &Section<'_>, place: Address) -> bool {
     target.is_loaded() && !target.contains(place)
 }

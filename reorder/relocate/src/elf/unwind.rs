@@ -11,7 +11,7 @@ use reorder_image::elf::file::ElfFile;
 
 /// Version 1; frame pointer: field-relative, four bytes; count: four bytes; table: header-relative, four bytes.
 pub(super) const KNOWN_HEADER: [u8; 4] = [1, 0x1b, 0x03, 0x3b];
-/// Bytes in front of the rows of the search table.
+/// Bytes before the rows of the search table.
 pub(super) const HEADER_SIZE: usize = 12;
 /// Bytes of a row.
 pub(super) const ROW_SIZE: usize = 8;
@@ -34,7 +34,7 @@ pub fn move_unwind_entries(
     let Some(section) = file.section(b".eh_frame_hdr") else { return Ok(()) };
     let bytes = file.section_bytes(section);
     if bytes.len() < HEADER_SIZE || bytes[..4] != KNOWN_HEADER {
-        // 0xff in the table encoding says that there is no table, which leaves nothing to rewrite.
+        // A table encoding of 0xff means that there is no table to rewrite.
         if bytes.get(3) == Some(&0xff) {
             return Ok(());
         }

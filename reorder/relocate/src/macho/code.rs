@@ -11,7 +11,7 @@ use reorder_image::macho::file::MachOFile;
 
 use crate::code_reference::{out_of_reach, rewrite};
 
-/// Copies every atom to its new place and encodes every reference anew of which one end moved.
+/// Copies every atom to its new place and encodes again every reference of which one end moved.
 ///
 /// # Errors
 /// Refuses (R12) a reference that does not reach its target from the new place; a map that puts two atoms into one place.

@@ -8,7 +8,7 @@ use reorder_image::macho::analysis::MachOAnalysis;
 use reorder_image::macho::file::MachOFile;
 use reorder_image::macho::reference::{DataForm, DataReference};
 
-/// Bits of a chained fixup, of format 2 or 6, that say where it leads; the others stay.
+/// Bits of a chained fixup, of format 2 or 6, that hold its target; the others stay.
 const CHAINED_TARGET: u64 = (1 << 36) - 1;
 
 /// Rewrites every reference whose target moved. The fields themselves stay where they are.
@@ -35,8 +35,8 @@ pub fn move_data(
 fn out_of_reach(reference: &DataReference, target: NewAddress) -> Error {
     Refusal::new(
         RefusalCode::OutOfReach,
-        format!("a field of data cannot hold the way to {target}"),
-        "use another order, such as one with fewer functions in front",
+        format!("a field of data cannot hold the distance to {target}"),
+        "use another order, such as one that places fewer functions first",
     )
     .at(reference.place)
     .into()

@@ -14,7 +14,7 @@ use reorder_image::macho::signature::Signature;
 pub struct Finished {
     /// All of it.
     pub bytes: Vec<u8>,
-    /// What the user must know, such as that a developer's signature is lost.
+    /// Warnings for the user, such as that a developer's signature is lost.
     pub warnings: Vec<String>,
 }
 
@@ -22,11 +22,11 @@ pub struct Finished {
 /// (`__eh_frame` with them).
 ///
 /// # Errors
-/// Refuses (M14) unwind information that does not fit and (M11, M13) a map that parts what an unwind entry holds together;
+/// Refuses (M14) unwind information that does not fit and (M11, M13) a map that splits what an unwind entry covers;
 /// reports malformed tables.
 pub fn finish(file: &MachOFile<'_>, map: &AddressMap, mut output: Vec<u8>) -> Result<Finished> {
     if output.len() != file.bytes.len() {
-        return Err(Error::usage("the rewritten image has another size than the image"));
+        return Err(Error::usage("the rewritten image differs in size from the input"));
     }
     if let Some(entry) = frame_entries(file)?.iter().find(|entry| !map.moves_as_one(&entry.range())) {
         return Err(Refusal::new(

@@ -1,6 +1,6 @@
 //! `LC_UUID` of the output: debuggers find debug information by it, and the old information has the old addresses.
 //!
-//! The new one depends on the old one and on the layout alone, and is the old one where nothing moves.
+//! The new one depends on the old one and on the layout alone, and equals the old one if no function moves.
 //! Source of the form: RFC 9562, sections 4 and 5.5.
 
 use sha2::{Digest, Sha256};
@@ -30,7 +30,7 @@ fn new_identity(old: [u8; 16], map: &AddressMap) -> [u8; 16] {
     digest.update(old);
     let mut moves = map.moves().iter().copied().peekable();
     while let Some(mut moved) = moves.next() {
-        // Pieces that move together are one range, whoever cut them.
+        // Pieces that move together are one range, however they were cut.
         while let Some(next) =
             moves.next_if(|next| next.old == moved.old.plus(moved.size) && next.delta() == moved.delta())
         {

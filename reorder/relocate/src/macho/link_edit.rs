@@ -1,7 +1,7 @@
-//! `__LINKEDIT` of the output: tables that hold addresses are written anew, all others are copied.
+//! `__LINKEDIT` of the output: tables that hold addresses are rewritten, all others are copied.
 //!
 //! Parts keep their order and what lies between them. Each keeps the remainder of its size by eight, so that everything
-//! behind it stays aligned as the linker had it; only a signature is aligned anew.
+//! after it stays aligned as the linker had it; only the alignment of a signature is computed again.
 //! Source: what dyld and Apple's tools check: parts in order, aligned, apart and inside the segment.
 
 use super::signature::{self, Signer};
@@ -61,7 +61,7 @@ pub(super) fn rebuild(
             output.resize(output.len().next_multiple_of(signature::ALIGNMENT), 0);
             let limit = output.len();
             fields::write_word(&mut output, range.offset_field, limit)?;
-            // What a developer's signature took is mostly more than is needed: filled up, the file keeps its size.
+            // A developer's signature mostly took more room than is needed: with padding, the file keeps its size.
             let least_end = limit + signer.size(limit);
             let end = match range.offset + range.size {
                 old_end if old_end >= least_end => old_end,
@@ -75,7 +75,7 @@ pub(super) fn rebuild(
         }
         _ => {
             let Some(rest) = file.bytes.get(copied..segment.offset + segment.file_size) else {
-                return Err(Error::malformed(segment.offset as u64, "a part lies behind __LINKEDIT"));
+                return Err(Error::malformed(segment.offset as u64, "a part lies after __LINKEDIT"));
             };
             output.extend_from_slice(rest);
             let end = output.len();
@@ -85,7 +85,7 @@ pub(super) fn rebuild(
     Ok(output)
 }
 
-/// The segment's new sizes. It may grow, since nothing lies behind it in memory.
+/// The segment's new sizes. It may grow, since no segment follows it in memory.
 fn grow(file: &MachOFile<'_>, segment: &Segment<'_>, end: usize, output: &mut [u8]) -> Result<()> {
     const MEMORY_SIZE: usize = 32;
     const FILE_SIZE: usize = 48;
@@ -95,16 +95,16 @@ fn grow(file: &MachOFile<'_>, segment: &Segment<'_>, end: usize, output: &mut [u
     };
     let file_size = (end - segment.offset) as u64;
     let pages = file_size.next_multiple_of(page);
-    // lld does not round: where as many pages serve, its number is right.
+    // lld does not round: if the number of pages is the same, its size is right.
     let is_enough =
         file_size <= segment.memory_size && segment.memory_size.checked_next_multiple_of(page) == Some(pages);
     let memory_size = if is_enough { segment.memory_size } else { pages };
     let new_end = segment.address.0.checked_add(memory_size);
-    let mut behind = file.segments.iter().filter(|other| other.address > segment.address);
-    if new_end.is_none_or(|end| behind.any(|other| other.address.0 < end)) {
+    let mut following = file.segments.iter().filter(|other| other.address > segment.address);
+    if new_end.is_none_or(|end| following.any(|other| other.address.0 < end)) {
         return Err(Refusal::new(
             RefusalCode::MachOTrailingBytes,
-            "the segment __LINKEDIT cannot grow, since another one lies behind it",
+            "the segment __LINKEDIT cannot grow, since another one follows it",
             "link the image so that __LINKEDIT is the last segment, as ld and lld do",
         )
         .at(segment.address)
@@ -114,7 +114,7 @@ fn grow(file: &MachOFile<'_>, segment: &Segment<'_>, end: usize, output: &mut [u
     fields::write_long(output, segment.command_offset + FILE_SIZE, file_size)
 }
 
-/// The part's new bytes; none if it stays as it is.
+/// The part's new bytes; `None` if it stays as it is.
 fn new_part(file: &MachOFile<'_>, map: &AddressMap, range: &LinkEditRange) -> Result<Option<Vec<u8>>> {
     let new = match range.part {
         LinkEditPart::Exports => move_exports(file, map)?,
@@ -156,7 +156,7 @@ fn move_function_starts(file: &MachOFile<'_>, map: &AddressMap) -> Result<Option
     let old = function_starts::function_starts(file)?;
     let mut new: Vec<NewAddress> = old.iter().map(|start| map.map(*start)).collect();
     new.sort_unstable();
-    // With the same starts the linker's bytes are right, whatever their form.
+    // If the starts are the same, the linker's bytes are right in any encoding.
     let is_same = old.iter().zip(&new).all(|(old, new)| old.0 == new.0);
     Ok((!is_same).then(|| function_starts::encode(file.base(), &new)))
 }
@@ -172,7 +172,7 @@ fn move_data_in_code(file: &MachOFile<'_>, map: &AddressMap) -> Result<Option<Ve
     let mut bytes = Vec::with_capacity(new.len() * 8);
     for range in new {
         let offset = u32::try_from(range.start.distance_from(file.base()))
-            .map_err(|_| Error::malformed(0, "a range of data in code lies in front of the headers"))?;
+            .map_err(|_| Error::malformed(0, "a range of data in code lies before the headers"))?;
         bytes.extend(offset.to_le_bytes());
         bytes.extend(range.length.to_le_bytes());
         bytes.extend(range.kind.to_le_bytes());

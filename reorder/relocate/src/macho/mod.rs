@@ -1,8 +1,8 @@
 //! Order → new addresses → patched bytes, for one Mach-O image.
 //!
 //! In: image, analysis, wanted order. Out: the new image's bytes and the address map. Code and data are rewritten first
-//! ([`move_code_and_data`]); then the tables follow and the image is signed ([`finish::finish`]). Whether the result is
-//! right is for `verify` to say.
+//! ([`move_code_and_data`]); then the tables follow and the image is signed ([`finish::finish`]). `verify` decides
+//! whether the result is right.
 
 pub mod code;
 pub mod data;

@@ -1,7 +1,7 @@
 //! A wanted order of functions → new addresses of units.
 //!
-//! Functions of Mach-O images stand without padding between them, and what stays cuts `__text` into gaps whose sizes add
-//! up to those of all units that move: every gap is filled exactly, or units that are left over stay as well.
+//! Functions of Mach-O images have no padding between them, and units that stay cut `__text` into gaps whose sizes add up
+//! to those of all units that move: every gap is filled exactly, or units that are left over stay as well.
 
 use layout_algos::placement::{Interval, MovableUnit, place_exactly};
 
@@ -21,7 +21,7 @@ pub struct UnitIndex(pub u32);
 pub struct Plan {
     /// The address map.
     pub map: AddressMap,
-    /// Movable units that had to stay because nothing free was just large enough.
+    /// Movable units that had to stay because no free place had exactly their size.
     pub without_room: Vec<UnitIndex>,
 }
 

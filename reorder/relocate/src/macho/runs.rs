@@ -1,14 +1,14 @@
-//! Runs: what is placed as one so that functions stay as aligned as they were.
+//! Runs: units that are placed together so that functions keep their alignment.
 //!
-//! Padding belongs to the function in front of it, so most x86-64 functions begin and end at multiples of 16, and any order of
-//! those keeps all of them aligned. A function that does not ends a shifted stretch: it is placed together with its
-//! neighbours, from one such multiple to the next. At the ends of a gap there may be no next one; what is there stays.
+//! Padding belongs to the function before it, so most x86-64 functions begin and end at multiples of 16, and any order of
+//! those keeps all of them aligned. A function that does not is placed together with its neighbours, from one such
+//! multiple to the next. At the ends of a gap there may be no next multiple; the units there stay.
 
 use std::ops::Range;
 
 use reorder_image::macho::analysis::MachOAnalysis;
 
-/// What compilers align functions to for speed.
+/// The alignment that compilers give functions for speed.
 const ORDINARY: u64 = 16;
 
 /// Neighbouring movable units that are placed as one.
@@ -41,7 +41,7 @@ pub(super) fn runs(analysis: &MachOAnalysis) -> Vec<Run> {
     let mut runs: Vec<Run> = Vec::new();
     let mut open: Option<usize> = None;
     for (index, range) in ranges.iter().enumerate() {
-        // A unit that stays interrupts the run in front of it.
+        // A unit that stays interrupts the run before it.
         let first = open.take().or(is_aligned(range.start).then_some(index)).filter(|_| is_movable(&index));
         match first {
             Some(first) if is_aligned(range.end) => runs.push(run(first..index + 1, &ranges)),

@@ -1,7 +1,7 @@
 //! The signature of the output: ad hoc, with a digest of each page, as linkers and `codesign -s -` make it.
 //!
-//! The identifier, entitlements and digests of files beside the image are kept. What only its owner can make is lost, and
-//! said to be lost: a developer's certificate, the requirements that name it, the hardened runtime, notarization.
+//! The identifier, entitlements and digests of files beside the image are kept. What only its owner can make is lost, with
+//! a warning: a developer's certificate, the requirements that name it, the hardened runtime, notarization.
 //! Source: `kern/cs_blobs.h` of xnu, and the signatures that ld64 and lld write.
 
 use rayon::prelude::*;
@@ -26,7 +26,7 @@ const NO_REQUIREMENTS: [u8; 12] = [0xfa, 0xde, 0x0c, 0x01, 0, 0, 0, 12, 0, 0, 0,
 /// Where a signature starts, and what its size is rounded to.
 pub(super) const ALIGNMENT: usize = 16;
 
-/// Everything of a new signature but the digests of the pages.
+/// A new signature without the digests of the pages.
 pub(super) struct Signer<'data> {
     identifier: &'data [u8],
     flags: u32,
@@ -41,12 +41,12 @@ pub(super) struct Signer<'data> {
 }
 
 impl<'data> Signer<'data> {
-    /// Keeps what may be kept of the image's `old` signature.
+    /// Keeps the parts of the image's `old` signature that stay valid.
     pub(super) fn new(file: &MachOFile<'data>, old: &Signature<'data>) -> Self {
         let directory = &old.directory;
         let mut blobs = Vec::new();
         if old.blob(SLOT_REQUIREMENTS).is_some() {
-            // Requirements of a certificate cannot be met without it, and whoever checks them would reject the image.
+            // Requirements of a certificate cannot be met without it, and their checks would reject the image.
             let kept = old.blob(SLOT_REQUIREMENTS).filter(|_| directory.flags & ADHOC != 0);
             blobs.push((SLOT_REQUIREMENTS, kept.unwrap_or(&NO_REQUIREMENTS)));
         }
@@ -105,7 +105,7 @@ impl<'data> Signer<'data> {
         self.hashes_start() + HASH * self.pages(code_limit)
     }
 
-    /// The signature of `code`, which is everything in front of it.
+    /// The signature of `code`, which is everything before it.
     pub(super) fn sign(&self, code: &[u8]) -> Vec<u8> {
         let directory = self.directory(code);
         let mut offset = 12 + 8 * (self.blobs.len() + 1);
@@ -126,7 +126,7 @@ impl<'data> Signer<'data> {
         let mut bytes = Vec::with_capacity(self.directory_size(code.len()));
         let pages = self.pages(code.len());
         let (special, hashes) = (self.special_hashes.len(), self.hashes_start());
-        // What does not fit into 32 bits has a wider field further on.
+        // A limit that does not fit into 32 bits has a wider field further on.
         let limit = u32::try_from(code.len()).unwrap_or(u32::MAX);
         let wide_limit = if code.len() as u64 > u64::from(limit) { code.len() as u64 } else { 0 };
         words(&mut bytes, &[CODE_DIRECTORY, self.directory_size(code.len()) as u32, VERSION, self.flags]);
@@ -155,7 +155,7 @@ fn words(bytes: &mut Vec<u8>, words: &[u32]) {
     words.iter().for_each(|word| bytes.extend(word.to_be_bytes()));
 }
 
-/// What of the `old` signature the output does not have, in sentences for the user.
+/// The parts of the `old` signature that the output lacks, in sentences for the user.
 pub(super) fn losses(old: &Signature<'_>) -> Vec<String> {
     let directory = &old.directory;
     let mut losses = Vec::new();
@@ -175,7 +175,7 @@ pub(super) fn losses(old: &Signature<'_>) -> Vec<String> {
     let is_kept = |slot: u32| {
         matches!(slot, SLOT_CODE_DIRECTORY | SLOT_REQUIREMENTS | SLOT_ENTITLEMENTS | SLOT_ENTITLEMENTS_DER)
     };
-    // Alternate directories repeat the first, and a certificate's signature is spoken of above.
+    // Alternate directories repeat the first, and a certificate's signature is reported above.
     let lost = old.blobs.iter().map(|(slot, _)| *slot).filter(|slot| !is_kept(*slot) && *slot < 0x1000);
     losses.extend(lost.map(|slot| format!("slot {slot} of the signature is lost: sign the output again")));
     losses

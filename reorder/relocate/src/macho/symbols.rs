@@ -1,4 +1,4 @@
-//! Values of symbols after a move. Order, names and number of symbols stay, so that everything that counts them holds.
+//! Values of symbols after a move. Order, names and number of symbols stay, so indexes into the table stay valid.
 //!
 //! Source: `mach-o/nlist.h`, `mach-o/stab.h`, and what ld64 and lld write for debuggers.
 

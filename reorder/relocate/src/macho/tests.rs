@@ -79,7 +79,7 @@ fn unwind_information_is_found_by_its_name() {
         let unwind = UnwindInfo::section(&file).unwrap();
         (file.section(b"__TEXT", b"__const").unwrap().header_offset, unwind.address, unwind.size)
     };
-    // Zeros in front of it that claim its place.
+    // Zeros before it that claim its place.
     put(&mut bytes, header + 32, &address.0.to_le_bytes());
     put(&mut bytes, header + 40, &size.to_le_bytes());
     put(&mut bytes, header + 64, &ZERO_FILL.to_le_bytes());

@@ -13,6 +13,7 @@ use nix::unistd::Pid;
 
 use super::inject::advise;
 use super::unknown::Unknown;
+use reorder_base::numbers::hexadecimal;
 use reorder_system::PAGE_BYTES;
 
 /// A mapping of the program's file.
@@ -42,10 +43,9 @@ fn parse_maps(listing: &str, program: &str) -> Vec<Mapping> {
 fn parse_line(line: &str) -> Option<(Mapping, &str)> {
     let (range, rest) = line.split_once(' ')?;
     let (start, end) = range.split_once('-')?;
-    let start = u64::from_str_radix(start, 16).ok()?;
-    let end = u64::from_str_radix(end, 16).ok()?;
+    let (start, end) = (hexadecimal(start.as_bytes())?, hexadecimal(end.as_bytes())?);
     let is_executable = rest.as_bytes().get(2) == Some(&b'x');
-    let offset = u64::from_str_radix(rest.split(' ').nth(1)?, 16).ok()?;
+    let offset = hexadecimal(rest.split(' ').nth(1)?.as_bytes())?;
     let path = rest.splitn(5, ' ').nth(4).unwrap_or_default().trim_start();
     (start <= end).then_some((Mapping { start, end, is_executable, offset }, path))
 }

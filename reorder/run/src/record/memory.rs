@@ -9,6 +9,8 @@ use std::path::{Path, PathBuf};
 
 use nix::unistd::Pid;
 
+use reorder_base::numbers::hexadecimal;
+
 /// One address space, open for reading and writing regardless of the protection of its pages.
 ///
 /// Writing gives the process a private copy of the page, as a debugger's breakpoint does; the file is never
@@ -104,7 +106,7 @@ fn file_mapping(line: &[u8]) -> Option<(Mapping, bool)> {
     if !path.starts_with(b"/") {
         return None;
     }
-    let number = |digits| u64::from_str_radix(digits, 16).ok();
+    let number = |digits: &str| hexadecimal(digits.as_bytes());
     let start = number(start)?;
     let mapping = Mapping {
         start,

@@ -4,6 +4,8 @@ use std::fs;
 
 use nix::unistd::Pid;
 
+use reorder_base::numbers::hexadecimal;
+
 /// The state of SIGTRAP.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct SignalStatus {
@@ -48,7 +50,7 @@ fn value<'status>(status: &'status str, key: &str) -> Option<&'status str> {
 
 /// Sets are in hexadecimal digits, signal 1 in the lowest bit.
 fn holds(status: &str, key: &str, signal: i32) -> bool {
-    let set = value(status, key).and_then(|digits| u64::from_str_radix(digits, 16).ok());
+    let set = value(status, key).and_then(|digits| hexadecimal(digits.as_bytes()));
     let bit = u32::try_from(signal - 1).ok().and_then(|position| 1_u64.checked_shl(position));
     set.zip(bit).is_some_and(|(set, bit)| set & bit != 0)
 }

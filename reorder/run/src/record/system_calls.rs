@@ -12,6 +12,7 @@ use nix::unistd::Pid;
 use super::failure::{Failure, Served};
 use super::memory::ProcessMemory;
 use reorder_base::error::Error;
+use reorder_base::numbers::hexadecimal;
 use reorder_system::arch;
 use reorder_system::stops::{self, Resume, Stop};
 use reorder_system::tracee::{SIGNAL_SET_BYTES, send_signal, set_signal_mask, signal_mask, system_call};
@@ -110,8 +111,7 @@ fn instruction(task: Pid, memory: &ProcessMemory) -> Option<u64> {
     let mappings = fs::read_to_string(format!("/proc/{task}/maps")).ok()?;
     let line = mappings.lines().find(|line| line.ends_with("[vdso]"))?;
     let (start, end) = line.split_once(' ')?.0.split_once('-')?;
-    let number = |digits| u64::from_str_radix(digits, 16).ok();
-    let (start, end) = (number(start)?, number(end)?);
+    let (start, end) = (hexadecimal(start.as_bytes())?, hexadecimal(end.as_bytes())?);
     /// It has one or two pages on all systems.
     const MAX_BYTES: u64 = 1 << 16;
     let mut code = vec![0; usize::try_from(end.checked_sub(start)?.min(MAX_BYTES)).ok()?];

@@ -8,6 +8,7 @@ use serde::Serialize;
 use super::Files;
 use crate::cli::context::Context;
 use reorder_base::error::Result;
+use reorder_base::hexadecimal::encode;
 use reorder_report::Report;
 use reorder_report::table::grouped;
 use reorder_trace::{Event, Evidence, Location, Trace};
@@ -53,11 +54,10 @@ fn is_none(count: &u32) -> bool {
 
 impl<'trace> ShownTrace<'trace> {
     fn new(trace: &'trace Trace) -> Self {
-        let hexadecimal = |bytes: &Vec<u8>| bytes.iter().map(|byte| format!("{byte:02x}")).collect();
         Self {
             trace: trace.label(),
             image: trace.image.to_string(),
-            build_id: trace.image.build_id.as_ref().map(hexadecimal),
+            build_id: trace.image.build_id.as_deref().map(encode),
             run: trace.run,
             process: trace.process,
             weight: trace.weight,

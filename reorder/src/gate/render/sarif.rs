@@ -15,6 +15,7 @@ use crate::gate::check::Check;
 use crate::gate::metric::{Key, Metric};
 use crate::gate::report::GateReport;
 use reorder_base::error::{Error, Result};
+use reorder_base::hexadecimal::encode;
 use reorder_report::visible::visible;
 
 const SCHEMA: &str = "https://json.schemastore.org/sarif-2.1.0.json";
@@ -142,8 +143,7 @@ fn result(report: &GateReport, check: &Check, level: &'static str) -> Outcome {
 fn fingerprint(report: &GateReport, key: &Key) -> String {
     let image = report.image.rsplit('/').next().unwrap_or_default();
     let digest = Sha256::digest(format!("{image}\0{}\0{:?}", key.path(), key.scenario));
-    let digits: String = digest.iter().take(8).map(|byte| format!("{byte:02x}")).collect();
-    format!("{digits}:1")
+    format!("{}:1", encode(&digest[..8]))
 }
 
 /// A text in which braces are not a placeholder, as `{0}` would be, and brackets not a link, as `[text](1)` would be. Braces

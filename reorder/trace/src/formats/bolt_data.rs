@@ -1,7 +1,7 @@
 //! BOLT's text profiles (`.fdata`), written by `perf2bolt`, `merge-fdata` and programs that BOLT instrumented.
 //!
 //! One branch with its frequency per line, offsets in hexadecimal; a place is a symbol (1), a part of a split function
-//! (2), memory (3 to 5) or unknown (0), and a blank in a name has a backslash in front:
+//! (2), memory (3 to 5) or unknown (0), and a blank in a name follows a backslash:
 //!
 //! ```text
 //! boltedcollection                     recorded with an output of BOLT
@@ -12,7 +12,7 @@
 //! 1 phase_one f 4
 //! ```
 //!
-//! A function was entered as often as branches led to its start. BOLT numbers local symbols behind a slash.
+//! A function was entered as often as branches led to its start. BOLT numbers local symbols after a slash.
 
 use super::counts::{Counts, no_order};
 use super::lines::lines;
@@ -87,15 +87,15 @@ impl Profile {
         let mut notes = vec![no_order("a profile of BOLT")];
         if let Some(offset) = self.first_odd {
             if self.entries.is_empty() && self.seen.is_empty() {
-                return Err(Error::malformed(offset, "a line that is no branch of a BOLT profile")
+                return Err(Error::malformed(offset, "a line that is not a branch of a BOLT profile")
                     .with_hint("make the profile again: perf2bolt -p perf.data -o FILE PROGRAM"));
             }
-            notes.push(Note::at(offset, format!("{} lines are no branches and were left out", self.odd)));
+            notes.push(Note::at(offset, format!("{} lines are not branches and were left out", self.odd)));
         }
         if self.of_output {
             notes.push(Note::new("the profile was taken from a program that BOLT had rewritten"));
         }
-        // What was never seen to be entered still ran: it was started by the system, or only sampled.
+        // A function without a recorded entry still ran: the system called it, or it was only sampled.
         Ok(Reading { traces: vec![self.seen.with(self.entries).into_trace()], notes })
     }
 }
@@ -107,7 +107,7 @@ struct Place<'line> {
 }
 
 impl Place<'_> {
-    /// Stubs of the procedure linkage table are no functions of the program.
+    /// Stubs of the procedure linkage table are not functions of the program.
     fn is_function(&self) -> bool {
         matches!(self.kind, 1 | 2) && !self.name.ends_with(b"@PLT")
     }
@@ -161,6 +161,7 @@ impl<'line> Fields<'line> {
         (!field.is_empty()).then_some(field)
     }
 
+    /// A number as the standard library reads it: a leading `+` is accepted, unlike in [`reorder_base::numbers`].
     fn number(&mut self, radix: u32) -> Option<u64> {
         u64::from_str_radix(std::str::from_utf8(self.next()?).ok()?, radix).ok()
     }

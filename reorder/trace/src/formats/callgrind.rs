@@ -11,16 +11,17 @@
 //! calls=1 -1                how often, and where it starts
 //! ```
 //!
-//! Strings are written once and then stand by their number. Numbers are given when a function is first met during
+//! Strings are written once and then referred to by number. Numbers are given when a function is first met during
 //! the run, so they give the order of first execution; a file without them holds counts alone.
 
 use std::collections::HashMap;
 
 use super::image_traces::{ImageTraces, image_at, is_demangled, words};
-use super::lines::{decimal, hexadecimal, lines, some_early_line, split_once};
+use super::lines::{lines, some_early_line, split_once};
 use crate::{Event, Evidence, Input, Location, Note, Reading, Trace};
 use reorder_base::address::Address;
 use reorder_base::error::{Error, Result};
+use reorder_base::numbers::{decimal, prefixed_hexadecimal};
 
 const COMMAND: &str = "valgrind --tool=callgrind --demangle=no --dump-instr=yes PROGRAM ARGUMENTS";
 
@@ -75,7 +76,7 @@ struct Profile<'data> {
     /// Whether lines of costs start with an address; the last one, which the next may be relative to.
     has_addresses: bool,
     last_address: u64,
-    /// Numbers that stand for no string.
+    /// Numbers without a string.
     dangling: u64,
 }
 
@@ -169,7 +170,7 @@ impl<'data> Profile<'data> {
             }
             Some((b'-', distance)) => decimal(distance).and_then(|back| self.last_address.checked_sub(back)),
             Some((b'*', _)) => Some(self.last_address),
-            _ => hexadecimal(position),
+            _ => prefixed_hexadecimal(position),
         };
         let Some(address) = address else { return };
         self.last_address = address;
@@ -240,7 +241,7 @@ impl Function<'_> {
     fn event(&self) -> Event {
         let symbol = self.symbol();
         // Functions without a symbol are named after an address in them.
-        let stated = hexadecimal(symbol);
+        let stated = prefixed_hexadecimal(symbol);
         let location = match stated.or(self.lowest) {
             Some(address) => Location::Inside(Address(address)),
             None => Location::Name(symbol.into()),

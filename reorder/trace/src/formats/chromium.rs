@@ -17,10 +17,11 @@ use object::{Architecture, Object as _, ObjectSegment as _, ObjectSymbol as _};
 use serde_json::Value;
 
 use super::first_seen::FirstSeen;
-use super::lines::{decimal, lines};
+use super::lines::lines;
 use crate::{CompanionImage, Event, Evidence, ImageIdentity, Input, Location, Note, Reading, Trace};
 use reorder_base::address::Address;
 use reorder_base::error::{Error, Result};
+use reorder_base::numbers::decimal;
 
 /// Whether the first lines are decimal numbers alone, or the keys of a graph.
 pub(super) fn accepts(bytes: &[u8]) -> bool {
@@ -41,7 +42,7 @@ fn is_graph(bytes: &[u8]) -> bool {
 /// One trace; its image is the companion, if there is one.
 ///
 /// # Errors
-/// A graph that is no JSON, and dumps without a single offset.
+/// A graph that is not JSON, and dumps without a single offset.
 pub(super) fn read(input: &Input<'_>) -> Result<Reading> {
     let mut notes = Vec::new();
     let base = Base::find(input, &mut notes);
@@ -134,14 +135,14 @@ fn list(bytes: &[u8], notes: &mut Vec<Note>) -> Vec<Offset> {
             }
         }
     }
-    notes.extend(first_odd.map(|at| Note::at(at, format!("{odd} lines are no offsets and were left out"))));
+    notes.extend(first_odd.map(|at| Note::at(at, format!("{odd} lines are not offsets and were left out"))));
     offsets
 }
 
 fn graph(bytes: &[u8], notes: &mut Vec<Note>) -> Result<Vec<Offset>> {
     let graph: Value = serde_json::from_slice(bytes).map_err(|error| {
         let at = offset_of(bytes, error.line(), error.column());
-        Error::malformed(at, format!("a call graph that is no JSON: {error}"))
+        Error::malformed(at, format!("a call graph that is not JSON: {error}"))
             .with_hint("the dump was cut: let the program finish it")
     })?;
     let entries = graph.get("call_graph").and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();

@@ -39,7 +39,7 @@ impl Counts {
     }
 }
 
-/// That `what` tells frequencies only, and how to get an order.
+/// Says that `what` holds frequencies only, and how to get an order.
 pub(super) fn no_order(what: &str) -> Note {
     Note::new(format!(
         "{what} holds no order of execution: functions are ordered by count, most frequent first"

@@ -36,8 +36,8 @@ pub(super) fn damaged(good: Vec<u8>) -> impl Strategy<Value = Vec<u8>> {
     })
 }
 
-/// Reads `bytes` as the format called `name` even where it would not accept them: nothing panics, errors and notes lie
-/// inside the file, and there are not more events than bytes.
+/// Reads `bytes` as the format called `name` even where it would not accept them: the reader does not panic, errors and
+/// notes lie inside the file, and there are not more events than bytes.
 pub(super) fn check(name: &str, bytes: &[u8], path: &Path) -> Result<(), TestCaseError> {
     let format = FORMATS.iter().find(|format| format.name == name).unwrap();
     (format.accepts)(bytes);

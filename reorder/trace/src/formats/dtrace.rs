@@ -8,17 +8,18 @@
 //! dtrace: 17 drops on CPU 1
 //! ```
 //!
-//! Lines of one processor are in order, those of several only if a timestamp tells. Scripts that print quietly, a name
+//! Lines of one processor are in order, those of several only by timestamps. Scripts that print quietly, a name
 //! or a time and a name per line, give plain lists.
 
 use std::collections::BTreeSet;
 
 use super::first_seen::FirstSeen;
-use super::lines::{decimal, lines, some_early_line, split_last};
+use super::lines::{lines, some_early_line, split_last};
 use crate::{Event, Evidence, Input, Location, Note, Reading, Trace};
 use reorder_base::error::{Error, Result};
+use reorder_base::numbers::decimal;
 
-/// Whether an early line is DTrace's heading, or a function's entry behind two numbers.
+/// Whether an early line is DTrace's heading, or a function's entry after two numbers.
 pub(super) fn accepts(bytes: &[u8]) -> bool {
     some_early_line(bytes, |line| {
         is_heading(line) || Firing::parse(line).is_some_and(|firing| firing.is_entry)
@@ -47,7 +48,7 @@ struct Firing<'line> {
     processor: u64,
     function: &'line [u8],
     is_entry: bool,
-    /// A number behind the probe.
+    /// A number after the probe.
     time: Option<u64>,
 }
 
@@ -56,9 +57,9 @@ impl<'line> Firing<'line> {
         let (processor, rest) = leading_number(line.trim_ascii())?;
         let (_, rest) = leading_number(rest)?;
         let entry = split_probe(rest, b":entry");
-        let (function, behind) =
+        let (function, rest) =
             entry.or_else(|| split_probe(rest, b":return")).or_else(|| split_last(rest, b":"))?;
-        let time = behind.split(u8::is_ascii_whitespace).find(|word| !word.is_empty()).and_then(decimal);
+        let time = rest.split(u8::is_ascii_whitespace).find(|word| !word.is_empty()).and_then(decimal);
         (!function.is_empty()).then_some(Self { processor, function, is_entry: entry.is_some(), time })
     }
 }
@@ -68,10 +69,10 @@ fn leading_number(text: &[u8]) -> Option<(u64, &[u8])> {
     Some((decimal(&text[..end])?, text[end..].trim_ascii_start())).filter(|_| end > 0)
 }
 
-/// The function in front of the name of a probe that ends its word.
+/// The function before the name of a probe that ends its word.
 fn split_probe<'line>(text: &'line [u8], name: &[u8]) -> Option<(&'line [u8], &'line [u8])> {
-    let (function, behind) = split_last(text, name)?;
-    (behind.first().is_none_or(u8::is_ascii_whitespace)).then_some((function, behind))
+    let (function, rest) = split_last(text, name)?;
+    (rest.first().is_none_or(u8::is_ascii_whitespace)).then_some((function, rest))
 }
 
 #[derive(Default)]
@@ -125,8 +126,7 @@ impl<'text> Output<'text> {
             )));
         }
         if let Some(offset) = self.first_odd {
-            notes
-                .push(Note::at(offset, format!("{} lines are none of DTrace's and were left out", self.odd)));
+            notes.push(Note::at(offset, format!("{} lines are not DTrace's and were left out", self.odd)));
         }
         let processors: BTreeSet<u64> = self.entries.iter().map(|entry| entry.processor).collect();
         let has_times = self.entries.iter().all(|entry| entry.time.is_some());

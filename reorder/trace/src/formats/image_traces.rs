@@ -25,7 +25,7 @@ impl<Key: Hash + Eq> ImageTraces<Key> {
         Self { by_key: HashMap::new(), traces: Vec::new(), seen: HashSet::new(), command_bytes: 0 }
     }
 
-    /// Adds an event behind those of its image, unless the image has one at the same place; `start` begins the
+    /// Adds an event after those of its image, unless the image has one at the same place; `start` begins the
     /// trace of an image that was not seen before.
     pub(super) fn add(&mut self, key: Key, start: impl FnOnce() -> Trace, event: Event) {
         let index = *self.by_key.entry(key).or_insert_with(|| {
@@ -67,8 +67,8 @@ pub(super) fn is_demangled(name: &[u8]) -> bool {
 /// No image is larger.
 const MAX_IMAGE: u64 = 1 << 30;
 
-/// The image at a path that a recording names. Recordings may come from anywhere and name any file: what is no regular
-/// file, does not start as an image does or is too large for one is not read.
+/// The image at a path that a recording names. Recordings may come from anywhere and name any file: anything that is not a
+/// regular file, does not start as an image does or is too large for one is not read.
 pub(super) fn recorded_image(path: &Path) -> Option<Companion> {
     let metadata = path.metadata().ok().filter(|metadata| metadata.is_file())?;
     if metadata.len() > MAX_IMAGE {
@@ -127,7 +127,7 @@ mod tests {
         large.set_len(MAX_IMAGE + 1).unwrap();
         let made = std::process::Command::new("mkfifo").arg(at("pipe")).status().unwrap();
         assert!(made.success());
-        // Opening a pipe that nobody writes to would never return.
+        // Opening a pipe without a writer would block forever.
         for name in ["text", "large", "pipe", "missing", ""] {
             assert!(recorded_image(&at(name)).is_none(), "{name}");
         }

@@ -1,6 +1,4 @@
-//! Lines of a text file, and what stands in them.
-
-use std::str::FromStr;
+//! Lines of a text file, and their parts.
 
 pub(super) use reorder_base::lines::lines;
 
@@ -11,30 +9,13 @@ pub(super) fn some_early_line(bytes: &[u8], accepts: impl Fn(&[u8]) -> bool) -> 
 
 const EARLY_BYTES: usize = 16 << 10;
 
-/// A hexadecimal number with `0x` in front.
-pub(super) fn hexadecimal(word: &[u8]) -> Option<u64> {
-    bare_hexadecimal(word.strip_prefix(b"0x")?)
-}
-
-/// A hexadecimal number without anything in front.
-pub(super) fn bare_hexadecimal(digits: &[u8]) -> Option<u64> {
-    let all_digits = digits.iter().all(u8::is_ascii_hexdigit);
-    all_digits.then(|| u64::from_str_radix(std::str::from_utf8(digits).ok()?, 16).ok()).flatten()
-}
-
-/// A decimal number that consists of digits alone.
-pub(super) fn decimal<Number: FromStr>(word: &[u8]) -> Option<Number> {
-    let all_digits = word.iter().all(u8::is_ascii_digit);
-    all_digits.then(|| std::str::from_utf8(word).ok()?.parse().ok()).flatten()
-}
-
-/// What stands before and behind the first `separator`.
+/// The parts before and after the first `separator`.
 pub(super) fn split_once<'data>(bytes: &'data [u8], separator: &[u8]) -> Option<(&'data [u8], &'data [u8])> {
     let at = bytes.windows(separator.len()).position(|window| window == separator)?;
     Some((&bytes[..at], &bytes[at + separator.len()..]))
 }
 
-/// What stands before and behind the last `separator`.
+/// The parts before and after the last `separator`.
 pub(super) fn split_last<'data>(bytes: &'data [u8], separator: &[u8]) -> Option<(&'data [u8], &'data [u8])> {
     let at = bytes.windows(separator.len()).rposition(|window| window == separator)?;
     Some((&bytes[..at], &bytes[at + separator.len()..]))

@@ -18,11 +18,12 @@
 
 use super::first_seen::FirstSeen;
 use super::image_traces::image_at;
-use super::lines::{hexadecimal, lines, split_once};
+use super::lines::{lines, split_once};
 pub(super) use crate::link_map::is_apple_map as accepts;
 use crate::{Event, Evidence, Input, Location, Note, Reading, Trace};
 use reorder_base::address::Address;
 use reorder_base::error::{Error, Result};
+use reorder_base::numbers::prefixed_hexadecimal;
 
 /// One trace: the functions of the sections of code.
 ///
@@ -50,10 +51,10 @@ enum Table {
 struct Map {
     table: Table,
     path: Vec<u8>,
-    /// First address and the one behind the last, of each section of code.
+    /// First address and the one past the last, of each section of code.
     code: Vec<(u64, u64)>,
     functions: FirstSeen,
-    /// Symbols that are no code.
+    /// Symbols that are not code.
     others: u64,
     dead: u64,
     odd: Option<(u64, u64)>,
@@ -66,7 +67,7 @@ impl Map {
                 b"Sections:" => Table::Sections,
                 b"Symbols:" => Table::Symbols,
                 b"Dead Stripped Symbols:" => Table::Dead,
-                // Names of columns stand under the name of their table.
+                // Names of columns follow the name of their table.
                 _ if heading.ends_with(b"Name") || heading.ends_with(b"Section") => self.table,
                 _ => Table::Other,
             };
@@ -92,7 +93,7 @@ impl Map {
 
     fn add_section(&mut self, line: &[u8]) -> Option<()> {
         let mut words = line.split(u8::is_ascii_whitespace).filter(|word| !word.is_empty());
-        let (start, size) = (hexadecimal(words.next()?)?, hexadecimal(words.next()?)?);
+        let (start, size) = (prefixed_hexadecimal(words.next()?)?, prefixed_hexadecimal(words.next()?)?);
         let (segment, section) = (words.next()?, words.next()?);
         if segment == b"__TEXT" && section.starts_with(b"__text") {
             self.code.push((start, start.checked_add(size)?));
@@ -104,10 +105,10 @@ impl Map {
         let (place, symbol) = split_once(line, b"[")?;
         let (_, name) = split_once(symbol, b"] ")?;
         let mut words = place.split(u8::is_ascii_whitespace).filter(|word| !word.is_empty());
-        let (address, size) = (hexadecimal(words.next()?)?, hexadecimal(words.next()?)?);
+        let (address, size) = (prefixed_hexadecimal(words.next()?)?, prefixed_hexadecimal(words.next()?)?);
         if self.code.iter().any(|(start, end)| (start..end).contains(&&address)) {
             let location = Location::Image(Address(address));
-            // Labels of no size stand at functions that have one.
+            // Labels without a size lie at functions that have one.
             if size > 0 {
                 self.functions.add(Event {
                     name: Some(name.into()),
@@ -132,11 +133,14 @@ impl Map {
                 .with_hint("give the list of functions that ran instead, one symbol per line"),
         ];
         if let Some((offset, count)) = self.odd {
-            notes.push(Note::at(offset, format!("{count} lines are none of a link map and were left out")));
+            notes.push(Note::at(
+                offset,
+                format!("{count} lines do not belong to a link map and were left out"),
+            ));
         }
         if self.others + self.dead > 0 {
             notes.push(Note::new(format!(
-                "{} symbols that are no code and {} that the linker left out of the image are not used",
+                "{} symbols that are not code and {} that the linker left out of the image are not used",
                 self.others, self.dead
             )));
         }

@@ -1,8 +1,7 @@
-//! What both forms of LLVM's merged profiles share: what is told about their traces, and what is made of profiles
-//! that have none.
+//! Shared by both forms of LLVM's merged profiles: the notes on their traces, and the counts of profiles without traces.
 //!
 //! `llvm-profdata merge` keeps one trace for each raw profile with timestamps, cuts long ones, and keeps a random
-//! sample of many. Nothing in the file says that it did; only the numbers give it away.
+//! sample of many. The file does not say so; only the numbers show it.
 
 use std::collections::HashSet;
 

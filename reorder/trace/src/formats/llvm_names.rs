@@ -24,7 +24,7 @@ use crate::cursor::{ByteOrder, Cursor};
 use crate::{Name, Note};
 use reorder_base::error::{Error, Result};
 
-/// No program has so many names; what claims more is damaged.
+/// More names than any program has; a table that claims more is damaged.
 const MAX_TEXT: u64 = 1 << 30;
 /// Deflate writes at most 258 bytes for two bits.
 const MAX_EXPANSION: u64 = 1032;
@@ -59,7 +59,7 @@ struct NameEntry {
 }
 
 impl NameTable {
-    /// All names of `blob` that stand before any damage.
+    /// All names of `blob` before any damage.
     pub(super) fn read(blob: &[u8]) -> Self {
         let mut table = Self::default();
         let mut cursor = Cursor::new(blob, ByteOrder::Little);
@@ -119,13 +119,13 @@ impl NameTable {
     }
 }
 
-/// Moves past the NULs between chunks; false when nothing is left.
+/// Moves past the NULs between chunks; false at the end.
 fn skip_padding(cursor: &mut Cursor<'_>) -> bool {
     let padding = cursor.rest().iter().take_while(|&&byte| byte == 0).count();
     cursor.skip(padding as u64).is_ok() && !cursor.is_at_end()
 }
 
-/// Appends the next chunk's payload to `text`, or nothing if it is not what its header says.
+/// Appends the next chunk's payload to `text`, or nothing if it contradicts its header.
 fn read_chunk(cursor: &mut Cursor<'_>, text: &mut Vec<u8>) -> Result<()> {
     let offset = cursor.offset();
     let length = cursor.uleb128()?;
@@ -173,12 +173,12 @@ struct KeptTable {
 impl NameTables {
     /// The table of `blob`, read at most once as long as it fits among the others.
     pub(super) fn read(&self, blob: &[u8]) -> Arc<NameTable> {
-        // Nobody can leave the list in disorder: it changes in single pushes and removals.
+        // A panic cannot leave the list in disorder: it changes in single pushes and removals.
         let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(known) = kept.iter().find(|known| *known.blob == *blob) {
             return Arc::clone(&known.table);
         }
-        // Under the lock, because whoever waits for it mostly wants the same table.
+        // Under the lock, because a thread that waits for it mostly wants the same table.
         let table = Arc::new(NameTable::read(blob));
         kept.push(KeptTable { blob: blob.into(), table: Arc::clone(&table) });
         let mut size: usize = kept.iter().map(|known| known.table.text.len()).sum();

@@ -1,7 +1,7 @@
 //! The trace and profile systems that are read, one file or folder each.
 //!
 //! [`FORMATS`] is the whole of detection: the first entry that accepts a file's contents reads it. Names and endings
-//! of files mean nothing.
+//! of files do not count.
 
 mod bolt_data;
 mod callgrind;
@@ -43,13 +43,13 @@ use reorder_base::error::Result;
 
 /// A system whose files are read.
 pub struct Format {
-    /// What people call it.
+    /// Its name in messages.
     pub name: &'static str,
     /// Whether a file with these contents is of this format; looks at a bounded part of it.
     pub accepts: fn(&[u8]) -> bool,
     /// Reads a file that was accepted.
     ///
-    /// A file of which a part is usable gives that part and notes; one of which nothing is usable, an error.
+    /// A file of which a part is usable gives that part and notes; one without any usable part, an error.
     pub read: fn(&Input<'_>) -> Result<Reading>,
     /// Whether the contents leave no doubt: other files are not taken from directories unless they end in `.trace`.
     pub has_signature: bool,
@@ -59,7 +59,7 @@ pub struct Format {
     pub join: Option<fn(Vec<Reading>) -> Reading>,
 }
 
-/// All of them; what has a signature stands before what is recognised by its looks, plain lists last.
+/// All of them; formats with a signature first, then those recognised by their looks, plain lists last.
 pub const FORMATS: &[Format] = &[
     Format { name: "reorder trace", accepts: text::accepts, read: text::read_input, ..SIGNED },
     Format { name: "LLVM raw profile", accepts: llvm_raw::accepts, read: llvm_raw::read, ..SIGNED },
@@ -137,7 +137,7 @@ pub const FORMATS: &[Format] = &[
     Format { name: "plain list", accepts: list::accepts, read: list::read, ..UNSIGNED },
 ];
 
-/// What most entries have in common.
+/// The values that most entries share.
 const SIGNED: Format = Format {
     name: "",
     accepts: |_| false,
@@ -150,7 +150,7 @@ const SIGNED: Format = Format {
 /// Text without a signature.
 const UNSIGNED: Format = Format { has_signature: false, ..SIGNED };
 
-/// The format of `bytes`; nothing when it is none of the known ones.
+/// The format of `bytes`; `None` when it is unknown.
 pub fn detect(bytes: &[u8]) -> Option<&'static Format> {
     FORMATS.iter().find(|format| (format.accepts)(bytes))
 }

@@ -11,10 +11,11 @@
 use std::collections::{HashMap, HashSet};
 use std::path::PathBuf;
 
-use super::lines::{bare_hexadecimal, split_once};
+use super::lines::split_once;
 use super::llvm_names::name_hash;
 use crate::{Event, Input, Location, Name, NameHash, Note, Reading, Trace};
 use reorder_base::error::{Error, Result};
+use reorder_base::numbers::hexadecimal;
 
 /// What the run-time library writes.
 const WRITTEN: usize = 524_288;
@@ -23,7 +24,7 @@ const LARGEST: usize = 1 << 20;
 /// Nine of ten hashes and more are at least this; addresses and counts are not.
 const LARGE: u64 = 1 << 56;
 
-/// Whether it is an array of hashes with zeros behind, or as large as every buffer is.
+/// Whether it is an array of hashes with zeros after them, or as large as every buffer is.
 pub(super) fn accepts(bytes: &[u8]) -> bool {
     if !bytes.len().is_multiple_of(8) || bytes.len() > LARGEST {
         return false;
@@ -56,7 +57,7 @@ pub(super) fn read(input: &Input<'_>) -> Result<Reading> {
     let used = used(input.bytes);
     if used.is_empty() {
         return Err(Error::malformed(0, "no function was recorded before the buffer was written")
-            .with_hint("call __llvm_orderfile_dump() in the program behind what is to be recorded"));
+            .with_hint("call __llvm_orderfile_dump() in the program after what is to be recorded"));
     }
     let mut notes = Vec::new();
     let names = mapping(input, &mut notes);
@@ -74,7 +75,7 @@ pub(super) fn read(input: &Input<'_>) -> Result<Reading> {
         notes.push(Note::new(message).with_hint("give the mapping of the build that ran: --companion FILE"));
     }
     if used.len() * 8 == input.bytes.len() {
-        let message = format!("the buffer is full: functions behind the first {} are missing", used.len());
+        let message = format!("the buffer is full: functions after the first {} are missing", used.len());
         notes.push(Note::new(message).with_hint("call __llvm_orderfile_dump() earlier"));
     }
     let trace = Trace { weight: 1, events, ..Trace::default() };
@@ -88,7 +89,7 @@ fn location(hash: u64, names: &HashMap<u64, Name>) -> Location {
     }
 }
 
-/// Entries are in the byte order of the machine that ran the program; the mapping tells which one it was.
+/// Entries are in the byte order of the processor that ran the program; the mapping shows which one it was.
 fn hashes(used: &[[u8; 8]], names: &HashMap<u64, Name>) -> impl Iterator<Item = u64> {
     let known =
         |read: fn([u8; 8]) -> u64| used.iter().filter(|entry| names.contains_key(&read(**entry))).count();
@@ -138,7 +139,7 @@ fn read_mapping(text: &[u8], names: &mut HashMap<u64, Name>) {
         };
         let name = name.trim_ascii_end();
         let hash = name_hash(name);
-        if bare_hexadecimal(stated) == Some(hash) {
+        if hexadecimal(stated) == Some(hash) {
             names.entry(hash).or_insert_with(|| Name::from(name));
         }
     }

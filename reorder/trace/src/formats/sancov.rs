@@ -49,11 +49,11 @@ pub(super) fn read(input: &Input<'_>) -> Result<Reading> {
         return Err(Error::malformed(MAGIC_SIZE as u64, "a coverage file without an address").with_hint(HINT));
     }
     let mut notes =
-        vec![Note::new("a coverage file tells which code ran, not in which order").with_hint(HINT)];
+        vec![Note::new("a coverage file says which code ran, but not in which order").with_hint(HINT)];
     if !cursor.is_at_end() {
         notes.push(Note::at(
             cursor.offset(),
-            format!("{} bytes at the end are no whole address", cursor.remaining()),
+            format!("{} bytes at the end are not a whole address", cursor.remaining()),
         ));
     }
     Ok(Reading { traces: vec![counts.into_trace()], notes })

@@ -9,14 +9,15 @@
 //!               ------ IMark(0x1091B6, 4, 0) ------
 //! ```
 //!
-//! The number behind the object is the address as stated in it. A block header names where a block starts only, so a
+//! The number after the object is the address as stated in it. A block header names where a block starts only, so a
 //! block that goes on at the target of a call hides the callee; instruction marks show where that happened.
 
 use super::image_traces::{ImageTraces, image_at, is_demangled, words};
-use super::lines::{bare_hexadecimal, decimal, lines, some_early_line, split_last, split_once};
+use super::lines::{lines, some_early_line, split_last, split_once};
 use crate::{Event, Input, Location, Note, Reading, Trace};
 use reorder_base::address::Address;
 use reorder_base::error::{Error, Result};
+use reorder_base::numbers::{decimal, hexadecimal};
 
 const COMMAND: &str = "valgrind --tool=none --demangle=no --vex-guest-chase=no --trace-flags=10000000 \
                        --trace-notbelow=0 --log-file=blocks.%p PROGRAM ARGUMENTS";
@@ -28,7 +29,7 @@ pub(super) fn accepts(bytes: &[u8]) -> bool {
     some_early_line(bytes, |line| Block::parse(line).is_some() || is_banner(line))
 }
 
-/// The first line of the tool that does nothing but translate.
+/// The first line of the tool that only translates.
 fn is_banner(line: &[u8]) -> bool {
     let rest = line.strip_prefix(b"==").and_then(|rest| split_once(rest, b"== "));
     rest.is_some_and(|(process, words)| decimal::<u32>(process).is_some() && words.starts_with(b"Nulgrind"))
@@ -57,7 +58,7 @@ pub(super) fn read(input: &Input<'_>) -> Result<Reading> {
 struct Log {
     command: Vec<Vec<u8>>,
     process: Option<u32>,
-    /// Counts how often numbering started anew.
+    /// Counts how often numbering started again.
     run: u32,
     last_number: Option<u64>,
     blocks: u64,
@@ -143,14 +144,14 @@ impl Log {
         note(
             self.chased,
             format!(
-                "{} of {blocks} blocks go on behind a jump or a call: functions that start inside of one are late or \
+                "{} of {blocks} blocks continue after a jump or a call: functions that start inside of one are late or \
                  missing, because valgrind ran without --vex-guest-chase=no",
                 self.chased
             ),
         );
         note(
             u64::from(self.marks == 0),
-            "the log has block headers alone, which do not tell whether blocks go on behind calls; the order holds \
+            "the log has block headers alone, which do not say whether blocks continue after calls; the order holds \
              if valgrind ran with --vex-guest-chase=no"
                 .to_owned(),
         );
@@ -181,7 +182,7 @@ impl Log {
 fn instruction_mark(line: &[u8]) -> Option<(u64, u64)> {
     let rest = line.trim_ascii_start().strip_prefix(b"------ IMark(0x")?;
     let (address, rest) = split_once(rest, b", ")?;
-    Some((bare_hexadecimal(address)?, decimal(split_once(rest, b",")?.0)?))
+    Some((hexadecimal(address)?, decimal(split_once(rest, b",")?.0)?))
 }
 
 /// What valgrind calls the code that calls `main`.
@@ -208,12 +209,12 @@ impl<'data> Block<'data> {
             number: decimal(number)?,
             symbol: (symbol != b"UNKNOWN_FUNCTION").then(|| name_and_offset(symbol)),
             object: (object != b"UNKNOWN_OBJECT").then_some(object),
-            address: bare_hexadecimal(address)?,
+            address: hexadecimal(address)?,
         })
     }
 }
 
-/// Readable names and paths both may have blanks; the path starts at the first `/` or `.` behind one.
+/// Readable names and paths both may have blanks; the path starts at the first `/` or `.` after one.
 fn symbol_and_object(place: &[u8]) -> Option<(&[u8], &[u8])> {
     [&b" /"[..], b" ./"]
         .into_iter()

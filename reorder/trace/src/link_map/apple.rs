@@ -15,11 +15,12 @@
 
 use std::collections::BTreeMap;
 
-use super::{PlacedSection, checked, lines, number, prefixed, word};
+use super::{PlacedSection, checked, lines, word};
 use reorder_base::address::Address;
 use reorder_base::error::Result;
+use reorder_base::numbers::{decimal, prefixed_hexadecimal};
 
-/// The names of sections as everybody spells them; the map has the two parts in columns, so others are given as the map
+/// The names of sections in their common spelling; the map has the two parts in columns, so others are given as the map
 /// has them.
 const SPELLED: [&[u8]; 24] = [
     b"__TEXT,__text",
@@ -75,7 +76,7 @@ pub(super) fn read(bytes: &[u8]) -> Result<Vec<PlacedSection<'_>>> {
                 b"Object files:" => Table::Files,
                 b"Sections:" => Table::Sections,
                 b"Symbols:" => Table::Symbols,
-                // Names of columns stand under the name of their table.
+                // Names of columns follow the name of their table.
                 _ if heading.ends_with(b"Name") || heading.ends_with(b"Section") => table,
                 _ => Table::Other,
             };
@@ -103,10 +104,10 @@ pub(super) fn read(bytes: &[u8]) -> Result<Vec<PlacedSection<'_>>> {
 fn numbered(text: &[u8]) -> Option<(u64, &[u8])> {
     let inner = text.trim_ascii_start().strip_prefix(b"[")?;
     let end = inner.iter().position(|&byte| byte == b']')?;
-    Some((number(inner[..end].trim_ascii(), 10)?, inner[end + 1..].strip_prefix(b" ")?))
+    Some((decimal(inner[..end].trim_ascii())?, inner[end + 1..].strip_prefix(b" ")?))
 }
 
-/// First address, the one behind the last, and the name of a section.
+/// First address, the one past the last, and the name of a section.
 fn output_section(line: &[u8]) -> Option<(u64, u64, &[u8])> {
     let (address, rest) = word(line)?;
     let (size, rest) = word(rest)?;
@@ -117,8 +118,8 @@ fn output_section(line: &[u8]) -> Option<(u64, u64, &[u8])> {
         spelled.strip_prefix(segment).and_then(|rest| rest.strip_prefix(b",")) == Some(section)
     };
     let name = SPELLED.into_iter().find(is_this).unwrap_or(both);
-    let start = prefixed(address)?;
-    Some((start, start.checked_add(prefixed(size)?)?, name))
+    let start = prefixed_hexadecimal(address)?;
+    Some((start, start.checked_add(prefixed_hexadecimal(size)?)?, name))
 }
 
 fn symbol<'data>(
@@ -129,7 +130,7 @@ fn symbol<'data>(
     let (address, rest) = word(line)?;
     let (size, rest) = word(rest)?;
     let (file, name) = numbered(rest)?;
-    let (address, size) = (prefixed(address)?, prefixed(size)?);
+    let (address, size) = (prefixed_hexadecimal(address)?, prefixed_hexadecimal(size)?);
     // Linkers list sections by rising addresses.
     let index = outputs.partition_point(|(start, ..)| *start <= address).checked_sub(1)?;
     let (_, end, output) = outputs[index];

@@ -1,4 +1,4 @@
-//! Maps of lld and mold: a table of output sections, input sections and symbols, told apart by their indentation.
+//! Maps of lld and mold: a table of output sections, input sections and symbols, distinguished by their indentation.
 //!
 //! ```text
 //!              VMA              LMA     Size Align Out     In      Symbol
@@ -9,9 +9,10 @@
 //!
 //! lld's figures are hexadecimal but for the alignment; mold has no LMA, and only its addresses are hexadecimal.
 
-use super::{Output, PlacedSection, checked, lines, number, prefixed, word};
+use super::{Output, PlacedSection, checked, lines, word};
 use reorder_base::address::Address;
 use reorder_base::error::Result;
+use reorder_base::numbers::{decimal, hexadecimal, prefixed_hexadecimal};
 
 /// Whose table it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -32,7 +33,7 @@ impl Columns {
         }
     }
 
-    /// Address, size and alignment, and what follows the blank behind them.
+    /// Address, size and alignment, and what follows the blank after them.
     fn row(self, line: &[u8]) -> Option<(u64, u64, u64, &[u8])> {
         let (address, rest) = word(line)?;
         let (size, rest) = match self {
@@ -41,10 +42,10 @@ impl Columns {
         };
         let (alignment, rest) = word(rest)?;
         let figures = match self {
-            Self::Lld => (number(address, 16)?, number(size, 16)?),
-            Self::Mold => (prefixed(address).or_else(|| number(address, 10))?, number(size, 10)?),
+            Self::Lld => (hexadecimal(address)?, hexadecimal(size)?),
+            Self::Mold => (prefixed_hexadecimal(address).or_else(|| decimal(address))?, decimal(size)?),
         };
-        Some((figures.0, figures.1, number(alignment, 10)?, rest.strip_prefix(b" ")?))
+        Some((figures.0, figures.1, decimal(alignment)?, rest.strip_prefix(b" ")?))
     }
 }
 
@@ -56,7 +57,7 @@ pub(super) fn read(bytes: &[u8], columns: Columns) -> Result<Vec<PlacedSection<'
         let Some((address, size, alignment, rest)) = columns.row(line) else { continue };
         let text = rest.trim_ascii_start();
         match rest.len() - text.len() {
-            // Assignments of a script stand between the output sections; they have no input sections.
+            // Assignments of a script come between the output sections; they have no input sections.
             0 => output.begin(text, address),
             8 if size > 0 => {
                 let Some((name, (object, section))) = output.name.zip(object_and_section(text)) else {

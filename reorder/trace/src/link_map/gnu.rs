@@ -10,18 +10,19 @@
 //!                 0x00000000000011e7        0x9 lib.a(b.o)
 //! ```
 //!
-//! Headings depend on the language, so none is relied on: what stands at the start of a line and has two figures is an
-//! output section, and what stands one blank further right in it and has two figures and a file is an input section.
+//! Headings depend on the language, so none is relied on: a name at the start of a line with two figures is an output
+//! section, and a name one blank further right with two figures and a file is an input section.
 //! Sections that were discarded are listed before the first output section.
 
-use super::{Output, PlacedSection, checked, lines, prefixed, word};
+use super::{Output, PlacedSection, checked, lines, word};
 use reorder_base::address::Address;
 use reorder_base::error::Result;
+use reorder_base::numbers::prefixed_hexadecimal;
 
 /// Commands of a script that put data into a section and look like sections themselves.
 const DATA_COMMANDS: [&[u8]; 6] = [b"BYTE", b"SHORT", b"LONG", b"QUAD", b"SQUAD", b"ASCIZ"];
 
-/// A name whose figures may stand in the next line.
+/// A name whose figures may be in the next line.
 #[derive(Clone, Copy)]
 enum Pending<'data> {
     Nothing,
@@ -78,9 +79,9 @@ fn split_name(line: &[u8]) -> Option<(Pending<'_>, &[u8])> {
     Some((pending, rest))
 }
 
-/// Address, size, and the file behind them, whose name may have blanks.
+/// Address, size, and the file after them, whose name may have blanks.
 fn figures(text: &[u8]) -> Option<(u64, u64, &[u8])> {
     let (address, rest) = word(text)?;
     let (size, rest) = word(rest)?;
-    Some((prefixed(address)?, prefixed(size)?, rest.trim_ascii()))
+    Some((prefixed_hexadecimal(address)?, prefixed_hexadecimal(size)?, rest.trim_ascii()))
 }

@@ -39,7 +39,7 @@ pub struct PlacedSection<'data> {
     pub address: Address,
     /// Size in bytes; never zero, and never past the end of the address space.
     pub size: u64,
-    /// What it asked for in bytes, where the map tells.
+    /// The requested alignment in bytes, if the map states it.
     pub alignment: Option<u64>,
     /// Output section: `.text`; `__TEXT,__text` in Apple's maps.
     pub output: &'data [u8],
@@ -101,7 +101,7 @@ impl LinkMap<'_> {
     /// Reads a map of any of the linkers.
     ///
     /// # Errors
-    /// Bytes that are no link map, and maps without a nonempty section.
+    /// Bytes that are not a link map, and maps without a nonempty section.
     pub fn parse(bytes: &[u8]) -> Result<LinkMap<'_>> {
         let is_apple = apple::accepts(bytes);
         let sections = if is_apple {
@@ -112,7 +112,7 @@ impl LinkMap<'_> {
             gnu::read(bytes)
         }?;
         if sections.is_empty() {
-            return Err(Error::malformed(0, "this is no link map, or one without sections")
+            return Err(Error::malformed(0, "this is not a link map, or one without sections")
                 .with_hint("let the linker write one: -Wl,-Map=FILE, or -Wl,-map,FILE for Apple's linkers"));
         }
         Ok(LinkMap { sections, is_apple })
@@ -134,25 +134,14 @@ impl LinkMap<'_> {
     }
 }
 
-/// The first word behind blanks, and what follows it.
+/// The first word after blanks, and what follows it.
 fn word(line: &[u8]) -> Option<(&[u8], &[u8])> {
     let line = line.trim_ascii_start();
     let end = line.iter().position(u8::is_ascii_whitespace).unwrap_or(line.len());
     (end > 0).then(|| line.split_at(end))
 }
 
-fn number(digits: &[u8], radix: u32) -> Option<u64> {
-    // A sign would be accepted by the standard library.
-    let digits = std::str::from_utf8(digits).ok().filter(|digits| !digits.starts_with('+'))?;
-    u64::from_str_radix(digits, radix).ok()
-}
-
-/// `0x1040`.
-fn prefixed(word: &[u8]) -> Option<u64> {
-    number(word.strip_prefix(b"0x")?, 16)
-}
-
-/// Refuses sections that run past the address space, on which everybody's arithmetic relies.
+/// Refuses sections that run past the address space; later arithmetic relies on it.
 fn checked(offset: u64, section: PlacedSection<'_>) -> Result<PlacedSection<'_>> {
     match section.address.0.checked_add(section.size) {
         Some(_) => Ok(section),
@@ -160,8 +149,8 @@ fn checked(offset: u64, section: PlacedSection<'_>) -> Result<PlacedSection<'_>>
     }
 }
 
-/// Which output section the lines are about, and whether it is loaded: sections that are not have address zero and stand
-/// behind all that are.
+/// Which output section the lines are about, and whether it is loaded: sections that are not have address zero and follow
+/// all that are.
 #[derive(Clone, Copy, Default)]
 struct Output<'data> {
     name: Option<&'data [u8]>,

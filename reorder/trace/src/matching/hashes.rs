@@ -35,7 +35,7 @@ impl HashIndex {
 fn qualified(file: &[u8], name: &[u8]) -> impl Iterator<Item = NameHash> + use<> {
     let root = root_name(name);
     let hashes = [file, base_name(file)].map(|file| {
-        // GCC names what a compilation makes after the source file, unless it is told otherwise.
+        // GCC names what a compilation makes after the source file, by default.
         let stem = file.iter().rposition(|&byte| byte == b'.').map_or(file, |dot| &file[..dot]);
         [md5(&[file, b";", root]), md5(&[file, b":", root]), gcc(root, Some((file, stem)))]
     });

@@ -43,14 +43,14 @@ pub struct NameIndex<'data> {
     /// Local functions by name and the last component of their source file.
     in_files: Unique<(&'data [u8], &'data [u8])>,
     locals: HashSet<FunctionIndex>,
-    /// By name and size; only what has namesakes is looked for here.
+    /// By name and size; holds only names that several functions have.
     sized: OnceLock<Unique<(&'data [u8], u64)>>,
-    /// Demangling all names is worth it only when something was not found otherwise.
+    /// Made at the first request: demangling all names pays only when another lookup failed.
     rust_paths: OnceLock<Unique<String>>,
 }
 
 impl<'data> NameIndex<'data> {
-    /// Indexes all names that stand at a function's start.
+    /// Indexes all names at function starts.
     pub fn new(functions: &FunctionTable<'data>) -> Self {
         let names: Vec<_> = functions
             .names()
@@ -76,7 +76,7 @@ impl<'data> NameIndex<'data> {
 
     /// What `name` stands for here, in a trace that spells names like this.
     pub fn find(&self, name: &[u8], spelling: Spelling) -> Found {
-        // Symbols that were written with `\1` in front are meant literally.
+        // Symbols written after `\1` are meant literally.
         let name = name.strip_prefix(b"\x01").unwrap_or(name);
         let exact = self.exact.find(name, Step::Name);
         if exact != Found::Nowhere {
@@ -142,7 +142,7 @@ impl<'data> NameIndex<'data> {
     }
 }
 
-/// Source file, name and function of local symbols, which stand behind the symbol of their file.
+/// Source file, name and function of local symbols, which follow the symbol of their file.
 pub(super) fn local_functions<'table, 'data: 'table>(
     functions: &'table FunctionTable<'data>,
 ) -> impl Iterator<Item = (&'data [u8], &'data [u8], FunctionIndex)> + 'table {

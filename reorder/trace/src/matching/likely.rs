@@ -10,7 +10,7 @@ use reorder_image::functions::FunctionTable;
 /// Comparing takes the product of the lengths.
 const MAX_COMPARED_LENGTH: usize = 256;
 
-/// Names of functions that nothing was found for.
+/// Names of functions that no event found.
 pub(crate) struct LikelyNames {
     /// Readable form and symbol.
     candidates: Vec<(String, String)>,
@@ -38,7 +38,7 @@ impl LikelyNames {
         let letters = letters_of(&wanted);
         let mut best: Option<(f64, &String)> = None;
         for (readable, symbol) in &self.candidates {
-            // The same identifier elsewhere, or with other parameters, is the usual change.
+            // The same identifier elsewhere, or with other parameters, is the most common change.
             let is_namesake = identifier_of(readable) == identifier;
             if readable.len() > MAX_COMPARED_LENGTH || wanted.len() > MAX_COMPARED_LENGTH {
                 continue;
@@ -73,7 +73,7 @@ fn letters_of(text: &str) -> [u32; 256] {
 ///
 /// Jaro's similarity is the mean of the matching share of each text and of what is not transposed among the matches;
 /// letters match at most as often as both have them. Winkler adds a tenth of the rest for each of up to four equal
-/// letters in front.
+/// leading letters.
 fn most_similarity(letters: &[u32; 256], wanted: &str, other: &str) -> f64 {
     if !wanted.is_ascii() || !other.is_ascii() || wanted.is_empty() || other.is_empty() {
         return 1.0;

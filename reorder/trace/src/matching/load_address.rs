@@ -7,13 +7,13 @@
 use reorder_base::address::{Address, RuntimeAddress};
 use reorder_image::functions::FunctionTable;
 
-/// What is added to stated addresses in one process.
+/// The difference between addresses in one process and stated addresses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct LoadAddress(u64);
 
 /// Smallest page of any supported system.
 const PAGE: u64 = 4096;
-/// So many addresses vote; each votes for (functions of the image / 4,096 × 16) load addresses on average.
+/// The most addresses that vote; each votes for (functions of the image / 4,096 × 16) load addresses on average.
 const VOTERS: usize = 256;
 /// Votes of one address: bounds memory where an image claims a million functions at one place in their pages.
 const MAX_VOTES: usize = 1 << 14;
@@ -39,7 +39,7 @@ impl PageOffsets {
 }
 
 impl LoadAddress {
-    /// The load address that explains `addresses`, if one does so far better than any other.
+    /// The load address that explains `addresses`, if one is far better than all others.
     pub(crate) fn deduce(
         addresses: &[RuntimeAddress],
         offsets: &PageOffsets,

@@ -53,7 +53,7 @@ pub enum Step {
     Size,
     /// The name, in another source file than the trace says: an optimiser moved it, or it is a namesake.
     OtherFile,
-    /// The name without the underscore that Mach-O puts in front; for traces whose names all have it.
+    /// The name without the underscore that Mach-O prepends; for traces whose names all have it.
     Underscore,
     /// The name without suffixes that optimisers add (`.llvm.123`, `.constprop.0`).
     Suffix,

@@ -50,7 +50,7 @@ pub(super) fn base_name(path: &[u8]) -> &[u8] {
 pub enum Spelling {
     /// As in ELF symbol tables.
     Plain,
-    /// With an underscore in front of each.
+    /// With an underscore before each.
     MachO,
 }
 
@@ -73,7 +73,7 @@ const MAX_MANGLED_LENGTH: usize = 4 << 10;
 /// Readable forms stop here.
 const MAX_READABLE_LENGTH: usize = 4 << 10;
 
-/// Text up to a length; what would make it longer is an error, which ends whoever writes.
+/// Text up to a length; a longer text is an error, which ends the writer.
 #[derive(Default)]
 struct Bounded(String);
 
@@ -87,7 +87,7 @@ impl fmt::Write for Bounded {
     }
 }
 
-/// The path of a Rust function without crate disambiguators and hashes, equal for both ways of mangling; nothing
+/// The path of a Rust function without crate disambiguators and hashes, equal for both ways of mangling; `None`
 /// for names of other languages, and for those that are too long.
 pub(super) fn rust_path(name: &[u8]) -> Option<String> {
     let name = std::str::from_utf8(root_name(name)).ok()?;

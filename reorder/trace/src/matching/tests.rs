@@ -165,7 +165,7 @@ fn load_addresses_are_deduced_from_function_starts() {
     let deduced = LoadAddress::deduce(&loaded(0x7f12_3456_7000), &offsets, &functions).unwrap();
     let first = loaded(0)[0];
     assert_eq!(deduced.stated(RuntimeAddress(first.0 + 0x7f12_3456_7000)).0, first.0);
-    // Not a multiple of a page from any function: nothing explains it.
+    // Not a multiple of a page from any function: no load address explains it.
     let nonsense: Vec<_> = (0..40).map(|number| RuntimeAddress(0x1000 + number * 0x0f00_0001)).collect();
     assert_eq!(LoadAddress::deduce(&nonsense, &offsets, &functions), None);
     assert_eq!(

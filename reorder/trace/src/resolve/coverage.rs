@@ -29,7 +29,7 @@ pub struct Coverage {
 pub struct Missing {
     /// Its name, or its location where it has none.
     pub name: String,
-    /// In so many events.
+    /// The number of its events.
     pub events: u64,
     /// What it may be called now: the name most like it that no event found.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -76,14 +76,14 @@ impl Coverage {
     }
 }
 
-/// A coverage in the making.
+/// A coverage under construction.
 #[derive(Debug, Default)]
 pub(super) struct Account {
     pub(super) coverage: Coverage,
     pub(super) missing: BTreeMap<String, u64>,
 }
 
-/// So many missing functions get a guess: each is compared with all functions that nothing was found for.
+/// The most missing functions that get a guess: each is compared with all functions that no event found.
 const GUESSES: usize = 50;
 
 impl Account {

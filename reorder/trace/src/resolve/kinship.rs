@@ -8,11 +8,11 @@ use reorder_image::functions::FunctionTable;
 pub(super) enum Kinship {
     /// Addresses are believed.
     SameBuild,
-    /// Nothing speaks against it: addresses are believed unless the name beside them does.
+    /// No evidence against it: addresses are believed unless the name beside them contradicts.
     Unverified,
     /// Only names are believed.
     OtherBuild,
-    /// Nothing says that it is this image, nothing that it is not: enough of its names decide.
+    /// No evidence for or against this image: it belongs if enough of its names are found.
     Unknown,
     /// It is left out.
     OtherImage,
@@ -23,7 +23,7 @@ pub(super) fn kinship(trace: &Trace, functions: &FunctionTable<'_>, identity: &I
     let traced = &trace.image;
     match (&traced.build_id, &identity.build_id) {
         (Some(recorded), Some(given)) if recorded == given => return Kinship::SameBuild,
-        // A list of no image is meant for whatever it is given with.
+        // A list that names no image is meant for the image it is given with.
         (None, _) if traced.path.is_none() => return Kinship::Unverified,
         (Some(_), Some(_)) if traced.path.is_none() => return Kinship::Unknown,
         _ => {}
@@ -36,7 +36,7 @@ pub(super) fn kinship(trace: &Trace, functions: &FunctionTable<'_>, identity: &I
         (Some(_), Some(_)) if is_namesake => Kinship::OtherBuild,
         (Some(_), Some(_)) => Kinship::OtherImage,
         (None, None) if traced.path == identity.path => Kinship::Unverified,
-        // One of them has no build-id: only the events themselves can tell.
+        // One of them has no build-id: only the events themselves can decide.
         _ => match Support::of(trace, functions) {
             Support::Confirmed => Kinship::Unverified,
             Support::Possible if is_namesake => Kinship::Unverified,

@@ -67,7 +67,7 @@ const MIN_FOUND_PERCENT: u64 = 10;
 /// Functions of the image called `identity` for every trace that belongs to it.
 ///
 /// # Errors
-/// Traces of another build that have addresses only, and traces of which nothing is found, both with the command
+/// Traces of another build that have addresses only, and traces without a known function, both with the command
 /// that helps.
 pub fn resolve(
     traces: &[Trace],
@@ -181,7 +181,7 @@ impl<'table, 'data> Resolver<'table, 'data> {
     /// All traces together.
     ///
     /// # Errors
-    /// The first failure, and traces of which nothing at all is found.
+    /// The first failure, and traces without any known function.
     pub fn collect(&self, resolutions: impl Iterator<Item = Result<Resolution>>) -> Result<ResolvedTraces> {
         let mut account = Account::default();
         let mut resolved = ResolvedTraces::default();
@@ -359,8 +359,8 @@ fn starting_at(event: &Event, address: Address, functions: &FunctionTable<'_>) -
     candidates.into_iter().any(agrees).then_some(first)
 }
 
-/// Whether the image calls the function at `start` what the event calls it; without a name on either side nothing
-/// speaks against it. Names that do not agree show that the address is of another build.
+/// Whether the image calls the function at `start` what the event calls it; without a name on either side it
+/// counts as agreement. Names that do not agree show that the address is of another build.
 fn name_agrees(event: &Event, start: Address, functions: &FunctionTable<'_>) -> bool {
     let Some(name) = &event.name else { return true };
     let mut known = functions.names_at(start).peekable();

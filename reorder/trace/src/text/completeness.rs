@@ -1,11 +1,10 @@
 //! Whether a file of traces still has its end.
 //!
-//! In: the traces as they were read, with what each says of its length. Out: the same, those that lost something marked
-//! as cut, and a note for each loss. Guarantee: a trace that leaves as [`Evidence::Exact`] has all events that it was written
-//! with.
+//! In: the traces as they were read, with the stated length of each. Out: the same, incomplete ones marked as cut, and a
+//! note for each loss. Guarantee: a trace that remains [`Evidence::Exact`] has all events that it was written with.
 
-use super::read::decimal;
 use crate::{Evidence, Note, Reading, Trace};
+use reorder_base::numbers::decimal;
 
 /// One trace of a file.
 #[derive(Debug)]
@@ -20,7 +19,7 @@ pub(super) struct Section {
 }
 
 impl Section {
-    /// One of which the first line was read.
+    /// A trace whose first line begins at `start`.
     pub(super) fn at(start: u64) -> Self {
         Self { start, trace: Trace { weight: 1, ..Trace::default() }, stated_events: None, part: None }
     }
@@ -39,7 +38,7 @@ pub(super) struct Part {
 }
 
 impl Part {
-    /// Nothing when `value` has another form, or a number beyond the count.
+    /// `None` when `value` has another form, or a number beyond the count.
     pub(super) fn read(value: &[u8]) -> Option<Self> {
         let mut words = value.split(u8::is_ascii_whitespace).filter(|word| !word.is_empty());
         let number = decimal(words.next()?)?;
@@ -95,8 +94,7 @@ pub(super) fn checked(mut sections: Vec<Section>, cut: Option<u64>) -> Reading {
             Some(_) => continue,
             None if is_in_cut_line => Evidence::Cut,
             None => {
-                let message =
-                    "the trace does not say how many events it has, so nothing tells whether it is cut";
+                let message = "the trace does not say how many events it has, so it may be cut";
                 let hint = "record again, or add the line `# events: NUMBER` above the events of a list written by hand";
                 notes.push(Note::at(section.start, message).with_hint(hint));
                 Evidence::Listed

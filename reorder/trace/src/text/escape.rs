@@ -1,5 +1,7 @@
 //! Arbitrary bytes as one word of text, and back.
 
+use reorder_base::hexadecimal;
+
 /// `bytes` without white space, control characters or invalid UTF-8.
 pub(super) fn escape(bytes: &[u8], into: &mut String) {
     match bytes {
@@ -22,15 +24,13 @@ pub(super) fn escape(bytes: &[u8], into: &mut String) {
 
 fn push_byte(byte: u8, into: &mut String) {
     into.push_str(r"\x");
-    for digit in [byte >> 4, byte & 15] {
-        into.push(char::from_digit(digit.into(), 16).unwrap_or('0'));
-    }
+    into.push_str(&hexadecimal::encode(&[byte]));
 }
 
 /// A word of no bytes.
 const EMPTY: &str = r"\-";
 
-/// What [`escape`] was given; nothing for a backslash that starts no escape.
+/// Reverses [`escape`]; `None` for a backslash that does not start an escape.
 pub(super) fn unescape(word: &[u8]) -> Option<Vec<u8>> {
     if word == EMPTY.as_bytes() {
         return Some(Vec::new());
@@ -45,8 +45,7 @@ pub(super) fn unescape(word: &[u8]) -> Option<Vec<u8>> {
         }
         let (escape, after) = after.split_at_checked(3)?;
         let [b'x', high, low] = *escape else { return None };
-        let digit = |digit: u8| char::from(digit).to_digit(16);
-        bytes.push((digit(high)? * 16 + digit(low)?) as u8);
+        bytes.push(hexadecimal::byte([high, low])?);
         rest = after;
     }
     Some(bytes)

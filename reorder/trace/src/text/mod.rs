@@ -17,11 +17,11 @@
 //!
 //! * The first line names the format and its version; the same line starts a further trace, so files may be
 //!   concatenated.
-//! * `events` is how many follow, and each line ends with a line feed, so a file that was cut is told from a whole one.
+//! * `events` is how many follow, and each line ends with a line feed, so a cut file is detected.
 //!   `trace: 3 of 57` does the same for files that were written with several traces. A trace without `events` (written
-//!   by hand, or by `reorder` up to 0.1) is read, but as [`Listed`](super::Evidence::Listed), for nothing tells whether
-//!   its end is there.
-//! * Headers are `# key: value` and stand before the events. `argument` repeats, in order. Unknown keys are ignored.
+//!   by hand, or by `reorder` up to 0.1) is read, but as [`Listed`](super::Evidence::Listed), because its end may be
+//!   missing.
+//! * Headers are `# key: value` and precede the events. `argument` repeats, in order. Unknown keys are ignored.
 //! * An event is one line of columns between tabs or spaces, in order of first execution: nanoseconds since
 //!   the program was executed, address as stated in the image (hexadecimal), size in bytes, name; and, where the
 //!   trace comes from a format that has them, how often the function ran, and a clock without a unit. `-` stands for
@@ -31,9 +31,9 @@
 //! * `identity` (32 hexadecimal digits) and `sample` (capacity, seed, threshold or `-`, and `command` where traces were
 //!   drawn of each command line) are what merging needs to draw the same traces again.
 //! * `evidence` says what the order rests on ([`Evidence`](super::Evidence)) where not every first execution was seen.
-//! * `left-running` counts processes that went on unrecorded when the recorded program had ended.
+//! * `left-running` counts processes that still ran, unrecorded, when the recorded program had ended.
 //! * White space, control characters, `\` and bytes that are not UTF-8 are written `\xNN` in names and header
-//!   values, and so is a name that is nothing but `-`; a name of no bytes is `\-`.
+//!   values, and so is a name that is just `-`; a name of no bytes is `\-`.
 
 mod completeness;
 mod escape;
@@ -51,7 +51,7 @@ pub const FIRST_WORDS: &str = "# reorder trace ";
 /// The version written, and the only one read.
 pub const VERSION: u32 = 1;
 
-/// The word behind a sample that was drawn of each command line.
+/// The word after a sample that was drawn of each command line.
 const COMMAND_STRATA: &[u8] = b"command";
 
 /// Whether `bytes` start as every recorded trace does.

@@ -12,6 +12,8 @@ use super::{COMMAND_STRATA, FIRST_WORDS, VERSION};
 use crate::{Draw, Event, Evidence, Location, Name, NameHash, Reading, Strata, Trace};
 use reorder_base::address::{Address, RuntimeAddress};
 use reorder_base::error::{Error, Result};
+use reorder_base::hexadecimal::decode;
+use reorder_base::numbers::{decimal, prefixed_hexadecimal};
 
 /// All traces of one file, in file order, and notes where the file is not whole.
 ///
@@ -24,7 +26,7 @@ pub fn read(bytes: &[u8]) -> Result<Reading> {
     for (number, line) in lines.split(|&byte| byte == b'\n').enumerate() {
         let broken = |what: &str| Error::malformed(offset, format!("line {}: {what}", number + 1));
         if let Some(version) = line.strip_prefix(FIRST_WORDS.as_bytes()) {
-            if decimal(version) != Some(u64::from(VERSION)) {
+            if decimal(version.trim_ascii()) != Some(u64::from(VERSION)) {
                 return Err(broken("a recorded trace of an unknown version")
                     .with_hint("read it with the `reorder` that recorded it, or record again"));
             }
@@ -53,14 +55,14 @@ pub fn read(bytes: &[u8]) -> Result<Reading> {
     Ok(completeness::checked(sections, cut))
 }
 
-/// The lines that have their ends, and the beginning of one that has none: what is missing of it cannot be known.
+/// The complete lines, and the rest without a line end, whose missing part is unknown.
 fn whole_lines(bytes: &[u8]) -> (&[u8], &[u8]) {
     let end = bytes.iter().rposition(|&byte| byte == b'\n').map_or(0, |last| last + 1);
     bytes.split_at(end)
 }
 
-/// A threshold that the trace itself would not have passed was not made by drawing; believing it would let one edited
-/// file outweigh, or push out, everything else.
+/// Rejects a threshold that the trace itself would not have passed: no draw makes one, and an edited file could use it to
+/// outweigh, or push out, all other traces.
 fn check_draw(trace: &Trace) -> std::result::Result<(), &'static str> {
     let Some(draw) = trace.draw else { return Ok(()) };
     match trace.identity {
@@ -70,21 +72,21 @@ fn check_draw(trace: &Trace) -> std::result::Result<(), &'static str> {
     }
 }
 
-/// Nothing when a known key has an unreadable value.
+/// `None` when a known key has an unreadable value.
 fn read_header(header: &[u8], section: &mut Section) -> Option<()> {
     let trace = &mut section.trace;
     let Some(colon) = header.iter().position(|&byte| byte == b':') else { return Some(()) };
     let (key, value) = (header[..colon].trim_ascii(), header[colon + 1..].trim_ascii());
     match key {
         b"image" => trace.image.path = Some(PathBuf::from(OsString::from_vec(unescape(value)?))),
-        b"build-id" => trace.image.build_id = Some(hexadecimal_bytes(value)?),
-        b"run" => trace.run = decimal(value)?.try_into().ok()?,
-        b"process" => trace.process = Some(decimal(value)?.try_into().ok()?),
+        b"build-id" => trace.image.build_id = Some(decode(value).filter(|bytes| !bytes.is_empty())?),
+        b"run" => trace.run = decimal(value)?,
+        b"process" => trace.process = Some(decimal(value)?),
         b"identity" => trace.identity = Some(Identity(hexadecimal_u128(value)?)),
         b"sample" => trace.draw = Some(read_draw(value)?),
         b"events" => section.stated_events = Some(decimal(value)?),
         b"trace" => section.part = Some(Part::read(value)?),
-        b"left-running" => trace.left_running = decimal(value)?.try_into().ok()?,
+        b"left-running" => trace.left_running = decimal(value)?,
         b"weight" => trace.weight = decimal(value)?,
         b"evidence" => trace.evidence = Evidence::from_name(std::str::from_utf8(value).ok()?)?,
         b"program" => trace.command = vec![unescape(value)?],
@@ -113,10 +115,10 @@ fn read_event(line: &[u8]) -> Option<Event> {
     Some(Event { location, name, size, nanoseconds, count, tick })
 }
 
-/// The second column: a function's address, with a letter and a colon in front for everything else.
+/// The second column: a function's address, or another location after a word and a colon.
 fn location(word: &[u8]) -> Option<Location> {
-    let of = |prefix: &[u8]| word.strip_prefix(prefix).and_then(hexadecimal);
-    if let Some(address) = hexadecimal(word) {
+    let of = |prefix: &[u8]| word.strip_prefix(prefix).and_then(prefixed_hexadecimal);
+    if let Some(address) = prefixed_hexadecimal(word) {
         return Some(Location::Image(Address(address)));
     }
     if let Some(address) = of(b"inside:") {
@@ -132,24 +134,12 @@ fn location(word: &[u8]) -> Option<Location> {
     Some(Location::NameHash(NameHash::GccProfileId(id)))
 }
 
-/// `-` is known to be unknown; anything else must be readable.
+/// `-` means unknown; anything else must be readable.
 fn optional<T>(column: &[u8], read: impl Fn(&[u8]) -> Option<T>) -> Option<Option<T>> {
     if column == b"-" { Some(None) } else { read(column).map(Some) }
 }
 
-pub(super) fn decimal(word: &[u8]) -> Option<u64> {
-    let word = std::str::from_utf8(word.trim_ascii()).ok()?;
-    // `parse` would accept a sign.
-    if word.starts_with('+') { None } else { word.parse().ok() }
-}
-
-/// `0x` and up to sixteen digits.
-fn hexadecimal(word: &[u8]) -> Option<u64> {
-    let digits = std::str::from_utf8(word.strip_prefix(b"0x")?).ok()?;
-    if digits.starts_with('+') { None } else { u64::from_str_radix(digits, 16).ok() }
-}
-
-/// Capacity, seed and threshold, the last `-` when nothing was left out.
+/// Capacity, seed and threshold, the last `-` when no trace was left out.
 fn read_draw(value: &[u8]) -> Option<Draw> {
     let mut words = value.split(u8::is_ascii_whitespace).filter(|word| !word.is_empty());
     let capacity = decimal(words.next()?)?;
@@ -165,15 +155,5 @@ fn read_draw(value: &[u8]) -> Option<Draw> {
 
 /// Exactly 32 digits.
 fn hexadecimal_u128(word: &[u8]) -> Option<u128> {
-    let is_number = word.len() == 32 && word.iter().all(u8::is_ascii_hexdigit);
-    is_number.then(|| u128::from_str_radix(std::str::from_utf8(word).ok()?, 16).ok()).flatten()
-}
-
-fn hexadecimal_bytes(word: &[u8]) -> Option<Vec<u8>> {
-    let (pairs, rest) = word.as_chunks::<2>();
-    if !rest.is_empty() || pairs.is_empty() {
-        return None;
-    }
-    let digit = |digit: u8| char::from(digit).to_digit(16);
-    pairs.iter().map(|&[high, low]| Some((digit(high)? * 16 + digit(low)?) as u8)).collect()
+    Some(u128::from_be_bytes(decode(word)?.try_into().ok()?))
 }

@@ -1,4 +1,4 @@
-//! What is written is read back; what is broken is told with its place and never panics.
+//! Written traces are read back; damage is reported with its place and never panics.
 
 use std::path::PathBuf;
 
@@ -113,7 +113,7 @@ fn other_versions_are_told_apart() {
     assert!(error.message.contains("version"), "{}", error.message);
 }
 
-/// Three recordings with names of many lengths, and one that ran nothing.
+/// Three recordings with names of many lengths, and one without events.
 fn recordings() -> [Trace; 4] {
     [["main", "a_function_with_a_long_name", "f"], ["main", "g", "h"], ["_start", "main", "x y"], [""; 3]]
         .map(|names| {
@@ -130,7 +130,7 @@ fn recordings() -> [Trace; 4] {
         })
 }
 
-/// Checks every beginning of `text`, which holds `whole`; gives where none but whole traces are left and nothing is said.
+/// Checks every prefix of `text`, which holds `whole`; gives the lengths at which only whole traces are left, without notes.
 fn silent_cuts(text: &str, whole: &[Trace]) -> Vec<usize> {
     assert_eq!(read(text.as_bytes()).unwrap(), Reading { traces: whole.to_vec(), notes: Vec::new() });
     let is_silent = |at: &usize| {
@@ -151,7 +151,7 @@ fn no_cut_passes_for_a_whole_recording() {
     assert_eq!(silent_cuts(&write(&first), std::slice::from_ref(&first)), [0; 0]);
     let together = [first.clone(), empty, second.clone(), third.clone()];
     assert_eq!(silent_cuts(&write_all(&together), &together), [0; 0]);
-    // Files that were concatenated say nothing of each other: the first is whole without the second.
+    // Concatenated files are independent: the first is whole without the second.
     let concatenated = write(&first) + &write_all(&[second.clone(), third.clone()]);
     assert_eq!(silent_cuts(&concatenated, &[first.clone(), second, third]), [write(&first).len()]);
 }

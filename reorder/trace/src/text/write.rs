@@ -9,6 +9,7 @@ use super::completeness::Part;
 use super::escape::escape;
 use super::{FIRST_WORDS, VERSION};
 use crate::{Draw, Event, Evidence, Location, NameHash, Strata, Trace};
+use reorder_base::hexadecimal::encode;
 
 /// The trace as the text of one file.
 pub fn write(trace: &Trace) -> String {
@@ -38,11 +39,7 @@ fn write_into(text: &mut String, trace: &Trace, part: Option<Part>) {
         header(text, "image", path.as_os_str().as_bytes());
     }
     if let Some(build_id) = &trace.image.build_id {
-        text.push_str("# build-id: ");
-        build_id.iter().for_each(|byte| {
-            let _ = write!(text, "{byte:02x}");
-        });
-        text.push('\n');
+        let _ = writeln!(text, "# build-id: {}", encode(build_id));
     }
     let _ = writeln!(text, "# run: {}", trace.run);
     if let Some(process) = trace.process {

@@ -37,7 +37,7 @@ impl Walk<'_, '_> {
                 if low.index.is_none() {
                     self.store(low.at, low.width, start);
                 }
-                // Code without extent, whose end is stated as an address.
+                // Empty code whose end is stated as an address.
                 if let Some(high) = bounds.high.filter(|high| high.is_address && high.value == low.value)
                     && high.index.is_none()
                 {
@@ -105,7 +105,7 @@ impl Walk<'_, '_> {
             self.store(at + word, slot.width - word, 0);
         }
         if slot.is_high && low.index.is_none() {
-            // What counts from the unit's base address then counts from zero.
+            // What is relative to the unit's base address is then relative to zero.
             self.store(low.at, low.width, 0);
             self.base = Some(0);
         } else if !slot.is_high {
@@ -116,8 +116,8 @@ impl Walk<'_, '_> {
         Ok(())
     }
 
-    /// The ranges of a unit whose entries stand in another file, which counts from the start of each of them, or from
-    /// the unit's own: compilers count from labels of the same section.
+    /// The ranges of a unit whose entries are in another file. That file uses addresses relative to the start of each range
+    /// or of the unit: compilers take differences of labels in the same section.
     fn split_ranges(&mut self, key: Key, low: Option<Bound>) -> Result<()> {
         let section = self.section;
         let offset = self.bases.unit.header.offset().0;

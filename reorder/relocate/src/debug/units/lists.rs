@@ -27,7 +27,7 @@ impl<'data> Walk<'_, 'data> {
         let writing = Writing { encoding: self.update.encoding, base: self.base, pieces: self.pieces };
         let unit = self.bases.unit;
         let dwarf = self.bases.dwarf;
-        // Lists may begin inside of others, so that few bytes make very many.
+        // Lists may begin inside of others, so a few bytes can make very many.
         let check = || match self.pieces.is_exhausted() {
             true => Err(Error::from(cannot_update(OVER_AND_OVER))),
             false => Ok(()),

@@ -4,7 +4,7 @@
 /// `LR`.
 const LINK: u32 = 30;
 
-/// Whether the function at the start of `bytes` adds to the address, compares it or reads what stands there, before a call
+/// Whether the function at the start of `bytes` adds to the address, compares it or reads what it points to, before a call
 /// replaces it.
 pub(super) fn computes_with_return_address(bytes: &[u8]) -> bool {
     let (words, _) = bytes.as_chunks::<4>();

@@ -80,7 +80,7 @@ pub(super) fn collect(
             Ok(found) => {
                 let known = analysis.partition.block(block);
                 let function_starts = known.function_starts().collect();
-                // What stands in front of the entry, such as room for a patch, is read through the original's address.
+                // Bytes before the entry, such as room for a patch, are read through the original's address.
                 let range = known.first_function..known.end;
                 bodies.push(Body { block, range, function_starts, walk: Walk::default() });
                 entries.push(found);

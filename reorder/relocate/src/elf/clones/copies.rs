@@ -14,13 +14,13 @@ use reorder_image::decode::aarch64::PAGE;
 use reorder_image::elf::analysis::blocks::alignment;
 use reorder_image::elf::code::CodeSpace;
 
-/// All copies, and what leads to them.
+/// All copies, and the addresses that lead to them.
 pub(super) struct Copies<'run> {
     /// What is copied, in the order of the copies.
     pub bodies: &'run [Body],
     /// Where each copy starts.
     pub starts: Vec<NewAddress>,
-    /// First address behind the last copy.
+    /// First address after the last copy.
     pub end: NewAddress,
     /// Starts of functions of which all known addresses become those of the copy.
     pub followed: &'run BTreeSet<Address>,
@@ -32,8 +32,8 @@ pub(super) struct Copies<'run> {
 /// What compilers align functions to; copies keep their original's distance from such a place.
 const ALIGNMENT: u64 = 16;
 
-/// A copy starts where its original does modulo this: flags in its address may count on all that its functions can have asked
-/// for, which is what they have, as far as the section's header permits it. Copies have room enough for that.
+/// A copy starts where its original does modulo this: flags in its address may rely on any alignment that its functions can
+/// have asked for, which is the one they have, as far as the section's header permits. Copies have room enough for that.
 fn modulus(body: &Body, code: &CodeSpace<'_>) -> u64 {
     let arena = code.arenas.iter().find(|arena| (arena.start..arena.end).contains(&body.range.start));
     let stated = arena.map_or(ALIGNMENT, |arena| arena.alignment.clamp(ALIGNMENT, PAGE));
@@ -43,7 +43,7 @@ fn modulus(body: &Body, code: &CodeSpace<'_>) -> u64 {
 const JUMP: [u8; 5] = [0xe9, 0, 0, 0, 0];
 
 impl<'run> Copies<'run> {
-    /// Places the copies of `bodies` one behind the other from `first` on.
+    /// Places the copies of `bodies` one after the other from `first` on.
     pub(super) fn new(
         bodies: &'run [Body],
         followed: &'run BTreeSet<Address>,
@@ -60,7 +60,7 @@ impl<'run> Copies<'run> {
             let modulus = modulus(body, code);
             let misalignment = body.range.start.0.wrapping_sub(end.0) % modulus;
             let mut start = end.plus(misalignment);
-            // A page has so many places to start at; where none of them suits, the body is one that meets it anywhere.
+            // A page has this many places to start at; if none of them suits, the body meets the erratum anywhere.
             let mut tries = PAGE / modulus;
             while processor == Processor::Aarch64 && tries > 0 && meets_erratum(body, start) {
                 start = start.plus(modulus);
@@ -94,7 +94,7 @@ impl<'run> Copies<'run> {
         })
     }
 
-    /// What an instruction that keeps `target` shall keep.
+    /// The address that an instruction that keeps `target` keeps in the output.
     pub(super) fn kept_address(&self, target: Address) -> NewAddress {
         if self.followed.contains(&target) { self.branch_target(target) } else { NewAddress(target.0) }
     }
@@ -103,7 +103,7 @@ impl<'run> Copies<'run> {
     /// stops the program.
     ///
     /// # Errors
-    /// An instruction that cannot reach what it states from there.
+    /// An instruction that cannot reach its target from the copy.
     pub(super) fn bytes(&self, index: usize, code: &[u8]) -> Result<Vec<u8>, (Obstacle, Address)> {
         let (body, start) = (&self.bodies[index], self.starts[index]);
         let mut copy = vec![filler(self.processor); copy_size(body, self.processor) as usize];
@@ -133,7 +133,7 @@ impl<'run> Copies<'run> {
         let distance = place.distance_from(body.range.start);
         let new_target = match (usage, form) {
             (Use::Jump | Use::Call, _) => self.branch_target(target),
-            // Only here is the whole address in one field.
+            // Only this form has the whole address in one field.
             (Use::Value, CodeForm::Relative32 { .. }) => self.kept_address(target),
             (Use::Value, _) => NewAddress(target.0),
         };
@@ -142,7 +142,7 @@ impl<'run> Copies<'run> {
     }
 }
 
-/// What stands where control does not go.
+/// Filler where control does not go.
 pub(super) fn filler(processor: Processor) -> u8 {
     /// `int3`.
     const BREAKPOINT: u8 = 0xcc;

@@ -1,7 +1,7 @@
-//! Who knows a place inside a function: code that may compare it with where an interrupted program stands.
+//! Finds code and data that know a place inside a function and may compare it with an interrupted program counter.
 //!
-//! A copy stands elsewhere, so a function of which somebody knows such a place has none. Looked for in every byte of the code,
-//! however it is cut into instructions.
+//! A copy is elsewhere, so a function with such a place is not copied. Every byte of the code is searched, however it is
+//! cut into instructions.
 
 use std::ops::Range;
 
@@ -13,7 +13,7 @@ use reorder_image::elf::file::{ElfFile, Linkage};
 
 /// The functions in question.
 pub(super) struct Insides<'run> {
-    /// Ranges with the starts of functions in them, ascending and apart, and the position of each among the bodies.
+    /// Ranges with the starts of functions in them, ascending and disjoint, and the position of each among the bodies.
     ranges: Vec<(Range<Address>, &'run [Address], usize)>,
     evidence: Vec<Option<Address>>,
 }
@@ -63,8 +63,8 @@ fn constants(bytes: &[u8], address: Address) -> impl Iterator<Item = (Address, A
     })
 }
 
-/// Whole addresses that single instructions may form, each with the place that does. On AArch64 halves of addresses are paired by
-/// the analysis.
+/// Whole addresses that single instructions may form, each with the place that does. On AArch64 the analysis pairs the
+/// halves of addresses.
 pub(super) fn formed_addresses(
     processor: Processor,
     code: &[u8],
@@ -78,7 +78,7 @@ pub(super) fn formed_addresses(
                 _ => None,
             }
         })),
-        // `LEA` alone keeps an address, and nothing stands behind its displacement.
+        // Only `LEA` keeps an address, and its displacement is its last field.
         Processor::X86_64 | Processor::Other => {
             Box::new(code.windows(6).enumerate().filter_map(move |(position, bytes)| {
                 let &[0x8d, operand, first, second, third, fourth] = bytes else { return None };

@@ -1,9 +1,8 @@
 //! Copies of functions in a segment of their own, for what cannot be moved in place.
 //!
-//! In: an image, its analysis, the functions that should come first. Out: the image with one more segment, whose copies are what
-//! runs at a start: branches, pointers and symbols lead to them. The originals keep their place, so whatever is not
-//! understood, such as a jump table, still leads to code that does the same with the same registers and the same
-//! frame.
+//! In: an image, its analysis, the functions that should come first. Out: the image with one more segment, whose copies run
+//! at startup: branches, pointers and symbols lead to them. The originals keep their place, so references that are not
+//! understood, such as those of a jump table, still lead to code that does the same with the same registers and frame.
 //!
 //! The file grows by the copies and the unwind tables. The table of program headers stays in its place.
 
@@ -44,13 +43,13 @@ use sections::{Placed, Sections};
 /// An image with copies.
 #[derive(Clone, Debug)]
 pub struct Cloned {
-    /// The new image; the same bytes as before when nothing was copied.
+    /// The new image; the same bytes as before when no function was copied.
     pub bytes: Vec<u8>,
     /// Functions that have a copy, each with its place.
     pub copies: Vec<(Address, NewAddress)>,
     /// Bytes of all copies.
     pub copied_bytes: u64,
-    /// Functions that have none: what keeps them, and the place that shows it.
+    /// Functions that have none, with the obstacle and the place that shows it.
     pub skipped: Vec<(Address, Obstacle, Address)>,
     /// A note that can no longer be found in a running program.
     pub lost: Option<LostNote>,
@@ -92,7 +91,7 @@ pub fn clone_functions(
             let kept = image.still_formed(&copies, &contents, &bytes);
             if !kept.is_empty() {
                 rounds += 1;
-                // No address at all may follow its copy: that is always right.
+                // Keeping every address at the original is always right.
                 let is_last = rounds == MAX_ROUNDS;
                 followed.retain(|address| !is_last && !kept.contains(address));
                 continue;
@@ -109,7 +108,7 @@ pub fn clone_functions(
                 lost: slot.lost.filter(|_| !bodies.is_empty()),
             });
         }
-        // Each round leaves out at least one.
+        // Ends: each round leaves out at least one.
         let left_out: BTreeSet<BlockIndex> = failed.iter().map(|(index, ..)| bodies[*index].block).collect();
         skipped.extend(failed.iter().map(|&(index, obstacle, place)| (bodies[index].block, obstacle, place)));
         bodies.retain(|body| !left_out.contains(&body.block));
@@ -118,7 +117,7 @@ pub fn clone_functions(
     }
 }
 
-/// Rounds of taking out addresses that new displacements look like; one is rare.
+/// Rounds of excluding addresses that new displacements look like; even one is rare.
 const MAX_ROUNDS: usize = 4;
 
 fn check(file: &ElfFile<'_>) -> std::result::Result<(), Refusal> {
@@ -136,18 +135,18 @@ fn page(file: &ElfFile<'_>) -> u64 {
     if asked.is_power_of_two() { asked.clamp(0x1000, 0x1_0000) } else { 0x1000 }
 }
 
-/// The first page behind the image.
+/// The first page after the image.
 fn segment_address(file: &ElfFile<'_>, alignment: u64) -> std::result::Result<NewAddress, Refusal> {
     let loaded = file.segments.iter().filter(|segment| segment.is_load());
     let end = loaded.map(|segment| segment.address.0.saturating_add(segment.memory_size)).max().unwrap_or(0);
     let start = end.checked_next_multiple_of(alignment).filter(|start| start.checked_add(1 << 32).is_some());
     let full = || {
-        Refusal::new(RefusalCode::OutOfReach, "no addresses are left behind the image", "leave out --clone")
+        Refusal::new(RefusalCode::OutOfReach, "no addresses are left after the image", "leave out --clone")
     };
     start.map(NewAddress).ok_or_else(full)
 }
 
-/// What the output is put together from.
+/// The parts of the output.
 struct Image<'run> {
     file: &'run ElfFile<'run>,
     functions: &'run FunctionTable<'run>,

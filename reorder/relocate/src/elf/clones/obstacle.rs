@@ -8,19 +8,19 @@ use serde::Serialize;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Obstacle {
-    /// Control reaches bytes that are no instruction.
+    /// Control reaches bytes that are not an instruction.
     NotDecodable,
     /// Control reaches the middle of an instruction.
     Overlap,
     /// It calls a place inside itself to learn where it is.
     TakesOwnPlace,
-    /// It compares an address that it returns to, or calls what computes with one.
+    /// It compares an address that it returns to, or calls a function that computes with one.
     ReturnAddressKnown,
-    /// Bytes of unknown meaning end at its entry: callers may read them by their distance from it.
+    /// Bytes of unknown meaning end at its entry; callers may read them relative to it.
     BytesBeforeEntry,
     /// A branch or literal cannot reach its target from anywhere else.
     ShortReach,
-    /// Something knows a place inside: where an interrupted program stands may be compared with it.
+    /// A place inside is known elsewhere: an interrupted program counter may be compared with it.
     InsideKnown,
     /// Exceptions are caught outside of the function by a distance from its start.
     LandingPadOutside,
@@ -36,8 +36,8 @@ impl fmt::Display for Obstacle {
                 "it refers to the address after one of its calls, or calls a function that computes with its return address"
             }
             Self::BytesBeforeEntry => "callers may read the bytes before its entry",
-            Self::ShortReach => "a branch or a literal reaches too short a way",
-            Self::InsideKnown => "something knows a place inside it",
+            Self::ShortReach => "a branch or a literal has too short a reach",
+            Self::InsideKnown => "a place inside it is known elsewhere",
             Self::LandingPadOutside => "exceptions are caught outside of it",
         })
     }

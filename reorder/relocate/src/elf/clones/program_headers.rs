@@ -1,11 +1,12 @@
-//! A program header for the copies' segment, in the table where it stands.
+//! A program header for the copies' segment, in the existing table.
 //!
-//! The table itself stays: tools and older kernels expect it behind the file header. So a header must be free, or be one that
-//! nothing needs at run time.
+//! The table itself stays: tools and older kernels expect it after the file header. So a header must be free, or
+//! describe something that is not needed at run time.
 
 use std::ops::Range;
 
 use reorder_base::address::NewAddress;
+use reorder_base::little_endian::u64_at;
 use reorder_base::refusal::{Refusal, RefusalCode};
 use reorder_image::elf::file::ElfFile;
 use reorder_image::elf::note::notes;
@@ -16,12 +17,12 @@ const SIZE: usize = 56;
 /// Position of `e_phoff` in the file header.
 const TABLE_FIELD: usize = 32;
 
-/// What becomes of the header that is used.
+/// The header that is reused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Slot {
     /// Its number.
     index: usize,
-    /// What it described and can be found through it alone, once the image is loaded.
+    /// What a running program can no longer find, because only this header described it.
     pub lost: Option<LostNote>,
 }
 
@@ -52,7 +53,7 @@ pub(super) fn slot(file: &ElfFile<'_>) -> std::result::Result<Slot, Refusal> {
         let lost = if is_repeated(segment) { None } else { Some(note_in(file, segment)) };
         (lost, index)
     }));
-    // What nobody misses first.
+    // The headers that are missed least come first.
     found.sort_by_key(|(lost, _)| *lost);
     found.first().map(|&(lost, index)| Slot { index, lost }).ok_or_else(|| {
         Refusal::new(
@@ -88,8 +89,8 @@ pub(super) struct NewSegment {
     pub alignment: u64,
 }
 
-/// Puts the header of `segment` behind those of the other loaded segments, which are sorted by address, and leads
-/// `PT_GNU_EH_FRAME` to `search`: file offset, address, bytes.
+/// Puts the header of `segment` after those of the other loaded segments, which are sorted by address, and points
+/// `PT_GNU_EH_FRAME` at `search`: file offset, address, bytes.
 pub(super) fn write(
     file: &ElfFile<'_>,
     slot: Slot,
@@ -126,7 +127,7 @@ fn put_places(header: &mut [u8; SIZE], offset: u64, address: NewAddress, size: u
 }
 
 fn table(file: &ElfFile<'_>) -> Option<Range<usize>> {
-    let start = u64::from_le_bytes(*file.bytes.get(TABLE_FIELD..)?.first_chunk()?) as usize;
+    let start = u64_at(file.bytes, TABLE_FIELD)? as usize;
     let end = start.checked_add(file.segments.len().checked_mul(SIZE)?)?;
     (end <= file.bytes.len()).then_some(start..end)
 }

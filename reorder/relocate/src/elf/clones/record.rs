@@ -1,11 +1,11 @@
-//! What the output says of its copies, in a section of its own that nothing loads: for symbolizers, and so that the file
-//! without copies can be had again.
+//! The output's record of its copies, in a section of its own that is not loaded: for symbolizers, and for restoring the
+//! file without copies.
 //!
 //! ```text
 //! "REORDCL1"            eight bytes
 //! old length            bytes of the file without copies
 //! count                 then for each copy: original address, address of the copy, bytes of the original
-//! count                 then for each run of bytes that differ in front of the old length: file offset, bytes, the old bytes
+//! count                 then for each run of bytes that differ before the old length: file offset, bytes, the old bytes
 //! ```
 //!
 //! Numbers have eight bytes, least significant first.
@@ -38,9 +38,9 @@ pub(super) fn write(old: &[u8], new: &[u8], copies: &Copies<'_>) -> Vec<u8> {
     record
 }
 
-/// Runs of bytes that differ; those with few equal bytes between are one.
+/// Runs of bytes that differ; runs with few equal bytes between them are joined.
 fn differing_runs(old: &[u8], new: &[u8]) -> Vec<Range<usize>> {
-    /// A run of its own costs as much.
+    /// What a separate run costs.
     const JOINED: usize = 16;
     let mut runs: Vec<Range<usize>> = Vec::new();
     for (position, _) in old.iter().zip(new).enumerate().filter(|(_, (old, new))| old != new) {

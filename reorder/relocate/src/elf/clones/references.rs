@@ -23,7 +23,7 @@ use reorder_image::functions::FunctionTable;
 /// Starts of functions in `bodies` of which all addresses are known.
 pub(super) fn followed(file: &ElfFile<'_>, analysis: &Analysis<'_>, bodies: &[Body]) -> BTreeSet<Address> {
     if analysis.code.is_fixed_address {
-        // Constants hold addresses that nothing lists.
+        // Constants hold addresses that no table lists.
         return BTreeSet::new();
     }
     let candidates = bodies.iter().filter(|body| {
@@ -53,7 +53,7 @@ pub(super) fn followed(file: &ElfFile<'_>, analysis: &Analysis<'_>, bodies: &[Bo
     followed
 }
 
-/// What the words of `bytes` are the distances to from themselves, as in tables of relative pointers.
+/// The targets of the words of `bytes`, each read as a distance from itself, as in tables of relative pointers.
 fn distances(bytes: &[u8], address: Address) -> impl Iterator<Item = Address> + '_ {
     bytes.chunks_exact(4).enumerate().map(move |(number, word)| {
         let distance = i32::from_le_bytes([word[0], word[1], word[2], word[3]]);
@@ -61,9 +61,9 @@ fn distances(bytes: &[u8], address: Address) -> impl Iterator<Item = Address> + 
     })
 }
 
-/// Addresses among `wanted` that `code` may form, in whatever way it is cut into instructions, and the place that does. On AArch64
-/// all of each page counts whose address is formed: several instructions may complete it, and one alone cannot be led
-/// elsewhere.
+/// Addresses among `wanted` that `code` may form, however it is cut into instructions, and the place that does. On
+/// AArch64 the whole page whose address is formed counts: several instructions may complete it, and one alone cannot be
+/// redirected.
 pub(super) fn formed_by_code(
     processor: Processor,
     code: &[u8],
@@ -95,8 +95,8 @@ fn is_known_address(analysis: &Analysis<'_>, place: Address) -> bool {
     fields.of(block.0..block.0 + 1).iter().any(is_it)
 }
 
-/// Leads branches and addresses in the code outside of the copies, pointers, dynamic symbols and the entry point to the
-/// copies. `index` is that of the copies' section.
+/// Redirects branches and addresses in the code outside of the copies, pointers, dynamic symbols and the entry point to
+/// the copies. `index` is that of the copies' section.
 ///
 /// # Errors
 /// Branches that do not reach so far (R12).
@@ -128,7 +128,7 @@ pub(super) fn redirect(
             symbol.defining_section().is_some() && !symbol.is_section() && !symbol.is_thread_local();
         if let (true, Some(new)) = (is_address, new_address(symbol.value)) {
             put(symbol.value_field, &new.0.to_le_bytes());
-            // `st_shndx` stands in front of `st_value`.
+            // `st_shndx` comes before `st_value`.
             put(FileOffset(symbol.value_field.0 - 2), &index.to_le_bytes());
         }
     }

@@ -1,4 +1,4 @@
-//! Section headers of an image with copies, and the tables that go with them, all behind the old file.
+//! Section headers of an image with copies, and their tables, all appended to the old file.
 
 use std::collections::BTreeMap;
 
@@ -21,7 +21,7 @@ const NAMES_FIELD: usize = 62;
 
 /// Name of the section that lists the copies and what the file held before.
 const RECORD: &str = ".reorder.clones";
-/// What the names of copies end with.
+/// Suffix of the copies' names.
 pub const SUFFIX: &str = ".reorder";
 
 /// Where the contents of a section are.
@@ -91,7 +91,7 @@ impl<'run> Sections<'run> {
         self.put(index, 32, size);
     }
 
-    /// Says where a loaded section of this name now is.
+    /// Updates the place of a loaded section of this name.
     pub(super) fn relocate(&mut self, name: &[u8], placed: Placed) {
         let Some(section) = self.file.section(name) else { return };
         let index = section.index.0 as usize;
@@ -111,8 +111,8 @@ impl<'run> Sections<'run> {
         self.put(index, 48, alignment);
     }
 
-    /// Symbols for the copies, where the image has a table of symbols: the name of the original and a suffix. They are global,
-    /// since all local ones stand in front, and hidden.
+    /// Symbols for the copies, where the image has a table of symbols: the name of the original and a suffix. They are
+    /// global, since local ones must precede all others, and hidden.
     fn symbols(&mut self, functions: &FunctionTable<'_>, copies: &Copies<'_>) -> Option<(usize, Vec<u8>)> {
         let file = self.file;
         let section = file.sections.iter().find(|section| section.kind == object::elf::SHT_SYMTAB.0)?;
@@ -171,7 +171,7 @@ impl<'run> Sections<'run> {
     }
 }
 
-/// Fills up to a multiple of `alignment`; gives the new length.
+/// Pads to a multiple of `alignment`; gives the new length.
 fn align(output: &mut Vec<u8>, alignment: usize) -> u64 {
     output.resize(output.len().next_multiple_of(alignment), 0);
     output.len() as u64

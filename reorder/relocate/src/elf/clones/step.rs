@@ -1,6 +1,6 @@
 //! One instruction of a function that is copied: where control goes on, and which address it states.
 //!
-//! What the two processors' modules give, and what walking and copying work with.
+//! The modules of both processors produce it; walking and copying use it.
 
 use reorder_base::address::Address;
 use reorder_image::code_reference::CodeForm;
@@ -10,9 +10,9 @@ use reorder_image::code_reference::CodeForm;
 pub(super) struct Step {
     /// Bytes.
     pub length: u8,
-    /// Control may go on behind it.
+    /// Control may continue after it.
     pub continues: bool,
-    /// It hands the address of the next instruction to what it calls.
+    /// It passes the address of the next instruction to its callee.
     pub is_call: bool,
     /// The address that it states, if any.
     pub reference: Option<Reference>,
@@ -23,9 +23,9 @@ pub(super) struct Step {
 pub(super) enum Use {
     /// Continues there, always or sometimes.
     Jump,
-    /// Calls it: the address behind the instruction is known to what stands there.
+    /// Calls it: the callee knows the address after the instruction.
     Call,
-    /// Keeps it, or reads or writes what stands there.
+    /// Keeps it, or reads or writes what is there.
     Value,
 }
 
@@ -36,8 +36,8 @@ pub(super) struct Reference {
     pub target: Address,
     /// The field on x86-64, the instruction on AArch64.
     pub place: Address,
-    /// How it is stored; nothing when it reaches too short a way to be encoded anew.
+    /// How it is stored; `None` when its reach is too short for it to be encoded again.
     pub form: Option<CodeForm>,
-    /// What for.
+    /// Its use.
     pub usage: Use,
 }

@@ -1,6 +1,7 @@
-//! Unwind tables that know the copies: all old entries, entries for the copies behind them, and a new search table.
+//! Unwind tables with the copies: all old entries, then entries for the copies, and a new search table.
 //!
-//! Exception tables are shared: they count from the start of the function, or lead into the original, whose frame is the same.
+//! Exception tables are shared: they are relative to the function's start, or lead into the original, whose frame is the
+//! same.
 //! Source: Linux Standard Base 5.0, "Exception Frames"; DWARF 5, section 6.4.
 
 use std::collections::BTreeMap;
@@ -11,6 +12,7 @@ use super::copies::Copies;
 use crate::elf::unwind::{HEADER_SIZE, KNOWN_HEADER, ROW_SIZE};
 use reorder_base::address::{Address, NewAddress};
 use reorder_base::error::{Error, Result};
+use reorder_base::little_endian::{u32_at, u64_at};
 use reorder_base::refusal::{Refusal, RefusalCode};
 use reorder_image::elf::file::{ElfFile, Linkage};
 use reorder_image::elf::section::Section;
@@ -25,7 +27,7 @@ pub(super) struct OldTables<'data> {
     /// Starts and the addresses of their entries.
     rows: Vec<(Address, Address)>,
     records: Vec<Record>,
-    /// Where the last entry ends: behind it are terminators.
+    /// Where the last entry ends: terminators follow.
     used: usize,
     is_fixed: bool,
 }
@@ -34,11 +36,11 @@ pub(super) struct OldTables<'data> {
 struct Record {
     /// Its place in the section, the length included.
     range: Range<usize>,
-    /// Where its common entry stands.
+    /// Place of its common entry.
     parent: usize,
     /// First address covered.
     address: Address,
-    /// Fields that count from themselves; the first is the start.
+    /// Self-relative fields; the first is the start.
     relative: Vec<RelativeField>,
 }
 
@@ -50,12 +52,12 @@ struct RelativeField {
 }
 
 impl RelativeField {
-    /// Writes, at `place` of `frames`, what the field of `bytes` counts to from a place so much `further` on.
+    /// Writes, at `place` of `frames`, the field of `bytes` as it reads from a place `further` bytes on.
     fn put_moved(self, bytes: &[u8], frames: &mut [u8], place: usize, further: u64) {
         let old = if self.width == 8 {
-            bytes.get(self.place..).and_then(<[u8]>::first_chunk).map_or(0, |word| u64::from_le_bytes(*word))
+            u64_at(bytes, self.place).unwrap_or(0)
         } else {
-            u64::from(word(bytes, self.place).unwrap_or(0))
+            u64::from(u32_at(bytes, self.place).unwrap_or(0))
         };
         let new = old.wrapping_sub(further).to_le_bytes();
         if let Some(field) = frames.get_mut(place..place + self.width) {
@@ -71,7 +73,7 @@ struct Common {
     has_data: bool,
     /// The image has a fixed address, so absolute pointers stay right.
     is_fixed: bool,
-    /// Fields that count from themselves.
+    /// Self-relative fields.
     relative: Vec<RelativeField>,
 }
 
@@ -84,10 +86,10 @@ pub(super) struct NewTables {
 }
 
 impl<'data> OldTables<'data> {
-    /// Reads the tables; nothing when there are none.
+    /// Reads the tables; `None` when there are none.
     ///
     /// # Errors
-    /// Refuses (R8) unwind entries without a search table, and forms that no usual linker writes.
+    /// Refuses (R8) unwind entries without a search table, and forms that common linkers do not write.
     pub(super) fn read(file: &'data ElfFile<'data>) -> Result<Option<Self>> {
         let frames = file.section(b".eh_frame").filter(|section| section.has_bytes());
         let Some(frames) = frames else { return Ok(None) };
@@ -104,13 +106,13 @@ impl<'data> OldTables<'data> {
         if table.get(..4) != Some(&KNOWN_HEADER) {
             return Err(refused("the unwind search table (.eh_frame_hdr) has an unknown encoding"));
         }
-        let count = word(table, 8).unwrap_or(0) as usize;
+        let count = u32_at(table, 8).unwrap_or(0) as usize;
         let rows = count
             .checked_mul(ROW_SIZE)
             .and_then(|size| table.get(HEADER_SIZE..HEADER_SIZE.checked_add(size)?))
             .ok_or_else(|| Error::malformed(search.offset.0, "the unwind search table is cut off"))?;
         let at = |row: &[u8], at| {
-            let distance = i64::from(word(row, at).unwrap_or(0) as i32);
+            let distance = i64::from(u32_at(row, at).unwrap_or(0) as i32);
             search.address.plus(distance as u64)
         };
         let rows = rows.chunks_exact(ROW_SIZE).map(|row| (at(row, 0), at(row, 4))).collect();
@@ -162,7 +164,7 @@ impl<'data> OldTables<'data> {
             let start = frames.len();
             frames.extend_from_slice(&self.bytes[record.range.clone()]);
             put(&mut frames, start + 4, (start + 4 - record.parent) as u32);
-            // The first field is the start; what others count to stays where it was.
+            // The first field is the start; the targets of the others stay where they were.
             for (number, field) in record.relative.iter().enumerate() {
                 let place = start + (field.place - record.range.start);
                 let further = shift.wrapping_add((place - field.place) as u64);
@@ -187,7 +189,7 @@ impl<'data> OldTables<'data> {
         Ok(NewTables { search, frames })
     }
 
-    /// Fields in common entries that count from themselves.
+    /// Self-relative fields in common entries.
     fn fields_in_parents(&self) -> Result<Vec<RelativeField>> {
         let mut parents: Vec<usize> = self.records.iter().map(|record| record.parent).collect();
         parents.sort_unstable();
@@ -209,10 +211,6 @@ fn broken(frames: &Section<'_>, position: usize) -> Error {
     Error::malformed(frames.offset.0 + position as u64, what)
 }
 
-fn word(bytes: &[u8], at: usize) -> Option<u32> {
-    Some(u32::from_le_bytes(*bytes.get(at..)?.first_chunk()?))
-}
-
 fn put(bytes: &mut [u8], at: usize, value: u32) {
     if let Some(field) = bytes.get_mut(at..at + 4) {
         field.copy_from_slice(&value.to_le_bytes());
@@ -224,11 +222,11 @@ fn records(bytes: &[u8], frames: &Section<'_>, is_fixed: bool) -> Result<(Vec<Re
     let mut known: BTreeMap<usize, Common> = BTreeMap::new();
     let mut records = Vec::new();
     let (mut position, mut used) = (0, 0);
-    while let Some(length) = word(bytes, position) {
+    while let Some(length) = u32_at(bytes, position) {
         let wrong = || broken(frames, position);
         let end = (position + 4).checked_add(length as usize).filter(|end| *end <= bytes.len());
         let end = end.ok_or_else(wrong)?;
-        let back = if length == 0 { 0 } else { word(bytes, position + 4).ok_or_else(wrong)? as usize };
+        let back = if length == 0 { 0 } else { u32_at(bytes, position + 4).ok_or_else(wrong)? as usize };
         if back != 0 {
             let parent = (position + 4).checked_sub(back).ok_or_else(wrong)?;
             let common = match known.entry(parent) {
@@ -255,7 +253,7 @@ fn record(
 ) -> Option<Record> {
     let contents = bytes.get(..range.end)?;
     let field = range.start + 8;
-    let distance = i64::from(word(contents, field)? as i32);
+    let distance = i64::from(u32_at(contents, field)? as i32);
     let address = frames.address.plus(field as u64).plus(distance as u64);
     let mut relative = vec![RelativeField { place: field, width: 4 }];
     if common.has_data {
@@ -264,23 +262,23 @@ fn record(
         if let Some(encoding) = common.exception_table.filter(|_| length > 0) {
             let place = cursor;
             // A null pointer says that there is no table.
-            let is_null = word(contents, place)? == 0;
+            let is_null = u32_at(contents, place)? == 0;
             relative.extend(pointer(contents, &mut cursor, encoding, common.is_fixed)?.filter(|_| !is_null));
         }
     }
     Some(Record { range, parent, address, relative })
 }
 
-/// Reads a common entry; nothing when it is not understood.
+/// Reads a common entry; `None` when it is not understood.
 fn common(bytes: &[u8], position: usize, is_fixed: bool) -> Option<Common> {
-    let length = word(bytes, position)? as usize;
+    let length = u32_at(bytes, position)? as usize;
     let record = bytes.get(..position.checked_add(4)?.checked_add(length)?)?;
-    if word(record, position + 4)? != 0 {
+    if u32_at(record, position + 4)? != 0 {
         return None;
     }
     let version = *record.get(position + 8)?;
     let letters = position + 9;
-    // Longer augmentations than these have no meaning that is known.
+    // Longer augmentations have no known meaning.
     let letter_count = record.get(letters..)?.iter().take(8).position(|letter| *letter == 0)?;
     let mut cursor = letters + letter_count + 1;
     unsigned(record, &mut cursor)?;
@@ -318,7 +316,7 @@ fn common(bytes: &[u8], position: usize, is_fixed: bool) -> Option<Common> {
     is_relative.then_some(common)
 }
 
-/// Skips a pointer; gives it if it counts from itself. Nothing for forms that cannot be moved.
+/// Skips a pointer; gives it if it is self-relative. `None` for forms that cannot be moved.
 fn pointer(record: &[u8], cursor: &mut usize, encoding: u8, is_fixed: bool) -> Option<Option<RelativeField>> {
     let place = *cursor;
     let width = match encoding & 0x0f {

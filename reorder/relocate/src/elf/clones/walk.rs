@@ -1,7 +1,7 @@
 //! Which instructions of a function run when it is entered at known places and goes on by branches that name their target.
 //!
-//! A copy holds these and nothing else. Where a copy jumps through a register or a table, it goes on in the original: the address
-//! that it computes with is the original's. So no jump table has to be understood.
+//! A copy holds these alone. Where a copy jumps through a register or a table, control continues in the original, because
+//! the address that it computes with is the original's. So no jump table has to be understood.
 
 use std::ops::Range;
 
@@ -55,7 +55,8 @@ impl<'run> Walker<'run> {
         }
     }
 
-    /// Follows control from `entry`, a distance from the start; puts the targets of branches that leave the body into `leaving`.
+    /// Follows control from `entry`, a distance from the start; puts the targets of branches that leave the body into
+    /// `leaving`.
     ///
     /// # Errors
     /// The first place that shows why the body cannot be copied.

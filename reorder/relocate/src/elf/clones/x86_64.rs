@@ -7,7 +7,7 @@ use super::step::{Reference, Step, Use};
 use reorder_base::address::Address;
 use reorder_image::code_reference::CodeForm;
 
-/// The instruction at the start of `bytes`, which lie at `address`; nothing when they are none that may be copied.
+/// The instruction at the start of `bytes`, which lie at `address`; `None` when it may not be copied.
 pub(super) fn step(bytes: &[u8], address: Address) -> Option<Step> {
     let mut decoder = Decoder::with_ip(64, bytes, address.0, DecoderOptions::NONE);
     let instruction = decoder.decode();
@@ -27,7 +27,7 @@ pub(super) fn step(bytes: &[u8], address: Address) -> Option<Step> {
 fn continues(instruction: &Instruction) -> bool {
     match instruction.flow_control() {
         FlowControl::UnconditionalBranch | FlowControl::IndirectBranch | FlowControl::Return => false,
-        // The program's own handler may go on behind a trap.
+        // The program's own handler may continue after a trap.
         _ => instruction.mnemonic() != Mnemonic::Hlt,
     }
 }

@@ -7,7 +7,7 @@ use iced_x86::{Decoder, DecoderOptions, FlowControl, Instruction, Mnemonic, OpKi
 
 use reorder_image::decode::x86_64::CALL_CLOBBERED;
 
-/// Where values stand on the stack, by the register that counts and the distance from what it points to.
+/// Where values are on the stack, by the register that counts and the distance from what it points to.
 type Slot = (Register, u64);
 
 /// What holds the return address, instruction by instruction.
@@ -19,7 +19,7 @@ struct Holders {
     slots: BTreeSet<Slot>,
 }
 
-/// Whether the function at the start of `bytes` adds to the address, compares it or reads what stands there.
+/// Whether the function at the start of `bytes` adds to the address, compares it or reads what it points to.
 pub(super) fn computes_with_return_address(bytes: &[u8]) -> bool {
     let mut decoder = Decoder::with_ip(64, bytes, 0, DecoderOptions::NONE);
     let mut instruction = Instruction::default();
@@ -108,7 +108,7 @@ impl Holders {
         };
     }
 
-    /// The memory operand is where the address stands, at first or now.
+    /// The memory operand is the place of the return address, at first or now.
     fn holds(&self, instruction: &Instruction) -> bool {
         if instruction.memory_index() != Register::None {
             return false;
@@ -122,7 +122,7 @@ impl Holders {
         is_first || self.slots.contains(&(base, displacement))
     }
 
-    /// What stands at the address is read or written.
+    /// What the address points to is read or written.
     fn is_read(&self, instruction: &Instruction) -> bool {
         let has_memory =
             (0..instruction.op_count()).any(|operand| instruction.op_kind(operand) == OpKind::Memory);

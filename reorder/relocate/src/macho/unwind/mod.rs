@@ -1,6 +1,6 @@
-//! `__unwind_info` after a move: the table is built anew, since it is sorted by address and its entries merge neighbours.
+//! `__unwind_info` after a move: the table is rebuilt, since it is sorted by address and its entries merge neighbours.
 //!
-//! Linkers leave no room behind the section, so the new table may be too long; how long it would be can be asked beforehand.
+//! Linkers leave no room after the section, so the new table may be too long; its length can be computed beforehand.
 
 mod pages;
 mod spans;
@@ -20,11 +20,11 @@ use spans::spans;
 /// Where a section's header has its size in memory.
 const SECTION_SIZE: usize = 40;
 
-/// Writes the new table over the old one. Where it is longer, the section grows into the zeros behind it; where it is
+/// Writes the new table over the old one. Where it is longer, the section grows into the zeros after it; where it is
 /// shorter, the rest becomes zero and the section keeps its size.
 ///
 /// # Errors
-/// Refuses (M14) a table that does not fit, and (M13) a map that parts what one entry holds together.
+/// Refuses (M14) a table that does not fit, and (M13) a map that splits what one entry covers.
 pub fn move_unwind_info(file: &MachOFile<'_>, map: &AddressMap, output: &mut [u8]) -> Result<()> {
     let Some(info) = UnwindInfo::parse(file)? else { return Ok(()) };
     let table = rebuild(&info, map)?;
@@ -62,7 +62,7 @@ pub fn unwind_size(info: &UnwindInfo, map: &AddressMap) -> Result<u64> {
     Ok(table(info, map)?.size() as u64)
 }
 
-/// Bytes that a new table may have: those of the section, and zeros behind it up to the next section or the segment's end.
+/// Bytes that a new table may have: those of the section, and zeros after it up to the next section or the segment's end.
 #[must_use]
 pub fn unwind_room(file: &MachOFile<'_>, info: &UnwindInfo) -> u64 {
     let end = info.section.plus(info.size);
@@ -71,15 +71,15 @@ pub fn unwind_room(file: &MachOFile<'_>, info: &UnwindInfo) -> u64 {
         let contents_end = segment.address.plus(segment.file_size as u64);
         next.fold(contents_end, Address::min)
     });
-    let behind =
+    let following =
         limit.and_then(|limit| file.bytes_at(end, limit.0.saturating_sub(end.0))).unwrap_or_default();
-    info.size + behind.iter().take_while(|byte| **byte == 0).count() as u64
+    info.size + following.iter().take_while(|byte| **byte == 0).count() as u64
 }
 
 /// The table of the moved image.
 ///
 /// # Errors
-/// Refuses (M13) a map that parts what one entry holds together, and addresses that 32 bits cannot hold.
+/// Refuses (M13) a map that splits what one entry covers, and addresses that do not fit 32 bits.
 pub fn rebuild(info: &UnwindInfo, map: &AddressMap) -> Result<Vec<u8>> {
     Ok(table(info, map)?.encode())
 }
@@ -93,14 +93,13 @@ fn table(info: &UnwindInfo, map: &AddressMap) -> Result<Table> {
     }
     let offset = |address: NewAddress| {
         let distance = u32::try_from(address.0.wrapping_sub(info.base.0));
-        distance
-            .map_err(|_| refused("a function lies more than 4 GiB behind the headers", Address(address.0)))
+        distance.map_err(|_| refused("a function lies more than 4 GiB after the headers", Address(address.0)))
     };
     let mut rows: Vec<Row> = Vec::with_capacity(info.entries.len());
     for piece in pieces(info, map) {
         rows.push(Row { start: offset(piece.start)?, encoding: piece.encoding });
     }
-    // What follows the last known function is the end and no entry.
+    // The range after the last known function is the end, not an entry.
     let end = match rows.pop() {
         Some(last) if last.encoding == 0 => last.start,
         Some(last) => {
@@ -129,10 +128,10 @@ struct Piece {
     encoding: u32,
 }
 
-/// The encodings along the new image, merged where whoever searches sees no difference.
+/// The encodings along the new image; entries that searches cannot distinguish are merged.
 fn pieces(info: &UnwindInfo, map: &AddressMap) -> Vec<Piece> {
     let mut pieces: Vec<Piece> = Vec::with_capacity(info.entries.len());
-    // The old entry of the last piece and how far it moved: the same again is the same entry continued.
+    // The old entry of the last piece and its distance: the same again continues the entry.
     let mut last = (None, 0);
     for span in spans(map) {
         let mut start = span.old;
@@ -146,7 +145,7 @@ fn pieces(info: &UnwindInfo, map: &AddressMap) -> Vec<Piece> {
                 pieces.push(Piece { start: NewAddress(start.0.wrapping_add(span.delta())), encoding });
             }
             last = (index, span.delta());
-            // The next change of the encoding: the entry behind this one, the first of all, or the end.
+            // The next change of the encoding: the entry after this one, the first of all, or the end.
             let next = match index {
                 Some(index) => index + 1,
                 None if start < info.end => 0,

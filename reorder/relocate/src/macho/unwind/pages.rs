@@ -57,7 +57,7 @@ impl Table {
         while !rest.is_empty() {
             let (compressed, own) = compressed(rest, &indices);
             let count = compressed.len();
-            let (taken, behind) = rest.split_at(count);
+            let (taken, remaining) = rest.split_at(count);
             let as_compressed = COMPRESSED_HEADER + INDEX_ROW + 4 * count + 4 * own.len();
             let as_regular = REGULAR_HEADER + INDEX_ROW + 8 * count;
             match pages.last_mut() {
@@ -67,7 +67,7 @@ impl Table {
                 }
                 _ => pages.push(Page::Regular(taken.to_vec())),
             }
-            rest = behind;
+            rest = remaining;
         }
         Self { common, personalities, pages, end, exception_tables }
     }
@@ -104,7 +104,7 @@ impl Table {
         let mut start = self.pages_start();
         for (number, page) in self.pages.iter().enumerate() {
             let first = page.first();
-            // Tables in front of the first entry would be in no page's range.
+            // Tables before the first entry would be in no page's range.
             let tables = if number == 0 { self.exception_tables_start() } else { tables_of(first) };
             words(&mut bytes, &[first as usize, start, tables]);
             start += page.size();

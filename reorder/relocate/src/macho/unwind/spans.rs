@@ -23,7 +23,7 @@ impl Span {
     }
 }
 
-/// All of the address space by new address. Ranges that a move left and nothing took are in no span: nothing is there.
+/// All of the address space by new address. Ranges that a move left and did not fill are in no span: they hold no code.
 pub(super) fn spans(map: &AddressMap) -> Vec<Span> {
     let moves = map.moves();
     let mut taken: Vec<Range<u64>> = Vec::with_capacity(moves.len() * 2);

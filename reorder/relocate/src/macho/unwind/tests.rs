@@ -133,7 +133,7 @@ fn far_and_many_functions_make_pages() {
 
 #[test]
 fn padding_that_is_moved_over_says_nothing() {
-    // Ten bytes of padding behind each function; the functions change places and the padding's place.
+    // Ten bytes of padding after each function; the functions change places and the padding's place.
     let old = info(&[(0x100, 5), (0x10c, 9), (0x110, 6)], 0x120, &[]);
     let new = rebuilt(&old, &map(&[(0x100, 0x110, 0xc), (0x110, 0x100, 0x10)]));
     let encodings: Vec<u32> =

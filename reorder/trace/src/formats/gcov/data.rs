@@ -1,7 +1,7 @@
 //! `.gcda`: counters of one object file.
 //!
 //! Records of tag, length and payload up to a tag of zero. A function's counters follow its own record, one record for
-//! each kind. A negative length says that so many counters are zero and not stored.
+//! each kind. A negative length is the number of counters that are zero and not stored.
 
 use super::header::{Header, Version};
 use crate::cursor::Cursor;
@@ -29,9 +29,9 @@ pub(super) struct Data {
 pub(super) struct Function {
     /// GCC's profile id.
     pub(super) id: u32,
-    /// Of its control flow: tells one state of the source from another.
+    /// Of its control flow: distinguishes versions of the source.
     pub(super) checksum: u32,
-    /// Position in the order of first executions, from 1; 0 never. Nothing where it was not recorded.
+    /// Position in the order of first executions, from 1; 0 never. `None` where it was not recorded.
     pub(super) rank: Option<u64>,
     /// How often its most frequent arc was taken.
     pub(super) greatest: u64,
@@ -54,7 +54,7 @@ fn read_records(version: Version, cursor: &mut Cursor<'_>, data: &mut Data) -> R
         if tag == 0 {
             return Ok(());
         }
-        // Negative: so many bytes or words of zeros, none of them stored.
+        // Negative: a number of zero bytes or words that are not stored.
         let length = cursor.u32()?.cast_signed();
         let mut payload = payload(version, cursor, length.max(0).cast_unsigned())?;
         match tag {
@@ -64,7 +64,7 @@ fn read_records(version: Version, cursor: &mut Cursor<'_>, data: &mut Data) -> R
                 data.functions.push(Function { id, checksum: payload.u32()?, ..Function::default() });
             }
             OBJECT_SUMMARY => {
-                // Before GCC 9 a checksum and the number of counters stood in front.
+                // Before GCC 9 a checksum and the number of counters came first.
                 payload.skip(if version.major < 9 { 8 } else { 0 })?;
                 data.runs = payload.u32()?;
             }
@@ -96,7 +96,7 @@ fn count(function: &mut Function, tag: u32, length: i32, payload: &mut Cursor<'_
     Ok(())
 }
 
-/// Two words, the low one first whatever the byte order is.
+/// Two words, the low one first for either byte order.
 fn counter(payload: &mut Cursor<'_>) -> Result<u64> {
     let (low, high) = (payload.u32()?, payload.u32()?);
     Ok(u64::from(high) << 32 | u64::from(low))

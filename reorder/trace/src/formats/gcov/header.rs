@@ -1,5 +1,5 @@
-//! What `.gcda` and `.gcno` files start with: the kind in the byte order of the machine that wrote the file, the compiler's
-//! version as four characters, and a stamp that both files of one object share.
+//! What `.gcda` and `.gcno` files start with: the kind in the byte order of the processor that wrote the file, the
+//! compiler's version as four characters, and a stamp that both files of one object share.
 
 use crate::cursor::{ByteOrder, Cursor};
 use reorder_base::error::{Error, Result};
@@ -69,7 +69,7 @@ pub(super) fn recognise(bytes: &[u8], kind: Kind) -> Option<(ByteOrder, Version)
     }
 }
 
-/// The header of a file of this kind and a cursor behind it.
+/// The header of a file of this kind and a cursor after it.
 pub(super) fn read(bytes: &[u8], kind: Kind) -> Result<(Header, Cursor<'_>)> {
     let (order, version) =
         recognise(bytes, kind).ok_or_else(|| Error::malformed(0, "not a file of GCC's instrumentation"))?;

@@ -1,7 +1,7 @@
 //! Files of one directory to runs.
 //!
 //! Ranks count up through a whole program, whose object files write a file each: a run is the union of its files.
-//! Runs lie in directories of their own, which shows by the same object file lying in several.
+//! Runs lie in directories of their own, which shows when several hold the same object file.
 
 use std::cmp::Reverse;
 use std::collections::hash_map::Entry;
@@ -13,8 +13,8 @@ use super::profile_id::gcc_profile_id;
 use super::{beside, nameless, without_names};
 use crate::{Event, Evidence, Location, NameHash, Note, Reading, Trace};
 
-/// One trace for each run, in the order of their directories; counts apart from orders. What many files have in
-/// common is told once for all of them.
+/// One trace for each run, in the order of their directories; counts apart from orders. A note that many files
+/// share is given once for all of them.
 pub(crate) fn join(files: Vec<Reading>) -> Reading {
     let mut told = joined_notes(&files);
     let traces = files.into_iter().flat_map(|file| file.traces);
@@ -112,7 +112,7 @@ fn split(parts: Vec<Part>, runs: &mut Vec<Vec<Part>>) {
         }
     }
     if let [(_, _)] = groups.as_slice() {
-        // The same path twice: nothing tells the runs apart but the files themselves.
+        // The same path twice: only the files themselves distinguish the runs.
         runs.extend(groups.into_iter().flat_map(|(_, group)| group).map(|part| vec![part]));
         return;
     }

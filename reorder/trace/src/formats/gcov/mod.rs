@@ -4,8 +4,8 @@
 //! rank; [`join`] makes one trace of all files of a run. Without names a function is its profile id. Files of
 //! `--coverage` have no ranks and give counts.
 //!
-//! The format (`gcov-io.h`): words in the byte order of the machine that writes. A second run in the same place adds its counters
-//! to the file and keeps the smaller rank of each function: one order with ties, in which no run can be seen any more.
+//! The format (`gcov-io.h`): words in the byte order of the processor that writes. A second run in the same place adds its
+//! counters to the file and keeps the smaller rank of each function: one order with ties, in which single runs can no longer be seen.
 //! `GCOV_PREFIX` gives each run a place of its own.
 
 mod data;
@@ -64,7 +64,7 @@ pub(super) fn read(input: &Input<'_>) -> Result<Reading> {
         ranked(&data, location)
     } else {
         let note = no_ranks(&data)?;
-        // In a file that was cut the first ranks may have stood behind the cut.
+        // In a file that was cut the first ranks may have been after the cut.
         notes.extend(is_whole.then_some(note));
         counted(&data, location)
     };

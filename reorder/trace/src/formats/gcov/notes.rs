@@ -1,7 +1,7 @@
 //! `.gcno`: names of the functions of one object file.
 //!
-//! Behind the header stand the compiler's directory and a flag, then records as in `.gcda`. A function's record is id,
-//! two checksums and the name, further strings behind it.
+//! After the header come the compiler's directory and a flag, then records as in `.gcda`. A function's record is id,
+//! two checksums and the name, further strings after it.
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -56,7 +56,7 @@ pub(super) fn find(input: &Input<'_>, header: Header) -> Found {
 }
 
 /// Where the compiler may have left the file: beside the data; where the data's name says, if that is a whole path as
-/// `-fprofile-dir` spells it; and since `GCOV_PREFIX` puts directories in front of the data's path, at each of the
+/// `-fprofile-dir` spells it; and since `GCOV_PREFIX` puts directories before the data's path, at each of the
 /// paths that remain without some of them.
 fn siblings(path: &Path) -> Vec<PathBuf> {
     let beside = path.with_extension("gcno");
@@ -77,7 +77,7 @@ fn spelled_path(path: &Path) -> Option<PathBuf> {
     Some(Path::new("/").join(parts.collect::<PathBuf>()))
 }
 
-/// Nothing when it is no such file, nothing inside when it belongs to another compilation.
+/// `None` when it is not such a file, `Some(None)` when it belongs to another compilation.
 fn read(bytes: &[u8], data: Header) -> Option<Option<Names>> {
     let (header, mut cursor) = header::read(bytes, Kind::Notes).ok()?;
     // The byte order may differ: data have the target's, names that of the machine that compiled.
@@ -110,7 +110,7 @@ fn read_records(version: Version, cursor: &mut Cursor<'_>, names: &mut Names) ->
     Ok(())
 }
 
-/// A length in the unit of the version, and bytes with a NUL, or several, behind them.
+/// A length in the unit of the version, and bytes with a NUL, or several, after them.
 fn string<'data>(version: Version, cursor: &mut Cursor<'data>) -> Result<&'data [u8]> {
     let length = cursor.u32()?;
     let bytes = cursor.take_array(length.into(), if version.counts_bytes() { 1 } else { 4 })?;

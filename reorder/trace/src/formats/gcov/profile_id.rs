@@ -3,11 +3,11 @@
 /// Polynomial of the CRC-32, most significant bit first.
 const POLYNOMIAL: u32 = 0x04C1_1DB7;
 
-/// GCC's profile id of the function called `name` in the assembler's spelling. A local function is told from others of
-/// its name by `local`: its source file as it was given to the compiler, and the base of auxiliary output, which is
+/// GCC's profile id of the function called `name` in the assembler's spelling. `local` distinguishes local functions of the
+/// same name: its source file as it was given to the compiler, and the base of auxiliary output, which is
 /// the source's or the output's name without directory and ending (`-dumpbase`).
 ///
-/// A chain of CRC-32 over each string and the NUL behind it, without the sign bit; 0 is not used.
+/// A chain of CRC-32 over each string and the NUL after it, without the sign bit; 0 is not used.
 pub fn gcc_profile_id(name: &[u8], local: Option<(&[u8], &[u8])>) -> u32 {
     let id = match local {
         None => crc(name, 0),

@@ -13,8 +13,10 @@
 
 use object::{Architecture, Object as _};
 
+use crate::formats::lines::split_once;
 use crate::{Event, Location};
 use reorder_base::address::Address;
+use reorder_base::numbers;
 
 /// What a line says.
 pub(super) enum Line {
@@ -78,13 +80,13 @@ fn comma_separated(text: &[u8]) -> Option<Vec<&[u8]>> {
     let is_field =
         |field: &&[u8]| !field.iter().any(|byte| byte.is_ascii_whitespace() || b"<>()[]{}".contains(byte));
     let (last, others) = fields.split_last()?;
-    // A comma at the end of the line is none between fields.
+    // A comma at the end of the line does not separate fields.
     let fields = if last.is_empty() { others } else { &fields };
     let is_list = text.contains(&b',') && fields.iter().all(|field| is_field(field) && !field.is_empty());
     is_list.then(|| fields.to_vec())
 }
 
-/// A time or a count in front of a name with blanks.
+/// A time or a count before a name with blanks.
 fn number_and_name(text: &[u8]) -> Option<(u64, &[u8])> {
     let blank = text.iter().position(u8::is_ascii_whitespace)?;
     let name = text[blank..].trim_ascii_start();
@@ -106,7 +108,7 @@ fn names(words: &[&[u8]]) -> Line {
     entries.map_or(Line::Odd, Line::Entries)
 }
 
-/// Cuts comments: anything behind `#` at the start or behind a blank, whole lines behind `;` or `//`.
+/// Cuts comments: anything after `#` at the start or after a blank, whole lines after `;` or `//`.
 fn without_comment(line: &[u8]) -> &[u8] {
     let text = line.trim_ascii_start();
     if text.starts_with(b"#") || text.starts_with(b";") || text.starts_with(b"//") {
@@ -120,7 +122,7 @@ fn without_comment(line: &[u8]) -> &[u8] {
 fn is_one_name(text: &[u8]) -> bool {
     let bare = after_prefixes(text).0;
     let is_method = (bare.starts_with(b"-[") || bare.starts_with(b"+[")) && bare.ends_with(b"]");
-    // Columns in front of a demangled name would end up in it; nothing finds such a name anyway.
+    // Columns before a demangled name would end up in it; no function has such a name anyway.
     let is_demangled = bare.first().is_some_and(|byte| byte.is_ascii_alphabetic() || *byte == b'_')
         && bare.contains(&b'(')
         && bare.contains(&b')');
@@ -130,15 +132,18 @@ fn is_one_name(text: &[u8]) -> bool {
 /// `[address [size]] type symbol`.
 fn symbol_table_line(words: &[&[u8]]) -> Option<Entry> {
     let is_type = |word: &[u8]| matches!(word, [letter] if letter.is_ascii_alphabetic());
-    let at = |word: &[u8]| hexadecimal(word).map(|address| Event::at(Location::Image(Address(address))));
+    let at =
+        |word: &[u8]| numbers::hexadecimal(word).map(|address| Event::at(Location::Image(Address(address))));
     let event = match *words {
         [kind, name] if is_type(kind) && kind != b"U" => Event::at(Location::Name(plausible(name)?.into())),
         [address, kind, name] if is_type(kind) => {
             Event { name: Some(plausible(name)?.into()), ..at(address)? }
         }
-        [address, size, kind, name] if is_type(kind) => {
-            Event { name: Some(plausible(name)?.into()), size: Some(hexadecimal(size)?), ..at(address)? }
-        }
+        [address, size, kind, name] if is_type(kind) => Event {
+            name: Some(plausible(name)?.into()),
+            size: Some(numbers::hexadecimal(size)?),
+            ..at(address)?
+        },
         _ => return None,
     };
     Some(Entry { event, number: None, architecture: None })
@@ -185,7 +190,8 @@ enum Word {
 
 fn classify(word: &[u8]) -> Word {
     let padded = word.len() >= 8 && word.starts_with(b"0");
-    if let Some(address) = word.strip_prefix(b"0x").or(padded.then_some(word)).and_then(hexadecimal) {
+    if let Some(address) = word.strip_prefix(b"0x").or(padded.then_some(word)).and_then(numbers::hexadecimal)
+    {
         return Word::Address(address);
     }
     match (decimal(word), word) {
@@ -196,7 +202,7 @@ fn classify(word: &[u8]) -> Word {
 }
 
 impl Entry {
-    /// What linkers accept as a name, without what they put in front of or behind it.
+    /// What linkers accept as a name, without what they put before or after it.
     fn named(text: &[u8]) -> Option<Self> {
         let (name, architecture) = after_prefixes(text);
         let unquoted = name.strip_prefix(b"\"").and_then(|name| name.strip_suffix(b"\"")).unwrap_or(name);
@@ -205,7 +211,7 @@ impl Entry {
     }
 }
 
-/// Behind `architecture:` and `object.o:`.
+/// After `architecture:` and `object.o:`.
 fn after_prefixes(text: &[u8]) -> (&[u8], Option<&'static str>) {
     let split = |text: &[u8]| text.iter().position(|&byte| byte == b':');
     let mut name = text;
@@ -239,27 +245,14 @@ fn plausible(name: &[u8]) -> Option<&[u8]> {
 /// `main` for `main+0x12`, which backtraces print.
 fn without_offset(word: &[u8]) -> &[u8] {
     let plus = word.windows(3).rposition(|window| window == b"+0x");
-    plus.filter(|&plus| plus > 0 && hexadecimal(&word[plus + 3..]).is_some())
+    plus.filter(|&plus| plus > 0 && numbers::hexadecimal(&word[plus + 3..]).is_some())
         .map_or(word, |plus| &word[..plus])
-}
-
-fn hexadecimal(word: &[u8]) -> Option<u64> {
-    let digits = std::str::from_utf8(word).ok()?;
-    if digits.starts_with('+') { None } else { u64::from_str_radix(digits, 16).ok() }
 }
 
 /// A number, one with a fraction in billionths.
 fn decimal(word: &[u8]) -> Option<u64> {
-    const DIGITS: usize = 9;
-    let text = std::str::from_utf8(word).ok()?;
-    let digits = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
-    let Some((whole, fraction)) = text.split_once('.') else {
-        return digits(text).then(|| text.parse().ok()).flatten();
-    };
-    if !digits(whole) || !digits(fraction) || fraction.len() > DIGITS {
-        return None;
+    match split_once(word, b".") {
+        Some((whole, fraction)) => numbers::billionths(whole, fraction),
+        None => numbers::decimal(word),
     }
-    let scale = 10u64.pow((DIGITS - fraction.len()) as u32);
-    let billionths = fraction.parse::<u64>().ok()? * scale;
-    whole.parse::<u64>().ok()?.checked_mul(1_000_000_000)?.checked_add(billionths)
 }

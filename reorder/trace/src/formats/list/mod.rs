@@ -146,7 +146,7 @@ fn interpret_numbers(entries: &mut [Entry]) -> (Evidence, Option<Note>) {
     entries.iter_mut().for_each(|entry| entry.event.count = entry.number);
     if numbers.is_sorted_by(|first, second| first >= second) {
         let note =
-            Note::new("the numbers beside the names fall: they are counts, which tell no order of execution")
+            Note::new("the numbers beside the names fall: they are counts, which give no order of execution")
                 .with_hint("record a run: reorder record -o traces -- PROGRAM ARGUMENTS");
         return (Evidence::Counts, Some(note));
     }

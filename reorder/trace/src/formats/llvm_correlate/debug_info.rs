@@ -64,7 +64,7 @@ pub(super) fn read(
             is_split |= unit.dwo_name()?.is_some();
             collector.read_unit(&dwarf, &unit)
         });
-        // The units behind a damaged one are found by its length.
+        // The units after a damaged one are found by its length.
         first_error = first_error.or(result.err());
     }
     if !collector.functions.is_empty() {
@@ -206,7 +206,7 @@ struct Counters<'data> {
     count: Option<u64>,
 }
 
-/// What an entry is to the walk.
+/// The role of an entry in the walk.
 enum Role {
     Subprogram,
     /// A variable of a function.
@@ -253,7 +253,7 @@ impl<'data> Walk<'_, 'data> {
         Ok(())
     }
 
-    /// Leaves everything that an entry at `depth` is not inside of.
+    /// Leaves the scopes that do not contain an entry at `depth`.
     fn leave(&mut self, depth: isize) {
         self.annotated.extend(self.counters.take_if(|counters| depth <= counters.depth));
         while self.subprograms.last().is_some_and(|subprogram| depth <= subprogram.depth) {

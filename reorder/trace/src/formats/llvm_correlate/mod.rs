@@ -16,6 +16,7 @@ use super::llvm_raw::RecordVersion;
 use crate::{Companions, Name};
 use reorder_base::address::Address;
 use reorder_base::error::{Error, Result};
+use reorder_base::hexadecimal::encode;
 
 /// Where a correlated profile's records are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -44,7 +45,7 @@ impl Correlation {
 #[derive(Debug)]
 pub(super) struct CorrelatedFunctions {
     pub(super) functions: Vec<CorrelatedFunction>,
-    /// What about them a person should know.
+    /// Notes on them for the user.
     pub(super) remarks: Vec<String>,
 }
 
@@ -91,7 +92,7 @@ impl Wanted<'_> {
         }
         let mut message = format!("the names of this profile are in {}", self.correlation.place());
         if let Some(build_id) = self.build_ids.first() {
-            message += &format!(", build-id {}", hexadecimal(build_id));
+            message += &format!(", build-id {}", encode(build_id));
         }
         if reasons.is_empty() {
             message += "; no image is given as a companion";
@@ -106,7 +107,7 @@ impl Wanted<'_> {
     fn functions_of(&self, image: &InstrumentedImage, companions: &Companions) -> Correlated {
         if !self.build_ids.is_empty() && !image.has_one_of(self.build_ids) {
             return Err(match &image.identity.build_id {
-                Some(build_id) => format!("is another build ({})", hexadecimal(build_id)),
+                Some(build_id) => format!("is another build ({})", encode(build_id)),
                 None => "has no build-id".to_owned(),
             });
         }
@@ -144,8 +145,4 @@ fn counter_offset(address: u64, counters: &Range<u64>) -> Option<u64> {
 /// Contents of the section called `name`, inflated if need be.
 fn contents<'data>(object: &object::File<'data>, name: &str) -> Option<std::borrow::Cow<'data, [u8]>> {
     object.section_by_name(name)?.uncompressed_data().ok().filter(|bytes| !bytes.is_empty())
-}
-
-fn hexadecimal(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }

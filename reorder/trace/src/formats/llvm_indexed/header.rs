@@ -64,7 +64,7 @@ impl Header {
         self.flags & IS_IR == 0 || self.flags & ENTRY_IS_FIRST != 0
     }
 
-    /// Whether records have bitmaps behind their counters.
+    /// Whether records have bitmaps after their counters.
     pub(super) fn has_bitmaps(&self) -> bool {
         self.version >= WITH_BITMAPS
     }

@@ -1,8 +1,8 @@
 //! The function table: LLVM's hash table on disk, read from one end to the other.
 //!
 //! At the offset that the header gives: number of buckets, number of entries, and each bucket's offset, 0 for an empty
-//! one. A bucket is a `u16` count and so many entries of hash, length of key, length of data, key and data.
-//! Buckets lie in the file in their order, so the walk is sequential; nothing is allocated.
+//! one. A bucket is a `u16` count and that many entries of hash, length of key, length of data, key and data.
+//! Buckets lie in the file in their order, so the walk is sequential and does not allocate.
 
 use crate::cursor::{ByteOrder, Cursor};
 use reorder_base::error::{Error, Result};
@@ -21,7 +21,7 @@ pub(super) struct Record<'data> {
 pub(super) struct Walk {
     /// Entries visited.
     pub(super) records: u64,
-    /// The first thing that was wrong; buckets behind it are visited all the same.
+    /// The first thing that was wrong; buckets after it are visited all the same.
     pub(super) damage: Option<Error>,
 }
 
@@ -62,7 +62,7 @@ fn buckets(bytes: &[u8], offset: u64) -> Result<&[u8]> {
     cursor.take_array(count, 8)
 }
 
-/// Where the header says where the table is.
+/// Position of the table's offset in the header.
 const TABLE_FIELD: u64 = 32;
 
 fn walk_bucket<'data>(

@@ -31,7 +31,7 @@ impl StoredTrace<'_> {
     }
 }
 
-/// Where the header says where the traces are.
+/// Position of the traces' offset in the header.
 const TRACES_FIELD: u64 = 56;
 
 /// Everything that is complete at `offset` of the file.

@@ -1,4 +1,4 @@
-//! What to tell about profiles that hold no order.
+//! Notes on profiles without an order.
 
 use super::header::Flags;
 use crate::Note;

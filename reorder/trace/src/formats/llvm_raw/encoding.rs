@@ -5,7 +5,7 @@ use crate::cursor::ByteOrder;
 /// Raw profile versions that are read: LLVM 14 to 17, 18, and from 19 on.
 pub(crate) const VERSIONS: std::ops::RangeInclusive<u32> = 8..=10;
 
-/// Byte order and pointer width of the machine that wrote a profile.
+/// Byte order and pointer width of the processor that wrote a profile.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Encoding {
     pub(crate) order: ByteOrder,
@@ -88,7 +88,7 @@ pub(crate) struct Record {
     pub(crate) name_hash: u64,
     /// In profiles relative to the record, in images an address.
     pub(crate) counters: u64,
-    /// Address of the function; 0 for most that nobody takes the address of.
+    /// Address of the function; 0 for most whose address is not taken.
     pub(crate) function: u64,
     pub(crate) counter_count: u32,
 }
@@ -121,7 +121,7 @@ impl RecordLayout {
         self.encoding.u64_at(record, 0)
     }
 
-    /// Whether the profile has values for this record behind the names.
+    /// Whether the profile has values for this record after the names.
     pub(super) fn has_values(&self, record: &[u8]) -> bool {
         record.get(self.value_sites.clone()).is_some_and(|sites| sites.iter().any(|&byte| byte != 0))
     }

@@ -11,7 +11,7 @@ use super::profile::Section;
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Function {
     pub(super) name_hash: u64,
-    /// Offset in the section of the counters; nothing when it lies before the section.
+    /// Offset in the section of the counters; `None` when it lies before the section.
     pub(super) counters: Option<u64>,
     pub(super) counter_count: u32,
 }
@@ -24,7 +24,7 @@ pub(super) struct Executed {
     pub(super) name_hash: u64,
     /// Which of the functions it is.
     pub(super) number: usize,
-    /// Nothing where a byte only says that code ran.
+    /// `None` where a byte only says that code ran.
     pub(super) count: Option<u64>,
 }
 
@@ -71,7 +71,7 @@ impl<'data> Counters<'data> {
 
     /// Which of `functions` ran.
     pub(super) fn scan(&self, functions: impl Iterator<Item = Function> + Clone) -> Scan {
-        // The compiler takes the wish for timestamps together with one byte for each function, and makes none.
+        // The compiler accepts timestamps together with one byte for each function, but writes none.
         let has_room = |function: Function| u64::from(function.counter_count) * self.width() > SLOT as u64;
         let has_time = self.flags.is_temporal() && functions.clone().any(has_room);
         let mut scan = Scan { has_time, ..Scan::default() };

@@ -66,7 +66,7 @@ pub(super) struct Header {
 }
 
 impl Header {
-    /// Everything behind the magic.
+    /// Everything after the magic.
     pub(super) fn read(cursor: &mut Cursor<'_>) -> Result<Self> {
         let version_offset = cursor.offset();
         let word = cursor.u64()?;

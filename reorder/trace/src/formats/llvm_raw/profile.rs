@@ -5,7 +5,7 @@
 //! build-ids  { u64 length, bytes, to a multiple of 8 }
 //! records    one for each function
 //! counters   u64, or one byte each; padding on both sides
-//! bitmap     from version 9 on, with padding behind
+//! bitmap     from version 9 on, with padding after it
 //! names      to a multiple of 8
 //! vtables    from version 10 on: records and names, each to a multiple of 8
 //! values     for each record that has sites: u32 length with itself, ...; absent in continuous mode
@@ -47,7 +47,7 @@ pub(super) struct Profile<'data> {
     pub(super) names_delta: u64,
 }
 
-/// A profile and where the next one may start; nowhere if what lies behind the counters is damaged.
+/// A profile and where the next one may start; `None` if the part after the counters is damaged.
 pub(super) struct Parsed<'data> {
     pub(super) profile: Profile<'data>,
     pub(super) end: Option<usize>,
@@ -86,8 +86,9 @@ impl<'data> Profile<'data> {
             counters_delta: header.counters_delta,
             names_delta: header.names_delta,
         };
-        let behind = profile.read_names(&mut cursor, &header).and_then(|()| profile.skip_values(&mut cursor));
-        let end = match behind {
+        let after_values =
+            profile.read_names(&mut cursor, &header).and_then(|()| profile.skip_values(&mut cursor));
+        let end = match after_values {
             Ok(missing) => {
                 notes.extend(missing);
                 Some(offset + (bytes.len() - cursor.remaining()))
@@ -121,7 +122,7 @@ impl<'data> Profile<'data> {
         self.records.bytes.is_empty() && self.names.bytes.is_empty() && !self.counters.bytes.is_empty()
     }
 
-    /// Moves behind the names and what follows them. A cut in the names leaves what there is of them.
+    /// Moves past the names and what follows them. A cut in the names leaves what there is of them.
     fn read_names(&mut self, cursor: &mut Cursor<'data>, header: &Header) -> Result<()> {
         cursor.skip(header.padding_after_counters)?;
         cursor.skip(header.bitmap_bytes)?;
@@ -137,13 +138,13 @@ impl<'data> Profile<'data> {
         Ok(())
     }
 
-    /// Moves behind the values, of which nothing is used. In continuous mode they are never written.
+    /// Moves past the values, which are not used. In continuous mode they are never written.
     fn skip_values(&self, cursor: &mut Cursor<'data>) -> Result<Option<Note>> {
         let records = self.records.bytes.chunks_exact(self.layout.size);
         let with_values = records.filter(|record| self.layout.has_values(record)).count();
         let is_absent = cursor.is_at_end() || Encoding::of_magic(cursor.rest()).is_some();
         if with_values > 0 && is_absent {
-            let message = "the values behind the names are missing, as in continuous mode or in a cut file; the order \
+            let message = "the values after the names are missing, as in continuous mode or in a cut file; the order \
                            does not need them";
             return Ok(Some(Note::at(cursor.offset(), message)));
         }
@@ -155,7 +156,7 @@ impl<'data> Profile<'data> {
             });
             length.and_then(|length| cursor.skip(length - 4)).map_err(|error| {
                 let message =
-                    "the values behind the names are damaged; the order before them does not need them";
+                    "the values after the names are damaged; the order before them does not need them";
                 Error::malformed(start, format!("{message} ({})", error.message))
             })?;
         }
@@ -176,7 +177,7 @@ fn cut(what: &str, error: Error) -> Error {
     )
 }
 
-/// Moves behind the build-ids; damaged ones are left out.
+/// Moves past the build-ids; damaged ones are left out.
 fn read_build_ids<'data>(
     cursor: &mut Cursor<'data>,
     length: u64,

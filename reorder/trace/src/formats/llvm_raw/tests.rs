@@ -202,7 +202,7 @@ proptest! {
         let reading = read(&file).unwrap();
         prop_assert_eq!(found(&reading.traces[0].events), expected(&functions));
         if let Some(second) = reading.traces.get(1) {
-            // What is cut are the names, or the zeros behind them.
+            // What is cut are the names, or the zeros after them.
             prop_assert_eq!(second.run, 2);
             prop_assert_eq!(second.events.len(), reading.traces[0].events.len());
         } else {

@@ -180,7 +180,7 @@ fn remark(profile: &Profile<'_>, scan: &Scan, notes: &mut Vec<Note>) {
     }
 }
 
-/// Adds what is said of the whole file only once.
+/// Adds the notes that concern the whole file once.
 fn push_once(notes: &mut Vec<Note>, note: Note) {
     if !notes.contains(&note) {
         notes.push(note);

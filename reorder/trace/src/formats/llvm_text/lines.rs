@@ -1,6 +1,7 @@
 //! The lines that mean something, and the numbers in them.
 
 use reorder_base::error::{Error, Result};
+use reorder_base::numbers::in_radix;
 
 /// What is left of a file, line by line, blank lines and comments left out.
 pub(super) struct Lines<'data> {
@@ -9,7 +10,7 @@ pub(super) struct Lines<'data> {
     next: Option<&'data [u8]>,
     /// Where it starts, or the end.
     start: usize,
-    /// Where the line behind it starts.
+    /// Where the line after it starts.
     end: usize,
 }
 
@@ -77,14 +78,11 @@ fn abbreviated(line: &[u8]) -> String {
 
 /// A number with C's prefixes: `0x` hexadecimal, `0b` binary, `0o` or a leading `0` octal.
 pub(super) fn number(line: &[u8]) -> Option<u64> {
-    let text = std::str::from_utf8(line).ok()?;
-    let (digits, radix) = match text.as_bytes() {
-        [b'0', b'x' | b'X', ..] => (&text[2..], 16),
-        [b'0', b'b' | b'B', ..] => (&text[2..], 2),
-        [b'0', b'o', ..] => (&text[2..], 8),
-        [b'0', digit, ..] if digit.is_ascii_digit() => (&text[1..], 8),
-        _ => (text, 10),
-    };
-    // `from_str_radix` would take a sign.
-    if digits.starts_with('+') { None } else { u64::from_str_radix(digits, radix).ok() }
+    match line {
+        [b'0', b'x' | b'X', digits @ ..] => in_radix(digits, 16),
+        [b'0', b'b' | b'B', digits @ ..] => in_radix(digits, 2),
+        [b'0', b'o', digits @ ..] => in_radix(digits, 8),
+        [b'0', digits @ ..] if digits.first().is_some_and(u8::is_ascii_digit) => in_radix(digits, 8),
+        _ => in_radix(line, 10),
+    }
 }

@@ -3,9 +3,9 @@
 //! In: the file. Out: what [`super::llvm_indexed`] gives for the same profile.
 //!
 //! The form (`TextInstrProfReader`): header lines that start with `:`, `:temporal_prof_traces` among them with
-//! all traces behind it (their number, the number of runs they stand for; for each its weight and a line of names
+//! all traces after it (their number, the number of runs they stand for; for each its weight and a line of names
 //! between commas); then the functions, each a name, a hash, a number of counters and the counters. Blank lines
-//! and lines that start with `#` mean nothing anywhere; numbers may have C's prefixes.
+//! and lines that start with `#` are ignored everywhere; numbers may have C's prefixes.
 
 mod lines;
 mod records;
@@ -20,7 +20,7 @@ use crate::{Event, Input, Location, Name, Note, Reading, Trace};
 use lines::Lines;
 use reorder_base::error::{Error, Result};
 
-/// What may stand behind the `:` of a header line, in any case.
+/// The words after the `:` of a header line, in any case.
 const HEADERS: [&[u8]; 8] = [
     b"ir",
     b"fe",
@@ -89,7 +89,7 @@ pub(super) fn read(input: &Input<'_>) -> Result<Reading> {
         lines.next();
     }
     let records = match stored.damage {
-        // Behind a broken list of traces nothing says where the functions start.
+        // After a broken list of traces, the start of the functions is unknown.
         Some(_) => records::Records::default(),
         None => records::read(&mut lines, counts_entries),
     };
@@ -115,7 +115,7 @@ impl Stored {
     fn read(&mut self, lines: &mut Lines<'_>) {
         if let Err(error) = self.try_read(lines) {
             let complete = self.traces.len();
-            let message = format!("the traces are damaged behind the first {complete}: {}", error.message);
+            let message = format!("the traces are damaged after the first {complete}: {}", error.message);
             let at = error.offset.unwrap_or_default();
             self.damage = Some(Error::malformed(at, message));
         }
@@ -124,7 +124,7 @@ impl Stored {
     fn try_read(&mut self, lines: &mut Lines<'_>) -> Result<()> {
         let count = lines.number("the number of traces")?;
         self.stream_size = lines.number("the number of runs")?;
-        // A trace takes two lines: a count beyond the file ends at the file's end, and nothing is allocated for it.
+        // A trace takes two lines: a count beyond the file ends at the file's end, and no memory is reserved for it.
         for run in 1..=count {
             let weight = lines.number("a trace's weight")?;
             let at = lines.offset();

@@ -36,7 +36,7 @@ pub(super) fn read<'data>(lines: &mut Lines<'data>, counts_entries: bool) -> Rec
             Ok(function) => records.functions.push(function),
             Err(error) => {
                 let kept = records.functions.len();
-                let message = format!("the functions are damaged behind the first {kept}: {}", error.message);
+                let message = format!("the functions are damaged after the first {kept}: {}", error.message);
                 records.damage = Some(Note::at(error.offset.unwrap_or_default(), message));
                 break;
             }

@@ -6,7 +6,7 @@
 //! 24 bytes, an older layout   magic  version  file type  profile type  module hash  0             0x18
 //! ```
 //!
-//! Both layouts state version 8; the last word, where the data start, tells them apart.
+//! Both layouts state version 8; the last word, where the data start, distinguishes them.
 
 use crate::cursor::{ByteOrder, Cursor};
 use reorder_base::error::{Error, Result};
@@ -25,7 +25,7 @@ pub(super) struct Header {
     pub(super) mode: Mode,
     /// By which the files of one link unit know each other.
     pub(super) module: u32,
-    /// What raw offsets of a map count from; of other files nothing.
+    /// The base of a map's raw offsets; not used in other files.
     pub(super) base: i64,
     /// Whether offsets have 64 bits.
     pub(super) is_64_bit: bool,

@@ -20,7 +20,7 @@ pub(super) struct Map<'data> {
     pub(super) damage: Option<Error>,
 }
 
-/// Reads a map; nothing when `bytes` are none.
+/// Reads a map; `None` when `bytes` are not one.
 pub(super) fn read(bytes: &[u8]) -> Option<Map<'_>> {
     let header = Header::read(bytes, 0).ok().filter(|header| header.kind == Kind::Map)?;
     let mut map = Map { module: header.module, entries: Vec::new(), damage: None };
@@ -50,7 +50,7 @@ fn entry<'data>(header: &Header, cursor: &mut Cursor<'data>) -> Result<Entry<'da
     let length = cursor.u32()?;
     let name = cursor.take(length.into())?;
     cursor.align_to(if header.is_64_bit { 8 } else { 4 });
-    // Offsets are relative to where they stand; the base is the raw profile's distance from the start of the map. The
+    // Offsets are relative to their own places; the base is the raw profile's distance from the start of the map. The
     // older layout states none: its offsets count from the raw profile's start.
     let distance = if header.length == 0x18 { Some(0) } else { header.base.checked_sub(at) };
     let position = distance.and_then(|distance| raw_offset.checked_sub(distance));

@@ -1,6 +1,6 @@
 //! The merged profile (`.mip`): sums over several runs.
 //!
-//! Behind the header: the number of functions; for each its name's MD5, position and offset, size, signature, number
+//! After the header: the number of functions; for each its name's MD5, position and offset, size, signature, number
 //! of blocks, of runs and of calls, the sum of its times, its blocks and its edges; then the names. The runs
 //! are gone; the mean time of those that executed a function is what is left of their orders.
 

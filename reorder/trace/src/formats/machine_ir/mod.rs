@@ -3,7 +3,7 @@
 //! In: what a run wrote (`.mipraw`) with the map that the compiler made (`.mipmap`), as companion or beside it; or
 //! runs added up (`.mip`). Out: one trace of names as the platform's linker spells them.
 //!
-//! The system was never part of a release of LLVM and its tools are not to be had; the layout follows its published
+//! The system was never part of a release of LLVM and its tools are not available; the layout follows its published
 //! sources.
 
 mod header;

@@ -1,6 +1,6 @@
 //! The raw profile: what one run wrote, a copy of the program's section.
 //!
-//! The linker decides where each function's record lies; only the map tells. In call-graph mode a record is the number
+//! The linker decides where each function's record lies; only the map shows it. In call-graph mode a record is the number
 //! of calls and the time of the first, a counter of the process, all bits set in functions that never ran; in
 //! coverage mode it is a byte, 0 if the function ran. Bytes for blocks follow.
 
@@ -123,7 +123,7 @@ fn read_unit<'data>(
     notes
 }
 
-/// Nothing inside when the function never ran.
+/// `None` when the function never ran; `Some(None)` when it ran at an unknown time.
 #[allow(clippy::option_option)] // whether it ran, and whether there is a time
 fn record(cursor: &mut Cursor<'_>, mode: Mode) -> Result<Option<Option<(u32, u32)>>> {
     Ok(match mode {
@@ -147,7 +147,7 @@ fn trace(mut ran: Vec<Ran<'_>>, notes: &mut Vec<Note>) -> Trace {
     if ran.iter().any(|function| function.call.is_none()) {
         evidence = Evidence::Counts;
         notes.push(
-            Note::new("this profile has no times: it tells which functions ran and holds no order")
+            Note::new("this profile has no times: it says which functions ran and holds no order")
                 .with_hint("build with -enable-machine-instrumentation -enable-machine-call-graph instead of -enable-machine-function-coverage"),
         );
     }

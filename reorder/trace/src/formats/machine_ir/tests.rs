@@ -1,6 +1,6 @@
 //! Both layouts, both modes, several link units, and merged files; damaged ones never panic.
 //!
-//! No tool that writes these files is to be had: they are made here, after the layout that the modules describe.
+//! No tool that writes these files is available: they are made here, after the layout that the modules describe.
 
 use std::path::Path;
 

@@ -4,7 +4,7 @@
 //! "PERFILE2" (reversed: big endian), u64 104, u64 size of an attribute,
 //! { u64 offset, u64 size } attributes, data, event types; 256 bits of features
 //! ... records { u32 type, u16 misc, u16 size, body } ...        data
-//! { u64 offset, u64 size } for each feature, right behind the data
+//! { u64 offset, u64 size } for each feature, right after the data
 //!
 //! "PERFILE2", u64 16, records                                    written to a pipe
 //! ```
@@ -30,7 +30,7 @@ pub(super) struct Container<'data> {
 
 pub(super) const HEADER: u64 = 104;
 const PIPE_HEADER: u64 = 16;
-/// Numbers of features, with their sections behind the data in this order.
+/// Numbers of features, with their sections after the data in this order.
 const EVENT_DESCRIPTIONS: u32 = 12;
 /// What is used of a file; all other features are taken out unread.
 const USED: [u32; 4] = [2, EVENT_DESCRIPTIONS, 129, 132];
@@ -49,7 +49,7 @@ pub(super) fn byte_order(bytes: &[u8]) -> Option<ByteOrder> {
 /// Checks `bytes` and takes out what is damaged.
 ///
 /// # Errors
-/// Without attributes nothing in the file has a meaning.
+/// Without attributes, the file's records have no meaning.
 pub(super) fn prepare(bytes: &[u8]) -> Result<Container<'_>> {
     let order = byte_order(bytes).ok_or_else(|| Error::malformed(0, "no perf.data file"))?;
     let mut cursor = Cursor::new(bytes, order);

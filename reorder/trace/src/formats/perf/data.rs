@@ -1,4 +1,4 @@
-//! `perf.data`: records by `linux-perf-data`, behind the checks of [`super::container`].
+//! `perf.data`: records by `linux-perf-data`, after the checks of [`super::container`].
 
 use std::io::Cursor as Reader;
 
@@ -140,7 +140,7 @@ impl Recording {
             }
             None => return,
         };
-        // `perf probe` may call its probes as it is told.
+        // The user of `perf probe` may name its probes.
         let kind = match (self.tracepoints.get(event), sample.probe) {
             (Some(true), Some(Probe::Return)) => {
                 self.returns += 1;
@@ -219,7 +219,7 @@ impl Recording {
     }
 }
 
-/// Page faults by their number, whatever options their name has; else by the event's name, which files without features
+/// Page faults by their number, even if their name has options; else by the event's name, which files without features
 /// lack.
 fn meaning(event: &AttributeDescription, number: u32) -> Meaning {
     match (event.name(), &event.attr.type_) {

@@ -25,7 +25,7 @@ impl Images {
         }
     }
 
-    /// The number of a mapped file; nothing for what is no file that stays.
+    /// The number of a mapped file; `None` for memory without a persistent file.
     pub(super) fn number(&mut self, path: &[u8], build_id: Option<Vec<u8>>) -> Option<u32> {
         let path = image_path(path)?;
         let build_id = build_id.or_else(|| self.build_ids.get(&path).cloned());
@@ -133,11 +133,11 @@ pub(super) enum Spot {
     Memory(RuntimeAddress),
 }
 
-/// The place of the byte `distance` bytes behind the start of `mapping`.
+/// The place of the byte `distance` bytes after the start of `mapping`.
 ///
-/// Without the file nobody knows its segments, and linkers differ in how far addresses lie from offsets. A program at
-/// a fixed address has its addresses in memory as stated; of others the place in memory is left, and nothing of an
-/// offset in a file that was not mapped.
+/// Without the file its segments are unknown, and linkers differ in how far addresses lie from offsets. A program at
+/// a fixed address has its addresses in memory as stated; of others only the place in memory is known. `None` for an offset
+/// in a file that was not mapped.
 pub(super) fn spot(image: Option<&CompanionImage<'_>>, mapping: Mapping, address: u64) -> Option<Spot> {
     /// Where programs that choose their own address stay below.
     const FIXED_ADDRESSES: u64 = 1 << 32;

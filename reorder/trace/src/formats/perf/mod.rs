@@ -26,14 +26,14 @@ use sightings::Kind;
 
 use crate::Name;
 
-/// What the event called `name` tells, and which function it is about.
+/// What the event called `name` means, and which function it is about.
 fn interpret_event(name: &str, number: u32) -> Meaning {
     let bare = without_modifier(name);
     if let Some((group, event)) = bare.split_once(':')
         && group.starts_with("probe_")
     {
-        // `perf probe` marks probes at a function's end. It numbers further ones of the same function, which nothing
-        // tells from a function whose name ends so: the name is kept.
+        // `perf probe` marks probes at a function's end. It numbers further ones of the same function, which cannot be
+        // distinguished from a function whose name ends so: the name is kept.
         return match event.strip_suffix("__return") {
             Some(_) => Meaning::Return,
             None => Meaning::Code(Kind::Entry, Some(event.into())),

@@ -13,7 +13,7 @@ pub(super) struct Mapping {
     pub(super) end: u64,
     /// Where in the file it starts.
     pub(super) offset: u64,
-    /// Number of the file; nothing for memory that belongs to none.
+    /// Number of the file; `None` for memory that belongs to none.
     pub(super) image: Option<u32>,
 }
 
@@ -57,7 +57,7 @@ pub(super) struct Processes {
 }
 
 impl Processes {
-    /// For a file of so many bytes.
+    /// For a file of that many bytes.
     pub(super) fn new(file_size: usize) -> Self {
         const MIN_COPIES: usize = 1 << 16;
         Self {
@@ -95,7 +95,7 @@ impl Processes {
         self.running.insert(id, process);
     }
 
-    /// Maps something in process `id`, over whatever was there.
+    /// Maps something in process `id`, over previous mappings.
     pub(super) fn map(&mut self, id: u32, new: Mapping) {
         if new.end <= new.start {
             return;

@@ -2,7 +2,7 @@
 //!
 //! The library has readers for them too; they fail an assertion on a build-id of more than 20 bytes, multiply lengths
 //! unchecked, and take the counters that a sample may carry for groups of them when they are single and the reverse,
-//! whereby everything behind them is lost.
+//! whereby everything after them is lost.
 
 use linux_perf_data::linux_perf_event_reader::{ReadFormat, RecordParseInfo, RecordType, SampleFormat};
 
@@ -40,7 +40,7 @@ pub(super) struct Map {
 #[derive(Default)]
 pub(super) struct Sample {
     pub(super) process: Option<u32>,
-    /// The instruction; nothing in the kernel.
+    /// The instruction; `None` in the kernel.
     pub(super) instruction: Option<u64>,
     /// What a page fault was about.
     pub(super) data: Option<u64>,
@@ -123,7 +123,7 @@ fn read_map(cursor: &mut Cursor<'_>, newer: Option<u16>) -> Result<Map> {
     Ok(Map { process, start, size, offset, path: text(cursor.rest()).to_vec(), build_id })
 }
 
-/// The fields stand in the order of the bits that say which are there.
+/// The fields are in the order of the bits that say which are there.
 fn read_sample(cursor: &mut Cursor<'_>, misc: u16, info: &RecordParseInfo) -> Result<Sample> {
     let has = |field: SampleFormat| info.sample_format.contains(field);
     let mut sample = Sample::default();
@@ -165,7 +165,7 @@ fn read_sample(cursor: &mut Cursor<'_>, misc: u16, info: &RecordParseInfo) -> Re
     Ok(sample)
 }
 
-/// Behind what all tracepoints have in common, a probe stores its own address, one at a function's return the function's
+/// After what all tracepoints have in common, a probe stores its own address, one at a function's return the function's
 /// and the address that it returns to. Other tracepoints do not repeat the address of the sample.
 fn probe(mut raw: Cursor<'_>, instruction: u64) -> Option<Probe> {
     const COMMON: u64 = 8;
@@ -188,7 +188,7 @@ fn skip_counters(cursor: &mut Cursor<'_>, format: ReadFormat) -> Result<()> {
     if is_group { cursor.take_array(counters, 8 * each).map(|_| ()) } else { cursor.skip(8 * (each - 1)) }
 }
 
-/// Addresses of user code: marks in the chain say whose the addresses behind them are.
+/// Addresses of user code: marks in the chain say whether the addresses after them are the user's or the kernel's.
 fn read_callers(cursor: &mut Cursor<'_>) -> Result<Vec<u64>> {
     const FIRST_MARK: u64 = (-4095i64) as u64;
     const USER: u64 = (-512i64) as u64;

@@ -1,4 +1,4 @@
-//! The records of a `perf.data` file, one after the other: which of them are whole, and what stands between them.
+//! The records of a `perf.data` file, one after the other: which of them are whole, and what lies between them.
 
 use super::container::are_event_descriptions;
 use crate::Note;
@@ -21,7 +21,7 @@ const FEATURE: u32 = 80;
 const COMPRESSED: u32 = 81;
 const COMPRESSED_ALIGNED: u32 = 83;
 
-/// Splits `data`, which stands at `base` of the file, up to the first record that is not whole.
+/// Splits `data`, which lies at `base` of the file, up to the first record that is not whole.
 pub(super) fn walk<'data>(
     data: &'data [u8],
     base: u64,
@@ -119,8 +119,8 @@ fn read_record<'data>(cursor: &mut Cursor<'data>, order: ByteOrder) -> Result<Re
     })
 }
 
-/// Appends the kept records to `kept`, compressed ones behind all others: their parts are one stream, in which a record
-/// may reach from one part into the next, and what stands between the parts are marks of rounds.
+/// Appends the kept records to `kept`, compressed ones after all others: their parts are one stream, in which a record
+/// may reach from one part into the next, and the records between the parts are marks of rounds.
 pub(super) fn expand(stretches: &[Stretch<'_>], order: ByteOrder, kept: &mut Vec<u8>, notes: &mut Vec<Note>) {
     let mut inflater = Inflater::default();
     for stretch in stretches {

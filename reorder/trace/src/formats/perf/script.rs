@@ -1,7 +1,7 @@
 //! What `perf script` prints: samples with their call chains, and mappings if it was asked for them.
 //!
 //! With mappings (`--show-mmap-events`) addresses become those of the image, as for the recording itself; without,
-//! perf's own symbols are all that is known, and they are mangled only if it was told to leave them so.
+//! perf's own symbols are all that is known, and they are mangled only with `--no-demangle`.
 
 use std::collections::BTreeMap;
 
@@ -154,8 +154,8 @@ impl<'text> Script<'text> {
         }
     }
 
-    /// What a page fault tells, and its frames without the address that it is about: that one stands on the sample's own
-    /// line, in front of the instruction, if perf was told to print it. Nothing for an access to data.
+    /// The kind and the frames of a sample. A page fault loses the address that it is about, which is on the sample's own
+    /// line before the instruction if perf printed it. `None` for an access to data.
     fn code_of_fault<'sample>(
         &mut self,
         kind: Kind,
@@ -213,7 +213,7 @@ impl<'text> Script<'text> {
         if let Some(offset) = self.first_odd {
             notes.push(Note::at(
                 offset,
-                format!("{} lines are none of perf script's and were left out", self.odd),
+                format!("{} lines are not perf script's and were left out", self.odd),
             ));
         }
         if self.lost > 0 {

@@ -14,6 +14,9 @@
 //! ```
 
 use super::records::Probe;
+use crate::formats::lines::split_once;
+use reorder_base::hexadecimal::decode;
+use reorder_base::numbers::{billionths, decimal, hexadecimal};
 
 /// One line.
 pub(super) enum Line<'line> {
@@ -33,7 +36,7 @@ pub(super) enum Line<'line> {
         time: u64,
     },
     Lost(u64),
-    /// A record of which nothing is used.
+    /// A record that is not used.
     Other,
 }
 
@@ -70,7 +73,7 @@ pub(super) struct Map<'line> {
     pub(super) build_id: Option<Vec<u8>>,
 }
 
-/// Nothing for what is none of perf's lines.
+/// `None` for lines that are not perf's.
 pub(super) fn parse(line: &[u8]) -> Option<Line<'_>> {
     let text = line.trim_ascii();
     if text.is_empty() || text.starts_with(b"#") {
@@ -96,7 +99,7 @@ fn headed_line(text: &[u8]) -> Option<Line<'_>> {
     Some(Line::Sample(Sample { command, process, time, event, frames, on_line, probe: probe(rest) }))
 }
 
-/// What probes in user code print of themselves, whatever they are called: `(401219)`, and at the return of a function
+/// What probes in user code print of themselves, under any name: `(401219)`, and at the return of a function
 /// `(401234 <- 401136)`.
 fn probe(rest: &[u8]) -> Option<Probe> {
     let inside = rest.trim_ascii().strip_prefix(b"(")?.strip_suffix(b")")?;
@@ -108,7 +111,7 @@ fn probe(rest: &[u8]) -> Option<Probe> {
     }
 }
 
-/// What stands in front of the time, the time, and what stands behind it.
+/// The text before the time, the time, and the text after it.
 fn split_at_time(text: &[u8]) -> Option<(&[u8], u64, &[u8])> {
     let mut start = 0;
     for word in text.split(u8::is_ascii_whitespace) {
@@ -124,15 +127,8 @@ fn split_at_time(text: &[u8]) -> Option<(&[u8], u64, &[u8])> {
 
 /// `3298.490096` in nanoseconds.
 fn seconds(word: &[u8]) -> Option<u64> {
-    const DIGITS: usize = 9;
-    let (whole, fraction) = std::str::from_utf8(word).ok()?.split_once('.')?;
-    let is_number = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
-    if !is_number(whole) || !is_number(fraction) || fraction.len() > DIGITS {
-        return None;
-    }
-    let scale = 10u64.pow((DIGITS - fraction.len()) as u32);
-    let nanoseconds = fraction.parse::<u64>().ok()?.checked_mul(scale)?;
-    whole.parse::<u64>().ok()?.checked_mul(1_000_000_000)?.checked_add(nanoseconds)
+    let (whole, fraction) = split_once(word, b".")?;
+    billionths(whole, fraction)
 }
 
 /// `comm pid/tid [cpu]`; the command may have blanks, or be missing.
@@ -144,7 +140,7 @@ fn command_and_process(head: &[u8]) -> Option<(&[u8], u32)> {
         head = head[..start].trim_ascii();
         if !word.starts_with(b"[") {
             let id = word.split(|&byte| byte == b'/').next().unwrap_or_default();
-            return Some((head, decimal(id)? as u32));
+            return Some((head, decimal::<u64>(id)? as u32));
         }
     }
 }
@@ -158,12 +154,12 @@ fn event_name(rest: &[u8]) -> Option<(&str, &[u8])> {
         if let Some(name) = word.strip_suffix(b":") {
             return std::str::from_utf8(name).ok().filter(|name| !name.is_empty()).map(|name| (name, behind));
         }
-        decimal(word)?;
+        decimal::<u64>(word)?;
         rest = behind;
     }
 }
 
-/// All addresses of the rest of a sample's line. One starts where the line does, behind another one, or behind the file
+/// All addresses of the rest of a sample's line. One starts where the line does, after another one, or after the file
 /// of another one.
 fn frames(rest: &[u8]) -> Vec<Frame<'_>> {
     let mut starts = Vec::new();
@@ -211,7 +207,7 @@ fn without_offset(symbol: &[u8]) -> &[u8] {
         .map_or(symbol, |plus| &symbol[..plus])
 }
 
-/// At least four digits, so that no short word is taken for one; a probe's address stands in parentheses.
+/// At least four digits, so that no short word is taken for one; a probe's address is in parentheses.
 fn address(word: &[u8]) -> Option<u64> {
     const SHORTEST: usize = 4;
     let bare = word.strip_prefix(b"(").and_then(|word| word.strip_suffix(b")")).unwrap_or(word);
@@ -219,17 +215,7 @@ fn address(word: &[u8]) -> Option<u64> {
     (bare.len() >= SHORTEST).then(|| hexadecimal(bare)).flatten()
 }
 
-fn hexadecimal(word: &[u8]) -> Option<u64> {
-    let is_number = !word.is_empty() && word.iter().all(u8::is_ascii_hexdigit);
-    is_number.then(|| u64::from_str_radix(std::str::from_utf8(word).ok()?, 16).ok()).flatten()
-}
-
-fn decimal(word: &[u8]) -> Option<u64> {
-    let is_number = !word.is_empty() && word.iter().all(u8::is_ascii_digit);
-    is_number.then(|| std::str::from_utf8(word).ok()?.parse().ok()).flatten()
-}
-
-/// Behind `PERF_RECORD_`.
+/// After `PERF_RECORD_`.
 fn record_line(record: &[u8], time: u64) -> Option<Line<'_>> {
     let text = |prefix: &[u8]| record.strip_prefix(prefix);
     if let Some(rest) = text(b"MMAP2 ").or_else(|| text(b"MMAP ")) {
@@ -237,21 +223,21 @@ fn record_line(record: &[u8], time: u64) -> Option<Line<'_>> {
     }
     if let Some(rest) = text(b"COMM exec: ") {
         let colon = rest.iter().rposition(|&byte| byte == b':')?;
-        let process = decimal(rest[colon + 1..].split(|&byte| byte == b'/').next()?)? as u32;
+        let process = decimal::<u64>(rest[colon + 1..].split(|&byte| byte == b'/').next()?)? as u32;
         return Some(Line::Execution { process, name: &rest[..colon], time });
     }
     if let Some(rest) = text(b"FORK(") {
-        let mut numbers = rest.split(|byte| !byte.is_ascii_digit()).filter_map(decimal);
+        let mut numbers = rest.split(|byte| !byte.is_ascii_digit()).filter_map(decimal::<u64>);
         let (child, _, parent) = (numbers.next()?, numbers.next()?, numbers.next()?);
         return Some(Line::Fork { child: child as u32, parent: parent as u32, time });
     }
     let rest = text(b"LOST")?;
-    rest.split(|byte| !byte.is_ascii_digit()).filter_map(decimal).next_back().map(Line::Lost)
+    rest.split(|byte| !byte.is_ascii_digit()).filter_map(decimal::<u64>).next_back().map(Line::Lost)
 }
 
-/// `pid/tid: [0xstart(0xsize) @ offset device inode generation]: r-xp path`, or a build-id behind the offset.
+/// `pid/tid: [0xstart(0xsize) @ offset device inode generation]: r-xp path`, or a build-id after the offset.
 fn map(rest: &[u8]) -> Option<Map<'_>> {
-    let process = decimal(rest.split(|&byte| byte == b'/').next()?)? as u32;
+    let process = decimal::<u64>(rest.split(|&byte| byte == b'/').next()?)? as u32;
     let open = rest.iter().position(|&byte| byte == b'[')?;
     let close = open + rest[open..].windows(2).position(|pair| pair == b"]:")?;
     let mut words = rest[open + 1..close].split(|byte| byte.is_ascii_whitespace() || b"()".contains(byte));
@@ -269,11 +255,7 @@ fn map(rest: &[u8]) -> Option<Map<'_>> {
 
 /// `<0123…>`.
 fn build_id(word: &[u8]) -> Option<Vec<u8>> {
-    let digits = word.strip_prefix(b"<")?.strip_suffix(b">")?;
-    digits
-        .chunks(2)
-        .map(|pair| (pair.len() == 2).then(|| hexadecimal(pair)).flatten().map(|byte| byte as u8))
-        .collect()
+    decode(word.strip_prefix(b"<")?.strip_suffix(b">")?)
 }
 
 #[cfg(test)]

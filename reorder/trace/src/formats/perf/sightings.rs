@@ -9,7 +9,7 @@ use crate::{Companions, Event, Evidence, Location, Name, Note, Reading, Trace};
 use reorder_base::address::RuntimeAddress;
 use reorder_base::error::{Error, Result};
 
-/// What an event of the recorder tells.
+/// What an event of the recorder means.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Kind {
     /// A probe at the start of a function.
@@ -80,7 +80,7 @@ struct Group {
 impl Sightings {
     /// Adds what was seen; without a mapping it is kept only if the recording names its function or file.
     pub(super) fn add(&mut self, mut sighting: Sighting, processes: &mut Processes) {
-        // The call stands before the address that it returns to, perhaps at the end of another function.
+        // The call is before the address that it returns to, perhaps at the end of another function.
         let inside = sighting.address.wrapping_sub(u64::from(sighting.is_caller));
         let mapping = sighting.mapping(processes, inside);
         let image = mapping.map_or(sighting.image, |mapping| mapping.image);
@@ -99,7 +99,7 @@ impl Sightings {
         }
     }
 
-    /// The traces, and what has to be said about them.
+    /// The traces, with notes.
     ///
     /// # Errors
     /// Not a single sighting was in user code.
@@ -233,7 +233,7 @@ fn events_of(
                 Some(name) => Event::at(Location::Name(name)),
                 None => Event::at(Location::Runtime(address)),
             },
-            // In none of the image's segments: nothing but a name is left.
+            // In none of the image's segments: only a name is left.
             None => match sighting.name {
                 Some(name) => Event::at(Location::Name(name)),
                 None if mapping.is_none() => Event::at(Location::Runtime(RuntimeAddress(sighting.address))),

@@ -1,6 +1,6 @@
 //! QEMU's account of the blocks that it translates: `-d in_asm`.
 //!
-//! In: the log of user-mode emulation of any machine (`accel/tcg/translator.c`, `disas/disas.c`): each block when it
+//! In: the log of user-mode emulation of any processor (`accel/tcg/translator.c`, `disas/disas.c`): each block when it
 //! is translated, which is right before it runs for the first time; with `-d page` also where the program was loaded
 //! (`linux-user/main.c`). Out: one trace of the program.
 //!
@@ -20,10 +20,11 @@ use std::collections::HashSet;
 
 use self::placement::Placement;
 use super::image_traces::ImageTraces;
-use super::lines::{hexadecimal, lines, some_early_line, split_once};
+use super::lines::{lines, some_early_line, split_once};
 use crate::{Event, ImageIdentity, Input, Location, Name, Note, Reading, Trace};
 use reorder_base::address::RuntimeAddress;
 use reorder_base::error::{Error, Result};
+use reorder_base::numbers::prefixed_hexadecimal;
 
 const COMMAND: &str = "qemu-x86_64 -d in_asm,nochain,page -D blocks.log PROGRAM ARGUMENTS (or the qemu-* of the \
                        program's machine)";
@@ -103,7 +104,7 @@ pub(super) fn read(input: &Input<'_>) -> Result<Reading> {
     Ok(Reading { traces, notes })
 }
 
-/// One event for each block, as far as it can be told to be of the program.
+/// One event for each block, as far as it is known to be of the program.
 fn unplaced(log: &Log<'_>) -> Vec<Option<Event>> {
     let has_symbols = log.blocks.iter().any(|block| block.symbol.is_some());
     let is_wanted = |block: &Block<'_>| match (log.code, block.address) {
@@ -125,7 +126,7 @@ fn unplaced(log: &Log<'_>) -> Vec<Option<Event>> {
 #[derive(Default)]
 pub(super) struct Log<'data> {
     blocks: Vec<Block<'data>>,
-    /// From the first to behind the last address of the program's code.
+    /// From the first address to one past the last of the program's code.
     code: Option<(RuntimeAddress, RuntimeAddress)>,
 }
 
@@ -143,14 +144,14 @@ impl<'data> Log<'data> {
             } else if line.is_empty() {
                 is_open = false;
             } else if let Some((address, _)) = split_once(line, b":").filter(|_| is_open) {
-                if let (Some(address), Some(block)) = (hexadecimal(address), log.blocks.last_mut()) {
+                if let (Some(address), Some(block)) = (prefixed_hexadecimal(address), log.blocks.last_mut()) {
                     block.address = Some(RuntimeAddress(address));
                     is_open = false;
                 }
             } else if let Some(address) = line.strip_prefix(b"start_code") {
-                start_code = start_code.or(hexadecimal(address.trim_ascii()));
+                start_code = start_code.or(prefixed_hexadecimal(address.trim_ascii()));
             } else if let Some(address) = line.strip_prefix(b"end_code") {
-                end_code = end_code.or(hexadecimal(address.trim_ascii()));
+                end_code = end_code.or(prefixed_hexadecimal(address.trim_ascii()));
             }
         }
         log.code = start_code.zip(end_code).map(|(start, end)| (RuntimeAddress(start), RuntimeAddress(end)));

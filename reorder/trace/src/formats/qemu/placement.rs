@@ -1,4 +1,4 @@
-//! Where the program was loaded, told by its image: from the log's own words, or from blocks that start functions.
+//! Where the program was loaded, found by its image: from the log's own words, or from blocks that start functions.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
@@ -70,7 +70,7 @@ fn voted(image: &CompanionImage<'_>, blocks: &[Block<'_>]) -> Option<(usize, u64
     for symbol in image.object.symbols().filter(|symbol| symbol.is_definition()) {
         if let Ok(name) = symbol.name_bytes() {
             let address = symbol.address();
-            // Local functions of one name say nothing.
+            // Local functions of one name have no vote.
             symbols
                 .entry(name)
                 .and_modify(|known| *known = known.filter(|known| *known == address))

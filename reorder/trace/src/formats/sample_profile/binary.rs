@@ -235,7 +235,7 @@ const FUNCTIONS: u64 = 32;
 
 /// Of any section.
 const COMPRESSED: u64 = 1;
-/// Of a section's kind; the kinds' flags stand in the upper half.
+/// Of a section's kind; the kinds' flags are in the upper half.
 const SUMMARY_HAS_CONTEXTS: u64 = 1 << (32 + 1);
 const SUMMARY_HAS_VIRTUAL_TABLES: u64 = 1 << (32 + 5);
 const NAMES_ARE_HASHES: u64 = 1 << 32;

@@ -45,7 +45,7 @@ fn recognise(bytes: &[u8]) -> Option<(ByteOrder, u32)> {
 /// One trace of counts.
 ///
 /// # Errors
-/// Unknown versions, and damage in front of the first function.
+/// Unknown versions, and damage before the first function.
 pub(crate) fn read(input: &Input<'_>) -> Result<Reading> {
     let mut profile = Profile::default();
     let damage = read_profile(input.bytes, &mut profile).err();

@@ -1,6 +1,6 @@
 //! Sample profiles of LLVM (AutoFDO, CSSPGO) in all their forms, and of GCC (AutoFDO).
 //!
-//! They hold how often code was sampled and nothing of when, so the result is one trace of counts: how often a function
+//! They hold how often code was sampled but not when, so the result is one trace of counts: how often a function
 //! was entered (head samples) where that is known, else how many samples fell into it. Functions that were inlined
 //! count by their samples. [`text`], [`binary`] and [`gcc`] turn a file into records.
 
@@ -11,6 +11,7 @@ mod text;
 use super::counts::{Counts, no_order};
 use crate::{Input, Location, NameHash, Note, Reading};
 use reorder_base::error::{Error, Result};
+use reorder_base::numbers::decimal;
 
 /// Whether it starts with the magic number of any binary form.
 pub(super) fn accepts_binary(bytes: &[u8]) -> bool {
@@ -25,7 +26,7 @@ pub(super) fn accepts_text(bytes: &[u8]) -> bool {
 /// One trace of counts.
 ///
 /// # Errors
-/// Damage in front of the first function.
+/// Damage before the first function.
 pub(super) fn read(input: &Input<'_>) -> Result<Reading> {
     let mut profile = Profile::default();
     let damage = match binary::Form::of(input.bytes) {
@@ -83,8 +84,7 @@ impl Profile {
 
 /// A function as profiles spell it: a name, or the decimal number that stands for its hash.
 fn function(name: &[u8]) -> Location {
-    let digits = std::str::from_utf8(name).ok().filter(|text| text.bytes().all(|byte| byte.is_ascii_digit()));
-    match digits.and_then(|text| text.parse().ok()) {
+    match decimal(name) {
         Some(hash) => Location::NameHash(NameHash::Md5(hash)),
         None => Location::Name(name.into()),
     }

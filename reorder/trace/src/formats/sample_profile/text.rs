@@ -12,6 +12,7 @@
 
 use super::{Profile, function};
 use reorder_base::error::{Error, Result};
+use reorder_base::numbers::decimal;
 
 /// Whether the first lines at the margin are functions with two numbers, and there is nothing else between them.
 pub(super) fn accepts(bytes: &[u8]) -> bool {
@@ -46,7 +47,7 @@ pub(super) fn read(bytes: &[u8], profile: &mut Profile) -> Result<()> {
             Some(Line::Inlined { name, total }) => profile.add(function(name), total, 0),
             Some(Line::Samples | Line::Other) => {}
             None => {
-                let message = format!("line {} is none of a sample profile", index + 1);
+                let message = format!("line {} does not belong to a sample profile", index + 1);
                 return Err(Error::malformed(offset, message)
                     .with_hint("check the profile: llvm-profdata show --sample FILE"));
             }
@@ -84,7 +85,7 @@ impl<'line> Line<'line> {
         let is_place = !place.is_empty()
             && place.iter().all(|byte| byte.is_ascii_digit() || *byte == b'.' || *byte == b'-');
         let first = rest.split(|&byte| byte == b' ').next().filter(|word| !word.is_empty())?;
-        match (is_place, number(first), split_number(rest)) {
+        match (is_place, decimal::<u64>(first), split_number(rest)) {
             (false, ..) => None,
             (true, Some(_), _) => Some(Self::Samples),
             // Types of virtual tables that calls here go through: `<vtables> _ZTV4Base:3`.
@@ -95,7 +96,7 @@ impl<'line> Line<'line> {
     }
 }
 
-/// The function of a context: the name behind the last `@`.
+/// The function of a context: the name after the last `@`.
 fn callee(name: &[u8]) -> Option<&[u8]> {
     let bare = match name.strip_prefix(b"[").and_then(|context| context.strip_suffix(b"]")) {
         Some(context) => {
@@ -107,13 +108,8 @@ fn callee(name: &[u8]) -> Option<&[u8]> {
     (!bare.is_empty() && !bare.contains(&b' ')).then_some(bare)
 }
 
-/// What stands in front of the last colon, and the number behind it.
+/// The text before the last colon, and the number after it.
 fn split_number(text: &[u8]) -> Option<(&[u8], u64)> {
     let colon = text.iter().rposition(|&byte| byte == b':')?;
-    Some((&text[..colon], number(text[colon + 1..].trim_ascii())?))
-}
-
-fn number(text: &[u8]) -> Option<u64> {
-    let digits = text.first().is_some_and(u8::is_ascii_digit);
-    digits.then(|| std::str::from_utf8(text).ok()?.parse().ok()).flatten()
+    Some((&text[..colon], decimal(text[colon + 1..].trim_ascii())?))
 }

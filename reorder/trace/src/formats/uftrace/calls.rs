@@ -18,8 +18,8 @@ use std::path::{Path, PathBuf};
 use super::tasks::Tasks;
 use crate::Note;
 use crate::cursor::{ByteOrder, Cursor};
-use crate::formats::lines::decimal;
 use reorder_base::error::{Error, Result};
+use reorder_base::numbers::decimal;
 
 const RECORD: usize = 16;
 const MAGIC: u64 = 5;
@@ -68,7 +68,7 @@ impl Calls {
         }
         if calls.damaged > 0 {
             let damaged = calls.damaged;
-            notes.push(Note::new(format!("{damaged} times 8 bytes are no record and were skipped")));
+            notes.push(Note::new(format!("{damaged} times 8 bytes are not a record and were skipped")));
         }
         calls.calls.sort_by_key(|call| (call.time, call.thread));
         Ok(calls.calls)
@@ -120,15 +120,15 @@ const MAX_PAUSE: u64 = 86_400_000_000_000;
 /// More values of arguments than uftrace stores for one call, in bytes.
 const MAX_ARGUMENTS: usize = 1024;
 
-/// Where the next record stands behind values of arguments, which begin at `position` and have no length of their own: it is
-/// told by its fixed bits and by time going on. Pointers may look like both, but like a far later time.
+/// Where the next record is after values of arguments, which begin at `position` and have no stated length: it is
+/// recognised by its fixed bits and by a later time. Pointers may look like both, but like a far later time.
 fn behind_arguments(bytes: &[u8], position: usize, last_time: u64, order: ByteOrder) -> usize {
     let times = last_time..last_time.saturating_add(MAX_PAUSE);
     let candidates = (position..=position + MAX_ARGUMENTS).step_by(RECORD / 2).filter_map(|position| {
         let record = Record::parse(bytes.get(position..position + RECORD)?, order)?;
         (record.magic == MAGIC && times.contains(&record.time)).then_some((record.time, position))
     });
-    // Without one, what stands there is counted as damage.
+    // Without one, the bytes there are counted as damage.
     candidates.min().map_or(position, |(_, position)| position)
 }
 

@@ -18,9 +18,11 @@ use object::{Object as _, ObjectSegment as _};
 use super::calls::Call;
 use super::tasks::{Loaded, Tasks};
 use crate::formats::image_traces::{image_at, recorded_image};
-use crate::formats::lines::{bare_hexadecimal, lines, split_once};
+use crate::formats::lines::{lines, split_once};
 use crate::{CompanionImage, Companions, ImageIdentity, Name, Note};
 use reorder_base::address::{Address, RuntimeAddress};
+use reorder_base::hexadecimal::decode;
+use reorder_base::numbers::hexadecimal;
 
 /// One image at its place.
 pub(super) struct Image {
@@ -189,12 +191,13 @@ fn mapped(line: &[u8]) -> Option<Image> {
     let (_, path) = split_once(rest, b" /")?;
     let (path, build_id) =
         split_once(path, b" build-id:").map_or((path, None), |(path, id)| (path, bytes_of(id)));
-    Some(Image::new(&[b"/", path].concat(), build_id, bare_hexadecimal(start)?, bare_hexadecimal(end)?))
+    Some(Image::new(&[b"/", path].concat(), build_id, hexadecimal(start)?, hexadecimal(end)?))
 }
 
 fn bytes_of(digits: &[u8]) -> Option<Vec<u8>> {
-    let bytes = digits.trim_ascii().chunks_exact(2).map(|pair| bare_hexadecimal(pair).map(|byte| byte as u8));
-    bytes.collect::<Option<Vec<u8>>>().filter(|bytes| !bytes.is_empty())
+    // An odd digit at the end is ignored: the rest still identifies the image.
+    let (pairs, _) = digits.trim_ascii().as_chunks::<2>();
+    decode(pairs.as_flattened()).filter(|bytes| !bytes.is_empty())
 }
 
 /// The symbols of every image by its path.
@@ -228,7 +231,7 @@ fn symbol(line: &[u8]) -> Option<Symbol> {
     let rest = if rest.get(1) == Some(&b' ') { rest } else { split_once(rest, b" ")?.1 };
     let (kind, name) = split_once(rest, b" ")?;
     let is_code = matches!(kind, b"T" | b"t" | b"W" | b"w" | b"i" | b"P");
-    let address = Address(bare_hexadecimal(address)?);
+    let address = Address(hexadecimal(address)?);
     is_code.then(|| Symbol { address, name: name.into(), is_stub: kind == b"P" })
 }
 

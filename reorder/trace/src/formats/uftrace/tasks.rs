@@ -11,7 +11,8 @@ use std::collections::HashMap;
 use std::path::Path;
 
 use crate::Note;
-use crate::formats::lines::{bare_hexadecimal, decimal, lines, split_once};
+use crate::formats::lines::{lines, split_once};
+use reorder_base::numbers::{billionths, decimal, hexadecimal};
 
 /// What runs from one `exec` to the next.
 pub(super) struct Session {
@@ -87,7 +88,7 @@ impl Tasks {
             b"FORK" => drop(self.parents.insert(number(b" pid")?, number(b"ppid")?)),
             b"DLOP" => self.loaded.push(Loaded {
                 session: text(b"sid")?.to_vec(),
-                base: bare_hexadecimal(text(b"base")?)?,
+                base: hexadecimal(text(b"base")?)?,
                 path: text(b"libname")?.to_vec(),
             }),
             _ => return None,
@@ -95,7 +96,7 @@ impl Tasks {
         Some(())
     }
 
-    /// The process of a thread; threads that nothing is known about are processes of their own.
+    /// The process of a thread; unknown threads are processes of their own.
     pub(super) fn process_of(&self, thread: u32) -> u32 {
         self.processes.get(&thread).copied().unwrap_or(thread)
     }
@@ -119,6 +120,5 @@ impl Tasks {
 /// `seconds.nanoseconds`
 fn nanoseconds(text: &[u8]) -> Option<u64> {
     let (seconds, fraction) = split_once(text, b".")?;
-    let fraction: u64 = decimal(fraction).filter(|_| fraction.len() == 9)?;
-    decimal::<u64>(seconds)?.checked_mul(1_000_000_000)?.checked_add(fraction)
+    if fraction.len() == 9 { billionths(seconds, fraction) } else { None }
 }

@@ -16,10 +16,11 @@
 use std::collections::BTreeMap;
 
 use crate::formats::image_traces::{ImageTraces, image_at};
-use crate::formats::lines::{decimal, hexadecimal, lines, split_once};
+use crate::formats::lines::{lines, split_once};
 use crate::{CompanionImage, Event, ImageIdentity, Input, Location, Note, Reading, Trace};
 use reorder_base::address::Address;
 use reorder_base::error::{Error, Result};
+use reorder_base::numbers::{decimal, prefixed_hexadecimal};
 
 const SIGNATURE: &[u8] = b"# xray coverage 1\n";
 
@@ -123,7 +124,7 @@ struct Line {
 impl Line {
     fn parse(line: &[u8]) -> Option<Self> {
         let mut words = line.split(u8::is_ascii_whitespace).filter(|word| !word.is_empty());
-        let (id, address) = (decimal(words.next()?)?, hexadecimal(words.next()?)?);
+        let (id, address) = (decimal(words.next()?)?, prefixed_hexadecimal(words.next()?)?);
         let calls = match words.next() {
             Some(word) => Some(decimal(word)?),
             None => None,

@@ -3,7 +3,7 @@
 //! A record of which the first byte is even has 8 bytes and is a call; one of which it is odd has 16 bytes, and the
 //! byte's upper bits are its kind. Clocks of calls are distances from the record before; buffers start with a full one.
 //! From version 3 on a buffer starts with the number of its bytes; before, all have the size that the header says
-//! and end with a mark behind which nothing means anything.
+//! and end with a mark after which nothing means anything.
 
 use super::header::{Header, LENGTH};
 use super::records::{Record, Records, is_entry};
@@ -155,7 +155,7 @@ impl Reader<'_> {
                 }
                 self.cursor.skip(u64::from(payload))?;
             }
-            // A last buffer that is cut behind its mark is complete.
+            // A last buffer that is cut after its mark is complete.
             kind::END_OF_BUFFER if !self.skip_buffer() => self.cursor.skip(self.cursor.remaining() as u64)?,
             kind::END_OF_BUFFER => {}
             kind::WALL_CLOCK | kind::CALL_ARGUMENT => {}

@@ -104,7 +104,7 @@ fn buffers_of_a_fixed_size_end_with_a_mark() {
         let bytes = [header(version, 1, 128), buffer(1, 1000, 8), buffer(2, 500, 9)].concat();
         let (entries, notes) = recorder_entries(&bytes);
         assert_eq!((ids_and_ticks(&entries), notes), (vec![(9, 503), (8, 1003)], 0));
-        // A last buffer that was cut behind its mark has lost nothing.
+        // A last buffer that was cut after its mark has lost nothing.
         let (entries, notes) = recorder_entries(&bytes[..bytes.len() - 50]);
         assert_eq!((entries.len(), notes), (2, 0));
     }
