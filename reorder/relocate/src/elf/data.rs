@@ -1,9 +1,11 @@
 //! Code addresses outside the code: pointers, jump tables, symbols, the entry point, probe notes.
 
+use object::elf::{DT_FINI, DT_INIT};
+
 use crate::address_map::AddressMap;
 use crate::ledger::Ledger;
 use reorder_base::address::{Address, FileOffset, NewAddress};
-use reorder_image::elf::analysis::{Analysis, DT_FINI, DT_INIT};
+use reorder_image::elf::analysis::Analysis;
 use reorder_image::elf::file::{ENTRY_FIELD, ElfFile};
 use reorder_image::elf::note::probe_addresses;
 use reorder_image::elf::section::Section;
@@ -31,7 +33,7 @@ pub fn move_data(
     for (field, value) in symbols.chain(dynamic) {
         word(field, map.map(value));
     }
-    for entry in analysis.dynamic.iter().filter(|entry| matches!(entry.tag, DT_INIT | DT_FINI)) {
+    for entry in analysis.dynamic.iter().filter(|entry| [DT_INIT.0, DT_FINI.0].contains(&entry.tag)) {
         word(entry.value_field, map.map(Address(entry.value)));
     }
     word(ENTRY_FIELD, map.map(file.entry));

@@ -33,6 +33,7 @@ mod undescribed;
 pub mod units;
 mod x86_64;
 
+use object::elf::{DT_FINI, DT_INIT};
 use rayon::prelude::*;
 
 use crate::boundaries::Boundaries;
@@ -176,34 +177,25 @@ impl<'data> Analysis<'data> {
             kept,
             refers_to_own_end,
         } = facts;
-        check_absolute_fields(&code, &partition, &boundaries, &kept.absolute, &mut findings);
+        findings.extend(check_absolute_fields(&code, &partition, &boundaries, &kept.absolute));
         let pointers = with_words(file, &loader_pointers, &kept.absolute);
-        for pointer in &pointers {
-            references::check_pointer(&code, &partition, &boundaries, pointer, &mut findings);
-        }
-        for &address in roots {
-            references::check_data_target(&code, &partition, &boundaries, address, address, &mut findings);
-        }
-        exception_tables::check_exception_tables(file, functions, &partition, &mut findings)?;
-        computed_addresses::check_named_sections(file, &code, &partition, &mut findings);
-        entry_prefix::check_prefixes(&code, &partition, &mut findings);
-        stub_arrays::check_stub_arrays(&code, &partition, &mut findings);
-        segment_starts::check_segment_starts(file, &code, &partition, &mut findings);
-        relative_pointers::check_relative_pointers(
-            file,
-            &code,
-            &partition,
-            &tables,
-            relative_pointers::Bases { named: &data_references, far: &far_references },
-            &mut findings,
-        );
-        relative_words::check_relative_words(
+        let checked = |pointer| references::check_pointer(&code, &partition, &boundaries, pointer);
+        findings.extend(pointers.iter().flat_map(checked));
+        let checked = |&root| references::check_data_target(&code, &partition, &boundaries, root, root);
+        findings.extend(roots.iter().flat_map(checked));
+        findings.extend(exception_tables::check_exception_tables(file, functions, &partition)?);
+        findings.extend(computed_addresses::check_named_sections(file, &code, &partition));
+        findings.extend(entry_prefix::check_prefixes(&code, &partition));
+        findings.extend(stub_arrays::check_stub_arrays(&code, &partition));
+        findings.extend(segment_starts::check_segment_starts(file, &code, &partition));
+        let bases = relative_pointers::Bases { named: &data_references, far: &far_references };
+        findings.extend(relative_pointers::check_relative_pointers(file, &code, &partition, &tables, bases));
+        findings.extend(relative_words::check_relative_words(
             &partition,
             &kept.words,
             &tables,
             &data_references,
-            &mut findings,
-        );
+        ));
         let known = undescribed::Known {
             code: &code,
             functions,
@@ -213,9 +205,9 @@ impl<'data> Analysis<'data> {
             pointers: &pointers,
             roots,
         };
-        undescribed::check_undescribed_code(&known, &mut findings);
+        findings.extend(undescribed::check_undescribed_code(&known, &findings));
         let exposure = Exposure::new(&partition, &findings);
-        let (units, free) = build_units(&code, &partition, &mut findings);
+        let (units, free) = build_units(&code, &partition, findings);
         Ok(Self {
             code,
             dynamic,
@@ -253,14 +245,9 @@ fn with_words(file: &ElfFile<'_>, loader: &[CodePointer], fields: &[AbsoluteFiel
 
 /// Code addresses that the headers hold: the entry point, DT_INIT and DT_FINI.
 fn entry_points(file: &ElfFile<'_>, dynamic: &[DynamicEntry]) -> Vec<Address> {
-    let functions = dynamic.iter().filter(|entry| matches!(entry.tag, DT_INIT | DT_FINI));
+    let functions = dynamic.iter().filter(|entry| [DT_INIT.0, DT_FINI.0].contains(&entry.tag));
     functions.map(|entry| Address(entry.value)).chain([file.entry]).collect()
 }
-
-/// Address of the initialisation function.
-pub const DT_INIT: i64 = 12;
-/// Address of the termination function.
-pub const DT_FINI: i64 = 13;
 
 fn other_machine() -> Error {
     let cure = "give a program or shared object for x86-64 or AArch64";

@@ -1,5 +1,7 @@
 //! What must hold for the image as a whole before anything in it may move.
 
+use object::elf::{DF_TEXTREL, DT_FLAGS, DT_TEXTREL};
+
 use crate::decode::{aarch64_gap, padding};
 use crate::elf::analysis::Coverage;
 use crate::elf::analysis::blocks::{GapContent, Partition};
@@ -11,10 +13,6 @@ use crate::elf::loader_formats::check_loader_formats;
 use reorder_base::address::Address;
 use reorder_base::processor::Processor;
 use reorder_base::refusal::{Refusal, RefusalCode};
-
-const DT_TEXTREL: i64 = 22;
-const DT_FLAGS: i64 = 30;
-const DF_TEXTREL: u64 = 4;
 
 /// Sections that hold code addresses in a form of their own, with what writes them.
 const UNKNOWN_FORMATS: [(&str, &str); 13] = [
@@ -43,7 +41,7 @@ pub const COPIES: &str = ".text.reorder";
 pub fn check_image(file: &ElfFile<'_>, dynamic: &[DynamicEntry]) -> Result<(), Refusal> {
     let has_text_relocations = dynamic
         .iter()
-        .any(|entry| entry.tag == DT_TEXTREL || entry.tag == DT_FLAGS && entry.value & DF_TEXTREL != 0);
+        .any(|entry| entry.tag == DT_TEXTREL.0 || entry.tag == DT_FLAGS.0 && entry.value & DF_TEXTREL.0 != 0);
     if has_text_relocations {
         return Err(Refusal::new(
             RefusalCode::ChangingCode,

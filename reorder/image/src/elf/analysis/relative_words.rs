@@ -31,8 +31,8 @@ pub fn check_relative_words(
     words: &[RelativeWord],
     tables: &[JumpTable],
     data_references: &[Address],
-    findings: &mut Vec<Finding>,
-) {
+) -> Vec<Finding> {
+    let mut findings = Vec::new();
     for word in words {
         let after = tables.partition_point(|table| table.base <= word.place);
         if after > 0 && word.place < tables[after - 1].end() {
@@ -51,6 +51,7 @@ pub fn check_relative_words(
             findings.extend(before.map(|block| Finding::Pin(block, pin)));
         }
     }
+    findings
 }
 
 /// Blocks that the word leads to from any of the bases; only those entered at a function's start if there are any.

@@ -20,8 +20,8 @@ pub(super) fn check_segment_starts(
     file: &ElfFile<'_>,
     code: &CodeSpace<'_>,
     partition: &Partition,
-    findings: &mut Vec<Finding>,
-) {
+) -> Vec<Finding> {
+    let mut findings = Vec::new();
     for arena in &code.arenas {
         let evidence = arena.start;
         if evidence.0.checked_sub(READ_BEFORE).is_some_and(|address| is_mapped(file, Address(address))) {
@@ -36,6 +36,7 @@ pub(super) fn check_segment_starts(
         let gaps = partition.gaps[first..].iter().take_while(|gap| gap.start < end).count();
         findings.extend((first..first + gaps).map(Finding::KeepBytes));
     }
+    findings
 }
 
 fn is_mapped(file: &ElfFile<'_>, address: Address) -> bool {

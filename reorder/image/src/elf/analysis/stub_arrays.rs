@@ -13,7 +13,8 @@ use reorder_base::processor::Processor;
 const MAX_STUB: u64 = 16;
 
 /// Pins every block of every array.
-pub fn check_stub_arrays(code: &CodeSpace<'_>, partition: &Partition, findings: &mut Vec<Finding>) {
+pub fn check_stub_arrays(code: &CodeSpace<'_>, partition: &Partition) -> Vec<Finding> {
+    let mut findings = Vec::new();
     for (index, pair) in partition.blocks.windows(2).enumerate() {
         let [first, second] = pair else { continue };
         let adjacent = first.end == second.start && first.size() == second.size();
@@ -23,6 +24,7 @@ pub fn check_stub_arrays(code: &CodeSpace<'_>, partition: &Partition, findings: 
             findings.push(Finding::Pin(BlockIndex(index as u32 + 1), pin));
         }
     }
+    findings
 }
 
 fn is_stub(code: &CodeSpace<'_>, block: &Block) -> bool {

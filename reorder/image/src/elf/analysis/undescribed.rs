@@ -17,6 +17,8 @@
 
 use std::ops::Range;
 
+use object::elf::DT_SONAME;
+
 use crate::elf::analysis::blocks::{Block, BlockIndex, Partition};
 use crate::elf::analysis::fields::CodeFields;
 use crate::elf::analysis::pointers::CodePointer;
@@ -48,17 +50,18 @@ pub(super) struct Known<'run, 'data> {
     pub(super) roots: &'run [Address],
 }
 
-/// Pins such code.
-pub(super) fn check_undescribed_code(known: &Known<'_, '_>, findings: &mut Vec<Finding>) {
+/// Pins such code; `earlier` are the findings of all other checks.
+pub(super) fn check_undescribed_code(known: &Known<'_, '_>, earlier: &[Finding]) -> Vec<Finding> {
+    let mut findings = Vec::new();
     let is_described = described_blocks(known.functions, known.partition);
     let undescribed = is_described.iter().filter(|is_described| !**is_described).count();
     let start_up =
         |index: usize| known.roots.iter().any(|root| known.partition.blocks[index].is_entry(*root));
     let has_entries = (0..is_described.len()).any(|index| is_described[index] && !start_up(index));
     if undescribed == 0 || !has_entries {
-        return;
+        return findings;
     }
-    let is_reached = reached_blocks(known, findings);
+    let is_reached = reached_blocks(known, earlier);
     let tolerated = if undescribed * FEW <= is_described.len() { 0 } else { UNREACHED };
     let runs = runs(&known.partition.blocks, &is_described);
     let staying = runs.into_iter().flat_map(|run| suspicious(run, &is_reached, tolerated));
@@ -68,6 +71,7 @@ pub(super) fn check_undescribed_code(known: &Known<'_, '_>, findings: &mut Vec<F
         findings.extend(gaps_between(known.partition, &run).map(Finding::KeepGap));
         findings.extend(run.map(|index| Finding::Pin(BlockIndex(index as u32), pin)));
     }
+    findings
 }
 
 /// Padding inside of a run. What came to stand there would part it, and what is left of it would look harmless the next time
@@ -138,7 +142,7 @@ fn reached_blocks(known: &Known<'_, '_>, findings: &[Finding]) -> Vec<bool> {
         }
     }
     // Programs export what they hold for plugins that may never come; libraries for whoever knows the name.
-    if known.dynamic.iter().any(|entry| entry.tag == DT_SONAME) {
+    if known.dynamic.iter().any(|entry| entry.tag == DT_SONAME.0) {
         let exported = known.functions.dynamic_symbols.iter();
         exported.filter(|symbol| symbol.defining_section().is_some()).for_each(|symbol| reach(symbol.value));
     }
@@ -152,9 +156,6 @@ fn reached_blocks(known: &Known<'_, '_>, findings: &[Finding]) -> Vec<bool> {
     }
     is_reached
 }
-
-/// The name by which others load a library.
-const DT_SONAME: i64 = 14;
 
 #[cfg(test)]
 mod tests {

@@ -18,7 +18,8 @@ pub(super) struct AtomFindings<'run, 'data> {
     code: &'run CodeSpace<'data>,
     partition: &'run Partition,
     index: BlockIndex,
-    findings: &'run mut Vec<Finding>,
+    /// What it asks.
+    pub(super) findings: Vec<Finding>,
     /// A branch leads to the byte behind the block, where compilers send what cannot happen.
     pub(super) refers_to_own_end: bool,
     /// Nothing of the block may be written, so whatever its bytes may refer to stays.
@@ -26,13 +27,8 @@ pub(super) struct AtomFindings<'run, 'data> {
 }
 
 impl<'run, 'data> AtomFindings<'run, 'data> {
-    pub(super) fn new(
-        code: &'run CodeSpace<'data>,
-        partition: &'run Partition,
-        index: BlockIndex,
-        findings: &'run mut Vec<Finding>,
-    ) -> Self {
-        Self { code, partition, index, findings, refers_to_own_end: false, is_distrusted: false }
+    pub(super) fn new(code: &'run CodeSpace<'data>, partition: &'run Partition, index: BlockIndex) -> Self {
+        Self { code, partition, index, findings: Vec::new(), refers_to_own_end: false, is_distrusted: false }
     }
 
     fn block(&self) -> &'run Block {
@@ -72,7 +68,8 @@ impl<'run, 'data> AtomFindings<'run, 'data> {
             Some(pin) if pin.reason == PinReason::UnresolvedJump => PinReason::ComputedAddress,
             _ => PinReason::UnpairedAddress,
         };
-        keep_targets(self.partition, &atom.possible_targets, Pin { reason, evidence }, self.findings);
+        let pin = Pin { reason, evidence };
+        self.findings.extend(keep_targets(self.partition, &atom.possible_targets, pin));
         references.for_each(|reference| self.refer(&reference));
     }
 

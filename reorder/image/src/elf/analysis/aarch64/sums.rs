@@ -37,14 +37,13 @@ pub(super) fn check_code_sums(
     partition: &Partition,
     decoded: &[DecodedAtom],
     handed: impl Iterator<Item = (CodeSum, Address)>,
-    findings: &mut Vec<Finding>,
-) -> Result<()> {
+) -> Result<Vec<Finding>> {
     let of_atoms = decoded.iter().zip(&partition.blocks);
     let own = of_atoms.flat_map(|(atom, block)| atom.sums.iter().map(|sum| (*sum, block.first_function)));
     let mut sums: Vec<(CodeSum, Address)> = own.chain(handed).collect();
     sums.sort_unstable();
     sums.dedup_by_key(|(sum, _)| *sum);
-    let Some(&(_, evidence)) = sums.first() else { return Ok(()) };
+    let Some(&(_, evidence)) = sums.first() else { return Ok(Vec::new()) };
     let starts: Vec<(Address, BlockIndex)> = (0..)
         .zip(&partition.blocks)
         .flat_map(|(index, block)| block.function_starts().map(move |start| (start, BlockIndex(index))))
@@ -63,12 +62,8 @@ pub(super) fn check_code_sums(
     let of_bases =
         sums.iter().filter_map(|(sum, evidence)| Some((partition.block_containing(sum.base)?, *evidence)));
     let pinned = of_bases.chain(found);
-    findings.extend(
-        pinned.map(|(block, evidence)| {
-            Finding::Pin(block, Pin { reason: PinReason::ComputedAddress, evidence })
-        }),
-    );
-    Ok(())
+    let pin = |(block, evidence)| Finding::Pin(block, Pin { reason: PinReason::ComputedAddress, evidence });
+    Ok(pinned.map(pin).collect())
 }
 
 /// Numbers that lead from what is added to to another function.
