@@ -5,7 +5,7 @@ use object::elf::{DT_FINI, DT_INIT};
 use crate::address_map::AddressMap;
 use crate::ledger::Ledger;
 use reorder_base::address::{Address, FileOffset, NewAddress};
-use reorder_image::elf::analysis::Analysis;
+use reorder_image::elf::analysis::KeptAnalysis;
 use reorder_image::elf::file::{ENTRY_FIELD, ElfFile};
 use reorder_image::elf::note::probe_addresses;
 use reorder_image::elf::section::Section;
@@ -16,7 +16,7 @@ use reorder_image::functions::FunctionTable;
 pub fn move_data(
     file: &ElfFile<'_>,
     functions: &FunctionTable<'_>,
-    analysis: &Analysis<'_>,
+    analysis: &KeptAnalysis<'_>,
     map: &AddressMap,
     output: &mut [u8],
     ledger: &mut Ledger,
@@ -46,7 +46,7 @@ pub fn move_data(
 /// Symbols whose value is an address in an arena: (field, value). `is_code` judges the section that a symbol names.
 fn moving_symbols<'a>(
     file: &'a ElfFile<'_>,
-    analysis: &'a Analysis<'_>,
+    analysis: &'a KeptAnalysis<'_>,
     table: &'a SymbolTable<'_>,
     is_code: fn(&Section<'_>, &Symbol<'_>) -> bool,
 ) -> impl Iterator<Item = (FileOffset, Address)> + 'a {
@@ -78,7 +78,7 @@ fn may_be_in_code(section: &Section<'_>, symbol: &Symbol<'_>) -> bool {
 /// An entry moves by what its target moves; the owner's end moves with the owner.
 fn move_tables(
     file: &ElfFile<'_>,
-    analysis: &Analysis<'_>,
+    analysis: &KeptAnalysis<'_>,
     map: &AddressMap,
     output: &mut [u8],
     ledger: &mut Ledger,

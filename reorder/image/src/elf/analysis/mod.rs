@@ -33,6 +33,8 @@ mod undescribed;
 pub mod units;
 mod x86_64;
 
+use std::ops::Deref;
+
 use object::elf::{DT_FINI, DT_INIT};
 use rayon::prelude::*;
 
@@ -57,16 +59,26 @@ use reorder_base::processor::Processor;
 use reorder_base::refusal::{Refusal, RefusalCode};
 use units::{FreeInterval, Unit, build_units};
 
-/// All that is known about an image's code.
+/// All that is known about an image's code: what only moving code needs, and the rest, which also rewriting data needs.
+///
+/// The first part is the largest; [`Analysis::into_kept`] releases it once the code is in its new place.
 pub struct Analysis<'data> {
+    /// What moves as one, in address order.
+    pub units: Vec<Unit>,
+    /// The fields of instructions that a move may change.
+    pub fields: CodeFields,
+    /// The rest.
+    pub kept: KeptAnalysis<'data>,
+}
+
+/// What is known about an image's code besides units and fields.
+pub struct KeptAnalysis<'data> {
     /// Executable ranges.
     pub code: CodeSpace<'data>,
     /// `.dynamic`.
     pub dynamic: Vec<DynamicEntry>,
     /// Blocks and gaps.
     pub partition: Partition,
-    /// What moves as one, in address order.
-    pub units: Vec<Unit>,
     /// Where movable units may go.
     pub free: Vec<FreeInterval>,
     /// Proven jump tables, by base.
@@ -77,8 +89,6 @@ pub struct Analysis<'data> {
     pub absolute_fields: Vec<AbsoluteField>,
     /// How relocations that the linker kept compare with the code; none when it kept none.
     pub kept_relocations: Option<KeptRelocationSummary>,
-    /// The fields of instructions that a move may change.
-    pub fields: CodeFields,
     /// What may refer to blocks besides what is listed here.
     pub exposure: Exposure,
     refers_to_own_end: Vec<bool>,
@@ -208,11 +218,10 @@ impl<'data> Analysis<'data> {
         findings.extend(undescribed::check_undescribed_code(&known, &findings));
         let exposure = Exposure::new(&partition, &findings);
         let (units, free) = build_units(&code, &partition, findings);
-        Ok(Self {
+        let kept = KeptAnalysis {
             code,
             dynamic,
             partition,
-            units,
             free,
             tables,
             pointers,
@@ -222,13 +231,29 @@ impl<'data> Analysis<'data> {
                 .filter(|field| field.pointer(file).is_none())
                 .collect(),
             kept_relocations: kept.summary,
-            fields,
             exposure,
             refers_to_own_end,
-        })
+        };
+        Ok(Self { units, fields, kept })
     }
 
-    /// Whether code or a table of the unit refers to the byte behind it, so that nothing else may start there.
+    /// Releases the units and the fields.
+    #[must_use]
+    pub fn into_kept(self) -> KeptAnalysis<'data> {
+        self.kept
+    }
+}
+
+impl<'data> Deref for Analysis<'data> {
+    type Target = KeptAnalysis<'data>;
+
+    fn deref(&self) -> &Self::Target {
+        &self.kept
+    }
+}
+
+impl KeptAnalysis<'_> {
+    /// Whether code or a table of the unit refers to the byte right after it, so that nothing else may start there.
     pub fn refers_to_own_end(&self, unit: &Unit) -> bool {
         let last = unit.blocks.end as usize - 1;
         self.refers_to_own_end[last]
