@@ -51,6 +51,15 @@ pub enum GapContent {
     Opaque,
 }
 
+/// What decoding shows of one block.
+#[derive(Clone, Copy, Debug)]
+pub struct BlockTraits {
+    /// The code reads aligned data inside itself.
+    pub has_inner_data: bool,
+    /// The code takes the address of a place inside itself.
+    pub takes_own_address: bool,
+}
+
 /// Bytes between blocks.
 #[derive(Clone, Copy, Debug)]
 pub struct Gap {
@@ -120,6 +129,23 @@ impl Partition {
             partition.push_gap_pieces(code, position, arena.end);
         }
         partition
+    }
+
+    /// The partition after decoding: with the traits of the blocks, which come in order, and with `code_in_gaps` for the content
+    /// of gaps that look like code. Blocks without traits stay as they are.
+    #[must_use]
+    pub fn decoded(self, traits: impl IntoIterator<Item = BlockTraits>, code_in_gaps: GapContent) -> Self {
+        let Self { blocks, gaps } = self;
+        let mut traits = traits.into_iter();
+        let blocks = blocks.into_iter().map(|block| match traits.next() {
+            Some(traits) => block.with(traits),
+            None => block,
+        });
+        let gaps = gaps.into_iter().map(|gap| match gap.content {
+            GapContent::Code => Gap { content: code_in_gaps, ..gap },
+            GapContent::Padding | GapContent::Opaque => gap,
+        });
+        Self { blocks: blocks.collect(), gaps: gaps.collect() }
     }
 
     /// The block containing `address`.
@@ -259,11 +285,12 @@ impl Block {
             || self.further_functions.binary_search(&address).is_ok()
     }
 
-    /// Keeps the alignment that constants inside the block may need.
-    pub fn keep_data_alignment(&mut self) {
-        self.keeps_alignment = true;
-        let starts = self.function_starts().map(|start| alignment(start, DATA_ALIGNMENT));
-        self.modulus = starts.max().unwrap_or(self.modulus);
+    /// The block with these traits: it keeps the alignment that constants inside it may need.
+    fn with(self, traits: BlockTraits) -> Self {
+        let BlockTraits { has_inner_data, takes_own_address } = traits;
+        let widest = self.function_starts().map(|start| alignment(start, DATA_ALIGNMENT)).max();
+        let modulus = widest.filter(|_| has_inner_data).unwrap_or(self.modulus);
+        Self { modulus, keeps_alignment: has_inner_data, takes_own_address, ..self }
     }
 
     /// What holds instructions: all but what stands before the first entry, which may be data.

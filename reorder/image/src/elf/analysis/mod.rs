@@ -119,6 +119,8 @@ struct ImageFacts<'run, 'data> {
 
 /// What the instructions of one processor tell.
 struct CodeFacts {
+    /// Blocks and gaps, with what decoding shows of them.
+    partition: Partition,
     boundaries: Boundaries,
     findings: Vec<Finding>,
     fields: CodeFields,
@@ -129,7 +131,7 @@ struct CodeFacts {
     /// Data addresses that code may compute from constants, sorted, each once. Most of them mean nothing, so they bound nothing.
     far_references: Vec<Address>,
     kept: KeptRelocations,
-    /// For each block, whether its code or a table refers to the byte behind it.
+    /// For each block, whether its code or a table refers to the byte right after it.
     refers_to_own_end: Vec<bool>,
 }
 
@@ -159,7 +161,7 @@ impl<'data> Analysis<'data> {
         let kept_tables = KeptTables::read(file);
         let loader_pointers = code_pointers(file, &code, &relocations)?;
         let pointers = with_words(file, &loader_pointers, &absolute_words(file, &code, &kept_tables));
-        let mut partition = Partition::new(&code, functions, &pointers);
+        let partition = Partition::new(&code, functions, &pointers);
         let roots = entry_points(file, &dynamic);
         let (relocations, roots) = (relocations.as_slice(), roots.as_slice());
         let image = ImageFacts {
@@ -173,11 +175,12 @@ impl<'data> Analysis<'data> {
             coverage,
         };
         let facts = match file.processor {
-            Processor::X86_64 => x86_64::code_facts(&image, &mut partition)?,
-            Processor::Aarch64 => aarch64::code_facts(&image, &mut partition)?,
+            Processor::X86_64 => x86_64::code_facts(&image, partition)?,
+            Processor::Aarch64 => aarch64::code_facts(&image, partition)?,
             Processor::Other => return Err(other_machine()),
         };
         let CodeFacts {
+            partition,
             boundaries,
             mut findings,
             fields,

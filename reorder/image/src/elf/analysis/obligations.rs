@@ -155,8 +155,8 @@ fn check_runtimes(file: &ElfFile<'_>) -> Result<(), Refusal> {
 /// Uncovered code that every program carries: the C run-time's own start-up code and a few stubs.
 const TOLERATED_BYTES: u64 = 4096;
 
-/// Of an image in which more than a tenth of the code belongs to no function, or a hundredth cannot be decoded, everything
-/// outside of functions counts as undecodable: whatever any of its bytes may refer to stays.
+/// What gaps that look like code hold. Of an image in which more than a tenth of the code belongs to no function, or a hundredth
+/// cannot be decoded, everything outside of functions counts as undecodable: whatever any of its bytes may refer to stays.
 ///
 /// Refuses images of which less than half is known, unless any part will do: R5, R6.
 ///
@@ -164,10 +164,10 @@ const TOLERATED_BYTES: u64 = 4096;
 /// The refusal.
 pub fn check_coverage(
     code: &CodeSpace<'_>,
-    partition: &mut Partition,
+    partition: &Partition,
     opaque_blocks: u64,
     coverage: Coverage,
-) -> Result<(), Refusal> {
+) -> Result<GapContent, Refusal> {
     let total: u64 = code.arenas.iter().map(|arena| arena.end.distance_from(arena.start)).sum();
     let gap_bytes = |content: GapContent| -> u64 {
         let gaps = partition.gaps.iter().filter(|gap| gap.content == content);
@@ -199,10 +199,6 @@ pub fn check_coverage(
         )
         .at(place));
     }
-    if uncovered > TOLERATED_BYTES.max(total / 10) || opaque > TOLERATED_BYTES.max(total / 100) {
-        for gap in partition.gaps.iter_mut().filter(|gap| gap.content == GapContent::Code) {
-            gap.content = GapContent::Opaque;
-        }
-    }
-    Ok(())
+    let is_opaque = uncovered > TOLERATED_BYTES.max(total / 10) || opaque > TOLERATED_BYTES.max(total / 100);
+    Ok(if is_opaque { GapContent::Opaque } else { GapContent::Code })
 }

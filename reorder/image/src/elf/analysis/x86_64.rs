@@ -3,7 +3,7 @@
 use rayon::prelude::*;
 
 use super::block_uses::BlockUses;
-use super::blocks::{BlockIndex, Partition};
+use super::blocks::{BlockIndex, BlockTraits, Partition};
 use super::computed_addresses::CodeView;
 use super::fields::{ByBlock, CodeFields};
 use super::jump_tables::{TableContext, find_tables};
@@ -25,19 +25,18 @@ use reorder_base::error::Result;
 ///
 /// # Errors
 /// Refuses (R5, R6) images of which too little is known.
-pub(super) fn code_facts(image: &ImageFacts<'_, '_>, partition: &mut Partition) -> Result<CodeFacts> {
+pub(super) fn code_facts(image: &ImageFacts<'_, '_>, partition: Partition) -> Result<CodeFacts> {
     let ImageFacts { file, code, relocations, tables: kept_tables, .. } = *image;
     let boundaries = Boundaries::new(code.span());
-    let mut decoded = decode_blocks(code, partition, &boundaries);
-    let opaque = opaque_bytes(partition, &decoded);
-    for (block, decoded) in partition.blocks.iter_mut().zip(&decoded) {
-        if decoded.has_inner_data {
-            block.keep_data_alignment();
-        }
-        block.takes_own_address = decoded.takes_own_address;
-    }
-    obligations::check_coverage(code, partition, opaque, image.coverage)?;
-    let partition = &*partition;
+    let mut decoded = decode_blocks(code, &partition, &boundaries);
+    let opaque = opaque_bytes(&partition, &decoded);
+    let code_in_gaps = obligations::check_coverage(code, &partition, opaque, image.coverage)?;
+    let traits = decoded.iter().map(|decoded| BlockTraits {
+        has_inner_data: decoded.has_inner_data,
+        takes_own_address: decoded.takes_own_address,
+    });
+    let decoded_partition = partition.decoded(traits, code_in_gaps);
+    let partition = &decoded_partition;
 
     let mut findings = check_references(code, partition, &boundaries, &mut decoded);
     let mut kept = check_kept_relocations(file, code, partition, kept_tables);
@@ -93,6 +92,7 @@ pub(super) fn code_facts(image: &ImageFacts<'_, '_>, partition: &mut Partition) 
     }
     let fields = CodeFields::X86_64(ByBlock::new(decoded.into_iter().map(|block| block.fields)));
     Ok(CodeFacts {
+        partition: decoded_partition,
         boundaries,
         findings,
         fields,

@@ -38,12 +38,13 @@ use reorder_base::refusal::RefusalCode;
 ///
 /// # Errors
 /// Refuses (R5, R6, R8) images of which too little is known; reports malformed exception tables.
-pub(super) fn code_facts(image: &ImageFacts<'_, '_>, partition: &mut Partition) -> Result<CodeFacts> {
+pub(super) fn code_facts(image: &ImageFacts<'_, '_>, partition: Partition) -> Result<CodeFacts> {
     let ImageFacts { file, functions, code, relocations, tables, pointers, roots, coverage } = *image;
     // Instructions are words: a block that is not understood hides no references that cannot be listed.
     const NO_OPAQUE_BLOCKS: u64 = 0;
-    obligations::check_coverage(code, partition, NO_OPAQUE_BLOCKS, coverage)?;
-    let partition = &*partition;
+    let code_in_gaps = obligations::check_coverage(code, &partition, NO_OPAQUE_BLOCKS, coverage)?;
+    let decoded_partition = partition.decoded([], code_in_gaps);
+    let partition = &decoded_partition;
     let atoms: Vec<Range<Address>> =
         partition.blocks.iter().map(|block| block.first_function..block.end).collect();
     let starts = starts_of(partition);
@@ -116,6 +117,7 @@ pub(super) fn code_facts(image: &ImageFacts<'_, '_>, partition: &mut Partition) 
     }
     let data_references = data_references(context.known, relocations);
     Ok(CodeFacts {
+        partition: decoded_partition,
         boundaries,
         findings,
         fields: CodeFields::Aarch64(references),
