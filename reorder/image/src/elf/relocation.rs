@@ -48,7 +48,7 @@ struct LoaderTypes {
     indirect: u32,
     /// Nothing, a symbol's address, its size, or thread-local storage.
     symbolic: &'static [u32],
-    /// The loader would compute them from the place's run-time address.
+    /// The loader would compute them from the place's runtime address.
     place_relative: &'static [u32],
 }
 

@@ -3,7 +3,7 @@
 //! Such a program holds addresses as plain constants. Relocations that the linker kept say which constants are
 //! addresses; a section that has none, such as what linkers write themselves, or an image without them, holds
 //! constants of which any may be one. There, none is ever rewritten; instead every constant that *could* be the address of a
-//! function, or of a place inside or right behind one, keeps that function where it is. What remains is referred to
+//! function, or of a place inside or right after one, keeps that function where it is. What remains is referred to
 //! only relative to the instruction, as in a position-independent program, and moves by the same rules.
 //!
 //! Constants are: immediates and displacements of all instructions, eight-byte words at any byte of the data, and

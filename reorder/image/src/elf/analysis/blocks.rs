@@ -1,7 +1,7 @@
 //! Every byte of every arena belongs to exactly one block or one gap.
 //!
 //! Takes the function table; gives [`Partition`]. A block is a maximal run of overlapping function ranges. A gap
-//! is what lies between: padding, code that nobody describes, or bytes that are no code.
+//! is what lies between: padding, code without a known function, or bytes that are not code.
 
 use std::iter;
 use std::ops::Range;
@@ -26,7 +26,7 @@ pub struct Block {
     pub start: Address,
     /// One past the last byte.
     pub end: Address,
-    /// Start of the first function, behind whatever padding something refers to.
+    /// Start of the first function, after any padding that something refers to.
     pub first_function: Address,
     /// Starts of further functions, ascending; hardly any block has any.
     pub further_functions: Vec<Address>,
@@ -131,8 +131,8 @@ impl Partition {
         partition
     }
 
-    /// The partition after decoding: with the traits of the blocks, which come in order, and with `code_in_gaps` for the content
-    /// of gaps that look like code. Blocks without traits stay as they are.
+    /// The partition after decoding: `traits` are those of the blocks, in order; `code_in_gaps` becomes the content of gaps
+    /// that look like code. Blocks without traits stay as they are.
     #[must_use]
     pub fn decoded(self, traits: impl IntoIterator<Item = BlockTraits>, code_in_gaps: GapContent) -> Self {
         let Self { blocks, gaps } = self;

@@ -1,4 +1,4 @@
-//! Code that computes addresses of functions from constants: nothing that moves may take part.
+//! Code that computes addresses of functions from constants: no function that moves may take part.
 //!
 //! Three forms occur. The large code model adds a constant of eight bytes to the address of the global offset table, which it
 //! computes from its own place; other code learns that place by a call of the next instruction. Hand-written dispatch adds a
@@ -122,8 +122,8 @@ fn far_constants(view: CodeView<'_, '_>, index: BlockIndex, block: &DecodedBlock
     }
 }
 
-/// What a block reaches by such constants: from its own places, and from data at which it arrives. Nothing if these are too many
-/// to try.
+/// What a block reaches by such constants: from its own places, and from data at which it arrives. `None` if these are too
+/// many to try.
 fn far_addresses(
     view: CodeView<'_, '_>,
     index: BlockIndex,
@@ -163,7 +163,7 @@ pub fn check_computed_calls(view: CodeView<'_, '_>, decoded: &[DecodedBlock]) ->
             }
             continue;
         };
-        // Jump tables count from data or from labels: a jump tells nothing by itself.
+        // Jump tables count from data or from labels: a jump alone is no evidence.
         if sums.bases.is_empty() || sums.reached.is_empty() && !block.has_computed_call {
             continue;
         }
@@ -197,7 +197,7 @@ struct ComputedTargets {
     reached: Vec<BlockIndex>,
 }
 
-/// What sums of the block may lead to; nothing if these are too many to try.
+/// What sums of the block may lead to; `None` if these are too many to try.
 ///
 /// For a block that only jumps to sums, and adds nothing to the address of a function, a word counts if its neighbour leads to
 /// another function as well: small numbers lead somewhere by chance.

@@ -16,7 +16,7 @@ use reorder_base::processor::Processor;
 /// What `-fsanitize=function` of clang 17 and later puts before a type hash of four bytes.
 const FUNCTION_SIGNATURE: [u8; 4] = 0xc105_cafe_u32.to_le_bytes();
 const SIGNED_PREFIX_LENGTH: usize = 8;
-/// `mov eax, imm32`, which nothing runs.
+/// `mov eax, imm32`, which is never executed.
 const TYPE_HASH_LENGTH: usize = 5;
 const MOV_EAX_IMMEDIATE: u8 = 0xb8;
 

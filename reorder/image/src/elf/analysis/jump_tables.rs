@@ -3,7 +3,7 @@
 //! Takes all blocks and the data addresses that they form; gives the tables, and pins for what cannot be proven. A table is
 //! `base + 4·k` → signed distance from the base to an instruction: of its owner, of a part that the compiler split off,
 //! or the owner's end, where compilers send the impossible cases. `table_extent` tells where it ends. A block that forms
-//! the address of what looks like a table of its own stays, if no dispatch through it was understood, whatever its jumps
+//! the address of what looks like a table of its own stays if no dispatch through it was understood, whatever its jumps
 //! look like: hardened code jumps by `ret`.
 
 use std::collections::{BTreeMap, BTreeSet};

@@ -1,4 +1,4 @@
-//! From headers to units: everything that must be known before a function may move.
+//! From headers to units: everything that must be known before a function may be moved.
 //!
 //! In: a parsed image and its functions. Out: [`Analysis`]. Guarantee: a unit without a pin is referred to only
 //! through fields, tables and pointers that are listed here.
@@ -128,7 +128,7 @@ struct CodeFacts {
     tables: Vec<JumpTable>,
     /// Data addresses that code or the loader refers to, sorted, each once.
     data_references: Vec<Address>,
-    /// Data addresses that code may compute from constants, sorted, each once. Most of them mean nothing, so they bound nothing.
+    /// Data addresses that code may compute from constants, sorted, each once. Most are meaningless, so none bounds a table.
     far_references: Vec<Address>,
     kept: KeptRelocations,
     /// For each block, whether its code or a table refers to the byte right after it.
@@ -136,7 +136,7 @@ struct CodeFacts {
 }
 
 impl<'data> Analysis<'data> {
-    /// Analyses `file`, in which functions shall move.
+    /// Analyses `file`, whose functions are to be moved.
     ///
     /// # Errors
     /// The first global obligation that fails, as a refusal; malformed tables.
@@ -144,7 +144,7 @@ impl<'data> Analysis<'data> {
         Self::with_coverage(file, functions, Coverage::Half)
     }
 
-    /// Analyses `file`, of whose code so much must be known.
+    /// Analyses `file`; `coverage` is how much of its code must be known.
     ///
     /// # Errors
     /// As [`Self::new`].
@@ -177,7 +177,7 @@ impl<'data> Analysis<'data> {
         let facts = match file.processor {
             Processor::X86_64 => x86_64::code_facts(&image, partition)?,
             Processor::Aarch64 => aarch64::code_facts(&image, partition)?,
-            Processor::Other => return Err(other_machine()),
+            Processor::Other => return Err(unknown_processor()),
         };
         let CodeFacts {
             partition,
@@ -277,7 +277,7 @@ fn entry_points(file: &ElfFile<'_>, dynamic: &[DynamicEntry]) -> Vec<Address> {
     functions.map(|entry| Address(entry.value)).chain([file.entry]).collect()
 }
 
-fn other_machine() -> Error {
+fn unknown_processor() -> Error {
     let cure = "give a program or shared object for x86-64 or AArch64";
     Refusal::new(RefusalCode::UnsupportedFile, "the code of this processor cannot be decoded", cure).into()
 }

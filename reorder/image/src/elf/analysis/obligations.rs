@@ -152,11 +152,11 @@ fn check_runtimes(file: &ElfFile<'_>) -> Result<(), Refusal> {
     Ok(())
 }
 
-/// Uncovered code that every program carries: the C run-time's own start-up code and a few stubs.
+/// Uncovered code that every program carries: the C runtime's own startup code and a few stubs.
 const TOLERATED_BYTES: u64 = 4096;
 
-/// What gaps that look like code hold. Of an image in which more than a tenth of the code belongs to no function, or a hundredth
-/// cannot be decoded, everything outside of functions counts as undecodable: whatever any of its bytes may refer to stays.
+/// What gaps that look like code hold: opaque bytes, all of whose possible references stay, if more than a tenth of the code
+/// belongs to no function or a hundredth cannot be decoded; otherwise code.
 ///
 /// Refuses images of which less than half is known, unless any part will do: R5, R6.
 ///

@@ -1,7 +1,7 @@
 //! Checks every address field and every code pointer against the partition.
 //!
 //! Takes decoded blocks and pointers; gives [`Finding`]s: which blocks must keep their distance, which must stay,
-//! and which gaps are in use. Nothing is decided here; `units` combines the findings.
+//! and which gaps are in use. `units` combines the findings and decides.
 
 use crate::boundaries::Boundaries;
 use crate::decode::x86_64::{DecodedBlock, Field, FieldKind};
@@ -74,7 +74,7 @@ pub fn check_fields(
     });
     fields.shrink_to_fit();
     decoded.fields = fields;
-    // Compilers put nothing behind calls that never come back; hand-written code also ends functions by calls that do.
+    // Compilers emit no code after calls that never return; hand-written code also ends functions with calls that do.
     let comes_back = decoded
         .ends_with_call
         .and_then(|target| {
@@ -121,7 +121,7 @@ fn check_field(
             }
             return (Verdict::Keep, findings);
         }
-        // A weak function that nobody defined: the linker left a call to address zero that is never made.
+        // An undefined weak function: the linker left a call to address zero that is never made.
         Region::Mapped | Region::Outside if target == Address(0) => return (Verdict::Keep, findings),
         Region::Data | Region::Mapped if !is_branch => return (Verdict::Keep, findings),
         _ if target == block.end && field.kind != FieldKind::Call && is_branch => {
@@ -210,7 +210,7 @@ pub fn check_data_target(
         if let Some(before) = partition.block_containing(Address(target.0.wrapping_sub(1))) {
             findings.push(Finding::Pin(before, pin));
         }
-        // Between two functions, where nothing runs, it may be the second one's address with something taken off.
+        // Inside padding, it may be the address of the function after it minus a constant.
         let gap = partition.gaps[gap];
         if gap.start < target && gap.content == GapContent::Padding {
             findings.extend(partition.block_containing(gap.end).map(|after| Finding::Pin(after, pin)));

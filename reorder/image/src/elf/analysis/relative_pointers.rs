@@ -1,6 +1,6 @@
 //! Data words that hold a distance to a function: invisible to the loader, hence pins.
 //!
-//! Compilers write them for relative virtual tables and some run-times; hand-written code does too. Three scans:
+//! Compilers write them for relative virtual tables and some runtimes; hand-written code does too. Three scans:
 //! words relative to themselves in all data, words relative to an address that code forms or a pointer holds, and words that
 //! are named themselves, relative to what is named before them.
 

@@ -2,7 +2,7 @@
 //!
 //! A relocation gives the sum of the target and the word's distance from the address that the distances count from,
 //! but not that address. It is the word itself, the start of the run of such words, or what code refers to before
-//! it; whatever these lead to stays.
+//! it; everything these lead to stays.
 
 use crate::elf::analysis::blocks::{BlockIndex, Partition};
 use crate::elf::analysis::jump_tables::JumpTable;

@@ -1,7 +1,7 @@
-//! Functions before which nothing is mapped.
+//! Functions whose preceding bytes are not mapped.
 //!
-//! Callers that clang built with `-fsanitize=function` read the eight bytes before whatever they call, and so before functions
-//! that have no signature. Such a read faults where a segment starts with the function and the page before it is not mapped.
+//! Callers that clang built with `-fsanitize=function` read the eight bytes before every function they call, even if that
+//! has no signature. Such a read faults where a segment starts with the function and the page before it is not mapped.
 
 use super::blocks::{BlockIndex, Partition};
 use super::references::Finding;
@@ -15,7 +15,7 @@ const READ_BEFORE: u64 = 8;
 /// The smallest page of the known processors; larger pages map at least as much.
 const PAGE: u64 = 4096;
 
-/// Pins what stands at the start of an arena where nothing is mapped before it, so that nothing else moves there.
+/// Pins what stands at the start of an arena without mapped bytes before it, so that no other function moves there.
 pub(super) fn check_segment_starts(
     file: &ElfFile<'_>,
     code: &CodeSpace<'_>,

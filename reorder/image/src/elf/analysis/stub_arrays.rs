@@ -68,7 +68,7 @@ mod tests {
         assert!(
             is_branch(&[0xfa, 0xff, 0xff, 0x17]) && is_branch(&[0x5f, 0x24, 3, 0xd5, 0xfa, 0xff, 0xff, 0x17])
         );
-        // A call, a branch with something behind it, nothing at all.
+        // A call, a branch with something after it, no bytes.
         assert!(!is_branch(&[0xfa, 0xff, 0xff, 0x97]) && !is_branch(&[]));
         assert!(!is_branch(&[0xfa, 0xff, 0xff, 0x17, 0xc0, 3, 0x5f, 0xd6]));
     }

@@ -1,4 +1,4 @@
-//! Code that symbols alone tell of, in an image whose compilers write unwind entries.
+//! Code that only symbols describe, in an image whose compilers write unwind entries.
 //!
 //! Compilers write an unwind entry for every function or, told so, for none. So where others have entries, functions without
 //! one come from somewhere else: from assembly by hand, or from a generator, as V8's built-in functions do. Such code may be
@@ -13,7 +13,7 @@
 //! * **More**, as in static programs with a C library that was built without entries, whose dead functions are dead: they
 //!   stay if a quarter of them is unreached; compiled code has up to a sixth of it, generated blobs have nine tenths. Where
 //!   it is less, those stay that stand where it is dense.
-//! * **All**, the start-up code apart: no compiler wrote entries, so that none is missing. Symbols are enough.
+//! * **All**, except the startup code: no compiler wrote entries, so none is missing. Symbols are enough.
 
 use std::ops::Range;
 
@@ -93,7 +93,7 @@ fn described_blocks(functions: &FunctionTable<'_>, partition: &Partition) -> Vec
     is_described
 }
 
-/// Neighbours in one section of which none is described.
+/// Maximal runs of neighbouring undescribed blocks in one section.
 fn runs(blocks: &[Block], is_described: &[bool]) -> Vec<Range<usize>> {
     let mut runs: Vec<Range<usize>> = Vec::new();
     for index in (0..blocks.len()).filter(|&index| !is_described[index]) {
@@ -141,7 +141,7 @@ fn reached_blocks(known: &Known<'_, '_>, findings: &[Finding]) -> Vec<bool> {
             }
         }
     }
-    // Programs export what they hold for plugins that may never come; libraries for whoever knows the name.
+    // Programs export functions for plugins that may not exist; a library is entered through any exported name.
     if known.dynamic.iter().any(|entry| entry.tag == DT_SONAME.0) {
         let exported = known.functions.dynamic_symbols.iter();
         exported.filter(|symbol| symbol.defining_section().is_some()).for_each(|symbol| reach(symbol.value));

@@ -141,7 +141,8 @@ fn check_references(
         .collect()
 }
 
-/// A block that is not trusted is never written, so whatever it may refer to must stay as well. Tells which they are.
+/// A block that is not trusted is never written, so everything that it may refer to must stay as well. Gives a test for
+/// such blocks, and the findings.
 fn keep_targets_of_distrusted(
     code: &CodeSpace<'_>,
     partition: &Partition,

@@ -1,6 +1,6 @@
 //! Constants that AArch64 code adds to a pointer before it calls it, as [`super::super::call_offsets`] uses them.
 //!
-//! Instructions are looked at in the order of their addresses, whatever control does between them: that errs on the side of
+//! Instructions are looked at in the order of their addresses, regardless of control flow: that errs on the side of
 //! seeing an offset.
 
 use std::collections::BTreeSet;

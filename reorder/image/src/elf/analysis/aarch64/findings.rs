@@ -18,11 +18,11 @@ pub(super) struct AtomFindings<'run, 'data> {
     code: &'run CodeSpace<'data>,
     partition: &'run Partition,
     index: BlockIndex,
-    /// What it asks.
+    /// What it asks of others, in the order found.
     pub(super) findings: Vec<Finding>,
-    /// A branch leads to the byte behind the block, where compilers send what cannot happen.
+    /// A branch leads to the byte after the block, where compilers send impossible cases.
     pub(super) refers_to_own_end: bool,
-    /// Nothing of the block may be written, so whatever its bytes may refer to stays.
+    /// No byte of the block may be written, so everything that its bytes may refer to stays.
     pub(super) is_distrusted: bool,
 }
 
@@ -59,7 +59,7 @@ impl<'run, 'data> AtomFindings<'run, 'data> {
             self.distrust(Pin { reason: PinReason::NotDecodable, evidence });
         }
         if let Some(word) = atom.table_words.first() {
-            // Nothing but the code tells what the words count from, so a result could not be proven.
+            // Only the code tells what the words count from, so a result could not be proven.
             self.pin(self.index, PinReason::UnprovenTable, word.place);
         }
         atom.ties.iter().for_each(|tie| self.tie(*tie));
@@ -111,7 +111,7 @@ impl<'run, 'data> AtomFindings<'run, 'data> {
         match self.code.region(target) {
             Region::Arena => {}
             Region::FixedCode => return,
-            // A weak function that nobody defined: its call is never made.
+            // An undefined weak function: its call is never made.
             Region::Mapped | Region::Outside if target == Address(0) => return,
             Region::Data | Region::Mapped | Region::Outside if !is_branch => return,
             _ => {

@@ -1,4 +1,4 @@
-//! Where functions go on after exceptions: entries that no instruction names.
+//! Where functions continue after exceptions: entries that no instruction names.
 
 use crate::elf::analysis::blocks::Partition;
 use crate::elf::analysis::exception_tables::exception_table;

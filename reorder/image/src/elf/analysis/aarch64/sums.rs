@@ -1,8 +1,8 @@
 //! Functions that a number may lead to when it is added to the address of another one.
 //!
 //! Hand-written dispatch adds a stored distance to the address of a function. Where the table is, the code need not tell: it
-//! may come from the global offset table, or from whoever calls. So the numbers at all places of the data count, in all
-//! widths, and shifted as the sum shifts them. What is added to stays itself, whatever becomes of the sum.
+//! may come from the global offset table, or from the caller. So the numbers at all places of the data count, in all
+//! widths, and shifted as the sum shifts them. The function that is added to always stays.
 
 use std::collections::BTreeSet;
 
@@ -22,7 +22,7 @@ use reorder_base::refusal::RefusalCode;
 const MAX_WANTED: usize = 1 << 20;
 /// How often the data are looked through.
 const MAX_PASSES: usize = 1 << 6;
-/// Functions begin at multiples of 16 at most, unless somebody wants more.
+/// Functions are aligned to at most 16 unless asked for more.
 const MAX_SCALE: u8 = 4;
 /// Bytes of the widest number.
 const MAX_WIDTH: usize = 8;
