@@ -22,7 +22,7 @@ pub enum CodeForm {
     /// arm64 `ADR` that the linker made of `ADRP` and `ADD`; becomes the pair again when the target is too far: the `ADRP` comes
     /// first.
     RelaxedAdr {
-        /// The `NOP`, in instructions behind the `ADR` or, if negative, in front.
+        /// The `NOP`, in instructions after the `ADR` or, if negative, before it.
         nop: i8,
     },
     /// arm64 load of a word at a distance, 19 bits, in words.
@@ -33,7 +33,7 @@ pub enum CodeForm {
         /// The `NOP` that was the `ADRP`, as in [`CodeForm::RelaxedAdr`].
         nop: i8,
     },
-    /// x86-64: 32 bits, from the end of the instruction, which is so many bytes behind the field's start. The reference's
+    /// x86-64: 32 bits, from the end of the instruction, which is so many bytes after the field's start. The reference's
     /// place is the field.
     Relative32 {
         /// Bytes from the field to the end of the instruction.
@@ -68,7 +68,7 @@ pub struct PackedReference {
 }
 
 impl CodeReference {
-    /// Of an atom at `start` in an image at `base`; nothing when the target lies further behind `base` than images reach.
+    /// Of an atom at `start` in an image at `base`; `None` when the target lies further after `base` than images reach.
     pub(crate) fn pack(&self, start: Address, base: Address) -> Option<PackedReference> {
         let place = u32::try_from(self.place.distance_from(start)).ok()?;
         let target = u32::try_from(self.target.distance_from(base)).ok()?;

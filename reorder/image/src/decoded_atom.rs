@@ -1,4 +1,4 @@
-//! What decoding one atom gives, whatever the processor.
+//! What decoding one atom gives, for any processor.
 
 use crate::code_reference::CodeReference;
 use crate::pins::Pin;
@@ -42,7 +42,7 @@ pub struct CodeSum {
     pub shift: u8,
 }
 
-/// Nothing can be moved beside code that may call anything.
+/// Refuses images with code that may call anything: then no function can be moved.
 ///
 /// # Errors
 /// A refusal with `code` and the place of the first such atom; `start_of` tells it from the position in `decoded`.
@@ -57,7 +57,7 @@ pub fn check_sums(
     }
 }
 
-/// The refusal for code whose sums are too many to be tried, whatever the processor.
+/// The refusal for code whose sums are too many to be tried, for any processor.
 pub fn beyond_sums(code: RefusalCode, start: Address) -> Refusal {
     let reason = "a function calls sums of addresses and stored numbers, too many to be tried";
     Refusal::new(code, reason, "use an order file when linking").at(start)

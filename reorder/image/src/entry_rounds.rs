@@ -1,7 +1,7 @@
 //! Decodes atoms until all places are known where control enters one in its middle.
 //!
 //! What one atom refers to may be the middle of another, whose registers are then unknown at that place: it is decoded again
-//! with this entry. Each round adds places of which there are only so many; two rounds are usual.
+//! with this entry. Each round adds places of which there are finitely many; two rounds are typical.
 
 use std::collections::BTreeSet;
 use std::ops::Range;

@@ -1,6 +1,6 @@
 //! Exception tables (`.gcc_except_table`, `__gcc_except_tab`): which code runs when an exception passes through a function.
 //!
-//! Usually everything in a table counts from the function's start, so that tables need no change when a function moves. Their
+//! By default everything in a table counts from the function's start, so tables need no change when a function moves. Their
 //! landing pads are entries of the function that no instruction names.
 //! Source: the Itanium C++ ABI, "Exception Handling Tables", and LLVM's `EHStreamer`.
 
@@ -31,7 +31,7 @@ impl TableBudget {
 /// One table, which begins at `address`.
 #[derive(Clone, Copy, Debug)]
 pub struct ExceptionTable<'data> {
-    /// The table, with whatever stands behind it in its section.
+    /// The table, with the rest of its section after it.
     pub bytes: &'data [u8],
     /// Where it lies in the file.
     pub origin: u64,
@@ -41,7 +41,7 @@ pub struct ExceptionTable<'data> {
     pub refusal: RefusalCode,
 }
 
-/// Where a function goes on after exceptions.
+/// Where a function continues after exceptions.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LandingPads {
     /// What the table counts from, if it names that itself instead of counting from the function's start.
@@ -56,7 +56,7 @@ impl<'data> ExceptionTable<'data> {
         Refusal::new(self.refusal, what, cure).at(self.address)
     }
 
-    /// What the table names as the base of its landing pads; nothing where it counts from the function's start.
+    /// What the table names as the base of its landing pads; `None` where it counts from the function's start.
     ///
     /// # Errors
     /// Refuses a base in an unknown form; reports tables that end too early.

@@ -1,4 +1,4 @@
-//! Pointers of unwind entries that mean nothing: a stored zero, whatever it counts from.
+//! Pointers of unwind entries that mean nothing: a stored zero, regardless of its base.
 //!
 //! `gimli` adds the base to any stored value, so a null that counts from its own place comes out as that place.
 //! Source: Linux Standard Base 5.0, "DWARF Extensions"; `read_encoded_value_with_base` of libgcc and `getEncodedP` of

@@ -148,7 +148,7 @@ impl<'data> FunctionTable<'data> {
         &self.functions[index.0 as usize]
     }
 
-    /// The function behind this one in address order.
+    /// The function after this one in address order.
     pub fn after(&self, index: FunctionIndex) -> Option<&Function> {
         self.functions.get(index.0 as usize + 1)
     }
@@ -206,7 +206,7 @@ fn code_ranges(file: &ElfFile<'_>) -> Vec<(Address, Address)> {
     ranges
 }
 
-/// Sections that linkers or the C run-time fill with code of their own: they never move.
+/// Sections that linkers or the C runtime fill with code of their own: they never move.
 pub fn is_linker_stub_section(name: &[u8]) -> bool {
     matches!(name, b".plt" | b".plt.got" | b".plt.sec" | b".plt.bnd" | b".iplt" | b".init" | b".fini")
 }

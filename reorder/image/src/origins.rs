@@ -28,7 +28,7 @@ impl Origins {
     }
 }
 
-/// Local symbols stand behind the name of their file. Global ones do not, but linkers lay files out one after the
+/// Local symbols follow the name of their file. Global ones do not, but linkers lay files out one after the
 /// other: a function between two of one file belongs to it.
 fn files(functions: &FunctionTable<'_>) -> Vec<Option<u32>> {
     let mut files: Vec<Option<u32>> = vec![None; functions.len()];
@@ -36,7 +36,7 @@ fn files(functions: &FunctionTable<'_>) -> Vec<Option<u32>> {
     let mut current = None;
     for symbol in functions.symbols.iter() {
         if symbol.kind == object::elf::STT_FILE.0 {
-            // A file symbol without a name stands before what the linker made.
+            // A file symbol without a name precedes the linker's own symbols.
             current = (!symbol.name.is_empty()).then_some(count);
             count += 1;
         } else if symbol.binding == object::elf::STB_LOCAL.0
@@ -114,7 +114,7 @@ fn enclosing_path(path: &str) -> Option<&str> {
     None
 }
 
-/// The nested names in front of the function's own, or up to the first template's arguments.
+/// The nested names before the function's own, or up to the first template's arguments.
 ///
 /// Source: Itanium C++ ABI, "Mangling", nested names.
 fn itanium_scope(name: &[u8]) -> Option<&[u8]> {
@@ -137,7 +137,7 @@ fn itanium_scope(name: &[u8]) -> Option<&[u8]> {
     (length > 0).then(|| nested.get(..length)).flatten()
 }
 
-/// Length of a name with its length in front; zero if there is none.
+/// Length of a name with its length before it; zero if there is none.
 fn source_name_length(text: &[u8]) -> usize {
     const MAX_DIGITS: usize = 5;
     let digits = text.iter().take(MAX_DIGITS).take_while(|byte| byte.is_ascii_digit()).count();

@@ -8,11 +8,11 @@ use crate::elf::analysis::Analysis;
 use crate::elf::analysis::units::unit_containing;
 use reorder_base::address::Address;
 
-/// The obligation that failed for a block; of several the first of these is told.
+/// The obligation that failed for a block; of several, the first in this order is reported.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum PinReason {
-    /// Some bytes are no instructions, so references from here cannot be listed.
+    /// Some bytes are not instructions, so references from here cannot be listed.
     NotDecodable,
     /// A branch lands inside an instruction.
     BranchInsideInstruction,
@@ -22,7 +22,7 @@ pub enum PinReason {
     InsideAddressed,
     /// Other code reads or writes bytes of the block.
     ReadAsData,
-    /// A pointer in data refers to a place inside that is no instruction, or to the block's end.
+    /// A pointer in data refers to a place inside that starts no instruction, or to the block's end.
     PointerInside,
     /// A jump through a register whose targets cannot be listed.
     UnresolvedJump,
@@ -48,7 +48,7 @@ pub enum PinReason {
     NamedSection,
     /// One of an array of jump stubs, whose order and spacing have a meaning.
     StubArray,
-    /// Nothing is mapped before it, where callers of other functions may read.
+    /// The bytes before it are not mapped, where callers of other functions may read.
     SegmentStart,
     /// In an image at a fixed address: a constant that may be the address of this block.
     AbsoluteAddress,
@@ -60,13 +60,13 @@ pub enum PinReason {
     UnpairedAddress,
     /// A reference that cannot be made longer would not reach its target from everywhere.
     ShortReference,
-    /// Nothing that is known refers to it, so something unknown may.
+    /// No known reference leads to it, so an unknown one may.
     Unreferenced,
-    /// Only symbols tell of it although compilers wrote unwind entries for the rest: it may be addressed by its distance from elsewhere.
+    /// Only symbols describe it although compilers wrote unwind entries for the rest: it may be addressed by a distance.
     Undescribed,
     /// It is aligned on purpose, and the format's text has no room to keep that.
     Aligned,
-    /// Nothing free was large enough in the new layout.
+    /// No free place was large enough in the new layout.
     NoRoom,
 }
 
@@ -90,15 +90,15 @@ impl fmt::Display for PinReason {
             Self::ComputedAddress => "code computes an address with its place",
             Self::NamedSection => "its section's start and end are marked by symbols",
             Self::StubArray => "it is one of an array of jump stubs",
-            Self::SegmentStart => "nothing is mapped before it, where callers may read",
+            Self::SegmentStart => "the bytes before it, which callers may read, are not mapped",
             Self::AbsoluteAddress => "a constant may be its absolute address",
             Self::RelocationDisagrees => "a relocation that the linker kept contradicts the code",
             Self::RelocationWithoutField => "a relocation that the linker kept names no address in the code",
             Self::UnpairedAddress => "the two halves of an address cannot be paired",
             Self::ShortReference => "a reference with a short reach cannot be made longer",
-            Self::Unreferenced => "nothing that is known refers to it",
+            Self::Unreferenced => "no known reference leads to it",
             Self::Undescribed => "it has no unwind entry although other code has",
-            Self::Aligned => "it is aligned to more than is usual",
+            Self::Aligned => "it is aligned to more than the default",
             Self::SwiftRecord => "a record of Swift of an unknown kind refers to it",
             Self::NoRoom => "no free place was large enough",
         })
@@ -115,7 +115,7 @@ pub struct Pin {
 }
 
 impl Analysis<'_> {
-    /// Why the function at `address` stays; nothing for those that can be moved.
+    /// Why the function at `address` stays; `None` for those that can be moved.
     pub fn pin_at(&self, address: Address) -> Option<Pin> {
         let unit = unit_containing(&self.units, address)?;
         self.units[unit.0 as usize].pin

@@ -16,7 +16,7 @@ pub(crate) struct Reader<'data> {
 }
 
 impl<'data> Reader<'data> {
-    /// Starts in front of `bytes`, which lie at `origin` in the image.
+    /// Starts before `bytes`, which lie at `origin` in the image.
     pub(crate) fn new(bytes: &'data [u8], origin: u64, what: &'static str) -> Self {
         Self { bytes, position: 0, origin, what }
     }

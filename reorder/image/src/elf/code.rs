@@ -159,7 +159,7 @@ impl<'data> CodeSpace<'data> {
     }
 
     /// Whether a loaded section without code contains `address` or ends there. A thread-local template may share
-    /// its first addresses with the section behind it, hence a second look.
+    /// its first addresses with the section after it, hence a second look.
     fn is_data(&self, address: Address) -> bool {
         let after = self.data.partition_point(|range| range.start <= address);
         self.data[..after].iter().rev().take(3).any(|range| address <= range.end)

@@ -34,7 +34,7 @@ pub struct FrameEntry {
 }
 
 impl FrameEntry {
-    /// First address behind the entry's range.
+    /// First address after the entry's range.
     pub fn end(&self) -> Address {
         self.start.plus(self.size)
     }

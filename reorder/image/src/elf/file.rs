@@ -61,8 +61,8 @@ impl<'data> ElfFile<'data> {
         Self::with_header(bytes, header)
     }
 
-    /// The same for any processor, for what looks at symbols and unwind entries alone: nobody may decode or rewrite the
-    /// code of an image for [`Processor::Other`].
+    /// The same for any processor, to read symbols and unwind entries. Code for [`Processor::Other`] must not be decoded or
+    /// rewritten.
     ///
     /// # Errors
     /// As [`Self::parse`], but for the processor.

@@ -47,7 +47,7 @@ pub struct KeptTable<'data> {
 pub struct KeptTables<'data> {
     /// The tables that can be read, in the order of the sections.
     pub tables: Vec<KeptTable<'data>>,
-    /// A table cannot be read, so none is to be believed.
+    /// A table cannot be read, so none of them is used.
     pub is_broken: bool,
 }
 
@@ -66,7 +66,7 @@ impl<'data> KeptTables<'data> {
         found
     }
 
-    /// Whether the linker kept nothing.
+    /// Whether the linker kept no relocations.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.tables.is_empty() && !self.is_broken
@@ -104,7 +104,7 @@ impl<'data> KeptTable<'data> {
         };
         let mut entries = if section.kind == object::elf::SHT_CREL.0 {
             let entries = CrelIterator::new(bytes).ok()?;
-            // An entry takes at least a byte, and places hardly repeat: a table that claims more is made up.
+            // An entry takes at least a byte, and places hardly repeat: a table that claims more is invalid.
             let limit = target.size.saturating_mul(2).saturating_add(16).min(bytes.len() as u64);
             if entries.len() as u64 > limit {
                 return None;

@@ -1,6 +1,6 @@
 //! What the loader may read: kinds of sections and entries of `.dynamic` of which it is known whether they hold addresses.
 //!
-//! A kind that is not known may be another packed form of relocations, whose words would stay behind. Sources: System V ABI,
+//! A kind that is not known may be another packed form of relocations, whose words stay as they were. Sources: System V ABI,
 //! chapters 4 and 5; GNU gABI extensions; ELF for the Arm 64-bit Architecture, 5.2 and 6.4.
 
 use super::dynamic::DynamicEntry;

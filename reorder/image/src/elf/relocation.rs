@@ -5,7 +5,9 @@
 //! Source: System V ABI AMD64, "Relocation Types"; ELF for the Arm 64-bit Architecture, "Dynamic relocations"; the generic ABI's `SHT_RELR`.
 
 use object::LittleEndian;
-use object::elf::{FileHeader64, Rela64, Relr64};
+use object::elf::{
+    DT_JMPREL, DT_PLTRELSZ, DT_RELA, DT_RELASZ, DT_RELR, DT_RELRSZ, DynamicTag, FileHeader64, Rela64, Relr64,
+};
 use object::pod;
 use object::read::elf::RelrIterator;
 
@@ -46,7 +48,7 @@ struct LoaderTypes {
     indirect: u32,
     /// Nothing, a symbol's address, its size, or thread-local storage.
     symbolic: &'static [u32],
-    /// The loader would compute them from the place's run-time address.
+    /// The loader would compute them from the place's runtime address.
     place_relative: &'static [u32],
 }
 
@@ -205,8 +207,8 @@ fn check_coverage(dynamic: &[DynamicEntry], mut covered: Vec<(Address, Address)>
             _ => merged.push(range),
         }
     }
-    let value = |tag: i64| dynamic.iter().find(|entry| entry.tag == tag).map(|entry| entry.value);
-    for (table, size) in [(7, 8), (23, 2), (36, 35)] {
+    let value = |tag: DynamicTag| dynamic.iter().find(|entry| entry.tag == tag.0).map(|entry| entry.value);
+    for (table, size) in [(DT_RELA, DT_RELASZ), (DT_JMPREL, DT_PLTRELSZ), (DT_RELR, DT_RELRSZ)] {
         let (Some(start), Some(size)) = (value(table), value(size)) else { continue };
         let Some(end) = start.checked_add(size) else {
             return Err(Error::malformed(0, "a loader table runs past the address space"));

@@ -112,7 +112,7 @@ impl<'data> Section<'data> {
         self.flags & object::elf::SHF_TLS.0 != 0
     }
 
-    /// First address behind the section.
+    /// First address after the section.
     pub fn end(&self) -> Address {
         self.address.plus(self.size)
     }

@@ -2,13 +2,13 @@
 
 use crate::address_map::AddressMap;
 use crate::ledger::Ledger;
-use reorder_image::elf::analysis::Analysis;
+use reorder_image::elf::analysis::KeptAnalysis;
 use reorder_image::elf::file::ElfFile;
 
 /// Rewrites all fields at their new places, once the code is there.
 pub fn move_absolute_fields(
     file: &ElfFile<'_>,
-    analysis: &Analysis<'_>,
+    analysis: &KeptAnalysis<'_>,
     map: &AddressMap,
     output: &mut [u8],
     ledger: &mut Ledger,

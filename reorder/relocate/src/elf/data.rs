@@ -1,9 +1,11 @@
 //! Code addresses outside the code: pointers, jump tables, symbols, the entry point, probe notes.
 
+use object::elf::{DT_FINI, DT_INIT};
+
 use crate::address_map::AddressMap;
 use crate::ledger::Ledger;
 use reorder_base::address::{Address, FileOffset, NewAddress};
-use reorder_image::elf::analysis::{Analysis, DT_FINI, DT_INIT};
+use reorder_image::elf::analysis::KeptAnalysis;
 use reorder_image::elf::file::{ENTRY_FIELD, ElfFile};
 use reorder_image::elf::note::probe_addresses;
 use reorder_image::elf::section::Section;
@@ -14,7 +16,7 @@ use reorder_image::functions::FunctionTable;
 pub fn move_data(
     file: &ElfFile<'_>,
     functions: &FunctionTable<'_>,
-    analysis: &Analysis<'_>,
+    analysis: &KeptAnalysis<'_>,
     map: &AddressMap,
     output: &mut [u8],
     ledger: &mut Ledger,
@@ -31,7 +33,7 @@ pub fn move_data(
     for (field, value) in symbols.chain(dynamic) {
         word(field, map.map(value));
     }
-    for entry in analysis.dynamic.iter().filter(|entry| matches!(entry.tag, DT_INIT | DT_FINI)) {
+    for entry in analysis.dynamic.iter().filter(|entry| [DT_INIT.0, DT_FINI.0].contains(&entry.tag)) {
         word(entry.value_field, map.map(Address(entry.value)));
     }
     word(ENTRY_FIELD, map.map(file.entry));
@@ -44,7 +46,7 @@ pub fn move_data(
 /// Symbols whose value is an address in an arena: (field, value). `is_code` judges the section that a symbol names.
 fn moving_symbols<'a>(
     file: &'a ElfFile<'_>,
-    analysis: &'a Analysis<'_>,
+    analysis: &'a KeptAnalysis<'_>,
     table: &'a SymbolTable<'_>,
     is_code: fn(&Section<'_>, &Symbol<'_>) -> bool,
 ) -> impl Iterator<Item = (FileOffset, Address)> + 'a {
@@ -77,7 +79,7 @@ fn may_be_in_code(section: &Section<'_>, symbol: &Symbol<'_>) -> bool {
 /// An entry moves by what its target moves; the owner's end moves with the owner.
 fn move_tables(
     file: &ElfFile<'_>,
-    analysis: &Analysis<'_>,
+    analysis: &KeptAnalysis<'_>,
     map: &AddressMap,
     output: &mut [u8],
     ledger: &mut Ledger,

@@ -6,7 +6,7 @@
 //! the moved instruction, which followed what it really means, decides.
 
 use reorder_base::address::Address;
-use reorder_image::elf::analysis::Analysis;
+use reorder_image::elf::analysis::KeptAnalysis;
 use reorder_image::elf::analysis::kept_relocations::holds;
 use reorder_image::elf::file::ElfFile;
 use reorder_image::elf::relocation_types::Meaning;
@@ -23,7 +23,7 @@ pub(super) fn readings(file: &ElfFile<'_>, symbol: &Symbol<'_>) -> [Address; 2] 
 /// `still_holds` after the move, or the second, which is the one that lld means.
 pub(super) fn meant(
     file: &ElfFile<'_>,
-    analysis: &Analysis<'_>,
+    analysis: &KeptAnalysis<'_>,
     place: Address,
     meaning: Meaning,
     sums: [Address; 2],
@@ -45,7 +45,7 @@ fn chosen(
 
 fn is_confirmed(
     file: &ElfFile<'_>,
-    analysis: &Analysis<'_>,
+    analysis: &KeptAnalysis<'_>,
     place: Address,
     meaning: Meaning,
     sum: Address,
@@ -67,7 +67,7 @@ fn is_confirmed(
 }
 
 /// Whether the loader stores `target` at `place`; pointers are sorted by these two.
-fn is_loaded_there(analysis: &Analysis<'_>, place: Address, target: Address) -> bool {
+fn is_loaded_there(analysis: &KeptAnalysis<'_>, place: Address, target: Address) -> bool {
     let wanted = (target, place);
     analysis.pointers.binary_search_by_key(&wanted, |pointer| (pointer.target, pointer.place)).is_ok()
 }

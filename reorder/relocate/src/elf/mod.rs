@@ -29,9 +29,8 @@ use crate::ledger::Ledger;
 use crate::{RelocateOptions, debug};
 use reorder_base::error::{Error, Result};
 use reorder_base::refusal::{Refusal, RefusalCode};
-use reorder_image::elf::analysis::Analysis;
 use reorder_image::elf::analysis::blocks::GapContent;
-use reorder_image::elf::analysis::fields::CodeFields;
+use reorder_image::elf::analysis::{Analysis, KeptAnalysis};
 use reorder_image::elf::file::ElfFile;
 use reorder_image::functions::FunctionTable;
 use reorder_system::memory::trim_heap;
@@ -43,7 +42,7 @@ use reorder_system::memory::trim_heap;
 pub fn relocate(
     file: &ElfFile<'_>,
     functions: &FunctionTable<'_>,
-    mut analysis: Analysis<'_>,
+    analysis: Analysis<'_>,
     map: &AddressMap,
     options: RelocateOptions,
 ) -> Result<Vec<u8>> {
@@ -52,11 +51,9 @@ pub fn relocate(
     let code = code_bytes(&analysis);
     code.iter().for_each(|range| copy(&file.bytes[range.clone()], &mut output[range.clone()]));
     code::move_code(&analysis, map, file.bytes, &mut output, &mut ledger)?;
-    // The memory of what is no longer needed is enough for the bytes copied below.
-    analysis.fields = CodeFields::none();
-    analysis.units = Vec::new();
+    // Only moving code needs the units and the fields: their memory makes room for what is copied now.
+    let analysis = &analysis.into_kept();
     trim_heap();
-    let analysis = &analysis;
     copy_rest(&code, file.bytes, &mut output);
     absolute::move_absolute_fields(file, analysis, map, &mut output, &mut ledger);
     data::move_data(file, functions, analysis, map, &mut output, &mut ledger);
@@ -83,7 +80,7 @@ pub fn relocate(
 }
 
 /// File ranges of code that may move, in order.
-fn code_bytes(analysis: &Analysis<'_>) -> Vec<Range<usize>> {
+fn code_bytes(analysis: &KeptAnalysis<'_>) -> Vec<Range<usize>> {
     let arenas = analysis.code.arenas.iter().map(|arena| {
         let start = analysis.code.file_offset(arena.start).0 as usize;
         start..start + arena.end.distance_from(arena.start) as usize
@@ -111,7 +108,7 @@ fn copy(from: &[u8], to: &mut [u8]) {
 }
 
 /// The parts of the old address space that stay together.
-fn pieces(analysis: &Analysis<'_>, map: &AddressMap) -> Pieces {
+fn pieces(analysis: &KeptAnalysis<'_>, map: &AddressMap) -> Pieces {
     let mut code: Vec<_> = analysis.code.arenas.iter().map(|arena| arena.start..arena.end).collect();
     code.sort_unstable_by_key(|range| range.start);
     let gaps = analysis.partition.gaps.iter().filter(|gap| gap.content == GapContent::Padding);

@@ -152,7 +152,7 @@ fn follow_map(analysis: &mut Analysis<'_>, map: &AddressMap) -> Result<()> {
     let back = map.inverse()?;
     let is_taken = |address: Address| back.map(Address(map.map(address).0)).0 != address.0;
     let delta = |address: Address| map.map(address).0.wrapping_sub(address.0);
-    for (index, block) in analysis.partition.blocks.iter_mut().enumerate() {
+    for (index, block) in analysis.kept.partition.blocks.iter_mut().enumerate() {
         let expected = delta(block.first_function);
         let before = (block.start.0..block.first_function.0).map(Address);
         let other = before.rev().find(|&address| delta(address) != expected || is_taken(address));

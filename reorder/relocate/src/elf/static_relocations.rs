@@ -14,7 +14,7 @@ use crate::elf::kept_sums;
 use crate::ledger::Ledger;
 use reorder_base::address::{Address, NewAddress};
 use reorder_base::error::{Error, Result};
-use reorder_image::elf::analysis::Analysis;
+use reorder_image::elf::analysis::KeptAnalysis;
 use reorder_image::elf::analysis::kept_relocations::holds;
 use reorder_image::elf::file::ElfFile;
 use reorder_image::elf::relocation_types::{Meaning, meaning};
@@ -27,7 +27,7 @@ use reorder_image::elf::symbol::{Symbol, SymbolTable};
 /// Reports malformed tables.
 pub fn move_static_relocations(
     file: &ElfFile<'_>,
-    analysis: &Analysis<'_>,
+    analysis: &KeptAnalysis<'_>,
     map: &AddressMap,
     output: &mut [u8],
     ledger: &mut Ledger,
@@ -111,7 +111,7 @@ fn entries<'data>(file: &ElfFile<'data>, section: &Section<'_>) -> Result<&'data
 
 fn move_section(
     file: &ElfFile<'_>,
-    analysis: &Analysis<'_>,
+    analysis: &KeptAnalysis<'_>,
     section: &Section<'_>,
     target: &Section<'_>,
     map: &AddressMap,
@@ -157,7 +157,7 @@ fn is_stray(target: &Section<'_>, place: Address) -> bool {
 /// described them before. (Debug information that is written again loses its relocations later.)
 fn addend_of_stale(
     file: &ElfFile<'_>,
-    analysis: &Analysis<'_>,
+    analysis: &KeptAnalysis<'_>,
     map: &AddressMap,
     target: &Section<'_>,
     entry: &Rela64<LittleEndian>,
@@ -174,7 +174,7 @@ fn addend_of_stale(
 }
 
 /// What the value of a symbol grows by; those of sections stay.
-fn symbol_delta(analysis: &Analysis<'_>, map: &AddressMap, symbol: &Symbol<'_>) -> u64 {
+fn symbol_delta(analysis: &KeptAnalysis<'_>, map: &AddressMap, symbol: &Symbol<'_>) -> u64 {
     let moves = !symbol.is_section() && analysis.code.arena_of(symbol.value).is_some();
     if moves { map.map(symbol.value).0.wrapping_sub(symbol.value.0) } else { 0 }
 }
@@ -183,7 +183,7 @@ fn symbol_delta(analysis: &Analysis<'_>, map: &AddressMap, symbol: &Symbol<'_>) 
 #[expect(clippy::too_many_arguments, reason = "one relocation's parts; a struct would only rename them")]
 fn new_addend(
     file: &ElfFile<'_>,
-    analysis: &Analysis<'_>,
+    analysis: &KeptAnalysis<'_>,
     map: &AddressMap,
     output: &[u8],
     place: Address,

@@ -3,7 +3,7 @@
 //! Such a program holds addresses as plain constants. Relocations that the linker kept say which constants are
 //! addresses; a section that has none, such as what linkers write themselves, or an image without them, holds
 //! constants of which any may be one. There, none is ever rewritten; instead every constant that *could* be the address of a
-//! function, or of a place inside or right behind one, keeps that function where it is. What remains is referred to
+//! function, or of a place inside or right after one, keeps that function where it is. What remains is referred to
 //! only relative to the instruction, as in a position-independent program, and moves by the same rules.
 //!
 //! Constants are: immediates and displacements of all instructions, eight-byte words at any byte of the data, and
@@ -78,27 +78,28 @@ pub fn check_absolute_addresses(
     partition: &Partition,
     constants: &CodeConstants,
     known: Known<'_>,
-    findings: &mut Vec<Finding>,
-) {
+) -> Vec<Finding> {
+    let mut findings = Vec::new();
     for &(index, value) in &constants.blocks {
         let block = partition.block(index);
         let is_listed = known.lists(code.arenas[block.arena as usize].start);
         let is_explained = || known.explained_in(block.start, block.end).any(|target| target == value);
         if !is_listed || is_start(partition, value) && !is_explained() {
-            keep(code, partition, value, block.start, findings);
+            findings.extend(keep(code, partition, value, block.start));
         }
     }
     for &(value, evidence) in &constants.unwritten {
-        keep(code, partition, value, evidence, findings);
+        findings.extend(keep(code, partition, value, evidence));
     }
     for section in file.sections.iter().filter(|section| holds_constants(section)) {
         let is_listed = known.lists(section.address);
         for (value, place) in words(code, file.section_bytes(section), section.address) {
             if !known.explains(place) && (!is_listed || is_start(partition, value)) {
-                keep(code, partition, value, place, findings);
+                findings.extend(keep(code, partition, value, place));
             }
         }
     }
+    findings
 }
 
 /// Every address of code that data may hold: where control may arrive.
@@ -173,13 +174,8 @@ fn is_start(partition: &Partition, value: Address) -> bool {
 
 /// Everything at `value`, and what ends there, stays. Where instructions are words, an address between two of them is that of the
 /// next with something taken off.
-fn keep(
-    code: &CodeSpace<'_>,
-    partition: &Partition,
-    value: Address,
-    evidence: Address,
-    findings: &mut Vec<Finding>,
-) {
+fn keep(code: &CodeSpace<'_>, partition: &Partition, value: Address, evidence: Address) -> Vec<Finding> {
+    let mut findings = Vec::new();
     let pin = |block: BlockIndex| Finding::Pin(block, Pin { reason: PinReason::AbsoluteAddress, evidence });
     findings.extend(partition.block_containing(value).map(pin));
     findings.extend(partition.gap_containing(value).map(Finding::KeepGap));
@@ -189,6 +185,7 @@ fn keep(
         let after = value.plus(WORD - value.0 % WORD);
         findings.extend(partition.block_containing(after).map(pin));
     }
+    findings
 }
 
 /// Words that could be code addresses: (value, place), in order of place.

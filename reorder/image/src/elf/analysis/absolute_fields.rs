@@ -56,11 +56,11 @@ pub fn check_absolute_fields(
     partition: &Partition,
     boundaries: &Boundaries,
     fields: &[AbsoluteField],
-    findings: &mut Vec<Finding>,
-) {
+) -> Vec<Finding> {
+    let mut findings = Vec::new();
     for field in fields {
         let pin = |reason| Pin { reason, evidence: field.place };
-        check_data_target(code, partition, boundaries, field.target, field.place, findings);
+        findings.extend(check_data_target(code, partition, boundaries, field.target, field.place));
         let Some(other) = partition.block_containing(field.target) else { continue };
         let is_own = partition.block_containing(field.place) == Some(other);
         let is_entry = partition.block(other).is_entry(field.target);
@@ -73,15 +73,16 @@ pub fn check_absolute_fields(
             Role::Immediate | Role::Word => {}
         }
     }
+    findings
 }
 
-/// Blocks that are not trusted are never written, so what their fields lead to stays.
+/// Blocks that are not trusted are never written, so what their fields lead to stays. Gives the fields of all others.
 pub fn keep_targets_of_unwritten(
     partition: &Partition,
     is_unwritten: impl Fn(BlockIndex) -> bool,
-    fields: &mut Vec<AbsoluteField>,
-    findings: &mut Vec<Finding>,
-) {
+    mut fields: Vec<AbsoluteField>,
+) -> (Vec<AbsoluteField>, Vec<Finding>) {
+    let mut findings = Vec::new();
     fields.retain(|field| {
         let Some(owner) = partition.block_containing(field.place).filter(|&owner| is_unwritten(owner)) else {
             return true;
@@ -91,4 +92,5 @@ pub fn keep_targets_of_unwritten(
         findings.extend(partition.block_containing(field.target).map(|block| Finding::Pin(block, pin)));
         false
     });
+    (fields, findings)
 }

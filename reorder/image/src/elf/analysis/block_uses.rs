@@ -48,7 +48,7 @@ impl BlockUses {
         uses
     }
 
-    /// Only jumps lead to the block, or nothing that is listed: it can be a part that a compiler split off.
+    /// Only jumps, or no listed references, lead to the block: it can be a part that a compiler split off.
     pub fn may_be_part(&self, block: BlockIndex) -> bool {
         !self.is_called[block.0 as usize]
     }

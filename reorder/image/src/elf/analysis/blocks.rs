@@ -1,7 +1,7 @@
 //! Every byte of every arena belongs to exactly one block or one gap.
 //!
 //! Takes the function table; gives [`Partition`]. A block is a maximal run of overlapping function ranges. A gap
-//! is what lies between: padding, code that nobody describes, or bytes that are no code.
+//! is what lies between: padding, code without a known function, or bytes that are not code.
 
 use std::iter;
 use std::ops::Range;
@@ -26,7 +26,7 @@ pub struct Block {
     pub start: Address,
     /// One past the last byte.
     pub end: Address,
-    /// Start of the first function, behind whatever padding something refers to.
+    /// Start of the first function, after any padding that something refers to.
     pub first_function: Address,
     /// Starts of further functions, ascending; hardly any block has any.
     pub further_functions: Vec<Address>,
@@ -49,6 +49,15 @@ pub enum GapContent {
     Code,
     /// Bytes that do not decode: never moved, never written, may refer to anything.
     Opaque,
+}
+
+/// What decoding shows of one block.
+#[derive(Clone, Copy, Debug)]
+pub struct BlockTraits {
+    /// The code reads aligned data inside itself.
+    pub has_inner_data: bool,
+    /// The code takes the address of a place inside itself.
+    pub takes_own_address: bool,
 }
 
 /// Bytes between blocks.
@@ -120,6 +129,23 @@ impl Partition {
             partition.push_gap_pieces(code, position, arena.end);
         }
         partition
+    }
+
+    /// The partition after decoding: `traits` are those of the blocks, in order; `code_in_gaps` becomes the content of gaps
+    /// that look like code. Blocks without traits stay as they are.
+    #[must_use]
+    pub fn decoded(self, traits: impl IntoIterator<Item = BlockTraits>, code_in_gaps: GapContent) -> Self {
+        let Self { blocks, gaps } = self;
+        let mut traits = traits.into_iter();
+        let blocks = blocks.into_iter().map(|block| match traits.next() {
+            Some(traits) => block.with(traits),
+            None => block,
+        });
+        let gaps = gaps.into_iter().map(|gap| match gap.content {
+            GapContent::Code => Gap { content: code_in_gaps, ..gap },
+            GapContent::Padding | GapContent::Opaque => gap,
+        });
+        Self { blocks: blocks.collect(), gaps: gaps.collect() }
     }
 
     /// The block containing `address`.
@@ -259,11 +285,12 @@ impl Block {
             || self.further_functions.binary_search(&address).is_ok()
     }
 
-    /// Keeps the alignment that constants inside the block may need.
-    pub fn keep_data_alignment(&mut self) {
-        self.keeps_alignment = true;
-        let starts = self.function_starts().map(|start| alignment(start, DATA_ALIGNMENT));
-        self.modulus = starts.max().unwrap_or(self.modulus);
+    /// The block with these traits: it keeps the alignment that constants inside it may need.
+    fn with(self, traits: BlockTraits) -> Self {
+        let BlockTraits { has_inner_data, takes_own_address } = traits;
+        let widest = self.function_starts().map(|start| alignment(start, DATA_ALIGNMENT)).max();
+        let modulus = widest.filter(|_| has_inner_data).unwrap_or(self.modulus);
+        Self { modulus, keeps_alignment: has_inner_data, takes_own_address, ..self }
     }
 
     /// What holds instructions: all but what stands before the first entry, which may be data.

@@ -33,13 +33,12 @@ pub(super) fn check_call_offsets(
     view: CodeView<'_, '_>,
     decoded: &[DecodedBlock],
     pointers: &[CodePointer],
-    findings: &mut Vec<Finding>,
-) -> Result<()> {
+) -> Result<Vec<Finding>> {
     let CodeView { file, code, partition } = view;
     let offsets: BTreeSet<CallOffset> =
         decoded.iter().flat_map(|block| block.call_offsets.iter().copied()).collect();
     if offsets.is_empty() {
-        return Ok(());
+        return Ok(Vec::new());
     }
     let constants = if code.is_fixed_address { possible_targets(file, code) } else { Vec::new() };
     let operands = decoded.iter().flat_map(|block| block.absolute_candidates.iter().copied());
@@ -49,7 +48,7 @@ pub(super) fn check_call_offsets(
     let formed = decoded.iter().flat_map(|block| &block.fields);
     let formed = formed.filter(|field| field.kind == FieldKind::AddressOf);
     let formed = formed.map(|field| (field.target(code), code.address(field.place), true));
-    keep_distances(code, partition, &offsets, stored.chain(numbers).chain(formed), findings)
+    keep_distances(code, partition, &offsets, stored.chain(numbers).chain(formed))
 }
 
 /// Pins what each offset leads to from each address, with what the address leads to.
@@ -61,8 +60,8 @@ pub(super) fn keep_distances(
     partition: &Partition,
     offsets: &BTreeSet<CallOffset>,
     addresses: impl Iterator<Item = Held>,
-    findings: &mut Vec<Finding>,
-) -> Result<()> {
+) -> Result<Vec<Finding>> {
+    let mut findings = Vec::new();
     if offsets.len() > MAX_OFFSETS {
         let evidence = partition.blocks.first().map_or(Address(0), |block| block.start);
         return Err(beyond_sums(RefusalCode::PrivateRuntimeTables, evidence).into());
@@ -91,5 +90,5 @@ pub(super) fn keep_distances(
             }
         }
     }
-    Ok(())
+    Ok(findings)
 }

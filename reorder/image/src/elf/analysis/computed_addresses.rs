@@ -1,4 +1,4 @@
-//! Code that computes addresses of functions from constants: nothing that moves may take part.
+//! Code that computes addresses of functions from constants: no function that moves may take part.
 //!
 //! Three forms occur. The large code model adds a constant of eight bytes to the address of the global offset table, which it
 //! computes from its own place; other code learns that place by a call of the next instruction. Hand-written dispatch adds a
@@ -60,8 +60,8 @@ pub struct CodeView<'a, 'data> {
 pub fn check_wide_constants(
     view: CodeView<'_, '_>,
     decoded: &[DecodedBlock],
-    findings: &mut Vec<Finding>,
-) -> Result<Vec<Address>> {
+) -> Result<(Vec<Finding>, Vec<Address>)> {
+    let mut findings = Vec::new();
     let CodeView { file, code, partition } = view;
     let named = [&b".got.plt"[..], b".got"].into_iter().filter_map(|name| file.section(name));
     let mut bases: BTreeSet<Address> = named.map(|section| section.address).collect();
@@ -79,7 +79,7 @@ pub fn check_wide_constants(
         .filter(|(_, _, constants)| !constants.is_empty())
         .collect();
     if counting.is_empty() {
-        return Ok(Vec::new());
+        return Ok((findings, Vec::new()));
     }
     for (index, block, constants) in &counting {
         spend(block.own_places.len().saturating_mul(constants.len()), *index)?;
@@ -111,7 +111,7 @@ pub fn check_wide_constants(
         let evidence = partition.blocks.first().map_or(Address(0), |block| block.start);
         return Err(beyond_sums(RefusalCode::PrivateRuntimeTables, evidence).into());
     }
-    Ok(data.into_iter().collect())
+    Ok((findings, data.into_iter().collect()))
 }
 
 /// The constants that a block adds to addresses to reach others. Code that calls its own place adds four-byte constants as well.
@@ -122,8 +122,8 @@ fn far_constants(view: CodeView<'_, '_>, index: BlockIndex, block: &DecodedBlock
     }
 }
 
-/// What a block reaches by such constants: from its own places, and from data at which it arrives. Nothing if these are too many
-/// to try.
+/// What a block reaches by such constants: from its own places, and from data at which it arrives. `None` if these are too
+/// many to try.
 fn far_addresses(
     view: CodeView<'_, '_>,
     index: BlockIndex,
@@ -147,11 +147,8 @@ fn far_addresses(
 ///
 /// # Errors
 /// R7 where more sums are called than are tried.
-pub fn check_computed_calls(
-    view: CodeView<'_, '_>,
-    decoded: &[DecodedBlock],
-    findings: &mut Vec<Finding>,
-) -> Result<()> {
+pub fn check_computed_calls(view: CodeView<'_, '_>, decoded: &[DecodedBlock]) -> Result<Vec<Finding>> {
+    let mut findings = Vec::new();
     let partition = view.partition;
     for (index, block) in decoded.iter().enumerate() {
         if !block.has_computed_call && !block.has_computed_jump && !block.adds_to_code {
@@ -166,7 +163,7 @@ pub fn check_computed_calls(
             }
             continue;
         };
-        // Jump tables count from data or from labels: a jump tells nothing by itself.
+        // Jump tables count from data or from labels: a jump alone is no evidence.
         if sums.bases.is_empty() || sums.reached.is_empty() && !block.has_computed_call {
             continue;
         }
@@ -175,16 +172,12 @@ pub fn check_computed_calls(
             all.map(|block| Finding::Pin(block, Pin { reason: PinReason::ComputedAddress, evidence })),
         );
     }
-    Ok(())
+    Ok(findings)
 }
 
 /// Pins what stands in a section whose start and end the linker marks.
-pub fn check_named_sections(
-    file: &ElfFile<'_>,
-    code: &CodeSpace<'_>,
-    partition: &Partition,
-    findings: &mut Vec<Finding>,
-) {
+pub fn check_named_sections(file: &ElfFile<'_>, code: &CodeSpace<'_>, partition: &Partition) -> Vec<Finding> {
+    let mut findings = Vec::new();
     for (index, block) in partition.blocks.iter().enumerate() {
         let section = file.section_at(code.arenas[block.arena as usize].section);
         if section.is_some_and(|section| is_c_identifier(section.name)) {
@@ -192,6 +185,7 @@ pub fn check_named_sections(
             findings.push(Finding::Pin(BlockIndex(index as u32), pin));
         }
     }
+    findings
 }
 
 /// Functions that take part in sums.
@@ -203,7 +197,7 @@ struct ComputedTargets {
     reached: Vec<BlockIndex>,
 }
 
-/// What sums of the block may lead to; nothing if these are too many to try.
+/// What sums of the block may lead to; `None` if these are too many to try.
 ///
 /// For a block that only jumps to sums, and adds nothing to the address of a function, a word counts if its neighbour leads to
 /// another function as well: small numbers lead somewhere by chance.

@@ -1,7 +1,7 @@
 //! Explains jumps through a register by following the register's definitions backwards.
 //!
 //! Takes one block's instructions; gives for each such jump either "a pointer" (loaded, popped, returned, passed
-//! in or demangled: whoever made it used a listed reference) or "a table" (the sum of a base and a loaded
+//! in or demangled: its maker used a listed reference) or "a table" (the sum of a base and a loaded
 //! distance) with the base addresses found and how far the code can index. Everything else is unknown and pins the
 //! block.
 

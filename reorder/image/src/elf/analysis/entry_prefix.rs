@@ -16,7 +16,7 @@ use reorder_base::processor::Processor;
 /// What `-fsanitize=function` of clang 17 and later puts before a type hash of four bytes.
 const FUNCTION_SIGNATURE: [u8; 4] = 0xc105_cafe_u32.to_le_bytes();
 const SIGNED_PREFIX_LENGTH: usize = 8;
-/// `mov eax, imm32`, which nothing runs.
+/// `mov eax, imm32`, which is never executed.
 const TYPE_HASH_LENGTH: usize = 5;
 const MOV_EAX_IMMEDIATE: u8 = 0xb8;
 
@@ -60,9 +60,10 @@ fn data_length(processor: Processor, bytes: &[u8]) -> usize {
 /// Pins the x86-64 functions that follow code or data of no function without padding between.
 ///
 /// On AArch64 [`Prefixes`](super::aarch64::prefixes::Prefixes) finds what callers read.
-pub(super) fn check_prefixes(code: &CodeSpace<'_>, partition: &Partition, findings: &mut Vec<Finding>) {
+pub(super) fn check_prefixes(code: &CodeSpace<'_>, partition: &Partition) -> Vec<Finding> {
+    let mut findings = Vec::new();
     if code.processor == Processor::Aarch64 {
-        return;
+        return findings;
     }
     for index in 0..partition.blocks.len() {
         let block = BlockIndex(index as u32);
@@ -70,6 +71,7 @@ pub(super) fn check_prefixes(code: &CodeSpace<'_>, partition: &Partition, findin
             findings.push(Finding::Pin(block, Pin { reason: PinReason::GluedToGap, evidence }));
         }
     }
+    findings
 }
 
 #[cfg(test)]

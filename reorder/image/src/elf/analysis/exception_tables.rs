@@ -15,8 +15,8 @@ pub(super) fn check_exception_tables(
     file: &ElfFile<'_>,
     functions: &FunctionTable<'_>,
     partition: &Partition,
-    findings: &mut Vec<Finding>,
-) -> Result<()> {
+) -> Result<Vec<Finding>> {
+    let mut findings = Vec::new();
     for entry in &functions.frame_entries {
         if let Some(block) = entry.personality.and_then(|routine| partition.block_containing(routine)) {
             // Named by a distance or an address inside the unwind entries, which are not rewritten for it.
@@ -32,7 +32,7 @@ pub(super) fn check_exception_tables(
             }
         }
     }
-    Ok(())
+    Ok(findings)
 }
 
 /// The exception table at `address`.

@@ -1,11 +1,11 @@
-//! What besides listed fields and pointers may refer to a block: whoever gives a function a second address must know.
+//! What may refer to a block besides listed fields and pointers: needed before a function gets a second address.
 
 use super::blocks::{BlockIndex, Partition};
 use super::references::Finding;
 use crate::pins::PinReason;
 use reorder_base::address::Address;
 
-/// Blocks that are known in ways that cannot be rewritten.
+/// Blocks that are referred to in ways that cannot be rewritten.
 #[derive(Clone, Debug, Default)]
 pub struct Exposure {
     may_be_addressed: Vec<bool>,
@@ -51,7 +51,7 @@ impl Exposure {
         self.may_be_addressed[block.0 as usize]
     }
 
-    /// What shows that something knows a place inside the block, or right behind it.
+    /// Evidence that something refers to a place inside the block, or to its end.
     #[must_use]
     pub fn inside(&self, block: BlockIndex) -> Option<Address> {
         self.inside[block.0 as usize]

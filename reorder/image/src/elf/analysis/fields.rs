@@ -13,14 +13,6 @@ pub enum CodeFields {
     Aarch64(AtomReferences),
 }
 
-impl CodeFields {
-    /// None of any block.
-    #[must_use]
-    pub fn none() -> Self {
-        Self::X86_64(ByBlock { items: Vec::new(), starts: Vec::new() })
-    }
-}
-
 /// Some items of each block, in one list.
 #[derive(Clone, Debug)]
 pub struct ByBlock<T> {

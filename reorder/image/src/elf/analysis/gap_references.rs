@@ -20,46 +20,46 @@ const SHORT_REACH: u64 = 130;
 /// with a relative operand, four bytes do.
 const MAX_IMMEDIATE: u64 = 4;
 
-/// Pins for one gap; data addresses it forms are added to `data_references`.
-pub fn check_gap(
-    code: &CodeSpace<'_>,
-    partition: &Partition,
-    gap: &Gap,
-    findings: &mut Vec<Finding>,
-    data_references: &mut Vec<Address>,
-) {
+/// What code that is never written refers to.
+#[derive(Debug, Default)]
+pub struct UnwrittenReferences {
+    /// What must stay for it.
+    pub findings: Vec<Finding>,
+    /// Data addresses that it forms.
+    pub data: Vec<Address>,
+}
+
+/// What one gap refers to.
+pub fn check_gap(code: &CodeSpace<'_>, partition: &Partition, gap: &Gap) -> UnwrittenReferences {
     match gap.content {
-        GapContent::Padding => {}
-        GapContent::Code => check_code_gap(code, partition, gap, findings, data_references),
-        GapContent::Opaque => check_opaque(code, partition, gap.start, gap.end, findings),
+        GapContent::Padding => UnwrittenReferences::default(),
+        GapContent::Code => check_code_gap(code, partition, gap),
+        GapContent::Opaque => UnwrittenReferences {
+            findings: check_opaque(code, partition, gap.start, gap.end),
+            data: Vec::new(),
+        },
     }
 }
 
-fn check_code_gap(
-    code: &CodeSpace<'_>,
-    partition: &Partition,
-    gap: &Gap,
-    findings: &mut Vec<Finding>,
-    data_references: &mut Vec<Address>,
-) {
-    check_fixed_code(code, partition, gap.start..gap.end, findings, data_references);
+fn check_code_gap(code: &CodeSpace<'_>, partition: &Partition, gap: &Gap) -> UnwrittenReferences {
+    let mut found = check_fixed_code(code, partition, gap.start..gap.end);
     let mut walk = GapInstructions::new(code.bytes(gap.start..gap.end), gap.start);
     walk.by_ref().for_each(drop);
     let falls_through = walk.falls_through();
     if falls_through && let Some(next) = partition.block_containing(gap.end) {
         let pin = Pin { reason: PinReason::GluedToGap, evidence: gap.end };
-        findings.push(Finding::Pin(next, pin));
+        found.findings.push(Finding::Pin(next, pin));
     }
+    found
 }
 
-/// Pins for code that is never written: gaps, and the linker's stub sections.
+/// What code that is never written refers to: gaps, and the linker's stub sections.
 pub fn check_fixed_code(
     code: &CodeSpace<'_>,
     partition: &Partition,
     range: Range<Address>,
-    findings: &mut Vec<Finding>,
-    data_references: &mut Vec<Address>,
-) {
+) -> UnwrittenReferences {
+    let mut found = UnwrittenReferences::default();
     for instruction in GapInstructions::new(code.bytes(range.clone()), range.start) {
         let target = if instruction.op0_kind() == OpKind::NearBranch64 {
             Address(instruction.near_branch_target())
@@ -70,13 +70,14 @@ pub fn check_fixed_code(
         };
         let evidence = Address(instruction.ip());
         if let Some(block) = partition.block_containing(target) {
-            findings.push(Finding::Pin(block, Pin { reason: PinReason::GapReference, evidence }));
+            found.findings.push(Finding::Pin(block, Pin { reason: PinReason::GapReference, evidence }));
         } else if let Some(gap) = partition.gap_containing(target) {
-            findings.push(Finding::KeepGap(gap));
+            found.findings.push(Finding::KeepGap(gap));
         } else {
-            data_references.push(target);
+            found.data.push(target);
         }
     }
+    found
 }
 
 /// Pins everything that undecodable bytes in `start..end` could refer to.
@@ -85,8 +86,8 @@ pub fn check_opaque(
     partition: &Partition,
     start: Address,
     end: Address,
-    findings: &mut Vec<Finding>,
-) {
+) -> Vec<Finding> {
+    let mut findings = Vec::new();
     let bytes = code.bytes(start..end);
     let mut pin = |block: BlockIndex, evidence: Address| {
         findings.push(Finding::Pin(block, Pin { reason: PinReason::OpaqueReference, evidence }));
@@ -111,4 +112,5 @@ pub fn check_opaque(
         }
         pin(BlockIndex(index as u32), start);
     }
+    findings
 }

@@ -3,7 +3,7 @@
 //! Takes all blocks and the data addresses that they form; gives the tables, and pins for what cannot be proven. A table is
 //! `base + 4·k` → signed distance from the base to an instruction: of its owner, of a part that the compiler split off,
 //! or the owner's end, where compilers send the impossible cases. `table_extent` tells where it ends. A block that forms
-//! the address of what looks like a table of its own stays, if no dispatch through it was understood, whatever its jumps
+//! the address of what looks like a table of its own stays if no dispatch through it was understood, whatever its jumps
 //! look like: hardened code jumps by `ret`.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -71,12 +71,11 @@ pub struct TableContext<'context, 'data> {
     pub related: &'context [(BlockIndex, BlockIndex)],
 }
 
-/// All provable tables, sorted by base.
+/// All provable tables, sorted by base, and what must stay for the others.
 pub fn find_tables(
     context: &TableContext<'_, '_>,
     decoded: &[DecodedBlock],
-    findings: &mut Vec<Finding>,
-) -> Vec<JumpTable> {
+) -> (Vec<JumpTable>, Vec<Finding>) {
     let dispatches: Vec<BlockDispatches> = decoded
         .par_iter()
         .enumerate()
@@ -99,14 +98,15 @@ pub fn find_tables(
     bases.dedup();
     let results: Vec<(Vec<JumpTable>, Vec<Finding>)> =
         dispatches.par_iter().map(|dispatches| tables_of_block(context, dispatches, &bases)).collect();
-    let mut tables = Vec::new();
+    let (mut tables, mut findings) = (Vec::new(), Vec::new());
     for (block_tables, block_findings) in results {
         tables.extend(block_tables);
         findings.extend(block_findings);
     }
     tables.sort_by_key(|table: &JumpTable| (table.base, table.owner));
-    drop_shared(context, &mut tables, findings);
-    tables
+    let (tables, shared) = drop_shared(context, tables);
+    findings.extend(shared);
+    (tables, findings)
 }
 
 /// What the jumps of one block do.
@@ -133,7 +133,8 @@ fn distinct(addresses: &[Address]) -> impl Iterator<Item = Address> + use<> {
 }
 
 /// Tables with two owners belong to neither; both stay, and so does what the entries lead to.
-fn drop_shared(context: &TableContext<'_, '_>, tables: &mut Vec<JumpTable>, findings: &mut Vec<Finding>) {
+fn drop_shared(context: &TableContext<'_, '_>, mut tables: Vec<JumpTable>) -> (Vec<JumpTable>, Vec<Finding>) {
+    let mut findings = Vec::new();
     let mut overlapping = vec![false; tables.len()];
     for index in 1..tables.len() {
         let (before, table) = (tables[index - 1], tables[index]);
@@ -151,6 +152,7 @@ fn drop_shared(context: &TableContext<'_, '_>, tables: &mut Vec<JumpTable>, find
     }
     let mut keep = overlapping.iter().map(|&overlaps| !overlaps);
     tables.retain(|_| keep.next().unwrap_or(true));
+    (tables, findings)
 }
 
 fn dispatches_of_block(

@@ -1,4 +1,4 @@
-//! From headers to units: everything that must be known before a function may move.
+//! From headers to units: everything that must be known before a function may be moved.
 //!
 //! In: a parsed image and its functions. Out: [`Analysis`]. Guarantee: a unit without a pin is referred to only
 //! through fields, tables and pointers that are listed here.
@@ -33,6 +33,9 @@ mod undescribed;
 pub mod units;
 mod x86_64;
 
+use std::ops::Deref;
+
+use object::elf::{DT_FINI, DT_INIT};
 use rayon::prelude::*;
 
 use crate::boundaries::Boundaries;
@@ -56,16 +59,26 @@ use reorder_base::processor::Processor;
 use reorder_base::refusal::{Refusal, RefusalCode};
 use units::{FreeInterval, Unit, build_units};
 
-/// All that is known about an image's code.
+/// All that is known about an image's code: what only moving code needs, and the rest, which also rewriting data needs.
+///
+/// The first part is the largest; [`Analysis::into_kept`] releases it once the code is in its new place.
 pub struct Analysis<'data> {
+    /// What moves as one, in address order.
+    pub units: Vec<Unit>,
+    /// The fields of instructions that a move may change.
+    pub fields: CodeFields,
+    /// The rest.
+    pub kept: KeptAnalysis<'data>,
+}
+
+/// What is known about an image's code besides units and fields.
+pub struct KeptAnalysis<'data> {
     /// Executable ranges.
     pub code: CodeSpace<'data>,
     /// `.dynamic`.
     pub dynamic: Vec<DynamicEntry>,
     /// Blocks and gaps.
     pub partition: Partition,
-    /// What moves as one, in address order.
-    pub units: Vec<Unit>,
     /// Where movable units may go.
     pub free: Vec<FreeInterval>,
     /// Proven jump tables, by base.
@@ -76,8 +89,6 @@ pub struct Analysis<'data> {
     pub absolute_fields: Vec<AbsoluteField>,
     /// How relocations that the linker kept compare with the code; none when it kept none.
     pub kept_relocations: Option<KeptRelocationSummary>,
-    /// The fields of instructions that a move may change.
-    pub fields: CodeFields,
     /// What may refer to blocks besides what is listed here.
     pub exposure: Exposure,
     refers_to_own_end: Vec<bool>,
@@ -108,6 +119,8 @@ struct ImageFacts<'run, 'data> {
 
 /// What the instructions of one processor tell.
 struct CodeFacts {
+    /// Blocks and gaps, with what decoding shows of them.
+    partition: Partition,
     boundaries: Boundaries,
     findings: Vec<Finding>,
     fields: CodeFields,
@@ -115,15 +128,15 @@ struct CodeFacts {
     tables: Vec<JumpTable>,
     /// Data addresses that code or the loader refers to, sorted, each once.
     data_references: Vec<Address>,
-    /// Data addresses that code may compute from constants, sorted, each once. Most of them mean nothing, so they bound nothing.
+    /// Data addresses that code may compute from constants, sorted, each once. Most are meaningless, so none bounds a table.
     far_references: Vec<Address>,
     kept: KeptRelocations,
-    /// For each block, whether its code or a table refers to the byte behind it.
+    /// For each block, whether its code or a table refers to the byte right after it.
     refers_to_own_end: Vec<bool>,
 }
 
 impl<'data> Analysis<'data> {
-    /// Analyses `file`, in which functions shall move.
+    /// Analyses `file`, whose functions are to be moved.
     ///
     /// # Errors
     /// The first global obligation that fails, as a refusal; malformed tables.
@@ -131,7 +144,7 @@ impl<'data> Analysis<'data> {
         Self::with_coverage(file, functions, Coverage::Half)
     }
 
-    /// Analyses `file`, of whose code so much must be known.
+    /// Analyses `file`; `coverage` is how much of its code must be known.
     ///
     /// # Errors
     /// As [`Self::new`].
@@ -148,7 +161,7 @@ impl<'data> Analysis<'data> {
         let kept_tables = KeptTables::read(file);
         let loader_pointers = code_pointers(file, &code, &relocations)?;
         let pointers = with_words(file, &loader_pointers, &absolute_words(file, &code, &kept_tables));
-        let mut partition = Partition::new(&code, functions, &pointers);
+        let partition = Partition::new(&code, functions, &pointers);
         let roots = entry_points(file, &dynamic);
         let (relocations, roots) = (relocations.as_slice(), roots.as_slice());
         let image = ImageFacts {
@@ -162,11 +175,12 @@ impl<'data> Analysis<'data> {
             coverage,
         };
         let facts = match file.processor {
-            Processor::X86_64 => x86_64::code_facts(&image, &mut partition)?,
-            Processor::Aarch64 => aarch64::code_facts(&image, &mut partition)?,
-            Processor::Other => return Err(other_machine()),
+            Processor::X86_64 => x86_64::code_facts(&image, partition)?,
+            Processor::Aarch64 => aarch64::code_facts(&image, partition)?,
+            Processor::Other => return Err(unknown_processor()),
         };
         let CodeFacts {
+            partition,
             boundaries,
             mut findings,
             fields,
@@ -176,34 +190,25 @@ impl<'data> Analysis<'data> {
             kept,
             refers_to_own_end,
         } = facts;
-        check_absolute_fields(&code, &partition, &boundaries, &kept.absolute, &mut findings);
+        findings.extend(check_absolute_fields(&code, &partition, &boundaries, &kept.absolute));
         let pointers = with_words(file, &loader_pointers, &kept.absolute);
-        for pointer in &pointers {
-            references::check_pointer(&code, &partition, &boundaries, pointer, &mut findings);
-        }
-        for &address in roots {
-            references::check_data_target(&code, &partition, &boundaries, address, address, &mut findings);
-        }
-        exception_tables::check_exception_tables(file, functions, &partition, &mut findings)?;
-        computed_addresses::check_named_sections(file, &code, &partition, &mut findings);
-        entry_prefix::check_prefixes(&code, &partition, &mut findings);
-        stub_arrays::check_stub_arrays(&code, &partition, &mut findings);
-        segment_starts::check_segment_starts(file, &code, &partition, &mut findings);
-        relative_pointers::check_relative_pointers(
-            file,
-            &code,
-            &partition,
-            &tables,
-            relative_pointers::Bases { named: &data_references, far: &far_references },
-            &mut findings,
-        );
-        relative_words::check_relative_words(
+        let checked = |pointer| references::check_pointer(&code, &partition, &boundaries, pointer);
+        findings.extend(pointers.iter().flat_map(checked));
+        let checked = |&root| references::check_data_target(&code, &partition, &boundaries, root, root);
+        findings.extend(roots.iter().flat_map(checked));
+        findings.extend(exception_tables::check_exception_tables(file, functions, &partition)?);
+        findings.extend(computed_addresses::check_named_sections(file, &code, &partition));
+        findings.extend(entry_prefix::check_prefixes(&code, &partition));
+        findings.extend(stub_arrays::check_stub_arrays(&code, &partition));
+        findings.extend(segment_starts::check_segment_starts(file, &code, &partition));
+        let bases = relative_pointers::Bases { named: &data_references, far: &far_references };
+        findings.extend(relative_pointers::check_relative_pointers(file, &code, &partition, &tables, bases));
+        findings.extend(relative_words::check_relative_words(
             &partition,
             &kept.words,
             &tables,
             &data_references,
-            &mut findings,
-        );
+        ));
         let known = undescribed::Known {
             code: &code,
             functions,
@@ -213,14 +218,13 @@ impl<'data> Analysis<'data> {
             pointers: &pointers,
             roots,
         };
-        undescribed::check_undescribed_code(&known, &mut findings);
+        findings.extend(undescribed::check_undescribed_code(&known, &findings));
         let exposure = Exposure::new(&partition, &findings);
-        let (units, free) = build_units(&code, &partition, &mut findings);
-        Ok(Self {
+        let (units, free) = build_units(&code, &partition, findings);
+        let kept = KeptAnalysis {
             code,
             dynamic,
             partition,
-            units,
             free,
             tables,
             pointers,
@@ -230,13 +234,29 @@ impl<'data> Analysis<'data> {
                 .filter(|field| field.pointer(file).is_none())
                 .collect(),
             kept_relocations: kept.summary,
-            fields,
             exposure,
             refers_to_own_end,
-        })
+        };
+        Ok(Self { units, fields, kept })
     }
 
-    /// Whether code or a table of the unit refers to the byte behind it, so that nothing else may start there.
+    /// Releases the units and the fields.
+    #[must_use]
+    pub fn into_kept(self) -> KeptAnalysis<'data> {
+        self.kept
+    }
+}
+
+impl<'data> Deref for Analysis<'data> {
+    type Target = KeptAnalysis<'data>;
+
+    fn deref(&self) -> &Self::Target {
+        &self.kept
+    }
+}
+
+impl KeptAnalysis<'_> {
+    /// Whether code or a table of the unit refers to the byte right after it, so that nothing else may start there.
     pub fn refers_to_own_end(&self, unit: &Unit) -> bool {
         let last = unit.blocks.end as usize - 1;
         self.refers_to_own_end[last]
@@ -253,16 +273,11 @@ fn with_words(file: &ElfFile<'_>, loader: &[CodePointer], fields: &[AbsoluteFiel
 
 /// Code addresses that the headers hold: the entry point, DT_INIT and DT_FINI.
 fn entry_points(file: &ElfFile<'_>, dynamic: &[DynamicEntry]) -> Vec<Address> {
-    let functions = dynamic.iter().filter(|entry| matches!(entry.tag, DT_INIT | DT_FINI));
+    let functions = dynamic.iter().filter(|entry| [DT_INIT.0, DT_FINI.0].contains(&entry.tag));
     functions.map(|entry| Address(entry.value)).chain([file.entry]).collect()
 }
 
-/// Address of the initialisation function.
-pub const DT_INIT: i64 = 12;
-/// Address of the termination function.
-pub const DT_FINI: i64 = 13;
-
-fn other_machine() -> Error {
+fn unknown_processor() -> Error {
     let cure = "give a program or shared object for x86-64 or AArch64";
     Refusal::new(RefusalCode::UnsupportedFile, "the code of this processor cannot be decoded", cure).into()
 }

@@ -1,5 +1,7 @@
 //! What must hold for the image as a whole before anything in it may move.
 
+use object::elf::{DF_TEXTREL, DT_FLAGS, DT_TEXTREL};
+
 use crate::decode::{aarch64_gap, padding};
 use crate::elf::analysis::Coverage;
 use crate::elf::analysis::blocks::{GapContent, Partition};
@@ -11,10 +13,6 @@ use crate::elf::loader_formats::check_loader_formats;
 use reorder_base::address::Address;
 use reorder_base::processor::Processor;
 use reorder_base::refusal::{Refusal, RefusalCode};
-
-const DT_TEXTREL: i64 = 22;
-const DT_FLAGS: i64 = 30;
-const DF_TEXTREL: u64 = 4;
 
 /// Sections that hold code addresses in a form of their own, with what writes them.
 const UNKNOWN_FORMATS: [(&str, &str); 13] = [
@@ -43,7 +41,7 @@ pub const COPIES: &str = ".text.reorder";
 pub fn check_image(file: &ElfFile<'_>, dynamic: &[DynamicEntry]) -> Result<(), Refusal> {
     let has_text_relocations = dynamic
         .iter()
-        .any(|entry| entry.tag == DT_TEXTREL || entry.tag == DT_FLAGS && entry.value & DF_TEXTREL != 0);
+        .any(|entry| entry.tag == DT_TEXTREL.0 || entry.tag == DT_FLAGS.0 && entry.value & DF_TEXTREL.0 != 0);
     if has_text_relocations {
         return Err(Refusal::new(
             RefusalCode::ChangingCode,
@@ -154,11 +152,11 @@ fn check_runtimes(file: &ElfFile<'_>) -> Result<(), Refusal> {
     Ok(())
 }
 
-/// Uncovered code that every program carries: the C run-time's own start-up code and a few stubs.
+/// Uncovered code that every program carries: the C runtime's own startup code and a few stubs.
 const TOLERATED_BYTES: u64 = 4096;
 
-/// Of an image in which more than a tenth of the code belongs to no function, or a hundredth cannot be decoded, everything
-/// outside of functions counts as undecodable: whatever any of its bytes may refer to stays.
+/// What gaps that look like code hold: opaque bytes, all of whose possible references stay, if more than a tenth of the code
+/// belongs to no function or a hundredth cannot be decoded; otherwise code.
 ///
 /// Refuses images of which less than half is known, unless any part will do: R5, R6.
 ///
@@ -166,10 +164,10 @@ const TOLERATED_BYTES: u64 = 4096;
 /// The refusal.
 pub fn check_coverage(
     code: &CodeSpace<'_>,
-    partition: &mut Partition,
+    partition: &Partition,
     opaque_blocks: u64,
     coverage: Coverage,
-) -> Result<(), Refusal> {
+) -> Result<GapContent, Refusal> {
     let total: u64 = code.arenas.iter().map(|arena| arena.end.distance_from(arena.start)).sum();
     let gap_bytes = |content: GapContent| -> u64 {
         let gaps = partition.gaps.iter().filter(|gap| gap.content == content);
@@ -201,10 +199,6 @@ pub fn check_coverage(
         )
         .at(place));
     }
-    if uncovered > TOLERATED_BYTES.max(total / 10) || opaque > TOLERATED_BYTES.max(total / 100) {
-        for gap in partition.gaps.iter_mut().filter(|gap| gap.content == GapContent::Code) {
-            gap.content = GapContent::Opaque;
-        }
-    }
-    Ok(())
+    let is_opaque = uncovered > TOLERATED_BYTES.max(total / 10) || opaque > TOLERATED_BYTES.max(total / 100);
+    Ok(if is_opaque { GapContent::Opaque } else { GapContent::Code })
 }

@@ -1,7 +1,7 @@
 //! Checks every address field and every code pointer against the partition.
 //!
 //! Takes decoded blocks and pointers; gives [`Finding`]s: which blocks must keep their distance, which must stay,
-//! and which gaps are in use. Nothing is decided here; `units` combines the findings.
+//! and which gaps are in use. `units` combines the findings and decides.
 
 use crate::boundaries::Boundaries;
 use crate::decode::x86_64::{DecodedBlock, Field, FieldKind};
@@ -58,19 +58,23 @@ pub fn check_fields(
     index: BlockIndex,
     decoded: &mut DecodedBlock,
     returns: &[bool],
-    findings: &mut Vec<Finding>,
-) {
+) -> Vec<Finding> {
+    let mut findings = Vec::new();
     let mut fields = std::mem::take(&mut decoded.fields);
-    fields.retain(|field| match check_field(code, partition, boundaries, index, field, findings) {
-        Verdict::Keep => true,
-        Verdict::OwnEnd => {
-            decoded.refers_to_own_end = true;
-            false
+    fields.retain(|field| {
+        let (verdict, found) = check_field(code, partition, boundaries, index, field);
+        findings.extend(found);
+        match verdict {
+            Verdict::Keep => true,
+            Verdict::OwnEnd => {
+                decoded.refers_to_own_end = true;
+                false
+            }
         }
     });
     fields.shrink_to_fit();
     decoded.fields = fields;
-    // Compilers put nothing behind calls that never come back; hand-written code also ends functions by calls that do.
+    // Compilers emit no code after calls that never return; hand-written code also ends functions with calls that do.
     let comes_back = decoded
         .ends_with_call
         .and_then(|target| {
@@ -93,6 +97,7 @@ pub fn check_fields(
             findings.push(Finding::Pin(index, Pin { reason: PinReason::GluedToGap, evidence: end }));
         }
     }
+    findings
 }
 
 fn check_field(
@@ -101,8 +106,8 @@ fn check_field(
     boundaries: &Boundaries,
     index: BlockIndex,
     field: &Field,
-    findings: &mut Vec<Finding>,
-) -> Verdict {
+) -> (Verdict, Vec<Finding>) {
+    let mut findings = Vec::new();
     let block = partition.block(index);
     let target = field.target(code);
     let evidence = code.address(field.place);
@@ -114,21 +119,23 @@ fn check_field(
             if field.kind == FieldKind::ShortJump || target == block.end && field.kind == FieldKind::Jump {
                 findings.push(Finding::Pin(index, pin(PinReason::GluedToGap)));
             }
-            return Verdict::Keep;
+            return (Verdict::Keep, findings);
         }
-        // A weak function that nobody defined: the linker left a call to address zero that is never made.
-        Region::Mapped | Region::Outside if target == Address(0) => return Verdict::Keep,
-        Region::Data | Region::Mapped if !is_branch => return Verdict::Keep,
-        _ if target == block.end && field.kind != FieldKind::Call && is_branch => return Verdict::OwnEnd,
+        // An undefined weak function: the linker left a call to address zero that is never made.
+        Region::Mapped | Region::Outside if target == Address(0) => return (Verdict::Keep, findings),
+        Region::Data | Region::Mapped if !is_branch => return (Verdict::Keep, findings),
+        _ if target == block.end && field.kind != FieldKind::Call && is_branch => {
+            return (Verdict::OwnEnd, findings);
+        }
         _ => {
             findings.push(Finding::Distrust(index, pin(PinReason::BranchOutsideCode)));
-            return Verdict::Keep;
+            return (Verdict::Keep, findings);
         }
     }
     if let Some(gap) = partition.gap_containing(target) {
         let is_padding = partition.gaps[gap].content == GapContent::Padding;
         if target == block.end && is_padding && matches!(field.kind, FieldKind::Jump | FieldKind::ShortJump) {
-            return Verdict::OwnEnd;
+            return (Verdict::OwnEnd, findings);
         }
         findings.push(Finding::KeepGap(gap));
         if field.kind == FieldKind::ShortJump {
@@ -137,9 +144,9 @@ fn check_field(
         if target == block.end && field.kind == FieldKind::AddressOf {
             findings.push(Finding::Pin(index, pin(PinReason::PointerInside)));
         }
-        return Verdict::Keep;
+        return (Verdict::Keep, findings);
     }
-    let Some(other_index) = partition.block_containing(target) else { return Verdict::Keep };
+    let Some(other_index) = partition.block_containing(target) else { return (Verdict::Keep, findings) };
     let other = partition.block(other_index);
     let is_entry = other.is_entry(target);
     match field.kind {
@@ -162,7 +169,7 @@ fn check_field(
         findings.push(Finding::Distrust(index, pin(PinReason::BranchInsideInstruction)));
         findings.push(Finding::Pin(other_index, pin(PinReason::BranchInsideInstruction)));
     }
-    Verdict::Keep
+    (Verdict::Keep, findings)
 }
 
 /// An instruction starts at `target`, or one does whose `lock` prefix is skipped.
@@ -183,9 +190,8 @@ pub fn check_pointer(
     partition: &Partition,
     boundaries: &Boundaries,
     pointer: &CodePointer,
-    findings: &mut Vec<Finding>,
-) {
-    check_data_target(code, partition, boundaries, pointer.target, pointer.place, findings);
+) -> Vec<Finding> {
+    check_data_target(code, partition, boundaries, pointer.target, pointer.place)
 }
 
 /// Checks a code address that data holds at `place`.
@@ -195,8 +201,8 @@ pub fn check_data_target(
     boundaries: &Boundaries,
     target: Address,
     place: Address,
-    findings: &mut Vec<Finding>,
-) {
+) -> Vec<Finding> {
+    let mut findings = Vec::new();
     let pin = Pin { reason: PinReason::PointerInside, evidence: place };
     if let Some(gap) = partition.gap_containing(target) {
         findings.push(Finding::KeepGap(gap));
@@ -204,7 +210,7 @@ pub fn check_data_target(
         if let Some(before) = partition.block_containing(Address(target.0.wrapping_sub(1))) {
             findings.push(Finding::Pin(before, pin));
         }
-        // Between two functions, where nothing runs, it may be the second one's address with something taken off.
+        // Inside padding, it may be the address of the function after it minus a constant.
         let gap = partition.gaps[gap];
         if gap.start < target && gap.content == GapContent::Padding {
             findings.extend(partition.block_containing(gap.end).map(|after| Finding::Pin(after, pin)));
@@ -218,6 +224,7 @@ pub fn check_data_target(
             findings.extend(after.map(|after| Finding::Pin(after, pin)));
         }
     }
+    findings
 }
 
 /// Bytes of the longest instruction (x86-64).

@@ -1,6 +1,6 @@
 //! Data words that hold a distance to a function: invisible to the loader, hence pins.
 //!
-//! Compilers write them for relative virtual tables and some run-times; hand-written code does too. Three scans:
+//! Compilers write them for relative virtual tables and some runtimes; hand-written code does too. Three scans:
 //! words relative to themselves in all data, words relative to an address that code forms or a pointer holds, and words that
 //! are named themselves, relative to what is named before them.
 
@@ -36,8 +36,8 @@ pub fn check_relative_pointers(
     partition: &Partition,
     tables: &[JumpTable],
     bases: Bases<'_>,
-    findings: &mut Vec<Finding>,
-) {
+) -> Vec<Finding> {
+    let mut findings = Vec::new();
     let candidates = bases.named;
     let sections: Vec<&Section<'_>> =
         file.sections.iter().filter(|section| may_hold_words(section)).collect();
@@ -113,6 +113,7 @@ pub fn check_relative_pointers(
         .flatten_iter()
         .collect();
     hits.into_iter().for_each(|(place, block)| pin(block, place));
+    findings
 }
 
 /// The block that starts, or has a function that starts, at `base` plus the distance in `word`.

@@ -2,7 +2,7 @@
 //!
 //! A relocation gives the sum of the target and the word's distance from the address that the distances count from,
 //! but not that address. It is the word itself, the start of the run of such words, or what code refers to before
-//! it; whatever these lead to stays.
+//! it; everything these lead to stays.
 
 use crate::elf::analysis::blocks::{BlockIndex, Partition};
 use crate::elf::analysis::jump_tables::JumpTable;
@@ -31,8 +31,8 @@ pub fn check_relative_words(
     words: &[RelativeWord],
     tables: &[JumpTable],
     data_references: &[Address],
-    findings: &mut Vec<Finding>,
-) {
+) -> Vec<Finding> {
+    let mut findings = Vec::new();
     for word in words {
         let after = tables.partition_point(|table| table.base <= word.place);
         if after > 0 && word.place < tables[after - 1].end() {
@@ -51,6 +51,7 @@ pub fn check_relative_words(
             findings.extend(before.map(|block| Finding::Pin(block, pin)));
         }
     }
+    findings
 }
 
 /// Blocks that the word leads to from any of the bases; only those entered at a function's start if there are any.

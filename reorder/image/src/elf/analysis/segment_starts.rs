@@ -1,7 +1,7 @@
-//! Functions before which nothing is mapped.
+//! Functions whose preceding bytes are not mapped.
 //!
-//! Callers that clang built with `-fsanitize=function` read the eight bytes before whatever they call, and so before functions
-//! that have no signature. Such a read faults where a segment starts with the function and the page before it is not mapped.
+//! Callers that clang built with `-fsanitize=function` read the eight bytes before every function they call, even if that
+//! has no signature. Such a read faults where a segment starts with the function and the page before it is not mapped.
 
 use super::blocks::{BlockIndex, Partition};
 use super::references::Finding;
@@ -15,13 +15,13 @@ const READ_BEFORE: u64 = 8;
 /// The smallest page of the known processors; larger pages map at least as much.
 const PAGE: u64 = 4096;
 
-/// Pins what stands at the start of an arena where nothing is mapped before it, so that nothing else moves there.
+/// Pins what stands at the start of an arena without mapped bytes before it, so that no other function moves there.
 pub(super) fn check_segment_starts(
     file: &ElfFile<'_>,
     code: &CodeSpace<'_>,
     partition: &Partition,
-    findings: &mut Vec<Finding>,
-) {
+) -> Vec<Finding> {
+    let mut findings = Vec::new();
     for arena in &code.arenas {
         let evidence = arena.start;
         if evidence.0.checked_sub(READ_BEFORE).is_some_and(|address| is_mapped(file, Address(address))) {
@@ -36,6 +36,7 @@ pub(super) fn check_segment_starts(
         let gaps = partition.gaps[first..].iter().take_while(|gap| gap.start < end).count();
         findings.extend((first..first + gaps).map(Finding::KeepBytes));
     }
+    findings
 }
 
 fn is_mapped(file: &ElfFile<'_>, address: Address) -> bool {

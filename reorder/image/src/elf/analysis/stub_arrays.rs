@@ -13,7 +13,8 @@ use reorder_base::processor::Processor;
 const MAX_STUB: u64 = 16;
 
 /// Pins every block of every array.
-pub fn check_stub_arrays(code: &CodeSpace<'_>, partition: &Partition, findings: &mut Vec<Finding>) {
+pub fn check_stub_arrays(code: &CodeSpace<'_>, partition: &Partition) -> Vec<Finding> {
+    let mut findings = Vec::new();
     for (index, pair) in partition.blocks.windows(2).enumerate() {
         let [first, second] = pair else { continue };
         let adjacent = first.end == second.start && first.size() == second.size();
@@ -23,6 +24,7 @@ pub fn check_stub_arrays(code: &CodeSpace<'_>, partition: &Partition, findings: 
             findings.push(Finding::Pin(BlockIndex(index as u32 + 1), pin));
         }
     }
+    findings
 }
 
 fn is_stub(code: &CodeSpace<'_>, block: &Block) -> bool {
@@ -66,7 +68,7 @@ mod tests {
         assert!(
             is_branch(&[0xfa, 0xff, 0xff, 0x17]) && is_branch(&[0x5f, 0x24, 3, 0xd5, 0xfa, 0xff, 0xff, 0x17])
         );
-        // A call, a branch with something behind it, nothing at all.
+        // A call, a branch with something after it, no bytes.
         assert!(!is_branch(&[0xfa, 0xff, 0xff, 0x97]) && !is_branch(&[]));
         assert!(!is_branch(&[0xfa, 0xff, 0xff, 0x17, 0xc0, 3, 0x5f, 0xd6]));
     }

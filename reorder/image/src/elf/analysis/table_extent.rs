@@ -10,7 +10,7 @@
 //!   entries as well: no data has the distance to a case by chance.
 //!
 //! If words remain that can be entries and are not shown to be, the table is not proven: its owner stays, and so does
-//! whatever these words can lead to.
+//! everything these words can lead to.
 
 use std::collections::BTreeSet;
 

@@ -1,4 +1,4 @@
-//! Code that symbols alone tell of, in an image whose compilers write unwind entries.
+//! Code that only symbols describe, in an image whose compilers write unwind entries.
 //!
 //! Compilers write an unwind entry for every function or, told so, for none. So where others have entries, functions without
 //! one come from somewhere else: from assembly by hand, or from a generator, as V8's built-in functions do. Such code may be
@@ -13,9 +13,11 @@
 //! * **More**, as in static programs with a C library that was built without entries, whose dead functions are dead: they
 //!   stay if a quarter of them is unreached; compiled code has up to a sixth of it, generated blobs have nine tenths. Where
 //!   it is less, those stay that stand where it is dense.
-//! * **All**, the start-up code apart: no compiler wrote entries, so that none is missing. Symbols are enough.
+//! * **All**, except the startup code: no compiler wrote entries, so none is missing. Symbols are enough.
 
 use std::ops::Range;
+
+use object::elf::DT_SONAME;
 
 use crate::elf::analysis::blocks::{Block, BlockIndex, Partition};
 use crate::elf::analysis::fields::CodeFields;
@@ -48,17 +50,18 @@ pub(super) struct Known<'run, 'data> {
     pub(super) roots: &'run [Address],
 }
 
-/// Pins such code.
-pub(super) fn check_undescribed_code(known: &Known<'_, '_>, findings: &mut Vec<Finding>) {
+/// Pins such code; `earlier` are the findings of all other checks.
+pub(super) fn check_undescribed_code(known: &Known<'_, '_>, earlier: &[Finding]) -> Vec<Finding> {
+    let mut findings = Vec::new();
     let is_described = described_blocks(known.functions, known.partition);
     let undescribed = is_described.iter().filter(|is_described| !**is_described).count();
     let start_up =
         |index: usize| known.roots.iter().any(|root| known.partition.blocks[index].is_entry(*root));
     let has_entries = (0..is_described.len()).any(|index| is_described[index] && !start_up(index));
     if undescribed == 0 || !has_entries {
-        return;
+        return findings;
     }
-    let is_reached = reached_blocks(known, findings);
+    let is_reached = reached_blocks(known, earlier);
     let tolerated = if undescribed * FEW <= is_described.len() { 0 } else { UNREACHED };
     let runs = runs(&known.partition.blocks, &is_described);
     let staying = runs.into_iter().flat_map(|run| suspicious(run, &is_reached, tolerated));
@@ -68,6 +71,7 @@ pub(super) fn check_undescribed_code(known: &Known<'_, '_>, findings: &mut Vec<F
         findings.extend(gaps_between(known.partition, &run).map(Finding::KeepGap));
         findings.extend(run.map(|index| Finding::Pin(BlockIndex(index as u32), pin)));
     }
+    findings
 }
 
 /// Padding inside of a run. What came to stand there would part it, and what is left of it would look harmless the next time
@@ -89,7 +93,7 @@ fn described_blocks(functions: &FunctionTable<'_>, partition: &Partition) -> Vec
     is_described
 }
 
-/// Neighbours in one section of which none is described.
+/// Maximal runs of neighbouring undescribed blocks in one section.
 fn runs(blocks: &[Block], is_described: &[bool]) -> Vec<Range<usize>> {
     let mut runs: Vec<Range<usize>> = Vec::new();
     for index in (0..blocks.len()).filter(|&index| !is_described[index]) {
@@ -137,8 +141,8 @@ fn reached_blocks(known: &Known<'_, '_>, findings: &[Finding]) -> Vec<bool> {
             }
         }
     }
-    // Programs export what they hold for plugins that may never come; libraries for whoever knows the name.
-    if known.dynamic.iter().any(|entry| entry.tag == DT_SONAME) {
+    // Programs export functions for plugins that may not exist; a library is entered through any exported name.
+    if known.dynamic.iter().any(|entry| entry.tag == DT_SONAME.0) {
         let exported = known.functions.dynamic_symbols.iter();
         exported.filter(|symbol| symbol.defining_section().is_some()).for_each(|symbol| reach(symbol.value));
     }
@@ -152,9 +156,6 @@ fn reached_blocks(known: &Known<'_, '_>, findings: &[Finding]) -> Vec<bool> {
     }
     is_reached
 }
-
-/// The name by which others load a library.
-const DT_SONAME: i64 = 14;
 
 #[cfg(test)]
 mod tests {

@@ -61,7 +61,7 @@ struct Combined {
 }
 
 /// Applies every finding once, in sorted order, so that the reason reported never depends on threads.
-fn combine(partition: &Partition, findings: &mut Vec<Finding>) -> Combined {
+fn combine(partition: &Partition, mut findings: Vec<Finding>) -> Combined {
     findings.par_sort_unstable();
     findings.dedup();
     let count = partition.blocks.len();
@@ -71,8 +71,8 @@ fn combine(partition: &Partition, findings: &mut Vec<Finding>) -> Combined {
         kept_gaps: vec![false; partition.gaps.len()],
         glued_to: (0..count as u32).collect(),
     };
-    for finding in findings.iter() {
-        match *finding {
+    for finding in findings {
+        match finding {
             Finding::Glue(first, second) => {
                 let (low, high) = (first.min(second), first.max(second));
                 let glued_to = &mut combined.glued_to[low.0 as usize];
@@ -108,7 +108,7 @@ fn combine(partition: &Partition, findings: &mut Vec<Finding>) -> Combined {
 pub fn build_units(
     code: &CodeSpace<'_>,
     partition: &Partition,
-    findings: &mut Vec<Finding>,
+    findings: Vec<Finding>,
 ) -> (Vec<Unit>, Vec<FreeInterval>) {
     let combined = combine(partition, findings);
     let mut units: Vec<Unit> = Vec::with_capacity(partition.blocks.len());

@@ -3,7 +3,7 @@
 use rayon::prelude::*;
 
 use super::block_uses::BlockUses;
-use super::blocks::{BlockIndex, Partition};
+use super::blocks::{BlockIndex, BlockTraits, Partition};
 use super::computed_addresses::CodeView;
 use super::fields::{ByBlock, CodeFields};
 use super::jump_tables::{TableContext, find_tables};
@@ -25,44 +25,49 @@ use reorder_base::error::Result;
 ///
 /// # Errors
 /// Refuses (R5, R6) images of which too little is known.
-pub(super) fn code_facts(image: &ImageFacts<'_, '_>, partition: &mut Partition) -> Result<CodeFacts> {
+pub(super) fn code_facts(image: &ImageFacts<'_, '_>, partition: Partition) -> Result<CodeFacts> {
     let ImageFacts { file, code, relocations, tables: kept_tables, .. } = *image;
     let boundaries = Boundaries::new(code.span());
-    let mut decoded = decode_blocks(code, partition, &boundaries);
-    let opaque = opaque_bytes(partition, &decoded);
-    for (block, decoded) in partition.blocks.iter_mut().zip(&decoded) {
-        if decoded.has_inner_data {
-            block.keep_data_alignment();
-        }
-        block.takes_own_address = decoded.takes_own_address;
-    }
-    obligations::check_coverage(code, partition, opaque, image.coverage)?;
-    let partition = &*partition;
+    let mut decoded = decode_blocks(code, &partition, &boundaries);
+    let opaque = opaque_bytes(&partition, &decoded);
+    let code_in_gaps = obligations::check_coverage(code, &partition, opaque, image.coverage)?;
+    let traits = decoded.iter().map(|decoded| BlockTraits {
+        has_inner_data: decoded.has_inner_data,
+        takes_own_address: decoded.takes_own_address,
+    });
+    let decoded_partition = partition.decoded(traits, code_in_gaps);
+    let partition = &decoded_partition;
 
     let mut findings = check_references(code, partition, &boundaries, &mut decoded);
     let mut kept = check_kept_relocations(file, code, partition, kept_tables);
     findings.append(&mut kept.findings);
-    let is_distrusted = keep_targets_of_distrusted(code, partition, &mut decoded, &mut findings);
-    absolute_fields::keep_targets_of_unwritten(partition, is_distrusted, &mut kept.absolute, &mut findings);
+    let (is_distrusted, found) = keep_targets_of_distrusted(code, partition, &mut decoded, &findings);
+    findings.extend(found);
+    let (absolute, found) =
+        absolute_fields::keep_targets_of_unwritten(partition, is_distrusted, kept.absolute);
+    kept.absolute = absolute;
+    findings.extend(found);
     let mut data_references = Vec::new();
-    for gap in &partition.gaps {
-        gap_references::check_gap(code, partition, gap, &mut findings, &mut data_references);
-    }
-    for section in &code.fixed {
-        let range = section.clone();
-        gap_references::check_fixed_code(code, partition, range, &mut findings, &mut data_references);
+    let gaps = partition.gaps.iter().map(|gap| gap_references::check_gap(code, partition, gap));
+    let stubs =
+        code.fixed.iter().map(|range| gap_references::check_fixed_code(code, partition, range.clone()));
+    for found in gaps.chain(stubs) {
+        findings.extend(found.findings);
+        data_references.extend(found.data);
     }
     if code.is_fixed_address {
         let listed = sorted(kept.listed_sections(kept_tables).collect());
         let known = absolute_addresses::Known { fields: &kept.absolute, listed: &listed };
         let constants = absolute_addresses::operands(code, partition, &decoded);
-        absolute_addresses::check_absolute_addresses(file, code, partition, &constants, known, &mut findings);
+        findings
+            .extend(absolute_addresses::check_absolute_addresses(file, code, partition, &constants, known));
         data_references.extend(kept.data_references(code, kept_tables));
     }
     let view = CodeView { file, code, partition };
-    let far_references = computed_addresses::check_wide_constants(view, &decoded, &mut findings)?;
-    computed_addresses::check_computed_calls(view, &decoded, &mut findings)?;
-    call_offsets::check_call_offsets(view, &decoded, image.pointers, &mut findings)?;
+    let (found, far_references) = computed_addresses::check_wide_constants(view, &decoded)?;
+    findings.extend(found);
+    findings.extend(computed_addresses::check_computed_calls(view, &decoded)?);
+    findings.extend(call_offsets::check_call_offsets(view, &decoded, image.pointers)?);
 
     collect_data_references(&mut decoded, relocations, &mut data_references);
     let loader_places = sorted(relocations.iter().map(|relocation| relocation.place).collect());
@@ -78,7 +83,8 @@ pub(super) fn code_facts(image: &ImageFacts<'_, '_>, partition: &mut Partition) 
         loader_places: &loader_places,
         related: &related,
     };
-    let tables = find_tables(&context, &decoded, &mut findings);
+    let (tables, found) = find_tables(&context, &decoded);
+    findings.extend(found);
     let mut refers_to_own_end: Vec<bool> = decoded.iter().map(|block| block.refers_to_own_end).collect();
     for table in &tables {
         let end = partition.block(table.owner).end;
@@ -86,6 +92,7 @@ pub(super) fn code_facts(image: &ImageFacts<'_, '_>, partition: &mut Partition) 
     }
     let fields = CodeFields::X86_64(ByBlock::new(decoded.into_iter().map(|block| block.fields)));
     Ok(CodeFacts {
+        partition: decoded_partition,
         boundaries,
         findings,
         fields,
@@ -124,33 +131,24 @@ fn check_references(
         .with_min_len(64)
         .flat_map_iter(|(index, decoded)| {
             let index = BlockIndex(index as u32);
-            let mut findings = Vec::new();
             if let Some(evidence) = decoded.invalid_at {
                 decoded.fields.clear();
-                findings.push(Finding::Distrust(index, Pin { reason: PinReason::NotDecodable, evidence }));
+                vec![Finding::Distrust(index, Pin { reason: PinReason::NotDecodable, evidence })]
             } else {
-                references::check_fields(
-                    code,
-                    partition,
-                    boundaries,
-                    index,
-                    decoded,
-                    &returns,
-                    &mut findings,
-                );
+                references::check_fields(code, partition, boundaries, index, decoded, &returns)
             }
-            findings
         })
         .collect()
 }
 
-/// A block that is not trusted is never written, so whatever it may refer to must stay as well. Tells which they are.
+/// A block that is not trusted is never written, so everything that it may refer to must stay as well. Gives a test for
+/// such blocks, and the findings.
 fn keep_targets_of_distrusted(
     code: &CodeSpace<'_>,
     partition: &Partition,
     decoded: &mut [DecodedBlock],
-    findings: &mut Vec<Finding>,
-) -> impl Fn(BlockIndex) -> bool + use<> {
+    findings: &[Finding],
+) -> (impl Fn(BlockIndex) -> bool + use<>, Vec<Finding>) {
     let mut distrusted: Vec<BlockIndex> = findings
         .iter()
         .filter_map(|finding| match finding {
@@ -160,14 +158,15 @@ fn keep_targets_of_distrusted(
         .collect();
     distrusted.sort_unstable();
     distrusted.dedup();
+    let mut kept = Vec::new();
     for &index in &distrusted {
         let block = partition.block(index);
-        gap_references::check_opaque(code, partition, block.start, block.end, findings);
+        kept.extend(gap_references::check_opaque(code, partition, block.start, block.end));
         let decoded = &mut decoded[index.0 as usize];
         decoded.fields.clear();
         decoded.has_register_jump = false;
     }
-    move |block| distrusted.binary_search(&block).is_ok()
+    (move |block| distrusted.binary_search(&block).is_ok(), kept)
 }
 
 /// Moves all data addresses that code or pointers refer to into one sorted list.

@@ -1,6 +1,6 @@
 //! Constants that AArch64 code adds to a pointer before it calls it, as [`super::super::call_offsets`] uses them.
 //!
-//! Instructions are looked at in the order of their addresses, whatever control does between them: that errs on the side of
+//! Instructions are looked at in the order of their addresses, regardless of control flow: that errs on the side of
 //! seeing an offset.
 
 use std::collections::BTreeSet;
@@ -31,14 +31,13 @@ pub(super) fn check_call_offsets(
     view: CodeView<'_, '_>,
     references: &AtomReferences,
     pointers: &[CodePointer],
-    findings: &mut Vec<Finding>,
-) -> Result<()> {
+) -> Result<Vec<Finding>> {
     let CodeView { file, code, partition } = view;
     let of_block =
         |block: &Block| offsets_of(code, block.first_function, code.bytes(block.first_function..block.end));
     let offsets: BTreeSet<CallOffset> = partition.blocks.par_iter().flat_map_iter(of_block).collect();
     if offsets.is_empty() {
-        return Ok(());
+        return Ok(Vec::new());
     }
     let mut addresses: Vec<Held> =
         pointers.iter().map(|pointer| (pointer.target, pointer.place, true)).collect();
@@ -52,7 +51,7 @@ pub(super) fn check_call_offsets(
         let stored = possible_targets(file, code).into_iter().chain(constants.values());
         addresses.extend(stored.map(|target| (target, target, false)));
     }
-    keep_distances(code, partition, &offsets, addresses.into_iter(), findings)
+    keep_distances(code, partition, &offsets, addresses.into_iter())
 }
 
 /// The offsets of the calls in `bytes`, which stand at `start`.

@@ -18,21 +18,17 @@ pub(super) struct AtomFindings<'run, 'data> {
     code: &'run CodeSpace<'data>,
     partition: &'run Partition,
     index: BlockIndex,
-    findings: &'run mut Vec<Finding>,
-    /// A branch leads to the byte behind the block, where compilers send what cannot happen.
+    /// What it asks of others, in the order found.
+    pub(super) findings: Vec<Finding>,
+    /// A branch leads to the byte after the block, where compilers send impossible cases.
     pub(super) refers_to_own_end: bool,
-    /// Nothing of the block may be written, so whatever its bytes may refer to stays.
+    /// No byte of the block may be written, so everything that its bytes may refer to stays.
     pub(super) is_distrusted: bool,
 }
 
 impl<'run, 'data> AtomFindings<'run, 'data> {
-    pub(super) fn new(
-        code: &'run CodeSpace<'data>,
-        partition: &'run Partition,
-        index: BlockIndex,
-        findings: &'run mut Vec<Finding>,
-    ) -> Self {
-        Self { code, partition, index, findings, refers_to_own_end: false, is_distrusted: false }
+    pub(super) fn new(code: &'run CodeSpace<'data>, partition: &'run Partition, index: BlockIndex) -> Self {
+        Self { code, partition, index, findings: Vec::new(), refers_to_own_end: false, is_distrusted: false }
     }
 
     fn block(&self) -> &'run Block {
@@ -63,7 +59,7 @@ impl<'run, 'data> AtomFindings<'run, 'data> {
             self.distrust(Pin { reason: PinReason::NotDecodable, evidence });
         }
         if let Some(word) = atom.table_words.first() {
-            // Nothing but the code tells what the words count from, so a result could not be proven.
+            // Only the code tells what the words count from, so a result could not be proven.
             self.pin(self.index, PinReason::UnprovenTable, word.place);
         }
         atom.ties.iter().for_each(|tie| self.tie(*tie));
@@ -72,7 +68,8 @@ impl<'run, 'data> AtomFindings<'run, 'data> {
             Some(pin) if pin.reason == PinReason::UnresolvedJump => PinReason::ComputedAddress,
             _ => PinReason::UnpairedAddress,
         };
-        keep_targets(self.partition, &atom.possible_targets, Pin { reason, evidence }, self.findings);
+        let pin = Pin { reason, evidence };
+        self.findings.extend(keep_targets(self.partition, &atom.possible_targets, pin));
         references.for_each(|reference| self.refer(&reference));
     }
 
@@ -114,7 +111,7 @@ impl<'run, 'data> AtomFindings<'run, 'data> {
         match self.code.region(target) {
             Region::Arena => {}
             Region::FixedCode => return,
-            // A weak function that nobody defined: its call is never made.
+            // An undefined weak function: its call is never made.
             Region::Mapped | Region::Outside if target == Address(0) => return,
             Region::Data | Region::Mapped | Region::Outside if !is_branch => return,
             _ => {

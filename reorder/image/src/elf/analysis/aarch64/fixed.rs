@@ -11,62 +11,59 @@ use crate::elf::code::CodeSpace;
 use crate::pins::{Pin, PinReason};
 use reorder_base::address::Address;
 
-/// Pins what fixed code refers to; gives the places that it refers to.
+/// The places that fixed code refers to, and pins for what stands there.
 pub(super) fn check_fixed_code(
     context: &CodeContext<'_>,
     code: &CodeSpace<'_>,
     partition: &Partition,
-    findings: &mut Vec<Finding>,
-) -> Vec<Address> {
-    let mut entered = Vec::new();
+) -> (Vec<Address>, Vec<Finding>) {
+    let (mut entered, mut findings) = (Vec::new(), Vec::new());
+    let mut add = |(targets, found): (Vec<Address>, Vec<Finding>)| {
+        entered.extend(targets);
+        findings.extend(found);
+    };
     for gap in &partition.gaps {
         let range = gap.start..gap.end;
         match gap.content {
             GapContent::Padding => {}
             GapContent::Code => {
-                if falls_through(code.bytes(range.clone()), gap.start)
-                    && let Some(next) = partition.block_containing(gap.end)
-                {
-                    let pin = Pin { reason: PinReason::GluedToGap, evidence: gap.end };
-                    findings.push(Finding::Pin(next, pin));
-                }
-                entered.extend(check_section(context, partition, range, findings));
+                let pin = Pin { reason: PinReason::GluedToGap, evidence: gap.end };
+                let next = falls_through(code.bytes(range.clone()), gap.start)
+                    .then(|| partition.block_containing(gap.end))
+                    .flatten();
+                add((Vec::new(), next.into_iter().map(|next| Finding::Pin(next, pin)).collect()));
+                add(check_section(context, partition, range));
             }
             GapContent::Opaque => {
                 let pin = Pin { reason: PinReason::OpaqueReference, evidence: gap.start };
                 let targets = keep(context, range, pin).possible_targets;
-                keep_targets(partition, &targets, pin, findings);
-                entered.extend(targets);
+                let found = keep_targets(partition, &targets, pin);
+                add((targets, found));
             }
         }
     }
     for section in &code.fixed {
-        entered.extend(check_section(context, partition, section.clone(), findings));
+        add(check_section(context, partition, section.clone()));
     }
-    entered
+    (entered, findings)
 }
 
 fn check_section(
     context: &CodeContext<'_>,
     partition: &Partition,
     range: Range<Address>,
-    findings: &mut Vec<Finding>,
-) -> Vec<Address> {
+) -> (Vec<Address>, Vec<Finding>) {
     let evidence = range.start;
     let (references, mut targets) = decode_fixed_section(context, range);
     targets.extend(references.iter().map(|reference| reference.target));
     let pin = Pin { reason: PinReason::GapReference, evidence };
-    keep_targets(partition, &targets, pin, findings);
-    targets
+    let findings = keep_targets(partition, &targets, pin);
+    (targets, findings)
 }
 
 /// What stands at these places stays.
-pub(super) fn keep_targets(
-    partition: &Partition,
-    targets: &[Address],
-    pin: Pin,
-    findings: &mut Vec<Finding>,
-) {
+pub(super) fn keep_targets(partition: &Partition, targets: &[Address], pin: Pin) -> Vec<Finding> {
+    let mut findings = Vec::new();
     for &target in targets {
         if let Some(block) = partition.block_containing(target) {
             findings.push(Finding::Pin(block, pin));
@@ -74,4 +71,5 @@ pub(super) fn keep_targets(
             findings.push(Finding::KeepGap(gap));
         }
     }
+    findings
 }

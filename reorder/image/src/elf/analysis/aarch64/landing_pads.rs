@@ -1,4 +1,4 @@
-//! Where functions go on after exceptions: entries that no instruction names.
+//! Where functions continue after exceptions: entries that no instruction names.
 
 use crate::elf::analysis::blocks::Partition;
 use crate::elf::analysis::exception_tables::exception_table;
@@ -19,10 +19,9 @@ pub(super) fn landing_pads(
     file: &ElfFile<'_>,
     functions: &FunctionTable<'_>,
     partition: &Partition,
-    findings: &mut Vec<Finding>,
-) -> Result<Vec<Address>> {
+) -> Result<(Vec<Address>, Vec<Finding>)> {
     let mut budget = TableBudget::new(file.bytes.len());
-    let mut all = Vec::new();
+    let (mut all, mut findings) = (Vec::new(), Vec::new());
     for entry in &functions.frame_entries {
         let Some(table) = entry.exception_table else { continue };
         let pads = exception_table(file, table)?.landing_pads(entry.start, &mut budget)?;
@@ -36,5 +35,5 @@ pub(super) fn landing_pads(
         }
         all.extend(pads.addresses);
     }
-    Ok(sorted(all))
+    Ok((sorted(all), findings))
 }

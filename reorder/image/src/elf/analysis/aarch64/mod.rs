@@ -38,19 +38,19 @@ use reorder_base::refusal::RefusalCode;
 ///
 /// # Errors
 /// Refuses (R5, R6, R8) images of which too little is known; reports malformed exception tables.
-pub(super) fn code_facts(image: &ImageFacts<'_, '_>, partition: &mut Partition) -> Result<CodeFacts> {
+pub(super) fn code_facts(image: &ImageFacts<'_, '_>, partition: Partition) -> Result<CodeFacts> {
     let ImageFacts { file, functions, code, relocations, tables, pointers, roots, coverage } = *image;
     // Instructions are words: a block that is not understood hides no references that cannot be listed.
     const NO_OPAQUE_BLOCKS: u64 = 0;
-    obligations::check_coverage(code, partition, NO_OPAQUE_BLOCKS, coverage)?;
-    let partition = &*partition;
+    let code_in_gaps = obligations::check_coverage(code, &partition, NO_OPAQUE_BLOCKS, coverage)?;
+    let decoded_partition = partition.decoded([], code_in_gaps);
+    let partition = &decoded_partition;
     let atoms: Vec<Range<Address>> =
         partition.blocks.iter().map(|block| block.first_function..block.end).collect();
     let starts = starts_of(partition);
     let text =
         atoms.first().map_or(Address(0), |atom| atom.start)..atoms.last().map_or(Address(0), |atom| atom.end);
-    let mut findings = Vec::new();
-    let pads = landing_pads(file, functions, partition, &mut findings)?;
+    let (pads, mut findings) = landing_pads(file, functions, partition)?;
     let inner_starts = partition.blocks.iter().flat_map(Block::function_starts);
     let known: BTreeSet<Address> = pointers
         .iter()
@@ -72,23 +72,26 @@ pub(super) fn code_facts(image: &ImageFacts<'_, '_>, partition: &mut Partition) 
                 .filter(|target| target.0 % WORD == 0),
         );
     }
-    entries.extend(fixed::check_fixed_code(&context, code, partition, &mut findings));
+    let (entered, found) = fixed::check_fixed_code(&context, code, partition);
+    entries.extend(entered);
+    findings.extend(found);
     let (decoded, mut references) = decode_atoms(&atoms, decoder.base, entries, &decoder);
     check_sums(&decoded, |index| atoms[index].start, RefusalCode::PrivateRuntimeTables)?;
     let handed = handed_sums::handed_sums(code, partition, &references);
-    sums::check_code_sums(file, partition, &decoded, handed.into_iter(), &mut findings)?;
+    findings.extend(sums::check_code_sums(file, partition, &decoded, handed.into_iter())?);
 
     let mut refers_to_own_end = vec![false; atoms.len()];
     for (index, atom) in decoded.iter().enumerate() {
         let block = BlockIndex(index as u32);
-        let mut found = AtomFindings::new(code, partition, block, &mut findings);
+        let mut found = AtomFindings::new(code, partition, block);
         found.add(atom, references.of_atom(index, atoms[index].start));
+        findings.append(&mut found.findings);
         refers_to_own_end[index] = found.refers_to_own_end;
         if found.is_distrusted {
             let evidence = atoms[index].start;
             let pin = Pin { reason: PinReason::OpaqueReference, evidence };
             let targets = keep(&context, atoms[index].clone(), pin).possible_targets;
-            fixed::keep_targets(partition, &targets, pin, &mut findings);
+            findings.extend(fixed::keep_targets(partition, &targets, pin));
             references.replace(index, Box::default());
             continue;
         }
@@ -103,16 +106,18 @@ pub(super) fn code_facts(image: &ImageFacts<'_, '_>, partition: &mut Partition) 
         let listed = sorted(kept.listed_sections(tables).collect());
         let known = absolute_addresses::Known { fields: &kept.absolute, listed: &listed };
         let constants = absolute_addresses::literals(code, partition);
-        absolute_addresses::check_absolute_addresses(file, code, partition, &constants, known, &mut findings);
+        findings
+            .extend(absolute_addresses::check_absolute_addresses(file, code, partition, &constants, known));
     }
     let view = CodeView { file, code, partition };
-    call_offsets::check_call_offsets(view, &references, pointers, &mut findings)?;
+    findings.extend(call_offsets::check_call_offsets(view, &references, pointers)?);
     let boundaries = Boundaries::new(code.span());
     for block in &partition.blocks {
         (0..block.size() / WORD).for_each(|word| boundaries.mark(code.offset(block.start.plus(word * WORD))));
     }
     let data_references = data_references(context.known, relocations);
     Ok(CodeFacts {
+        partition: decoded_partition,
         boundaries,
         findings,
         fields: CodeFields::Aarch64(references),

@@ -1,9 +1,9 @@
-//! Data in front of entries that callers read through the pointer that they call: type hashes of checked calls.
+//! Data before entries that callers read through the pointer that they call: type hashes of checked calls.
 //!
-//! Checked calls (`-fsanitize=kcfi`, `-fsanitize=function`) compare one word or two in front of the function, with
-//! patchable no-operations between. Nothing in the file names these words. They are recognised in two ways: as words that
-//! stand alone before an entry and that no instruction and no pointer leads to; and by calls that read so far in front of
-//! what they call, for a hash may look like padding.
+//! Checked calls (`-fsanitize=kcfi`, `-fsanitize=function`) compare one word or two before the function, with
+//! patchable no-operations between. No record in the file names these words. They are recognised in two ways: as words that
+//! stand alone before an entry and that no instruction and no pointer leads to; and by calls that read that far before
+//! their target, for a hash may look like padding.
 
 use std::collections::BTreeSet;
 use std::ops::Range;
@@ -128,7 +128,7 @@ fn target_of(operation: Operation) -> Option<Address> {
     }
 }
 
-/// The furthest that any call reads in front of what it calls, in bytes; 0 if none does.
+/// The furthest that any call reads before its target, in bytes; 0 if none does.
 fn distance_read(start: Address, words: &[u32]) -> u64 {
     let loads = words.iter().enumerate().filter_map(|(index, &word)| Some((index, load_before(word)?)));
     let called = loads.filter(|&(index, (register, _))| {
@@ -147,7 +147,7 @@ fn distance_read(start: Address, words: &[u32]) -> u64 {
     called.map(|(_, (_, distance))| distance).max().unwrap_or(0)
 }
 
-/// `LDUR` of a word in front of the address in a register: the register, and how far in front.
+/// `LDUR` of a word before the address in a register: the register, and how far before.
 fn load_before(word: u32) -> Option<(Register, u64)> {
     let offset = (word << 11) as i32 >> 23;
     let is_load = word & 0xffe0_0c00 == 0xb840_0000 || word & 0xfff0_0c00 == 0xb850_0000;

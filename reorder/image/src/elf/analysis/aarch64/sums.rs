@@ -1,8 +1,8 @@
 //! Functions that a number may lead to when it is added to the address of another one.
 //!
 //! Hand-written dispatch adds a stored distance to the address of a function. Where the table is, the code need not tell: it
-//! may come from the global offset table, or from whoever calls. So the numbers at all places of the data count, in all
-//! widths, and shifted as the sum shifts them. What is added to stays itself, whatever becomes of the sum.
+//! may come from the global offset table, or from the caller. So the numbers at all places of the data count, in all
+//! widths, and shifted as the sum shifts them. The function that is added to always stays.
 
 use std::collections::BTreeSet;
 
@@ -22,7 +22,7 @@ use reorder_base::refusal::RefusalCode;
 const MAX_WANTED: usize = 1 << 20;
 /// How often the data are looked through.
 const MAX_PASSES: usize = 1 << 6;
-/// Functions begin at multiples of 16 at most, unless somebody wants more.
+/// Functions are aligned to at most 16 unless asked for more.
 const MAX_SCALE: u8 = 4;
 /// Bytes of the widest number.
 const MAX_WIDTH: usize = 8;
@@ -37,14 +37,13 @@ pub(super) fn check_code_sums(
     partition: &Partition,
     decoded: &[DecodedAtom],
     handed: impl Iterator<Item = (CodeSum, Address)>,
-    findings: &mut Vec<Finding>,
-) -> Result<()> {
+) -> Result<Vec<Finding>> {
     let of_atoms = decoded.iter().zip(&partition.blocks);
     let own = of_atoms.flat_map(|(atom, block)| atom.sums.iter().map(|sum| (*sum, block.first_function)));
     let mut sums: Vec<(CodeSum, Address)> = own.chain(handed).collect();
     sums.sort_unstable();
     sums.dedup_by_key(|(sum, _)| *sum);
-    let Some(&(_, evidence)) = sums.first() else { return Ok(()) };
+    let Some(&(_, evidence)) = sums.first() else { return Ok(Vec::new()) };
     let starts: Vec<(Address, BlockIndex)> = (0..)
         .zip(&partition.blocks)
         .flat_map(|(index, block)| block.function_starts().map(move |start| (start, BlockIndex(index))))
@@ -63,12 +62,8 @@ pub(super) fn check_code_sums(
     let of_bases =
         sums.iter().filter_map(|(sum, evidence)| Some((partition.block_containing(sum.base)?, *evidence)));
     let pinned = of_bases.chain(found);
-    findings.extend(
-        pinned.map(|(block, evidence)| {
-            Finding::Pin(block, Pin { reason: PinReason::ComputedAddress, evidence })
-        }),
-    );
-    Ok(())
+    let pin = |(block, evidence)| Finding::Pin(block, Pin { reason: PinReason::ComputedAddress, evidence });
+    Ok(pinned.map(pin).collect())
 }
 
 /// Numbers that lead from what is added to to another function.

@@ -50,7 +50,7 @@ pub(super) fn compare_code(
         let block = partition.block_containing(entry.place);
         let is_plain = symbol.defining_section().is_some() && symbol.kind != object::elf::STT_GNU_IFUNC.0;
         match entry.meaning {
-            // A weak function that nobody defined leaves a no-operation; an import or a chosen function, a stub.
+            // An undefined weak function leaves a no-operation; an import or a chosen function, a stub.
             Meaning::Instruction(InstructionForm::Wide) => {
                 keep(partition, entry, named_places(table, entry, &symbol), &mut outcome);
             }

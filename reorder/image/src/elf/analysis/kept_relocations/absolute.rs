@@ -31,13 +31,13 @@ pub(super) fn judge(
     let matching = values.into_iter().find(|value| truncated(value.0, width) == stored);
     let is_in_arena = |address: Address| code.arena_of(address).is_some();
     if !table.names_code(symbol) {
-        // A base in front of its object, as in `table[i - 8]`, may lie in the code without meaning it.
+        // A base before its object, as in `table[i - 8]`, may lie in the code without meaning it.
         let is_object = symbol.defining_section().is_some() && matching.is_some();
         return if is_object || !is_in_arena(Address(stored)) { Verdict::Other } else { Verdict::Unclear };
     }
     match matching {
         Some(target) if is_in_arena(target) => match !symbol.is_section() && entry.addend != 0 {
-            // Behind the named function stands another, which is not what is meant.
+            // Another function follows the named one, which is not what is meant.
             true if leaves_symbol(symbol, target) => Verdict::Unclear,
             _ => Verdict::Code(target),
         },

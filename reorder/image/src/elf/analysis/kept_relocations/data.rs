@@ -142,7 +142,7 @@ pub(super) fn relative_word(
     let [value, other] = table.values(entry, &symbol);
     let value = if code.arena_of(value).is_some() { value } else { other };
     let named = (!symbol.is_section() && code.arena_of(symbol.value).is_some()).then_some(symbol.value);
-    // The sum for a late entry of a table may lie behind the code that the entry leads to.
+    // The sum for a late entry of a table may lie after the code that the entry leads to.
     let is_code = table.names_code(&symbol) || code.arena_of(value).is_some();
     is_code.then_some(RelativeWord { place: entry.place, run_start, value, named })
 }

@@ -2,8 +2,8 @@
 //! the list of absolute addresses.
 //!
 //! Takes the image, its code and blocks; gives [`KeptRelocations`]: findings where code and relocations contradict
-//! each other, data words that hold a distance to code, which nothing else in a finished image tells, and the fields
-//! that hold an address. Entries are evidence: none is followed that the bytes do not confirm. Linkers rewrite code
+//! each other, data words that hold a distance to code, which a finished image shows nowhere else, and the fields
+//! that hold an address. Entries are evidence, used only where the bytes confirm them. Linkers rewrite code
 //! without touching the entries for thread-local storage and the GOT, so these are believed only in the forms that
 //! the linkers write. Guarantee: an image where more disagrees than single defects explain is analysed as if it had
 //! no such relocations.
@@ -109,7 +109,7 @@ pub fn check_kept_relocations(
     absolute.sort_unstable();
     absolute.dedup();
     let has_too_many = match file.processor {
-        // gold puts entries beside their instructions and loses some; nobody else disagrees anywhere.
+        // gold puts entries beside their instructions and loses some; no other linker disagrees anywhere.
         Processor::Aarch64 => disagreeing > 0,
         _ => disagreeing > TOLERATED_DISAGREEMENTS && disagreeing.saturating_mul(1000) > evaluated,
     };

@@ -226,7 +226,7 @@ impl Comparison<'_, '_> {
             Region::Arena => false,
             // A stub: for imports, what another image may replace, and functions that are chosen at start.
             Region::FixedCode => is_undefined || is_indirect || !is_local,
-            // Nothing in data moves, so it matters only that the relocation does not name code.
+            // Data does not move, so it matters only that the relocation does not name code.
             Region::Data | Region::Mapped | Region::Outside => {
                 is_undefined || wanted.iter().all(|target| self.code.arena_of(*target).is_none())
             }
