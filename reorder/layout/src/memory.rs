@@ -281,6 +281,6 @@ mod tests {
             title: "its own".to_owned(),
             model: FaultModel::Pages { size: 1 << 16 },
         };
-        assert_eq!(find(&["4k".to_owned()], &[own.clone()]).unwrap(), [own]);
+        assert_eq!(find(&["4k".to_owned()], std::slice::from_ref(&own)).unwrap(), [own]);
     }
 }

@@ -49,7 +49,7 @@ pub enum OpenedImage<'data> {
     /// Linux, Android.
     Elf(ElfFile<'data>),
     /// iOS, macOS.
-    MachO(MachOImage<'data>),
+    MachO(Box<MachOImage<'data>>),
 }
 
 /// Refuses `--arch` for files that are not Mach-O.
@@ -71,7 +71,7 @@ impl<'data> OpenedImage<'data> {
     /// Damaged files, those of other kinds, and an architecture of a file that is not Mach-O.
     pub fn parse(bytes: &'data [u8], architecture: Option<&str>) -> Result<Self> {
         if is_macho(bytes) {
-            return MachOImage::parse(bytes, architecture).map(Self::MachO);
+            return MachOImage::parse(bytes, architecture).map(Box::new).map(Self::MachO);
         }
         refuse_architecture(architecture)?;
         ElfFile::parse_any_processor(bytes).map(Self::Elf)

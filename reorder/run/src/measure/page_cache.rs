@@ -18,8 +18,6 @@ use reorder_image::elf::file::ElfFile;
 use reorder_system::PAGE_BYTES;
 use reorder_system::residence::Residence;
 
-/// The unit of the page cache and of page tables on x86-64, and mostly on AArch64.
-
 /// Pages that another processor has just touched sit in its private list for a moment and cannot be dropped; a few
 /// short waits are enough, and more would not help a file that another process maps.
 const EVICTION_ATTEMPTS: u32 = 6;
