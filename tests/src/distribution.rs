@@ -7,7 +7,8 @@
 //! the permuted program is asked a third time, while the C and C++ libraries below it are permuted, too.
 
 use std::collections::BTreeSet;
-use std::fs;
+use std::fs::{self, File};
+use std::io::Read;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -26,10 +27,10 @@ use crate::workspace;
 /// The three questions that nearly every program answers without doing anything.
 pub const QUESTIONS: [&str; 3] = ["--version", "--help", "-h"];
 /// Servers and interactive programs ignore the questions and are stopped.
-const RUN_LIMIT: Duration = Duration::from_secs(4);
+pub(crate) const RUN_LIMIT: Duration = Duration::from_secs(4);
 const APPLY_LIMIT: Duration = Duration::from_secs(600);
 /// How often an original is asked again before a difference is blamed on the permutation.
-const REPEATS: usize = 8;
+pub(crate) const REPEATS: usize = 8;
 
 /// What nearly every program runs on.
 const LIBRARIES: [&str; 4] = ["libc.so.6", "libm.so.6", "libstdc++.so.6", "libgcc_s.so.1"];
@@ -142,6 +143,10 @@ pub struct Examination {
     pub movable: u64,
     /// Functions that lie elsewhere afterwards.
     pub moved: u64,
+    /// What it was asked to do.
+    pub works: usize,
+    /// Different things that came of it where the original ended well.
+    pub answers: usize,
 }
 
 /// Why `program` must not be run, if so.
@@ -180,7 +185,12 @@ pub fn programs(roots: &[PathBuf]) -> Vec<PathBuf> {
 
 /// Whether the file is a position-independent program with an interpreter.
 fn is_program(path: &Path) -> bool {
-    let Ok(bytes) = fs::read(path) else { return false };
+    /// Linkers put the program headers right behind the header of the file.
+    const HEADERS: u64 = 4096;
+    let mut bytes = Vec::new();
+    if File::open(path).and_then(|file| file.take(HEADERS).read_to_end(&mut bytes)).is_err() {
+        return false;
+    }
     let Ok(header) = FileHeader64::<LittleEndian>::parse(&*bytes) else { return false };
     let Ok(endian) = header.endian() else { return false };
     let Ok(segments) = header.program_headers(endian, &*bytes) else { return false };
@@ -210,8 +220,13 @@ impl Libraries {
     }
 }
 
+/// The command that permutes: what `REORDER` names, so that programs can be run where nothing can be built.
+pub fn command_under_test() -> PathBuf {
+    std::env::var_os("REORDER").map_or_else(|| workspace::reorder_path().to_path_buf(), PathBuf::from)
+}
+
 fn permute(image: &Path, output: &Path, seed: u64) -> std::io::Result<Outcome> {
-    let mut command = workspace::reorder();
+    let mut command = Command::new(command_under_test());
     command.args(["apply", "--format", "json", "--strategy", "random", "--seed", &seed.to_string()]);
     process::run(command.arg(image).arg("-o").arg(output), APPLY_LIMIT)
 }
@@ -223,25 +238,12 @@ fn permute(image: &Path, output: &Path, seed: u64) -> std::io::Result<Outcome> {
 pub fn examine(program: &Path, seed: u64, libraries: Option<&Libraries>) -> std::io::Result<Examination> {
     let scratch = tempfile::tempdir()?;
     let stage = Stage::new(scratch.path(), program)?;
-    let mut examination = Examination {
-        program: program.to_path_buf(),
-        verdict: Verdict::Same,
-        functions: 0,
-        movable: 0,
-        moved: 0,
-    };
     let permuted = scratch.path().join("permuted");
-    let outcome = permute(&stage.image, &permuted, seed)?;
-    if !outcome.success() {
-        examination.verdict = refusal(&outcome);
+    let mut examination = permute_staged(program, &stage, &permuted, seed)?;
+    if examination.verdict != Verdict::Same {
         return Ok(examination);
     }
-    let report: Value = serde_json::from_slice(&outcome.stdout).unwrap_or_default();
-    let count = |key: &str| report[key].as_u64().unwrap_or(0);
-    examination.functions = count("functions");
-    examination.movable = count("functions_movable");
-    examination.moved = count("functions_moved");
-
+    examination.works = QUESTIONS.len();
     let mut originals = Vec::new();
     for question in QUESTIONS {
         originals.push([ask(&stage, question)?, ask(&stage, question)?]);
@@ -271,6 +273,28 @@ pub fn examine(program: &Path, seed: u64, libraries: Option<&Libraries>) -> std:
         }
     }
     Ok(examination)
+}
+
+/// Permutes the program on `stage` with `seed`; it has no works yet.
+pub(crate) fn permute_staged(
+    program: &Path,
+    stage: &Stage,
+    permuted: &Path,
+    seed: u64,
+) -> std::io::Result<Examination> {
+    let outcome = permute(&stage.image, permuted, seed)?;
+    let verdict = if outcome.success() { Verdict::Same } else { refusal(&outcome) };
+    let report: Value = serde_json::from_slice(&outcome.stdout).unwrap_or_default();
+    let count = |key: &str| report[key].as_u64().unwrap_or(0);
+    Ok(Examination {
+        program: program.to_path_buf(),
+        verdict,
+        functions: count("functions"),
+        movable: count("functions_movable"),
+        moved: count("functions_moved"),
+        works: 0,
+        answers: 0,
+    })
 }
 
 /// The libraries of the system, then the permuted ones if there are any.

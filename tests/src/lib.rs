@@ -11,6 +11,7 @@
 //! | `fixture` | reads the directives at the top of a fixture's source |
 //! | `inspection` | what `reorder inspect` says about the functions that stay |
 //! | `distribution` | permutes installed programs and compares what they print |
+//! | `works` | gives installed programs files of many kinds, and compares what they make of them |
 //! | `macho_tools` | the emulator and the comparison of Mach-O images, and where they are installed |
 //! | `macho_fixtures` | compiles and links the Mach-O fixtures |
 //! | `macho_pairs` | links the same objects in two orders, for `verify` |
@@ -75,5 +76,6 @@ mod random;
 pub mod recorded_programs;
 pub mod stage;
 pub mod synthetic;
+pub mod works;
 pub mod workspace;
 pub mod wrong_output;

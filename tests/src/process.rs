@@ -84,14 +84,22 @@ impl fmt::Display for Outcome {
 
 /// Runs `command` without standard input and waits for at most `limit`.
 ///
+/// # Errors
+/// The program cannot be started or its output cannot be read.
+pub fn run(command: &mut Command, limit: Duration) -> io::Result<Outcome> {
+    run_on(command, Stdio::null(), limit)
+}
+
+/// Runs `command` on `input` and waits for at most `limit`.
+///
 /// The program gets a process group of its own; what is left of the group is killed when the program has ended.
 ///
 /// # Errors
 /// The program cannot be started or its output cannot be read.
-pub fn run(command: &mut Command, limit: Duration) -> io::Result<Outcome> {
+pub fn run_on(command: &mut Command, input: Stdio, limit: Duration) -> io::Result<Outcome> {
     let mut stdout = tempfile::tempfile()?;
     let mut stderr = tempfile::tempfile()?;
-    command.stdin(Stdio::null()).stdout(stdout.try_clone()?).stderr(stderr.try_clone()?).process_group(0);
+    command.stdin(input).stdout(stdout.try_clone()?).stderr(stderr.try_clone()?).process_group(0);
     let mut child = spawn(command)?;
     let status = wait(&mut child, limit)?;
     kill_group(&child);

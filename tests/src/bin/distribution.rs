@@ -1,26 +1,32 @@
 //! Permutes every installed program and tells how many behave the same.
 //!
-//! Arguments: `[--at-least N] [--limit N] [--seed N] [--libraries] [--table FILE] [DIRECTORY…]`. With `--libraries` each
-//! permuted program also runs on permuted C and C++ libraries. Writes one line per program to the table and a summary to
-//! stdout. Exit status 1 when a program differs, `reorder` fails, or fewer than N were permuted.
+//! Arguments: `[--at-least N] [--limit N] [--part N/M] [--seed N] [--libraries | --files DIRECTORY] [--table FILE]
+//! [DIRECTORY…]`. `--part 2/5` takes every fifth program, from the second on. With `--libraries` each permuted program also
+//! runs on permuted C and C++ libraries; with `--files` it is not asked for its version and its help but works on all files of
+//! that directory. Writes one line per program to the table and a summary to stdout. Exit status 1 when a program differs,
+//! `reorder` fails, or fewer than N were permuted. `REORDER` names the command (default: built here).
 
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "a script's summary is its output")]
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::{env, fs};
 
-use end_to_end::distribution::{Examination, Libraries, Verdict, examine, programs, reason_to_skip};
-use end_to_end::workspace;
+use end_to_end::distribution::{
+    Examination, Libraries, Verdict, command_under_test, examine, programs, reason_to_skip,
+};
+use end_to_end::works;
 use rayon::iter::{IntoParallelRefIterator, ParallelIterator};
 
 struct Options {
     at_least: usize,
     limit: usize,
+    part: (usize, usize),
     seed: u64,
     libraries: bool,
+    files: Option<PathBuf>,
     table: PathBuf,
     roots: Vec<PathBuf>,
 }
@@ -33,10 +39,11 @@ fn main() -> ExitCode {
             return ExitCode::from(2);
         }
     };
-    workspace::reorder_path();
+    command_under_test();
     let all = programs(&options.roots);
-    let (skipped, mut chosen): (Vec<_>, Vec<_>) =
-        all.into_iter().partition(|program| reason_to_skip(program).is_some());
+    let (part, parts) = options.part;
+    let all = all.into_iter().skip(part - 1).step_by(parts);
+    let (skipped, mut chosen): (Vec<_>, Vec<_>) = all.partition(|program| reason_to_skip(program).is_some());
     chosen.truncate(options.limit);
     let libraries = match options.libraries.then(|| Libraries::permuted(options.seed)).transpose() {
         Ok(libraries) => libraries,
@@ -46,7 +53,7 @@ fn main() -> ExitCode {
         }
     };
     let examined: Vec<std::io::Result<Examination>> =
-        chosen.par_iter().map(|program| examine(program, options.seed, libraries.as_ref())).collect();
+        chosen.par_iter().map(|program| one(program, &options, libraries.as_ref())).collect();
     let examinations: Vec<Examination> = match examined.into_iter().collect() {
         Ok(examinations) => examinations,
         Err(error) => {
@@ -61,12 +68,21 @@ fn main() -> ExitCode {
     summary(&skipped, &examinations, &options)
 }
 
+fn one(program: &Path, options: &Options, libraries: Option<&Libraries>) -> std::io::Result<Examination> {
+    match &options.files {
+        Some(files) => works::examine(program, options.seed, files),
+        None => examine(program, options.seed, libraries),
+    }
+}
+
 fn options(mut arguments: impl Iterator<Item = String>) -> Result<Options, String> {
     let mut options = Options {
         at_least: 400,
         limit: usize::MAX,
+        part: (1, 1),
         seed: 1,
         libraries: false,
+        files: None,
         table: PathBuf::from("target/distribution.tsv"),
         roots: Vec::new(),
     };
@@ -76,8 +92,14 @@ fn options(mut arguments: impl Iterator<Item = String>) -> Result<Options, Strin
         match argument.as_str() {
             "--at-least" => options.at_least = number(value()?)?,
             "--limit" => options.limit = number(value()?)?,
+            "--part" => {
+                let text = value()?;
+                let (part, parts) = text.split_once('/').ok_or_else(|| format!("not N/M: {text}"))?;
+                options.part = (number(part.to_owned())?.max(1), number(parts.to_owned())?.max(1));
+            }
             "--seed" => options.seed = number(value()?)? as u64,
             "--libraries" => options.libraries = true,
+            "--files" => options.files = Some(PathBuf::from(value()?)),
             "--table" => options.table = PathBuf::from(value()?),
             flag if flag.starts_with('-') => return Err(format!("unknown option {flag}")),
             directory => options.roots.push(PathBuf::from(directory)),
@@ -90,11 +112,11 @@ fn options(mut arguments: impl Iterator<Item = String>) -> Result<Options, Strin
 }
 
 fn table(skipped: &[PathBuf], examinations: &[Examination]) -> String {
-    let mut text = String::from("program\tverdict\tfunctions\tmovable\tmoved\tdetail\n");
+    let mut text = String::from("program\tverdict\tfunctions\tmovable\tmoved\tworks\tanswers\tdetail\n");
     for program in skipped {
         let reason = reason_to_skip(program).unwrap_or_default();
         // Writing to a string cannot fail.
-        let _ = writeln!(text, "{}\tskipped\t0\t0\t0\t{reason}", program.display());
+        let _ = writeln!(text, "{}\tskipped\t0\t0\t0\t0\t0\t{reason}", program.display());
     }
     for examination in examinations {
         let (verdict, detail) = match &examination.verdict {
@@ -106,11 +128,13 @@ fn table(skipped: &[PathBuf], examinations: &[Examination]) -> String {
         };
         let _ = writeln!(
             text,
-            "{}\t{verdict}\t{}\t{}\t{}\t{}",
+            "{}\t{verdict}\t{}\t{}\t{}\t{}\t{}\t{}",
             examination.program.display(),
             examination.functions,
             examination.movable,
             examination.moved,
+            examination.works,
+            examination.answers,
             detail.replace('\n', "\\n").replace('\t', " ")
         );
     }
@@ -134,6 +158,12 @@ fn summary(skipped: &[PathBuf], examinations: &[Examination], options: &Options)
     let sum = |value: fn(&Examination) -> u64| examinations.iter().map(value).sum::<u64>();
     let functions = sum(|examination| examination.functions);
     let percent = |part: u64| if functions == 0 { 0.0 } else { 100.0 * part as f64 / functions as f64 };
+    let sum_of = |value: fn(&Examination) -> usize| examinations.iter().map(value).sum::<usize>();
+    println!(
+        "{} works; {} programs did well with at least two different results",
+        sum_of(|examination| examination.works),
+        examinations.iter().filter(|examination| examination.answers > 1).count()
+    );
     let (movable, moved) = (sum(|examination| examination.movable), sum(|examination| examination.moved));
     println!(
         "{} programs permuted: {same} same, {varies} vary by themselves, {wrong} wrong; {refused:?} refused, {} skipped",
