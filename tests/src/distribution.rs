@@ -302,12 +302,15 @@ fn once_or_twice(libraries: Option<&Libraries>) -> impl Iterator<Item = Option<&
     std::iter::once(None).chain(libraries.map(Some))
 }
 
-/// The refusal's code, or the whole failure.
+/// The refusal's code, or the whole failure. That the command's own two halves disagree is none of the refusals that are right.
 fn refusal(outcome: &Outcome) -> Verdict {
+    const UNPROVEN: &str = "R16";
     let text = outcome.stderr_text();
     let code = text.split_once("refused (").and_then(|(_, rest)| rest.split_once(')')).map(|(code, _)| code);
     match code {
-        Some(code) if outcome.ending == Ending::Exited(2) => Verdict::Refused(code.to_owned()),
+        Some(code) if outcome.ending == Ending::Exited(2) && code != UNPROVEN => {
+            Verdict::Refused(code.to_owned())
+        }
         _ => Verdict::Failed(outcome.to_string()),
     }
 }
