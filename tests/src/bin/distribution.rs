@@ -1,4 +1,4 @@
-//! Permutes every installed program and tells how many behave the same.
+//! Permutes every installed program and counts those that behave the same.
 //!
 //! Arguments: `[--at-least N] [--limit N] [--seed N] [--libraries] [--table FILE] [DIRECTORY…]`. With `--libraries` each
 //! permuted program also runs on permuted C and C++ libraries. Writes one line per program to the table and a summary to
