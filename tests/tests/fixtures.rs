@@ -26,7 +26,7 @@ fn main() -> std::io::Result<ExitCode> {
     Ok(libtest_mimic::run(&arguments, trials).exit_code())
 }
 
-/// `README.md` says which case a fixture stands for; a fixture nobody listed is a case nobody can find.
+/// `README.md` lists the case of each fixture; an unlisted fixture cannot be found.
 fn every_fixture_is_listed(root: &std::path::Path) -> Result<(), Failed> {
     let table = std::fs::read_to_string(root.join("README.md"))?;
     for entry in std::fs::read_dir(root)? {

@@ -1,4 +1,4 @@
-//! Reports of the gate with names that want to be markup, commands or broken syntax: other people's programs read them.
+//! Reports of the gate with names that contain markup, commands or broken syntax: third-party programs read them.
 
 #![allow(clippy::unwrap_used)] // a failed unwrap is a failed test
 
@@ -228,7 +228,7 @@ fn markdown_shows_names_and_does_nothing_else() {
     }
 }
 
-/// No tag but ours, nothing that loads or leads anywhere.
+/// No tags except ours, and nothing that loads a resource or links to one.
 fn assert_harmless(html: &str) {
     const OURS: [&str; 15] = [
         "h3", "p", "code", "table", "thead", "tbody", "tr", "th", "td", "strong", "ul", "li", "details",
