@@ -152,7 +152,7 @@ fn what_differs_in_the_original_itself_is_not_compared() {
         let outcome = apply(directory, &["-o", "new", "--check", what]);
         assert!(outcome.success() && outcome.stdout_text().contains(lines), "{outcome}");
     }
-    // The same ending of both passes, even if it is a failure.
+    // The check passes if both end in the same way, even if they fail.
     let killed = apply(directory, &["-o", "new", "--check", "killed"]);
     assert!(killed.success() && killed.stdout_text().contains("a signal ends the original, too"), "{killed}");
     fs::remove_file(directory.join("new")).unwrap();

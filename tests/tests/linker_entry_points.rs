@@ -174,7 +174,7 @@ fn rustc_linker_with_flavor() {
 fn rustc_with_another_compiler() {
     let line = "rustc -Copt-level=1 program.rs -o program";
     let with = format!("{line} -C linker=reorder-cc -C link-arg=--reorder-driver=clang-22");
-    // With the name clang, rustc would not choose its own lld.
+    // If the linker were called clang, rustc would not choose its own lld.
     let build = rust();
     build.must("mkdir bin && ln -s \"$(command -v clang-22)\" bin/cc");
     prove(build, &format!("PATH=$PWD/bin:$PATH {line}"), &with, "program");
