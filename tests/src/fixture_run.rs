@@ -1,6 +1,6 @@
 //! Checks one variant of a fixture against everything that relocation promises.
 //!
-//! In: a [`Variant`]. Out: nothing, or the first broken promise as text. The image is built and run; then, for
+//! In: a [`Variant`]. Out: `Ok`, or the first failed check as text. The image is built and run; then, for
 //! three random permutations and one real order (the reverse of the link order), relocated and run again. Besides:
 //! the link order gives the input back byte by byte, restoring undoes a permutation, the number of threads does not
 //! matter, the stripped image behaves the same, and so do copies of all functions, or of those that stay.

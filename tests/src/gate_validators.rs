@@ -15,7 +15,7 @@ const LIMIT: Duration = Duration::from_secs(600);
 /// Where they are installed; installs them once.
 ///
 /// # Panics
-/// When they cannot be installed: a form that nobody checks is not tested.
+/// When they cannot be installed: the formats would not be tested.
 fn directory() -> &'static Path {
     static DIRECTORY: OnceLock<PathBuf> = OnceLock::new();
     DIRECTORY.get_or_init(|| {

@@ -228,7 +228,7 @@ fn markdown_shows_names_and_does_nothing_else() {
     }
 }
 
-/// No tags except ours, and nothing that loads a resource or links to one.
+/// No tags except ours, and none that loads a resource or links to one.
 fn assert_harmless(html: &str) {
     const OURS: [&str; 15] = [
         "h3", "p", "code", "table", "thead", "tbody", "tr", "th", "td", "strong", "ul", "li", "details",

@@ -16,7 +16,7 @@ fn run(command: &mut Command) -> Outcome {
     process::run(command, LIMIT).unwrap()
 }
 
-/// A program with a library of its own beside it.
+/// A program with a library of its own next to it.
 fn program_with_library(directory: &Path) {
     let functions = |prefix: &str| -> String {
         let one = |index: usize| {

@@ -247,7 +247,7 @@ fn faults_in_the_command_line_are_told_with_the_next_step() {
     assert!(json.contains("-o FILE"), "{json}");
 }
 
-/// Parts through pipes, in any grouping, are one process's result; a command line that ran once is kept beside one that
+/// Parts through pipes, in any grouping, give one process's result; a command line that ran once is kept along with one that
 /// ran often.
 #[test]
 fn a_fleet_s_parts_give_what_one_process_gives() {
