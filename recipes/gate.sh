@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Builds, records the starts and runs the gate; exit status 1 is a finding, 2 means that the gate could not run.
-# Reports lie in gate/ whatever the outcome is.
+# Builds, records the scenarios and runs the gate; exit status 1 is a finding, 2 means that the gate could not run.
+# Reports are in gate/ after any outcome.
 set -euo pipefail
 
 make

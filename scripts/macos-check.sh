@@ -1,23 +1,23 @@
 #!/usr/bin/env bash
-# Tries on a Mac what could not be tried elsewhere: whether the kernel, dyld, codesign and the debugging tools accept
+# Tests on a Mac what cannot be tested elsewhere: whether the kernel, dyld, codesign and the debugging tools accept
 # programs whose functions `reorder apply` has moved.
 #
-#   scripts/macos-check.sh [IMAGE…]                 everything, where this machine runs reorder
+#   scripts/macos-check.sh [IMAGE…]                 all steps, if reorder runs on this system
 #   scripts/macos-check.sh --make DIR [IMAGE…]      on the Mac: builds small programs with its compilers
 #   scripts/macos-check.sh --move DIR               anywhere: moves the functions of all programs in DIR at random
 #   scripts/macos-check.sh --try DIR                on the Mac: checks, runs and compares
 #
-# reorder runs on x86-64 Linux, so on most Macs the three steps are needed: make, copy DIR to a Linux machine or share
+# reorder runs on x86-64 Linux, so on most Macs the three steps are needed: make, copy DIR to a Linux system or share
 # it with a container, move, copy it back to the same path, try.
 #
 #   IMAGE            a further program, which is run with --version; or a library, which is loaded
 #   --reorder FILE   this command instead of one that is built from this checkout
-#   --seeds LIST     the orders to try, as numbers with blanks between; 1 2 3 unless given
-#   --arguments ARG  what to run each IMAGE with instead of --version; one word
+#   --seeds LIST     the orders to try, as numbers separated by blanks; default 1 2 3
+#   --arguments ARG  one argument to run each IMAGE with instead of --version
 #   --keep           keep the temporary directory
 #
-# Prints a line for each check: PASS, FAIL or SKIP. Exit status: 0 nothing failed, 1 something failed, 2 it could not run.
-# Needs no root and changes nothing outside of DIR. For the bash 3.2 of macOS.
+# Prints a line for each check: PASS, FAIL or SKIP. Exit status: 0 no check failed, 1 a check failed, 2 it could not run.
+# Needs no root and changes no files outside of DIR. For the bash 3.2 of macOS.
 set -uo pipefail
 
 fail_to_run() {
@@ -105,7 +105,7 @@ limited() { perl -e 'alarm shift; exec @ARGV or exit 127' 60 "$@"; }
 
 # --- make: programs with the system's compilers ---------------------------------------------------------------------
 
-# A case is a directory: old/ with the images, `images` with their names, `arguments` with what to run old/program with.
+# A case is a directory: old/ with the images, `images` with their names, `arguments` with the arguments of old/program.
 begin_case() {
     rm -rf "$directory/cases/$1"
     mkdir -p "$directory/cases/$1/old" "$directory/cases/$1/objects"
@@ -129,7 +129,7 @@ end_case() {
 write_sources() {
     mkdir -p "$directory/sources"
     cd "$directory/sources" || exit 2
-    # Thirty functions for each program, so that an order has something to change.
+    # Thirty functions for each program, so that orders can differ.
     {
         for number in 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20 21 22 23 24 25 26 27 28 29 30; do
             echo "__attribute__((noinline)) static int step_$number(int value) { return value * $number + ($number ^ value); }"
@@ -435,7 +435,7 @@ move_image() {
     fi
     if grep -q 'refused (M20)' "$log"; then fail "$1: moved" "$log"; else pass "$1: moved"; fi
     check "$1: proven" "$reorder" verify "$2" "$3"
-    # Of universal files each image has a map of its own.
+    # Each image of a universal file has a map of its own.
     ! is_universal "$2" || return
     if "$reorder" apply "$3" --order "$3.map" -o "$3.back" >"$log" 2>&1 && cmp "$2" "$3.back" >>"$log" 2>&1; then
         pass "$1: the map leads back"
@@ -476,7 +476,7 @@ try_cases() {
     [ -n "$found" ] || fail_to_run "$directory has no moved programs: --move comes before --try"
 }
 
-# Words that run the program of a case in DIRECTORY: itself, or the loader for what is none.
+# Command that runs the program of a case in DIRECTORY: the program itself, or the loader for a library.
 set_words() {
     local path=$1
     words=(./program)
@@ -544,7 +544,7 @@ compare() {
     fi
 }
 
-# try_image NAME OLD NEW: what checks a file without running it.
+# try_image NAME OLD NEW: checks a file without running it.
 try_image() {
     if codesign --verify --strict "$2" >"$log" 2>&1; then
         check "$1: codesign --verify --strict" codesign --verify --strict --verbose "$3"
@@ -559,7 +559,7 @@ try_image() {
         skip "$1: dyld_info does not accept the original either ($(head -n 1 "$log"))"
     fi
     if dwarfdump --uuid "$2" >"$directory/uuid" 2>/dev/null && dwarfdump --uuid "$3" >"$log" 2>&1; then
-        # The same line would name another file, so only the second word counts.
+        # The same line names another file, so only the second word counts.
         if [ "$(awk '{print $2}' "$directory/uuid")" != "$(awk '{print $2}' "$log")" ]; then
             pass "$1: another UUID"
         elif cmp -s "$2" "$3"; then
@@ -576,7 +576,7 @@ try_again_signed() {
     rm -rf "$signed"
     mkdir -p "$signed"
     while IFS= read -r image; do
-        # Signatures of nobody have no team in common, so libraries could not be loaded under the hardened runtime.
+        # Ad hoc signatures have no common team, so libraries could not be loaded under the hardened runtime.
         if ! {
             cp "$new/$image" "$signed/$image" && strip -x "$signed/$image" &&
                 if [ "$(wc -l <"$path/images")" -eq 1 ] && [ ! -f "$path/given" ]; then

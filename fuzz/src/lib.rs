@@ -1,4 +1,4 @@
-//! The targets for the fuzzer's engine. What they demand of each input is in `tests/src/fuzz`.
+//! The targets for the fuzzer's engine. `tests/src/fuzz` states what each input must satisfy.
 
 pub use end_to_end::fuzz::check;
 

@@ -1,4 +1,4 @@
-//! The command as its users meet it: streams, exit statuses, formats, and the whole pipeline.
+//! The command as users run it: streams, exit statuses, formats, and the whole pipeline.
 
 use std::fs;
 use std::io::Read;
@@ -22,7 +22,7 @@ fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
 
-/// 240 functions of about 200 bytes; the program calls each 24th, so that its start touches many pages.
+/// 240 functions of about 200 bytes; the program calls each 24th, so that its startup touches many pages.
 fn build_program(directory: &Path) -> PathBuf {
     let mut source = String::from("#include <stdio.h>\nvolatile int sink;\n");
     for number in 0..240 {
@@ -41,7 +41,7 @@ fn build_program(directory: &Path) -> PathBuf {
     program
 }
 
-/// Beside the tests, on a disk: a file system in memory has no cold starts.
+/// Next to the test programs, on a disk: a file system in memory has no cold starts.
 fn directory() -> TempDir {
     TempDir::new_in(env!("CARGO_TARGET_TMPDIR")).expect("writable")
 }
@@ -89,7 +89,7 @@ fn optimize_makes_a_program_that_does_the_same_on_fewer_pages() {
 fn a_start_that_cannot_be_repeated_is_not_believed() {
     let directory = directory();
     let source = directory.path().join("counter.c");
-    // Ends with 0 as long as its file is short, which it is while the run is recorded and checked, and then with 1.
+    // Exits with 0 while its file is short, as it is while it is recorded and checked, and later with 1.
     let code = r#"#include <stdio.h>
 int main(int count, char **arguments) {
     FILE *file = fopen(arguments[1], "a");

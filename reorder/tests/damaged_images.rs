@@ -1,4 +1,4 @@
-//! Images with damaged bytes, and bytes that are no image: every phase gives a value or an error that says something.
+//! Damaged images, and files that are not images: every phase returns a value or an error with a message.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on should say so where it stands")]
 
@@ -18,7 +18,7 @@ use reorder_relocate::apply::Arrangement;
 use reorder_relocate::apply::elf::apply;
 use reorder_verify::{VerifyOptions, verify};
 
-/// Some kilobytes with every table: without start files, so that most bytes mean something.
+/// A few kilobytes with every table, linked without startup files, so that most bytes have a meaning.
 fn small_image(options: &[&str]) -> Vec<u8> {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("image");
@@ -30,7 +30,7 @@ fn small_image(options: &[&str]) -> Vec<u8> {
     std::fs::read(path).unwrap()
 }
 
-/// All that `apply` does between reading and writing.
+/// Everything that `apply` does between reading and writing.
 fn permute(bytes: &[u8]) -> Result<Vec<u8>> {
     let file = ElfFile::parse(bytes)?;
     let functions = FunctionTable::collect(&file)?;
@@ -41,7 +41,7 @@ fn permute(bytes: &[u8]) -> Result<Vec<u8>> {
     Ok(apply(&file, &functions, analysis, arrangement, RelocateOptions::default())?.bytes)
 }
 
-/// All that an orderer wants to know, which no refusal prevents.
+/// Everything that `order` reads; a refusal must not prevent it.
 fn read_references(bytes: &[u8]) -> Result<()> {
     let file = ElfFile::parse(bytes)?;
     let functions = FunctionTable::collect(&file)?;
@@ -63,11 +63,11 @@ fn check(bytes: &[u8]) {
         }
         Err(error) => assert!(!error.to_string().is_empty()),
     }
-    // The verifier reads the file on its own.
+    // The verifier parses the file by itself.
     let _ = verify(bytes, bytes, VerifyOptions::default());
 }
 
-/// Where, and what is written there.
+/// A file offset, and the bytes to write there.
 fn damage() -> impl Strategy<Value = Vec<(Index, Vec<u8>)>> {
     let value = prop_oneof![
         any::<u8>().prop_map(|byte| vec![byte]),
@@ -82,7 +82,7 @@ fn damage() -> impl Strategy<Value = Vec<(Index, Vec<u8>)>> {
 fn damaged(image: &[u8], damage: &[(Index, Vec<u8>)], length: Option<Index>) -> Vec<u8> {
     let mut bytes = image.to_vec();
     for (at, value) in damage {
-        // Fields are aligned; single bytes are anywhere.
+        // Fields are aligned; single bytes can be at any offset.
         let at = at.index(bytes.len() - 8) / value.len() * value.len();
         bytes[at..at + value.len()].copy_from_slice(value);
     }

@@ -1,4 +1,4 @@
-"""What `check` runs: the same sample by several ways. Arguments: the command, and the number of traces."""
+"""The tests of `check`: the same sample computed in several ways. Arguments: the command, and the number of traces."""
 
 import hashlib
 import os
@@ -21,7 +21,7 @@ SHARES = (900, 99, 1)
 
 
 def trace(draw):
-    """One recorded start."""
+    """One recorded run."""
     command = draw.choices(COMMANDS, SHARES)[0]
     lines = [
         "# reorder trace 1", f"# image: /opt/{command[0]}", f"# build-id: {draw.choice(['c0ffee', 'decade'])}",
@@ -36,7 +36,7 @@ def trace(draw):
 
 
 def written(folder, count):
-    """Files with `count` traces in all; their list."""
+    """Writes files with `count` traces in all; gives their list."""
     draw = random.Random(1)
     paths = []
     for start in range(0, count, TRACES_A_FILE):
@@ -47,7 +47,7 @@ def written(folder, count):
 
 
 def executors():
-    """The worker processes of Spark that run on this machine below this process."""
+    """The worker processes of Spark below this process."""
     listed = subprocess.run(["ps", "-eo", "pid,args"], capture_output=True, text=True, check=True).stdout
     return [int(line.split(None, 1)[0]) for line in listed.splitlines() if "CoarseGrainedExecutorBackend" in line and " --driver-url " in line]
 
@@ -67,7 +67,7 @@ class Killer(threading.Thread):
 
 
 def by_spark(work, paths, reorder, master, partitions):
-    """The result of `spark.py`, which is a program of its own."""
+    """The result of `spark.py`, which is a separate program."""
     listed, output = work / "list", work / "spark.trace"
     listed.write_text("".join(f"{path}\n" for path in paths))
     output.unlink(missing_ok=True)
@@ -115,7 +115,7 @@ def main():
         marks = work / "marks"
         marks.mkdir()
         slow = work / "slow"
-        # Long enough for the other tasks to be under way when the worker dies.
+        # Long enough for the other tasks to be running when the worker dies.
         slow.write_text(f'#!/bin/sh\nmktemp "{marks}/XXXXXX" > /dev/null\nsleep 1\nexec "{reorder}" "$@"\n')
         slow.chmod(0o755)
         killer = Killer(marks)

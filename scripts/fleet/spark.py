@@ -24,7 +24,7 @@ FAN_IN = 8
 
 
 def merging(options, source):
-    """The command line of one step; a partition without a line gives nothing, for which no process is started."""
+    """The command line of one step; no process is started for an empty partition."""
     words = [
         *shlex.split(options.reorder), "traces", "merge", "--quiet", "--threads", "1", "--sample", str(options.sample),
         "--each", options.each, "--seed", str(options.seed), source,
@@ -39,7 +39,7 @@ def sampled(context, paths, options):
     parts = context.parallelize(paths, options.partitions).pipe(merging(options, "@/dev/stdin"), checkCode=True)
     while parts.getNumPartitions() > 1:
         fewer = -(-parts.getNumPartitions() // FAN_IN)
-        # A shuffle, so that the parts before it are not made again for every task behind it.
+        # A shuffle, so that the parts before it are not computed again for every task after it.
         parts = parts.mapPartitions(lambda lines: ["\n".join(lines)]).repartition(fewer)
         parts = parts.flatMap(lambda part: part.split("\n") if part else []).pipe(merging(options, "-"), checkCode=True)
     return parts.collect()

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Prints the licences of all crates that the commands are compiled from, with the texts that are to be shipped along:
-licences.py TARGET. Each text stands there once, behind the crates that carry it. Exit status 1 when cargo fails.
+"""Prints the licences of all crates that the commands are compiled from, with the texts that must be shipped with them:
+licences.py TARGET. Each text appears once, after the crates that contain it. Exit status 1 when cargo fails.
 """
 
 import json
@@ -19,7 +19,7 @@ packages = ["--package", "reorder-functions", "--package", "reorder-linker-plugi
 tree = cargo("tree", *packages, "--edges", "normal", "--target", target, "--prefix", "none", "--format", "{p}")
 used = {tuple(line.split()[:2]) for line in tree.splitlines() if line}
 known = json.loads(cargo("metadata", "--format-version", "1", "--filter-platform", target))["packages"]
-# Our own are beside this file.
+# Our own are next to this file.
 crates = [crate for crate in known if crate["source"] and (crate["name"], "v" + crate["version"]) in used]
 crates.sort(key=lambda crate: (crate["name"], crate["version"]))
 
@@ -29,11 +29,11 @@ for crate in crates:
     name = f"{crate['name']} {crate['version']}"
     print(f"{name}: {crate['license']}")
     folder = pathlib.Path(crate["manifest_path"]).parent
-    # Libraries in C lie in folders of the crates that bind them.
+    # Libraries in C are in folders of the crates that bind them.
     for path in sorted(folder.glob("*")) + sorted(folder.glob("*/*")):
         if path.is_file() and path.name.upper().startswith(("LICENSE", "LICENCE", "COPYING", "NOTICE", "UNLICENSE")):
             text = path.read_text(errors="replace")
-            # Of zstd the other choice, of xz its tools, which are not compiled here.
+            # For zstd the other choice; for xz its tools, which are not compiled here.
             if text.lstrip().startswith("GNU ") or "GNU GENERAL PUBLIC LICENSE" in text[:200].upper():
                 continue
             texts.setdefault(" ".join(text.split()), (text, []))[1].append(name)

@@ -2,7 +2,7 @@
 """Writes a Python wheel that holds commands and no Python: wheel.py OUTPUT COMMAND… with VERSION, SUMMARY, ARCHITECTURE
 and SOURCE_DATE_EPOCH in the environment; OUTPUT is a directory. Files of licences are taken from the working directory.
 
-The commands must be static: the name of the wheel says that they run beside any C library. The same input gives the same
+The commands must be static: the name of the wheel says that they run with any C library. The same input gives the same
 bytes. Prints the path; exit status 1 when something cannot be read or written.
 """
 

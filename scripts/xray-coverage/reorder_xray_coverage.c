@@ -1,8 +1,8 @@
-// Records the first call of every function of a program that was built with -fxray-instrument, and takes the function's
-// instrumentation out again at that call. README.md beside this file says how to build and run.
+// Records the first call of every function of a program that was built with -fxray-instrument, and removes the function's
+// instrumentation at that call. README.md next to this file says how to build and run.
 //
-// The handler runs in any thread and in signal handlers: it takes no lock that it waits for, and gets memory from the
-// kernel alone.
+// The handler runs in any thread and in signal handlers: it never waits for a lock, and gets memory only from the
+// kernel.
 
 #define _GNU_SOURCE
 #include <fcntl.h>
@@ -16,7 +16,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-// Of compiler-rt's xray/xray_interface.h, which not every package brings along.
+// Of compiler-rt's xray/xray_interface.h, which not every package contains.
 extern void __xray_init(void);
 extern int __xray_set_handler(void (*handler)(int32_t id, int event));
 extern int __xray_patch(void);
@@ -44,7 +44,7 @@ NEVER_INSTRUMENT static void *reserve(size_t bytes) {
   return memory == MAP_FAILED ? NULL : memory;
 }
 
-// The table of one object; two threads may make it at once, and then one of them throws its own away.
+// The table of one object; two threads may make it at once, and then one of them frees its own.
 NEVER_INSTRUMENT static _Atomic uint32_t *calls_of(uint32_t object) {
   const size_t bytes = sizeof(uint32_t) << FUNCTION_BITS;
   _Atomic uint32_t *table = atomic_load_explicit(&calls[object], memory_order_acquire);
@@ -71,14 +71,14 @@ NEVER_INSTRUMENT static void handle(int32_t signed_id, int event) {
     else atomic_fetch_add(&lost, 1);
   }
   // XRay makes the page writable, writes, and makes it executable again: two at once would write into a page that the
-  // other has just protected. Whoever comes second leaves the function to its next call.
+  // other has just protected. The second thread leaves the function to its next call.
   if (before + 1 >= hits_until_unpatched && !atomic_flag_test_and_set(&unpatching)) {
     __xray_unpatch_function(signed_id);
     atomic_flag_clear(&unpatching);
   }
 }
 
-// What is needed to write addresses as they stand in the image.
+// The data needed to write addresses as they are in the image.
 struct search {
   uintptr_t address;
   uintptr_t bias;

@@ -24,7 +24,7 @@ COLUMNS = ["program", "verdict", "functions", "movable", "moved", "detail"]
 QUESTIONS = ("--version", "--help")
 LIBRARIES = ("libc.so.6", "libm.so.6", "libstdc++.so.6", "libgcc_s.so.1")
 LIBRARY_FOLDER = "usr/lib/aarch64-linux-gnu"
-# They act whatever they are asked: on the terminal, other users, or the user's own rights.
+# They act even when only asked for their version: on the terminal, other users, or the user's own rights.
 SKIPPED = {"script", "scriptlive", "reset", "tset", "wall", "write", "mesg", "setterm", "su", "login", "newgrp", "sg", "chsh", "chfn", "passwd"}
 RUN_SECONDS, APPLY_SECONDS, REPEATS = 20, 600, 3
 REFUSED = 2
@@ -32,7 +32,7 @@ HAS_INTERPRETER = b"/lib/ld-linux-aarch64.so.1\0"
 
 
 class Stage:
-    """Where one program runs, under the same path before and after."""
+    """The directory where one program runs, under the same path before and after."""
 
     def __init__(self, root, scratch, name):
         self.root, self.home = root, pathlib.Path(scratch, "home")
@@ -62,7 +62,7 @@ class Stage:
         return done.returncode, done.stdout, done.stderr
 
     def answers(self):
-        """To all questions."""
+        """The answers to all questions."""
         return [self.ask(question) for question in QUESTIONS]
 
 
@@ -86,7 +86,7 @@ def compare(stage, original, question, before, after):
 
 
 def examine(wanted, program, folders):
-    """The fields of a program's line behind its path."""
+    """The fields of a program's line after its path."""
     with tempfile.TemporaryDirectory() as scratch:
         permuted = pathlib.Path(scratch, "permuted")
         applied = permute(wanted.reorder, program, permuted, wanted.seed)
@@ -112,7 +112,7 @@ def examine(wanted, program, folders):
 
 
 def main():
-    """Goes through the programs."""
+    """Permutes and compares all programs."""
     parser = argparse.ArgumentParser()
     parser.add_argument("reorder", type=pathlib.Path)
     parser.add_argument("root", type=pathlib.Path)

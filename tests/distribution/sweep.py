@@ -1,9 +1,9 @@
-"""Permutes every ET_DYN image below some directories and tells how it went.
+"""Permutes every ET_DYN image below some directories and prints the results.
 
 Usage: sweep.py REORDER TABLE.tsv [--seed N] [--machine x86-64|aarch64] [--least N] [--resume] [--only TEXT] DIRECTORY…
 
 For each image: `reorder inspect --all`, a random permutation by `reorder apply`, which verifies, and `reorder verify` once
-more as a process of its own. One line an image in TABLE.tsv, one line a pinned function in TABLE.pins.tsv, then totals on
+more as a separate process. One line an image in TABLE.tsv, one line a pinned function in TABLE.pins.tsv, then totals on
 standard output. The status is 1 when a command ends by anything but success or a refusal with a reason, when
 verification fails, when fewer than `--least` images were found, or when less than 99 % of the functions may move.
 """
@@ -25,20 +25,20 @@ COLUMNS = [
 PIN_COLUMNS = ["image", "function", "address", "bytes", "reason", "evidence"]
 MACHINES = {"x86-64": 62, "aarch64": 183}
 ET_DYN = 3
-# What `inspect` exits with for an image that cannot be moved, and `apply` for one that it does not take.
+# Exit status of `inspect` for an image that cannot be moved, and of `apply` for one that it does not accept.
 REFUSES, REFUSED = 1, 2
-# The largest image of a desktop takes seconds; an image that takes this long on a busy machine hangs.
+# The largest image of a desktop takes seconds; a command that takes this long on a busy system hangs.
 LIMIT_SECONDS = 1200
 TIMED_OUT = 124
-# Codes by which the tool says that it was wrong itself.
+# Codes by which the tool reports an error of its own.
 OWN_FAULTS = {"R16"}
-# The code of images whose debug information nobody chose what to do with.
+# The code of images with debug information, without an option that says what to do with it.
 DEBUG_INFORMATION = "R10"
 LEAST_MOVABLE_PERCENT = 99
 
 
 def is_image(path, machine):
-    """Whether this is a 64-bit ET_DYN file for the machine."""
+    """Whether this is a 64-bit ET_DYN file for the processor."""
     try:
         with path.open("rb") as file:
             head = file.read(20)
@@ -82,19 +82,19 @@ class Run:
         self.seconds, self.peak_kib = (words + ["", ""])[:2]
 
     def words(self):
-        """What it said on one line."""
+        """Its message on one line."""
         if self.status == TIMED_OUT:
             return f"no end within {LIMIT_SECONDS} s"
         return " ".join((self.errors or self.output).split())[:400]
 
 
 def code_of(text):
-    """The code in the words of a refusal, or nothing."""
+    """The code in the text of a refusal, or an empty string."""
     return text.partition("refused (")[2].partition(")")[0]
 
 
 def pins_of(path, facts):
-    """One line for each function that a report says stays."""
+    """One line for each function that a report lists as pinned."""
     return [[path, pin["name"], pin["address"], pin["size_bytes"], pin["reason"], pin["evidence"]] for pin in facts["pinned"]]
 
 
@@ -103,7 +103,7 @@ def examine(reorder, path, seed):
     row = dict.fromkeys(COLUMNS, "") | {"image": path, "bytes": path.stat().st_size}
     inspected = Run(reorder, "inspect", path, "--all", "--format", "json")
     if inspected.status not in (0, REFUSES):
-        # A file that is no image of any kind, such as one without code, is told apart from a broken command by its words.
+        # Files that are not images, such as those without code, are told apart from a broken command by the message.
         kind = "refused" if inspected.status == REFUSED and "panicked" not in inspected.errors else "broken"
         return row | {"result": kind, "code": code_of(inspected.words()) or "error", "detail": inspected.words()}, []
     facts = json.loads(inspected.output)
@@ -150,7 +150,7 @@ def line(fields):
 
 
 def sweep(wanted, table_path, pins_path):
-    """Goes through all images and fills both tables."""
+    """Permutes all images and writes both tables."""
     known = {row["image"] for row in read(table_path)} if wanted.resume else set()
     mode = "a" if known else "w"
     with table_path.open(mode) as table, pins_path.open(mode) as pins_table:
@@ -168,7 +168,7 @@ def sweep(wanted, table_path, pins_path):
 
 
 def share(part, whole):
-    """A part in percent."""
+    """A share in percent."""
     return 100 * part / whole if whole else 0.0
 
 

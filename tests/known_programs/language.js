@@ -1,4 +1,4 @@
-// Much of the language and its library, with results that depend on nothing else.
+// Much of the language and its library, with results that depend on no other input.
 const crypto = require('crypto');
 const zlib = require('zlib');
 const { Worker, isMainThread, parentPort, workerData } = require('worker_threads');

@@ -44,7 +44,7 @@ assembly_lands:
         ret
         .size assembly_lands, . - assembly_lands
 
-// Reads a constant that stands behind the function.
+// Reads a constant after the function.
         .globl assembly_data
         .type assembly_data, %function
 assembly_data:

@@ -1,10 +1,10 @@
-"""Uses a page of `reorder report` as people do, in headless Chromium, and fails with what is wrong.
+"""Uses a page of `reorder report` as a reader does, in headless Chromium, and fails with the error.
 
 Usage: browser.py PAGE EXPECTED SCREENSHOTS
 
-EXPECTED is a JSON file: `before`, `after` (or null) and `bound` as the heading says them, `functions`, `scenarios`, `touched`
+EXPECTED is a JSON file: `before`, `after` (or null) and `bound` as in the heading, `functions`, `scenarios`, `touched`
 (for each scenario the pages touched before and after), `search` (a word and how many functions it finds) and `hostile` (names
-that must appear as they are). SCREENSHOTS is a directory.
+that must appear unchanged). SCREENSHOTS is a directory.
 """
 
 import json
@@ -21,7 +21,7 @@ def number(text):
 
 
 class Session:
-    """One page under one colour scheme, with all that it says and asks for."""
+    """One page under one colour scheme, with all its messages and requests."""
 
     def __init__(self, browser, path, scheme, width=1360):
         self.path = path
@@ -46,7 +46,7 @@ class Session:
         return self.page.locator(selector)
 
     def settle(self):
-        """Waits until what was drawn is on the screen."""
+        """Waits until the drawing is on the screen."""
         self.page.evaluate("new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)))")
 
     def pixels(self, selector):
@@ -124,7 +124,7 @@ def check_hover(session, is_compared):
 
 
 def check_touch(session):
-    """A finger that comes down on a touched page is told its functions, as a pointer is."""
+    """Touching a page of the map with a finger shows its functions, as a pointer does."""
     session.one("#map-old").scroll_into_view_if_needed()
     session.settle()
     x, y = touched_cells(session, "map-old")[0]
@@ -141,7 +141,7 @@ def check_touch(session):
 
 
 def check_zoom(session, map_id, is_large):
-    """By wheel and buttons; dragging moves the text, if there is more of it than room."""
+    """By wheel and buttons; dragging moves the text, if it is larger than the window."""
     box = session.one(f"#{map_id} .map-box")
     level = session.one("#zoom-level")
     whole = session.pixels("#map-old canvas")
@@ -338,7 +338,7 @@ def check_table(session, expected):
 
 
 def check_hostile(session, expected):
-    """Names are text, whatever they look like."""
+    """Names are text, whatever characters they contain."""
     assert session.page.evaluate("window.pwned === undefined"), "a name was run"
     assert session.one("img, iframe, object, embed").count() == 0, "a name became markup"
     for name in expected["hostile"]:

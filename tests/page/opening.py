@@ -17,7 +17,7 @@ def main(page, times):
         browser = playwright.chromium.launch(executable_path="/usr/bin/chromium", args=["--no-sandbox"])
         best = None
         for _ in range(int(times)):
-            # Nothing of the time before is kept.
+            # The cache of earlier runs is not used.
             context = browser.new_context(viewport={"width": 1360, "height": 900})
             tab = context.new_page()
             start = time.perf_counter()

@@ -1,4 +1,4 @@
-"""Builds: a processor, a compiler, a linker, a kind of image and flags, drawn at random so that they go together."""
+"""Builds: a processor, a compiler, a linker, a kind of image and flags, a random combination that works."""
 
 import dataclasses
 import os
@@ -18,7 +18,7 @@ KINDS = {
     "static-pie": ("-fPIE", ["-static-pie"]),
     "shared": ("-fPIC", ["-shared"]),
 }
-# Into what else the same objects can be linked.
+# Other kinds of images that the same objects can be linked into.
 KINDS_OF_MODEL = {"-fPIE": ["pie", "pie-relocs", "fixed", "fixed-relocs", "static-pie", "static"], "-fno-pie": ["fixed", "fixed-relocs", "static"], "-fPIC": ["shared"]}
 LEVELS = ["-O0", "-O1", "-O2", "-O2", "-O2", "-O3", "-Os"]
 COMMON_FLAGS = ["-ffunction-sections", "-fno-plt", "-fno-asynchronous-unwind-tables", "-flto", "-fno-jump-tables", "-fno-inline",
@@ -48,7 +48,7 @@ LINK_FLAGS = {"lld": ["-Wl,--icf=all", "-Wl,--icf=safe", "-Wl,--no-rosegment", "
 
 @dataclasses.dataclass(frozen=True)
 class Build:
-    """How a program is made. `flags` are words or groups of words that go together."""
+    """How a program is made. `flags` are words or groups of words that belong together."""
 
     machine: str
     compiler: str
@@ -57,12 +57,12 @@ class Build:
     level: str
     flags: tuple = ()
     stripped: bool = False
-    # How it is compiled, where that is not how its kind usually is.
+    # How it is compiled, if not in the default way of its kind.
     model: str = ""
 
     @property
     def cell(self):
-        """What is counted as one kind of build."""
+        """The key by which kinds of builds are counted."""
         return f"{self.machine} {self.compiler} {self.linker} {self.kind}"
 
     def compiling(self, language):
@@ -82,16 +82,16 @@ class Build:
         return command + [word for flag in self.flags for word in flag.split()]
 
     def linking(self):
-        """What else the command needs to link."""
+        """Further words of the command for linking."""
         return [*KINDS[self.kind][1], *linker_words(self.linker)] + (["-s"] if self.stripped else [])
 
     def describe(self):
-        """For people."""
+        """Text for messages."""
         return " ".join([self.cell, self.level, self.model, *self.flags] + (["-s"] if self.stripped else []))
 
 
 def linker_words(linker):
-    """How a driver is told the linker."""
+    """The option that selects the linker."""
     if linker == "lld":
         # Only LLVM's own folder has the name that drivers look for.
         return [f"-B{LLVM}", "-fuse-ld=lld"]
@@ -101,7 +101,7 @@ def linker_words(linker):
 
 
 def mold_folder():
-    """A folder with mold under the name that drivers for another machine look for."""
+    """A folder with mold under the name that drivers for another processor look for."""
     folder = pathlib.Path(tempfile.gettempdir(), f"redteam-mold-{os.getuid()}")
     folder.mkdir(exist_ok=True)
     link = folder / "ld.mold"
@@ -137,7 +137,7 @@ def draw(choices, machines, language):
     if linker == "gold" and kind == "static-pie":
         kind = "pie"
     if compiler == "musl" and not kind.startswith("static"):
-        # Few systems have its loader; static programs are what it is used for.
+        # Few systems have its loader; it is used for static programs.
         kind = choices.choice(["static", "static", "static-relocs"])
     level = choices.choice(LEVELS + (["-Oz"] if compiler == "clang" else []))
     pool = COMMON_FLAGS + LINK_FLAGS[linker] + LINK_FLAGS[linker]
@@ -147,5 +147,5 @@ def draw(choices, machines, language):
     flags = tuple(dict.fromkeys(choices.choices(pool, k=choices.choice([0, 0, 1, 1, 1, 2, 3]))))
     if "-flto" in flags and not (compiler.startswith("gcc") and linker == "bfd" or compiler == "clang" and linker == "lld"):
         flags = tuple(flag for flag in flags if flag != "-flto")
-    # Linkers keep no relocations of what they strip.
+    # Linkers keep no relocations in stripped images.
     return Build(machine, compiler, linker, kind, level, flags, choices.chance(25) and not kind.endswith("relocs"))

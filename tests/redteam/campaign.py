@@ -1,7 +1,7 @@
 """Generated programs, built many ways, permuted many ways: each result must do what the original does.
 
-Usage: campaign.py REORDER DIRECTORY [options]. What was done is in DIRECTORY/results.jsonl, a line a program, and is not done
-again; findings are in DIRECTORY/findings, made small. Exit status 1 when there is a finding.
+Usage: campaign.py REORDER DIRECTORY [options]. Results are in DIRECTORY/results.jsonl, a line a program, and are not
+repeated; findings are in DIRECTORY/findings, minimised. Exit status 1 when there is a finding.
 """
 
 import argparse
@@ -24,7 +24,7 @@ from trial import attempt, variants
 
 
 def parse():
-    """What is wanted."""
+    """The options."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("reorder", type=os.path.abspath)
     parser.add_argument("directory", type=pathlib.Path)
@@ -57,7 +57,7 @@ def explore(task):
     row = {"seed": seed, "language": language, "parts": plain.parts, "builds": []}
     with tempfile.TemporaryDirectory(prefix="redteam-") as folder:
         for number in range(wanted.builds):
-            # Compiling takes longest: what is compiled is linked twice.
+            # Compiling takes longest: each set of objects is linked twice.
             build, ways = relink(choices, build) if number % 2 else draw(choices, wanted.machines, language), {}
             outcomes = attempt(wanted.reorder, build, write(plain, folder), folder, lambda image: ways.update(variants(choices, image, folder)) or ways)
             row["builds"].append({"build": dataclasses.asdict(build), "cell": build.cell, "outcomes": [dataclasses.asdict(outcome) for outcome in outcomes]})
@@ -69,7 +69,7 @@ def explore(task):
 
 
 def record(wanted, case, outcome, folder):
-    """Makes a finding small and keeps it; gives its title."""
+    """Minimises a finding and keeps it; gives its title."""
     directory = wanted.directory / "findings"
     if not wanted.no_reduce:
         again = check(wanted.reorder, case, folder)
@@ -82,7 +82,7 @@ def record(wanted, case, outcome, folder):
 
 
 def summary(rows):
-    """The table of all that was tried; gives the number of findings."""
+    """The table of all results; gives the number of findings."""
     results, cells, titles, moved, functions = collections.Counter(), collections.defaultdict(collections.Counter), collections.defaultdict(list), 0, 0
     first = {}
     for order, row in enumerate(sorted(rows, key=lambda row: row["seed"]), 1):
@@ -114,7 +114,7 @@ def read(path):
 
 
 def main():
-    """Goes through the seeds and sums up."""
+    """Runs all seeds and prints the summary."""
     wanted = parse()
     wanted.directory.mkdir(parents=True, exist_ok=True)
     path = wanted.directory / "results.jsonl"

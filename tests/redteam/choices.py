@@ -1,18 +1,18 @@
-"""Random choices that are the same on every machine for the same seed."""
+"""Random choices that are the same on every system for the same seed."""
 
 import random
 import re
 
 
 class Choices(random.Random):
-    """A source of choices; `Choices("7/3")` gives the same ones wherever it is made."""
+    """A source of choices; `Choices("7/3")` always gives the same ones."""
 
     def __init__(self, seed, language="c"):
         super().__init__(seed)
         self.language = language
 
     def chance(self, percent):
-        """True in so many of a hundred cases."""
+        """True in this many of a hundred cases."""
         return self.randrange(100) < percent
 
     def some(self, values, least=0):
@@ -20,7 +20,7 @@ class Choices(random.Random):
         return self.sample(values, self.randint(least, len(values)))
 
     def term(self, value):
-        """An expression of type u64 that no compiler can tell without its operand, sometimes through a function."""
+        """An expression of type u64 that no compiler can evaluate without its operand, sometimes through a function."""
         constant = self.randrange(3, 1 << self.choice([3, 7, 12, 20, 31]))
         forms = [
             f"((u64){value} * {constant}u + {self.randrange(99)}u)",

@@ -1,7 +1,7 @@
-"""Programs with real work, everything below them permuted: the program, its libraries, the C library and the loader.
+"""Programs do real work while everything below them is permuted: the program, its libraries, the C library and the loader.
 
 Usage: closure.py REORDER DIRECTORY [--seeds 1 2] [--only TEXT]. Works are in closure.works. Each is done twice on the
-originals, traced once to see which images it loads, and done again while a mount of this process alone shows the permuted
+originals, traced once to see which images it loads, and done again while a private mount shows the permuted
 images in place of all of them. Output, status and the files that it leaves must be equal. Permuted images are kept in
 DIRECTORY and not made again. Needs root, for the mount. Exit status 1 when a work differs.
 """
@@ -26,7 +26,7 @@ NEW_MOUNTS = 0x20000
 
 
 def works(only):
-    """What prepares a home, and the program and command of each work."""
+    """The command that prepares a home, and the program and command of each work."""
     setup, found = "", []
     for line in WORKS.read_text().splitlines():
         program, _, command = line.partition(" ")
@@ -38,13 +38,13 @@ def works(only):
 
 
 def left(home):
-    """Names of the files that a work leaves; what is in them may differ by nature, as keys do, and is printed where not."""
+    """Names of the files that a work leaves; the work prints their contents unless these always differ, as keys do."""
     names = (path.relative_to(home) for path in sorted(home.rglob("*")))
     return [str(name) for name in names if not any(part.startswith(".") for part in name.parts)]
 
 
 def do(setup, command, before=()):
-    """A work in a new home of a name that is always the same: status, output and names of what it leaves."""
+    """A work in a new home with a constant name: status, output and names of the files that it leaves."""
     home = pathlib.Path(tempfile.gettempdir(), "redteam-home", "work")
     shutil.rmtree(home, ignore_errors=True)
     home.mkdir(parents=True)
@@ -59,7 +59,7 @@ def do(setup, command, before=()):
 
 
 def images_of(setup, program, command):
-    """The images below /usr that a work loads: those that the system is asked for, and what the program is linked with."""
+    """The images below /usr that a work loads: those that it opens, and those that the program is linked with."""
     found = set()
     with tempfile.NamedTemporaryFile("r") as log:
         do(setup, command, ["strace", "-f", "-qq", "-s", "4096", "-e", "trace=execve,open,openat", "-e", "signal=none", "-o", log.name])
@@ -98,7 +98,7 @@ def permute(task):
 
 
 def within(directory, function):
-    """What a function gives while `directory` lies over /usr, for a process of its own."""
+    """The result of a function while `directory` is mounted over /usr, in a process of its own."""
     reader, writer = multiprocessing.Pipe(duplex=False)
 
     def inside():
@@ -121,7 +121,7 @@ def within(directory, function):
 
 
 def difference(expected, found):
-    """What differs first, in words."""
+    """The first difference, in words."""
     if expected[0] != found[0]:
         return f"status {expected[0]} became {found[0]}: {found[1][-300:]!r}"
     lines = zip(expected[1].splitlines(), found[1].splitlines(), strict=False)
@@ -131,7 +131,7 @@ def difference(expected, found):
 
 
 def main():
-    """Does all works and tells how they went."""
+    """Runs all works and prints the results."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("reorder", type=os.path.abspath)
     parser.add_argument("directory", type=pathlib.Path)

@@ -1,4 +1,4 @@
-"""Keeps findings: a folder for each, with sources, commands and what differs."""
+"""Keeps findings: a folder for each, with sources, commands and the difference."""
 
 import pathlib
 import shutil
@@ -6,7 +6,7 @@ import shutil
 from reduce import write
 from trial import HOST, lines
 
-# More examples of one kind say little more, nor do more kinds of the same parts: making them small takes longer than to find them.
+# More findings of one kind, or kinds of the same parts, add little: minimising takes longer than finding.
 EXAMPLES, KINDS = 2, 5
 
 
@@ -16,7 +16,7 @@ def examples(directory, title):
 
 
 def is_known(directory, case):
-    """Whether enough is kept of a case, or of its parts."""
+    """Whether enough findings of a case, or of its parts, are kept."""
     parts = "+".join(sorted(set(case.parts)))
     return examples(directory, case.title) >= EXAMPLES or len(list(pathlib.Path(directory).glob(f"{escaped(parts)}_*"))) >= KINDS
 
@@ -27,7 +27,7 @@ def escaped(title):
 
 
 def keep(directory, reorder, case, outcome):
-    """Writes a finding down, unless enough of its kind are known; gives its folder."""
+    """Writes a finding, unless enough of its kind are known; gives its folder."""
     if is_known(directory, case):
         return None
     number = examples(directory, case.title)

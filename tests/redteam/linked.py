@@ -1,7 +1,7 @@
 """Programs built elsewhere for x86-64 with CFLAGS=-Wa,-L and LDFLAGS=-Wl,--emit-relocs: their tables after a permutation.
 
 Usage: linked.py REORDER IMAGE… Each image is stripped, permuted in three orders and compared with what its relocations and labels
-tell. Nothing is run. Exit status 1 when a word is stale or the command fails.
+state. No image is run. Exit status 1 when a word is stale or the command fails.
 """
 
 import pathlib
@@ -16,7 +16,7 @@ SEEDS = ["1", "2", "3"]
 
 
 def examine(reorder, image, folder):
-    """How many words are known of an image, and sentences about what is wrong."""
+    """How many words are known of an image, and sentences about the errors."""
     stripped, moved = pathlib.Path(folder, "stripped"), pathlib.Path(folder, "moved")
     known = list(oracle.words(image))
     subprocess.run(["strip", "-o", stripped, image], check=True)

@@ -1,6 +1,6 @@
-"""What the linker knows and the command is not told: an image that is linked with its relocations and the compiler's labels says
-of each word of data which place in the code it stands for. The image that is permuted has neither; each such word must
-stand for the same place afterwards. This sees tables that no run reaches.
+"""Knowledge of the linker that the command does not get: an image linked with its relocations and the compiler's labels states
+for each word of data which place in the code it refers to. The image that is permuted has neither; each such word must
+refer to the same place afterwards. This checks tables that no run reaches.
 """
 
 import bisect
@@ -46,13 +46,13 @@ class Image:
                     yield self.string(strings, name), index, value
 
     def relocations(self):
-        """Section, place, type, symbol's value and addend of what the linker kept for words of data."""
+        """Section, place, type, symbol's value and addend of the kept relocations for words of data."""
         values = [value for _, _, value in self.symbols()]
         for section in self.sections:
             if section.kind != 4 or section.flags & LOADED or not 0 < section.info < len(self.sections):
                 continue
             target = self.sections[section.info]
-            # Places in unwind entries are no tables, and are proven by throwing.
+            # Places in unwind entries are not tables; throwing exceptions proves them.
             if not target.flags & LOADED or target.flags & EXECUTABLE or target.name.startswith((".eh_frame", ".gcc_except_table")):
                 continue
             for at in range(section.offset, section.offset + section.size, 24):
@@ -60,7 +60,7 @@ class Image:
                 yield target, place, info & 0xffffffff, values[info >> 32], addend
 
     def overwritten(self):
-        """Places of words that the loader writes by a symbol, whatever the file has there."""
+        """Places of words that the loader writes by a symbol, replacing the contents of the file."""
         places = set()
         for section in self.sections:
             if section.kind == 4 and section.flags & LOADED:
@@ -71,7 +71,7 @@ class Image:
         return places
 
     def word(self, address, form):
-        """The number at an address, or nothing where the file has none."""
+        """The number at an address, or None where the file has none."""
         for section in self.sections:
             if section.flags & LOADED and section.kind != 8 and section.address <= address <= section.address + section.size - struct.calcsize(form):
                 return struct.unpack_from(form, self.data, section.offset + address - section.address)[0]
@@ -91,17 +91,17 @@ def rewritten(full, before, after):
             if was == now or not covered.isdisjoint(range(address, address + 4)):
                 continue
             name = names[max(bisect.bisect_right(names, (address, "~")) - 1, 0)][1]
-            # Distances between functions of one section are known to the assembler, which leaves no relocation.
+            # The assembler computes distances between functions of one section and leaves no relocation.
             if not name.endswith("_table"):
                 yield f"word {address:#x} after {name} was {was:#x}, is {now:#x}, and is no address"
 
 
 def words(path):
-    """The words of data that stand for places in the code, by the relocations of a full image."""
+    """The words of data that refer to places in the code, by the relocations of a full image."""
     image = Image(path)
     code = [(section.address, section.address + section.size) for section in image.sections if section.flags & EXECUTABLE]
     names, starts = collections.defaultdict(list), collections.defaultdict(list)
-    # Values in sections that are not loaded, such as lists of locations, are no addresses.
+    # Values in sections that are not loaded, such as lists of locations, are not addresses.
     loaded = {index for index, section in enumerate(image.sections) if section.flags & LOADED}
     for name, index, value in image.symbols():
         if name and index in loaded:
@@ -110,9 +110,9 @@ def words(path):
     overwritten = image.overwritten()
     labels = sorted({value for values in starts.values() for value in values})
     relocations = list(image.relocations())
-    # The relocation of a table's entry says how far the entry is from its target; only labels of the compiler tell where the table
-    # begins, and libraries that were compiled without have none. So the label before an entry is the table's only if distances
-    # that lead to labels stand from there up to the entry. The next object's table may follow without a space.
+    # The relocation of a table's entry gives the distance from the entry to its target; only labels of the compiler tell where
+    # the table begins, and libraries compiled without them have none. So the label before an entry is the table's only if the
+    # words from it to the entry are distances to labels. The next object's table may follow without a gap.
     table = None
     for _, place, kind, value, addend in sorted(relocations, key=lambda found: found[1]):
         if kind in DISTANCES:
@@ -137,7 +137,7 @@ def inside(ranges, address):
 
 
 class Moves:
-    """Where the functions went, by the address map of the command."""
+    """The new addresses of the functions, by the address map of the command."""
 
     def __init__(self, path):
         rows = [line.split() for line in pathlib.Path(path).read_text().splitlines()]
@@ -147,7 +147,7 @@ class Moves:
         self.ends = {old + size for old, _, size, _ in found} - self.beginnings
 
     def at(self, address):
-        """The new address and the name of the function, or the same address where nothing moved."""
+        """The new address and the name of the function, or the same address if it did not move."""
         index = bisect.bisect_right(self.starts, address) - 1
         if index >= 0:
             old, new, size, name = self.rows[index]
@@ -157,11 +157,11 @@ class Moves:
 
 
 def stale(known, moved, moves):
-    """Words that no longer stand for what they did, in sentences."""
+    """Words that no longer refer to the same place, in sentences."""
     image = Image(moved)
     for word in known:
         if word.base and (word.target in moves.beginnings or word.target in moves.ends):
-            # A case that is never taken may stand for the end of its function, which may be where the next one begins.
+            # A case that is never taken may refer to the end of its function, which may be where the next one begins.
             continue
         target, name = moves.at(word.target)
         number = image.word(word.place, word.form)
@@ -170,7 +170,7 @@ def stale(known, moved, moves):
 
 
 def strip_command(full, output, build):
-    """How the image is made of the full one: labels go, and relocations unless the build keeps them."""
+    """How the image is made from the full one: labels are removed, and relocations unless the build keeps them."""
     words_ = ["objcopy", "--strip-all" if build.stripped else "--discard-locals"]
     if not build.kind.endswith("relocs"):
         kept = [section.name for section in Image(full).sections if section.kind == 4 and not section.flags & LOADED]

@@ -1,7 +1,7 @@
-"""Makes a program of parts: `generate(seed, language)` gives its files by name, always the same ones.
+"""Composes a program from parts: `generate(seed, language)` gives its files by name, always the same ones.
 
-Each part is a piece of source with a function `u64 PREFIX_run(int)`, which goes through all its cases. The program calls the
-parts once for each argument and prints a digest after each, so that a part that goes wrong names itself.
+Each part is a piece of source with a function `u64 PREFIX_run(int)`, which executes all its cases. The program calls the
+parts once for each argument and prints a digest after each, so that a wrong digest identifies its part.
 """
 
 import pathlib
@@ -83,7 +83,7 @@ CALL = """    fflush(stdout); mix(@prefix@run(argument)); printf("@prefix@ %016l
 
 
 def fillers(choices):
-    """Functions of different sizes that everything calls, so that there is something to move."""
+    """Functions of different sizes that all parts call, so that some functions can move."""
     bodies = []
     for number in range(FILLERS):
         statements = "".join(f" value = value * {choices.randrange(3, 999)}u ^ (value >> {choices.randrange(1, 20)});"
@@ -105,7 +105,7 @@ def plan(seed, language):
 
 
 def generate(seed, language, keep=None):
-    """The files of a program by name. `keep` limits it to parts by number; the others of them stay as they were."""
+    """The files of a program by name. `keep` limits it to parts by number; the others are unchanged."""
     names, places = plan(seed, language)
     shared = Choices(f"{language} {seed} fillers")
     wanted = [number for number in range(len(names)) if keep is None or number in keep]
@@ -120,14 +120,14 @@ def generate(seed, language, keep=None):
     calls = "".join(fill(CALL, prefix=f"p{number}_{names[number]}_") for number in wanted)
     main = fill(MAIN, bodies=fillers(shared), calls=calls)
     files = {}
-    # The other files need no number between: what is left out must not change the rest.
+    # The other files need no number in between: dropped parts must not change the rest.
     for place, texts in sorted(units.items()):
         files[f"unit{place}.{language}"] = prelude + "".join(texts) + (main if place == 0 else "")
     return files
 
 
 def arguments(seed):
-    """What the program is run with: small numbers, so that all residues occur, and a few that are far away."""
+    """The arguments of the program: small numbers, so that all residues occur, and a few large ones."""
     choices = Choices(f"arguments {seed}")
     return [str(choices.choice([at, at, choices.randrange(-300, 300), choices.randrange(1 << 30)])) for at in range(choices.randint(2, 5))]
 

@@ -1,4 +1,4 @@
-"""Makes a finding small: drops parts, flags and arguments as long as the result still goes wrong."""
+"""Minimises a finding: drops parts, flags and arguments as long as the result is still wrong."""
 
 import dataclasses
 import pathlib
@@ -7,7 +7,7 @@ import sources
 from program import generate, plan
 from trial import Program, attempt, order_of
 
-# Orders that are tried before a smaller program counts as sound: what moves differs with every change.
+# Number of orders tried before a smaller program counts as correct: what moves differs with every change.
 SEEDS = 4
 
 
@@ -22,12 +22,12 @@ class Case:
     arguments: tuple
     words: tuple
     source: str = "generated"
-    # Where what sources need is kept.
+    # Folder for files that the sources need.
     directory: str = ""
 
     @property
     def parts(self):
-        """Names of the parts that are left."""
+        """Names of the remaining parts."""
         if self.source == "torture":
             return [sources.torture(self.directory, self.seed).files[0].stem]
         if self.source != "generated":
@@ -37,7 +37,7 @@ class Case:
 
     @property
     def title(self):
-        """What findings of one kind have in common; fit for a file name."""
+        """The common properties of findings of one kind; fit for a file name."""
         flags = [flag.replace(" ", "") for flag in self.build.flags]
         words = [self.build.machine] * (self.build.machine != "x86_64") + [self.build.compiler.partition("-")[0]]
         words += [self.build.kind] * (self.build.kind != "pie") + [self.build.linker] * (self.build.linker != "bfd")
@@ -69,7 +69,7 @@ def ways_of(words, tries=SEEDS):
 
 
 def check(reorder, case, folder):
-    """The case with the order that goes wrong, and how, or nothing."""
+    """The case with an order that fails, and the failure, or None."""
     program = write(case, folder)
     ways = ways_of(case.words)
 
@@ -87,7 +87,7 @@ def check(reorder, case, folder):
 
 
 def smaller_parts(reorder, case, folder, outcome):
-    """One part alone if it can be, otherwise as few as can be."""
+    """One part alone if possible, otherwise as few as possible."""
     if len(case.keep) == 1:
         return case, outcome
     for number in case.keep:
@@ -112,7 +112,7 @@ def simpler_builds(build):
 
 
 def reduce(reorder, case, folder, outcome):
-    """The smallest case that still goes wrong, and how it does."""
+    """The smallest case that still fails, and its failure."""
     case, outcome = smaller_parts(reorder, case, folder, outcome)
     changed = True
     while changed:

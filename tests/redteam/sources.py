@@ -1,4 +1,4 @@
-"""Programs that others wrote or generate: csmith's, and those that check themselves in Debian's package of GCC's sources."""
+"""Programs from other sources: csmith's, and those that check themselves in Debian's package of GCC's sources."""
 
 import functools
 import pathlib
@@ -9,7 +9,7 @@ from choices import Choices
 from trial import Program
 
 ARCHIVE = pathlib.Path("/usr/src/gcc-12/gcc-12.2.0-dfsg.tar.xz")
-# Folders of GCC's tests, and the language of what is in them.
+# Folders of GCC's tests, and the language of their files.
 FOLDERS = {"gcc.c-torture/execute": "c", "gcc.dg/torture": "c", "gcc.dg/tree-prof": "c", "g++.dg/eh": "cpp", "g++.dg/torture": "cpp",
            "g++.dg/opt": "cpp", "g++.dg/init": "cpp", "g++.dg/inherit": "cpp", "g++.old-deja/g++.eh": "cpp", "g++.old-deja/g++.mike": "cpp", "g++.dg/coroutines/torture": "cpp"}
 # Tests of other processors, of several files, or that must not compile.
@@ -30,7 +30,7 @@ def unpacked(directory):
 
 @functools.cache
 def tests(directory):
-    """All of GCC's tests that are programs: path and language, in an order that is always the same."""
+    """All of GCC's tests that are programs: path and language, in a constant order."""
     folder, found = unpacked(directory), []
     for name, language in FOLDERS.items():
         for path in sorted((folder / name).rglob("*.[cC]")):
@@ -47,12 +47,12 @@ def options(path):
 
 
 def torture(directory, seed, folder=None):
-    """One of GCC's tests, which stay where they are, or nothing when there are no more."""
+    """One of GCC's tests, which are used in place, or None when there are no more."""
     found = tests(directory)
     if seed >= len(found):
         return None
     path, language = found[seed]
-    # Most were written before C asked for declarations.
+    # Most were written before C required declarations.
     return Program([path], language, [], extra=[*(["-std=gnu89"] if language == "c" else []), *options(path)], sign=b"")
 
 

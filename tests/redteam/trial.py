@@ -1,4 +1,4 @@
-"""One trial: a program is built one way, permuted some ways, and each result must do what the original does."""
+"""One trial: a program is built one way, permuted some ways, and each result must behave as the original does."""
 
 import dataclasses
 import hashlib
@@ -27,15 +27,15 @@ int main(int count, char **words) {
 """
 BUILD_SECONDS, APPLY_SECONDS, RUN_SECONDS = 120, 120, 10
 EMULATOR = ["qemu-aarch64-static", "-L", "/usr/aarch64-linux-gnu"]
-# The code by which the command says that its own two halves disagree.
+# The code by which the command reports that its relocator and its verifier disagree.
 UNPROVEN = "R16"
-# What counts as a finding, the worst first.
+# Outcomes that count as findings, the worst first.
 FINDINGS = ["crash", "different", "hang", "stale", "rewritten", "unproven", "panic", "error"]
 
 
 @dataclasses.dataclass
 class Outcome:
-    """How one variant went."""
+    """The outcome of one variant."""
 
     variant: str
     result: str
@@ -45,25 +45,25 @@ class Outcome:
 
     @property
     def is_finding(self):
-        """Whether somebody must look at it."""
+        """Whether it must be examined."""
         return self.result in FINDINGS
 
 
 @dataclasses.dataclass
 class Program:
-    """Files to compile and what the result is run with."""
+    """Files to compile and arguments of the result."""
 
     files: list
     language: str
     arguments: list
     seconds: int = RUN_SECONDS
     extra: list = dataclasses.field(default_factory=list)
-    # What the original must print for the run to count.
+    # Output that the original must print for the run to count.
     sign: bytes = b"digest"
 
 
 def limited():
-    """Limits of every process that is started: a program gone wrong must not take the machine with it."""
+    """Limits of every process that is started: a program out of control must not exhaust the system."""
     import resource
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 28, 1 << 28))
@@ -87,17 +87,17 @@ def call(command, seconds, folder=None):
 
 
 def libraries(program):
-    """What programs are linked with; GCC's own tests ask for none."""
+    """Libraries that programs are linked with; GCC's own tests need none."""
     return ["-lm"] if program.extra else ["-pthread", "-lm"]
 
 
 def build_command(build: Build, program: Program, output):
-    """The command that makes the image, for people."""
+    """The command that makes the image, for messages."""
     return [*build.compiling(program.language), *build.linking(), *program.files, *program.extra, "-o", output, *libraries(program)]
 
 
 def compiled(build: Build, program: Program, labels, folder):
-    """Objects of a program, as they are kept from an earlier build that compiled alike, and a message if that fails."""
+    """Objects of a program, reused from an earlier build with the same compilation, and a message if that fails."""
     command = [*build.compiling(program.language), "-c", *labels, *program.extra, *(os.path.join(folder, path) for path in program.files)]
     command = [word for word in command if not word.startswith("-Wl,")]
     key = hashlib.sha256("\0".join([*command, *(pathlib.Path(folder, path).read_text(errors="replace") for path in program.files)]).encode()).hexdigest()[:16]
@@ -125,8 +125,8 @@ def hosted(build, image, folder):
 
 
 def run(build, program, image, folder):
-    """What an image does: status and what it prints."""
-    # The name by which it is called is the same before and after.
+    """The behaviour of an image: status and output."""
+    # The program's name in `argv[0]` is the same before and after.
     return call([*hosted(build, image, folder), *program.arguments], program.seconds, pathlib.Path(image).parent)
 
 
@@ -136,7 +136,7 @@ def text(errors):
 
 
 def order_of(image):
-    """The functions of an image from the last to the first, by address, as an order file has them."""
+    """The functions of an image from the last to the first, by address, as an order file lists them."""
     status, output, _ = call(["nm", "--defined-only", image], 20)
     symbols = [line.split() for line in output.decode(errors="replace").splitlines()]
     addresses = sorted({int(words[0], 16) for words in symbols if len(words) == 3 and words[1] in "tTwWi"}, reverse=True)
@@ -161,7 +161,7 @@ def variants(choices, image, folder):
 
 
 def apply(reorder, image, output, words):
-    """An outcome without a result when an output was written, otherwise why not. The address map goes beside the output."""
+    """An outcome without a result when an output was written, otherwise the reason. The address map is next to it."""
     pathlib.Path(output).unlink(missing_ok=True)
     clones = any(word.startswith("--clone") for word in words)
     address_map = [] if clones else ["--map", f"{output}.map"]
@@ -187,11 +187,11 @@ def ending(status):
 
 
 def judge(build, program, expected, image, output, folder):
-    """What a permuted image does, compared with the original: result and detail."""
+    """The behaviour of a permuted image, compared with the original: result and detail."""
     status, printed, errors = run(build, program, output, folder)
     if (status, printed, errors) == expected:
         return "equal", ""
-    # Only what the original does every time can be asked of the result, and only what the result does again is held against it.
+    # Only behaviour that the original repeats is required of the result, and only failures that the result repeats count.
     if run(build, program, image, folder) != expected or run(build, program, output, folder) == expected:
         return "unsteady", ""
     lines, wanted = printed.splitlines(), expected[1].splitlines()
@@ -203,14 +203,14 @@ def judge(build, program, expected, image, output, folder):
 
 
 def make(build, program, image, folder):
-    """Makes the image; gives the words that its relocations tell of, or nothing where none are to be had, and a message if it fails."""
+    """Makes the image; gives the words that its relocations name, or None without relocations, and a message if it fails."""
     image.unlink(missing_ok=True)
     if any("ifunc(" in pathlib.Path(folder, name).read_text() for name in program.files):
         if (build.machine, build.linker) == ("aarch64", "gold"):
             return [], "gold stores the address of the resolver where that of the function belongs"
         if build.compiler == "musl":
             return [], "musl calls no resolvers"
-    # Other processors' tables need no change when they move with their function, and code that is made at link time has no labels.
+    # Tables of other processors need no change when they move with their function, and code made at link time has no labels.
     known = build.machine == "x86_64" and "-flto" not in build.flags
     objects, failure = compiled(build, program, oracle.COMPILE_FLAGS if known else [], folder)
     if failure:
@@ -252,14 +252,14 @@ def attempt(reorder, build, program, folder, ways):
 
 
 def accuse(outcome, result, wrong):
-    """Adds what the oracle says to an outcome; it is a finding also where no run shows it."""
+    """Adds the differences of the oracle to an outcome; it is a finding also where no run shows it."""
     if wrong:
         outcome.result = result if outcome.result in ("equal", "unsteady") else outcome.result
         outcome.detail += f"; {len(wrong)} words {result}, such as: {wrong[0]}"
 
 
 def lines(reorder, build, program, words):
-    """The commands that show an outcome, for people."""
+    """The commands that reproduce an outcome, for messages."""
     name = os.path.basename(reorder)
     runs = "./host ./" if build.kind == "shared" else "./"
     prefix = "qemu-aarch64-static -L /usr/aarch64-linux-gnu " if build.machine == "aarch64" else ""

@@ -1,12 +1,12 @@
-//! Compares two witnesses of one run: a profile's trace of names and a recorded trace of addresses.
+//! Compares two records of one run: a profile's trace of names and a recorded trace of addresses.
 //!
 //! Takes both orders and the symbols of the recorded image; gives which functions of the profile were recorded and
-//! how far the orders agree. Functions that share an address were folded into one, which runs first only once: the
+//! how far the orders agree. Functions that share an address were folded into one, which is first executed only once: the
 //! first of them takes part in the comparison of orders.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Addresses as stated in the image, by symbol. Local symbols of one name have several addresses.
+/// Addresses in the image, by symbol. Local symbols of one name have several addresses.
 pub type Symbols = BTreeMap<String, BTreeSet<u64>>;
 
 /// What the recorded trace says about the functions of the profile's trace.

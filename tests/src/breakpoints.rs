@@ -1,4 +1,4 @@
-//! Asks gdb which addresses of a program one run executes: a witness that shares nothing with the recorder.
+//! Asks gdb which addresses of a program one run executes: a check that shares nothing with the recorder.
 
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
@@ -12,19 +12,19 @@ use crate::process;
 const LIMIT: Duration = Duration::from_secs(300);
 
 /// Those of `addresses` (as stated in the image of `command`'s program) that its run executes. `entry` is the
-/// stated address of the symbol `_start`, which tells where the image was loaded.
+/// stated address of the symbol `_start`, from which the load address follows.
 ///
 /// # Errors
 /// A sentence when gdb fails, sets fewer breakpoints than asked for, misses the entry, or the program fails.
 pub fn executed(command: &Command, entry: u64, addresses: &BTreeSet<u64>) -> Result<BTreeSet<u64>, String> {
-    // Every run executes the entry: where gdb does not see it, its silence about the others means nothing.
+    // Every run executes the entry: if gdb does not see it, a missing hit of another address proves nothing.
     let mut watched = addresses.clone();
     watched.insert(entry);
     let mut script = String::from(
         "set pagination off\nset breakpoint pending off\nset language c\nset inferior-tty /dev/null\nstarti\n",
     );
     for (number, address) in (1..).zip(&watched) {
-        // A breakpoint that is ignored for ever is still counted.
+        // gdb still counts hits of a breakpoint that it always ignores.
         let _ = writeln!(script, "break *((unsigned long)&_start - {entry:#x} + {address:#x})");
         let _ = writeln!(script, "ignore {number} 1000000000");
     }

@@ -1,4 +1,4 @@
-//! Randomly permutes programs that somebody else built, and compares what they print.
+//! Randomly permutes installed programs that others built, and compares what they print.
 //!
 //! In: the path of an installed program. Out: a [`Verdict`]. The program is copied to a scratch directory, asked for
 //! `--version`, `--help` and `-h`, replaced at the same path by a copy whose movable functions are all permuted, and
@@ -24,20 +24,20 @@ use crate::process::{self, Ending, Outcome};
 use crate::stage::Stage;
 use crate::workspace;
 
-/// The three questions that nearly every program answers without doing anything.
+/// The three questions that nearly every program answers without doing any work.
 pub const QUESTIONS: [&str; 3] = ["--version", "--help", "-h"];
 /// Servers and interactive programs ignore the questions and are stopped.
 pub(crate) const RUN_LIMIT: Duration = Duration::from_secs(4);
 const APPLY_LIMIT: Duration = Duration::from_secs(600);
-/// How often an original is asked again before a difference is blamed on the permutation.
+/// How often an original is asked again before the permutation is blamed for a difference.
 pub(crate) const REPEATS: usize = 8;
 
-/// What nearly every program runs on.
+/// The libraries that nearly every program uses.
 const LIBRARIES: [&str; 4] = ["libc.so.6", "libm.so.6", "libstdc++.so.6", "libgcc_s.so.1"];
 /// Where Debian keeps them.
 const LIBRARY_FOLDER: &str = "/usr/lib/x86_64-linux-gnu";
 
-/// Never run, whatever the option, with the reason.
+/// Never run, under any option, with the reason.
 const SKIPPED: [(&str, &[&str]); 4] = [
     (
         "stops or restarts the machine",
@@ -112,15 +112,15 @@ const SKIPPED_PREFIXES: [(&str, &str); 3] = [
     ("mke2fs", "changes disks or file systems"),
     ("fsck", "changes disks or file systems"),
 ];
-/// Helpers of the service manager act without being asked.
+/// Helpers of the service manager act even without arguments.
 const SKIPPED_DIRECTORIES: [(&str, &str); 1] = [("/usr/lib/systemd", "changes the system's state")];
 
-/// What became of one program.
+/// The outcome for one program.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Verdict {
     /// All answers are the same.
     Same,
-    /// The original's answers vary by themselves; it ended the same way.
+    /// The original's answers vary between runs; the permuted program ended the same way.
     Varies(String),
     /// `reorder` refused the image with this code.
     Refused(String),
@@ -135,13 +135,13 @@ pub enum Verdict {
 pub struct Examination {
     /// The installed program.
     pub program: PathBuf,
-    /// What became of it.
+    /// The outcome.
     pub verdict: Verdict,
     /// Functions in the image.
     pub functions: u64,
     /// Functions that may move.
     pub movable: u64,
-    /// Functions that lie elsewhere afterwards.
+    /// Functions that have another address afterwards.
     pub moved: u64,
     /// What it was asked to do.
     pub works: usize,
@@ -149,7 +149,7 @@ pub struct Examination {
     pub answers: usize,
 }
 
-/// Why `program` must not be run, if so.
+/// Why `program` must not be run, if there is a reason.
 pub fn reason_to_skip(program: &Path) -> Option<&'static str> {
     let name = program.file_name()?.to_str()?;
     let by_name = SKIPPED.iter().find(|(_, names)| names.contains(&name)).map(|(reason, _)| *reason);

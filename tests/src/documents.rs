@@ -1,6 +1,6 @@
 //! The command blocks of a document.
 //!
-//! A command block is what is indented by four columns behind an empty line, or fenced as `sh`.
+//! A command block is indented by four columns after an empty line, or fenced as `sh`.
 
 use std::path::Path;
 use std::{fs, io};

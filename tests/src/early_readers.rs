@@ -1,17 +1,17 @@
 //! Finds readers that end before their pipe is empty, such as `grep -q` and `head`.
 //!
-//! Under `pipefail` a pipeline fails when its writer is still writing at that moment and dies of it (SIGPIPE, status 141): on
-//! some runs and not on others. Takes lines of a shell; gives the first such reader. What says the same and reads on:
+//! Under `pipefail` a pipeline fails when its writer is still writing at that moment and gets SIGPIPE (status 141): on some
+//! runs and not on others. Takes lines of a shell; gives the first such reader. Equivalents that read to the end:
 //! `grep … > /dev/null`, `sed -n 1p`, `find … -print -quit`.
 
 use std::iter::Peekable;
 use std::str::Chars;
 
-/// The first command after a `|` in `script` that may leave a part unread, with its words.
+/// The first command after a `|` in `script` that may not read all its input, with its words.
 ///
-/// Quotes are understood within a line. What a reader finds wrong with its input is not known here.
+/// Quotes are understood within a line. Readers that end early because of an error in their input are not detected.
 pub fn early_reader(script: &str) -> Option<String> {
-    // A pipeline may go on in the next line.
+    // A pipeline may continue on the next line.
     let joined = script.replace("\\\n", " ").replace("|\n", "| ");
     joined.lines().find_map(|line| {
         let readers = readers(line);
@@ -53,7 +53,7 @@ impl Quotes {
         self.is_single || self.is_double
     }
 
-    /// Takes note of `character`; whether no operator of the shell can stand here.
+    /// Updates the state with `character`; whether no operator of the shell can be here.
     fn hides(&mut self, character: char, before: char) -> bool {
         let is_text = self.is_double && self.commands == 0;
         match character {
@@ -99,7 +99,7 @@ fn is_early(words: &[String]) -> bool {
     }
 }
 
-/// `-5` after `-n`: all but the last five, for which all must be read.
+/// `-5` after `-n`: all but the last five, for which the reader must read everything.
 fn is_negative(arguments: &str) -> bool {
     ["-n-", "-c-", "--lines=-", "--bytes=-"].iter().any(|start| arguments.starts_with(start))
 }
@@ -110,7 +110,7 @@ fn ends_grep(word: &str) -> bool {
             .iter()
             .any(|name| long.starts_with(name));
     }
-    // Letters after one that takes a value are the value.
+    // In a cluster of options, the letters after one that takes a value are the value.
     let letters = word.strip_prefix('-').unwrap_or_default().split(['e', 'f', 'A', 'B', 'C']).next();
     letters.unwrap_or_default().contains(['q', 'l', 'm'])
 }

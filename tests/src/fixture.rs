@@ -6,7 +6,7 @@
 //!
 //! | key | value |
 //! |---|---|
-//! | `case` | what is tried, as a row of `tests/CASES.md` |
+//! | `case` | what is tested, as a row of `tests/CASES.md` |
 //! | `build`, `build NAME` | shell command that makes `{output}` from `{source}`; `{cc}`, `{cxx}` and `{ld}` come from the toolchain, `{ballast}` is an object of unused functions |
 //! | `toolchains` | `COMPILER+LINKER …`: one variant of each build that names a compiler; with `aarch64-` before it, for that processor |
 //! | `prepare` | shell command after the build, such as compiling a host program; with `{cc}` as above |
@@ -19,8 +19,8 @@
 //! | `movable` | names of functions that must not be pinned |
 //! | `glued` | names of functions that move as one |
 //! | `check` | shell command over `{old}` and `{new}` that must succeed after each relocation; no reader may end before its pipe is empty, as `grep -q` and `head` do |
-//! | `copies` | `native`: copies of functions are tried in variants for this machine alone |
-//! | `stripped` | what holds for the stripped image: `same` (default), `skip`, or `refused R5` |
+//! | `copies` | `native`: copies of functions are tested only in variants for the processor of this system |
+//! | `stripped` | what is expected of the stripped image: `same` (default), `skip`, or `refused R5` |
 //!
 //! Everywhere `{directory}` is the scratch directory of the variant, `{fixture}` the fixture's own, `{image}` the
 //! image that runs.
@@ -30,7 +30,7 @@ use std::{fs, io};
 
 use crate::early_readers::early_reader;
 
-/// Compilers of this name make images for AArch64, which run under QEMU.
+/// Compilers with this prefix make images for AArch64, which run under QEMU.
 const CROSS: &str = "aarch64-";
 
 /// What must happen to the image.
@@ -42,16 +42,16 @@ pub enum Expectation {
     Untouched,
     /// The image is refused with this code and no output appears.
     Refused(String),
-    /// The file is no image; the error contains this text and no output appears.
+    /// The file is not an image; the error contains this text and no output appears.
     Failed(String),
 }
 
 /// What is done with the stripped image.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Stripped {
-    /// It moves and does the same.
+    /// It is moved and behaves the same.
     Same,
-    /// Stripping it makes no sense here.
+    /// It makes no sense to strip this image.
     Skip,
     /// Without symbols the image is refused with this code.
     Refused(String),
@@ -77,7 +77,7 @@ pub struct Variant {
     pub source: PathBuf,
     /// Makes the image.
     pub build: String,
-    /// After the build.
+    /// Runs after the build.
     pub prepare: Vec<String>,
     /// Command lines to compare.
     pub runs: Vec<String>,

@@ -1,6 +1,6 @@
 //! Checks one variant of a fixture against everything that relocation promises.
 //!
-//! In: a [`Variant`]. Out: nothing, or the first broken promise as text. The image is built and run; then, for
+//! In: a [`Variant`]. Out: `Ok`, or the first failed check as text. The image is built and run; then, for
 //! three random permutations and one real order (the reverse of the link order), relocated and run again. Besides:
 //! the link order gives the input back byte by byte, restoring undoes a permutation, the number of threads does not
 //! matter, the stripped image behaves the same, and so do copies of all functions, or of those that stay.
@@ -101,7 +101,7 @@ impl<'variant> Scratch<'variant> {
         Ok(Self { variant, directory: directory.to_path_buf(), old: place("old")?, new: place("new")? })
     }
 
-    /// Replaces the placeholders of `line`; `image` is the one that runs.
+    /// Replaces the placeholders of `line`; `image` is the image to run.
     fn resolve(&self, line: &str, image: &Path) -> String {
         let text = |path: &Path| path.to_string_lossy().into_owned();
         line.replace("{source}", &text(&self.variant.source))
@@ -113,7 +113,7 @@ impl<'variant> Scratch<'variant> {
             .replace("{image}", &text(image))
     }
 
-    /// What runs `line`; commands without the image are this machine's own.
+    /// The emulator for `line`, if any; commands without the image run natively.
     fn emulator(&self, line: &str) -> &'static str {
         match self.variant.is_cross() && line.contains("{image}") {
             true => "qemu-aarch64-static -L /usr/aarch64-linux-gnu ",
@@ -133,7 +133,7 @@ impl<'variant> Scratch<'variant> {
             .collect()
     }
 
-    /// The original must do what the fixture says, or the comparison would mean nothing.
+    /// The original must behave as the fixture states, or the comparison would prove nothing.
     fn check_original(&self, outcomes: &[Outcome]) -> Result<(), String> {
         for outcome in outcomes {
             if outcome.ending != Ending::Exited(self.variant.exit) {
@@ -156,12 +156,12 @@ impl<'variant> Scratch<'variant> {
         process::run(&mut command, RUN_LIMIT).map_err(|error| error.to_string())
     }
 
-    /// Debug information that is brought up to date changes its size, and no map leads back from it.
+    /// Updating debug information changes its size, and then no map leads back.
     fn updates_debug(&self) -> bool {
         self.variant.apply.iter().any(|argument| argument == "update")
     }
 
-    /// `apply` that must succeed and keep the size.
+    /// Runs `apply`, which must succeed and keep the size.
     fn relocate(&self, input: &Path, output: &Path, arguments: &[&str]) -> Result<(), String> {
         let outcome = self.apply(input, output, arguments)?;
         if !outcome.success() {
@@ -173,7 +173,7 @@ impl<'variant> Scratch<'variant> {
         Ok(())
     }
 
-    /// `apply` must fail with a message that contains `text`, and leave nothing.
+    /// `apply` must fail with a message that contains `text`, and write no file.
     fn check_failure(&self, image: &Path, text: &str) -> Result<(), String> {
         let outcome = self.apply(image, &self.new, &[&RANDOM[..], &["1"]].concat())?;
         if outcome.ending != Ending::Exited(2) || !outcome.stderr_text().contains(text) {
@@ -190,7 +190,7 @@ impl<'variant> Scratch<'variant> {
         same_bytes(&self.old, &self.new, "an image without functions")
     }
 
-    /// What is said to stay must be what the fixture expects to stay.
+    /// The functions that are reported as pinned must be those that the fixture expects.
     fn check_inspection(&self) -> Result<(), String> {
         if self.variant.pinned.is_empty() && self.variant.movable.is_empty() {
             return Ok(());
@@ -250,7 +250,7 @@ impl<'variant> Scratch<'variant> {
         Ok(())
     }
 
-    /// Copies behave as the originals; false where no segment can be added, or unwind entries cannot be.
+    /// Copies behave like the originals; false where no segment can be added, or unwind entries cannot be.
     fn check_copies(&self, before: &[Outcome], which: &str) -> Result<bool, String> {
         if !self.variant.with_copies {
             return Ok(true);
@@ -301,14 +301,14 @@ impl<'variant> Scratch<'variant> {
     // case: the same bytes on any number of threads
     // case: the way back
     // case: the image's own order gives the image
-    /// The laws of relocation as an operation on files.
+    /// The algebraic laws of relocation as an operation on files.
     fn check_laws(&self) -> Result<(), String> {
         let path = |name: &str| self.directory.join(name);
         let (identity, one, many, back) = (path("identity"), path("one"), path("many"), path("back"));
         let map = path("seven.map");
         let map = map.to_string_lossy();
         self.relocate(&self.old, &identity, &["--strategy", "link"])?;
-        // Dropping debug information changes bytes on purpose; the laws hold for what is left.
+        // Dropping debug information changes bytes on purpose; the laws hold for the rest.
         if self.variant.apply.is_empty() {
             same_bytes(&self.old, &identity, "the order of the image itself")?;
         }
@@ -339,7 +339,7 @@ impl<'variant> Scratch<'variant> {
                 strip()?;
                 self.check_failure(&stripped, &format!("({code})"))
             }
-            // Stripping cures what debug information forbids.
+            // Stripping removes the debug information that caused the refusal.
             Stripped::Same => {
                 strip()?;
                 self.relocate(&stripped, &self.new, &[&RANDOM[..], &["4"]].concat())?;

@@ -1,4 +1,4 @@
-//! A small repository whose start is watched by `reorder gate`: a C program of a few functions over several pages.
+//! A small repository whose startup is watched by `reorder gate`: a C program of a few functions over several pages.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -9,10 +9,10 @@ use tempfile::TempDir;
 use crate::process::{self, Ending, Outcome};
 use crate::workspace;
 
-/// No command here takes a fraction of it.
+/// Far more than any command here takes.
 const LIMIT: Duration = Duration::from_secs(300);
 
-/// A function that the start runs from now on.
+/// A function that startup executes from now on.
 pub const NEW_FUNCTION: &str = "load_plugins";
 
 /// A copy of the project below `tests/gate/project`, in a git repository of its own.
@@ -21,10 +21,10 @@ pub struct GateProject {
 }
 
 impl GateProject {
-    /// The project as it is at first, committed.
+    /// The project in its first state, committed.
     ///
     /// # Panics
-    /// When it cannot be made: nothing can be tested then.
+    /// When it cannot be made: no test is possible without it.
     pub fn new() -> Self {
         let directory = tempfile::tempdir().expect("a temporary directory");
         let project = Self { directory };
@@ -34,7 +34,7 @@ impl GateProject {
         project
     }
 
-    /// Where it is.
+    /// Its directory.
     pub fn path(&self) -> &Path {
         self.directory.path()
     }
@@ -60,7 +60,7 @@ impl GateProject {
         std::fs::write(self.file(name), contents).unwrap_or_else(|error| panic!("{name}: {error}"));
     }
 
-    /// Runs lines of shell that must succeed, with the command under test on the PATH.
+    /// Runs shell commands that must succeed, with the command under test on the PATH.
     ///
     /// # Panics
     /// When they fail.
@@ -70,7 +70,7 @@ impl GateProject {
         outcome.stdout_text()
     }
 
-    /// Runs lines of shell as a runner of continuous integration does: they end at the first failure.
+    /// Runs shell commands as a CI runner does: they end at the first failure.
     ///
     /// # Panics
     /// When no shell can be started.
@@ -78,7 +78,7 @@ impl GateProject {
         run_in(self.path(), lines, environment)
     }
 
-    /// `reorder gate` with these words.
+    /// `reorder gate` with these arguments.
     ///
     /// # Panics
     /// When it cannot be started.
@@ -95,12 +95,12 @@ impl GateProject {
         ));
     }
 
-    /// Builds the program and records both starts afresh.
+    /// Builds the program and records both scenarios afresh.
     pub fn build_and_record(&self) {
         self.run("make -s && reorder record --quiet");
     }
 
-    /// Gives the start one more function, [`NEW_FUNCTION`].
+    /// Makes startup execute one more function, [`NEW_FUNCTION`].
     pub fn add_to_startup(&self) {
         let source = self.read("program.c");
         let definition = format!("FUNCTION {NEW_FUNCTION}(int n) {{ FILL(6000); return n + 7; }}");

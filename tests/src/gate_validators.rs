@@ -1,6 +1,6 @@
-//! Other people's programs that say whether a report of the gate is what its form asks for.
+//! Third-party programs that check whether a report of the gate conforms to its format.
 //!
-//! `scripts/install-validators` installs them, pinned, when they are not there.
+//! `scripts/install-validators` installs them, pinned, if they are missing.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -12,10 +12,10 @@ use crate::workspace;
 
 const LIMIT: Duration = Duration::from_secs(600);
 
-/// Where they are; installs them once.
+/// Where they are installed; installs them once.
 ///
 /// # Panics
-/// When they cannot be installed: a form that nobody checks is not tested.
+/// When they cannot be installed: the formats would not be tested.
 fn directory() -> &'static Path {
     static DIRECTORY: OnceLock<PathBuf> = OnceLock::new();
     DIRECTORY.get_or_init(|| {
@@ -29,32 +29,32 @@ fn run(command: &mut Command) -> Outcome {
     process::run(command, LIMIT).unwrap_or_else(|error| panic!("{command:?}: {error}"))
 }
 
-/// `check-jsonschema`: `file` by a schema in a file.
+/// `check-jsonschema`: validates `file` by a schema in a file.
 ///
 /// # Panics
-/// When it is not what the schema asks for.
+/// When it does not conform to the schema.
 pub fn json_schema(schema: &Path, file: &Path) {
     succeed(check_jsonschema().arg("--schemafile").arg(schema).arg(file));
 }
 
-/// `check-jsonschema`: `file` is not what the schema asks for.
+/// `check-jsonschema`: `file` must not conform to the schema.
 ///
 /// # Panics
-/// When it is.
+/// When it does.
 pub fn not_json_schema(schema: &Path, file: &Path) {
     let outcome = run(check_jsonschema().arg("--schemafile").arg(schema).arg(file));
     assert!(!outcome.success(), "{} should not be valid", file.display());
 }
 
-/// `check-jsonschema`: `file` by a schema that it brings, such as `vendor.github-actions`.
+/// `check-jsonschema`: validates `file` by a built-in schema, such as `vendor.github-actions`.
 ///
 /// # Panics
-/// When it is not what the schema asks for.
+/// When it does not conform to the schema.
 pub fn built_in_schema(schema: &str, file: &Path) {
     succeed(check_jsonschema().args(["--builtin-schema", schema]).arg(file));
 }
 
-/// `check-jsonschema`: schemas are schemas.
+/// `check-jsonschema`: the files are valid schemas.
 ///
 /// # Panics
 /// When one is not.
@@ -66,10 +66,10 @@ fn check_jsonschema() -> Command {
     Command::new(directory().join("python/bin/check-jsonschema"))
 }
 
-/// Microsoft's multitool: SARIF by its schema, its rules, and those of code scanning on GitHub.
+/// Microsoft's multitool: validates SARIF by its schema, its rules, and those of code scanning on GitHub.
 ///
 /// # Panics
-/// When it finds anything but that we have no address on the web.
+/// When it reports anything except that we have no address on the web.
 pub fn sarif(file: &Path) {
     const NO_ADDRESS: &str = "SARIF2005";
     let folder = tempfile::tempdir().expect("a temporary directory");
@@ -77,7 +77,7 @@ pub fn sarif(file: &Path) {
     let tool = directory().join("node/node_modules/@microsoft/sarif-multitool-linux/Sarif.Multitool");
     let mut command = Command::new(tool);
     command.arg("validate").arg(file).arg("--output").arg(&log).args(["--rule-kind", "Sarif;Ghas"]);
-    // It would look for a library of the system that need not be there.
+    // Otherwise it looks for a system library that may be missing.
     command.env("DOTNET_SYSTEM_GLOBALIZATION_INVARIANT", "1");
     let outcome = run(&mut command);
     assert!(outcome.success(), "{outcome}");
@@ -88,10 +88,10 @@ pub fn sarif(file: &Path) {
     assert!(others.is_empty(), "{}: {others:#?}", file.display());
 }
 
-/// JUnit XML by the XSD of Jenkins.
+/// Validates JUnit XML by the XSD of Jenkins.
 ///
 /// # Panics
-/// When it is not what the schema asks for.
+/// When it does not conform to the schema.
 pub fn junit(file: &Path) {
     let mut command = Command::new(directory().join("python/bin/xmlschema-validate"));
     succeed(command.arg("--schema").arg(directory().join("junit-10.xsd")).arg(file));
@@ -125,7 +125,7 @@ pub fn annotations_of_the_toolkit(annotations: &serde_json::Value) -> String {
     succeed(Command::new("node").args(["--input-type=module", "-e", &script]).arg(file.path()))
 }
 
-/// Workflows by actionlint, with the shell in them.
+/// Checks workflows by actionlint, including their shell scripts.
 ///
 /// # Panics
 /// When it finds anything.
@@ -137,7 +137,7 @@ pub fn workflow(file: &Path) {
 /// YAML as JSON.
 ///
 /// # Panics
-/// When it is none.
+/// When it is not YAML.
 pub fn yaml(file: &Path) -> serde_json::Value {
     const SCRIPT: &str = "import sys, json, ruamel.yaml\n\
         print(json.dumps(ruamel.yaml.YAML(typ='safe', pure=True).load(open(sys.argv[1], encoding='utf-8'))))";

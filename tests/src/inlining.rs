@@ -26,7 +26,7 @@ pub fn inlined(image: &object::File<'_>) -> Result<Inlined, gimli::Error> {
     }
     let mut inlined = Inlined::new();
     for unit in &units {
-        // Copies stand below the function that contains them, whatever lexical blocks and copies are between.
+        // Copies are below the function that contains them, with any number of lexical blocks and copies in between.
         let mut caller = None;
         let mut entries = unit.entries();
         while let Some(entry) = entries.next_dfs()? {

@@ -1,4 +1,4 @@
-//! Reads what `reorder inspect --format json` says about the functions that stay.
+//! Reads pinned functions from `reorder inspect --format json`.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -21,7 +21,7 @@ impl Inspection {
     /// Inspects `image` by the command under test.
     ///
     /// # Errors
-    /// A sentence when the command does not call the image movable or its report has not the expected form.
+    /// A sentence when the command does not call the image movable or its report does not have the expected form.
     pub fn of(image: &Path) -> Result<Self, String> {
         let mut command = reorder();
         command.args(["inspect", "--format", "json"]).arg(image);
@@ -40,7 +40,7 @@ impl Inspection {
         Ok(Self { reasons })
     }
 
-    /// Why the function of this name stays; nothing when it may move.
+    /// Why the function of this name is pinned; `None` when it may move.
     pub fn reason(&self, name: &str) -> Option<&str> {
         self.reasons.get(name).map(String::as_str)
     }

@@ -1,8 +1,8 @@
 //! Lists of invocations of real programs, and the comparison of a program before and after relocation.
 //!
 //! A list is a file of `tests/programs`: `program PATH`, then `setup LINE` (run once by the shell), `train ARGUMENTS`
-//! (what a user would start it with), `run LINE` (compared). In every line `$PROGRAM` is the program. The answers of
-//! the original must be the same each time, or the comparison would blame the permutation for the weather.
+//! (a typical invocation), `run LINE` (compared). In every line `$PROGRAM` is the program. The answers of
+//! the original must be the same each time, or the comparison would blame the permutation for other influences.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;

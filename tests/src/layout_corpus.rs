@@ -1,7 +1,7 @@
 //! A program of `scripts/layout/corpus`: its image, the input sections of its link, and its traces.
 //!
 //! In: the program's directory. Out: [`Corpus`], with everything as numbers: functions are indices in address
-//! order, traces are lists of them. A program that was found, not linked, has no sections of its own; there each
+//! order, traces are lists of them. An installed program, which we did not link, has no known sections; there each
 //! function counts as one.
 
 use std::fs;
@@ -26,11 +26,11 @@ const USUAL_ALIGNMENT: u64 = 16;
 /// One input section in the output.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct InputSection {
-    /// Where the link put it.
+    /// Its address.
     pub address: u64,
     /// Size in bytes; never zero.
     pub size: u64,
-    /// A power of two. Only the map tells what each function's section asked for; the linked image does not.
+    /// A power of two. Only the map states what each function's section required; the linked image does not.
     pub alignment: u64,
 }
 
@@ -42,7 +42,7 @@ impl InputSection {
     }
 }
 
-/// One recorded start.
+/// One recorded run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Start {
     /// The scenario.
@@ -51,7 +51,7 @@ pub struct Start {
     pub functions: Vec<u32>,
 }
 
-/// Starts that were given to the orderers, or kept from them.
+/// Runs that were given to the strategies, or held out.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StartSet {
     /// `train` or `held-out`.
@@ -67,15 +67,15 @@ pub struct Corpus {
     pub directory: PathBuf,
     /// By function.
     pub spans: Vec<Span>,
-    /// What a linker moves as one, in link order.
+    /// The smallest pieces that a linker moves, in link order.
     pub sections: Vec<InputSection>,
     /// The function's position in `sections`, unless it lies outside of them.
     pub section_of: Vec<Option<u32>>,
-    /// By function: what other tools call it.
+    /// By function: its name in other tools.
     pub names: Vec<ProfileName>,
-    /// Given to the orderers.
+    /// Given to the strategies.
     pub train: StartSet,
-    /// Kept from them.
+    /// Held out.
     pub held_out: StartSet,
 }
 
@@ -124,7 +124,7 @@ impl Corpus {
         })
     }
 
-    /// The functions that an order file lists, in its order, and how many of its lines name none.
+    /// The functions that an order file lists, in its order, and how many of its lines name no function.
     ///
     /// # Errors
     /// Unreadable files.
@@ -137,12 +137,12 @@ impl Corpus {
         })
     }
 
-    /// All functions as `reorder` orders them by the training starts with the named strategy. Behind colons may follow
-    /// a memory, `references` or `compress`: `auto:16k`, `first-seen:references`. No name of a function comes into it, so
-    /// namesakes are told apart.
+    /// All functions as `reorder` orders them by the training runs with the named strategy, which may be followed by
+    /// a memory model, `references` or `compress` after colons: `auto:16k`, `first-seen:references`. Names of functions
+    /// are not used, so namesakes are told apart.
     ///
     /// # Errors
-    /// Unknown strategies and memories.
+    /// Unknown strategies and memory models.
     pub fn ordered(&self, strategy: &str) -> Result<Vec<u32>, String> {
         let mut words = strategy.split(':');
         let strategy = Strategy::from_str(words.next().unwrap_or_default(), true)?;
@@ -193,7 +193,7 @@ impl Corpus {
         self.section_of[function as usize]
             .map(|section| self.sections[section as usize])
             .filter(|section| section.address == start.0)
-            // Inside a section a function has whatever place the compiler gave it.
+            // A function that does not begin its section needs no alignment of its own.
             .map_or(1, |section| section.alignment)
     }
 }
@@ -218,7 +218,7 @@ fn text_sections(map: &LinkMap<'_>) -> Result<Vec<InputSection>, String> {
     }
 }
 
-/// Overlapping functions as one section each, with the largest alignment up to the usual one that their place has.
+/// Overlapping functions as one section each, with the largest alignment, up to the default one, that their address has.
 fn sections_of_functions(spans: &[Span]) -> Vec<InputSection> {
     let mut sections: Vec<InputSection> = Vec::new();
     for span in spans {

@@ -1,14 +1,14 @@
-//! What LLVM's profiles call the functions of an image.
+//! The names of an image's functions in LLVM's profiles.
 //!
-//! Local functions are called `file;name` as the compiler's instrumentation would; functions without any symbol go by
-//! their address, which only this project's own reader of orders understands.
+//! Local functions are called `file;name` as the compiler's instrumentation names them; functions without a symbol have
+//! their address as a name, which only this project's own reader of orders understands.
 
 use std::collections::BTreeMap;
 
 use reorder_base::address::Address;
 use reorder_image::functions::{Function, FunctionTable};
 
-/// What a profile calls a function.
+/// Name in a profile.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct ProfileName(pub String);
 
@@ -25,7 +25,7 @@ impl ProfileName {
     }
 }
 
-/// One name per address of code: the first global one, else the first local one behind its file.
+/// One name per address of code: the first global one, else the first local one, after its file.
 fn best_symbols(functions: &FunctionTable<'_>) -> BTreeMap<Address, String> {
     let mut globals = BTreeMap::new();
     let mut locals = BTreeMap::new();

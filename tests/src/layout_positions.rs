@@ -1,8 +1,8 @@
 //! Where a second link of the same objects put each function.
 //!
-//! lld writes the symbol table in the order of its inputs whatever the layout, so the same entry of both tables is
+//! lld writes the symbol table in the order of its inputs in any layout, so the same entry of both tables is
 //! the same symbol, even where many local functions share a name. Every pair must agree in name, type and size; that
-//! is checked, and functions of which no symbol stands at the start are found by their distance to one before.
+//! is checked, and functions without a symbol at their start are found by their distance to one before.
 
 use std::fs;
 use std::path::Path;
@@ -13,12 +13,12 @@ use reorder_image::elf::symbol::{Symbol, SymbolTable};
 
 use crate::layout_corpus::Corpus;
 
-/// The functions' places in a second link.
+/// The functions' positions in a second link.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Positions {
     /// By function.
     pub spans: Vec<Span>,
-    /// Functions of which no place is known; they count as if they had not moved.
+    /// Functions whose position is unknown; they count as if they had not moved.
     pub unmatched: Vec<u32>,
 }
 
@@ -35,7 +35,7 @@ pub fn positions(corpus: &Corpus, relinked: &Path) -> Result<Positions, String> 
     for (function, span) in spans.iter_mut().enumerate() {
         let section = corpus.section_of[function].map(|index| corpus.sections[index as usize]);
         let after = moves.partition_point(|&(from, _)| from <= span.start);
-        // A section moves as a whole: any symbol of the same section tells how far.
+        // A section moves as a whole: any symbol of the same section gives its distance.
         let known = after.checked_sub(1).map(|index| moves[index]).filter(|&(from, _)| {
             from == span.start
                 || section.is_some_and(|section| from >= section.address && from < section.end())
@@ -45,7 +45,7 @@ pub fn positions(corpus: &Corpus, relinked: &Path) -> Result<Positions, String> 
                 let start = to + (span.start - from);
                 *span = Span { start, end: start + (span.end - span.start) };
             }
-            // Outside the sections that are permuted nothing moves.
+            // Functions outside the permuted sections do not move.
             None if section.is_none() => {}
             None => unmatched.push(function as u32),
         }
@@ -76,7 +76,7 @@ fn symbol_moves(plain: &[u8], other: &[u8]) -> Result<Vec<(u64, u64)>, String> {
         }
         let is_code = |symbol: &Symbol<'_>| {
             let section = symbol.defining_section().and_then(|index| plain.section_at(index));
-            // Marks without size may stand at the end of one section and mean the start of the next.
+            // Labels without size may be at the end of one section and mean the start of the next.
             section.is_some_and(|section| section.is_executable())
                 && (symbol.is_function() || symbol.size > 0)
         };

@@ -1,9 +1,9 @@
-//! Traces as a profile of LLVM, so that lld and llvm-profdata order by what was really run.
+//! Traces as a profile of LLVM, so that lld and llvm-profdata order by the recorded runs.
 //!
-//! The text form: a block of traces, then one record per function, which the readers demand before they believe a
+//! The text form: a block of traces, then one record per function, which the readers require before they accept a
 //! name.
 //!
-//! Names that several functions share make lld move all of them. To tell that loss from the quality of its order,
+//! For names that several functions share, lld moves all of them. To separate that loss from the quality of its order,
 //! there is a second form in which each section is named by its address, for a program of empty sections of the
 //! same sizes: lld orders for the start by traces and sizes alone.
 
@@ -13,7 +13,7 @@ use std::fmt::Write;
 use crate::layout_corpus::{Corpus, Start};
 use crate::layout_names::ProfileName;
 
-/// By function, a name that no other section has; nothing for functions outside the sections.
+/// By function, a name that no other section has; `None` for functions outside the sections.
 #[must_use]
 pub fn section_names(corpus: &Corpus) -> Vec<Option<ProfileName>> {
     let name = |section: u32| ProfileName(section_name(corpus.sections[section as usize].address));

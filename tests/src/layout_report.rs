@@ -28,7 +28,7 @@ pub struct LayoutReport {
     pub functions: usize,
     /// Input sections of its text.
     pub sections: usize,
-    /// Names of the starts, by set, in the order of the figures by start.
+    /// Names of the runs, by set, in the order of the figures by run.
     pub starts: Vec<Vec<String>>,
     /// Bounds first, then layouts in the order given.
     pub rows: Vec<Row>,

@@ -1,4 +1,4 @@
-//! Faults and bounds of one layout over a set of starts, for all models that `reorder simulate` knows.
+//! Faults and bounds of one layout over a set of runs, for all models that `reorder simulate` knows.
 
 use layout_algos::score::{FaultModel, Span, lower_bound, touched_bytes};
 use reorder_layout::memory::default_for_elf;
@@ -11,17 +11,17 @@ use crate::layout_corpus::{Corpus, Start, StartSet};
 pub struct ModelScore {
     /// Name of the model.
     pub model: String,
-    /// Sum over all starts.
+    /// Sum over all runs.
     pub faults: u64,
-    /// Area under the curve: faults so far, mean over a start's functions, then over all starts.
+    /// Area under the curve: faults so far, mean over a run's functions, then over all runs.
     pub area: f64,
-    /// By start.
+    /// By run.
     pub faults_by_start: Vec<u64>,
-    /// By start.
+    /// By run.
     pub area_by_start: Vec<f64>,
 }
 
-/// One layout, or a bound, over one set of starts.
+/// One layout, or a bound, over one set of runs.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct SetScore {
     /// Name of the set.
@@ -30,7 +30,7 @@ pub struct SetScore {
     pub models: Vec<ModelScore>,
 }
 
-/// What `spans` (by function) costs the starts of `set`.
+/// Cost of `spans` (by function) for the runs of `set`.
 #[must_use]
 pub fn layout_score(set: &StartSet, spans: &[Span]) -> SetScore {
     score(set, |start, model| {
@@ -39,13 +39,13 @@ pub fn layout_score(set: &StartSet, spans: &[Span]) -> SetScore {
     })
 }
 
-/// What no layout of whole functions can beat: faults that the bytes of a start's functions need.
+/// Lower bound for layouts of whole functions: faults that the bytes of a run's functions need.
 #[must_use]
 pub fn raw_bound(corpus: &Corpus, set: &StartSet) -> SetScore {
     bound(corpus, set, touched_bytes_of)
 }
 
-/// What no layout can beat that gives every function the alignment it asks for.
+/// Lower bound for layouts that give every function the alignment it asks for.
 #[must_use]
 pub fn aligned_bound(corpus: &Corpus, set: &StartSet) -> SetScore {
     bound(corpus, set, aligned_bytes_of)
@@ -75,7 +75,7 @@ fn touched_bytes_of(corpus: &Corpus, functions: &[u32]) -> u64 {
 
 /// Fewest bytes of pages that the functions take up.
 ///
-/// Let some ask for an alignment of at least `a`. Behind such a function the bytes up to the next multiple of `a` are
+/// Let some ask for an alignment of at least `a`. After such a function the bytes up to the next multiple of `a` are
 /// lost, unless one that asks for less follows it; of those there are only so many, and at best they follow the
 /// functions that lose most. Slots end where pages end, so what is lost lies in a touched page. True for each `a`,
 /// so the largest counts.
@@ -85,7 +85,7 @@ fn aligned_bytes_of(corpus: &Corpus, functions: &[u32]) -> u64 {
 }
 
 fn aligned_bytes(mut spans: Vec<(Span, u64)>) -> u64 {
-    // Of functions that begin together only the longest can lose the bytes behind it.
+    // Of functions that begin at the same address, only the longest can lose the bytes after it.
     spans.sort_unstable_by_key(|(span, _)| (span.start, std::cmp::Reverse(span.end)));
     spans.dedup_by_key(|(span, _)| span.start);
     let lost = |alignment: u64| {

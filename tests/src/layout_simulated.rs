@@ -1,14 +1,14 @@
 //! Where a link would put each function for a given order.
 //!
 //! lld places the sections of the listed functions first, each at the next address that its alignment allows, and
-//! the others after them in link order. Doing the same here scores an order without a link, and places functions
+//! the others after them in link order. Doing the same here scores an order without a link, and positions functions
 //! that share their name with others, which no order file can tell apart.
 
 use layout_algos::score::Span;
 
 use crate::layout_corpus::Corpus;
 
-/// By function, its place when the sections of `listed` come first. Functions outside the sections stay.
+/// By function, its address range when the sections of `listed` come first. Functions outside the sections stay.
 #[must_use]
 pub fn simulated(corpus: &Corpus, listed: &[u32]) -> Vec<Span> {
     let mut placed = vec![None; corpus.sections.len()];

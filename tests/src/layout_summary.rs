@@ -1,6 +1,6 @@
-//! Layouts against a baseline, over many programs or folds of one.
+//! Layouts compared with a baseline, over many programs or folds of one.
 //!
-//! The figure is the geometric mean of the ratios, each report counting the same however many faults it has, with the
+//! The figure is the geometric mean of the ratios, each report counting the same regardless of its faults, with the
 //! interval that holds the true mean with 95 % if the logarithms of the ratios are normally distributed.
 
 use reorder_report::table::Table;
@@ -13,7 +13,7 @@ const STUDENT: [f64; 20] = [
     2.120, 2.110, 2.101, 2.093, 2.086,
 ];
 
-/// What is compared.
+/// The figures to compare.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Figure {
     Faults,
@@ -24,7 +24,7 @@ enum Figure {
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Change {
     mean: f64,
-    /// Half of the interval's width; nothing with a single report.
+    /// Half of the interval's width; `None` with a single report.
     within: Option<f64>,
     worst: f64,
 }

@@ -2,14 +2,14 @@
 //!
 //! | module | what it is for |
 //! |---|---|
-//! | `process` | runs one program with a time limit and keeps what it said |
-//! | `early_readers` | finds pipelines that fail on some runs alone |
+//! | `process` | runs one program with a time limit and keeps its output |
+//! | `early_readers` | finds pipelines that fail only on some runs |
 //! | `profiles` | profiles made by real tools, and the orders that they hold |
 //! | `recorded_programs` | compiles and records small programs |
-//! | `namesakes` | a program with functions of equal names in several objects and members |
+//! | `namesakes` | a program with functions of equal names in several objects and archive members |
 //! | `workspace` | builds and finds the `reorder` command under test |
 //! | `fixture` | reads the directives at the top of a fixture's source |
-//! | `inspection` | what `reorder inspect` says about the functions that stay |
+//! | `inspection` | reads pinned functions from `reorder inspect` |
 //! | `distribution` | permutes installed programs and compares what they print |
 //! | `works` | gives installed programs files of many kinds, and compares what they make of them |
 //! | `macho_tools` | the emulator and the comparison of Mach-O images, and where they are installed |
@@ -25,16 +25,16 @@
 //! | `layout_names` | what profiles call the functions of an image |
 //! | `layout_positions` | where a second link of the same objects put each function |
 //! | `layout_simulated` | where a link would put each function for a given order |
-//! | `layout_scores` | faults and bounds of a layout, summed over starts |
+//! | `layout_scores` | faults and bounds of a layout, summed over runs |
 //! | `layout_report` | scores of many layouts side by side |
 //! | `layout_summary` | layouts against a baseline, over many programs |
 //! | `layout_profile` | traces as a profile that lld and llvm-profdata read |
-//! | `gate_project` | a repository whose start the gate watches |
-//! | `gate_validators` | other people's programs that check reports, schemas and recipes |
+//! | `gate_project` | a repository whose startup the gate watches |
+//! | `gate_validators` | third-party programs that check reports, schemas and recipes |
 //! | `linker_wrapper` | finds `reorder-ld` and runs builds with and without it |
 //! | `llvm_profiles` | builds instrumented programs and asks LLVM's tools about their profiles |
 //! | `llvm_tools` | asks LLVM's tools for an order |
-//! | `synthetic` | programs of any size with recorded starts |
+//! | `synthetic` | programs of any size with recorded runs |
 //! | `mutation` | damages ELF images reproducibly |
 //! | `fuzz` | what every input must satisfy, target by target |
 //! | `fixture_run` | builds, runs, relocates and compares one variant of a fixture |

@@ -1,7 +1,7 @@
 //! Finds `reorder-ld` and `reorder-cc`, and runs whole builds with and without them.
 //!
-//! A [`Build`] is a folder in which a shell line makes a program. It has a home and a folder of links of its own, and none
-//! of the variables that configure the wrapper.
+//! A [`Build`] is a folder in which a shell line makes a program. It has a home and a folder of links of its own, and no
+//! variable that configures the wrapper is set.
 
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStrExt;
@@ -22,7 +22,7 @@ pub const LIMIT: Duration = Duration::from_secs(300);
 /// The folder of `reorder-ld`, `reorder-cc` and `reorder`, built once per test program in its profile.
 ///
 /// # Panics
-/// When they do not build: no test could mean anything then.
+/// When they do not build: no test is possible without them.
 pub fn folder() -> &'static Path {
     static FOLDER: OnceLock<PathBuf> = OnceLock::new();
     FOLDER.get_or_init(|| {
@@ -31,7 +31,7 @@ pub fn folder() -> &'static Path {
     })
 }
 
-/// A folder in which something is built.
+/// A folder in which a program is built.
 pub struct Build {
     scratch: TempDir,
     folder: PathBuf,
@@ -40,7 +40,7 @@ pub struct Build {
 }
 
 impl Build {
-    /// An empty folder with the name `name`, and the folder of links beside it.
+    /// An empty folder with the name `name`, and the folder of links next to it.
     ///
     /// # Errors
     /// Folders cannot be made, or `reorder-ld --reorder-links` fails.
@@ -67,13 +67,13 @@ impl Build {
         &self.links
     }
 
-    /// Sets a variable for all that is run from now on.
+    /// Sets a variable for all later commands.
     pub fn set(&mut self, name: &str, value: impl Into<OsString>) {
         self.unset(name);
         self.variables.push((name.into(), value.into()));
     }
 
-    /// Takes a variable that was set out again.
+    /// Removes a variable that was set.
     pub fn unset(&mut self, name: &str) {
         self.variables.retain(|(known, _)| known != name);
     }
@@ -90,7 +90,7 @@ impl Build {
         fs::write(path, text)
     }
 
-    /// A command that runs `line` in the folder. Our commands are in `PATH`; `$LD` is the former's path
+    /// A command that runs `line` in the folder. Our commands are in `PATH`; `$LD` is the path of `reorder-ld`
     /// and `$LINKS` the folder of links.
     pub fn command(&self, line: &str) -> Command {
         let mut command = Command::new("sh");
@@ -123,7 +123,7 @@ impl Build {
     /// Runs `line`, which must succeed.
     ///
     /// # Panics
-    /// When it fails, with what it said.
+    /// When it fails, with its output.
     pub fn must(&self, line: &str) -> Outcome {
         let outcome = self.run(line).expect("a shell");
         // Messages about long lines repeat them.
@@ -134,7 +134,7 @@ impl Build {
     /// The bytes of a file.
     ///
     /// # Panics
-    /// When there is none.
+    /// When it does not exist.
     pub fn bytes(&self, path: impl AsRef<Path>) -> Vec<u8> {
         let path = self.folder.join(path);
         fs::read(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))

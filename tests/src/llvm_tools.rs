@@ -17,10 +17,10 @@ use object::{Object, ObjectSymbol};
 
 use crate::process;
 
-/// One run of a tool.
+/// Time limit of one tool.
 const LIMIT: Duration = Duration::from_secs(600);
 
-/// What a tool said: the functions of all traces in its order, and how long it took.
+/// The answer of a tool: the functions of all traces in its order, and how long it took.
 #[derive(Clone, Debug)]
 pub struct ToolOrder {
     /// Each traced function once.
@@ -60,10 +60,10 @@ pub fn profile_text(problem: &LayoutProblem) -> String {
     text
 }
 
-/// What `llvm-profdata-22 order` makes of the traces. Files are made in `directory`.
+/// The order that `llvm-profdata-22 order` computes from the traces. Files are made in `directory`.
 ///
 /// # Errors
-/// A sentence when the tool fails or prints something else than one name a line.
+/// A sentence when the tool fails or its output is not one name a line.
 pub fn llvm_profdata_order(problem: &LayoutProblem, directory: &Path) -> Result<ToolOrder, String> {
     let profile = directory.join("profile.proftext");
     fs::write(&profile, profile_text(problem)).map_err(|error| error.to_string())?;
@@ -73,7 +73,7 @@ pub fn llvm_profdata_order(problem: &LayoutProblem, directory: &Path) -> Result<
     Ok(ToolOrder { functions, elapsed })
 }
 
-/// Where `ld.lld-22 --bp-startup-sort=function` puts the traced functions. Files are made in `directory`.
+/// The order in which `ld.lld-22 --bp-startup-sort=function` puts the traced functions. Files are made in `directory`.
 ///
 /// # Errors
 /// A sentence when a tool fails or a function is missing in its output.

@@ -12,7 +12,7 @@ use crate::workspace;
 
 const LIMIT: Duration = Duration::from_secs(300);
 
-/// What decides how an image comes into being.
+/// How an image is compiled and linked.
 #[derive(Clone, Copy, Debug)]
 pub struct Build {
     /// `arm64` or `x86_64`.
@@ -23,7 +23,7 @@ pub struct Build {
     pub compile: &'static str,
     /// Flags of the linker.
     pub link: &'static str,
-    /// What the linker does about symbols that nobody defines: an error unless it is told otherwise.
+    /// How the linker treats undefined symbols: as errors by default.
     pub undefined: &'static str,
 }
 
@@ -34,17 +34,17 @@ pub const CHAINED: Build =
 pub const OPCODES: Build = Build { version: "12.0", ..CHAINED };
 
 impl Build {
-    /// These flags of the compiler.
+    /// Adds flags of the compiler.
     pub const fn compiled(self, compile: &'static str) -> Self {
         Self { compile, ..self }
     }
 
-    /// These flags of the linker.
+    /// Adds flags of the linker.
     pub const fn linked(self, link: &'static str) -> Self {
         Self { link, ..self }
     }
 
-    /// For this architecture.
+    /// Sets the architecture.
     pub const fn on(self, architecture: &'static str) -> Self {
         Self { architecture, ..self }
     }
@@ -114,7 +114,7 @@ pub fn rust(how: Build) -> Fixture {
     });
     let directory = tempfile::tempdir().expect("a scratch folder");
     let source = fixture_path("rust.rs");
-    // What rustc calls as linker keeps the objects: rustc removes them afterwards.
+    // rustc calls this as its linker; it keeps the objects, which rustc removes afterwards.
     let script = format!(
         "cd '{}' && mkdir kept && printf '%s\\n' '#!/bin/bash' 'for word; do' \
          '  case $word in *.o | *.rlib) cp \"$word\" kept; printf \"%s \" \"kept/$(basename \"$word\")\" >> objects ;; esac' \
@@ -126,7 +126,7 @@ pub fn rust(how: Build) -> Fixture {
         source.display(),
     );
     shell(&script, LIMIT).unwrap_or_else(|error| panic!("{error}"));
-    // The standard library asks for more than its program calls.
+    // The standard library refers to more symbols than its program uses.
     finish(directory, Build { undefined: "-undefined dynamic_lookup", ..how })
 }
 
@@ -147,7 +147,7 @@ fn compile(directory: &Path, number: usize, source: &str, flags: &str, build: Bu
         false => ("clang-22", String::new()),
     };
     let source = fixture_path(source);
-    // What assembles needs no optimisation.
+    // Assembly needs no optimisation.
     let compile = if source.extension().is_some_and(|end| end == "s") { "" } else { compile };
     let line = format!(
         "cd '{}' && {compiler} --target={architecture}-apple-macos{version} {language} {compile} {flags} \
@@ -158,7 +158,7 @@ fn compile(directory: &Path, number: usize, source: &str, flags: &str, build: Bu
     shell(&line, LIMIT).unwrap_or_else(|error| panic!("{error}"));
 }
 
-/// Links what lies in `directory`.
+/// Links the objects in `directory`.
 fn finish(directory: TempDir, build: Build) -> Fixture {
     let Build { architecture, version, link, undefined, .. } = build;
     let libraries = runtime().join(architecture);

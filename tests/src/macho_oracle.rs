@@ -1,8 +1,8 @@
-//! The linker as a witness: what `reorder apply` makes of a finished image must be what the linker makes when it links the
-//! same objects in the same order.
+//! The linker as an oracle: the result of `reorder apply` on a finished image must be what the linker makes when it links
+//! the same objects in the same order.
 //!
 //! A link with a map gives names; a shuffle of them is an order file; a second link gives the layout that the linker makes
-//! of it. Its map, read back as addresses of the first link, is the order by which the first image is relocated. Names are
+//! of it. Its map, translated to addresses of the first link, is the order by which the first image is relocated. Names are
 //! not enough: several objects may have local functions of one name, and the linker decides where these go.
 
 use std::collections::{HashMap, HashSet};
@@ -23,7 +23,7 @@ pub struct Linked {
     pub directory: PathBuf,
     /// `arm64` or `x86_64`.
     pub architecture: &'static str,
-    /// The linker and all its arguments but for the output, the map and the order.
+    /// The linker and all its arguments except the output, the map and the order.
     pub line: String,
 }
 
@@ -47,7 +47,7 @@ impl Linked {
     /// Links, shuffles by `seed`, links again, relocates and compares.
     ///
     /// # Panics
-    /// With what differs.
+    /// With the differences.
     pub fn agrees(&self, seed: u64) {
         let first = self.directory.join("first");
         let (second, relocated) = (self.file(seed, "second"), self.file(seed, "relocated"));
@@ -143,7 +143,7 @@ fn symbols(map: &Path) -> Vec<(u64, Symbol)> {
     found
 }
 
-/// Fisher and Yates with a linear congruential generator (Knuth's MMIX): the same order on every machine.
+/// Fisher and Yates with a linear congruential generator (Knuth's MMIX): the same order on every system.
 fn shuffle<T>(items: &mut [T], seed: u64) {
     let mut state = seed.wrapping_mul(0x9E37_79B9_7F4A_7C15).wrapping_add(1);
     for upper in (1..items.len()).rev() {

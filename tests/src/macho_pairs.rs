@@ -1,7 +1,7 @@
-//! Pairs of Mach-O images that a linker made of the same objects in two orders: what `verify` must prove.
+//! Pairs of Mach-O images that a linker made of the same objects in two orders: `verify` must prove them.
 //!
-//! What a linker does differently and a relocator does not: the name of the output is the identifier of the signature,
-//! so both have the same; x86-64 functions are padded to 16 bytes but for the last, so the last stays the last.
+//! Two things differ between links but not between relocated images: the name of the output is the identifier of the
+//! signature, so both have the same; x86-64 functions are padded to 16 bytes except the last, so the last stays the last.
 
 #![allow(clippy::unwrap_used)] // a failed unwrap is a failed test
 
@@ -14,7 +14,7 @@ use tempfile::TempDir;
 
 use crate::process::shell;
 
-/// Longest a compiler or linker may take.
+/// The longest time a compiler or linker may take.
 pub const LIMIT: Duration = Duration::from_secs(120);
 const SOURCES: [(&str, &str); 5] = [
     ("first.c", include_str!("../macho/verify/first.c")),
@@ -102,13 +102,13 @@ pub fn options() -> VerifyOptions {
     VerifyOptions { listed_differences: 1000, ..VerifyOptions::default() }
 }
 
-/// What `verify` says.
+/// The report of `verify`.
 #[must_use]
 pub fn report(old: &[u8], new: &[u8]) -> VerifyReport {
     verify(old, new, options()).unwrap()
 }
 
-/// What is found besides the hash of the page, which knows every change.
+/// The differences besides the hash of the page, which changes with every byte.
 #[must_use]
 pub fn found_by_content(old: &[u8], new: &[u8]) -> Vec<Check> {
     let mut checks: Vec<Check> =

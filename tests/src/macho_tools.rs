@@ -1,4 +1,4 @@
-//! What makes, runs and compares Mach-O images on Linux: clang and ld64.lld, and the Python tools in `tests/macho`.
+//! The tools that make, run and compare Mach-O images on Linux: clang and ld64.lld, and the Python tools in `tests/macho`.
 
 use std::ffi::OsString;
 use std::ops::Range;
@@ -10,10 +10,10 @@ use std::time::Duration;
 use crate::process::{self, Outcome, shell};
 use crate::workspace;
 
-/// Far above what any program of the tests needs in the emulator.
+/// Far more than any program of the tests needs in the emulator.
 const LIMIT: Duration = Duration::from_secs(300);
 
-/// The Python that has the packages; everything else is installed beside it.
+/// The Python that has the packages; everything else is installed next to it.
 ///
 /// # Panics
 /// When the tools cannot be installed; the text names what is missing.
@@ -37,7 +37,7 @@ pub fn runtime() -> PathBuf {
     tools().join("runtime")
 }
 
-/// The compiler of Zig, for arm64, with arguments to follow: a part of a line for the shell.
+/// The compiler of Zig, for arm64, as the beginning of a shell command.
 pub fn zig_compiler() -> String {
     let (python, cache) = (python().display(), tools().join("zig"));
     let cache = cache.display();
@@ -46,7 +46,7 @@ pub fn zig_compiler() -> String {
     )
 }
 
-/// So many random orders are tried of each image: as many as `REORDER_MACHO_SEEDS` says, or a few.
+/// Number of random orders that are tested for each image: `REORDER_MACHO_SEEDS`, or a few.
 ///
 /// # Panics
 /// When the variable holds no number.
@@ -57,17 +57,17 @@ pub fn seeds() -> Range<u64> {
     0..asked.unwrap_or(FEW)
 }
 
-/// One program of `tests/macho`, with its arguments to follow.
+/// One program of `tests/macho`, without arguments.
 pub fn script(path: &str) -> Command {
     let mut command = Command::new(python());
     command.arg(workspace::root().join("tests/macho").join(path));
     command
 }
 
-/// A published image by its name in `tests/macho/images.tsv`, fetched when it is not there.
+/// A published image by its name in `tests/macho/images.tsv`, fetched if it is missing.
 ///
 /// # Panics
-/// When it cannot be fetched, or is not what the list says.
+/// When it cannot be fetched, or its digest is not the listed one.
 pub fn published(name: &str) -> PathBuf {
     let folder = tools().join("images");
     let list = workspace::root().join("tests/macho/images.tsv");
@@ -102,13 +102,13 @@ pub struct Run {
 pub struct Emulated<'a> {
     /// The architecture to run: `arm64` when empty.
     pub architecture: &'a str,
-    /// What the program is given.
+    /// Arguments of the program.
     pub arguments: &'a [&'a str],
-    /// A further image that is loaded before.
+    /// Another image that is loaded first.
     pub library: Option<&'a Path>,
     /// Calls functions of a library instead of running a program.
     pub scenario: Option<&'a str>,
-    /// Where the functions that ran are written, in the order in which they first did.
+    /// File for the functions that ran, in the order of first execution.
     pub trace: Option<&'a Path>,
 }
 
@@ -116,7 +116,7 @@ impl Emulated<'_> {
     /// Runs `image`.
     ///
     /// # Panics
-    /// When the emulator cannot be started or says nothing about the run.
+    /// When the emulator cannot be started or does not report on the run.
     pub fn run(&self, image: &Path) -> Run {
         let summary = tempfile::NamedTempFile::new().expect("a file for the summary");
         let mut command = script("emulator/run.py");

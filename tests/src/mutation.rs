@@ -1,9 +1,9 @@
-//! Deterministic damage to ELF and Mach-O images: the file with number N of a seed image is always the same.
+//! Deterministic damage to ELF and Mach-O images: copy number N of a seed image is always the same.
 //!
-//! In: a healthy image and a number, or a list of edits. Out: a damaged copy. A number means bytes flipped anywhere, fields
-//! of headers and tables overwritten with values that readers tend to get wrong, or truncation. Edits say which
-//! fields get what, in few bytes that a fuzzer can try one by one. Fields are found by reading the healthy image, so that
-//! damage reaches the code behind the first check.
+//! In: a sound image and a number, or a list of edits. Out: a damaged copy. A number means bytes flipped anywhere, fields
+//! of headers and tables overwritten with values that readers often handle wrongly, or truncation. Edits say which
+//! fields get what, in few bytes that a fuzzer can try one by one. Fields are found by reading the sound image, so that
+//! damage also reaches code after the first check.
 
 use crate::random::Random;
 use std::ops::Range;
@@ -17,18 +17,18 @@ use object::read::macho::{LoadCommandVariant, MachHeader, Section, Segment};
 /// A table of the image whose entries have fields of known width.
 #[derive(Clone, Debug)]
 struct FieldRegion {
-    /// Where the table lies in the file.
+    /// File offset of the table.
     bytes: Range<usize>,
     /// Width of the fields to overwrite.
     widths: &'static [usize],
 }
 
-/// A healthy image and where its fields are.
+/// A sound image and where its fields are.
 #[derive(Clone, Debug)]
 pub struct SeedImage {
     /// Shown in failures.
     pub name: String,
-    /// The healthy file.
+    /// The sound file.
     pub bytes: Vec<u8>,
     regions: Vec<FieldRegion>,
 }
@@ -37,7 +37,7 @@ impl SeedImage {
     /// Finds the headers and tables of `bytes`.
     ///
     /// # Errors
-    /// When the image is not healthy.
+    /// When the image is not sound.
     pub fn new(name: impl Into<String>, bytes: Vec<u8>) -> object::Result<Self> {
         let header = FileHeader64::<LittleEndian>::parse(&*bytes)?;
         let endian = header.endian()?;
@@ -63,7 +63,7 @@ impl SeedImage {
     /// Finds the load commands, sections and tables of `bytes`, a thin Mach-O image.
     ///
     /// # Errors
-    /// When the image is not healthy.
+    /// When the image is not sound.
     pub fn macho(name: impl Into<String>, bytes: Vec<u8>) -> object::Result<Self> {
         let header = MachHeader64::<LittleEndian>::parse(&*bytes, 0)?;
         let endian = header.endian()?;
@@ -118,8 +118,8 @@ impl SeedImage {
         Self { name: name.into(), bytes, regions }
     }
 
-    /// A copy with the fields changed that `edits` names: [`EDIT_SIZE`] bytes for each, at most [`MAX_EDITS`]; what
-    /// is left over means nothing. Any bytes are edits.
+    /// A copy with the fields changed that `edits` names: [`EDIT_SIZE`] bytes for each, at most [`MAX_EDITS`]; the
+    /// rest is ignored. Any bytes are edits.
     pub fn edited(&self, edits: &[u8]) -> Vec<u8> {
         let mut bytes = self.bytes.clone();
         for edit in edits.chunks_exact(EDIT_SIZE).take(MAX_EDITS) {
@@ -189,7 +189,7 @@ impl SeedImage {
         bytes
     }
 
-    /// Any length, with those just inside and outside of tables preferred.
+    /// Any length, preferably just inside and outside of tables.
     fn truncated_length(&self, random: &mut Random) -> usize {
         if random.below(2) == 0 {
             return random.below(self.bytes.len());
@@ -226,7 +226,7 @@ impl SeedImage {
 
 /// Bytes of one edit.
 pub const EDIT_SIZE: usize = 7;
-/// More edits than these are hardly ever needed to reach a place, and damage too much.
+/// More edits are hardly ever needed to reach a place, and damage too much.
 pub const MAX_EDITS: usize = 12;
 
 fn number(field: &[u8]) -> u64 {
@@ -261,7 +261,7 @@ fn table(offset: u64, size: usize, widths: &'static [usize]) -> FieldRegion {
     FieldRegion { bytes: start..start.saturating_add(size), widths }
 }
 
-/// Tables whose contents decide what is moved and patched; the others get damaged by flipped bytes.
+/// Tables whose contents decide what is moved and patched; the others are damaged by flipped bytes.
 fn field_widths(section: &[u8]) -> Option<&'static [usize]> {
     match section {
         b".symtab" | b".dynsym" => Some(&[1, 2, 4, 8]),

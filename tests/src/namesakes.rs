@@ -1,5 +1,5 @@
-//! A program with local functions of one name in several objects and in two members of one archive, for linkers to be
-//! told which of them to put where.
+//! A program with local functions of one name in several objects and in two members of one archive, to test which of them
+//! a linker moves.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -42,7 +42,7 @@ return total(values) + int(std::to_string(n).size()); }\n";
 /// What the program prints.
 pub const OUTPUT: &str = "5 6 9 11 7 8 8 8 100\n";
 
-/// Linkers and how a compiler is told to use them.
+/// Linkers and the flag that selects each in a compiler.
 pub const LINKERS: [(&str, &str); 4] = [
     ("bfd", "g++ -fuse-ld=bfd"),
     ("gold", "g++ -fuse-ld=gold"),
@@ -60,7 +60,7 @@ impl Namesakes {
     /// Compiles the sources by `c` and its C++ counterpart, each function in a section of its own.
     ///
     /// # Errors
-    /// What the compiler said.
+    /// The compiler's messages.
     pub fn compile(c: &str, plus: &str) -> Result<Self, String> {
         let directory = tempfile::tempdir().map_err(|error| error.to_string())?;
         for (name, source) in
@@ -84,7 +84,7 @@ impl Namesakes {
     /// Compiled by gcc at `-O1`, without folding.
     ///
     /// # Errors
-    /// What the compiler said.
+    /// The compiler's messages.
     pub fn of_gcc() -> Result<Self, String> {
         let flags = "-O1 -ffunction-sections -fno-ipa-icf";
         Self::compile(&format!("gcc {flags}"), &format!("g++ {flags}"))
@@ -93,7 +93,7 @@ impl Namesakes {
     /// Links the program `name` by one of [`LINKERS`] with a map `name.map`; gives its path.
     ///
     /// # Errors
-    /// What the linker said.
+    /// The linker's messages.
     pub fn link(&self, linker: &str, name: &str, flags: &str) -> Result<PathBuf, String> {
         let (_, command) = LINKERS
             .into_iter()
@@ -116,7 +116,7 @@ impl Namesakes {
     /// Runs a line of shell in the directory.
     ///
     /// # Errors
-    /// What it said.
+    /// Its messages.
     pub fn run(&self, line: &str) -> Result<String, String> {
         shell(&format!("cd '{}' && {line}", self.directory.path().display()), LIMIT)
     }

@@ -40,7 +40,7 @@ impl Workshop {
         fs::write(self.path().join(name), contents)
     }
 
-    /// Runs `line` by the shell and gives how it ended; `$PLUGIN` and `$REORDER` are what is tested.
+    /// Runs `line` by the shell and gives its outcome; `$PLUGIN` and `$REORDER` are what is tested.
     ///
     /// # Errors
     /// The shell does not start.
@@ -52,10 +52,10 @@ impl Workshop {
         run(&mut command, LIMIT)
     }
 
-    /// The same for lines that succeed; gives all that was printed, standard output first.
+    /// The same for lines that must succeed; gives all output, standard output first.
     ///
     /// # Panics
-    /// When it fails: a tool that is missing or broken is a failed test.
+    /// When it fails: a missing or broken tool is a failed test.
     pub fn shell(&self, line: &str) -> String {
         let outcome = self.attempt(line).expect("bash starts");
         assert!(outcome.success(), "{line}\n{outcome}");
@@ -78,10 +78,10 @@ impl Workshop {
         names
     }
 
-    /// That the functions of `expected` stand side by side in `image` as listed, nothing between them.
+    /// Checks that the functions of `expected` are adjacent in `image` in the listed order.
     ///
     /// # Panics
-    /// When they do not.
+    /// When they are not.
     pub fn assert_order(&self, image: &str, expected: &[&str]) {
         assert_eq!(self.order_of(image, expected), expected, "{image}");
         let listing = self.shell(&format!("nm -n --defined-only {image}"));

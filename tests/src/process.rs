@@ -1,7 +1,7 @@
 //! Runs one program with a time limit.
 //!
-//! Takes a [`Command`]; gives what it printed and how it ended. The output goes through files instead of pipes, so
-//! that a grandchild which keeps a descriptor open cannot hold the caller.
+//! Takes a [`Command`]; gives its output and how it ended. The output goes through files instead of pipes, so
+//! that a grandchild that keeps a descriptor open cannot block the caller.
 
 use std::io::{Read, Seek, SeekFrom};
 use std::os::unix::process::{CommandExt, ExitStatusExt};
@@ -15,7 +15,7 @@ use nix::unistd::Pid;
 
 use crate::early_readers::early_reader;
 
-/// More output than this is not compared: it is a runaway program.
+/// Larger outputs are not compared: the program is out of control.
 const OUTPUT_LIMIT: u64 = 64 << 20;
 
 /// How a program ended.
@@ -57,10 +57,10 @@ impl Outcome {
     }
 }
 
-/// Copies a program to a path that it will run from.
+/// Copies a program to a path from which it can be executed.
 ///
-/// A process of its own writes it: a child that another thread starts while this process has the copy open would keep it open
-/// until it executes its own program, and the kernel starts no program that somebody may write (`ETXTBSY`).
+/// A separate process writes it: a child that another thread forks while this process has the copy open would keep it open
+/// until it executes its own program, and the kernel does not execute a file that is open for writing (`ETXTBSY`).
 ///
 /// # Errors
 /// The copy fails.
@@ -121,7 +121,7 @@ pub fn run_on(command: &mut Command, input: Stdio, limit: Duration) -> io::Resul
 /// # Panics
 /// When it cannot be started or does not exit with 0, with all it printed.
 pub fn succeed(command: &mut Command) -> String {
-    /// More than any of them takes on a busy machine.
+    /// More than any of them takes on a busy system.
     const LIMIT: Duration = Duration::from_secs(600);
     let outcome =
         run(command, LIMIT).unwrap_or_else(|error| panic!("{command:?}: {error}; see scripts/install-tools"));
@@ -132,7 +132,7 @@ pub fn succeed(command: &mut Command) -> String {
 /// Runs `line` by the shell; gives its standard output.
 ///
 /// # Errors
-/// A sentence with the line and all it printed when it does not exit with 0; lines that fail on some runs alone.
+/// A sentence with the line and its output when it does not exit with 0; lines that fail only on some runs.
 pub fn shell(line: &str, limit: Duration) -> Result<String, String> {
     if let Some(reader) = early_reader(line) {
         return Err(format!(
@@ -159,10 +159,10 @@ fn spawn(command: &mut Command) -> io::Result<Child> {
     command.spawn()
 }
 
-/// The exit status, or nothing when `limit` passed first.
+/// The exit status, or `None` when `limit` passed first.
 fn wait(child: &mut Child, limit: Duration) -> io::Result<Option<ExitStatus>> {
     let start = Instant::now();
-    // Most programs end within milliseconds; later polls may be rarer.
+    // Most programs end within milliseconds; later polls may be less frequent.
     let mut pause = Duration::from_micros(500);
     loop {
         if let Some(status) = child.try_wait()? {
@@ -178,7 +178,7 @@ fn wait(child: &mut Child, limit: Duration) -> io::Result<Option<ExitStatus>> {
 
 fn kill_group(child: &Child) {
     if let Ok(id) = i32::try_from(child.id()) {
-        // An empty group is the normal case: the program ended and left nobody behind.
+        // An empty group is the normal case: the program ended and left no process.
         let _ = killpg(Pid::from_raw(id), Signal::SIGKILL);
     }
 }

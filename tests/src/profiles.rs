@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use reorder_trace::{Companions, Reading, Trace, read_files};
 
-/// What `demo a` runs, in order; `source/demo.c` is the program of most samples.
+/// Functions that `demo a` executes, in order; `source/demo.c` is the program of most samples.
 pub const DEMO_A: [&str; 8] = [
     "main",
     "parse_args",
@@ -16,7 +16,7 @@ pub const DEMO_A: [&str; 8] = [
     "shutdown_all",
 ];
 
-/// What `demo b` runs, in order.
+/// Functions that `demo b` executes, in order.
 pub const DEMO_B: [&str; 7] =
     ["main", "parse_args", "util_log", "load_config", "init_network", "init_ui", "shutdown_all"];
 
@@ -29,14 +29,14 @@ pub fn sample(name: &str) -> PathBuf {
 /// The sample called `name`, read with some companions.
 ///
 /// # Errors
-/// What the reader says.
+/// The reader's error.
 pub fn read_sample(name: &str, companions: &[&str]) -> reorder_base::error::Result<Reading> {
     let companions: Vec<PathBuf> = companions.iter().map(|name| sample(name)).collect();
     read_files(&[sample(name)], &Companions::open(&companions)?)
 }
 
-/// The names of a trace's events in order, without the source file that LLVM puts in front of local names; locations
-/// as they are displayed where there is no name.
+/// The names of a trace's events in order, without the source file that LLVM puts before local names; locations
+/// as they are displayed if there is no name.
 #[must_use]
 pub fn names(trace: &Trace) -> Vec<String> {
     let name = |symbol: &[u8]| {
@@ -47,7 +47,7 @@ pub fn names(trace: &Trace) -> Vec<String> {
 }
 
 /// The one trace of a reading.
-///
+/// When there are several or none.
 /// # Panics
 /// When there are more or none.
 #[must_use]

@@ -1,6 +1,6 @@
 //! Numbers that decide what is damaged.
 
-/// SplitMix64: enough for damage, and the same everywhere.
+/// SplitMix64: good enough for damage, and the same on every system.
 pub(crate) struct Random(pub(crate) u64);
 
 impl Random {
@@ -17,7 +17,7 @@ impl Random {
         (self.next() % bound.max(1) as u64) as usize
     }
 
-    /// One of the items; nothing when there are none.
+    /// One of the items; `None` when there are none.
     pub(crate) fn of<'a, T>(&mut self, items: &'a [T]) -> Option<&'a T> {
         let at = self.below(items.len());
         items.get(at)

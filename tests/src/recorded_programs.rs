@@ -18,10 +18,10 @@ pub struct Program {
     pub path: PathBuf,
 }
 
-/// Without optimisation every call of the source is a call of the program.
+/// Without optimisation, every call in the source is a call in the program.
 const FLAGS: [&str; 2] = ["-O0", "-w"];
 
-/// A function in C that waits until its process is not traced any more: until it was let go, however busy the machine is.
+/// A C function that waits until its process is no longer traced, regardless of the system's load.
 pub const UNTIL_LET_GO: &str = r#"
     #include <fcntl.h>
     #include <stdlib.h>
@@ -41,7 +41,7 @@ pub const UNTIL_LET_GO: &str = r#"
 /// Compiles `source` into a program.
 ///
 /// # Panics
-/// When that fails: nothing can be tested then.
+/// When that fails: no test is possible without it.
 pub fn compile(source: &str, flags: &[&str]) -> Program {
     let directory = tempfile::tempdir().unwrap();
     let path = build(directory.path(), "program", source, flags);
@@ -51,7 +51,7 @@ pub fn compile(source: &str, flags: &[&str]) -> Program {
 /// Compiles `source` into `directory`/`name`.
 ///
 /// # Panics
-/// When that fails: nothing can be tested then.
+/// When that fails: no test is possible without it.
 pub fn build(directory: &Path, name: &str, source: &str, flags: &[&str]) -> PathBuf {
     let source_path = directory.join(format!("{name}.c"));
     let path = directory.join(name);
@@ -77,7 +77,7 @@ pub fn request(program: &Path, arguments: &[&str]) -> RecordRequest {
 /// Records it.
 ///
 /// # Panics
-/// When that fails: nothing can be tested then.
+/// When that fails: no test is possible without it.
 pub fn recorded(program: &Program, arguments: &[&str]) -> RecordOutcome {
     record(&request(&program.path, arguments)).unwrap()
 }

@@ -1,6 +1,6 @@
-//! A scratch place where an installed program runs, first as it is, then as a permuted copy at the same path.
+//! A scratch directory where an installed program runs, first unchanged, then as a permuted copy at the same path.
 //!
-//! Same path, same environment, same working directory: whatever differs afterwards differs because of the copy.
+//! Same path, same environment, same working directory: every later difference comes from the copy.
 
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
@@ -9,14 +9,14 @@ use std::{fs, io};
 
 use crate::process::copy_executable;
 
-/// One program's scratch place; nothing else lies in it.
+/// One program's scratch directory, with no other files.
 #[derive(Clone, Debug)]
 pub struct Stage {
-    /// Where the program lies while it runs.
+    /// Path of the program while it runs.
     pub image: PathBuf,
     /// Its home and working directory.
     pub home: PathBuf,
-    /// What [`Stage::play_libraries`] fills, for `LD_LIBRARY_PATH`; not there at first.
+    /// Filled by [`Stage::play_libraries`], for `LD_LIBRARY_PATH`; does not exist at first.
     pub libraries: PathBuf,
     original: PathBuf,
 }
@@ -30,7 +30,7 @@ impl Stage {
         let (bin, home) = (scratch.join("bin"), scratch.join("home"));
         fs::create_dir(&bin)?;
         fs::create_dir(&home)?;
-        // Programs that look for libraries and data beside themselves find their own.
+        // Programs that look for libraries and data next to themselves find their own.
         for neighbour in ["lib", "share", "libexec", "conf"] {
             if let Some(prefix) = program.parent().and_then(Path::parent) {
                 symlink(prefix.join(neighbour), scratch.join(neighbour))?;
@@ -43,13 +43,13 @@ impl Stage {
             libraries: scratch.join("libraries"),
         };
         copy_executable(program, &stage.original)?;
-        // A plain mode: neither the original nor the permuted copy runs with privileges of its own.
+        // Plain permissions: neither the original nor the permuted copy runs with privileges of its own.
         fs::set_permissions(&stage.original, fs::Permissions::from_mode(0o755))?;
         stage.play_original()?;
         Ok(stage)
     }
 
-    /// Puts the original at the path that runs.
+    /// Puts the original at the path of execution.
     ///
     /// # Errors
     /// The copy fails.
@@ -57,7 +57,7 @@ impl Stage {
         self.play(&self.original)
     }
 
-    /// Puts a copy of `image` at the path that runs; a still running earlier one keeps its own file.
+    /// Puts a copy of `image` at the path of execution; an earlier one that still runs keeps its own file.
     ///
     /// # Errors
     /// The copy fails.
@@ -67,7 +67,7 @@ impl Stage {
         fs::rename(&beside, &self.image)
     }
 
-    /// Puts `folder` at [`Stage::libraries`], or nothing.
+    /// Puts `folder` at [`Stage::libraries`], or removes it.
     ///
     /// # Errors
     /// The link cannot be made.
@@ -78,7 +78,7 @@ impl Stage {
         }
     }
 
-    /// Gives `command` the same surroundings every time.
+    /// Gives `command` the same environment every time.
     pub fn set(&self, command: &mut Command) {
         command
             .env_clear()

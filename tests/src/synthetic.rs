@@ -1,7 +1,7 @@
-//! Programs of any size with recorded starts, for measuring how fast they are ordered.
+//! Programs of any size with recorded runs, to measure how fast they are ordered.
 //!
-//! Built like the real ones: a core that every start runs, families of functions of which each start runs a few,
-//! and some that only this start runs; what runs together lies in short runs of the link order. Functions refer to
+//! Built like the real ones: a core that every run executes, families of functions of which each run executes a few,
+//! and some that only this run executes; what runs together is in short sequences of the link order. Functions refer to
 //! near ones mostly, to popular ones sometimes, and to tables of functions. The same description always gives the
 //! same problem.
 
@@ -9,41 +9,41 @@ use layout_algos::ids::FunctionId;
 use layout_algos::problem::{LayoutProblem, NodeId, Reference, ReferenceGraph, ReferenceKind, Rows, Trace};
 use layout_algos::random::Random;
 
-/// What to make.
+/// Size of the program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Program {
     /// Number of functions.
     pub functions: u32,
-    /// Number of recorded starts, all of weight 1.
+    /// Number of recorded runs, all of weight 1.
     pub traces: u32,
-    /// Functions that each start runs; at most all of them.
+    /// Functions that each run executes; at most all of them.
     pub events: u32,
 }
 
-/// Functions that lie together in link order and are met together.
+/// Functions that are adjacent in link order and are executed together.
 const MODULE: u32 = 16;
 
-/// Per cent of a start that is core, and of which a family consists.
+/// Share of the core in a run, and share of one family, in per cent.
 const CORE_PERCENT: usize = 30;
 const FAMILY_PERCENT: usize = 20;
 
-/// Families that one start runs.
+/// Families that one run executes.
 const FAMILIES_PER_TRACE: usize = 3;
 
-/// Per cent of the core and of its families that a start really runs.
+/// Per cent of the core and of its families that a run really executes.
 const KEPT_PERCENT: u64 = 92;
 
-/// A table of functions for so many functions, and its length.
+/// A table of functions for this many functions, and its length.
 const FUNCTIONS_PER_TABLE: u32 = 10;
 const TABLE_LENGTH: u64 = 8;
 
-/// A hash for so many bytes of content; one piece of content for so many functions; per cent of a function's hashes
-/// that are taken from there, the rest being its own or, as often, everybody's.
+/// A hash for this many bytes of content; one piece of content for this many functions; per cent of a function's hashes
+/// that are taken from there, the rest being its own or, as often, common to all functions.
 const BYTES_PER_HASH: u64 = 4;
 const FUNCTIONS_PER_CONTENT: u32 = 8;
 const COPIED_PERCENT: u64 = 40;
 
-/// Different hashes that everybody's code has.
+/// Different hashes of content that all functions have in common.
 const COMMON_HASHES: u64 = 1000;
 
 /// The independent choices of a program.
@@ -57,7 +57,7 @@ enum Stream {
 }
 
 impl Program {
-    /// The program with its starts and references.
+    /// The program with its runs and references.
     ///
     /// # Errors
     /// A sentence when the description exceeds what a problem can hold.
@@ -65,10 +65,10 @@ impl Program {
         self.problem_with(&self.starts())
     }
 
-    /// The program with other starts.
+    /// The program with other runs.
     ///
     /// # Errors
-    /// A sentence when the starts do not fit the program.
+    /// A sentence when the runs do not fit the program.
     pub fn problem_with(self, starts: &[Trace]) -> Result<LayoutProblem, String> {
         let references = self.references().ok_or("too many references")?;
         LayoutProblem::new(self.sizes(), starts)
@@ -76,7 +76,7 @@ impl Program {
             .map_err(|error| error.to_string())
     }
 
-    /// The recorded starts.
+    /// The recorded runs.
     #[must_use]
     pub fn starts(self) -> Vec<Trace> {
         let stream = self.modules();
@@ -105,7 +105,7 @@ impl Program {
                         run(function);
                     }
                 }
-                // What is left: runs from anywhere, then whatever has not run yet.
+                // The rest: sequences from anywhere, then functions that have not run yet.
                 for _ in 0..events {
                     let first = random.below(u64::from(self.functions)) as u32;
                     let end = self.functions.min(first + 1 + random.below(u64::from(MODULE)) as u32);
@@ -155,7 +155,7 @@ impl Program {
             .collect()
     }
 
-    /// Half of the functions, in an order in which those of a module stay together.
+    /// Half of the functions, in an order that keeps those of a module together.
     fn modules(self) -> Vec<FunctionId> {
         let mut random = self.random(Stream::Modules, 0);
         let mut modules: Vec<u32> = (0..self.functions.div_ceil(MODULE)).collect();

@@ -1,4 +1,4 @@
-//! Finds what the tests run: the commands built from this workspace.
+//! Builds and finds the commands of this workspace that the tests run.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -6,17 +6,17 @@ use std::sync::OnceLock;
 
 /// The command under test, built once per test program in the profile of that program.
 ///
-/// Cargo gives the path of a binary only to tests of the package that owns it, hence the nested build; it does
-/// nothing when `cargo test --workspace` has built the command already.
+/// Cargo gives the path of a binary only to tests of the package that owns it, hence the nested build; it is a no-op
+/// when `cargo test --workspace` has built the command already.
 ///
 /// # Panics
-/// When the command does not build: no test could mean anything then.
+/// When the command does not build: no test is possible without it.
 pub fn reorder_path() -> &'static Path {
     static PATH: OnceLock<PathBuf> = OnceLock::new();
     PATH.get_or_init(|| build("reorder-functions", &["--bin", "reorder"]).join("reorder"))
 }
 
-/// The linker plugin, built likewise.
+/// The linker plugin, built in the same way.
 ///
 /// # Panics
 /// When it does not build.
@@ -25,7 +25,7 @@ pub fn plugin_path() -> &'static Path {
     PATH.get_or_init(|| build("reorder-linker-plugin", &["--lib"]).join("libreorder_plugin.so"))
 }
 
-/// Builds what `targets` select of `package`, in the profile of this test program, and gives the folder where it lies.
+/// Builds what `targets` select of `package`, in the profile of this test program, and gives the folder of the results.
 ///
 /// # Panics
 /// When it does not build.

@@ -2,7 +2,7 @@
 
 Usage: junit.py RESULTS.xml LOG
 
-The XML has the single tests; the log has the modules' own outcomes, also of those that end before they have any test.
+The XML has the single tests; the log has the modules' own outcomes, also of those that end before their first test.
 """
 
 import pathlib

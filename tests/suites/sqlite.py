@@ -1,4 +1,4 @@
-"""Prints the results of SQLite's tests from what testfixture says: file, test, outcome.
+"""Prints the results of SQLite's tests from the output of testfixture: file, test, outcome.
 
 Standard input: the output with --verbose=1. A test's name is followed by Ok, or by lines that begin with an exclamation mark.
 """
@@ -12,7 +12,7 @@ TIME = re.compile(r"^Time: (\S+\.test) ")
 
 
 def main():
-    """Goes through the lines; a file's time closes its tests."""
+    """Reads all lines; a file's time closes its tests."""
     pending = []
     for line in sys.stdin.buffer.read().decode(errors="replace").splitlines():
         if found := TEST.match(line):

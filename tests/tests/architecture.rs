@@ -1,4 +1,4 @@
-//! ARCHITECTURE.md against the code: what it names exists.
+//! ARCHITECTURE.md compared with the code: everything that it names exists.
 
 #![allow(clippy::unwrap_used)] // a failed unwrap is a failed test
 
@@ -7,13 +7,13 @@ use std::path::PathBuf;
 
 use end_to_end::workspace;
 
-/// What stands between single backticks, outside of drawings and listings.
+/// Texts between single backticks, outside of drawings and listings.
 fn spans(text: &str) -> Vec<String> {
     let prose: String = text.split("```").step_by(2).collect();
     prose.split('`').skip(1).step_by(2).map(str::to_owned).collect()
 }
 
-/// Paths that begin with no folder of the workspace are below `reorder/`.
+/// Paths that do not begin with a folder of the workspace are below `reorder/`.
 fn located(path: &str) -> Option<PathBuf> {
     let places = [workspace::root().join(path), workspace::root().join("reorder").join(path)];
     places.into_iter().find(|place| place.exists())

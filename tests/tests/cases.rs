@@ -81,7 +81,7 @@ fn stated_by_tests(text: &str) -> Vec<(String, String)> {
     found
 }
 
-/// As tests are called by: the file, or the folder of a `main.rs` or `mod.rs`.
+/// The name by which a test is called: the file, or the folder of a `main.rs` or `mod.rs`.
 fn module_name(source: &Path) -> String {
     let stem = source.file_stem().unwrap().to_string_lossy().into_owned();
     match stem.as_str() {

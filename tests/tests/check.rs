@@ -1,4 +1,4 @@
-//! `apply --check` and `optimize`: original and result are run side by side, and nothing is written unless they do the same.
+//! `apply --check` and `optimize`: original and result run side by side, and no file is written unless they behave the same.
 
 #![allow(clippy::unwrap_used)] // a failed unwrap is a failed test
 
@@ -16,7 +16,7 @@ use tempfile::TempDir;
 
 const LIMIT: Duration = Duration::from_secs(300);
 
-/// Does what its first argument says; what depends on the distance of two functions is another thing once they have moved.
+/// Behaves as its first argument says; the behaviour by the distance of two functions changes once they have moved.
 const SOURCE: &str = r#"
 #include <stdio.h>
 #include <stdlib.h>
@@ -82,7 +82,7 @@ fn names(directory: &Path) -> Vec<String> {
     names
 }
 
-/// Nothing is written, the finding is told by the status, and the message has all of `expected`.
+/// No file is written, the status reports the difference, and the message has all of `expected`.
 fn assert_found(directory: &Path, outcome: &Outcome, expected: &[&str]) {
     let said = outcome.stderr_text();
     assert_eq!(outcome.ending, Ending::Exited(1), "{outcome}");
@@ -109,7 +109,7 @@ fn equal_runs_are_told_and_the_result_is_written() {
     assert_eq!((field(1, "arguments"), field(1, "status")), ("".into(), "exit status 0".into()));
     assert_eq!(names(directory), ["new", "program", "program.c"]);
     assert_ne!(fs::read(directory.join("new")).unwrap(), fs::read(directory.join("program")).unwrap());
-    // Without a check there is none.
+    // Without `--check` the difference is not detected.
     let plain: Value =
         serde_json::from_slice(&apply(directory, &["-o", "new", "--format", "json"]).stdout).unwrap();
     assert_eq!(plain["checks"], Value::Array(Vec::new()));
@@ -152,7 +152,7 @@ fn what_differs_in_the_original_itself_is_not_compared() {
         let outcome = apply(directory, &["-o", "new", "--check", what]);
         assert!(outcome.success() && outcome.stdout_text().contains(lines), "{outcome}");
     }
-    // An end that both have, even if it is a bad one, is the same.
+    // The check passes if both end in the same way, even if they fail.
     let killed = apply(directory, &["-o", "new", "--check", "killed"]);
     assert!(killed.success() && killed.stdout_text().contains("a signal ends the original, too"), "{killed}");
     fs::remove_file(directory.join("new")).unwrap();
@@ -161,7 +161,7 @@ fn what_differs_in_the_original_itself_is_not_compared() {
         ("much", "prints more than 64 MiB"),
         ("random", "check a run that always ends alike"),
     ] {
-        // Two runs may end alike by chance; then it is a third that does not.
+        // Two runs may end alike by chance; then a third differs.
         let mut outcomes =
             (0..30).map(|_| apply(directory, &["-o", "new", "--check", what, "--time-limit", "1"]));
         let refused = outcomes.find(|outcome| outcome.ending == Ending::Exited(2)).unwrap();

@@ -1,4 +1,4 @@
-//! Copies of functions (`apply --clone`): what runs, what tools see, what the judge refuses.
+//! Copies of functions (`apply --clone`): execution, what other tools read, and what the verifier refuses.
 
 #![allow(clippy::unwrap_used)] // a failed unwrap is a failed test
 
@@ -138,7 +138,7 @@ fn debuggers_walk_out_of_copies() {
     assert!(frames.last().is_some_and(|frame| frame.contains("main") || frame.contains("_start")), "{shown}");
 }
 
-/// Each forgery changes what a copy does, what leads to it, or what unwinds it.
+/// Each forgery changes the code of a copy, a reference to it, or its unwind entry.
 #[test]
 fn forged_copies_are_refused() {
     let pair = Pair::build("-fPIE -pie");
@@ -155,17 +155,17 @@ fn forged_copies_are_refused() {
             accepted.push((what.to_owned(), at, new[at]));
         }
     };
-    // Every byte of the tables; of the copies all but filler, which nothing reaches.
+    // Every byte of the tables; of the copies all except filler, which is unreachable.
     for name in [".eh_frame_hdr", ".eh_frame"] {
         section(&new, name).step_by(3).for_each(|at| forge(at, name));
     }
-    // Behind the magic number and the old length, of which only the page counts.
+    // After the magic number and the old length, of which only the page counts.
     section(&new, ".reorder.clones").skip(16).step_by(3).for_each(|at| forge(at, "list"));
     copies.filter(|at| new[*at] != 0xcc).step_by(2).for_each(|at| forge(at, "copies"));
     let headers = 64 + usize::from(u16::from_le_bytes([new[56], new[57]])) * 56;
     (0..headers).for_each(|at| forge(at, "headers"));
     assert!(tried > 1200, "{tried}");
-    // A terminator ends nothing here.
+    // The last terminator in the section has no effect.
     let end = section(&new, ".eh_frame").end;
     accepted.retain(|(what, at, _)| what != ".eh_frame" || *at + 4 < end);
     assert!(accepted.is_empty(), "{} of {tried} forgeries pass: {accepted:x?}", accepted.len());
@@ -202,7 +202,7 @@ fn what_cannot_move_is_offered_copies_by_name() {
     assert!(moved.stderr_text().contains("(R13)"), "{moved}");
 }
 
-/// The section's bytes as they were, in the place where the new section has them.
+/// The new image with the section's old bytes at this offset.
 fn with_old_bytes(old: &[u8], new: &[u8], name: &str, at: usize, count: usize) -> Vec<u8> {
     let (from, to) = (section(old, name).start + at, section(new, name).start + at);
     let mut forged = new.to_vec();
@@ -210,7 +210,7 @@ fn with_old_bytes(old: &[u8], new: &[u8], name: &str, at: usize, count: usize) -
     forged
 }
 
-/// Fields that count from themselves must have followed their section, also where nothing reads them as an address.
+/// Self-relative fields must have followed their section, also where they are not read as addresses.
 #[test]
 fn unwind_fields_that_did_not_follow_are_refused() {
     let pair = Pair::build("-fPIE -pie");
@@ -225,11 +225,11 @@ fn unwind_fields_that_did_not_follow_are_refused() {
             assert!(!is_proven(&old, &with_old_bytes(&old, &new, ".eh_frame", at, 4)), "field at {at:#x}");
         }
     }
-    // Starts, exception tables and the personality routine.
+    // Function starts, exception tables and the personality routine.
     assert!(tried > 20, "{tried}");
 }
 
-/// Builds, copies everything (or what is pinned), and compares the runs; gives what was printed by `apply`.
+/// Builds, copies everything (or what is pinned), and compares the runs; gives the output of `apply`.
 fn same_with(source: &str, build: &str, which: &str) -> String {
     let directory = tempfile::tempdir().unwrap();
     let path = |name: &str| directory.path().join(name);
@@ -247,7 +247,7 @@ fn same_with(source: &str, build: &str, which: &str) -> String {
     applied.stdout_text()
 }
 
-/// A handler goes on behind the trap.
+/// A handler resumes execution after the trap.
 #[test]
 fn code_behind_traps_is_copied() {
     let source = r#"
@@ -261,7 +261,7 @@ int main(int count, char **arguments) { (void)arguments; signal(SIGTRAP, handler
     assert!(!report.contains("\"name\": \"trapped\""), "{report}");
 }
 
-/// A handler without unwind entry compares where the program stands with a place inside a function.
+/// A handler without unwind entry compares the program counter with an address inside a function.
 #[test]
 fn what_is_known_inside_has_no_copy() {
     let source = r#"
@@ -307,7 +307,7 @@ int main(void) {
     }
 }
 
-/// Branches to and fro between two functions are walked once.
+/// Branches back and forth between two functions are followed once.
 #[test]
 fn functions_that_jump_to_and_fro_are_copied() {
     let jumps = |own: &str, other: &str| -> String {

@@ -1,5 +1,5 @@
-//! Debug information that was brought up to date answers as before: gdb, lldb and addr2line, for both compilers and
-//! the forms of DWARF. Addresses differ, and nothing else does.
+//! After debug information was updated, gdb, lldb and addr2line answer as before, for both compilers and
+//! the forms of DWARF. Only addresses differ.
 
 #![allow(clippy::unwrap_used)] // a failed unwrap is a failed test
 
@@ -15,8 +15,8 @@ use object::{Object as _, ObjectSection as _, ObjectSymbol as _, SymbolKind};
 
 const LIMIT: Duration = Duration::from_secs(300);
 
-/// A name, what is compiled with which options, and whether LLVM's own check of DWARF reads it: it never ends on what gcc
-/// optimises.
+/// A name, the compiler's options, and whether LLVM's own check of DWARF runs: it does not terminate on code that gcc
+/// optimised.
 const BUILDS: [(&str, &str, bool); 21] = [
     ("gcc 5", "gcc -g -gdwarf-5 -O2", false),
     ("gcc 4", "gcc -g -gdwarf-4 -O2", false),
@@ -144,7 +144,7 @@ impl Pair {
         }
     }
 
-    /// The same script in a debugger, whose answers may differ in addresses alone.
+    /// The same script in a debugger; only addresses in the answers may differ.
     fn session(&self, tool: &str, arguments: &[&str], script: &str, expected: &[&str]) {
         let answers = self.both(|image| {
             let folder = image.parent().unwrap();
@@ -167,7 +167,7 @@ impl Pair {
 }
 
 /// A stripped program with compressed symbols, as distributions make them: gdb finds names at the new addresses, which it
-/// does only if the entry point inside is the program's.
+/// does only if the entry point in the symbols is the program's.
 fn symbols_inside_the_image() {
     let directory = tempfile::tempdir().unwrap();
     let sources = root().join("tests/debug");
@@ -193,7 +193,7 @@ fn symbols_inside_the_image() {
     assert_eq!(names, [["depth", "cold_path"], ["depth", "cold_path"]]);
 }
 
-/// Debug information of which one byte is another than it should be is not proven.
+/// Debug information with one wrong byte is not proven.
 fn what_the_verifier_finds() {
     let pair = Pair::build("gcc -g -O2");
     let bytes = fs::read(&pair.new).unwrap();
@@ -212,7 +212,7 @@ fn what_the_verifier_finds() {
             verify.arg("verify").arg(&pair.old).arg(&pair.new);
             found += u64::from(!process::run(&mut verify, LIMIT).unwrap().success());
         }
-        // Bytes of line programs and lists may say nothing of any function, such as views.
+        // Bytes of line programs and lists may not concern any function, such as views.
         assert!(found >= TRIES / 2, "{name}: {found} of {TRIES} changes found");
     }
 }
@@ -327,7 +327,7 @@ fn functions(image: &Path) -> Vec<(u64, u64)> {
         .collect()
 }
 
-/// Without addresses, numbers of processes, the folder, and how gdb spells locations.
+/// Without addresses, process numbers, the folder, and gdb's notation of locations.
 fn masked(text: &str) -> String {
     let mut masked = String::new();
     for line in text.lines() {

@@ -1,5 +1,5 @@
-//! Debug information that cannot be brought up to date is refused with a cure, and the judge, asked about an output that
-//! was made nevertheless, finds what is wrong with it.
+//! Debug information that cannot be updated is refused with a cure, and the verifier finds the errors in an output that
+//! was made nevertheless.
 
 #![allow(clippy::unwrap_used)] // a failed unwrap is a failed test
 
@@ -13,7 +13,7 @@ use object::{Object as _, ObjectSection as _, ObjectSymbol as _};
 use reorder_verify::{VerifyOptions, verify};
 use tempfile::TempDir;
 
-/// What is tested would go on for hours; a busy machine takes some of these minutes.
+/// Without the limits that are tested, a command would run for hours; a busy system takes some of these minutes.
 const LIMIT: Duration = Duration::from_secs(600);
 
 /// Programs in a folder of their own.
@@ -43,7 +43,7 @@ impl Folder {
         fs::read(self.path(name)).unwrap()
     }
 
-    /// Applies a random order; gives what was said if that failed.
+    /// Applies a random order; gives the message if that failed.
     fn apply(&self, old: &str, new: &str) -> Result<(), String> {
         let mut apply = reorder();
         apply.args(["apply", "--strategy", "random", "--seed", "3"]);
@@ -52,7 +52,7 @@ impl Folder {
         if outcome.success() { Ok(()) } else { Err(outcome.stderr_text()) }
     }
 
-    /// The refusal names `reason` and both ways out.
+    /// The refusal names `reason` and both options.
     fn is_refused(&self, old: &str, reason: &str) {
         let said = self.apply(old, "refused").unwrap_err();
         for part in ["refused (R10)", reason, "--debug drop", "--debug keep-stale"] {
@@ -64,7 +64,7 @@ impl Folder {
         assert_eq!(self.differences(old, new), "");
     }
 
-    /// The judge says that `place` is not what it should be.
+    /// The verifier reports `place`.
     fn is_found(&self, old: &str, new: &str, place: &str) {
         let differences = self.differences(old, new);
         assert!(differences.contains(place), "{place}: {differences}");
@@ -77,7 +77,7 @@ impl Folder {
         lines.collect()
     }
 
-    /// Replaces `from` by `to`, of the same size, wherever it stands in a section.
+    /// Replaces `from` by `to`, of the same size, everywhere in a section.
     fn replace(&self, input: &str, section: &str, from: &[u8], to: &[u8], output: &str) {
         assert_eq!(from.len(), to.len());
         let mut bytes = self.read(input);
@@ -102,7 +102,7 @@ __attribute__((noinline)) int foreign(int x) { return x * x + 1; }
 int main(int count, char **arguments) { return alpha(count) + beta(count) == 7; }
 "#;
 
-/// A program may look for what was appended to it by its position, or from the end of its file.
+/// A program may find data that was appended to it by its position, or from the end of its file.
 #[test]
 fn appended_bytes_stay_where_they_are() {
     let folder = Folder::build(
@@ -115,9 +115,9 @@ fn appended_bytes_stay_where_they_are() {
     folder.shell("(cat moved; printf 'HELLO-PAYLOAD') > elsewhere");
     folder.is_proven("plain", "moved");
     folder.is_found("appended", "elsewhere", "bytes after the sections");
-    // Zeros are nobody's data.
+    // Zeros are not data.
     folder.apply("zeros", "moved").unwrap();
-    // Without changes of size there is nothing to refuse.
+    // Without changes of size there is no reason to refuse.
     let mut drop = reorder();
     drop.args(["apply", "--strategy", "random", "--debug", "drop"]).arg(folder.path("appended"));
     let outcome = process::run(drop.arg("-o").arg(folder.path("dropped")), LIMIT).unwrap();
@@ -125,7 +125,7 @@ fn appended_bytes_stay_where_they_are() {
     assert!(folder.read("dropped").ends_with(b"HELLO-PAYLOAD"));
 }
 
-/// What clang and gcc put in a file of its own counts from the starts of the unit's ranges.
+/// In split units of clang and gcc, offsets are relative to the starts of the unit's ranges.
 #[test]
 fn split_units_whose_ranges_went_apart() {
     const SOURCE: &str = r#"
@@ -147,7 +147,7 @@ int main(int count, char **) { return alpha(count) + beta(count) + both<int>(cou
     folder.is_refused("g++", "in a file of its own");
     folder.apply("clang++-22-ffunction-sections", "moved").unwrap();
     folder.is_refused("four", "in a file of its own");
-    // The same unit, not known as split while it is written: DW_AT_GNU_dwo_name and DW_AT_GNU_dwo_id.
+    // The same unit, not marked as split while it is written: DW_AT_GNU_dwo_name and DW_AT_GNU_dwo_id.
     folder.replace("four", ".debug_abbrev", &[0xb0, 0x42], &[0xd0, 0x42], "half");
     folder.replace("half", ".debug_abbrev", &[0xb1, 0x42], &[0xd1, 0x42], "hidden");
     folder.apply("hidden", "moved").unwrap();
@@ -157,7 +157,7 @@ int main(int count, char **) { return alpha(count) + beta(count) + both<int>(cou
     folder.is_found("four", "torn", "the DW_TAG_compile_unit at 0xb");
 }
 
-/// Instructions for unwinding are distances from the start of an entry, or addresses.
+/// Unwind instructions contain distances from the start of an entry, or addresses.
 #[test]
 fn frame_entries_of_code_that_went_apart() {
     let source = |end: &str, set: &str| {
@@ -197,8 +197,8 @@ fn frame_entries_of_code_that_went_apart() {
     folder.is_found("three", "torn", ".debug_frame: the entry");
 }
 
-/// Only the file of a split unit says whether an address is that of a function or the one behind the last call of the
-/// function in front.
+/// Only the file of a split unit says whether an address is that of a function or the one after the last call of the
+/// preceding function.
 #[test]
 fn addresses_that_only_other_files_name() {
     const SOURCE: &str = r#"
@@ -225,12 +225,12 @@ __attribute__((noinline)) int next(int x) { return foreign(x) * 3; }
         (main.address() + main.size()).to_le_bytes()
     });
     assert_ne!(old, new);
-    // The address behind the call went along; as it was it is wrong.
+    // The address after the call was updated; its old value is wrong.
     folder.replace("moved", ".debug_addr", &new, &old, "stale");
     folder.is_found("apart", "stale", ".debug_addr: the address");
 }
 
-/// Running a line program does not show instructions that name files, and what is not known may state addresses.
+/// Executing a line program does not show instructions that name files, and unknown instructions may contain addresses.
 #[test]
 fn line_programs_with_other_instructions() {
     // One sequence over two functions; `instructions` take 15 bytes.
@@ -250,7 +250,7 @@ fn line_programs_with_other_instructions() {
     let folder = Folder::build(
         &[
             ("main.c", MAIN),
-            // advance_line by nothing six times, advance_pc by nothing.
+            // advance_line by 0 six times, advance_pc by 0.
             ("none.s", &source(".byte 3,0,3,0,3,0,3,0,3,0,3,0,2,0x80,0")),
             ("file.s", &source(".byte 0,13,3\n.asciz \"second.s\"\n.byte 0,0,0")),
             ("unknown.s", &source(".byte 0,13,0x90,1,2,3,4,5,6,7,8,9,10,11,12")),
@@ -277,10 +277,10 @@ const RANGES: &str = "0x55,0x17";
 const BUILD_ALL: &str =
     "for name in *.s; do gcc -O1 -fPIE -pie main.c $name $BALLAST -o ${name%.s} || exit 1; done";
 
-/// So much code of a known function that further code may be of none.
+/// Code of a known function, so large that code after it may belong to no function.
 const BIG: &str = "big: .cfi_startproc\n.rept 400000\n incl %eax\n.endr\n ret\n.cfi_endproc\n";
 
-/// Few bytes that say the same very often end in a refusal, and do not cost the memory or the time.
+/// A few bytes that expand to very many records are refused, without the memory or the time for them.
 #[test]
 fn small_files_that_would_be_large() {
     let lists = |count: usize, step: usize, range: &str| {
@@ -315,7 +315,7 @@ fn small_files_that_would_be_large() {
     assert!(start.elapsed() < LIMIT, "{:?}", start.elapsed());
 }
 
-/// The judge does not run for hours where both images hold lists that overlap each other.
+/// The verifier does not run for hours where both images hold lists that overlap each other.
 #[test]
 fn lists_that_the_judge_does_not_read_to_the_end() {
     let entries: String =
@@ -326,17 +326,17 @@ fn lists_that_the_judge_does_not_read_to_the_end() {
     let mut apply = reorder();
     apply.args(["apply", "--strategy", "random", "--debug", "keep-stale"]).arg(folder.path("endings"));
     assert!(process::run(apply.arg("-o").arg(folder.path("stale")), LIMIT).unwrap().success());
-    // One byte is another, so that the judge takes it for brought up to date.
+    // One byte is changed, so that the verifier takes it for updated.
     folder.replace("stale", ".debug_ranges", b"behind", b"Behind", "new");
     let start = Instant::now();
     folder.is_found("endings", "new", "too many to judge");
     assert!(start.elapsed() < LIMIT, "{:?}", start.elapsed());
 }
 
-/// Operations that are not known may state addresses; macros may be imported from the middle of others.
+/// Unknown operations may contain addresses; macros may be imported from the middle of others.
 #[test]
 fn unknown_operations_and_overlapping_macros() {
-    // Entries in which, one byte later, the header of a unit stands, and entries that go on to the end.
+    // Entries in which, one byte later, the header of a unit begins, and entries that extend to the end.
     let macros = ".section .debug_macro,\"\",@progbits\n.byte 4,0,0\n.rept 100\n.byte 3,4,0,1,4,3,0,4\n.endr\n.byte 0,0,0,0\n";
     let imports: String =
         (0..100).map(|number| format!(".byte 2\n.long .debug_macro+{}\n", 4 + 8 * number)).collect();
@@ -354,7 +354,7 @@ fn unknown_operations_and_overlapping_macros() {
     assert!(said.contains("units overlap each other") && said.contains("--debug drop"), "{said}");
 }
 
-/// In place of addresses of code that was left out linkers may put the number that begins a base of a list.
+/// Linkers may replace addresses of discarded code by the number that begins a base of a list.
 #[test]
 fn dead_ranges_that_look_like_bases() {
     let section = ".section .debug_ranges,\"\",@progbits\n.quad -1,-1\n.quad 0,8\n.quad -1,0\n.quad alpha,alpha+4\n.quad 0,0\n";
@@ -366,7 +366,7 @@ fn dead_ranges_that_look_like_bases() {
     folder.is_proven("dead", "moved");
 }
 
-/// gcc says by a view at which of several rows for one address a variable has its new place.
+/// By a view, gcc says at which of several rows for one address a variable gets its new location.
 #[test]
 fn views_of_locations() {
     let folder = Folder::build(
@@ -385,7 +385,7 @@ fn views_of_locations() {
     }
 }
 
-/// Where in its section the first pairs of views stand that belong to a list whose first location is not empty.
+/// Offsets of the first pairs of views in their section that belong to a list whose first location is not empty.
 fn first_views(file: &object::File<'_>) -> usize {
     let load = |id: gimli::SectionId| {
         let section = file.section_by_name(id.name()).and_then(|section| section.data().ok());

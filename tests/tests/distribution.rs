@@ -9,7 +9,7 @@ use end_to_end::distribution::{Verdict, examine};
 use end_to_end::workspace;
 use libtest_mimic::{Arguments, Failed, Trial};
 
-/// Fewer than these present would make the sample meaningless.
+/// With fewer programs the sample would be meaningless.
 const AT_LEAST: usize = 40;
 
 /// From small to large, by many maintainers: shells, editors of text, archives, package tools, compilers, linkers,

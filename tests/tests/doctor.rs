@@ -1,4 +1,4 @@
-//! `reorder doctor` of images by every linker: who linked them, what they lack, and the flag for it.
+//! `reorder doctor` of images by every linker: which linker made them, what they lack, and the flag for it.
 
 #![allow(clippy::unwrap_used)] // a failed unwrap is a failed test
 
@@ -35,7 +35,7 @@ fn every_linker_is_recognised() {
         link(directory.path(), &format!("{command} -fPIE -pie"));
         let (output, text) = doctor(directory.path(), &["program"]);
         assert!(text.contains(expected) && text.contains("functions can move"), "{command}: {text}");
-        // What the machine forbids is no matter of the image.
+        // Restrictions of the system are independent of the image.
         let image = text.split("move its functions").nth(1).unwrap();
         assert!(!image.contains("failed"), "{command}: {text}\n{output:?}");
     }

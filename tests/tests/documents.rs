@@ -1,7 +1,7 @@
-//! Every command block of README and GUIDE is run, in a folder where what it speaks of exists.
+//! Runs every command block of README and GUIDE in a folder that contains everything it refers to.
 //!
-//! One test for each block, named by its first line. A block that is not in the table fails: whoever writes one says here how it
-//! is run, or where it is run instead.
+//! One test for each block, named by its first line. A block that is not in the table fails: its author adds it here with
+//! its preparation, or with the place where it is run instead.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on should say so where it stands")]
 
@@ -18,9 +18,9 @@ use tempfile::TempDir;
 
 const LIMIT: Duration = Duration::from_secs(900);
 
-/// What is done with a block.
+/// How a block is tested.
 enum Way {
-    /// Run behind these lines of preparation, with these words in the place of others.
+    /// Run after these lines of preparation, with some words replaced.
     Run(&'static str, &'static [(&'static str, &'static str)]),
     /// Not run here, with the reason.
     Elsewhere(&'static str),
@@ -28,10 +28,10 @@ enum Way {
 
 use Way::{Elsewhere, Run};
 
-/// The compiler's words for the program of the workplace.
+/// Replaces the compiler commands for the program of the workplace.
 const GCC: (&str, &str) = ("gcc …", "g++ -O1 main.cpp");
 const CLANG: (&str, &str) = ("clang …", "clang++-22 -O1 main.cpp -o program");
-/// The command is built already, and nothing is installed for good.
+/// The command is built already, and the test must not install it.
 const INSTALL: (&str, &str) =
     ("cargo install", "cargo install --quiet --debug --offline --root installed --target-dir \"$TARGET\"");
 const LOCKED: (&str, &str) = (
@@ -41,14 +41,14 @@ const LOCKED: (&str, &str) = (
 const PACKAGE: (&str, &str) = ("--path reorder", "--path \"$ROOT/reorder\"");
 const PLUGIN_PACKAGE: (&str, &str) = ("--path linker-plugin", "--path \"$ROOT/linker-plugin\"");
 
-/// A library for the other system, and a list of what it runs first.
+/// A library for the other system, and a list of the functions that it executes first.
 const MACH_O: &str = "
     printf 'int f(int a) { return a + 1; }\\nint g(int a) { return f(a) + 2; }\\nint h(int a) { return g(a) * 3; }\\n' > app.c
     clang-22 --target=arm64-apple-macos12 -O1 -fno-inline -c app.c -o app.o
     ld64.lld-22 -arch arm64 -platform_version macos 12 12 -dylib -undefined dynamic_lookup app.o -o MyApp
     printf '_h\\n_f\\n' > profiles";
 
-/// Profiles that the program's compiler and the system make.
+/// Profiles from the compiler and the system.
 const PROFILES: &str = "
     clang++-22 -O1 -fprofile-generate -mllvm -pgo-temporal-instrumentation main.cpp -o instrumented
     mkdir -p runs
@@ -91,7 +91,7 @@ const CARGO: &str = "
     printf '[package]\\nname = \"demo\"\\nversion = \"0.1.0\"\\nedition = \"2021\"\\n[workspace]\\n' > Cargo.toml
     export CARGO_TARGET_DIR=$PWD/target";
 
-/// First line of a block, without its comment, and what is done with it.
+/// First line of a block, without its comment, and how it is tested.
 const TABLE: &[(&str, Way)] = &[
     ("scripts/demo", Run("cd \"$ROOT\"; export CARGO_TARGET_DIR=$PLACE/target", &[])),
     ("cargo install --path reorder --locked", Run("", &[INSTALL, PACKAGE, PLUGIN_PACKAGE])),
@@ -106,7 +106,7 @@ const TABLE: &[(&str, Way)] = &[
             INSTALL,
             LOCKED,
             PACKAGE,
-            // What the other block of that section leaves.
+            // The results of the other block of that section.
             ("make\n", "make\nreorder record\nreorder gate --update-baseline\n"),
         ]),
     ),
@@ -176,7 +176,7 @@ const TABLE: &[(&str, Way)] = &[
     (
         "reorder measure ./program program.fast -- --first-screen",
         Run("reorder apply ./program -t traces -o program.fast", &[
-            // Scenarios name files, and there are none in the lines before.
+            // The scenarios name files, and the lines before do not make them.
             ("reorder measure  ", "source scenarios; reorder measure  "),
         ]),
     ),
@@ -227,7 +227,7 @@ fn every_row_is_used() -> Result<(), Failed> {
     Ok(())
 }
 
-/// The commands with other words in the place of some, and which of these were there.
+/// The commands with some words replaced, and which of these were found.
 fn with_replaced(block: &Block, replaced: &[(&str, &str)]) -> (String, Vec<bool>) {
     let mut commands = block.commands.join("\n") + "\n";
     let mut used = Vec::new();
@@ -250,7 +250,7 @@ fn note_on(block: &Block) -> String {
     }
 }
 
-/// The first command without what is said of it.
+/// The first command without its comment.
 fn first_words(block: &Block) -> &str {
     let line = block.commands[0].as_str();
     if line.starts_with('#') { line } else { line.split("  ").next().unwrap_or(line).trim() }
@@ -273,7 +273,7 @@ fn check(block: &Block) -> Result<(), Failed> {
     if outcome.success() { Ok(()) } else { Err(format!("{commands}\n{outcome}").into()) }
 }
 
-/// A folder with a program that has the functions and the starts that the documents speak of, its recordings, and the commands.
+/// A folder with a program that has the functions and the scenarios of the documents, its recordings, and the commands.
 fn workplace() -> TempDir {
     static MODEL: OnceLock<TempDir> = OnceLock::new();
     let model = MODEL.get_or_init(model);
@@ -282,7 +282,7 @@ fn workplace() -> TempDir {
     folder
 }
 
-/// Beside the build, which is on a disk: a start cannot be made cold in a file system in memory.
+/// Next to the build, which is on a disk: a file system in memory has no cold starts.
 fn place() -> TempDir {
     TempDir::with_prefix_in("documents", workspace::reorder_path().parent().unwrap()).unwrap()
 }

@@ -1,4 +1,4 @@
-//! `reorder explain`: answers about functions of a real program, checked against `nm` and against what `apply` did.
+//! `reorder explain`: answers about functions of a real program, compared with `nm` and with the result of `apply`.
 #![allow(clippy::unwrap_used)] // a failed unwrap is a failed test
 
 use std::path::Path;
@@ -7,7 +7,7 @@ use std::process::{Command, Output};
 use end_to_end::workspace::reorder;
 use serde_json::Value;
 
-/// `shared` runs always, `extra` with an argument, `spare` with three; nothing refers to `lonely`; another function
+/// `shared` always runs, `extra` with an argument, `spare` with three; `lonely` has no references; another function
 /// takes an address inside `anchored`.
 const SOURCE: &str = "
 #define BODY(x) volatile int y = x; for (int i = 0; i < 3; i++) y += i * x; return y;

@@ -1,5 +1,5 @@
-//! AArch64 code of more than 128 MiB, the reach of a branch: what is further away goes through the linker's stubs, which
-//! move like functions or stay, and an order that takes a branch out of its reach is refused instead of cutting it off.
+//! AArch64 code of more than 128 MiB, the reach of a branch: calls over larger distances use the linker's stubs, which
+//! move like functions or stay, and an order that takes a branch out of its reach is refused.
 
 #![allow(clippy::unwrap_used)] // a failed unwrap is a failed test
 
@@ -13,7 +13,7 @@ use tempfile::TempDir;
 
 const LIMIT: Duration = Duration::from_secs(300);
 
-/// Five functions of 32 MiB, and two behind them that call all.
+/// Five functions of 32 MiB, and two after them that call all.
 const LIBRARY: &str = r#"
 #define FAR(n)                                                                                            \
     asm(".text\n.p2align 4\n.globl far_" #n "\n.type far_" #n ",%function\nfar_" #n ": .cfi_startproc\n"  \
@@ -27,9 +27,9 @@ int run(int n) { return far_1(n) + far_5(both_ends(n)) + far_2(0) + far_3(0) + f
 const HOST: &str =
     "#include <stdio.h>\nint run(int);\nint main(void) { return printf(\"%d\\n\", run(1)) < 0; }\n";
 
-/// `run` still reaches all that it calls itself.
+/// All functions that `run` calls directly are within its reach.
 const WITHIN_REACH: &str = "far_1\nfar_2\nfar_3\nfar_5\nfar_4\nboth_ends\nrun\n";
-/// `run` calls `far_3` itself, which would stand 160 MiB in front of it.
+/// `run` calls `far_3` directly, which would be 160 MiB before it.
 const OUT_OF_REACH: &str = "far_3\nfar_1\nfar_2\nfar_4\nfar_5\nboth_ends\nrun\n";
 
 // case: code beyond the reach of branches
@@ -87,7 +87,7 @@ fn apply(directory: &Path, order: &str) -> Outcome {
     process::run(&mut command, LIMIT).unwrap()
 }
 
-/// What the host prints with the library of this folder.
+/// Output of the host with the library of this folder.
 fn run(directory: &Path, folder: &str) -> String {
     let line = format!(
         "cd '{}' && qemu-aarch64-static -L /usr/aarch64-linux-gnu -E LD_LIBRARY_PATH={folder} ./host",

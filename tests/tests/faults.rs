@@ -1,5 +1,5 @@
-//! Every fault with every command that writes: what is left is what was there before or what a run without the fault
-//! writes, nothing in between, and nothing else.
+//! Every fault with every command that writes: afterwards each output has its old contents or those of a run without the
+//! fault, never a part of them, and there are no other files.
 //!
 //! One test for each pair, named `fault/command`, so that a run of this file prints the table.
 
@@ -25,9 +25,9 @@ struct Writer {
     name: &'static str,
     line: &'static str,
     outputs: &'static [&'static str],
-    /// What stands at the first output before.
+    /// Path of what is at the first output before the command runs.
     before: Option<&'static str>,
-    /// Its outputs have names that are new in each run.
+    /// The names of its outputs are new in each run.
     is_adding: bool,
 }
 
@@ -54,14 +54,14 @@ impl Writer {
         Self { before: Some(before), ..self }
     }
 
-    /// What stands at `output` before the command runs.
+    /// The contents of `output` before the command runs.
     fn older(&self, workplace: &Workplace, output: &str) -> Option<Vec<u8>> {
         let before = self.before.filter(|_| self.outputs.first() == Some(&output))?;
         Some(fs::read(workplace.at(before)).unwrap())
     }
 }
 
-/// What a fault does.
+/// A fault and its test.
 struct Fault {
     name: &'static str,
     check: fn(&Writer) -> Result<(), Failed>,
@@ -91,7 +91,7 @@ fn main() -> ExitCode {
     libtest_mimic::run(&arguments, trials).exit_code()
 }
 
-/// A folder that everybody may look into, with a program, its traces, and an empty folder `out`.
+/// A folder that all users can read, with a program, its traces, and an empty folder `out`.
 struct Workplace {
     folder: TempDir,
 }
@@ -131,7 +131,7 @@ impl Workplace {
         }
     }
 
-    /// `line` in this folder, by the commands that are tested.
+    /// Runs `line` in this folder with the commands under test.
     fn command(&self, line: &str) -> Command {
         let mut command = Command::new("bash");
         let search = format!("{}:{}", self.at("bin").display(), std::env::var("PATH").unwrap());
@@ -156,7 +156,7 @@ impl Workplace {
         fs::read(self.at("out").join(name)).ok()
     }
 
-    /// Every output is what it was, or what `whole` says.
+    /// Every output has its old contents, or those of `whole`.
     fn assert_old_or(&self, writer: &Writer, whole: &[Option<Vec<u8>>], when: &str) {
         for (output, whole) in writer.outputs.iter().zip(whole) {
             let found = self.output(output);
@@ -170,7 +170,7 @@ impl Workplace {
         }
     }
 
-    /// Nothing changed in `out`.
+    /// `out` is unchanged.
     fn assert_untouched(&self, writer: &Writer, outcome: &Outcome) {
         let before: Vec<&str> = writer.before.iter().flat_map(|_| writer.outputs.first().copied()).collect();
         assert_eq!(self.names(), before, "{}: {outcome}", writer.name);
@@ -207,7 +207,7 @@ fn model() -> TempDir {
     folder
 }
 
-/// What a run without a fault writes, in the same workplace: traces that are merged are told apart by their paths.
+/// The results of a run without a fault, in the same workplace: traces that are merged are told apart by their paths.
 fn whole(workplace: &Workplace, writer: &Writer) -> Vec<Option<Vec<u8>>> {
     let outcome = workplace.run(writer.line);
     assert!(outcome.success(), "{}: {outcome}", writer.name);
@@ -218,14 +218,14 @@ fn whole(workplace: &Workplace, writer: &Writer) -> Vec<Option<Vec<u8>>> {
     outputs
 }
 
-/// The error names the trouble, and `reorder` itself says it.
+/// `reorder` itself reports the error.
 fn assert_explained(writer: &Writer, outcome: &Outcome) {
     let said = outcome.stderr_text();
     assert!(matches!(outcome.ending, Ending::Exited(status) if status > 0), "{}: {outcome}", writer.name);
     assert!(said.contains("error"), "{}: {outcome}", writer.name);
 }
 
-/// Stands for the full disk: the write fails half-way with an error, or all is small enough to be whole.
+/// Simulates a full disk: the write fails half-way with an error, or the outputs are small enough to be complete.
 fn a_limit_of_file_sizes(writer: &Writer) -> Result<(), Failed> {
     let workplace = Workplace::new(writer);
     let expected = whole(&workplace, writer);
@@ -264,7 +264,7 @@ fn no_folder(writer: &Writer) -> Result<(), Failed> {
     fs::remove_dir_all(workplace.at("out")).unwrap();
     let outcome = workplace.run(writer.line);
     if writer.is_adding {
-        // Traces make the folder that they are to be in.
+        // The traces are written into a folder that the command creates.
         assert!(outcome.success() && !workplace.names().is_empty(), "{outcome}");
         return Ok(());
     }
@@ -297,7 +297,7 @@ fn a_folder_in_the_place(writer: &Writer) -> Result<(), Failed> {
     Ok(())
 }
 
-/// Nobody reads what it prints; that is no error, and the output is whole.
+/// The reader of the output is gone; that is no error, and the output is whole.
 fn a_closed_pipe(writer: &Writer) -> Result<(), Failed> {
     let workplace = Workplace::new(writer);
     let expected = whole(&workplace, writer);
@@ -306,7 +306,7 @@ fn a_closed_pipe(writer: &Writer) -> Result<(), Failed> {
         format!("mkfifo pipe; exec 3<>pipe; exec 4>pipe; exec 3<&-; rm pipe; exec {} >&4 4>&-", writer.line);
     let outcome = workplace.run(&line);
     if writer.is_adding {
-        // The traced program writes into the pipe, and dies of it as it would without us.
+        // The traced program writes into the pipe, and dies of SIGPIPE as it would without us.
         assert_eq!(
             outcome.ending,
             Ending::Exited(128 + nix::sys::signal::Signal::SIGPIPE as i32),
@@ -322,11 +322,11 @@ fn a_closed_pipe(writer: &Writer) -> Result<(), Failed> {
     Ok(())
 }
 
-/// However little memory there is and however it ends, no output is half.
+/// With any limit of memory and any outcome, no output is incomplete.
 fn a_limit_of_memory(writer: &Writer) -> Result<(), Failed> {
     let workplace = Workplace::new(writer);
     let expected = whole(&workplace, writer);
-    // A link that cannot be ordered is made all the same, as the linker alone makes it.
+    // A link that cannot be ordered is still made, as the linker alone makes it.
     let plain = workplace.run("gcc main.o -o plain");
     assert!(plain.success(), "{plain}");
     let plain = fs::read(workplace.at("plain")).ok();
@@ -352,7 +352,7 @@ fn a_limit_of_memory(writer: &Writer) -> Result<(), Failed> {
     Ok(())
 }
 
-/// Moments from the start to the end of a run, spread evenly.
+/// Times from the start to the end of a run, spread evenly.
 fn killed(writer: &Writer) -> Result<(), Failed> {
     const MOMENTS: u32 = 50;
     let workplace = Workplace::new(writer);
@@ -378,7 +378,7 @@ fn killed(writer: &Writer) -> Result<(), Failed> {
     Ok(())
 }
 
-/// What the killed process had started, such as a linker or a traced program, ends with it.
+/// Children of the killed process, such as a linker or a traced program, end with it.
 fn wait_for_others(workplace: &Workplace) {
     let begun = Instant::now();
     let is_ours = |entry: &fs::DirEntry| {
@@ -398,7 +398,7 @@ fn assert_traces_are_whole(workplace: &Workplace) {
     }
 }
 
-/// A library that takes long enough to read, in a workplace of its own, with what a run without faults makes of it.
+/// A library that takes long enough to read, in a workplace of its own, with the results of a run without faults.
 fn large_image(writer: &Writer) -> (Workplace, Vec<u8>, Duration) {
     let workplace = Workplace::new(writer);
     let library = "$(readlink -f \"$(gcc -print-file-name=libstdc++.so.6)\")";
@@ -441,13 +441,13 @@ fn truncated_input() -> Result<(), Failed> {
             _ => return Err(format!("{:?}: {said}", ended.status).into()),
         }
     }
-    // How many depends on the machine; the first comes before anything was read.
+    // How many depends on the system; the first comes before any reading.
     assert!(refused > 0, "no run met the fault");
     Ok(())
 }
 
-/// What somebody else puts in the image's place is not taken away again; only two calls of the system lie between the last
-/// look and the new name.
+/// A file that another process puts at the image's path is kept; only two system calls lie between the last check
+/// and the rename.
 fn replaced_input() -> Result<(), Failed> {
     let (workplace, _, whole_time) = large_image(&APPLY);
     let image = fs::read(workplace.at("large")).unwrap();

@@ -1,4 +1,4 @@
-//! Inputs that the fuzzer kept, given to their targets again: those with coverage of their own, and those that once failed.
+//! Runs the targets on inputs that the fuzzer kept: those with coverage of their own, and those that once failed.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on should say so where it stands")]
 
@@ -15,10 +15,10 @@ use end_to_end::workspace::root;
 #[global_allocator]
 static COUNTED: Counted = Counted;
 
-/// Fewer than these mean that archives were lost.
+/// With fewer inputs, archives were lost.
 const MIN_INPUTS: usize = 5_000;
 
-/// All in one test: what is allocated is counted for the whole process.
+/// All in one test: allocations are counted for the whole process.
 #[test]
 fn every_target_accepts_its_inputs() {
     let mut failed = Vec::new();

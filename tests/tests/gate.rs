@@ -1,4 +1,4 @@
-//! `reorder gate` in a repository with continuous integration: what it passes, what it fails and what it says.
+//! `reorder gate` in a repository with continuous integration: what passes, what fails, and the messages.
 
 #![allow(clippy::unwrap_used)] // a failed unwrap is a failed test
 
@@ -7,7 +7,7 @@ use end_to_end::process::Outcome;
 use end_to_end::{gate_validators, workspace};
 use serde_json::Value;
 
-/// Built, recorded, and said to be good.
+/// Built, recorded, and with a baseline.
 fn accepted() -> GateProject {
     let project = GateProject::new();
     project.build_and_record();
@@ -17,7 +17,7 @@ fn accepted() -> GateProject {
     project
 }
 
-/// The same, with a function more in its start.
+/// The same, with one more function in its startup.
 fn worse() -> GateProject {
     let project = accepted();
     project.add_to_startup();
@@ -45,7 +45,7 @@ fn with_verdict(report: &Value, verdict: &str) -> Vec<String> {
 #[test]
 fn a_function_in_the_start_fails_the_gate_and_is_named_in_every_form() {
     let project = GateProject::new();
-    // The first run has nothing to compare with.
+    // The first run has no baseline.
     let outcome = project.script("./ci", &[]);
     assert_eq!(status(&outcome), 2, "{outcome}");
     assert!(outcome.stderr_text().contains("--update-baseline"), "{outcome}");
@@ -71,14 +71,14 @@ fn a_function_in_the_start_fails_the_gate_and_is_named_in_every_form() {
     let change = &report["explanations"][0]["functions"][0];
     assert_eq!((&change["name"], &change["change"]), (&NEW_FUNCTION.into(), &"added".into()));
     assert!(with_verdict(&report, "fail").contains(&"faults linux-4k startup".to_owned()), "{report:#}");
-    // Tools that show findings beside files find the limit.
+    // Tools that show findings next to files find the limit.
     let line = project.read("reorder.toml").lines().position(|line| line.starts_with("faults")).unwrap() + 1;
     let sarif: Value = serde_json::from_str(&project.read("gate.sarif")).unwrap();
     let place = &sarif["runs"][0]["results"][0]["locations"][0]["physicalLocation"];
     assert_eq!(place["artifactLocation"]["uri"], "reorder.toml");
     assert_eq!(place["region"]["startLine"], line);
     assert!(project.read("gate.github").contains(&format!(",file=reorder.toml,line={line}::")));
-    // In the summary the verdict and the function are no markup and come before all figures.
+    // In the summary the verdict and the function are not markup and come before all figures.
     let html = gate_validators::rendered_markdown(&project.file("gate.md"));
     let (head, details) = html.split_once("<details>").unwrap();
     assert!(
@@ -228,13 +228,13 @@ fn annotations_and_summary_come_from_one_flag() {
     );
     project.script("reorder gate --github", &environment);
     assert_eq!(project.read("summary.md").matches("### ").count(), 2, "a second time behind the first");
-    // Elsewhere it says what is missing and goes on.
+    // Elsewhere it reports what is missing and continues.
     let outcome = project.gate(&["--github"]);
     assert_eq!(status(&outcome), 1);
     assert!(outcome.stderr_text().contains("GITHUB_STEP_SUMMARY"), "{outcome}");
 }
 
-/// The text that the runner passes on as it is, and the commands behind it.
+/// The text that the runner passes on unchanged, and the commands after it.
 fn split_off_commands(stdout: &str) -> (String, String) {
     let (first, rest) = stdout.split_once('\n').unwrap();
     let word = first.strip_prefix("::stop-commands::").unwrap();
@@ -275,11 +275,11 @@ fn no_output_overwrites_an_input_or_another_output() {
     refused(&["--export", "text=-", "--format", "json"], "--export json=FILE");
     refused(&["--github", "--format", "json"], "--export json=FILE");
     refused(&["--export", "json=build"], "directory");
-    refused(&["--update-baseline", "--baseline", "program.c"], "no baseline");
-    refused(&["--update-baseline", "--baseline", "build/program"], "no baseline");
+    refused(&["--update-baseline", "--baseline", "program.c"], "not a baseline");
+    refused(&["--update-baseline", "--baseline", "build/program"], "not a baseline");
     refused(&["--update-baseline", "--baseline", "no/such/folder/a.json"], "no/such/folder");
     assert!(!project.file("new").exists());
-    // What begins like a baseline is one, damaged or not.
+    // A file that begins like a baseline is overwritten, damaged or not.
     for text in ["", "{\n\"schema\": \"reorder-baseline/1\",\n<<<<<<<"] {
         project.write("damaged.json", text);
         let outcome = project.gate(&["--update-baseline", "--baseline", "damaged.json"]);
@@ -299,7 +299,7 @@ fn outputs_have_any_name_and_a_lost_summary_loses_nothing_else() {
     assert_eq!(text, project.gate(&[]).stdout_text());
     assert!(annotations.contains(NEW_FUNCTION));
     project.run("test -s $'\\xff=.json'");
-    // Other forms are no commands either, and annotations are not said twice.
+    // Other forms are not commands either, and annotations are not repeated.
     let outcome = project.gate(&["--github", "--export", "json=-"]);
     let (text, _) = split_off_commands(&outcome.stdout_text());
     assert_eq!(serde_json::from_str::<Value>(&text).unwrap()["outcome"], "fail");
@@ -321,7 +321,7 @@ fn a_new_baseline_is_not_judged_but_tells_what_it_gives_up() {
     assert!(!text.contains("FAIL") && !text.contains("GONE"), "{text}");
     assert!(text.contains("no longer in the baseline: ") && text.contains("linux-4k, help ("), "{text}");
     assert!(text.contains("worse than in the old baseline: ") && text.contains(NEW_FUNCTION), "{text}");
-    // A baseline that cannot be written is not said to be.
+    // The report must not claim that a baseline was written if it cannot be.
     project.run("mkdir kept && cp reorder-baseline.json kept && chmod a-w kept");
     if std::fs::write(project.file("kept/probe"), "").is_err() {
         let outcome = project.gate(&["--update-baseline", "--baseline", "kept/reorder-baseline.json"]);

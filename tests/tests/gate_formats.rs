@@ -1,4 +1,4 @@
-//! Reports of the gate with names that want to be markup, commands or broken syntax: other people's programs read them.
+//! Reports of the gate with names that contain markup, commands or broken syntax: third-party programs read them.
 
 #![allow(clippy::unwrap_used)] // a failed unwrap is a failed test
 
@@ -228,7 +228,7 @@ fn markdown_shows_names_and_does_nothing_else() {
     }
 }
 
-/// No tag but ours, nothing that loads or leads anywhere.
+/// No tags except ours, and none that loads a resource or links to one.
 fn assert_harmless(html: &str) {
     const OURS: [&str; 15] = [
         "h3", "p", "code", "table", "thead", "tbody", "tr", "th", "td", "strong", "ul", "li", "details",
@@ -272,7 +272,7 @@ fn markdown_stays_below_the_limit_with_a_hundred_thousand_names() {
     );
     for (report, left_out) in [
         (of_functions, "and 99988 more functions"),
-        (of_scenarios, "more starts changed"),
+        (of_scenarios, "more scenarios changed"),
         (of_long_names, "do not fit"),
     ] {
         let (path, text) = written(&directory, &report, ExportFormat::Markdown, "a.md");

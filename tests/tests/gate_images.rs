@@ -1,4 +1,4 @@
-//! The gate on images of all kinds, and with files that do not fit.
+//! The gate on images of all kinds, and with files that do not match.
 
 #![allow(clippy::unwrap_used)] // a failed unwrap is a failed test
 
@@ -9,7 +9,7 @@ use tempfile::TempDir;
 
 const LIMIT: std::time::Duration = std::time::Duration::from_secs(120);
 
-/// `reorder gate` in a directory; its status, report and talk.
+/// Runs `reorder gate` in a directory; gives its status, report and messages.
 fn gate(directory: &std::path::Path, words: &[&str]) -> (i32, Value, String) {
     let mut command = workspace::reorder();
     command.current_dir(directory).args(["gate", "--format", "json"]).args(words);
@@ -28,7 +28,7 @@ fn changed(report: &Value) -> Vec<(&str, &str)> {
     functions.map(|change| (change["name"].as_str().unwrap(), change["change"].as_str().unwrap())).collect()
 }
 
-/// A program for a machine that is not this one: a list stands for its recording.
+/// A program for another processor: a list replaces its recording.
 struct Foreign {
     directory: TempDir,
     build: &'static str,
@@ -94,7 +94,7 @@ fn traces_of_an_older_build_are_told() {
     let project = GateProject::new();
     project.build_and_record();
     project.run("reorder gate --update-baseline");
-    // The recordings stay; two of the functions they have get other names.
+    // The recordings stay the same; two of their functions get other names.
     let source =
         project.read("program.c").replace("read_settings", "load_settings").replace("show_help", "help");
     project.write("program.c", source);

@@ -1,4 +1,4 @@
-//! `reorder gate --measure`: real starts of two builds, judged only where they have a limit.
+//! `reorder gate --measure`: measured runs of two builds, judged only where they have a limit.
 #![allow(clippy::unwrap_used)] // a failed unwrap is a failed test
 
 use std::path::Path;
@@ -7,7 +7,7 @@ use std::process::{Command, Output};
 use end_to_end::workspace::reorder;
 use serde_json::Value;
 
-/// Sleeps as long as it was built to: no machine makes that shorter, and the longest wait is beyond what a busy one adds.
+/// Sleeps for a time set at build time: no system makes it shorter, and the longest exceeds any delay of a busy one.
 const SOURCE: &str = "
 #include <unistd.h>
 int main(void) { usleep(MICROSECONDS); return 0; }

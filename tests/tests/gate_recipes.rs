@@ -14,7 +14,7 @@ fn recipe(name: &str) -> PathBuf {
     workspace::root().join("recipes").join(name)
 }
 
-/// The blocks of code below this heading, each with what is said of it behind the fence.
+/// The blocks of code below this heading, each with the info string of its fence.
 fn blocks(document: &str, heading: &str) -> Vec<(String, String)> {
     let text = std::fs::read_to_string(workspace::root().join(document)).unwrap();
     let (_, section) = text.split_once(&format!("\n## {heading}\n")).unwrap();
@@ -79,7 +79,7 @@ fn recipes_are_what_their_systems_take() {
         gate_validators::workflow(&recipe(name));
     }
     gate_validators::built_in_schema("vendor.gitlab-ci", &recipe("gitlab-ci.yml"));
-    // What a pull request may run has no permission to write, and what may write runs nothing of it.
+    // Jobs that run code of a pull request have no write permission, and jobs with it run none of that code.
     for name in ["github-action.yml", "github-steps.yml"] {
         assert_eq!(
             gate_validators::yaml(&recipe(name))["permissions"],
@@ -103,7 +103,7 @@ fn the_shell_recipe_and_that_of_gitlab_pass_and_fail() {
     project.run("reorder gate --update-baseline && rm -rf traces");
     let gitlab = gate_validators::yaml(&recipe("gitlab-ci.yml"));
     let lines = gitlab["gate"]["script"].as_array().unwrap().iter().map(|line| line.as_str().unwrap());
-    // As the runner: every line of the script, up to the first that fails. The build of reorder is not tried.
+    // As the runner: every line of the script, up to the first that fails. The build of reorder is not tested.
     let gitlab: Vec<&str> = lines.filter(|line| !line.contains("cargo install")).collect();
     let shell = format!("{}\n", recipe("gate.sh").display());
     for (name, script) in [("gate.sh", shell), ("gitlab-ci.yml", gitlab.join("\n"))] {
@@ -137,7 +137,7 @@ impl Runner {
         for folder in ["temp", "home", "bin"] {
             std::fs::create_dir(directory.path().join(folder)).unwrap();
         }
-        // Stands in for a build that takes minutes: puts the command under test where cargo was told to.
+        // Replaces a build that takes minutes: puts the command under test where cargo would install it.
         let cargo = format!(
             "#!/bin/sh\n[ \"$1 $2 $3 $4\" = 'install --quiet --locked --force' ] && [ \"$5 $7\" = '--path --root' ] &&\n\
              [ -f \"$6/Cargo.toml\" ] && mkdir -p \"$8/bin\" && ln -s '{}' \"$8/bin/reorder\" && echo built >&2\n",
@@ -187,7 +187,7 @@ impl Runner {
         })
     }
 
-    /// Runs the steps in `workspace` up to the first that fails; the last outcome of a shell.
+    /// Runs the steps in `workspace` up to the first that fails; gives the outcome of the last shell.
     fn run(&mut self, action: &Value, workspace: &Path) -> Outcome {
         let mut last = None;
         for step in action["runs"]["steps"].as_array().unwrap() {
@@ -195,7 +195,7 @@ impl Runner {
                 continue;
             }
             let Some(run) = step["run"].as_str() else {
-                // Nothing was cached.
+                // The cache is empty.
                 assert!(step["uses"].as_str().unwrap().starts_with("actions/cache@"));
                 continue;
             };

@@ -28,9 +28,9 @@ use reorder_relocate::apply::elf::apply;
 
 /// Damaged copies of each seed image.
 const CASES_PER_SEED: u64 = 3_500;
-/// A healthy seed image takes milliseconds.
+/// A sound seed image takes milliseconds.
 const CASE_LIMIT: Duration = Duration::from_secs(300);
-/// Nothing in a file of some kilobytes justifies more; an allocation beyond it ends the test program.
+/// A file of some kilobytes does not justify more; an allocation beyond it ends the test program.
 const MEMORY_LIMIT: u64 = 8 << 30;
 
 /// Source, recipe and name of each seed image; together they have every table that the rewriter reads.
@@ -127,7 +127,7 @@ fn the_command_leaves_nothing_behind_when_it_fails() {
     assert!(failed > 10, "only {failed} damaged images were refused");
 }
 
-/// What the command does between reading the input and writing the output.
+/// Everything that the command does between reading the input and writing the output.
 fn relocate(bytes: &[u8]) -> reorder_base::error::Result<Vec<u8>> {
     let file = ElfFile::parse(bytes)?;
     let functions = FunctionTable::collect(&file)?;

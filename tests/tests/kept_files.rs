@@ -1,4 +1,4 @@
-//! What a command reads survives what it writes: order files, traces, lists, maps, and the only copy of an image.
+//! Outputs do not destroy inputs: order files, traces, lists, maps, and the only copy of an image.
 
 #![allow(clippy::unwrap_used)] // a failed unwrap is a failed test
 
@@ -16,7 +16,7 @@ fn run(directory: &Path, arguments: &[&str]) -> Outcome {
     process::run(reorder().args(arguments).current_dir(directory), LIMIT).unwrap()
 }
 
-/// The ordinary program of the fixtures.
+/// The fixture `plain`-like program without special properties.
 fn program(flags: &str) -> TempDir {
     let directory = tempfile::tempdir().unwrap();
     let source = root().join("tests/fixtures/plain_program/main.c");

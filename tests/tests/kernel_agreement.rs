@@ -1,8 +1,8 @@
-//! Predicted text pages against those that the kernel really faulted in, on installed programs.
+//! Predicted text pages compared with those that the kernel really faulted in, on installed programs.
 //!
-//! Each program is copied, recorded, and started again with each page of its text as a mapping of its own, so that every
-//! page that it touches is a fault of its own: cold, with read-ahead and fault-around off. The page table, the page cache
-//! and the kernel's own samples of page faults must tell the same pages, and these must be the predicted ones, but for
+//! Each program is copied, recorded, and run again with each page of its text as a mapping of its own, so that every
+//! page that it touches is a separate fault: cold, with read-ahead and fault-around off. The page table, the page cache
+//! and the kernel's own samples of page faults must give the same pages, which must be the predicted ones, except for
 //! 5 % at most and for pages without functions, which are named.
 
 #![allow(clippy::unwrap_used)] // a failed unwrap is a failed test
@@ -23,7 +23,7 @@ use tempfile::TempDir;
 /// The largest difference that is accepted, in per cent of the touched pages.
 const ACCEPTED_PERCENT: f64 = 5.0;
 
-/// A copy of an installed program that nobody else runs, on a real disk.
+/// A copy of an installed program that only the test runs, on a real disk.
 struct Program {
     _directory: TempDir,
     path: PathBuf,
@@ -35,7 +35,7 @@ impl Program {
         let found =
             std::env::split_paths(&folders).map(|folder| folder.join(name)).find(|path| path.is_file());
         let found = found.unwrap_or_else(|| panic!("{name} is missing: scripts/install-tools installs it"));
-        // Beside the test program: the system's temporary directory may be a file system in memory.
+        // Next to the test program: the system's temporary directory may be a file system in memory.
         let beside = std::env::current_exe().unwrap();
         let directory = TempDir::new_in(beside.parent().unwrap()).unwrap();
         let path = directory.path().join(name);
@@ -48,7 +48,7 @@ impl Program {
         MeasureRequest { old: self.path.clone(), arguments, ..MeasureRequest::default() }
     }
 
-    /// The program's own trace of one start; of its children, none.
+    /// The program's own trace of one run, without its children.
     fn recorded(&self, arguments: &[&str]) -> Trace {
         let outcome = record(&RecordRequest {
             program: self.path.clone().into(),
@@ -61,12 +61,12 @@ impl Program {
         outcome.unwrap().traces.into_iter().next().unwrap().trace
     }
 
-    /// Starts the program with `arguments` and compares with `trace`, of which `keep` leaves out functions.
+    /// Runs the program with `arguments` and compares with `trace`, of which `keep` leaves out functions.
     fn compared(&self, arguments: &[&str], keep: impl Fn(usize) -> bool) -> AgreementReport {
         let bytes = std::fs::read(&self.path).unwrap();
         let file = ElfFile::parse(&bytes).unwrap();
         let functions = FunctionTable::collect(&file).unwrap();
-        // What a first start does once, such as writing caches, is done before.
+        // Work that only a first run does, such as writing caches, is done before.
         let request = self.request(arguments);
         real_pages(&request, Reach::OnePage).unwrap();
         let trace = self.recorded(arguments);
@@ -77,20 +77,20 @@ impl Program {
         let kept = kept.map(|(_, function)| *function).collect();
         let trace = ResolvedTrace { functions: kept, nanoseconds: Vec::new(), ..trace.clone() };
         let mut real = touched(&request);
-        // Where memory is short, the system takes pages back before the end; the samples still know of them.
+        // Where memory is short, the system reclaims pages before the end; the samples still list them.
         real.mapped.extend(real.faulted.iter().flatten());
         compare(&request, &file, &functions, &trace, &real)
     }
 }
 
-/// The pages of a start, for which all three accounts of the kernel must be there and agree.
+/// The pages of a run, for which all three records of the kernel must exist and agree.
 fn touched(request: &MeasureRequest) -> RealPages {
     let before = taken_back();
     let real = real_pages(request, Reach::OnePage).unwrap();
     let cached = real.cached.as_ref().expect("the copy can be made cold");
     let faulted =
         real.faulted.as_ref().expect("the kernel's counters are permitted (kernel.perf_event_paranoid)");
-    // Nothing is mapped that is not cached, and nothing is either without a fault: else more was read than was touched.
+    // Mapped pages are cached, and cached pages had a fault: otherwise more was read than touched.
     assert!(real.mapped.is_subset(cached), "{request:?}: {:?}", real.mapped.difference(cached));
     assert!(cached.is_subset(faulted), "{request:?}: {:?}", cached.difference(faulted));
     if taken_back() == before {
@@ -99,7 +99,7 @@ fn touched(request: &MeasureRequest) -> RealPages {
     real
 }
 
-/// How many pages of files the system has taken back so far: proc_vmstat(5).
+/// How many pages of files the system has reclaimed so far: proc_vmstat(5).
 fn taken_back() -> u64 {
     let counters = std::fs::read_to_string("/proc/vmstat").unwrap();
     let taken = counters.lines().filter(|line| line.starts_with("pgsteal_"));
@@ -117,7 +117,7 @@ fn work_directory() -> TempDir {
     directory
 }
 
-/// The report says what the accounts of the kernel say.
+/// The report agrees with the kernel's records.
 fn assert_witnesses(report: &AgreementReport) {
     let text = reorder_report::Report::text(report);
     let samples = report.fault_samples.expect("they are there");
@@ -179,8 +179,8 @@ fn predicted_pages_are_those_that_the_kernel_faults_in() {
     assert!(failures.is_empty(), "{}", failures.join("\n"));
 }
 
-/// Interpreters have functions of ten pages and more of which one start runs a part, and in small starts single pages are
-/// many per cent. readelf's compiler has split off parts that no trace has. Nothing else may differ.
+/// Interpreters have functions of ten pages and more of which one run executes a part, and in small runs single pages are
+/// many per cent. readelf's compiler has split off parts that no trace has. No other differences are accepted.
 #[test]
 fn beyond_that_only_parts_of_large_functions_differ() {
     for (name, arguments) in [
@@ -207,7 +207,7 @@ fn a_trace_that_lacks_functions_is_found_out() {
     assert!(report.difference_percent > ACCEPTED_PERCENT, "{report:?}");
     let lacking = report.touched_only.iter().filter(|page| page.cause == Cause::FunctionsNotInTrace).count();
     assert!(lacking >= 5, "{report:?}");
-    // A trace of another start has functions that this one does not run.
+    // A trace of another run has functions that this one does not execute.
     let other = program.recorded(&["--exec-path"]);
     let bytes = std::fs::read(&program.path).unwrap();
     let file = ElfFile::parse(&bytes).unwrap();

@@ -1,4 +1,4 @@
-//! The layout harness on a real link: where namesakes went, and that simulated links are true ones.
+//! The layout harness on a real link: positions of namesakes, and that simulated links match real ones.
 
 #![allow(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
 
@@ -76,7 +76,7 @@ fn positions_follow_symbols_and_simulated_links_are_true_ones() {
     assert!(ran.contains(&(one as u32)) && ran.contains(&(other as u32)));
     assert!(profile_text(&names, &corpus.train.starts).contains(&names[one].as_ref().unwrap().0));
 
-    // `late` moves to the front, the rest keeps its order.
+    // `late` moves to the beginning, the rest keeps its order.
     fs::write(directory.join("order"), "late\n").unwrap();
     link(directory, "moved", &["-Wl,--symbol-ordering-file=order"]);
     let moved = positions(&corpus, &directory.join("moved")).unwrap();

@@ -40,7 +40,7 @@ fn run(folder: Option<&Path>, directory: &Path, line: &str) -> Outcome {
         .env_clear()
         .env("PATH", "/usr/bin:/bin")
         .env("LC_ALL", "C.UTF-8");
-    // The shell itself runs on the permuted libraries as well, like everything it starts.
+    // The shell itself runs on the permuted libraries as well, like all its children.
     if let Some(folder) = folder {
         command.env("LD_LIBRARY_PATH", folder);
     }

@@ -31,7 +31,7 @@ fn functions(image: &Path) -> Vec<(String, u64, u64)> {
         .collect()
 }
 
-/// Every section lies in its output section, none overlap, and every function lies in the section that bears its name.
+/// Every section is within its output section, none overlap, and every function is in the section with its name.
 fn assert_describes(map: &LinkMap<'_>, image: &Path) -> BTreeMap<(String, String), u64> {
     let bytes = std::fs::read(image).unwrap();
     let file = ElfFile::parse(&bytes).unwrap();
@@ -90,7 +90,7 @@ fn each_linker_s_map_says_where_every_function_is() {
         assert_eq!(told, if tells { map.sections.len() } else { 0 }, "{linker}");
         all.push(sections);
     }
-    // The same objects, whoever links them.
+    // The same objects for every linker.
     assert!(all.windows(2).all(|pair| pair[0] == pair[1]), "{all:#?}");
 }
 

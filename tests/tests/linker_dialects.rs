@@ -1,4 +1,4 @@
-//! What a dialect of order files asks for is the order in the linked image, by the linkers themselves.
+//! Each dialect of order files gives the requested order in the linked image, tested with the linkers themselves.
 
 #![allow(clippy::unwrap_used)] // a failed unwrap is a failed test
 
@@ -26,7 +26,7 @@ fn identity(map: &LinkMap<'_>, section: SectionIndex) -> Identity {
     (lasting.unwrap_or(object), text(section.name))
 }
 
-/// What an output section consists of, in its order.
+/// The contents of an output section, in order.
 fn inputs_of(map: &[u8], output: &str) -> Vec<Identity> {
     let map = LinkMap::parse(map).unwrap();
     let all = (0..map.sections.len() as u32).map(SectionIndex);
@@ -35,12 +35,12 @@ fn inputs_of(map: &[u8], output: &str) -> Vec<Identity> {
         .collect()
 }
 
-/// What `.text` consists of, in its order.
+/// The contents of `.text`, in order.
 fn text_sections(map: &[u8]) -> Vec<Identity> {
     inputs_of(map, ".text")
 }
 
-/// Links by `order`, sees that the program does the same, and gives the sections where the listed ones should be.
+/// Links by `order`, checks that the program behaves the same, and gives the sections at the positions of the listed ones.
 fn ordered(program: &Namesakes, linker: &str, flag: &str, order: &str) -> Vec<Identity> {
     std::fs::write(program.path("order"), order).unwrap();
     program.link(linker, "ordered", flag).unwrap();
@@ -170,13 +170,13 @@ fn gold_follows_names() {
     wanted.retain(|name| seen.insert(name.clone()));
     let got = text_sections(&program.map("ordered").unwrap());
     let mut names: Vec<_> = got[got.len() - sections.len()..].iter().map(|(_, name)| name.clone()).collect();
-    // Namesakes stand together where the first of them is asked for.
+    // Namesakes are adjacent where the first of them is listed.
     names.dedup();
     assert_eq!(names, wanted);
     assert_eq!(reorder_layout::order_file::gold::ambiguous(&map, &sections).len(), 3, "three helpers");
 }
 
-/// Runs `reorder order` on a program of [`Namesakes`]; gives the order and what was said.
+/// Runs `reorder order` on a program of [`Namesakes`]; gives the order and the messages.
 fn order(program: &Namesakes, image: &str, list: &str, flags: &[&str]) -> (String, String) {
     std::fs::write(program.path("list"), list).unwrap();
     let mut command = workspace::reorder();
@@ -224,7 +224,7 @@ fn hand_offs_with_a_link_map_are_followed() {
         assert_eq!(said.contains("not unique"), linker == "gold", "{said}");
         let got = ordered(&program, linker, flag, &order);
         match linker {
-            // All three helpers, where the first was asked for.
+            // All three helpers, at the position of the first.
             "gold" => {
                 let wanted = [
                     ".text.second",
@@ -247,7 +247,7 @@ fn hand_offs_with_a_link_map_are_followed() {
     }
 }
 
-/// Compilers say in the name of a section how often its function may run.
+/// The name of a section tells how often the compiler expects its function to run.
 fn base(name: &str) -> String {
     [".hot", ".unlikely", ".startup"].iter().fold(name.to_owned(), |name, word| name.replace(word, ""))
 }
@@ -320,7 +320,7 @@ fn programs_for_aarch64_are_ordered() {
     assert!(outcome.success() && outcome.stdout_text().contains("verified"), "{outcome}");
 }
 
-/// Tables of two kinds in turn: of each kind all hold nearly the same.
+/// Tables of two kinds in turn: within a kind, their contents are nearly the same.
 #[test]
 fn similar_data_is_put_side_by_side() {
     let program = Namesakes::of_gcc().unwrap();

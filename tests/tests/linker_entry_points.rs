@@ -1,5 +1,5 @@
-//! Each way in which a build can be made to link through `reorder-ld`, as the documents name it: the program is linked by
-//! us, is the same byte for byte without traces, and has the functions of a trace in front with them.
+//! Each documented way to make a build link through `reorder-ld`: we link the program, it is byte-identical without
+//! traces, and with them the functions of a trace come first.
 
 #![allow(clippy::unwrap_used)] // a failed unwrap is a failed test
 
@@ -8,7 +8,7 @@ use std::os::unix::ffi::OsStringExt;
 
 use end_to_end::linker_wrapper::Build;
 
-/// Functions in link order, which is not the order in which a start needs two of them.
+/// Functions in link order, which is not the order in which startup needs two of them.
 const WORK: &str = "\
 __attribute__((noinline)) int cold_one(int n) { return n * 3 + 1; }
 __attribute__((noinline)) int then_needed(int n) { return n * 13 + 5; }
@@ -62,7 +62,7 @@ fn rust() -> Build {
     build
 }
 
-/// The functions that the program's start needs, in that order.
+/// The functions that the program's startup needs, in that order.
 const NEEDED: [&str; 2] = ["first_needed", "then_needed"];
 
 /// The program's own functions in the order of their addresses.
@@ -73,15 +73,15 @@ fn order(build: &Build, program: &str) -> Vec<String> {
     names.filter(|name| NEEDED.contains(&name.as_str()) || name.starts_with("cold_")).collect()
 }
 
-/// The needed functions lie side by side in their order: in front of the others, or behind them where the linker puts
-/// what is ordered to the end.
+/// The needed functions are adjacent in their order: before the others, or after them where the linker puts ordered
+/// functions at the end.
 fn assert_ordered(build: &Build, program: &str, way: &str) {
     let order = order(build, program);
     assert_eq!(order.len(), 5, "{way}: {order:?}");
     assert!(order[..2] == NEEDED || order[3..] == NEEDED, "{way}: {order:?}");
 }
 
-/// `with` links `program` through us and makes what `plain` makes; with a recorded trace its start is in order.
+/// `with` links `program` through us with the same result as `plain`; with a recorded trace its startup is in order.
 fn prove(mut build: Build, plain: &str, with: &str, program: &str) {
     let run = format!("./{program}");
     build.must(plain);
@@ -102,7 +102,7 @@ fn prove(mut build: Build, plain: &str, with: &str, program: &str) {
     build.unset("REORDER_TRACES");
     build.unset("REORDER_STRICT");
 
-    // Only we know this variable: no linker of that name, no link.
+    // Only we read this variable: the link fails because no linker has that name.
     build.set("REORDER_LINKER", "/nonexistent/ld");
     build.must(&format!("rm {program}"));
     let outcome = build.run(with).unwrap();
@@ -174,7 +174,7 @@ fn rustc_linker_with_flavor() {
 fn rustc_with_another_compiler() {
     let line = "rustc -Copt-level=1 program.rs -o program";
     let with = format!("{line} -C linker=reorder-cc -C link-arg=--reorder-driver=clang-22");
-    // By the name clang rustc would not choose its own lld.
+    // If the linker were called clang, rustc would not choose its own lld.
     let build = rust();
     build.must("mkdir bin && ln -s \"$(command -v clang-22)\" bin/cc");
     prove(build, &format!("PATH=$PWD/bin:$PATH {line}"), &with, "program");
@@ -182,7 +182,7 @@ fn rustc_with_another_compiler() {
 
 #[test]
 fn rustc_links() {
-    // Without the feature, rustc names the folder of its own linker before ours.
+    // Without the feature, rustc puts the folder of its own linker before ours.
     let line = "rustc -Copt-level=1 -C linker-features=-lld program.rs -o program";
     prove(rust(), line, &format!("{line} -C link-arg=-B\"$(reorder-ld --reorder-links)\""), "program");
 }
@@ -294,7 +294,7 @@ fn ninja_flags() {
 
 #[test]
 fn configure_flags() {
-    // What configure scripts and make's own rules do with LDFLAGS.
+    // How configure scripts and make's own rules use LDFLAGS.
     let build = c();
     build
         .write("Makefile", "program: main.o work.o\n\t$(CC) $(CFLAGS) $(LDFLAGS) $^ $(LIBS) -o $@\n")
@@ -304,7 +304,7 @@ fn configure_flags() {
 
 #[test]
 fn configure_linker() {
-    // What configure scripts do with LD: partial links, and for some programs all of the link.
+    // How configure scripts use LD: partial links, and for some programs the whole link.
     let build = c();
     let makefile = "place = $(shell gcc -print-file-name=$(1))\n\
          program: whole.o\n\t$(LD) -pie -dynamic-linker /lib64/ld-linux-x86-64.so.2 -o $@ $(call place,Scrt1.o) \

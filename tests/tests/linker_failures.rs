@@ -1,5 +1,5 @@
-//! Links that fail, and links that are killed: what fails without us fails with us in the same words and with the same
-//! status, and a link that is killed leaves no half-written output and no running linker.
+//! Links that fail, and links that are killed: a link that fails without us fails with us, with the same messages and
+//! status, and a link that is killed leaves no incomplete output and no running linker.
 
 #![allow(clippy::unwrap_used)] // a failed unwrap is a failed test
 
@@ -25,7 +25,7 @@ fn objects() -> Build {
     build
 }
 
-/// `with` fails as `plain` does, with traces and without. `$WAY` in the line is what makes us link.
+/// `with` fails as `plain` does, with traces and without. `$WAY` in the line selects us as the linker.
 fn assert_same_failure(line: &str, way: &str) {
     let mut build = objects();
     build.write("start.list", "main\nmissing\n").unwrap();
@@ -48,7 +48,7 @@ fn assert_same_failure(line: &str, way: &str) {
     }
 }
 
-/// What was said, without names that are different in each run: temporary files, and of rustc's message the command.
+/// The messages without names that differ in each run: temporary files, and of rustc's message the command.
 fn said(text: &str, build: &Build) -> String {
     let links = build.links().to_string_lossy().into_owned();
     let text = text.replace(&links, "");
@@ -129,7 +129,7 @@ fn processes_in(folder: &Path) -> Vec<String> {
         let process = entry.path();
         if fs::read_link(process.join("cwd")).is_ok_and(|directory| directory == folder) {
             let command = fs::read(process.join("cmdline")).unwrap_or_default();
-            // A process that has ended and was not waited for has no command.
+            // A zombie has no command line.
             if !command.is_empty() {
                 let words = String::from_utf8_lossy(&command).replace('\0', " ");
                 found.push(words.chars().take(200).collect());
@@ -146,7 +146,7 @@ fn started(build: &Build, line: &str) -> Child {
     command.spawn().unwrap()
 }
 
-/// Kills `line` after each of some times, with `older` standing under the output's name.
+/// Kills `line` at several times, with `older` as the old output.
 fn assert_killed(line: &str, traces: &str) {
     let mut build = long_link();
     build.write("start.list", "main\nf7\nf29999\n").unwrap();
@@ -204,7 +204,7 @@ fn a_killed_compiler_leaves_nothing_half() {
 
 #[test]
 fn a_killed_compiler_stops_a_linker_that_orders_nothing() {
-    // Nothing protects the output then, as nothing does without us; but the linker must not go on.
+    // The output is not protected then, as without us; but the linker must not continue.
     for driver in ["gcc", "clang-22"] {
         let mut build = objects();
         build

@@ -1,5 +1,5 @@
-//! Every linker with every kind of program: the functions of a recorded start stand in the computed order in the linked
-//! image, and the program does what it did.
+//! Every linker with every kind of program: the functions of a recorded run are in the computed order in the linked
+//! image, and the program behaves as before.
 //!
 //! The cells are those of SUPPORT.md. In each the plain program is linked and recorded, then linked again through
 //! `reorder-ld` with that recording. For Mach-O, which does not run here, a relink by hand with the same order must give the
@@ -14,13 +14,13 @@ use end_to_end::linker_wrapper::Build;
 use end_to_end::workspace;
 use libtest_mimic::{Arguments, Trial};
 
-/// A linker and how the wrapper brings an order into its output.
+/// A linker and the method by which the wrapper brings an order into its output.
 #[derive(Clone, Copy, Debug)]
 struct Linker {
     name: &'static str,
     /// As `--reorder-linker` takes it; a shell expands it.
     program: &'static str,
-    /// What GCC and clang call it.
+    /// Its name in `-fuse-ld` of GCC and clang.
     fuse: &'static str,
     route: &'static str,
 }
@@ -33,10 +33,10 @@ const LINKERS: [Linker; 5] = [
     Linker { name: "mold", program: "ld.mold", fuse: "mold", route: "moved in the finished image" },
 ];
 
-/// The folder of the linker that rustc brings along.
+/// The folder of the linker that comes with rustc.
 const RUST_LLD: &str = "lib/rustlib/x86_64-unknown-linux-gnu/bin/gcc-ld/ld.lld";
 
-/// What is linked.
+/// Kinds of programs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Program {
     C,
@@ -72,7 +72,7 @@ fn main() -> ExitCode {
     libtest_mimic::run(&arguments, trials).exit_code()
 }
 
-/// The sources of `program` beside the build.
+/// The sources of `program` in the build.
 fn with_sources(program: Program) -> Build {
     let build = Build::new("linked").unwrap();
     let folder = match program {
@@ -87,7 +87,7 @@ fn with_sources(program: Program) -> Build {
     build
 }
 
-/// The command that links, up to the options of the linker; `through` is empty or leads to the wrapper.
+/// The command that links, up to the options of the linker; `through` is empty or selects the wrapper.
 fn link_line(linker: Linker, program: Program, through: &str, output: &str) -> String {
     let Linker { fuse, .. } = linker;
     // clang's link-time optimisation needs lld, GCC's any linker that takes its plugin.
@@ -104,7 +104,7 @@ fn link_line(linker: Linker, program: Program, through: &str, output: &str) -> S
         Program::Rust => {
             let arguments: String =
                 through.split_whitespace().map(|word| format!(" -Clink-arg={word}")).collect();
-            // rustc has a folder of its own in front of ours; its linker, as a compiler, goes before that.
+            // rustc puts a folder of its own before ours; its linker, as a compiler, is found before that.
             let driver = if through.contains("--reorder-") { "reorder-cc" } else { "cc" };
             format!("rustc -O -Clinker={driver} -Clink-arg=-fuse-ld={fuse}{arguments} main.rs -o {output}")
         }
@@ -164,7 +164,7 @@ fn elf_cell(linker: Linker, program: Program) {
     };
     assert!(inversions(&plain_places) > 0, "the linker's own order shows nothing");
     if linker.name == "mold" {
-        // What is pinned stays, and functions that are too long for a gap beside it go past it: the order is that of `apply`.
+        // Pinned functions stay, and functions that do not fit into a gap are placed after it: the order is that of `apply`.
         let options = "-t traces --strategy first-seen --debug drop --quiet -o applied";
         build.must(&format!("{reorder} apply plain/program {options}"));
         assert!(
@@ -197,7 +197,7 @@ fn places(listing: &str) -> HashMap<String, Vec<u64>> {
     places
 }
 
-/// A list of functions in the order in which a start would run them.
+/// A list of functions in the order in which startup would execute them.
 const MACH_O_C: [&str; 5] = ["_main", "_second_two", "_first_two", "_second_one", "_first_one"];
 const MACH_O_CPP: [&str; 4] = ["_main", "__Z6surveyi", "__Z7measureRK5Shapei", "__Z6scaledILi4EEii"];
 
@@ -206,7 +206,7 @@ fn mach_o_cell(architecture: &str, program: Program) {
     let target = format!("--target={architecture}-apple-macos12");
     let names: &[&str] = if program == Program::Cpp { &MACH_O_CPP } else { &MACH_O_C };
     match program {
-        // The system's headers are not here: what is compiled needs none.
+        // The system's headers are not available: the sources do not need them.
         Program::Cpp => {
             let text = std::fs::read_to_string(build.folder().join("shared.hpp")).unwrap();
             let text = text.replace("#include <stdexcept>\n#include <string>\n", "");

@@ -1,10 +1,10 @@
-//! The linker plugin in ld.gold: what the traces name stands in the order that was asked for, and the program runs.
+//! The linker plugin in ld.gold: the functions of the traces are in the requested order, and the program runs.
 
 #![allow(clippy::unwrap_used)] // a failed unwrap is a failed test
 
 use end_to_end::plugin_links::Workshop;
 
-/// Functions of three files, in no order that a linker would choose by itself.
+/// Functions of three files, in an order that no linker would choose by itself.
 const ORDER: [&str; 8] = ["step_7", "main", "step_1", "step_5", "step_0", "step_3", "step_6", "step_2"];
 
 fn steps(numbers: std::ops::Range<u32>) -> String {
@@ -219,7 +219,7 @@ fn local_functions_of_one_name_are_told_apart() {
     // A recording has no files, but sizes.
     workshop.shell("$REORDER record -o traces -- ./plain || true");
     assert_eq!(order("traces"), ["main", "two", "helper", "one", "helper of one"]);
-    // The bare name may mean either: both stay where they are.
+    // The bare name may mean either: both keep their positions.
     workshop.write("bare.list", "two\nhelper\none\nmain\n").unwrap();
     assert_eq!(order("bare.list"), ["helper of one", "helper", "two", "one", "main"]);
 }

@@ -1,4 +1,4 @@
-//! The linker plugin where it cannot order: the link succeeds with words, or fails with better ones.
+//! The linker plugin where it cannot order: the link succeeds with a message, or fails with a better one.
 
 #![allow(clippy::unwrap_used)] // a failed unwrap is a failed test
 
@@ -15,7 +15,7 @@ fn program() -> Workshop {
     workshop
 }
 
-/// The link must fail; gives what was printed.
+/// The link must fail; gives its output.
 fn refused(workshop: &Workshop, line: &str) -> String {
     let outcome = workshop.attempt(line).unwrap();
     assert!(!outcome.success(), "{line}\n{outcome}");
@@ -54,7 +54,7 @@ fn gnu_ld_still_optimises_at_link_time() {
 #[test]
 fn mold_pretends_and_is_found_out() {
     let workshop = program();
-    // It loads plugins only for objects of link-time optimisation; without them it says nothing.
+    // It loads plugins only for objects of link-time optimisation; without them it prints no message.
     let said = workshop.shell(&format!("gcc -fuse-ld=mold program.o -o linked $PLUGIN {TRACES}; ./linked"));
     assert_eq!(said, "hello\n");
     // With them it loads the last plugin only, which cannot be the compiler's.
@@ -104,7 +104,7 @@ fn traces_that_do_not_fit_leave_the_link_alone() {
     refused(&workshop, &format!("{link} {other} {STRICT}"));
     let said = workshop.shell(&format!("{link} {other} -Wl,-plugin-opt,program=other; ./linked"));
     assert!(said.contains("3 of 3 events found"), "{said}");
-    // Names that are gone are told with what they may be called now.
+    // Names that no longer exist are reported with possible new names.
     workshop.write("stale.list", "main\nhallo\ngone\naway\n").unwrap();
     let said = workshop.shell(&format!("{link} -Wl,-plugin-opt,traces=stale.list"));
     for words in ["only 1 of 4 events", "hallo (now hello?)", "-ffunction-sections"] {

@@ -1,4 +1,4 @@
-//! What `reorder-ld` makes of its surroundings: files that other programs leave, names it is called by, inputs that can be
+//! How `reorder-ld` handles its environment: files that other programs leave, names it is called by, inputs that can be
 //! read once, and paths with unusual characters.
 
 #![allow(clippy::unwrap_used)] // a failed unwrap is a failed test

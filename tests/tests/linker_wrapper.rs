@@ -1,5 +1,5 @@
-//! `reorder-ld` beyond the order itself: what it remembers, what it says of traces that fit no longer, what it leaves
-//! alone, and that nothing of it shows in a link that it does not order.
+//! `reorder-ld` beyond the order itself: its cache, its messages about traces that no longer match, links that it leaves
+//! alone, and that a link that it does not order shows no trace of it.
 
 #![allow(clippy::unwrap_used)] // a failed unwrap is a failed test
 
@@ -9,10 +9,10 @@ use end_to_end::linker_wrapper::Build;
 use end_to_end::process::{Ending, Outcome};
 use end_to_end::workspace;
 
-/// `clang-22` with the wrapper in front of lld.
+/// `clang-22` with the wrapper around lld.
 const LINK: &str = "clang-22 --ld-path=$LD -Wl,--reorder-linker=/usr/bin/ld.lld-22";
 
-/// How many functions the program has, and how far apart those are that its start calls.
+/// Number of functions of the program, and the distance between those that its startup calls.
 const FUNCTIONS: usize = 300;
 const APART: usize = 25;
 
@@ -27,7 +27,7 @@ fn recorded() -> Build {
     build
 }
 
-/// The numbers of the functions that a start calls, in its order.
+/// The numbers of the functions that startup calls, in its order.
 fn called() -> impl Iterator<Item = usize> {
     (0..FUNCTIONS).step_by(APART).rev()
 }
@@ -86,11 +86,11 @@ fn the_same_link_is_remembered_and_gives_the_same_bytes() {
     assert_eq!(report(&build)["is_remembered"], true);
     assert!(build.bytes("program") == first);
 
-    // Written again with the same contents: another stamp, the same link.
+    // Written again with the same contents: another time stamp, the same link.
     build.must("cp program.o copy && mv copy program.o");
     build.must(&line);
     assert_eq!(report(&build)["is_remembered"], true);
-    // Without a memory, the same bytes.
+    // Without the cache, the same bytes.
     build.must(&line.replace("-Wl,--reorder-report", "-Wl,--reorder-cache=off -Wl,--reorder-report"));
     assert_eq!(report(&build)["is_remembered"], false);
     assert!(build.bytes("program") == first);
@@ -169,7 +169,7 @@ fn without_an_order_the_link_is_the_linkers_own() {
     let build = recorded();
     let plain = build.bytes("plain/program");
     let line = |options: &str| format!("{LINK} {options} program.o -o program");
-    // No traces; traces of another program; switched off; programs that are not meant.
+    // No traces; traces of another program; switched off; programs that are not selected.
     silent(&build.must(&line("")));
     assert!(build.bytes("program") == plain);
     silent(&build.must(&line("-Wl,--reorder-traces=traces -Wl,--reorder-mode=off")));
@@ -178,7 +178,7 @@ fn without_an_order_the_link_is_the_linkers_own() {
         &line("-Wl,--reorder-traces=traces").replace("-o program", "-o another && mv another program"),
     ));
     assert!(build.bytes("program") == plain);
-    // Traces that are not there cost a word, or the link.
+    // Missing traces give a warning, or fail the link.
     said(
         &build.must(&line("-Wl,--reorder-traces=missing")),
         "program is linked without an order: missing: No such file",
@@ -196,7 +196,7 @@ fn without_an_order_the_link_is_the_linkers_own() {
     silent(&build.must(&line("-Wl,--reorder-traces=traces -Wl,--symbol-ordering-file=own.order")));
     let own = ["step7", "step3"].map(str::to_owned);
     assert_eq!(by_address(&build, "program", &own), own);
-    // Nothing is left beside the output.
+    // No file is left next to the output.
     let left: Vec<_> =
         std::fs::read_dir(build.folder()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
     assert!(left.iter().all(|name| !name.to_string_lossy().contains("reorder-")), "{left:?}");
@@ -255,7 +255,7 @@ fn a_repository_keeps_its_options_in_a_file() {
 #[test]
 fn libraries_and_scripts_of_the_user() {
     let build = recorded();
-    // GNU ld with a script of the user's cannot be given another one: the finished image is changed.
+    // With the user's script, GNU ld cannot be given another one: the finished image is changed.
     build.must("ld.bfd --verbose | sed '1,/^====/d;/^====/,$d' > own.ld");
     let line = "gcc -fuse-ld=bfd -B $LINKS -no-pie -Wl,-T,own.ld -Wl,--reorder-traces=traces -Wl,--reorder-report=report.json";
     build.must("gcc -O1 -ffunction-sections -fno-pie -c program.c -o fixed.o");
@@ -303,7 +303,7 @@ fn programs_for_other_processors_are_ordered_by_lld() {
 #[test]
 fn data_is_ordered_where_it_is_asked_for() {
     let build = recorded();
-    // Two kinds of tables in turn: by content, those of one kind lie side by side.
+    // Two kinds of tables in turn: by content, those of one kind are adjacent.
     let table = |number: usize| {
         let value = |row: usize| {
             if number.is_multiple_of(2) { row * 37 % 251 } else { row * 91 % 241 + number / 100 }
@@ -328,7 +328,7 @@ fn data_is_ordered_where_it_is_asked_for() {
     let changes = kinds(&build).as_bytes().windows(2).filter(|pair| pair[0] != pair[1]).count();
     assert!(changes <= 3, "{}", kinds(&build));
     assert_eq!(build.must("./program").stdout, build.must("plain/program").stdout);
-    // Where it cannot be had, that is said.
+    // Where it is not possible, a message says so.
     let through_bfd =
         "gcc -fuse-ld=bfd -B $LINKS -Wl,--reorder-data -Wl,--reorder-traces=traces program.o -o program";
     said(&build.must(through_bfd), "data is not ordered");
@@ -379,7 +379,7 @@ fn what_the_linker_says_is_what_it_says_without_us() {
         assert!(sections(&plain) >= FUNCTIONS - 2, "{plain:.400}");
         assert!(sections(&through) >= sections(&plain), "{linker}: the map is not printed");
     }
-    // The trial must understand options whose values stand apart.
+    // The trial link must understand options whose values are separate arguments.
     both("bfd", "-Wl,--compress-debug-sections,zlib");
 }
 
@@ -409,7 +409,7 @@ fn traces_that_do_not_say_what_they_are_of_leave_other_links_alone() {
         assert!(build.bytes("program") == build.bytes("plain/program"), "{options}");
         silent(&build.must(&line));
     }
-    // A program that they are meant for is told.
+    // A warning for a program that is selected.
     let meant =
         format!("{LINK} -Wl,--reorder-traces=list.txt -Wl,--reorder-program=program program.o -o program");
     said(&build.must(&meant), "program is linked without an order");

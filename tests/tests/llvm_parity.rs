@@ -1,4 +1,4 @@
-//! Our two LLVM strategies against LLVM's own tools: the same order, function for function.
+//! Our two LLVM strategies compared with LLVM's own tools: the same order, function for function.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on should say so where it stands")]
 
@@ -9,7 +9,7 @@ use layout_algos::problem::{LayoutProblem, Trace};
 use layout_algos::random::Random;
 use layout_algos::solve::{LldPartitioning, LlvmProfdata, Orderer};
 
-/// Starts with a common core and an own part each, in shuffled chunks, with some functions left out.
+/// Runs with a common core and an own part each, in shuffled chunks, with some functions left out.
 fn problem(functions: u32, traces: u32, seed: u64) -> LayoutProblem {
     let mut random = Random::new(seed, &[]);
     let sizes = (0..functions).map(|_| random.below(2048)).map(|bytes| 1 + bytes * bytes / 1024).collect();

@@ -1,4 +1,4 @@
-//! What commands make of a Mach-O file when nothing else is said, and what they say where they cannot serve it.
+//! What commands do with a Mach-O file by default, and their messages where they do not apply to it.
 
 #![allow(clippy::unwrap_used)] // a failed unwrap is a failed test
 
@@ -17,7 +17,7 @@ const LIMIT: Duration = Duration::from_secs(120);
 const FUNCTIONS: u64 = 90;
 const ARCHITECTURES: [&str; 2] = ["arm64", "x86_64"];
 
-/// A program of functions of many sizes for both processors, the two together as `both`, and lists of a few starts.
+/// A program of functions of many sizes for both processors, the two together as `both`, and lists of a few runs.
 fn programs() -> TempDir {
     let directory = tempfile::tempdir().unwrap();
     let mut source = String::new();
@@ -233,7 +233,7 @@ fn maps_appear_only_with_the_image_that_they_describe() {
         names
     };
     let before = names();
-    // A limit on file sizes stands for the full disk.
+    // A limit on file sizes simulates the full disk.
     let line = format!(
         "cd '{}' && trap '' XFSZ; ulimit -f 32; exec '{}' {apply}",
         path.display(),

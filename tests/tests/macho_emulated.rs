@@ -1,4 +1,4 @@
-//! Relocated Mach-O programs run as before: in the emulator, with the unwinder of LLVM reading the tables of the image.
+//! Relocated Mach-O programs behave as before: in the emulator, with LLVM's unwinder reading the tables of the image.
 
 #![allow(clippy::unwrap_used)] // a failed unwrap is a failed test
 
@@ -124,7 +124,7 @@ fn stripped() {
     fixture_runs_alike(&fixture);
 }
 
-/// Zig's linker writes an empty list of function starts, so that symbols alone tell where functions begin.
+/// Zig's linker writes an empty list of function starts, so that only symbols tell where functions begin.
 #[test]
 fn linked_by_zig() {
     let directory = tempfile::tempdir().unwrap();
@@ -162,7 +162,7 @@ fn dylib() {
     }
 }
 
-/// What the analysis must see through: each program exits with 42, moved or not.
+/// Code that the analysis must understand: each program exits with 42, moved or not.
 #[test]
 fn hand_written_assembly() {
     let names = [
@@ -196,7 +196,7 @@ fn hand_written_assembly() {
     assert!(failures.is_empty(), "{}", failures.join("\n"));
 }
 
-/// A few orders of one small program; some may move nothing, for what cannot be moved may stay.
+/// A few orders of one small program; some may move no function, because pinned functions stay.
 fn stays_42(fixture: &Fixture) -> Result<(), String> {
     let output = fixture.linked.directory.join("relocated");
     for seed in 0..8 {

@@ -1,4 +1,4 @@
-//! Orders of Mach-O images that cannot be had in full: too little room for unwind information, too much that has to stay.
+//! Orders of Mach-O images that are not possible in full: too little room for unwind information, too many pinned functions.
 
 #![allow(clippy::unwrap_used)] // a failed unwrap is a failed test
 
@@ -54,7 +54,7 @@ impl Image {
         UnwindInfo::parse(&MachOFile::parse(&bytes).unwrap()).unwrap().unwrap()
     }
 
-    /// Leaves exactly as much room for unwind information as it needs as it is.
+    /// Leaves exactly as much room for unwind information as the unmoved image needs.
     fn without_slack(self) -> Self {
         let old = std::fs::read(self.path("image")).unwrap();
         let file = MachOFile::parse(&old).unwrap();
@@ -64,14 +64,14 @@ impl Image {
         let mut bytes = finish(&file, &map, old.clone()).unwrap().bytes;
         let size = section.header_offset + 40;
         bytes[size..size + 8].copy_from_slice(&(least as u64).to_le_bytes());
-        // Bytes that belong to nobody and are no zeros.
+        // Bytes outside of the tables that are not zeros.
         bytes[section.offset + least..section.offset + section.size as usize].fill(0xff);
         std::fs::write(self.path("image"), bytes).unwrap();
         self
     }
 }
 
-/// `leaf` functions unwind without a frame, `framed` ones with one; the words say in which order they stand.
+/// `leaf` functions unwind without a frame, `framed` ones with one; `words` gives their order.
 fn functions(words: &[(&str, usize)]) -> String {
     let mut source = "int outside(int);\n".to_owned();
     for (kind, number) in words {
@@ -109,7 +109,7 @@ fn what_is_not_needed_is_gathered_where_unwind_information_has_no_room() {
     assert!(outcome.success() && outcome.stderr.is_empty(), "{outcome}");
     let (old, new) = (image.unwind("image"), image.unwind("new"));
     assert!(new.entries.len() < old.entries.len(), "{} entries", new.entries.len());
-    // The front has the order that was asked for: its functions unwind in turn.
+    // The beginning has the requested order: its functions unwind in turn.
     let encodings: Vec<u32> = new.entries.iter().map(|entry| entry.encoding).take(20).collect();
     assert!(encodings.windows(3).all(|three| three[0] == three[2] && three[0] != three[1]), "{encodings:x?}");
 }
@@ -122,7 +122,7 @@ fn fewer_functions_stand_in_front_where_gathering_is_not_enough() {
     let said = outcome.stderr_text();
     assert!(outcome.success() && said.contains("functions are placed first"), "{outcome}");
 
-    // Two entries, one for each kind: whatever is put in front of the first needs a third.
+    // Two entries, one for each kind: a function of the second kind before the first entry needs a third.
     let words: Vec<_> = (0..EACH).map(|number| ("leaf", number)).collect();
     let words = [words, (0..EACH).map(|number| ("framed", number)).collect()].concat();
     let image = Image::new("c", &functions(&words)).without_slack();
@@ -131,13 +131,13 @@ fn fewer_functions_stand_in_front_where_gathering_is_not_enough() {
     assert!(!image.path("new").exists());
 }
 
-/// A function whose address nobody may know, since it adds one that it was given; and one that anybody may move.
+/// A function whose address cannot be changed, because it adds an argument to it; and one that can be moved.
 const COMPUTED: &str = "\
 .globl _computed\n.p2align 2\n_computed:\n adr x9, _computed\n add x9, x9, x0\n br x9\n\
 .globl _plain\n_plain:\n mov w0, #1\n ret\n\
 .subsections_via_symbols\n";
 
-/// In a section of Swift's, a word in no known record that leads to a function.
+/// In a section of Swift, a word in no known record that refers to a function.
 const SWIFT: &str = "\
 .globl _described\n.p2align 2\n_described:\n mov w0, #2\n ret\n\
 .globl _plain\n_plain:\n mov w0, #1\n ret\n\

@@ -1,4 +1,4 @@
-//! Relocated Mach-O images against the linker's own: the same objects linked in the same order.
+//! Relocated Mach-O images compared with the linker's own: the same objects linked in the same order.
 
 #![allow(clippy::unwrap_used)] // a failed unwrap is a failed test
 
@@ -72,7 +72,7 @@ fn bundle() {
 fn debug_information() {
     let fixture = program(CHAINED.compiled("-O1 -g"));
     agrees(&fixture);
-    // One seed more, for what dsymutil reads from the stabs.
+    // One more seed, for what dsymutil reads from the stabs.
     let seed = seeds().end;
     let order = fixture.linked.shuffled_link(seed);
     let relocated = fixture.linked.directory.join("relocated");

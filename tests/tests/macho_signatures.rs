@@ -1,5 +1,5 @@
-//! Signatures of relocated Mach-O images against those of other signers: ld64.lld signs what it links, llvm-objcopy what it
-//! copies. What a developer's certificate signed is signed ad hoc, with all that needs no certificate kept.
+//! Signatures of relocated Mach-O images compared with those of other signers: ld64.lld signs its output, llvm-objcopy its
+//! copies. A developer's signature is replaced by an ad hoc one that keeps everything that needs no certificate.
 
 #![allow(clippy::unwrap_used)] // a failed unwrap is a failed test
 
@@ -28,7 +28,7 @@ fn apply(image: &Path, order: &Path, output: &Path) -> Outcome {
     outcome
 }
 
-/// Relocates by a shuffle; gives the result and what the linker makes of the same order.
+/// Relocates by a shuffle; gives the result and the linker's output for the same order.
 fn relocated(fixture: &Fixture) -> (PathBuf, PathBuf) {
     const SEED: u64 = 11;
     let order = fixture.linked.shuffled_link(SEED);
@@ -82,7 +82,7 @@ fn directories_are_those_of_llvm() {
         let bytes = std::fs::read(&ours).unwrap();
         agree(&bytes, &std::fs::read(linked).unwrap());
 
-        // Its copies are called what their files are called, ours what the linker called the image.
+        // The identifiers of its copies are their file names, ours is the linker's output name.
         let directory = tempfile::tempdir().unwrap();
         let copy = directory.path().join(fixture.image.file_name().unwrap());
         let outcome = run(Command::new("llvm-objcopy-22").args([&ours, &copy]));
@@ -103,7 +103,7 @@ fn blob(magic: u32, contents: &[u8]) -> Vec<u8> {
 }
 
 /// A directory as `codesign` writes it for a certificate: version 0x20500, hardened runtime, seven special slots. Its digests of
-/// pages are nothing but places.
+/// pages are only placeholders.
 fn developers_directory(code_limit: u32, file_slots: &[(u32, [u8; 32])]) -> Vec<u8> {
     const SLOTS: u32 = 7;
     const HEADER: u32 = 96 - 8;
@@ -191,7 +191,7 @@ fn what_a_developer_signed_keeps_all_that_needs_no_certificate() {
         (ADHOC, None, &b"com.example.tool"[..])
     );
     assert_eq!((directory.special_hashes[0], directory.special_hashes[2]), (&list[..], &resources[..]));
-    // Computed anew by another program: every page, and each slot that is there.
+    // Computed anew by another program: every page, and each slot that exists.
     let outcome = run(script("checker/signature.py").arg(&output));
     assert!(outcome.success(), "{outcome}");
 

@@ -321,7 +321,7 @@ fn tables_follow_the_functions() {
     }
 }
 
-/// The whole way from the headers to every table.
+/// All steps from the headers to every table.
 fn read_everything(bytes: &[u8]) -> Result<()> {
     let file = MachOFile::parse(bytes)?;
     refuse_unmovable(&file)?;
@@ -432,7 +432,7 @@ fn sections_and_tables_that_forbid_moves_are_refused() {
     assert_eq!(changed(&linked, &|bytes| bytes[lists.offset] = 24), "M12", "another size of entries");
     assert_eq!(changed(&linked, &|bytes| put(bytes, lists.offset + 4, 0)), "M12", "bytes in no list");
     assert_eq!(changed(&linked, &|bytes| put(bytes, unwind.offset, 2)), "M13");
-    // Every other function in front: neighbours with one encoding, which share an entry, are parted.
+    // Every other function first: neighbours with one encoding, which share an entry, are separated.
     let every_other = |functions: &mut Vec<(Address, u64)>| {
         let (even, odd): (Vec<_>, Vec<_>) =
             functions.iter().enumerate().partition(|(index, _)| index % 2 == 0);

@@ -1,4 +1,4 @@
-//! What other people's programs say of a relocated Mach-O image: each reads it without a complaint, and an independent
+//! Third-party programs on a relocated Mach-O image: each reads it without a complaint, and an independent
 //! computation gives the same signature.
 
 #![allow(clippy::unwrap_used)] // a failed unwrap is a failed test
@@ -11,7 +11,7 @@ use end_to_end::macho_tools::{published, run, script};
 use end_to_end::workspace;
 use object::Object;
 
-/// Everything that llvm-objdump prints of an image besides code.
+/// Everything except code that llvm-objdump prints of an image.
 const OBJDUMP: [&str; 8] = [
     "--all-headers",
     "--chained-fixups",
@@ -42,7 +42,7 @@ fn accepted(image: &Path) {
     }
     let outcome = run(Command::new("llvm-otool-22").args(["-l", "-h", "-L"]).arg(&relocated));
     assert!(outcome.success() && outcome.stderr.is_empty(), "{outcome}");
-    // LIEF finds fault with some images of ld64.lld: those faults may stay.
+    // LIEF reports errors in some images of ld64.lld: the relocated image may have the same ones.
     let faults = |path: &Path| run(script("checker/signature.py").arg(path)).stdout_text();
     let known = faults(image);
     for fault in faults(&relocated).lines() {
@@ -78,7 +78,7 @@ fn published_images() {
     }
 }
 
-/// The same order gives the same bytes, and the layout that an image has changes only what names the layout.
+/// The same order gives the same bytes, and an image's own order changes only what names the layout.
 #[test]
 fn orders_that_change_little() {
     let fixture = program(CHAINED);

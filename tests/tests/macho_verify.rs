@@ -1,8 +1,8 @@
-//! `verify` of Mach-O images against an oracle: the same objects linked again in another order are the first image with
-//! its functions moved, so they must be proven, and nothing that is damaged afterwards may be.
+//! `verify` of Mach-O images compared with an oracle: the same objects linked again in another order are the first image
+//! with its functions moved, so they must be proven, and the same with any damage must not be.
 //!
-//! What a linker does differently and a relocator does not: the name of the output is the identifier of the signature,
-//! so both have the same; x86-64 functions are padded to 16 bytes but for the last, so the last stays the last.
+//! Two things differ between links but not between relocated images: the name of the output is the identifier of the
+//! signature, so both have the same; x86-64 functions are padded to 16 bytes except the last, so the last stays the last.
 
 #![allow(clippy::unwrap_used)] // a failed unwrap is a failed test
 
@@ -69,13 +69,13 @@ fn a_claimed_map_is_checked() {
     assert!(!verify_moves(&pair.old, &pair.new, &claim, options()).unwrap().is_proven());
 }
 
-/// Positions in `range` whose change is not found by the contents.
+/// Positions in `range` whose change is not detected by the contents.
 fn unnoticed(pair: &Pair, range: Range<usize>) -> Vec<usize> {
     range
         .into_par_iter()
         .filter(|&at| {
             let mut damaged = pair.new.clone();
-            // Every bit is tried somewhere.
+            // Every bit is tested somewhere.
             damaged[at] ^= 1 << (at * 5 % 8);
             found_by_content(&pair.old, &damaged).is_empty()
         })
@@ -101,7 +101,7 @@ fn any_change_of_the_load_commands_is_found() {
     for (name, pair) in Pair::all() {
         let commands = u32::from_le_bytes(pair.new[20..24].try_into().unwrap()) as usize;
         let mut missed = unnoticed(&pair, 0..32 + commands);
-        // The room for unwind rows may end with bytes that nothing is in.
+        // The room for unwind rows may end with unused bytes.
         let header = section_header(&pair.new, "__unwind_info");
         missed.retain(|at| !(header + 40..header + 48).contains(at));
         assert!(missed.is_empty(), "{name}: {missed:x?}");
@@ -121,7 +121,7 @@ fn any_change_of_a_table_of_addresses_is_found() {
         ] {
             let range = part(&pair.new, kind, field);
             let mut missed = unnoticed(&pair, range.clone());
-            // What aligns the next table belongs to no node of the trie.
+            // Padding before the next table belongs to no node of the trie.
             let is_padding = |at: usize| {
                 title == "exports"
                     && range.end - at < 8

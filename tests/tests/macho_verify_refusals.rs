@@ -1,4 +1,4 @@
-//! Wrong Mach-O images that look right: each is one that only a certain check of `verify` can tell from a right one.
+//! Wrong Mach-O images that look right: only one check of `verify` can distinguish each from a right one.
 
 #![allow(clippy::unwrap_used)] // a failed unwrap is a failed test
 
@@ -29,7 +29,7 @@ fn commands(image: &[u8], kind: u32) -> Vec<usize> {
     found
 }
 
-/// Positions in `text` where `pattern` stands.
+/// Positions in `text` where `pattern` occurs.
 fn places(image: &[u8], text: Range<usize>, pattern: &[u8]) -> Vec<usize> {
     let windows = image[text.clone()].windows(pattern.len());
     windows.enumerate().filter(|(_, bytes)| *bytes == pattern).map(|(at, _)| text.start + at).collect()
@@ -63,7 +63,7 @@ fn landing_pads_start_with_what_calls_preserve() {
 #[test]
 fn numbers_that_lead_into_functions_without_tables_are_no_distances() {
     for (name, pair) in Pair::all() {
-        // A number in front of strings that leads into `_apply`, which jumps nowhere by a register.
+        // A number before strings that, as a distance, gives an address in `_apply`, which has no indirect jump.
         let moves = reorder_verify::recover_moves(&pair.old, &pair.new).unwrap();
         let place = section(&pair.old, "__cstring").start.next_multiple_of(4);
         let base = 1u64 << 32;
@@ -99,16 +99,16 @@ fn commands_that_are_not_understood_are_refused() {
         let (mut old, mut new) = (pair.old.clone(), pair.new.clone());
         let at = commands(&old, DYLINKER)[0];
         assert!(word(&old, at + 4) >= 32, "{name}");
-        // Initial registers, initialisers of old linkers, notes, a kind that no one knows, another start.
+        // Initial registers, initialisers of old linkers, notes, an unknown kind, another entry point.
         for kind in [0x4, 0x5, 0x1a, 0x31, 0x36, 0x7f, MAIN] {
             for image in [&mut old, &mut new] {
-                // What is read of the longest of them: no registers.
+                // The fields that are read of the longest of them: no registers.
                 image[at + 8..at + 32].fill(0);
                 set(image, at, kind);
             }
             assert!(!found_by_content(&old, &new).is_empty(), "{name}: {kind:#x}");
         }
-        // The loader reads the first one only, but nothing may change the second.
+        // The loader reads only the first one, but the second must not change either.
         let mut changed = old.clone();
         assert!(found_by_content(&old, &changed).is_empty(), "{name}: nothing moved");
         set(&mut changed, at + 8, 0x4000);
@@ -169,7 +169,7 @@ fn every_change_of_the_signature_is_found() {
         let directory =
             u32::from_be_bytes(pair.new[signature.start + 16..][..4].try_into().unwrap()) as usize;
         // The flag 0x20000 says that the linker signed, so that other tools sign anew without asking. Systems treat an
-        // ad hoc signature the same without it, and whoever moves functions may leave it out.
+        // ad hoc signature the same without it, and a relocator may leave it out.
         let is_linker_signed = (signature.start + directory + 13, 1);
         assert_eq!(missed, [is_linker_signed], "{name}: the signature is at {signature:x?}");
     }
@@ -177,7 +177,7 @@ fn every_change_of_the_signature_is_found() {
 
 #[test]
 fn padding_is_no_tail_of_an_instruction() {
-    // The call through memory ends with bytes that would do nothing by themselves.
+    // The call through memory ends with bytes that are no-operations by themselves.
     let source = ".text\n.globl _main\n.p2align 4\n_main:\n retq\n\
         .globl _tail\n.p2align 4\n_tail:\n .space 10, 0x90\n callq *-0x6f6f6f70(%rax)\n\
         .globl _after\n.p2align 4\n_after:\n movl $3, %eax\n retq\n\
@@ -199,7 +199,7 @@ fn padding_is_no_tail_of_an_instruction() {
     assert!(says.contains("two functions overlap"), "{says}");
 }
 
-/// An assembly program in which control never comes to `hidden`, between functions that move in the second order.
+/// An assembly program in which control never reaches `hidden`, between functions that move in the second order.
 fn with_hidden(hidden: &str, orders: [&str; 2]) -> Pair {
     let source = format!(
         ".text\n.globl _main\n.p2align 4\n_main:\n retq\n\
@@ -211,7 +211,7 @@ fn with_hidden(hidden: &str, orders: [&str; 2]) -> Pair {
     Pair::of_assembly("x86_64", &source, orders)
 }
 
-/// The wrong image: the bytes behind `mark` are those of the old one.
+/// The wrong image: the bytes after `mark` are those of the old one.
 fn with_old_call(pair: &Pair, mark: &[u8]) -> Vec<u8> {
     let place = |image: &[u8]| places(image, section(image, "__text"), mark)[0] + mark.len();
     let (from, to) = (place(&pair.old), place(&pair.new));
@@ -223,12 +223,12 @@ fn with_old_call(pair: &Pair, mark: &[u8]) -> Vec<u8> {
 
 #[test]
 fn code_that_is_not_understood_does_not_move() {
-    // No instruction begins with 6; what follows is never decoded. The others are the start of one that swallows the call.
+    // No instruction begins with 6; the bytes after it are never decoded. The others begin one that includes the call.
     for (hidden, mark) in [(" .byte 6\n", &[0xe7, 6][..]), (" .byte 0x48, 0xb8\n", &[0xe7, 0x48, 0xb8])] {
         let pair =
             with_hidden(hidden, ["_main _jumps _target _other _last", "_main _other _jumps _target _last"]);
         assert!(found_by_content(&pair.old, &pair.old).is_empty());
-        // Function and target moved alike, so the call is the same, and still it is not known what it is.
+        // Function and target moved alike, so the call is the same, and still its meaning is not known.
         assert_eq!(found_by_content(&pair.old, &pair.new).is_empty(), mark.len() == 3, "{hidden}");
         let orders = [
             // The function moves, but not its target; and the other way round.

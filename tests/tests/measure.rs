@@ -1,4 +1,4 @@
-//! `reorder measure` as it is called: scenarios of `reorder.toml`, kinds of starts, exports, and mistakes.
+//! The command `reorder measure`: scenarios of `reorder.toml`, cold and warm starts, exports, and errors.
 
 #![allow(clippy::unwrap_used)] // a failed unwrap is a failed test
 
@@ -97,7 +97,7 @@ fn scenarios_come_from_the_configuration() {
         line("plain", "warm", 3),
     ];
     assert_eq!(shown, expected, "directory and environment make `check` succeed");
-    // A subdirectory finds the file above; the programs of the command line take the place of the scenarios' own.
+    // A subdirectory finds the file above; programs on the command line replace those of the scenarios.
     let pair = json(&measure(
         &directory.join("data"),
         &["../old", "../new", "--scenario", "plain", "--runs", "7", "--format", "json"],
@@ -190,7 +190,7 @@ fn counters_see_children_that_nobody_waits_for() {
         let figure = figures.iter().find(|figure| figure["kind"] == kind).unwrap();
         figure["program"]["median"].as_f64().unwrap()
     };
-    // Three children with 64 pages each, of which the process itself knows nothing.
+    // Three children with 64 pages each, which the process itself does not touch.
     assert!(value("page_faults_counted") >= value("minor_faults") + 100.0, "{figures:?}");
     assert!(value("processor_milliseconds") > 0.0);
 }
@@ -212,7 +212,7 @@ fn mistakes_name_the_next_step() {
         assert_eq!(output.status.code(), Some(2), "{arguments:?}: {message}");
         assert!(message.contains(expected), "{arguments:?}: {message}");
     }
-    // With too few runs for an interval, the report says how many it takes.
+    // With too few runs for an interval, the report says how many are needed.
     let few = measure(directory, &["./old", "./new", "--runs", "2", "--", "x"]);
     assert!(
         String::from_utf8_lossy(&few.stdout).contains("--runs 6"),

@@ -1,4 +1,4 @@
-//! `reorder measure` where something goes wrong: crashes, runs without end, interruptions, and exports in the wrong place.
+//! `reorder measure` in error cases: crashes, runs without end, interruptions, and exports in the wrong place.
 
 #![allow(clippy::unwrap_used)] // a failed unwrap is a failed test
 
@@ -12,7 +12,7 @@ use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use tempfile::TempDir;
 
-/// Crashes, waits for ever beside a child that writes its number into a file, or ends well.
+/// Crashes, waits for ever next to a child that writes its process number into a file, or exits with 0.
 const SOURCE: &str = r#"
 #include <stdio.h>
 #include <stdlib.h>
@@ -179,7 +179,7 @@ fn flags_that_would_be_ignored_or_mean_nothing_are_refused() {
     }
 }
 
-/// Whether a process has ended, or is only still to be reaped by whoever inherited it.
+/// Whether a process has ended, or is a zombie that its new parent has not reaped yet.
 fn has_ended(process: &str) -> bool {
     let status = fs::read_to_string(format!("/proc/{process}/stat")).unwrap_or_default();
     status.is_empty() || status.rsplit(") ").next().unwrap().starts_with('Z')
@@ -208,7 +208,7 @@ fn runs_that_are_stopped_leave_no_children_and_no_copies() {
     let output = interrupted.wait_with_output().unwrap();
     assert_eq!(std::os::unix::process::ExitStatusExt::signal(&output.status), Some(Signal::SIGTERM as i32));
     for name in ["late", "interrupted"] {
-        // Killed, but perhaps not gone this instant.
+        // Killed, but the process may still exist for a moment.
         let started = Instant::now();
         while !has_ended(&child(name)) {
             assert!(started.elapsed() < Duration::from_secs(60), "{name}: the child is still there");

@@ -1,8 +1,8 @@
-//! The models of memory against this machine's kernel, page by page.
+//! The memory models compared with this system's kernel, page by page.
 //!
-//! A program whose functions lie on a page each calls them in an order that the test chooses. Which of these pages fault,
-//! and which come into the page cache with them, must be exactly what a model says. What cannot be tried here (pages of
-//! 16 KiB, and read-ahead without being root) is named on stderr.
+//! A program whose functions take a page each calls them in an order that the test chooses. Which of these pages fault,
+//! and which are read into the page cache with them, must be exactly what a model says. What cannot be tested here (pages
+//! of 16 KiB, and read-ahead without being root) is named on stderr.
 
 #![allow(clippy::unwrap_used)] // a failed unwrap is a failed test
 
@@ -23,7 +23,7 @@ use reorder_run::measure::{MeasureRequest, Reach, StartKind};
 use tempfile::TempDir;
 
 const PAGE: u64 = 4096;
-/// Functions of a page each. The outer ones are never called: they keep the windows of start-up code away.
+/// Functions of a page each. The outer ones are never called: they keep the windows of startup code away.
 const FUNCTIONS: usize = 384;
 /// The functions that may be called, and those of which pages are compared: no window of others reaches them.
 const CALLED: std::ops::Range<usize> = 128..256;
@@ -51,7 +51,7 @@ impl Program {
             "};\nint main(int count, char **numbers) {\n    int sum = 0;\n    \
              for (int i = 1; i < count; i++) sum += pages[atoi(numbers[i])](i);\n    return sum == 1;\n}\n",
         );
-        // Beside the test program: the system's temporary directory may be a file system in memory.
+        // Next to the test program: the system's temporary directory may be a file system in memory.
         let directory = TempDir::new_in(std::env::current_exe().unwrap().parent().unwrap()).unwrap();
         let (text, path) = (directory.path().join("pages.c"), directory.path().join("pages"));
         fs::write(&text, source).unwrap();
@@ -163,14 +163,14 @@ fn faults_of_a_warm_start_map_aligned_64_kib() {
     }
 }
 
-/// The read-ahead of the disk under a file, put back when dropped.
+/// The read-ahead of the disk under a file, restored when dropped.
 struct ReadAhead {
     setting: PathBuf,
     before: String,
 }
 
 impl ReadAhead {
-    /// `None` when nobody but root may set it.
+    /// `None` without root privileges.
     fn set(path: &Path, kibibytes: u64) -> Option<Self> {
         let device = fs::metadata(path).unwrap().dev();
         let (major, minor) = (nix::sys::stat::major(device), nix::sys::stat::minor(device));

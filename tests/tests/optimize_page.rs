@@ -40,7 +40,7 @@ fn both_commands_write_the_same_page() {
         assert_eq!(refused.status.code(), Some(2));
         assert!(String::from_utf8_lossy(&refused.stderr).contains("would replace an image"));
     }
-    // An output that is not there yet is no file to compare with.
+    // An output that does not exist yet is not a file to compare with.
     let fresh = ["optimize", "program", "-o", "fresh", "--measure-runs", "0", "--run", "a", "--report"];
     for page in ["fresh", "./fresh", "traces/../fresh"] {
         let refused = call(&[&fresh[..], &[page]].concat(), directory);

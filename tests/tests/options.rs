@@ -1,4 +1,4 @@
-//! Options that no other test gives: each does what its help says.
+//! Options that no other test uses: each does what its help says.
 
 #![allow(clippy::unwrap_used)] // a failed unwrap is a failed test
 

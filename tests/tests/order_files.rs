@@ -1,4 +1,4 @@
-//! Order files as people have them: unknown, duplicate, mangled, suffixed and ambiguous names, and functions that stay.
+//! Order files as found in practice: unknown, duplicate, mangled, suffixed and ambiguous names, and functions that stay.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on should say so where it stands")]
 
@@ -45,7 +45,7 @@ impl Case {
         fs::write(directory.path().join("first.c"), FIRST).unwrap();
         fs::write(directory.path().join("second.c"), SECOND).unwrap();
         fs::write(directory.path().join("host.c"), HOST).unwrap();
-        // A library without start-up code: nothing in its text stays, so any order can be had exactly.
+        // A library without startup code: all of its text can move, so any order is possible exactly.
         let line = format!(
             "cd '{}' && gcc -O1 -falign-functions=16 -fPIC -shared -nostartfiles -Wl,-Bsymbolic first.c second.c \
              -o image && gcc -O1 host.c ./image -o host",
@@ -55,7 +55,7 @@ impl Case {
         Self { directory, image }
     }
 
-    /// Applies `order` to the image; gives the output's path and what was said.
+    /// Applies `order` to the image; gives the output's path and the messages.
     fn apply(&self, image: &Path, order: &str) -> (PathBuf, Outcome) {
         let (file, output) = (self.directory.path().join("order"), self.directory.path().join("output"));
         fs::write(&file, order).unwrap();
@@ -66,7 +66,7 @@ impl Case {
         (output, outcome)
     }
 
-    /// The program must print the same with `library` in the place of the original.
+    /// The program must print the same with `library` instead of the original.
     fn assert_works(&self, library: &Path) {
         let place = self.directory.path().join("run");
         fs::create_dir_all(&place).unwrap();
@@ -162,7 +162,7 @@ fn an_order_that_wants_more_in_front_than_the_pins_leave_room_for_is_kept_as_far
         image.display()
     );
     shell(&line, LIMIT).unwrap();
-    // Everything is wanted first, in the reverse of the order that it has; some of it stays.
+    // All functions are wanted first, in reverse order; some of them are pinned.
     let all: Vec<String> = case.names_by_address(&image).into_iter().rev().collect();
     let (output, _) = case.apply(&image, &all.join("\n"));
     assert_eq!(shell(&format!("'{}'", output.display()), LIMIT).unwrap(), "220\n");

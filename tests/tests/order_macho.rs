@@ -1,4 +1,4 @@
-//! Order files for Apple's linkers from Mach-O images, tried with ld64.lld.
+//! Order files for Apple's linkers from Mach-O images, tested with ld64.lld.
 
 #![allow(clippy::unwrap_used)] // a failed unwrap is a failed test
 
@@ -90,7 +90,7 @@ impl Case {
     }
 }
 
-/// Lines that are no comments.
+/// Lines that are not comments.
 fn body(order: &str) -> Vec<&str> {
     order.lines().filter(|line| !line.starts_with('#')).collect()
 }

@@ -9,14 +9,14 @@ use std::process::{Command, Output};
 use end_to_end::workspace::{reorder, root};
 use serde_json::{Value, json};
 
-/// Names as only an assembler gives them: the first would end the page's data if it were put there as it is.
+/// Names that only an assembler can define: the first would end the page's data if it were not escaped.
 const HOSTILE: [&str; 3] = [
     "</script><img src=x onerror=window.pwned=1>",
     "<!--<script>window.pwned=2//",
     "a&amp;\"b'`${window.pwned=3}`{{script}}",
 ];
 
-/// No valid text, and what becomes of it.
+/// Invalid text, and its replacement.
 const NO_TEXT: (&[u8], &str) = (b"odd\xff\xfename", "odd\u{fffd}\u{fffd}name");
 
 /// Functions of the program besides the hostile ones and `main`.
@@ -33,7 +33,7 @@ fn built(command: &mut Command) {
     assert!(output.status.success(), "{command:?}: {}", String::from_utf8_lossy(&output.stderr));
 }
 
-/// A program with functions of half a page of which each start runs some, and names that are no names.
+/// A program with functions of half a page of which each run executes some, and names that are not valid identifiers.
 fn program(directory: &Path) {
     let mut assembly: Vec<u8> = b".text\n".to_vec();
     let names = HOSTILE.iter().map(|name| name.replace('"', "\\\"").into_bytes()).chain([NO_TEXT.0.to_vec()]);
@@ -77,7 +77,7 @@ fn program(directory: &Path) {
     );
 }
 
-/// The program with recordings of three starts, and the same relocated.
+/// The program with recordings of three runs, and the same relocated.
 fn relocated() -> tempfile::TempDir {
     let directory = tempfile::tempdir().unwrap();
     program(directory.path());
@@ -265,7 +265,7 @@ fn what_is_read_is_never_replaced_by_the_page() {
     run(directory, &["report", "program", "-t", "traces", "-o", "traces/report.html"]);
 }
 
-/// Two recordings of one start, of which one stands for three starts and runs more.
+/// Two recordings of one scenario, of which one has the weight of three runs and executes more.
 #[test]
 fn a_scenario_costs_the_mean_of_its_starts() {
     let directory = tempfile::tempdir().unwrap();

@@ -59,7 +59,7 @@ fn check(flags: &str, stacks: &str) {
 
 /// The functions on the stack, up to `main`, of nearly all samples of `name`.
 fn default_stack(directory: &Path, name: &str, stacks: &str) -> String {
-    // The user's cache of images may hold what an earlier run left under the same identity.
+    // perf's cache of images may contain an earlier run's image under the same build-id.
     let perf = format!("cd '{}' && perf --buildid-dir cache", directory.display());
     shell(
         &format!("{perf} record --quiet -e cpu-clock -F 499 --call-graph {stacks} -o {name}.data ./{name}"),

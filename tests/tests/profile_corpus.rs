@@ -1,4 +1,4 @@
-//! Every file of `tests/profiles`, whole and damaged, given to every reader: an answer, never a panic.
+//! Gives every file of `tests/profiles`, whole and damaged, to every reader: a result or an error, never a panic.
 //!
 //! The fuzz targets of `fuzz/` start from the same files; what they find is kept in `tests/profiles/found`, one file
 //! for each finding, and so is replayed here.
@@ -25,19 +25,19 @@ fn files(directory: &Path) -> Vec<PathBuf> {
     files
 }
 
-/// What any reader must keep to, whatever the bytes.
+/// What any reader must satisfy, for any bytes.
 fn read_with_all(bytes: &[u8], file: &Path, is_accepted_only: bool, companions: &Companions) {
     for format in FORMATS {
         if is_accepted_only && !(format.accepts)(bytes) {
             continue;
         }
-        // No directory holds files beside a damaged copy.
+        // A lookup of companions that finds none.
         let input = Input { bytes, path: Path::new("/nowhere/file"), companions };
         let inside = |offset: u64| offset <= bytes.len() as u64;
         match (format.read)(&input) {
             Ok(reading) => {
                 let events: usize = reading.traces.iter().map(|trace| trace.events.len()).sum();
-                // A compressed table of names may say more than its bytes, but by no more than a known factor.
+                // A compressed table of names may expand, but at most by a known factor.
                 assert!(
                     events <= bytes.len().saturating_mul(1032),
                     "{}: {}: {events} events in {} bytes",
@@ -59,7 +59,7 @@ fn read_with_all(bytes: &[u8], file: &Path, is_accepted_only: bool, companions: 
     }
 }
 
-/// `bytes` with one thing wrong.
+/// `bytes` with one error.
 fn damaged(bytes: &[u8], random: &mut Random) -> Vec<u8> {
     let mut copy = bytes.to_vec();
     let at = random.below(copy.len() as u64) as usize;
@@ -68,7 +68,7 @@ fn damaged(bytes: &[u8], random: &mut Random) -> Vec<u8> {
         1 => copy[at] = random.next_u64() as u8,
         2 => copy[at] ^= 1 << random.below(8),
         3 => {
-            // Sizes and counts are what a reader believes too easily.
+            // Readers often trust sizes and counts.
             let value = [u64::MAX, 1 << 63, 1 << 32, 0x7fff_ffff, 0][random.below(5) as usize];
             let length = 8.min(copy.len() - at);
             copy[at..at + length].copy_from_slice(&value.to_le_bytes()[..length]);
@@ -104,20 +104,20 @@ fn every_reader_answers_to_every_file() {
     });
 }
 
-/// What reads each file of `tests/profiles`; nothing where it is a companion or a text about the others.
+/// The format of each file of `tests/profiles`; `None` for companions and texts about the others.
 fn expected_format(name: &str) -> Option<&'static str> {
     let (folder, file) = name.split_once('/')?;
     let ending = file.rsplit('.').next()?;
     Some(match (folder, file, ending) {
         (_, "README.md", _) | ("source", ..) => return None,
-        // Nothing tells an empty file's format.
+        // The format of an empty file is unknown.
         (_, "damaged/empty.profraw", _) => return None,
         (_, _, "profraw") => "LLVM raw profile",
         (_, _, "profdata") => "LLVM indexed profile",
         (_, _, "proftext") => "LLVM text profile",
         (_, _, "gcda") => "GCC .gcda",
         ("gcov", _, "gcno") => return None,
-        // A map alone is taken, and told to be one.
+        // A map alone is accepted, and reported as one.
         (_, _, "mipraw" | "mipmap") => "Machine IR Profile",
         ("xray", _, "log") => "XRay log",
         ("xray", "coverage.txt", _) => "XRay coverage list",
@@ -140,7 +140,7 @@ fn expected_format(name: &str) -> Option<&'static str> {
     })
 }
 
-/// Detection is by contents alone: each file is taken by the reader of its folder.
+/// Detection uses only contents: each file is accepted by the reader of its folder.
 #[test]
 fn every_sample_is_detected() {
     let root = sample("");

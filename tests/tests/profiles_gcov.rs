@@ -1,4 +1,4 @@
-//! GCC's profiles against what gcov-dump says about them.
+//! GCC's profiles compared with the output of gcov-dump.
 #![allow(clippy::unwrap_used)] // a failed unwrap is a failed test
 
 use std::collections::BTreeMap;

@@ -1,4 +1,4 @@
-//! LLVM's merged profiles against what LLVM's own tool says about them.
+//! LLVM's merged profiles compared with the output of LLVM's own tool.
 #![allow(clippy::unwrap_used)] // a failed unwrap is a failed test
 
 use std::fs;

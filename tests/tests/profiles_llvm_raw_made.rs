@@ -1,4 +1,4 @@
-//! Raw profiles of LLVM made on the spot, event for event against LLVM's own tools; where those are wrong, both
+//! Raw profiles of LLVM made by the test, event for event compared with LLVM's own tools; where those are wrong, both
 //! answers.
 
 #![allow(clippy::unwrap_used)] // a failed unwrap is a failed test
@@ -14,7 +14,7 @@ fn read(bench: &Workbench, profile: &str, companions: &[&str]) -> reorder_base::
     read_files(&[bench.path(profile)], &Companions::open(&companions)?)
 }
 
-/// Names as LLVM's tools spell them, with the source file in front of local ones.
+/// Names as LLVM's tools spell them, with the source file before local ones.
 fn full_names(trace: &Trace) -> Vec<String> {
     let name = |event: &reorder_trace::Event| String::from_utf8(event.symbol().unwrap().to_vec()).unwrap();
     trace.events.iter().map(name).collect()
@@ -38,7 +38,7 @@ fn large_program(bench: &Workbench, flags: &str) {
     bench.run("clang++-22", &format!("{flags} main.cpp part0.cpp part1.cpp -o program"));
 }
 
-/// The functions of `trace` that lie where the symbol of their name says.
+/// The functions of `trace` at the address of the symbol of their name.
 fn functions_at_their_symbols(bench: &Workbench, image: &str, trace: &Trace) -> usize {
     let symbols = bench.symbols(image);
     let is_right = |event: &&reorder_trace::Event| {
@@ -164,7 +164,7 @@ fn companions_of_another_build_or_kind_are_refused_where_the_official_tool_is_si
     bench.profile("in_debug_info", "a", "debug_info.profraw");
     bench.profile("in_sections", "a", "sections.profraw");
 
-    // Nothing given: the official tool succeeds, with an empty profile.
+    // Without the instrumented program: the official tool succeeds, with an empty profile.
     for profile in ["debug_info.profraw", "sections.profraw"] {
         bench.run("llvm-profdata-22", &format!("merge {profile} -o empty.profdata"));
         assert!(bench.official_traces("empty.profdata").is_empty());
@@ -177,7 +177,7 @@ fn companions_of_another_build_or_kind_are_refused_where_the_official_tool_is_si
         let error = read(&bench, profile, &[companion]).unwrap_err();
         assert!(error.message.contains("is another build"), "{error}");
     }
-    // The same program with two functions changed about, of which the official tool believes that one ran that did not.
+    // The same program with two functions exchanged, of which the official tool reports that one ran that did not.
     let source = std::fs::read_to_string(bench.path("demo.c")).unwrap();
     let exchanged = source
         .replace("NI void init_network(void)", "NI void exchanged(void)")
@@ -189,7 +189,7 @@ fn companions_of_another_build_or_kind_are_refused_where_the_official_tool_is_si
     assert!(bench.official_traces("wrong.profdata").concat().contains(&"never_called".to_owned()));
     let error = read(&bench, "debug_info.profraw", &["later"]).unwrap_err();
     assert!(error.message.contains("is another build"), "{error}");
-    // Without build-ids the kind and the size are all there is to go by.
+    // Without build-ids only the kind and the size can be compared.
     build("-g -Wl,--build-id=none -mllvm -profile-correlate=debug-info", "in_debug_info");
     build("-g -Wl,--build-id=none -mllvm -profile-correlate=binary", "in_sections");
     bench.profile("in_debug_info", "a", "debug_info.profraw");
@@ -342,7 +342,7 @@ fn other_instrumentation_says_why_it_has_no_order() {
         let reading = read(&bench, "run.profraw", &["demo"]).unwrap();
         let trace = only_trace(&reading);
         assert_eq!(trace.evidence, Evidence::Counts, "{flags}");
-        // The front end puts a colon behind the file, the middle end a semicolon.
+        // The front end puts a colon after the file, the middle end a semicolon.
         let mut found: Vec<_> = full_names(trace)
             .iter()
             .map(|name| name.trim_start_matches("demo.c").trim_start_matches([':', ';']).to_owned())

@@ -1,4 +1,4 @@
-//! Profiles of machine code: the sample, and what is said without its map.
+//! Profiles of machine code: the sample, and the message without its map.
 #![allow(clippy::unwrap_used)] // a failed unwrap is a failed test
 
 use std::fs;

@@ -38,7 +38,7 @@ impl Built {
         shell(&format!("cd {} && {command}", self.directory.path().display()), LIMIT).unwrap()
     }
 
-    /// The functions of the program in which the events lie.
+    /// The functions of the program that contain the events.
     fn functions(&self, trace: &Trace) -> Vec<String> {
         let companions = Companions::open(&[self.path("demo")]).unwrap();
         let image = companions.images().next().unwrap();

@@ -51,7 +51,7 @@ fn a_mapping_gives_the_names() {
     assert_eq!(names(&beside.traces[0]), DEMO_A);
     assert!(beside.notes.is_empty());
 
-    // A buffer of a machine with the other byte order: the mapping tells.
+    // A buffer of a system with the other byte order: the mapping reveals it.
     let bytes = fs::read(&path).unwrap();
     let swapped: Vec<u8> = bytes.chunks(8).flat_map(|entry| entry.iter().rev().copied()).collect();
     fs::write(&path, swapped).unwrap();

@@ -1,4 +1,4 @@
-//! Linux perf: recordings and what `perf script` prints of them.
+//! Linux perf: recordings and the output of `perf script` for them.
 #![allow(clippy::unwrap_used)] // a failed unwrap is a failed test
 
 use std::collections::BTreeSet;
@@ -93,7 +93,7 @@ fn recorded_probes_without_their_image_are_exact_names() {
     let [trace] = of_image(&reading, "demo.pie")[..] else { panic!("{:?}", reading.traces) };
     assert_eq!((names(trace), trace.evidence), (DEMO_A.map(str::to_owned).to_vec(), Evidence::Exact));
     assert!(has_note(&reading, "returns of functions"), "{:?}", reading.notes);
-    // Offsets in a file that is gone are no addresses to be believed.
+    // Offsets in a file that is gone cannot be used as addresses.
     assert!(trace.events.iter().all(|event| matches!(event.location, Location::Name(_))));
 }
 
@@ -107,7 +107,7 @@ impl Recorded {
         let directory = tempfile::tempdir().unwrap();
         let recorded = Self { directory };
         let source = sample("source/spin.c");
-        // lld gives code other addresses than it has offsets in the file.
+        // lld gives code addresses that differ from its offsets in the file.
         recorded.run(&format!("clang-22 -O1 -fno-omit-frame-pointer -mno-omit-leaf-frame-pointer -fuse-ld=lld -Wl,--build-id {} -o spin", source.display()));
         recorded.run(&format!("perf record -q {options} -o recording -- ./spin"));
         recorded
@@ -206,7 +206,7 @@ fn code_faults(recorded: &Recorded) -> Vec<Fault> {
     faults
 }
 
-/// What the segments of the image at `path` say is the address of the byte at `offset`.
+/// The address of the byte at `offset`, by the segments of the image at `path`.
 fn address_of_offset(path: &Path, offset: u64) -> Address {
     use object::{Object as _, ObjectSegment as _};
     let bytes = fs::read(path).unwrap();
@@ -270,7 +270,7 @@ fn code_faults_are_those_that_perf_prints() {
     assert!(left_out > 0 && left_out < data, "{left_out} of {data}");
 }
 
-/// Probes are the kernel's, whatever namespace they are set from, so each process that tests has a group of its own.
+/// Probes are global to the kernel, in any namespace, so each test process has a group of its own.
 /// The file system through which they are set is mounted for these commands alone.
 #[test]
 fn fresh_probes_are_the_entries_that_perf_prints() {
@@ -278,8 +278,8 @@ fn fresh_probes_are_the_entries_that_perf_prints() {
     let permitted =
         format!("unshare --mount sh -c '{{ {mount}; }} && test -w /sys/kernel/tracing/uprobe_events'");
     if let Err(reason) = shell(&permitted, LIMIT) {
-        // Past the harness, which keeps what passing tests print to itself: then only
-        // `recorded_probes_are_exact_entries_at_addresses_of_the_image` speaks of probes.
+        // Written directly, because the harness captures the output of tests that pass: so only
+        // `recorded_probes_are_exact_entries_at_addresses_of_the_image` mentions probes.
         let message =
             format!("fresh_probes: NOT RECORDED, no tracefs with a writable uprobe_events here: {reason}\n");
         std::io::stderr().write_all(message.as_bytes()).unwrap();

@@ -133,7 +133,7 @@ fn damaged_profiles_of_gcc_keep_what_is_whole() {
     let whole = fs::read(sample("sampling/gcc-autofdo-v2.gcov")).unwrap();
     let read = |bytes: &[u8]| read_bytes(bytes, Path::new("auto.gcov"), &Companions::default());
     let tag = whole.windows(4).position(|window| window == 0xac00_0000_u32.to_le_bytes()).unwrap();
-    // Behind the tag, length and number of functions stands `bar` with two lines.
+    // After the tag, length and number of functions comes `bar` with two lines.
     let cut = read(&whole[..tag + 12 + 8 + 12 + 2 * 16 + 5]).unwrap();
     assert!(cut.notes[1].message.contains("the 1 functions before it are kept"), "{:?}", cut.notes);
     assert_eq!(counts(&only(cut)), [("bar".to_owned(), 12)]);

@@ -170,7 +170,7 @@ fn cut_recordings_and_recordings_without_calls_are_told() {
         cut.notes
     );
 
-    // Without the list of tasks a thread's session is unknown, and then its addresses mean nothing.
+    // Without the list of tasks a thread's session is unknown, and then its addresses cannot be resolved.
     std::fs::rename(directory.join("task.txt"), directory.join("kept")).unwrap();
     let error = read_files(std::slice::from_ref(&directory), &Companions::default()).unwrap_err();
     assert!(error.to_string().contains("task.txt"), "{error}");

@@ -21,13 +21,13 @@ fn trace(weight: u64, names: &[&str]) -> Trace {
     Trace { weight, events: names.iter().map(event).collect(), ..Trace::default() }
 }
 
-/// Weights and locations, which is all that LLVM's profiles hold.
+/// Weights and locations, the only contents of LLVM's profiles.
 fn essence(traces: &[Trace]) -> Vec<(u64, Vec<Location>)> {
     let locations = |trace: &Trace| trace.events.iter().map(|event| event.location.clone()).collect();
     traces.iter().map(|trace| (trace.weight, locations(trace))).collect()
 }
 
-/// What the real tools make of the text: read as it is, indexed, and as text again.
+/// How the real tools read the text: directly, indexed, and as text again.
 fn read_back(text: &[u8], directory: &Path) -> [Vec<(u64, Vec<Location>)>; 3] {
     let files = ["x.proftext", "x.profdata", "y.proftext"].map(|name| directory.join(name));
     fs::write(&files[0], text).unwrap();

@@ -21,7 +21,7 @@ fn read(log: &Path, companions: &[&Path]) -> Reading {
     try_read(log, companions).unwrap()
 }
 
-/// What `llvm-xray extract` says about the functions of a stored log: number, address and name.
+/// Functions of a stored log by `llvm-xray extract`: number, address and name.
 fn extracted(yaml: &str) -> BTreeSet<(u32, u64, String)> {
     let field = |line: &str, name: &str| {
         let rest = line.split_once(&format!(" {name}: "))?.1;
@@ -414,7 +414,7 @@ fn libraries_are_objects_of_their_own_which_llvm_xray_cannot_name() {
         "llvm-xray names libraries now"
     );
 
-    // The loader initialises what a program needs last first.
+    // The loader initialises the program's dependencies in reverse order.
     let given_as_loaded = read(log, &[&program, &two, &one]);
     let of = |reading: &Reading, image: &Path| -> Vec<String> {
         let trace = reading.traces.iter().find(|trace| trace.image.path.as_deref() == Some(image)).unwrap();
@@ -423,7 +423,7 @@ fn libraries_are_objects_of_their_own_which_llvm_xray_cannot_name() {
     assert_eq!(of(&given_as_loaded, &one), ["one", "one_inner"], "{:?}", given_as_loaded.notes);
     assert_eq!(of(&given_as_loaded, &two), ["two"]);
     assert!(given_as_loaded.notes.iter().any(|note| note.message.contains("is taken to be")));
-    // The other way round a number is out of range, which is told.
+    // In the other order a number is out of range, which is reported.
     let swapped = read(log, &[&program, &one, &two]);
     assert!(swapped.notes.iter().any(|note| note.message.contains("another build")), "{:?}", swapped.notes);
 }
@@ -487,7 +487,7 @@ fn the_coverage_handler_records_what_the_basic_mode_and_the_recorder_see() {
         assert!(reading.traces[0].process.is_some());
         assert_eq!(read(&list, &[]).traces[0].image.path.as_deref(), Some(&*program));
 
-        // One thread until `work<20>` has returned: that part has one order, whoever looks.
+        // One thread until `work<20>` has returned: that part has one order for every observer.
         let single: Vec<&String> = covered.iter().take_while(|name| *name != "_Z4workILi0EEii").collect();
         assert!(single.len() >= 22, "{covered:?}");
         let plain = compile("clang++-22", &scratch.path().join("plain"), &[&source], flags);
@@ -502,7 +502,7 @@ fn the_coverage_handler_records_what_the_basic_mode_and_the_recorder_see() {
         // The basic mode stops before static destructors; the handler does not.
         assert!(basic.iter().all(|name| known.contains(name)), "{basic:?} {known:?}");
 
-        // The recorder's breakpoints stand where XRay patches, so it gets the program that patches nothing.
+        // The recorder's breakpoints are at XRay's patch points, so it gets the program without patching.
         let traces = scratch.path().join("traces");
         succeed(workspace::reorder().arg("record").arg("-o").arg(&traces).arg("--").arg(&plain));
         let recorded = read(&traces, &[]);

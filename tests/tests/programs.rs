@@ -9,7 +9,7 @@ use end_to_end::stage::Stage;
 use end_to_end::{process, workspace};
 use libtest_mimic::{Arguments, Failed, Trial};
 
-/// Fewer invocations would say little about a program.
+/// With fewer invocations a program is hardly tested.
 const AT_LEAST: usize = 20;
 
 fn main() -> std::io::Result<ExitCode> {
@@ -20,7 +20,7 @@ fn main() -> std::io::Result<ExitCode> {
     }
     let trials = lists
         .into_iter()
-        // Not every machine has every program, such as a profiler; those that the tests install are never missing.
+        // Some systems lack some programs, such as a profiler; those that the tests install are never missing.
         .filter(|list| list.program.exists())
         .map(|list| {
             Trial::test(list.program.display().to_string(), move || check(&list).map_err(Failed::from))

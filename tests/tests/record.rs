@@ -1,7 +1,7 @@
-//! The recorder on real programs: what ran first, in which order, and that the program does not notice.
+//! The recorder on real programs: which functions ran first, in which order, and that the program is not affected.
 //!
-//! Each test compiles a small program and compares the whole recorded order of its own functions, or what the
-//! program did, with what the source says.
+//! Each test compiles a small program and compares the whole recorded order of its own functions, or the program's
+//! behaviour, with its source.
 
 use std::fs;
 use std::io::Write as _;
@@ -323,7 +323,7 @@ fn a_process_that_outlives_the_program_goes_on_without_breakpoints() {
     let outcome = recorded(&program, &[&path("draft"), &path("result")]);
     assert_eq!(outcome.ending, Ending::Exited(0));
     assert_eq!(steps(&outcome, 0), ["main"]);
-    // Two minutes: far longer than anything takes that happens at all.
+    // Two minutes: far longer than any event takes that happens at all.
     let alive = (0..2400).any(|_| {
         std::thread::sleep(Duration::from_millis(50));
         fs::read(path("result")).is_ok_and(|text| text == b"alive")
@@ -413,7 +413,7 @@ fn the_program_is_not_run_when_its_traces_could_not_be_written() {
         assert!(stderr.contains("a directory that this user may write into"), "{arguments:?}: {stderr}");
         assert!(!path("ran").exists(), "{arguments:?}");
     }
-    // And nothing is left of a recording that did not begin.
+    // A recording that did not begin leaves no files.
     let output =
         reorder().args(["record", "-o", "traces", "--", "./missing"]).current_dir(directory.path()).output();
     assert!(!output.unwrap().status.success() && !path("traces").exists());

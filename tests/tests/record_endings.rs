@@ -12,14 +12,14 @@ use end_to_end::recorded_programs::{compile, request};
 use end_to_end::workspace::reorder;
 use reorder_run::record::{Ending, record};
 
-/// Far longer than anything that ends at all.
+/// Far longer than any run takes that ends at all.
 const FOR_EVER: Duration = Duration::from_secs(120);
 
 #[test]
 fn breakpoints_that_are_hit_while_the_program_ends_harm_nothing_that_outlives_it() {
     const RECORDINGS: usize = 1200;
     const FUNCTIONS: usize = 400;
-    // Four threads run one function after the other for the first time; the guard tells how they ended.
+    // Four threads execute one function after the other for the first time; the guard reports how they ended.
     let mut source = String::from(
         "#include <fcntl.h>\n#include <pthread.h>\n#include <stdlib.h>\n#include <sys/wait.h>\n#include <unistd.h>\n",
     );
@@ -114,7 +114,7 @@ fn a_program_that_may_not_be_read_runs_unrecorded_among_others() {
     fs::set_permissions(directory.path(), Permissions::from_mode(0o777)).unwrap();
     let script = format!("{} secret; (exec {} forked); echo after", path("secret"), path("secret"));
     let mut command = match nix::unistd::geteuid().is_root() {
-        // Root may read everything.
+        // Root can read all files.
         true => {
             let mut command = Command::new("setpriv");
             command.args(["--reuid=65534", "--regid=65534", "--clear-groups"]).arg(reorder().get_program());

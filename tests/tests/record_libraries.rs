@@ -1,4 +1,4 @@
-//! The recorder where libraries are closed again, and where other code takes their place.
+//! The recorder where libraries are unloaded, and where other code takes their place.
 
 #![allow(clippy::unwrap_used)] // a failed unwrap is a failed test
 
@@ -13,7 +13,7 @@ const LIBRARY: &str = "
     void step_unused(void) {}
     __attribute__((constructor)) void step_load(void) {}";
 
-/// What all programs begin with. A macro, for a function would be recorded.
+/// Common to all programs. A macro, because a function would be recorded.
 const BEGINNING: &str = r#"
     #include <dlfcn.h>
     #include <signal.h>
@@ -29,8 +29,8 @@ const BEGINNING: &str = r#"
     } while (0)
 "#;
 
-/// Records a program of `source` whose first argument is a library to open, and whose second and third are files: what
-/// it leaves running writes into the one and renames it to the other.
+/// Records a program of `source` whose first argument is a library to open, and whose second and third are files: the
+/// process that it leaves running writes into the one and renames it to the other.
 fn with_library(source: &str) -> (RecordOutcome, TempDir) {
     let directory = tempfile::tempdir().unwrap();
     let library = build(directory.path(), "libstep.so", LIBRARY, &["-shared", "-fPIC"]);
@@ -42,13 +42,13 @@ fn with_library(source: &str) -> (RecordOutcome, TempDir) {
     (record(&RecordRequest { images: vec![library], ..request }).unwrap(), directory)
 }
 
-/// What the process that outlives the program has written.
+/// The output of the process that outlives the program.
 fn result(directory: &TempDir) -> String {
     let read = || {
         std::thread::sleep(Duration::from_millis(50));
         fs::read_to_string(directory.path().join("result")).ok()
     };
-    // Two minutes: far longer than anything takes that happens at all.
+    // Two minutes: far longer than any event takes that happens at all.
     (0..2400).find_map(|_| read()).unwrap_or_default()
 }
 

@@ -89,7 +89,7 @@ fn recordings_are_replaced_and_nothing_else() {
     assert!(call(&["record", "--scenario", "plain"], directory).status.success());
     assert_eq!(files(&place), ["list", "notes.trace", "program.001.001.trace", "program.009.001.trace"]);
     assert_eq!(files(&directory.join("traces/named")).len(), 3, "another scenario");
-    // What cannot be run leaves everything as it was.
+    // A scenario that cannot be run changes no files.
     std::fs::remove_file(directory.join("build/program")).unwrap();
     assert_eq!(call(&["record"], directory).status.code(), Some(2));
     assert_eq!(files(&place).len(), 4);

@@ -1,4 +1,4 @@
-//! Programs that use SIGTRAP themselves do the same while they are recorded.
+//! Programs that use SIGTRAP themselves behave the same while they are recorded.
 
 #![allow(clippy::unwrap_used)] // a failed unwrap is a failed test
 
@@ -113,7 +113,7 @@ fn a_handler_of_sigtrap_works_as_ever() {
     let whats = ["handler", "nested", "once", "stack", "threads", "fork", "known and blocked", "died of"];
     assert_same(&compile(SOURCE, &["-pthread"]).path, &whats, &[]);
     // Its C library is recorded, too, and blocks all signals while it makes a thread: another thread's breakpoint may take the
-    // handler away meanwhile. Each run is another race.
+    // handler away meanwhile. Each run is a different race.
     let program = compile(SOURCE, &["-pthread", "-static"]);
     assert_same(&program.path, &whats, &[]);
     (0..20).for_each(|_| assert_same(&program.path, &["threads"], &[]));
@@ -126,7 +126,7 @@ fn blocking_and_ignoring_sigtrap_is_kept_where_that_is_asked_for() {
     let whats = ["handler", "nested", "once", "stack", "threads", "fork", "known and blocked", "died of"];
     let others = ["blocked", "waited for", "ignored"];
     assert_same(&program.path, &[&whats[..], &others].concat(), &["--keep-sigtrap"]);
-    // Else it is told why the program may have died.
+    // Otherwise a message says why the program may have died.
     let traces = program.directory.path().join("traces");
     let mut plain = reorder();
     let plain =
@@ -152,7 +152,7 @@ fn sigtrap_that_is_ignored_from_the_start_stays_so() {
     assert!(outcome.ending == Ending::Exited(9) && outcome.stdout_text() == "inherited: 0\n", "{outcome}");
 }
 
-/// The program prints the same, ends alike, and is recorded to its end.
+/// The program prints the same, ends in the same way, and is recorded to its end.
 fn assert_same(program: &std::path::Path, whats: &[&str], flags: &[&str]) {
     for what in whats {
         let alone = run(Command::new(program).arg(what), LIMIT).unwrap();

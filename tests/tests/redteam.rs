@@ -1,4 +1,4 @@
-//! The kit that looks for broken outputs: it finds one that is broken.
+//! The kit that searches for broken outputs finds one that is broken on purpose.
 //!
 //! `scripts/bulk/redteam/programs` runs it on thousands of programs.
 
@@ -15,7 +15,7 @@ use end_to_end::{process, workspace};
 
 const LIMIT: Duration = Duration::from_secs(600);
 
-/// The kit on some programs from `first` on, with `reorder` as the command under test.
+/// Runs the kit on some programs from `first` on, with `reorder` as the command under test.
 fn campaign(reorder: &Path, directory: &Path, options: &[&str]) -> Outcome {
     let mut command = Command::new("python3");
     command.arg("-B").arg(workspace::root().join("tests/redteam/campaign.py")).arg(reorder).arg(directory);

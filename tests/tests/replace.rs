@@ -1,4 +1,4 @@
-//! What happens to the file: attributes, links, running programs, and every way in which writing can fail.
+//! Effects on the file: attributes, links, running programs, and every way in which writing can fail.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on should say so where it stands")]
 
@@ -17,7 +17,7 @@ use tempfile::TempDir;
 const LIMIT: Duration = Duration::from_secs(120);
 const RANDOM: [&str; 4] = ["--strategy", "random", "--seed", "5"];
 
-/// A directory on the file system of the build: a temporary one in memory may not know attributes.
+/// A directory on the file system of the build: a temporary one in memory may not support attributes.
 fn scratch() -> TempDir {
     let parent = workspace::reorder_path().parent().unwrap();
     let directory = tempfile::Builder::new().prefix("replace").tempdir_in(parent).unwrap();
@@ -139,7 +139,7 @@ fn other_names_of_the_same_file_are_told_of() {
 fn a_directory_without_permission_is_a_clean_failure() {
     let directory = scratch();
     let image = program(directory.path());
-    // The superuser may write everywhere, and other users may not reach the build directory: so a copy of the
+    // The superuser can write everywhere, and other users may not reach the build directory: so a copy of the
     // command runs as nobody.
     let open = tempfile::tempdir().unwrap();
     fs::set_permissions(open.path(), fs::Permissions::from_mode(0o755)).unwrap();
@@ -169,7 +169,7 @@ fn a_full_disk_is_a_clean_failure() {
     let directory = scratch();
     let image = program(directory.path());
     let before = fs::read(&image).unwrap();
-    // A limit on file sizes stands for the full disk: the write fails half-way with an error.
+    // A limit on file sizes simulates the full disk: the write fails half-way with an error.
     let line = format!(
         "trap '' XFSZ; ulimit -f 8; exec '{}' apply '{}' --strategy random --seed 5 --in-place",
         workspace::reorder_path().display(),

@@ -1,4 +1,4 @@
-//! A program with its libraries, and Python wheels: what is moved together, and what says so.
+//! A program with its libraries, and Python wheels: what is moved together, and the messages.
 
 #![allow(clippy::unwrap_used)] // a failed unwrap is a failed test
 
@@ -16,7 +16,7 @@ fn run(command: &mut Command) -> Outcome {
     process::run(command, LIMIT).unwrap()
 }
 
-/// A program with a library of its own beside it.
+/// A program with a library of its own next to it.
 fn program_with_library(directory: &Path) {
     let functions = |prefix: &str| -> String {
         let one = |index: usize| {
@@ -90,7 +90,7 @@ fn a_set_never_takes_the_place_of_its_inputs() {
     assert_eq!(fs::read(&program).unwrap(), before);
 }
 
-/// Moves the program `arguments` begin with, at random, and expects a refusal that says `reason` and writes nothing.
+/// Moves the program `arguments` begin with, at random, and expects a refusal that says `reason` and writes no file.
 fn refused_set(directory: &Path, program: &str, set: &str, environment: &[(&str, &str)], reason: &str) {
     let applied = run(reorder().current_dir(directory).envs(environment.iter().copied()).args([
         "apply",
@@ -126,7 +126,7 @@ fn a_set_that_would_not_start_from_its_own_images_is_refused() {
     let search = [("LD_LIBRARY_PATH", names.to_str().unwrap())];
     refused_set(directory, "same", "set", &search, "would have the same name");
     refused_set(directory, "bin/before", "set", &[], "the moved program would load");
-    // A library that is left out, and was found beside the program.
+    // A library that is left out, and was found next to the program.
     fs::write(directory.join("order"), "main3\nmain1\n").unwrap();
     let traces = directory.join("traces");
     let recorded = run(reorder().current_dir(directory).args(["record", "-o", "traces", "--", "bin/beside"]));
@@ -212,7 +212,7 @@ for name, digest, size in rows:
 assert sorted(name for name, _, _ in rows) == sorted(name for name in wheel.namelist() if not name.endswith('/'))
 ";
 
-/// Makes a wheel of a library, beside one that is damaged.
+/// Makes a wheel of a library, next to one that is damaged.
 const MAKE_WHEEL: &str = "
 import sys, zipfile
 library = open('libown.so', 'rb').read()
@@ -267,7 +267,7 @@ fn a_wheel_installs_and_works_with_its_images_moved() {
             .args(["--strategy", "random", "--seed", "5", "-o"])
             .arg(&moved));
         assert!(applied.success(), "{applied}");
-        // The other has so few functions that a permutation may be none.
+        // The other has so few functions that a permutation may be the identity.
         let is_large = wheel.file_name().unwrap().to_string_lossy().starts_with("regex");
         assert!(!is_large || fs::read(wheel).unwrap() != fs::read(&moved).unwrap(), "nothing moved");
         let checked = run(Command::new("python3").args(["-c", CHECK_LIST]).arg(&moved));

@@ -63,7 +63,7 @@ fn lists_have_each_function_once_in_order() {
     assert_eq!(ours, expected);
 }
 
-/// What a line cannot say is left out and counted, not written as something else.
+/// Events that a line cannot express are left out and counted, not written as something else.
 #[test]
 fn lists_leave_out_what_they_cannot_say() {
     let directory = tempfile::tempdir().unwrap();
@@ -157,7 +157,7 @@ fn counts_place_what_no_start_needs_and_are_no_start() {
     };
     // Most executions a byte first: `main` is larger than both.
     assert_eq!(listed(&["counts.trace"]), ["never_called", "init_ui", "main"]);
-    // What was chosen without a count keeps its place behind what has one.
+    // Functions that were chosen without a count keep their place after those with one.
     let references = |arguments: &[&str]| {
         let all = [&["order", "demo", "--unseen", "references", "-t"][..], arguments].concat();
         let mut lines = lines(&run(&all, directory).stdout);
@@ -247,7 +247,7 @@ fn faults_in_the_command_line_are_told_with_the_next_step() {
     assert!(json.contains("-o FILE"), "{json}");
 }
 
-/// Parts through pipes, in any grouping, are one process's result; a command line that ran once is kept beside one that
+/// Parts through pipes, in any grouping, give one process's result; a command line that ran once is kept along with one that
 /// ran often.
 #[test]
 fn a_fleet_s_parts_give_what_one_process_gives() {
@@ -283,7 +283,7 @@ fn a_fleet_s_parts_give_what_one_process_gives() {
 }
 
 // case: a recording, a map or an order file that was cut
-/// Concatenated files are one file; of a file that was cut nothing is called exact that is not whole.
+/// Concatenated files are one file; an incomplete file is never called exact.
 #[test]
 fn a_recording_that_is_cut_is_told_and_not_called_exact() {
     let directory = tempfile::tempdir().unwrap();
@@ -305,7 +305,7 @@ fn a_recording_that_is_cut_is_told_and_not_called_exact() {
     let (evidence, told) = shown(&whole[..whole.len() - 3]);
     assert_eq!(evidence, ["exact", "exact", "exact", "cut"]);
     assert!(told.contains("the file ends inside this line") && told.contains("record again"), "{told}");
-    // What was merged says how much there is, also where a cut falls between two recordings.
+    // Merged files state their number of items, also where a cut falls between two recordings.
     run(&["traces", "merge", "-o", "all.trace", "traces"], directory);
     let merged = std::fs::read(directory.join("all.trace")).unwrap();
     let text = String::from_utf8_lossy(&merged);
@@ -313,7 +313,7 @@ fn a_recording_that_is_cut_is_told_and_not_called_exact() {
     let (evidence, told) = shown(&merged[..last]);
     assert_eq!(evidence, ["exact"; 3]);
     assert!(told.contains("only 3 of the 4 traces"), "{told}");
-    // Nothing tells whether the end of a list is there that somebody wrote.
+    // A list that a user wrote has no mark of its end.
     let (evidence, told) = shown(b"# reorder trace 1\n- - - main\n");
     assert_eq!(evidence, ["listed"]);
     assert!(told.contains("does not say how many events"), "{told}");

@@ -1,7 +1,7 @@
-//! Correct outputs with one thing wrong: the verifier reports each, or a rule says why it cannot change what runs.
+//! Correct outputs with one error: the verifier reports each, or a rule says why it cannot affect execution.
 //!
-//! `REORDER_MUTATIONS=5000` makes so many; the table on standard output says how many of each kind were made, reported, and
-//! accepted with which explanation.
+//! `REORDER_MUTATIONS=5000` sets their number; the table on standard output says how many of each kind were made, reported,
+//! and accepted with which explanation.
 
 #![allow(clippy::unwrap_used)] // a failed unwrap is a failed test
 
@@ -23,7 +23,7 @@ use reorder_relocate::apply::Arrangement;
 use reorder_relocate::apply::elf::apply;
 use reorder_verify::{VerifyOptions, verify};
 
-/// Mutations where the environment does not say how many.
+/// Number of mutations without the variable in the environment.
 const DEFAULT_MUTATIONS: u64 = 520;
 
 /// Recipe of each image; together they have every kind of place.
@@ -92,7 +92,7 @@ enum Outcome {
     Missed(String),
 }
 
-/// What becomes of a mutation, on the first image from number `number` on that has a place for it.
+/// The outcome of a mutation, on the first image from number `number` on that has a place for it.
 fn outcome(outputs: &[CorrectOutput], kind: Kind, number: u64) -> Option<Outcome> {
     let count = outputs.len() as u64;
     // An image whose random place does not serve is asked for a few others.

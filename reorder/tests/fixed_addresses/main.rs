@@ -1,5 +1,5 @@
-//! Images at fixed addresses whose linker kept relocations, made by real compilers and linkers: stored addresses follow,
-//! numbers do not, and neither damaged entries nor a mover that forgets a field get through.
+//! Images at fixed addresses whose linker kept relocations, made by real compilers and linkers: stored addresses are
+//! updated, constants are not, and damaged relocations or a relocator that misses a field are detected.
 
 #![allow(clippy::unwrap_used)] // a failed unwrap is a failed test
 
@@ -27,7 +27,7 @@ fn sample() -> &'static [u8] {
     SAMPLE.get_or_init(|| Scratch::new().build("gcc", "bfd", PROGRAM, &FIXED).bytes)
 }
 
-/// Where `address` lies in the file.
+/// File offset of `address`.
 fn offset(bytes: &[u8], address: Address) -> usize {
     ElfFile::parse(bytes).unwrap().offset_of(address, 1).unwrap().0 as usize
 }
@@ -227,14 +227,14 @@ fn compact_tables_serve_as_evidence_and_are_emptied() {
     assert_eq!(run(&scratch.write("moved", &applied.bytes)), run(&path));
     let start = section.offset.0 as usize;
     assert!(applied.bytes[start..start + section.size as usize].iter().all(|&byte| byte == 0));
-    // Entries for the old addresses would be lies.
+    // Entries for the old addresses would be wrong.
     let mut stale = applied.bytes.clone();
     stale[start..start + section.size as usize].copy_from_slice(file.section_bytes(&section));
     assert!(differences(&bytes, &stale) > 0);
 }
 
-/// Every stored address of code, put back to what it was, is noticed by the verifier alone, and so is every number
-/// that was changed.
+/// The verifier alone detects every stored code address that was set back to its old value, and every constant that was
+/// changed.
 #[test]
 fn the_verifier_notices_each_address_that_did_not_follow() {
     let old = sample();

@@ -1,5 +1,5 @@
-//! Relocations that the linker kept, against real compilers and linkers: both sources agree on sound images, before
-//! and after functions moved, and a damaged entry is noticed.
+//! Relocations that the linker kept, compared with our analysis of images from real compilers and linkers: both agree on
+//! sound images, before and after functions moved, and a damaged entry is detected.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on should say so where it stands")]
 
@@ -34,7 +34,7 @@ fn function_at(bytes: &[u8], address: Address) -> Option<String> {
     Some(functions.display_name(functions.containing(address)?))
 }
 
-/// An image as one toolchain makes it, for damaging.
+/// An image as one toolchain makes it, to be damaged.
 fn sample() -> Vec<u8> {
     Scratch::new().build("gcc", "bfd", PROGRAM, &["-O2", "-fPIE", "-pie", "-ffunction-sections"]).bytes
 }
@@ -125,7 +125,7 @@ fn a_damaged_addend_keeps_both_functions_where_they_are() {
             noticed += 1;
         }
     }
-    // Calls of `triple` and `fivefold`; entries for imported functions and for data may be wrong without harm.
+    // Calls of `triple` and `fivefold`; wrong entries for imported functions and for data do no harm.
     assert!(noticed >= 3, "{noticed}");
 }
 
@@ -213,7 +213,7 @@ fn indices_and_places_out_of_range_are_ignored() {
 }
 
 // case: entries that gold misplaces: ignored
-/// gold 1.16 puts some entries on the wrong instruction and loses others: none of a table with such an entry is believed.
+/// gold 1.16 puts some entries on the wrong instruction and loses others: no entry of a table with such an entry is used.
 #[test]
 fn misplaced_entries_of_gold_for_aarch64_are_ignored_and_the_image_moves() {
     let scratch = Scratch::new();

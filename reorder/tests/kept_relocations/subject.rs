@@ -1,4 +1,4 @@
-//! What is known of an image, and the image with its functions shuffled.
+//! What is known of an image, and the image with its functions permuted.
 
 use std::collections::BTreeMap;
 
@@ -28,7 +28,7 @@ pub(crate) fn analyse(bytes: &[u8]) -> Analysed {
     let functions = FunctionTable::collect(&file).unwrap();
     let analysis = Analysis::new(&file, &functions).unwrap();
     let named = || functions.iter().map(|(index, function)| (functions.display_name(index), function.start));
-    // Of namesakes any that stays counts.
+    // Functions of one name count as pinned if any of them is.
     let pins = named().filter_map(|(name, start)| Some((name, analysis.pin_at(start)?.reason))).collect();
     Analysed { kept: analysis.kept_relocations, pins, functions: named().collect() }
 }

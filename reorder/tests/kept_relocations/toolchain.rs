@@ -10,7 +10,7 @@ use tempfile::TempDir;
 /// Linkers that keep relocations.
 pub(crate) const LINKERS: [&str; 4] = ["bfd", "gold", "lld", "mold"];
 
-/// A directory that vanishes with the test.
+/// A directory that is removed with the test.
 pub(crate) struct Scratch(TempDir);
 
 /// A linked image.
@@ -30,7 +30,7 @@ impl Scratch {
         fs::write(&source, program).unwrap();
         let path = self.0.path().join("program");
         let mut command = Command::new(compiler);
-        // gcc looks for `ld.lld`, which is installed beside its compiler only.
+        // gcc looks for `ld.lld`, which is installed only next to its compiler.
         if linker == "lld" {
             command.arg("-B/usr/lib/llvm-22/bin");
         }
@@ -41,7 +41,7 @@ impl Scratch {
         Built { bytes: fs::read(&path).unwrap(), path }
     }
 
-    /// Writes a program that can be started.
+    /// Writes a program that can be executed.
     pub(crate) fn write(&self, name: &str, bytes: &[u8]) -> PathBuf {
         let path = self.0.path().join(name);
         fs::write(&path, bytes).unwrap();
@@ -50,7 +50,7 @@ impl Scratch {
     }
 }
 
-/// What a program for AArch64 prints under QEMU; it has to succeed.
+/// What a program for AArch64 prints under QEMU; panics when it fails.
 #[allow(dead_code)] // one of the two test programs has none
 pub(crate) fn emulate(path: &Path) -> String {
     let mut command = Command::new("qemu-aarch64-static");
@@ -59,7 +59,7 @@ pub(crate) fn emulate(path: &Path) -> String {
     String::from_utf8(output.stdout).unwrap()
 }
 
-/// What the program prints; it has to succeed.
+/// What the program prints; panics when it fails.
 pub(crate) fn run(path: &Path) -> String {
     let output = Command::new(path).output().unwrap();
     assert!(output.status.success(), "{}: {:?}", path.display(), output.status);

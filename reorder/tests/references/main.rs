@@ -1,5 +1,5 @@
-//! The reference graph of stripped images against the relocations that the linker kept of the same link, and against
-//! itself after functions moved.
+//! The reference graph of stripped images, compared with the relocations that the linker kept in the same link, and with
+//! the graph after functions moved.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on should say so where it stands")]
 
@@ -33,7 +33,7 @@ const FORMS: [&[&str]; 4] = [
     &["-O2", "-fno-pie", "-no-pie", "-ffunction-sections"],
 ];
 
-/// The program in every form by every toolchain, each named.
+/// The program in every form by every toolchain, each with a name.
 fn for_each_program(mut check: impl FnMut(&str, &Scratch, Built)) {
     let scratch = Scratch::new();
     for compiler in ["gcc", "clang-22"] {
@@ -57,7 +57,7 @@ fn stripped(image: &Built) -> Vec<u8> {
     bytes
 }
 
-/// A node as it is called in any variant of the image: a function's name or an object's address.
+/// The name of a node in any variant of the image: a function's name or an object's address.
 fn node_name(references: &References, functions: &FunctionTable<'_>, node: NodeId) -> String {
     match node.index().checked_sub(functions.len()) {
         None => functions.display_name(FunctionIndex(node.0)),
@@ -80,7 +80,7 @@ fn named_references(image: &[u8]) -> BTreeSet<(String, Vec<(ReferenceKind, Strin
         .collect()
 }
 
-/// What `function` reaches without any call: depth first, in the order of positions.
+/// What `function` reaches without calls: depth first, in the order of positions.
 fn functions_behind_data(
     references: &References,
     functions: &FunctionTable<'_>,
@@ -103,7 +103,7 @@ fn functions_behind_data(
     found
 }
 
-/// The function that `name` is, by the symbols of the unstripped image.
+/// The function whose symbol in the unstripped image is `name`.
 fn function_called(functions: &FunctionTable<'_>, name: &str) -> NodeId {
     let mut all = functions.iter().map(|(index, _)| index);
     let index = all.find(|index| functions.display_name(*index) == name);
@@ -136,7 +136,7 @@ fn each_relocation_between_functions_is_found_in_the_stripped_image_and_nothing_
         let mut checked = 0;
         for relocation in kept {
             let target = to_unnamed(relocation.function);
-            // Words that nothing refers to belong to no object.
+            // Words without references to them belong to no object.
             let Some(source) = node_at(relocation.place).filter(|source| *source != target) else { continue };
             let is_found = references.graph.of(source).iter().any(|reference| reference.target == target);
             assert!(is_found, "{case}: {relocation:?} to {}", functions.display_name(relocation.function));

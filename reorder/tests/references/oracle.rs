@@ -1,4 +1,4 @@
-//! What the linker says refers to what: the relocations that it keeps on request.
+//! References as the linker states them, in the relocations that it keeps on request.
 
 use std::collections::BTreeSet;
 
@@ -20,7 +20,7 @@ pub(crate) struct Kept {
     pub(crate) function: FunctionIndex,
 }
 
-/// All kept relocations that lead from code or data into a function.
+/// All kept relocations from code or data to a function.
 pub(crate) fn kept_relocations(file: &ElfFile<'_>, functions: &FunctionTable<'_>) -> BTreeSet<Kept> {
     let mut found = BTreeSet::new();
     let tables = file.sections.iter().filter(|section| {
@@ -44,7 +44,7 @@ pub(crate) fn kept_relocations(file: &ElfFile<'_>, functions: &FunctionTable<'_>
                 _ if ABSOLUTE_TYPES.contains(&kind) => symbol.value.plus(addend),
                 _ if !RELATIVE_TYPES.contains(&kind) => continue,
                 (false, _) => symbol.value,
-                // Four bytes stand between the place and the end of a branch or an address calculation.
+                // Four bytes lie between the field and the end of a branch or an address calculation.
                 (true, true) => symbol.value.plus(addend).plus(4),
                 (true, false) => continue,
             };

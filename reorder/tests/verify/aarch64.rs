@@ -1,4 +1,4 @@
-//! AArch64 pairs that a linker made: proven as they are, reported when one kind of reference did not follow.
+//! AArch64 pairs that a linker made: proven unchanged, reported when one kind of reference was not updated.
 
 use crate::layout::{section, sections};
 use crate::mutation::{
@@ -75,7 +75,7 @@ fn no_flipped_bit_goes_unnoticed() {
     assert_flips_are_noticed(&Relinked::build_by(Toolchain::Aarch64, &options, ""));
 }
 
-/// A table of distances from its own start, as assembly by hand has it.
+/// A table of distances from its own start, as in hand-written assembly.
 const TABLE: &str = r#"
 __asm__(".section .text.prepare,\"ax\",@progbits\n .balign 16\n .type jumper,@function\njumper: .cfi_startproc\n"
         " adrp x1, distances\n add x1, x1, :lo12:distances\n ldrsw x2, [x1, w0, uxtw #2]\n add x1, x1, x2\n br x1\n"

@@ -1,4 +1,4 @@
-//! Where things lie in a well-formed image: just enough for damaging them on purpose.
+//! Where the parts of a well-formed image are: just enough to damage them on purpose.
 
 /// One section of an image.
 pub(crate) struct Section {

@@ -1,4 +1,4 @@
-//! What happens to a proof when anything in the new image is damaged.
+//! How the verifier reacts to damage in the new image.
 
 use crate::layout::{Section, add, header_field, section, sections};
 use crate::proof::{assert_proven, count, report};
@@ -6,7 +6,7 @@ use crate::relinked::Relinked;
 use reorder_base::address::NewAddress;
 use reorder_verify::{Check, VerifyOptions, recover_moves, verify};
 
-/// One deliberate kind of damage, and the check that has to see it.
+/// One deliberate kind of damage, and the check that must detect it.
 struct Damage {
     name: &'static str,
     check: Check,
@@ -96,7 +96,7 @@ fn each_kind_of_damage_is_seen_by_the_check_for_it() {
     assert_damages_are_seen(&Relinked::build(&[]), 0xcc);
 }
 
-/// Adds `amount` to each of `fields`, a table and a place in its entries, of each entry that the linker kept.
+/// Adds `amount` to each of `fields`, a table and an offset in its entries, in each entry that the linker kept.
 pub(crate) fn assert_kept_relocations_are_checked(mut pair: Relinked, fields: &[(&str, usize)], amount: u8) {
     pair.keep_relocations_in_old_order();
     let proven = assert_proven(&pair.old, &pair.new);
@@ -114,7 +114,7 @@ pub(crate) fn assert_kept_relocations_are_checked(mut pair: Relinked, fields: &[
     }
 }
 
-/// Damages the new image of a pair in each way; `filler` is a byte that alone makes padding.
+/// Damages the new image of a pair in each way; `filler` is a byte that is padding by itself.
 pub(crate) fn assert_damages_are_seen(pair: &Relinked, filler: u8) {
     let sections = sections(&pair.new);
     assert_proven(&pair.old, &pair.new);
@@ -124,14 +124,14 @@ pub(crate) fn assert_damages_are_seen(pair: &Relinked, filler: u8) {
         assert_ne!(new, pair.new, "{} did nothing", damage.name);
         let report = report(&pair.old, &new);
         let checks: Vec<Check> = report.differences.iter().map(|difference| difference.check).collect();
-        // Symbols tell whether start code is a function.
+        // Symbols decide whether startup code is a function.
         let is_start_code = damage.check == Check::Gaps && checks.contains(&Check::Functions);
         let is_seen = is_start_code || checks.contains(&damage.check);
         assert!(is_seen, "{}: {:#?}", damage.name, report.differences);
     }
 }
 
-/// Each byte of the file in turn, with one flipped bit: only identities and filler may go unnoticed.
+/// Flips one bit of each byte of the file in turn: only changes of identities and filler may be accepted.
 #[test]
 fn no_flipped_bit_goes_unnoticed() {
     assert_flips_are_noticed(&Relinked::build(&["-Wl,-z,max-page-size=4096", "-Wl,-z,noseparate-code"]));
@@ -144,7 +144,7 @@ pub(crate) fn assert_flips_are_noticed(pair: &Relinked) {
     let build_id = section(&sections, ".note.gnu.build-id");
     let identity = build_id.offset + 16..build_id.offset + build_id.size;
     let mut new = pair.new.clone();
-    // Filler between functions may be any filler; start code between functions may not.
+    // Filler between functions may be any filler; startup code between functions may not.
     let moves = recover_moves(&pair.old, &pair.new).expect("the pair corresponds");
     let text = section(&sections, ".text");
     let is_filler = |at: usize| {
@@ -165,7 +165,7 @@ pub(crate) fn assert_flips_are_noticed(pair: &Relinked) {
     assert!(unnoticed.is_empty(), "flips at {unnoticed:x?} were not noticed");
 }
 
-/// Bytes that the verifier must not trust may be anything: reports and errors, never a panic or a hang.
+/// Input for bytes that the verifier must not trust: any value leads to a report or an error, never a panic or a hang.
 #[test]
 fn hostile_images_end_in_a_report_or_an_error() {
     let pair = Relinked::build(&[]);
@@ -186,7 +186,7 @@ fn hostile_images_end_in_a_report_or_an_error() {
             image[at..end].fill(value);
         }
         noticed += usize::from(!report(&pair.old, &image).is_proven());
-        // As the old image it may be refused; it must not be believed to be a relocated form of the other.
+        // It may be refused as the old image; it must never be proven a relocated form of the other.
         let _ = verify(&image, &pair.new, VerifyOptions::default());
         let _ = verify(&image, &image, VerifyOptions::default());
     }

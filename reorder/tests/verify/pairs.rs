@@ -1,4 +1,4 @@
-//! Pairs that a linker made: proven as they are, reported when one kind of reference did not follow.
+//! Pairs that a linker made: proven unchanged, reported when one kind of reference was not updated.
 
 use crate::layout::{add, header_field, section, sections};
 use crate::mutation::assert_kept_relocations_are_checked;
@@ -78,7 +78,7 @@ fn a_table_word_that_stayed_behind_is_reported() {
         let mut new = pair.new.clone();
         new[at..at + 4].copy_from_slice(&pair.old[at..at + 4]);
         let report = report(&pair.old, &new);
-        // A table that is not what it was does not explain its other words either.
+        // A changed table does not explain its other words either.
         let first = report.differences.first().unwrap();
         assert_eq!(first.check, Check::JumpTables, "{:#?}", report.differences);
         assert_eq!(first.offset.map(|offset| offset.0), Some(at as u64), "{:#?}", report.differences);
@@ -128,7 +128,7 @@ fn a_function_without_instructions_goes_with_the_function_behind_it() {
 
 #[test]
 fn labels_outside_of_the_loaded_image_are_not_code_addresses() {
-    // The label's value counts from its section, which has no address: it equals an address inside the code.
+    // The label's value is relative to its section, which has no address: it equals an address inside the code.
     let plain = Relinked::build(&[]);
     for (name, old, new) in plain.symbols.iter().filter(|(_, old, new)| old != new) {
         let distance = old + 1;

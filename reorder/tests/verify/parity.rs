@@ -1,15 +1,15 @@
-//! Links in which functions are not aligned, so that some come from even to odd places: nothing but that is wrong there.
+//! Links with unaligned functions, some of which move from even to odd addresses: the verifier must report only that.
 
 use crate::proof::report;
 use crate::relinked::Relinked;
 use reorder_verify::Check;
 
-/// One byte of code that goes with `sorted` from the middle to the beginning.
+/// One byte of code that moves with `sorted` from the middle to the beginning.
 const ODD: &str =
     "__asm__(\".section .text.sorted,\\\"ax\\\"\\n .type odd,@function\\nodd: .cfi_startproc\\n ret\\n\"
     \" .cfi_endproc\\n .size odd,1\\n .text\");";
 
-/// What a table, `.init_array` and an instruction refer to.
+/// Targets of a table, `.init_array` and an instruction.
 const TAKEN: [(&str, Check); 6] = [
     ("triple", Check::LoaderPointers),
     ("fivefold", Check::LoaderPointers),
@@ -18,7 +18,7 @@ const TAKEN: [(&str, Check); 6] = [
     ("prepare", Check::LoaderPointers),
     ("compare", Check::Functions),
 ];
-/// What a shared object exports beside.
+/// Further exports of a shared object.
 const EXPORTED: [(&str, Check); 6] = [
     ("pick", Check::Symbols),
     ("interpret", Check::Symbols),

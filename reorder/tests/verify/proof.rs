@@ -1,4 +1,4 @@
-//! Asking for a proof and looking into it.
+//! Runs the verifier and inspects its proof.
 
 use reorder_verify::{Check, VerifyOptions, VerifyReport, verify};
 

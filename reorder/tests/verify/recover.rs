@@ -32,7 +32,7 @@ fn truncated_images_are_errors_and_never_panic() {
     let pair = Relinked::build(&[]);
     for length in (0..pair.new.len()).step_by(97) {
         let truncated = &pair.new[..length];
-        // The section headers lie at the end, so every truncation loses some of them.
+        // The section headers are at the end, so every truncation loses some of them.
         assert!(recover_moves(&pair.old, truncated).is_err(), "{length}");
         assert!(recover_moves(truncated, &pair.old).is_err(), "{length}");
     }

@@ -1,6 +1,6 @@
-//! One program linked twice with its functions in another order: the linker is the oracle for relocation.
+//! One program linked twice with its functions in different orders: the linker is the oracle for relocation.
 //!
-//! All functions are aligned to 16 bytes and a fixed one closes the list, so the sizes of all sections agree, as
+//! All functions are aligned to 16 bytes and a fixed one is last, so the sizes of all sections agree, as
 //! they do after relocating in place. Unwind entries and symbols keep the order of the one object file.
 
 use std::ops::Range;
@@ -27,11 +27,11 @@ pub(crate) struct Relinked {
     pub(crate) new: Vec<u8>,
     /// (name, address in `old`, address in `new`) of the functions that were ordered.
     pub(crate) symbols: Vec<(String, u64, u64)>,
-    /// Addresses in `new` of start code that no function symbol of known size or unwind entry covers.
+    /// Addresses in `new` of startup code that no function symbol of known size or unwind entry covers.
     pub(crate) start_code: Range<u64>,
 }
 
-/// Whose compiler and linker make a pair.
+/// The compiler and linker that make a pair.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Toolchain {
     /// GNU's for x86-64.
@@ -98,7 +98,7 @@ impl Relinked {
         Self { old: old.bytes, new: new.bytes, symbols, start_code }
     }
 
-    /// Linkers sort these tables by place; relocating in place keeps their order.
+    /// Linkers sort these tables by position; relocating in place keeps their order.
     pub(crate) fn keep_relocations_in_old_order(&mut self) {
         let moves = recover_moves(&self.old, &self.new).expect("the pair corresponds");
         let sections = sections(&self.new);
@@ -187,19 +187,19 @@ fn by_script(
     let sections: String =
         order.iter().chain(&["last"]).map(|function| format!("    *(.text.{function})\n")).collect();
     let first = script.find("*(.text.unlikely").expect("the script orders code");
-    // Code for size is not aligned; what something takes the address of must not come from an even to an odd place.
+    // Code optimised for size is not aligned; a function whose address is taken must keep an even address.
     let before = match options.contains(&"-Os") {
         true => script[..first].replacen(".text           :", ".text : SUBALIGN(2)", 1),
         false => script[..first].to_owned(),
     };
-    // The one place that lists the code comes first; the rest of the script stays the default.
+    // The order comes before the script's only list of code; the rest of the script stays the default.
     let script = format!("{before}\n{sections}    {}", &script[first..]);
     let script_file = directory.join(format!("{name}.ld"));
     std::fs::write(&script_file, script).expect("the script is written");
     vec!["-fuse-ld=bfd".to_owned(), format!("-Wl,-T,{}", script_file.display())]
 }
 
-/// What a tool prints; it has to succeed.
+/// What a tool prints; panics when it fails.
 pub(crate) fn run(command: &mut Command) -> String {
     let output = command.output().unwrap_or_else(|error| panic!("{command:?}: {error}"));
     assert!(output.status.success(), "{command:?}: {}", String::from_utf8_lossy(&output.stderr));

@@ -39,7 +39,7 @@ fn link(directory: &Path, name: &str, order: &str) -> Vec<u8> {
     // Both orders end at the same address, so that only functions move.
     let script = format!(
         "{}{order}\n    {}\n    . = ALIGN(4096);\n  {}",
-        // Without it functions of no alignment, whose address is taken, come from even to odd places.
+        // Without it unaligned functions whose address is taken move from even to odd addresses.
         script[..first].replacen(".text           :", ".text : SUBALIGN(16)", 1),
         &script[first..end],
         &script[end..]

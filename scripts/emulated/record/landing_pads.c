@@ -1,4 +1,4 @@
-// Needs no C library, so that all its code is guarded: an indirect branch to what is no landing pad faults, recorded or
+// Needs no C library, so that all its code is guarded: an indirect branch to anything but a landing pad faults, recorded or
 // not.
 #include "step.h"
 

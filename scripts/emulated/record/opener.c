@@ -1,4 +1,4 @@
-// Opens a library, whose breakpoints must stand before its constructors run, and maps code at a wanted address.
+// Opens a library, whose breakpoints must be set before its constructors run, and maps code at a wanted address.
 #include <dlfcn.h>
 #include <fcntl.h>
 #include <stdlib.h>

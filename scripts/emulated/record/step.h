@@ -1,4 +1,4 @@
-// Each function that is compared tells its name when it is first executed, so that the program itself says what a
+// Each function that is compared prints its name when it is first executed, so that the program itself says what a
 // recorder must find. Needs no C library.
 static inline long system_call(long number, long first, long second, long third) {
     register long x8 __asm__("x8") = number;

@@ -1,4 +1,4 @@
-// Landing pads, virtual tables and constructors; the runtime is left to whoever loads it.
+// Landing pads, virtual tables and constructors; the loading program supplies the runtime.
 struct Failure { int code; };
 struct Shape { virtual int area(int) const; virtual ~Shape(); };
 struct Square : Shape { int area(int) const override; };

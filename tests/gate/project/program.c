@@ -2,7 +2,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* So many bytes of code that do nothing. */
+/* This many bytes of no-op code. */
 #define FILL(bytes) __asm__ volatile(".fill " #bytes ", 1, 0x90")
 #define FUNCTION __attribute__((noinline)) static int
 

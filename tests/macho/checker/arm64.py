@@ -1,4 +1,4 @@
-"""What the PC-relative instructions of arm64 say, by the encodings of the Arm Architecture Reference Manual (C4.1)."""
+"""PC-relative instructions of arm64, by the encodings of the Arm Architecture Reference Manual (C4.1)."""
 
 
 def signed(value, bits):
@@ -7,7 +7,7 @@ def signed(value, bits):
 
 
 def reference(word, address):
-    """Kind, kept bits and target of a PC-relative instruction, or nothing."""
+    """Kind, kept bits and target of a PC-relative instruction, or None."""
     if word & 0x7C000000 == 0x14000000:
         return "branch", word & 0xFC000000, address + 4 * signed(word & 0x3FFFFFF, 26)
     if word & 0xFF000000 == 0x54000000 or word & 0x7E000000 == 0x34000000:
@@ -25,7 +25,7 @@ def reference(word, address):
 
 
 def low_part(word):
-    """The register an ADD or an unsigned-offset load or store reads, and the bytes its immediate adds, or nothing."""
+    """The register an ADD or an unsigned-offset load or store reads, and the bytes its immediate adds, or None."""
     if word & 0xFFC00000 == 0x91000000:
         return word >> 5 & 31, word >> 10 & 0xFFF
     if word & 0x3B000000 == 0x39000000:

@@ -20,7 +20,7 @@ from fixups import Rebase, fixups
 from image import Image
 from moves import Moves
 
-# An ADRP and what adds to it stand within so many instructions, if they are one pair.
+# An ADRP and the instruction that adds to it are within this many instructions, if they are one pair.
 PAIR_DISTANCE = 256
 
 # Stabs with an address of code: a function's start, the begin and the end of its symbols.
@@ -48,7 +48,7 @@ class Check:
         self.after = new.content(new.section("__TEXT", "__text"))
 
     def fault(self, text):
-        """Something that is wrong."""
+        """Records an error."""
         self.faults.append(text)
 
     def expect(self, kind, place, wanted, found):
@@ -80,7 +80,7 @@ class Check:
         self._code_elsewhere()
 
     def _code_elsewhere(self):
-        """Branches of other executable sections lead into the text, too."""
+        """Branches of other executable sections into the text."""
         for section in self.old.sections():
             if section.segment != "__TEXT" or not is_other_code(section.name):
                 continue
@@ -104,13 +104,13 @@ class Check:
                 self.expect("pages", f"{here:#x}", left[2], right[2])
             return
         if left[0] == "address" and right[0] == "page" and one & 31 == other & 31:
-            # Relaxed code is expanded again: what adds the low part follows in the place of a NOP.
+            # Relaxed code is expanded again: the instruction that adds the low part replaces a NOP.
             before[one & 31] = here, left[2], right[2]
             self.counts["expanded"] += 1
             return
         wanted = self.moves.new(left[2])
         if left[:2] != right[:2] or wanted != right[2]:
-            # A word of data may look like an instruction: it stays as it is in code that stays.
+            # A word of data may look like an instruction: it is unchanged in pinned code.
             if one == other and here == there:
                 self.counts["like code"] += 1
                 return
@@ -126,7 +126,7 @@ class Check:
                 if self.moves.new(target) == found:
                     self.counts["pairs"] += 1
                     return
-                # Far from its page the register may hold something else by now: only an adjacent use is certain.
+                # Far from its page the register may hold another value: only an adjacent use is certain.
                 if here - place == 4 or one != other:
                     self.fault(f"pair at {here:#x} to {target:#x}: {self.moves.new(target):#x} wanted, {found:#x} found")
                 else:
@@ -148,7 +148,7 @@ class Check:
         """Every instruction from each function start on, until bytes do not decode."""
         decoder = capstone.Cs(capstone.CS_ARCH_X86, capstone.CS_MODE_64)
         starts = self.old.function_starts()
-        # Other tables may have told more bounds than the list of starts.
+        # Other tables may have given more bounds than the list of starts.
         starts += [edge for old, _, size in self.moves.ranges for edge in (old, old + size)]
         bounds = sorted({*(s for s in starts if self.start <= s < self.end), self.start, self.end})
         for start, end in zip(bounds, bounds[1:]):
@@ -244,13 +244,13 @@ class Check:
                 self.expect("unwinding", f"{start:#x}", one.at(start), other.at(moves.new(start)))
 
     def data(self):
-        """Sections that hold no reference to code are the same; in others every word that differs is explained."""
+        """Sections without references to code are the same; in others every word that differs is explained."""
         slots = {fixup.slot for fixup in fixups(self.old)}
         explained = {"__text", "__unwind_info", "__eh_frame", "__objc_methlist", "__init_offsets"}
         for one, other in zip(self.old.sections(), self.new.sections(), strict=True):
             size = one.size
             if one.name == "__unwind_info" and size < other.size:
-                # It may take the room up to the next section.
+                # It may use the space up to the next section.
                 following = [s.address for s in self.old.sections() if s.address > one.address]
                 size = min(other.size, min(following, default=0) - one.address)
             self.expect("sections", one.name, (one.address, size, one.kind), (other.address, other.size, other.kind))
@@ -267,9 +267,9 @@ class Check:
                 at = self._distance(one, left, right, at)
 
     def _distance(self, section, left, right, at):
-        """Explains a byte that differs as part of a distance to code that moved; gives where to go on.
+        """Explains a byte that differs as part of a distance to code that moved; gives the offset at which to continue.
 
-        A distance counts from its own place, or from the start of a table that lies before it. Names of Swift's types
+        A distance is relative to its own place, or to the start of a table that is before it. Names of Swift's types
         hold some at places that are not aligned.
         """
         for start in range(max(at - 3, 0), min(at, len(left) - 4) + 1):
@@ -287,7 +287,7 @@ class Check:
 
 
 def main():
-    """Prints what was compared, or what is wrong."""
+    """Prints what was compared, or the errors."""
     old, new, moves, architecture = sys.argv[1:5]
     images = [Image(pathlib.Path(path).read_bytes(), architecture) for path in (old, new)]
     check = Check(*images, Moves(moves))

@@ -1,11 +1,11 @@
-"""The map that `reorder apply --map` writes: where each range of code went."""
+"""The map that `reorder apply --map` writes: old and new address of each range of code."""
 
 import bisect
 import pathlib
 
 
 class Moves:
-    """Ranges by old address, each with its new address and size. What is in no range stays."""
+    """Ranges by old address, each with its new address and size. Bytes in no range stay."""
 
     def __init__(self, path):
         self.ranges = []
@@ -17,7 +17,7 @@ class Moves:
         self.starts = [old for old, _, _ in self.ranges]
 
     def new(self, address):
-        """Where what was at an address is now."""
+        """The new address of an old one."""
         index = bisect.bisect_right(self.starts, address) - 1
         if index >= 0:
             old, new, size = self.ranges[index]
@@ -26,14 +26,14 @@ class Moves:
         return address
 
     def unit(self, address):
-        """The start of the range that has an address, or nothing when the address stays."""
+        """The start of the range that contains an address, or None when the address stays."""
         index = bisect.bisect_right(self.starts, address) - 1
         if index >= 0 and address < self.ranges[index][0] + self.ranges[index][2]:
             return self.ranges[index][0]
         return None
 
     def faults(self, start, end):
-        """Why these ranges are no permutation of the text between two addresses, if they are none."""
+        """Why these ranges are not a permutation of the text between two addresses; empty if they are."""
         for pick in (0, 1):
             last = start
             for piece in sorted(self.ranges, key=lambda piece: piece[pick]):

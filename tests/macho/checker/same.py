@@ -1,8 +1,8 @@
 """Compares two images that must be the same program in the same layout: same.py LINKED RELOCATED
 
-Every section must hold the same bytes, but for `__unwind_info`, whose meaning is compared at each function. Symbols, exports,
-function starts, fixups, entry and initialisers are compared by meaning, for what writes them may pack them otherwise. What a
-link makes anew does not count: identity, signature, the place of data behind a table of another size.
+Every section must hold the same bytes, except `__unwind_info`, whose meaning is compared at each function. Symbols, exports,
+function starts, fixups, entry and initialisers are compared by meaning, as writers may pack them differently. Properties
+of one link are ignored: identity, signature, the place of data after a table of another size.
 """
 
 import pathlib

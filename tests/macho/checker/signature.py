@@ -1,4 +1,4 @@
-"""Computes the ad-hoc signature of images anew: signature.py IMAGE [ARCHITECTURE]
+"""Computes the ad hoc signature of images independently: signature.py IMAGE [ARCHITECTURE]
 
 Every page hash, the hashes of the special slots, and what the directory says about the file must be what this computes, by the
 structures of Apple's cs_blobs.h. Also asks LIEF to parse the image, and compares the entry, the exports and the function
@@ -22,7 +22,7 @@ PROGRAM = 2
 
 
 def signature_faults(image):
-    """What is wrong with the signature, a sentence each."""
+    """The errors of the signature, a sentence each."""
     at = image.command(CODE_SIGNATURE)
     if at is None:
         yield "no signature"
@@ -57,13 +57,13 @@ def signature_faults(image):
     if version >= 0x20400:
         base, length, executable = struct.unpack_from(">3Q", blob, directory + 64)
         text = image.segment("__TEXT")
-        # Linkers that sign while they link may name a part of __TEXT; it is kept.
+        # Linkers that sign during the link may name a part of __TEXT; it is kept.
         if base != text.offset or length > text.file_size or bool(executable & 1) != (image.kind == PROGRAM):
             yield f"an executable segment at {base:#x} of {length:#x} bytes with flags {executable:#x}"
 
 
 def reader_faults(image, path, architecture):
-    """Where LIEF reads something else."""
+    """Where LIEF reads other values."""
     wanted = {"arm64": lief.MachO.Header.CPU_TYPE.ARM64, "x86_64": lief.MachO.Header.CPU_TYPE.X86_64}[architecture]
     parsed = lief.MachO.parse(str(path))
     other = next((binary for binary in parsed or () if binary.header.cpu_type == wanted), None)
@@ -84,7 +84,7 @@ def reader_faults(image, path, architecture):
 
 
 def main():
-    """Prints what is wrong; 1 when something is."""
+    """Prints the errors; 1 when there is one."""
     path = pathlib.Path(sys.argv[1])
     architecture = sys.argv[2] if len(sys.argv) > 2 else "arm64"
     image = Image(path.read_bytes(), architecture)

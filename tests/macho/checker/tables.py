@@ -1,4 +1,4 @@
-"""What the tables of an image say, in forms that can be compared: unwinding, symbols, methods, initialisers."""
+"""The contents of an image's tables, in forms that can be compared: unwinding, symbols, methods, initialisers."""
 
 import bisect
 import pathlib
@@ -18,7 +18,7 @@ STAB, SECTION, KIND = 0xE0, 0x0E, 0x0E
 
 
 class UnwindInfo:
-    """`__TEXT,__unwind_info`: what holds at an address, by the rules of a reader."""
+    """`__TEXT,__unwind_info`: looks up an address as a reader does."""
 
     def __init__(self, image):
         section = image.section("__TEXT", "__unwind_info")
@@ -63,7 +63,7 @@ class UnwindInfo:
         encoding = self.encodings[index]
         number = encoding >> 28 & 3
         lsda = self.lsdas.get(self.starts[index]) if encoding & HAS_LSDA else None
-        # The number of the personality is only its place in a list that may have another order.
+        # The number of the personality is only its index in a list that may have another order.
         return Unwinding(encoding & ~(3 << 28), self.personalities[number - 1] if number else None, lsda)
 
 

@@ -29,7 +29,7 @@ def is_image(content):
         return False
     if struct.unpack_from(">I", content)[0] == UNIVERSAL:
         count, _, _, offset = struct.unpack_from(">4I", content, 4)
-        # A Java class starts with the same four bytes; its version stands where the count of slices would be.
+        # A Java class starts with the same four bytes; its version is at the offset of the count of slices.
         if not 0 < count < 20 or offset + 32 > len(content):
             return False
         content = content[offset : offset + 32]
@@ -84,7 +84,7 @@ def lines(path):
 
 
 def main():
-    """Fetches every package of the list; gives 1 when one cannot be had."""
+    """Fetches every package of the list; gives 1 when one is not available."""
     packages, directory = sys.argv[1], pathlib.Path(sys.argv[2])
     failures = 0
     for registry, package, version, architecture, count, *_ in lines(packages):

@@ -17,14 +17,14 @@ from image import slice_of  # noqa: E402
 
 
 def main():
-    """Fetches the image unless it is there; 1 when it is not what the list says."""
+    """Fetches the image unless it is there; 1 when its digest is not the listed one."""
     list_path, directory, wanted = sys.argv[1], pathlib.Path(sys.argv[2]), sys.argv[3]
     directory.mkdir(parents=True, exist_ok=True)
     (entry,) = [fields for fields in lines(list_path) if fields[0] == wanted]
     name, registry, package, version, platform, member, digest = entry
     path = directory / name
     with open(directory / "lock", "w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)  # several tests may ask at once
+        fcntl.flock(lock, fcntl.LOCK_EX)  # several tests may run this at once
         if path.exists():
             return 0
         with tempfile.TemporaryDirectory(dir=directory) as work:

@@ -1,4 +1,4 @@
-"""Relocates every image of a corpus and tells how it went.
+"""Relocates every image of a corpus and prints the results.
 
 Usage: sweep.py REORDER CORPUS OUTPUT.tsv [--seed N] [--largest BYTES] [--only TEXT]
 
@@ -23,13 +23,13 @@ sys.path.insert(0, str(HERE.parent / "emulator"))
 from image import ARCHITECTURES, UNIVERSAL  # noqa: E402
 
 COLUMNS = ["package", "image", "architecture", "bytes", "functions", "functions_movable", "moved", "seconds", "result", "detail"]
-# What `inspect` exits with for an image that cannot be moved, and what every command exits with for one it does not take.
+# Exit status of `inspect` for an image that cannot be moved, and of every command for one that it does not accept.
 REFUSES, REFUSED = 1, 2
 LIMIT = 1800
 
 
 def slices(path):
-    """Architectures in a file that are of interest."""
+    """Architectures in a file that are tested."""
     head = path.read_bytes()[:4096]
     names = {number: name for name, number in ARCHITECTURES.items()}
     if int.from_bytes(head[:4], "big") != UNIVERSAL:
@@ -48,7 +48,7 @@ def run(*command):
 
 
 def one_line(text):
-    """The first line of a text that says something."""
+    """The first line of a text that is not empty."""
     return next((line.strip() for line in text.splitlines() if line.strip()), "")[:300].replace("\t", " ")
 
 
@@ -91,7 +91,7 @@ def examine(reorder, path, architecture, thin, seed):
 
 
 def shares(counts):
-    """Numbers of functions and of movable ones in what `inspect` says, wherever it says it."""
+    """Numbers of functions and of movable ones in the report of `inspect`, which may be on either stream."""
     found = {}
 
     def walk(value):
@@ -111,7 +111,7 @@ def shares(counts):
 
 
 def main():
-    """Goes through the corpus."""
+    """Relocates all images of the corpus."""
     parser = argparse.ArgumentParser()
     parser.add_argument("reorder", type=pathlib.Path)
     parser.add_argument("corpus", type=pathlib.Path)

@@ -33,7 +33,7 @@ def fixups(image):
 
 
 def word_at(image, address):
-    """The eight bytes that the file has for an address."""
+    """The eight bytes at an address in the file."""
     for segment in image.segments:
         offset = address - segment.address
         if 0 <= offset <= segment.file_size - 8:
@@ -79,7 +79,7 @@ def rebase_slots(image, code):
 
 
 def binds(image, code, weak):
-    """What a stream of bind opcodes names. Lazy streams have an end behind each symbol, so an end ends nothing."""
+    """The slots of a stream of bind opcodes. In lazy streams an end opcode follows each symbol: it is ignored."""
     at = slot = addend = 0
     symbol, optional = None, weak
     while at < len(code):

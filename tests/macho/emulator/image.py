@@ -50,7 +50,7 @@ def name_at(data, offset):
 
 
 def uleb(data, at):
-    """An unsigned LEB128 number and the offset behind it."""
+    """An unsigned LEB128 number and the offset after it."""
     value = shift = 0
     while True:
         byte = data[at]
@@ -62,7 +62,7 @@ def uleb(data, at):
 
 
 def sleb(data, at):
-    """A signed LEB128 number and the offset behind it."""
+    """A signed LEB128 number and the offset after it."""
     start = at
     value, at = uleb(data, at)
     bits = 7 * (at - start)
@@ -70,7 +70,7 @@ def sleb(data, at):
 
 
 def slice_of(data, architecture):
-    """The part of a universal file for one architecture; other files as they are."""
+    """The part of a universal file for one architecture; other files unchanged."""
     if struct.unpack_from(">I", data)[0] != UNIVERSAL:
         return data
     for index in range(struct.unpack_from(">I", data, 4)[0]):
@@ -119,7 +119,7 @@ class Image:
         return [section for segment in self.segments for section in segment.sections]
 
     def section(self, segment, name):
-        """The section of these names, or nothing."""
+        """The section of these names, or None."""
         return next((s for s in self.sections() if (s.segment, s.name) == (segment, name)), None)
 
     def content(self, section):
@@ -127,11 +127,11 @@ class Image:
         return self.data[section.offset : section.offset + section.size]
 
     def command(self, *kinds):
-        """The offset of the first command of one of these kinds, or nothing."""
+        """The offset of the first command of one of these kinds, or None."""
         return next((at for kind, at in self.commands if kind in kinds), None)
 
     def linkedit(self, *kinds):
-        """What a command that has only an offset and a size points at, or nothing."""
+        """The bytes that a command with only an offset and a size refers to, or None."""
         at = self.command(*kinds)
         if at is None:
             return None
@@ -139,7 +139,7 @@ class Image:
         return self.data[offset : offset + size]
 
     def entry(self):
-        """Where the program starts, or nothing for a library."""
+        """The entry point of a program, or None for a library."""
         at = self.command(MAIN)
         return None if at is None else self.base + struct.unpack_from("<Q", self.data, at + 8)[0]
 
@@ -156,17 +156,17 @@ class Image:
         return starts
 
     def symbol_addresses(self):
-        """Sorted addresses of the symbols that are places in sections."""
+        """Sorted addresses of the symbols that are defined in sections."""
         at = self.command(SYMTAB)
         if at is None:
             return []
         table, count = struct.unpack_from("<2I", self.data, at + 8)
         symbols = (struct.unpack_from("<IBBHQ", self.data, table + 16 * index) for index in range(count))
-        # No entry of a debugger, and of the type "in a section".
+        # Not a stab, and of the type "in a section".
         return sorted({value for _, kind, _, _, value in symbols if not kind & 0xE0 and kind & 0x0E == 0x0E})
 
     def function_of(self, address):
-        """The last function start at or before an address, or nothing; symbols stand in for a list that is empty."""
+        """The last function start at or before an address, or None; symbols replace an empty list."""
         if not hasattr(self, "_starts"):
             self._starts = self.function_starts() or self.symbol_addresses()
         index = bisect.bisect_right(self._starts, address)

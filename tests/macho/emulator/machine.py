@@ -12,16 +12,16 @@ from fixups import Rebase, fixups
 from image import INIT_OFFSETS, INIT_POINTERS, THREAD_DATA, THREAD_VARIABLES, THREAD_ZEROFILL
 
 PAGE = 0x4000
-# Nothing is loaded where it was linked: a pointer without its rebase leads nowhere.
+# No image is loaded where it was linked: a pointer without its rebase is invalid.
 SLIDE = 0x40_0000_0000
 IMAGE_STEP = 0x10_0000_0000
 ARENA, ARENA_SIZE = 0x10_0000_0000, 2 << 30
-# What this side puts into the process: strings, vectors, blocks of thread-local variables.
+# Data that the emulator puts into the process: strings, vectors, blocks of thread-local variables.
 OURS, OURS_SIZE = 0x18_0000_0000, 16 << 20
 STACK, STACK_SIZE = 0x20_0000_0000, 64 << 20
-# Each function that nobody defines gets a place here that gives zero.
+# Each undefined function gets an address here that returns zero.
 MISSING, MISSING_SIZE, MISSING_STEP = 0x30_0000_0000, 1 << 20, 16
-# Where calls from outside return to.
+# Return address of calls from outside.
 RETURN = MISSING + MISSING_SIZE
 EXIT, READ, WRITE = 1, 3, 4
 
@@ -29,7 +29,7 @@ ZERO = {"arm64": bytes.fromhex("000080d2c0035fd6"), "x86_64": bytes.fromhex("31c
 
 
 class Fault(Exception):
-    """The program did what the machine cannot do."""
+    """The program did something that the emulator does not support."""
 
 
 class Machine:
@@ -64,7 +64,7 @@ class Machine:
         self.output = {1: sys.stdout.buffer, 2: sys.stderr.buffer}
         self.cpu.hook_add(UC_HOOK_CODE, self._missing_called, begin=MISSING, end=MISSING + MISSING_SIZE)
 
-    # What the program asks for.
+    # Calls of the program.
 
     def _system_call(self, cpu, _):
         number = cpu.reg_read(arm64_const.UC_ARM64_REG_X16 if self.arm else x86_const.UC_X86_REG_RAX)
@@ -95,7 +95,7 @@ class Machine:
         self.called_missing.add(self.missing[(address - MISSING) // MISSING_STEP * MISSING_STEP + MISSING])
 
     def where(self, address):
-        """An address as that of the image that has it."""
+        """An address as the name of its image and an offset."""
         for image, slide in self.images:
             if image.base <= address - slide < image.end:
                 return f"{image.name}+{address - slide:#x}"
@@ -108,7 +108,7 @@ class Machine:
         self.cpu.mem_write(address, struct.pack("<Q", value % (1 << 64)))
 
     def reserve(self, size):
-        """Zeroed memory that the program does not hand out."""
+        """Zeroed memory outside of the program's own allocations."""
         start, self.ours = self.ours, (self.ours + size + 63) & -64
         return start
 
@@ -136,7 +136,7 @@ class Machine:
         return slide
 
     def resolve(self, symbol):
-        """The address of a symbol; of a place that gives zero when nobody defines it."""
+        """The address of a symbol; of a function that returns zero when the symbol is undefined."""
         if symbol not in self.symbols:
             place = MISSING + MISSING_STEP * len(self.missing)
             self.cpu.mem_write(place, ZERO[self.architecture])
@@ -196,7 +196,7 @@ class Machine:
         return vector
 
     def start(self, arguments, environment=()):
-        """Tells the library about the process and calls the initialisers of every image, libraries first."""
+        """Informs the library about the process and calls the initialisers of every image, libraries first."""
         vectors = self._vector(arguments), self._vector(environment), self._vector(arguments[:1])
         self.parameters_of_main = (len(arguments), *vectors)
         variables = {

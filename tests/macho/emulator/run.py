@@ -1,7 +1,7 @@
 """Runs a Mach-O program for arm64 or x86_64 without macOS.
 
-The program sees its arguments, an empty standard input, no files, one thread and a clock that only ticks when asked. What it
-writes and the status with which it exits are those of this process; 120 says that it did something impossible.
+The program sees its arguments, an empty standard input, no files, one thread and a clock that only ticks when asked. Its
+output and exit status are those of this process; 120 means that it did something unsupported.
 
   run.py [--arch A] [--library FILE]... [--trace FILE] [--summary FILE] [--call SCENARIO] IMAGE [ARGUMENT]...
 """
@@ -34,7 +34,7 @@ def arguments():
 
 
 def main():
-    """Loads, runs, and writes what was asked for."""
+    """Loads, runs, and writes the requested files."""
     wanted = arguments()
     machine = Machine(wanted.arch)
     libraries = sorted((wanted.runtime / wanted.arch).glob("*.?*.dylib"), key=lambda path: path.name != "libSystem.B.dylib")

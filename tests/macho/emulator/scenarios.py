@@ -1,4 +1,4 @@
-"""Calls into libraries: each scenario takes a machine whose last image is the library, and a stream for what it found."""
+"""Calls into libraries: each scenario takes a machine whose last image is the library, and a stream for its results."""
 
 import struct
 

@@ -20,7 +20,7 @@ __tlv_bootstrap:
         add     x0, x0, x16
         ret
 
-// The stack is mapped as a whole: nothing to probe. Must change no register.
+// The whole stack is mapped, so no probe is needed. Must change no register.
         .globl  ___chkstk_darwin
 ___chkstk_darwin:
         ret
@@ -108,7 +108,7 @@ __longjmp:
 1:      jmpq    *56(%rdi)
 #endif
 
-// Every symbol is bound before the program starts, so nobody calls this; linkers want it to exist.
+// Every symbol is bound before the program runs, so this is never called; linkers require that it exists.
         .globl  dyld_stub_binder
 dyld_stub_binder:
 #if defined(__aarch64__)

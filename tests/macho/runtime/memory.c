@@ -5,7 +5,7 @@
 #include <string.h>
 #include <sys/mman.h>
 
-/* The emulator maps this and fills it in: zeroed memory that nobody else uses. */
+/* The emulator maps this and fills it in: zeroed memory for this allocator alone. */
 uintptr_t host_arena_start, host_arena_end;
 
 #define PAGE 0x4000ul

@@ -75,7 +75,7 @@ void os_unfair_lock_lock(void *lock) { (void)lock; }
 void os_unfair_lock_unlock(void *lock) { (void)lock; }
 bool os_unfair_lock_trylock(void *lock) { return (void)lock, true; }
 
-/* A semaphore only has to be something: nobody waits on it with one thread. */
+/* A semaphore only has to exist: with one thread there are no waiters. */
 void *dispatch_semaphore_create(long value) {
   static long semaphore;
   return (void)value, &semaphore;

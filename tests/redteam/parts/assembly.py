@@ -1,4 +1,4 @@
-"""Assembly in C: addresses that only instructions hold, tables in the code, functions without a frame."""
+"""Assembly in C: addresses in instructions only, tables in the code, functions without a frame."""
 
 from choices import fill
 from parts import part
@@ -32,7 +32,7 @@ C_NAMES u64 @prefix@run(int argument) {{
 
 @part(weight=2)
 def naked(choices, prefix):
-    """Functions written as a whole in assembly, with sizes or without, with numbers or a table behind the code."""
+    """Functions written entirely in assembly, with sizes or without, with numbers or a table after the code."""
     size = choices.chance(60)
     end = "\\n.size @prefix@f, . - @prefix@f" if size else ""
     numbers = [choices.randrange(1 << 30) for _ in range(4)]
@@ -60,7 +60,7 @@ C_NAMES u64 @prefix@run(int argument) {{ u64 r = 0; for (u64 at = 0; at < 4; at+
 
 @part(weight=2)
 def runs_on(choices, prefix):
-    """A function in assembly that goes on into the next one, and one with two ways in."""
+    """A function in assembly that continues into the next one, and one with two entries."""
     number = choices.randrange(1, 99)
     size = choices.choice(["", "\\n.size @prefix@first, @prefix@second - @prefix@first\\n.size @prefix@second, . - @prefix@second"])
     unwind = choices.chance(50)

@@ -51,7 +51,7 @@ C_NAMES u64 @prefix@run(int argument) {{
 
 @part()
 def far_returns(choices, prefix):
-    """Long jumps out of calls, one inside the other."""
+    """Nested long jumps out of calls."""
     text = f"""
 #include <setjmp.h>
 static jmp_buf @prefix@outer, @prefix@inner;
@@ -82,7 +82,7 @@ C_NAMES u64 @prefix@run(int argument) {{
 
 @part()
 def return_addresses(choices, prefix):
-    """A function that looks at the place it returns to; its caller, of which nothing is cold, is one piece."""
+    """A function that inspects its return address; its caller has no cold code, so it is one piece."""
     text = f"""
 static NOINLINE GCC_ATTRIBUTE(noclone) void *@prefix@here(void) {{ return __builtin_extract_return_addr(__builtin_return_address(0)); }}
 C_NAMES HIDDEN NOINLINE GCC_ATTRIBUTE(noclone) u64 @prefix@caller(u64 x) {{
@@ -97,7 +97,7 @@ C_NAMES u64 @prefix@run(int argument) {{ return @prefix@caller((u64)argument); }
 
 @part()
 def signals(choices, prefix):
-    """Handlers of signals: raised, by an access to nothing, and left by a long jump."""
+    """Signal handlers: raised, by an invalid access, and left by a long jump."""
     text = f"""
 #include <signal.h>
 #include <setjmp.h>
@@ -125,7 +125,7 @@ C_NAMES u64 @prefix@run(int argument) {{
 
 @part()
 def threads(choices, prefix):
-    """Threads, and variables that each of them has for itself."""
+    """Threads, and thread-local variables."""
     text = f"""
 #include <pthread.h>
 static __thread u64 @prefix@own = {choices.randrange(1 << 20)};

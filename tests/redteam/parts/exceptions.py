@@ -1,4 +1,4 @@
-"""C++ exceptions of all sorts."""
+"""C++ exceptions of all kinds."""
 
 from choices import fill
 from parts import part
@@ -6,7 +6,7 @@ from parts import part
 
 @part(languages="cpp", weight=6)
 def exceptions(choices, prefix):
-    """Thrown through several functions with things to clean up, caught by type, thrown again, one inside the other."""
+    """Nested exceptions, thrown through several functions with destructors, caught by type, and rethrown."""
     depth = choices.randint(1, 5)
     levels = []
     for at in range(depth):
@@ -59,7 +59,7 @@ C_NAMES u64 @prefix@run(int argument) {{
 
 @part(languages="cpp", weight=3)
 def thrown_cases(choices, prefix):
-    """A switch of which many cases throw, so that compilers put them apart."""
+    """A switch of which many cases throw, so that compilers split them off."""
     count = choices.randint(6, 20)
     bodies = ""
     for at in range(count):

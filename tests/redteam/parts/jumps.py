@@ -10,7 +10,7 @@ def labels(choices, prefix):
     count = choices.randint(3, 16)
     forms = ["absolute", "absolute", "local", "stored"]
     if choices.language == "c":
-        # C++ takes no difference of labels as a constant.
+        # C++ does not accept a difference of labels as a constant.
         forms += ["distance int", "distance short", "distance from end"]
     form = choices.choice(forms)
     names = [f"&&l{at}" for at in range(count)]
@@ -49,7 +49,7 @@ C_NAMES u64 @prefix@run(int argument) {{ return @prefix@interpret(@prefix@code, 
 
 @part(languages="c", weight=2)
 def label_argument(choices, prefix):
-    """The address of a label is handed to another function, which gives it back; a function with two ways in."""
+    """The address of a label is passed to another function, which returns it; a function with two entries."""
     count = choices.randint(2, 6)
     text = f"""
 typedef struct {{ void *place; u64 value; }} @prefix@resume;
@@ -72,7 +72,7 @@ C_NAMES u64 @prefix@run(int argument) {{
 
 @part(languages="c", weight=2)
 def nested(choices, prefix):
-    """Functions inside functions, called through code that is made on the stack; clang has none."""
+    """Nested functions, called through trampolines on the stack; clang does not support them."""
     text = f"""
 static NOINLINE u64 @prefix@apply(u64 (*inner)(u64), u64 x) {{ return inner(x) + {choices.randrange(99)}; }}
 C_NAMES u64 @prefix@run(int argument) {{

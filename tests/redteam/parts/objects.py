@@ -1,4 +1,4 @@
-"""C++ classes: virtual and multiple inheritance, pointers to members, types at run time, what templates and lambdas become."""
+"""C++ classes: virtual and multiple inheritance, pointers to members, run-time types, code of templates and lambdas."""
 
 from choices import fill
 from parts import part
@@ -6,7 +6,7 @@ from parts import part
 
 @part(languages="cpp", weight=4)
 def classes(choices, prefix):
-    """Virtual functions, bases that are shared, pointers to members and types at run time."""
+    """Virtual functions, virtual bases, pointers to members and run-time types."""
     count = choices.randint(2, 6)
     virtual = choices.choice(["virtual ", "", "virtual "])
     shape = "".join(f"  virtual u64 v{at}(u64 x) {{ return {choices.term('x')} + own; }}\n" for at in range(count))
@@ -46,7 +46,7 @@ C_NAMES u64 @prefix@run(int argument) {{
 
 @part(languages="cpp", weight=3)
 def callables(choices, prefix):
-    """Lambdas, std::function, templates, static locals, inline variables and functions of threads."""
+    """Lambdas, std::function, templates, static locals, inline variables and thread functions."""
     numbers = [choices.randrange(2, 99) for _ in range(choices.randint(2, 6))]
     uses = "".join(f"  functions.push_back([=](u64 x) {{ return {choices.term('x')} + r; }});\n  r += @prefix@scaled<{number}>(r);\n" for number in numbers)
     text = f"""
@@ -70,7 +70,7 @@ C_NAMES u64 @prefix@run(int argument) {{
 
 @part(languages="cpp", weight=2)
 def coroutines(choices, prefix):
-    """Functions that stop and go on."""
+    """Functions that suspend and resume."""
     text = f"""
 #include <coroutine>
 struct @prefix@Task {{

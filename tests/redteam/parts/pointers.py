@@ -57,7 +57,7 @@ def tables(choices, prefix):
         text += f"union @prefix@any {{ void *data; {function} code; u64 number; }};\nstatic union @prefix@any @prefix@table[] = {{{rows}}};\n"
         get = "@prefix@table[OPAQUE(at)].code"
     elif form == "shifted":
-        # An address that lies in data as twice itself and one, as some languages keep them.
+        # An address stored in data as twice its value plus one, as some languages do.
         text += f"static u64 @prefix@table[{count}];\nATTRIBUTE(constructor) static void @prefix@set(void) {{ " + \
             " ".join(f"@prefix@table[{at}] = ((u64)(uintptr_t)@prefix@f{at} << 1) | 1;" for at in range(count)) + " }\n"
         get = f"(({function})(uintptr_t)(OPAQUE(@prefix@table[at]) >> 1))"
@@ -75,7 +75,7 @@ def tables(choices, prefix):
         text += f"static {function} @prefix@inner[] = {{{names}}};\nstatic {function} *@prefix@table = @prefix@inner + {count};\n"
         get = "OPAQUE(@prefix@table)[-1 - at]"
     else:
-        # Addresses inside of functions, brought back before the call.
+        # Addresses inside of functions, adjusted before the call.
         delta = choices.choice([1, 4, 8, -1, 16])
         names = ", ".join(f"(char *)@prefix@f{at} + {delta}" for at in range(count))
         text += f"static char *@prefix@table[] = {{{names}}};\n" if choices.chance(100) else ""

@@ -1,4 +1,4 @@
-"""Switches of all shapes, some beside constant arrays that may look like more of their tables."""
+"""Switches of all shapes, some next to constant arrays that may look like more of their tables."""
 
 from choices import fill
 from parts import part
@@ -31,7 +31,7 @@ def labels(choices):
 
 
 def default(choices):
-    """What follows when no case is meant: text, and whether the index must be one of the cases."""
+    """The code after a switch without a matching case: text, and whether the index must be one of the cases."""
     return choices.choice([("", False), ("default: return x ^ 77;", False), ("default: __builtin_unreachable();", True),
                            ("default: __builtin_unreachable();", True), ("default: @die@(x);", False), ("default: __builtin_trap();", True)])
 
@@ -116,7 +116,7 @@ C_NAMES u64 @prefix@run(int argument) {
 
 def framed(choices, prefix, functions, calls):
     """Functions and their calls in a run that survives cases that do not return."""
-    # Locals that a longjmp would spoil are kept in memory.
+    # Locals that a longjmp would invalidate are kept in memory.
     text = fill(FRAME, prefix=prefix, cold=choices.choice([", cold", ", cold", ""]), functions=functions, calls=calls)
     return text.replace("  u64 r = 0;\n", "  volatile u64 r = 0;\n").replace("for (i64 c =", "for (volatile i64 c =")
 
@@ -164,7 +164,7 @@ def array(choices, name):
 
 @part(weight=8)
 def arrays(choices, prefix):
-    """Switches whose tables stand beside constant arrays."""
+    """Switches whose tables are next to constant arrays."""
     before, after, calls = [], [], []
     for number in range(choices.randint(1, 3)):
         text, call = kind(choices, f"{prefix}kind{number}", f"{prefix}die")

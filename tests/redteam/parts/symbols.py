@@ -1,4 +1,4 @@
-"""What linkers and loaders do with functions: chosen at load time, weak, under two names, in sections of their own, run before main."""
+"""How linkers and loaders treat functions: chosen at load time, weak, with two names, in own sections, run before main."""
 
 from choices import fill
 from parts import part
@@ -28,7 +28,7 @@ C_NAMES u64 @prefix@run(int argument) {{
 
 @part()
 def names(choices, prefix):
-    """Weak functions, some of which are not there, and second names of functions."""
+    """Weak functions, some of which are undefined, and aliases of functions."""
     text = f"""
 C_BEGIN
 ATTRIBUTE(weak) NOINLINE u64 @prefix@weak(u64 x) {{ return {choices.term('x')}; }}
@@ -50,7 +50,7 @@ C_NAMES u64 @prefix@run(int argument) {{
 
 @part()
 def begin_and_end(choices, prefix):
-    """Functions that run before and after main, in an order of their own; what comes after prints."""
+    """Functions that run before and after main, in a given order; those after main print."""
     numbers = [choices.randrange(101, 2000) for _ in range(choices.randint(1, 4))]
     text = "static u64 @prefix@before = 1;\n"
     for at, number in enumerate(numbers):

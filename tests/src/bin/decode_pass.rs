@@ -1,6 +1,6 @@
 //! One linear decode of all executable sections of an image: the least that any rewriter of code must do.
 //!
-//! Argument: the image. Prints the number of instructions. The yardstick of `scripts/bench/apply`.
+//! Argument: the image. Prints the number of instructions. `scripts/bench/apply` compares `apply` with it.
 
 #![allow(clippy::print_stdout, reason = "the figure is the output")]
 

@@ -1,4 +1,4 @@
-//! Permutes every installed program and tells how many behave the same.
+//! Permutes every installed program and counts those that behave the same.
 //!
 //! Arguments: `[--at-least N] [--limit N] [--part N/M] [--seed N] [--libraries | --files DIRECTORY] [--table FILE]
 //! [DIRECTORY…]`. `--part 2/5` takes every fifth program, from the second on. With `--libraries` each permuted program also

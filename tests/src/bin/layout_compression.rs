@@ -1,9 +1,9 @@
 //! Writes a program of `scripts/layout/corpus` as `reorder apply` would in three layouts, to be compressed, and prints
-//! what they and other links of the program cost its starts.
+//! what these layouts and other links of the program cost its runs.
 //!
 //! Arguments: `DIRECTORY OUT`. Files in OUT: `link-order`, `page-only`, `compression-aware`, and the links with lld's
 //! sorts by content from `DIRECTORY/peers`. Lines on stdout: name, then pages of the training and of the held-out
-//! starts at 4 KiB, then at 16 KiB. The time for each part goes to stderr.
+//! runs at 4 KiB, then at 16 KiB. The time for each part goes to stderr.
 
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "a script's table is its output")]
 
@@ -31,7 +31,7 @@ use reorder_system::mapped::map_image;
 /// Links of `scripts/layout/peers` that sort by content.
 const PEERS: [&str; 2] = ["lld-bp-compress", "lld-compress"];
 
-/// What starts may cost more, in thousandths.
+/// How much more the runs may cost, in thousandths.
 const PAGE_BUDGET_PERMILLE: u32 = 10;
 
 fn main() -> Result<(), Box<dyn Error>> {

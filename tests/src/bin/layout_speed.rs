@@ -1,11 +1,11 @@
 //! One measurement of `scripts/bench/layout`, in a process of its own so that its peak memory is its own.
 //!
-//! `layout_speed make FUNCTIONS TRACES EVENTS` makes a synthetic program and stops: what must be subtracted where a
-//! tool can only count whole processes. `order` orders it with the default strategy,
-//! `compress` also for compression. All print wall and user
+//! `layout_speed make FUNCTIONS TRACES EVENTS` makes a synthetic program and stops: this is subtracted where a
+//! tool can only measure whole processes. `order` orders it with the default strategy, `compress` also for compression.
+//! Each prints wall and user
 //! seconds of ordering, the peak of the process in MiB, and nanoseconds of processor time for each function and event.
 //! `files … DIRECTORY` writes what LLVM's tools read: `profile.proftext` and `functions.s`. `profile … FILE` orders
-//! the starts of such a file and prints the order, as `llvm-profdata order` does.
+//! the runs of such a file and prints the order, as `llvm-profdata order` does.
 
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "a script's figures are its output")]
 
@@ -124,7 +124,7 @@ fn order_profile(program: Program, file: &Path) -> Result<(), String> {
     io::stdout().write_all(output.as_bytes()).map_err(|error| error.to_string())
 }
 
-/// The starts of a profile as `files` writes it.
+/// The runs of a profile as `files` writes it.
 fn starts(text: &str) -> Result<Vec<Trace>, String> {
     let bad = || "not a profile of temporal traces".to_owned();
     let mut lines = text.lines().skip_while(|line| *line != ":temporal_prof_traces").skip(1);

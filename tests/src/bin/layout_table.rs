@@ -1,8 +1,8 @@
-//! Scores layouts of a program of `scripts/layout/corpus` on its recorded starts, by exact positions.
+//! Scores layouts of a program of `scripts/layout/corpus` on its recorded runs, by exact positions.
 //!
 //! Arguments: `[--format json] DIRECTORY [LABEL=FILE | strategy:NAME]...`. A file is another link of the program, or an
 //! order file, which is simulated, as are strategies of `reorder order`. Always shown: the bounds, link order,
-//! first-seen order, foresight (first-seen order that also knows what only held-out starts run), and all of
+//! first-seen order, foresight (first-seen order that also knows what only held-out runs execute), and all of
 //! `DIRECTORY/peers` and `DIRECTORY/ours`.
 
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "a script's table is its output")]
@@ -50,7 +50,7 @@ fn run() -> Result<String, String> {
     serde_json::to_string_pretty(&report).map(|json| json + "\n").map_err(|error| error.to_string())
 }
 
-/// Where a layout comes from.
+/// The source of a layout.
 enum Source {
     /// A link or an order file.
     File(PathBuf),
@@ -68,7 +68,7 @@ fn labelled(argument: &str) -> Result<(String, Source), String> {
     Ok((label.to_owned(), Source::File(PathBuf::from(path))))
 }
 
-/// The links and orders in `peers` and `ours`, by name; what they were made from has a suffix.
+/// The links and orders in `peers` and `ours`, by name; a suffix tells what they were made from.
 fn peers(directory: &Path) -> Result<Vec<(String, Source)>, String> {
     let mut peers = Vec::new();
     for place in ["peers", "ours"] {
@@ -107,7 +107,7 @@ fn report(corpus: &Corpus, layouts: &[(String, Source)]) -> Result<LayoutReport,
     Ok(report)
 }
 
-/// The functions' places in a link, or those that a link with this order would give them.
+/// The functions' positions in a link, or those that a link with this order would give them.
 fn placed(corpus: &Corpus, path: &Path) -> Result<(Vec<Span>, Vec<String>), String> {
     let bytes = fs::read(path).map_err(|error| format!("{}: {error}", path.display()))?;
     let mut remarks = Vec::new();
@@ -126,7 +126,7 @@ fn placed(corpus: &Corpus, path: &Path) -> Result<(Vec<Span>, Vec<String>), Stri
     Ok((found.spans, remarks))
 }
 
-/// How many functions stand where the simulation says.
+/// How many functions are where the simulation says.
 fn agreement(corpus: &Corpus, linked: &[Span], simulated: &[Span]) -> String {
     let equal = linked.iter().zip(simulated).filter(|(linked, simulated)| linked == simulated).count();
     format!("{equal} of {} functions stand where the simulation says", corpus.spans.len())

@@ -1,7 +1,7 @@
-//! Compares our LLVM strategies with LLVM's own tools on recorded starts of real programs.
+//! Compares our LLVM strategies with LLVM's own tools on recorded runs of real programs.
 //!
-//! Arguments: directories with an `image` and its traces in `train`. Prints a table: how many traced functions stand
-//! at the same place in both orders, the pages that the starts touch with either, and the time of either (that of
+//! Arguments: directories with an `image` and its traces in `train`. Prints a table: how many traced functions are
+//! at the same position in both orders, the pages that the runs touch with each, and the time of each (that of
 //! the tools includes reading and writing files). Exit status 1 when a page score differs by more than 0.5 %.
 
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "a script's summary is its output")]
@@ -21,10 +21,10 @@ use reorder_image::elf::file::ElfFile;
 use reorder_image::functions::FunctionTable;
 use reorder_trace::{Companions, ImageIdentity, read_files, resolve};
 
-/// How far the page scores may be apart.
+/// How far apart the page scores may be.
 const TOLERANCE: f64 = 0.005;
 
-/// One tool against ours.
+/// One tool compared with ours.
 struct Comparison {
     same: usize,
     pages: [u64; 2],
@@ -87,7 +87,7 @@ fn comparison(problem: &LayoutProblem, tool: &ToolOrder, orderer: &dyn Orderer) 
     Comparison { same, pages: [theirs, ours].map(|order| pages(problem, &order)), elapsed }
 }
 
-/// 4 KiB pages that the starts touch, each start by itself.
+/// 4 KiB pages that the runs touch, each run by itself.
 fn pages(problem: &LayoutProblem, order: &FunctionOrder) -> u64 {
     let spans = positions(problem, order);
     let faults = |functions: &[FunctionId]| {

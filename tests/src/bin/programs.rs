@@ -1,7 +1,7 @@
 //! Optimizes real programs as a user would, then compares them with the originals.
 //!
-//! Arguments: names of lists in `tests/programs`; none means all. Prints the table of `reorder optimize` for each
-//! program. Exit status 1 when an answer differs.
+//! Arguments: names of lists in `tests/programs`; all lists without arguments. Prints the table of `reorder optimize` for
+//! each program. Exit status 1 when an answer differs.
 
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "a script's summary is its output")]
 

@@ -1,4 +1,4 @@
-//! Compares what `reorder record` says about ripgrep with what ripgrep's own temporal profile says.
+//! Compares what `reorder record` records of ripgrep with ripgrep's own temporal profile.
 //!
 //! Arguments: the plain build, the build with temporal profiling, the directory to search. Runs both on the same
 //! search, with one thread and with as many as ripgrep takes. Exit status 1 when fewer than 98 % of the functions
@@ -33,12 +33,12 @@ struct Plain {
     entry: u64,
 }
 
-/// One search, seen by both witnesses.
+/// One search, recorded by both tools.
 struct Comparison {
     title: String,
     profile: usize,
     agreement: Agreement,
-    /// Functions of the profile of which a function that ran contains a copy, and one that does: their out-of-line
+    /// Functions of the profile of which a function that ran contains a copy, and such a function: their out-of-line
     /// code need not run, or not as early.
     copied: BTreeMap<String, String>,
     /// Missing functions that gdb sees running.
@@ -99,7 +99,7 @@ impl Plain {
     }
 }
 
-/// The name without the suffix of local functions that optimisation across modules made global.
+/// The name without the suffix of local functions that link-time optimisation made global.
 fn root(name: &str) -> &str {
     name.split_once(".llvm.").map_or(name, |(root, _)| root)
 }
@@ -142,7 +142,7 @@ fn profile_trace(instrumented: &Path, search: &[&str], scratch: &Path) -> Result
     let (raw, indexed) = (scratch.join("run.profraw"), scratch.join("run.profdata"));
     output_of(Command::new(instrumented).args(search).env("LLVM_PROFILE_FILE", &raw))?;
     let profdata = || Command::new("llvm-profdata-22");
-    // The default cuts traces at 10 000 functions, reservoir and all.
+    // By default traces are cut at 10 000 functions, including those of the reservoir.
     output_of(
         profdata()
             .args(["merge", "--temporal-profile-max-trace-length=1000000", "-o"])
@@ -151,7 +151,7 @@ fn profile_trace(instrumented: &Path, search: &[&str], scratch: &Path) -> Result
     )?;
     let text = output_of(profdata().args(["show", "--temporal-profile-traces"]).arg(&indexed))?;
     let lines = text.lines().skip_while(|line| !line.trim_start().starts_with("Temporal Profile Trace 0"));
-    // A local function's name follows that of its module and a semicolon.
+    // A local function's name follows that of its compilation unit and a semicolon.
     let names = lines.skip(1).map(|line| root(line.trim().rsplit(';').next().unwrap_or_default()));
     let mut seen = BTreeSet::new();
     let names: Vec<String> =

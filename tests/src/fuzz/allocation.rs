@@ -1,4 +1,4 @@
-//! Counts what is allocated: a reader that takes much more than its file justifies ends the process, which the fuzzer
+//! Counts allocated bytes: a reader that takes much more than its file justifies ends the process, which the fuzzer
 //! reports with the input.
 
 use std::alloc::{GlobalAlloc, Layout, System};
@@ -6,22 +6,22 @@ use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
 /// Bytes that are allocated now.
 static ALLOCATED: AtomicUsize = AtomicUsize::new(0);
-/// The most that may be.
+/// The maximum.
 static BOUND: AtomicUsize = AtomicUsize::new(usize::MAX);
 
-/// What any file may take, for tables of fixed size.
+/// Allowed for any file, for tables of fixed size.
 const FIXED: usize = 32 << 20;
-/// What each byte of a file may take: a name of two bytes out of a table compressed a thousandfold, as an event.
+/// Allowed for each byte of a file: a name of two bytes from a table compressed a thousandfold, as an event.
 const FOR_EACH_BYTE: usize = 16 << 10;
 
-/// Gives what `work` gives, for an input of `length` bytes.
+/// Runs `work` on an input of `length` bytes and returns its result.
 pub(super) fn bounded<Output>(length: usize, work: impl FnOnce() -> Output) -> Output {
     BOUND.store(ALLOCATED.load(Relaxed) + FIXED + length * FOR_EACH_BYTE, Relaxed);
     let _unbounded = Unbounded;
     work()
 }
 
-/// Lifts the bound when it is dropped, also by a panic that somebody catches.
+/// Removes the bound when it is dropped, also by a panic that is caught.
 struct Unbounded;
 
 impl Drop for Unbounded {
@@ -30,7 +30,7 @@ impl Drop for Unbounded {
     }
 }
 
-/// The allocator that counts, for programs that give inputs to the targets: as `#[global_allocator]`.
+/// The counting allocator, for programs that give inputs to the targets: as `#[global_allocator]`.
 #[derive(Debug)]
 pub struct Counted;
 
@@ -38,26 +38,26 @@ pub struct Counted;
 unsafe impl GlobalAlloc for Counted {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         add(layout.size());
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller upholds the contract of `GlobalAlloc`, which is also that of the system.
         unsafe { System.alloc(layout) }
     }
 
     unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
         add(layout.size());
-        // SAFETY: the caller's promise. Zeroed pages are not touched here, so large tables stay cheap.
+        // SAFETY: as for `alloc`. Zeroed pages are not touched here, so large tables stay cheap.
         unsafe { System.alloc_zeroed(layout) }
     }
 
     unsafe fn dealloc(&self, memory: *mut u8, layout: Layout) {
         ALLOCATED.fetch_sub(layout.size(), Relaxed);
-        // SAFETY: the caller's promise.
+        // SAFETY: as for `alloc`.
         unsafe { System.dealloc(memory, layout) }
     }
 
     unsafe fn realloc(&self, memory: *mut u8, layout: Layout, size: usize) -> *mut u8 {
         add(size);
         ALLOCATED.fetch_sub(layout.size(), Relaxed);
-        // SAFETY: the caller's promise.
+        // SAFETY: as for `alloc`.
         unsafe { System.realloc(memory, layout, size) }
     }
 }

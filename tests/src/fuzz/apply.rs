@@ -1,5 +1,5 @@
-//! Any bytes as an image whose functions are permuted: refused, or proven by the verifier, never anything else.
-//! What the verifier rejects is refused as well (R16): a damaged image may mean different things to two readers.
+//! Any bytes as an image whose functions are permuted: refused, or proven by the verifier.
+//! What the verifier rejects is refused as well (R16): two readers may read a damaged image differently.
 
 use reorder_base::error::{Error, ErrorKind};
 use reorder_image::elf::analysis::Analysis;
@@ -13,7 +13,7 @@ use reorder_relocate::debug::DebugPolicy;
 use reorder_verify::{VerifyOptions, verify};
 
 pub(super) fn check(input: &[u8]) {
-    // The seed stands behind the image, so that files of a corpus are images.
+    // The seed comes after the image, so that files of a corpus are images.
     let (bytes, seed) = input.split_last().map_or((input, 0), |(seed, bytes)| (bytes, *seed));
     if let Ok(output) = permute(bytes, u64::from(seed)) {
         let keeps_size = policy(u64::from(seed)) == DebugPolicy::KeepStale;
@@ -23,7 +23,7 @@ pub(super) fn check(input: &[u8]) {
     }
 }
 
-/// Half of the seeds bring debug information up to date.
+/// Half of the seeds also update debug information.
 fn policy(seed: u64) -> DebugPolicy {
     if seed.is_multiple_of(2) { DebugPolicy::KeepStale } else { DebugPolicy::Update }
 }

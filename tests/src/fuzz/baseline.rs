@@ -1,12 +1,12 @@
-//! Any bytes as a baseline: what is read can be written and read again, and whatever it holds, judging an image against it
-//! ends in a report of every form.
+//! Any bytes as a baseline: what is read can be written and read again, and judging an image against any baseline gives
+//! a report in every form.
 
 use reorder::gate::place::{Source, locate};
 use reorder::gate::render::ExportFormat;
 use reorder::gate::{Baseline, Comparison, GateReport, Limits, Outcome, judge};
 use reorder_layout::memory;
 
-/// A text that is larger takes more pages than a run should count.
+/// A larger text takes more pages than a run should count.
 const MAX_TEXT: u64 = 64 << 20;
 
 pub(super) fn check(bytes: &[u8]) {

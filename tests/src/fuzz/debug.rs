@@ -1,4 +1,4 @@
-//! Any bytes as a section of debug information: written again or an error with its place.
+//! Any bytes as a section of debug information: written again, or an error with its place.
 
 use reorder_base::address::{Address, NewAddress};
 use reorder_relocate::address_map::{AddressMap, Move};

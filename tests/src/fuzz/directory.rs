@@ -1,4 +1,4 @@
-//! A directory on disk for the formats that are one.
+//! A directory on disk for the formats that are directories.
 
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
@@ -7,22 +7,22 @@ use std::path::{Path, PathBuf};
 pub(super) struct Directory(PathBuf);
 
 impl Directory {
-    /// A directory with files of these names and contents; names that lead out of it are left out.
+    /// A directory with files of these names and contents; names that lead out of it are skipped.
     pub(super) fn of(files: &[(&str, &[u8])]) -> Self {
         let directory = std::env::temp_dir().join(format!("reorder-fuzz-{}", std::process::id()));
-        // One may be left of a process that was killed.
+        // A process that was killed may have left one.
         drop(std::fs::remove_dir_all(&directory));
         std::fs::create_dir(&directory).expect("a directory for the input's files");
         for (name, contents) in
             files.iter().filter(|(name, _)| Path::new(name).file_name() == Some(OsStr::new(name)))
         {
-            // Names can be too long, or hold a zero.
+            // Names can be too long, or contain a zero byte.
             drop(std::fs::write(directory.join(name), contents));
         }
         Self(directory)
     }
 
-    /// Where the file that stands for the directory would be.
+    /// Path of the file that stands for the directory.
     pub(super) fn file(&self) -> PathBuf {
         self.0.join("file")
     }

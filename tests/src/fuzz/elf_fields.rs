@@ -1,5 +1,5 @@
-//! Real ELF images with damaged fields: refused with a reason, or moved, proven, the same instructions at their new
-//! places, and led back to the same bytes by the map.
+//! Real ELF images with damaged fields: refused with a reason, or moved and proven, with the same instructions at their
+//! new places, and restored to the same bytes by the map.
 
 use reorder_base::error::Error;
 use reorder_base::processor;

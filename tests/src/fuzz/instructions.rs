@@ -1,18 +1,18 @@
-//! Whether code means the same after its move, by nothing but a decoder: the same instructions in the same places, but
+//! Whether code means the same after its move, by a decoder alone: the same instructions in the same places, except
 //! for the addresses in them.
 
 use iced_x86::{Decoder, DecoderOptions};
 use reorder_base::address::Address;
 use reorder_relocate::address_map::AddressMap;
 
-/// Whose instructions are decoded.
+/// The processor whose instructions are decoded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Processor {
     X86,
     AArch64,
 }
 
-/// Of all that moved; the functions give the bytes of the old and of the new image at an address.
+/// Compares all moved ranges; the functions give the bytes of the old and of the new image at an address.
 pub(super) fn assert_moved_alike<'data>(
     processor: Processor,
     map: &AddressMap,
@@ -26,7 +26,7 @@ pub(super) fn assert_moved_alike<'data>(
     }
 }
 
-/// Of one moved range, which began at `address`.
+/// Compares one moved range, which began at `address`.
 fn assert_same_instructions(processor: Processor, old: &[u8], new: &[u8], address: Address) {
     assert_eq!(old.len(), new.len());
     let different = match processor {
@@ -39,8 +39,8 @@ fn assert_same_instructions(processor: Processor, old: &[u8], new: &[u8], addres
     }
 }
 
-/// Where the two cease to be the same instructions, of the same lengths. Bytes that are no instruction, as of tables, are
-/// left: where they end is not known.
+/// Where the two cease to be the same instructions, of the same lengths. Bytes that are not instructions, such as tables,
+/// are skipped: where they end is not known.
 fn first_different(old: &[u8], new: &[u8]) -> Option<usize> {
     let [mut old, mut new] = [old, new].map(|code| Decoder::with_ip(64, code, 0, DecoderOptions::NONE));
     while old.can_decode() {

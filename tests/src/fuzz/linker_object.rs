@@ -1,4 +1,4 @@
-//! Any bytes as an object of a link, and as options of the plugin: what is given is bounded by the bytes.
+//! Any bytes as an object of a link, and as options of the plugin: the input bounds the output.
 
 use reorder_plugin::plugin::object_file::{read_object, tail_of};
 use reorder_plugin::plugin::options::Options;

@@ -1,5 +1,5 @@
-//! Any bytes as a Mach-O image for x86-64 and with metadata of Swift: code is decoded or stays, records are read or left.
-//! Half of the input, if it is no image, is put into one as its code, the other half as its records.
+//! Any bytes as a Mach-O image for x86-64 and with metadata of Swift: code is decoded or pinned, records are read or left.
+//! Half of an input that is not an image is put into one as its code, the other half as its records.
 
 use std::ops::Range;
 
@@ -19,7 +19,7 @@ pub(super) fn check(bytes: &[u8]) {
     }
 }
 
-/// Functions of this size each; a place inside is an entry as well.
+/// Size of each function; an address inside is an entry as well.
 const ATOM: u64 = 64;
 
 fn examine(file: &MachOFile<'_>) {

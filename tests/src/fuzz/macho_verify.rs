@@ -1,9 +1,9 @@
-//! Any two files as a pair of Mach-O images: a report or an error, without a panic and without an end that does not come.
-//! What is proven has the same functions in both directions.
+//! Any two files as a pair of Mach-O images: a report or an error, without a panic and in bounded time.
+//! Proven pairs have the same functions in both directions.
 
 use reorder_verify::{VerifyOptions, recover_moves, verify};
 
-/// Of a thin image for arm64; the rest is the engine's.
+/// The header of a thin image for arm64; the fuzzer chooses the rest.
 const MAGIC: [u8; 8] = [0xcf, 0xfa, 0xed, 0xfe, 0x0c, 0, 0, 1];
 
 pub(super) fn check(input: &[u8]) {

@@ -1,4 +1,4 @@
-//! What every input must satisfy, target by target: the fuzzer gives them inputs without end (`fuzz/`), and a test those that
+//! What every input must satisfy, target by target: the fuzzer generates inputs (`fuzz/`), and a test replays those that
 //! it kept (`tests/fuzz_corpus.rs`).
 
 mod allocation;
@@ -27,7 +27,7 @@ mod wheel;
 
 pub use allocation::Counted;
 
-/// A target that is given files of its own format.
+/// A target whose inputs are files of its own format.
 type Check = fn(&[u8]);
 
 /// The targets by name; those of trace readers are in `readers`.
@@ -56,7 +56,7 @@ const CHECKS: &[(&str, Check)] = &[
 /// Gives `bytes` to a target.
 ///
 /// # Panics
-/// When something breaks what it promises, which is a finding, or no target has this name.
+/// When the input violates a property of the target, which is a finding, or no target has this name.
 pub fn check(target: &str, bytes: &[u8]) {
     match CHECKS.iter().find(|(name, _)| *name == target) {
         Some((_, check)) => check(bytes),

@@ -1,4 +1,4 @@
-//! Any bytes as an order file of an image with symbols, the fuzzer itself: every line is accounted for.
+//! Any bytes as an order file of an image with symbols, the fuzzer itself: every line is counted.
 
 use std::sync::LazyLock;
 

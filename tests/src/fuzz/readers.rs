@@ -1,7 +1,7 @@
-//! What the targets of trace readers demand of every format, and which target stands for which formats.
+//! What the targets of trace readers require of every format, and which target covers which formats.
 //!
-//! An input is a file as the fuzzer makes it, with its companions behind it: each begins with [`COMPANION`] and its
-//! name on one line. Formats that are a directory find the companions as files in theirs.
+//! An input is a file as the fuzzer makes it, followed by its companions: each begins with [`COMPANION`] and its
+//! name on one line. Formats that are directories find the companions as files in theirs.
 
 use std::path::Path;
 use std::sync::OnceLock;
@@ -32,10 +32,10 @@ const TARGETS: &[(&str, &[&str])] = &[
     ("texts", &["plain list", "link map", "DTrace output", "Chromium offsets", "sanitizer coverage"]),
 ];
 
-/// What stands before the name of a companion.
+/// Comes before the name of a companion.
 const COMPANION: &[u8] = b"\n@companion ";
 
-/// Compressed tables say more than their bytes, by at most this factor.
+/// Compressed tables may expand by at most this factor.
 const INFLATION: usize = 1032;
 
 /// The names of the targets.
@@ -46,7 +46,7 @@ pub(super) fn targets() -> impl Iterator<Item = &'static str> {
 /// Reads `bytes` as each format of `target`, accepted or not.
 ///
 /// # Panics
-/// When a reader breaks what it promises, or the table of formats has changed and the one of targets has not.
+/// When a reader violates a property, or the table of formats has changed and the one of targets has not.
 pub(super) fn read(target: &str, bytes: &[u8]) {
     static OF_TARGET: OnceLock<Vec<&'static Format>> = OnceLock::new();
     let (file, companions) = parts(bytes);
@@ -61,7 +61,7 @@ pub(super) fn read(target: &str, bytes: &[u8]) {
     }
 }
 
-/// Reads `bytes` as whatever format takes them.
+/// Reads `bytes` as the first format that accepts them.
 ///
 /// # Panics
 /// As [`read`].
@@ -75,7 +75,7 @@ pub(super) fn detect_and_read(bytes: &[u8]) {
     }
 }
 
-/// No directory has files beside this one.
+/// A path in a directory that does not exist, so that no companion is found.
 const NOWHERE: &str = "/nowhere/input";
 
 fn formats_of(target: &str) -> Vec<&'static Format> {
@@ -128,7 +128,7 @@ fn read_file(format: &Format, bytes: &[u8], companions: &[(&str, &[u8])]) {
     }
 }
 
-/// Offsets of errors and notes are those of any of the directory's files.
+/// Offsets of errors and notes must lie within one of the directory's files.
 fn read_directory(format: &Format, bytes: &[u8], companions: &[(&str, &[u8])]) {
     let directory = Directory::of(companions);
     let companions = Companions::default();
@@ -137,7 +137,7 @@ fn read_directory(format: &Format, bytes: &[u8], companions: &[(&str, &[u8])]) {
     }
 }
 
-/// What happens to traces behind their reader.
+/// Processes traces as commands do after reading them.
 fn digest(format: &Format, reading: Reading) {
     let reading = match format.join {
         // Two files of one run.

@@ -1,4 +1,4 @@
-//! The small images of `tests/fuzz/images`, and what the bytes of an input mean for them.
+//! The small images of `tests/fuzz/images`, and how the bytes of an input select and damage them.
 
 use std::fs;
 use std::sync::OnceLock;
@@ -9,7 +9,7 @@ use reorder_relocate::layout_map::LayoutMap;
 use crate::mutation::SeedImage;
 use crate::workspace;
 
-/// A damaged image, and a number for what else there is to choose.
+/// A damaged image, and a number for the remaining choices.
 pub(super) struct Case {
     /// The image.
     pub(super) image: Vec<u8>,
@@ -20,7 +20,7 @@ pub(super) struct Case {
 }
 
 impl Case {
-    /// What became of the case is as it must be: a damaged image may be refused, with words that explain it.
+    /// Checks the outcome: a damaged image may be refused, with a message that explains it.
     pub(super) fn judge(&self, outcome: Result<(), Error>) {
         if let Err(error) = outcome {
             let is_explained = !error.to_string().is_empty() && !matches!(error.kind, ErrorKind::Io(_));
@@ -29,14 +29,14 @@ impl Case {
         }
     }
 
-    /// The map that leads back. A damaged image can be such that what is moved must stay once it is moved, which the
-    /// command says; then there is none.
+    /// The map that leads back. In a damaged image, functions may be pinned once they have moved, which the
+    /// command reports; then there is no map.
     pub(super) fn way_back(&self, map: Result<LayoutMap, Error>) -> Option<LayoutMap> {
         map.inspect_err(|error| assert!(self.is_damaged, "no map leads back: {error}")).ok()
     }
 }
 
-/// The images whose names begin with `prefix`, in order of name: inputs count on it.
+/// The images whose names begin with `prefix`, in order of name: inputs depend on that order.
 fn images(prefix: &str) -> Vec<SeedImage> {
     let folder = workspace::root().join("tests/fuzz/images");
     let mut names: Vec<String> = fs::read_dir(&folder)
@@ -45,7 +45,7 @@ fn images(prefix: &str) -> Vec<SeedImage> {
         .filter(|name| name.starts_with(prefix))
         .collect();
     names.sort();
-    // Inputs choose images by their place.
+    // Inputs choose images by their position.
     let expected = if prefix == "macho" { 8 } else { 12 };
     assert_eq!(names.len(), expected, "other images: make the kept inputs anew");
     let read = |name: String| {
@@ -59,7 +59,7 @@ fn images(prefix: &str) -> Vec<SeedImage> {
     names.into_iter().map(read).collect()
 }
 
-/// The case of an input: a byte for the image, one for the seed, then edits. None when there is nothing to edit.
+/// The case of an input: a byte for the image, one for the seed, then edits. None for an input that is too short.
 pub(super) fn elf_case(input: &[u8]) -> Option<Case> {
     static IMAGES: OnceLock<Vec<SeedImage>> = OnceLock::new();
     case(IMAGES.get_or_init(|| images("elf")), input)

@@ -1,4 +1,4 @@
-//! Any two files as a pair: a report or an error. Whatever is proven the same in one direction has the same size.
+//! Any two files as a pair: a report or an error. Images that are proven the same in one direction have the same size.
 
 use reorder_verify::{VerifyOptions, recover_moves, verify};
 

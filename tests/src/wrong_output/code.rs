@@ -1,4 +1,4 @@
-//! Functions with another target, or in the place of another.
+//! Functions with another target, or at the address of another function.
 
 use iced_x86::{Decoder, DecoderOptions, FlowControl, Instruction, OpKind};
 
@@ -6,7 +6,7 @@ use super::change::add;
 use super::{Code, CorrectOutput};
 use crate::random::Random;
 
-/// What leads elsewhere.
+/// The kind of reference to redirect.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Branch {
     Call,
@@ -70,7 +70,7 @@ impl CorrectOutput {
         }
     }
 
-    /// The bytes of two functions of one size, each in the place of the other.
+    /// The bytes of two functions of one size, exchanged.
     pub(super) fn swap_functions(&self, bytes: &mut [u8], random: &mut Random) -> Option<()> {
         let one = random.of(&self.functions)?;
         let same: Vec<&Code> = self

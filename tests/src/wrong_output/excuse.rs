@@ -1,11 +1,11 @@
-//! Changes that leave what runs as it is, by rules of their own.
+//! Rules for changes that do not affect execution.
 
 use std::ops::Range;
 
 use super::CorrectOutput;
 
 impl CorrectOutput {
-    /// Why a change that was accepted cannot change what runs; nothing when no rule says so.
+    /// Why a change that was accepted cannot affect execution; `None` when no rule explains it.
     pub fn excuse(&self, wrong: &[u8]) -> Option<&'static str> {
         let changed: Vec<usize> = (0..self.new.len()).filter(|&at| wrong[at] != self.new[at]).collect();
         let all_in =
@@ -41,7 +41,7 @@ impl CorrectOutput {
         holes
     }
 
-    /// Places that the loader's relocations with addends store to.
+    /// Addresses that the loader's relocations with addends write to.
     fn overwritten(&self) -> Vec<Range<usize>> {
         let Some(table) = self.part(".rela.dyn") else { return Vec::new() };
         let places = self.new[table.bytes.clone()].chunks_exact(24).filter_map(|entry| {

@@ -1,6 +1,6 @@
-//! What is made wrong.
+//! Kinds of errors in an output.
 
-/// What is made wrong.
+/// The error to make.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 #[allow(missing_docs)] // the names say it
 pub enum Kind {

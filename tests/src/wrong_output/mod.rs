@@ -1,7 +1,7 @@
 //! Correct outputs, made wrong in one place: what a defect of the writer could do, one kind after the other.
 //!
 //! In: an image, its permuted copy, a kind and a number. Out: a copy that differs from the correct one, the same for the same
-//! number. Where a kind can be applied is read from both images with `object` and `iced-x86`; nothing of the verifier.
+//! number. The places for a kind are read from both images with `object` and `iced-x86`, without code of the verifier.
 
 mod change;
 mod code;
@@ -57,7 +57,7 @@ pub struct CorrectOutput {
 }
 
 impl CorrectOutput {
-    /// Finds what can be made wrong.
+    /// Finds the places that can be made wrong.
     ///
     /// # Errors
     /// When `new` is not an ELF image of 64 bits.
@@ -116,7 +116,7 @@ impl CorrectOutput {
         Ok(output)
     }
 
-    /// Copy number `number` with something of `kind` wrong; nothing where the image has none of it.
+    /// Copy number `number` with one error of `kind`; `None` if the image has no place for it.
     pub fn wrong(&self, kind: Kind, number: u64) -> Option<Vec<u8>> {
         let mut random = Random(number.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ kind as u64);
         let mut bytes = self.new.clone();
@@ -253,7 +253,7 @@ impl CorrectOutput {
         let is_changed = random.below(4) > 0 && !changed.is_empty();
         let at = *random.of(if is_changed { &changed } else { &fields })?;
         match random.below(3) {
-            // The place of another function.
+            // The address of another function.
             0 => {
                 let function = random.of(&self.functions)?;
                 bytes.get_mut(at..at + 8)?.copy_from_slice(&function.address.to_le_bytes());

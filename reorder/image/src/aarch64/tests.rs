@@ -291,7 +291,7 @@ fn shortened_pairs_are_known_by_their_nop() {
 }
 
 proptest! {
-    /// Whatever the words are: an answer, and nothing that is listed for an atom that is not understood.
+    /// For any words the decoder returns, and lists no references for an atom that is not understood.
     #[test]
     fn any_words_have_an_answer(words in prop::collection::vec(any::<u32>(), 1..64), entry in 0_u64..64) {
         static IMAGE: std::sync::OnceLock<Vec<u8>> = std::sync::OnceLock::new();

@@ -294,7 +294,7 @@ mod tests {
         };
         assert_eq!(register_in_thunk(&thunk(0x48, 0x04)), Some(0));
         assert_eq!(register_in_thunk(&thunk(0x4c, 0x1c)), Some(11));
-        // Without the loop it is an ordinary store.
+        // Without the loop it is a plain store.
         assert_eq!(register_in_thunk(&thunk(0x48, 0x04)[12..]), None);
     }
 }

@@ -19,7 +19,7 @@ use reorder_verify::{VerifyOptions, verify};
 fn what_is_not_proven_is_refused() {
     let image = std::fs::read(std::env::current_exe().unwrap()).unwrap();
     let mut other = image.clone();
-    // The file's identity and padding of its first bytes, which nothing may change.
+    // The file's identity and padding of its first bytes, which must not change.
     other[9] ^= 1;
     let refusal = |new: &[u8], code| match judge(verify(&image, new, VerifyOptions::default()), code) {
         Err(Error { kind: ErrorKind::Refused(refusal), .. }) => Some((refusal.code, refusal.reason)),

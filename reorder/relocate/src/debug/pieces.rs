@@ -231,7 +231,7 @@ mod tests {
 
     #[test]
     fn padding_between_does_not_count_for_a_distance() {
-        // f and g 0x110..0x120 both by 0x100; what stands after them stays.
+        // f and g 0x110..0x120 both by 0x100; the bytes after them stay.
         let moved = |old, new, size| Move { old: Address(old), new: NewAddress(new), size };
         let map = AddressMap::new([moved(0x100, 0x200, 12), moved(0x110, 0x210, 16)]).expect("no overlap");
         let code = vec![Address(0x80)..Address(0x300)];

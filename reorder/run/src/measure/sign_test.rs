@@ -1,6 +1,6 @@
 //! Bounds of a median from few values, without any assumption about their distribution.
 //!
-//! Each value lies above the median with a chance of one half, whatever it measures. So the number above is binomial, and
+//! Each value is above the median with a chance of one half, for any quantity. So the number above is binomial, and
 //! bounds are values themselves: those with enough others beyond them to make chance unlikely. Ties count against a
 //! finding. The same values give the same bounds: no random numbers are used.
 

@@ -87,7 +87,7 @@ fn a_cold_start_reads_from_the_disk_and_a_warm_one_does_not() {
     assert!(effect.mapped_pages.expect("traced") >= effect.touched_pages, "{effect:?}");
     asked.start = StartKind::Warm;
     let warm = measure(&asked, &|| ()).expect("it runs");
-    // Where memory is short, the system may take libraries away between starts.
+    // Where memory is short, the system may evict libraries between runs.
     assert_eq!(warm.figures.sample(FigureKind::MajorFaults, 0).expect("always known").minimum, 0.0);
     assert!(!warm.cold && warm.figures.get(FigureKind::TextPagesCached).is_none());
     let after: Vec<_> = fs::read_dir(directory.path()).expect("readable").collect();

@@ -207,7 +207,7 @@ fn a_full_disk_leaves_the_old_file() {
     assert_eq!(names_in(files.directory.path()), ["input", "output"]);
 }
 
-/// Whether the second generation, or a later one, stands there.
+/// Whether the file holds the second generation, or a later one.
 fn is_written_again(output: &Path) -> bool {
     use std::io::Read as _;
     let mut first = [0];

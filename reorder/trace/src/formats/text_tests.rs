@@ -1,4 +1,4 @@
-//! Text formats against damaged and cut files: traces or an error that lies inside the file.
+//! Text formats with damaged and cut files: traces, or an error at a place inside the file.
 
 use std::path::Path;
 

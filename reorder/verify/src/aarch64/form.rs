@@ -128,7 +128,7 @@ pub(crate) fn is_add(word: u32) -> bool {
 mod tests {
     use super::*;
 
-    /// Where the words stand.
+    /// The addresses of the words.
     const PLACE: u64 = 0x10_0000;
 
     #[test]

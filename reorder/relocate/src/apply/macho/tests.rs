@@ -179,7 +179,7 @@ fn symbols_of_debuggers_name_functions_of_other_sections() {
 }
 
 // case: Mach-O: x86-64 code that no instruction leads to, stabs of functions outside of the text, the last unwind entry
-/// Pieces of x86-64 code between two functions, each with what the writer and the verifier must see alike.
+/// Pieces of x86-64 code between two functions; writer and verifier must decide the same for each.
 #[test]
 fn x86_64_code_that_no_instruction_leads_to_is_understood() {
     let first = ".globl _first, _f, _last\n.p2align 4, 0x90\n_first: movl $5, %eax\n ret\n.p2align 4, 0x90\n";

@@ -250,7 +250,7 @@ mod tests {
         assert_eq!(split(&[0xcc; 6], &signature), Some((2, 8)));
         // nopw 0x0(%rax,%rax,1)
         assert_eq!(split(&[0x66, 0x0f, 0x1f, 0x44, 0, 0], &signature), Some((2, 8)));
-        // Data that ends in zeros, and nothing between.
+        // Data that ends in zeros, directly before the next function.
         assert_eq!(split(&[0; 14], &[0, 0, 0, 0, 0, 0, 0xf0, 0x3f]), None);
         assert_eq!(split(&[], &signature), None);
     }
