@@ -340,7 +340,7 @@ fn code(error: &Error) -> String {
     match &error.kind {
         ErrorKind::Refused(refusal) => {
             assert!(!refusal.cure.is_empty() && error.hint.is_some());
-            format!("{:?}", refusal.code)
+            refusal.code.to_string()
         }
         _ => format!("{error}"),
     }
