@@ -121,7 +121,7 @@ fn call_graphs_are_ordered_by_index() {
     assert_eq!(found, [("inside 0x20".to_owned(), Some(2)), ("inside 0x10".to_owned(), Some(7))]);
     let cut = &text.as_bytes()[..text.len() - 20];
     let error = read_bytes(cut, Path::new("cut"), &Companions::default()).unwrap_err();
-    assert!(error.offset.unwrap() > 200 && error.message.contains("no JSON"), "{error}");
+    assert!(error.offset.unwrap() > 200 && error.message.contains("not JSON"), "{error}");
 }
 
 #[test]
