@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use super::copies::Copies;
-use reorder_base::address::NewAddress;
+use super::placed::Copies;
+use reorder_base::address::{Address, NewAddress};
 use reorder_base::refusal::{Refusal, RefusalCode};
 use reorder_image::elf::analysis::obligations::COPIES;
 use reorder_image::elf::file::ElfFile;
@@ -111,25 +111,31 @@ impl<'run> Sections<'run> {
         self.put(index, 48, alignment);
     }
 
-    /// Symbols for the copies, where the image has a table of symbols: the name of the original and a suffix. They are
-    /// global, since local ones must precede all others, and hidden.
+    /// Symbols for the copies, where the image has a table of symbols: each fragment has the name of its function and a
+    /// suffix. They are global, since local ones must precede all others, and hidden.
     fn symbols(&mut self, functions: &FunctionTable<'_>, copies: &Copies<'_>) -> Option<(usize, Vec<u8>)> {
         let file = self.file;
         let section = file.sections.iter().find(|section| section.kind == object::elf::SHT_SYMTAB.0)?;
         let strings = section.link as usize;
         let mut table = file.section_bytes(section).to_vec();
         let copied = self.index_of_copies();
-        for (start, place) in copies.of_functions() {
-            let Some(function) = functions.starting_at(start) else { continue };
+        let mut names: BTreeMap<Address, u32> = BTreeMap::new();
+        for (fragment, placed) in copies.fragments.iter().zip(&copies.placed) {
+            let original = fragment.original(copies.bodies).start;
+            let starts = &copies.bodies[fragment.body].function_starts;
+            let after = starts.partition_point(|start| *start <= original);
+            let Some(&start) = starts[..after].last() else { continue };
             let Some(name) = functions.names_at(start).next() else { continue };
-            let name = self.string(strings, &[name, SUFFIX.as_bytes()].concat());
+            let name = *names
+                .entry(start)
+                .or_insert_with(|| self.string(strings, &[name, SUFFIX.as_bytes()].concat()));
             let mut symbol = [0; SYMBOL];
             symbol[..4].copy_from_slice(&name.to_le_bytes());
             symbol[4] = object::elf::STB_GLOBAL.0 << 4 | object::elf::STT_FUNC.0;
             symbol[5] = object::elf::STV_HIDDEN.0;
             symbol[6..8].copy_from_slice(&copied.to_le_bytes());
-            symbol[8..16].copy_from_slice(&place.0.to_le_bytes());
-            symbol[16..24].copy_from_slice(&functions.get(function).size().to_le_bytes());
+            symbol[8..16].copy_from_slice(&placed.start.0.to_le_bytes());
+            symbol[16..24].copy_from_slice(&u64::from(placed.arranged.size()).to_le_bytes());
             table.extend_from_slice(&symbol);
         }
         Some((section.index.0 as usize, table))

@@ -24,6 +24,10 @@ pub enum Obstacle {
     InsideKnown,
     /// Exceptions are caught outside of the function by a distance from its start.
     LandingPadOutside,
+    /// It has a table of exceptions, which copies of parts of it would need anew.
+    ExceptionTable,
+    /// Its unwind entry has instructions that are not known.
+    UnwindInstructions,
 }
 
 impl fmt::Display for Obstacle {
@@ -39,6 +43,8 @@ impl fmt::Display for Obstacle {
             Self::ShortReach => "a branch or a literal has too short a reach",
             Self::InsideKnown => "a place inside it is known elsewhere",
             Self::LandingPadOutside => "exceptions are caught outside of it",
+            Self::ExceptionTable => "it has a table of exceptions",
+            Self::UnwindInstructions => "its unwind entry has unknown instructions",
         })
     }
 }

@@ -52,7 +52,8 @@ struct Knowledge {
     landing_pads: BTreeMap<Address, Vec<Address>>,
 }
 
-/// Walks the blocks of `wanted`, in that order, each once.
+/// Walks the blocks of `wanted`, in that order, each once. `ran` are ranges of instructions that were executed, ascending:
+/// control may enter there, too.
 ///
 /// # Errors
 /// Malformed exception tables.
@@ -61,6 +62,7 @@ pub(super) fn collect(
     functions: &FunctionTable<'_>,
     analysis: &Analysis<'_>,
     wanted: &[FunctionIndex],
+    ran: &[Range<Address>],
 ) -> Result<(Vec<Body>, Vec<Skipped>)> {
     let mut blocks = Vec::new();
     let mut is_listed = vec![false; analysis.partition.blocks.len()];
@@ -77,11 +79,12 @@ pub(super) fn collect(
     let mut entries = Vec::new();
     for block in blocks {
         match entries_of(analysis, &knowledge, block) {
-            Ok(found) => {
+            Ok(mut found) => {
                 let known = analysis.partition.block(block);
                 let function_starts = known.function_starts().collect();
                 // Bytes before the entry, such as room for a patch, are read through the original's address.
                 let range = known.first_function..known.end;
+                found.extend(inner_entries(file, analysis, block, &range, ran));
                 bodies.push(Body { block, range, function_starts, walk: Walk::default() });
                 entries.push(found);
             }
@@ -163,6 +166,25 @@ fn entries_of(
         }
     }
     Ok(entries)
+}
+
+/// Where a table of `block` leads, and where execution in `range` was seen to begin, as distances from its start.
+fn inner_entries(
+    file: &ElfFile<'_>,
+    analysis: &Analysis<'_>,
+    block: BlockIndex,
+    range: &Range<Address>,
+    ran: &[Range<Address>],
+) -> BTreeSet<u32> {
+    let tables = analysis.tables.iter().filter(|table| table.owner == block);
+    let targets = tables.flat_map(|table| table.targets(file));
+    let first = ran.partition_point(|one| one.start < range.start);
+    let began = ran[first..].iter().map(|one| one.start);
+    let inside = began.take_while(|start| *start < range.end).chain(targets);
+    inside
+        .filter(|entry| range.contains(entry))
+        .map(|entry| entry.distance_from(range.start) as u32)
+        .collect()
 }
 
 /// Walks all bodies, each from its own entries and from the branches of the others. Each place is walked once.

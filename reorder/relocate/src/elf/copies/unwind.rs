@@ -1,14 +1,14 @@
 //! Unwind tables with the copies: all old entries, then entries for the copies, and a new search table.
-//!
-//! Exception tables are shared: they are relative to the function's start, or lead into the original, whose frame is the
-//! same.
 //! Source: Linux Standard Base 5.0, "Exception Frames"; DWARF 5, section 6.4.
 
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
 use std::ops::Range;
 
-use super::copies::Copies;
+use super::bodies::Body;
+use super::obstacle::Obstacle;
+use super::placed::{Copies, Placed};
+use super::rows::Rows;
 use crate::elf::unwind::{HEADER_SIZE, KNOWN_HEADER, ROW_SIZE};
 use reorder_base::address::{Address, NewAddress};
 use reorder_base::error::{Error, Result};
@@ -27,9 +27,9 @@ pub(super) struct OldTables<'data> {
     /// Starts and the addresses of their entries.
     rows: Vec<(Address, Address)>,
     records: Vec<Record>,
+    commons: BTreeMap<usize, Common>,
     /// Where the last entry ends: terminators follow.
     used: usize,
-    is_fixed: bool,
 }
 
 /// A frame description entry.
@@ -40,6 +40,12 @@ struct Record {
     parent: usize,
     /// First address covered.
     address: Address,
+    /// Bytes of code covered.
+    size: u64,
+    /// Its instructions.
+    instructions: Range<usize>,
+    /// It has a table of exceptions.
+    has_exceptions: bool,
     /// Self-relative fields; the first is the start.
     relative: Vec<RelativeField>,
 }
@@ -75,6 +81,22 @@ struct Common {
     is_fixed: bool,
     /// Self-relative fields.
     relative: Vec<RelativeField>,
+    /// Its instructions.
+    instructions: Range<usize>,
+    /// What distances in code are multiples of.
+    code_factor: u64,
+}
+
+/// An entry for a copy.
+struct Added<'run> {
+    /// That of the original.
+    record: &'run Record,
+    /// First address covered.
+    start: NewAddress,
+    /// Bytes of code covered.
+    size: u32,
+    /// Its instructions.
+    program: Vec<u8>,
 }
 
 /// New contents of both sections.
@@ -83,6 +105,8 @@ pub(super) struct NewTables {
     pub search: Vec<u8>,
     /// `.eh_frame`.
     pub frames: Vec<u8>,
+    /// Where `.eh_frame` is.
+    pub frames_address: NewAddress,
 }
 
 impl<'data> OldTables<'data> {
@@ -117,52 +141,96 @@ impl<'data> OldTables<'data> {
         };
         let rows = rows.chunks_exact(ROW_SIZE).map(|row| (at(row, 0), at(row, 4))).collect();
         let is_fixed = file.linkage == Linkage::FixedAddress;
-        let (records, used) = records(bytes, frames, is_fixed)?;
-        Ok(Some(Self { frames, bytes, rows, records, used, is_fixed }))
+        let Records { mut records, commons, used } = records(bytes, frames, is_fixed)?;
+        records.sort_by_key(|record| record.address);
+        Ok(Some(Self { frames, bytes, rows, records, commons, used }))
     }
 
-    /// Bytes of the search table with `copies`.
-    pub(super) fn search_size(&self, copies: &Copies<'_>) -> u64 {
-        (HEADER_SIZE + (self.rows.len() + self.added(copies).len()) * ROW_SIZE) as u64
+    /// Bytes of the search table with so many more rows.
+    fn search_size(&self, added: usize) -> u64 {
+        (HEADER_SIZE + (self.rows.len() + added) * ROW_SIZE) as u64
     }
 
-    /// The entries that have to be repeated, each with the place of its copy.
-    fn added(&self, copies: &Copies<'_>) -> Vec<(&Record, NewAddress)> {
-        let mut by_start: BTreeMap<Address, Vec<&Record>> = BTreeMap::new();
-        for record in &self.records {
-            by_start.entry(record.address).or_default().push(record);
-        }
+    /// Entries, by position, that describe the bytes of `range`.
+    fn of_range(&self, body: Address, range: &Range<Address>) -> impl Iterator<Item = &Record> {
+        let from = self.records.partition_point(|record| record.address < body);
+        let before = self.records[from..].iter().take_while(|record| record.address < range.end);
+        before.filter(|record| record.address.plus(record.size) > range.start)
+    }
+
+    /// The first of `bodies` with an exception table, or with instructions that are not known, and the place of its entry.
+    pub(super) fn obstacle(&self, body: &Body) -> Option<Obstacle> {
+        self.of_range(body.range.start, &body.range).find_map(|record| match self.rows_of(record) {
+            _ if record.has_exceptions => Some(Obstacle::ExceptionTable),
+            None => Some(Obstacle::UnwindInstructions),
+            Some(_) => None,
+        })
+    }
+
+    fn rows_of(&self, record: &Record) -> Option<Rows<'data>> {
+        let common = self.commons.get(&record.parent)?;
+        let own = self.bytes.get(record.instructions.clone())?;
+        Rows::new(self.bytes.get(common.instructions.clone())?, own, common.code_factor)
+    }
+
+    /// The entries that copies need, ascending by original.
+    fn added(&self, copies: &Copies<'_>) -> Option<Vec<Added<'_>>> {
         let mut added = Vec::new();
-        for (body, copy) in copies.bodies.iter().zip(&copies.starts) {
-            for (address, records) in by_start.range(body.range.clone()) {
-                let place = copy.plus(address.distance_from(body.range.start));
-                added.extend(records.iter().map(|record| (*record, place)));
+        for (fragment, placed) in copies.fragments.iter().zip(&copies.placed) {
+            let range = fragment.original(copies.bodies);
+            let body = copies.bodies[fragment.body].range.start;
+            for record in self.of_range(body, &range) {
+                let covered = record.address..record.address.plus(record.size);
+                let steps = fragment.of(copies.bodies).iter().zip(&placed.arranged.offsets);
+                let steps = steps.map(|((offset, _), copy)| (body.plus(u64::from(*offset)), *copy));
+                let mut places: Vec<(u64, u32)> = steps
+                    .filter(|(place, _)| covered.contains(place))
+                    .map(|(place, copy)| (place.distance_from(record.address), copy))
+                    .collect();
+                let Some(&(_, first)) = places.first() else { continue };
+                // What follows the instructions jumps to where the original goes on.
+                let is_whole = covered.end >= range.end;
+                let end = if is_whole {
+                    placed.arranged.size()
+                } else {
+                    last_end(&places, placed, &range, &covered)
+                };
+                if covered.contains(&range.end) {
+                    places.push((range.end.distance_from(record.address), placed.arranged.code_size()));
+                }
+                places.iter_mut().for_each(|(_, copy)| *copy -= first);
+                let program = self.rows_of(record)?.program(&places)?;
+                added.push(Added {
+                    record,
+                    start: placed.start.plus(u64::from(first)),
+                    size: end - first,
+                    program,
+                });
             }
         }
-        added
+        Some(added)
     }
 
     /// The tables at their new places.
     ///
     /// # Errors
     /// Distances that do not fit, which a segment next to the image does not have.
-    pub(super) fn extended(
-        &self,
-        copies: &Copies<'_>,
-        search_address: NewAddress,
-        frames_address: NewAddress,
-    ) -> Result<NewTables> {
+    pub(super) fn extended(&self, copies: &Copies<'_>, search_address: NewAddress) -> Result<NewTables> {
+        let added = self.added(copies).ok_or_else(|| broken(self.frames, 0))?;
+        let search_end = search_address.plus(self.search_size(added.len()));
+        let frames_address = NewAddress(search_end.0.next_multiple_of(8));
         let shift = frames_address.0.wrapping_sub(self.frames.address.0);
         let mut frames = self.bytes[..self.used].to_vec();
-        let parents = self.fields_in_parents()?;
+        let parents = self.commons.values().flat_map(|common| common.relative.iter().copied());
         for field in self.records.iter().flat_map(|record| record.relative.iter().copied()).chain(parents) {
             field.put_moved(self.bytes, &mut frames, field.place, shift);
         }
         let mut rows: Vec<(u64, u64)> =
             self.rows.iter().map(|(start, entry)| (start.0, entry.0.wrapping_add(shift))).collect();
-        for (record, copy) in self.added(copies) {
+        for Added { record, start: copy, size, program } in added {
             let start = frames.len();
-            frames.extend_from_slice(&self.bytes[record.range.clone()]);
+            // Up to the instructions, with the length below.
+            frames.extend_from_slice(&self.bytes[record.range.start..record.instructions.start]);
             put(&mut frames, start + 4, (start + 4 - record.parent) as u32);
             // The first field is the start; the targets of the others stay where they were.
             for (number, field) in record.relative.iter().enumerate() {
@@ -171,6 +239,12 @@ impl<'data> OldTables<'data> {
                 let target = if number == 0 { copy.0.wrapping_sub(record.address.0) } else { 0 };
                 field.put_moved(self.bytes, &mut frames, place, further.wrapping_sub(target));
             }
+            put(&mut frames, start + 12, size);
+            frames.extend(program);
+            // The entry is padded with instructions that do nothing.
+            frames.resize(frames.len().next_multiple_of(8) + 4, 0);
+            let length = frames.len() - start - 4;
+            put(&mut frames, start, length as u32);
             rows.push((copy.0, frames_address.0.wrapping_add(start as u64)));
         }
         frames.extend_from_slice(&[0; 4]);
@@ -186,23 +260,7 @@ impl<'data> OldTables<'data> {
             search.extend(distance(start, search_address.0)?.to_le_bytes());
             search.extend(distance(entry, search_address.0)?.to_le_bytes());
         }
-        Ok(NewTables { search, frames })
-    }
-
-    /// Self-relative fields in common entries.
-    fn fields_in_parents(&self) -> Result<Vec<RelativeField>> {
-        let mut parents: Vec<usize> = self.records.iter().map(|record| record.parent).collect();
-        parents.sort_unstable();
-        parents.dedup();
-        let mut places = Vec::new();
-        for parent in parents {
-            places.extend(
-                common(self.bytes, parent, self.is_fixed)
-                    .ok_or_else(|| broken(self.frames, parent))?
-                    .relative,
-            );
-        }
-        Ok(places)
+        Ok(NewTables { search, frames, frames_address })
     }
 }
 
@@ -211,14 +269,29 @@ fn broken(frames: &Section<'_>, position: usize) -> Error {
     Error::malformed(frames.offset.0 + position as u64, what)
 }
 
+/// Where the copy of the last instruction of `places`, which are not all of the fragment, ends.
+fn last_end(places: &[(u64, u32)], placed: &Placed, range: &Range<Address>, covered: &Range<Address>) -> u32 {
+    debug_assert!(covered.end < range.end, "the entry ends inside the fragment");
+    let last = places.last().map_or(0, |(_, copy)| *copy);
+    let after = placed.arranged.offsets.partition_point(|offset| *offset <= last);
+    placed.arranged.offsets.get(after).copied().unwrap_or(placed.arranged.code_size())
+}
+
 fn put(bytes: &mut [u8], at: usize, value: u32) {
     if let Some(field) = bytes.get_mut(at..at + 4) {
         field.copy_from_slice(&value.to_le_bytes());
     }
 }
 
-/// All entries, and where the last one of any kind ends.
-fn records(bytes: &[u8], frames: &Section<'_>, is_fixed: bool) -> Result<(Vec<Record>, usize)> {
+/// All entries.
+struct Records {
+    records: Vec<Record>,
+    commons: BTreeMap<usize, Common>,
+    /// Where the last one of any kind ends.
+    used: usize,
+}
+
+fn records(bytes: &[u8], frames: &Section<'_>, is_fixed: bool) -> Result<Records> {
     let mut known: BTreeMap<usize, Common> = BTreeMap::new();
     let mut records = Vec::new();
     let (mut position, mut used) = (0, 0);
@@ -241,7 +314,7 @@ fn records(bytes: &[u8], frames: &Section<'_>, is_fixed: bool) -> Result<(Vec<Re
             used = end;
         }
     }
-    Ok((records, used))
+    Ok(Records { records, commons: known, used })
 }
 
 fn record(
@@ -255,18 +328,24 @@ fn record(
     let field = range.start + 8;
     let distance = i64::from(u32_at(contents, field)? as i32);
     let address = frames.address.plus(field as u64).plus(distance as u64);
+    let size = u64::from(u32_at(contents, field + 4)?);
     let mut relative = vec![RelativeField { place: field, width: 4 }];
+    let mut instructions = field + 8..range.end;
+    let mut has_exceptions = false;
     if common.has_data {
         let mut cursor = field + 8;
         let length = unsigned(contents, &mut cursor)?;
+        instructions.start = usize::try_from(length).ok().and_then(|length| cursor.checked_add(length))?;
+        contents.get(instructions.clone())?;
         if let Some(encoding) = common.exception_table.filter(|_| length > 0) {
             let place = cursor;
             // A null pointer says that there is no table.
             let is_null = u32_at(contents, place)? == 0;
+            has_exceptions = !is_null;
             relative.extend(pointer(contents, &mut cursor, encoding, common.is_fixed)?.filter(|_| !is_null));
         }
     }
-    Some(Record { range, parent, address, relative })
+    Some(Record { range, parent, address, size, instructions, has_exceptions, relative })
 }
 
 /// Reads a common entry; `None` when it is not understood.
@@ -281,19 +360,21 @@ fn common(bytes: &[u8], position: usize, is_fixed: bool) -> Option<Common> {
     // Longer augmentations have no known meaning.
     let letter_count = record.get(letters..)?.iter().take(8).position(|letter| *letter == 0)?;
     let mut cursor = letters + letter_count + 1;
-    unsigned(record, &mut cursor)?;
+    let code_factor = unsigned(record, &mut cursor)?;
     unsigned(record, &mut cursor)?;
     if version == 1 {
         cursor += 1;
     } else {
         unsigned(record, &mut cursor)?;
     }
-    let mut common = Common { is_fixed, ..Common::default() };
+    let mut common = Common { is_fixed, code_factor, ..Common::default() };
+    let mut instructions = None;
     let mut is_relative = false;
     for &letter in &record[letters..letters + letter_count] {
         match letter {
             b'z' => {
-                unsigned(record, &mut cursor)?;
+                let length = usize::try_from(unsigned(record, &mut cursor)?).ok()?;
+                instructions = cursor.checked_add(length);
                 common.has_data = true;
             }
             b'R' => {
@@ -313,6 +394,8 @@ fn common(bytes: &[u8], position: usize, is_fixed: bool) -> Option<Common> {
             _ => return None,
         }
     }
+    common.instructions = instructions.unwrap_or(cursor)..record.len();
+    record.get(common.instructions.clone())?;
     is_relative.then_some(common)
 }
 
