@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use goblin::elf::header::ET_EXEC;
 
-use super::follow::Copies;
+use super::copies::Copies;
 use super::instruction::{Use, compare};
 use crate::aarch64::{Form, form, page};
 use crate::bytes::{displacement_at, range, u32_at};
@@ -61,6 +61,8 @@ fn check_function(
         }
         let pair = compare(copies.old.processor, (before, address), (after, NewAddress(address.0)))
             .ok_or(address)?;
+        // Originals keep all their places.
+        let length = pair.common_length().ok_or(address)?;
         if let Some((before, after, usage)) = pair.stated {
             let is_same = match usage {
                 Use::Jump | Use::Call => copies.leads_to(before, after),
@@ -71,7 +73,7 @@ fn check_function(
                 return Err(address);
             }
         }
-        position += pair.length as usize;
+        position += length as usize;
     }
     Ok(())
 }
@@ -137,13 +139,14 @@ fn distances<'view>(section: &'view SectionView<'_>) -> impl Iterator<Item = (Fo
 }
 
 /// Checks that no code or data outside of a function with a copy holds an address inside it: a program may compare such an
-/// address with an interrupted instruction pointer. Code is read at any division into instructions; in images at a fixed
+/// address with an interrupted instruction pointer. Nothing at all may hold one to which a copied call of the original
+/// returns: a program may compare it with a return address. Code is read at any division into instructions; in images at a fixed
 /// address every four bytes may be an address.
 pub(super) fn check_insides(copies: &Copies<'_>, findings: &mut Findings) {
     let image = copies.old;
     let mut differs = |target: u64, place: u64| {
         let (target, place) = (Address(target), Address(place));
-        if copies.is_known_inside(target, place) {
+        if copies.is_known_inside(target, place) || copies.is_returned_to(target) {
             let name = format!("the function that contains {target}");
             let found = format!("a copy, although {place} refers to that address");
             findings.differs(Difference::new(Check::Copies, None, name, "no copy", found));

@@ -2,14 +2,20 @@
 //!
 //! ```text
 //! new bytes ─> record: the claim ─┬─> the file without copies ─> checked as any other image
-//!                                 └─> each way into a copy ─> follow: instruction by instruction the original's
+//!                                 ├─> of functions: each way into a copy ─> follow: instruction by instruction the original's
+//!                                 └─> of fragments: every byte of a copy ─> pairing, fragments: the same
 //! ```
 //!
 //! This module shares no code with the one that makes copies. The claim only says where to look.
 
+mod branch;
+mod claimed;
 mod code;
+mod copies;
 mod follow;
+mod fragments;
 mod instruction;
+mod pairing;
 mod pointers;
 mod record;
 mod segments;
@@ -27,7 +33,8 @@ use super::unwind_walk::UnwindEntries;
 use crate::elf::view::ElfView;
 use crate::report::{Check, Difference, Findings};
 use crate::unchanged::Claims;
-use follow::Copies;
+use copies::Copies;
+use record::Listed;
 use reorder_base::address::Address;
 use reorder_base::error::Result;
 
@@ -51,8 +58,12 @@ pub(super) fn check(
     let index = old.sections.len();
     let functions = moves_between(old, old)?;
     let starts = function_starts(old)?;
-    findings.checked(Check::Copies, "functions", record.copies.len());
-    let mut copies = match Copies::new((old, new), section, &record.copies, &functions, starts) {
+    let unit = match record.listed {
+        Listed::Functions => "functions",
+        Listed::Fragments => "fragments",
+    };
+    findings.checked(Check::Copies, unit, record.copies.len());
+    let mut copies = match Copies::new((old, new), section, record, &functions, starts) {
         Ok(copies) => copies,
         Err(difference) => {
             findings.differs(difference);
@@ -65,8 +76,11 @@ pub(super) fn check(
     pointers::check_pointers(&mut copies, index, &mut claims, findings);
     code::check_originals(&mut copies, &functions, &mut claims, findings);
     unwind::check_unwind(&mut copies, &record.copies, findings)?;
-    let followed = copies.follow(findings);
-    findings.checked(Check::Copies, "instructions", followed);
+    let instructions = match record.listed {
+        Listed::Functions => follow::follow(&mut copies, findings),
+        Listed::Fragments => fragments::check_fragments(&mut copies, findings),
+    };
+    findings.checked(Check::Copies, "instructions", instructions);
     pointers::check_identity(&copies, findings);
     code::check_insides(&copies, findings);
     pointers::check_added_symbols(&copies, index, findings);

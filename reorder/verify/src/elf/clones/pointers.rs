@@ -8,7 +8,7 @@ use goblin::elf::reloc::{R_AARCH64_IRELATIVE, R_AARCH64_RELATIVE, R_X86_64_IRELA
 use goblin::elf::section_header::{SHT_DYNSYM, SHT_PROGBITS, SHT_RELA, SHT_SYMTAB};
 
 use super::code;
-use super::follow::Copies;
+use super::copies::Copies;
 use crate::bytes::{displacement_at, u16_at, u64_at};
 use crate::elf::symbol_walk::{SYMBOL_SIZE, symbol_at};
 use crate::elf::view::{ElfView, SectionView};
@@ -153,7 +153,7 @@ pub(super) fn check_added_symbols(copies: &Copies<'_>, index: usize, findings: &
             let offset = number * SYMBOL_SIZE;
             let section = u16_at(after.bytes, offset + 6).map(usize::from);
             let value = NewAddress(u64_at(after.bytes, offset + 8).unwrap_or(0));
-            if section != Some(index) || copies.original(value).is_none() {
+            if section != Some(index) || !copies.may_be_named(value) {
                 let name = format!("added symbol {number}");
                 let place = Some(after.offset + offset as u64);
                 findings.differs(Difference::new(Check::Copies, place, name, "a copy", value.to_string()));

@@ -2,8 +2,9 @@
 //! that is checked.
 //!
 //! Layout after the magic number, in little-endian numbers of eight bytes: length of the file without copies; count, and for
-//! each copy the original's address, the copy's address and the original's size; count, and for each run of changed bytes
-//! the file position, the length and the old bytes.
+//! each copy the original's address, the copy's address and the original's size, for fragments also the copy's size; for
+//! fragments the count of copied jump tables, which is zero; count, and for each run of changed bytes the file position, the
+//! length and the old bytes.
 
 use std::ops::Range;
 
@@ -14,11 +15,35 @@ use reorder_base::error::{Error, Result};
 
 /// Name of the section.
 pub(super) const RECORD: &[u8] = b".reorder.clones";
-const MAGIC: &[u8] = b"REORDCL1";
-/// Bytes of a copy's description.
-const COPIED_SIZE: usize = 24;
 
-/// The places of a function and of its copy.
+/// What a record lists.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Listed {
+    /// Whole functions. The copy has the size of the original; bytes that control cannot reach have no meaning.
+    Functions,
+    /// Runs of consecutive instructions, all of which are copied, and nothing else.
+    Fragments,
+}
+
+impl Listed {
+    /// The magic number at the start of the record.
+    fn magic(self) -> &'static [u8] {
+        match self {
+            Self::Functions => b"REORDCL1",
+            Self::Fragments => b"REORDCL2",
+        }
+    }
+
+    /// Bytes of a copy's description.
+    fn description_size(self) -> usize {
+        match self {
+            Self::Functions => 24,
+            Self::Fragments => 32,
+        }
+    }
+}
+
+/// The places of a function or fragment and of its copy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Copied {
     /// First address of the original.
@@ -27,6 +52,8 @@ pub(super) struct Copied {
     pub(super) copy: NewAddress,
     /// Bytes of the original.
     pub(super) size: u64,
+    /// Bytes of the copy.
+    pub(super) copy_size: u64,
 }
 
 impl Copied {
@@ -37,7 +64,7 @@ impl Copied {
 
     /// First address after the copy.
     pub(super) fn copy_end(&self) -> NewAddress {
-        self.copy.plus(self.size)
+        self.copy.plus(self.copy_size)
     }
 }
 
@@ -46,6 +73,8 @@ impl Copied {
 pub(crate) struct Record<'data> {
     /// Bytes of the file without copies.
     length: usize,
+    /// What the copies are of.
+    pub(super) listed: Listed,
     /// The copies.
     pub(super) copies: Vec<Copied>,
     /// Old bytes of the file without copies, by place.
@@ -64,7 +93,10 @@ impl<'data> Record<'data> {
     }
 
     fn parse(section: &SectionView<'data>, file_size: usize) -> Option<Self> {
-        let bytes: &'data [u8] = section.bytes.strip_prefix(MAGIC)?;
+        let listed = [Listed::Functions, Listed::Fragments]
+            .into_iter()
+            .find(|listed| section.bytes.starts_with(listed.magic()))?;
+        let bytes: &'data [u8] = section.bytes.strip_prefix(listed.magic())?;
         let mut position = 0;
         let number = |position: &mut usize| {
             let number = u64_at(bytes, *position)?;
@@ -73,14 +105,21 @@ impl<'data> Record<'data> {
         };
         let length = usize::try_from(number(&mut position)?).ok().filter(|length| *length <= file_size)?;
         let count = usize::try_from(number(&mut position)?).ok();
-        let count = count.filter(|count| *count <= bytes.len() / COPIED_SIZE)?;
+        let count = count.filter(|count| *count <= bytes.len() / listed.description_size())?;
         let mut copies = Vec::with_capacity(count);
         for _ in 0..count {
             let (original, copy, size) =
                 (number(&mut position)?, number(&mut position)?, number(&mut position)?);
+            let copy_size = match listed {
+                Listed::Functions => size,
+                Listed::Fragments => number(&mut position)?,
+            };
             // Later sums of these must not overflow.
-            original.checked_add(size).and(copy.checked_add(size))?;
-            copies.push(Copied { original: Address(original), copy: NewAddress(copy), size });
+            original.checked_add(size).and(copy.checked_add(copy_size))?;
+            copies.push(Copied { original: Address(original), copy: NewAddress(copy), size, copy_size });
+        }
+        if listed == Listed::Fragments && number(&mut position)? != 0 {
+            return None;
         }
         let mut runs = Vec::new();
         for _ in 0..number(&mut position)? {
@@ -91,7 +130,7 @@ impl<'data> Record<'data> {
             let end = start.checked_add(old.len()).filter(|end| *end <= length)?;
             runs.push((start..end, old));
         }
-        Some(Self { length, copies, runs })
+        Some(Self { length, listed, copies, runs })
     }
 
     /// The file without copies, as claimed; `bytes` are those of the file with copies.
@@ -103,5 +142,52 @@ impl<'data> Record<'data> {
             }
         }
         whole
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn record(magic: &[u8], numbers: &[u64]) -> Vec<u8> {
+        [magic, &numbers.iter().flat_map(|number| number.to_le_bytes()).collect::<Vec<u8>>()].concat()
+    }
+
+    fn parse(bytes: &[u8]) -> Option<Record<'_>> {
+        let section = SectionView {
+            name: RECORD,
+            kind: 1,
+            flags: 0,
+            address: 0,
+            offset: 0,
+            link: 0,
+            info: 0,
+            alignment: 1,
+            bytes,
+        };
+        Record::parse(&section, 0x100)
+    }
+
+    #[test]
+    fn both_lists_are_read() {
+        let functions = record(b"REORDCL1", &[0x80, 1, 0x1000, 0x8000, 6, 0]);
+        let fragments = record(b"REORDCL2", &[0x80, 1, 0x1000, 0x8000, 6, 9, 0, 0]);
+        for (bytes, listed, copy_size) in
+            [(&functions, Listed::Functions, 6), (&fragments, Listed::Fragments, 9)]
+        {
+            let record = parse(bytes).expect("a record");
+            let copy = Copied { original: Address(0x1000), copy: NewAddress(0x8000), size: 6, copy_size };
+            assert_eq!((record.length, record.listed, record.copies), (0x80, listed, vec![copy]));
+            assert!(parse(&bytes[..bytes.len() - 1]).is_none(), "a truncated record");
+        }
+    }
+
+    #[test]
+    fn unknown_lists_are_refused() {
+        assert!(parse(&record(b"REORDCL3", &[0x80, 0, 0, 0])).is_none());
+        let with_tables = record(b"REORDCL2", &[0x80, 0, 1, 0x2000, 0x9000, 4, 3, 0]);
+        assert!(parse(&with_tables).is_none(), "copied jump tables");
+        assert!(parse(&record(b"REORDCL2", &[0x80, 1, u64::MAX, 0x8000, 6, 9, 0, 0])).is_none());
+        assert!(parse(&record(b"REORDCL2", &[0x80, 1, 0x1000, u64::MAX - 7, 6, 9, 0, 0])).is_none());
     }
 }

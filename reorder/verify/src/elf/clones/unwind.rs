@@ -3,7 +3,7 @@
 
 use std::ops::Range;
 
-use super::follow::Copies;
+use super::copies::Copies;
 use super::record::Copied;
 use crate::bytes::{displacement_at, u32_at, u64_at};
 use crate::elf::landing_pads::{TablePads, pads_of};

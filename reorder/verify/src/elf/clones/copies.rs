@@ -1,0 +1,167 @@
+//! The copies of an image: what each address in them is a copy of, and what may lead there.
+
+use std::collections::BTreeSet;
+use std::ops::Range;
+
+use super::claimed::check_places;
+use super::pairing::InstructionMap;
+use super::record::{Copied, Listed, Record};
+use crate::elf::view::{ElfView, SectionView};
+use crate::moves::AddressMoves;
+use crate::report::Difference;
+use reorder_base::address::{Address, NewAddress};
+
+/// The two images, the copies, and the state of following them.
+pub(super) struct Copies<'a> {
+    pub(super) old: &'a ElfView<'a>,
+    pub(super) new: &'a ElfView<'a>,
+    /// The section that holds the copies.
+    pub(super) section: &'a SectionView<'a>,
+    /// In the order of the copies.
+    pub(super) by_copy: Vec<Copied>,
+    /// The copied instructions, if the copies are of fragments.
+    fragments: Option<InstructionMap>,
+    /// Functions of which at least a part is copied: ascending and disjoint.
+    copied_functions: Vec<Range<Address>>,
+    /// Functions of the old image.
+    functions: &'a AddressMoves,
+    starts: BTreeSet<Address>,
+    /// Places in copies of functions from which control is still to be followed.
+    pub(super) waiting: Vec<NewAddress>,
+    pub(super) followed: BTreeSet<NewAddress>,
+    /// Where the original returns to after calls that have a copy.
+    pub(super) returned_to: BTreeSet<Address>,
+    /// Starts of functions for which some stored address is that of the copy.
+    pub(super) led: BTreeSet<Address>,
+}
+
+impl<'a> Copies<'a> {
+    /// Takes the claimed copies.
+    ///
+    /// # Errors
+    /// The first copy at an impossible place, or the first instruction of a fragment that its copy does not repeat.
+    pub(super) fn new(
+        (old, new): (&'a ElfView<'a>, &'a ElfView<'a>),
+        section: &'a SectionView<'a>,
+        record: &Record<'_>,
+        functions: &'a AddressMoves,
+        starts: BTreeSet<Address>,
+    ) -> Result<Self, Difference> {
+        let by_copy = check_places(old, section, (record.listed, &record.copies), functions)?;
+        let fragments = match record.listed {
+            Listed::Functions => None,
+            Listed::Fragments => Some(InstructionMap::of(old, section, &by_copy)?),
+        };
+        let homes = by_copy.iter().filter_map(|copied| functions.containing(copied.original));
+        let mut copied_functions: Vec<Range<Address>> =
+            homes.map(|range| range.old_start..range.old_end()).collect();
+        copied_functions.sort_unstable_by_key(|range| range.start);
+        copied_functions.dedup();
+        let (waiting, followed, returned_to, led) = Default::default();
+        Ok(Self {
+            old,
+            new,
+            section,
+            by_copy,
+            fragments,
+            copied_functions,
+            functions,
+            starts,
+            waiting,
+            followed,
+            returned_to,
+            led,
+        })
+    }
+
+    /// The copied instructions, if the copies are of fragments.
+    pub(super) fn fragments(&self) -> Option<&InstructionMap> {
+        self.fragments.as_ref()
+    }
+
+    /// The original of the code at `address` of the new image; `None` outside of copies, and where no instruction of a
+    /// fragment starts.
+    pub(super) fn original(&self, address: NewAddress) -> Option<Address> {
+        if let Some(fragments) = &self.fragments {
+            return fragments.original(address);
+        }
+        let after = self.by_copy.partition_point(|copied| copied.copy <= address);
+        let copied = self.by_copy[..after].last()?;
+        let distance = address.distance_from(copied.copy);
+        (distance < copied.size).then(|| copied.original.plus(distance))
+    }
+
+    /// Whether `address` of the new image is one that a symbol may name: the start of a fragment, or any place in the copy
+    /// of a function.
+    pub(super) fn may_be_named(&self, address: NewAddress) -> bool {
+        match self.fragments {
+            Some(_) => self.by_copy.binary_search_by_key(&address, |copied| copied.copy).is_ok(),
+            None => self.original(address).is_some(),
+        }
+    }
+
+    /// Whether `target` lies inside a function with a copy, at no start of a function, and `place` lies outside of that
+    /// function.
+    pub(super) fn is_known_inside(&self, target: Address, place: Address) -> bool {
+        let after = self.copied_functions.partition_point(|range| range.start < target);
+        let Some(range) = self.copied_functions[..after].last() else { return false };
+        range.contains(&target) && !range.contains(&place) && !self.starts.contains(&target)
+    }
+
+    /// Whether the original returns to `target` after a call that has a copy, and no function starts there.
+    pub(super) fn is_returned_to(&self, target: Address) -> bool {
+        self.returned_to.contains(&target) && !self.starts.contains(&target)
+    }
+
+    /// Records that control goes to `found` instead of `address`; gives whether that is the same code.
+    pub(super) fn leads_to(&mut self, address: Address, found: NewAddress) -> bool {
+        let original = self.original(found);
+        if original.is_none() {
+            return address.0 == found.0;
+        }
+        let is_same = original == Some(address);
+        if is_same && self.fragments.is_none() && !self.followed.contains(&found) {
+            self.waiting.push(found);
+        }
+        is_same
+    }
+
+    /// Records that `found` is kept as an address instead of `address`; gives whether they are the same function.
+    pub(super) fn stands_for(&mut self, address: Address, found: NewAddress) -> bool {
+        if address.0 == found.0 {
+            return true;
+        }
+        let is_entry = self.starts.contains(&address) && self.leads_to(address, found);
+        if is_entry {
+            self.led.insert(address);
+        }
+        is_entry
+    }
+
+    /// Whether `target` lies inside the function at `place`, where no function starts.
+    pub(super) fn is_middle(&self, place: Address, target: Address) -> bool {
+        let home = self.functions.containing(place);
+        let is_inside = home.is_some_and(|range| (range.old_start..range.old_end()).contains(&target));
+        is_inside && !self.starts.contains(&target)
+    }
+
+    /// The bytes of the section of copies from `address` on.
+    pub(super) fn copied(&self, address: NewAddress) -> Option<&'a [u8]> {
+        bytes_from(self.section, address.0)
+    }
+
+    /// The bytes of the original's section from `address` on.
+    pub(super) fn originals(&self, address: Address) -> Option<&'a [u8]> {
+        bytes_from(self.old.section_at(address.0)?, address.0)
+    }
+
+    /// Position in the file of `address` in the section of copies.
+    pub(super) fn offset(&self, address: NewAddress) -> Option<u64> {
+        Some(self.section.offset + address.0.checked_sub(self.section.address)?)
+    }
+}
+
+/// The bytes of `section` from `address` on.
+pub(super) fn bytes_from<'data>(section: &SectionView<'data>, address: u64) -> Option<&'data [u8]> {
+    section.bytes.get(usize::try_from(address.checked_sub(section.address)?).ok()?..)
+}
