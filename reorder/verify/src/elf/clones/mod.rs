@@ -18,8 +18,12 @@ mod instruction;
 mod pairing;
 mod pointers;
 mod record;
+mod rows;
+mod search_table;
 mod segments;
 mod unwind;
+mod unwind_fragments;
+mod unwind_functions;
 
 use std::collections::BTreeSet;
 
@@ -75,7 +79,7 @@ pub(super) fn check(
     claims.add(old.header.e_phoff, u64::from(old.header.e_phnum) * PROGRAM_HEADER);
     pointers::check_pointers(&mut copies, index, &mut claims, findings);
     code::check_originals(&mut copies, &functions, &mut claims, findings);
-    unwind::check_unwind(&mut copies, &record.copies, findings)?;
+    unwind::check_unwind(&mut copies, findings)?;
     let instructions = match record.listed {
         Listed::Functions => follow::follow(&mut copies, findings),
         Listed::Fragments => fragments::check_fragments(&mut copies, findings),
