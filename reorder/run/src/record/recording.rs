@@ -119,5 +119,6 @@ fn to_event(image: &TracedImage, (start, nanoseconds): (u32, u64)) -> Event {
         nanoseconds: Some(nanoseconds),
         count: None,
         tick: None,
+        blocks: None,
     }
 }
