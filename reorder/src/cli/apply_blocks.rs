@@ -14,6 +14,7 @@ use reorder_relocate::apply::Applied;
 use reorder_relocate::apply::clones::{with_fragments, with_random_fragments};
 use reorder_relocate::elf::copies::Candidate;
 use reorder_trace::ImageIdentity;
+use reorder_trace::{BlockAccount, ExecutedBlock, WholeReason, executed_blocks};
 
 /// What one startup executed, in order of first execution.
 struct Executed {
@@ -39,24 +40,38 @@ pub fn with_blocks(
     }
     let identity = ImageIdentity::of(path, file);
     let traces = arrangement.traces(path, &identity, functions, &context.talk)?;
+    let blocks = executed_blocks(&traces.traces, file, functions);
+    tell_whole(&blocks.account, context);
+    let range = |block: &ExecutedBlock| {
+        let start = functions.get(block.function).start.plus(u64::from(block.offset));
+        let start = Address(applied.map.map(start).0);
+        start..start.plus(u64::from(block.size))
+    };
     let executed: Vec<Executed> = traces
         .traces
         .iter()
-        .map(|trace| Executed {
+        .zip(&blocks.traces)
+        .map(|(trace, blocks)| Executed {
             weight: trace.weight,
-            ranges: trace
-                .functions
-                .iter()
-                .map(|&function| {
-                    let function = functions.get(function);
-                    let start = Address(applied.map.map(function.start).0);
-                    start..start.plus(function.size())
-                })
-                .collect(),
+            ranges: blocks.iter().map(range).collect(),
         })
         .collect();
     let ran = union(executed.iter().flat_map(|executed| &executed.ranges));
     with_fragments(applied, &ran, |candidates| order(candidates, &executed, &request))
+}
+
+/// Says how many functions are copied whole, because their basic blocks are not known.
+fn tell_whole(account: &BlockAccount, context: &Context) {
+    for (reason, count) in &account.whole {
+        let all = *count + account.by_block;
+        let cause = format!("{count} of {all} executed functions count whole: {}", reason.text());
+        match reason {
+            WholeReason::TraceWithoutBlocks => {
+                context.talk.warning(&cause, Some("record again: reorder record --blocks -o TRACES -- PROGRAM"));
+            }
+            _ => context.talk.detail(&cause),
+        }
+    }
 }
 
 /// All bytes of `ranges`, as ranges that ascend and do not overlap. Ranges that touch stay apart: control may enter at each.
