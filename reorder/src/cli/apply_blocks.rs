@@ -51,10 +51,7 @@ pub fn with_blocks(
         .traces
         .iter()
         .zip(&blocks.traces)
-        .map(|(trace, blocks)| Executed {
-            weight: trace.weight,
-            ranges: blocks.iter().map(range).collect(),
-        })
+        .map(|(trace, blocks)| Executed { weight: trace.weight, ranges: blocks.iter().map(range).collect() })
         .collect();
     let ran = union(executed.iter().flat_map(|executed| &executed.ranges));
     with_fragments(applied, &ran, |candidates| order(candidates, &executed, &request))
@@ -67,7 +64,9 @@ fn tell_whole(account: &BlockAccount, context: &Context) {
         let cause = format!("{count} of {all} executed functions count whole: {}", reason.text());
         match reason {
             WholeReason::TraceWithoutBlocks => {
-                context.talk.warning(&cause, Some("record again: reorder record --blocks -o TRACES -- PROGRAM"));
+                context
+                    .talk
+                    .warning(&cause, Some("record again: reorder record --blocks -o TRACES -- PROGRAM"));
             }
             _ => context.talk.detail(&cause),
         }

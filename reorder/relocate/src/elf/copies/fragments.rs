@@ -72,7 +72,7 @@ pub(super) fn end_of((offset, step): &(u32, Step)) -> u32 {
 /// All instructions of `bodies`, in their order.
 pub(super) fn whole(bodies: &[Body]) -> Vec<Fragment> {
     let whole = |(index, body): (usize, &Body)| {
-        let runs = runs(&body.walk.steps, |_| true).into_iter();
+        let runs = runs(body, |_| true).into_iter();
         runs.map(move |steps| Fragment { body: index, steps }).collect::<Vec<_>>()
     };
     bodies.iter().enumerate().flat_map(whole).collect()
@@ -86,7 +86,7 @@ pub(super) fn executed(bodies: &[Body], ran: &[Range<Address>], processor: Proce
     };
     let of_body = |(index, body): (usize, &Body)| {
         let start = body.range.start;
-        let runs = runs(&body.walk.steps, |offset| has_run(start.plus(u64::from(offset))));
+        let runs = runs(body, |offset| has_run(start.plus(u64::from(offset))));
         let joined = joined(body, runs, jump_size(processor)).into_iter();
         joined.map(move |steps| Fragment { body: index, steps }).collect::<Vec<_>>()
     };
@@ -112,7 +112,7 @@ pub(super) fn at_random(bodies: &[Body], seed: u64) -> Vec<Fragment> {
             let position = steps.binary_search_by_key(&offset, |(offset, _)| *offset);
             position.is_ok_and(|position| wanted[position])
         };
-        fragments.extend(runs(steps, is_wanted).into_iter().map(|steps| Fragment { body: index, steps }));
+        fragments.extend(runs(body, is_wanted).into_iter().map(|steps| Fragment { body: index, steps }));
     }
     fragments
 }
@@ -137,18 +137,25 @@ fn leaders(body: &Body) -> BTreeSet<u32> {
     leaders
 }
 
-/// Maximal runs of consecutive instructions whose offsets are `wanted`.
-fn runs(steps: &[(u32, Step)], wanted: impl Fn(u32) -> bool) -> Vec<Range<usize>> {
+/// Maximal runs of consecutive instructions, of one function each, whose offsets are `wanted`.
+fn runs(body: &Body, wanted: impl Fn(u32) -> bool) -> Vec<Range<usize>> {
+    let steps = &body.walk.steps;
     let mut runs: Vec<Range<usize>> = Vec::new();
-    for (position, (offset, _)) in steps.iter().enumerate().filter(|(_, (offset, _))| wanted(*offset)) {
+    for (position, _) in steps.iter().enumerate().filter(|(_, (offset, _))| wanted(*offset)) {
         match runs.last_mut() {
-            Some(last) if last.end == position && end_of(&steps[position - 1]) == *offset => {
-                last.end = position + 1;
-            }
+            Some(last) if last.end == position && is_joined(body, position) => last.end = position + 1,
             _ => runs.push(position..position + 1),
         }
     }
     runs
+}
+
+/// Whether the instruction at `position` follows the one before it directly, in the same function.
+fn is_joined(body: &Body, position: usize) -> bool {
+    let steps = &body.walk.steps;
+    let (offset, _) = steps[position];
+    let is_start = body.function_starts.binary_search(&body.range.start.plus(u64::from(offset))).is_ok();
+    end_of(&steps[position - 1]) == offset && !is_start
 }
 
 /// Joins neighbours of `runs` where the instructions between them are no more bytes than a cut: a jump where control may
@@ -163,8 +170,7 @@ fn joined(body: &Body, runs: Vec<Range<usize>>, jump: u32) -> Vec<Range<usize>> 
             continue;
         };
         let between = last.end..run.start;
-        let is_adjacent = |position: usize| end_of(&steps[position - 1]) == steps[position].0;
-        let is_contiguous = (between.start..=between.end).all(is_adjacent);
+        let is_contiguous = (between.start..=between.end).all(|position| is_joined(body, position));
         let bytes = steps[run.start].0 - end_of(&steps[last.end - 1]);
         let cut = if steps[last.end - 1].1.continues { jump } else { 0 };
         if is_contiguous && bytes <= cut.saturating_add(lengthened[between.start]) {

@@ -11,8 +11,10 @@ mod aarch64;
 mod aarch64_return;
 mod arranged;
 mod bodies;
+mod exceptions;
 mod fragments;
 mod inside;
+mod leb128;
 mod obstacle;
 mod placed;
 mod program_headers;
@@ -23,6 +25,7 @@ mod rows;
 mod sections;
 mod step;
 mod unwind;
+mod unwind_added;
 mod walk;
 mod x86_64;
 mod x86_64_return;
@@ -44,7 +47,7 @@ use reorder_image::elf::analysis::Analysis;
 use reorder_image::elf::file::ElfFile;
 use reorder_image::elf::kept_relocations::KeptTables;
 use reorder_image::functions::{FunctionIndex, FunctionTable};
-use sections::{Placed, Sections};
+use sections::{EXCEPTIONS, Placed, Sections};
 
 /// An image with copies.
 #[derive(Clone, Debug)]
@@ -107,8 +110,9 @@ impl Candidates {
             Wanted::Whole | Wanted::AtRandom(_) => &[],
             Wanted::Ran(ran) => ran,
         };
-        let (mut bodies, mut skipped) = bodies::collect(file, table, analysis, functions, ran)?;
-        if let Some(tables) = unwind::OldTables::read(file)? {
+        let (mut bodies, mut skipped) = bodies::collect(file, table, analysis, functions, ran);
+        let tables = unwind::OldTables::read(file)?;
+        if let Some(tables) = &tables {
             bodies.retain(|body| match tables.obstacle(body) {
                 Some(obstacle) => {
                     skipped.push((body.block, obstacle, body.range.start));
@@ -117,11 +121,16 @@ impl Candidates {
                 None => true,
             });
         }
-        let fragments = match wanted {
+        let mut fragments = match wanted {
             Wanted::Whole => fragments::whole(&bodies),
             Wanted::Ran(ran) => fragments::executed(&bodies, ran, file.processor),
             Wanted::AtRandom(seed) => fragments::at_random(&bodies, seed),
         };
+        if let Some(tables) = &tables {
+            fragments.retain(|fragment| {
+                tables.describes_whole(bodies[fragment.body].range.start, &fragment.original(&bodies))
+            });
+        }
         Ok(Self { bodies, fragments, skipped })
     }
 
@@ -312,7 +321,7 @@ impl<'run> Image<'run> {
         }
         let size = output.len() as u64 - self.offset;
         let copied = Placed { offset: self.offset, address: self.address, size };
-        let mut search = None;
+        let (mut search, mut exceptions) = (None, None);
         if let Some(tables) = self.tables {
             let search_address = NewAddress(self.address.plus(size).0.next_multiple_of(8));
             let new = tables.extended(copies, search_address)?;
@@ -320,12 +329,16 @@ impl<'run> Image<'run> {
             let placed = [
                 (".eh_frame_hdr", search_address, new.search),
                 (".eh_frame", new.frames_address, new.frames),
+                (EXCEPTIONS, new.exceptions_address, new.exceptions),
             ];
-            for (name, address, bytes) in placed {
-                output.resize(at(address) as usize, 0);
-                output.extend_from_slice(&bytes);
-                let placed = Placed { offset: at(address), address, size: bytes.len() as u64 };
-                sections.relocate(name.as_bytes(), placed);
+            for (name, address, bytes) in placed.iter().filter(|(.., bytes)| !bytes.is_empty()) {
+                output.resize(at(*address) as usize, 0);
+                output.extend_from_slice(bytes);
+                let placed = Placed { offset: at(*address), address: *address, size: bytes.len() as u64 };
+                match *name {
+                    EXCEPTIONS => exceptions = Some(placed),
+                    name => sections.relocate(name.as_bytes(), placed),
+                }
             }
         }
         let size = output.len() as u64 - self.offset;
@@ -333,7 +346,7 @@ impl<'run> Image<'run> {
         let segment = program_headers::NewSegment { offset, address, size, alignment };
         program_headers::write(file, slot, &segment, search, &mut output);
         let record = |new: &[u8]| record::write(file.bytes, new, copies);
-        sections.finish(self.functions, copies, copied, record, &mut output);
+        sections.finish(self.functions, copies, (copied, exceptions), record, &mut output);
         Ok(output)
     }
 }

@@ -22,9 +22,7 @@ pub enum Obstacle {
     ShortReach,
     /// A place inside is known elsewhere: an interrupted program counter may be compared with it.
     InsideKnown,
-    /// Exceptions are caught outside of the function by a distance from its start.
-    LandingPadOutside,
-    /// It has a table of exceptions, which copies of parts of it would need anew.
+    /// Its exception table has a form that cannot be repeated elsewhere.
     ExceptionTable,
     /// Its unwind entry has instructions that are not known.
     UnwindInstructions,
@@ -42,8 +40,7 @@ impl fmt::Display for Obstacle {
             Self::BytesBeforeEntry => "callers may read the bytes before its entry",
             Self::ShortReach => "a branch or a literal has too short a reach",
             Self::InsideKnown => "a place inside it is known elsewhere",
-            Self::LandingPadOutside => "exceptions are caught outside of it",
-            Self::ExceptionTable => "it has a table of exceptions",
+            Self::ExceptionTable => "its exception table has an unknown form",
             Self::UnwindInstructions => "its unwind entry has unknown instructions",
         })
     }

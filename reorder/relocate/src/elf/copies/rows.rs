@@ -6,6 +6,8 @@
 
 use std::collections::BTreeMap;
 
+use super::leb128::{Reader, put_signed, put_unsigned};
+
 /// How the frame's address is computed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Frame<'data> {
@@ -42,54 +44,6 @@ pub(super) struct Row<'data> {
     arguments: u64,
     /// AArch64: the return address is signed.
     is_signed: bool,
-}
-
-/// Reads instructions.
-struct Reader<'data> {
-    bytes: &'data [u8],
-}
-
-impl<'data> Reader<'data> {
-    fn take(&mut self, count: usize) -> Option<&'data [u8]> {
-        let (taken, rest) = self.bytes.split_at_checked(count)?;
-        self.bytes = rest;
-        Some(taken)
-    }
-
-    fn little_endian(&mut self, width: usize) -> Option<u64> {
-        let bytes = self.take(width)?;
-        Some(bytes.iter().rev().fold(0, |value, byte| value << 8 | u64::from(*byte)))
-    }
-
-    fn unsigned(&mut self) -> Option<u64> {
-        let mut value = 0;
-        for shift in (0..63).step_by(7) {
-            let byte = self.take(1)?[0];
-            value |= u64::from(byte & 0x7f) << shift;
-            if byte & 0x80 == 0 {
-                return Some(value);
-            }
-        }
-        None
-    }
-
-    fn signed(&mut self) -> Option<i64> {
-        let mut value = 0;
-        for shift in (0..63).step_by(7) {
-            let byte = self.take(1)?[0];
-            value |= i64::from(byte & 0x7f) << shift;
-            if byte & 0x80 == 0 {
-                let unused = 64 - 7 - shift;
-                return Some(value << unused >> unused);
-            }
-        }
-        None
-    }
-
-    fn block(&mut self) -> Option<&'data [u8]> {
-        let size = usize::try_from(self.unsigned()?).ok()?;
-        self.take(size)
-    }
 }
 
 /// Rows of one function.
@@ -198,8 +152,8 @@ struct Machine<'data> {
 
 impl<'data> Machine<'data> {
     fn run(&mut self, instructions: &'data [u8]) -> Option<()> {
-        let mut reader = Reader { bytes: instructions };
-        while let Some(&[opcode]) = reader.take(1) {
+        let mut reader = Reader::new(instructions);
+        while let Some(opcode) = reader.byte() {
             self.step(opcode, &mut reader)?;
         }
         Some(())
@@ -361,23 +315,6 @@ fn advance(program: &mut Vec<u8>, distance: u64, factor: u64) -> Option<()> {
         }
     }
     Some(())
-}
-
-/// Appends a LEB128 number.
-pub(super) fn put_unsigned(bytes: &mut Vec<u8>, mut value: u64) {
-    while value >= 0x80 {
-        bytes.push(value as u8 | 0x80);
-        value >>= 7;
-    }
-    bytes.push(value as u8);
-}
-
-fn put_signed(bytes: &mut Vec<u8>, mut value: i64) {
-    while !(-0x40..0x40).contains(&value) {
-        bytes.push(value as u8 | 0x80);
-        value >>= 7;
-    }
-    bytes.push(value as u8 & 0x7f);
 }
 
 fn put_block(program: &mut Vec<u8>, block: &[u8]) {

@@ -21,6 +21,8 @@ const NAMES_FIELD: usize = 62;
 
 /// Name of the section that lists the copies and what the file held before.
 const RECORD: &str = ".reorder.clones";
+/// Name of the section with the exception tables of copies.
+pub(super) const EXCEPTIONS: &str = ".gcc_except_table.reorder";
 /// Suffix of the copies' names.
 pub const SUFFIX: &str = ".reorder";
 
@@ -53,7 +55,7 @@ impl<'run> Sections<'run> {
         let first = file.sections.first().map_or(0, |section| section.header_offset.0 as usize);
         let headers = file.bytes.get(first..first + file.sections.len() * HEADER);
         let index = u16::from_le_bytes([file.bytes[NAMES_FIELD], file.bytes[NAMES_FIELD + 1]]);
-        let names = file.sections.get(usize::from(index)).filter(|_| file.sections.len() + 2 < 0xff00);
+        let names = file.sections.get(usize::from(index)).filter(|_| file.sections.len() + 3 < 0xff00);
         let (Some(headers), Some(names)) = (headers, names) else {
             let what = "the image has more sections than its header counts, or none with their names";
             return Err(Refusal::new(
@@ -147,12 +149,15 @@ impl<'run> Sections<'run> {
         mut self,
         functions: &FunctionTable<'_>,
         copies: &Copies<'_>,
-        copied: Placed,
+        (copied, exceptions): (Placed, Option<Placed>),
         record: impl FnOnce(&[u8]) -> Vec<u8>,
         output: &mut Vec<u8>,
     ) {
         let flags = object::elf::SHF_ALLOC.0 | object::elf::SHF_EXECINSTR.0;
         self.add(COPIES, flags, 16, copied);
+        if let Some(exceptions) = exceptions {
+            self.add(EXCEPTIONS, object::elf::SHF_ALLOC.0, 1, exceptions);
+        }
         // Its place and size are known below; names come first.
         let of_record = self.headers.len() / HEADER;
         self.add(RECORD, 0, 8, Placed { offset: 0, address: NewAddress(0), size: 0 });

@@ -1,4 +1,5 @@
-//! Unwind tables with the copies: all old entries, then entries for the copies, and a new search table.
+//! The unwind tables of an image, read so that they can be written again with entries for copies.
+//!
 //! Source: Linux Standard Base 5.0, "Exception Frames"; DWARF 5, section 6.4.
 
 use std::collections::BTreeMap;
@@ -6,107 +7,104 @@ use std::collections::btree_map::Entry;
 use std::ops::Range;
 
 use super::bodies::Body;
+use super::exceptions::ExceptionTable;
 use super::obstacle::Obstacle;
-use super::placed::{Copies, Placed};
 use super::rows::Rows;
 use crate::elf::unwind::{HEADER_SIZE, KNOWN_HEADER, ROW_SIZE};
-use reorder_base::address::{Address, NewAddress};
+use reorder_base::address::Address;
 use reorder_base::error::{Error, Result};
 use reorder_base::little_endian::{u32_at, u64_at};
 use reorder_base::refusal::{Refusal, RefusalCode};
+use reorder_image::elf::analysis::exception_tables::exception_table;
 use reorder_image::elf::file::{ElfFile, Linkage};
 use reorder_image::elf::section::Section;
 
+/// `DW_EH_PE_indirect`.
+const INDIRECT: u8 = 0x80;
 /// The pointer is absent.
 const OMITTED: u8 = 0xff;
 
 /// The old tables of an image.
 pub(super) struct OldTables<'data> {
-    frames: &'data Section<'data>,
-    bytes: &'data [u8],
+    pub(super) file: &'data ElfFile<'data>,
+    pub(super) frames: &'data Section<'data>,
+    pub(super) bytes: &'data [u8],
     /// Starts and the addresses of their entries.
-    rows: Vec<(Address, Address)>,
-    records: Vec<Record>,
-    commons: BTreeMap<usize, Common>,
+    pub(super) rows: Vec<(Address, Address)>,
+    pub(super) records: Vec<Record>,
+    pub(super) commons: BTreeMap<usize, Common>,
     /// Where the last entry ends: terminators follow.
-    used: usize,
+    pub(super) used: usize,
+    pub(super) is_fixed: bool,
 }
 
 /// A frame description entry.
-struct Record {
+pub(super) struct Record {
     /// Its place in the section, the length included.
-    range: Range<usize>,
+    pub(super) range: Range<usize>,
     /// Place of its common entry.
-    parent: usize,
+    pub(super) parent: usize,
     /// First address covered.
-    address: Address,
+    pub(super) address: Address,
     /// Bytes of code covered.
-    size: u64,
+    pub(super) size: u64,
     /// Its instructions.
-    instructions: Range<usize>,
-    /// It has a table of exceptions.
-    has_exceptions: bool,
+    pub(super) instructions: Range<usize>,
+    /// Its exception table, if it has one.
+    pub(super) exceptions: Option<ExceptionField>,
     /// Self-relative fields; the first is the start.
-    relative: Vec<RelativeField>,
+    pub(super) relative: Vec<RelativeField>,
+}
+
+/// A field that leads to an exception table.
+#[derive(Clone, Copy)]
+pub(super) struct ExceptionField {
+    pub(super) field: RelativeField,
+    /// It counts from its own place.
+    pub(super) is_relative: bool,
+    /// What it leads to.
+    pub(super) table: Address,
 }
 
 /// A field of four or eight bytes.
 #[derive(Clone, Copy)]
-struct RelativeField {
-    place: usize,
-    width: usize,
+pub(super) struct RelativeField {
+    pub(super) place: usize,
+    pub(super) width: usize,
 }
 
 impl RelativeField {
     /// Writes, at `place` of `frames`, the field of `bytes` as it reads from a place `further` bytes on.
-    fn put_moved(self, bytes: &[u8], frames: &mut [u8], place: usize, further: u64) {
+    pub(super) fn put_moved(self, bytes: &[u8], frames: &mut [u8], place: usize, further: u64) {
         let old = if self.width == 8 {
             u64_at(bytes, self.place).unwrap_or(0)
         } else {
             u64::from(u32_at(bytes, self.place).unwrap_or(0))
         };
-        let new = old.wrapping_sub(further).to_le_bytes();
+        self.put(frames, place, old.wrapping_sub(further));
+    }
+
+    /// Writes `value` at `place` of `frames`.
+    pub(super) fn put(self, frames: &mut [u8], place: usize, value: u64) {
         if let Some(field) = frames.get_mut(place..place + self.width) {
-            field.copy_from_slice(&new[..self.width]);
+            field.copy_from_slice(&value.to_le_bytes()[..self.width]);
         }
     }
 }
 
 /// What the entries of one common entry share.
 #[derive(Clone, Default)]
-struct Common {
-    exception_table: Option<u8>,
-    has_data: bool,
+pub(super) struct Common {
+    pub(super) exception_table: Option<u8>,
+    pub(super) has_data: bool,
     /// The image has a fixed address, so absolute pointers stay right.
-    is_fixed: bool,
+    pub(super) is_fixed: bool,
     /// Self-relative fields.
-    relative: Vec<RelativeField>,
+    pub(super) relative: Vec<RelativeField>,
     /// Its instructions.
-    instructions: Range<usize>,
+    pub(super) instructions: Range<usize>,
     /// What distances in code are multiples of.
-    code_factor: u64,
-}
-
-/// An entry for a copy.
-struct Added<'run> {
-    /// That of the original.
-    record: &'run Record,
-    /// First address covered.
-    start: NewAddress,
-    /// Bytes of code covered.
-    size: u32,
-    /// Its instructions.
-    program: Vec<u8>,
-}
-
-/// New contents of both sections.
-pub(super) struct NewTables {
-    /// `.eh_frame_hdr`.
-    pub search: Vec<u8>,
-    /// `.eh_frame`.
-    pub frames: Vec<u8>,
-    /// Where `.eh_frame` is.
-    pub frames_address: NewAddress,
+    pub(super) code_factor: u64,
 }
 
 impl<'data> OldTables<'data> {
@@ -143,144 +141,50 @@ impl<'data> OldTables<'data> {
         let is_fixed = file.linkage == Linkage::FixedAddress;
         let Records { mut records, commons, used } = records(bytes, frames, is_fixed)?;
         records.sort_by_key(|record| record.address);
-        Ok(Some(Self { frames, bytes, rows, records, commons, used }))
-    }
-
-    /// Bytes of the search table with so many more rows.
-    fn search_size(&self, added: usize) -> u64 {
-        (HEADER_SIZE + (self.rows.len() + added) * ROW_SIZE) as u64
+        Ok(Some(Self { file, frames, bytes, rows, records, commons, used, is_fixed }))
     }
 
     /// Entries, by position, that describe the bytes of `range`.
-    fn of_range(&self, body: Address, range: &Range<Address>) -> impl Iterator<Item = &Record> {
+    pub(super) fn of_range(&self, body: Address, range: &Range<Address>) -> impl Iterator<Item = &Record> {
         let from = self.records.partition_point(|record| record.address < body);
         let before = self.records[from..].iter().take_while(|record| record.address < range.end);
         before.filter(|record| record.address.plus(record.size) > range.start)
     }
 
-    /// The first of `bodies` with an exception table, or with instructions that are not known, and the place of its entry.
+    /// What of the entries of `body` cannot be repeated for parts of it.
     pub(super) fn obstacle(&self, body: &Body) -> Option<Obstacle> {
-        self.of_range(body.range.start, &body.range).find_map(|record| match self.rows_of(record) {
-            _ if record.has_exceptions => Some(Obstacle::ExceptionTable),
-            None => Some(Obstacle::UnwindInstructions),
-            Some(_) => None,
+        self.of_range(body.range.start, &body.range).find_map(|record| {
+            if record.exceptions.is_some_and(|field| self.table(record, field).is_none()) {
+                return Some(Obstacle::ExceptionTable);
+            }
+            self.rows_of(record).is_none().then_some(Obstacle::UnwindInstructions)
         })
     }
 
-    fn rows_of(&self, record: &Record) -> Option<Rows<'data>> {
+    /// Whether each entry that describes a part of `range` describes all of it.
+    pub(super) fn describes_whole(&self, body: Address, range: &Range<Address>) -> bool {
+        self.of_range(body, range)
+            .all(|record| record.address <= range.start && range.end <= record.address.plus(record.size))
+    }
+
+    /// The exception table that `field` of an entry leads to; `None` if it cannot be repeated.
+    pub(super) fn table(&self, record: &Record, field: ExceptionField) -> Option<ExceptionTable<'data>> {
+        let bytes = exception_table(self.file, field.table).ok()?.bytes;
+        ExceptionTable::read(bytes, field.table, record.address, self.is_fixed)
+    }
+
+    /// What unwinding does in the code of an entry; `None` if it has unknown instructions.
+    pub(super) fn rows_of(&self, record: &Record) -> Option<Rows<'data>> {
         let common = self.commons.get(&record.parent)?;
         let own = self.bytes.get(record.instructions.clone())?;
         Rows::new(self.bytes.get(common.instructions.clone())?, own, common.code_factor)
     }
-
-    /// The entries that copies need, ascending by original.
-    fn added(&self, copies: &Copies<'_>) -> Option<Vec<Added<'_>>> {
-        let mut added = Vec::new();
-        for (fragment, placed) in copies.fragments.iter().zip(&copies.placed) {
-            let range = fragment.original(copies.bodies);
-            let body = copies.bodies[fragment.body].range.start;
-            for record in self.of_range(body, &range) {
-                let covered = record.address..record.address.plus(record.size);
-                let steps = fragment.of(copies.bodies).iter().zip(&placed.arranged.offsets);
-                let steps = steps.map(|((offset, _), copy)| (body.plus(u64::from(*offset)), *copy));
-                let mut places: Vec<(u64, u32)> = steps
-                    .filter(|(place, _)| covered.contains(place))
-                    .map(|(place, copy)| (place.distance_from(record.address), copy))
-                    .collect();
-                let Some(&(_, first)) = places.first() else { continue };
-                // What follows the instructions jumps to where the original goes on.
-                let is_whole = covered.end >= range.end;
-                let end = if is_whole {
-                    placed.arranged.size()
-                } else {
-                    last_end(&places, placed, &range, &covered)
-                };
-                if covered.contains(&range.end) {
-                    places.push((range.end.distance_from(record.address), placed.arranged.code_size()));
-                }
-                places.iter_mut().for_each(|(_, copy)| *copy -= first);
-                let program = self.rows_of(record)?.program(&places)?;
-                added.push(Added {
-                    record,
-                    start: placed.start.plus(u64::from(first)),
-                    size: end - first,
-                    program,
-                });
-            }
-        }
-        Some(added)
-    }
-
-    /// The tables at their new places.
-    ///
-    /// # Errors
-    /// Distances that do not fit, which a segment next to the image does not have.
-    pub(super) fn extended(&self, copies: &Copies<'_>, search_address: NewAddress) -> Result<NewTables> {
-        let added = self.added(copies).ok_or_else(|| broken(self.frames, 0))?;
-        let search_end = search_address.plus(self.search_size(added.len()));
-        let frames_address = NewAddress(search_end.0.next_multiple_of(8));
-        let shift = frames_address.0.wrapping_sub(self.frames.address.0);
-        let mut frames = self.bytes[..self.used].to_vec();
-        let parents = self.commons.values().flat_map(|common| common.relative.iter().copied());
-        for field in self.records.iter().flat_map(|record| record.relative.iter().copied()).chain(parents) {
-            field.put_moved(self.bytes, &mut frames, field.place, shift);
-        }
-        let mut rows: Vec<(u64, u64)> =
-            self.rows.iter().map(|(start, entry)| (start.0, entry.0.wrapping_add(shift))).collect();
-        for Added { record, start: copy, size, program } in added {
-            let start = frames.len();
-            // Up to the instructions, with the length below.
-            frames.extend_from_slice(&self.bytes[record.range.start..record.instructions.start]);
-            put(&mut frames, start + 4, (start + 4 - record.parent) as u32);
-            // The first field is the start; the targets of the others stay where they were.
-            for (number, field) in record.relative.iter().enumerate() {
-                let place = start + (field.place - record.range.start);
-                let further = shift.wrapping_add((place - field.place) as u64);
-                let target = if number == 0 { copy.0.wrapping_sub(record.address.0) } else { 0 };
-                field.put_moved(self.bytes, &mut frames, place, further.wrapping_sub(target));
-            }
-            put(&mut frames, start + 12, size);
-            frames.extend(program);
-            // The entry is padded with instructions that do nothing.
-            frames.resize(frames.len().next_multiple_of(8) + 4, 0);
-            let length = frames.len() - start - 4;
-            put(&mut frames, start, length as u32);
-            rows.push((copy.0, frames_address.0.wrapping_add(start as u64)));
-        }
-        frames.extend_from_slice(&[0; 4]);
-        rows.sort_by_key(|row| row.0);
-        let mut search = KNOWN_HEADER.to_vec();
-        let distance = |address: u64, from: u64| {
-            i32::try_from(address.wrapping_sub(from) as i64)
-                .map_err(|_| Error::malformed(self.frames.offset.0, "unwind tables too far apart"))
-        };
-        search.extend(distance(frames_address.0, search_address.plus(4).0)?.to_le_bytes());
-        search.extend((rows.len() as u32).to_le_bytes());
-        for (start, entry) in rows {
-            search.extend(distance(start, search_address.0)?.to_le_bytes());
-            search.extend(distance(entry, search_address.0)?.to_le_bytes());
-        }
-        Ok(NewTables { search, frames, frames_address })
-    }
 }
 
-fn broken(frames: &Section<'_>, position: usize) -> Error {
+/// The error for the entry at `position`.
+pub(super) fn broken(frames: &Section<'_>, position: usize) -> Error {
     let what = "an unwind entry in a form that no usual linker writes";
     Error::malformed(frames.offset.0 + position as u64, what)
-}
-
-/// Where the copy of the last instruction of `places`, which are not all of the fragment, ends.
-fn last_end(places: &[(u64, u32)], placed: &Placed, range: &Range<Address>, covered: &Range<Address>) -> u32 {
-    debug_assert!(covered.end < range.end, "the entry ends inside the fragment");
-    let last = places.last().map_or(0, |(_, copy)| *copy);
-    let after = placed.arranged.offsets.partition_point(|offset| *offset <= last);
-    placed.arranged.offsets.get(after).copied().unwrap_or(placed.arranged.code_size())
-}
-
-fn put(bytes: &mut [u8], at: usize, value: u32) {
-    if let Some(field) = bytes.get_mut(at..at + 4) {
-        field.copy_from_slice(&value.to_le_bytes());
-    }
 }
 
 /// All entries.
@@ -331,7 +235,7 @@ fn record(
     let size = u64::from(u32_at(contents, field + 4)?);
     let mut relative = vec![RelativeField { place: field, width: 4 }];
     let mut instructions = field + 8..range.end;
-    let mut has_exceptions = false;
+    let mut exceptions = None;
     if common.has_data {
         let mut cursor = field + 8;
         let length = unsigned(contents, &mut cursor)?;
@@ -341,11 +245,24 @@ fn record(
             let place = cursor;
             // A null pointer says that there is no table.
             let is_null = u32_at(contents, place)? == 0;
-            has_exceptions = !is_null;
-            relative.extend(pointer(contents, &mut cursor, encoding, common.is_fixed)?.filter(|_| !is_null));
+            let field = pointer(contents, &mut cursor, encoding, common.is_fixed)?;
+            if !is_null {
+                relative.extend(field);
+                let width = cursor - place;
+                let value = match width {
+                    8 => u64_at(contents, place)?,
+                    _ => i64::from(u32_at(contents, place)? as i32) as u64,
+                };
+                let from = if field.is_some() { frames.address.plus(place as u64).0 } else { 0 };
+                let is_indirect = encoding & INDIRECT != 0;
+                let table = Address(if is_indirect { 0 } else { from.wrapping_add(value) });
+                let is_relative = field.is_some();
+                exceptions =
+                    Some(ExceptionField { field: RelativeField { place, width }, is_relative, table });
+            }
         }
     }
-    Some(Record { range, parent, address, size, instructions, has_exceptions, relative })
+    Some(Record { range, parent, address, size, instructions, exceptions, relative })
 }
 
 /// Reads a common entry; `None` when it is not understood.
