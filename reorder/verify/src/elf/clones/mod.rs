@@ -12,6 +12,7 @@ mod branch;
 mod claimed;
 mod code;
 mod copies;
+mod filler;
 mod follow;
 mod fragments;
 mod instruction;
@@ -85,6 +86,9 @@ pub(super) fn check(
         Listed::Fragments => fragments::check_fragments(&mut copies, findings),
     };
     findings.checked(Check::Copies, "instructions", instructions);
+    if record.listed == Listed::Fragments {
+        filler::check_filler(&copies, &segment, &[], findings);
+    }
     pointers::check_identity(&copies, findings);
     code::check_insides(&copies, findings);
     pointers::check_added_symbols(&copies, index, findings);

@@ -11,6 +11,9 @@ use crate::elf::unwind_walk::{UnwindEntry, unsigned_leb128};
 use crate::report::{Check, Findings};
 use reorder_base::address::{Address, NewAddress};
 
+/// Bytes of the word after the last entry.
+const TERMINATOR: usize = 4;
+
 /// What is wrong with an entry.
 type Verdict<T = ()> = Result<T, String>;
 
@@ -51,7 +54,7 @@ pub(super) fn check_rewritten(copies: &Copies<'_>, tables: &UnwindTables<'_>, fi
     findings.checked(Check::UnwindEntries, "instructions with the rows of their originals", instructions);
 }
 
-/// Checks that the added entries follow the old ones, and that only zeros follow them.
+/// Checks that the added entries follow the old ones, and that only zeros follow them: a terminator, if there was one.
 fn check_extent(tables: &UnwindTables<'_>, findings: &mut Findings) {
     let mut end = tables.known_end;
     for entry in &tables.added {
@@ -63,6 +66,10 @@ fn check_extent(tables: &UnwindTables<'_>, findings: &mut Findings) {
     let rest = tables.after.bytes.get(end..).unwrap_or_default();
     if let Some(at) = rest.iter().position(|byte| *byte != 0) {
         findings.differs(tables.differs(end + at, "the end of the unwind entries", "another byte"));
+    }
+    let was_terminated = tables.before.bytes.len().saturating_sub(tables.known_end) >= TERMINATOR;
+    if was_terminated && rest.len() < TERMINATOR {
+        findings.differs(tables.differs(end, "the end of the unwind entries", "no terminator"));
     }
 }
 
