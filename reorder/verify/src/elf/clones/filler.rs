@@ -11,14 +11,8 @@ use crate::processor::Processor;
 use crate::report::{Check, Difference, Findings};
 use reorder_base::address::NewAddress;
 
-/// Checks the bytes of `segment` outside of the copies, the unwind tables and `tables`, the exception tables in it
-/// (addresses).
-pub(super) fn check_filler(
-    copies: &Copies<'_>,
-    segment: &ProgramHeader,
-    tables: &[Range<u64>],
-    findings: &mut Findings,
-) {
+/// Checks the bytes of `segment` outside of the copies, the unwind tables and the exception tables.
+pub(super) fn check_filler(copies: &Copies<'_>, segment: &ProgramHeader, findings: &mut Findings) {
     let code = copies.section.address..copies.section.end();
     let mut explained: Vec<Range<u64>> =
         copies.by_copy.iter().map(|copied| copied.copy.0..copied.copy_end().0).collect();
@@ -31,7 +25,7 @@ pub(super) fn check_filler(
         };
         explained.push(section.address..section.address.saturating_add(size));
     }
-    explained.extend_from_slice(tables);
+    explained.extend_from_slice(&copies.exception_tables);
     // What follows code is aligned anew, since only traps have to lie between copies.
     explained.extend([code.start..code.start, code.end..code.end]);
     explained.sort_unstable_by_key(|range| (range.start, range.end));

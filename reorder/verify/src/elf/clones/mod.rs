@@ -12,6 +12,8 @@ mod branch;
 mod claimed;
 mod code;
 mod copies;
+mod exception_lookup;
+mod exceptions;
 mod filler;
 mod follow;
 mod fragments;
@@ -25,6 +27,7 @@ mod segments;
 mod unwind;
 mod unwind_fragments;
 mod unwind_functions;
+mod unwind_homes;
 
 use std::collections::BTreeSet;
 
@@ -87,7 +90,7 @@ pub(super) fn check(
     };
     findings.checked(Check::Copies, "instructions", instructions);
     if record.listed == Listed::Fragments {
-        filler::check_filler(&copies, &segment, &[], findings);
+        filler::check_filler(&copies, &segment, findings);
     }
     pointers::check_identity(&copies, findings);
     code::check_insides(&copies, findings);
