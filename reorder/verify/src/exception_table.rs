@@ -36,7 +36,7 @@ pub(crate) fn read_table(table: &[u8], start: u64, budget: &mut usize, pads: &mu
 }
 
 /// One number of a call site, in the encodings that compilers use.
-fn number(bytes: &[u8], cursor: &mut usize, encoding: u8) -> Option<u64> {
+pub(crate) fn number(bytes: &[u8], cursor: &mut usize, encoding: u8) -> Option<u64> {
     let value = match encoding {
         0x01 => return unsigned_leb128(bytes, cursor),
         0x03 => u64::from(u32_at(bytes, *cursor)?),

@@ -14,7 +14,7 @@ const FIELD_RELATIVE: u8 = 0x1b;
 /// `DW_EH_PE_omit`: the pointer is absent.
 pub(crate) const OMITTED: u8 = 0xff;
 /// `DW_EH_PE_indirect`: the pointer's value is the address of the real one.
-const INDIRECT: u8 = 0x80;
+pub(crate) const INDIRECT: u8 = 0x80;
 
 /// One frame description entry. Its addresses are plain numbers, since entries of the old and the new image are read alike.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -29,6 +29,8 @@ pub(super) struct Copies<'a> {
     /// Places in copies of functions from which control is still to be followed.
     pub(super) waiting: Vec<NewAddress>,
     pub(super) followed: BTreeSet<NewAddress>,
+    /// Addresses of the exception tables of fragments.
+    pub(super) exception_tables: Vec<Range<u64>>,
     /// Where the original returns to after calls that have a copy.
     pub(super) returned_to: BTreeSet<Address>,
     /// Starts of functions for which some stored address is that of the copy.
@@ -57,7 +59,7 @@ impl<'a> Copies<'a> {
             homes.map(|range| range.old_start..range.old_end()).collect();
         copied_functions.sort_unstable_by_key(|range| range.start);
         copied_functions.dedup();
-        let (waiting, followed, returned_to, led) = Default::default();
+        let (waiting, followed, exception_tables, returned_to, led) = Default::default();
         Ok(Self {
             old,
             new,
@@ -69,6 +71,7 @@ impl<'a> Copies<'a> {
             starts,
             waiting,
             followed,
+            exception_tables,
             returned_to,
             led,
         })
@@ -113,14 +116,16 @@ impl<'a> Copies<'a> {
         self.returned_to.contains(&target) && !self.starts.contains(&target)
     }
 
+    /// Whether the code at `found` is that at `address`, or a copy of it.
+    pub(super) fn is_same_code(&self, address: Address, found: NewAddress) -> bool {
+        self.original(found).map_or(address.0 == found.0, |original| original == address)
+    }
+
     /// Records that control goes to `found` instead of `address`; gives whether that is the same code.
     pub(super) fn leads_to(&mut self, address: Address, found: NewAddress) -> bool {
-        let original = self.original(found);
-        if original.is_none() {
-            return address.0 == found.0;
-        }
-        let is_same = original == Some(address);
-        if is_same && self.fragments.is_none() && !self.followed.contains(&found) {
+        let is_same = self.is_same_code(address, found);
+        let has_way_in = self.fragments.is_none() && self.original(found).is_some();
+        if is_same && has_way_in && !self.followed.contains(&found) {
             self.waiting.push(found);
         }
         is_same

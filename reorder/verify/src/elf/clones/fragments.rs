@@ -9,12 +9,10 @@ use super::copies::Copies;
 use super::instruction::{Pair, Use, jump_target};
 use super::pairing::{PairWalk, Repeated};
 use super::record::Copied;
-use crate::padding::starts_with_trap;
-use crate::processor::Processor;
 use crate::report::{Check, Difference, Findings};
 use reorder_base::address::NewAddress;
 
-/// Checks all fragments and the bytes between their copies; gives the number of instructions.
+/// Checks all fragments; gives the number of instructions.
 pub(super) fn check_fragments(copies: &mut Copies<'_>, findings: &mut Findings) -> usize {
     let fragments = std::mem::take(&mut copies.by_copy);
     for copied in &fragments {
@@ -23,7 +21,6 @@ pub(super) fn check_fragments(copies: &mut Copies<'_>, findings: &mut Findings) 
         }
     }
     copies.by_copy = fragments;
-    check_filler(copies, findings);
     copies.fragments().map_or(0, |map| map.len())
 }
 
@@ -82,25 +79,4 @@ fn check_stated(copies: &mut Copies<'_>, at: Repeated, pair: Pair) -> Result<(),
     let name = format!("what the copied instruction at {} states", at.copy);
     let expected = format!("{before} or its copy");
     Err(Difference::new(Check::Copies, copies.offset(at.copy), name, expected, after.to_string()))
-}
-
-/// Checks that only traps lie between the copies.
-fn check_filler(copies: &Copies<'_>, findings: &mut Findings) {
-    let step = match copies.old.processor {
-        Processor::X86_64 => 1,
-        Processor::Aarch64 => 4,
-    };
-    let mut start = NewAddress(copies.section.address);
-    let ends = copies.by_copy.iter().map(|copied| (copied.copy, copied.copy_end()));
-    for (next, end) in ends.chain([(NewAddress(copies.section.end()), start)]) {
-        let size = next.distance_from(start) as usize;
-        let between = copies.copied(start).and_then(|bytes| bytes.get(..size)).unwrap_or_default();
-        let is_filler = |bytes: &[u8]| starts_with_trap(copies.old.processor, bytes);
-        if let Some(at) = between.chunks(step).position(|bytes| !is_filler(bytes)) {
-            let place = start.plus((at * step) as u64);
-            let name = format!("the byte at {place}, in no copy");
-            findings.differs(Difference::new(Check::Copies, copies.offset(place), name, "a trap", "no trap"));
-        }
-        start = end;
-    }
 }

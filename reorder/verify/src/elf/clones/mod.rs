@@ -12,6 +12,9 @@ mod branch;
 mod claimed;
 mod code;
 mod copies;
+mod exception_lookup;
+mod exceptions;
+mod filler;
 mod follow;
 mod fragments;
 mod instruction;
@@ -24,6 +27,7 @@ mod segments;
 mod unwind;
 mod unwind_fragments;
 mod unwind_functions;
+mod unwind_homes;
 
 use std::collections::BTreeSet;
 
@@ -85,6 +89,9 @@ pub(super) fn check(
         Listed::Fragments => fragments::check_fragments(&mut copies, findings),
     };
     findings.checked(Check::Copies, "instructions", instructions);
+    if record.listed == Listed::Fragments {
+        filler::check_filler(&copies, &segment, findings);
+    }
     pointers::check_identity(&copies, findings);
     code::check_insides(&copies, findings);
     pointers::check_added_symbols(&copies, index, findings);

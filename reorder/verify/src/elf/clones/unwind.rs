@@ -60,7 +60,7 @@ pub(super) fn check_unwind(copies: &mut Copies<'_>, findings: &mut Findings) -> 
     let tables = UnwindTables { before, after, known, known_end, added };
     check_moved(&tables, &moved, findings);
     match copies.fragments().is_some() {
-        true => check_rewritten(copies, &tables, findings),
+        true => copies.exception_tables = check_rewritten(copies, &tables, findings),
         false => check_repeated(copies, &tables, findings),
     }
     findings.checked(Check::UnwindEntries, "entries", moved.len() + tables.added.len());

@@ -1,26 +1,47 @@
 //! The unwind entries of copied fragments: one for each fragment whose original has one. At each copied instruction it says
 //! what the original's entry says at the original.
 
+use std::ops::Range;
+
 use super::copies::Copies;
+use super::exception_lookup::ExceptionTable;
+use super::exceptions::{ExceptionTables, is_caught_alike};
 use super::instruction::{Pair, compare};
 use super::pairing::Repeated;
 use super::record::Copied;
 use super::rows::{Row, RowReader, Rows};
 use super::unwind::{UnwindTables, length, parent};
-use crate::elf::unwind_walk::{UnwindEntry, unsigned_leb128};
+use super::unwind_homes::Homes;
+use crate::elf::unwind_walk::{INDIRECT, OMITTED, UnwindEntry, unsigned_leb128};
 use crate::report::{Check, Findings};
-use reorder_base::address::{Address, NewAddress};
+use reorder_base::address::NewAddress;
+
+/// Bytes of the word after the last entry.
+const TERMINATOR: usize = 4;
 
 /// What is wrong with an entry.
 type Verdict<T = ()> = Result<T, String>;
 
-/// Checks the entries that only the new image has.
-pub(super) fn check_rewritten(copies: &Copies<'_>, tables: &UnwindTables<'_>, findings: &mut Findings) {
+/// Checks the entries that only the new image has; gives the addresses of their exception tables.
+pub(super) fn check_rewritten(
+    copies: &Copies<'_>,
+    tables: &UnwindTables<'_>,
+    findings: &mut Findings,
+) -> Vec<Range<u64>> {
     check_extent(tables, findings);
     let homes = Homes::of(&tables.known);
     let mut added: Vec<&UnwindEntry> = tables.added.iter().collect();
     added.sort_unstable_by_key(|entry| (entry.start, entry.offset));
-    let mut added = added.into_iter().peekable();
+    let is_start = |entry: &UnwindEntry| {
+        let start = NewAddress(entry.start);
+        copies.by_copy.binary_search_by_key(&start, |copied| copied.copy).is_ok()
+    };
+    for (number, entry) in added.iter().enumerate() {
+        let is_second = number > 0 && added[number - 1].start == entry.start;
+        if is_second || !is_start(entry) {
+            findings.differs(tables.differs(entry.offset, "an added unwind entry", "one of no copy"));
+        }
+    }
     let processor = copies.old.processor;
     let mut sides = Sides {
         copies,
@@ -28,14 +49,15 @@ pub(super) fn check_rewritten(copies: &Copies<'_>, tables: &UnwindTables<'_>, fi
         homes: &homes,
         old: RowReader::of(tables.before, processor),
         new: RowReader::of(tables.after, processor),
+        exceptions: ExceptionTables::of(copies),
         last: None,
     };
+    // The fragments of a function one after the other: they share its entry.
+    let mut by_original: Vec<&Copied> = copies.by_copy.iter().collect();
+    by_original.sort_unstable_by_key(|copied| copied.original);
     let mut instructions = 0;
-    for copied in &copies.by_copy {
-        while let Some(other) = added.next_if(|entry| entry.start < copied.copy.0) {
-            findings.differs(tables.differs(other.offset, "an added unwind entry", "one of no copy"));
-        }
-        let found = added.next_if(|entry| entry.start == copied.copy.0);
+    for copied in by_original {
+        let found = added.binary_search_by_key(&copied.copy.0, |entry| entry.start).ok().map(|at| added[at]);
         let offset = found.map_or(tables.known_end, |entry| entry.offset);
         match sides.check_fragment(copied, found) {
             Ok(count) => instructions += count,
@@ -45,13 +67,11 @@ pub(super) fn check_rewritten(copies: &Copies<'_>, tables: &UnwindTables<'_>, fi
             }
         }
     }
-    for other in added {
-        findings.differs(tables.differs(other.offset, "an added unwind entry", "one of no copy"));
-    }
     findings.checked(Check::UnwindEntries, "instructions with the rows of their originals", instructions);
+    sides.exceptions.read
 }
 
-/// Checks that the added entries follow the old ones, and that only zeros follow them.
+/// Checks that the added entries follow the old ones, and that only zeros follow them: a terminator, if there was one.
 fn check_extent(tables: &UnwindTables<'_>, findings: &mut Findings) {
     let mut end = tables.known_end;
     for entry in &tables.added {
@@ -64,56 +84,31 @@ fn check_extent(tables: &UnwindTables<'_>, findings: &mut Findings) {
     if let Some(at) = rest.iter().position(|byte| *byte != 0) {
         findings.differs(tables.differs(end + at, "the end of the unwind entries", "another byte"));
     }
-}
-
-/// The old entries by address.
-struct Homes<'known> {
-    /// Ascending by start.
-    by_start: Vec<&'known UnwindEntry>,
-    /// The greatest end of each entry and all before it.
-    reach: Vec<u64>,
-}
-
-impl<'known> Homes<'known> {
-    fn of(known: &'known [UnwindEntry]) -> Self {
-        let mut by_start: Vec<&UnwindEntry> = known.iter().filter(|entry| entry.size > 0).collect();
-        by_start.sort_unstable_by_key(|entry| (entry.start, entry.offset));
-        let ends = by_start.iter().scan(0, |reach, entry| {
-            *reach = entry.start.saturating_add(entry.size).max(*reach);
-            Some(*reach)
-        });
-        let reach = ends.collect();
-        Self { by_start, reach }
-    }
-
-    /// The entry that covers all of `start..end`; `None` if none covers any of it. The error says why neither is so.
-    fn covering(&self, start: Address, end: Address) -> Verdict<Option<&'known UnwindEntry>> {
-        let after = self.by_start.partition_point(|entry| entry.start <= start.0);
-        let begins_inside = self.by_start.get(after).is_some_and(|entry| entry.start < end.0);
-        let before = after.checked_sub(2).and_then(|at| self.reach.get(at));
-        let is_shared = before.is_some_and(|reach| *reach > start.0);
-        let home = self.by_start[..after].last().filter(|entry| start.0 < entry.start + entry.size);
-        match home {
-            _ if begins_inside || is_shared => Err("several entries of the original".to_owned()),
-            Some(home) if end.0 <= home.start + home.size => Ok(Some(home)),
-            Some(_) => Err("an entry of a part of the original".to_owned()),
-            None => Ok(None),
-        }
+    let was_terminated = tables.before.bytes.len().saturating_sub(tables.known_end) >= TERMINATOR;
+    if was_terminated && rest.len() < TERMINATOR {
+        findings.differs(tables.differs(end, "the end of the unwind entries", "no terminator"));
     }
 }
 
 /// The entries of both images, side by side.
-struct Sides<'a, 'data> {
-    copies: &'a Copies<'data>,
-    tables: &'a UnwindTables<'data>,
+struct Sides<'a> {
+    copies: &'a Copies<'a>,
+    tables: &'a UnwindTables<'a>,
     homes: &'a Homes<'a>,
-    old: RowReader<'data>,
-    new: RowReader<'data>,
-    /// The rows of the entry at this position, which the fragments of one function share.
-    last: Option<(usize, Rows<'data>)>,
+    old: RowReader<'a>,
+    new: RowReader<'a>,
+    exceptions: ExceptionTables<'a>,
+    /// The last entry of an original, by its position: its fragments follow each other.
+    last: Option<(usize, Evaluated<'a>)>,
 }
 
-impl<'data> Sides<'_, 'data> {
+/// The entry of an original.
+struct Evaluated<'a> {
+    rows: Rows<'a>,
+    table: Option<ExceptionTable<'a>>,
+}
+
+impl<'a> Sides<'a> {
     /// Checks the entry of one fragment; gives the number of instructions. The error says what is wrong.
     fn check_fragment(&mut self, copied: &Copied, found: Option<&UnwindEntry>) -> Verdict<usize> {
         let home = self.homes.covering(copied.original, copied.original_end())?;
@@ -131,25 +126,36 @@ impl<'data> Sides<'_, 'data> {
         }
         let broken = |error: gimli::Error| format!("instructions that cannot be evaluated: {error}");
         let before = match self.last.take() {
-            Some((offset, rows)) if offset == home.offset => rows,
-            _ => self.old.rows(home.offset).map_err(broken)?,
+            Some((offset, evaluated)) if offset == home.offset => evaluated,
+            _ => Evaluated {
+                rows: self.old.rows(home.offset).map_err(broken)?,
+                table: self.exceptions.original(home).ok_or("an exception table of an unknown form")?,
+            },
         };
-        let after = self.new.rows(found.offset).map_err(broken)?;
-        self.check_augmentation(&before, home, found)?;
-        let count = self.check_rows(copied, &before, &after)?;
+        let after = Evaluated {
+            rows: self.new.rows(found.offset).map_err(broken)?,
+            table: self.exceptions.copy(found).ok_or("an exception table of an unknown form")?,
+        };
+        self.check_augmentation((&before, home), (&after, found))?;
+        let count = self.check_instructions(copied, &before, &after)?;
         self.last = Some((home.offset, before));
         Ok(count)
     }
 
-    /// Checks what lies between the range and the instructions of an entry: nothing but an exception table, which neither
-    /// has.
-    fn check_augmentation(&self, rows: &Rows<'_>, home: &UnwindEntry, found: &UnwindEntry) -> Verdict {
-        const INDIRECT: u8 = 0x80;
-        const OMITTED: u8 = 0xff;
-        if !rows.has_augmentation {
+    /// Checks what lies between the range and the instructions of an entry: nothing but the address of an exception table.
+    fn check_augmentation(
+        &self,
+        (before, home): (&Evaluated<'_>, &UnwindEntry),
+        (after, found): (&Evaluated<'_>, &UnwindEntry),
+    ) -> Verdict {
+        let has_table = home.exception_table.or(found.exception_table).is_some();
+        if has_table && (before.rows.has_ambiguous_arguments || after.rows.has_ambiguous_arguments) {
+            return Err("sizes of arguments on which unwinders disagree".to_owned());
+        }
+        if !before.rows.has_augmentation {
             return Ok(());
         }
-        let expected = match rows.table_encoding {
+        let expected = match before.rows.table_encoding {
             None | Some(OMITTED) => 0,
             Some(encoding) if encoding & INDIRECT != 0 => {
                 return Err("an indirect exception table".to_owned());
@@ -160,15 +166,19 @@ impl<'data> Sides<'_, 'data> {
             },
         };
         let size = unsigned_leb128(self.tables.after.bytes, &mut (found.start_field + 8));
-        match (size == Some(expected), home.exception_table, found.exception_table) {
-            (true, None, None) => Ok(()),
-            (false, ..) => Err("augmentation data of another size".to_owned()),
-            _ => Err("an exception table".to_owned()),
+        match size == Some(expected) {
+            true => Ok(()),
+            false => Err("augmentation data of another size".to_owned()),
         }
     }
 
-    /// Checks each instruction of a fragment and the jump after it.
-    fn check_rows(&mut self, copied: &Copied, before: &Rows<'data>, after: &Rows<'data>) -> Verdict<usize> {
+    /// Checks each instruction of a fragment and the jump after it; gives their number.
+    fn check_instructions(
+        &mut self,
+        copied: &Copied,
+        before: &Evaluated<'a>,
+        after: &Evaluated<'a>,
+    ) -> Verdict<usize> {
         let map = self.copies.fragments().ok_or("no map of instructions")?;
         let repeated = map.of_fragment(copied);
         let mut last = None;
@@ -177,14 +187,17 @@ impl<'data> Sides<'_, 'data> {
             // Unwinders look up the byte before a return address, so the last byte of each instruction counts too.
             let places = [(0, 0), (pair.old_length - 1, pair.new_length - 1)];
             for (old, new) in places {
-                let rows = (before.at(at.original.0 + old), after.at(at.copy.0 + new));
+                let rows = (before.rows.at(at.original.0 + old), after.rows.at(at.copy.0 + new));
                 check_row(rows, at.copy.plus(new))?;
+            }
+            if !is_caught_alike(self.copies, (&before.table, &after.table), (*at, pair)) {
+                return Err(format!("other exceptions are caught at {}", at.copy));
             }
             last = Some((at.copy.plus(pair.new_length), pair));
         }
         let Some((jump, pair)) = last else { return Err("one of no instructions".to_owned()) };
         if jump < copied.copy_end() {
-            self.check_jump(copied, (before, after), (jump, pair))?;
+            self.check_jump(copied, (&before.rows, &after.rows), (jump, pair))?;
         }
         Ok(repeated.len())
     }
@@ -199,7 +212,7 @@ impl<'data> Sides<'_, 'data> {
     fn check_jump(
         &mut self,
         copied: &Copied,
-        (before, after): (&Rows<'data>, &Rows<'data>),
+        (before, after): (&Rows<'a>, &Rows<'a>),
         (jump, pair): (NewAddress, Pair),
     ) -> Verdict {
         let next = copied.original_end();

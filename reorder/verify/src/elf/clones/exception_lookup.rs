@@ -1,0 +1,216 @@
+//! What a personality routine finds in the exception table of a function, for one place in it.
+//!
+//! Takes a table and the start of its function; answers where an exception that passes the place goes on, and which types are
+//! caught there. Source: Itanium C++ ABI, "Exception Handling Tables", and the routines of GCC and LLVM, which stop at the
+//! first call site after the place.
+
+use std::ops::Range;
+
+use goblin::elf::header::ET_EXEC;
+
+use crate::bytes::{displacement_at, u32_at, u64_at};
+use crate::elf::unwind_walk::{INDIRECT, OMITTED, unsigned_leb128};
+use crate::elf::view::ElfView;
+use crate::exception_table::number;
+
+/// What the table says of one place.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Found {
+    /// No call site: the program is terminated.
+    Missing,
+    /// The exception goes on to the caller.
+    NoPad,
+    /// The exception goes on at this address, a plain number, if one of these filters wants it.
+    Pad(u64, Vec<Filter>),
+}
+
+/// One filter of a landing pad. The pad gets its number and compares it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Filter {
+    number: i64,
+    /// The types that it names, in order; `None` catches all.
+    types: Vec<Option<TypeReference>>,
+}
+
+/// The address of a type, or of the word that holds it.
+type TypeReference = (bool, u64);
+
+/// A range of calls with a common landing pad.
+#[derive(Clone, Copy, Debug)]
+struct Site {
+    start: u64,
+    end: u64,
+    /// Zero for none.
+    pad: u64,
+    /// Position in the action table, counted from one; zero for cleanup alone.
+    action: u64,
+}
+
+/// A table that was read.
+#[derive(Debug)]
+pub(super) struct ExceptionTable<'data> {
+    /// The section from the table on.
+    bytes: &'data [u8],
+    address: u64,
+    is_fixed: bool,
+    sites: Vec<Site>,
+    /// Position of the action table.
+    actions: usize,
+    /// Encoding of types, and the position after their table, which is read backwards.
+    types: Option<(u8, usize)>,
+}
+
+impl<'data> ExceptionTable<'data> {
+    /// The table of `image` at `address`, for the function or copy at `start`; `None` when it is not understood, or has more
+    /// call sites than the `budget` that all tables of an image share.
+    pub(super) fn read(image: &ElfView<'data>, address: u64, start: u64, budget: &mut usize) -> Option<Self> {
+        let section = image.section_at(address)?;
+        let bytes: &'data [u8] = section.bytes.get((address - section.address) as usize..)?;
+        let is_fixed = image.header.e_type == ET_EXEC;
+        let mut cursor = 1;
+        let base = match *bytes.first()? {
+            OMITTED => start,
+            encoding => match pointer(bytes, &mut cursor, encoding, address, is_fixed)?? {
+                (false, base) => base,
+                (true, _) => return None,
+            },
+        };
+        let encoding = *bytes.get(cursor)?;
+        cursor += 1;
+        let types = match encoding {
+            OMITTED => None,
+            _ => {
+                let size = usize::try_from(unsigned_leb128(bytes, &mut cursor)?).ok()?;
+                let end = cursor.checked_add(size).filter(|end| *end <= bytes.len())?;
+                Some((encoding, end))
+            }
+        };
+        let encoding = *bytes.get(cursor)?;
+        cursor += 1;
+        let size = usize::try_from(unsigned_leb128(bytes, &mut cursor)?).ok()?;
+        let actions = cursor.checked_add(size)?;
+        let table = bytes.get(..actions)?;
+        let mut sites = Vec::new();
+        while cursor < actions {
+            *budget = budget.checked_sub(1)?;
+            let from = start.wrapping_add(number(table, &mut cursor, encoding)?);
+            let end = from.wrapping_add(number(table, &mut cursor, encoding)?);
+            let pad = match number(table, &mut cursor, encoding)? {
+                0 => 0,
+                pad => base.wrapping_add(pad),
+            };
+            let action = unsigned_leb128(table, &mut cursor)?;
+            sites.push(Site { start: from, end, pad, action });
+        }
+        // Other orders have another meaning: the search ends at the first site after the place.
+        let is_sorted = sites.windows(2).all(|sites| sites[0].end <= sites[1].start);
+        let is_sound = is_sorted && sites.iter().all(|site| site.start <= site.end);
+        is_sound.then_some(Self { bytes, address, is_fixed, sites, actions, types })
+    }
+
+    /// The addresses of the table. Bytes that no call site leads to are counted as its own.
+    pub(super) fn extent(&self) -> Range<u64> {
+        let size = self.types.map_or(self.actions, |(_, end)| end.max(self.actions));
+        self.address..self.address.saturating_add(size as u64)
+    }
+
+    /// What the table says of the byte at `place`; `None` when its filters are not understood.
+    pub(super) fn at(&self, place: u64) -> Option<Found> {
+        let after = self.sites.partition_point(|site| site.start <= place);
+        let site = self.sites[..after].last().filter(|site| place < site.end);
+        Some(match site {
+            None => Found::Missing,
+            Some(Site { pad: 0, .. }) => Found::NoPad,
+            Some(site) => Found::Pad(site.pad, self.filters(site.action)?),
+        })
+    }
+
+    fn filters(&self, action: u64) -> Option<Vec<Filter>> {
+        /// Longer chains of filters are circles, or not made by a compiler.
+        const MAX_FILTERS: usize = 1024;
+        let mut filters = Vec::new();
+        if action == 0 {
+            return Some(filters);
+        }
+        let mut cursor = self.actions.checked_add(usize::try_from(action - 1).ok()?)?;
+        while filters.len() < MAX_FILTERS {
+            let number = signed_leb128(self.bytes, &mut cursor)?;
+            filters.push(Filter { number, types: self.types_of(number)? });
+            let place = cursor;
+            match signed_leb128(self.bytes, &mut cursor)? {
+                0 => return Some(filters),
+                distance => cursor = place.checked_add_signed(isize::try_from(distance).ok()?)?,
+            }
+        }
+        None
+    }
+
+    /// The types of a filter: one for a catch clause, a list for an exception specification, none for cleanup.
+    fn types_of(&self, filter: i64) -> Option<Vec<Option<TypeReference>>> {
+        const MAX_TYPES: usize = 1024;
+        if filter >= 0 {
+            let number = u64::try_from(filter).ok().filter(|number| *number > 0);
+            return number.map_or(Some(Vec::new()), |number| Some(vec![self.type_at(number)?]));
+        }
+        let (_, end) = self.types?;
+        let mut cursor = end.checked_add(usize::try_from(filter.checked_add(1)?.unsigned_abs()).ok()?)?;
+        let mut types = Vec::new();
+        while types.len() < MAX_TYPES {
+            match unsigned_leb128(self.bytes, &mut cursor)? {
+                0 => return Some(types),
+                number => types.push(self.type_at(number)?),
+            }
+        }
+        None
+    }
+
+    /// The type with this number, counted from one. The inner `None` catches all.
+    fn type_at(&self, number: u64) -> Option<Option<TypeReference>> {
+        let (encoding, end) = self.types?;
+        let size = pointer_size(encoding)?;
+        let mut cursor = end.checked_sub(usize::try_from(number).ok()?.checked_mul(size)?)?;
+        pointer(self.bytes, &mut cursor, encoding, self.address, self.is_fixed)
+    }
+}
+
+/// Bytes of a pointer of this encoding.
+fn pointer_size(encoding: u8) -> Option<usize> {
+    match encoding & 0x0f {
+        0x00 | 0x04 | 0x0c => Some(8),
+        0x03 | 0x0b => Some(4),
+        _ => None,
+    }
+}
+
+/// Reads one encoded pointer of a table at `address`. The outer `None`: not understood; the inner: null. Absolute pointers
+/// are known only in images at a fixed address; in others the loader writes them.
+fn pointer(
+    bytes: &[u8],
+    cursor: &mut usize,
+    encoding: u8,
+    address: u64,
+    is_fixed: bool,
+) -> Option<Option<TypeReference>> {
+    let place = address.wrapping_add(*cursor as u64);
+    let value = match encoding & 0x0f {
+        0x00 | 0x04 | 0x0c => u64_at(bytes, *cursor)?,
+        0x03 => u64::from(u32_at(bytes, *cursor)?),
+        0x0b => displacement_at(bytes, *cursor)?,
+        _ => return None,
+    };
+    *cursor += pointer_size(encoding)?;
+    let base = match encoding & 0x70 {
+        0x00 if is_fixed => 0,
+        0x10 => place,
+        _ => return None,
+    };
+    Some((value != 0).then(|| (encoding & INDIRECT != 0, base.wrapping_add(value))))
+}
+
+/// Reads one signed LEB128 number of at most ten bytes.
+fn signed_leb128(bytes: &[u8], cursor: &mut usize) -> Option<i64> {
+    let start = *cursor;
+    let value = unsigned_leb128(bytes, cursor)? as i64;
+    let unused = 64_u32.saturating_sub(7 * u32::try_from(*cursor - start).ok()?);
+    Some(value << unused >> unused)
+}
