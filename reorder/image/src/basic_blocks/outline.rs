@@ -32,6 +32,12 @@ pub struct BasicBlock {
 }
 
 impl Outline {
+    /// The block that holds the byte at `offset`.
+    pub fn block_around(&self, offset: u32) -> Option<BasicBlock> {
+        let after = self.blocks.partition_point(|block| block.start <= offset);
+        self.blocks.get(after.checked_sub(1)?).copied().filter(|block| offset < block.end)
+    }
+
     /// Whether an instruction begins at `offset`.
     pub fn begins_instruction(&self, offset: u32) -> bool {
         self.instructions.binary_search(&offset).is_ok()
