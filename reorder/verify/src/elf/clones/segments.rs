@@ -12,6 +12,8 @@ use reorder_base::error::{Error, Result};
 /// Positions in the file header that may differ: the entry point, the place and the number of section headers.
 const MAY_DIFFER: [std::ops::Range<usize>; 3] = [24..32, 40..48, 60..62];
 const FILE_HEADER: usize = 64;
+/// Name of the section with the exception tables of copies.
+pub(super) const EXCEPTIONS: &[u8] = b".gcc_except_table.reorder";
 /// Smallest and largest page of systems for these processors.
 const MIN_PAGE: u64 = 0x1000;
 const MAX_PAGE: u64 = 0x1_0000;
@@ -93,9 +95,6 @@ pub(super) fn added_section<'new, 'data>(
             && section.end() <= segment.p_vaddr + segment.p_memsz
             && section.offset == segment.p_offset + (section.address - segment.p_vaddr)
     };
-    if new.sections.len() != old.sections.len() + 2 {
-        return Err(Error::verification("not exactly two sections were added"));
-    }
     for (before, after) in old.sections.iter().zip(&new.sections) {
         let same_kind = (before.name, before.kind, before.flags, before.link, before.info)
             == (after.name, after.kind, after.flags, after.link, after.info);
@@ -119,8 +118,18 @@ pub(super) fn added_section<'new, 'data>(
             return differs("the place or size changed in section", before);
         }
     }
-    let [copies, record] = &new.sections[old.sections.len()..] else {
-        return Err(Error::verification("not exactly two sections were added"));
+    let unknown =
+        || Error::verification("sections other than those of copies were added, or some are missing");
+    let (copies, record) = match new.sections.get(old.sections.len()..).ok_or_else(unknown)? {
+        [copies, record] => (copies, record),
+        [copies, exceptions, record] => {
+            let is_data = exceptions.is_loaded() && !exceptions.is_code() && is_inside(exceptions);
+            if exceptions.name != EXCEPTIONS || !is_data {
+                return differs("this is not a section of exception tables:", exceptions);
+            }
+            (copies, record)
+        }
+        _ => return Err(unknown()),
     };
     if record.name != RECORD || record.is_loaded() {
         return differs("an unknown section was added:", record);
