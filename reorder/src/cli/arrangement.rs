@@ -76,7 +76,7 @@ impl ArrangementArguments {
         }
         let request = self.layout.request(default_memory);
         let traces = match request.strategy.needs_traces() {
-            true => self.traces.resolve_for(path, identity, functions, talk)?,
+            true => self.traces.resolve(path, identity, functions, talk)?,
             false => ResolvedTraces::default(),
         };
         let mut layout = lay_out(&traces.traces, &request)?.with_hot(&traces.counts, functions);

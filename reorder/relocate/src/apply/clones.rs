@@ -11,7 +11,8 @@ use reorder_base::address::Address;
 use reorder_base::error::Result;
 use reorder_image::elf::analysis::{Analysis, Coverage};
 use reorder_image::elf::file::ElfFile;
-use reorder_image::functions::{FunctionIndex, FunctionTable};
+use reorder_image::elf::functions::ElfFunctions;
+use reorder_image::functions::FunctionIndex;
 
 /// What was copied.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
@@ -45,18 +46,18 @@ pub struct SkippedFunction {
 pub fn with_clones(applied: Applied, wanted: &[Address], has_moved: bool) -> Result<Applied> {
     let Applied { bytes: moved, map, mut summary } = applied;
     let file = ElfFile::parse(&moved)?;
-    let functions = FunctionTable::collect(&file)?;
+    let functions = ElfFunctions::collect(&file)?;
     let analysis = Analysis::with_coverage(&file, &functions, Coverage::Any)?;
     let stayed: BTreeSet<Address> = summary.pinned.iter().map(|function| function.address).collect();
     let is_wanted = |address: &&Address| !has_moved || stayed.contains(address);
     let wanted: Vec<FunctionIndex> =
-        wanted.iter().filter(is_wanted).filter_map(|address| functions.starting_at(*address)).collect();
+        wanted.iter().filter(is_wanted).filter_map(|address| functions.table.starting_at(*address)).collect();
     let cloned = {
         let _phase = tracing::info_span!("clone").entered();
         clone_functions(&file, &functions, &analysis, &wanted)?
     };
-    let name = |address: Address| match functions.starting_at(address) {
-        Some(index) => functions.display_name(index),
+    let name = |address: Address| match functions.table.starting_at(address) {
+        Some(index) => functions.table.display_name(index),
         None => address.to_string(),
     };
     let skipped = cloned.skipped.iter().map(|&(address, obstacle, evidence)| SkippedFunction {

@@ -16,9 +16,10 @@ use reorder_image::elf::analysis::Analysis;
 use reorder_image::elf::analysis::blocks::BlockIndex;
 use reorder_image::elf::analysis::exception_tables::exception_table;
 use reorder_image::elf::file::ElfFile;
+use reorder_image::elf::functions::ElfFunctions;
 use reorder_image::elf::note::probe_addresses;
 use reorder_image::exception_table::TableBudget;
-use reorder_image::functions::{FunctionIndex, FunctionTable};
+use reorder_image::functions::FunctionIndex;
 
 /// A function, or several that share bytes, of which there will be a copy.
 #[derive(Clone, Debug)]
@@ -58,14 +59,14 @@ struct Knowledge {
 /// Malformed exception tables.
 pub(super) fn collect(
     file: &ElfFile<'_>,
-    functions: &FunctionTable<'_>,
+    functions: &ElfFunctions<'_>,
     analysis: &Analysis<'_>,
     wanted: &[FunctionIndex],
 ) -> Result<(Vec<Body>, Vec<Skipped>)> {
     let mut blocks = Vec::new();
     let mut is_listed = vec![false; analysis.partition.blocks.len()];
     for &function in wanted {
-        let start = functions.get(function).start;
+        let start = functions.table.get(function).start;
         let Some(block) = analysis.partition.block_containing(start) else { continue };
         if !std::mem::replace(&mut is_listed[block.0 as usize], true) {
             blocks.push(block);
@@ -104,7 +105,7 @@ pub(super) fn collect(
 
 fn knowledge(
     file: &ElfFile<'_>,
-    functions: &FunctionTable<'_>,
+    functions: &ElfFunctions<'_>,
     analysis: &Analysis<'_>,
     is_listed: &[bool],
 ) -> Result<Knowledge> {

@@ -36,8 +36,9 @@ use reorder_base::refusal::{Refusal, RefusalCode};
 use reorder_image::elf::analysis::Analysis;
 use reorder_image::elf::analysis::blocks::BlockIndex;
 use reorder_image::elf::file::ElfFile;
+use reorder_image::elf::functions::ElfFunctions;
 use reorder_image::elf::kept_relocations::KeptTables;
-use reorder_image::functions::{FunctionIndex, FunctionTable};
+use reorder_image::functions::FunctionIndex;
 use sections::{Placed, Sections};
 
 /// An image with copies.
@@ -61,7 +62,7 @@ pub struct Cloned {
 /// Refusals (R8, R12, R13), malformed tables.
 pub fn clone_functions(
     file: &ElfFile<'_>,
-    functions: &FunctionTable<'_>,
+    functions: &ElfFunctions<'_>,
     analysis: &Analysis<'_>,
     wanted: &[FunctionIndex],
 ) -> Result<Cloned> {
@@ -149,7 +150,7 @@ fn segment_address(file: &ElfFile<'_>, alignment: u64) -> std::result::Result<Ne
 /// The parts of the output.
 struct Image<'run> {
     file: &'run ElfFile<'run>,
-    functions: &'run FunctionTable<'run>,
+    functions: &'run ElfFunctions<'run>,
     analysis: &'run Analysis<'run>,
     tables: Option<&'run unwind::OldTables<'run>>,
     /// Where the segment of copies is in the file and in memory, and the page that it is aligned to.
@@ -161,7 +162,7 @@ struct Image<'run> {
 impl<'run> Image<'run> {
     fn new(
         file: &'run ElfFile<'run>,
-        functions: &'run FunctionTable<'run>,
+        functions: &'run ElfFunctions<'run>,
         analysis: &'run Analysis<'run>,
         tables: Option<&'run unwind::OldTables<'run>>,
     ) -> Result<Self> {
@@ -230,7 +231,7 @@ impl<'run> Image<'run> {
         let segment = program_headers::NewSegment { offset, address, size, alignment };
         program_headers::write(file, slot, &segment, search, &mut output);
         let record = |new: &[u8]| record::write(file.bytes, new, copies);
-        sections.finish(self.functions, copies, copied, record, &mut output);
+        sections.finish(&self.functions.table, copies, copied, record, &mut output);
         Ok(output)
     }
 }
