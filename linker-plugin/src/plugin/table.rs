@@ -126,7 +126,6 @@ impl<'objects> Table<'objects> {
             start: placeable.start,
             end: placeable.start.plus(placeable.size),
             has_unwind_entry: false,
-            has_symbol: true,
         });
         let names = self.names.iter().map(|&(position, name)| (self.placeables[position].start, name));
         FunctionTable::new(functions.collect(), names.collect(), self.locals.clone())

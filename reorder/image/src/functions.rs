@@ -1,8 +1,8 @@
 //! Which byte ranges of an image are functions, and their names.
 //!
-//! [`FunctionTable`] is the same for every kind of image: [`crate::elf::functions`] and [`crate::macho::CodeNames`] make it from
-//! what their format tells. Ranges with the same bounds are one function with several names; ranges that overlap otherwise
-//! stay separate entries here and are glued into one unit by the analysis.
+//! [`FunctionTable`] is the same for every kind of image: [`crate::elf::functions`] and [`crate::macho::CodeNames`] make it
+//! from what their format tells. Ranges with the same bounds are one function with several names; ranges that overlap
+//! otherwise stay separate entries here and are glued into one unit by the analysis.
 
 use rayon::prelude::*;
 
@@ -12,7 +12,7 @@ use reorder_base::address::Address;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct FunctionIndex(pub u32);
 
-/// One function's range and where the knowledge comes from.
+/// One function's range and whether unwinding knows it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Function {
     /// First byte.
@@ -21,8 +21,6 @@ pub struct Function {
     pub end: Address,
     /// An unwind entry has exactly this range.
     pub has_unwind_entry: bool,
-    /// A sized function symbol has exactly this range.
-    pub has_symbol: bool,
 }
 
 impl Function {
@@ -65,7 +63,6 @@ impl<'data> FunctionTable<'data> {
             let same = later.start == kept.start && later.end == kept.end;
             if same {
                 kept.has_unwind_entry |= later.has_unwind_entry;
-                kept.has_symbol |= later.has_symbol;
             }
             same
         });
@@ -81,12 +78,7 @@ impl<'data> FunctionTable<'data> {
         let (mut functions, mut names) = (Vec::new(), Vec::new());
         for (start, size, name) in ranges {
             let end = start.0.checked_add(size).map(Address);
-            functions.extend(end.map(|end| Function {
-                start,
-                end,
-                has_unwind_entry: false,
-                has_symbol: true,
-            }));
+            functions.extend(end.map(|end| Function { start, end, has_unwind_entry: false }));
             names.push((start, name));
         }
         Self::new(functions, names, Vec::new())
@@ -155,5 +147,34 @@ impl<'data> FunctionTable<'data> {
         self.names_at(start)
             .next()
             .map_or_else(|| format!("function@{start}"), |name| String::from_utf8_lossy(name).into_owned())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_same_range_is_one_function_and_no_bytes_are_none() {
+        let function = |start, end, has_unwind_entry| Function {
+            start: Address(start),
+            end: Address(end),
+            has_unwind_entry,
+        };
+        let functions =
+            [(32, 48, false), (16, 32, true), (16, 32, false), (16, 24, true), (8, 8, true), (9, 8, true)];
+        let names: [(Address, &[u8]); 4] =
+            [(Address(16), b"b"), (Address(16), b"a"), (Address(16), b"a"), (Address(32), b"")];
+        let local = |start| LocalName { start: Address(start), name: b"b", file: b"b.c" };
+        let table = FunctionTable::new(
+            functions.map(|(start, end, has_unwind_entry)| function(start, end, has_unwind_entry)).to_vec(),
+            names.to_vec(),
+            vec![local(32), local(20), local(16)],
+        );
+        let found: Vec<Function> = table.iter().map(|(_, function)| *function).collect();
+        assert_eq!(found, [function(16, 24, true), function(16, 32, true), function(32, 48, false)]);
+        assert_eq!(table.names(), &names[..2].iter().rev().copied().collect::<Vec<_>>());
+        let locals: Vec<u32> = table.locals().map(|(function, _)| function.0).collect();
+        assert_eq!(locals, [2, 0], "what starts no function is none");
     }
 }

@@ -40,7 +40,7 @@ impl<'data> ElfFunctions<'data> {
         let mut functions = Vec::with_capacity(frame_entries.len());
         for entry in frame_entries.iter().filter(|entry| inside(entry.start, entry.end())) {
             let (start, end) = (entry.start, entry.end());
-            functions.push(Function { start, end, has_unwind_entry: true, has_symbol: false });
+            functions.push(Function { start, end, has_unwind_entry: true });
         }
         let mut names = Vec::new();
         let defined = symbols.iter().chain(dynamic_symbols.iter());
@@ -48,7 +48,7 @@ impl<'data> ElfFunctions<'data> {
             let start = symbol.value;
             let Some(end) = start.0.checked_add(symbol.size).map(Address) else { continue };
             if inside(start, end) {
-                functions.push(Function { start, end, has_unwind_entry: false, has_symbol: true });
+                functions.push(Function { start, end, has_unwind_entry: false });
             }
             if inside(start, start.plus(1)) {
                 names.push((start, symbol.name));
